@@ -1,0 +1,236 @@
+//! What a proxy asks about: a request with its descriptors, borrowed from the decoded message.
+//!
+//! Everything a client sends is bounded here, before anything is looked up or counted: one bad
+//! descriptor refuses the whole request.
+
+use crate::limit::{HITS_END, Override};
+
+/// One (key, value) pair of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Never empty in a valid request.
+    pub key: &'a str,
+    /// May be empty.
+    pub value: &'a str,
+}
+
+/// An ordered list of entries, with what the request costs on the counter they lead to.
+#[derive(Clone, Copy, Debug)]
+pub struct Descriptor<'a> {
+    /// Matched against the rule tree from left to right, one level per entry.
+    pub entries: &'a [Entry<'a>],
+    /// A limit sent by the proxy; it replaces whatever the rules say.
+    pub limit: Option<Override>,
+    /// The descriptor's own cost; wins over the request's, and an explicit 0 peeks.
+    pub hits_addend: Option<u64>,
+    /// The cost is given back instead of taken.
+    pub is_negative_hits: bool,
+}
+
+/// One call of `ShouldRateLimit`.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Namespace of the rules.
+    pub domain: &'a str,
+    /// Each is decided on its own.
+    pub descriptors: &'a [Descriptor<'a>],
+    /// Cost of descriptors without one of their own; 0 counts as 1 (the protocol cannot tell 0 from absent).
+    pub hits_addend: u32,
+}
+
+impl Descriptor<'_> {
+    /// What this descriptor costs, signed: positive takes, 0 peeks, negative gives back.
+    /// `request_hits` is the request's own addend. Only meaningful after [`Request::validate`].
+    pub fn hits(&self, request_hits: u32) -> i64 {
+        let size = self.hits_addend.unwrap_or(u64::from(request_hits.max(1)));
+        let size = i64::try_from(size).unwrap_or(i64::MAX);
+        if self.is_negative_hits { -size } else { size }
+    }
+}
+
+/// How large a request may be. A request beyond a bound is refused, never truncated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Descriptors in one request.
+    pub descriptors: usize,
+    /// Entries in one descriptor.
+    pub entries: usize,
+    /// Bytes of the domain, of one key, or of one value.
+    pub text_bytes: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        // Far above what Envoy sends (one descriptor per configured rate limit, values from headers
+        // of at most 60 KiB altogether), and low enough that one request stays cheap.
+        Bounds { descriptors: 256, entries: 32, text_bytes: 65_536 }
+    }
+}
+
+/// Why a request cannot be decided. The caller answers `INVALID_ARGUMENT` with this text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// No namespace to look in.
+    #[error("domain must not be empty; set `domain` in the rate limit filter")]
+    EmptyDomain,
+    /// Nothing to decide.
+    #[error("descriptors must not be empty; send at least one")]
+    NoDescriptors,
+    /// More descriptors than the bound.
+    #[error("{sent} descriptors in one request; at most {max} are accepted")]
+    TooManyDescriptors {
+        /// How many came.
+        sent: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// More entries than the bound.
+    #[error("descriptor {index} has {sent} entries; at most {max} are accepted")]
+    TooManyEntries {
+        /// Position of the descriptor in the request, from 0.
+        index: usize,
+        /// How many came.
+        sent: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// A domain, key or value beyond the bound.
+    #[error("{what} is {sent} bytes long; at most {max} are accepted")]
+    TooLong {
+        /// Which text.
+        what: &'static str,
+        /// Its length in bytes.
+        sent: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// An entry without a key.
+    #[error("descriptor {index} has an entry with an empty key")]
+    EmptyKey {
+        /// Position of the descriptor in the request, from 0.
+        index: usize,
+    },
+    /// A cost that integer arithmetic on a Lua number could not carry.
+    #[error("descriptor {index}: hits_addend {sent} is too large; it must be below 2^53")]
+    TooManyHits {
+        /// Position of the descriptor in the request, from 0.
+        index: usize,
+        /// The cost that came.
+        sent: u64,
+    },
+    /// A limit override whose unit nobody defined.
+    #[error(
+        "descriptor {index}: limit.unit {unit} is not a unit of time; use SECOND (1) to WEEK (7)"
+    )]
+    UnknownUnit {
+        /// Position of the descriptor in the request, from 0.
+        index: usize,
+        /// The number that came.
+        unit: i32,
+    },
+}
+
+impl Request<'_> {
+    /// Refuses what cannot be decided. Costs one pass over the entries and no allocation.
+    pub fn validate(&self, bounds: &Bounds) -> Result<(), RequestError> {
+        if self.domain.is_empty() {
+            return Err(RequestError::EmptyDomain);
+        }
+        check_length("domain", self.domain, bounds)?;
+        if self.descriptors.is_empty() {
+            return Err(RequestError::NoDescriptors);
+        }
+        if self.descriptors.len() > bounds.descriptors {
+            let (sent, max) = (self.descriptors.len(), bounds.descriptors);
+            return Err(RequestError::TooManyDescriptors { sent, max });
+        }
+        for (index, descriptor) in self.descriptors.iter().enumerate() {
+            descriptor.validate(index, bounds)?;
+        }
+        Ok(())
+    }
+}
+
+impl Descriptor<'_> {
+    fn validate(&self, index: usize, bounds: &Bounds) -> Result<(), RequestError> {
+        if self.entries.len() > bounds.entries {
+            let (sent, max) = (self.entries.len(), bounds.entries);
+            return Err(RequestError::TooManyEntries { index, sent, max });
+        }
+        for entry in self.entries {
+            if entry.key.is_empty() {
+                return Err(RequestError::EmptyKey { index });
+            }
+            check_length("an entry's key", entry.key, bounds)?;
+            check_length("an entry's value", entry.value, bounds)?;
+        }
+        match self.hits_addend {
+            Some(sent) if sent >= HITS_END => Err(RequestError::TooManyHits { index, sent }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_length(what: &'static str, text: &str, bounds: &Bounds) -> Result<(), RequestError> {
+    if text.len() > bounds.text_bytes {
+        return Err(RequestError::TooLong { what, sent: text.len(), max: bounds.text_bytes });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Descriptor<'static> = Descriptor {
+        entries: &[Entry { key: "k", value: "v" }],
+        limit: None,
+        hits_addend: None,
+        is_negative_hits: false,
+    };
+
+    #[test]
+    fn the_cost_is_the_descriptors_else_the_requests_else_one() {
+        let own = Descriptor { hits_addend: Some(0), ..PLAIN };
+        let back = Descriptor { is_negative_hits: true, ..PLAIN };
+        assert_eq!(PLAIN.hits(0), 1);
+        assert_eq!(PLAIN.hits(7), 7);
+        assert_eq!(own.hits(7), 0);
+        assert_eq!(back.hits(7), -7);
+        assert_eq!(Descriptor { hits_addend: Some(3), ..back }.hits(7), -3);
+    }
+
+    #[test]
+    fn every_bound_refuses_one_more_and_accepts_the_last() {
+        let bounds = Bounds { descriptors: 2, entries: 1, text_bytes: 3 };
+        let check = |domain: &str, descriptors: &[Descriptor<'_>]| {
+            Request { domain, descriptors, hits_addend: 0 }.validate(&bounds)
+        };
+        let entry = |key, value| [Entry { key, value }];
+        assert_eq!(check("d", &[PLAIN, PLAIN]), Ok(()));
+        assert_eq!(check("", &[PLAIN]), Err(RequestError::EmptyDomain));
+        assert_eq!(check("d", &[]), Err(RequestError::NoDescriptors));
+        assert!(matches!(check("d", &[PLAIN; 3]), Err(RequestError::TooManyDescriptors { .. })));
+        assert!(matches!(check("dddd", &[PLAIN]), Err(RequestError::TooLong { .. })));
+        let two = [PLAIN.entries[0]; 2];
+        let wide = Descriptor { entries: &two, ..PLAIN };
+        assert!(matches!(check("d", &[wide]), Err(RequestError::TooManyEntries { .. })));
+        let empty_key = entry("", "v");
+        let nameless = Descriptor { entries: &empty_key, ..PLAIN };
+        assert_eq!(check("d", &[PLAIN, nameless]), Err(RequestError::EmptyKey { index: 1 }));
+        let long = entry("k", "vvvv");
+        assert!(matches!(
+            check("d", &[Descriptor { entries: &long, ..PLAIN }]),
+            Err(RequestError::TooLong { .. })
+        ));
+        let last = Descriptor { hits_addend: Some(HITS_END - 1), ..PLAIN };
+        assert_eq!(check("d", &[last]), Ok(()));
+        let huge = Descriptor { hits_addend: Some(HITS_END), ..PLAIN };
+        assert_eq!(
+            check("d", &[huge]),
+            Err(RequestError::TooManyHits { index: 0, sent: HITS_END })
+        );
+        let none = Descriptor { entries: &[], ..PLAIN };
+        assert_eq!(check("d", &[none]), Ok(()), "a descriptor without entries meets no limit");
+    }
+}

@@ -1,0 +1,113 @@
+//! The identity of one counter: 128 keyed bits over the rule and the values it counts by.
+//!
+//! Parts are hashed with their lengths, so `("a", "b_c")` and `("a_b", "c")` are different keys, and
+//! the hash is keyed with a secret, so a client that picks its own values cannot aim at somebody
+//! else's counter (SipHash-1-3 with 128 bits of output: <https://www.aumasson.jp/siphash/siphash.pdf>).
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+/// Which counter. Two keys are equal only if rule and counted values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(pub [u64; 2]);
+
+/// The secret that keys are hashed with; one per process, so that stores in memory cannot be aimed at.
+#[derive(Clone, Copy)]
+pub struct KeySeed([u64; 2]);
+
+impl KeySeed {
+    /// A fresh secret from the operating system's randomness.
+    pub fn random() -> KeySeed {
+        // RandomState is seeded by the operating system; hashing nothing reads the seed out.
+        let word = || RandomState::new().build_hasher().finish();
+        KeySeed([word(), word()])
+    }
+
+    /// A fixed seed, for identities that must be the same in every process and for tests.
+    pub const fn fixed(seed: [u64; 2]) -> KeySeed {
+        KeySeed(seed)
+    }
+}
+
+/// The stable identity of a rule: where it stands in its domain's tree and how it counts. It does
+/// not depend on file order or on the limit's number, so counters survive a reload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RuleId(pub [u64; 2]);
+
+impl RuleId {
+    /// Starts the identity of something that is not from a client, such as a rule's place in a tree.
+    pub fn builder() -> KeyBuilder {
+        KeyBuilder::start(&KeySeed::fixed([0, 0]))
+    }
+}
+
+impl From<Key> for RuleId {
+    fn from(key: Key) -> RuleId {
+        RuleId(key.0)
+    }
+}
+
+/// Collects the parts of one key.
+#[derive(Clone)]
+pub struct KeyBuilder(SipHasher13);
+
+impl KeyBuilder {
+    /// An empty key under `seed`.
+    pub fn start(seed: &KeySeed) -> KeyBuilder {
+        KeyBuilder(SipHasher13::new_with_keys(seed.0[0], seed.0[1]))
+    }
+
+    /// The key of a counter of `rule`, before any value.
+    pub fn for_rule(seed: &KeySeed, rule: RuleId) -> KeyBuilder {
+        let mut builder = KeyBuilder::start(seed);
+        builder.number(rule.0[0]);
+        builder.number(rule.0[1]);
+        builder
+    }
+
+    /// Adds a text with its length.
+    pub fn text(&mut self, part: &str) -> &mut KeyBuilder {
+        self.number(part.len() as u64);
+        self.0.write(part.as_bytes());
+        self
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, part: u64) -> &mut KeyBuilder {
+        self.0.write_u64(part);
+        self
+    }
+
+    /// The finished key.
+    pub fn finish(&self) -> Key {
+        let hash = self.0.finish128();
+        Key([hash.h1, hash.h2])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_join_to_the_same_string_are_different_keys() {
+        let key = |parts: &[&str]| {
+            let mut builder = KeyBuilder::start(&KeySeed::fixed([1, 2]));
+            for part in parts {
+                builder.text(part);
+            }
+            builder.finish()
+        };
+        assert_eq!(key(&["a", "b_c"]), key(&["a", "b_c"]));
+        assert_ne!(key(&["a", "b_c"]), key(&["a_b", "c"]));
+        assert_ne!(key(&["ab", ""]), key(&["a", "b"]));
+        assert_ne!(key(&[""]), key(&[]));
+    }
+
+    #[test]
+    fn another_seed_gives_another_key() {
+        let key = |seed| KeyBuilder::start(&seed).text("x").finish();
+        assert_ne!(key(KeySeed::random()), key(KeySeed::random()));
+    }
+}

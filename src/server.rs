@@ -1,0 +1,1 @@
+//! Listeners: gRPC, HTTP and admin, on one single-threaded runtime per core.

@@ -1,0 +1,1 @@
+//! The memory store: counters of one process.

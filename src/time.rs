@@ -1,0 +1,107 @@
+//! Instants and lengths of time, and the one trait that reads a clock.
+//!
+//! Time is an argument everywhere in weir: the limiter reads the clock once per request and hands
+//! the instant down, so every algorithm can be tested to the microsecond without sleeping.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// An instant in microseconds since the Unix epoch, or a length of time in microseconds.
+///
+/// Instants stay below 2^53 until the year 2255, so they survive a trip through a Lua number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Micros(pub u64);
+
+impl Micros {
+    /// Zero: the epoch, or no time at all.
+    pub const ZERO: Micros = Micros(0);
+    /// One second.
+    pub const SECOND: Micros = Micros(1_000_000);
+
+    /// A whole number of seconds; stops at the largest value instead of wrapping.
+    pub const fn from_secs(seconds: u64) -> Micros {
+        Micros(seconds.saturating_mul(1_000_000))
+    }
+
+    /// A whole number of milliseconds; stops at the largest value instead of wrapping.
+    pub const fn from_millis(millis: u64) -> Micros {
+        Micros(millis.saturating_mul(1_000))
+    }
+
+    /// Sum; stops at the largest value instead of wrapping.
+    pub const fn saturating_add(self, other: Micros) -> Micros {
+        Micros(self.0.saturating_add(other.0))
+    }
+
+    /// Difference; zero when `other` is the later one.
+    pub const fn saturating_sub(self, other: Micros) -> Micros {
+        Micros(self.0.saturating_sub(other.0))
+    }
+
+    /// Whole seconds, rounded up: a client told to wait this long has waited long enough.
+    pub const fn ceil_secs(self) -> u64 {
+        self.0.div_ceil(1_000_000)
+    }
+}
+
+/// Something that knows what time it is. Implementations never go backwards.
+pub trait Clock: Send + Sync + 'static {
+    /// The present instant.
+    fn now(&self) -> Micros;
+}
+
+/// The machine's monotonic clock, anchored to wall time when it was made.
+///
+/// A step of the wall clock (NTP, an operator) after start therefore moves no window.
+#[derive(Debug)]
+pub struct SystemClock {
+    anchor_wall: Micros,
+    anchor: Instant,
+}
+
+impl SystemClock {
+    /// Anchors a new clock to the wall time of this moment.
+    pub fn new() -> SystemClock {
+        // A machine set before 1970 counts from the epoch; windows still work, only their edges move.
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        SystemClock {
+            anchor_wall: Micros(u64::try_from(wall.as_micros()).unwrap_or(u64::MAX)),
+            anchor: Instant::now(),
+        }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        SystemClock::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Micros {
+        let elapsed = u64::try_from(self.anchor.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.anchor_wall.saturating_add(Micros(elapsed))
+    }
+}
+
+/// A clock that stands still until it is moved: for tests and simulations.
+#[derive(Debug, Default)]
+pub struct ManualClock(AtomicU64);
+
+impl ManualClock {
+    /// A clock that shows `now`.
+    pub fn at(now: Micros) -> ManualClock {
+        ManualClock(AtomicU64::new(now.0))
+    }
+
+    /// Moves the clock forward by `length`.
+    pub fn advance(&self, length: Micros) {
+        self.0.fetch_add(length.0, Ordering::Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Micros {
+        Micros(self.0.load(Ordering::Relaxed))
+    }
+}

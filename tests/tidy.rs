@@ -1,0 +1,4 @@
+//! The house rules that the compiler cannot check.
+
+#[test]
+fn nothing_yet() {}
