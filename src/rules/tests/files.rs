@@ -134,7 +134,7 @@ fn hostile_files_are_refused_in_bounded_work() {
         laughs += &format!("{name}: &{name} [{ten}]\n");
     }
     let deep = "domain: d\nx: ".to_owned() + &"[".repeat(100_000);
-    let deeper = "domain: d\nx: ".to_owned() + &"- ".repeat(5_000);
+    let deeper = "domain: d\nx:\n  ".to_owned() + &"- ".repeat(5_000);
     let mut nested = "domain: d\n".to_owned();
     for depth in 0..40 {
         nested += &format!("{0}descriptors:\n{0}- key: a\n", "  ".repeat(depth));
