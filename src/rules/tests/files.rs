@@ -79,7 +79,8 @@ fn a_file_is_listed_with_its_domain_and_rules() {
 fn domains_of_several_files_merge_only_when_they_may() {
     let part = |key: &str, more: &str| {
         format!(
-            "domain: d\n{more}descriptors:\n- key: {key}\n  rate_limit:\n    name: n-{key}\n    unit: day\n    requests_per_unit: 1\n"
+            "domain: d\n{more}descriptors:\n- key: {key}\n  rate_limit:\n    name: n-{key}\n    \
+             unit: day\n    requests_per_unit: 1\n"
         )
     };
     let replaces = "    replaces: [{ name: n-b }]\n";
