@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::limit::Unit;
+use crate::store::StoreError;
 use crate::time::Micros;
 
 /// The answer of one counter.
@@ -86,6 +87,10 @@ pub enum Cause {
         rule: Option<usize>,
         /// What the request asked of the counter.
         hits: i64,
+        /// What the fallback said.
+        allowed: bool,
+        /// Why the store did not answer.
+        error: StoreError,
     },
 }
 

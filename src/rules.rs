@@ -1,6 +1,8 @@
 //! Rules: from YAML files to an immutable, indexed tree, and from a descriptor to the rule it meets.
 
 use crate::descriptor::Entry;
+use crate::key::{Key, KeySeed};
+use crate::limit::Unit;
 
 mod rule;
 
@@ -33,4 +35,10 @@ impl RuleSet {
     pub fn find(&self, _domain: &str, _entries: &[Entry<'_>]) -> Found<'_> {
         todo!()
     }
+}
+
+/// The counter of a limit that the proxy sent: the entries and the unit, not the number, so that
+/// another number keeps the count.
+pub fn override_key(_seed: &KeySeed, _domain: &str, _entries: &[Entry<'_>], _unit: Unit) -> Key {
+    todo!()
 }
