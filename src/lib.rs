@@ -6,6 +6,7 @@ pub mod descriptor;
 pub mod key;
 pub mod limit;
 pub mod limiter;
+pub mod proto;
 pub mod rules;
 pub mod server;
 pub mod step;
