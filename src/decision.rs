@@ -1,5 +1,10 @@
 //! Decisions: what the rules and the counters say about one descriptor, and about a whole request.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::limit::Unit;
+use crate::store::StoreError;
 use crate::time::Micros;
 
 /// The answer of one counter.
@@ -17,4 +22,89 @@ pub struct Decision {
     pub used: u64,
     /// Denied: until the same hits would fit. Allowed: until `remaining` next grows (fixed_window: end of the window).
     pub reset_after: Micros,
+}
+
+/// Whether something may pass, in the protocol's two words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// It may.
+    Ok,
+    /// It may not.
+    OverLimit,
+}
+
+/// The limit a status speaks of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CurrentLimit {
+    /// The rule's `name`.
+    pub name: Option<Arc<str>>,
+    /// Requests per window of the reported tier.
+    pub requests: u64,
+    /// The window, when it is exactly one unit.
+    pub unit: Option<Unit>,
+}
+
+/// The answer to one descriptor, in the order of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// What this descriptor alone says; shadow mode is already applied.
+    pub code: Code,
+    /// Absent when nothing limited the descriptor.
+    pub limit: Option<CurrentLimit>,
+    /// Hits that would still pass.
+    pub remaining: u64,
+    /// See [`Decision::reset_after`]; absent when nothing limited the descriptor.
+    pub reset_after: Option<Micros>,
+    /// How the status came about, for metrics and traces.
+    pub cause: Cause,
+}
+
+/// How a status came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// No file defines the request's domain.
+    UnknownDomain,
+    /// Nothing in the domain limits this descriptor.
+    NoRule,
+    /// The rule at this index matched, and another rule of the request replaces it.
+    Replaced(usize),
+    /// The rule at this index matched and lets everything pass.
+    Unlimited(usize),
+    /// A counter was asked.
+    Counted {
+        /// The rule, or none where the proxy sent a limit of its own.
+        rule: Option<usize>,
+        /// What the request asked of the counter.
+        hits: i64,
+        /// What the counter said.
+        decision: Decision,
+        /// The rule only watches: a denial was turned into OK.
+        shadow: bool,
+    },
+    /// No counter could be asked; the fallback decided.
+    Fallback {
+        /// The rule, or none where the proxy sent a limit of its own.
+        rule: Option<usize>,
+        /// What the request asked of the counter.
+        hits: i64,
+        /// What the fallback said.
+        allowed: bool,
+        /// Why the store did not answer.
+        error: StoreError,
+    },
+}
+
+/// The answer to a whole request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Whether the request may pass.
+    pub code: Code,
+    /// One per descriptor.
+    pub statuses: Vec<Status>,
+    /// Headers for the client's response, names in lower case.
+    pub headers: Vec<(Cow<'static, str>, String)>,
+    /// What the proxy shall put into the request's dynamic metadata.
+    pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
+    /// The request was over its limit, and global shadow mode let it pass.
+    pub shadowed: bool,
 }
