@@ -8,6 +8,7 @@ pub mod limit;
 pub mod limiter;
 pub mod rules;
 pub mod server;
+pub mod settings;
 pub mod step;
 pub mod store;
 pub mod telemetry;
