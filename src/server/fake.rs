@@ -1,0 +1,79 @@
+//! Deciders and verdicts for tests.
+
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::decision::{Cause, Code, CurrentLimit, Status, Verdict};
+use crate::descriptor::Request;
+use crate::limit::Unit;
+use crate::time::Micros;
+
+use super::Decide;
+
+/// A verdict with every field filled.
+pub(super) fn full_verdict() -> Verdict {
+    let over = Status {
+        code: Code::OverLimit,
+        limit: Some(CurrentLimit {
+            name: Some("product".into()),
+            requests: 10,
+            unit: Some(Unit::Week),
+        }),
+        remaining: 3,
+        reset_after: Some(Micros(59_000_001)),
+        cause: Cause::NoRule,
+    };
+    let serde_json::Value::Object(metadata) = serde_json::json!({"domain": "shop", "n": 2}) else {
+        unreachable!("an object");
+    };
+    Verdict {
+        code: Code::OverLimit,
+        statuses: vec![over, no_limit()],
+        headers: vec![("retry-after".into(), "60".into())],
+        metadata: Some(metadata),
+        shadowed: false,
+    }
+}
+
+fn no_limit() -> Status {
+    Status { code: Code::Ok, limit: None, remaining: 0, reset_after: None, cause: Cause::NoRule }
+}
+
+fn verdict(request: &Request<'_>, code: Code) -> Verdict {
+    Verdict {
+        code,
+        statuses: request.descriptors.iter().map(|_| no_limit()).collect(),
+        headers: Vec::new(),
+        metadata: None,
+        shadowed: false,
+    }
+}
+
+/// Says what the domain says: `ok`, `over`, `full` (every field) or `panic`.
+pub(super) struct Obedient;
+
+impl Decide for Obedient {
+    async fn decide(&self, request: &Request<'_>) -> Verdict {
+        match request.domain {
+            "over" => verdict(request, Code::OverLimit),
+            "full" => full_verdict(),
+            "panic" => panic!("a test asked for it"),
+            _ => verdict(request, Code::Ok),
+        }
+    }
+}
+
+/// Tells when a call has arrived, and answers it when it is let go.
+pub(super) struct Gate {
+    pub(super) arrived: mpsc::UnboundedSender<()>,
+    pub(super) go: Arc<Semaphore>,
+}
+
+impl Decide for Gate {
+    async fn decide(&self, request: &Request<'_>) -> Verdict {
+        let _ = self.arrived.send(());
+        let _pass = self.go.acquire().await;
+        verdict(request, Code::Ok)
+    }
+}
