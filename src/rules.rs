@@ -1,17 +1,64 @@
 //! Rules: from YAML files to an immutable, indexed tree, and from a descriptor to the rule it meets.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
 use crate::descriptor::Entry;
 use crate::key::{Key, KeySeed};
 use crate::limit::Unit;
 
+mod compile;
+mod duration;
+mod fields;
+mod limits;
+mod matcher;
+mod model;
+mod node;
+mod options;
+mod problem;
+mod reader;
 mod rule;
+mod scalar;
+mod source;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod yaml;
 
-pub use rule::{NameId, Place, Policy, Rule};
+pub use compile::compile;
+pub use options::{DeniedRequests, Options, Unknown};
+pub use problem::{Place, Problem};
+pub use rule::{NameId, Policy, Rule, override_key, override_stat_key};
+pub use source::SourceFile;
 
 /// Everything that is in force at one moment: all domains of all files, compiled.
 #[derive(Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Rule>,
+    domains: HashMap<Arc<str>, Domain>,
+    files: Vec<SourceInfo>,
+    default_denied_requests: DeniedRequests,
+}
+
+/// One namespace of rules.
+#[derive(Debug)]
+struct Domain {
+    name: Arc<str>,
+    root: tree::Level,
+    denied_requests: DeniedRequests,
+}
+
+/// What came from one document of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceInfo {
+    /// The file as the user named it.
+    pub path: Arc<str>,
+    /// The domain it defines, or a part of it.
+    pub domain: Arc<str>,
+    /// How many limits it holds.
+    pub rules: usize,
 }
 
 /// What the tree says about one descriptor.
@@ -25,15 +72,50 @@ pub enum Found<'r> {
     Rule(&'r Rule),
 }
 
+/// Reads and compiles files and folders. Beside the rule set come warnings; instead of it, every
+/// error of every file. A missing or empty folder is a warning.
+pub fn load(paths: &[PathBuf], options: &Options) -> Result<(RuleSet, Vec<Problem>), Vec<Problem>> {
+    let mut report = problem::Report::default();
+    let files = source::read(paths, &mut report);
+    compile::compile_with(&files, options, report)
+}
+
 impl RuleSet {
     /// Every rule with a limit (or marked unlimited), in file order; `Rule::index` points into it.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
+    /// What was read: one item per document, in the order of reading.
+    pub fn files(&self) -> &[SourceInfo] {
+        &self.files
+    }
+
+    /// The names of all domains, in byte order.
+    pub fn domains(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.domains.keys().map(|name| &**name).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Some file defines this domain.
+    pub fn has_domain(&self, domain: &str) -> bool {
+        self.domains.contains_key(domain)
+    }
+
+    /// What becomes of hits that were taken by a request of this domain that is denied.
+    pub fn denied_requests(&self, domain: &str) -> DeniedRequests {
+        let domain = self.domains.get(domain);
+        domain.map_or(self.default_denied_requests, |domain| domain.denied_requests)
+    }
+
     /// The rule that a descriptor with these entries meets. Allocates nothing.
-    pub fn find(&self, _domain: &str, _entries: &[Entry<'_>]) -> Found<'_> {
-        todo!()
+    pub fn find(&self, domain: &str, entries: &[Entry<'_>]) -> Found<'_> {
+        let Some(domain) = self.domains.get(domain) else { return Found::UnknownDomain };
+        match tree::walk(&domain.root, entries, &mut tree::NoNotes) {
+            tree::End::Rule(index) => Found::Rule(&self.rules[index]),
+            _ => Found::Nothing,
+        }
     }
 }
 

@@ -1,0 +1,320 @@
+//! The compiler: from the text of rule files to a rule set, or to every problem of every file.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::fields::nearest;
+use super::limits::Limits;
+use super::matcher::Matcher;
+use super::model::{Descriptor, Document, Field, RateLimit};
+use super::options::{DeniedRequests, Options};
+use super::problem::{Mark, Place, Problem, Report};
+use super::reader::Reader;
+use super::rule::{self, NameId, PathNode, Policy, Rule};
+use super::tree::{Level, Node};
+use super::{Domain, RuleSet, SourceFile, SourceInfo, node, yaml};
+use crate::descriptor::Bounds;
+
+/// Joins files into a rule set. Beside it come warnings; instead of it, every error of every file.
+pub fn compile(
+    files: &[SourceFile],
+    options: &Options,
+) -> Result<(RuleSet, Vec<Problem>), Vec<Problem>> {
+    compile_with(files, options, Report::default())
+}
+
+/// [`compile`], going on with what reading the files has reported.
+pub(super) fn compile_with(
+    files: &[SourceFile],
+    options: &Options,
+    mut report: Report,
+) -> Result<(RuleSet, Vec<Problem>), Vec<Problem>> {
+    let mut documents = Vec::new();
+    for file in files {
+        read(file, options, &mut report, &mut documents);
+    }
+    let mut compiler = Compiler { report, ..Compiler::default() };
+    let mut set =
+        RuleSet { default_denied_requests: options.denied_requests, ..RuleSet::default() };
+    for draft in drafts(documents, options, &mut compiler.report) {
+        let domain = compiler.domain(draft, options, &mut set.files);
+        set.domains.insert(Arc::clone(&domain.name), domain);
+    }
+    set.rules = compiler.rules;
+    let warnings = compiler.report.finish()?;
+    Ok((set, warnings))
+}
+
+/// The documents of one file.
+fn read(file: &SourceFile, options: &Options, report: &mut Report, documents: &mut Vec<Document>) {
+    let before = std::mem::take(&mut report.incomplete);
+    let nodes = yaml::parse(&file.name, &file.text, report);
+    let failed = report.incomplete;
+    report.incomplete |= before;
+    let mut found = false;
+    for node in nodes {
+        let mut reader = Reader { file: &file.name, unknown: options.unknown_fields, report };
+        let (at, empty) = (node.at, node.is_null());
+        if let Some(document) = reader.document(node) {
+            found = true;
+            match document.domain.as_ref().map(|domain| domain.value.as_deref()) {
+                None => {
+                    let hint = "write `domain: NAME` at the top of the file";
+                    report.error(at.in_file(&file.name), "`domain` is missing", hint);
+                }
+                Some(Some("")) => {
+                    let hint = "write `domain: NAME`, as in the proxy's rate limit filter";
+                    report.error(at.in_file(&file.name), "`domain` is empty", hint);
+                }
+                _ => {}
+            }
+            documents.push(document);
+        } else if !empty {
+            found = true;
+        }
+    }
+    if !found && !failed {
+        let hint = "write `domain: NAME` and `descriptors:`, or remove the file";
+        report.error(Place::whole(&file.name), "the file holds no rules", hint);
+    }
+}
+
+/// The documents of one domain.
+struct Draft {
+    name: Arc<str>,
+    documents: Vec<Document>,
+}
+
+/// Groups documents by domain, in the order in which domains first appear. Documents without a
+/// domain stand alone, so that what is wrong in them is still found.
+fn drafts(documents: Vec<Document>, options: &Options, report: &mut Report) -> Vec<Draft> {
+    let mut drafts: Vec<Draft> = Vec::new();
+    let mut by_name: HashMap<Arc<str>, usize> = HashMap::new();
+    for document in documents {
+        let written = document.domain.clone().and_then(|domain| Some((domain.at, domain.value?)));
+        let Some((at, name)) = written.filter(|(_, name)| !name.is_empty()) else {
+            drafts.push(Draft { name: Arc::from(""), documents: vec![document] });
+            continue;
+        };
+        if let Some(index) = by_name.get(&name) {
+            let draft = &mut drafts[*index];
+            if !options.merge_domains {
+                let first = draft.documents.first().map(|first| first.at.in_file(&first.file));
+                let first = first.map(|place| place.to_string()).unwrap_or_default();
+                let what = format!("domain `{name}` is already defined at {first}");
+                let hint = "join the two, or allow it with `rules.merge_domains: true`";
+                report.error(at.in_file(&document.file), what, hint);
+            }
+            draft.documents.push(document);
+            continue;
+        }
+        by_name.insert(Arc::clone(&name), drafts.len());
+        drafts.push(Draft { name, documents: vec![document] });
+    }
+    drafts
+}
+
+/// Builds the trees of all domains.
+#[derive(Default)]
+struct Compiler {
+    report: Report,
+    rules: Vec<Rule>,
+    names: HashMap<Arc<str>, NameId>,
+    /// `replaces` of the domain at hand, to be looked up once all its names are known.
+    replaced: Vec<(Place, Arc<str>)>,
+    /// Names of the domain at hand.
+    defined: HashSet<Arc<str>>,
+    path: Vec<Arc<PathNode>>,
+    domain: Arc<str>,
+    patterns: node::PatternCount,
+}
+
+impl Compiler {
+    fn domain(&mut self, draft: Draft, options: &Options, files: &mut Vec<SourceInfo>) -> Domain {
+        self.domain = Arc::clone(&draft.name);
+        self.defined.clear();
+        let denied_requests = self.denied_requests(&draft.documents);
+        let mut descriptors = Vec::new();
+        for document in draft.documents {
+            let path = Arc::clone(&document.file);
+            files.push(SourceInfo { path, domain: Arc::clone(&draft.name), rules: 0 });
+            let file = files.len() - 1;
+            descriptors.extend(document.descriptors.into_iter().map(|item| (file, item)));
+        }
+        let root = self.level(files, descriptors);
+        self.check_replaces();
+        Domain {
+            name: draft.name,
+            root,
+            denied_requests: denied_requests.unwrap_or(options.denied_requests),
+        }
+    }
+
+    /// Files of one domain must not contradict each other; those that say nothing agree.
+    fn denied_requests(&mut self, documents: &[Document]) -> Option<DeniedRequests> {
+        let mut first: Option<(DeniedRequests, Place)> = None;
+        for document in documents {
+            let Some(Field { at, value: Some(value) }) = document.denied_requests else { continue };
+            let place = at.in_file(&document.file);
+            match &first {
+                Some((other, earlier)) if *other != value => {
+                    let what = format!("`denied_requests` differs from {earlier}");
+                    let hint = "write the same in all files of the domain, or in only one";
+                    self.report.error(place, what, hint);
+                }
+                Some(_) => {}
+                None => first = Some((value, place)),
+            }
+        }
+        first.map(|(value, _)| value)
+    }
+
+    fn level(
+        &mut self,
+        files: &mut Vec<SourceInfo>,
+        descriptors: Vec<(usize, Descriptor)>,
+    ) -> Level {
+        let mut seen: HashMap<(Arc<str>, (u8, String)), Place> = HashMap::new();
+        let mut nodes = Vec::with_capacity(descriptors.len());
+        for (file, mut descriptor) in descriptors {
+            let place = descriptor.at.in_file(&files[file].path);
+            let most = Bounds::default().entries;
+            if self.path.len() >= most {
+                let what = format!("rules nested more than {most} levels deep");
+                let hint = "no request may have that many entries; flatten the rules";
+                self.report.error(place, what, hint);
+                break;
+            }
+            let children = std::mem::take(&mut descriptor.descriptors);
+            let mut reading = node::Reading { place: &place, report: &mut self.report };
+            let spec = Arc::new(reading.spec(&descriptor, &mut self.patterns));
+            let same = (Arc::clone(&spec.key), spec.matcher.sameness());
+            if let Some(first) = seen.get(&same) {
+                let text = match &spec.matcher {
+                    Matcher::Any => format!("`{}`", spec.key),
+                    other => format!("`{}` with {} `{}`", spec.key, other.noun(), other.source()),
+                };
+                let what = format!("{text} is already defined at {first}");
+                self.report.error(place.clone(), what, "join the two");
+            } else {
+                seen.insert(same, place.clone());
+            }
+            self.path.push(Arc::clone(&spec));
+            let rule = self.rule(&descriptor, &place);
+            files[file].rules += usize::from(rule.is_some());
+            let children = (!children.is_empty()).then(|| {
+                let children = children.into_iter().map(|child| (file, child)).collect();
+                self.level(files, children)
+            });
+            self.path.pop();
+            nodes.push(Node { spec, place, rule, children });
+        }
+        Level::new(nodes)
+    }
+
+    /// Adds the rule of a descriptor, if it has one.
+    fn rule(&mut self, descriptor: &Descriptor, place: &Place) -> Option<usize> {
+        let Some(raw) = &descriptor.rate_limit else {
+            self.warn_of_idle_flags(descriptor, place);
+            return None;
+        };
+        let mut limits = Limits { file: &place.file, report: &mut self.report };
+        let policy = limits.policy(raw);
+        let reserve = limits.reserve(raw, policy.as_ref());
+        let name = raw.name.as_ref().and_then(|name| name.value.clone());
+        let name = name.filter(|name| !name.is_empty());
+        self.defined.extend(name.clone());
+        let replaces = self.replaces(raw, place);
+        // A rule whose limit is wrong keeps its place, so that its descendants are checked too.
+        let policy = policy.unwrap_or(Policy::Unlimited);
+        let keys: Vec<&str> = self.path.iter().map(|node| &*node.key).collect();
+        let label = name.clone().unwrap_or_else(|| keys.join(".").into());
+        let metadata = descriptor.metadata.as_ref().and_then(|metadata| metadata.value.clone());
+        let index = self.rules.len();
+        let name_id = name.as_ref().map(|name| self.number(name));
+        self.rules.push(Rule {
+            index,
+            id: rule::identity(&self.domain, &self.path, &policy),
+            domain: Arc::clone(&self.domain),
+            label,
+            name_id,
+            name,
+            replaces,
+            policy,
+            reserve,
+            shadow_mode: is_on(descriptor.shadow_mode.as_ref()),
+            quota_mode: is_on(descriptor.quota_mode.as_ref()),
+            metadata: metadata.map(Arc::new),
+            place: place.clone(),
+            detailed_metric: is_on(descriptor.detailed_metric.as_ref()),
+            written_stat_key: rule::written_stat_key(&self.path),
+            path: self.path.clone().into(),
+        });
+        Some(index)
+    }
+
+    fn replaces(&mut self, raw: &RateLimit, place: &Place) -> Box<[NameId]> {
+        let own = raw.name.as_ref().and_then(|name| name.value.as_deref());
+        let mut numbers = Vec::new();
+        for target in &raw.replaces {
+            let at = target.at.in_file(&place.file);
+            let Some(name) = &target.value else { continue };
+            if name.is_empty() {
+                let what = "an item of `replaces` has no name";
+                self.report.error(at, what, "write `- name: other_rule`");
+            } else if own == Some(name) {
+                let what = format!("rule `{name}` replaces itself");
+                self.report.error(at, what, "name another rule, or remove the item");
+            } else {
+                numbers.push(self.number(name));
+                self.replaced.push((at, Arc::clone(name)));
+            }
+        }
+        numbers.into()
+    }
+
+    fn check_replaces(&mut self) {
+        for (place, name) in std::mem::take(&mut self.replaced) {
+            // A name that is missing may stand in the part that could not be read.
+            if self.defined.contains(&name) || self.report.incomplete {
+                continue;
+            }
+            let what = format!("no rule of domain `{}` is called `{name}`", self.domain);
+            let mut names: Vec<&str> = self.defined.iter().map(|name| &**name).collect();
+            names.sort_unstable();
+            let hint = match nearest(&name, names) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => "`replaces` takes the `name` of another `rate_limit`".to_owned(),
+            };
+            self.report.error(place, what, hint);
+        }
+    }
+
+    fn number(&mut self, name: &Arc<str>) -> NameId {
+        let next = u32::try_from(self.names.len()).expect("a file bound keeps names below 2^32");
+        *self.names.entry(Arc::clone(name)).or_insert(NameId(next))
+    }
+
+    fn warn_of_idle_flags(&mut self, descriptor: &Descriptor, place: &Place) {
+        let at = |flag: &Option<Field<bool>>| {
+            flag.as_ref().filter(|flag| flag.value == Some(true)).map(|flag| flag.at)
+        };
+        let idle: [(&str, Option<Mark>); 4] = [
+            ("shadow_mode", at(&descriptor.shadow_mode)),
+            ("quota_mode", at(&descriptor.quota_mode)),
+            ("detailed_metric", at(&descriptor.detailed_metric)),
+            ("metadata", descriptor.metadata.as_ref().map(|metadata| metadata.at)),
+        ];
+        for (name, at) in idle {
+            if let Some(at) = at {
+                let what = format!("`{name}` does nothing: this descriptor has no `rate_limit`");
+                let hint = "move it to the descriptor that has one";
+                self.report.warn(at.in_file(&place.file), what, hint);
+            }
+        }
+    }
+}
+
+fn is_on(flag: Option<&Field<bool>>) -> bool {
+    flag.and_then(|flag| flag.value).unwrap_or(false)
+}

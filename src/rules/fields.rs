@@ -1,0 +1,167 @@
+//! Field names: which exist, where they belong, and which one a misspelt name probably meant.
+
+/// A kind of map in a rule file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Home {
+    /// The top of a document.
+    File,
+    /// An item of `descriptors`.
+    Descriptor,
+    /// The map under `rate_limit`.
+    RateLimit,
+    /// An item of `tiers`.
+    Tier,
+    /// An item of `replaces`.
+    Replaces,
+    /// The map under `reserve`.
+    Reserve,
+}
+
+impl Home {
+    /// Where a name that does not fit may belong instead, most likely first.
+    const ALL: [Home; 6] =
+        [Home::Descriptor, Home::RateLimit, Home::Tier, Home::File, Home::Replaces, Home::Reserve];
+
+    /// Every field that may stand here.
+    pub(super) const fn fields(self) -> &'static [&'static str] {
+        match self {
+            Home::File => &["domain", "descriptors", "denied_requests"],
+            Home::Descriptor => &[
+                "key",
+                "value",
+                "value_template",
+                "value_regex",
+                "value_cidr",
+                "count_by",
+                "rate_limit",
+                "descriptors",
+                "shadow_mode",
+                "quota_mode",
+                "detailed_metric",
+                "value_to_metric",
+                "share_threshold",
+                "metadata",
+            ],
+            Home::RateLimit => &[
+                "unit",
+                "requests_per_unit",
+                "unit_multiplier",
+                "algorithm",
+                "tiers",
+                "requests",
+                "window",
+                "burst",
+                "max",
+                "hold",
+                "count_denied",
+                "reserve",
+                "unlimited",
+                "name",
+                "replaces",
+            ],
+            Home::Tier => {
+                &["requests", "window", "burst", "requests_per_unit", "unit", "unit_multiplier"]
+            }
+            Home::Replaces => &["name"],
+            Home::Reserve => &["hold"],
+        }
+    }
+
+    const fn place(self) -> &'static str {
+        match self {
+            Home::File => "at the top of the file, beside `domain`",
+            Home::Descriptor => "in the descriptor, beside `key`",
+            Home::RateLimit => "inside `rate_limit`",
+            Home::Tier => "in an item of `tiers`",
+            Home::Replaces => "in an item of `replaces`",
+            Home::Reserve => "inside `reserve`",
+        }
+    }
+}
+
+/// What is wrong with a field that does not belong `here`, and what to do.
+pub(super) fn stranger(here: Home, name: &str) -> (String, String) {
+    let homes = Home::ALL.iter().filter(|home| home.fields().contains(&name));
+    if let Some(home) = homes.copied().next() {
+        let what = format!("`{name}` does not belong here and would do nothing");
+        return (what, format!("it belongs {}", home.place()));
+    }
+    let what = format!("unknown field `{}`", shorten(name));
+    let hint = match nearest(name, here.fields().iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("the fields here are {}", here.fields().join(", ")),
+    };
+    (what, hint)
+}
+
+/// At most 80 characters of a text from a file, for a message.
+pub(super) fn shorten(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The candidate that `name` is probably a misspelling of.
+pub(super) fn nearest<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let allowed = (name.chars().count() / 3).clamp(1, 3);
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(name, candidate), candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// How many letters must be put in, taken out or changed to make one text of the other
+/// (Levenshtein); texts too long to be a misspelling of anything are infinitely far apart.
+fn distance(a: &str, b: &str) -> usize {
+    const LONGEST: usize = 128;
+    if a.len() > LONGEST || b.len() > LONGEST {
+        return usize::MAX;
+    }
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let change = diagonal + usize::from(from.to_ascii_lowercase() != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_field_is_recognised() {
+        for (here, name, expected) in [
+            (Home::Descriptor, "ratelimit", "did you mean `rate_limit`?"),
+            (Home::Descriptor, "Key", "did you mean `key`?"),
+            (Home::RateLimit, "request_per_unit", "did you mean `requests_per_unit`?"),
+            (Home::RateLimit, "algoritm", "did you mean `algorithm`?"),
+            (Home::Descriptor, "name", "it belongs inside `rate_limit`"),
+            (Home::RateLimit, "shadow_mode", "it belongs in the descriptor, beside `key`"),
+            (Home::File, "rate_limit", "it belongs in the descriptor, beside `key`"),
+            (Home::Replaces, "zzz", "the fields here are name"),
+        ] {
+            assert_eq!(stranger(here, name).1, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn distance_counts_single_letters() {
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("abc", "abc"), 0);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance(&"x".repeat(500), "x"), usize::MAX);
+    }
+}

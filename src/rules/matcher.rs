@@ -1,0 +1,266 @@
+//! Matchers: which values of an entry a node of the tree accepts, and what tells counters apart.
+
+use std::cell::OnceCell;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use crate::key::KeyBuilder;
+
+mod pattern;
+mod template;
+mod wildcard;
+
+use pattern::Pattern;
+use template::Template;
+use wildcard::Wildcard;
+
+/// How a node accepts values.
+#[derive(Clone, Debug)]
+pub(super) enum Matcher {
+    /// This value.
+    Exact(Arc<str>),
+    /// A path with variables.
+    Template(Template),
+    /// A regular expression over the whole value.
+    Regex(Pattern),
+    /// Addresses of a network.
+    Cidr(Network),
+    /// Literal parts with anything between them.
+    Wildcard(Wildcard),
+    /// Every value.
+    Any,
+}
+
+/// A network, with the text it was written as.
+#[derive(Clone, Debug)]
+pub(super) struct Network {
+    source: Arc<str>,
+    net: IpNet,
+}
+
+/// A request's value, with the address it spells once somebody asked for that.
+pub(super) struct Value<'a> {
+    text: &'a str,
+    address: OnceCell<Option<IpAddr>>,
+}
+
+impl<'a> Value<'a> {
+    pub(super) fn new(text: &'a str) -> Value<'a> {
+        Value { text, address: OnceCell::new() }
+    }
+
+    /// An IPv4 address that is written as IPv6 is the IPv4 address.
+    fn address(&self) -> Option<IpAddr> {
+        *self.address.get_or_init(|| self.text.parse().ok().map(|ip: IpAddr| ip.to_canonical()))
+    }
+}
+
+/// Why a text is no matcher: what is wrong, and what to write.
+pub(super) type Refused = (String, &'static str);
+
+impl Matcher {
+    /// `value`, which is a wildcard when it has a `*`.
+    pub(super) fn value(text: Arc<str>) -> Matcher {
+        match &*text {
+            "" => Matcher::Any,
+            _ if text.contains('*') => Matcher::Wildcard(Wildcard::new(text)),
+            _ => Matcher::Exact(text),
+        }
+    }
+
+    /// `value_template`, counting by these variables.
+    pub(super) fn template(text: Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, Refused> {
+        Template::new(text, count_by).map(Matcher::Template)
+    }
+
+    /// `value_regex`, counting by these named groups (by the whole value when there are none).
+    pub(super) fn regex(text: Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, Refused> {
+        Pattern::new(text, count_by).map(Matcher::Regex)
+    }
+
+    /// `value_cidr`.
+    pub(super) fn cidr(text: Arc<str>) -> Result<Matcher, Refused> {
+        let hint = "write a network like 10.0.0.0/8 or 2001:db8::/32";
+        let net: IpNet = match text.parse::<IpAddr>() {
+            Ok(address) => address.to_canonical().into(),
+            Err(_) => text.parse().map_err(|_| ("it is no network".to_owned(), hint))?,
+        };
+        if net.trunc() != net {
+            return Err(("bits beyond the prefix are set".to_owned(), hint));
+        }
+        Ok(Matcher::Cidr(Network { source: text, net: canonical(net) }))
+    }
+
+    /// Place in the order in which matchers of one key are tried; smaller is more specific.
+    pub(super) fn rank(&self) -> u8 {
+        match self {
+            Matcher::Exact(_) => 0,
+            Matcher::Template(_) => 1,
+            Matcher::Regex(_) => 2,
+            Matcher::Cidr(_) => 3,
+            Matcher::Wildcard(_) => 4,
+            Matcher::Any => 5,
+        }
+    }
+
+    /// The field's term for this kind of matcher.
+    pub(super) fn noun(&self) -> &'static str {
+        match self {
+            Matcher::Exact(_) => "value",
+            Matcher::Template(_) => "value_template",
+            Matcher::Regex(_) => "value_regex",
+            Matcher::Cidr(_) => "value_cidr",
+            Matcher::Wildcard(_) => "wildcard",
+            Matcher::Any => "any value",
+        }
+    }
+
+    /// The text it was written as; empty for [`Matcher::Any`].
+    pub(super) fn source(&self) -> &str {
+        match self {
+            Matcher::Exact(text) => text,
+            Matcher::Template(template) => template.source(),
+            Matcher::Regex(pattern) => pattern.source(),
+            Matcher::Cidr(network) => &network.source,
+            Matcher::Wildcard(wildcard) => wildcard.source(),
+            Matcher::Any => "",
+        }
+    }
+
+    /// What two matchers share when one of them can never be reached.
+    pub(super) fn sameness(&self) -> (u8, String) {
+        let text = match self {
+            Matcher::Template(template) => template.without_names(),
+            Matcher::Cidr(network) => network.net.to_string(),
+            other => other.source().to_owned(),
+        };
+        (self.rank(), text)
+    }
+
+    /// Variables that tell counters apart; empty without `count_by`.
+    pub(super) fn count_by(&self) -> &[Arc<str>] {
+        match self {
+            Matcher::Template(template) => template.count_by(),
+            Matcher::Regex(pattern) => pattern.count_by(),
+            _ => &[],
+        }
+    }
+
+    /// The value is accepted.
+    pub(super) fn matches(&self, value: &Value<'_>) -> bool {
+        match self {
+            Matcher::Exact(text) => **text == *value.text,
+            Matcher::Template(template) => template.matches(value.text),
+            Matcher::Regex(pattern) => pattern.matches(value.text),
+            Matcher::Cidr(network) => {
+                value.address().is_some_and(|address| network.net.contains(&address))
+            }
+            Matcher::Wildcard(wildcard) => wildcard.matches(value.text),
+            Matcher::Any => true,
+        }
+    }
+
+    /// Different values of this level count separately.
+    pub(super) fn counts_apart(&self) -> bool {
+        match self {
+            Matcher::Exact(_) => false,
+            Matcher::Template(template) => !template.count_by().is_empty(),
+            Matcher::Regex(_) | Matcher::Cidr(_) | Matcher::Wildcard(_) | Matcher::Any => true,
+        }
+    }
+
+    /// Adds what tells counters apart to `key`. Allocates only for a regex with `count_by`.
+    pub(super) fn add_counted(&self, value: &str, key: &mut KeyBuilder) {
+        self.counted(value, |part| match part {
+            Counted::Text(text) => {
+                key.text(text);
+            }
+            Counted::Address(IpAddr::V4(address)) => {
+                key.number(4).number(u64::from(address.to_bits()));
+            }
+            Counted::Address(IpAddr::V6(address)) => {
+                let bits = address.to_bits();
+                key.number(6).number((bits >> 64) as u64).number(bits as u64);
+            }
+        });
+    }
+
+    /// Calls `each` with every part of the value that tells counters apart.
+    pub(super) fn counted<'v>(&self, value: &'v str, mut each: impl FnMut(Counted<'v>)) {
+        match self {
+            Matcher::Exact(_) => {}
+            Matcher::Template(template) => {
+                template.captured(value, |text| each(Counted::Text(text)))
+            }
+            Matcher::Regex(pattern) => pattern.captured(value, |text| each(Counted::Text(text))),
+            Matcher::Cidr(_) => match Value::new(value).address() {
+                Some(address) => each(Counted::Address(address)),
+                None => each(Counted::Text(value)),
+            },
+            Matcher::Wildcard(_) | Matcher::Any => each(Counted::Text(value)),
+        }
+    }
+}
+
+/// One part of a value that tells counters apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted<'v> {
+    /// As it came.
+    Text(&'v str),
+    /// Whatever its spelling.
+    Address(IpAddr),
+}
+
+/// `::ffff:10.0.0.0/104` is `10.0.0.0/8`: addresses are compared in their canonical form.
+fn canonical(net: IpNet) -> IpNet {
+    match (net.network().to_canonical(), net) {
+        (IpAddr::V4(address), IpNet::V6(v6)) if v6.prefix_len() >= 96 => {
+            IpNet::new_assert(IpAddr::V4(address), v6.prefix_len() - 96)
+        }
+        _ => net,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(matcher: &Matcher, value: &str) -> bool {
+        matcher.matches(&Value::new(value))
+    }
+
+    #[test]
+    fn a_network_holds_its_addresses_in_every_spelling() {
+        for (net, inside, outside) in [
+            ("10.0.0.0/8", "10.1.2.3", "11.0.0.0"),
+            ("10.0.0.0/8", "::ffff:10.1.2.3", "::10.1.2.3"),
+            ("::ffff:10.0.0.0/104", "10.1.2.3", "11.1.2.3"),
+            ("192.0.2.7", "192.0.2.7", "192.0.2.8"),
+            ("192.0.2.7/32", "192.0.2.7", "192.0.2.7:80"),
+            ("2001:db8::/32", "2001:0DB8:0:0::1", "2001:db9::1"),
+            ("0.0.0.0/0", "255.255.255.255", "::1"),
+            ("::/0", "::1", "localhost"),
+        ] {
+            let matcher = Matcher::cidr(net.into()).expect(net);
+            assert!(matches(&matcher, inside), "{net} {inside}");
+            assert!(!matches(&matcher, outside), "{net} {outside}");
+        }
+        for bad in ["", "10.0.0.0/33", "10.0.0.1/8", "10.0.0/8", "ten", "10.0.0.0/-1"] {
+            assert!(Matcher::cidr(bad.into()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn spellings_of_one_address_count_together() {
+        let matcher = Matcher::cidr("::/0".into()).expect("valid");
+        let counted = |value| {
+            let mut parts = Vec::new();
+            matcher.counted(value, |part| parts.push(part));
+            parts
+        };
+        assert_eq!(counted("::1"), counted("0:0:0:0:0:0:0:1"));
+        assert_ne!(counted("::1"), counted("::2"));
+    }
+}

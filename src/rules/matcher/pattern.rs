@@ -1,0 +1,129 @@
+//! Patterns: regular expressions over a whole value, matched in time linear in its length.
+
+use std::sync::Arc;
+
+use regex::{Regex, RegexBuilder};
+
+use super::Refused;
+
+/// A regular expression that must match from the first character to the last.
+#[derive(Clone, Debug)]
+pub(in crate::rules) struct Pattern {
+    source: Arc<str>,
+    regex: Regex,
+    count_by: Box<[Arc<str>]>,
+    /// Group numbers of `count_by`.
+    groups: Box<[usize]>,
+}
+
+/// Largest compiled form, in bytes: room for any sensible pattern, no room for `(a{1000}){1000}`.
+const COMPILED_BYTES_MAX: usize = 1 << 20;
+
+impl Pattern {
+    pub(super) fn new(source: Arc<str>, count_by: &[Arc<str>]) -> Result<Pattern, Refused> {
+        // Alone first: `a)|(b` would be valid only inside the group that anchors it.
+        compile(&source)?;
+        let regex = compile(&format!(r"\A(?:{source})\z"))?;
+        let mut groups = Vec::with_capacity(count_by.len());
+        for wanted in count_by {
+            match regex.capture_names().position(|name| name == Some(&**wanted)) {
+                Some(group) => groups.push(group),
+                None => {
+                    let hint = "name a group with `(?<name>...)`";
+                    return Err((format!("it has no group `{wanted}` to count by"), hint));
+                }
+            }
+        }
+        Ok(Pattern { source, regex, count_by: count_by.into(), groups: groups.into() })
+    }
+
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
+    pub(super) fn count_by(&self) -> &[Arc<str>] {
+        &self.count_by
+    }
+
+    pub(super) fn matches(&self, value: &str) -> bool {
+        self.regex.is_match(value)
+    }
+
+    /// The counted groups of a value that matches (a group that took no part is empty), or the
+    /// whole value without `count_by`. Groups cost an allocation: the engine keeps their places.
+    pub(super) fn captured<'v>(&self, value: &'v str, mut each: impl FnMut(&'v str)) {
+        if self.groups.is_empty() {
+            return each(value);
+        }
+        let captures = self.regex.captures(value);
+        for group in &self.groups {
+            let found = captures.as_ref().and_then(|captures| captures.get(*group));
+            each(found.map_or("", |found| found.as_str()));
+        }
+    }
+}
+
+fn compile(text: &str) -> Result<Regex, Refused> {
+    let mut builder = RegexBuilder::new(text);
+    builder.size_limit(COMPILED_BYTES_MAX).dfa_size_limit(COMPILED_BYTES_MAX);
+    builder.build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => {
+            ("it is too large when compiled".to_owned(), "repeat less, or split the rule")
+        }
+        error => {
+            // The engine draws a picture of several lines; its last line says what is wrong.
+            let text = error.to_string();
+            let last = text.lines().last().unwrap_or_default();
+            let why = last.trim_start_matches("error: ").to_owned();
+            (
+                why,
+                "the syntax is that of docs.rs/regex; it has no look-around and no back-references",
+            )
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_covers_the_whole_value() {
+        for (pattern, yes, no) in [
+            ("a|b", vec!["a", "b"], vec!["ab", "xa", "bx", ""]),
+            ("a.*", vec!["a", "abc"], vec!["ba", "a\n"]),
+            ("(?m)^a$", vec!["a"], vec!["a\nb", "b\na"]),
+            ("(?i)get|post", vec!["GET", "Post"], vec!["put"]),
+            ("[0-9]{3}", vec!["123"], vec!["1234", "12"]),
+        ] {
+            let matcher = Pattern::new(pattern.into(), &[]).expect(pattern);
+            for value in yes {
+                assert!(matcher.matches(value), "{pattern} {value:?}");
+            }
+            for value in no {
+                assert!(!matcher.matches(value), "{pattern} {value:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_counts_by_its_groups_or_by_the_value() {
+        let captured = |count_by: &[Arc<str>]| {
+            let pattern = Pattern::new("(?<a>.)(?<b>x)?(.)".into(), count_by).expect("valid");
+            let mut parts = Vec::new();
+            pattern.captured("12", |part| parts.push(part.to_owned()));
+            parts
+        };
+        assert_eq!(captured(&[]), ["12"]);
+        assert_eq!(captured(&["b".into(), "a".into()]), ["", "1"]);
+    }
+
+    #[test]
+    fn bad_patterns_are_refused_in_one_line() {
+        for bad in ["(", "a)|(b", "(?=a)", r"\1", "(a{1000}){1000}", "(?x) a # comment"] {
+            let (why, hint) = Pattern::new(bad.into(), &[]).expect_err(bad);
+            assert!(!why.is_empty() && !why.contains('\n') && !hint.is_empty(), "{bad}: {why}");
+        }
+        assert!(Pattern::new("(?<a>.)".into(), &["b".into()]).is_err());
+    }
+}

@@ -1,0 +1,160 @@
+//! Templates: paths in which a variable stands for one segment.
+
+use std::sync::Arc;
+
+use super::Refused;
+
+/// A path such as `/v1/organizations/{orgId}/product/{id}`.
+#[derive(Clone, Debug)]
+pub(in crate::rules) struct Template {
+    source: Arc<str>,
+    segments: Box<[Segment]>,
+    count_by: Box<[Arc<str>]>,
+}
+
+/// What stands between two slashes.
+#[derive(Clone, Debug)]
+enum Segment {
+    Literal(Box<str>),
+    /// One non-empty segment; `counted` ones tell counters apart.
+    Variable {
+        name: Box<str>,
+        counted: bool,
+    },
+}
+
+const HINT: &str = "a variable is a whole segment, as in `/users/{id}/orders`; for anything else \
+                    use `value_regex`";
+
+impl Template {
+    pub(super) fn new(source: Arc<str>, count_by: &[Arc<str>]) -> Result<Template, Refused> {
+        if source.contains('?') {
+            let hint = "leave out `?` and what follows: it is not part of the path";
+            return Err(("it has a query string".to_owned(), hint));
+        }
+        let mut segments: Vec<Segment> = Vec::new();
+        for text in source.split('/') {
+            let segment = segment(text)?;
+            if let Segment::Variable { name, .. } = &segment {
+                let same = |other: &Segment| matches!(other, Segment::Variable { name: earlier, .. } if earlier == name);
+                if segments.iter().any(same) {
+                    let hint = "give each variable a name of its own";
+                    return Err((format!("variable `{name}` appears twice"), hint));
+                }
+            }
+            segments.push(segment);
+        }
+        for wanted in count_by {
+            let mut names = segments.iter_mut().filter_map(|segment| match segment {
+                Segment::Variable { name, counted } => Some((name, counted)),
+                Segment::Literal(_) => None,
+            });
+            match names.find(|(name, _)| name.as_ref() == &**wanted) {
+                Some((_, counted)) => *counted = true,
+                None => {
+                    let hint = "name variables of the template, without braces";
+                    return Err((format!("it has no variable `{wanted}` to count by"), hint));
+                }
+            }
+        }
+        Ok(Template { source, segments: segments.into(), count_by: count_by.into() })
+    }
+
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
+    pub(super) fn count_by(&self) -> &[Arc<str>] {
+        &self.count_by
+    }
+
+    /// Templates that differ only in names accept the same values.
+    pub(super) fn without_names(&self) -> String {
+        let texts = self.segments.iter().map(|segment| match segment {
+            Segment::Literal(text) => text,
+            Segment::Variable { .. } => "{}",
+        });
+        texts.collect::<Vec<_>>().join("/")
+    }
+
+    pub(super) fn matches(&self, value: &str) -> bool {
+        let mut parts = path(value).split('/');
+        let all = self.segments.iter().all(|segment| match (segment, parts.next()) {
+            (_, None) => false,
+            (Segment::Literal(text), Some(part)) => **text == *part,
+            (Segment::Variable { .. }, Some(part)) => !part.is_empty(),
+        });
+        all && parts.next().is_none()
+    }
+
+    /// The counted variables of a value that matches, in the order of the path.
+    pub(super) fn captured<'v>(&self, value: &'v str, mut each: impl FnMut(&'v str)) {
+        for (segment, part) in self.segments.iter().zip(path(value).split('/')) {
+            if matches!(segment, Segment::Variable { counted: true, .. }) {
+                each(part);
+            }
+        }
+    }
+}
+
+fn segment(text: &str) -> Result<Segment, Refused> {
+    let inner = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    match inner {
+        Some("") => Err(("a variable has no name".to_owned(), HINT)),
+        Some(name) if !name.contains(['{', '}']) => {
+            Ok(Segment::Variable { name: name.into(), counted: false })
+        }
+        None if !text.contains(['{', '}']) => Ok(Segment::Literal(text.into())),
+        _ => Err((format!("`{text}` mixes braces and text"), HINT)),
+    }
+}
+
+/// The value without its query string.
+fn path(value: &str) -> &str {
+    value.split_once('?').map_or(value, |(path, _)| path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_is_one_segment_that_is_not_empty() {
+        for (template, yes, no) in [
+            (
+                "/users/{id}",
+                vec!["/users/7", "/users/7?x=/y"],
+                vec!["/users/", "/users/7/", "/users"],
+            ),
+            ("/{a}/b/{c}", vec!["/1/b/2"], vec!["/1/c/2", "//b/2", "/1/b/2/3", "1/b/2"]),
+            ("/a", vec!["/a", "/a?", "/a?b"], vec!["/a/", "/A", "a"]),
+            ("{all}", vec!["x"], vec!["", "x/y", "/x", "?x"]),
+            ("/a/", vec!["/a/"], vec!["/a"]),
+        ] {
+            let matcher = Template::new(template.into(), &[]).expect(template);
+            for value in yes {
+                assert!(matcher.matches(value), "{template} {value}");
+            }
+            for value in no {
+                assert!(!matcher.matches(value), "{template} {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_named_variables_are_captured() {
+        let count_by: [Arc<str>; 2] = ["c".into(), "a".into()];
+        let template = Template::new("/{a}/{b}/{c}".into(), &count_by).expect("valid");
+        let mut captured = Vec::new();
+        template.captured("/1/2/3?c=4", |part| captured.push(part));
+        assert_eq!(captured, ["1", "3"]);
+    }
+
+    #[test]
+    fn what_is_not_a_template_is_refused() {
+        for bad in ["/{}", "/{a", "/a}", "/x{a}", "/{a}.json", "/{a}/{a}", "/{{a}}", "/a?b={c}"] {
+            assert!(Template::new(bad.into(), &[]).is_err(), "{bad}");
+        }
+        assert!(Template::new("/{a}".into(), &["b".into()]).is_err());
+    }
+}

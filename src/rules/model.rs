@@ -1,0 +1,279 @@
+//! Rule files as they are written, before any meaning: which fields, with which kinds of values.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::DeniedRequests;
+use super::fields::{Home, shorten};
+use super::problem::Mark;
+use super::reader::Reader;
+use super::scalar;
+use super::yaml::{Name, Node};
+use crate::time::Micros;
+
+/// A field that was written: its value, or nothing when the value was wrong and is reported.
+#[derive(Clone, Debug)]
+pub(super) struct Field<T> {
+    pub(super) at: Mark,
+    pub(super) value: Option<T>,
+}
+
+/// A text field.
+pub(super) type Text = Field<Arc<str>>;
+
+/// One document of a file.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) file: Arc<str>,
+    pub(super) at: Mark,
+    pub(super) domain: Option<Text>,
+    pub(super) denied_requests: Option<Field<DeniedRequests>>,
+    pub(super) descriptors: Vec<Descriptor>,
+}
+
+/// An item of `descriptors`.
+#[derive(Debug, Default)]
+pub(super) struct Descriptor {
+    pub(super) at: Mark,
+    pub(super) key: Option<Text>,
+    pub(super) value: Option<Text>,
+    pub(super) value_template: Option<Text>,
+    pub(super) value_regex: Option<Text>,
+    pub(super) value_cidr: Option<Text>,
+    pub(super) count_by: Option<Field<Vec<Text>>>,
+    pub(super) rate_limit: Option<RateLimit>,
+    pub(super) descriptors: Vec<Descriptor>,
+    pub(super) shadow_mode: Option<Field<bool>>,
+    pub(super) quota_mode: Option<Field<bool>>,
+    pub(super) detailed_metric: Option<Field<bool>>,
+    pub(super) value_to_metric: Option<Field<bool>>,
+    pub(super) share_threshold: Option<Field<bool>>,
+    pub(super) metadata: Option<Field<Map<String, Value>>>,
+}
+
+/// The map under `rate_limit`.
+#[derive(Debug, Default)]
+pub(super) struct RateLimit {
+    pub(super) at: Mark,
+    pub(super) algorithm: Option<Text>,
+    pub(super) unlimited: Option<Field<bool>>,
+    /// The tier that is written without `tiers`.
+    pub(super) tier: Tier,
+    pub(super) tiers: Option<Field<Vec<Tier>>>,
+    pub(super) max: Option<Field<u64>>,
+    pub(super) hold: Option<Field<Micros>>,
+    pub(super) count_denied: Option<Field<bool>>,
+    pub(super) reserve: Option<Reserve>,
+    pub(super) name: Option<Text>,
+    pub(super) replaces: Vec<Text>,
+}
+
+/// An item of `tiers`, or the same fields beside them.
+#[derive(Debug, Default)]
+pub(super) struct Tier {
+    pub(super) at: Mark,
+    pub(super) unit: Option<Text>,
+    pub(super) requests_per_unit: Option<Field<u64>>,
+    pub(super) unit_multiplier: Option<Field<u64>>,
+    pub(super) requests: Option<Field<u64>>,
+    pub(super) window: Option<Field<Micros>>,
+    pub(super) burst: Option<Field<u64>>,
+}
+
+/// The map under `reserve`.
+#[derive(Debug, Default)]
+pub(super) struct Reserve {
+    pub(super) at: Mark,
+    pub(super) hold: Option<Field<Micros>>,
+}
+
+impl Reader<'_> {
+    /// One document; `None` when it is empty or not even a map.
+    pub(super) fn document(&mut self, node: Node) -> Option<Document> {
+        if node.is_null() {
+            return None;
+        }
+        let at = node.at;
+        let entries = self.map(node, "a rule file", "write `domain: NAME` and `descriptors:`")?;
+        let mut document = Document {
+            file: Arc::clone(self.file),
+            at,
+            domain: None,
+            denied_requests: None,
+            descriptors: Vec::new(),
+        };
+        for (name, node) in entries {
+            match &*name.text {
+                "domain" => document.domain = self.text(&name, node),
+                "descriptors" => document.descriptors = self.descriptors(node),
+                "denied_requests" => document.denied_requests = self.denied_requests(&name, node),
+                _ => self.stranger(Home::File, &name),
+            }
+        }
+        Some(document)
+    }
+
+    fn descriptors(&mut self, node: Node) -> Vec<Descriptor> {
+        let hint = "write each descriptor as an item that begins with `- key:`";
+        let items = self.list(node, "`descriptors`", hint);
+        items.into_iter().filter_map(|item| self.descriptor(item)).collect()
+    }
+
+    fn descriptor(&mut self, node: Node) -> Option<Descriptor> {
+        let at = node.at;
+        let entries = self.map(node, "an item of `descriptors`", "begin it with `- key: NAME`")?;
+        let mut descriptor = Descriptor { at, ..Descriptor::default() };
+        for (name, node) in entries {
+            let it = &mut descriptor;
+            match &*name.text {
+                "key" => it.key = self.text(&name, node),
+                "value" => it.value = self.text(&name, node),
+                "value_template" => it.value_template = self.text(&name, node),
+                "value_regex" => it.value_regex = self.text(&name, node),
+                "value_cidr" => it.value_cidr = self.text(&name, node),
+                "count_by" => it.count_by = self.texts(&name, node),
+                "rate_limit" => it.rate_limit = self.rate_limit(node),
+                "descriptors" => it.descriptors = self.descriptors(node),
+                "shadow_mode" => it.shadow_mode = self.flag(&name, node),
+                "quota_mode" => it.quota_mode = self.flag(&name, node),
+                "detailed_metric" => it.detailed_metric = self.flag(&name, node),
+                "value_to_metric" => it.value_to_metric = self.flag(&name, node),
+                "share_threshold" => it.share_threshold = self.flag(&name, node),
+                "metadata" => it.metadata = self.metadata(node),
+                _ => self.stranger(Home::Descriptor, &name),
+            }
+        }
+        Some(descriptor)
+    }
+
+    fn rate_limit(&mut self, node: Node) -> Option<RateLimit> {
+        if node.is_null() {
+            return None;
+        }
+        let at = node.at;
+        let hint = "write `unit:` and `requests_per_unit:` below it";
+        let entries = self.map(node, "`rate_limit`", hint)?;
+        let mut limit = RateLimit { at, ..RateLimit::default() };
+        limit.tier.at = at;
+        for (name, node) in entries {
+            let it = &mut limit;
+            match &*name.text {
+                "algorithm" => it.algorithm = self.text(&name, node),
+                "unlimited" => it.unlimited = self.flag(&name, node),
+                "tiers" => it.tiers = self.tiers(node),
+                "max" => it.max = self.number(&name, node),
+                "hold" => it.hold = self.duration(&name, node),
+                "count_denied" => it.count_denied = self.flag(&name, node),
+                "reserve" => it.reserve = self.reserve(node),
+                "name" => it.name = self.text(&name, node),
+                "replaces" => it.replaces = self.replaces(node),
+                _ => {
+                    if let Some(node) = self.tier_field(&mut it.tier, &name, node) {
+                        drop(node);
+                        self.stranger(Home::RateLimit, &name);
+                    }
+                }
+            }
+        }
+        Some(limit)
+    }
+
+    fn tiers(&mut self, node: Node) -> Option<Field<Vec<Tier>>> {
+        if node.is_null() {
+            return None;
+        }
+        let at = node.at;
+        let hint = "write items like `- { requests: 100, window: 10s }`";
+        let mut tiers = Vec::new();
+        for item in self.list(node, "`tiers`", hint) {
+            let mut tier = Tier { at: item.at, ..Tier::default() };
+            let Some(entries) = self.map(item, "an item of `tiers`", hint) else { continue };
+            for (name, node) in entries {
+                if self.tier_field(&mut tier, &name, node).is_some() {
+                    self.stranger(Home::Tier, &name);
+                }
+            }
+            tiers.push(tier);
+        }
+        Some(Field { at, value: Some(tiers) })
+    }
+
+    /// Reads a field of a tier; gives the node back when it is none.
+    fn tier_field(&mut self, tier: &mut Tier, name: &Name, node: Node) -> Option<Node> {
+        match &*name.text {
+            "unit" => tier.unit = self.text(name, node),
+            "requests_per_unit" => tier.requests_per_unit = self.number(name, node),
+            "unit_multiplier" => tier.unit_multiplier = self.number(name, node),
+            "requests" => tier.requests = self.number(name, node),
+            "window" => tier.window = self.duration(name, node),
+            "burst" => tier.burst = self.number(name, node),
+            _ => return Some(node),
+        }
+        None
+    }
+
+    fn reserve(&mut self, node: Node) -> Option<Reserve> {
+        if node.is_null() {
+            return None;
+        }
+        let at = node.at;
+        let entries = self.map(node, "`reserve`", "write `reserve: { hold: 10m }`")?;
+        let mut reserve = Reserve { at, hold: None };
+        for (name, node) in entries {
+            match &*name.text {
+                "hold" => reserve.hold = self.duration(&name, node),
+                _ => self.stranger(Home::Reserve, &name),
+            }
+        }
+        Some(reserve)
+    }
+
+    fn replaces(&mut self, node: Node) -> Vec<Text> {
+        let hint = "write items like `- name: other_rule`";
+        let mut names = Vec::new();
+        for item in self.list(node, "`replaces`", hint) {
+            let at = item.at;
+            let Some(entries) = self.map(item, "an item of `replaces`", hint) else { continue };
+            let mut target = None;
+            for (name, node) in entries {
+                match &*name.text {
+                    "name" => target = self.text(&name, node),
+                    _ => self.stranger(Home::Replaces, &name),
+                }
+            }
+            names.push(target.unwrap_or(Field { at, value: Some(Arc::from("")) }));
+        }
+        names
+    }
+
+    fn metadata(&mut self, node: Node) -> Option<Field<Map<String, Value>>> {
+        if node.is_null() {
+            return None;
+        }
+        let at = node.at;
+        let entries = self.map(node, "`metadata`", "write names and values below it")?;
+        let value = match scalar::json_map(&entries) {
+            Ok(map) => Some(map),
+            Err((at, why)) => {
+                let what = format!("a value in `metadata` cannot be sent: {why}");
+                self.error(at, what, "put it in quotes");
+                None
+            }
+        };
+        Some(Field { at, value })
+    }
+
+    fn denied_requests(&mut self, name: &Name, node: Node) -> Option<Field<DeniedRequests>> {
+        let text = self.text(name, node)?;
+        let value = text.value.as_deref().and_then(|word| {
+            let found = DeniedRequests::from_name(word);
+            if found.is_none() {
+                let what = format!("`denied_requests` cannot be `{}`", shorten(word));
+                self.error(text.at, what, "write `count` or `free`");
+            }
+            found
+        });
+        Some(Field { at: text.at, value })
+    }
+}

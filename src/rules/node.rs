@@ -1,0 +1,150 @@
+//! Nodes: from a written descriptor to what one level of the tree asks of an entry.
+
+use std::sync::Arc;
+
+use super::fields::shorten;
+use super::matcher::{Matcher, Refused};
+use super::model::{Descriptor, Field, Text};
+use super::problem::{Mark, Place, Report};
+use super::rule::PathNode;
+
+/// Most regular expressions in one rule set; with the bound on each they bound the memory of all.
+const PATTERNS_MAX: usize = 1_000;
+
+/// How many regular expressions were compiled so far.
+#[derive(Debug, Default)]
+pub(super) struct PatternCount(usize);
+
+/// Reads one descriptor of a file.
+pub(super) struct Reading<'a> {
+    /// The descriptor's own place.
+    pub(super) place: &'a Place,
+    pub(super) report: &'a mut Report,
+}
+
+impl Reading<'_> {
+    /// What the descriptor asks of an entry. What is wrong is reported and stands for any value.
+    pub(super) fn spec(&mut self, raw: &Descriptor, patterns: &mut PatternCount) -> PathNode {
+        let key = self.key(raw.key.as_ref());
+        let matcher = self.matcher(raw, patterns);
+        let share = raw.share_threshold.as_ref();
+        let share = share.filter(|flag| flag.value == Some(true)).map(|flag| flag.at);
+        if let Some(at) = share {
+            self.check_share(at, &matcher);
+        }
+        let to_metric = raw.value_to_metric.as_ref().and_then(|flag| flag.value);
+        PathNode {
+            key,
+            matcher: matcher.unwrap_or(Matcher::Any),
+            share_threshold: share.is_some(),
+            value_to_metric: to_metric.unwrap_or(false),
+        }
+    }
+
+    fn key(&mut self, written: Option<&Text>) -> Arc<str> {
+        let Some(field) = written else {
+            let what = "`key` is missing";
+            self.report.error(self.place.clone(), what, "begin the descriptor with `- key: NAME`");
+            return Arc::from("");
+        };
+        let Some(key) = &field.value else { return Arc::from("") };
+        if key.is_empty() {
+            self.error(field.at, "`key` is empty", "write the key that the proxy sends");
+        } else if key.contains('*') {
+            let hint = "write the key exactly; a pattern belongs in `value`";
+            self.error(field.at, format!("`key` cannot hold a `*`: `{}`", shorten(key)), hint);
+        }
+        Arc::clone(key)
+    }
+
+    /// The one matcher of the descriptor; `None` when it is wrong.
+    fn matcher(&mut self, raw: &Descriptor, patterns: &mut PatternCount) -> Option<Matcher> {
+        let written: Vec<(&str, &Text)> = [
+            ("value", &raw.value),
+            ("value_template", &raw.value_template),
+            ("value_regex", &raw.value_regex),
+            ("value_cidr", &raw.value_cidr),
+        ]
+        .into_iter()
+        .filter_map(|(name, field)| Some((name, field.as_ref()?)))
+        .collect();
+        if let [(first, _), (second, field), ..] = written[..] {
+            let hint = format!("keep one of `{first}` and `{second}`");
+            let what = "a descriptor can match its value in one way only";
+            self.error(field.at, what, hint);
+            return None;
+        }
+        let count_by = self.count_by(raw.count_by.as_ref());
+        if let (Some(field), None | Some(("value" | "value_cidr", _))) =
+            (&raw.count_by, written.first())
+        {
+            let hint = "add `value_template` or `value_regex`, or remove `count_by`";
+            self.error(field.at, "`count_by` has no variables to choose from", hint);
+        }
+        let Some((name, field)) = written.first() else { return Some(Matcher::Any) };
+        let text = field.value.clone()?;
+        if text.is_empty() && *name != "value" {
+            let hint = "write a pattern, or leave it out to match every value";
+            self.error(field.at, format!("`{name}` is empty"), hint);
+            return None;
+        }
+        let matcher = match *name {
+            "value_template" => Matcher::template(Arc::clone(&text), &count_by),
+            "value_regex" => {
+                patterns.more().and_then(|()| Matcher::regex(Arc::clone(&text), &count_by))
+            }
+            "value_cidr" => Matcher::cidr(Arc::clone(&text)),
+            _ => Ok(Matcher::value(Arc::clone(&text))),
+        };
+        let refused = |(why, hint): Refused| {
+            self.error(field.at, format!("`{name}` cannot be `{}`: {why}", shorten(&text)), hint);
+        };
+        matcher.map_err(refused).ok()
+    }
+
+    fn count_by(&mut self, written: Option<&Field<Vec<Text>>>) -> Vec<Arc<str>> {
+        let Some(field) = written else { return Vec::new() };
+        let names = field.value.iter().flatten().filter_map(|name| name.value.clone());
+        let names: Vec<_> = names.collect();
+        if names.is_empty() {
+            let hint = "write `count_by: [name]`, or remove it";
+            self.error(field.at, "`count_by` names nothing", hint);
+        }
+        names
+    }
+
+    fn check_share(&mut self, at: Mark, matcher: &Option<Matcher>) {
+        match matcher {
+            Some(Matcher::Exact(_) | Matcher::Any) => {
+                let what = "`share_threshold` needs a `value` with a `*` (or a template, regex or \
+                            CIDR)";
+                let hint = "add the pattern whose values share one limit, or remove the flag";
+                self.error(at, what, hint);
+            }
+            Some(matcher) if !matcher.count_by().is_empty() => {
+                let what = "`share_threshold` and `count_by` contradict each other";
+                self.error(
+                    at,
+                    what,
+                    "one counter for all: remove `count_by`; else remove the flag",
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn error(&mut self, at: Mark, what: impl Into<String>, hint: impl Into<String>) {
+        self.report.error(at.in_file(&self.place.file), what, hint);
+    }
+}
+
+impl PatternCount {
+    fn more(&mut self) -> Result<(), Refused> {
+        self.0 += 1;
+        if self.0 <= PATTERNS_MAX {
+            return Ok(());
+        }
+        let hint = "use `value_template` or wildcards where they can say the same";
+        Err((format!("there are already {PATTERNS_MAX} regular expressions"), hint))
+    }
+}

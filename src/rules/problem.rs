@@ -1,0 +1,113 @@
+//! Problems in rule files: where, what, and what to write instead.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Where in which file something was written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The file as the user named it.
+    pub file: Arc<str>,
+    /// From 1; 0 when the whole file or folder is meant.
+    pub line: usize,
+    /// From 1, in characters; 0 when the whole file or folder is meant.
+    pub column: usize,
+}
+
+impl Place {
+    /// A file or folder as a whole.
+    pub fn whole(file: &Arc<str>) -> Place {
+        Place { file: Arc::clone(file), line: 0, column: 0 }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.file),
+            line => write!(f, "{}:{line}:{}", self.file, self.column),
+        }
+    }
+}
+
+/// Something in a rule file that is wrong (an error) or does not do what it seems to (a warning).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// Where it was written.
+    pub place: Place,
+    /// What is wrong, naming the field.
+    pub what: String,
+    /// What to write instead; may be empty.
+    pub hint: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)?;
+        if !self.hint.is_empty() {
+            write!(f, "; {}", self.hint)?;
+        }
+        Ok(())
+    }
+}
+
+/// A position in the file that is being read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Mark {
+    pub(super) line: u32,
+    pub(super) column: u32,
+}
+
+impl Mark {
+    pub(super) fn in_file(self, file: &Arc<str>) -> Place {
+        Place { file: Arc::clone(file), line: self.line as usize, column: self.column as usize }
+    }
+}
+
+/// Listing more would not help anybody, and a hostile file could make millions.
+const PROBLEMS_MAX: usize = 1_000;
+
+/// Collects every problem of a load.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    errors: Vec<Problem>,
+    warnings: Vec<Problem>,
+    unlisted: usize,
+    /// Some rules could not be read at all, so a name that is missing may well be defined.
+    pub(super) incomplete: bool,
+}
+
+impl Report {
+    pub(super) fn error(&mut self, place: Place, what: impl Into<String>, hint: impl Into<String>) {
+        if self.errors.len() < PROBLEMS_MAX {
+            self.errors.push(Problem { place, what: what.into(), hint: hint.into() });
+        } else {
+            self.unlisted += 1;
+        }
+    }
+
+    pub(super) fn warn(&mut self, place: Place, what: impl Into<String>, hint: impl Into<String>) {
+        if self.warnings.len() < PROBLEMS_MAX {
+            self.warnings.push(Problem { place, what: what.into(), hint: hint.into() });
+        }
+    }
+
+    /// The warnings, or every error in the order of files and lines.
+    pub(super) fn finish(mut self) -> Result<Vec<Problem>, Vec<Problem>> {
+        self.warnings.sort();
+        if self.errors.is_empty() {
+            return Ok(self.warnings);
+        }
+        self.errors.sort();
+        if self.unlisted > 0 {
+            let last = self.errors.last().expect("there is at least one error").place.clone();
+            let what = format!("{} more errors are not listed", self.unlisted);
+            self.errors.push(Problem {
+                place: Place::whole(&last.file),
+                what,
+                hint: String::new(),
+            });
+        }
+        Err(self.errors)
+    }
+}

@@ -1,0 +1,137 @@
+//! A reader of values: the one kind that a field accepts, or a problem that says which it is.
+
+use std::sync::Arc;
+
+use super::Unknown;
+use super::duration;
+use super::fields::{Home, shorten, stranger};
+use super::model::{Field, Text};
+use super::problem::{Mark, Place, Report};
+use super::scalar;
+use super::yaml::{Kind, Name, Node, Scalar};
+use crate::time::Micros;
+
+/// Reads the nodes of one file.
+pub(super) struct Reader<'a> {
+    pub(super) file: &'a Arc<str>,
+    pub(super) unknown: Unknown,
+    pub(super) report: &'a mut Report,
+}
+
+impl Reader<'_> {
+    /// Reports a field that does not belong here.
+    pub(super) fn stranger(&mut self, home: Home, name: &Name) {
+        let (what, hint) = stranger(home, &name.text);
+        let place = name.at.in_file(self.file);
+        match self.unknown {
+            Unknown::Error => self.report.error(place, what, hint),
+            Unknown::Warn => self.report.warn(place, what, hint),
+        }
+    }
+
+    pub(super) fn text(&mut self, name: &Name, node: Node) -> Option<Text> {
+        let at = node.at;
+        let value = self.scalar(name, node, "a single value")?;
+        Some(Field { at, value: value.map(|scalar| scalar.text) })
+    }
+
+    pub(super) fn texts(&mut self, name: &Name, node: Node) -> Option<Field<Vec<Text>>> {
+        if node.is_null() {
+            return None;
+        }
+        let at = node.at;
+        let items = self.list(node, &format!("`{}`", name.text), "write `[name, name]`");
+        let texts = items.into_iter().filter_map(|item| self.text(name, item)).collect();
+        Some(Field { at, value: Some(texts) })
+    }
+
+    pub(super) fn flag(&mut self, name: &Name, node: Node) -> Option<Field<bool>> {
+        let at = node.at;
+        let scalar = self.scalar(name, node, "true or false")?;
+        let value = scalar.and_then(|scalar| {
+            let flag = scalar::boolean(&scalar.text).filter(|_| scalar.plain);
+            if flag.is_none() {
+                let text = shorten(&scalar.text);
+                let what = format!("`{}` must be true or false, not `{text}`", name.text);
+                self.error(at, what, "write `true` or `false` without quotes");
+            }
+            flag
+        });
+        Some(Field { at, value })
+    }
+
+    pub(super) fn number(&mut self, name: &Name, node: Node) -> Option<Field<u64>> {
+        let at = node.at;
+        let scalar = self.scalar(name, node, "a whole number")?;
+        let value = scalar.and_then(|scalar| {
+            let number = match scalar.plain {
+                true => scalar::integer(&scalar.text),
+                false => Err("it must be a number without quotes"),
+            };
+            number.map_err(|why| self.bad(name, at, &scalar.text, why, "write 10, say")).ok()
+        });
+        Some(Field { at, value })
+    }
+
+    pub(super) fn duration(&mut self, name: &Name, node: Node) -> Option<Field<Micros>> {
+        let at = node.at;
+        let scalar = self.scalar(name, node, "a length of time")?;
+        let value = scalar.and_then(|scalar| {
+            let hint = "write a length of time like 500ms, 10s, 1m, 24h, 7d or 1h30m";
+            let length = duration::parse(&scalar.text);
+            length.map_err(|why| self.bad(name, at, &scalar.text, why, hint)).ok()
+        });
+        Some(Field { at, value })
+    }
+
+    /// A scalar; the outer `None` means that nothing was written, the inner one the wrong kind.
+    fn scalar(&mut self, name: &Name, node: Node, expected: &str) -> Option<Option<Scalar>> {
+        let noun = node.noun();
+        match node.kind {
+            Kind::Scalar(scalar) if scalar.is_null() => None,
+            Kind::Scalar(scalar) => Some(Some(scalar)),
+            Kind::List(_) | Kind::Map(_) => {
+                let what = format!("`{}` must be {expected}, not {noun}", name.text);
+                self.error(node.at, what, format!("write it as `{}: VALUE`", name.text));
+                Some(None)
+            }
+        }
+    }
+
+    /// The items of a list; nothing at all is an empty list.
+    pub(super) fn list(&mut self, node: Node, whose: &str, hint: &str) -> Vec<Node> {
+        let noun = node.noun();
+        match node.kind {
+            Kind::List(items) => items,
+            Kind::Scalar(scalar) if scalar.is_null() => Vec::new(),
+            Kind::Scalar(_) | Kind::Map(_) => {
+                self.error(node.at, format!("{whose} must be a list, not {noun}"), hint);
+                self.report.incomplete = true;
+                Vec::new()
+            }
+        }
+    }
+
+    pub(super) fn map(&mut self, node: Node, whose: &str, hint: &str) -> Option<Vec<(Name, Node)>> {
+        let noun = node.noun();
+        if let Kind::Map(entries) = node.kind {
+            return Some(entries);
+        }
+        self.error(node.at, format!("{whose} must be a map, not {noun}"), hint);
+        self.report.incomplete = true;
+        None
+    }
+
+    fn bad(&mut self, name: &Name, at: Mark, text: &str, why: &str, hint: &str) {
+        let what = format!("`{}` cannot be `{}`: {why}", name.text, shorten(text));
+        self.error(at, what, hint);
+    }
+
+    pub(super) fn error(&mut self, at: Mark, what: impl Into<String>, hint: impl Into<String>) {
+        self.report.error(self.place(at), what, hint);
+    }
+
+    fn place(&self, at: Mark) -> Place {
+        at.in_file(self.file)
+    }
+}

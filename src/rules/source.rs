@@ -1,0 +1,173 @@
+//! Sources of rules: files and folders on disk, read under bounds and in a fixed order.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::problem::{Mark, Place, Report};
+use super::yaml::FILE_BYTES_MAX;
+
+/// Most files of one load.
+const FILES_MAX: usize = 10_000;
+/// Most bytes of all files of one load.
+const BYTES_MAX: usize = 256 << 20;
+/// Deepest folder below one that was named.
+const DEPTH_MAX: usize = 16;
+
+/// The text of one rule file.
+#[derive(Clone, Debug)]
+pub struct SourceFile {
+    /// What problems call it: the path as the user named it.
+    pub name: Arc<str>,
+    /// Its content.
+    pub text: String,
+}
+
+/// Reads files (whatever their names) and folders (their `*.yaml` and `*.yml`, recursively, without
+/// dot entries), each folder in byte order of the paths below it.
+///
+/// Symbolic links to files are followed, because that is how Kubernetes mounts a ConfigMap; links
+/// to folders only where they are named, so that no cycle can arise.
+pub(super) fn read(paths: &[PathBuf], report: &mut Report) -> Vec<SourceFile> {
+    let mut found = Vec::new();
+    for path in paths {
+        find(path, &mut found, report);
+    }
+    if found.len() > FILES_MAX {
+        let what = format!("{} rule files; at most {FILES_MAX} are read", found.len());
+        report.error(whole(&found[FILES_MAX]), what, "join files, or name fewer folders");
+        found.truncate(FILES_MAX);
+    }
+    let mut seen = HashSet::new();
+    let mut bytes = 0;
+    let mut files = Vec::new();
+    for path in found.into_iter().filter(|path| seen.insert(path.clone())) {
+        let Some(file) = read_file(&path, report) else { continue };
+        bytes += file.text.len();
+        if bytes > BYTES_MAX {
+            let what = format!("rule files of more than {} MiB in all", BYTES_MAX >> 20);
+            report.error(Place::whole(&file.name), what, "name fewer folders");
+            break;
+        }
+        files.push(file);
+    }
+    files
+}
+
+/// Adds the files that one path of the user stands for.
+fn find(path: &Path, found: &mut Vec<PathBuf>, report: &mut Report) {
+    match fs::metadata(path) {
+        Ok(about) if about.is_dir() => {
+            let mut below = Vec::new();
+            list(path, 0, &mut below, report);
+            if below.is_empty() {
+                let what = "the folder holds no rule files, so nothing from it is limited";
+                report.warn(whole(path), what, "put *.yaml or *.yml files into it");
+            }
+            below.sort_by(|a, b| {
+                a.as_os_str().as_encoded_bytes().cmp(b.as_os_str().as_encoded_bytes())
+            });
+            found.extend(below);
+        }
+        Ok(_) => found.push(path.to_path_buf()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let what = "there is no such file or folder, so nothing from it is limited";
+            report.warn(whole(path), what, "create it, or name another with `--rules`");
+        }
+        Err(error) => unreadable(path, &error, report),
+    }
+}
+
+fn list(folder: &Path, depth: usize, found: &mut Vec<PathBuf>, report: &mut Report) {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) => return unreadable(folder, &error, report),
+    };
+    for entry in entries {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => return unreadable(folder, &error, report),
+        };
+        // One more than is read, so that the caller sees that there are too many.
+        if found.len() > FILES_MAX {
+            return;
+        }
+        let path = entry.path();
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let folder_itself = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if hidden {
+            continue;
+        } else if folder_itself && depth < DEPTH_MAX {
+            list(&path, depth + 1, found, report);
+        } else if folder_itself {
+            let what = format!("folders nested more than {DEPTH_MAX} deep");
+            report.error(whole(&path), what, "name the inner folder itself");
+        } else if is_rule_file(&path) {
+            found.push(path);
+        }
+    }
+}
+
+fn is_rule_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+        && !path.is_dir()
+}
+
+fn read_file(path: &Path, report: &mut Report) -> Option<SourceFile> {
+    match read_bytes(path) {
+        Ok(None) => {
+            let what = format!("the file is larger than {} MiB", FILE_BYTES_MAX >> 20);
+            report.error(whole(path), what, "split it");
+            report.incomplete = true;
+            None
+        }
+        Ok(Some(bytes)) => match String::from_utf8(bytes) {
+            Ok(text) => Some(SourceFile { name: name(path), text }),
+            Err(error) => {
+                let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let at = end_of(&String::from_utf8_lossy(valid));
+                let place = at.in_file(&name(path));
+                report.error(place, "this is not UTF-8 text", "save the file as UTF-8");
+                report.incomplete = true;
+                None
+            }
+        },
+        Err(error) => {
+            unreadable(path, &error, report);
+            None
+        }
+    }
+}
+
+/// The content of a file; `None` when it is too large.
+fn read_bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    // Looked at before it is opened: opening a named pipe would wait for a writer.
+    if !fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() <= FILE_BYTES_MAX).then_some(bytes))
+}
+
+fn end_of(text: &str) -> Mark {
+    let line = text.matches('\n').count() + 1;
+    let column = text.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+    let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Mark { line: small(line), column: small(column) }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error, report: &mut Report) {
+    report.error(whole(path), format!("cannot be read: {error}"), "mend its permissions or kind");
+    report.incomplete = true;
+}
+
+fn whole(path: &Path) -> Place {
+    Place::whole(&name(path))
+}
+
+fn name(path: &Path) -> Arc<str> {
+    path.to_string_lossy().into()
+}

@@ -1,0 +1,1 @@
+//! Files that load, and what is said about those that do not.

@@ -1,0 +1,323 @@
+//! YAML nodes that know their place: what a rule file says, before any meaning is given to it.
+//!
+//! Scalars keep their source text (`value: 1.5` is the text `1.5`), aliases are expanded under a
+//! bound, and `<<` merges as YAML 1.1 has it, because files for the incumbent use both.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+
+use super::problem::{Mark, Report};
+
+/// Largest file that is read, in bytes.
+pub(super) const FILE_BYTES_MAX: usize = 16 << 20;
+/// Most nodes in one file, after aliases are expanded.
+const NODES_MAX: usize = 2_000_000;
+/// Most bytes that expanded aliases may stand for, in one file.
+const ALIAS_BYTES_MAX: usize = 64 << 20;
+/// Deepest nesting; a rule tree at its own bound needs about half of it.
+const DEPTH_MAX: usize = 128;
+
+/// One value with its position.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) at: Mark,
+    pub(super) kind: Kind,
+}
+
+/// What a value is made of.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Scalar(Scalar),
+    List(Vec<Node>),
+    Map(Vec<(Name, Node)>),
+}
+
+/// A text, number, boolean or null, undecided.
+#[derive(Clone, Debug)]
+pub(super) struct Scalar {
+    pub(super) text: Arc<str>,
+    /// Written without quotes, so it may also be a number, a boolean or null.
+    pub(super) plain: bool,
+}
+
+/// The left side of `name: value`.
+#[derive(Clone, Debug)]
+pub(super) struct Name {
+    pub(super) at: Mark,
+    pub(super) text: Arc<str>,
+    plain: bool,
+}
+
+impl Scalar {
+    /// Nothing was written, or one of YAML's words for it.
+    pub(super) fn is_null(&self) -> bool {
+        self.plain && matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
+    }
+}
+
+impl Node {
+    pub(super) fn is_null(&self) -> bool {
+        matches!(&self.kind, Kind::Scalar(scalar) if scalar.is_null())
+    }
+
+    /// What this is, for a message that says what it should have been.
+    pub(super) fn noun(&self) -> &'static str {
+        match &self.kind {
+            Kind::Scalar(scalar) if scalar.is_null() => "nothing",
+            Kind::Scalar(_) => "a single value",
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a map",
+        }
+    }
+}
+
+/// The documents of a file. What is wrong goes to `report`; a syntax error ends the file.
+pub(super) fn parse(file: &Arc<str>, text: &str, report: &mut Report) -> Vec<Node> {
+    let mut loader = Loader::new();
+    // Not every editor's byte order mark is removed by the parser.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut fatal = None;
+    for event in Parser::new_from_str(text) {
+        let step = match event {
+            Ok((event, span)) => loader.event(event, span),
+            Err(error) => {
+                let at = mark(*error.marker());
+                let hint = "mend the YAML here or just above (indentation, quotes, brackets)";
+                Err(Fault { at, what: error.info().to_owned(), hint })
+            }
+        };
+        if let Err(fault) = step {
+            fatal = Some(fault);
+            break;
+        }
+    }
+    report.incomplete |= fatal.is_some();
+    for fault in loader.faults.into_iter().chain(fatal) {
+        report.error(fault.at.in_file(file), fault.what, fault.hint);
+    }
+    loader.documents
+}
+
+/// A problem before the file's name is added.
+struct Fault {
+    at: Mark,
+    what: String,
+    hint: &'static str,
+}
+
+/// A list or map whose end has not been seen.
+struct Open {
+    at: Mark,
+    anchor: usize,
+    body: Body,
+}
+
+enum Body {
+    List(Vec<Node>),
+    Map { entries: Vec<(Name, Node)>, name: Option<Name> },
+}
+
+/// Builds nodes from events, without recursion.
+struct Loader {
+    open: Vec<Open>,
+    documents: Vec<Node>,
+    anchors: HashMap<usize, Anchored>,
+    nodes: usize,
+    alias_bytes: usize,
+    faults: Vec<Fault>,
+}
+
+/// What an alias stands for, with the cost of using it.
+struct Anchored {
+    node: Node,
+    size: Size,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Size {
+    nodes: usize,
+    bytes: usize,
+    depth: usize,
+}
+
+impl Loader {
+    fn new() -> Loader {
+        Loader {
+            open: Vec::new(),
+            documents: Vec::new(),
+            anchors: HashMap::new(),
+            nodes: 0,
+            alias_bytes: 0,
+            faults: Vec::new(),
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), Fault> {
+        let at = mark(span.start);
+        match event {
+            Event::DocumentStart(_) => self.anchors.clear(),
+            Event::Scalar(text, style, anchor, tag) => {
+                let text_tag =
+                    tag.is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix == "str");
+                let plain = style == ScalarStyle::Plain && !text_tag;
+                let kind = Kind::Scalar(Scalar { text: text.into(), plain });
+                self.complete(Node { at, kind }, anchor)?;
+            }
+            Event::SequenceStart(anchor, _) => self.start(at, anchor, Body::List(Vec::new()))?,
+            Event::MappingStart(anchor, _) => {
+                self.start(at, anchor, Body::Map { entries: Vec::new(), name: None })?;
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.end()?,
+            Event::Alias(anchor) => self.alias(anchor, at)?,
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, at: Mark, anchor: usize, body: Body) -> Result<(), Fault> {
+        if self.open.len() >= DEPTH_MAX {
+            return Err(too_deep(at));
+        }
+        self.open.push(Open { at, anchor, body });
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Fault> {
+        let Some(Open { at, anchor, body }) = self.open.pop() else { return Ok(()) };
+        let kind = match body {
+            Body::List(items) => Kind::List(items),
+            Body::Map { entries, .. } => Kind::Map(self.close_map(entries)),
+        };
+        self.complete(Node { at, kind }, anchor)
+    }
+
+    fn alias(&mut self, anchor: usize, at: Mark) -> Result<(), Fault> {
+        let Some(Anchored { node, size }) = self.anchors.get(&anchor) else {
+            let hint = "an alias may only follow the anchor it names, outside of it";
+            return Err(Fault { at, what: "this alias stands for itself".to_owned(), hint });
+        };
+        if self.open.len() + size.depth > DEPTH_MAX {
+            return Err(too_deep(at));
+        }
+        self.alias_bytes += size.bytes;
+        // The node itself is counted by `complete`.
+        self.nodes += size.nodes - 1;
+        if self.alias_bytes > ALIAS_BYTES_MAX || self.nodes > NODES_MAX {
+            return Err(too_many(at));
+        }
+        // A problem inside shows where it was written; a problem of the whole, where it is used.
+        let node = Node { at, kind: node.kind.clone() };
+        self.complete(node, 0)
+    }
+
+    /// Hands a finished node to what surrounds it.
+    fn complete(&mut self, node: Node, anchor: usize) -> Result<(), Fault> {
+        self.nodes += 1;
+        if self.nodes > NODES_MAX {
+            return Err(too_many(node.at));
+        }
+        if anchor != 0 {
+            let size = size(&node);
+            // The copy that is kept for aliases counts as well: anchors can be nested.
+            self.nodes += size.nodes;
+            self.anchors.insert(anchor, Anchored { size, node: node.clone() });
+        }
+        match self.open.last_mut().map(|open| &mut open.body) {
+            None => self.documents.push(node),
+            Some(Body::List(items)) => items.push(node),
+            Some(Body::Map { entries, name }) => match name.take() {
+                Some(name) => entries.push((name, node)),
+                None => match node.kind {
+                    Kind::Scalar(Scalar { text, plain }) => {
+                        *name = Some(Name { at: node.at, text, plain });
+                    }
+                    _ => {
+                        let what = format!("{} stands where a field's name belongs", node.noun());
+                        let hint = "write `name: value`";
+                        return Err(Fault { at: node.at, what, hint });
+                    }
+                },
+            },
+        }
+        Ok(())
+    }
+
+    /// Applies `<<` and finds names that are written twice.
+    fn close_map(&mut self, entries: Vec<(Name, Node)>) -> Vec<(Name, Node)> {
+        let mut own = Vec::with_capacity(entries.len());
+        let mut inherited = Vec::new();
+        let mut seen: HashMap<Arc<str>, Mark> = HashMap::with_capacity(entries.len());
+        for (name, node) in entries {
+            if name.plain && &*name.text == "<<" {
+                self.collect_merge(node, &mut inherited);
+                continue;
+            }
+            if let Some(first) = seen.get(&name.text) {
+                let what =
+                    format!("`{}` is written twice here (first in line {})", name.text, first.line);
+                let hint = "keep one of the two";
+                self.faults.push(Fault { at: name.at, what, hint });
+                continue;
+            }
+            seen.insert(Arc::clone(&name.text), name.at);
+            own.push((name, node));
+        }
+        for (name, node) in inherited {
+            if !seen.contains_key(&name.text) {
+                seen.insert(Arc::clone(&name.text), name.at);
+                own.push((name, node));
+            }
+        }
+        own
+    }
+
+    fn collect_merge(&mut self, node: Node, inherited: &mut Vec<(Name, Node)>) {
+        match node.kind {
+            Kind::Map(entries) => inherited.extend(entries),
+            Kind::List(items) if items.iter().all(|item| matches!(item.kind, Kind::Map(_))) => {
+                for item in items {
+                    self.collect_merge(item, inherited);
+                }
+            }
+            _ => {
+                let what = format!("`<<` merges maps, and this is {}", node.noun());
+                self.faults.push(Fault { at: node.at, what, hint: "write `<<: *name_of_a_map`" });
+            }
+        }
+    }
+}
+
+fn size(node: &Node) -> Size {
+    let inner = |nodes: &mut dyn Iterator<Item = &Node>| {
+        let mut sum = Size { nodes: 1, bytes: 0, depth: 1 };
+        for size in nodes.map(size) {
+            sum.nodes += size.nodes;
+            sum.bytes += size.bytes;
+            sum.depth = sum.depth.max(size.depth + 1);
+        }
+        sum
+    };
+    match &node.kind {
+        Kind::Scalar(scalar) => Size { nodes: 1, bytes: scalar.text.len(), depth: 0 },
+        Kind::List(items) => inner(&mut items.iter()),
+        Kind::Map(entries) => inner(&mut entries.iter().map(|(_, node)| node)),
+    }
+}
+
+fn mark(marker: saphyr_parser::Marker) -> Mark {
+    let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    // The parser counts lines from 1 and columns from 0.
+    Mark { line: small(marker.line()), column: small(marker.col()).saturating_add(1) }
+}
+
+fn too_deep(at: Mark) -> Fault {
+    let what = format!("nested more than {DEPTH_MAX} levels deep");
+    Fault { at, what, hint: "no request has that many entries; flatten the rules" }
+}
+
+fn too_many(at: Mark) -> Fault {
+    let what = format!("more than {NODES_MAX} values in one file, aliases expanded");
+    Fault { at, what, hint: "split the file, or write aliases out where they multiply each other" }
+}
