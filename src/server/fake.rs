@@ -1,6 +1,6 @@
 //! Deciders, verdicts and an admin view for tests.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Semaphore, mpsc};
 
@@ -74,6 +74,20 @@ impl Decide for Gate {
     async fn decide(&self, request: &Request<'_>) -> Verdict {
         let _ = self.arrived.send(());
         let _pass = self.go.acquire().await;
+        verdict(request, Code::Ok)
+    }
+}
+
+/// Lists the threads that it was asked on.
+#[derive(Default)]
+pub(super) struct Whereabouts {
+    pub(super) threads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Decide for Whereabouts {
+    async fn decide(&self, request: &Request<'_>) -> Verdict {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        self.threads.lock().unwrap().push(name);
         verdict(request, Code::Ok)
     }
 }
