@@ -250,7 +250,7 @@ mod tests {
         );
         assert_eq!(check(FixedWindow, 1, 0, 0), Err(LimitError::Window(0)));
         assert_eq!(check(FixedWindow, 1, WINDOW_MAX.0, 0), Ok(()));
-        assert_eq!(check(FixedWindow, 1, WINDOW_MAX.0 + 1, 0).is_err(), true);
+        assert!(check(FixedWindow, 1, WINDOW_MAX.0 + 1, 0).is_err());
         assert_eq!(check(SlidingWindow, SLIDING_REQUESTS_END - 1, 1, 0), Ok(()));
         assert!(check(SlidingWindow, SLIDING_REQUESTS_END, 1, 0).is_err());
         assert_eq!(check(SlidingWindowLog, 100_000, 1, 0), Ok(()));

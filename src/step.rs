@@ -22,8 +22,6 @@ mod meter;
 mod pair;
 mod reservation;
 mod tat;
-#[cfg(test)]
-mod tests;
 
 pub use count::{Count, CountTier};
 pub use holds::{HoldTier, Holds};

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::models::Model;
-use super::{plan, report};
+use super::{LAST_INSTANT, plan, report};
 use crate::decision::Decision;
-use crate::limit::{Algorithm, Limit, Tier};
+use crate::limit::{Algorithm, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
 use crate::step::{INTEGER_END, State, Step};
 use crate::time::Micros;
 
@@ -315,6 +315,43 @@ proptest! {
             let blocked = limit.tiers.iter().any(|tier| tier.requests == 0);
             if !blocked {
                 prop_assert_eq!(step.fullness(kept) == u16::MAX, !one.allowed);
+            }
+        }
+    }
+
+    #[test]
+    fn large_numbers_are_decided_as_exactly_as_small_ones(
+        algorithm in select(&[
+            Algorithm::FixedWindow,
+            Algorithm::SlidingWindow,
+            Algorithm::TokenBucket,
+            Algorithm::LeakyBucket,
+        ][..]),
+        requests in 1..SLIDING_REQUESTS_END,
+        window in 1..=WINDOW_MAX.0,
+        shift in (0..52u32, 0..48u32),
+        asks in vec((0..=200u64, 0..=120i64), 1..30),
+    ) {
+        let (requests, window) = ((requests >> shift.0).max(1), (window >> shift.1).max(1));
+        let tier = Tier { requests, window: Micros(window), burst: requests };
+        let limit = Limit { algorithm, tiers: Box::new([tier]), count_denied: false };
+        prop_assert_eq!(limit.check(), Ok(()));
+        let (mut model, mut state) = (Model::new(&limit), None);
+        let mut now = 1_785_000_000_000_000;
+        for (gap, percent) in asks {
+            now += window * gap / 100;
+            if now + 2 * window >= LAST_INSTANT.0 {
+                break;
+            }
+            let hits = (requests as i128 * i128::from(percent) / 100) as i64;
+            let allowed = model.ask(hits, now);
+            let (_, decision) = ask(&limit, &mut state, hits, now);
+            prop_assert_eq!(decision.allowed, allowed, "{} hits at {}", hits, now);
+            prop_assert_eq!(decision.remaining, model.remaining(0, now));
+            if !allowed && hits as u64 <= requests {
+                let passes = now + decision.reset_after.0;
+                prop_assert!(!ask(&limit, &mut state.clone(), hits, passes - 1).1.allowed);
+                prop_assert!(ask(&limit, &mut state.clone(), hits, passes).1.allowed);
             }
         }
     }
