@@ -173,13 +173,10 @@ fn note(node: &Node) -> NodeNote {
 
 /// What a node accepts, in words.
 pub(super) fn accepts(node: &PathNode) -> String {
+    let key = shorten(&node.key);
     match &node.matcher {
-        Matcher::Any => format!("any `{}`", shorten(&node.key)),
-        Matcher::Exact(value) => format!("`{}` is `{}`", shorten(&node.key), shorten(value)),
-        other => {
-            let source = shorten(other.source());
-            format!("`{}` matches {} `{source}`", shorten(&node.key), other.noun())
-        }
+        Matcher::Any => format!("`{key}` with any value"),
+        other => format!("`{key}` with {} `{}`", other.noun(), shorten(other.source())),
     }
 }
 

@@ -112,11 +112,7 @@ fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&Node]) -> Vec<Strin
         }
     }
     for node in rule.path.iter().skip(entries.len()) {
-        let wanted = match &node.matcher {
-            Matcher::Any => format!("`{}`", shorten(&node.key)),
-            _ => format!("`{}` ({})", shorten(&node.key), accepts(node)),
-        };
-        differs.push(format!("it is deeper: it needs one more entry, {wanted}"));
+        differs.push(format!("it is deeper: it needs one more entry, {}", accepts(node)));
     }
     for entry in entries.iter().skip(rule.path.len()) {
         differs.push(format!("it ends before entry `{}`", entry_text(entry)));

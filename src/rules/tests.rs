@@ -3,8 +3,11 @@
 use super::*;
 use crate::key::{Key, KeySeed};
 
+mod explaining;
 mod files;
+mod folders;
 mod matching;
+mod random;
 mod stats;
 
 /// A rule set from one text that must compile without warnings.

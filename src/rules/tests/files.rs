@@ -35,3 +35,122 @@ fn every_case_reports_its_problems_with_places_and_hints() {
         assert_eq!(problems(yaml).trim_end(), expected.trim_end(), "{claim}");
     }
 }
+
+fn folder(below: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(below)
+}
+
+#[test]
+fn the_incumbents_files_load_unchanged() {
+    let paths = [folder("tests/data/rules/incumbent")];
+    let (set, warnings) = load(&paths, &Options::default()).unwrap_or_else(|p| panic!("{p:#?}"));
+    assert!(warnings.is_empty(), "{warnings:#?}");
+    assert_eq!(set.domains(), ["anchors", "basic", "flags", "nothing-yet"]);
+    assert_eq!(set.dump(), include_str!("../../../tests/data/rules/incumbent.dump"));
+}
+
+#[test]
+fn every_example_loads_without_a_warning() {
+    let paths = [folder("examples/rules")];
+    let (set, warnings) = load(&paths, &Options::default()).unwrap_or_else(|p| panic!("{p:#?}"));
+    assert!(warnings.is_empty(), "{warnings:#?}");
+    assert_eq!(set.domains(), ["demo", "edge", "shop"]);
+    assert_eq!(set.dump(), include_str!("../../../tests/data/rules/examples.dump"));
+    let alice = [Entry { key: "user", value: "alice" }];
+    let Found::Rule(rule) = set.find("demo", &alice) else { panic!("alice meets no rule") };
+    assert_eq!(rule.label.as_ref(), "user");
+    assert_eq!(set.denied_requests("shop"), DeniedRequests::Free);
+    assert_eq!(set.denied_requests("demo"), DeniedRequests::Count);
+}
+
+#[test]
+fn a_file_is_listed_with_its_domain_and_rules() {
+    let limit = "rate_limit: { unit: day, requests_per_unit: 1 }";
+    let text = format!(
+        "domain: a\ndescriptors: [{{ key: x, {limit}, descriptors: [{{ key: y, {limit} }}] }}]\n\
+         ---\ndomain: b\n"
+    );
+    let info =
+        |domain: &str, rules| SourceInfo { path: "test.yaml".into(), domain: domain.into(), rules };
+    assert_eq!(rules(&text).files(), [info("a", 2), info("b", 0)]);
+}
+
+#[test]
+fn domains_of_several_files_merge_only_when_they_may() {
+    let part = |key: &str, more: &str| {
+        format!(
+            "domain: d\n{more}descriptors:\n- key: {key}\n  rate_limit:\n    name: n-{key}\n    unit: day\n    requests_per_unit: 1\n"
+        )
+    };
+    let replaces = "    replaces: [{ name: n-b }]\n";
+    let files = [
+        file("a.yaml", &(part("a", "denied_requests: free\n") + replaces)),
+        file("b.yaml", &part("b", "")),
+    ];
+    let merged = Options { merge_domains: true, ..Options::default() };
+    let (set, warnings) = compile(&files, &merged).expect("they agree");
+    assert!(warnings.is_empty());
+    assert_eq!(set.rules().iter().map(|rule| &*rule.label).collect::<Vec<_>>(), ["n-a", "n-b"]);
+    assert_eq!(set.rules()[0].replaces[..], [set.rules()[1].name_id.expect("it has a name")]);
+    assert_eq!(set.denied_requests("d"), DeniedRequests::Free);
+
+    let errors = compile(&files, &Options::default()).expect_err("merging is off");
+    assert_eq!(errors.len(), 1, "{errors:#?}");
+    let expected = "b.yaml:1:9: domain `d` is already defined at a.yaml:1:9; join the two, or \
+                    allow it with `rules.merge_domains: true`";
+    assert_eq!(errors[0].to_string(), expected);
+
+    let files = [
+        file("a.yaml", &part("a", "denied_requests: free\n")),
+        file("b.yaml", &part("a", "denied_requests: count\n")),
+    ];
+    let errors = compile(&files, &merged).expect_err("they contradict each other");
+    let texts: Vec<_> = errors.iter().map(|error| error.to_string()).collect();
+    assert_eq!(
+        texts,
+        [
+            "b.yaml:2:18: `denied_requests` differs from a.yaml:2:18; write the same in all files \
+             of the domain, or in only one",
+            "b.yaml:4:3: `a` is already defined at a.yaml:4:3; join the two",
+        ]
+    );
+}
+
+#[test]
+fn a_stray_field_is_only_a_warning_where_that_is_asked_for() {
+    let text = "domain: d\nextra: 1\ndescriptors: [{ key: a, unit: day }]";
+    let warn = Options { unknown_fields: Unknown::Warn, ..Options::default() };
+    let (_, warnings) = compiled(text, &warn).expect("it loads");
+    let errors = compiled(text, &Options::default()).expect_err("it is refused");
+    assert_eq!(warnings, errors);
+    assert_eq!(errors.len(), 2);
+}
+
+#[test]
+fn hostile_files_are_refused_in_bounded_work() {
+    let mut laughs = "domain: d\na: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for (name, inner) in ["b", "c", "d", "e", "f", "g", "h"].iter().zip("abcdefg".chars()) {
+        let ten = vec![format!("*{inner}"); 10].join(", ");
+        laughs += &format!("{name}: &{name} [{ten}]\n");
+    }
+    let deep = "domain: d\nx: ".to_owned() + &"[".repeat(100_000);
+    let deeper = "domain: d\nx:\n  ".to_owned() + &"- ".repeat(5_000);
+    let mut nested = "domain: d\n".to_owned();
+    for depth in 0..40 {
+        nested += &format!("{0}descriptors:\n{0}- key: a\n", "  ".repeat(depth));
+    }
+    for (text, expected) in [
+        (laughs, "more than 2000000 values"),
+        (deep, "recursion limit exceeded"),
+        (deeper, "nested more than 128 levels"),
+        (nested, "rules nested more than 32 levels"),
+    ] {
+        let errors = compiled(&text, &Options::default()).expect_err(expected);
+        assert!(errors.iter().any(|error| error.what.contains(expected)), "{errors:#?}");
+    }
+    let many =
+        "domain: d\n".to_owned() + &(0..3_000).map(|n| format!("x{n}: 1\n")).collect::<String>();
+    let errors = compiled(&many, &Options::default()).expect_err("unknown fields");
+    assert_eq!(errors.len(), 1_001);
+    assert_eq!(errors[1_000].to_string(), "test.yaml: 2000 more errors are not listed");
+}

@@ -1,0 +1,159 @@
+//! What explain says, hits and misses.
+
+use super::*;
+
+const FILE: &str = r#"
+domain: d
+descriptors:
+  - key: user
+    rate_limit: { name: per-user, unit: minute, requests_per_unit: 3 }
+  - key: path
+    value: /a
+    descriptors:
+      - key: ip
+        value_cidr: 10.0.0.0/8
+        rate_limit: { name: office, algorithm: token_bucket, requests: 5, window: 10s, burst: 9 }
+  - key: path
+    value_regex: "/b.*"
+  - key: path
+    value: "/*"
+    descriptors:
+      - key: ip
+        rate_limit: { name: other, unit: hour, requests_per_unit: 1 }
+  - key: org
+    value_template: /o/{org}/{id}
+    count_by: [org]
+    shadow_mode: true
+    rate_limit: { unit: day, requests_per_unit: 2 }
+  - key: free
+    rate_limit: { unlimited: true }
+"#;
+
+#[track_caller]
+fn check(domain: &str, descriptor: &str, expected: &str) {
+    let text = rules(FILE).explain(domain, &entries(descriptor)).to_string();
+    assert_eq!(text.trim_end(), expected.trim(), "{descriptor}");
+}
+
+#[test]
+fn a_hit_shows_the_way_the_rule_and_the_counter() {
+    check(
+        "d",
+        "path=/a,ip=10.1.2.3",
+        "
+domain d
+  path=/a
+    yes: `path` with value `/a` (test.yaml:6:5)
+  ip=10.1.2.3
+    yes: `ip` with value_cidr `10.0.0.0/8` (test.yaml:9:9)
+rule    office (test.yaml:9:9)
+limit   token_bucket
+        5 per 10s with burst 9
+counter domain d, path=/a, ip=10.1.2.3 (a counter per address)",
+    );
+    check(
+        "d",
+        "org=/o/7/8",
+        "
+domain d
+  org=/o/7/8
+    yes: `org` with value_template `/o/{org}/{id}` (test.yaml:19:5)
+rule    org (test.yaml:19:5)
+limit   fixed_window
+        2 per 1d
+        denied hits count too
+        shadow mode: a denial is answered OK
+counter domain d, org: org=7 (a counter per org)",
+    );
+    check(
+        "d",
+        "free=1",
+        "
+domain d
+  free=1
+    yes: `free` with any value (test.yaml:24:5)
+rule    free (test.yaml:24:5)
+limit   unlimited
+counter none: nothing is counted",
+    );
+}
+
+#[test]
+fn a_miss_shows_where_it_ended_and_the_nearest_rules() {
+    check(
+        "d",
+        "path=/a,ip=11.0.0.1",
+        "
+domain d
+  path=/a
+    yes: `path` with value `/a` (test.yaml:6:5)
+  ip=11.0.0.1
+    no:  `ip` with value_cidr `10.0.0.0/8` (test.yaml:9:9)
+    nothing accepts it
+no rule: level 2 has nothing for `ip=11.0.0.1`
+near    other (test.yaml:17:9)
+        it would match, but test.yaml:6:5 is more specific, and matching never goes back
+near    office (test.yaml:9:9)
+        value `11.0.0.1` does not match value_cidr `10.0.0.0/8`",
+    );
+    check(
+        "d",
+        "path=/c",
+        "
+domain d
+  path=/c
+    no:  `path` with value_regex `/b.*` (test.yaml:12:5)
+    yes: `path` with wildcard `/*` (test.yaml:14:5)
+no rule: the descriptor ends at test.yaml:14:5, which has no `rate_limit`
+near    other (test.yaml:17:9)
+        it is deeper: it needs one more entry, `ip` with any value
+near    office (test.yaml:9:9)
+        value `/c` is not `/a`
+        it is deeper: it needs one more entry, `ip` with value_cidr `10.0.0.0/8`",
+    );
+    check(
+        "d",
+        "ip=10.0.0.1,path=/a",
+        "
+domain d
+  ip=10.0.0.1
+    nothing accepts it
+no rule: level 1 has nothing for `ip=10.0.0.1`
+near    office (test.yaml:9:9)
+        it asks for its entries in the order path, ip
+near    other (test.yaml:17:9)
+        it asks for its entries in the order path, ip",
+    );
+    check(
+        "d",
+        "usr=1,x=2",
+        "
+domain d
+  usr=1
+    nothing accepts it
+no rule: level 1 has nothing for `usr=1`
+near    per-user (test.yaml:4:5)
+        entry 1 is `usr`, and it asks for `user`
+        it ends before entry `x=2`",
+    );
+    check(
+        "d",
+        "user=1,x=2",
+        "
+domain d
+  user=1
+    yes: `user` with any value (test.yaml:4:5)
+no rule: nothing is below test.yaml:4:5, and `x=2` is left
+near    per-user (test.yaml:4:5)
+        it ends before entry `x=2`",
+    );
+    check("e", "a=b", "domain e\nno rule: no file defines this domain; did you mean `d`?");
+}
+
+#[test]
+fn text_from_a_request_cannot_draw_lines_of_its_own() {
+    let entries = [Entry { key: "user", value: "x\ncounter none" }];
+    let text = rules(FILE).explain("d", &entries).to_string();
+    assert!(text.contains(r"user=x\ncounter none"), "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("counter")).count(), 1);
+}
