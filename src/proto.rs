@@ -3,7 +3,9 @@
 //! Only the server and the client speak them; everything inside works on borrowed
 //! [`Request`](crate::descriptor::Request)s and [`Verdict`](crate::decision::Verdict)s.
 
-#![allow(missing_docs, clippy::all)]
+pub mod codec;
+
+pub use generated::envoy;
 
 pub use envoy::config::core::v3::HeaderValue;
 pub use envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
@@ -22,4 +24,7 @@ pub use envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 /// The encoded descriptor set of all messages, with what they import.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
-include!(concat!(env!("OUT_DIR"), "/protos.rs"));
+#[allow(missing_docs, clippy::all)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/protos.rs"));
+}

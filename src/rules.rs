@@ -10,11 +10,14 @@ use crate::key::{Key, KeySeed};
 use crate::limit::Unit;
 
 mod compile;
+mod dump;
 mod duration;
+mod explain;
 mod fields;
 mod limits;
 mod matcher;
 mod model;
+mod near;
 mod node;
 mod options;
 mod problem;
@@ -28,6 +31,8 @@ mod tree;
 mod yaml;
 
 pub use compile::compile;
+pub use explain::{Explanation, LevelNote, NodeNote, Outcome, RuleNote};
+pub use near::Near;
 pub use options::{DeniedRequests, Options, Unknown};
 pub use problem::{Place, Problem};
 pub use rule::{NameId, Policy, Rule, override_key, override_stat_key};
@@ -107,6 +112,11 @@ impl RuleSet {
     pub fn denied_requests(&self, domain: &str) -> DeniedRequests {
         let domain = self.domains.get(domain);
         domain.map_or(self.default_denied_requests, |domain| domain.denied_requests)
+    }
+
+    /// The incumbent's `/rlconfig` text: one line per limit, in file order.
+    pub fn dump(&self) -> String {
+        dump::dump(&self.rules)
     }
 
     /// The rule that a descriptor with these entries meets. Allocates nothing.

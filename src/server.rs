@@ -7,7 +7,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use tokio::sync::watch;
 use tonic::service::Routes;
@@ -15,6 +15,7 @@ use tonic::service::Routes;
 use crate::proto::RateLimitServiceServer;
 
 mod accept;
+mod admin;
 mod connection;
 mod cores;
 mod deal;
@@ -23,20 +24,29 @@ mod decode;
 mod encode;
 #[cfg(test)]
 mod fake;
+mod front;
+mod health;
+mod http1;
+mod json;
 mod lifecycle;
 mod listen;
+mod reflection;
 mod rls;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod web;
 
+pub use admin::AdminView;
 pub use decide::Decide;
 pub use lifecycle::Health;
 pub use settings::{Admin, Drain, Grpc, Http, HttpLimits, Settings};
 
-use cores::{StopAll, Work};
+use cores::Work;
 use deal::Dealer;
-use lifecycle::{Lifecycle, Phase};
+use front::Front;
+use health::Reporter;
+use lifecycle::Lifecycle;
 use rls::Rls;
 
 /// A server that has not taken its ports yet.
@@ -48,6 +58,8 @@ pub struct Server;
 pub struct Bound {
     settings: Settings,
     grpc: TcpListener,
+    http: TcpListener,
+    admin: TcpListener,
 }
 
 /// Where a server listens, with real port numbers.
@@ -55,116 +67,89 @@ pub struct Bound {
 pub struct Addresses {
     /// gRPC.
     pub grpc: SocketAddr,
+    /// HTTP.
+    pub http: SocketAddr,
+    /// Admin.
+    pub admin: SocketAddr,
 }
 
 /// A server at work.
 #[derive(Debug)]
 pub struct Serving {
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
 impl Server {
     /// Takes the ports. The error names the address that cannot be had.
     pub fn bind(settings: Settings) -> io::Result<Bound> {
         let grpc = listen::bind(&settings.grpc.listen)?;
-        Ok(Bound { settings, grpc })
+        let http = listen::bind(&settings.http.listen)?;
+        let admin = listen::bind(&settings.admin.listen)?;
+        Ok(Bound { settings, grpc, http, admin })
     }
 }
 
 impl Bound {
     /// Where it listens.
     pub fn addresses(&self) -> io::Result<Addresses> {
-        Ok(Addresses { grpc: self.grpc.local_addr()? })
+        Ok(Addresses {
+            grpc: self.grpc.local_addr()?,
+            http: self.http.local_addr()?,
+            admin: self.admin.local_addr()?,
+        })
     }
 
-    /// Starts to serve: `decider` answers, `health` says what to tell those who ask for it, and
-    /// `shutdown` turning true (or being dropped) starts the drain.
-    pub fn serve<D: Decide>(
+    /// Starts to serve: `decider` answers, `view` is what the admin port shows, `health` what those
+    /// who ask for it are told, and `shutdown` turning true (or being dropped) starts the drain.
+    pub fn serve<D: Decide, V: AdminView>(
         self,
         decider: Arc<D>,
+        view: Arc<V>,
         health: watch::Receiver<Health>,
         shutdown: watch::Receiver<bool>,
     ) -> io::Result<Serving> {
+        let Bound { settings, grpc, http, admin } = self;
         let life = Lifecycle::new(health);
-        let routes = routes(decider, &self.settings);
-        let (dealer, queues) =
-            Dealer::new(cores::count(&self.settings), self.settings.grpc.max_connections);
-        let work = Work { routes, settings: self.settings.clone(), life: life.clone() };
+        let (reporter, health_service) = Reporter::new();
+        let rls =
+            RateLimitServiceServer::new(Rls { decider: decider.clone(), bounds: settings.bounds })
+                .max_decoding_message_size(settings.grpc.max_message_bytes);
+        let routes = reflection::add_to(Routes::new(rls).add_service(health_service));
+        let (dealer, queues) = Dealer::new(cores::count(&settings), settings.grpc.max_connections);
+        let front = Front {
+            grpc: (grpc, dealer),
+            http: (http, web::router(decider, &settings, life.clone()), settings.http.limits),
+            admin: (admin, admin::router(view), settings.admin.limits),
+            reporter,
+            life: life.clone(),
+            shutdown,
+            delay: settings.drain.delay,
+        };
+        let work = Work { routes, settings, life };
         let mut threads = Vec::with_capacity(queues.len() + 1);
         for (index, queue) in queues.into_iter().enumerate() {
             threads.push(cores::start(index, queue, work.clone())?);
         }
-        threads.push(self.start_front(dealer, life, shutdown)?);
+        // Last: when it or a core cannot start, its dealer is dropped, and the others end.
+        threads.push(front.start()?);
         Ok(Serving { threads })
-    }
-
-    fn start_front(
-        self,
-        dealer: Dealer,
-        life: Lifecycle,
-        shutdown: watch::Receiver<bool>,
-    ) -> io::Result<JoinHandle<()>> {
-        let runtime = cores::runtime()?;
-        let grpc = {
-            let _inside = runtime.enter();
-            tokio::net::TcpListener::from_std(self.grpc)?
-        };
-        let delay = self.settings.drain.delay;
-        thread::Builder::new().name("weir-front".into()).spawn(move || {
-            let _last = StopAll(life.clone());
-            runtime.block_on(async {
-                tokio::join!(end(&life, shutdown, delay), deal_connections(grpc, dealer, &life),);
-            });
-        })
     }
 }
 
 impl Serving {
-    /// Waits until every thread has stopped. Blocks.
+    /// Waits until every thread has stopped. Blocks. An error is a defect: a thread that ended
+    /// before it was told to, which stops the others too.
     pub fn join(self) -> io::Result<()> {
         let mut result = Ok(());
         for thread in self.threads {
             let name = thread.thread().name().unwrap_or("a thread").to_owned();
-            if thread.join().is_err() {
-                result = Err(io::Error::other(format!("{name} stopped by a defect")));
-            }
+            let error = match thread.join() {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "a panic".to_owned(),
+            };
+            result = Err(io::Error::other(format!("{name} was stopped by {error}")));
         }
         result
-    }
-}
-
-fn routes<D: Decide>(decider: Arc<D>, settings: &Settings) -> Routes {
-    let rls = RateLimitServiceServer::new(Rls { decider, bounds: settings.bounds })
-        .max_decoding_message_size(settings.grpc.max_message_bytes);
-    Routes::new(rls)
-}
-
-async fn end(life: &Lifecycle, mut shutdown: watch::Receiver<bool>, delay: std::time::Duration) {
-    let asked = async {
-        // A sender that is gone cannot ask any more; it has asked by going.
-        let _ = shutdown.wait_for(|stop| *stop).await;
-        life.advance(Phase::Draining);
-        tokio::time::sleep(delay).await;
-        life.advance(Phase::Stopping);
-    };
-    tokio::select! {
-        () = asked => {}
-        () = life.reached(Phase::Stopping) => {}
-    }
-}
-
-/// Accepts until the server stops; then the dealer is dropped, which tells the cores.
-async fn deal_connections(listener: tokio::net::TcpListener, dealer: Dealer, life: &Lifecycle) {
-    let deal = |stream: tokio::net::TcpStream| {
-        // Leaves this runtime here, and joins its core's when that picks it up.
-        if let Ok(stream) = stream.into_std() {
-            if !dealer.deal(stream) {
-                tracing::debug!("closed a connection: there are too many");
-            }
-        }
-    };
-    tokio::select! {
-        () = accept::accept(listener, deal) => {}
-        () = life.reached(Phase::Stopping) => {}
     }
 }

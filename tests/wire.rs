@@ -274,10 +274,9 @@ fn enums_have_the_same_numbers() {
     use ours::envoy::r#type::v3::RateLimitUnit;
     use theirs::rate_limit_response::{Code as TheirCode, rate_limit::Unit as TheirAnswerUnit};
     for number in 0..=8 {
-        let name = |unit: TheirAnswerUnit| unit.as_str_name();
         assert_eq!(
             ours::Unit::try_from(number).ok().map(|unit| unit.as_str_name()),
-            TheirAnswerUnit::try_from(number).ok().map(|unit| name(unit)),
+            TheirAnswerUnit::try_from(number).ok().map(|unit| unit.as_str_name()),
         );
         assert_eq!(
             ours::Code::try_from(number).ok().map(|code| code.as_str_name()),

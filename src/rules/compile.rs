@@ -75,13 +75,16 @@ fn read(file: &SourceFile, options: &Options, report: &mut Report, documents: &m
     }
     if !found && !failed {
         let hint = "write `domain: NAME` and `descriptors:`, or remove the file";
-        report.error(Place::whole(&file.name), "the file holds no rules", hint);
+        let start = Mark { line: 1, column: 1 };
+        report.error(start.in_file(&file.name), "the file holds no rules", hint);
     }
 }
 
 /// The documents of one domain.
 struct Draft {
     name: Arc<str>,
+    /// Where the domain was named first.
+    place: Place,
     documents: Vec<Document>,
 }
 
@@ -93,15 +96,14 @@ fn drafts(documents: Vec<Document>, options: &Options, report: &mut Report) -> V
     for document in documents {
         let written = document.domain.clone().and_then(|domain| Some((domain.at, domain.value?)));
         let Some((at, name)) = written.filter(|(_, name)| !name.is_empty()) else {
-            drafts.push(Draft { name: Arc::from(""), documents: vec![document] });
+            let place = document.at.in_file(&document.file);
+            drafts.push(Draft { name: Arc::from(""), place, documents: vec![document] });
             continue;
         };
         if let Some(index) = by_name.get(&name) {
             let draft = &mut drafts[*index];
             if !options.merge_domains {
-                let first = draft.documents.first().map(|first| first.at.in_file(&first.file));
-                let first = first.map(|place| place.to_string()).unwrap_or_default();
-                let what = format!("domain `{name}` is already defined at {first}");
+                let what = format!("domain `{name}` is already defined at {}", draft.place);
                 let hint = "join the two, or allow it with `rules.merge_domains: true`";
                 report.error(at.in_file(&document.file), what, hint);
             }
@@ -109,7 +111,8 @@ fn drafts(documents: Vec<Document>, options: &Options, report: &mut Report) -> V
             continue;
         }
         by_name.insert(Arc::clone(&name), drafts.len());
-        drafts.push(Draft { name, documents: vec![document] });
+        let place = at.in_file(&document.file);
+        drafts.push(Draft { name, place, documents: vec![document] });
     }
     drafts
 }
@@ -189,7 +192,9 @@ impl Compiler {
             let mut reading = node::Reading { place: &place, report: &mut self.report };
             let spec = Arc::new(reading.spec(&descriptor, &mut self.patterns));
             let same = (Arc::clone(&spec.key), spec.matcher.sameness());
-            if let Some(first) = seen.get(&same) {
+            if spec.key.is_empty() {
+                // Reported already; several of them are not the same descriptor.
+            } else if let Some(first) = seen.get(&same) {
                 let text = match &spec.matcher {
                     Matcher::Any => format!("`{}`", spec.key),
                     other => format!("`{}` with {} `{}`", spec.key, other.noun(), other.source()),

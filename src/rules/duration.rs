@@ -27,8 +27,10 @@ pub(super) fn parse(text: &str) -> Result<Micros, &'static str> {
         let number: u64 = rest[..digits].parse().map_err(|_| "it is too long")?;
         rest = &rest[digits..];
         let letters = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
-        if letters == 0 {
-            return Err("a number has no unit");
+        match letters {
+            0 if rest.starts_with(['.', ',']) => return Err("it must be whole numbers with units"),
+            0 => return Err("a number has no unit"),
+            _ => {}
         }
         let unit = UNITS.iter().find(|(name, _)| *name == &rest[..letters]);
         let (_, length) = unit.ok_or("the units are d, h, m, s and ms")?;

@@ -1,5 +1,7 @@
 //! Field names: which exist, where they belong, and which one a misspelt name probably meant.
 
+use std::borrow::Cow;
+
 /// A kind of map in a rule file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Home {
@@ -94,12 +96,25 @@ pub(super) fn stranger(here: Home, name: &str) -> (String, String) {
     (what, hint)
 }
 
-/// At most 80 characters of a text from a file, for a message.
+/// At most 80 characters of a text from a file or a request, on one line, for a message.
 pub(super) fn shorten(text: &str) -> String {
     match text.char_indices().nth(80) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
+        Some((end, _)) => format!("{}...", one_line(&text[..end])),
+        None => one_line(text).into_owned(),
     }
+}
+
+/// The text with line breaks and other control characters escaped, so that it cannot pass for
+/// lines of its own.
+pub(super) fn one_line(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let escape = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    Cow::Owned(text.chars().map(escape).collect())
 }
 
 /// The candidate that `name` is probably a misspelling of.

@@ -174,7 +174,7 @@ impl Matcher {
     /// Adds what tells counters apart to `key`. Allocates only for a regex with `count_by`.
     pub(super) fn add_counted(&self, value: &str, key: &mut KeyBuilder) {
         self.counted(value, |part| match part {
-            Counted::Text(text) => {
+            Counted::Value(text) | Counted::Variable { text, .. } => {
                 key.text(text);
             }
             Counted::Address(IpAddr::V4(address)) => {
@@ -187,29 +187,37 @@ impl Matcher {
         });
     }
 
-    /// Calls `each` with every part of the value that tells counters apart.
-    pub(super) fn counted<'v>(&self, value: &'v str, mut each: impl FnMut(Counted<'v>)) {
+    /// Calls `each` with every part of a matching value that tells counters apart.
+    pub(super) fn counted<'a>(&'a self, value: &'a str, mut each: impl FnMut(Counted<'a>)) {
+        let mut variable = |name, text| each(Counted::Variable { name, text });
         match self {
             Matcher::Exact(_) => {}
-            Matcher::Template(template) => {
-                template.captured(value, |text| each(Counted::Text(text)))
+            Matcher::Template(template) => template.captured(value, variable),
+            Matcher::Regex(pattern) if !pattern.count_by().is_empty() => {
+                pattern.captured(value, &mut variable);
             }
-            Matcher::Regex(pattern) => pattern.captured(value, |text| each(Counted::Text(text))),
             Matcher::Cidr(_) => match Value::new(value).address() {
                 Some(address) => each(Counted::Address(address)),
-                None => each(Counted::Text(value)),
+                None => each(Counted::Value(value)),
             },
-            Matcher::Wildcard(_) | Matcher::Any => each(Counted::Text(value)),
+            Matcher::Regex(_) | Matcher::Wildcard(_) | Matcher::Any => each(Counted::Value(value)),
         }
     }
 }
 
 /// One part of a value that tells counters apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted<'v> {
-    /// As it came.
-    Text(&'v str),
-    /// Whatever its spelling.
+pub(super) enum Counted<'a> {
+    /// The whole value as it came.
+    Value(&'a str),
+    /// A variable of a template, or a group of a regex.
+    Variable {
+        /// As `count_by` names it.
+        name: &'a str,
+        /// What it stands for in this value.
+        text: &'a str,
+    },
+    /// The address, whatever its spelling.
     Address(IpAddr),
 }
 

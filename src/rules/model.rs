@@ -95,7 +95,8 @@ impl Reader<'_> {
             return None;
         }
         let at = node.at;
-        let entries = self.map(node, "a rule file", "write `domain: NAME` and `descriptors:`")?;
+        let entries =
+            self.rule_map(node, "a rule file", "write `domain: NAME` and `descriptors:`")?;
         let mut document = Document {
             file: Arc::clone(self.file),
             at,
@@ -108,7 +109,7 @@ impl Reader<'_> {
                 "domain" => document.domain = self.text(&name, node),
                 "descriptors" => document.descriptors = self.descriptors(node),
                 "denied_requests" => document.denied_requests = self.denied_requests(&name, node),
-                _ => self.stranger(Home::File, &name),
+                _ => self.stranger(Home::File, &name, &node),
             }
         }
         Some(document)
@@ -116,13 +117,14 @@ impl Reader<'_> {
 
     fn descriptors(&mut self, node: Node) -> Vec<Descriptor> {
         let hint = "write each descriptor as an item that begins with `- key:`";
-        let items = self.list(node, "`descriptors`", hint);
+        let items = self.rule_list(node, "`descriptors`", hint);
         items.into_iter().filter_map(|item| self.descriptor(item)).collect()
     }
 
     fn descriptor(&mut self, node: Node) -> Option<Descriptor> {
         let at = node.at;
-        let entries = self.map(node, "an item of `descriptors`", "begin it with `- key: NAME`")?;
+        let entries =
+            self.rule_map(node, "an item of `descriptors`", "begin it with `- key: NAME`")?;
         let mut descriptor = Descriptor { at, ..Descriptor::default() };
         for (name, node) in entries {
             let it = &mut descriptor;
@@ -141,7 +143,7 @@ impl Reader<'_> {
                 "value_to_metric" => it.value_to_metric = self.flag(&name, node),
                 "share_threshold" => it.share_threshold = self.flag(&name, node),
                 "metadata" => it.metadata = self.metadata(node),
-                _ => self.stranger(Home::Descriptor, &name),
+                _ => self.stranger(Home::Descriptor, &name, &node),
             }
         }
         Some(descriptor)
@@ -153,7 +155,7 @@ impl Reader<'_> {
         }
         let at = node.at;
         let hint = "write `unit:` and `requests_per_unit:` below it";
-        let entries = self.map(node, "`rate_limit`", hint)?;
+        let entries = self.rule_map(node, "`rate_limit`", hint)?;
         let mut limit = RateLimit { at, ..RateLimit::default() };
         limit.tier.at = at;
         for (name, node) in entries {
@@ -170,8 +172,7 @@ impl Reader<'_> {
                 "replaces" => it.replaces = self.replaces(node),
                 _ => {
                     if let Some(node) = self.tier_field(&mut it.tier, &name, node) {
-                        drop(node);
-                        self.stranger(Home::RateLimit, &name);
+                        self.stranger(Home::RateLimit, &name, &node);
                     }
                 }
             }
@@ -190,8 +191,8 @@ impl Reader<'_> {
             let mut tier = Tier { at: item.at, ..Tier::default() };
             let Some(entries) = self.map(item, "an item of `tiers`", hint) else { continue };
             for (name, node) in entries {
-                if self.tier_field(&mut tier, &name, node).is_some() {
-                    self.stranger(Home::Tier, &name);
+                if let Some(node) = self.tier_field(&mut tier, &name, node) {
+                    self.stranger(Home::Tier, &name, &node);
                 }
             }
             tiers.push(tier);
@@ -223,7 +224,7 @@ impl Reader<'_> {
         for (name, node) in entries {
             match &*name.text {
                 "hold" => reserve.hold = self.duration(&name, node),
-                _ => self.stranger(Home::Reserve, &name),
+                _ => self.stranger(Home::Reserve, &name, &node),
             }
         }
         Some(reserve)
@@ -239,7 +240,7 @@ impl Reader<'_> {
             for (name, node) in entries {
                 match &*name.text {
                     "name" => target = self.text(&name, node),
-                    _ => self.stranger(Home::Replaces, &name),
+                    _ => self.stranger(Home::Replaces, &name, &node),
                 }
             }
             names.push(target.unwrap_or(Field { at, value: Some(Arc::from("")) }));

@@ -104,8 +104,8 @@ impl Reading<'_> {
 
     fn count_by(&mut self, written: Option<&Field<Vec<Text>>>) -> Vec<Arc<str>> {
         let Some(field) = written else { return Vec::new() };
-        let names = field.value.iter().flatten().filter_map(|name| name.value.clone());
-        let names: Vec<_> = names.collect();
+        let Some(names) = &field.value else { return Vec::new() };
+        let names: Vec<_> = names.iter().filter_map(|name| name.value.clone()).collect();
         if names.is_empty() {
             let hint = "write `count_by: [name]`, or remove it";
             self.error(field.at, "`count_by` names nothing", hint);

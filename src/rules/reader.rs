@@ -20,7 +20,9 @@ pub(super) struct Reader<'a> {
 
 impl Reader<'_> {
     /// Reports a field that does not belong here.
-    pub(super) fn stranger(&mut self, home: Home, name: &Name) {
+    pub(super) fn stranger(&mut self, home: Home, name: &Name, node: &Node) {
+        // Under a misspelt name there may be rules.
+        self.report.incomplete |= !matches!(node.kind, Kind::Scalar(_));
         let (what, hint) = stranger(home, &name.text);
         let place = name.at.in_file(self.file);
         match self.unknown {
@@ -40,9 +42,10 @@ impl Reader<'_> {
             return None;
         }
         let at = node.at;
+        let is_list = matches!(node.kind, Kind::List(_));
         let items = self.list(node, &format!("`{}`", name.text), "write `[name, name]`");
         let texts = items.into_iter().filter_map(|item| self.text(name, item)).collect();
-        Some(Field { at, value: Some(texts) })
+        Some(Field { at, value: is_list.then_some(texts) })
     }
 
     pub(super) fn flag(&mut self, name: &Name, node: Node) -> Option<Field<bool>> {
@@ -106,7 +109,6 @@ impl Reader<'_> {
             Kind::Scalar(scalar) if scalar.is_null() => Vec::new(),
             Kind::Scalar(_) | Kind::Map(_) => {
                 self.error(node.at, format!("{whose} must be a list, not {noun}"), hint);
-                self.report.incomplete = true;
                 Vec::new()
             }
         }
@@ -118,8 +120,25 @@ impl Reader<'_> {
             return Some(entries);
         }
         self.error(node.at, format!("{whose} must be a map, not {noun}"), hint);
-        self.report.incomplete = true;
         None
+    }
+
+    /// [`Reader::list`] of what may hold rules.
+    pub(super) fn rule_list(&mut self, node: Node, whose: &str, hint: &str) -> Vec<Node> {
+        self.report.incomplete |= !matches!(node.kind, Kind::List(_)) && !node.is_null();
+        self.list(node, whose, hint)
+    }
+
+    /// [`Reader::map`] of what may hold rules.
+    pub(super) fn rule_map(
+        &mut self,
+        node: Node,
+        whose: &str,
+        hint: &str,
+    ) -> Option<Vec<(Name, Node)>> {
+        let entries = self.map(node, whose, hint);
+        self.report.incomplete |= entries.is_none();
+        entries
     }
 
     fn bad(&mut self, name: &Name, at: Mark, text: &str, why: &str, hint: &str) {

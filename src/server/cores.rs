@@ -42,13 +42,13 @@ pub(super) fn start(
     index: usize,
     queue: mpsc::Receiver<Dealt>,
     work: Work,
-) -> io::Result<JoinHandle<()>> {
+) -> io::Result<JoinHandle<io::Result<()>>> {
     let runtime = runtime()?;
     thread::Builder::new().name(format!("weir-core-{index}")).spawn(move || {
         // One core less would go unnoticed for days: an instance that loses one stops, and whoever
         // keeps it running starts a whole one.
         let _last = StopAll(work.life.clone());
-        runtime.block_on(serve(queue, work));
+        runtime.block_on(serve(queue, work))
     })
 }
 
@@ -61,7 +61,7 @@ impl Drop for StopAll {
     }
 }
 
-async fn serve(queue: mpsc::Receiver<Dealt>, work: Work) {
+async fn serve(queue: mpsc::Receiver<Dealt>, work: Work) -> io::Result<()> {
     let times = times(&work.settings.grpc);
     let incoming = ReceiverStream::new(queue).map(move |dealt| Connection::open(dealt, times));
     // The queue's end is the signal: connections that were accepted before it are still served.
@@ -74,13 +74,10 @@ async fn serve(queue: mpsc::Receiver<Dealt>, work: Work) {
         tokio::time::sleep(patience).await;
     };
     tokio::select! {
-        result = serving => {
-            if let Err(error) = result {
-                tracing::error!(%error, "a core stopped serving");
-            }
-        }
+        result = serving => result.map_err(io::Error::other),
         () = out_of_patience => {
             tracing::warn!(?patience, "calls were still in flight at the end of the drain");
+            Ok(())
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Deciders and verdicts for tests.
+//! Deciders, verdicts and an admin view for tests.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Semaphore, mpsc};
 
@@ -9,7 +9,7 @@ use crate::descriptor::Request;
 use crate::limit::Unit;
 use crate::time::Micros;
 
-use super::Decide;
+use super::{AdminView, Decide};
 
 /// A verdict with every field filled.
 pub(super) fn full_verdict() -> Verdict {
@@ -75,5 +75,40 @@ impl Decide for Gate {
         let _ = self.arrived.send(());
         let _pass = self.go.acquire().await;
         verdict(request, Code::Ok)
+    }
+}
+
+/// Lists the threads that it was asked on.
+#[derive(Default)]
+pub(super) struct Whereabouts {
+    pub(super) threads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Decide for Whereabouts {
+    async fn decide(&self, request: &Request<'_>) -> Verdict {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        self.threads.lock().unwrap().push(name);
+        verdict(request, Code::Ok)
+    }
+}
+
+/// Shows a word per endpoint.
+pub(super) struct View;
+
+impl AdminView for View {
+    fn metrics(&self) -> String {
+        "weir_up 1\n".into()
+    }
+
+    fn rules(&self) -> serde_json::Value {
+        serde_json::json!({"files": []})
+    }
+
+    fn rlconfig(&self) -> String {
+        "shop.k: unit=SECOND\n".into()
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        serde_json::json!({"grpc": {}})
     }
 }

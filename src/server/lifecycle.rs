@@ -13,6 +13,16 @@ pub struct Health {
     pub ready: bool,
 }
 
+impl Health {
+    /// A server that is about to go is neither live nor ready, whatever the application says.
+    fn in_phase(self, phase: Phase) -> Health {
+        match phase {
+            Phase::Serving => self,
+            Phase::Draining | Phase::Stopping => Health::default(),
+        }
+    }
+}
+
 /// How far the end is. It only ever moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
@@ -36,12 +46,10 @@ impl Lifecycle {
         Lifecycle { phase: Arc::new(watch::Sender::new(Phase::Serving)), health }
     }
 
-    /// What to tell those who ask now: a server that is about to go is neither live nor ready.
+    /// What to tell those who ask now.
     pub(super) fn health(&self) -> Health {
-        match *self.phase.borrow() {
-            Phase::Serving => *self.health.borrow(),
-            Phase::Draining | Phase::Stopping => Health::default(),
-        }
+        let phase = *self.phase.borrow();
+        self.health.borrow().in_phase(phase)
     }
 
     /// Moves on to `phase`, unless that or a later one is already reached.
@@ -60,12 +68,31 @@ impl Lifecycle {
         let _ = phases.wait_for(|now| *now >= phase).await;
     }
 
-    /// Returns once [`health`](Self::health) may have changed, or never when it cannot any more.
-    pub(super) async fn health_changed(&mut self) {
-        let mut phases = self.phase.subscribe();
+    /// A view that misses no change.
+    pub(super) fn changes(&self) -> Changes {
+        Changes { phase: self.phase.subscribe(), health: self.health.clone() }
+    }
+}
+
+/// The server's life as a sequence of moments.
+pub(super) struct Changes {
+    phase: watch::Receiver<Phase>,
+    health: watch::Receiver<Health>,
+}
+
+impl Changes {
+    /// How it stands. What changes from here on ends [`next`](Self::next).
+    pub(super) fn now(&mut self) -> (Phase, Health) {
+        let phase = *self.phase.borrow_and_update();
+        let health = *self.health.borrow_and_update();
+        (phase, health.in_phase(phase))
+    }
+
+    /// Returns when something has changed since [`now`](Self::now); never, when nothing can.
+    pub(super) async fn next(&mut self) {
         tokio::select! {
             Ok(()) = self.health.changed() => {}
-            Ok(()) = phases.changed() => {}
+            Ok(()) = self.phase.changed() => {}
             else => std::future::pending().await,
         }
     }

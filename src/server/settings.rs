@@ -66,7 +66,7 @@ impl Default for Grpc {
 pub struct Http {
     /// `host:port`, as [`Grpc::listen`]. Default `[::]:8080`.
     pub listen: String,
-    /// Largest body in bytes. Default 1 MiB.
+    /// Largest body in bytes. Default 256 KiB: JSON takes many times its size in memory.
     pub max_body_bytes: usize,
     /// Bounds that keep slow and hostile clients from pinning the server.
     pub limits: HttpLimits,
@@ -74,7 +74,11 @@ pub struct Http {
 
 impl Default for Http {
     fn default() -> Self {
-        Http { listen: "[::]:8080".into(), max_body_bytes: 1 << 20, limits: HttpLimits::default() }
+        Http {
+            listen: "[::]:8080".into(),
+            max_body_bytes: 256 << 10,
+            limits: HttpLimits::default(),
+        }
     }
 }
 

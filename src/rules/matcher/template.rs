@@ -87,11 +87,11 @@ impl Template {
         all && parts.next().is_none()
     }
 
-    /// The counted variables of a value that matches, in the order of the path.
-    pub(super) fn captured<'v>(&self, value: &'v str, mut each: impl FnMut(&'v str)) {
+    /// The counted variables of a value that matches, by name, in the order of the path.
+    pub(super) fn captured<'a>(&'a self, value: &'a str, mut each: impl FnMut(&'a str, &'a str)) {
         for (segment, part) in self.segments.iter().zip(path(value).split('/')) {
-            if matches!(segment, Segment::Variable { counted: true, .. }) {
-                each(part);
+            if let Segment::Variable { name, counted: true } = segment {
+                each(name, part);
             }
         }
     }
@@ -146,8 +146,8 @@ mod tests {
         let count_by: [Arc<str>; 2] = ["c".into(), "a".into()];
         let template = Template::new("/{a}/{b}/{c}".into(), &count_by).expect("valid");
         let mut captured = Vec::new();
-        template.captured("/1/2/3?c=4", |part| captured.push(part));
-        assert_eq!(captured, ["1", "3"]);
+        template.captured("/1/2/3?c=4", |name, part| captured.push((name, part)));
+        assert_eq!(captured, [("a", "1"), ("c", "3")]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tonic::Code::{Internal, InvalidArgument};
 
 use super::support::{request, serve, settings};
 use crate::proto::{Code, Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
-use crate::server::fake::{Gate, Obedient};
+use crate::server::fake::{Gate, Obedient, Whereabouts};
 
 #[tokio::test]
 async fn a_decision_arrives_with_its_code() {
@@ -46,6 +46,13 @@ async fn a_bad_request_is_refused_with_its_reason_and_the_connection_goes_on() {
         (RateLimitRequest { descriptors: vec![one(); 10_000], ..good() }, "at most 256"),
         (with(entry("k", "v".repeat(1 << 20))), "1048576 bytes long"),
         (with(entry("", "v".into())), "empty key"),
+        (
+            RateLimitRequest {
+                descriptors: vec![RateLimitDescriptor::default(); 70_000],
+                ..good()
+            },
+            "more than 65536",
+        ),
         (with(RateLimitDescriptor { entries: vec![Entry::default(); 9999], ..one() }), "9999 ent"),
     ];
     for (bad, reason) in bad {
@@ -84,5 +91,29 @@ async fn a_call_in_flight_is_answered_after_the_stop_began() {
     assert!(!call.is_finished());
     go.add_permits(1);
     call.await.unwrap().unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn few_connections_are_spread_evenly_and_each_stays_on_its_core() {
+    let decider = Whereabouts::default();
+    let threads = Arc::clone(&decider.threads);
+    let server = serve(decider, settings());
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(server.client().await);
+    }
+    let mut counts = [0, 0];
+    for client in &mut clients {
+        for _ in 0..3 {
+            client.should_rate_limit(request("d")).await.unwrap();
+        }
+        let mut names = std::mem::take(&mut *threads.lock().unwrap());
+        names.dedup();
+        let [name] = &names[..] else { panic!("one thread: {names:?}") };
+        let core: usize = name.strip_prefix("weir-core-").unwrap().parse().unwrap();
+        counts[core] += 1;
+    }
+    assert_eq!(counts, [2, 2]);
     server.stop().await;
 }

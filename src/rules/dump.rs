@@ -1,0 +1,67 @@
+//! A dump of the rules as text: one line per limit, as `/rlconfig` shows them.
+
+use std::fmt::Write;
+
+use super::duration;
+use super::fields::one_line;
+use super::limits::algorithm_name;
+use super::rule::{Policy, Rule};
+use crate::limit::{Algorithm, Limit, Tier, Unit};
+
+/// The incumbent's line per rule, in file order. What the incumbent does not have follows its
+/// fields, and only where it is used.
+pub(super) fn dump(rules: &[Rule]) -> String {
+    let mut text = String::new();
+    for rule in rules {
+        line(rule, &mut text).expect("a String takes all");
+    }
+    text
+}
+
+fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
+    let key = format!("{}.{}", rule.domain, rule.written_stat_key);
+    let (unit, requests) = match &rule.policy {
+        Policy::Unlimited => ("UNKNOWN".to_owned(), 0),
+        Policy::Limit(limit) => {
+            let first = limit.tiers[0];
+            let unit = Unit::of_window(first.window).map_or("unknown", Unit::name);
+            (unit.to_uppercase(), first.requests)
+        }
+    };
+    write!(out, "{}: unit={unit} requests_per_unit={requests}", one_line(&key))?;
+    write!(out, ", shadow_mode: {}, quota_mode: {}", rule.shadow_mode, rule.quota_mode)?;
+    if let Policy::Limit(limit) = &rule.policy {
+        if !is_plain(limit) {
+            let tiers: Vec<_> = limit.tiers.iter().map(|tier| tier_text(limit, tier)).collect();
+            let name = algorithm_name(limit.algorithm);
+            write!(out, ", algorithm: {name}, tiers: [{}]", tiers.join(", "))?;
+        }
+        if limit.count_denied != (limit.algorithm == Algorithm::FixedWindow) {
+            write!(out, ", count_denied: {}", limit.count_denied)?;
+        }
+    }
+    if let Some(hold) = rule.reserve {
+        write!(out, ", reserve: {}", duration::write(hold))?;
+    }
+    out.push('\n');
+    Ok(())
+}
+
+/// The incumbent could say this limit.
+fn is_plain(limit: &Limit) -> bool {
+    limit.algorithm == Algorithm::FixedWindow
+        && limit.tiers.len() == 1
+        && Unit::of_window(limit.tiers[0].window).is_some()
+}
+
+/// One tier in words.
+pub(super) fn tier_text(limit: &Limit, tier: &Tier) -> String {
+    let window = duration::write(tier.window);
+    match limit.algorithm {
+        Algorithm::Concurrency => format!("{} at once, held {window} at most", tier.requests),
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            format!("{} per {window} with burst {}", tier.requests, tier.burst)
+        }
+        _ => format!("{} per {window}", tier.requests),
+    }
+}

@@ -1,0 +1,138 @@
+//! Near misses: rules that a descriptor almost met, and what differs.
+
+use super::explain::{accepts, entry_text};
+use super::fields::{nearest as closest_text, shorten};
+use super::matcher::{Matcher, Value};
+use super::problem::Place;
+use super::rule::{PathNode, Rule};
+use super::tree::{Level, Node};
+use crate::descriptor::Entry;
+
+/// How many are told.
+const NEAR_MAX: usize = 3;
+
+/// A rule that a descriptor almost met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Near {
+    /// Its name, else its keys.
+    pub label: String,
+    /// Where it was written.
+    pub place: Place,
+    /// What would have to be otherwise, one reason per item.
+    pub differs: Vec<String>,
+}
+
+/// The rules that come closest, closest first, then in file order. `taken` are the nodes that the
+/// walk went through.
+pub(super) fn nearest(
+    root: &Level,
+    rules: &[Rule],
+    entries: &[Entry<'_>],
+    taken: &[&Node],
+) -> Vec<Near> {
+    let mut found = Vec::new();
+    collect(root, rules, entries, &mut found);
+    found.sort_by_key(|(cost, index)| (*cost, *index));
+    found.truncate(NEAR_MAX);
+    let near = |(_, index): (usize, usize)| {
+        let rule = &rules[index];
+        let differs = differences(rule, entries, taken);
+        Near { label: shorten(&rule.label), place: rule.place.clone(), differs }
+    };
+    found.into_iter().map(near).collect()
+}
+
+/// Every rule that has anything in common with the descriptor, with its distance.
+fn collect(level: &Level, rules: &[Rule], entries: &[Entry<'_>], found: &mut Vec<(usize, usize)>) {
+    for node in level.nodes() {
+        if let Some(index) = node.rule
+            && let Some(cost) = cost(&rules[index], entries)
+        {
+            found.push((cost, index));
+        }
+        if let Some(children) = &node.children {
+            collect(children, rules, entries, found);
+        }
+    }
+}
+
+/// A wrong value costs 1, a missing or extra entry 2, a wrong key 3. `None` when no key agrees.
+fn cost(rule: &Rule, entries: &[Entry<'_>]) -> Option<usize> {
+    if other_order(rule, entries) {
+        return Some(1);
+    }
+    let mut cost = 2 * rule.path.len().abs_diff(entries.len());
+    let mut common = entries.is_empty() && rule.path.len() == 1;
+    for (node, entry) in rule.path.iter().zip(entries) {
+        if *node.key == *entry.key {
+            common = true;
+            cost += usize::from(!node.matcher.matches(&Value::new(entry.value)));
+        } else {
+            common |= is_misspelt(&node.key, entry.key);
+            cost += 3;
+        }
+    }
+    common.then_some(cost)
+}
+
+fn is_misspelt(wanted: &str, written: &str) -> bool {
+    closest_text(written, [wanted]).is_some()
+}
+
+/// The keys agree, but not their order.
+fn other_order(rule: &Rule, entries: &[Entry<'_>]) -> bool {
+    let mut wanted: Vec<&str> = rule.path.iter().map(|node| &*node.key).collect();
+    let mut written: Vec<&str> = entries.iter().map(|entry| entry.key).collect();
+    if wanted == written {
+        return false;
+    }
+    wanted.sort_unstable();
+    written.sort_unstable();
+    wanted == written
+}
+
+fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&Node]) -> Vec<String> {
+    if other_order(rule, entries) {
+        let keys: Vec<_> = rule.path.iter().map(|node| shorten(&node.key)).collect();
+        return vec![format!("it asks for its entries in the order {}", keys.join(", "))];
+    }
+    let mut differs = Vec::new();
+    for (index, (node, entry)) in rule.path.iter().zip(entries).enumerate() {
+        let (key, value) = (shorten(entry.key), shorten(entry.value));
+        if *node.key != *entry.key {
+            differs.push(format!("entry {} is `{key}`, and it asks for `{}`", index + 1, node.key));
+        } else if !node.matcher.matches(&Value::new(entry.value)) {
+            differs.push(match &node.matcher {
+                Matcher::Exact(wanted) => format!("value `{value}` is not `{}`", shorten(wanted)),
+                other => {
+                    let source = shorten(other.source());
+                    format!("value `{value}` does not match {} `{source}`", other.noun())
+                }
+            });
+        }
+    }
+    for node in rule.path.iter().skip(entries.len()) {
+        let wanted = match &node.matcher {
+            Matcher::Any => format!("`{}`", shorten(&node.key)),
+            _ => format!("`{}` ({})", shorten(&node.key), accepts(node)),
+        };
+        differs.push(format!("it is deeper: it needs one more entry, {wanted}"));
+    }
+    for entry in entries.iter().skip(rule.path.len()) {
+        differs.push(format!("it ends before entry `{}`", entry_text(entry)));
+    }
+    if differs.is_empty() {
+        differs.extend(overtaken(&rule.path, taken));
+    }
+    differs
+}
+
+/// The node that took the descriptor away from a rule that would have accepted it.
+fn overtaken(path: &[std::sync::Arc<PathNode>], taken: &[&Node]) -> Option<String> {
+    let other =
+        path.iter().zip(taken).find(|(node, took)| !std::sync::Arc::ptr_eq(node, &took.spec));
+    other.map(|(_, took)| {
+        let place = &took.place;
+        format!("it would match, but {place} is more specific, and matching never goes back")
+    })
+}
