@@ -50,7 +50,7 @@ pub(super) const FOLDER: [(&str, &str); 3] = [
 
 /// Variables with no effect here, by reason. `*` stands for the rest of a name.
 #[rustfmt::skip]
-pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 7] = [
+pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
     ("unix sockets and TLS come with a later version",
         &["GRPC_UDS", "GRPC_SERVER_TLS_*", "GRPC_CLIENT_TLS_*"]),
     ("redis comes with a later version",
@@ -64,15 +64,16 @@ pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 7] = [
           "STATS_FLUSH_INTERVAL", "DISABLE_STATS", "NEAR_LIMIT_RATIO",
           "SANITIZE_DESCRIPTOR_METRIC_DOTS"]),
     ("tracing comes with a later version", &["TRACING_*"]),
+    ("rules are read at the start; restart weir to read them again", &["RUNTIME_WATCH_ROOT"]),
     ("weir does this its own way; see docs/migration.md",
         &["GRPC_MAX_CONNECTION_AGE_GRACE", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED",
           "USE_CALENDAR_MONTH_RATE_LIMIT"]),
 ];
 
-/// Variables that ask for what weir always does: it follows every kind of change to the rule files
-/// and skips names that start with a dot. Read by nobody; listed for the documentation.
+/// Variables that ask for what weir always does: names that start with a dot are skipped. Listed for
+/// the documentation.
 #[cfg(test)]
-pub(super) const ALWAYS_SO: [&str; 2] = ["RUNTIME_WATCH_ROOT", "RUNTIME_IGNOREDOTFILES"];
+pub(super) const ALWAYS_SO: [&str; 1] = ["RUNTIME_IGNOREDOTFILES"];
 
 /// What the incumbent's variables set, and those that must not be ignored.
 pub(super) fn translate(env: &[(String, String)]) -> (Vec<Leaf>, Vec<Problem>) {

@@ -5,6 +5,8 @@ use std::io::Write;
 
 use super::*;
 
+mod pages;
+
 const NO_FILE: &str = "";
 
 fn pairs(env: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -268,7 +270,7 @@ fn what_does_nothing_here_is_said_once_and_the_rest_of_the_environment_is_ignore
         ("REDIS_AUTH", "hunter2"),
         ("REDIS_SOCKET_TYPE", "tcp"),
         ("TRACING_ENABLED", "true"),
-        ("RUNTIME_WATCH_ROOT", "false"),
+        ("RUNTIME_IGNOREDOTFILES", "true"),
         ("WEIR_PORT", "tcp://10.0.0.7:8081"),
         ("WEIR_GRPC_LISTEN", ":1"),
     ];
