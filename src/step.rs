@@ -1,4 +1,4 @@
-//! The state machines: one message to one counter, integers only, the same in Rust and (in `lua/`) on Redis.
+//! The state machines: one message to one counter, integers only, with twins in `lua/` for Redis.
 //!
 //! A step arrives with everything computed that does not need the state, so what is left is
 //! `+ - max <` on integers below 2^53, which doubles hold exactly too. The one product is in
