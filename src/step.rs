@@ -148,7 +148,8 @@ impl Step {
         }
     }
 
-    /// How much of the limit `state` holds at the step's instant, and so how much would be forgotten
+    /// How much of the limit `state` holds at the step's instant, and so how much would be
+    /// forgotten
     /// without it: 0..=65534 for the fullest tier's share, 65535 when one is at or over its limit.
     pub fn fullness(&self, state: &State) -> u16 {
         match (&self.machine, state) {
