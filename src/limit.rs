@@ -12,7 +12,8 @@ pub const SLIDING_REQUESTS_END: u64 = 1 << 52;
 /// The longest window: eight years of 365 days, just below 2^48 microseconds.
 pub const WINDOW_MAX: Micros = Micros::from_secs(8 * 365 * 86_400);
 
-/// The most entries that a sliding_window_log or a concurrency counter may hold: 8 and 16 bytes each.
+/// The most entries that a sliding_window_log or a concurrency counter may hold: 8 and 16 bytes
+/// each.
 pub const HOLDS_MAX: u64 = 100_000;
 
 /// The longest time that a bucket may take from full to empty, or back: 71 years.

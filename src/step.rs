@@ -1,4 +1,4 @@
-//! The state machines: one message to one counter, integers only, the same in Rust and (in `lua/`) on Redis.
+//! The state machines: one message to one counter, integers only, with twins in `lua/` for Redis.
 //!
 //! A step arrives with everything computed that does not need the state, so what is left is
 //! `+ - max <` on integers below 2^53, which doubles hold exactly too. The one product is in
@@ -148,7 +148,8 @@ impl Step {
         }
     }
 
-    /// How much of the limit `state` holds at the step's instant, and so how much would be forgotten
+    /// How much of the limit `state` holds at the step's instant, and so how much would be
+    /// forgotten
     /// without it: 0..=65534 for the fullest tier's share, 65535 when one is at or over its limit.
     pub fn fullness(&self, state: &State) -> u16 {
         match (&self.machine, state) {

@@ -1,4 +1,5 @@
-//! sliding_window: the count of the present window, plus the share of the one before that is still in sight.
+//! sliding_window: the count of the present window, plus the share of the one before that is still
+//! in sight.
 //!
 //! ```text
 //!   start - window          start      now          start + window

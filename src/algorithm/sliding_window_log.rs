@@ -1,4 +1,5 @@
-//! sliding_window_log: every admission's instant; and concurrency, whose slots leave by the same rule.
+//! sliding_window_log: every admission's instant; and concurrency, whose slots leave by the same
+//! rule.
 //!
 //! An admission counts in `(now - window, now]`: one that is exactly a window old is out.
 

@@ -128,7 +128,8 @@ impl Holds {
         (self.instants.len() - self.first(tier.after)) as u64
     }
 
-    /// How many of `hits` units can be given back: those in use, and of `lease` alone if there is one.
+    /// How many of `hits` units can be given back: those in use, and of `lease` alone if there is
+    /// one.
     fn gives(&self, hits: u64, lease: Option<LeaseId>, after: Micros) -> usize {
         let first = self.first(after);
         let held = match (lease, &self.leases) {

@@ -126,9 +126,11 @@ impl PairTier {
 
 /// `a * x >= b * y`, exactly, in numbers that are exact in a double.
 ///
-/// The products have up to 100 bits, so each factor is split at bit 24, and the difference is summed
+/// The products have up to 100 bits, so each factor is split at bit 24, and the difference is
+/// summed
 /// column by column with a carry that is rounded down, which keeps its sign. With `a, b < 2^52` and
-/// `x, y < 2^48` no column and no partial sum reaches 2^53: the upper half of `a` has 28 bits, every
+/// `x, y < 2^48` no column and no partial sum reaches 2^53: the upper half of `a` has 28 bits,
+/// every
 /// other half 24, so the widest column is `2^28 * 2^24 + 2^24 * 2^24 + carry < 2^53`.
 /// In Lua `>> 24` is `floor(n / 2^24)`, and the lower half what that leaves.
 fn covers(a: i64, x: Micros, b: u64, y: Micros) -> bool {

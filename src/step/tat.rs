@@ -1,4 +1,5 @@
-//! Tat: the instant at which a bucket is empty again. The state machine of token_bucket and leaky_bucket.
+//! Tat: the instant at which a bucket is empty again. The state machine of token_bucket and
+//! leaky_bucket.
 //!
 //! The generic cell rate algorithm keeps one number, the theoretical arrival time: every hit moves
 //! it `window / requests` further. That is seldom a whole number of microseconds, and a rounded one
@@ -110,7 +111,8 @@ impl Meter for TatTier {
 }
 
 impl TatTier {
-    /// A state or a cost from before the rule's rate was lowered, whose part is too large: rounded up.
+    /// A state or a cost from before the rule's rate was lowered, whose part is too large: rounded
+    /// up.
     fn in_parts(&self, kept: Tat) -> Tat {
         if kept.part < self.parts { kept } else { Tat { micros: kept.micros + 1, part: 0 } }
     }
@@ -122,7 +124,8 @@ impl TatTier {
             return Tat { micros: last, part: 0 };
         }
         let micros = a.micros + b.micros;
-        // a.part + b.part may not be exact in a double: compared by what is missing to the next whole.
+        // a.part + b.part may not be exact in a double: compared by what is missing to the next
+        // whole.
         let missing = self.parts - b.part;
         if a.part >= missing {
             Tat { micros: micros + 1, part: a.part - missing }
