@@ -7,6 +7,8 @@ use crate::step::{Outcome, Step};
 
 pub mod memory;
 
+pub use memory::MemoryStore;
+
 /// Something that keeps counters.
 ///
 /// Contract: steps on one key are applied one after the other, each to the state the previous one
