@@ -1,6 +1,8 @@
 //! weir: a rate-limit decision service that speaks Envoy's protocol and always answers.
 
 pub mod algorithm;
+pub mod app;
+pub mod cli;
 pub mod decision;
 pub mod descriptor;
 pub mod key;

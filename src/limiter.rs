@@ -23,6 +23,9 @@ mod ietf;
 mod metadata;
 mod target;
 
+#[cfg(test)]
+mod tests;
+
 pub use answer::{Answer, Headers, OnError};
 use target::Target;
 
@@ -53,6 +56,11 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     /// The store, for what looks at it from outside (sweeps, metrics).
     pub fn store(&self) -> &S {
         &self.store
+    }
+
+    /// The clock, for what must agree with decisions about the time.
+    pub fn clock(&self) -> &C {
+        &self.clock
     }
 
     /// Decides a valid request. Never fails, and waits for nothing but the store.

@@ -6,8 +6,6 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::descriptor::Entry;
-use crate::key::{Key, KeySeed};
-use crate::limit::Unit;
 
 mod compile;
 mod dump;
@@ -127,10 +125,4 @@ impl RuleSet {
             _ => Found::Nothing,
         }
     }
-}
-
-/// The counter of a limit that the proxy sent: the entries and the unit, not the number, so that
-/// another number keeps the count.
-pub fn override_key(_seed: &KeySeed, _domain: &str, _entries: &[Entry<'_>], _unit: Unit) -> Key {
-    todo!()
 }

@@ -2,10 +2,11 @@
 
 use super::answer::Answer;
 use super::{Decided, headers, metadata};
-use crate::decision::{Cause, Code, CurrentLimit, Status, Verdict};
+use crate::decision::{Cause, Code, CurrentLimit, Decision, Status, Verdict};
 use crate::descriptor::Request;
-use crate::limit::{Algorithm, Limit, Unit};
+use crate::limit::{Algorithm, Limit, Tier, Unit};
 use crate::rules::Rule;
+use crate::time::Micros;
 
 /// Reported as remaining by a rule that limits nothing: the largest number the protocol can carry.
 const REMAINING_UNLIMITED: u64 = u32::MAX as u64;
@@ -70,7 +71,7 @@ impl Decided<'_> {
                 let over = !decision.allowed && !shadow;
                 let code = if over { Code::OverLimit } else { Code::Ok };
                 let limit = self.current_limit(decision.tier);
-                status(code, limit, decision.remaining, Some(decision.reset_after))
+                status(code, limit, decision.remaining, Some(self.reset_after(&decision)))
             }
             Cause::Fallback { allowed, .. } => {
                 let shadow = self.rule.is_some_and(|rule| rule.shadow_mode);
@@ -78,6 +79,18 @@ impl Decided<'_> {
                 status(code, self.current_limit(0), 0, None)
             }
         }
+    }
+
+    /// What the status says of the decision's reset: exact, but in whole seconds where the
+    /// incumbent counts them. Envoy shows the floor of what it gets.
+    fn reset_after(&self, decision: &Decision) -> Micros {
+        let exact = decision.reset_after;
+        let Some(limit) = self.limit.as_deref() else { return exact };
+        let whole = |tier: &Tier| tier.window.0.is_multiple_of(Micros::SECOND.0);
+        if limit.algorithm == Algorithm::FixedWindow && limit.tiers.iter().all(whole) {
+            return Micros::from_secs(exact.ceil_secs());
+        }
+        exact
     }
 
     fn current_limit(&self, tier: usize) -> Option<CurrentLimit> {

@@ -137,7 +137,7 @@ fn how(decided: &[Decided<'_>]) -> String {
             text.push_str(", ");
         }
         let rule = match (one.rule, &one.cause) {
-            (Some(rule), _) => ietf::quotable(rule.label()),
+            (Some(rule), _) => ietf::quotable(&rule.label),
             (None, Cause::Counted { .. } | Cause::Fallback { .. }) => "override".into(),
             (None, _) => "none".into(),
         };

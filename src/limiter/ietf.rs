@@ -52,7 +52,7 @@ impl Line<'_> {
 
     /// The policy's name: the rule's, else its keys joined with dots.
     fn name(&self) -> Cow<'_, str> {
-        self.rule.map_or(Cow::Borrowed("override"), |rule| quotable(rule.label()))
+        self.rule.map_or(Cow::Borrowed("override"), |rule| quotable(&rule.label))
     }
 }
 

@@ -51,8 +51,6 @@ pub struct Rule {
     pub quota_mode: bool,
     /// Returned as dynamic metadata when the rule passes.
     pub metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
-    /// The keys of its levels, joined with dots; what a rule without a name is called by.
-    pub keys: Arc<str>,
     /// Where it was written.
     pub place: Place,
     /// The nodes from the root to the rule, one per entry.
@@ -73,11 +71,6 @@ pub(super) struct PathNode {
 }
 
 impl Rule {
-    /// What to call the rule where people read: its name, else its keys joined with dots.
-    pub fn label(&self) -> &str {
-        self.name.as_deref().unwrap_or(&self.keys)
-    }
-
     /// The counter that a descriptor counts on, once `find` has led it here.
     pub fn key(&self, seed: &KeySeed, entries: &[Entry<'_>]) -> Key {
         let mut key = KeyBuilder::for_rule(seed, self.id);

@@ -65,10 +65,11 @@ fn clamp(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// Whole seconds, rounded up: Envoy cuts fractions off, and a client that waited what it was told
-/// must not come too early.
+/// Exact; where whole seconds are expected, the verdict already holds them.
 fn duration(length: Micros) -> Duration {
-    Duration { seconds: i64::try_from(length.ceil_secs()).unwrap_or(i64::MAX), nanos: 0 }
+    let seconds = i64::try_from(length.0 / 1_000_000).expect("a u64 / 10^6 fits");
+    let nanos = i32::try_from(length.0 % 1_000_000 * 1_000).expect("below 10^9");
+    Duration { seconds, nanos }
 }
 
 /// Only `value` is filled: Envoy ignores `raw_value` in the answer of a rate-limit service.
@@ -128,8 +129,8 @@ mod tests {
         ] {
             assert_eq!(clamp(number), sent);
         }
-        for (length, seconds) in [(0, 0), (1, 1), (1_000_000, 1), (1_000_001, 2)] {
-            assert_eq!(duration(Micros(length)), Duration { seconds, nanos: 0 });
+        for (length, seconds, nanos) in [(0, 0, 0), (1, 0, 1_000), (2_000_007, 2, 7_000)] {
+            assert_eq!(duration(Micros(length)), Duration { seconds, nanos });
         }
         assert!(duration(Micros(u64::MAX)).seconds > 0);
     }

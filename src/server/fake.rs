@@ -21,7 +21,7 @@ pub(super) fn full_verdict() -> Verdict {
             unit: Some(Unit::Week),
         }),
         remaining: 3,
-        reset_after: Some(Micros(59_000_001)),
+        reset_after: Some(Micros(60_000_000)),
         cause: Cause::NoRule,
     };
     let serde_json::Value::Object(metadata) = serde_json::json!({"domain": "shop", "n": 2}) else {

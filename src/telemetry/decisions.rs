@@ -130,7 +130,7 @@ impl Decisions {
         }
         let name = if full {
             add(&self.folded, 1);
-            (rule.domain.clone(), Box::from(&*rule.keys))
+            (rule.domain.clone(), Box::from(rule.written_stat_key()))
         } else {
             name
         };
