@@ -175,6 +175,11 @@ impl Limit {
         Limit { algorithm: Algorithm::FixedWindow, tiers: Box::new([tier]), count_denied: true }
     }
 
+    /// Whether the limit is a number of slots instead of hits per time.
+    pub fn counts_slots(&self) -> bool {
+        self.algorithm == Algorithm::Concurrency
+    }
+
     /// Whether every number can be counted exactly and in bounded memory. A limit that fails is
     /// still safe to use: it decides by the nearest numbers that can, and never panics.
     pub fn check(&self) -> Result<(), LimitError> {

@@ -20,6 +20,10 @@ pub trait Store: Send + Sync + 'static {
         key: &Key,
         step: &Step,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
+    /// Applies `step` without anybody waiting for the outcome, for what must be given back when the
+    /// one who took it has gone. As good as the store can: a store that cannot be reached forgets it.
+    fn tell(&self, key: &Key, step: Step);
 }
 
 /// Why a store could not answer. The rule's `on_error` decides instead.
