@@ -353,7 +353,7 @@ fn line_of(code: &str, at: usize) -> usize {
 fn tree() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut sources = Vec::new();
-    for folder in ["src", "tests", "benches", "fuzz/fuzz_targets", "proto", "lua"] {
+    for folder in ["src", "tests", "benches", "fuzz/fuzz_targets", "fuzz/src", "proto", "lua"] {
         collect(root, &root.join(folder), &mut sources);
     }
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap_or_default();
