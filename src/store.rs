@@ -12,7 +12,8 @@ pub use memory::MemoryStore;
 /// Something that keeps counters.
 ///
 /// Contract: steps on one key are applied one after the other, each to the state the previous one
-/// left; a counter may be forgotten only when its state says nothing any more, or as [`StoreError::Full`] explains.
+/// left; a counter may be forgotten only when its state says nothing any more, or as
+/// [`StoreError::Full`] explains.
 pub trait Store: Send + Sync + 'static {
     /// Applies `step` to the counter `key`.
     fn apply(
