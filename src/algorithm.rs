@@ -1,16 +1,147 @@
 //! From a limit to a step, and from a store's outcome to a decision: all division happens here.
+//!
+//! Both directions are pure. Limits that [`Limit::check`] refuses are brought to the nearest
+//! numbers that can be counted, so that nothing here can overflow.
 
 use crate::decision::Decision;
-use crate::limit::Limit;
-use crate::step::{Outcome, Step};
+use crate::limit::{Algorithm, HITS_END, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
+use crate::step::{INTEGER_END, Lease, Machine, Outcome, PAIR_COUNT_END, Seen, Step};
 use crate::time::Micros;
 
-/// What a store must be asked to decide `hits` on a counter of `limit` at `now`.
-pub fn plan(_limit: &Limit, _hits: i64, _now: Micros) -> Step {
-    todo!()
+mod bucket;
+mod fixed_window;
+mod sliding_window;
+mod sliding_window_log;
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod models;
+#[cfg(test)]
+mod states;
+#[cfg(test)]
+mod vectors;
+
+const _: () = assert!(HITS_END == INTEGER_END && SLIDING_REQUESTS_END == PAIR_COUNT_END);
+
+/// The last instant that is told from the next, in the year 2112: the longest window and the
+/// slowest bucket after it still end below 2^53.
+const LAST_INSTANT: Micros = Micros(1 << 52);
+
+/// What a store must be asked to decide `hits` on a counter of `limit` at `now`: hits to take, 0 to
+/// look, negative to give back. Under a lease: [`Step::leased`].
+pub fn plan(limit: &Limit, hits: i64, now: Micros) -> Step {
+    let now = now.min(LAST_INSTANT);
+    let most = (HITS_END - 1) as i64;
+    let hits = hits.clamp(-most, most);
+    let tiers = limit.tiers.iter();
+    let machine = match limit.algorithm {
+        Algorithm::FixedWindow => {
+            Machine::Count(tiers.map(|t| fixed_window::plan(t, now)).collect())
+        }
+        Algorithm::SlidingWindow => {
+            Machine::Pair(tiers.map(|t| sliding_window::plan(t, now)).collect())
+        }
+        Algorithm::SlidingWindowLog => {
+            Machine::Log(tiers.map(|t| sliding_window_log::plan(t, now)).collect())
+        }
+        // A slot that nobody gives back leaves as an admission slides out of a log.
+        Algorithm::Concurrency => {
+            Machine::Slots(tiers.map(|t| sliding_window_log::plan(t, now)).collect())
+        }
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            let plan = |t| bucket::plan(t, hits.unsigned_abs(), now, limit.count_denied);
+            Machine::Tat(tiers.map(plan).collect())
+        }
+    };
+    let count_denied = limit.count_denied && limit.algorithm != Algorithm::Concurrency;
+    Step { now, hits, count_denied, lease: None, machine }
 }
 
-/// What the store's answer means.
-pub fn report(_limit: &Limit, _step: &Step, _outcome: &Outcome) -> Decision {
-    todo!()
+/// What the store's answer to `step`, planned from `limit`, means.
+///
+/// Reported is the tier that denied (of several the one that will for longest), else the one with
+/// the smallest remaining share, the first among equals.
+pub fn report(limit: &Limit, step: &Step, outcome: &Outcome) -> Decision {
+    let until = match step.lease {
+        Some(Lease::Close(_)) => Until::Grows,
+        _ if outcome.allowed => Until::Grows,
+        _ => Until::Fits(step.hits.unsigned_abs()),
+    };
+    let mut reported: Option<(usize, Reading)> = None;
+    let mut longest = Micros::ZERO;
+    for (index, seen) in outcome.tiers.iter().enumerate() {
+        let Some(reading) = read(step, index, seen, until) else { continue };
+        longest = longest.max(reading.reset_after);
+        let denied_longer = |than: &Reading| reading.reset_after > than.reset_after;
+        let better = match &reported {
+            _ if !outcome.allowed && seen.allowed => false,
+            None => true,
+            Some((_, best)) if outcome.allowed => reading.is_fuller_than(best),
+            Some((_, best)) => denied_longer(best),
+        };
+        if better {
+            reported = Some((index, reading));
+        }
+    }
+    let (tier, reading) = reported.unwrap_or_default();
+    Decision {
+        allowed: outcome.allowed,
+        tier,
+        limit: limit.tiers.get(tier).map_or(0, |tier| tier.requests),
+        remaining: reading.capacity.saturating_sub(reading.used),
+        used: reading.used,
+        // Denied hits that were counted may have filled another tier for longer.
+        reset_after: if outcome.allowed { reading.reset_after } else { longest },
+    }
+}
+
+/// What reset-after waits for.
+#[derive(Clone, Copy, Debug)]
+enum Until {
+    /// The remaining hits to become more. Never, if nothing is used: 0.
+    Grows,
+    /// So many hits to fit; the counter to be empty, if they are more than the limit.
+    Fits(u64),
+}
+
+/// One tier's numbers after a step.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    /// Hits of an empty counter that pass.
+    capacity: u64,
+    /// Hits on the counter, rounded up.
+    used: u64,
+    reset_after: Micros,
+}
+
+impl Reading {
+    /// A smaller share of it remains.
+    fn is_fuller_than(&self, other: &Reading) -> bool {
+        let remaining = |of: &Reading| u128::from(of.capacity.saturating_sub(of.used));
+        let share = remaining(self) * u128::from(other.capacity);
+        let others = remaining(other) * u128::from(self.capacity);
+        // Nothing remains of nothing: as full as can be, and equal to any full one.
+        share < others || (self.capacity == 0 && remaining(other) > 0)
+    }
+}
+
+fn read(step: &Step, index: usize, seen: &Seen, until: Until) -> Option<Reading> {
+    match &step.machine {
+        Machine::Count(tiers) => {
+            tiers.get(index).map(|t| fixed_window::read(t, step.now, seen, until))
+        }
+        Machine::Pair(tiers) => {
+            tiers.get(index).map(|t| sliding_window::read(t, step.now, seen, until))
+        }
+        Machine::Tat(tiers) => tiers.get(index).map(|t| bucket::read(t, seen, until)),
+        Machine::Log(tiers) | Machine::Slots(tiers) => {
+            tiers.get(index).map(|t| sliding_window_log::read(t, step.now, seen))
+        }
+    }
+}
+
+/// The tier's window, within its bounds.
+fn window(tier: &Tier) -> u64 {
+    tier.window.0.clamp(1, WINDOW_MAX.0)
 }

@@ -6,6 +6,22 @@ use crate::time::Micros;
 /// doubles that Lua counts with.
 pub const HITS_END: u64 = 1 << 53;
 
+/// One past the largest limit of a sliding window, whose weighing takes one bit more.
+pub const SLIDING_REQUESTS_END: u64 = 1 << 52;
+
+/// The longest window: eight years of 365 days, just below 2^48 microseconds.
+pub const WINDOW_MAX: Micros = Micros::from_secs(8 * 365 * 86_400);
+
+/// The most entries that a sliding_window_log or a concurrency counter may hold: 8 and 16 bytes
+/// each.
+pub const HOLDS_MAX: u64 = 100_000;
+
+/// The longest time that a bucket may take from full to empty, or back: 71 years.
+pub const FILL_MAX: Micros = Micros(1 << 51);
+
+/// The most tiers of one rule.
+pub const TIERS_MAX: usize = 16;
+
 /// A named window length, as rule files and the protocol write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
@@ -113,8 +129,49 @@ pub struct Limit {
     pub algorithm: Algorithm,
     /// At least one.
     pub tiers: Box<[Tier]>,
-    /// Denied hits are recorded too.
+    /// Denied hits are recorded too. A bucket goes into debt by them, one full bucket at most;
+    /// concurrency does not know it, for a request that was denied never gives its slot back.
     pub count_denied: bool,
+}
+
+/// Why a limit cannot be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// No tier, or too many.
+    #[error("{0} tiers: write between 1 and {TIERS_MAX}")]
+    Tiers(usize),
+    /// A window of no length.
+    #[error("a window of no length: write at least 1ms")]
+    NoWindow,
+    /// A window that is too long.
+    #[error("a window of {}s is too long: write at most 2920d (eight years)", .0.ceil_secs())]
+    LongWindow(Micros),
+    /// Requests beyond what every store counts exactly.
+    #[error("{0} requests are too many: write less than {1}")]
+    Requests(u64, u64),
+    /// A burst beyond what every store counts exactly.
+    #[error("a burst of {0} is too large: write less than {HITS_END}")]
+    Burst(u64),
+    /// A log that would take too much memory.
+    #[error(
+        "sliding_window_log keeps 8 bytes per request, so {0} requests are too many: write \
+         {HOLDS_MAX} at most, or use `algorithm: sliding_window`, which needs 24 bytes in all"
+    )]
+    Log(u64),
+    /// More slots than a counter may hold.
+    #[error("concurrency keeps 16 bytes per slot, so {0} are too many: write {HOLDS_MAX} at most")]
+    Slots(u64),
+    /// A bucket that nothing fits into.
+    #[error("a burst of 0 lets nothing pass: write at least 1, or `requests: 0` to block")]
+    NoBurst,
+    /// A bucket that takes a lifetime to fill.
+    #[error(
+        "a burst of {0} takes more than 71 years to come back at this rate: write a smaller one"
+    )]
+    SlowBucket(u64),
+    /// `count_denied` on concurrency.
+    #[error("concurrency cannot count denied requests: they never give their slot back; remove it")]
+    DeniedSlots,
 }
 
 impl Limit {
@@ -122,6 +179,70 @@ impl Limit {
     pub fn fixed_window(requests: u64, window: Micros) -> Limit {
         let tier = Tier { requests, window, burst: requests };
         Limit { algorithm: Algorithm::FixedWindow, tiers: Box::new([tier]), count_denied: true }
+    }
+
+    /// Whether the limit is a number of slots instead of hits per time.
+    pub fn counts_slots(&self) -> bool {
+        self.algorithm == Algorithm::Concurrency
+    }
+
+    /// Whether every number can be counted exactly and in bounded memory. A limit that fails is
+    /// still safe to use: it decides by the nearest numbers that can, and never panics.
+    pub fn check(&self) -> Result<(), LimitError> {
+        self.problems().next().map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// Everything that [`Limit::check`] finds, the first problem of each tier with the tier's
+    /// index.
+    pub fn problems(&self) -> impl Iterator<Item = (Option<usize>, LimitError)> {
+        let count = self.tiers.len();
+        let number = (count == 0 || count > TIERS_MAX).then_some(LimitError::Tiers(count));
+        let denied = self.count_denied && self.algorithm == Algorithm::Concurrency;
+        let whole = number.into_iter().chain(denied.then_some(LimitError::DeniedSlots));
+        let of_tier = |(index, tier): (usize, &Tier)| {
+            tier.check(self.algorithm).err().map(|error| (Some(index), error))
+        };
+        whole.map(|error| (None, error)).chain(self.tiers.iter().enumerate().filter_map(of_tier))
+    }
+}
+
+impl Tier {
+    fn check(&self, algorithm: Algorithm) -> Result<(), LimitError> {
+        if self.window == Micros::ZERO {
+            return Err(LimitError::NoWindow);
+        }
+        if self.window > WINDOW_MAX {
+            return Err(LimitError::LongWindow(self.window));
+        }
+        let (end, too_many): (_, fn(u64) -> LimitError) = match algorithm {
+            Algorithm::SlidingWindowLog => (HOLDS_MAX + 1, LimitError::Log),
+            Algorithm::Concurrency => (HOLDS_MAX + 1, LimitError::Slots),
+            Algorithm::SlidingWindow => {
+                (SLIDING_REQUESTS_END, |n| LimitError::Requests(n, SLIDING_REQUESTS_END))
+            }
+            _ => (HITS_END, |n| LimitError::Requests(n, HITS_END)),
+        };
+        if self.requests >= end {
+            return Err(too_many(self.requests));
+        }
+        match algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => self.check_bucket(),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_bucket(&self) -> Result<(), LimitError> {
+        if self.burst >= HITS_END {
+            return Err(LimitError::Burst(self.burst));
+        }
+        if self.requests == 0 {
+            return Ok(());
+        }
+        if self.burst == 0 {
+            return Err(LimitError::NoBurst);
+        }
+        let fill = u128::from(self.burst) * u128::from(self.window.0) / u128::from(self.requests);
+        if fill > u128::from(FILL_MAX.0) { Err(LimitError::SlowBucket(self.burst)) } else { Ok(()) }
     }
 }
 
@@ -134,6 +255,44 @@ impl From<Override> for Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_bound_is_checked_for_the_algorithms_it_belongs_to() {
+        use Algorithm::*;
+        let check = |algorithm, requests, window, burst| {
+            let tiers = Box::new([Tier { requests, window: Micros(window), burst }]);
+            Limit { algorithm, tiers, count_denied: false }.check()
+        };
+        assert_eq!(check(FixedWindow, HITS_END - 1, 1, 0), Ok(()));
+        assert_eq!(
+            check(FixedWindow, HITS_END, 1, 0),
+            Err(LimitError::Requests(HITS_END, HITS_END))
+        );
+        assert_eq!(check(FixedWindow, 1, 0, 0), Err(LimitError::NoWindow));
+        assert_eq!(check(FixedWindow, 1, WINDOW_MAX.0, 0), Ok(()));
+        assert!(check(FixedWindow, 1, WINDOW_MAX.0 + 1, 0).is_err());
+        assert_eq!(check(SlidingWindow, SLIDING_REQUESTS_END - 1, 1, 0), Ok(()));
+        assert!(check(SlidingWindow, SLIDING_REQUESTS_END, 1, 0).is_err());
+        assert_eq!(check(SlidingWindowLog, 100_000, 1, 0), Ok(()));
+        let log = check(SlidingWindowLog, 100_001, 1, 0).expect_err("too many");
+        assert!(log.to_string().contains("algorithm: sliding_window`"), "{log}");
+        assert_eq!(check(Concurrency, 100_001, 1, 0), Err(LimitError::Slots(100_001)));
+        assert_eq!(check(Concurrency, HITS_END, 1, 0), Err(LimitError::Slots(HITS_END)));
+        assert_eq!(check(LeakyBucket, 0, 1, HITS_END), Err(LimitError::Burst(HITS_END)));
+        assert_eq!(check(TokenBucket, 10, 1, 0), Err(LimitError::NoBurst));
+        assert_eq!(check(TokenBucket, 0, 1, 0), Ok(()));
+        assert_eq!(check(LeakyBucket, 1, 1, FILL_MAX.0), Ok(()));
+        assert!(check(LeakyBucket, 1, 1, FILL_MAX.0 + 1).is_err());
+        let empty = Limit { tiers: Box::new([]), ..Limit::fixed_window(1, Micros(1)) };
+        assert_eq!(empty.check(), Err(LimitError::Tiers(0)));
+        let mut slots = Limit::fixed_window(1, Micros(1));
+        slots.algorithm = Concurrency;
+        assert_eq!(slots.check(), Err(LimitError::DeniedSlots));
+        slots.tiers = Box::new([Tier { window: Micros::ZERO, ..slots.tiers[0] }; 17]);
+        let problems: Vec<_> = slots.problems().map(|(tier, _)| tier).collect();
+        assert_eq!(problems[..2], [None, None], "too many tiers, and denied slots");
+        assert!((0..17).map(Some).eq(problems[2..].iter().copied()), "{problems:?}");
+    }
 
     #[test]
     fn a_unit_is_found_by_its_name_and_by_its_length() {

@@ -1,1 +1,157 @@
 //! Listeners: gRPC, HTTP and admin, on one single-threaded runtime per core.
+//!
+//! One more thread, the front, accepts connections, deals those of gRPC to the cores, and serves
+//! HTTP and admin itself. [`Server::bind`] takes the ports, [`Bound::serve`] starts the threads,
+//! and [`Serving::join`] waits until they have stopped.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::sync::watch;
+use tonic::service::Routes;
+
+use crate::proto::RateLimitServiceServer;
+
+mod accept;
+mod admin;
+mod connection;
+mod cores;
+mod deal;
+mod decide;
+mod decode;
+mod delivery;
+mod encode;
+#[cfg(test)]
+mod fake;
+mod front;
+mod health;
+mod http1;
+mod json;
+mod lifecycle;
+mod listen;
+mod reflection;
+mod rls;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod web;
+
+pub use admin::AdminView;
+pub use decide::Decide;
+pub use lifecycle::Health;
+pub use settings::{Admin, Drain, Grpc, Http, HttpLimits, Settings};
+
+use cores::Work;
+use deal::Dealer;
+use delivery::Delivering;
+use front::Front;
+use health::Reporter;
+use lifecycle::Lifecycle;
+use rls::Rls;
+
+/// A server that has not taken its ports yet.
+#[derive(Debug)]
+pub struct Server;
+
+/// A server that holds its ports and serves nobody yet.
+#[derive(Debug)]
+pub struct Bound {
+    settings: Settings,
+    grpc: TcpListener,
+    http: TcpListener,
+    admin: TcpListener,
+}
+
+/// Where a server listens, with real port numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// gRPC.
+    pub grpc: SocketAddr,
+    /// HTTP.
+    pub http: SocketAddr,
+    /// Admin.
+    pub admin: SocketAddr,
+}
+
+/// A server at work.
+#[derive(Debug)]
+pub struct Serving {
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Server {
+    /// Takes the ports. The error names the address that cannot be had.
+    pub fn bind(settings: Settings) -> io::Result<Bound> {
+        let grpc = listen::bind(&settings.grpc.listen)?;
+        let http = listen::bind(&settings.http.listen)?;
+        let admin = listen::bind(&settings.admin.listen)?;
+        Ok(Bound { settings, grpc, http, admin })
+    }
+}
+
+impl Bound {
+    /// Where it listens.
+    pub fn addresses(&self) -> io::Result<Addresses> {
+        Ok(Addresses {
+            grpc: self.grpc.local_addr()?,
+            http: self.http.local_addr()?,
+            admin: self.admin.local_addr()?,
+        })
+    }
+
+    /// Starts to serve: `decider` answers, `view` is what the admin port shows, `health` what those
+    /// who ask for it are told, and `shutdown` turning true (or being dropped) starts the drain.
+    pub fn serve<D: Decide, V: AdminView>(
+        self,
+        decider: Arc<D>,
+        view: Arc<V>,
+        health: watch::Receiver<Health>,
+        shutdown: watch::Receiver<bool>,
+    ) -> io::Result<Serving> {
+        let Bound { settings, grpc, http, admin } = self;
+        let life = Lifecycle::new(health);
+        let (reporter, health_service) = Reporter::new();
+        let rls =
+            RateLimitServiceServer::new(Rls { decider: decider.clone(), bounds: settings.bounds })
+                .max_decoding_message_size(settings.grpc.max_message_bytes);
+        let routes = reflection::add_to(Routes::new(Delivering(rls)).add_service(health_service));
+        let (dealer, queues) = Dealer::new(cores::count(&settings), settings.grpc.max_connections);
+        let front = Front {
+            grpc: (grpc, dealer),
+            http: (http, web::router(decider, &settings, life.clone()), settings.http.limits),
+            admin: (admin, admin::router(view), settings.admin.limits),
+            reporter,
+            life: life.clone(),
+            shutdown,
+            delay: settings.drain.delay,
+        };
+        let work = Work { routes, settings, life };
+        let mut threads = Vec::with_capacity(queues.len() + 1);
+        for (index, queue) in queues.into_iter().enumerate() {
+            threads.push(cores::start(index, queue, work.clone())?);
+        }
+        // Last: when it or a core cannot start, its dealer is dropped, and the others end.
+        threads.push(front.start()?);
+        Ok(Serving { threads })
+    }
+}
+
+impl Serving {
+    /// Waits until every thread has stopped. Blocks. An error is a defect: a thread that ended
+    /// before it was told to, which stops the others too.
+    pub fn join(self) -> io::Result<()> {
+        let mut result = Ok(());
+        for thread in self.threads {
+            let name = thread.thread().name().unwrap_or("a thread").to_owned();
+            let error = match thread.join() {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "a panic".to_owned(),
+            };
+            result = Err(io::Error::other(format!("{name} was stopped by {error}")));
+        }
+        result
+    }
+}

@@ -1,16 +1,37 @@
-//! The state machines: one message to one counter, integers only, the same in Rust and (in `lua/`) on Redis.
+//! The state machines: one message to one counter, integers only, with twins in `lua/` for Redis.
 //!
 //! A step arrives with everything computed that does not need the state, so what is left is
-//! `+ - max <` on integers. A refused step and a peek leave the state as it was; the one exception is
-//! a step that says `count_denied`. With several tiers all are checked first, then all are written.
+//! `+ - max <` on integers below 2^53, which doubles hold exactly too. The one product is in
+//! `pair`, split so that this stays true.
+//!
+//! Laws, which tests hold them to:
+//! - A refused step and a peek leave the state as it was; the one exception is `count_denied`.
+//! - All tiers are checked first, then all are written.
+//! - Stored instants never move backwards, even when the clock does.
+//! - A state that has expired, or that belongs to another machine or another number of tiers
+//!   (the rule was changed), is as good as none.
 
 use smallvec::SmallVec;
 
 use crate::time::Micros;
 
 mod count;
+mod holds;
+mod lease;
+mod meter;
+mod pair;
+mod reservation;
+mod tat;
 
 pub use count::{Count, CountTier};
+pub use holds::{HoldTier, Holds};
+pub use lease::{Lease, LeaseId, NotALeaseId};
+pub use pair::{PAIR_COUNT_END, Pair, PairTier};
+pub use reservation::{RESERVATIONS_MAX, Reserved};
+pub use tat::{Tat, TatTier};
+
+/// One past the largest integer in a step or a state: below it, doubles are exact.
+pub const INTEGER_END: u64 = 1 << 53;
 
 /// One message to a store about one counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +42,8 @@ pub struct Step {
     pub hits: i64,
     /// Denied hits are recorded as well.
     pub count_denied: bool,
+    /// The lease that the hits are taken under, or that they end.
+    pub lease: Option<Lease>,
     /// The state machine and its numbers, one set per tier.
     pub machine: Machine,
 }
@@ -30,13 +53,38 @@ pub struct Step {
 pub enum Machine {
     /// fixed_window
     Count(SmallVec<[CountTier; 1]>),
+    /// sliding_window
+    Pair(SmallVec<[PairTier; 1]>),
+    /// token_bucket and leaky_bucket
+    Tat(SmallVec<[TatTier; 1]>),
+    /// sliding_window_log
+    Log(SmallVec<[HoldTier; 1]>),
+    /// concurrency: holds that have owners
+    Slots(SmallVec<[HoldTier; 1]>),
 }
 
-/// What a store keeps for one counter: the machine's state per tier. Absent means empty.
+/// What a store keeps for one counter. Absent means empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// One per tier.
-    Count(SmallVec<[Count; 1]>),
+    /// fixed_window
+    Count(Tiers<Count>),
+    /// sliding_window
+    Pair(Tiers<Pair>),
+    /// token_bucket and leaky_bucket
+    Tat(Tiers<Tat>),
+    /// sliding_window_log and concurrency: all tiers share the entries.
+    Holds(Box<Holds>),
+    /// Any but concurrency, while reservations are open.
+    Reserved(Box<Reserved>),
+}
+
+/// One state per tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tiers<T> {
+    /// Of a rule with one tier.
+    One(T),
+    /// Of a rule with several.
+    Many(Box<[T]>),
 }
 
 /// A store's answer to one step.
@@ -49,6 +97,13 @@ pub struct Outcome {
 }
 
 /// What one tier looks like after a step; the meaning of the numbers is its machine's.
+///
+/// | machine | a | b | c |
+/// | --- | --- | --- | --- |
+/// | count | hits | start of their window | 0 |
+/// | pair | hits in the present window | in the one before | start of the present one |
+/// | tat | arrival time, whole microseconds | its part | 0 |
+/// | log, slots | units in use | when the unit leaves that is waited for, or 0 | 0 |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// This tier alone would have let the hits pass.
@@ -59,4 +114,95 @@ pub struct Seen {
     pub b: u64,
     /// Third number.
     pub c: u64,
+}
+
+impl Step {
+    /// The same step under a lease.
+    pub fn leased(mut self, lease: Lease) -> Step {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Applies the step to a counter, in place.
+    pub fn apply(&self, state: &mut Option<State>) -> Outcome {
+        match &self.machine {
+            Machine::Slots(tiers) => holds::apply(self, tiers, true, state),
+            _ => reservation::apply(self, state),
+        }
+    }
+
+    /// From when on `state` says nothing any more: a counter without it would answer the same.
+    pub fn expires_at(&self, state: &State) -> Micros {
+        match (&self.machine, state) {
+            (Machine::Count(tiers), State::Count(kept)) => meter::expires(tiers, kept),
+            (Machine::Pair(tiers), State::Pair(kept)) => meter::expires(tiers, kept),
+            (Machine::Tat(tiers), State::Tat(kept)) => meter::expires(tiers, kept),
+            (Machine::Log(tiers) | Machine::Slots(tiers), State::Holds(holds)) => {
+                holds.expires(tiers)
+            }
+            (_, State::Reserved(reserved)) => {
+                let counted = reserved.counted.as_ref();
+                counted.map_or(Micros::ZERO, |state| self.expires_at(state)).max(reserved.until)
+            }
+            _ => Micros::ZERO,
+        }
+    }
+
+    /// How much of the limit `state` holds at the step's instant, and so how much would be
+    /// forgotten
+    /// without it: 0..=65534 for the fullest tier's share, 65535 when one is at or over its limit.
+    pub fn fullness(&self, state: &State) -> u16 {
+        match (&self.machine, state) {
+            (Machine::Count(tiers), State::Count(kept)) => meter::fullness(tiers, kept),
+            (Machine::Pair(tiers), State::Pair(kept)) => meter::fullness(tiers, kept),
+            (Machine::Tat(tiers), State::Tat(kept)) => meter::fullness(tiers, kept),
+            (Machine::Log(tiers) | Machine::Slots(tiers), State::Holds(holds)) => {
+                holds.fullness(tiers)
+            }
+            (_, State::Reserved(reserved)) => {
+                reserved.counted.as_ref().map_or(0, |state| self.fullness(state))
+            }
+            _ => 0,
+        }
+    }
+}
+
+impl State {
+    /// Memory that the state holds beside its own size.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            State::Count(tiers) => tiers.heap_bytes(),
+            State::Pair(tiers) => tiers.heap_bytes(),
+            State::Tat(tiers) => tiers.heap_bytes(),
+            State::Holds(holds) => holds.heap_bytes(),
+            State::Reserved(reserved) => {
+                reserved.heap_bytes() + reserved.counted.as_ref().map_or(0, State::heap_bytes)
+            }
+        }
+    }
+}
+
+impl<T: Copy> Tiers<T> {
+    /// These tiers.
+    pub fn from_slice(tiers: &[T]) -> Tiers<T> {
+        match tiers {
+            [one] => Tiers::One(*one),
+            many => Tiers::Many(many.into()),
+        }
+    }
+
+    /// Every tier's state, in the rule's order.
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            Tiers::One(one) => std::slice::from_ref(one),
+            Tiers::Many(many) => many,
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Tiers::One(_) => 0,
+            Tiers::Many(many) => size_of_val(&**many),
+        }
+    }
 }

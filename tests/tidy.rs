@@ -1,4 +1,381 @@
-//! The house rules that the compiler cannot check.
+//! The house rules that the compiler cannot check: arrows, banned calls, sizes, names, twins.
+//!
+//! Each rule is a row of a table below, and each message names the place and the row. To change a
+//! rule, change its row in a commit that says why.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+#[path = "tidy/blank.rs"]
+mod blank;
+
+/// Who may use whom: a module of `src/` and the modules it may name. A row may name only rows above
+/// it, so there are no cycles. Test code may name anything.
+const ARROWS: &[(&str, &str)] = &[
+    ("time", ""),
+    ("limit", "time"),
+    ("descriptor", "limit"),
+    ("key", "time limit descriptor"),
+    ("step", "time limit"),
+    ("store", "time key step"),
+    ("decision", "time limit descriptor store"),
+    ("algorithm", "time limit step decision"),
+    ("rules", "time limit descriptor key"),
+    ("limiter", "time limit descriptor key step store decision algorithm rules"),
+    ("telemetry", "time limit descriptor store decision rules limiter"),
+    ("proto", ""),
+    ("server", "time limit descriptor decision rules limiter telemetry proto"),
+    ("settings", "descriptor"),
+    ("app", "time limit descriptor key store decision rules limiter telemetry server settings"),
+    (
+        "cli",
+        "time limit descriptor key step store decision algorithm rules limiter telemetry proto \
+         server settings app",
+    ),
+    ("main", "cli"),
+];
+
+/// Where a word may or may not stand: paths of modules, with all that is below them.
+enum Where {
+    Only(&'static [&'static str]),
+    Not(&'static [&'static str]),
+}
+
+/// What is pure: no clock, no waiting, no logging.
+const PURE: &[&str] = &[
+    "src/limit",
+    "src/descriptor",
+    "src/key",
+    "src/step",
+    "src/algorithm",
+    "src/decision",
+    "src/rules/compile",
+    "src/rules/tree",
+    "src/rules/matcher",
+];
+
+/// Words with a place: the word, where it may stand, and why. Test code may use any.
+const WORDS: &[(&str, Where, &str)] = &[
+    ("SystemTime::now", Where::Only(&["src/time"]), "time is an argument; only a Clock reads it"),
+    (
+        "Instant::now",
+        // A connection's deadlines are tokio's; no request is decided by them.
+        Where::Only(&["src/time", "src/server/connection"]),
+        "time is an argument; only a Clock reads it",
+    ),
+    ("thread::sleep", Where::Only(&[]), "a sleeping thread serves nobody"),
+    (".await", Where::Not(PURE), "decisions are pure functions"),
+    ("tracing::", Where::Not(PURE), "decisions are pure functions"),
+    ("println!", Where::Only(&["src/cli", "src/main"]), "only the command line prints"),
+    ("eprintln!", Where::Only(&["src/cli", "src/main"]), "only the command line prints"),
+    ("dbg!", Where::Only(&[]), "left over"),
+    ("todo!", Where::Only(&[]), "unfinished"),
+    ("saphyr_parser::", Where::Only(&["src/rules/yaml"]), "one file knows how YAML is parsed"),
+    (
+        "crate::proto",
+        Where::Only(&["src/server", "src/cli/call", "src/proto"]),
+        "the generated messages end at the edge",
+    ),
+    ("tonic::", Where::Only(&["src/server", "src/cli", "src/proto", "src/app"]), "edge only"),
+    ("axum::", Where::Only(&["src/server"]), "edge only"),
+    ("config::", Where::Only(&["src/settings"]), "settings are read in one place"),
+    ("env::var", Where::Only(&["src/settings"]), "settings are read in one place"),
+];
+
+/// File stems that say nothing about what is inside.
+const EMPTY_NAMES: &[&str] =
+    &["mod", "util", "utils", "common", "helper", "helpers", "types", "misc", "manager"];
+
+/// Files of `src/step/` that are no state machines, with what they are.
+const WITHOUT_TWIN: &[(&str, &str)] =
+    &[("lease", "the names of holders"), ("tests", "laws of all machines")];
+
+/// Lines of a file, tests included.
+const LINES_MAX: usize = 400;
+/// Files that may be longer, with the reason.
+const LONG_FILES: &[(&str, usize, &str)] = &[];
+/// Columns of a line of code.
+const COLUMNS_MAX: usize = 100;
+/// Columns of a comment, which rustfmt does not wrap. Rows of a table and addresses have no limit.
+const COMMENT_COLUMNS_MAX: usize = 120;
+
+/// A file of the tree.
+struct Source {
+    /// From the root, with `/`.
+    path: String,
+    text: String,
+}
 
 #[test]
-fn nothing_yet() {}
+fn the_tree_keeps_the_house_rules() {
+    let sources = tree();
+    assert!(sources.len() > 20, "the tree was not found: {} files", sources.len());
+    let tests = test_files(&sources);
+    let mut problems: Vec<String> = sources.iter().flat_map(shape).collect();
+    let code = sources.iter().filter(|source| !tests.contains(&source.path));
+    problems.extend(code.flat_map(meaning));
+    problems.extend(twins(&sources));
+    problems.extend(sections_without_a_word(&sources));
+    let mut report = String::new();
+    for problem in &problems {
+        let _ = write!(report, "\n{problem}");
+    }
+    assert!(problems.is_empty(), "{} problems:{report}", problems.len());
+}
+
+#[test]
+fn no_arrow_closes_a_circle() {
+    for (index, (module, uses)) in ARROWS.iter().enumerate() {
+        for used in uses.split_whitespace() {
+            let above = ARROWS[..index].iter().any(|(name, _)| *name == used);
+            assert!(above, "{module} -> {used}: {used} has no row above {module}'s");
+        }
+    }
+}
+
+/// Arrows and words.
+fn meaning(source: &Source) -> Vec<String> {
+    let Source { path, text } = source;
+    if !path.starts_with("src/") || !path.ends_with(".rs") {
+        return Vec::new();
+    }
+    let code = blank::code(text);
+    let mut problems = arrows(path, &code);
+    problems.extend(words(path, &code));
+    problems
+}
+
+/// Files of `src/` that exist in test builds only: declared as `#[cfg(test)] mod name;`, and below.
+fn test_files(sources: &[Source]) -> Vec<String> {
+    let mut folders = Vec::new();
+    for Source { path, text } in sources {
+        let code = blank::code(text);
+        for (at, attribute) in code.match_indices("#[cfg(test)]") {
+            let item = code[at + attribute.len()..].trim_start();
+            let declared = item.strip_prefix("mod ").and_then(|rest| rest.split_once(';'));
+            let inside = path.trim_end_matches(".rs").trim_end_matches("/lib");
+            folders.extend(declared.map(|(name, _)| format!("{inside}/{name}")));
+        }
+    }
+    let paths = sources.iter().map(|source| source.path.clone());
+    paths
+        .filter(|path| {
+            let inside = path.trim_end_matches(".rs");
+            let within = |folder: &String| {
+                inside
+                    .strip_prefix(folder.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            folders.iter().any(within)
+        })
+        .collect()
+}
+
+/// Size, name and first line.
+fn shape(source: &Source) -> Vec<String> {
+    let Source { path, text } = source;
+    let mut problems = Vec::new();
+    let stem = Path::new(path).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    if EMPTY_NAMES.contains(&stem) {
+        problems.push(format!("{path}: `{stem}` says nothing; name the file after its noun"));
+    }
+    let allowed = LONG_FILES.iter().find(|(long, ..)| long == path);
+    let max = allowed.map_or(LINES_MAX, |(_, lines, _)| *lines);
+    let lines = text.lines().count();
+    if lines > max {
+        problems.push(format!("{path}: {lines} lines, at most {max}; split it by noun"));
+    }
+    if !path.ends_with(".rs") {
+        return problems;
+    }
+    if !text.starts_with("//! ") {
+        problems.push(format!("{path}:1: start with `//! ` and a noun phrase for what this is"));
+    }
+    for (number, line) in text.lines().enumerate() {
+        let comment = line.trim_start().starts_with("//");
+        if comment && (line.contains("//! |") || line.contains("/// |") || line.contains("://")) {
+            continue;
+        }
+        let max = if comment { COMMENT_COLUMNS_MAX } else { COLUMNS_MAX };
+        let columns = line.chars().count();
+        if columns > max {
+            problems.push(format!("{path}:{}: {columns} columns, at most {max}", number + 1));
+        }
+    }
+    problems
+}
+
+/// The arrows that leave a file of `src/`.
+fn arrows(path: &str, code: &str) -> Vec<String> {
+    let inside = path.trim_start_matches("src/").trim_end_matches(".rs");
+    let (module, depth) = match inside.split_once('/') {
+        Some((module, below)) => (module, 2 + below.matches('/').count()),
+        None => (inside, 1),
+    };
+    if module == "lib" {
+        return Vec::new();
+    }
+    let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == module) else {
+        return vec![format!("{path}:1: module `{module}` has no row in ARROWS of tests/tidy.rs")];
+    };
+    let mut roots = vec!["crate::".to_owned(), "super::".repeat(depth)];
+    if module == "main" {
+        roots.push("weir::".to_owned());
+    }
+    let mut problems = Vec::new();
+    for root in &roots {
+        for (at, _) in code.match_indices(root.as_str()) {
+            if !stands_alone(code, at) {
+                continue;
+            }
+            for used in first_names(&code[at + root.len()..]) {
+                let known = ARROWS.iter().any(|(name, _)| *name == used);
+                if known && used != module && !allowed.split_whitespace().any(|a| a == used) {
+                    let line = line_of(code, at);
+                    problems.push(format!("{path}:{line}: arrow {module} -> {used} is not drawn"));
+                }
+            }
+        }
+    }
+    problems
+}
+
+/// The first segments of `a::b`, or of every branch of `{a::b, c}`.
+fn first_names(rest: &str) -> Vec<&str> {
+    let name = |text: &'_ str| text.find(|c: char| !is_word(c)).unwrap_or(text.len());
+    let Some(group) = rest.strip_prefix('{') else {
+        return vec![&rest[..name(rest)]];
+    };
+    let (mut names, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                names.push(&group[start..at]);
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                names.push(&group[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    names.iter().map(|branch| branch.trim()).map(|branch| &branch[..name(branch)]).collect()
+}
+
+fn words(path: &str, code: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (word, place, why) in WORDS {
+        let below = |module: &str| {
+            let rest = path.strip_prefix(module);
+            rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+        };
+        let fits = |modules: &[&str]| modules.iter().any(|module| below(module));
+        let allowed = match place {
+            Where::Only(modules) => fits(modules),
+            Where::Not(modules) => !fits(modules),
+        };
+        if allowed {
+            continue;
+        }
+        for (at, _) in code.match_indices(word) {
+            if stands_alone(code, at) {
+                let line = line_of(code, at);
+                problems.push(format!("{path}:{line}: `{word}` may not stand here: {why}"));
+            }
+        }
+    }
+    problems
+}
+
+/// Each state machine exists in Rust and in Lua, once there is Lua at all.
+fn twins(sources: &[Source]) -> Vec<String> {
+    let stems = |folder: &str, end: &str| -> Vec<String> {
+        let paths = sources.iter().map(|source| source.path.as_str());
+        paths
+            .filter_map(|path| path.strip_prefix(folder)?.strip_suffix(end))
+            .filter(|stem| !stem.contains('/') && WITHOUT_TWIN.iter().all(|(not, _)| not != stem))
+            .map(str::to_owned)
+            .collect()
+    };
+    let (rust, lua) = (stems("src/step/", ".rs"), stems("lua/", ".lua"));
+    if lua.is_empty() {
+        return Vec::new();
+    }
+    let lonely = |have: &[String], want: &[String], of: &str, to: &str, end: &str| {
+        let alone = have.iter().filter(|stem| !want.contains(stem));
+        alone.map(|stem| format!("{of}{stem}: its twin {to}{stem}{end} is missing")).collect()
+    };
+    let mut problems: Vec<String> = lonely(&rust, &lua, "src/step/", "lua/", ".lua");
+    problems.extend(lonely(&lua, &rust, "lua/", "src/step/", ".rs"));
+    problems
+}
+
+/// The README says a word about every section of the settings.
+fn sections_without_a_word(sources: &[Source]) -> Vec<String> {
+    let text = |path: &str| {
+        let found = sources.iter().find(|source| source.path == path);
+        found.map(|source| source.text.as_str()).unwrap_or_default()
+    };
+    let raw = text("src/settings/raw.rs");
+    let shape = raw.split_once("struct Raw {").and_then(|(_, rest)| rest.split_once('}'));
+    let Some((fields, _)) = shape else {
+        return vec!["src/settings/raw.rs: `struct Raw {` lists the sections; it is gone".into()];
+    };
+    let sections = fields.lines().filter_map(|line| {
+        let (_, field) = line.split_once("pub(super) ")?;
+        field.split_once(':').map(|(name, _)| name)
+    });
+    let unsaid = sections.filter(|section| !text("README.md").contains(&format!("`{section}.")));
+    unsaid.map(|section| format!("README.md: no word about the settings `{section}.*`")).collect()
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// What starts at `at` is no part of a longer name, nor of another crate's path; clocks and `env`
+/// are meant wherever their path starts.
+fn stands_alone(code: &str, at: usize) -> bool {
+    let starts_with_word = code[at..].starts_with(is_word);
+    !starts_with_word
+        || !code[..at].ends_with(|c: char| is_word(c) || c == ':' || c == '$')
+        || code[..at].ends_with("std::")
+        || code[..at].ends_with("time::")
+}
+
+fn line_of(code: &str, at: usize) -> usize {
+    code[..at].matches('\n').count() + 1
+}
+
+fn tree() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources = Vec::new();
+    for folder in ["src", "tests", "benches", "fuzz/fuzz_targets", "fuzz/src", "proto", "lua"] {
+        collect(root, &root.join(folder), &mut sources);
+    }
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap_or_default();
+    sources.push(Source { path: "README.md".to_owned(), text: readme });
+    sources
+}
+
+fn collect(root: &Path, folder: &Path, sources: &mut Vec<Source>) {
+    // A folder that does not exist yet holds nothing.
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            collect(root, &path, sources);
+        } else if path.extension().is_some_and(|end| end == "rs" || end == "lua") {
+            let below = path.strip_prefix(root).expect("found below the root");
+            let text = std::fs::read_to_string(&path).expect("sources are UTF-8");
+            sources.push(Source { path: below.to_string_lossy().replace('\\', "/"), text });
+        }
+    }
+}
+
+#[path = "tidy/planted.rs"]
+mod planted;

@@ -1,5 +1,7 @@
 //! Count: how many hits fell into the present window. The state machine of fixed_window.
 
+use super::meter::{Made, Meter, share};
+use super::{INTEGER_END, State, Tiers};
 use crate::time::Micros;
 
 /// The numbers of one tier.
@@ -20,4 +22,73 @@ pub struct Count {
     pub start: Micros,
     /// Hits in it.
     pub count: u64,
+}
+
+impl Meter for CountTier {
+    type State = Count;
+
+    fn turn(&self, kept: Option<Count>) -> Count {
+        // A later window than the step's stays: the clock was set back, and no count may be lost.
+        match kept {
+            Some(kept) if kept.start >= self.start => kept,
+            _ => Count { start: self.start, count: 0 },
+        }
+    }
+
+    fn fits(&self, state: Count, hits: u64) -> bool {
+        // Subtracted on the right, because count + hits may not be exact in a double.
+        (state.count as i64) <= self.max as i64 - hits as i64
+    }
+
+    fn charge(&self, state: Count, hits: u64) -> Count {
+        Count { count: state.count + hits.min(INTEGER_END - 1 - state.count), ..state }
+    }
+
+    fn refund(&self, state: Count, hits: u64) -> Count {
+        Count { count: state.count - hits.min(state.count), ..state }
+    }
+
+    fn settle(&self, state: Count, made: Made, hits: u64) -> Count {
+        if hits >= made.hits {
+            self.charge(state, hits - made.hits)
+        } else if made.at >= state.start {
+            self.refund(state, made.hits - hits)
+        } else {
+            state // its window is over, and with it the charge
+        }
+    }
+
+    fn latest(&self, state: Count) -> Micros {
+        state.start
+    }
+
+    fn seen(&self, state: Count) -> [u64; 3] {
+        [state.count, state.start.0, 0]
+    }
+
+    fn expires(&self, state: Count) -> Micros {
+        let window = if state.count == 0 { Micros::ZERO } else { self.window() };
+        state.start.saturating_add(window)
+    }
+
+    fn fullness(&self, state: Count) -> u16 {
+        share(state.count, self.max)
+    }
+
+    fn tiers(state: &mut State) -> Option<&mut Tiers<Count>> {
+        match state {
+            State::Count(tiers) => Some(tiers),
+            _ => None,
+        }
+    }
+
+    fn keep(tiers: Tiers<Count>) -> State {
+        State::Count(tiers)
+    }
+}
+
+impl CountTier {
+    fn window(&self) -> Micros {
+        self.end.saturating_sub(self.start)
+    }
 }

@@ -1,1 +1,1 @@
-
+//! Black-box tests: the binary, as people and proxies use it.

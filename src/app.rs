@@ -1,0 +1,142 @@
+//! The application: builds every part from the settings, runs them, and stops them in order.
+
+use std::fmt::Display;
+use std::io;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::key::KeySeed;
+use crate::limiter::Limiter;
+use crate::rules::{self, RuleSet};
+use crate::server::{Health, Server, Serving};
+use crate::settings::{Settings, StoreKind};
+use crate::store::memory::MemoryStore;
+use crate::time::{Clock, Micros, SystemClock};
+
+mod decider;
+mod derive;
+mod page;
+mod sweeper;
+
+use decider::{Decider, InForce};
+use sweeper::Sweeper;
+
+/// Series whose names hold values of requests, beyond which they are folded into their rule's.
+const MAX_VALUE_SERIES: usize = 10_000;
+
+/// A running service.
+#[derive(Debug)]
+pub struct App {
+    serving: Serving,
+    shutdown: watch::Sender<bool>,
+    /// Held so that what health says stays known; dropped with the application.
+    _health: watch::Sender<Health>,
+    _sweeper: Sweeper,
+}
+
+/// Why the service did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// Settings or rules that the operator must mend, one text each.
+    Config(Vec<String>),
+    /// The system said no, for instance to a port.
+    Io(io::Error),
+}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> StartError {
+        StartError::Io(error)
+    }
+}
+
+impl App {
+    /// Reads the rules, takes the ports and starts to answer.
+    pub fn start(settings: Settings) -> Result<App, StartError> {
+        if settings.store.kind == StoreKind::Redis {
+            let text = "store.kind: redis is not part of this version; use store.kind: memory";
+            return Err(StartError::Config(vec![text.into()]));
+        }
+        let clock = SystemClock::new();
+        let first = first_rules(&settings, clock.now())?;
+        let bound = Server::bind(derive::server(&settings))?;
+        let at = bound.addresses()?;
+        let store = MemoryStore::new(settings.store.max_counters);
+        let limiter = Limiter::new(store, clock, KeySeed::random(), derive::answer(&settings));
+        let counted = first.rules.rules().len();
+        let decider = Arc::new(Decider::new(limiter, first, settings, MAX_VALUE_SERIES));
+        let sweeper = Sweeper::start(decider.clone())?;
+        let (health, health_seen) = watch::channel(Health { live: true, ready: true });
+        let (shutdown, told_to_stop) = watch::channel(false);
+        let serving = bound.serve(decider.clone(), decider, health_seen, told_to_stop)?;
+        tracing::info!(
+            grpc = %at.grpc, http = %at.http, admin = %at.admin, rules = counted, "listening"
+        );
+        Ok(App { serving, shutdown, _health: health, _sweeper: sweeper })
+    }
+
+    /// Begins the drain, and returns when the last call has been answered.
+    pub fn stop(self) -> io::Result<()> {
+        let _ = self.shutdown.send(true);
+        self.serving.join()
+    }
+}
+
+/// The rules to start with. Warnings are logged; problems end the start, unless the operator said
+/// that it should go on without rules.
+fn first_rules(settings: &Settings, now: Micros) -> Result<InForce, StartError> {
+    match rules::load(&settings.rules.paths, &derive::reading(settings)) {
+        Ok((rules, warnings)) => {
+            for warning in warnings {
+                tracing::warn!("{warning}");
+            }
+            Ok(InForce::new(rules, now, None))
+        }
+        Err(problems) if settings.rules.start_without => {
+            for problem in &problems {
+                tracing::error!("{problem}");
+            }
+            tracing::error!("starting without rules: every request passes until they are mended");
+            Ok(InForce::new(RuleSet::default(), now, Some(texts(&problems).join("\n"))))
+        }
+        Err(problems) => Err(StartError::Config(texts(&problems))),
+    }
+}
+
+fn texts(problems: &[impl Display]) -> Vec<String> {
+    problems.iter().map(ToString::to_string).collect()
+}
+
+/// Runs `app` until SIGTERM or SIGINT, then stops it. A second signal ends the process at once.
+pub fn run_until_told_to_stop(app: App) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let asked = async |terminate: &mut tokio::signal::unix::Signal,
+                           interrupt: &mut tokio::signal::unix::Signal| {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        // A thread of its own, because it blocks; the end of the server is an event as well.
+        let App { serving, shutdown, _health, _sweeper } = app;
+        let (ended, mut end) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || ended.send(serving.join()));
+        tokio::select! {
+            result = &mut end => return result.map_err(io::Error::other)?,
+            () = asked(&mut terminate, &mut interrupt) => {}
+        }
+        tracing::info!("draining");
+        let _ = shutdown.send(true);
+        tokio::select! {
+            result = &mut end => result.map_err(io::Error::other)?,
+            () = asked(&mut terminate, &mut interrupt) => {
+                tracing::warn!("second signal: stopping at once");
+                Ok(())
+            }
+        }
+    })
+}

@@ -1,0 +1,64 @@
+//! From the process's settings to what each part wants to know.
+
+use crate::limiter::{Answer, Headers, OnError};
+use crate::rules::{DeniedRequests, Options, Unknown};
+use crate::server;
+use crate::settings::{self, Settings};
+
+/// How rule files are read.
+pub(super) fn reading(settings: &Settings) -> Options {
+    let unknown_fields = match settings.rules.unknown_fields {
+        settings::UnknownFields::Error => Unknown::Error,
+        settings::UnknownFields::Warn => Unknown::Warn,
+    };
+    let denied_requests = match settings.rules.denied_requests {
+        settings::DeniedRequests::Count => DeniedRequests::Count,
+        settings::DeniedRequests::Free => DeniedRequests::Free,
+    };
+    Options { merge_domains: settings.rules.merge_domains, unknown_fields, denied_requests }
+}
+
+/// How answers are given.
+pub(super) fn answer(settings: &Settings) -> Answer {
+    let from = &settings.answer;
+    let names = || {
+        [&from.limit_header, &from.remaining_header, &from.reset_header]
+            .map(|name| name.clone().into_boxed_str())
+    };
+    Answer {
+        headers: match from.headers {
+            settings::Headers::Off => Headers::Off,
+            settings::Headers::XRatelimit => Headers::XRateLimit,
+            settings::Headers::Ietf => Headers::Ietf,
+            settings::Headers::Both => Headers::Both,
+        },
+        incumbent_headers: from.incumbent_headers.then(names),
+        decision_header: from.decision_header,
+        shadow_mode: from.shadow_mode,
+        quota_mode: from.quota_mode,
+        dynamic_metadata: from.dynamic_metadata,
+        on_error: match settings.fallback.on_error {
+            settings::OnError::Allow => OnError::Allow,
+            settings::OnError::Deny => OnError::Deny,
+        },
+    }
+}
+
+/// What the listeners want to know.
+pub(super) fn server(settings: &Settings) -> server::Settings {
+    let defaults = server::Settings::default();
+    server::Settings {
+        grpc: server::Grpc {
+            listen: settings.grpc.listen.to_string(),
+            max_message_bytes: settings.grpc.max_message_bytes,
+            max_concurrent_streams: settings.grpc.max_concurrent_streams,
+            max_connection_age: settings.grpc.max_connection_age,
+            ..defaults.grpc
+        },
+        http: server::Http { listen: settings.http.listen.to_string(), ..defaults.http },
+        admin: server::Admin { listen: settings.admin.listen.to_string(), ..defaults.admin },
+        drain: server::Drain { delay: settings.drain.delay, timeout: settings.drain.timeout },
+        bounds: settings.bounds,
+        cores: settings.grpc.cores.map(std::num::NonZeroUsize::get),
+    }
+}

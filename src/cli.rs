@@ -1,0 +1,121 @@
+//! The command line: `weir serve | check | explain | call`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+mod call;
+mod check;
+mod descriptor;
+mod explain;
+mod serve;
+
+use crate::settings::Overrides;
+use descriptor::DescriptorArg;
+
+/// Exit codes, where more than "it worked" is worth telling apart.
+pub mod exit {
+    /// `check` found problems, or `call` was told OVER_LIMIT.
+    pub const NO: u8 = 1;
+    /// Rules or settings are wrong (EX_USAGE of sysexits.h).
+    pub const BAD_CONFIG: u8 = 64;
+    /// The service could not be reached or did not answer (EX_UNAVAILABLE).
+    pub const UNAVAILABLE: u8 = 69;
+}
+
+/// A rate-limit decision service that speaks Envoy's protocol and always answers.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Answer proxies.
+    Serve(Overrides),
+    /// Read rule files and list everything that is wrong with them.
+    Check(CheckArgs),
+    /// Say which rule a descriptor meets, and why.
+    Explain(ExplainArgs),
+    /// Ask a running service once.
+    Call(CallArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Rule files and folders.
+    #[arg(required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+}
+
+/// How rule files are read; the same choices as `rules.*` in the settings.
+#[derive(Debug, Args)]
+pub(crate) struct ReadingArgs {
+    /// Let several files add to one domain.
+    #[arg(long)]
+    pub(crate) merge_domains: bool,
+    /// Warn of fields that nothing reads instead of refusing them.
+    #[arg(long)]
+    pub(crate) allow_unknown_fields: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// Rule files and folders.
+    #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
+    pub(crate) rules: Vec<PathBuf>,
+    /// Namespace of the rules.
+    #[arg(long)]
+    pub(crate) domain: String,
+    /// One descriptor each, as key=value,key=value (a backslash before a comma keeps it).
+    #[arg(required = true, value_name = "KEY=VALUE,...")]
+    pub(crate) descriptors: Vec<DescriptorArg>,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CallArgs {
+    /// Address of the service's gRPC listener.
+    #[arg(long, default_value = "127.0.0.1:8081")]
+    pub(crate) addr: String,
+    /// Namespace of the rules.
+    #[arg(long)]
+    pub(crate) domain: String,
+    /// One descriptor each, as key=value,key=value (a backslash before a comma keeps it).
+    #[arg(required = true, value_name = "KEY=VALUE,...")]
+    pub(crate) descriptors: Vec<DescriptorArg>,
+    /// What the request costs on each counter; 0 looks without taking.
+    #[arg(long)]
+    pub(crate) hits: Option<u64>,
+    /// Give the hits back instead of taking them.
+    #[arg(long)]
+    pub(crate) negative: bool,
+    /// How long to wait for the answer, in milliseconds.
+    #[arg(long, default_value_t = 1_000, value_name = "MS")]
+    pub(crate) timeout: u64,
+}
+
+impl Cli {
+    /// Does what the command line asks and says how it went.
+    pub fn run(self) -> ExitCode {
+        let code = match self.command {
+            Command::Serve(flags) => serve::run(&flags),
+            Command::Check(args) => check::run(&args),
+            Command::Explain(args) => explain::run(&args),
+            Command::Call(args) => call::run(&args),
+        };
+        match code {
+            Ok(code) => ExitCode::from(code),
+            Err(error) => {
+                eprintln!("weir: {error:#}");
+                ExitCode::from(exit::BAD_CONFIG)
+            }
+        }
+    }
+}

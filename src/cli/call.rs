@@ -1,0 +1,107 @@
+//! `weir call`: one real call to a running service, with an answer for people.
+
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::Context;
+use tonic::transport::Endpoint;
+
+use super::{CallArgs, exit};
+use crate::proto::{
+    Code, DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
+    RateLimitServiceClient, Unit,
+};
+
+/// Asks once; 0 for OK, 1 for OVER_LIMIT, 69 when there was no answer.
+pub(super) fn run(args: &CallArgs) -> anyhow::Result<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match runtime.block_on(ask(args)) {
+        Ok(response) => {
+            print(args, &response)?;
+            let over = response.overall_code() == Code::OverLimit;
+            Ok(if over { exit::NO } else { 0 })
+        }
+        Err(error) => {
+            eprintln!("weir: {error:#}");
+            Ok(exit::UNAVAILABLE)
+        }
+    }
+}
+
+async fn ask(args: &CallArgs) -> anyhow::Result<RateLimitResponse> {
+    let timeout = Duration::from_millis(args.timeout);
+    let endpoint = Endpoint::from_shared(format!("http://{}", args.addr))
+        .with_context(|| format!("--addr {} is not host:port", args.addr))?;
+    let asking = async {
+        let channel = endpoint.connect_timeout(timeout).connect().await.with_context(|| {
+            format!("no service answers at {}; is `weir serve` running there?", args.addr)
+        })?;
+        let answer = RateLimitServiceClient::new(channel).should_rate_limit(request(args)).await;
+        answer.map_err(|status| anyhow::anyhow!("{:?}: {}", status.code(), status.message()))
+    };
+    let answer = tokio::time::timeout(timeout, asking)
+        .await
+        .with_context(|| format!("no answer from {} within {} ms", args.addr, args.timeout))?;
+    Ok(answer?.into_inner())
+}
+
+fn request(args: &CallArgs) -> RateLimitRequest {
+    let descriptor = |arg: &super::DescriptorArg| RateLimitDescriptor {
+        entries: arg
+            .0
+            .iter()
+            .map(|(key, value)| Entry { key: key.clone(), value: value.clone() })
+            .collect(),
+        hits_addend: args.hits,
+        is_negative_hits: args.negative,
+        ..RateLimitDescriptor::default()
+    };
+    RateLimitRequest {
+        domain: args.domain.clone(),
+        descriptors: args.descriptors.iter().map(descriptor).collect(),
+        ..RateLimitRequest::default()
+    }
+}
+
+fn print(args: &CallArgs, response: &RateLimitResponse) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", word(response.overall_code()))?;
+    for (descriptor, status) in args.descriptors.iter().zip(&response.statuses) {
+        let entries: Vec<String> =
+            descriptor.0.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        writeln!(out, "  {}: {}", entries.join(","), sentence(status))?;
+    }
+    for header in &response.response_headers_to_add {
+        writeln!(out, "  {}: {}", header.key, header.value)?;
+    }
+    if let Some(metadata) = &response.dynamic_metadata {
+        writeln!(out, "  dynamic metadata: {:?}", metadata.fields)?;
+    }
+    Ok(())
+}
+
+fn sentence(status: &DescriptorStatus) -> String {
+    let code = word(status.code());
+    let Some(limit) = &status.current_limit else {
+        return format!("{code}, no limit");
+    };
+    let per = match limit.unit() {
+        Unit::Unknown => String::new(),
+        unit => format!(" per {}", unit.as_str_name().to_lowercase()),
+    };
+    let name = if limit.name.is_empty() { String::new() } else { format!(" ({})", limit.name) };
+    let reset = status
+        .duration_until_reset
+        .as_ref()
+        .map_or(0.0, |reset| Duration::try_from(*reset).unwrap_or_default().as_secs_f64());
+    let (requests, remaining) = (limit.requests_per_unit, status.limit_remaining);
+    format!("{code}, limit {requests}{per}{name}, {remaining} remaining, resets in {reset:.3} s")
+}
+
+fn word(code: Code) -> &'static str {
+    match code {
+        Code::Unknown => "UNKNOWN",
+        Code::Ok => "OK",
+        Code::OverLimit => "OVER_LIMIT",
+    }
+}

@@ -1,0 +1,64 @@
+//! A descriptor as people type it: `key=value,key=value`.
+
+use std::str::FromStr;
+
+use crate::descriptor::Entry;
+
+/// Entries in the order they were typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DescriptorArg(pub(crate) Vec<(String, String)>);
+
+impl DescriptorArg {
+    /// The entries, borrowed as a request's.
+    pub(crate) fn entries(&self) -> Vec<Entry<'_>> {
+        self.0.iter().map(|(key, value)| Entry { key, value }).collect()
+    }
+}
+
+impl FromStr for DescriptorArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DescriptorArg, String> {
+        let mut entries = Vec::new();
+        for part in split_at_commas(text) {
+            let (key, value) = part.split_once('=').unwrap_or((&part, ""));
+            if key.is_empty() {
+                return Err(format!("`{part}` has no key; write key=value,key=value"));
+            }
+            entries.push((key.to_owned(), value.to_owned()));
+        }
+        Ok(DescriptorArg(entries))
+    }
+}
+
+/// The parts between commas; a backslash takes the next character as it is.
+fn split_at_commas(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        let last = parts.last_mut().expect("there is always a part");
+        match c {
+            '\\' => last.push(chars.next().unwrap_or('\\')),
+            ',' => parts.push(String::new()),
+            _ => last.push(c),
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_split_at_commas_and_the_first_equals_sign() {
+        let parse = |text: &str| text.parse::<DescriptorArg>().map(|arg| arg.0);
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(parse("a=b"), Ok(vec![pair("a", "b")]));
+        assert_eq!(parse("a=b=c,d="), Ok(vec![pair("a", "b=c"), pair("d", "")]));
+        assert_eq!(parse("a"), Ok(vec![pair("a", "")]));
+        assert_eq!(parse(r"a=b\,c\\,d=e"), Ok(vec![pair("a", r"b,c\"), pair("d", "e")]));
+        assert!(parse("=b").is_err_and(|error| error.contains("no key")));
+        assert!(parse("a=b,,c=d").is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! `weir serve`: reads the settings, starts the log, and runs the application until it is told to stop.
+
+use tracing_subscriber::EnvFilter;
+
+use super::exit;
+use crate::app::{self, App, StartError};
+use crate::settings::{self, LogFormat, Overrides};
+
+/// Serves until SIGTERM or SIGINT; 0 after an orderly stop.
+pub(super) fn run(flags: &Overrides) -> anyhow::Result<u8> {
+    let loaded = match settings::load(flags, &settings::process_env()) {
+        Ok(loaded) => loaded,
+        Err(problems) => {
+            eprintln!("{problems}");
+            return Ok(exit::BAD_CONFIG);
+        }
+    };
+    start_log(&loaded.settings.log)?;
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let app = match App::start(loaded.settings) {
+        Ok(app) => app,
+        Err(StartError::Config(problems)) => {
+            for problem in problems {
+                eprintln!("{problem}");
+            }
+            return Ok(exit::BAD_CONFIG);
+        }
+        Err(StartError::Io(error)) => {
+            eprintln!("weir: {error}");
+            return Ok(exit::UNAVAILABLE);
+        }
+    };
+    app::run_until_told_to_stop(app)?;
+    Ok(0)
+}
+
+fn start_log(log: &settings::Log) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&log.level)?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match log.format {
+        LogFormat::Pretty => lines.init(),
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).init(),
+    }
+    Ok(())
+}

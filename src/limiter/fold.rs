@@ -1,0 +1,137 @@
+//! The fold: from what the counters said to one verdict.
+
+use serde_json::json;
+use smallvec::SmallVec;
+
+use super::answer::Answer;
+use super::{Decided, headers, metadata};
+use crate::decision::{Cause, Code, CurrentLimit, Decision, GiveBack, Grant, Status, Verdict};
+use crate::descriptor::Request;
+use crate::limit::{Algorithm, Limit, Tier, Unit};
+use crate::rules::Rule;
+use crate::store::Store;
+use crate::time::Micros;
+
+/// Reported as remaining by a rule that limits nothing: the largest number the protocol can carry.
+const REMAINING_UNLIMITED: u64 = u32::MAX as u64;
+
+/// Folds what is known about each descriptor into the answer to the request.
+pub(super) fn verdict<S: Store>(
+    answer: &Answer,
+    request: &Request<'_>,
+    decided: &[Decided<'_, S>],
+) -> Verdict {
+    let statuses: Vec<Status> = decided.iter().map(Decided::status).collect();
+    let folded = overall(answer.quota_mode, decided, &statuses);
+    let shadowed = answer.shadow_mode && folded == Code::OverLimit;
+    let code = if shadowed { Code::Ok } else { folded };
+    Verdict {
+        code,
+        headers: headers::all(answer, code, decided, &statuses),
+        metadata: metadata::of(answer.dynamic_metadata, request, decided, &statuses),
+        statuses,
+        shadowed,
+        grant: None,
+    }
+}
+
+/// Hands what a request took under its lease to the verdict, and tells the caller its id.
+pub(super) fn grant<S: Store>(verdict: &mut Verdict, decided: SmallVec<[Decided<'_, S>; 4]>) {
+    let mut first = None;
+    let mut give_back: Vec<GiveBack> = Vec::new();
+    for one in decided {
+        let Some(taken) = one.taken else { continue };
+        if let (Cause::Counted { hits, .. }, Some(id)) = (one.cause, taken.id()) {
+            first.get_or_insert((id, hits));
+        }
+        give_back.extend(taken.into_give_back());
+    }
+    let grant = Grant::new(give_back);
+    let Some((id, hits)) = first else { return };
+    let metadata = verdict.metadata.get_or_insert_default();
+    metadata.insert("lease".into(), json!({ "id": id.to_string(), "n": hits }));
+    verdict.grant = Some(grant);
+}
+
+/// The overall code: over if any ordinary descriptor is over, or if there are quota descriptors and
+/// every one of them is. Global quota mode makes each descriptor one of quota, also those that
+/// nothing limits (which pass), but not those of unlimited rules.
+fn overall<S: Store>(global_quota: bool, decided: &[Decided<'_, S>], statuses: &[Status]) -> Code {
+    let mut quota = 0_usize;
+    let mut quota_over = 0_usize;
+    for (one, status) in decided.iter().zip(statuses) {
+        let over = status.code == Code::OverLimit;
+        if one.is_quota(global_quota) {
+            quota += 1;
+            quota_over += usize::from(over);
+        } else if over {
+            return Code::OverLimit;
+        }
+    }
+    if quota > 0 && quota == quota_over { Code::OverLimit } else { Code::Ok }
+}
+
+impl<S: Store> Decided<'_, S> {
+    /// Whether this descriptor only denies together with all others of its kind.
+    pub(super) fn is_quota(&self, global_quota: bool) -> bool {
+        if global_quota {
+            return !matches!(self.cause, Cause::Unlimited(_));
+        }
+        let replaced = matches!(self.cause, Cause::Replaced(_) | Cause::Unlimited(_));
+        !replaced && self.rule.is_some_and(|rule| rule.quota_mode)
+    }
+
+    fn status(&self) -> Status {
+        let status = |code, limit, remaining, reset_after| Status {
+            code,
+            limit,
+            remaining,
+            reset_after,
+            cause: self.cause,
+        };
+        match self.cause {
+            Cause::UnknownDomain | Cause::NoRule | Cause::Replaced(_) => {
+                status(Code::Ok, None, 0, None)
+            }
+            Cause::Unlimited(_) => status(Code::Ok, None, REMAINING_UNLIMITED, None),
+            Cause::Counted { decision, shadow, .. } => {
+                let over = !decision.allowed && !shadow;
+                let code = if over { Code::OverLimit } else { Code::Ok };
+                let limit = self.current_limit(decision.tier);
+                status(code, limit, decision.remaining, Some(self.reset_after(&decision)))
+            }
+            Cause::Fallback { allowed, .. } => {
+                let shadow = self.rule.is_some_and(|rule| rule.shadow_mode);
+                let code = if allowed || shadow { Code::Ok } else { Code::OverLimit };
+                status(code, self.current_limit(0), 0, None)
+            }
+        }
+    }
+
+    /// What the status says of the decision's reset: exact, but in whole seconds where the
+    /// incumbent counts them. Envoy shows the floor of what it gets.
+    fn reset_after(&self, decision: &Decision) -> Micros {
+        let exact = decision.reset_after;
+        let Some(limit) = self.limit.as_deref() else { return exact };
+        let whole = |tier: &Tier| tier.window.0.is_multiple_of(Micros::SECOND.0);
+        if limit.algorithm == Algorithm::FixedWindow && limit.tiers.iter().all(whole) {
+            return Micros::from_secs(exact.ceil_secs());
+        }
+        exact
+    }
+
+    fn current_limit(&self, tier: usize) -> Option<CurrentLimit> {
+        let limit: &Limit = self.limit.as_deref()?;
+        let tier = limit.tiers.get(tier)?;
+        let unit = match limit.algorithm {
+            // Slots are not per time; the window there is only how long one is held.
+            Algorithm::Concurrency => None,
+            _ => Unit::of_window(tier.window),
+        };
+        Some(CurrentLimit {
+            name: self.rule.and_then(|rule: &Rule| rule.name.clone()),
+            requests: tier.requests,
+            unit,
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! Dynamic metadata: what a proxy shall remember about the request (COMPAT 3.5's shape).
+
+use serde_json::{Map, Value, json};
+
+use super::Decided;
+use crate::decision::{Cause, Code, Status};
+use crate::descriptor::{Descriptor, Request};
+use crate::store::Store;
+
+/// The metadata of an answer; none when the operator did not ask for it.
+pub(super) fn of<S: Store>(
+    wanted: bool,
+    request: &Request<'_>,
+    decided: &[Decided<'_, S>],
+    statuses: &[Status],
+) -> Option<Map<String, Value>> {
+    if !wanted {
+        return None;
+    }
+    let mut root = Map::new();
+    root.insert("domain".into(), request.domain.into());
+    root.insert("descriptors".into(), request.descriptors.iter().map(descriptor).collect());
+    if request.hits_addend > 0 {
+        root.insert("hitsAddend".into(), request.hits_addend.into());
+    }
+    let mut merged = Map::new();
+    for (one, status) in decided.iter().zip(statuses) {
+        if let Some(more) = one.passed_metadata(status) {
+            merge(&mut merged, more);
+        }
+    }
+    if !merged.is_empty() {
+        root.insert("metadata".into(), Value::Object(merged));
+    }
+    Some(root)
+}
+
+impl<S: Store> Decided<'_, S> {
+    /// The `metadata` of a rule that counted and passed.
+    fn passed_metadata(&self, status: &Status) -> Option<&Map<String, Value>> {
+        let counted = matches!(self.cause, Cause::Counted { .. } | Cause::Fallback { .. });
+        if !counted || status.code != Code::Ok {
+            return None;
+        }
+        self.rule?.metadata.as_deref()
+    }
+}
+
+fn descriptor(sent: &Descriptor<'_>) -> Value {
+    let entries: Vec<Value> =
+        sent.entries.iter().map(|entry| format!("{}={}", entry.key, entry.value).into()).collect();
+    let mut map = Map::new();
+    map.insert("entries".into(), entries.into());
+    if let Some(limit) = sent.limit {
+        let unit = limit.unit.name().to_uppercase();
+        let text = format!("requests_per_unit:{} unit:{unit}", limit.requests_per_unit);
+        map.insert("limit".into(), json!(text));
+    }
+    if let Some(hits) = sent.hits_addend {
+        map.insert("hitsAddend".into(), hits.into());
+    }
+    Value::Object(map)
+}
+
+/// Adds `more` to `into`; what is already there wins, and nested maps are merged the same way.
+fn merge(into: &mut Map<String, Value>, more: &Map<String, Value>) {
+    for (key, value) in more {
+        match (into.get_mut(key), value) {
+            (None, value) => {
+                into.insert(key.clone(), value.clone());
+            }
+            (Some(Value::Object(inner)), Value::Object(more)) => merge(inner, more),
+            (Some(_), _) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_wins_and_nested_maps_merge() {
+        let map = |value: Value| value.as_object().expect("the tests merge maps").clone();
+        let mut into = map(json!({"a": 1, "m": {"x": 1}}));
+        merge(&mut into, &map(json!({"a": 2, "b": 3, "m": {"x": 2, "y": {"z": 1}}})));
+        assert_eq!(into, map(json!({"a": 1, "b": 3, "m": {"x": 1, "y": {"z": 1}}})));
+    }
+}

@@ -1,0 +1,180 @@
+//! Whole decisions on the memory store, with a clock that stands still.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::decision::Code;
+use crate::descriptor::{Descriptor, Entry};
+use crate::rules::{Options, SourceFile};
+use crate::store::memory::MemoryStore;
+use crate::time::ManualClock;
+
+mod leases;
+
+/// 09:30:20 of some day: 20 s into its minute.
+const NOW: Micros = Micros::from_secs(1_000_000_000 / 60 * 60 + 20);
+
+struct Bench {
+    rules: RuleSet,
+    limiter: Limiter<MemoryStore, ManualClock>,
+}
+
+impl Bench {
+    fn new(descriptors: &str, answer: Answer) -> Bench {
+        Bench::with(descriptors, answer, &Options::default())
+    }
+
+    fn with(descriptors: &str, answer: Answer, options: &Options) -> Bench {
+        let text = format!("domain: d\ndescriptors:\n{descriptors}");
+        let file = SourceFile { name: Arc::from("test.yaml"), text };
+        let (rules, _) = crate::rules::compile(&[file], options)
+            .unwrap_or_else(|problems| panic!("{problems:?}"));
+        let (store, clock) = (MemoryStore::new(1_000), ManualClock::at(NOW));
+        let limiter = Limiter::new(store, clock, KeySeed::fixed([1, 2]), answer);
+        Bench { rules, limiter }
+    }
+
+    /// Asks about descriptors of one entry each, with one hit.
+    fn ask(&self, entries: &[(&str, &str)]) -> Verdict {
+        let entries: Vec<[Entry<'_>; 1]> =
+            entries.iter().map(|&(key, value)| [Entry { key, value }]).collect();
+        let descriptors: Vec<Descriptor<'_>> = entries
+            .iter()
+            .map(|entries| Descriptor {
+                entries,
+                limit: None,
+                hits_addend: None,
+                is_negative_hits: false,
+            })
+            .collect();
+        let request = Request { domain: "d", descriptors: &descriptors, hits_addend: 0 };
+        self.check(&request)
+    }
+
+    fn check(&self, request: &Request<'_>) -> Verdict {
+        let verdict = self.limiter.check(&self.rules, request);
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(verdict)
+    }
+}
+
+fn header<'v>(verdict: &'v Verdict, name: &str) -> Option<&'v str> {
+    let mut found = verdict.headers.iter().filter(|(key, _)| key == name);
+    let value = found.next().map(|(_, value)| value.as_str());
+    assert!(found.next().is_none(), "{name} is sent once");
+    value
+}
+
+/// Two quota rules, one ordinary, one unlimited; every limited one lets one hit per minute pass.
+const MIXED: &str = "
+  - {key: q1, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: q2, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: r, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: s, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: u, rate_limit: {unlimited: true}}
+";
+
+#[test]
+fn the_overall_code_is_any_ordinary_denial_or_all_of_the_quota_descriptors() {
+    // (full counters, asked, ordinary answer, answer in global quota mode)
+    let (ok, over) = (Code::Ok, Code::OverLimit);
+    let table: &[(&[&str], &[&str], Code, Code)] = &[
+        (&[], &["r"], ok, ok),
+        (&["r"], &["r"], over, over),
+        (&["r"], &["r", "q1"], over, ok),
+        (&["q1"], &["q1", "q2"], ok, ok),
+        (&["q1", "q2"], &["q1", "q2"], over, over),
+        (&["q1", "q2"], &["q1", "q2", "r"], over, ok),
+        (&["q1", "r"], &["q1", "q2", "r"], over, ok),
+        (&["q1", "q2"], &["q1", "q2", "unmatched"], over, ok),
+        (&["q1", "q2"], &["q1", "q2", "u"], over, over),
+        (&["s"], &["s"], ok, ok),
+        (&["s", "q1"], &["s", "q1"], over, ok),
+        (&["r"], &["unmatched", "u"], ok, ok),
+    ];
+    for (full, asked, ordinary, global_quota) in table {
+        for (quota_mode, code) in [(false, ordinary), (true, global_quota)] {
+            let bench = Bench::new(MIXED, Answer { quota_mode, ..Answer::default() });
+            for key in *full {
+                bench.ask(&[(key, "")]);
+            }
+            let asked: Vec<_> = asked.iter().map(|key| (*key, "")).collect();
+            let verdict = bench.ask(&asked);
+            assert_eq!(verdict.code, *code, "{full:?} full, {asked:?}, global {quota_mode}");
+        }
+    }
+}
+
+#[test]
+fn global_shadow_mode_passes_the_request_and_leaves_the_statuses() {
+    let bench = Bench::new(MIXED, Answer { shadow_mode: true, ..Answer::default() });
+    assert!(!bench.ask(&[("r", "")]).shadowed);
+    let verdict = bench.ask(&[("r", "")]);
+    assert_eq!((verdict.code, verdict.shadowed), (Code::Ok, true));
+    assert_eq!(verdict.statuses[0].code, Code::OverLimit);
+}
+
+const NAMED: &str = "
+  - {key: wide, rate_limit: {name: wide, unit: hour, requests_per_unit: 10}}
+  - {key: tight, rate_limit: {unit: minute, requests_per_unit: 2}}
+";
+
+#[test]
+fn headers_speak_of_the_most_restrictive_descriptor_first() {
+    let bench = Bench::new(NAMED, Answer { headers: Headers::Both, ..Answer::default() });
+    let asked = [("wide", ""), ("tight", "")];
+    let verdict = bench.ask(&asked);
+    assert_eq!(header(&verdict, "x-ratelimit-limit"), Some("2, 10;w=3600;name=\"wide\", 2;w=60"));
+    assert_eq!(header(&verdict, "x-ratelimit-remaining"), Some("1"));
+    assert_eq!(header(&verdict, "x-ratelimit-reset"), Some("40"));
+    assert_eq!(
+        header(&verdict, "ratelimit-policy"),
+        Some("\"wide\";q=10;w=3600, \"tight\";q=2;w=60")
+    );
+    let limits = header(&verdict, "ratelimit").unwrap();
+    assert!(limits.starts_with("\"tight\";r=1;t=40, \"wide\";r=9;t="), "{limits}");
+    assert_eq!(header(&verdict, "retry-after"), None);
+    bench.ask(&asked);
+    let denied = bench.ask(&asked);
+    assert_eq!(denied.code, Code::OverLimit);
+    assert_eq!(header(&denied, "x-ratelimit-remaining"), Some("0"));
+    assert_eq!(header(&denied, "retry-after"), Some("40"));
+    assert!(bench.ask(&[("unmatched", "")]).headers.is_empty(), "nothing limits, nothing is said");
+}
+
+#[test]
+fn the_incumbents_headers_follow_its_own_choice() {
+    let names = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"].map(Box::from);
+    let answer = Answer { incumbent_headers: Some(names), ..Answer::default() };
+    let bench = Bench::new(NAMED, answer);
+    let verdict = bench.ask(&[("wide", ""), ("tight", "")]);
+    let sent: Vec<_> = verdict.headers.iter().map(|(n, v)| (n.as_ref(), v.as_str())).collect();
+    let tight = [("ratelimit-limit", "2"), ("ratelimit-remaining", "1"), ("ratelimit-reset", "40")];
+    assert_eq!(sent, tight, "the smallest remaining");
+    bench.ask(&[("tight", "a"), ("tight", "a")]);
+    let verdict = bench.ask(&[("tight", "a"), ("wide", "")]);
+    assert_eq!(header(&verdict, "ratelimit-limit"), Some("2"), "the one that is over");
+    assert_eq!(header(&verdict, "retry-after"), None, "the incumbent sends none");
+}
+
+#[test]
+fn a_full_store_is_answered_by_the_fallback() {
+    for (on_error, code) in [(OnError::Allow, Code::Ok), (OnError::Deny, Code::OverLimit)] {
+        let answer = Answer { on_error, decision_header: true, ..Answer::default() };
+        let mut bench = Bench::new(MIXED, answer);
+        let full = MemoryStore::new(1);
+        bench.limiter.store = Arc::new(full);
+        // Fills every shard with clients at their limit, so that nothing may be evicted.
+        let verdict = (0..10_000)
+            .map(|client| client.to_string())
+            .map(|client| {
+                bench.ask(&[("r", &client)]);
+                bench.ask(&[("r", &client)])
+            })
+            .find(|verdict| matches!(verdict.statuses[0].cause, Cause::Fallback { .. }))
+            .expect("a store of one counter is full after thousands");
+        assert_eq!(verdict.code, code);
+        let how = header(&verdict, "x-weir-decision").unwrap();
+        let word = if code == Code::Ok { "allow" } else { "deny" };
+        assert_eq!(how, format!("rule=r;mode=exact;fallback={word}"));
+    }
+}

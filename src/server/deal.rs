@@ -1,0 +1,161 @@
+//! The dealer: hands each accepted connection to the core with the fewest open ones.
+//!
+//! Envoy opens one long connection per worker thread. Hashing those over ports, as the kernel does
+//! with `SO_REUSEPORT`, leaves some cores with several and others idle for hours; counting does not.
+
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::mpsc;
+
+/// Connections that may wait for one core to pick them up.
+const QUEUE: usize = 1024;
+
+/// A connection on its way to a core, counted there from now until it is dropped.
+#[derive(Debug)]
+pub(super) struct Dealt {
+    pub(super) stream: TcpStream,
+    pub(super) seat: Seat,
+}
+
+/// One place taken on a core. Gives it back when dropped.
+#[derive(Debug)]
+pub(super) struct Seat(Arc<AtomicUsize>);
+
+impl Seat {
+    fn take(open: &Arc<AtomicUsize>) -> Seat {
+        open.fetch_add(1, Ordering::Relaxed);
+        Seat(Arc::clone(open))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Deals connections. Dropping it tells every core that no more will come.
+#[derive(Debug)]
+pub(super) struct Dealer {
+    cores: Vec<Core>,
+    max: usize,
+}
+
+#[derive(Debug)]
+struct Core {
+    open: Arc<AtomicUsize>,
+    queue: mpsc::Sender<Dealt>,
+}
+
+impl Dealer {
+    /// A dealer to `cores` cores that keeps at most `max` connections open, and each core's queue.
+    pub(super) fn new(cores: usize, max: usize) -> (Dealer, Vec<mpsc::Receiver<Dealt>>) {
+        let core = || {
+            let (queue, receiver) = mpsc::channel(QUEUE);
+            (Core { open: Arc::default(), queue }, receiver)
+        };
+        let (cores, queues) = (0..cores).map(|_| core()).unzip();
+        (Dealer { cores, max }, queues)
+    }
+
+    /// Hands `stream` to the core with the fewest open connections that can take it. Closes it, and
+    /// says so, when there are too many already.
+    pub(super) fn deal(&self, stream: TcpStream) -> bool {
+        let mut order: Vec<(usize, &Core)> = self.cores.iter().map(|c| (c.open(), c)).collect();
+        if order.iter().map(|(open, _)| open).sum::<usize>() >= self.max {
+            return false;
+        }
+        order.sort_by_key(|(open, _)| *open);
+        let mut stream = stream;
+        for (_, core) in order {
+            let dealt = Dealt { stream, seat: Seat::take(&core.open) };
+            match core.queue.try_send(dealt) {
+                Ok(()) => return true,
+                Err(refused) => stream = refused.into_inner().stream,
+            }
+        }
+        false
+    }
+}
+
+impl Core {
+    fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// Both ends of a new connection; the client's end only has to stay open.
+    fn connection(listener: &TcpListener) -> (TcpStream, TcpStream) {
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    fn opens(dealer: &Dealer) -> Vec<usize> {
+        dealer.cores.iter().map(Core::open).collect()
+    }
+
+    #[test]
+    fn each_connection_goes_to_the_core_with_the_fewest() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (dealer, mut queues) = Dealer::new(3, 100);
+        let mut clients = Vec::new();
+        let mut deal = || {
+            let (client, stream) = connection(&listener);
+            clients.push(client);
+            dealer.deal(stream)
+        };
+        for _ in 0..7 {
+            assert!(deal());
+        }
+        assert_eq!(opens(&dealer), [3, 2, 2]);
+
+        let gone = [queues[1].try_recv().unwrap(), queues[1].try_recv().unwrap()];
+        assert_eq!(opens(&dealer), [3, 2, 2], "picked up is still open");
+        drop(gone);
+        assert_eq!(opens(&dealer), [3, 0, 2]);
+        for _ in 0..3 {
+            assert!(deal());
+        }
+        assert_eq!(opens(&dealer), [3, 3, 2], "the next ones make up for those that left");
+    }
+
+    #[test]
+    fn a_core_that_is_gone_or_full_is_passed_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (dealer, mut queues) = Dealer::new(2, 100);
+        drop(queues.remove(0));
+        let (_client, stream) = connection(&listener);
+        assert!(dealer.deal(stream));
+        assert_eq!(opens(&dealer), [0, 1]);
+        drop(queues);
+        let (_client, stream) = connection(&listener);
+        assert!(!dealer.deal(stream), "nobody is left to take it");
+        assert_eq!(opens(&dealer), [0, 0]);
+    }
+
+    #[test]
+    fn one_connection_too_many_is_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (dealer, mut queues) = Dealer::new(2, 2);
+        let clients: Vec<_> = (0..2)
+            .map(|_| {
+                let (client, stream) = connection(&listener);
+                assert!(dealer.deal(stream));
+                client
+            })
+            .collect();
+        let (_client, stream) = connection(&listener);
+        assert!(!dealer.deal(stream));
+        drop(queues[0].try_recv().unwrap());
+        let (_client, stream) = connection(&listener);
+        assert!(dealer.deal(stream), "the place is free again");
+        drop(clients);
+    }
+}

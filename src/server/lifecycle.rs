@@ -1,0 +1,119 @@
+//! The server's life: serving, draining, stopping; and what health says in each.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// What the application says about itself. Starts as neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Worth keeping: `/healthcheck` and `/livez`.
+    pub live: bool,
+    /// Worth asking, which takes loaded rules: `/readyz` and gRPC health.
+    pub ready: bool,
+}
+
+impl Health {
+    /// A server that is about to go is neither live nor ready, whatever the application says.
+    fn in_phase(self, phase: Phase) -> Health {
+        match phase {
+            Phase::Serving => self,
+            Phase::Draining | Phase::Stopping => Health::default(),
+        }
+    }
+}
+
+/// How far the end is. It only ever moves forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// Everything is open.
+    Serving,
+    /// Everything is open and says that it will not be.
+    Draining,
+    /// No new connections; calls in flight finish.
+    Stopping,
+}
+
+/// A view of the server's life that every part of it holds.
+#[derive(Clone, Debug)]
+pub(super) struct Lifecycle {
+    phase: Arc<watch::Sender<Phase>>,
+    health: watch::Receiver<Health>,
+}
+
+impl Lifecycle {
+    pub(super) fn new(health: watch::Receiver<Health>) -> Lifecycle {
+        Lifecycle { phase: Arc::new(watch::Sender::new(Phase::Serving)), health }
+    }
+
+    /// What to tell those who ask now.
+    pub(super) fn health(&self) -> Health {
+        let phase = *self.phase.borrow();
+        self.health.borrow().in_phase(phase)
+    }
+
+    /// Moves on to `phase`, unless that or a later one is already reached.
+    pub(super) fn advance(&self, phase: Phase) {
+        self.phase.send_if_modified(|now| {
+            let moves = *now < phase;
+            *now = phase.max(*now);
+            moves
+        });
+    }
+
+    /// Returns once `phase` or a later one is reached.
+    pub(super) async fn reached(&self, phase: Phase) {
+        let mut phases = self.phase.subscribe();
+        // This view holds the sender, so the wait cannot fail.
+        let _ = phases.wait_for(|now| *now >= phase).await;
+    }
+
+    /// A view that misses no change.
+    pub(super) fn changes(&self) -> Changes {
+        Changes { phase: self.phase.subscribe(), health: self.health.clone() }
+    }
+}
+
+/// The server's life as a sequence of moments.
+pub(super) struct Changes {
+    phase: watch::Receiver<Phase>,
+    health: watch::Receiver<Health>,
+}
+
+impl Changes {
+    /// How it stands. What changes from here on ends [`next`](Self::next).
+    pub(super) fn now(&mut self) -> (Phase, Health) {
+        let phase = *self.phase.borrow_and_update();
+        let health = *self.health.borrow_and_update();
+        (phase, health.in_phase(phase))
+    }
+
+    /// Returns when something has changed since [`now`](Self::now); never, when nothing can.
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            Ok(()) = self.health.changed() => {}
+            Ok(()) = self.phase.changed() => {}
+            else => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_is_the_applications_until_the_end_begins_and_never_again() {
+        let good = Health { live: true, ready: true };
+        let (sender, health) = watch::channel(Health::default());
+        let life = Lifecycle::new(health);
+        assert_eq!(life.health(), Health::default());
+        sender.send_replace(good);
+        assert_eq!(life.health(), good);
+        life.advance(Phase::Draining);
+        assert_eq!(life.health(), Health::default());
+        life.advance(Phase::Stopping);
+        life.advance(Phase::Draining);
+        assert_eq!(*life.phase.borrow(), Phase::Stopping, "there is no way back");
+    }
+}

@@ -1,0 +1,137 @@
+//! The server's knobs, with their defaults.
+
+use std::time::Duration;
+
+use crate::descriptor::Bounds;
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The gRPC port.
+    pub grpc: Grpc,
+    /// The HTTP port.
+    pub http: Http,
+    /// The admin port.
+    pub admin: Admin,
+    /// How to stop.
+    pub drain: Drain,
+    /// How large a request may be.
+    pub bounds: Bounds,
+    /// Threads that serve gRPC; none: one per core that this process may use.
+    pub cores: Option<usize>,
+}
+
+/// The gRPC port.
+#[derive(Clone, Debug)]
+pub struct Grpc {
+    /// `host:port`. Port 0 takes a free one; `[::]` takes IPv4 as well. Default `[::]:8081`.
+    pub listen: String,
+    /// Largest request in bytes. Default 4 MiB, as every gRPC server's.
+    pub max_message_bytes: usize,
+    /// Calls in flight on one connection; more wait at the client. Default 1024.
+    pub max_concurrent_streams: u32,
+    /// Open connections of the whole process; one more is closed at once. Default 16384.
+    pub max_connections: usize,
+    /// How long a new connection may take to say its first 24 bytes. Default 10 s.
+    pub handshake_timeout: Duration,
+    /// How often an HTTP/2 ping asks whether the other end still lives. Default 60 s.
+    pub keepalive_interval: Duration,
+    /// How long the answer to such a ping may take. Default 20 s.
+    pub keepalive_timeout: Duration,
+    /// Age at which a connection is told to go away, so that clients spread over new instances.
+    /// Default 24 h; none: never.
+    pub max_connection_age: Option<Duration>,
+    /// What a connection gets beyond that age to finish its calls. Default 1 h.
+    pub max_connection_age_grace: Duration,
+}
+
+impl Default for Grpc {
+    fn default() -> Self {
+        Grpc {
+            listen: "[::]:8081".into(),
+            max_message_bytes: 4 << 20,
+            max_concurrent_streams: 1024,
+            max_connections: 16_384,
+            handshake_timeout: Duration::from_secs(10),
+            keepalive_interval: Duration::from_secs(60),
+            keepalive_timeout: Duration::from_secs(20),
+            max_connection_age: Some(Duration::from_secs(24 * 3600)),
+            max_connection_age_grace: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// The HTTP port.
+#[derive(Clone, Debug)]
+pub struct Http {
+    /// `host:port`, as [`Grpc::listen`]. Default `[::]:8080`.
+    pub listen: String,
+    /// Largest body in bytes. Default 256 KiB: JSON takes many times its size in memory.
+    pub max_body_bytes: usize,
+    /// Bounds that keep slow and hostile clients from pinning the server.
+    pub limits: HttpLimits,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Http {
+            listen: "[::]:8080".into(),
+            max_body_bytes: 256 << 10,
+            limits: HttpLimits::default(),
+        }
+    }
+}
+
+/// The admin port.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// `host:port`, as [`Grpc::listen`]. Default `127.0.0.1:6070`: what it shows is not for strangers.
+    pub listen: String,
+    /// Bounds that keep slow and hostile clients from pinning the server.
+    pub limits: HttpLimits,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Admin { listen: "127.0.0.1:6070".into(), limits: HttpLimits::default() }
+    }
+}
+
+/// What one HTTP/1 client may take.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpLimits {
+    /// How long the head of a request may take, and how long a connection may idle. Default 30 s.
+    pub head_timeout: Duration,
+    /// How long a request may take from its head to its answer. Default 10 s.
+    pub request_timeout: Duration,
+    /// How long one connection lives, however busy. Default 10 min.
+    pub max_connection_age: Duration,
+    /// Open connections; one more is closed at once. Default 1024.
+    pub max_connections: usize,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        HttpLimits {
+            head_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_secs(10),
+            max_connection_age: Duration::from_secs(600),
+            max_connections: 1024,
+        }
+    }
+}
+
+/// How to stop.
+#[derive(Clone, Copy, Debug)]
+pub struct Drain {
+    /// From saying "not serving" to refusing connections: load balancers need it to notice. Default 5 s.
+    pub delay: Duration,
+    /// What calls in flight get to finish after that. Default 30 s.
+    pub timeout: Duration,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Drain { delay: Duration::from_secs(5), timeout: Duration::from_secs(30) }
+    }
+}

@@ -1,0 +1,8 @@
+//! The whole server over loopback, asked by real clients.
+
+mod bounds;
+mod delivery;
+mod grpc;
+mod health;
+mod http;
+mod support;

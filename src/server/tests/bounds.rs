@@ -1,0 +1,139 @@
+//! What slow, silent and greedy clients get: the door, without taking a place from others.
+//!
+//! The bounds are set short; the tests wait for the server's own events and assert no durations.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, mpsc};
+
+use super::support::{http, read_answer, request, serve, settings};
+use crate::server::Settings;
+use crate::server::fake::{Gate, Obedient};
+
+const SHORT: Duration = Duration::from_millis(50);
+
+fn impatient() -> Settings {
+    let mut settings = settings();
+    settings.grpc.handshake_timeout = SHORT;
+    settings.http.limits.head_timeout = SHORT;
+    settings.http.limits.request_timeout = SHORT;
+    settings
+}
+
+/// Waits until the server has closed `stream`.
+async fn closed(mut stream: TcpStream) {
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest).await;
+}
+
+#[tokio::test]
+async fn silence_is_closed_on_every_port() {
+    let server = serve(Obedient, impatient());
+    for port in [server.addresses.grpc, server.addresses.http] {
+        closed(TcpStream::connect(port).await.unwrap()).await;
+        let mut half = TcpStream::connect(port).await.unwrap();
+        half.write_all(b"PRI * HT").await.unwrap();
+        closed(half).await;
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_never_comes_is_not_waited_for() {
+    let server = serve(Obedient, impatient());
+    let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
+    let head = b"POST /json HTTP/1.1\r\nhost: t\r\ncontent-length: 100\r\n\r\n{";
+    stream.write_all(head).await.unwrap();
+    assert_eq!(read_answer(&mut stream).await.status, 408);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_closed_and_its_place_comes_back() {
+    let mut few = settings();
+    few.grpc.max_connections = 1;
+    few.http.limits.max_connections = 1;
+    let server = serve(Obedient, few);
+    for port in [server.addresses.grpc, server.addresses.http] {
+        let first = TcpStream::connect(port).await.unwrap();
+        closed(TcpStream::connect(port).await.unwrap()).await;
+        drop(first);
+    }
+    // The server learns of a close when it reads it, so the place may take a moment to come back.
+    while http(server.addresses.http, "GET", "/livez", "").await.status != 200 {}
+    while server.try_call().await.is_err() {}
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_beyond_the_bound_is_refused() {
+    let mut small = settings();
+    small.grpc.max_message_bytes = 1000;
+    let server = serve(Obedient, small);
+    let mut client = server.client().await;
+    let mut large = request("ok");
+    large.descriptors[0].entries[0].value = "v".repeat(1000);
+    let status = client.should_rate_limit(large).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::OutOfRange);
+    client.should_rate_limit(request("ok")).await.unwrap();
+    server.stop().await;
+}
+
+/// What an HTTP/2 client says first, with an empty SETTINGS frame.
+const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+const GOAWAY: u8 = 7;
+
+#[tokio::test]
+async fn an_old_connection_is_told_to_go() {
+    let mut short_lived = settings();
+    // Longer than SHORT: a busy machine must get the hello through before the goodbye.
+    short_lived.grpc.max_connection_age = Some(10 * SHORT);
+    let server = serve(Obedient, short_lived);
+    let mut stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
+    stream.write_all(HELLO).await.unwrap();
+    let mut said = Vec::new();
+    while !frame_types(&said).contains(&GOAWAY) {
+        assert_ne!(stream.read_buf(&mut said).await.unwrap(), 0, "closed without a word");
+    }
+    drop(stream);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_does_not_go_is_closed() {
+    let mut short_lived = settings();
+    short_lived.grpc.max_connection_age = Some(SHORT);
+    short_lived.grpc.max_connection_age_grace = SHORT;
+    let server = serve(Obedient, short_lived);
+    let mut stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
+    stream.write_all(HELLO).await.unwrap();
+    closed(stream).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_never_ends_holds_up_the_end_no_longer_than_the_bound() {
+    let (arrived, mut arrivals) = mpsc::unbounded_channel();
+    let mut impatient = settings();
+    impatient.drain.timeout = SHORT;
+    let server = serve(Gate { arrived, go: Arc::new(Semaphore::new(0)) }, impatient);
+    let mut client = server.client().await;
+    let call = tokio::spawn(async move { client.should_rate_limit(request("d")).await });
+    arrivals.recv().await.unwrap();
+    server.stop().await;
+    call.await.unwrap().unwrap_err();
+}
+
+/// The type of each HTTP/2 frame in `bytes`.
+fn frame_types(mut bytes: &[u8]) -> Vec<u8> {
+    let mut types = Vec::new();
+    while let [a, b, c, kind, ..] = *bytes {
+        types.push(kind);
+        let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+        bytes = bytes.get(9 + length..).unwrap_or_default();
+    }
+    types
+}

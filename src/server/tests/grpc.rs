@@ -1,0 +1,119 @@
+//! gRPC: what strangers may send, and what happens to calls when the server stops.
+
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, mpsc};
+use tonic::Code::{Internal, InvalidArgument};
+
+use super::support::{request, serve, settings};
+use crate::proto::{Code, Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
+use crate::server::fake::{Gate, Obedient, Whereabouts};
+
+#[tokio::test]
+async fn a_decision_arrives_with_its_code() {
+    let server = serve(Obedient, settings());
+    let mut client = server.client().await;
+    for (domain, code, statuses) in
+        [("ok", Code::Ok, 1), ("over", Code::OverLimit, 1), ("full", Code::OverLimit, 2)]
+    {
+        let answer = client.should_rate_limit(request(domain)).await.unwrap().into_inner();
+        assert_eq!((answer.overall_code(), answer.statuses.len()), (code, statuses));
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_bad_request_is_refused_with_its_reason_and_the_connection_goes_on() {
+    let server = serve(Obedient, settings());
+    let mut client = server.client().await;
+    let good = || request("ok");
+    let with = |descriptor: RateLimitDescriptor| RateLimitRequest {
+        descriptors: vec![descriptor],
+        ..good()
+    };
+    let one = || good().descriptors.remove(0);
+    let entry = |key: &str, value: String| RateLimitDescriptor {
+        entries: vec![Entry { key: key.into(), value }],
+        ..Default::default()
+    };
+    let unit = |unit| RateLimitOverride { requests_per_unit: 1, unit };
+    let bad = [
+        (RateLimitRequest { domain: String::new(), ..good() }, "domain must not be empty"),
+        (RateLimitRequest { descriptors: vec![], ..good() }, "descriptors must not be empty"),
+        (with(RateLimitDescriptor { limit: Some(unit(0)), ..one() }), "limit.unit 0 is not"),
+        (with(RateLimitDescriptor { limit: Some(unit(-8)), ..one() }), "limit.unit -8 is not"),
+        (with(RateLimitDescriptor { hits_addend: Some(1 << 63), ..one() }), "below 2^53"),
+        (RateLimitRequest { descriptors: vec![one(); 10_000], ..good() }, "at most 256"),
+        (with(entry("k", "v".repeat(1 << 20))), "1048576 bytes long"),
+        (with(entry("", "v".into())), "empty key"),
+        (
+            RateLimitRequest {
+                descriptors: vec![RateLimitDescriptor::default(); 70_000],
+                ..good()
+            },
+            "more than 65536",
+        ),
+        (with(RateLimitDescriptor { entries: vec![Entry::default(); 9999], ..one() }), "9999 ent"),
+    ];
+    for (bad, reason) in bad {
+        let status = client.should_rate_limit(bad).await.unwrap_err();
+        assert_eq!(status.code(), InvalidArgument, "{reason}");
+        assert!(status.message().contains(reason), "{reason}: {}", status.message());
+        client.should_rate_limit(good()).await.unwrap();
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_defect_in_one_decision_is_an_internal_error_and_no_more() {
+    let server = serve(Obedient, settings());
+    let mut client = server.client().await;
+    let status = client.should_rate_limit(request("panic")).await.unwrap_err();
+    assert_eq!(status.code(), Internal);
+    client.should_rate_limit(request("ok")).await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_in_flight_is_answered_after_the_stop_began() {
+    let (arrived, mut arrivals) = mpsc::unbounded_channel();
+    let go = Arc::new(Semaphore::new(0));
+    let server = serve(Gate { arrived, go: Arc::clone(&go) }, settings());
+    let mut client = server.client().await;
+    let call = tokio::spawn(async move { client.should_rate_limit(request("d")).await });
+    arrivals.recv().await.unwrap();
+
+    server.shutdown.send_replace(true);
+    // The port is closed once the stop has begun: no sleep, just ask until it refuses.
+    while tokio::net::TcpStream::connect(server.addresses.grpc).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!call.is_finished());
+    go.add_permits(1);
+    call.await.unwrap().unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn few_connections_are_spread_evenly_and_each_stays_on_its_core() {
+    let decider = Whereabouts::default();
+    let threads = Arc::clone(&decider.threads);
+    let server = serve(decider, settings());
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(server.client().await);
+    }
+    let mut counts = [0, 0];
+    for client in &mut clients {
+        for _ in 0..3 {
+            client.should_rate_limit(request("d")).await.unwrap();
+        }
+        let mut names = std::mem::take(&mut *threads.lock().unwrap());
+        names.dedup();
+        let [name] = &names[..] else { panic!("one thread: {names:?}") };
+        let core: usize = name.strip_prefix("weir-core-").unwrap().parse().unwrap();
+        counts[core] += 1;
+    }
+    assert_eq!(counts, [2, 2]);
+    server.stop().await;
+}

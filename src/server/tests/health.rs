@@ -1,0 +1,118 @@
+//! Health in all its forms, and reflection.
+
+use std::time::Duration;
+
+use tokio_stream::StreamExt;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus::{self, NotServing, Serving};
+use tonic_health::pb::health_client::HealthClient;
+
+use super::support::{Served, http, serve, settings};
+use crate::server::Health;
+use crate::server::fake::Obedient;
+
+const NAMES: [&str; 2] = ["", "ratelimit"];
+
+fn ask(service: &str) -> HealthCheckRequest {
+    HealthCheckRequest { service: service.into() }
+}
+
+/// The next thing that a watch of each name says.
+async fn watch(server: &Served) -> impl AsyncFnMut() -> [ServingStatus; 2] {
+    let mut client = HealthClient::new(server.channel().await);
+    let mut streams = Vec::new();
+    for name in NAMES {
+        streams.push(client.watch(ask(name)).await.unwrap().into_inner());
+    }
+    async move || {
+        let mut said = [NotServing; 2];
+        for (stream, said) in streams.iter_mut().zip(&mut said) {
+            *said = stream.next().await.unwrap().unwrap().status();
+        }
+        said
+    }
+}
+
+async fn probes(server: &Served) -> [(u16, String); 3] {
+    let port = server.addresses.http;
+    let mut answers = Vec::new();
+    for path in ["/healthcheck", "/livez", "/readyz"] {
+        let answer = http(port, "GET", path, "").await;
+        answers.push((answer.status, answer.body));
+    }
+    answers.try_into().unwrap()
+}
+
+#[tokio::test]
+async fn every_form_of_health_follows_the_application_and_the_end() {
+    let mut patient = settings();
+    // Long enough to look around in; the end of the test does not wait for it.
+    patient.drain.delay = Duration::from_secs(3600);
+    let server = serve(Obedient, patient);
+    let ok = |status| (status, "OK".to_owned());
+    let (dead, unready) = ((500, String::new()), (503, "not ready".to_owned()));
+
+    server.health.send_replace(Health { live: true, ready: false });
+    let mut said = watch(&server).await;
+    assert_eq!(said().await, [NotServing; 2], "no rules yet");
+    assert_eq!(probes(&server).await, [ok(200), ok(200), unready.clone()]);
+
+    server.health.send_replace(Health { live: true, ready: true });
+    assert_eq!(said().await, [Serving; 2]);
+    assert_eq!(probes(&server).await, [ok(200), ok(200), ok(200)]);
+
+    server.shutdown.send_replace(true);
+    assert_eq!(said().await, [NotServing; 2], "told before the ports close");
+    assert_eq!(probes(&server).await, [dead.clone(), dead, unready]);
+}
+
+#[tokio::test]
+async fn a_health_watch_does_not_hold_up_the_end() {
+    let server = serve(Obedient, settings());
+    let mut client = HealthClient::new(server.channel().await);
+    let mut stream = client.watch(ask("ratelimit")).await.unwrap().into_inner();
+    stream.next().await.unwrap().unwrap();
+    server.stop().await;
+    while let Some(Ok(_)) = stream.next().await {}
+}
+
+#[tokio::test]
+async fn an_unknown_name_is_not_found() {
+    let server = serve(Obedient, settings());
+    let mut client = HealthClient::new(server.channel().await);
+    let status = client.check(ask("other")).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::NotFound);
+    server.stop().await;
+}
+
+/// Asks one version of reflection for its list of services; both have the same messages.
+macro_rules! services_of {
+    ($version:ident, $server:expr) => {{
+        use tonic_reflection::pb::$version::ServerReflectionRequest;
+        use tonic_reflection::pb::$version::server_reflection_client::ServerReflectionClient;
+        use tonic_reflection::pb::$version::server_reflection_request::MessageRequest;
+        use tonic_reflection::pb::$version::server_reflection_response::MessageResponse;
+        let request = ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(MessageRequest::ListServices(String::new())),
+        };
+        let mut client = ServerReflectionClient::new($server.channel().await);
+        let answers = client.server_reflection_info(tokio_stream::once(request)).await.unwrap();
+        let answer = answers.into_inner().next().await.unwrap().unwrap();
+        let Some(MessageResponse::ListServicesResponse(list)) = answer.message_response else {
+            panic!("a list of services");
+        };
+        list.service.into_iter().map(|service| service.name).collect::<Vec<_>>()
+    }};
+}
+
+#[tokio::test]
+async fn reflection_lists_the_service_in_both_versions() {
+    let server = serve(Obedient, settings());
+    for services in [services_of!(v1, server), services_of!(v1alpha, server)] {
+        for name in ["envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health"] {
+            assert!(services.iter().any(|service| service == name), "{name} in {services:?}");
+        }
+    }
+    server.stop().await;
+}

@@ -1,0 +1,69 @@
+//! The HTTP and admin ports.
+
+use super::support::{http, serve, settings};
+use crate::server::fake::Obedient;
+
+const OK: &str = r#"{"domain": "ok", "descriptors": [{"entries": [{"key": "k"}]}]}"#;
+
+#[tokio::test]
+async fn json_decides_with_any_method_and_says_so_in_its_status() {
+    let server = serve(Obedient, settings());
+    let port = server.addresses.http;
+    for method in ["POST", "GET", "PUT", "PATCH", "DELETE"] {
+        let answer = http(port, method, "/json", OK).await;
+        assert_eq!(answer.status, 200, "{method}");
+        assert_eq!(answer.body, r#"{"overallCode":"OK","statuses":[{"code":"OK"}]}"#);
+        assert!(answer.head.contains("content-type: application/json"), "{}", answer.head);
+    }
+    let over = http(port, "POST", "/json", &OK.replace("ok", "over")).await;
+    assert_eq!(over.status, 429);
+    assert!(over.body.starts_with(r#"{"overallCode":"OVER_LIMIT""#), "{}", over.body);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn json_refuses_what_it_cannot_decide_with_the_reason() {
+    let mut small = settings();
+    small.http.max_body_bytes = 200;
+    let server = serve(Obedient, small);
+    let padding = " ".repeat(1000);
+    let unit = r#"{"domain": "d", "descriptors": [{"limit": {"requestsPerUnit": 1}}]}"#;
+    for (body, status, reason) in [
+        ("", 400, "EOF"),
+        ("{\"domian\": \"d\"}", 400, "domian"),
+        ("{}", 400, "domain must not be empty"),
+        (r#"{"domain": "d"}"#, 400, "descriptors must not be empty"),
+        (unit, 400, "limit.unit 0 is not a unit"),
+        (&OK.replace("ok", "panic"), 500, "a defect"),
+        (&format!("{OK}{padding}"), 413, "larger than 200 bytes"),
+    ] {
+        let answer = http(server.addresses.http, "POST", "/json", body).await;
+        assert_eq!(answer.status, status, "{body:.40}: {}", answer.body);
+        assert!(answer.body.contains(reason), "{body:.40}: {}", answer.body);
+        assert!(answer.head.contains("content-type: text/plain"), "{}", answer.head);
+    }
+    assert_eq!(http(server.addresses.http, "POST", "/json", OK).await.status, 200);
+    assert_eq!(http(server.addresses.http, "GET", "/nothing", "").await.status, 404);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn admin_shows_what_the_application_says() {
+    let server = serve(Obedient, settings());
+    for (path, content_type, body) in [
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8", "weir_up 1\n"),
+        ("/rules", "application/json", r#"{"files":[]}"#),
+        ("/rlconfig", "text/plain; charset=utf-8", "shop.k: unit=SECOND\n"),
+        ("/settings", "application/json", r#"{"grpc":{}}"#),
+    ] {
+        let answer = http(server.addresses.admin, "GET", path, "").await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, body));
+        let header = format!("content-type: {content_type}\r\n");
+        assert!(answer.head.contains(&header), "{}", answer.head);
+        let index = http(server.addresses.admin, "GET", "/", "").await;
+        assert!(index.body.contains(path), "the index lists {path}");
+        assert_eq!(http(server.addresses.admin, "POST", path, "").await.status, 405);
+        assert_eq!(http(server.addresses.http, "GET", path, "").await.status, 404);
+    }
+    server.stop().await;
+}

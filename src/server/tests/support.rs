@@ -1,0 +1,103 @@
+//! A server on free ports, and clients for it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tonic::transport::Channel;
+
+use crate::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
+use crate::server::fake::View;
+use crate::server::{Addresses, Decide, Drain, Health, Server, Serving, Settings};
+
+/// A server under test. Dropping it stops it.
+pub(super) struct Served {
+    pub(super) addresses: Addresses,
+    pub(super) health: watch::Sender<Health>,
+    pub(super) shutdown: watch::Sender<bool>,
+    pub(super) serving: Serving,
+}
+
+/// Settings for loopback: free ports, no delay at the end.
+pub(super) fn settings() -> Settings {
+    let mut settings = Settings::default();
+    settings.grpc.listen = "127.0.0.1:0".into();
+    settings.http.listen = "127.0.0.1:0".into();
+    settings.admin.listen = "127.0.0.1:0".into();
+    settings.cores = Some(2);
+    settings.drain = Drain { delay: Duration::ZERO, timeout: Duration::from_secs(30) };
+    settings
+}
+
+pub(super) fn serve(decider: impl Decide, settings: Settings) -> Served {
+    let bound = Server::bind(settings).unwrap();
+    let addresses = bound.addresses().unwrap();
+    let (health, health_seen) = watch::channel(Health { live: true, ready: true });
+    let (shutdown, shutdown_seen) = watch::channel(false);
+    let serving =
+        bound.serve(Arc::new(decider), Arc::new(View), health_seen, shutdown_seen).unwrap();
+    Served { addresses, health, shutdown, serving }
+}
+
+impl Served {
+    pub(super) async fn channel(&self) -> Channel {
+        let address = format!("http://{}", self.addresses.grpc);
+        Channel::from_shared(address).unwrap().connect().await.unwrap()
+    }
+
+    pub(super) async fn client(&self) -> RateLimitServiceClient<Channel> {
+        RateLimitServiceClient::new(self.channel().await)
+    }
+
+    /// One call on a connection of its own, which may be refused.
+    pub(super) async fn try_call(&self) -> Result<(), Box<dyn std::error::Error>> {
+        let address = format!("http://{}", self.addresses.grpc);
+        let channel = Channel::from_shared(address)?.connect().await?;
+        RateLimitServiceClient::new(channel).should_rate_limit(request("ok")).await?;
+        Ok(())
+    }
+
+    /// Asks the server to stop and waits for it.
+    pub(super) async fn stop(self) {
+        self.shutdown.send_replace(true);
+        tokio::task::spawn_blocking(|| self.serving.join()).await.unwrap().unwrap();
+    }
+}
+
+/// A request of one descriptor with one entry.
+pub(super) fn request(domain: &str) -> RateLimitRequest {
+    let entries = vec![Entry { key: "k".into(), value: "v".into() }];
+    let descriptors = vec![RateLimitDescriptor { entries, ..Default::default() }];
+    RateLimitRequest { domain: domain.into(), descriptors, hits_addend: 0 }
+}
+
+/// An HTTP answer.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) head: String,
+    pub(super) body: String,
+}
+
+/// One HTTP exchange.
+pub(super) async fn http(address: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: t\r\nconnection: close\r\n");
+    let request = format!("{head}content-length: {length}\r\n\r\n{body}");
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    // A server that refuses a large body may close before it has read all of it.
+    let _ = stream.write_all(request.as_bytes()).await;
+    read_answer(&mut stream).await
+}
+
+/// What the server sends until it closes.
+pub(super) async fn read_answer(stream: &mut TcpStream) -> Answer {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes).await;
+    let text = String::from_utf8(bytes).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    Answer { status, head: head.to_owned(), body: body.to_owned() }
+}

@@ -1,0 +1,299 @@
+//! Settings: how this process runs, gathered from a file, the environment and flags.
+//!
+//! Layers, weakest first: the defaults; the incumbent's environment variables; `weir.yaml`
+//! (`--config`); `WEIR__SECTION__KEY`; flags. The incumbent's names are weakest because several are
+//! generic (`HOST`, `PORT`, `LOG_LEVEL`): a shell or a platform may set them for its own reasons,
+//! and that must not beat what somebody wrote down for weir.
+//!
+//! `raw` holds the texts as written, with every default; this file holds what they mean; `live`
+//! joins the two and reports all problems at once.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::descriptor::Bounds;
+
+mod incumbent;
+mod json;
+mod layers;
+mod live;
+mod problem;
+mod raw;
+mod scalar;
+mod secret;
+#[cfg(test)]
+mod tests;
+
+pub use layers::{Loaded, Overrides, fields, load, process_env};
+pub use problem::{Problem, Problems};
+pub use secret::SecretUrl;
+
+/// Everything an operator can set. Each field's environment name is `WEIR__SECTION__KEY`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Settings {
+    /// The gRPC listener that proxies ask.
+    pub grpc: Grpc,
+    /// The HTTP listener: `/json` and health.
+    pub http: Http,
+    /// The admin listener: metrics, rules, settings.
+    pub admin: Admin,
+    /// Where rules come from and how they are read.
+    pub rules: Rules,
+    /// What goes into answers.
+    pub answer: Answer,
+    /// Where counters live.
+    pub store: Store,
+    /// How Redis is reached, when `store.kind` is redis.
+    pub redis: Redis,
+    /// How large one request may be.
+    #[serde(with = "json::bounds")]
+    pub bounds: Bounds,
+    /// What decides when the store cannot.
+    pub fallback: Fallback,
+    /// What readiness means.
+    pub readyz: Readyz,
+    /// How the process ends.
+    pub drain: Drain,
+    /// What is logged.
+    pub log: Log,
+}
+
+/// The gRPC listener that proxies ask.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Grpc {
+    /// Address. Default `[::]:8081`. `WEIR__GRPC__LISTEN`, `GRPC_HOST` with `GRPC_PORT`.
+    pub listen: SocketAddr,
+    /// Largest request in bytes. Default 4194304. `WEIR__GRPC__MAX_MESSAGE_BYTES`.
+    pub max_message_bytes: usize,
+    /// Requests in flight on one connection. Default 1024. `WEIR__GRPC__MAX_CONCURRENT_STREAMS`.
+    pub max_concurrent_streams: u32,
+    /// Age at which a connection is closed gracefully, so that proxies spread over new instances;
+    /// `None` (written `off`): never. Default 24h. `WEIR__GRPC__MAX_CONNECTION_AGE`,
+    /// `GRPC_MAX_CONNECTION_AGE`.
+    #[serde(with = "json::duration_or_off")]
+    pub max_connection_age: Option<Duration>,
+    /// Single-threaded runtimes that serve; `None` (written `auto`): one per available core.
+    /// Default auto. `WEIR__GRPC__CORES`.
+    #[serde(with = "json::cores")]
+    pub cores: Option<NonZeroUsize>,
+}
+
+/// The HTTP listener: `/json` and health.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Http {
+    /// Address. Default `[::]:8080`. `WEIR__HTTP__LISTEN`, `HOST` with `PORT`.
+    pub listen: SocketAddr,
+}
+
+/// The admin listener. It has no authentication, hence loopback unless told otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Admin {
+    /// Address. Default `127.0.0.1:6070`. `WEIR__ADMIN__LISTEN`, `DEBUG_HOST` with `DEBUG_PORT`.
+    pub listen: SocketAddr,
+}
+
+/// Where rules come from and how they are read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Rules {
+    /// Files and folders, relative to the working directory. Default `[rules/]`.
+    /// `WEIR__RULES__PATHS` (separated by commas), `RUNTIME_ROOT` with `RUNTIME_SUBDIRECTORY` and
+    /// `RUNTIME_APPDIRECTORY`.
+    pub paths: Vec<PathBuf>,
+    /// Several files may define one domain. Default false. `WEIR__RULES__MERGE_DOMAINS`,
+    /// `MERGE_DOMAIN_CONFIG`.
+    pub merge_domains: bool,
+    /// What an unknown or misplaced field is. Default error. `WEIR__RULES__UNKNOWN_FIELDS`.
+    pub unknown_fields: UnknownFields,
+    /// Start although the first load failed, and let everything pass until the files are mended.
+    /// Default false. `WEIR__RULES__START_WITHOUT`, `FORCE_START_WITHOUT_INITIAL_CONFIG`.
+    pub start_without: bool,
+    /// What a denied request does to its other descriptors' counters, for domains that do not say.
+    /// Default count. `WEIR__RULES__DENIED_REQUESTS`, `STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT`.
+    pub denied_requests: DeniedRequests,
+}
+
+/// What an unknown or misplaced field in a rule file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UnknownFields {
+    /// The file is refused.
+    Error,
+    /// The field is ignored, with a warning.
+    Warn,
+}
+
+/// What a denied request does to the counters of its other descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeniedRequests {
+    /// They keep the hits.
+    Count,
+    /// They give the hits back.
+    Free,
+}
+
+/// What goes into answers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    /// Rate-limit headers. Default off. `WEIR__ANSWER__HEADERS`.
+    pub headers: Headers,
+    /// Every denial is sent as OK. Default false. `WEIR__ANSWER__SHADOW_MODE`, `SHADOW_MODE`.
+    pub shadow_mode: bool,
+    /// Every limited descriptor is a quota descriptor: only all of them together deny.
+    /// Default false. `WEIR__ANSWER__QUOTA_MODE`, `QUOTA_MODE`.
+    pub quota_mode: bool,
+    /// Answers carry dynamic metadata. Default false. `WEIR__ANSWER__DYNAMIC_METADATA`,
+    /// `RESPONSE_DYNAMIC_METADATA`.
+    pub dynamic_metadata: bool,
+    /// Answers carry `x-weir-decision`, which says how they came about. Default false.
+    /// `WEIR__ANSWER__DECISION_HEADER`.
+    pub decision_header: bool,
+    /// The incumbent's three headers, beside those of `headers`. Default false.
+    /// `WEIR__ANSWER__INCUMBENT_HEADERS`, `LIMIT_RESPONSE_HEADERS_ENABLED`.
+    pub incumbent_headers: bool,
+    /// Name of the first of the three. Default `RateLimit-Limit`. `WEIR__ANSWER__LIMIT_HEADER`,
+    /// `LIMIT_LIMIT_HEADER`.
+    pub limit_header: String,
+    /// Name of the second. Default `RateLimit-Remaining`. `WEIR__ANSWER__REMAINING_HEADER`,
+    /// `LIMIT_REMAINING_HEADER`.
+    pub remaining_header: String,
+    /// Name of the third. Default `RateLimit-Reset`. `WEIR__ANSWER__RESET_HEADER`,
+    /// `LIMIT_RESET_HEADER`.
+    pub reset_header: String,
+}
+
+/// Which rate-limit headers an answer carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Headers {
+    /// None. Also written `false` or `none`.
+    Off,
+    /// `x-ratelimit-limit`, `-remaining`, `-reset`, in Envoy's form.
+    XRatelimit,
+    /// `RateLimit` and `RateLimit-Policy` of the IETF's draft 11.
+    Ietf,
+    /// Both.
+    Both,
+}
+
+/// Where counters live.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Store {
+    /// Default memory. `WEIR__STORE__KIND`.
+    pub kind: StoreKind,
+    /// Longest wait for one decision of a store that can make one wait. Default 10ms, half of
+    /// Envoy's own default. `WEIR__STORE__TIMEOUT`.
+    #[serde(with = "json::duration")]
+    pub timeout: Duration,
+    /// Counters the memory store keeps before it evicts. Default 4000000.
+    /// `WEIR__STORE__MAX_COUNTERS`.
+    pub max_counters: usize,
+}
+
+/// Which store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreKind {
+    /// Counters of this process.
+    Memory,
+    /// Counters in Redis, shared by all instances.
+    Redis,
+}
+
+/// How Redis is reached.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Redis {
+    /// Default `redis-cluster://127.0.0.1:7000`. `WEIR__REDIS__URL`. Printed without its password.
+    pub url: SecretUrl,
+    /// Connections per node. Default 4. `WEIR__REDIS__POOL_SIZE`.
+    pub pool_size: usize,
+}
+
+/// What decides when the store cannot.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fallback {
+    /// For rules that do not say. Default allow. `WEIR__FALLBACK__ON_ERROR`.
+    pub on_error: OnError,
+}
+
+/// A decision without a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnError {
+    /// The request passes.
+    Allow,
+    /// The request is denied.
+    Deny,
+}
+
+/// What readiness means.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Readyz {
+    /// `/readyz` fails while the store cannot be reached. Default false.
+    /// `WEIR__READYZ__REQUIRE_STORE`.
+    pub require_store: bool,
+}
+
+/// How the process ends.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Drain {
+    /// Time between failing readiness and refusing connections, for load balancers to notice.
+    /// Default 5s. `WEIR__DRAIN__DELAY`.
+    #[serde(with = "json::duration")]
+    pub delay: Duration,
+    /// Time that requests in flight get after that. Default 30s. `WEIR__DRAIN__TIMEOUT`.
+    #[serde(with = "json::duration")]
+    pub timeout: Duration,
+}
+
+/// What is logged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Log {
+    /// off, error, warn, info, debug or trace, also per module: `warn,weir::rules=debug`.
+    /// Default info. `WEIR__LOG__LEVEL`, `LOG_LEVEL`.
+    pub level: String,
+    /// Default pretty. `WEIR__LOG__FORMAT`, `LOG_FORMAT`.
+    pub format: LogFormat,
+}
+
+/// What a line of the log looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Pretty,
+    /// One JSON object per line.
+    Json,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        live::join(&raw::Raw::default(), &layers::Origins::default())
+            .expect("the defaults are valid: the tests build them")
+    }
+}
+
+impl Settings {
+    /// Small and quick: loopback listeners on ports the system picks, one core, no drain delay.
+    pub fn for_testing() -> Settings {
+        let mut settings = Settings::default();
+        let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+        settings.grpc.listen = any_port;
+        settings.http.listen = any_port;
+        settings.admin.listen = any_port;
+        settings.grpc.cores = Some(NonZeroUsize::MIN);
+        settings.store.max_counters = 10_000;
+        settings.drain.delay = Duration::ZERO;
+        settings.drain.timeout = Duration::from_secs(1);
+        settings
+    }
+
+    /// The settings in the shape of `weir.yaml`, passwords masked: what `/settings` shows.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(self).expect("texts, numbers and lists have a JSON form")
+    }
+}

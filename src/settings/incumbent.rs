@@ -1,0 +1,240 @@
+//! The incumbent's environment variables: what each of them means here.
+//!
+//! `envoyproxy/ratelimit` is set up by environment variables alone. Those that mean something here
+//! are the weakest layer above the defaults, so that a changed image is all it takes to move over.
+//! Empty values count as unset.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use config::Value;
+
+use super::layers::Leaf;
+use super::problem::Problem;
+use super::{scalar, secret};
+
+/// From the incumbent's spelling of a value to ours.
+type Translate = fn(&str) -> Result<String, String>;
+
+/// Variables that set one thing each: name, setting, translation.
+pub(super) const SETS: [(&str, &str, Translate); 13] = [
+    ("GRPC_MAX_CONNECTION_AGE", "grpc.max_connection_age", as_is),
+    ("LOG_LEVEL", "log.level", level),
+    ("LOG_FORMAT", "log.format", format),
+    ("MERGE_DOMAIN_CONFIG", "rules.merge_domains", as_is),
+    ("FORCE_START_WITHOUT_INITIAL_CONFIG", "rules.start_without", as_is),
+    ("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "rules.denied_requests", denied_requests),
+    ("SHADOW_MODE", "answer.shadow_mode", as_is),
+    ("QUOTA_MODE", "answer.quota_mode", as_is),
+    ("RESPONSE_DYNAMIC_METADATA", "answer.dynamic_metadata", as_is),
+    ("LIMIT_RESPONSE_HEADERS_ENABLED", "answer.incumbent_headers", as_is),
+    ("LIMIT_LIMIT_HEADER", "answer.limit_header", as_is),
+    ("LIMIT_REMAINING_HEADER", "answer.remaining_header", as_is),
+    ("LIMIT_RESET_HEADER", "answer.reset_header", as_is),
+];
+
+/// Listeners: host's name, port's name, setting, and what stands in for the one that is not set.
+/// A port alone listens on what weir's own default does.
+pub(super) const LISTENERS: [(&str, &str, &str, &str, &str); 3] = [
+    ("HOST", "PORT", "http.listen", "::", "8080"),
+    ("GRPC_HOST", "GRPC_PORT", "grpc.listen", "::", "8081"),
+    ("DEBUG_HOST", "DEBUG_PORT", "admin.listen", "127.0.0.1", "6070"),
+];
+
+/// The folder of the rules, in three parts, with their defaults.
+pub(super) const FOLDER: [(&str, &str); 3] = [
+    ("RUNTIME_ROOT", "/srv/runtime_data/current"),
+    ("RUNTIME_SUBDIRECTORY", ""),
+    ("RUNTIME_APPDIRECTORY", "config"),
+];
+
+/// Variables with no effect here, by reason. `*` stands for the rest of a name.
+#[rustfmt::skip]
+pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
+    ("unix sockets and TLS come with a later version",
+        &["GRPC_UDS", "GRPC_SERVER_TLS_*", "GRPC_CLIENT_TLS_*"]),
+    ("redis comes with a later version",
+        &["REDIS_*", "CACHE_KEY_PREFIX", "EXPIRATION_JITTER_MAX_SECONDS",
+          "LOCAL_CACHE_SIZE_IN_BYTES"]),
+    ("memcached is not supported", &["MEMCACHE_*"]),
+    ("rules come from files", &["CONFIG_GRPC_XDS_*", "XDS_CLIENT_*"]),
+    ("metrics are on the admin listener, for Prometheus",
+        &["USE_STATSD", "STATSD_*", "USE_DOG_STATSD", "USE_DOG_STATSD_MOGRIFIERS",
+          "DOG_STATSD_MOGRIFIER_*", "USE_PROMETHEUS", "PROMETHEUS_*", "EXTRA_TAGS",
+          "STATS_FLUSH_INTERVAL", "DISABLE_STATS", "NEAR_LIMIT_RATIO",
+          "SANITIZE_DESCRIPTOR_METRIC_DOTS"]),
+    ("tracing comes with a later version", &["TRACING_*"]),
+    ("rules are read at the start; restart weir to read them again", &["RUNTIME_WATCH_ROOT"]),
+    ("weir does this its own way; see docs/migration.md",
+        &["GRPC_MAX_CONNECTION_AGE_GRACE", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED",
+          "USE_CALENDAR_MONTH_RATE_LIMIT"]),
+];
+
+/// Variables that ask for what weir always does: names that start with a dot are skipped. Listed for
+/// the documentation.
+#[cfg(test)]
+pub(super) const ALWAYS_SO: [&str; 1] = ["RUNTIME_IGNOREDOTFILES"];
+
+/// What the incumbent's variables set, and those that must not be ignored.
+pub(super) fn translate(env: &[(String, String)]) -> (Vec<Leaf>, Vec<Problem>) {
+    let mut leaves = Vec::new();
+    for (name, path, translate) in SETS {
+        if let Some(text) = get(env, name) {
+            let value = translate(text).map_err(|what| bad(name, path, text, what));
+            leaves.push(leaf(path, name.to_owned(), value.map(Value::from)));
+        }
+    }
+    leaves.extend(LISTENERS.iter().filter_map(|names| listener(env, *names)));
+    leaves.extend(folder(env));
+    leaves.extend(other_source(env));
+    (leaves, plaintext(env).into_iter().collect())
+}
+
+/// What an operator who moves over should hear: variables of theirs that do nothing here.
+/// `store_is_chosen`: weir's own settings say which store to use.
+pub(super) fn warnings(env: &[(String, String)], store_is_chosen: bool) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if !store_is_chosen {
+        let backend = get(env, "BACKEND_TYPE");
+        if backend.is_some_and(|kind| !kind.eq_ignore_ascii_case("redis")) {
+            let text = "BACKEND_TYPE: only redis will be supported; counting in memory";
+            warnings.push(text.to_owned());
+        } else if backend.is_some() || get(env, "REDIS_URL").is_some() {
+            let text = "BACKEND_TYPE, REDIS_URL: redis comes with a later version; counting in \
+                        memory, each instance for itself";
+            warnings.push(text.to_owned());
+        }
+    }
+    let mut groups = Vec::new();
+    for (reason, patterns) in WITHOUT_EFFECT {
+        let mut names: Vec<&str> = env
+            .iter()
+            .filter(|(name, value)| {
+                patterns.iter().any(|pattern| fits(name, pattern)) && !asks_for_nothing(value)
+            })
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if !names.is_empty() {
+            names.sort_unstable();
+            groups.push(format!("{} ({reason})", names.join(", ")));
+        }
+    }
+    if !groups.is_empty() {
+        warnings.push(format!("these variables have no effect: {}", groups.join("; ")));
+    }
+    warnings
+}
+
+/// Unset, or off: what it would switch on is not here either way.
+fn asks_for_nothing(value: &str) -> bool {
+    value.is_empty() || scalar::switch(value) == Ok(false)
+}
+
+fn fits(name: &str, pattern: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    }
+}
+
+fn get<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let found = env.iter().find(|(candidate, _)| candidate == name);
+    found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+}
+
+fn leaf(path: &str, origin: String, value: Result<Value, Problem>) -> Leaf {
+    Leaf { path: path.to_owned(), origin, value }
+}
+
+fn bad(name: &str, path: &str, value: &str, what: String) -> Problem {
+    let value = secret::mask(value);
+    Problem::BadValue { origin: name.to_owned(), key: path.to_owned(), value, what }
+}
+
+fn listener(
+    env: &[(String, String)],
+    (host_name, port_name, path, host_default, port_default): (&str, &str, &str, &str, &str),
+) -> Option<Leaf> {
+    let (host, port) = (get(env, host_name), get(env, port_name));
+    let origin = match (host, port) {
+        (Some(_), Some(_)) => format!("{host_name}, {port_name}"),
+        (Some(_), None) => host_name.to_owned(),
+        (None, Some(_)) => port_name.to_owned(),
+        (None, None) => return None,
+    };
+    let host = host.unwrap_or(host_default);
+    let port = port.unwrap_or(port_default);
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let bare = if bare == "localhost" { "127.0.0.1" } else { bare };
+    let address = match (bare.parse::<IpAddr>(), port.parse::<u16>()) {
+        (Ok(ip), Ok(port)) => Ok(Value::from(SocketAddr::new(ip, port).to_string())),
+        (Err(_), _) => {
+            let what = format!("is not an IP address; write one, or set {path} in weir.yaml");
+            Err(bad(host_name, path, host, what))
+        }
+        (_, Err(_)) => {
+            let what = format!("is not a port; write 0 to 65535, or set {path} in weir.yaml");
+            Err(bad(port_name, path, port, what))
+        }
+    };
+    Some(leaf(path, origin, address))
+}
+
+fn folder(env: &[(String, String)]) -> Option<Leaf> {
+    let named: Vec<&str> =
+        FOLDER.iter().map(|(name, _)| *name).filter(|name| get(env, name).is_some()).collect();
+    if named.is_empty() {
+        return None;
+    }
+    let parts = FOLDER.iter().map(|(name, default)| get(env, name).unwrap_or(default));
+    let mut path = PathBuf::new();
+    // An absolute part would replace what stands before it; the incumbent joins them.
+    for (index, part) in parts.enumerate() {
+        path.push(if index == 0 { part } else { part.trim_start_matches('/') });
+    }
+    // Pushing an empty part leaves a slash, which would show in messages.
+    let path = path.components().collect::<PathBuf>().display().to_string();
+    Some(leaf("rules.paths", named.join(", "), Ok(Value::from(vec![path]))))
+}
+
+/// Rules from elsewhere: starting without any rule would let everything pass.
+fn other_source(env: &[(String, String)]) -> Option<Leaf> {
+    let kind = get(env, "CONFIG_TYPE").filter(|kind| *kind != "FILE")?;
+    let what = "only rules from files are served; write CONFIG_TYPE=FILE, or set rules.paths";
+    let (name, value) = ("CONFIG_TYPE", kind.to_owned());
+    let problem = Problem::Unsupported { name, value, what };
+    Some(leaf("rules.paths", name.to_owned(), Err(problem)))
+}
+
+/// Serving in the clear where TLS was asked for would be worse than not serving.
+fn plaintext(env: &[(String, String)]) -> Option<Problem> {
+    let name = "GRPC_SERVER_USE_TLS";
+    let value = get(env, name).filter(|text| scalar::switch(text) != Ok(false))?.to_owned();
+    let what = "TLS comes with a later version; unset it and end TLS in a proxy before weir";
+    Some(Problem::Unsupported { name, value, what })
+}
+
+fn as_is(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
+fn level(text: &str) -> Result<String, String> {
+    let level = match text.to_ascii_lowercase().as_str() {
+        "panic" | "fatal" | "error" => "error",
+        "warn" | "warning" => "warn",
+        "info" => "info",
+        "debug" => "debug",
+        "trace" => "trace",
+        _ => return scalar::log_level(text),
+    };
+    Ok(level.to_owned())
+}
+
+fn format(text: &str) -> Result<String, String> {
+    scalar::choice(text, &[("text", "pretty"), ("json", "json")]).map(str::to_owned)
+}
+
+fn denied_requests(text: &str) -> Result<String, String> {
+    let free = scalar::switch(text)?;
+    Ok(if free { "free" } else { "count" }.to_owned())
+}

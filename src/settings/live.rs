@@ -1,0 +1,255 @@
+//! From texts to meanings: the one place that reads the values, and reports every bad one.
+
+use super::layers::Origins;
+use super::problem::{Problem, Problems};
+use super::raw::Raw;
+use super::{
+    Admin, Answer, DeniedRequests, Drain, Fallback, Grpc, Headers, Http, Log, LogFormat, OnError,
+    Readyz, Redis, Rules, Settings, Store, StoreKind, UnknownFields, scalar, secret,
+};
+use crate::descriptor::Bounds;
+
+/// What `raw` means.
+pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
+    let mut reader = Reader { raw, defaults: Raw::default(), origins, problems: Vec::new() };
+    let settings = Settings {
+        grpc: grpc(&mut reader),
+        http: Http { listen: reader.read("http.listen", |raw| &raw.http.listen, scalar::address) },
+        admin: Admin {
+            listen: reader.read("admin.listen", |raw| &raw.admin.listen, scalar::address),
+        },
+        rules: rules(&mut reader),
+        answer: answer(&mut reader),
+        store: store(&mut reader),
+        redis: redis(&mut reader),
+        bounds: bounds(&mut reader),
+        fallback: Fallback {
+            on_error: reader.read("fallback.on_error", |raw| &raw.fallback.on_error, on_error),
+        },
+        readyz: Readyz {
+            require_store: reader.switch("readyz.require_store", |raw| &raw.readyz.require_store),
+        },
+        drain: Drain {
+            delay: reader.read("drain.delay", |raw| &raw.drain.delay, scalar::duration),
+            timeout: reader.read("drain.timeout", |raw| &raw.drain.timeout, scalar::duration),
+        },
+        log: log(&mut reader),
+    };
+    reader.problems.extend(shared_addresses(&settings));
+    if reader.problems.is_empty() { Ok(settings) } else { Err(Problems(reader.problems)) }
+}
+
+/// Reads one value after the other and remembers what was wrong.
+struct Reader<'a> {
+    raw: &'a Raw,
+    /// Stand in for bad values, so that reading goes on.
+    defaults: Raw,
+    origins: &'a Origins,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn read<T>(
+        &mut self,
+        path: &str,
+        text: fn(&Raw) -> &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> T {
+        let written = text(self.raw);
+        parse(written).unwrap_or_else(|what| {
+            self.bad(path, written, what);
+            parse(text(&self.defaults)).unwrap_or_else(|what| {
+                unreachable!("the default of {path} {what}");
+            })
+        })
+    }
+
+    fn switch(&mut self, path: &str, text: fn(&Raw) -> &str) -> bool {
+        self.read(path, text, scalar::switch)
+    }
+
+    fn bad(&mut self, path: &str, value: &str, what: String) {
+        self.problems.push(Problem::BadValue {
+            origin: self.origins.of(path),
+            key: path.to_owned(),
+            value: secret::mask(value),
+            what,
+        });
+    }
+}
+
+fn grpc(reader: &mut Reader<'_>) -> Grpc {
+    Grpc {
+        listen: reader.read("grpc.listen", |raw| &raw.grpc.listen, scalar::address),
+        max_message_bytes: reader.read(
+            "grpc.max_message_bytes",
+            |raw| &raw.grpc.max_message_bytes,
+            |text| scalar::size(text, 1024..=1 << 30),
+        ),
+        max_concurrent_streams: reader.read(
+            "grpc.max_concurrent_streams",
+            |raw| &raw.grpc.max_concurrent_streams,
+            |text| {
+                let number = scalar::whole(text, 1..=1_000_000)?;
+                Ok(u32::try_from(number).expect("a million fits"))
+            },
+        ),
+        max_connection_age: reader.read(
+            "grpc.max_connection_age",
+            |raw| &raw.grpc.max_connection_age,
+            scalar::duration_or_off,
+        ),
+        cores: reader.read("grpc.cores", |raw| &raw.grpc.cores, scalar::cores),
+    }
+}
+
+fn rules(reader: &mut Reader<'_>) -> Rules {
+    let paths = &reader.raw.rules.paths.0;
+    if paths.is_empty() || paths.iter().any(String::is_empty) {
+        let what = "has no path, or an empty one; write files or folders, such as `[rules/]`";
+        reader.bad("rules.paths", &paths.join(","), what.to_owned());
+    }
+    Rules {
+        paths: paths.iter().map(Into::into).collect(),
+        merge_domains: reader.switch("rules.merge_domains", |raw| &raw.rules.merge_domains),
+        unknown_fields: reader.read(
+            "rules.unknown_fields",
+            |raw| &raw.rules.unknown_fields,
+            |text| {
+                let choices = [("error", UnknownFields::Error), ("warn", UnknownFields::Warn)];
+                scalar::choice(text, &choices)
+            },
+        ),
+        start_without: reader.switch("rules.start_without", |raw| &raw.rules.start_without),
+        denied_requests: reader.read(
+            "rules.denied_requests",
+            |raw| &raw.rules.denied_requests,
+            |text| {
+                let choices = [("count", DeniedRequests::Count), ("free", DeniedRequests::Free)];
+                scalar::choice(text, &choices)
+            },
+        ),
+    }
+}
+
+fn answer(reader: &mut Reader<'_>) -> Answer {
+    let header = scalar::header_name;
+    Answer {
+        headers: reader.read("answer.headers", |raw| &raw.answer.headers, headers),
+        shadow_mode: reader.switch("answer.shadow_mode", |raw| &raw.answer.shadow_mode),
+        quota_mode: reader.switch("answer.quota_mode", |raw| &raw.answer.quota_mode),
+        dynamic_metadata: reader
+            .switch("answer.dynamic_metadata", |raw| &raw.answer.dynamic_metadata),
+        decision_header: reader.switch("answer.decision_header", |raw| &raw.answer.decision_header),
+        incumbent_headers: reader
+            .switch("answer.incumbent_headers", |raw| &raw.answer.incumbent_headers),
+        limit_header: reader.read("answer.limit_header", |raw| &raw.answer.limit_header, header),
+        remaining_header: reader.read(
+            "answer.remaining_header",
+            |raw| &raw.answer.remaining_header,
+            header,
+        ),
+        reset_header: reader.read("answer.reset_header", |raw| &raw.answer.reset_header, header),
+    }
+}
+
+fn headers(text: &str) -> Result<Headers, String> {
+    let choices = [
+        ("off", Headers::Off),
+        ("false", Headers::Off),
+        ("none", Headers::Off),
+        ("x-ratelimit", Headers::XRatelimit),
+        ("ietf", Headers::Ietf),
+        ("both", Headers::Both),
+    ];
+    scalar::choice(text, &choices)
+}
+
+fn store(reader: &mut Reader<'_>) -> Store {
+    Store {
+        kind: reader.read(
+            "store.kind",
+            |raw| &raw.store.kind,
+            |text| {
+                scalar::choice(text, &[("memory", StoreKind::Memory), ("redis", StoreKind::Redis)])
+            },
+        ),
+        timeout: reader.read("store.timeout", |raw| &raw.store.timeout, scalar::positive_duration),
+        max_counters: reader.read(
+            "store.max_counters",
+            |raw| &raw.store.max_counters,
+            |text| scalar::size(text, 1..=1_000_000_000),
+        ),
+    }
+}
+
+fn redis(reader: &mut Reader<'_>) -> Redis {
+    Redis {
+        url: reader.read("redis.url", |raw| &raw.redis.url, scalar::redis_url),
+        pool_size: reader.read(
+            "redis.pool_size",
+            |raw| &raw.redis.pool_size,
+            |text| scalar::size(text, 1..=1024),
+        ),
+    }
+}
+
+fn bounds(reader: &mut Reader<'_>) -> Bounds {
+    // The upper ends keep one request cheap whatever is written here.
+    Bounds {
+        descriptors: reader.read(
+            "bounds.descriptors",
+            |raw| &raw.bounds.descriptors,
+            |text| scalar::size(text, 1..=10_000),
+        ),
+        entries: reader.read(
+            "bounds.entries",
+            |raw| &raw.bounds.entries,
+            |text| scalar::size(text, 1..=1_000),
+        ),
+        text_bytes: reader.read(
+            "bounds.text_bytes",
+            |raw| &raw.bounds.text_bytes,
+            |text| scalar::size(text, 1..=1 << 20),
+        ),
+    }
+}
+
+fn on_error(text: &str) -> Result<OnError, String> {
+    if text == "local" {
+        return Err("needs the redis store, which comes with a later version; \
+                    write `allow` or `deny`"
+            .to_owned());
+    }
+    scalar::choice(text, &[("allow", OnError::Allow), ("deny", OnError::Deny)])
+}
+
+fn log(reader: &mut Reader<'_>) -> Log {
+    Log {
+        level: reader.read("log.level", |raw| &raw.log.level, scalar::log_level),
+        format: reader.read(
+            "log.format",
+            |raw| &raw.log.format,
+            |text| {
+                scalar::choice(text, &[("pretty", LogFormat::Pretty), ("json", LogFormat::Json)])
+            },
+        ),
+    }
+}
+
+fn shared_addresses(settings: &Settings) -> Vec<Problem> {
+    let listeners = [
+        ("grpc.listen", settings.grpc.listen),
+        ("http.listen", settings.http.listen),
+        ("admin.listen", settings.admin.listen),
+    ];
+    let mut problems = Vec::new();
+    for (index, (second, address)) in listeners.iter().enumerate() {
+        for (first, earlier) in &listeners[..index] {
+            if earlier == address && address.port() != 0 {
+                problems.push(Problem::SameAddress { first, second, value: address.to_string() });
+            }
+        }
+    }
+    problems
+}

@@ -1,0 +1,106 @@
+//! The shape of `weir.yaml`: every setting as the text it is written as, with its default.
+//!
+//! All leaves are texts here, so that one bad value does not hide the next: [`super::live`] reads
+//! them and reports every problem.
+
+use serde::{Deserialize, Serialize};
+
+/// Declares a section: its settings and their defaults, one line each.
+macro_rules! section {
+    ($name:ident { $($field:ident: $kind:ty = $default:expr),+ $(,)? }) => {
+        #[derive(Clone, Debug, Deserialize, Serialize)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct $name {
+            $(pub(super) $field: $kind,)+
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $($field: $default.into(),)+ }
+            }
+        }
+    };
+}
+
+/// Several texts: a YAML list, or one text with commas in a variable.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(transparent)]
+pub(super) struct List(pub(super) Vec<String>);
+
+impl From<&str> for List {
+    fn from(one: &str) -> List {
+        List(vec![one.to_owned()])
+    }
+}
+
+/// The whole file.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Raw {
+    pub(super) grpc: Grpc,
+    pub(super) http: Http,
+    pub(super) admin: Admin,
+    pub(super) rules: Rules,
+    pub(super) answer: Answer,
+    pub(super) store: Store,
+    pub(super) redis: Redis,
+    pub(super) bounds: Bounds,
+    pub(super) fallback: Fallback,
+    pub(super) readyz: Readyz,
+    pub(super) drain: Drain,
+    pub(super) log: Log,
+}
+
+section!(Grpc {
+    listen: String = "[::]:8081",
+    max_message_bytes: String = "4194304",
+    max_concurrent_streams: String = "1024",
+    max_connection_age: String = "24h",
+    cores: String = "auto",
+});
+
+section!(Http { listen: String = "[::]:8080" });
+
+section!(Admin { listen: String = "127.0.0.1:6070" });
+
+section!(Rules {
+    paths: List = "rules/",
+    merge_domains: String = "false",
+    unknown_fields: String = "error",
+    start_without: String = "false",
+    denied_requests: String = "count",
+});
+
+section!(Answer {
+    headers: String = "off",
+    shadow_mode: String = "false",
+    quota_mode: String = "false",
+    dynamic_metadata: String = "false",
+    decision_header: String = "false",
+    incumbent_headers: String = "false",
+    limit_header: String = "RateLimit-Limit",
+    remaining_header: String = "RateLimit-Remaining",
+    reset_header: String = "RateLimit-Reset",
+});
+
+section!(Store {
+    kind: String = "memory",
+    timeout: String = "10ms",
+    max_counters: String = "4000000",
+});
+
+section!(Redis { url: String = "redis-cluster://127.0.0.1:7000", pool_size: String = "4" });
+
+section!(Bounds {
+    descriptors: String = "256",
+    entries: String = "32",
+    text_bytes: String = "65536",
+});
+
+section!(Fallback { on_error: String = "allow" });
+
+section!(Readyz { require_store: String = "false" });
+
+section!(Drain { delay: String = "5s", timeout: String = "30s" });
+
+section!(Log { level: String = "info", format: String = "pretty" });

@@ -1,0 +1,288 @@
+//! Scalars: how one value is written, and what to say when it is written otherwise.
+//!
+//! Every reader answers a bad text with the rest of the sentence `"<text>" ...`.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// The longest time that may be set; far from where instants overflow.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+const NANOS: [(&str, u128); 9] = [
+    ("ns", 1),
+    ("\u{b5}s", 1_000),
+    ("\u{3bc}s", 1_000),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
+
+/// `true` or `false`, or one of Go's spellings, which the incumbent's variables use.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "True" | "TRUE" | "t" | "T" | "1" => Ok(true),
+        "false" | "False" | "FALSE" | "f" | "F" | "0" => Ok(false),
+        _ => Err("is neither true nor false; write `true` or `false`".to_owned()),
+    }
+}
+
+/// A whole number in `range`.
+pub(super) fn whole(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
+    let (low, high) = (range.start(), range.end());
+    text.parse()
+        .ok()
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| format!("is not usable; write a whole number from {low} to {high}"))
+}
+
+/// [`whole`], as a size in memory.
+pub(super) fn size(text: &str, range: RangeInclusive<u64>) -> Result<usize, String> {
+    let number = whole(text, range)?;
+    usize::try_from(number).map_err(|_| "is more than this machine can address".to_owned())
+}
+
+/// How many cores: a number, or `auto`.
+pub(super) fn cores(text: &str) -> Result<Option<NonZeroUsize>, String> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    let error = "is not usable; write `auto` or a whole number from 1 to 1024";
+    let number = size(text, 1..=1024).map_err(|_| error.to_owned())?;
+    Ok(NonZeroUsize::new(number))
+}
+
+/// A length of time: `10ms`, `1h30m`, `1.5s`, at most a year. Go's spellings are among them.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "is not a length of time; write one such as `10ms`, `5s` or `1h30m`".to_owned();
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut nanos: u128 = 0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let unit_at = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let (number, tail) = rest.split_at(unit_at);
+        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_end);
+        let (_, unit_nanos) = NANOS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
+        let part = decimal_times(number, *unit_nanos).ok_or_else(wrong)?;
+        nanos = nanos.saturating_add(part);
+        rest = tail;
+    }
+    if text.is_empty() {
+        return Err(wrong());
+    }
+    let too_long = || "is too long; write at most 365d".to_owned();
+    let length = u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| too_long())?;
+    if length > LONGEST { Err(too_long()) } else { Ok(length) }
+}
+
+/// A length of time that is not zero.
+pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("is no time at all; write one such as `10ms`".to_owned()),
+        length => Ok(length),
+    }
+}
+
+/// A length of time, or `off` (Go: 0).
+pub(super) fn duration_or_off(text: &str) -> Result<Option<Duration>, String> {
+    if matches!(text, "off" | "false" | "none") {
+        return Ok(None);
+    }
+    let length = duration(text).map_err(|error| format!("{error}, or `off`"))?;
+    Ok(Some(length).filter(|length| !length.is_zero()))
+}
+
+/// `number` (digits, perhaps with a fraction) times `unit`, rounded down.
+fn decimal_times(number: &str, unit: u128) -> Option<u128> {
+    let (int, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if int.is_empty() && fraction.is_empty() || fraction.contains('.') || fraction.len() > 18 {
+        return None;
+    }
+    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u64>().ok() };
+    let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
+    let part = u128::from(digits(fraction)?) * unit / scale;
+    Some(u128::from(digits(int)?) * unit + part)
+}
+
+/// How `duration` would be written: whole, in its largest unit that divides it.
+pub(super) fn write_duration(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    if nanos == 0 {
+        return "0s".to_owned();
+    }
+    let fits = |(_, unit): &&(&str, u128)| nanos.is_multiple_of(*unit);
+    let (name, unit) = NANOS.iter().rev().find(fits).expect("every time is whole nanoseconds");
+    format!("{}{name}", nanos / unit)
+}
+
+/// An address to listen on. Names are not resolved, but for `localhost`; no host means all.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    let spelled = match text.split_once(':') {
+        Some(("", port)) => format!("[::]:{port}"),
+        Some(("localhost", port)) => format!("127.0.0.1:{port}"),
+        _ => text.to_owned(),
+    };
+    spelled.parse().map_err(|_| {
+        "is not an address to listen on; write an IP address and a port, \
+         such as `[::]:8081`, `0.0.0.0:8081` or `127.0.0.1:0`"
+            .to_owned()
+    })
+}
+
+/// One of `choices`; the first spelling of each is the one recommended.
+pub(super) fn choice<T: Copy + PartialEq>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    if let Some((_, chosen)) = choices.iter().find(|(name, _)| *name == text) {
+        return Ok(*chosen);
+    }
+    let mut names: Vec<String> = Vec::new();
+    for (index, (name, meaning)) in choices.iter().enumerate() {
+        if !choices[..index].iter().any(|(_, earlier)| earlier == meaning) {
+            names.push(format!("`{name}`"));
+        }
+    }
+    Err(format!("is not a choice; write {}", names.join(" or ")))
+}
+
+/// The name of an HTTP header, kept as written.
+pub(super) fn header_name(text: &str) -> Result<String, String> {
+    match http::HeaderName::try_from(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("is not a header name; write one such as `RateLimit-Limit`".to_owned()),
+    }
+}
+
+/// A level, or several with the modules they hold for.
+pub(super) fn log_level(text: &str) -> Result<String, String> {
+    let is_level = |level: &str| {
+        ["off", "error", "warn", "info", "debug", "trace"]
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(level))
+    };
+    let fits = |part: &str| match part.split_once('=') {
+        Some((module, level)) => !module.is_empty() && is_level(level),
+        None => is_level(part),
+    };
+    if text.split(',').all(fits) {
+        return Ok(text.to_owned());
+    }
+    Err("is not a log level; write off, error, warn, info, debug or trace, \
+         or several such as `warn,weir::rules=debug`"
+        .to_owned())
+}
+
+/// A URL of Redis: one of the schemes, or the incumbent's list of `host:port`.
+pub(super) fn redis_url(text: &str) -> Result<super::SecretUrl, String> {
+    const SCHEMES: [&str; 8] = [
+        "redis",
+        "rediss",
+        "redis-cluster",
+        "rediss-cluster",
+        "redis-sentinel",
+        "rediss-sentinel",
+        "redis+unix",
+        "unix",
+    ];
+    let known = match text.split_once("://") {
+        Some((scheme, rest)) => SCHEMES.contains(&scheme) && !rest.is_empty(),
+        None => text.contains(':') || text.starts_with('/'),
+    };
+    if known {
+        return Ok(super::SecretUrl::new(text));
+    }
+    Err("is not a URL of Redis; write one such as `redis://127.0.0.1:6379` \
+         or `redis-cluster://a:7000?node=b:7000`"
+        .to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_of_time_is_read_as_go_reads_it_and_written_so_that_it_reads_back() {
+        let table = [
+            ("10ms", 10_000_000, "10ms"),
+            ("5s", 5_000_000_000, "5s"),
+            ("1h30m", 5_400_000_000_000, "90m"),
+            ("1.5h", 5_400_000_000_000, "90m"),
+            (".5s", 500_000_000, "500ms"),
+            ("24h", 86_400_000_000_000, "1d"),
+            ("7d", 604_800_000_000_000, "7d"),
+            ("1m0.001s", 60_001_000_000, "60001ms"),
+            ("3us", 3_000, "3us"),
+            ("3\u{b5}s", 3_000, "3us"),
+            ("0", 0, "0s"),
+            ("0s", 0, "0s"),
+        ];
+        for (text, nanos, written) in table {
+            let read = duration(text).unwrap_or_else(|error| panic!("{text} {error}"));
+            assert_eq!(read, Duration::from_nanos(nanos), "{text}");
+            assert_eq!(write_duration(read), written);
+            assert_eq!(duration(&write_duration(read)), Ok(read));
+        }
+        let bad = ["", "5", "s", "5 s", "-5s", "+5s", "5x", "1..5s", ".s", "5s5", "1e3s", "9s9"];
+        for text in bad {
+            assert!(duration(text).is_err(), "{text:?} was read as a time");
+        }
+        let endless = format!("{}h", "9".repeat(19));
+        for text in ["366d", "100000000h", endless.as_str()] {
+            assert!(duration(text).is_err_and(|error| error.contains("365d")), "{text}");
+        }
+        assert!(duration(&format!("{}s", "9".repeat(400))).is_err());
+    }
+
+    #[test]
+    fn an_address_has_an_ip_and_a_port() {
+        let table = [
+            ("[::]:8081", "[::]:8081"),
+            (":8081", "[::]:8081"),
+            ("0.0.0.0:8081", "0.0.0.0:8081"),
+            ("localhost:0", "127.0.0.1:0"),
+            ("[::1]:65535", "[::1]:65535"),
+        ];
+        for (text, meaning) in table {
+            assert_eq!(address(text).map(|address| address.to_string()), Ok(meaning.to_owned()));
+        }
+        for text in ["", "8081", "0.0.0.0", "::1:8081x", "1.2.3.4:65536", "example.org:80"] {
+            assert!(address(text).is_err(), "{text:?} was read as an address");
+        }
+    }
+
+    #[test]
+    fn numbers_keep_to_their_range_and_choices_name_each_meaning_once() {
+        assert_eq!(whole("7", 1..=7), Ok(7));
+        for text in ["0", "8", "-1", "1.0", "", "7 ", "99999999999999999999"] {
+            let error = whole(text, 1..=7).expect_err("out of range");
+            assert!(error.contains("from 1 to 7"), "{text}: {error}");
+        }
+        assert_eq!(cores("auto"), Ok(None));
+        assert_eq!(cores("2"), Ok(NonZeroUsize::new(2)));
+        assert!(cores("0").is_err_and(|error| error.contains("`auto`")));
+        let error = choice("x", &[("off", 0), ("false", 0), ("on", 1)]).expect_err("no choice");
+        assert_eq!(error, "is not a choice; write `off` or `on`");
+    }
+
+    #[test]
+    fn levels_headers_and_urls_are_checked_before_anyone_uses_them() {
+        for level in ["info", "WARN", "warn,weir::rules=debug", "h2=off"] {
+            assert_eq!(log_level(level).as_deref(), Ok(level));
+        }
+        for level in ["", "loud", "weir", "=info", "info,"] {
+            assert!(log_level(level).is_err(), "{level:?} was read as a level");
+        }
+        assert!(header_name("X-Left").is_ok() && header_name("X Left").is_err());
+        for url in ["redis://h:1", "redis-cluster://a:1?node=b:2", "a:1,b:2", "/run/redis.sock"] {
+            assert!(redis_url(url).is_ok(), "{url}");
+        }
+        for url in ["", "http://h:1", "redis://", "redis"] {
+            assert!(redis_url(url).is_err(), "{url:?} was read as a URL");
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! What the layers promise together: precedence, the incumbent's names, and every kind of error.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use super::*;
+
+mod pages;
+
+const NO_FILE: &str = "";
+
+fn pairs(env: &[(&str, &str)]) -> Vec<(String, String)> {
+    env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// Loads `file` (as `weir.yaml`), `env` and `flags`; errors with the file's folder cut off.
+fn run(file: &str, env: &[(&str, &str)], mut flags: Overrides) -> Result<Loaded, Vec<String>> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    if file != NO_FILE {
+        let path = folder.path().join("weir.yaml");
+        std::fs::File::create(&path)
+            .and_then(|mut open| open.write_all(file.as_bytes()))
+            .expect("a file in it");
+        flags.config = Some(path);
+    }
+    let prefix = format!("{}/", folder.path().display());
+    load(&flags, &pairs(env)).map_err(|problems| {
+        problems.to_string().lines().map(|line| line.replace(&prefix, "")).collect()
+    })
+}
+
+/// The value of every setting, by path, as `/settings` shows it.
+fn shown(settings: &Settings) -> BTreeMap<String, String> {
+    let text = |value: &serde_json::Value| match value {
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let json = settings.to_json();
+    let sections = json.as_object().expect("sections").iter();
+    sections
+        .flat_map(|(section, settings)| {
+            let settings = settings.as_object().expect("settings").iter();
+            settings.map(move |(name, value)| (format!("{section}.{name}"), text(value)))
+        })
+        .collect()
+}
+
+fn value_of(loaded: Result<Loaded, Vec<String>>, path: &str) -> String {
+    let loaded = loaded.unwrap_or_else(|problems| panic!("{path}: {problems:?}"));
+    shown(&loaded.settings).remove(path).expect("a setting of that name")
+}
+
+fn errors(file: &str, env: &[(&str, &str)], flags: Overrides) -> Vec<String> {
+    match run(file, env, flags) {
+        Ok(_) => panic!("{file} {env:?} was accepted"),
+        Err(lines) => lines,
+    }
+}
+
+#[test]
+fn each_layer_beats_all_below_it() {
+    let file = "grpc: { listen: '[::]:3' }\nrules: { paths: [c, cc] }";
+    let incumbent = [("GRPC_PORT", "2"), ("RUNTIME_ROOT", "/b")];
+    let ours = [("WEIR__GRPC__LISTEN", "[::]:4"), ("WEIR__RULES__PATHS", "d, dd")];
+    let all = [incumbent, ours].concat();
+    let flags = Overrides {
+        grpc_listen: Some("[::]:5".to_owned()),
+        rules: vec!["e".to_owned(), "ee".to_owned()],
+        ..Overrides::default()
+    };
+    let none = Overrides::default;
+    let table = [
+        (run(NO_FILE, &[], none()), "[::]:8081", r#"["rules/"]"#),
+        (run(NO_FILE, &incumbent, none()), "[::]:2", r#"["/b/config"]"#),
+        (run(file, &incumbent, none()), "[::]:3", r#"["c","cc"]"#),
+        (run(file, &all, none()), "[::]:4", r#"["d","dd"]"#),
+        (run(file, &all, flags), "[::]:5", r#"["e","ee"]"#),
+    ];
+    for (loaded, listen, paths) in table {
+        assert_eq!(value_of(loaded.clone(), "grpc.listen"), listen);
+        assert_eq!(value_of(loaded, "rules.paths"), paths);
+    }
+}
+
+#[test]
+fn every_flag_sets_what_its_name_says() {
+    let text = |text: &str| Some(text.to_owned());
+    let flags = Overrides {
+        config: None,
+        rules: vec!["r".to_owned()],
+        store: text("redis"),
+        redis_url: text("redis://h:1"),
+        grpc_listen: text("127.0.0.1:1"),
+        http_listen: text("127.0.0.1:2"),
+        admin_listen: text("127.0.0.1:3"),
+    };
+    let settings = run(NO_FILE, &[], flags).expect("valid flags").settings;
+    let shown = shown(&settings);
+    assert_eq!(settings.rules.paths, [std::path::Path::new("r")]);
+    assert_eq!(settings.store.kind, StoreKind::Redis);
+    assert_eq!(shown["redis.url"], "redis://h:1");
+    assert_eq!(shown["grpc.listen"], "127.0.0.1:1");
+    assert_eq!(shown["http.listen"], "127.0.0.1:2");
+    assert_eq!(shown["admin.listen"], "127.0.0.1:3");
+}
+
+/// A value other than the default for every setting, as text.
+const OTHERS: [(&str, &str); 35] = [
+    ("grpc.listen", "127.0.0.1:1"),
+    ("grpc.max_message_bytes", "1024"),
+    ("grpc.max_concurrent_streams", "7"),
+    ("grpc.max_connection_age", "off"),
+    ("grpc.cores", "3"),
+    ("http.listen", "127.0.0.1:2"),
+    ("admin.listen", "0.0.0.0:3"),
+    ("rules.paths", "[\"a\",\"b\"]"),
+    ("rules.merge_domains", "true"),
+    ("rules.unknown_fields", "warn"),
+    ("rules.start_without", "true"),
+    ("rules.denied_requests", "free"),
+    ("answer.headers", "ietf"),
+    ("answer.shadow_mode", "true"),
+    ("answer.quota_mode", "true"),
+    ("answer.dynamic_metadata", "true"),
+    ("answer.decision_header", "true"),
+    ("answer.incumbent_headers", "true"),
+    ("answer.limit_header", "X-L"),
+    ("answer.remaining_header", "X-R"),
+    ("answer.reset_header", "X-S"),
+    ("store.kind", "redis"),
+    ("store.timeout", "3ms"),
+    ("store.max_counters", "9"),
+    ("redis.url", "rediss://h:1"),
+    ("redis.pool_size", "2"),
+    ("bounds.descriptors", "3"),
+    ("bounds.entries", "4"),
+    ("bounds.text_bytes", "5"),
+    ("fallback.on_error", "deny"),
+    ("readyz.require_store", "true"),
+    ("drain.delay", "0s"),
+    ("drain.timeout", "1s"),
+    ("log.level", "warn"),
+    ("log.format", "json"),
+];
+
+#[test]
+fn every_setting_is_set_by_the_file_and_by_its_variable_and_shown_by_its_name() {
+    let names: Vec<String> = fields().into_iter().map(|(path, _)| path).collect();
+    let mut covered: Vec<&str> = OTHERS.iter().map(|(path, _)| *path).collect();
+    covered.sort_unstable();
+    assert_eq!(covered, names, "a setting without a row in OTHERS");
+    let defaults = shown(&Settings::default());
+    for (path, text) in OTHERS {
+        let (section, name) = path.split_once('.').expect("a section and a name");
+        let file = format!("{section}:\n  {name}: {text}\n");
+        assert_eq!(value_of(run(&file, &[], Overrides::default()), path), text, "{file}");
+        let variable = format!("WEIR__{section}__{name}").to_uppercase();
+        let plain = text.replace(['[', ']', '"'], "");
+        let in_env = if path == "rules.paths" { plain.as_str() } else { text };
+        let loaded = run(NO_FILE, &[(&variable, in_env)], Overrides::default());
+        assert_eq!(value_of(loaded, path), text, "{variable}={in_env}");
+        assert_ne!(defaults[path], text, "{path}: its row in OTHERS is the default");
+    }
+}
+
+#[test]
+fn what_settings_shows_can_be_written_to_a_file_and_means_the_same() {
+    let env: Vec<(String, String)> = OTHERS
+        .iter()
+        .filter(|(path, _)| *path != "rules.paths")
+        .map(|(path, text)| {
+            (format!("WEIR__{}", path.replace('.', "__")).to_uppercase(), (*text).to_owned())
+        })
+        .collect();
+    let first = load(&Overrides::default(), &env).expect("valid").settings;
+    for settings in [first, Settings::default(), Settings::for_testing()] {
+        let again = run(&settings.to_json().to_string(), &[], Overrides::default());
+        assert_eq!(again.expect("valid").settings, settings);
+    }
+}
+
+#[test]
+fn settings_never_show_a_password() {
+    let env = [("WEIR__REDIS__URL", "redis://user:hunter2@h:1")];
+    let settings = run(NO_FILE, &env, Overrides::default()).expect("valid").settings;
+    assert_eq!(settings.redis.url.reveal(), env[0].1);
+    assert!(!settings.to_json().to_string().contains("hunter2"));
+    assert!(!format!("{settings:?}").contains("hunter2"));
+    let wrong =
+        [("WEIR__REDIS__URL", "http://u:hunter2@h"), ("WEIR__STORE__KIND", "x://:hunter2@h")];
+    let lines = errors(NO_FILE, &wrong, Overrides::default());
+    assert_eq!(lines.len(), 2);
+    assert!(!lines.concat().contains("hunter2"), "{lines:?}");
+}
+
+#[test]
+fn every_name_of_the_incumbents_that_means_something_is_heard() {
+    /// What is set, and what that makes of which setting.
+    type Row<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
+    let table: [Row<'_>; 32] = [
+        (&[("PORT", "9")], "http.listen", "[::]:9"),
+        (&[("HOST", "127.0.0.1")], "http.listen", "127.0.0.1:8080"),
+        (&[("HOST", "::1"), ("PORT", "9")], "http.listen", "[::1]:9"),
+        (&[("GRPC_HOST", "[::1]"), ("GRPC_PORT", "9")], "grpc.listen", "[::1]:9"),
+        (&[("GRPC_HOST", "localhost")], "grpc.listen", "127.0.0.1:8081"),
+        (&[("DEBUG_PORT", "9")], "admin.listen", "127.0.0.1:9"),
+        (&[("DEBUG_HOST", "0.0.0.0")], "admin.listen", "0.0.0.0:6070"),
+        (&[("DEBUG_HOST", "")], "admin.listen", "127.0.0.1:6070"),
+        (&[("GRPC_MAX_CONNECTION_AGE", "1h30m")], "grpc.max_connection_age", "90m"),
+        (&[("GRPC_MAX_CONNECTION_AGE", "0s")], "grpc.max_connection_age", "off"),
+        (&[("LOG_LEVEL", "WARNING")], "log.level", "warn"),
+        (&[("LOG_LEVEL", "fatal")], "log.level", "error"),
+        (&[("LOG_FORMAT", "json")], "log.format", "json"),
+        (&[("LOG_FORMAT", "text")], "log.format", "pretty"),
+        (&[("MERGE_DOMAIN_CONFIG", "T")], "rules.merge_domains", "true"),
+        (&[("FORCE_START_WITHOUT_INITIAL_CONFIG", "1")], "rules.start_without", "true"),
+        (&[("SHADOW_MODE", "TRUE")], "answer.shadow_mode", "true"),
+        (&[("SHADOW_MODE", "F")], "answer.shadow_mode", "false"),
+        (&[("QUOTA_MODE", "t")], "answer.quota_mode", "true"),
+        (&[("RESPONSE_DYNAMIC_METADATA", "True")], "answer.dynamic_metadata", "true"),
+        (&[("LIMIT_RESPONSE_HEADERS_ENABLED", "true")], "answer.incumbent_headers", "true"),
+        (&[("LIMIT_RESPONSE_HEADERS_ENABLED", "true")], "answer.headers", "off"),
+        (&[("LIMIT_LIMIT_HEADER", "X-L")], "answer.limit_header", "X-L"),
+        (&[("LIMIT_REMAINING_HEADER", "X-R")], "answer.remaining_header", "X-R"),
+        (&[("LIMIT_RESET_HEADER", "X-S")], "answer.reset_header", "X-S"),
+        (&[("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "true")], "rules.denied_requests", "free"),
+        (&[("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "0")], "rules.denied_requests", "count"),
+        (&[("RUNTIME_ROOT", "/data")], "rules.paths", r#"["/data/config"]"#),
+        (&[("RUNTIME_SUBDIRECTORY", "rl")], "rules.paths", {
+            r#"["/srv/runtime_data/current/rl/config"]"#
+        }),
+        (
+            &[
+                ("RUNTIME_ROOT", "/data/"),
+                ("RUNTIME_SUBDIRECTORY", "/rl"),
+                ("RUNTIME_APPDIRECTORY", "a/b"),
+            ],
+            "rules.paths",
+            r#"["/data/rl/a/b"]"#,
+        ),
+        (&[("REDIS_URL", "h:1"), ("BACKEND_TYPE", "redis")], "store.kind", "memory"),
+        (&[("CONFIG_TYPE", "FILE")], "rules.paths", r#"["rules/"]"#),
+    ];
+    for (env, path, meaning) in table {
+        let loaded = run(NO_FILE, env, Overrides::default());
+        assert_eq!(value_of(loaded, path), meaning, "{env:?}");
+    }
+    let all: Vec<&str> = table.iter().flat_map(|(env, ..)| *env).map(|(name, _)| *name).collect();
+    for (name, ..) in incumbent::SETS {
+        assert!(all.contains(&name), "{name} has no row");
+    }
+}
+
+#[test]
+fn a_variable_of_somebody_elses_counts_only_where_nothing_of_ours_is_written() {
+    let env = [("GRPC_PORT", "tcp://10.0.0.7:8081"), ("CONFIG_TYPE", "GRPC_XDS_SOTW")];
+    let lines = errors(NO_FILE, &env, Overrides::default());
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].starts_with("GRPC_PORT: grpc.listen: \"tcp://10.0.0.7:8081\" is not a port"));
+    assert!(lines[1].starts_with("CONFIG_TYPE=GRPC_XDS_SOTW: only rules from files"));
+    let file = "grpc: { listen: ':8081' }\nrules: { paths: [r] }";
+    assert!(run(file, &env, Overrides::default()).is_ok());
+}
+
+#[test]
+fn what_does_nothing_here_is_said_once_and_the_rest_of_the_environment_is_ignored() {
+    let env = [
+        ("PATH", "/bin"),
+        ("USE_STATSD", "false"),
+        ("REDIS_AUTH", "hunter2"),
+        ("REDIS_SOCKET_TYPE", "tcp"),
+        ("TRACING_ENABLED", "true"),
+        ("RUNTIME_IGNOREDOTFILES", "true"),
+        ("WEIR_PORT", "tcp://10.0.0.7:8081"),
+        ("WEIR_GRPC_LISTEN", ":1"),
+    ];
+    let warnings = run(NO_FILE, &env, Overrides::default()).expect("valid").warnings;
+    let expected = [
+        "these variables have no effect: REDIS_AUTH, REDIS_SOCKET_TYPE (redis comes with a later \
+         version); TRACING_ENABLED (tracing comes with a later version)",
+        "WEIR_GRPC_LISTEN is ignored; did you mean WEIR__GRPC__LISTEN?",
+    ];
+    assert_eq!(warnings, expected);
+    let always = incumbent::ALWAYS_SO.map(|name| (name, "true"));
+    assert!(run(NO_FILE, &always, Overrides::default()).expect("valid").warnings.is_empty());
+    let redis = |file| run(file, &[("REDIS_URL", "h:1")], Overrides::default());
+    let first = |loaded: Result<Loaded, Vec<String>>| loaded.expect("valid").warnings.remove(0);
+    assert!(first(redis(NO_FILE)).contains("counting in memory"));
+    assert!(!first(redis("store: { kind: memory }")).contains("counting in memory"));
+    let memcache = run(NO_FILE, &[("BACKEND_TYPE", "memcache")], Overrides::default());
+    assert!(first(memcache).contains("only redis"));
+}
+
+#[test]
+fn every_kind_of_error_says_where_what_and_what_to_write() {
+    let table = [
+        (
+            "grpc: {listn: ':1'}",
+            "weir.yaml: there is no setting `grpc.listn`; did you mean `grpc.listen`?",
+        ),
+        ("GRPC: {listen: ':1'}", "there is no setting `GRPC.listen`; did you mean `grpc.listen`?"),
+        ("max_counters: 5", "no setting `max_counters`; did you mean `store.max_counters`?"),
+        ("listen: ':1'", "no setting `listen`; docs/settings.md lists them all"),
+        ("grpc: {tls: {cert: a}}", "no setting `grpc.tls.cert`"),
+        ("nonsense: {}", "no setting `nonsense`"),
+        ("grpc: ':1'", "weir.yaml: grpc is a section; write its settings below"),
+        ("grpc: {listen: {port: 1}}", "weir.yaml: grpc.listen is one value"),
+        ("grpc: {listen: [a]}", "grpc.listen is one value, not a list"),
+        ("grpc: {listen: }", "grpc.listen has no value; write one"),
+        ("grpc: {listen: 8081}", "weir.yaml: grpc.listen: \"8081\" is not an address"),
+        ("rules: {paths: []}", "rules.paths: \"\" has no path"),
+        ("rules: {paths: [[a]]}", "rules.paths is a list of texts"),
+        ("rules: {merge_domains: yes}", "\"yes\" is neither true nor false"),
+        ("answer: {headers: all}", "write `off` or `x-ratelimit` or `ietf` or `both`"),
+        ("store: {timeout: 10}", "\"10\" is not a length of time; write one such as `10ms`"),
+        ("store: {timeout: 0s}", "is no time at all"),
+        ("store: {max_counters: -1}", "write a whole number from 1"),
+        ("store: {max_counters: 1.5}", "write a whole number from 1"),
+        ("fallback: {on_error: local}", "write `allow` or `deny`"),
+        ("log: {level: loud}", "is not a log level"),
+        ("http: {listen: '[::]:8081'}", "grpc.listen and http.listen are both [::]:8081"),
+        ("grpc: [", "weir.yaml: not a settings file: "),
+        ("- a", "weir.yaml: "),
+        ("grpc: {listen: ':1', listen: ':2'}", "weir.yaml: "),
+        ("{}\n---\n{}", "weir.yaml: "),
+    ];
+    for (file, part) in table {
+        let lines = errors(file, &[], Overrides::default());
+        assert_eq!(lines.len(), 1, "{file}: {lines:?}");
+        assert!(lines[0].contains(part), "{file}: {lines:?}");
+    }
+    let env = [("WEIR__GRPC__LISTN", ":1"), ("WEIR__HTTP__LISTEN", "")];
+    let lines = errors(NO_FILE, &env, Overrides::default());
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    let hint =
+        "WEIR__GRPC__LISTN: there is no setting `grpc.listn`; did you mean `WEIR__GRPC__LISTEN`?";
+    assert_eq!(lines[0], hint);
+    assert!(lines[1].starts_with("WEIR__HTTP__LISTEN: http.listen: \"\" is not an address"));
+    let flags = Overrides { store: Some("disk".to_owned()), ..Overrides::default() };
+    let lines = errors(NO_FILE, &[], flags);
+    assert_eq!(lines, ["--store: store.kind: \"disk\" is not a choice; write `memory` or `redis`"]);
+    let tls = errors(NO_FILE, &[("GRPC_SERVER_USE_TLS", "true")], Overrides::default());
+    assert!(tls[0].starts_with("GRPC_SERVER_USE_TLS=true: TLS comes with a later version"));
+    let missing = Overrides { config: Some("missing.yaml".into()), ..Overrides::default() };
+    assert!(errors(NO_FILE, &[], missing)[0].contains("name an existing file with --config"));
+}
+
+#[test]
+fn all_problems_of_all_layers_come_at_once() {
+    let file = "grpc: {listen: x, cores: x}\nstore: {knd: memory}\nlog: 5";
+    let env = [("PORT", "x"), ("WEIR__DRAIN__DELAY", "x"), ("WEIR__A", "x")];
+    let flags = Overrides { admin_listen: Some("x".to_owned()), ..Overrides::default() };
+    let mut starts: Vec<String> = errors(file, &env, flags)
+        .iter()
+        .map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(" "))
+        .collect();
+    starts.sort();
+    let expected = [
+        "--admin-listen admin.listen",
+        "PORT http.listen",
+        "WEIR__A there is no setting `a`; docs/settings.md lists them all",
+        "WEIR__DRAIN__DELAY drain.delay",
+        "weir.yaml grpc.cores",
+        "weir.yaml grpc.listen",
+        "weir.yaml log is a section; write its settings below its name",
+        "weir.yaml there is no setting `store.knd`; did you mean `store.kind`?",
+    ];
+    assert_eq!(starts, expected);
+}
+
+#[test]
+fn an_empty_file_and_empty_sections_mean_the_defaults() {
+    for file in ["# nothing\n", "{}", "grpc:\nhttp: {}\n"] {
+        let settings = run(file, &[], Overrides::default()).expect("valid").settings;
+        assert_eq!(settings, Settings::default(), "{file:?}");
+    }
+}

@@ -1,0 +1,207 @@
+//! Pair: hits in the present window and in the one before it. The state machine of sliding_window.
+
+use super::meter::{Made, Meter, share};
+use super::{State, Tiers};
+use crate::time::Micros;
+
+/// One past the largest count of a window: half of what a double holds exactly, see `covers`.
+pub const PAIR_COUNT_END: u64 = 1 << 52;
+
+/// The numbers of one tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairTier {
+    /// Start of the window that the step's instant falls into.
+    pub start: Micros,
+    /// Length of a window: below 2^48.
+    pub window: Micros,
+    /// What is left of that window at the step's instant, from 1 to `window`: as much of the window
+    /// before it is still in sight.
+    pub rest: Micros,
+    /// Hits that pass in any window: below 2^52.
+    pub max: u64,
+}
+
+/// The state of one tier. Counts stay below 2^52.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Start of the window that `current` counts.
+    pub start: Micros,
+    /// Hits in that window.
+    pub current: u64,
+    /// Hits in the window before it.
+    pub previous: u64,
+}
+
+impl Meter for PairTier {
+    type State = Pair;
+
+    fn turn(&self, kept: Option<Pair>) -> Pair {
+        match kept {
+            // Also a later window: the clock was set back, and no count may be lost.
+            Some(kept) if kept.start >= self.start => kept,
+            Some(kept) if kept.start.saturating_add(self.window) == self.start => {
+                Pair { start: self.start, current: 0, previous: kept.current }
+            }
+            _ => Pair { start: self.start, current: 0, previous: 0 },
+        }
+    }
+
+    fn fits(&self, state: Pair, hits: u64) -> bool {
+        // previous * rest / window + current + hits <= max, without dividing.
+        let room = self.max as i64 - state.current as i64 - hits as i64;
+        room >= 0 && covers(room, self.window, state.previous, self.rest(state))
+    }
+
+    fn charge(&self, state: Pair, hits: u64) -> Pair {
+        let room = PAIR_COUNT_END - 1 - state.current;
+        Pair { current: state.current + hits.min(room), ..state }
+    }
+
+    fn refund(&self, state: Pair, hits: u64) -> Pair {
+        // The newest hits first, as everywhere.
+        let current = hits.min(state.current);
+        let previous = (hits - current).min(state.previous);
+        Pair { current: state.current - current, previous: state.previous - previous, ..state }
+    }
+
+    fn settle(&self, state: Pair, made: Made, hits: u64) -> Pair {
+        if hits >= made.hits {
+            return self.charge(state, hits - made.hits);
+        }
+        let back = made.hits - hits;
+        if made.at >= state.start {
+            Pair { current: state.current - back.min(state.current), ..state }
+        } else if made.at.saturating_add(self.window) >= state.start {
+            Pair { previous: state.previous - back.min(state.previous), ..state }
+        } else {
+            state // out of sight, and with it the charge
+        }
+    }
+
+    fn latest(&self, state: Pair) -> Micros {
+        state.start
+    }
+
+    fn seen(&self, state: Pair) -> [u64; 3] {
+        [state.current, state.previous, state.start.0]
+    }
+
+    fn expires(&self, state: Pair) -> Micros {
+        let edge = state.start.saturating_add(self.window);
+        match (state.current, state.previous) {
+            (0, 0) => state.start,
+            (0, _) => edge,
+            _ => edge.saturating_add(self.window),
+        }
+    }
+
+    fn fullness(&self, state: Pair) -> u16 {
+        share(state.current.saturating_add(self.shown(state)), self.max)
+    }
+
+    fn tiers(state: &mut State) -> Option<&mut Tiers<Pair>> {
+        match state {
+            State::Pair(tiers) => Some(tiers),
+            _ => None,
+        }
+    }
+
+    fn keep(tiers: Tiers<Pair>) -> State {
+        State::Pair(tiers)
+    }
+}
+
+impl PairTier {
+    /// How much of the state's previous window is in sight: all of it when the clock was set back.
+    pub(crate) fn rest(&self, state: Pair) -> Micros {
+        if state.start > self.start { self.window } else { self.rest }
+    }
+
+    /// The previous window's share, rounded up. Divides, so it has no twin: for reports only.
+    pub(crate) fn shown(&self, state: Pair) -> u64 {
+        let product = u128::from(state.previous) * u128::from(self.rest(state).0);
+        product.div_ceil(u128::from(self.window.0.max(1))) as u64
+    }
+}
+
+/// `a * x >= b * y`, exactly, in numbers that are exact in a double.
+///
+/// The products have up to 100 bits, so each factor is split at bit 24, and the difference is
+/// summed
+/// column by column with a carry that is rounded down, which keeps its sign. With `a, b < 2^52` and
+/// `x, y < 2^48` no column and no partial sum reaches 2^53: the upper half of `a` has 28 bits,
+/// every
+/// other half 24, so the widest column is `2^28 * 2^24 + 2^24 * 2^24 + carry < 2^53`.
+/// In Lua `>> 24` is `floor(n / 2^24)`, and the lower half what that leaves.
+fn covers(a: i64, x: Micros, b: u64, y: Micros) -> bool {
+    let split = |n: i64| (n >> 24, n & 0xff_ffff);
+    let (a1, a0) = split(a);
+    let (x1, x0) = split(x.0 as i64);
+    let (b1, b0) = split(b as i64);
+    let (y1, y0) = split(y.0 as i64);
+    let low = a0 * x0 - b0 * y0;
+    let middle = a1 * x0 + a0 * x1 - b1 * y0 - b0 * y1 + (low >> 24);
+    let high = a1 * x1 - b1 * y1 + (middle >> 24);
+    high >= 0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WINDOW_END: u64 = 1 << 48;
+
+    /// The same sum as `covers` in doubles, as the Lua twin will do it; None when one is inexact.
+    fn covers_in_doubles(a: i64, x: u64, b: u64, y: u64) -> Option<bool> {
+        let radix = 16_777_216.0_f64;
+        let exact = std::cell::Cell::new(true);
+        let check = |n: f64| {
+            exact.set(exact.get() && n.abs() < 9_007_199_254_740_992.0);
+            n
+        };
+        let split = |n: f64| ((n / radix).floor(), n - (n / radix).floor() * radix);
+        let (a1, a0) = split(a as f64);
+        let (x1, x0) = split(x as f64);
+        let (b1, b0) = split(b as f64);
+        let (y1, y0) = split(y as f64);
+        let low = check(check(a0 * x0) - check(b0 * y0));
+        let mut middle = check(check(a1 * x0) + check(a0 * x1));
+        middle = check(middle - check(b1 * y0));
+        middle = check(middle - check(b0 * y1));
+        middle = check(middle + (low / radix).floor());
+        let high = check(check(check(a1 * x1) - check(b1 * y1)) + (middle / radix).floor());
+        exact.get().then_some(high >= 0.0)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 10_000,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn covers_compares_exactly_and_a_double_can_hold_every_step_of_it(
+            a in prop_oneof![0..PAIR_COUNT_END, Just(PAIR_COUNT_END - 1), 0..100u64],
+            b in prop_oneof![0..PAIR_COUNT_END, Just(PAIR_COUNT_END - 1), 0..100u64],
+            x in prop_oneof![1..WINDOW_END, Just(WINDOW_END - 1), 1..100u64],
+            y in prop_oneof![1..WINDOW_END, Just(WINDOW_END - 1), 1..100u64],
+        ) {
+            let wide = u128::from(a) * u128::from(x) >= u128::from(b) * u128::from(y);
+            prop_assert_eq!(covers(a as i64, Micros(x), b, Micros(y)), wide);
+            prop_assert_eq!(covers_in_doubles(a as i64, x, b, y), Some(wide));
+        }
+
+        #[test]
+        fn covers_is_exact_where_the_products_are_next_to_each_other(
+            a in 1..PAIR_COUNT_END, x in 1..WINDOW_END - 1, b in 1..PAIR_COUNT_END,
+        ) {
+            let (a, b) = (a.min(b), a.max(b));
+            let edge = u128::from(a) * u128::from(x) / u128::from(b);
+            prop_assert!(covers(a as i64, Micros(x), b, Micros(edge as u64)));
+            prop_assert!(!covers(a as i64, Micros(x), b, Micros(edge as u64 + 1)));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Reservations: hits charged before their true number is known, until they are settled.
+//!
+//! They stand beside the state of any counting machine, so a counter without one pays nothing.
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+
+use super::meter::{self, Made, Meter};
+use super::{Lease, LeaseId, Machine, Outcome, State, Step, Tat, holds};
+use crate::time::Micros;
+
+/// Reservations that one counter remembers. Beyond it the oldest is forgotten: its charge stays, as
+/// if it had timed out.
+pub const RESERVATIONS_MAX: usize = 10_000;
+
+/// A counter with open reservations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// The counter itself; the reservations are charged in it.
+    pub(super) counted: Option<State>,
+    /// Oldest first.
+    pub(super) open: VecDeque<Reservation>,
+    /// When the last of them can no longer be settled.
+    pub(super) until: Micros,
+}
+
+/// One reservation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reservation {
+    id: LeaseId,
+    at: Micros,
+    until: Micros,
+    hits: u64,
+    /// What the hits cost in each tier, where that depends on more than their number.
+    costs: SmallVec<[Tat; 1]>,
+}
+
+impl Reservation {
+    fn made(&self, tier: usize) -> Made {
+        let cost = self.costs.get(tier).copied().unwrap_or_default();
+        Made { at: self.at, hits: self.hits, cost }
+    }
+}
+
+/// The step's outcome on a counting machine, with what its lease says.
+pub(super) fn apply(step: &Step, state: &mut Option<State>) -> Outcome {
+    match step.lease {
+        Some(Lease::Open { id, until }) if step.hits > 0 => reserve(step, state, id, until),
+        Some(Lease::Close(id)) => settle(step, state, id),
+        _ => count(step, counted(state)),
+    }
+}
+
+/// The counter's own state, with or without reservations beside it.
+fn counted(state: &mut Option<State>) -> &mut Option<State> {
+    if matches!(state, Some(State::Reserved(_))) {
+        match state {
+            Some(State::Reserved(reserved)) => &mut reserved.counted,
+            _ => unreachable!("matched just now"),
+        }
+    } else {
+        state
+    }
+}
+
+fn count(step: &Step, state: &mut Option<State>) -> Outcome {
+    match &step.machine {
+        Machine::Count(tiers) => meter::apply(step, tiers, state),
+        Machine::Pair(tiers) => meter::apply(step, tiers, state),
+        Machine::Tat(tiers) => meter::apply(step, tiers, state),
+        Machine::Log(tiers) => holds::apply(step, tiers, false, state),
+        Machine::Slots(tiers) => holds::apply(step, tiers, true, state),
+    }
+}
+
+fn reserve(step: &Step, state: &mut Option<State>, id: LeaseId, until: Micros) -> Outcome {
+    let inner = counted(state);
+    let outcome = count(step, inner);
+    if !outcome.allowed {
+        return outcome;
+    }
+    let latest = match &step.machine {
+        Machine::Count(tiers) => meter::latest(tiers, inner),
+        Machine::Pair(tiers) => meter::latest(tiers, inner),
+        Machine::Tat(tiers) => meter::latest(tiers, inner),
+        Machine::Log(_) | Machine::Slots(_) => match inner {
+            Some(State::Holds(holds)) => holds.latest(),
+            _ => Micros::ZERO,
+        },
+    };
+    let costs = match &step.machine {
+        Machine::Tat(tiers) => tiers.iter().map(Meter::cost).collect(),
+        _ => SmallVec::new(),
+    };
+    // Where the hits were charged, also when the clock was set back.
+    let at = step.now.max(latest);
+    let reservation = Reservation { id, at, until, hits: step.hits.unsigned_abs(), costs };
+    open(state).push(reservation, step.now);
+    outcome
+}
+
+/// The reservations in `state`, after making room for them if it has none.
+fn open(state: &mut Option<State>) -> &mut Reserved {
+    if !matches!(state, Some(State::Reserved(_))) {
+        let counted = state.take();
+        let reserved = Reserved { counted, open: VecDeque::new(), until: Micros::ZERO };
+        *state = Some(State::Reserved(Box::new(reserved)));
+    }
+    match state {
+        Some(State::Reserved(reserved)) => reserved,
+        _ => unreachable!("reservations were put there just now"),
+    }
+}
+
+fn settle(step: &Step, state: &mut Option<State>, id: LeaseId) -> Outcome {
+    let found = match state {
+        Some(State::Reserved(reserved)) => reserved.take(id, step.now),
+        _ => None,
+    };
+    let inner = counted(state);
+    let made = |tier| found.as_ref().map(|found| found.made(tier));
+    let outcome = match &step.machine {
+        Machine::Count(tiers) => meter::settle(step, tiers, inner, made),
+        Machine::Pair(tiers) => meter::settle(step, tiers, inner, made),
+        Machine::Tat(tiers) => meter::settle(step, tiers, inner, made),
+        Machine::Log(tiers) | Machine::Slots(tiers) => {
+            let charged = made(0).unwrap_or(Made {
+                at: step.now,
+                hits: step.hits.unsigned_abs(), // nothing is found: nothing differs
+                cost: Tat::default(),
+            });
+            holds::settle(step, tiers, inner, charged)
+        }
+    };
+    if let Some(State::Reserved(reserved)) = state
+        && reserved.open.is_empty()
+    {
+        *state = reserved.counted.take();
+    }
+    outcome
+}
+
+impl Reserved {
+    fn push(&mut self, reservation: Reservation, now: Micros) {
+        while self.open.front().is_some_and(|oldest| oldest.until <= now) {
+            self.open.pop_front();
+        }
+        if self.open.len() >= RESERVATIONS_MAX {
+            self.open.pop_front();
+        }
+        self.until = self.until.max(reservation.until);
+        self.open.push_back(reservation);
+    }
+
+    /// The reservation `id`, if it can still be settled; newest first.
+    fn take(&mut self, id: LeaseId, now: Micros) -> Option<Reservation> {
+        let index = self.open.iter().rposition(|open| open.id == id && now < open.until)?;
+        self.open.remove(index)
+    }
+
+    /// Memory behind the pointer, without the counter's own.
+    pub(super) fn heap_bytes(&self) -> usize {
+        size_of::<Reserved>() + size_of::<Reservation>() * self.open.capacity()
+    }
+}

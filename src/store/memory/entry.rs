@@ -1,0 +1,125 @@
+//! One counter as a shard keeps it: 48 bytes, with a small state packed into three words.
+
+use crate::key::Key;
+use crate::step::{Count, Pair, State, Step, Tat, Tiers};
+use crate::time::Micros;
+
+const _: () = assert!(size_of::<Entry>() == 48, "the memory bound is counted from this size");
+
+/// Fullness of a counter whose client is limited: it is never evicted.
+const LIMITED: u16 = u16::MAX;
+
+/// How long a counter is kept beyond its expiry, in seconds. Threads read the clock before they
+/// reach a shard, so a step may be a little older than the one before it.
+const GRACE_SECS: u32 = 1;
+
+/// A counter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) key: Key,
+    /// The packed state; of a large one, `words[0]` is its number in the shard's list.
+    pub(super) words: [u64; 3],
+    // The marks, laid flat so that the kind fits beside them.
+    expires_secs: u32,
+    fullness: u16,
+    pub(super) kind: Kind,
+}
+
+/// What `words` means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Count,
+    Pair,
+    Tat,
+    Large,
+}
+
+/// What housekeeping must know of a counter without its step at hand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Marks {
+    /// When the state says nothing any more, in seconds since the epoch, rounded up.
+    expires_secs: u32,
+    /// How close to its limit the counter is: 0 empty, 65535 limited.
+    fullness: u16,
+}
+
+impl Marks {
+    /// The marks of `state` after `step`.
+    pub(super) fn of(step: &Step, state: &State) -> Marks {
+        let expires = step.expires_at(state).ceil_secs();
+        // Instants past 2106 do not fit: such a counter never expires, which only costs memory.
+        let expires_secs = u32::try_from(expires).unwrap_or(u32::MAX);
+        Marks { expires_secs, fullness: step.fullness(state) }
+    }
+
+    /// Nothing is lost by forgetting it, even if the next step is slightly older than `now`.
+    pub(super) fn is_expired(self, now: Micros) -> bool {
+        u64::from(self.expires_secs) + u64::from(GRACE_SECS) <= now.0 / Micros::SECOND.0
+    }
+
+    /// What would be lost by forgetting it: less compares as smaller. `None` if it must be kept.
+    pub(super) fn loss(self, now: Micros) -> Option<(bool, u16, u32)> {
+        let live = u64::from(self.expires_secs) > now.0 / Micros::SECOND.0;
+        if live && self.fullness == LIMITED {
+            return None;
+        }
+        Some((live, self.fullness, self.expires_secs))
+    }
+}
+
+/// A state on its way into a shard.
+pub(super) enum Packed {
+    /// It fits into an entry.
+    Small(Kind, [u64; 3]),
+    /// Several tiers, or a list.
+    Large(State),
+}
+
+impl From<State> for Packed {
+    fn from(state: State) -> Packed {
+        match state {
+            State::Count(Tiers::One(Count { start, count })) => {
+                Packed::Small(Kind::Count, [start.0, count, 0])
+            }
+            State::Pair(Tiers::One(Pair { start, current, previous })) => {
+                Packed::Small(Kind::Pair, [start.0, current, previous])
+            }
+            State::Tat(Tiers::One(Tat { micros, part })) => {
+                Packed::Small(Kind::Tat, [micros, part, 0])
+            }
+            several_or_list => Packed::Large(several_or_list),
+        }
+    }
+}
+
+impl Entry {
+    /// A counter without a state yet.
+    pub(super) const fn new(key: Key) -> Entry {
+        Entry { key, words: [0; 3], expires_secs: 0, fullness: 0, kind: Kind::Count }
+    }
+
+    /// What housekeeping knows of it.
+    pub(super) fn marks(&self) -> Marks {
+        Marks { expires_secs: self.expires_secs, fullness: self.fullness }
+    }
+
+    /// Tells housekeeping what it must know.
+    pub(super) fn set_marks(&mut self, marks: Marks) {
+        self.expires_secs = marks.expires_secs;
+        self.fullness = marks.fullness;
+    }
+
+    /// The state packed in the entry; `None` if it is a large one.
+    pub(super) fn state(&self) -> Option<State> {
+        let [a, b, c] = self.words;
+        match self.kind {
+            Kind::Count => Some(State::Count(Tiers::One(Count { start: Micros(a), count: b }))),
+            Kind::Pair => {
+                let pair = Pair { start: Micros(a), current: b, previous: c };
+                Some(State::Pair(Tiers::One(pair)))
+            }
+            Kind::Tat => Some(State::Tat(Tiers::One(Tat { micros: a, part: b }))),
+            Kind::Large => None,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Tests of the memory store, with the keys and steps they share.
+
+use smallvec::smallvec;
+
+use super::entry::Kind;
+use super::large::bytes_of;
+use super::*;
+use crate::key::{KeyBuilder, KeySeed};
+use crate::step::{CountTier, HoldTier, Machine};
+
+// Under the model checker a lock works only inside one of its runs.
+#[cfg(not(feature = "shuttle"))]
+mod eviction;
+#[cfg(feature = "shuttle")]
+mod interleavings;
+#[cfg(not(feature = "shuttle"))]
+mod large;
+#[cfg(not(feature = "shuttle"))]
+mod model;
+#[cfg(not(feature = "shuttle"))]
+mod reclaim;
+#[cfg(not(feature = "shuttle"))]
+mod threads;
+
+/// Key number `n`.
+fn key(n: u64) -> Key {
+    KeyBuilder::start(&KeySeed::fixed([7, 7])).number(n).finish()
+}
+
+fn step(now: Micros, hits: i64, machine: Machine) -> Step {
+    Step { now, hits, count_denied: false, lease: None, machine }
+}
+
+/// `hits` of a limit of `max` per window of `secs` seconds.
+fn count_per(secs: u64, now: Micros, hits: i64, max: u64) -> Step {
+    let window = Micros::from_secs(secs);
+    let start = Micros(now.0 - now.0 % window.0);
+    let tier = CountTier { start, end: start.saturating_add(window), max };
+    step(now, hits, Machine::Count(smallvec![tier]))
+}
+
+/// `hits` of a limit of `max` per minute.
+fn count(now: Micros, hits: i64, max: u64) -> Step {
+    count_per(60, now, hits, max)
+}
+
+/// `hits` of a log of `max` in the last minute.
+fn log(now: Micros, hits: i64, max: u64) -> Step {
+    let window = Micros::from_secs(60);
+    let after = now.saturating_sub(window).saturating_add(Micros(1));
+    step(now, hits, Machine::Log(smallvec![HoldTier { after, window, max }]))
+}
+
+/// Takes the store apart and checks that every part fits the others.
+fn audit(store: &MemoryStore) {
+    let (mut counters, mut large_bytes) = (0, 0);
+    for number in 0..store.shards.len() {
+        let shard = store.lock(number);
+        let mut larges = 0;
+        assert!(shard.index.slots() >= shard.slab.len() as usize);
+        for place in 0..shard.slab.len() {
+            let entry = shard.slab.get(place);
+            assert_eq!(shard.find(&entry.key), Some(place), "the index leads to every entry");
+            if entry.kind == Kind::Large {
+                let large = shard.larges.get(entry.words[0]);
+                assert_eq!(large.place, place, "entry and large state point to each other");
+                assert_eq!(large.bytes, bytes_of(large.state.as_ref().unwrap()));
+                large_bytes += large.bytes as u64;
+                larges += 1;
+            }
+        }
+        assert_eq!(shard.larges.len(), larges, "every large state has an entry");
+        counters += u64::from(shard.slab.len());
+    }
+    let stats = store.stats();
+    assert_eq!((stats.counters, stats.large_bytes), (counters, large_bytes));
+}

@@ -1,0 +1,88 @@
+//! The bound on the bytes of large states.
+
+use super::*;
+
+const NOW: Micros = Micros::from_secs(1000);
+const BUDGET: usize = 64 << 10;
+
+#[test]
+fn large_states_keep_to_their_bytes_by_evicting_each_other() {
+    let store = MemoryStore::with_large_bytes(1000, BUDGET);
+    let small = key(u64::MAX);
+    store.apply_now(&small, &count(NOW, 1, 100)).unwrap();
+    for round in 0..20 {
+        for client in 0..200 {
+            let now = NOW.saturating_add(Micros::from_millis(round));
+            store.apply_now(&key(client), &log(now, 3, 1000)).unwrap();
+            let bytes = store.stats().large_bytes as usize;
+            assert!(bytes <= BUDGET + 1024, "{bytes} bytes");
+        }
+    }
+    assert!(store.stats().evicted > 0);
+    assert!(store.get(&small).is_some(), "a small state is no help and stays");
+    audit(&store);
+}
+
+#[test]
+fn a_limited_log_is_neither_evicted_nor_refused_when_bytes_run_out() {
+    let store = MemoryStore::with_large_bytes(1000, BUDGET);
+    let fill = |&client: &u64| store.apply_now(&key(client), &log(NOW, 100, 100)).is_ok();
+    let limited = (0..1000).take_while(fill).count() as u64;
+    assert!((10..80).contains(&limited), "{limited} logs of 100 in 64 KiB");
+    assert_eq!(store.stats().evicted, 0);
+    for client in 0..limited {
+        let outcome = store.apply_now(&key(client), &log(NOW, 1, 100)).unwrap();
+        assert!(!outcome.allowed, "client {client}");
+    }
+    // Small states have room still.
+    assert!(store.apply_now(&key(5000), &count(NOW, 1, 1)).unwrap().allowed);
+    audit(&store);
+}
+
+#[test]
+fn a_log_that_cannot_grow_stays_as_it_was_and_can_be_looked_at() {
+    let store = MemoryStore::with_large_bytes(1000, 2000);
+    let now = |n| NOW.saturating_add(Micros(n));
+    let grows = |n| store.apply_now(&key(1), &log(now(n), 1, 100_000));
+    let held = (0..1000).take_while(|&n| grows(n).is_ok()).count() as u64;
+    assert!((100..500).contains(&held), "{held} instants in 2000 bytes");
+    assert_eq!(grows(held), Err(StoreError::Full));
+    let peek = store.apply_now(&key(1), &log(now(held), 0, 100_000)).unwrap();
+    assert_eq!(peek.tiers[0].a, held);
+    let refund = store.apply_now(&key(1), &log(now(held), -1, 100_000)).unwrap();
+    assert_eq!(refund.tiers[0].a, held - 1);
+    audit(&store);
+}
+
+#[test]
+fn another_shard_gives_way_when_ones_own_has_no_large_state() {
+    let store = MemoryStore::with_large_bytes(1 << 20, BUDGET);
+    assert!(store.shards.len() > 64);
+    for client in 0..1000 {
+        // A dozen fit, in as many shards: most newcomers are alone in theirs.
+        let answer = store.apply_now(&key(client), &log(NOW, 500, 1000));
+        assert!(answer.is_ok() || store.stats().refused > 0);
+    }
+    let stats = store.stats();
+    assert!(stats.evicted > 50, "{stats:?}");
+    audit(&store);
+}
+
+#[test]
+fn a_state_moves_between_entry_and_list_as_its_rule_changes() {
+    let store = MemoryStore::new(10);
+    for round in 0..10 {
+        for client in 0..4 {
+            let now = Micros::from_secs(1000 + round);
+            let step = if round % 2 == 0 { count(now, 1, 10) } else { log(now, 1, 10) };
+            assert!(store.apply_now(&key(client), &step).unwrap().allowed);
+            audit(&store);
+        }
+    }
+    for client in 0..4 {
+        assert!(store.remove(&key(client)));
+        assert!(!store.remove(&key(client)));
+        audit(&store);
+    }
+    assert_eq!(store.stats(), Stats::default());
+}

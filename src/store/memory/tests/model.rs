@@ -1,0 +1,126 @@
+//! The memory store against a plain map: the same outcomes, whatever is forgotten in between.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use smallvec::SmallVec;
+
+use super::*;
+use crate::step::{Lease, LeaseId, PairTier, Tat, TatTier};
+
+const KEYS: u64 = 24;
+
+/// What a test does next.
+#[derive(Clone, Debug)]
+enum Action {
+    Apply { key: u64, hits: i64, count_denied: bool, lease: Option<Lease>, late: u64 },
+    Wait(Micros),
+    Sweep,
+    Remove(u64),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let lease = (0_u64..3, any::<bool>(), 0_u64..60).prop_map(|(id, opens, secs)| {
+        let id = LeaseId::from_bits(id);
+        let until = Micros::from_secs(1000 + 2 * secs);
+        if opens { Lease::Open { id, until } } else { Lease::Close(id) }
+    });
+    let lease = proptest::option::weighted(0.3, lease);
+    // Another thread's clock reading can be older, by less than the grace.
+    let late = prop_oneof![4 => Just(0), 1 => 0_u64..1_000_000];
+    let apply = (0..KEYS, -3_i64..6, any::<bool>(), lease, late).prop_map(
+        |(key, hits, count_denied, lease, late)| Action::Apply {
+            key,
+            hits,
+            count_denied,
+            lease,
+            late,
+        },
+    );
+    prop_oneof![
+        20 => apply,
+        2 => (0_u64..3_000_000).prop_map(|micros| Action::Wait(Micros(micros))),
+        1 => (0_u64..60).prop_map(|secs| Action::Wait(Micros::from_secs(secs))),
+        2 => Just(Action::Sweep),
+        1 => (0..KEYS).prop_map(Action::Remove),
+    ]
+}
+
+/// The machine of key number `key` at `now`: every kind, with one tier and with two.
+fn machine(key: u64, now: Micros, hits: i64) -> Machine {
+    let max = 4 + key;
+    let tiers: &[u64] = if key % 10 < 5 { &[7] } else { &[5, 20] };
+    let windows = tiers.iter().map(|&secs| Micros::from_secs(secs));
+    match key % 5 {
+        0 => Machine::Count(windows.map(|w| count_tier(w, now, max)).collect()),
+        1 => Machine::Pair(windows.map(|w| pair_tier(w, now, max)).collect()),
+        2 => Machine::Tat(windows.map(|w| tat_tier(w, now, max, hits)).collect()),
+        3 => Machine::Log(hold_tiers(windows, now, max)),
+        _ => Machine::Slots(hold_tiers(windows, now, max)),
+    }
+}
+
+fn count_tier(window: Micros, now: Micros, max: u64) -> CountTier {
+    let start = Micros(now.0 - now.0 % window.0);
+    CountTier { start, end: start.saturating_add(window), max }
+}
+
+fn pair_tier(window: Micros, now: Micros, max: u64) -> PairTier {
+    let start = Micros(now.0 - now.0 % window.0);
+    PairTier { start, window, rest: Micros(window.0 - now.0 % window.0), max }
+}
+
+fn tat_tier(window: Micros, now: Micros, max: u64, hits: i64) -> TatTier {
+    let length = |hits: u64| Tat { micros: window.0 * hits / max, part: window.0 * hits % max };
+    let after = |length: Tat| Tat { micros: now.0 + length.micros, ..length };
+    TatTier {
+        now,
+        parts: max,
+        cost: length(hits.unsigned_abs()),
+        one: length(1),
+        horizon: after(length(max)),
+        most: after(length(2 * max)),
+    }
+}
+
+fn hold_tiers(
+    windows: impl Iterator<Item = Micros>,
+    now: Micros,
+    max: u64,
+) -> SmallVec<[HoldTier; 1]> {
+    let tier = |window| {
+        let after = now.saturating_sub(window).saturating_add(Micros(1));
+        HoldTier { after, window, max }
+    };
+    windows.map(tier).collect()
+}
+
+proptest! {
+    #[test]
+    fn it_answers_as_a_map_that_forgets_nothing(
+        actions in proptest::collection::vec(action(), 1..300),
+    ) {
+        let store = MemoryStore::new(1000);
+        let mut model: HashMap<u64, Option<State>> = HashMap::new();
+        let mut now = Micros::from_secs(1000);
+        for action in actions {
+            match action {
+                Action::Apply { key: n, hits, count_denied, lease, late } => {
+                    let now = now.saturating_sub(Micros(late));
+                    let machine = machine(n, now, hits);
+                    let step = Step { now, hits, count_denied, lease, machine };
+                    let expected = step.apply(model.entry(n).or_default());
+                    prop_assert_eq!(store.apply_now(&key(n), &step), Ok(expected), "{:?}", step);
+                }
+                Action::Wait(length) => now = now.saturating_add(length),
+                Action::Sweep => drop(store.sweep(now, 1000)),
+                Action::Remove(n) => {
+                    store.remove(&key(n));
+                    model.remove(&n);
+                }
+            }
+            audit(&store);
+        }
+        prop_assert_eq!(store.stats().evicted, 0);
+    }
+}

@@ -1,0 +1,78 @@
+//! Threads on one store.
+
+use std::thread;
+
+use super::*;
+
+const THREADS: u64 = 4;
+
+/// Lets `THREADS` threads do `work`, each with its number.
+fn on_threads(work: impl Fn(u64) + Sync) {
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let work = &work;
+            scope.spawn(move || work(thread));
+        }
+    });
+}
+
+/// Every round has fresh keys, all threads hit all of them, and other keys come, expire and are
+/// swept meanwhile.
+#[test]
+fn threads_together_are_admitted_exactly_as_often_as_the_limit_says() {
+    let (keys, rounds, max) = (8, 50, 20);
+    let store = MemoryStore::new(100_000);
+    let admitted: Vec<AtomicUsize> = (0..keys * rounds).map(|_| AtomicUsize::new(0)).collect();
+    on_threads(|thread| {
+        for round in 0..rounds {
+            let now = Micros::from_secs(1_000_000 + round);
+            let early = Micros::from_secs(1000 + 60 * round);
+            for turn in 0..max {
+                for n in (0..keys).map(|n| round * keys + (n + thread) % keys) {
+                    let outcome = store.apply_now(&key(n), &count_per(3600, now, 1, max)).unwrap();
+                    admitted[n as usize].fetch_add(usize::from(outcome.allowed), Ordering::SeqCst);
+                }
+                let other = 1_000_000 + (round * max + turn) * THREADS + thread;
+                store.apply_now(&key(other), &count(early, 1, 10)).unwrap();
+                store.sweep(now, 128);
+            }
+        }
+    });
+    for (n, admitted) in admitted.iter().enumerate() {
+        assert_eq!(admitted.load(Ordering::SeqCst), max as usize, "key {n}");
+    }
+    assert!(store.stats().reclaimed > 0);
+    audit(&store);
+}
+
+#[test]
+fn threads_that_evict_each_others_counters_keep_to_the_bound() {
+    let store = MemoryStore::with_large_bytes(600, 100_000);
+    on_threads(|thread| {
+        for n in 0..20_000 {
+            let key = key(n % 3 * 100_000 + n * THREADS + thread);
+            let now = Micros::from_secs(1000);
+            let step = if n % 3 == 0 { log(now, 2, 100) } else { count(now, 1, 100) };
+            store.apply_now(&key, &step).unwrap();
+            assert!(store.stats().counters <= 600);
+        }
+    });
+    assert_eq!(store.stats().counters, 600);
+    audit(&store);
+}
+
+#[test]
+fn a_panic_under_the_lock_does_not_take_the_store_down() {
+    let store = MemoryStore::new(10);
+    let step = count(Micros::from_secs(1000), 1, 1);
+    assert!(store.apply_now(&key(1), &step).unwrap().allowed);
+    let panicked = thread::scope(|scope| {
+        let holder = scope.spawn(|| {
+            let _lock = store.lock(0);
+            panic!("on purpose");
+        });
+        holder.join().is_err()
+    });
+    assert!(panicked);
+    assert!(!store.apply_now(&key(1), &step).unwrap().allowed);
+}

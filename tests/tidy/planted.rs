@@ -1,0 +1,124 @@
+//! Planted violations: each rule is broken on purpose, to see that it is noticed.
+
+use super::{Source, blank, meaning, sections_without_a_word, shape, test_files, twins};
+
+/// A tidy head, for files whose body is the point.
+const HEAD: &str = "//! A noun.\n";
+
+fn source(path: &str, body: &str) -> Source {
+    Source { path: path.to_owned(), text: format!("{HEAD}{body}") }
+}
+
+fn check(source: &Source) -> Vec<String> {
+    [shape(source), meaning(source)].concat()
+}
+
+#[test]
+fn every_planted_violation_is_found_at_its_line() {
+    let table = [
+        ("src/step/x.rs", "use crate::rules::Rule;", "src/step/x.rs:2: arrow step -> rules"),
+        ("src/step.rs", "use crate::{time::A, store::{B}};", ":2: arrow step -> store"),
+        ("src/step.rs", "use crate::{\n    time::A,\n    limiter,\n};", "arrow step -> limiter"),
+        ("src/key.rs", "fn f() { super::store::g() }", ":2: arrow key -> store"),
+        ("src/rules/a.rs", "\nuse super::super::store;", ":3: arrow rules -> store"),
+        ("src/main.rs", "fn main() { weir::server::run() }", ":2: arrow main -> server"),
+        ("src/novel.rs", "", "module `novel` has no row"),
+        ("src/server/x.rs", "fn f() { Instant::now(); }", ":2: `Instant::now` may not"),
+        ("src/limiter.rs", "fn f() { std::time::SystemTime::now(); }", "`SystemTime::now`"),
+        ("src/store/x.rs", "fn f() { tokio::time::Instant::now(); }", "`Instant::now`"),
+        ("src/algorithm/x.rs", "async fn f() { g().await }", "`.await` may not"),
+        ("src/rules/tree.rs", "fn f() { tracing::info!(1) }", "`tracing::` may not"),
+        ("src/rules/model.rs", "use saphyr_parser::Parser;", "`saphyr_parser::` may not"),
+        ("src/cli/explain.rs", "use crate::proto::Code;", "`crate::proto` may not"),
+        ("src/limiter/x.rs", "use tonic::Status;", "`tonic::` may not"),
+        ("src/server/x.rs", "fn f() { std::env::var(1); }", "`env::var` may not"),
+        ("src/store/x.rs", "fn f() { todo!() }", "`todo!` may not"),
+        ("src/rules/mod.rs", "", "`mod` says nothing"),
+        ("tests/it/utils.rs", "", "`utils` says nothing"),
+    ];
+    for (path, body, part) in table {
+        let problems = check(&source(path, body));
+        assert_eq!(problems.len(), 1, "{path} {body}: {problems:?}");
+        assert!(problems[0].contains(part), "{path} {body}: {problems:?}");
+    }
+}
+
+#[test]
+fn size_and_head_are_measured() {
+    let long = source("src/time.rs", &"\n".repeat(400));
+    assert!(check(&long)[0].contains("401 lines, at most 400"));
+    assert!(check(&source("src/time.rs", &"\n".repeat(399))).is_empty());
+    let wide = source("tests/x.rs", &format!("// a\nconst X: u8 = {};", "1".repeat(90)));
+    assert!(check(&wide)[0].starts_with("tests/x.rs:3: 105 columns, at most 100"));
+    let wide = source("src/time.rs", &format!("// {}", "\u{b5}".repeat(118)));
+    assert!(check(&wide)[0].starts_with("src/time.rs:2: 121 columns, at most 120"));
+    let bare = Source { path: "src/time.rs".to_owned(), text: "fn f() {}".to_owned() };
+    assert!(check(&bare)[0].starts_with("src/time.rs:1: start with"));
+}
+
+#[test]
+fn what_is_allowed_is_not_complained_about() {
+    let table = [
+        ("src/time.rs", "fn f() { Instant::now(); SystemTime::now(); }"),
+        ("src/limiter/x.rs", "use crate::{rules::RuleSet, store::Store};"),
+        ("src/step/x.rs", "// crate::rules and .await\nconst A: &str = \"Instant::now\";"),
+        ("src/step/x.rs", "const A: &str = r#\"crate::rules\"#; const B: char = '\"';"),
+        ("src/step/x.rs", "fn f<'a>(a: &'a str) {}\n#[cfg(test)]\nmod t { use crate::rules; }"),
+        ("src/limiter.rs", "async fn f() { g().await }"),
+        ("src/step/x.rs", "use crate::step::y; use super::z; use other_crate::rules;"),
+        ("src/rules/x.rs", "use super::store;"),
+        ("src/main.rs", "fn main() { weir::cli::run() }"),
+        ("src/cli/call.rs", "use crate::proto::Code;"),
+    ];
+    for (path, body) in table {
+        let problems = check(&source(path, body));
+        assert!(problems.is_empty(), "{path} {body}: {problems:?}");
+    }
+}
+
+#[test]
+fn only_files_declared_for_tests_are_spared() {
+    let step = source("src/step.rs", "#[cfg(test)]\nmod laws;\nmod count;\n#[cfg(test)] mod t {}");
+    let below = ["laws", "laws/deep", "count", "lawsuit", "t"];
+    let mut sources = vec![step];
+    sources.extend(below.map(|stem| source(&format!("src/step/{stem}.rs"), "")));
+    assert_eq!(test_files(&sources), ["src/step/laws.rs", "src/step/laws/deep.rs"]);
+}
+
+#[test]
+fn a_step_without_its_twin_is_missed_once_there_is_lua() {
+    let rust = || source("src/step/count.rs", "");
+    let lua = |name: &str| Source { path: format!("lua/{name}.lua"), text: String::new() };
+    assert!(twins(&[rust()]).is_empty());
+    assert!(twins(&[rust(), lua("count")]).is_empty());
+    assert_eq!(
+        twins(&[rust(), lua("count"), lua("tat")]),
+        ["lua/tat: its twin src/step/tat.rs is missing"]
+    );
+    assert_eq!(twins(&[rust(), lua("tat")]).len(), 2);
+}
+
+#[test]
+fn a_section_the_readme_does_not_know_is_missed() {
+    let raw = source("src/settings/raw.rs", {
+        "struct Raw {\n    pub(super) grpc: Grpc,\n    pub(super) log: Log,\n}"
+    });
+    let readme = Source { path: "README.md".to_owned(), text: "`grpc.listen`".to_owned() };
+    assert_eq!(
+        sections_without_a_word(&[raw, readme]),
+        ["README.md: no word about the settings `log.*`"]
+    );
+    assert_eq!(sections_without_a_word(&[]).len(), 1);
+}
+
+#[test]
+fn blanking_leaves_the_code_where_it_was() {
+    let text = "a(\"x\\\"y\"); // z\nb('\\'', 'q', &'l c); /* d\n */ e r\"f\" br#\"g\"h\"#;\n";
+    let code = blank::code(text);
+    assert_eq!(code.len(), text.len());
+    assert_eq!(
+        code.split_whitespace().collect::<Vec<_>>(),
+        ["a(", ");", "b(", ",", ",", "&'l", "c);", "e", ";"]
+    );
+    assert_eq!(code.matches('\n').count(), text.matches('\n').count());
+}
