@@ -71,11 +71,11 @@ impl Template {
         let mut segments: Vec<Segment> = Vec::new();
         for text in source.split('/') {
             let segment = segment(text)?;
-            if let Segment::Variable { name, .. } = &segment {
-                if segments.iter().any(|earlier| earlier.is_variable(name)) {
-                    let hint = "give each variable a name of its own";
-                    return Err((format!("variable `{name}` appears twice"), hint));
-                }
+            if let Segment::Variable { name, .. } = &segment
+                && segments.iter().any(|earlier| earlier.is_variable(name))
+            {
+                let hint = "give each variable a name of its own";
+                return Err((format!("variable `{name}` appears twice"), hint));
             }
             segments.push(segment);
         }

@@ -55,11 +55,17 @@ fn a_value_is_its_source_text() {
 
 #[test]
 fn places_count_characters_and_follow_aliases_home() {
-    let text = "domain: d\ndescriptors:\n- {key: é, valu: 1}\n- key: a\n  rate_limit: &bad {unit: x, \
-                requests_per_unit: 1}\n\
-                - key: b\n  rate_limit: *bad\n";
+    let text = r"
+domain: d
+descriptors:
+- {key: é, valu: 1}
+- key: a
+  rate_limit: &bad {unit: x, requests_per_unit: 1}
+- key: b
+  rate_limit: *bad
+";
     let errors = compiled(text, &Options::default()).expect_err("three things are wrong");
     let places: Vec<_> =
         errors.iter().map(|error| (error.place.line, error.place.column)).collect();
-    assert_eq!(places, [(3, 12), (5, 27), (5, 27)], "{errors:#?}");
+    assert_eq!(places, [(4, 12), (6, 27), (6, 27)], "{errors:#?}");
 }
