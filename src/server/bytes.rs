@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use prost::Message;
 
-use super::decide::{Decide, Refusal, answer};
+use super::decide::{Answer, Decide, Refusal, answer};
 use super::json::Json;
 use crate::descriptor::Bounds;
-use crate::proto::codec;
+use crate::proto::{RateLimitResponse, codec};
 
 /// Made once: reading the descriptors takes longer than most requests.
 static JSON: LazyLock<Json> = LazyLock::new(Json::new);
@@ -28,14 +28,22 @@ pub async fn protobuf(
     message: &[u8],
 ) -> Result<Vec<u8>, Refused> {
     let request = codec::decode(message).map_err(|status| theirs(status.message()))?;
-    Ok(answer(decider, bounds, &request).await?.encode_to_vec())
+    Ok(delivered(answer(decider, bounds, &request).await?).encode_to_vec())
 }
 
 /// Answers a request as `/json` does.
 pub async fn json(decider: &impl Decide, bounds: &Bounds, body: &[u8]) -> Result<Vec<u8>, Refused> {
     let request = JSON.read(body).map_err(|error| theirs(&error.to_string()))?;
-    let response = answer(decider, bounds, &request).await?;
+    let response = delivered(answer(decider, bounds, &request).await?);
     JSON.write(&response).map_err(|error| Refused { reason: error.to_string(), defect: true })
+}
+
+/// The response; with it, whatever the answer grants becomes the caller's.
+fn delivered(answer: Answer) -> RateLimitResponse {
+    if let Some(grant) = answer.grant {
+        grant.delivered();
+    }
+    answer.response
 }
 
 fn theirs(reason: &str) -> Refused {
