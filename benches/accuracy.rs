@@ -13,7 +13,8 @@
 //! the published figures. Every request is asked of weir's own sliding_window and of an exact log,
 //! and every answer is held against the formula in exact integers.
 //!
-//! `make accuracy` runs all of it; `cargo bench --bench accuracy -- 40` a tenth. The exit code is 1 when weir contradicts the formula or the log.
+//! `make accuracy` runs all of it; `cargo bench --bench accuracy -- 40` a tenth. The exit
+//! code is 1 when weir contradicts the formula or the log.
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -29,7 +29,8 @@ fn ask(client: &Client, keys: &[&str]) -> RateLimitResponse {
     client.ask(request("d", keys.iter().map(|key| descriptor(&[(key, "x")])).collect()))
 }
 
-/// The answer's headers (names in lower case, as Envoy sends them on), with the seconds to an hour's or a day's end shown as `T`.
+/// The answer's headers (names in lower case, as Envoy sends them on), with the seconds to an hour's
+/// or a day's end shown as `T`.
 fn shown(answer: &RateLimitResponse) -> Vec<String> {
     let show = |(name, value): &(&str, &str)| {
         let seconds = |text: &str| text.parse::<u64>().is_ok_and(|s| (1..=86_400).contains(&s));

@@ -76,12 +76,14 @@ pub(crate) fn json() -> Language {
 pub(crate) fn yaml() -> Language {
     let mut corpus = owned(&[
         include_str!("../../fuzz/src/rules.yaml"),
-        "domain: d\ndescriptors:\n  - key: user\n    rate_limit: {unit: day, requests_per_unit: 1}\n",
+        "domain: d\ndescriptors:\n  - key: user\n    rate_limit: {unit: day, \
+         requests_per_unit: 1}\n",
         "domain: d\ndescriptors:\n  - &a\n    key: a\n    rate_limit: &l {unit: hour, \
          requests_per_unit: 1}\n  - <<: *a\n    key: b\n  - {key: c, rate_limit: *l}\n",
         "domain: d\ndescriptors:\n  - key: path\n    value_template: /v1/{org}/product/{id}\n    \
          count_by: [org]\n    rate_limit: {requests: 5, window: 1h30m}\n",
-        "domain: d\ndescriptors:\n  - {key: path, value_regex: '/a/(?P<x>[0-9]+)', count_by: [x]}\n",
+        "domain: d\ndescriptors:\n  - {key: path, value_regex: '/a/(?P<x>[0-9]+)', \
+         count_by: [x]}\n",
         "domain: d\ndescriptors:\n  - {key: ip, value_cidr: 10.0.0.0/8, rate_limit: {unit: minute, \
          requests_per_unit: 9}}\n",
         "--- # one\ndomain: a\n---\ndomain: b\ndescriptors: []\n...\n",

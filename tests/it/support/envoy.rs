@@ -15,6 +15,7 @@ pub(crate) const NEWEST: &str = "1.40.0";
 pub(crate) const OLDEST: &str = "1.36.4";
 
 /// A running Envoy. Dropped: killed.
+#[allow(dead_code, reason = "some fields are held for what their drop does")]
 pub(crate) struct Envoy {
     process: Process,
     folder: TempDir,

@@ -10,6 +10,7 @@ use super::process::Process;
 use super::rls::Client;
 
 /// A running `weir serve`. Dropped: killed.
+#[allow(dead_code, reason = "some fields are held for what their drop does")]
 pub(crate) struct Weir {
     process: Process,
     folder: TempDir,
