@@ -1,11 +1,12 @@
 //! Bad input: every kind is refused or answered within bounds, and weir is as well afterwards.
 
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use tonic::Code as Grpc;
 
 use crate::support::edge::within_an_hour;
 use crate::support::http::post;
-use crate::support::rls::{Client, RateLimitOverride, costing, descriptor, request};
+use crate::support::rls::{
+    Client, RateLimitDescriptor, RateLimitOverride, costing, descriptor, request,
+};
 use crate::support::weir::Weir;
 
 const RULES: &str = "

@@ -9,11 +9,11 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::google::protobuf::UInt64Value;
 
 use crate::support::rls::{
-    Code, DescriptorStatus, RateLimitOverride, RateLimitRequest, RateLimitResponse, descriptor,
+    Code, DescriptorStatus, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
+    RateLimitResponse, descriptor,
 };
 
 /// The units by their number in the protocol.

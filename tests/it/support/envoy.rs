@@ -17,11 +17,11 @@ pub(crate) const OLDEST: &str = "1.36.4";
 /// A running Envoy. Dropped: killed.
 #[allow(dead_code, reason = "some fields are held for what their drop does")]
 pub(crate) struct Envoy {
-    process: Process,
-    folder: TempDir,
     /// Its listener called `ingress`.
     pub(crate) ingress: SocketAddr,
-    pub(crate) admin: SocketAddr,
+    // Held until the end of the test.
+    _process: Process,
+    _folder: TempDir,
 }
 
 impl Envoy {
@@ -42,7 +42,7 @@ impl Envoy {
         let admin = std::fs::read_to_string(&admin_path).expect("it has said where admin is");
         let admin = admin.trim().parse().expect("an address");
         let ingress = listener(admin, "ingress");
-        Envoy { process, folder, ingress, admin }
+        Envoy { ingress, _process: process, _folder: folder }
     }
 
     /// `GET path` through its ingress.

@@ -8,7 +8,6 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer,
 };
@@ -19,7 +18,7 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint, Server};
 
 use super::PATIENCE;
-use super::rls::{RateLimitRequest, RateLimitResponse};
+use super::rls::{RateLimitRequest, RateLimitResponse, RateLimitServiceClient};
 
 /// One call that weir has answered.
 #[derive(Clone, Debug)]

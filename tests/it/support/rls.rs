@@ -2,22 +2,19 @@
 
 use std::net::SocketAddr;
 
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3 as common;
+use envoy_types::pb::envoy::service::ratelimit::v3 as service;
 use envoy_types::pb::google::protobuf::UInt64Value;
 use tokio::runtime::{Builder, Runtime};
 use tonic::transport::{Channel, Endpoint};
 
 use super::PATIENCE;
 
-pub(crate) use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
-pub(crate) use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
-    Code, DescriptorStatus,
-};
-pub(crate) use envoy_types::pb::envoy::service::ratelimit::v3::{
-    RateLimitRequest, RateLimitResponse,
-};
+pub(crate) use common::RateLimitDescriptor;
+pub(crate) use common::rate_limit_descriptor::{Entry, RateLimitOverride};
+pub(crate) use service::rate_limit_response::{Code, DescriptorStatus};
+pub(crate) use service::rate_limit_service_client::RateLimitServiceClient;
+pub(crate) use service::{RateLimitRequest, RateLimitResponse};
 
 /// One connection, asked one question at a time.
 pub(crate) struct Client {

@@ -13,7 +13,7 @@ use super::rls::Client;
 #[allow(dead_code, reason = "some fields are held for what their drop does")]
 pub(crate) struct Weir {
     process: Process,
-    folder: TempDir,
+    _folder: TempDir,
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
@@ -96,7 +96,7 @@ impl Setup {
     pub(crate) fn start(self) -> Weir {
         let (process, folder) = self.spawn();
         let [grpc, http, admin] = process.wait_for("where it listens", listening);
-        Weir { process, folder, grpc, http, admin }
+        Weir { process, _folder: folder, grpc, http, admin }
     }
 
     /// Starts it and waits until it has given up; answers with what it said.
