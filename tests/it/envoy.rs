@@ -1,7 +1,5 @@
 //! Real Envoys, the newest and the oldest supported, in front of a real weir.
 
-use std::net::SocketAddr;
-
 use crate::support::edge::within_an_hour;
 use crate::support::envoy::{self, Envoy, NEWEST, OLDEST};
 use crate::support::http::Response;
@@ -29,19 +27,6 @@ descriptors:
 
 /// The example itself: its windows are long enough.
 const COST_RULES: &str = include_str!("../../examples/rules/costs.yaml");
-
-/// An example with its fixed ports exchanged for ones that are free, the stand-in for `upstream`,
-/// and the rate limit service for `rls`.
-fn tuned(example: &str, rls: SocketAddr, upstream: &Upstream) -> String {
-    let cluster = |port: u16| format!("port_value: {port} }} }} }} }} ] }} ]");
-    let config = example
-        .replace(&cluster(8081), &cluster(rls.port()))
-        .replace(&cluster(10001), &cluster(upstream.address.port()));
-    assert!(!config.contains("8081 }") && config != example, "the example's clusters moved");
-    ["9901", "10000", "10001"].iter().fold(config, |config, port| {
-        config.replace(&format!("port_value: {port} "), "port_value: 0 ")
-    })
-}
 
 fn anna(envoy: &Envoy, path: &str) -> Response {
     envoy.get(path, &[("x-user", "anna")])
@@ -72,7 +57,7 @@ fn the_oldest_envoy_lets_requests_through_until_the_limit() {
 fn until_the_limit(version: &str) {
     let weir = Weir::start(RULES);
     let upstream = Upstream::start();
-    let envoy = Envoy::start(version, &tuned(BASIC, weir.grpc, &upstream));
+    let envoy = Envoy::start(version, &envoy::tuned(BASIC, weir.grpc, upstream.address));
     let ask = |client| envoy.get("/", &[("x-user", client)]);
 
     for _ in 0..2 {
@@ -93,7 +78,7 @@ fn envoy_tells_clients_where_they_stand() {
     within_an_hour(|| {
         let weir = Weir::start(RULES);
         let upstream = Upstream::start();
-        let envoy = Envoy::start(NEWEST, &tuned(BASIC, weir.grpc, &upstream));
+        let envoy = Envoy::start(NEWEST, &envoy::tuned(BASIC, weir.grpc, upstream.address));
         let header = |answer: &Response, name| answer.header(name).unwrap_or_default();
 
         // The tightest of the two comes first: 1 of 2 left for the user, 3 of 4 for the address.
@@ -118,7 +103,7 @@ fn weirs_own_headers_reach_the_client_through_an_envoy_that_has_none() {
         let weir = Weir::setup().rules("demo.yaml", RULES);
         let weir = weir.env("WEIR__ANSWER__HEADERS", "ietf").start();
         let upstream = Upstream::start();
-        let envoy = Envoy::start(OLDEST, &tuned(BASIC, weir.grpc, &upstream));
+        let envoy = Envoy::start(OLDEST, &envoy::tuned(BASIC, weir.grpc, upstream.address));
 
         let passed = anna(&envoy, "/");
         assert_eq!(passed.status, 200);
@@ -142,7 +127,8 @@ fn a_descriptor_costs_what_envoy_says() {
         within_an_hour(|| {
             let (weir, upstream) = (Weir::start(COST_RULES), Upstream::start());
             let recorder = Recorder::before(weir.grpc);
-            let envoy = Envoy::start(version, &tuned(COSTS, recorder.address, &upstream));
+            let envoy =
+                Envoy::start(version, &envoy::tuned(COSTS, recorder.address, upstream.address));
             let statuses = [(); 3].map(|()| anna(&envoy, "/batch").status);
             assert_eq!(statuses, [200, 200, 429], "3 of 7, 6 of 7, 9 of 7");
 
@@ -165,7 +151,8 @@ fn a_cost_known_at_the_end_is_charged_at_the_end() {
         within_an_hour(|| {
             let (weir, upstream) = (Weir::start(COST_RULES), Upstream::start());
             let recorder = Recorder::before(weir.grpc);
-            let envoy = Envoy::start(version, &tuned(COSTS, recorder.address, &upstream));
+            let envoy =
+                Envoy::start(version, &envoy::tuned(COSTS, recorder.address, upstream.address));
 
             for (number, left_before) in [(1, 20), (2, 11), (3, 2)] {
                 assert_eq!(anna(&envoy, "/download").status, 200);

@@ -7,6 +7,7 @@ mod envoy;
 mod headers;
 mod hostile;
 mod json;
+mod leases;
 mod readme;
 mod services;
 mod startup;

@@ -8,10 +8,12 @@ use std::time::Duration;
 pub(crate) mod cli;
 pub(crate) mod edge;
 pub(crate) mod envoy;
+pub(crate) mod held;
 pub(crate) mod http;
 pub(crate) mod process;
 pub(crate) mod recorder;
 pub(crate) mod rls;
+pub(crate) mod stream;
 pub(crate) mod upstream;
 pub(crate) mod weir;
 

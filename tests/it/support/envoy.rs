@@ -61,6 +61,19 @@ pub(crate) fn validate(version: &str, config: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(said) }
 }
 
+/// An example with its fixed ports exchanged for ones that are free, the stand-in for `upstream`,
+/// and the rate limit service for `rls`.
+pub(crate) fn tuned(example: &str, rls: SocketAddr, upstream: SocketAddr) -> String {
+    let cluster = |port: u16| format!("port_value: {port} }} }} }} }} ] }} ]");
+    let config = example
+        .replace(&cluster(8081), &cluster(rls.port()))
+        .replace(&cluster(10001), &cluster(upstream.port()));
+    assert!(!config.contains("8081 }") && config != example, "the example's clusters moved");
+    ["9901", "10000", "10001"].iter().fold(config, |config, port| {
+        config.replace(&format!("port_value: {port} "), "port_value: 0 ")
+    })
+}
+
 fn envoy(version: &str) -> Command {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let path = path.join("target/envoy").join(version).join("bin/envoy");

@@ -69,7 +69,8 @@ fn send(
     })
 }
 
-fn parse(answer: &[u8]) -> Option<Response> {
+/// A whole answer, or one whose end is missing, taken apart.
+pub(super) fn parse(answer: &[u8]) -> Option<Response> {
     let head_end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..head_end]).ok()?;
     let mut lines = head.split("\r\n");
