@@ -3,25 +3,21 @@
 mod bed;
 mod budget;
 mod cancelled;
+mod forms;
 mod page;
 
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bed::{Bed, Form, Lease, MAX};
+use bed::{Bed, Lease, MAX};
+use forms::{Form, NEW, OLD, classic, naive};
 
 use crate::support::PATIENCE;
 use crate::support::envoy::{self, NEWEST, OLDEST};
 use crate::support::held;
 use crate::support::stream::Stream;
 
-/// The example and the Envoy it is for: a release with negative hits, out of its own namespace.
-const NEW: Form =
-    Form { version: NEWEST, example: include_str!("../../examples/envoy/concurrency.yaml") };
-/// What an older Envoy can say: the lease alone makes a release of it.
-const OLD: Form =
-    Form { version: OLDEST, example: include_str!("../../examples/envoy/concurrency-1.36.yaml") };
 const RULES: &str = include_str!("../../examples/rules/concurrency.yaml");
 
 /// The example's rules with slots that expire after `hold`.
@@ -133,6 +129,11 @@ fn a_client_that_goes_frees_its_slot_with_the_oldest_envoy() {
     a_client_that_goes_frees_its_slot(&OLD);
 }
 
+#[test]
+fn a_client_that_goes_frees_its_slot_in_the_classic_form() {
+    a_client_that_goes_frees_its_slot(&Form { version: NEWEST, example: &classic() });
+}
+
 /// Ten run and an eleventh is denied; four clients go in the middle of their answers; so four more
 /// run, and a fifth is denied. Slots last for hours, and nothing else has ended.
 fn a_client_that_goes_frees_its_slot(form: &Form) {
@@ -222,21 +223,11 @@ fn after_a_crash_of_envoy_the_slots_come_back_within_hold() {
     assert_eq!(calls.iter().filter_map(Lease::released).count(), 0, "nobody gave one back");
 }
 
-/// The example without its leases: one is taken, and one given back at the end of every stream.
-fn naive(example: &str) -> String {
-    let (before, rest) = example.split_once("- metadata:").expect("the lease's entry");
-    let (_, after) = rest.split_once("hits_addend:").expect("the release's hits");
-    let lease = r#"format: "%DYNAMIC_METADATA(weir.lease:lease:n)%""#;
-    assert!(after.contains(lease), "the release's hits moved");
-    let before = before.trim_end();
-    format!("{before}\n                      hits_addend:{}", after.replace(lease, "number: 1"))
-}
-
 /// Without leases Envoy gives back for denied requests too, so each denial lets one more in. That
 /// stays a nuisance: a counter never falls below empty, so when all has ended exactly `max` run.
 #[test]
 fn without_leases_denials_free_slots_but_never_more_than_there_are() {
-    let example = naive(NEW.example);
+    let example = naive();
     let bed = Bed::start(&Form { version: NEWEST, example: &example }, &lasting());
     let (running, denied) = crowd(&bed, MAX + 1);
     assert_eq!((running.len(), denied), (MAX, 1));

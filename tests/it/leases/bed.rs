@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::forms::Form;
 use crate::support::envoy::{Envoy, tuned};
 use crate::support::held::Held;
 use crate::support::recorder::{Call, Recorder};
@@ -13,12 +14,6 @@ use envoy_types::pb::google::protobuf::value::Kind;
 
 /// Slots in the example's rules.
 pub(crate) const MAX: usize = 10;
-
-/// An example, and the Envoy that runs it.
-pub(crate) struct Form<'a> {
-    pub(crate) version: &'a str,
-    pub(crate) example: &'a str,
-}
 
 /// All that a test needs, running.
 pub(crate) struct Bed {

@@ -2,7 +2,8 @@
 
 use std::thread;
 
-use super::bed::{Bed, Form, Lease};
+use super::bed::{Bed, Lease};
+use super::forms::Form;
 use crate::support::edge::within_an_hour;
 use crate::support::envoy::{NEWEST, OLDEST};
 use crate::support::http::{self, Response};
