@@ -6,6 +6,7 @@ use crate::key::Key;
 use crate::step::{Outcome, Step};
 
 pub mod memory;
+pub mod redis;
 
 pub use memory::MemoryStore;
 
