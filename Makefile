@@ -19,6 +19,7 @@ run:
 # Every test there is, against real Envoys too.
 test: $(ENVOY_BINARIES)
 	$(CARGO) test --locked
+	$(CARGO) test --locked --features shuttle --lib interleavings
 
 lint:
 	$(CARGO) clippy --locked --all-targets -- -D warnings

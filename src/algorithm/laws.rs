@@ -128,14 +128,17 @@ proptest! {
                     sum += hits;
                     let (n, w) = (u128::from(tier.requests), u128::from(tier.window.0));
                     let length = u128::from(to - from);
+                    let edges = u128::from(to) / w - u128::from(from) / w;
                     let bound = match limit.algorithm {
-                        Algorithm::FixedWindow if from as u128 / w == to as u128 / w => n * w,
-                        Algorithm::SlidingWindow if from as u128 / w == to as u128 / w => n * w,
-                        Algorithm::SlidingWindowLog | Algorithm::Concurrency if length < w => n * w,
+                        Algorithm::FixedWindow => n * w * (edges + 1),
+                        Algorithm::SlidingWindow if edges == 0 => n * w,
+                        Algorithm::SlidingWindow => n * (w + length),
+                        Algorithm::SlidingWindowLog | Algorithm::Concurrency => {
+                            n * w * (length / w + 1)
+                        }
                         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                             n * length + u128::from(tier.burst) * w
                         }
-                        _ => continue,
                     };
                     prop_assert!(sum * w <= bound, "{sum} hits from {from} to {to}");
                 }
