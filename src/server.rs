@@ -31,6 +31,7 @@ mod http1;
 mod json;
 mod lifecycle;
 mod listen;
+mod patience;
 mod reflection;
 mod rls;
 mod settings;
@@ -39,6 +40,7 @@ mod tests;
 mod web;
 
 pub use admin::AdminView;
+pub use cores::count as cores;
 pub use decide::Decide;
 pub use lifecycle::Health;
 pub use settings::{Admin, Drain, Grpc, Http, HttpLimits, Settings};

@@ -4,13 +4,14 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 
+use super::stack::Stack;
 use crate::decision::Verdict;
 use crate::descriptor::{Request, RequestError};
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, Local};
 use crate::rules::RuleSet;
 use crate::server::Decide;
 use crate::settings::Settings;
-use crate::store::memory::MemoryStore;
+use crate::store::MemoryStore;
 use crate::telemetry::{Decisions, Slots};
 use crate::time::{Micros, SystemClock};
 
@@ -34,7 +35,7 @@ impl InForce {
 
 /// Everything that answers need, shared by all cores.
 pub(super) struct Decider {
-    pub(super) limiter: Limiter<MemoryStore, SystemClock>,
+    pub(super) limiter: Limiter<Stack, SystemClock>,
     pub(super) in_force: ArcSwap<InForce>,
     pub(super) decisions: Decisions,
     pub(super) settings: Settings,
@@ -42,13 +43,21 @@ pub(super) struct Decider {
 
 impl Decider {
     pub(super) fn new(
-        limiter: Limiter<MemoryStore, SystemClock>,
+        limiter: Limiter<Stack, SystemClock>,
         in_force: InForce,
         settings: Settings,
         max_series: usize,
     ) -> Decider {
         let in_force = ArcSwap::from_pointee(in_force);
         Decider { limiter, in_force, decisions: Decisions::new(max_series), settings }
+    }
+}
+
+impl Decider {
+    /// The counters in this process's memory: all there are, or those of `on_error: local`.
+    pub(super) fn in_memory(&self) -> Option<&MemoryStore> {
+        let local = || self.limiter.local().map(Local::store);
+        self.limiter.store().memory().or_else(local)
     }
 }
 

@@ -6,7 +6,8 @@ use crate::time::Micros;
 
 /// Upper ends of the buckets in microseconds; the last one has none. Doubling tells a round trip in
 /// a rack from one between zones, and both from trouble.
-const ENDS: [u64; 12] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
+const ENDS: [u64; 12] =
+    [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
 
 /// A histogram of answers.
 #[derive(Debug, Default)]

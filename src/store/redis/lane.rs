@@ -180,10 +180,8 @@ pub(super) fn client(config: Config) -> Option<Client> {
         // Ours to follow, because fred would stop all other calls while it does.
         connection.max_redirections = 0;
         connection.tcp.nodelay = Some(true);
-        connection.unresponsive = UnresponsiveConfig {
-            max_timeout: Some(UNRESPONSIVE),
-            interval: UNRESPONSIVE_CHECK,
-        };
+        connection.unresponsive =
+            UnresponsiveConfig { max_timeout: Some(UNRESPONSIVE), interval: UNRESPONSIVE_CHECK };
     });
     let mut policy = ReconnectPolicy::new_exponential(0, BACKOFF_MS.0, BACKOFF_MS.1, 2);
     policy.set_jitter(JITTER_MS);

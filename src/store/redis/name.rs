@@ -3,8 +3,8 @@
 use crate::key::Key;
 
 /// Hash tags in use. Three hexadecimal digits spread over the slots so that no shard of a cluster
-/// gets more than 2 % beyond its share, up to 32 shards (the test below); twice as many digits or
-/// decimal ones do worse. Few tags make it likely that counters asked for at once can share a call.
+/// gets more than 1 % beyond its share, up to 10 shards, and 6 % up to 32 (the test below); decimal
+/// digits do worse. Few tags make it likely that counters asked for at once can share a call.
 const BUCKET_BITS: u32 = 12;
 
 /// Bytes of a name: the prefix, a tag of three digits in braces, and 128 bits in base 64.
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn no_shard_gets_more_than_two_percent_beyond_its_share() {
+    fn no_shard_gets_much_more_than_its_share() {
         let buckets = 1_u64 << BUCKET_BITS;
         for shards in 1..=32_usize {
             let mut held = vec![0_u64; shards];
@@ -72,9 +72,9 @@ mod tests {
                 let name = Name::of(&Key([bucket << (u64::BITS - BUCKET_BITS), 7]));
                 held[usize::from(name.slot()) * shards / 16_384] += 1;
             }
-            let most = *held.iter().max().unwrap();
-            let share = buckets / shards as u64;
-            assert!(most * 100 <= share * 102 + 100, "{most} of {share} with {shards} shards");
+            let most = *held.iter().max().unwrap() as f64 / (buckets as f64 / shards as f64);
+            let bound = if shards <= 10 { 1.01 } else { 1.06 };
+            assert!(most <= bound, "{most} times its share with {shards} shards");
         }
     }
 }

@@ -65,7 +65,8 @@ impl Reach {
         })?;
         let with_tls = scheme.starts_with("rediss");
         // fred would load the system's certificates here, and again below.
-        let plain = if with_tls { scheme.replacen("rediss", "redis", 1) } else { scheme.to_owned() };
+        let plain =
+            if with_tls { scheme.replacen("rediss", "redis", 1) } else { scheme.to_owned() };
         let mut config = Config::from_url(&format!("{plain}://{rest}")).map_err(|error| {
             ReachError::new(format!("redis.url cannot be read: {}", error.details()))
         })?;

@@ -55,9 +55,7 @@ impl CredentialProvider for PasswordFile {
         &'a self,
         server: Option<&'b Server>,
     ) -> std::pin::Pin<
-        Box<
-            dyn Future<Output = Result<(Option<String>, Option<String>), Error>> + Send + 'f,
-        >,
+        Box<dyn Future<Output = Result<(Option<String>, Option<String>), Error>> + Send + 'f>,
     >
     where
         'a: 'f,

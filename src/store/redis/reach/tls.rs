@@ -68,16 +68,14 @@ fn roots(tls: &Tls) -> Result<RootCertStore, ReachError> {
         }
     }
     if store.is_empty() {
-        let text = "no certificate authority is trusted; set redis.tls.ca to a file of certificates";
+        let text =
+            "no certificate authority is trusted; set redis.tls.ca to a file of certificates";
         return Err(ReachError::new(text));
     }
     Ok(store)
 }
 
-fn certificates(
-    setting: &str,
-    path: &Path,
-) -> Result<Vec<CertificateDer<'static>>, ReachError> {
+fn certificates(setting: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, ReachError> {
     let bad = |reason: String| ReachError::new(format!("{setting} {}: {reason}", path.display()));
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     let certificates: Vec<_> = read.map_err(|error| bad(error.to_string()))?;
