@@ -8,12 +8,14 @@
 //! the node that was asked, in words that say so.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use fred::bytes_utils::Str;
+use fred::error::Error;
 use fred::types::Value;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
@@ -21,7 +23,7 @@ use tokio::sync::{Notify, oneshot};
 use super::{PartId, Store, StoreError};
 use crate::key::Key;
 use crate::step::{Outcome, Step};
-use crate::time::{Micros, SystemClock};
+use crate::time::{Clock, Micros, SystemClock};
 
 mod fault;
 mod keeper;
@@ -68,6 +70,8 @@ struct Shared {
     lanes: usize,
     /// Names of the parts, by number.
     parts: Mutex<Vec<String>>,
+    /// When the words of a refusal were last logged, by our clock.
+    complained: AtomicU64,
     /// What Redis calls each script, in the order of [`Script::ALL`].
     hashes: [Str; 4],
 }
@@ -86,6 +90,7 @@ impl RedisStore {
             ask: Notify::new(),
             lanes: reach.connections,
             parts: Mutex::default(),
+            complained: AtomicU64::new(0),
             hashes: Script::ALL.map(|script| Str::from(script.sha1())),
         });
         let (keeper, dropped) = oneshot::channel::<()>();
@@ -169,7 +174,7 @@ impl Shared {
             lane.ready().await?;
             match self.send(&lane, &aim, script, &name, &argument).await {
                 Ok(answer) => return outcome(step, &answer),
-                Err(fault) => aim = self.next(aim, &name, fault, &lane, script).await?,
+                Err(error) => aim = self.next(aim, &name, &error, &lane, script).await?,
             }
         }
         Err(StoreError::Refused)
@@ -186,7 +191,7 @@ impl Shared {
         script: Script,
         name: &Name,
         argument: &Bytes,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, Error> {
         let index = Script::ALL.iter().position(|known| *known == script).unwrap_or_default();
         let hash = &self.hashes[index];
         if aim.asking {
@@ -201,15 +206,14 @@ impl Shared {
         &self,
         aim: Aim,
         name: &Name,
-        fault: Fault,
+        error: &Error,
         lane: &Lane,
         script: Script,
     ) -> Result<Aim, StoreError> {
-        match fault {
+        match Fault::of(error) {
             Fault::NoScript => match lane.load(script.source()).await {
                 Ok(()) => Ok(aim),
-                Err(Fault::Final(error)) => Err(error),
-                Err(_) => Err(StoreError::Refused),
+                Err(error) => Err(self.complain(&aim.node, &error)),
             },
             Fault::Moved(elsewhere) => {
                 let node = self.find(&elsewhere, &aim.node);
@@ -236,13 +240,28 @@ impl Shared {
                 lane.renew();
                 Err(StoreError::Refused)
             }
-            Fault::Final(error) => {
-                if error == StoreError::Lost {
-                    self.ask.notify_one();
-                }
-                Err(error)
+            Fault::Final(StoreError::Lost) => {
+                self.ask.notify_one();
+                Err(StoreError::Lost)
+            }
+            Fault::Final(_) => Err(self.complain(&aim.node, error)),
+        }
+    }
+
+    /// What an error comes to. The words of a refusal are logged, once a second at most: they tell
+    /// what to mend, and thousands of calls may meet the same.
+    fn complain(&self, node: &Node, error: &Error) -> StoreError {
+        let Fault::Final(class) = Fault::of(error) else { return StoreError::Refused };
+        if matches!(class, StoreError::Refused | StoreError::Reply) {
+            let (now, relaxed) = (self.clock.now().0, Ordering::Relaxed);
+            let last = self.complained.load(relaxed);
+            let due = now.saturating_sub(last) >= Micros::SECOND.0;
+            let free = || self.complained.compare_exchange(last, now, relaxed, relaxed).is_ok();
+            if due && free() {
+                tracing::warn!(node = %node.label(), %error, "Redis refuses to count");
             }
         }
+        class
     }
 
     /// The node that another one named.

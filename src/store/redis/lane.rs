@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fred::clients::{Client, WithOptions};
+use fred::error::Error;
 use fred::interfaces::{ClientLike, EventInterface, LuaInterface};
 use fred::prelude::Builder;
 use fred::types::config::{Config, Options, ReconnectPolicy, UnresponsiveConfig};
 use fred::types::{ClusterHash, CustomCommand, Value};
 use tokio::sync::watch;
 
-use super::fault::Fault;
 use super::name::Name;
 use crate::store::StoreError;
 
@@ -118,10 +118,9 @@ impl Lane {
         hash: &fred::bytes_utils::Str,
         name: &Name,
         argument: &bytes::Bytes,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, Error> {
         let key = fred::types::Key::from(name.as_bytes());
-        let result = self.calls.evalsha(hash.clone(), key, Value::Bytes(argument.clone())).await;
-        result.map_err(|error| Fault::of(&error))
+        self.calls.evalsha(hash.clone(), key, Value::Bytes(argument.clone())).await
     }
 
     /// The same on a node that takes the slot over: it answers only who says that it was sent.
@@ -130,11 +129,10 @@ impl Lane {
         hash: &fred::bytes_utils::Str,
         name: &Name,
         argument: &bytes::Bytes,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, Error> {
         let pipeline = self.client.pipeline();
         let asking = CustomCommand::new_static("ASKING", ClusterHash::FirstKey, false);
-        let sent: Result<(), _> = pipeline.custom(asking, Vec::<Value>::new()).await;
-        sent.map_err(|error| Fault::of(&error))?;
+        let _: () = pipeline.custom(asking, Vec::<Value>::new()).await?;
         let run = CustomCommand::new_static("EVALSHA", ClusterHash::FirstKey, false);
         let arguments: Vec<Value> = vec![
             Value::String(hash.clone()),
@@ -142,9 +140,8 @@ impl Lane {
             Value::Bytes(bytes::Bytes::copy_from_slice(name.as_bytes())),
             Value::Bytes(argument.clone()),
         ];
-        let queued: Result<(), _> = pipeline.custom(run, arguments).await;
-        queued.map_err(|error| Fault::of(&error))?;
-        pipeline.last().await.map_err(|error| Fault::of(&error))
+        let _: () = pipeline.custom(run, arguments).await?;
+        pipeline.last().await
     }
 
     /// Drops the connection and makes a new one.
@@ -154,9 +151,9 @@ impl Lane {
     }
 
     /// Teaches the node a script.
-    pub(super) async fn load(&self, source: &'static str) -> Result<(), Fault> {
-        let loaded: Result<Value, _> = self.calls.script_load(source).await;
-        loaded.map(|_| ()).map_err(|error| Fault::of(&error))
+    pub(super) async fn load(&self, source: &'static str) -> Result<(), Error> {
+        let _: Value = self.calls.script_load(source).await?;
+        Ok(())
     }
 
     /// Any command without a key.
@@ -164,7 +161,7 @@ impl Lane {
         &self,
         words: &'static str,
         arguments: Vec<Value>,
-    ) -> Result<Value, fred::error::Error> {
+    ) -> Result<Value, Error> {
         let command = CustomCommand::new_static(words, ClusterHash::FirstKey, false);
         self.calls.custom(command, arguments).await
     }
@@ -237,7 +234,7 @@ async fn keep_up(
 }
 
 /// Tells that a connection is down, and logs it when it was not before.
-fn lost(told: &watch::Sender<State>, label: &str, error: &fred::error::Error) {
+fn lost(told: &watch::Sender<State>, label: &str, error: &Error) {
     if told.send_replace(State::Down) != State::Down {
         tracing::warn!(node = %label, %error, "no connection to Redis");
     }
