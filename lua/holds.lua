@@ -10,7 +10,7 @@
 
 local SLOTS = 115
 local TIER = 3
-local VALUE_HEAD, VALUE_HEAD_SIZE = '>BI4I4I4', 13
+local VALUE_HEAD, VALUE_HEAD_SIZE = '>I4I4I4', 13
 -- As much of a value as is read at once: all of a small one.
 local BEGINNING = '1023'
 local NOBODY = ('\0'):rep(8)
@@ -19,12 +19,16 @@ local NOBODY = ('\0'):rep(8)
 local function units_of(key, raw, kind)
   local d = { key = key, width = 7, skip = 0, first = 0, last = 0, room = 0, low = 0, cached = 0 }
   if kind == SLOTS then d.width, d.skip = 15, 8 end
-  if raw:byte(1) == kind then _, d.room, d.first, d.last = parse(VALUE_HEAD, raw) end
+  if #raw > 0 then d.room, d.first, d.last = parse(VALUE_HEAD, raw, 2) end
   d.base = VALUE_HEAD_SIZE + d.room
   if d.last > 0 and #raw >= d.base + d.last * d.width then
     d.page, d.cached = raw:sub(d.base + 1), d.last
   end
   return d
+end
+
+local function head_of(d, kind)
+  return string.char(kind) .. pack(VALUE_HEAD, d.room, d.first, d.last)
 end
 
 -- When unit `index` was taken.
@@ -96,8 +100,7 @@ local function rewrite(d, kind, open, places)
   end
   d.first, d.last, d.cached = 0, d.last - d.first, 0
   d.room, d.base = room, VALUE_HEAD_SIZE + room
-  local head = pack(VALUE_HEAD, kind, room, d.first, d.last)
-  call('SET', d.key, head .. opened .. ('\0'):rep(room - #opened) .. held)
+  call('SET', d.key, head_of(d, kind) .. opened .. ('\0'):rep(room - #opened) .. held)
 end
 
 local function step(key, argument, reply)
@@ -178,7 +181,7 @@ local function step(key, argument, reply)
   if d.first >= PAGE and d.first > d.last - d.first then
     rewrite(d, kind, open, 2 * opened)
   else
-    call('SETRANGE', key, 0, pack(VALUE_HEAD, kind, d.room, d.first, d.last))
+    call('SETRANGE', key, 0, head_of(d, kind))
   end
   local over = opened > 0 and open.ends or 0
   if d.first < d.last then over = max(over, taken_at(d, d.last - 1) + longest) end

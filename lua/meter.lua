@@ -47,16 +47,17 @@ local function step(key, argument, reply)
     end
   end
 
-  local over = 0
   for i = 0, tiers - 1 do
-    reply[#reply + 1] = passes[i] == false and 0 or 1
-    for j = i * STATE + 1, i * STATE + STATE do reply[#reply + 1] = S[j] end
-    over = max(over, expires(T, i * TIER, S, i * STATE))
+    local n = #reply
+    reply[n + 1] = passes[i] == false and 0 or 1
+    for j = 1, STATE do reply[n + 1 + j] = S[i * STATE + j] end
   end
   if not (changed or taken) then return end
   -- What only time has changed stays as it was.
-  local state = changed and pack('>BB', kind, tiers) .. pack(numbers, unpack(S, 1, tiers * STATE))
-    or raw:sub(1, size)
+  if not changed then S = { parse(numbers, raw, 3) } end
+  local over = 0
+  for i = 0, tiers - 1 do over = max(over, expires(T, i * TIER, S, i * STATE)) end
+  local state = pack('>BB', kind, tiers) .. pack(numbers, unpack(S, 1, tiers * STATE))
   if not open or (open.first == open.last and act ~= OPEN) then
     call('SET', key, state, 'PX', ttl(over, now))
     return
