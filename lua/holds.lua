@@ -10,21 +10,27 @@
 
 local SLOTS = 115
 local TIER = 3
-local VALUE_HEAD, VALUE_HEAD_SIZE = '>BI4I4I4', 13
+local VALUE_HEAD, VALUE_HEAD_SIZE = '>I4I4I4', 13
 -- As much of a value as is read at once: all of a small one.
 local BEGINNING = '1023'
 local NOBODY = ('\0'):rep(8)
+
+local records, put, remove, newest = deque()
 
 -- The units of the value that begins with `raw`.
 local function units_of(key, raw, kind)
   local d = { key = key, width = 7, skip = 0, first = 0, last = 0, room = 0, low = 0, cached = 0 }
   if kind == SLOTS then d.width, d.skip = 15, 8 end
-  if raw:byte(1) == kind then _, d.room, d.first, d.last = parse(VALUE_HEAD, raw) end
+  if #raw > 0 then d.room, d.first, d.last = parse(VALUE_HEAD, raw, 2) end
   d.base = VALUE_HEAD_SIZE + d.room
   if d.last > 0 and #raw >= d.base + d.last * d.width then
     d.page, d.cached = raw:sub(d.base + 1), d.last
   end
   return d
+end
+
+local function head_of(d, kind)
+  return string.char(kind) .. pack(VALUE_HEAD, d.room, d.first, d.last)
 end
 
 -- When unit `index` was taken.
@@ -87,7 +93,7 @@ local function release(d, id, count)
 end
 
 -- Writes the value anew, without what is gone and with room for so many reservations.
-local function rewrite(d, kind, open, places)
+local function rewrite(d, kind, open, open_head, places)
   local held, opened, room = records(d, d.first, d.last), '', 0
   if places > 0 then
     local live = records(open, open.first, open.last)
@@ -96,8 +102,7 @@ local function rewrite(d, kind, open, places)
   end
   d.first, d.last, d.cached = 0, d.last - d.first, 0
   d.room, d.base = room, VALUE_HEAD_SIZE + room
-  local head = pack(VALUE_HEAD, kind, room, d.first, d.last)
-  call('SET', d.key, head .. opened .. ('\0'):rep(room - #opened) .. held)
+  call('SET', d.key, head_of(d, kind) .. opened .. ('\0'):rep(room - #opened) .. held)
 end
 
 local function step(key, argument, reply)
@@ -109,7 +114,11 @@ local function step(key, argument, reply)
   local foreign = #raw > 0 and raw:byte(1) ~= kind
   if foreign then raw = '' end
   local d, open = units_of(key, raw, kind), nil
-  if d.room > 0 then open = reservations(key, raw, VALUE_HEAD_SIZE, 0) end
+  local open_at, take, reserve, open_head
+  if d.room > 0 or (act == OPEN and kind ~= SLOTS) then
+    open_at, take, reserve, open_head = reservations()
+    open = open_at(key, d.room > 0 and raw or '', VALUE_HEAD_SIZE, 0)
+  end
 
   local takes, allowed, passes, since = act ~= GIVE_BACK and act ~= CLOSE, true, {}, {}
   local longest, most, live = 0, 0, d.last
@@ -168,17 +177,16 @@ local function step(key, argument, reply)
   end
   if not wrote then return end
   if act == OPEN and kind ~= SLOTS and allowed then
-    open = open or reservations(key, '', VALUE_HEAD_SIZE, 0)
     if open.base + (open.last + 1) * open.width > d.base then
-      rewrite(d, kind, open, max(4, 2 * (open.last - open.first + 1)))
+      rewrite(d, kind, open, open_head, max(4, 2 * (open.last - open.first + 1)))
     end
     reserve(open, id, latest, ends, hits, '', now)
   end
   local opened = open and open.last - open.first or 0
   if d.first >= PAGE and d.first > d.last - d.first then
-    rewrite(d, kind, open, 2 * opened)
+    rewrite(d, kind, open, open_head, 2 * opened)
   else
-    call('SETRANGE', key, 0, pack(VALUE_HEAD, kind, d.room, d.first, d.last))
+    call('SETRANGE', key, 0, head_of(d, kind))
   end
   local over = opened > 0 and open.ends or 0
   if d.first < d.last then over = max(over, taken_at(d, d.last - 1) + longest) end

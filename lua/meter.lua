@@ -20,11 +20,15 @@ local function step(key, argument, reply)
     raw = '' -- of another machine or another number of tiers: nothing is known
   end
   for i = 0, tiers - 1 do turn(T, i * TIER, S, i * STATE) end
-  local open, id, ends
-  if #raw > size or act == OPEN then open = reservations(key, raw, size, tiers * COSTS) end
+  local open, open_at, take, reserve, id, ends
+  if #raw > size or act == OPEN then
+    open_at, take, reserve = reservations()
+    open = open_at(key, raw, size, tiers * COSTS)
+  end
   if act >= OPEN then id, ends = parse('>c8I7', argument, T[tiers * TIER + 1]) end
 
-  local allowed, passes, changed, taken = true, {}, false, false
+  -- What each tier answers takes one place more than its state.
+  local before, width, allowed, changed, taken = #reply, STATE + 1, true, false, false
   if act == CLOSE then
     local made, charged, record
     if open then made, charged, record = take(open, id, now) end
@@ -39,24 +43,26 @@ local function step(key, argument, reply)
     for i = 0, tiers - 1 do changed = refund(T, i * TIER, S, i * STATE, hits) or changed end
   else
     for i = 0, tiers - 1 do
-      passes[i] = fits(T, i * TIER, S, i * STATE, hits)
-      allowed = allowed and passes[i]
+      local passes = fits(T, i * TIER, S, i * STATE, hits)
+      reply[before + i * width + 1] = passes and 1 or 0
+      allowed = allowed and passes
     end
     if hits > 0 and (allowed or count_denied == 1) then
       for i = 0, tiers - 1 do changed = charge(T, i * TIER, S, i * STATE, hits) or changed end
     end
   end
 
-  local over = 0
   for i = 0, tiers - 1 do
-    reply[#reply + 1] = passes[i] == false and 0 or 1
-    for j = i * STATE + 1, i * STATE + STATE do reply[#reply + 1] = S[j] end
-    over = max(over, expires(T, i * TIER, S, i * STATE))
+    local at = before + i * width + 1
+    reply[at] = reply[at] or 1
+    for j = 1, STATE do reply[at + j] = S[i * STATE + j] end
   end
   if not (changed or taken) then return end
   -- What only time has changed stays as it was.
-  local state = changed and pack('>BB', kind, tiers) .. pack(numbers, unpack(S, 1, tiers * STATE))
-    or raw:sub(1, size)
+  if not changed then S = { parse(numbers, raw, 3) } end
+  local over = 0
+  for i = 0, tiers - 1 do over = max(over, expires(T, i * TIER, S, i * STATE)) end
+  local state = pack('>BB', kind, tiers) .. pack(numbers, unpack(S, 1, tiers * STATE))
   if not open or (open.first == open.last and act ~= OPEN) then
     call('SET', key, state, 'PX', ttl(over, now))
     return

@@ -60,8 +60,8 @@ end
 local function charge(T, t, S, s)
   local micros, part = after(T, t, S, s)
   local most, most_part = T[t + MOST], T[t + MOST + 1]
+  if reaches(most, most_part, S[s + 1], S[s + 2]) then most, most_part = S[s + 1], S[s + 2] end
   if reaches(micros, part, most, most_part) then return keep(S, s, micros, part) end
-  if reaches(most, most_part, S[s + 1], S[s + 2]) then return false end
   return keep(S, s, most, most_part)
 end
 

@@ -1,5 +1,5 @@
--- Value: how all scripts read their argument, keep records in the key's string, and let it expire.
--- First part of every script. Its Rust twin is the standard library's VecDeque.
+-- Value: how all scripts read their argument, and how long they keep what they write.
+-- First part of every script.
 --
 -- KEYS[i]  a counter
 -- ARGV[i]  the step on it, packed as src/store/redis/script.rs does, the highest byte first:
@@ -27,47 +27,4 @@ local GRACE_MS = 1000
 -- logic: the one place that divides, and it rounds up.
 local function ttl(expires, now)
   return floor((max(expires - now, 0) + 999) / 1000) + GRACE_MS
-end
-
--- Records read at once while searching.
-local PAGE = 64
-
--- Records of one width in the key's string: d.first up to d.last, record 0 at byte d.base.
--- Adding and removing writes only what moves, so a counter of 100000 records costs no more per
--- hit than one of ten.
-
-local function records(d, from, to)
-  return call('GETRANGE', d.key, d.base + from * d.width, d.base + to * d.width - 1)
-end
-
-local function put(d, at, bytes)
-  call('SETRANGE', d.key, d.base + at * d.width, bytes)
-  d.cached = min(d.cached or 0, at)
-end
-
--- Takes records [from, to) out; the shorter side moves up. Tells how far those before moved.
-local function remove(d, from, to)
-  if from - d.first > d.last - to then
-    if to < d.last then put(d, from, records(d, to, d.last)) end
-    d.last = d.last - (to - from)
-    return 0
-  end
-  if d.first < from then put(d, d.first + (to - from), records(d, d.first, from)) end
-  d.first = d.first + (to - from)
-  return to - from
-end
-
--- The newest record of [from, to) that starts with `id`.
-local function newest(d, id, from, to)
-  while from < to do
-    local low = max(from, to - PAGE)
-    local page, found = records(d, low, to), nil
-    local at = page:find(id, 1, true)
-    while at do
-      if (at - 1) % d.width == 0 then found = (at - 1) / d.width end
-      at = page:find(id, at + 1, true)
-    end
-    if found then return low + found end
-    to = low
-  end
 end

@@ -26,7 +26,7 @@ const _: () = assert!(HITS_END == INTEGER_END && SLIDING_REQUESTS_END == PAIR_CO
 
 /// The last instant that is told from the next, in the year 2112: the longest window and the
 /// slowest bucket after it still end below 2^53.
-const LAST_INSTANT: Micros = Micros(1 << 52);
+const LAST_INSTANT: Micros = Micros((1 << 52) - 1);
 
 /// What a store must be asked to decide `hits` on a counter of `limit` at `now`: hits to take, 0 to
 /// look, negative to give back. Under a lease: [`Step::leased`].

@@ -79,10 +79,10 @@ macro_rules! script {
     };
 }
 
-const COUNT: &str = script!("value" "reservation" "count" "meter");
-const PAIR: &str = script!("value" "reservation" "pair" "meter");
-const TAT: &str = script!("value" "reservation" "tat" "meter");
-const HOLDS: &str = script!("value" "reservation" "holds");
+const COUNT: &str = script!("value" "deque" "reservation" "count" "meter");
+const PAIR: &str = script!("value" "deque" "reservation" "pair" "meter");
+const TAT: &str = script!("value" "deque" "reservation" "tat" "meter");
+const HOLDS: &str = script!("value" "deque" "reservation" "holds");
 
 /// Appends the argument that tells a script to do `step`.
 pub fn encode(step: &Step, argument: &mut Vec<u8>) {
