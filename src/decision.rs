@@ -146,7 +146,7 @@ pub struct Verdict {
     pub code: Code,
     /// One per descriptor.
     pub statuses: Vec<Status>,
-    /// Headers for the client's response, names in lower case.
+    /// Headers for the client's response: names in lower case, but those that the operator chose.
     pub headers: Vec<(Cow<'static, str>, String)>,
     /// What the proxy shall put into the request's dynamic metadata.
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,

@@ -143,7 +143,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             LeaseUse::Close(id) => Lease::Close(id),
         });
         // Armed before the store is asked: whoever drops this call gives back what it may take.
-        let mut taken = Taken::by(&self.store, &key, &step);
+        let mut taken = Taken::by(&self.store, &key, &limit, &step);
         let index = rule.map(|rule| rule.index);
         let shadow = rule.is_some_and(|rule| rule.shadow_mode);
         let result = match asked {

@@ -16,6 +16,7 @@ use crate::proto::RateLimitServiceServer;
 
 mod accept;
 mod admin;
+pub mod bytes;
 mod connection;
 mod cores;
 mod deal;

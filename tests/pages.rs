@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use weir::cli::Cli;
+use weir::limit::Algorithm;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -77,6 +78,22 @@ fn every_link_leads_to_a_file_and_every_anchor_to_a_heading() {
             }
         }
     }
+}
+
+#[test]
+fn every_algorithm_has_one_row_and_one_section() {
+    let read = |name| std::fs::read_to_string(root().join(name)).expect("a page is text");
+    let (readme, page) = (read("README.md"), read("docs/algorithms.md"));
+    let names = Algorithm::ALL.map(Algorithm::name);
+    for table in [readme.split("## Which algorithm").nth(1).expect("the section is there"), &page] {
+        let rows = table.lines().skip_while(|line| !line.starts_with("| ---")).skip(1);
+        let rows = rows.take_while(|line| line.starts_with('|'));
+        let named: Vec<_> = rows.filter_map(|row| row.split('`').nth(1)).collect();
+        assert_eq!(named, names);
+    }
+    let sections = page.lines().filter_map(|line| line.strip_prefix("## "));
+    let sections: Vec<_> = sections.take(names.len()).collect();
+    assert_eq!(sections, names);
 }
 
 /// The anchors of a page's headings, as they are made of them: lower case, spaces as dashes.

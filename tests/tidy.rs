@@ -196,6 +196,11 @@ fn shape(source: &Source) -> Vec<String> {
         if comment && (line.contains("//! |") || line.contains("/// |") || line.contains("://")) {
             continue;
         }
+        // A path cannot be broken, and generated packages have long ones.
+        let import = ["use ", "pub use ", "pub(crate) use "];
+        if import.iter().any(|word| line.trim_start().starts_with(word)) {
+            continue;
+        }
         let max = if comment { COMMENT_COLUMNS_MAX } else { COLUMNS_MAX };
         let columns = line.chars().count();
         if columns > max {

@@ -11,15 +11,6 @@ use crate::limit::{Algorithm, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
 use crate::step::{INTEGER_END, State, Step};
 use crate::time::Micros;
 
-const ALGORITHMS: [Algorithm; 6] = [
-    Algorithm::FixedWindow,
-    Algorithm::SlidingWindow,
-    Algorithm::SlidingWindowLog,
-    Algorithm::TokenBucket,
-    Algorithm::LeakyBucket,
-    Algorithm::Concurrency,
-];
-
 /// One request: how long after the one before, and its hits.
 type Ask = (u64, i64);
 
@@ -34,9 +25,9 @@ fn tier() -> impl Strategy<Value = Tier> {
 }
 
 fn limit(tiers: impl Strategy<Value = Vec<Tier>>) -> impl Strategy<Value = Limit> {
-    (select(&ALGORITHMS[..]), tiers, any::<bool>()).prop_map(|(algorithm, tiers, count_denied)| {
-        Limit { algorithm, tiers: tiers.into(), count_denied }
-    })
+    (select(&Algorithm::ALL[..]), tiers, any::<bool>()).prop_map(
+        |(algorithm, tiers, count_denied)| Limit { algorithm, tiers: tiers.into(), count_denied },
+    )
 }
 
 /// Requests at instants that like the edges of the limit's windows.
@@ -361,7 +352,7 @@ proptest! {
 
     #[test]
     fn no_number_makes_it_panic(
-        algorithm in select(&ALGORITHMS[..]),
+        algorithm in select(&Algorithm::ALL[..]),
         numbers in vec((any::<u64>(), any::<u64>(), any::<u64>(), 0..64u32), 0..3),
         count_denied in any::<bool>(),
         asks in vec((any::<u64>(), any::<i64>(), 0..64u32), 1..12),

@@ -10,7 +10,7 @@ use crate::limit::{Limit, Tier};
 use crate::rules::Rule;
 use crate::store::Store;
 
-/// Header names (lower case) and values, in the order they are sent.
+/// Header names and values, in the order they are sent.
 pub(super) type List = Vec<(Cow<'static, str>, String)>;
 
 /// What the header families say about one counted descriptor.
@@ -130,7 +130,7 @@ fn incumbent(names: &[Box<str>; 3], lines: &[Line<'_>], list: &mut List) {
     let Some(Line { decision, .. }) = chosen else { return };
     let values = [decision.limit, decision.remaining, decision.reset_after.ceil_secs()];
     for (name, value) in names.iter().zip(values) {
-        list.push((Cow::Owned(name.to_ascii_lowercase()), value.to_string()));
+        list.push((Cow::Owned(name.to_string()), value.to_string()));
     }
 }
 

@@ -6,8 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::algorithm;
 use crate::decision::GiveBack;
 use crate::key::{Key, KeyBuilder, KeySeed};
+use crate::limit::Limit;
 use crate::step::{Lease, LeaseId, Step};
 use crate::store::Store;
 
@@ -45,13 +47,14 @@ pub(super) struct Taken<S: Store> {
 }
 
 impl<S: Store> Taken<S> {
-    /// What `step` takes if it is allowed; `None` if it takes nothing under a lease.
-    pub(super) fn by(store: &Arc<S>, key: &Key, step: &Step) -> Option<Taken<S>> {
+    /// What `step`, planned from `limit`, takes if it is allowed; `None` if it takes nothing under a
+    /// lease.
+    pub(super) fn by(store: &Arc<S>, key: &Key, limit: &Limit, step: &Step) -> Option<Taken<S>> {
         let Some(Lease::Open { id, .. }) = step.lease else { return None };
-        let slots = matches!(step.machine, crate::step::Machine::Slots(_));
-        // A slot is given back as it was taken; a reservation is settled at no cost.
-        let hits = if slots { -step.hits } else { 0 };
-        let undo = Step { hits, lease: Some(Lease::Close(id)), ..step.clone() };
+        // A slot is given back as it was taken; a reservation is settled at no cost. Planned anew,
+        // because a bucket's step carries the cost of its hits.
+        let hits = if limit.counts_slots() { -step.hits } else { 0 };
+        let undo = algorithm::plan(limit, hits, step.now).leased(Lease::Close(id));
         Some(Taken { armed: Some((store.clone(), *key, undo)) })
     }
 

@@ -150,11 +150,11 @@ fn the_incumbents_headers_follow_its_own_choice() {
     let bench = Bench::new(NAMED, answer);
     let verdict = bench.ask(&[("wide", ""), ("tight", "")]);
     let sent: Vec<_> = verdict.headers.iter().map(|(n, v)| (n.as_ref(), v.as_str())).collect();
-    let tight = [("ratelimit-limit", "2"), ("ratelimit-remaining", "1"), ("ratelimit-reset", "40")];
+    let tight = [("RateLimit-Limit", "2"), ("RateLimit-Remaining", "1"), ("RateLimit-Reset", "40")];
     assert_eq!(sent, tight, "the smallest remaining");
     bench.ask(&[("tight", "a"), ("tight", "a")]);
     let verdict = bench.ask(&[("tight", "a"), ("wide", "")]);
-    assert_eq!(header(&verdict, "ratelimit-limit"), Some("2"), "the one that is over");
+    assert_eq!(header(&verdict, "RateLimit-Limit"), Some("2"), "the one that is over");
     assert_eq!(header(&verdict, "retry-after"), None, "the incumbent sends none");
 }
 

@@ -9,21 +9,6 @@ use super::rule::Policy;
 use crate::limit::{Algorithm, Limit, LimitError, OnError, Tier, Unit, WINDOW_MAX};
 use crate::time::Micros;
 
-const ALGORITHMS: [(&str, Algorithm); 6] = [
-    ("fixed_window", Algorithm::FixedWindow),
-    ("sliding_window", Algorithm::SlidingWindow),
-    ("sliding_window_log", Algorithm::SlidingWindowLog),
-    ("token_bucket", Algorithm::TokenBucket),
-    ("leaky_bucket", Algorithm::LeakyBucket),
-    ("concurrency", Algorithm::Concurrency),
-];
-
-/// The name by which rule files call an algorithm.
-pub(super) fn algorithm_name(algorithm: Algorithm) -> &'static str {
-    let found = ALGORITHMS.iter().find(|(_, known)| *known == algorithm);
-    found.map(|(name, _)| *name).expect("the table names every algorithm")
-}
-
 /// Reads the limits of one file.
 pub(super) struct Limits<'a> {
     pub(super) file: &'a Arc<str>,
@@ -123,16 +108,16 @@ impl Limits<'_> {
     fn algorithm(&mut self, written: Option<&Text>) -> Option<Algorithm> {
         let Some(text) = written else { return Some(Algorithm::FixedWindow) };
         let name = text.value.as_deref()?;
-        let found = ALGORITHMS.iter().find(|(known, _)| *known == name);
+        let found = Algorithm::from_name(name);
         if found.is_none() {
-            let names = ALGORITHMS.map(|(known, _)| known);
+            let names = Algorithm::ALL.map(Algorithm::name);
             let hint = match nearest(name, names) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("write one of {}", names.join(", ")),
             };
             self.error(text.at, format!("unknown algorithm `{}`", shorten(name)), hint);
         }
-        found.map(|(_, algorithm)| *algorithm)
+        found
     }
 
     /// `max` and `hold` of a concurrency limit.

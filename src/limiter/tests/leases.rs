@@ -94,6 +94,38 @@ fn an_answer_that_does_not_arrive_gives_back_what_it_took() {
 }
 
 #[test]
+fn every_algorithm_reserves_settles_and_takes_back() {
+    for algorithm in
+        ["fixed_window", "sliding_window", "sliding_window_log", "token_bucket", "leaky_bucket"]
+    {
+        let rules = format!(
+            "
+  - key: tokens
+    rate_limit:
+      algorithm: {algorithm}
+      tiers: [{{requests: 100, window: 24h}}, {{requests: 1000, window: 7d}}]
+      reserve: {{hold: 10m}}
+  - {{key: full, rate_limit: {{unit: minute, requests_per_unit: 0}}}}
+"
+        );
+        let options = Options { denied_requests: DeniedRequests::Free, ..Options::default() };
+        let bench = Bench::with(&rules, Answer::default(), &options);
+        drop(bench.asks(&[(&[("tokens", "")], 40)]));
+        assert_eq!(bench.left("tokens"), 100, "{algorithm}: the answer did not arrive");
+        bench.asks(&[(&[("tokens", "")], 40), (&[("full", "")], 1)]);
+        assert_eq!(bench.left("tokens"), 100, "{algorithm}: denied for another reason");
+        let mut left = 100;
+        for cost in [30, 0, 45] {
+            let (id, _) = lease(&deliver(bench.asks(&[(&[("tokens", "")], 40)]))).expect("fits");
+            assert_eq!(bench.left("tokens"), left - 40, "{algorithm}");
+            bench.asks(&[(&[("tokens", ""), ("lease", &id)], cost)]);
+            left -= cost.unsigned_abs();
+            assert_eq!(bench.left("tokens"), left, "{algorithm}: {cost} in the end");
+        }
+    }
+}
+
+#[test]
 fn one_request_has_one_lease_for_all_that_it_takes() {
     let bench = Bench::new(LEASING, Answer::default());
     let verdict = deliver(bench.asks(&[

@@ -20,6 +20,8 @@ mod model;
 #[cfg(not(feature = "shuttle"))]
 mod reclaim;
 #[cfg(not(feature = "shuttle"))]
+mod sizes;
+#[cfg(not(feature = "shuttle"))]
 mod threads;
 
 /// Key number `n`.
