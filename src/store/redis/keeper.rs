@@ -59,7 +59,7 @@ pub(super) async fn run(shared: Arc<Shared>, config: Config) {
         }
         _ => {
             let node = shared.node(label(&config.server), config);
-            let Some(lane) = node.connect() else { return };
+            let Some(lane) = node.connect_keeper() else { return };
             shared.topology.store(Arc::new(Topology::single(node.clone())));
             mind(&shared, &node, &lane).await;
         }
@@ -156,7 +156,7 @@ fn take(
         }
         let (host, port) = &run.address;
         let node = shared.node(format!("{host}:{port}"), at(config, host, *port));
-        let Some(lane) = node.connect() else { continue };
+        let Some(lane) = node.connect_keeper() else { continue };
         tracing::info!(node = %node.label(), "a node of the cluster");
         let minded = (shared.clone(), node.clone(), lane.clone());
         tokio::spawn(async move { mind(&minded.0, &minded.1, &minded.2).await });

@@ -1,8 +1,8 @@
 //! One node of Redis: its address, its clock, and the connections to it.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use fred::types::config::{Config, ServerConfig};
 use tokio::sync::watch;
@@ -29,6 +29,8 @@ pub(super) struct Node {
     lanes: usize,
     /// Its clock less ours in microseconds, or [`UNMEASURED`].
     offset: AtomicI64,
+    /// The keeper's connection, which is open before any call is sent here.
+    shared: OnceLock<Arc<Lane>>,
     /// No longer part of the topology: its connections close, and so they do when this is dropped.
     gone: watch::Sender<bool>,
 }
@@ -59,6 +61,7 @@ impl Node {
             config,
             lanes: lanes.max(1),
             offset: AtomicI64::new(UNMEASURED),
+            shared: OnceLock::new(),
             gone: watch::Sender::new(false),
         }
     }
@@ -108,8 +111,23 @@ impl Node {
         Lane::open(&self.config, &self.label, self.gone.subscribe())
     }
 
-    /// The present core's connection whose turn it is, opened when there is none yet.
+    /// Opens the keeper's connection, once.
+    pub(super) fn connect_keeper(&self) -> Option<Arc<Lane>> {
+        let lane = self.connect()?;
+        Some(self.shared.get_or_init(|| lane).clone())
+    }
+
+    /// A connection to send on: the present core's own whose turn it is. While that one is being
+    /// opened, and whenever it is down, the keeper's; it costs a call more, but no wait.
     pub(super) fn lane(&self) -> Option<Arc<Lane>> {
+        let own = self.own_lane();
+        if own.as_ref().is_some_and(|lane| lane.is_up()) {
+            return own;
+        }
+        self.shared.get().filter(|lane| lane.is_up()).cloned().or(own)
+    }
+
+    fn own_lane(&self) -> Option<Arc<Lane>> {
         LANES.with_borrow_mut(|known| {
             if let Some(found) = known.iter_mut().find(|lanes| lanes.node == self.serial) {
                 found.next = (found.next + 1) % found.lanes.len();
