@@ -13,19 +13,17 @@ use crate::limiter::{Limiter, Local};
 use crate::rules::{self, RuleSet};
 use crate::server::{self, Server, Serving};
 use crate::settings::{Settings, StoreKind};
-use crate::store::{Guard, MemoryStore, RedisStore};
+use crate::store::{Guard, MemoryStore, RedisStore, Stack};
 use crate::time::{Clock, Micros, SystemClock};
 
 mod decider;
 mod derive;
 mod page;
 mod readiness;
-mod stack;
 mod sweeper;
 
 use decider::{Decider, InForce};
 use readiness::Readiness;
-use stack::Stack;
 use sweeper::Sweeper;
 
 /// Series whose names hold values of requests, beyond which they are folded into their rule's.

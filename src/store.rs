@@ -10,10 +10,12 @@ use crate::time::Micros;
 pub mod guard;
 pub mod memory;
 pub mod redis;
+mod stack;
 
 pub use guard::Guard;
 pub use memory::MemoryStore;
 pub use redis::RedisStore;
+pub use stack::Stack;
 
 /// Something that keeps counters.
 ///

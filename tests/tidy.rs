@@ -76,6 +76,7 @@ const WORDS: &[(&str, Where, &str)] = &[
         Where::Only(&["src/server", "src/cli/call", "src/proto"]),
         "the generated messages end at the edge",
     ),
+    ("fred::", Where::Only(&["src/store/redis"]), "one folder knows what talks to Redis"),
     ("tonic::", Where::Only(&["src/server", "src/cli", "src/proto", "src/app"]), "edge only"),
     ("axum::", Where::Only(&["src/server"]), "edge only"),
     ("config::", Where::Only(&["src/settings"]), "settings are read in one place"),

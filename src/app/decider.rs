@@ -4,14 +4,13 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 
-use super::stack::Stack;
 use crate::decision::Verdict;
 use crate::descriptor::{Request, RequestError};
 use crate::limiter::{Limiter, Local};
 use crate::rules::RuleSet;
 use crate::server::Decide;
 use crate::settings::Settings;
-use crate::store::MemoryStore;
+use crate::store::{MemoryStore, Stack};
 use crate::telemetry::{Decisions, Slots};
 use crate::time::{Micros, SystemClock};
 

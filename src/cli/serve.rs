@@ -35,7 +35,11 @@ pub(super) fn run(flags: &Overrides) -> anyhow::Result<u8> {
 }
 
 fn start_log(log: &settings::Log) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&log.level)?;
+    let mut filter = EnvFilter::try_new(&log.level)?;
+    if !log.level.contains("fred") {
+        // weir says itself, once per event, what fred says once per connection and attempt.
+        filter = filter.add_directive("fred=off".parse()?);
+    }
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match log.format {
         LogFormat::Pretty => lines.init(),

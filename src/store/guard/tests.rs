@@ -1,3 +1,5 @@
+//! The guard around a store that answers when it is told to, in time that stands still.
+
 use std::sync::atomic::AtomicU32;
 
 use tokio::sync::Semaphore;

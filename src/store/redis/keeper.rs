@@ -190,7 +190,12 @@ async fn mind(shared: &Shared, node: &Node, lane: &Lane) {
         shared.ask.notify_one();
         loop {
             tokio::select! {
-                () = lane.down() => break,
+                () = lane.down() => {
+                    // Calls may have noticed before, and had the cluster asked while it still
+                    // seemed whole.
+                    shared.ask.notify_one();
+                    break;
+                }
                 () = tokio::time::sleep(MEASURE_EVERY) => {
                     measure(shared, node, lane, &mut trips).await;
                 }

@@ -1,14 +1,14 @@
-//! The stack: the store that the settings chose, with what stands around it.
+//! The stack: one of the stores, with what stands around it; concrete types, chosen once.
 
 use std::time::Duration;
 
+use super::{Guard, MemoryStore, PartId, RedisStore, Store, StoreError};
 use crate::key::Key;
 use crate::step::{Outcome, Step};
-use crate::store::{Guard, MemoryStore, PartId, RedisStore, Store, StoreError};
 use crate::time::{Micros, SystemClock};
 
-/// Where this process counts.
-pub(super) enum Stack {
+/// Where a process counts.
+pub enum Stack {
     /// In its own memory, which answers at once.
     Memory(MemoryStore),
     /// In Redis, which may not answer.
@@ -17,7 +17,7 @@ pub(super) enum Stack {
 
 impl Stack {
     /// Counters of this process, where it counts in them.
-    pub(super) fn memory(&self) -> Option<&MemoryStore> {
+    pub fn memory(&self) -> Option<&MemoryStore> {
         match self {
             Stack::Memory(store) => Some(store),
             Stack::Redis(_) => None,
@@ -25,7 +25,7 @@ impl Stack {
     }
 
     /// Counters of all processes, where it counts in them.
-    pub(super) fn redis(&self) -> Option<&Guard<RedisStore, SystemClock>> {
+    pub fn redis(&self) -> Option<&Guard<RedisStore, SystemClock>> {
         match self {
             Stack::Memory(_) => None,
             Stack::Redis(guard) => Some(guard),
@@ -33,7 +33,7 @@ impl Stack {
     }
 
     /// Whether counters can be asked, as far as is known.
-    pub(super) fn is_reachable(&self) -> bool {
+    pub fn is_reachable(&self) -> bool {
         match self {
             Stack::Memory(_) => true,
             Stack::Redis(guard) => guard.store().is_reachable(),
