@@ -19,7 +19,8 @@ fn rules(exact: usize) -> RuleSet {
     }
     for index in 0..10 {
         text += &format!(
-            "  - {{ key: path, value_template: '/v{index}/{{org}}/item/{{id}}', count_by: [org], {LIMIT} }}\n"
+            "  - {{ key: path, value_template: '/v{index}/{{org}}/item/{{id}}', \
+             count_by: [org], {LIMIT} }}\n"
         );
         text += &format!("  - {{ key: path, value: '/static/{index}/*', {LIMIT} }}\n");
     }

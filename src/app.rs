@@ -3,9 +3,10 @@
 use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
+use std::thread;
 
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{oneshot, watch};
 
 use crate::key::KeySeed;
 use crate::limiter::Limiter;
@@ -51,6 +52,52 @@ impl From<io::Error> for StartError {
     }
 }
 
+/// Runs the service until SIGTERM or SIGINT, then drains it. A second signal ends it at once.
+pub fn run(settings: Settings) -> Result<(), StartError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        // Before anything else: a signal that comes during the start must not kill the process.
+        let mut signals = Signals::new()?;
+        let App { serving, shutdown, _health, _sweeper } = App::start(settings)?;
+        // A thread of its own, because it blocks; the server may also end by itself.
+        let (ended, mut end) = oneshot::channel();
+        thread::spawn(move || ended.send(serving.join()));
+        tokio::select! {
+            result = &mut end => return Ok(result.map_err(io::Error::other)??),
+            () = signals.next() => {}
+        }
+        tracing::info!("draining");
+        let _ = shutdown.send(true);
+        tokio::select! {
+            result = &mut end => Ok(result.map_err(io::Error::other)??),
+            () = signals.next() => {
+                tracing::warn!("second signal: stopping at once");
+                Ok(())
+            }
+        }
+    })
+}
+
+/// The signals that ask for an orderly end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        let terminate = signal(SignalKind::terminate())?;
+        Ok(Signals { terminate, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
 impl App {
     /// Reads the rules, takes the ports and starts to answer.
     pub fn start(settings: Settings) -> Result<App, StartError> {
@@ -74,12 +121,6 @@ impl App {
             grpc = %at.grpc, http = %at.http, admin = %at.admin, rules = counted, "listening"
         );
         Ok(App { serving, shutdown, _health: health, _sweeper: sweeper })
-    }
-
-    /// Begins the drain, and returns when the last call has been answered.
-    pub fn stop(self) -> io::Result<()> {
-        let _ = self.shutdown.send(true);
-        self.serving.join()
     }
 }
 
@@ -106,37 +147,4 @@ fn first_rules(settings: &Settings, now: Micros) -> Result<InForce, StartError> 
 
 fn texts(problems: &[impl Display]) -> Vec<String> {
     problems.iter().map(ToString::to_string).collect()
-}
-
-/// Runs `app` until SIGTERM or SIGINT, then stops it. A second signal ends the process at once.
-pub fn run_until_told_to_stop(app: App) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let asked = async |terminate: &mut tokio::signal::unix::Signal,
-                           interrupt: &mut tokio::signal::unix::Signal| {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
-        // A thread of its own, because it blocks; the end of the server is an event as well.
-        let App { serving, shutdown, _health, _sweeper } = app;
-        let (ended, mut end) = tokio::sync::oneshot::channel();
-        std::thread::spawn(move || ended.send(serving.join()));
-        tokio::select! {
-            result = &mut end => return result.map_err(io::Error::other)?,
-            () = asked(&mut terminate, &mut interrupt) => {}
-        }
-        tracing::info!("draining");
-        let _ = shutdown.send(true);
-        tokio::select! {
-            result = &mut end => result.map_err(io::Error::other)?,
-            () = asked(&mut terminate, &mut interrupt) => {
-                tracing::warn!("second signal: stopping at once");
-                Ok(())
-            }
-        }
-    })
 }

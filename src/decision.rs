@@ -1,6 +1,7 @@
 //! Decisions: what the rules and the counters say about one descriptor, and about a whole request.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::limit::Unit;
@@ -84,6 +85,8 @@ pub enum Cause {
         decision: Decision,
         /// The rule only watches: a denial was turned into OK.
         shadow: bool,
+        /// The hits were taken under a lease, or ended one.
+        lease: bool,
     },
     /// No counter could be asked; the fallback decided.
     Fallback {
@@ -98,17 +101,53 @@ pub enum Cause {
     },
 }
 
+/// What a request took under a lease: given back when this is dropped, unless the answer arrived.
+///
+/// A caller that has gone before it could read the lease's id would never give it back itself.
+pub struct Grant(Vec<GiveBack>);
+
+/// Gives one thing back.
+pub type GiveBack = Box<dyn FnOnce() + Send + Sync>;
+
+impl Grant {
+    /// A grant of everything that `give_back` gives back.
+    pub fn new(give_back: Vec<GiveBack>) -> Grant {
+        Grant(give_back)
+    }
+
+    /// The answer has been written: from now on the lease is the caller's.
+    pub fn delivered(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        for give_back in self.0.drain(..) {
+            give_back();
+        }
+    }
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Grant({})", self.0.len())
+    }
+}
+
 /// The answer to a whole request.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub struct Verdict {
     /// Whether the request may pass.
     pub code: Code,
     /// One per descriptor.
     pub statuses: Vec<Status>,
-    /// Headers for the client's response, names in lower case.
+    /// Headers for the client's response: names in lower case, but those that the operator chose.
     pub headers: Vec<(Cow<'static, str>, String)>,
     /// What the proxy shall put into the request's dynamic metadata.
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
     /// The request was over its limit, and global shadow mode let it pass.
     pub shadowed: bool,
+    /// What was taken under a lease, if anything.
+    pub grant: Option<Grant>,
 }

@@ -3,6 +3,8 @@
 //! Everything a client sends is bounded here, before anything is looked up or counted: one bad
 //! descriptor refuses the whole request.
 
+use smallvec::SmallVec;
+
 use crate::limit::{HITS_END, Override};
 
 /// One (key, value) pair of a descriptor.
@@ -12,6 +14,16 @@ pub struct Entry<'a> {
     pub key: &'a str,
     /// May be empty.
     pub value: &'a str,
+}
+
+/// The key of the entry that names a lease: a slot to release, or a reservation to settle.
+pub const LEASE_KEY: &str = "lease";
+
+/// The lease that `entries` name, and the entries without it. `None` where there is no such entry.
+pub fn split_lease<'a>(entries: &[Entry<'a>]) -> Option<(&'a str, SmallVec<[Entry<'a>; 8]>)> {
+    let lease = entries.iter().find(|entry| entry.key == LEASE_KEY)?.value;
+    let others = entries.iter().filter(|entry| entry.key != LEASE_KEY);
+    Some((lease, others.copied().collect()))
 }
 
 /// An ordered list of entries, with what the request costs on the counter they lead to.

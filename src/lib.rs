@@ -1,4 +1,44 @@
 //! weir: a rate-limit decision service that speaks Envoy's protocol and always answers.
+//!
+//! One request's way, in one direction: [`server`] decodes bytes into a borrowed
+//! [`Request`](descriptor::Request); [`limiter`] reads the clock once, takes one snapshot of the
+//! [`rules`], and for every descriptor that meets a rule has [`algorithm`] plan a
+//! [`Step`](step::Step), a [`store`] apply it to the counter behind its [`Key`](key::Key), and
+//! [`algorithm`] report the outcome as a [`Decision`](decision::Decision); the decisions fold into
+//! one [`Verdict`](decision::Verdict), which [`telemetry`] counts and [`server`] encodes.
+//!
+//! # Map
+//!
+//! - [`time`]: microseconds, and the one trait that reads a clock.
+//! - [`descriptor`]: what a proxy asks, borrowed and bounded.
+//! - [`limit`]: the numbers of a limit: algorithm, tiers, units, and what they may be.
+//! - [`step`]: the state machines that counters are; integers only, so that Lua can be their twin.
+//! - [`algorithm`]: from a limit to a step, from an outcome to a decision; all division.
+//! - [`decision`]: decisions, statuses, verdicts, and what must be given back.
+//! - [`key`]: which counter, as 128 keyed bits.
+//! - [`rules`]: YAML with positions, compiled into a tree; lookups; `explain`.
+//! - [`store`]: where counters live. [`store::memory`] is sharded, bounded and compact.
+//! - [`limiter`]: the order of a decision; leases, shadow and quota mode, headers, metadata.
+//! - [`telemetry`]: what was decided, as atomics and as Prometheus text.
+//! - [`proto`]: the generated messages, for the server and `weir call` only.
+//! - [`server`]: gRPC on a runtime per core, HTTP, admin, health, drain.
+//! - [`settings`]: every knob, from file, environment and flags.
+//! - [`app`]: builds all of it, runs it, stops it. [`cli`] is the command line.
+//!
+//! # Invariants
+//!
+//! **Invariant:** `step`, `algorithm`, `decision`, `rules` (but for reading files) and the folding
+//! half of `limiter` are pure: no clock, no I/O, no logging, nothing to await.
+//!
+//! **Invariant:** the clock is read once per request, in [`limiter::Limiter::check`].
+//!
+//! **Invariant:** a store never sees a descriptor, a rule or a limit; a rule never sees a store.
+//!
+//! **Invariant:** metrics are recorded once per request, from its verdict, by the limiter's caller.
+//!
+//! **Invariant:** nothing a client or a file says can panic, hang or grow the process.
+//!
+//! `tests/tidy.rs` holds the tree to the arrows between these modules.
 
 pub mod algorithm;
 pub mod app;

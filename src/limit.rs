@@ -110,6 +110,35 @@ pub enum Algorithm {
     Concurrency,
 }
 
+impl Algorithm {
+    /// Every algorithm.
+    pub const ALL: [Algorithm; 6] = [
+        Algorithm::FixedWindow,
+        Algorithm::SlidingWindow,
+        Algorithm::SlidingWindowLog,
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+        Algorithm::Concurrency,
+    ];
+
+    /// The name by which rule files call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algorithm::FixedWindow => "fixed_window",
+            Algorithm::SlidingWindow => "sliding_window",
+            Algorithm::SlidingWindowLog => "sliding_window_log",
+            Algorithm::TokenBucket => "token_bucket",
+            Algorithm::LeakyBucket => "leaky_bucket",
+            Algorithm::Concurrency => "concurrency",
+        }
+    }
+
+    /// The algorithm of that name.
+    pub fn from_name(name: &str) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    }
+}
+
 /// One (requests, window) pair of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tier {
@@ -140,12 +169,18 @@ pub enum LimitError {
     /// No tier, or too many.
     #[error("{0} tiers: write between 1 and {TIERS_MAX}")]
     Tiers(usize),
-    /// A window of no length, or too long.
-    #[error("a window of {0} us: write between 1us and 2920d (eight years)")]
-    Window(u64),
-    /// A number beyond what every store counts exactly.
-    #[error("{0} is too large: write less than {1}")]
-    TooLarge(u64, u64),
+    /// A window of no length.
+    #[error("a window of no length: write at least 1ms")]
+    NoWindow,
+    /// A window that is too long.
+    #[error("a window of {}s is too long: write at most 2920d (eight years)", .0.ceil_secs())]
+    LongWindow(Micros),
+    /// Requests beyond what every store counts exactly.
+    #[error("{0} requests are too many: write less than {1}")]
+    Requests(u64, u64),
+    /// A burst beyond what every store counts exactly.
+    #[error("a burst of {0} is too large: write less than {HITS_END}")]
+    Burst(u64),
     /// A log that would take too much memory.
     #[error(
         "sliding_window_log keeps 8 bytes per request, so {0} requests are too many: write \
@@ -175,47 +210,60 @@ impl Limit {
         Limit { algorithm: Algorithm::FixedWindow, tiers: Box::new([tier]), count_denied: true }
     }
 
+    /// Whether the limit is a number of slots instead of hits per time.
+    pub fn counts_slots(&self) -> bool {
+        self.algorithm == Algorithm::Concurrency
+    }
+
     /// Whether every number can be counted exactly and in bounded memory. A limit that fails is
     /// still safe to use: it decides by the nearest numbers that can, and never panics.
     pub fn check(&self) -> Result<(), LimitError> {
-        if self.tiers.is_empty() || self.tiers.len() > TIERS_MAX {
-            return Err(LimitError::Tiers(self.tiers.len()));
-        }
-        if self.count_denied && self.algorithm == Algorithm::Concurrency {
-            return Err(LimitError::DeniedSlots);
-        }
-        self.tiers.iter().try_for_each(|tier| tier.check(self.algorithm))
+        self.problems().next().map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// Everything that [`Limit::check`] finds, the first problem of each tier with the tier's
+    /// index.
+    pub fn problems(&self) -> impl Iterator<Item = (Option<usize>, LimitError)> {
+        let count = self.tiers.len();
+        let number = (count == 0 || count > TIERS_MAX).then_some(LimitError::Tiers(count));
+        let denied = self.count_denied && self.algorithm == Algorithm::Concurrency;
+        let whole = number.into_iter().chain(denied.then_some(LimitError::DeniedSlots));
+        let of_tier = |(index, tier): (usize, &Tier)| {
+            tier.check(self.algorithm).err().map(|error| (Some(index), error))
+        };
+        whole.map(|error| (None, error)).chain(self.tiers.iter().enumerate().filter_map(of_tier))
     }
 }
 
 impl Tier {
     fn check(&self, algorithm: Algorithm) -> Result<(), LimitError> {
-        if self.window == Micros::ZERO || self.window > WINDOW_MAX {
-            return Err(LimitError::Window(self.window.0));
+        if self.window == Micros::ZERO {
+            return Err(LimitError::NoWindow);
         }
-        let below = |number: u64, end: u64| {
-            if number < end { Ok(()) } else { Err(LimitError::TooLarge(number, end)) }
+        if self.window > WINDOW_MAX {
+            return Err(LimitError::LongWindow(self.window));
+        }
+        let (end, too_many): (_, fn(u64) -> LimitError) = match algorithm {
+            Algorithm::SlidingWindowLog => (HOLDS_MAX + 1, LimitError::Log),
+            Algorithm::Concurrency => (HOLDS_MAX + 1, LimitError::Slots),
+            Algorithm::SlidingWindow => {
+                (SLIDING_REQUESTS_END, |n| LimitError::Requests(n, SLIDING_REQUESTS_END))
+            }
+            _ => (HITS_END, |n| LimitError::Requests(n, HITS_END)),
         };
-        below(self.requests, HITS_END)?;
+        if self.requests >= end {
+            return Err(too_many(self.requests));
+        }
         match algorithm {
-            Algorithm::FixedWindow => Ok(()),
-            Algorithm::SlidingWindow => below(self.requests, SLIDING_REQUESTS_END),
-            Algorithm::SlidingWindowLog if self.requests > HOLDS_MAX => {
-                Err(LimitError::Log(self.requests))
-            }
-            Algorithm::Concurrency if self.requests > HOLDS_MAX => {
-                Err(LimitError::Slots(self.requests))
-            }
-            Algorithm::SlidingWindowLog | Algorithm::Concurrency => Ok(()),
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => self.check_bucket(below),
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => self.check_bucket(),
+            _ => Ok(()),
         }
     }
 
-    fn check_bucket(
-        &self,
-        below: impl Fn(u64, u64) -> Result<(), LimitError>,
-    ) -> Result<(), LimitError> {
-        below(self.burst, HITS_END)?;
+    fn check_bucket(&self) -> Result<(), LimitError> {
+        if self.burst >= HITS_END {
+            return Err(LimitError::Burst(self.burst));
+        }
         if self.requests == 0 {
             return Ok(());
         }
@@ -247,9 +295,9 @@ mod tests {
         assert_eq!(check(FixedWindow, HITS_END - 1, 1, 0), Ok(()));
         assert_eq!(
             check(FixedWindow, HITS_END, 1, 0),
-            Err(LimitError::TooLarge(HITS_END, HITS_END))
+            Err(LimitError::Requests(HITS_END, HITS_END))
         );
-        assert_eq!(check(FixedWindow, 1, 0, 0), Err(LimitError::Window(0)));
+        assert_eq!(check(FixedWindow, 1, 0, 0), Err(LimitError::NoWindow));
         assert_eq!(check(FixedWindow, 1, WINDOW_MAX.0, 0), Ok(()));
         assert!(check(FixedWindow, 1, WINDOW_MAX.0 + 1, 0).is_err());
         assert_eq!(check(SlidingWindow, SLIDING_REQUESTS_END - 1, 1, 0), Ok(()));
@@ -258,6 +306,8 @@ mod tests {
         let log = check(SlidingWindowLog, 100_001, 1, 0).expect_err("too many");
         assert!(log.to_string().contains("algorithm: sliding_window`"), "{log}");
         assert_eq!(check(Concurrency, 100_001, 1, 0), Err(LimitError::Slots(100_001)));
+        assert_eq!(check(Concurrency, HITS_END, 1, 0), Err(LimitError::Slots(HITS_END)));
+        assert_eq!(check(LeakyBucket, 0, 1, HITS_END), Err(LimitError::Burst(HITS_END)));
         assert_eq!(check(TokenBucket, 10, 1, 0), Err(LimitError::NoBurst));
         assert_eq!(check(TokenBucket, 0, 1, 0), Ok(()));
         assert_eq!(check(LeakyBucket, 1, 1, FILL_MAX.0), Ok(()));
@@ -267,6 +317,10 @@ mod tests {
         let mut slots = Limit::fixed_window(1, Micros(1));
         slots.algorithm = Concurrency;
         assert_eq!(slots.check(), Err(LimitError::DeniedSlots));
+        slots.tiers = Box::new([Tier { window: Micros::ZERO, ..slots.tiers[0] }; 17]);
+        let problems: Vec<_> = slots.problems().map(|(tier, _)| tier).collect();
+        assert_eq!(problems[..2], [None, None], "too many tiers, and denied slots");
+        assert!((0..17).map(Some).eq(problems[2..].iter().copied()), "{problems:?}");
     }
 
     #[test]

@@ -4,15 +4,18 @@
 //! about all counters at the same time, and folds the answers into a verdict. It cannot fail: where
 //! a store does not answer, the fallback does.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 use smallvec::SmallVec;
 
 use crate::algorithm;
-use crate::decision::{Cause, Verdict};
+use crate::decision::{Cause, Code, Verdict};
 use crate::descriptor::Request;
-use crate::key::KeySeed;
+use crate::key::{Key, KeySeed};
 use crate::limit::Limit;
-use crate::rules::{Rule, RuleSet};
+use crate::rules::{DeniedRequests, Rule, RuleSet};
+use crate::step::Lease;
 use crate::store::Store;
 use crate::time::{Clock, Micros};
 
@@ -20,6 +23,7 @@ mod answer;
 mod fold;
 mod headers;
 mod ietf;
+mod lease;
 mod metadata;
 mod target;
 
@@ -27,30 +31,37 @@ mod target;
 mod tests;
 
 pub use answer::{Answer, Headers, OnError};
-use target::Target;
+use lease::{LeaseIds, Taken};
+use target::{LeaseUse, Target};
 
 /// Decides requests against one store.
 pub struct Limiter<S, C> {
-    store: S,
+    /// Shared with what was taken under leases, which finds its way back when it is dropped.
+    store: Arc<S>,
     clock: C,
     seed: KeySeed,
     answer: Answer,
+    ids: LeaseIds,
 }
 
 /// What is known about one descriptor once its counter has answered.
-struct Decided<'r> {
+struct Decided<'r, S: Store> {
     /// The rule, or none where nothing matched or the proxy sent the limit.
     rule: Option<&'r Rule>,
     /// The limit that was applied; none where nothing limits.
     limit: Option<std::borrow::Cow<'r, Limit>>,
+    /// Which counter was asked; none where nothing limits.
+    key: Option<Key>,
     /// How it went.
     cause: Cause,
+    /// What the request took under a lease.
+    taken: Option<Taken<S>>,
 }
 
 impl<S: Store, C: Clock> Limiter<S, C> {
     /// A limiter whose counters live in `store`, under keys hashed with `seed`.
     pub fn new(store: S, clock: C, seed: KeySeed, answer: Answer) -> Limiter<S, C> {
-        Limiter { store, clock, seed, answer }
+        Limiter { store: Arc::new(store), clock, seed, answer, ids: LeaseIds::new() }
     }
 
     /// The store, for what looks at it from outside (sweeps, metrics).
@@ -66,8 +77,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     /// Decides a valid request. Never fails, and waits for nothing but the store.
     pub async fn check(&self, rules: &RuleSet, request: &Request<'_>) -> Verdict {
         let now = self.clock.now();
-        let targets = target::resolve(rules, request, &self.seed);
-        let decided: SmallVec<[Decided<'_>; 4]> = match targets.len() {
+        let targets = target::resolve(rules, request, &self.seed, &self.ids);
+        let decided: SmallVec<[Decided<'_, S>; 4]> = match targets.len() {
             // One descriptor is the common case and needs no list of futures.
             1 => {
                 let mut one = SmallVec::new();
@@ -81,27 +92,81 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                 SmallVec::from_vec(join_all(all).await)
             }
         };
-        fold::verdict(&self.answer, request, &decided)
+        let mut verdict = fold::verdict(&self.answer, request, &decided);
+        if verdict.code == Code::OverLimit {
+            let free = rules.denied_requests(request.domain) == DeniedRequests::Free;
+            self.give_back(free, decided, &verdict, now);
+        } else {
+            fold::grant(&mut verdict, decided);
+        }
+        verdict
     }
 
-    async fn decide<'r>(&self, target: Target<'r>, now: Micros) -> Decided<'r> {
-        let (rule, limit, key, hits) = match target {
-            Target::Free { rule, cause } => return Decided { rule, limit: None, cause },
-            Target::Counter { rule, limit, key, hits } => (rule, limit, key, hits),
+    async fn decide<'r>(&self, target: Target<'r>, now: Micros) -> Decided<'r, S> {
+        let (rule, limit, key, hits, lease) = match target {
+            Target::Free { rule, cause } => {
+                return Decided { rule, limit: None, key: None, cause, taken: None };
+            }
+            Target::Counter { rule, limit, key, hits, lease } => (rule, limit, key, hits, lease),
         };
-        let step = algorithm::plan(&limit, hits, now);
+        let mut step = algorithm::plan(&limit, hits, now);
+        step.lease = lease.map(|lease| match lease {
+            LeaseUse::Open(id) => {
+                let hold = rule.and_then(|rule| rule.reserve).unwrap_or_default();
+                Lease::Open { id, until: now.saturating_add(hold) }
+            }
+            LeaseUse::Close(id) => Lease::Close(id),
+        });
+        // Armed before the store is asked: whoever drops this call gives back what it may take.
+        let mut taken = Taken::by(&self.store, &key, &limit, &step);
         let index = rule.map(|rule| rule.index);
         let shadow = rule.is_some_and(|rule| rule.shadow_mode);
         let cause = match self.store.apply(&key, &step).await {
             Ok(outcome) => {
                 let decision = algorithm::report(&limit, &step, &outcome);
-                Cause::Counted { rule: index, hits, decision, shadow }
+                if let Some(nothing) = taken.take_if(|_| !decision.allowed) {
+                    nothing.keep();
+                }
+                // A settlement's hits were asked for when they were reserved.
+                let settles = matches!(lease, Some(LeaseUse::Close(_)));
+                let hits = if settles { hits.min(0) } else { hits };
+                Cause::Counted { rule: index, hits, decision, shadow, lease: lease.is_some() }
             }
             Err(error) => {
+                // It may have been taken all the same.
+                taken = None;
                 let allowed = self.answer.on_error == OnError::Allow || hits <= 0;
                 Cause::Fallback { rule: index, hits, allowed, error }
             }
         };
-        Decided { rule, limit: Some(limit), cause }
+        Decided { rule, limit: Some(limit), key: Some(key), cause, taken }
+    }
+
+    /// Gives back what a denied request took: slots always, because nothing will run in them; hits
+    /// and reservations where the domain says that denied requests are free.
+    fn give_back(
+        &self,
+        free: bool,
+        decided: SmallVec<[Decided<'_, S>; 4]>,
+        verdict: &Verdict,
+        now: Micros,
+    ) {
+        for (one, status) in decided.into_iter().zip(&verdict.statuses) {
+            let Some((limit, key)) = one.limit.as_deref().zip(one.key) else { continue };
+            if let Some(taken) = one.taken {
+                if !free && !limit.counts_slots() {
+                    taken.keep();
+                }
+                continue;
+            }
+            let Cause::Counted { hits: hits @ 1.., decision, lease: false, .. } = status.cause
+            else {
+                continue;
+            };
+            let counted = decision.allowed || limit.count_denied;
+            if free && counted && status.code == Code::Ok {
+                self.store.tell(&key, algorithm::plan(limit, -hits, now));
+            }
+        }
     }
 }

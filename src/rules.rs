@@ -1,4 +1,4 @@
-//! Rules: from YAML files to an immutable, indexed tree, and from a descriptor to the rule it meets.
+//! Rules: from YAML files to an indexed tree, and from a descriptor to the rule it meets.
 
 use std::path::PathBuf;
 use std::sync::Arc;

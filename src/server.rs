@@ -16,11 +16,13 @@ use crate::proto::RateLimitServiceServer;
 
 mod accept;
 mod admin;
+pub mod bytes;
 mod connection;
 mod cores;
 mod deal;
 mod decide;
 mod decode;
+mod delivery;
 mod encode;
 #[cfg(test)]
 mod fake;
@@ -44,6 +46,7 @@ pub use settings::{Admin, Drain, Grpc, Http, HttpLimits, Settings};
 
 use cores::Work;
 use deal::Dealer;
+use delivery::Delivering;
 use front::Front;
 use health::Reporter;
 use lifecycle::Lifecycle;
@@ -114,7 +117,7 @@ impl Bound {
         let rls =
             RateLimitServiceServer::new(Rls { decider: decider.clone(), bounds: settings.bounds })
                 .max_decoding_message_size(settings.grpc.max_message_bytes);
-        let routes = reflection::add_to(Routes::new(rls).add_service(health_service));
+        let routes = reflection::add_to(Routes::new(Delivering(rls)).add_service(health_service));
         let (dealer, queues) = Dealer::new(cores::count(&settings), settings.grpc.max_connections);
         let front = Front {
             grpc: (grpc, dealer),

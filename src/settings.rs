@@ -5,7 +5,7 @@
 //! generic (`HOST`, `PORT`, `LOG_LEVEL`): a shell or a platform may set them for its own reasons,
 //! and that must not beat what somebody wrote down for weir.
 //!
-//! [`raw`] holds the texts as written, with every default; this file holds what they mean; [`live`]
+//! `raw` holds the texts as written, with every default; this file holds what they mean; `live`
 //! joins the two and reports all problems at once.
 
 use std::net::SocketAddr;

@@ -13,7 +13,8 @@ pub use memory::MemoryStore;
 /// Something that keeps counters.
 ///
 /// Contract: steps on one key are applied one after the other, each to the state the previous one
-/// left; a counter may be forgotten only when its state says nothing any more, or as [`StoreError::Full`] explains.
+/// left; a counter may be forgotten only when its state says nothing any more, or as
+/// [`StoreError::Full`] explains.
 pub trait Store: Send + Sync + 'static {
     /// Applies `step` to the counter `key`.
     fn apply(
@@ -21,6 +22,10 @@ pub trait Store: Send + Sync + 'static {
         key: &Key,
         step: &Step,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
+    /// Applies `step` without anybody waiting for the outcome, for what must be given back when the
+    /// one who took it has gone. As good as the store can: a store that cannot be reached forgets it.
+    fn tell(&self, key: &Key, step: Step);
 }
 
 /// Why a store could not answer. The rule's `on_error` decides instead.

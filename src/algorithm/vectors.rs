@@ -46,15 +46,8 @@ pub(crate) fn all() -> Vec<Vector> {
 
 fn limit(mut words: Peekable<SplitWhitespace<'_>>) -> Limit {
     words.next();
-    let algorithm = match words.next().expect("an algorithm") {
-        "fixed_window" => Algorithm::FixedWindow,
-        "sliding_window" => Algorithm::SlidingWindow,
-        "sliding_window_log" => Algorithm::SlidingWindowLog,
-        "token_bucket" => Algorithm::TokenBucket,
-        "leaky_bucket" => Algorithm::LeakyBucket,
-        "concurrency" => Algorithm::Concurrency,
-        other => panic!("no algorithm is called {other}"),
-    };
+    let name = words.next().expect("an algorithm");
+    let algorithm = Algorithm::from_name(name).expect("an algorithm of that name");
     let (mut tiers, mut count_denied) = (Vec::new(), false);
     for word in words {
         if word == "count_denied" {

@@ -1,9 +1,11 @@
 //! The decider: the limiter with the rules in force, and the counters of what it decided.
 
+use std::sync::atomic::Ordering;
+
 use arc_swap::ArcSwap;
 
 use crate::decision::Verdict;
-use crate::descriptor::Request;
+use crate::descriptor::{Request, RequestError};
 use crate::limiter::Limiter;
 use crate::rules::RuleSet;
 use crate::server::Decide;
@@ -57,5 +59,9 @@ impl Decide for Decider {
         let verdict = self.limiter.check(&now.rules, request).await;
         self.decisions.record(&now.rules, &now.slots, request, &verdict);
         verdict
+    }
+
+    fn refused(&self, _error: &RequestError) {
+        self.decisions.invalid.fetch_add(1, Ordering::Relaxed);
     }
 }

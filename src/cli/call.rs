@@ -4,6 +4,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::Context;
+use prost_types::value::Kind;
+use prost_types::{Struct, Value};
 use tonic::transport::Endpoint;
 
 use super::{CallArgs, exit};
@@ -75,7 +77,7 @@ fn print(args: &CallArgs, response: &RateLimitResponse) -> std::io::Result<()> {
         writeln!(out, "  {}: {}", header.key, header.value)?;
     }
     if let Some(metadata) = &response.dynamic_metadata {
-        writeln!(out, "  dynamic metadata: {:?}", metadata.fields)?;
+        writeln!(out, "  dynamic metadata: {}", json(metadata))?;
     }
     Ok(())
 }
@@ -98,10 +100,56 @@ fn sentence(status: &DescriptorStatus) -> String {
     format!("{code}, limit {requests}{per}{name}, {remaining} remaining, resets in {reset:.3} s")
 }
 
+/// A protobuf struct as the JSON that it stands for.
+fn json(structure: &Struct) -> serde_json::Value {
+    structure.fields.iter().map(|(name, value)| (name.clone(), value_json(value))).collect()
+}
+
+fn value_json(value: &Value) -> serde_json::Value {
+    match &value.kind {
+        None | Some(Kind::NullValue(_)) => serde_json::Value::Null,
+        Some(Kind::BoolValue(truth)) => (*truth).into(),
+        // Protobuf has no other number than a double; a whole one is printed as such.
+        Some(Kind::NumberValue(number)) if number.fract() == 0.0 && number.abs() < 2e15 => {
+            (*number as i64).into()
+        }
+        Some(Kind::NumberValue(number)) => (*number).into(),
+        Some(Kind::StringValue(text)) => text.as_str().into(),
+        Some(Kind::ListValue(list)) => list.values.iter().map(value_json).collect(),
+        Some(Kind::StructValue(structure)) => json(structure),
+    }
+}
+
 fn word(code: Code) -> &'static str {
     match code {
         Code::Unknown => "UNKNOWN",
         Code::Ok => "OK",
         Code::OverLimit => "OVER_LIMIT",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_shown_as_json() {
+        let value = |kind| Value { kind: Some(kind) };
+        let list = prost_types::ListValue {
+            values: vec![value(Kind::BoolValue(true)), value(Kind::NullValue(0)), Value::default()],
+        };
+        let inner = [
+            ("id".to_owned(), value(Kind::StringValue("e4\"".into()))),
+            ("n".to_owned(), value(Kind::NumberValue(2000.0))),
+            ("share".to_owned(), value(Kind::NumberValue(-0.5))),
+        ];
+        let fields = [
+            ("lease".to_owned(), value(Kind::StructValue(Struct { fields: inner.into() }))),
+            ("list".to_owned(), value(Kind::ListValue(list))),
+        ];
+        assert_eq!(
+            json(&Struct { fields: fields.into() }).to_string(),
+            r#"{"lease":{"id":"e4\"","n":2000,"share":-0.5},"list":[true,null,null]}"#
+        );
     }
 }

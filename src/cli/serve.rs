@@ -3,7 +3,7 @@
 use tracing_subscriber::EnvFilter;
 
 use super::exit;
-use crate::app::{self, App, StartError};
+use crate::app::{self, StartError};
 use crate::settings::{self, LogFormat, Overrides};
 
 /// Serves until SIGTERM or SIGINT; 0 after an orderly stop.
@@ -19,21 +19,19 @@ pub(super) fn run(flags: &Overrides) -> anyhow::Result<u8> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    let app = match App::start(loaded.settings) {
-        Ok(app) => app,
+    match app::run(loaded.settings) {
+        Ok(()) => Ok(0),
         Err(StartError::Config(problems)) => {
             for problem in problems {
                 eprintln!("{problem}");
             }
-            return Ok(exit::BAD_CONFIG);
+            Ok(exit::BAD_CONFIG)
         }
         Err(StartError::Io(error)) => {
             eprintln!("weir: {error}");
-            return Ok(exit::UNAVAILABLE);
+            Ok(exit::UNAVAILABLE)
         }
-    };
-    app::run_until_told_to_stop(app)?;
-    Ok(0)
+    }
 }
 
 fn start_log(log: &settings::Log) -> anyhow::Result<()> {

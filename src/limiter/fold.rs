@@ -1,18 +1,26 @@
 //! The fold: from what the counters said to one verdict.
 
+use serde_json::json;
+use smallvec::SmallVec;
+
 use super::answer::Answer;
 use super::{Decided, headers, metadata};
-use crate::decision::{Cause, Code, CurrentLimit, Decision, Status, Verdict};
+use crate::decision::{Cause, Code, CurrentLimit, Decision, GiveBack, Grant, Status, Verdict};
 use crate::descriptor::Request;
 use crate::limit::{Algorithm, Limit, Tier, Unit};
 use crate::rules::Rule;
+use crate::store::Store;
 use crate::time::Micros;
 
 /// Reported as remaining by a rule that limits nothing: the largest number the protocol can carry.
 const REMAINING_UNLIMITED: u64 = u32::MAX as u64;
 
 /// Folds what is known about each descriptor into the answer to the request.
-pub(super) fn verdict(answer: &Answer, request: &Request<'_>, decided: &[Decided<'_>]) -> Verdict {
+pub(super) fn verdict<S: Store>(
+    answer: &Answer,
+    request: &Request<'_>,
+    decided: &[Decided<'_, S>],
+) -> Verdict {
     let statuses: Vec<Status> = decided.iter().map(Decided::status).collect();
     let folded = overall(answer.quota_mode, decided, &statuses);
     let shadowed = answer.shadow_mode && folded == Code::OverLimit;
@@ -23,13 +31,32 @@ pub(super) fn verdict(answer: &Answer, request: &Request<'_>, decided: &[Decided
         metadata: metadata::of(answer.dynamic_metadata, request, decided, &statuses),
         statuses,
         shadowed,
+        grant: None,
     }
+}
+
+/// Hands what a request took under its lease to the verdict, and tells the caller its id.
+pub(super) fn grant<S: Store>(verdict: &mut Verdict, decided: SmallVec<[Decided<'_, S>; 4]>) {
+    let mut first = None;
+    let mut give_back: Vec<GiveBack> = Vec::new();
+    for one in decided {
+        let Some(taken) = one.taken else { continue };
+        if let (Cause::Counted { hits, .. }, Some(id)) = (one.cause, taken.id()) {
+            first.get_or_insert((id, hits));
+        }
+        give_back.extend(taken.into_give_back());
+    }
+    let grant = Grant::new(give_back);
+    let Some((id, hits)) = first else { return };
+    let metadata = verdict.metadata.get_or_insert_default();
+    metadata.insert("lease".into(), json!({ "id": id.to_string(), "n": hits }));
+    verdict.grant = Some(grant);
 }
 
 /// The overall code: over if any ordinary descriptor is over, or if there are quota descriptors and
 /// every one of them is. Global quota mode makes each descriptor one of quota, also those that
 /// nothing limits (which pass), but not those of unlimited rules.
-fn overall(global_quota: bool, decided: &[Decided<'_>], statuses: &[Status]) -> Code {
+fn overall<S: Store>(global_quota: bool, decided: &[Decided<'_, S>], statuses: &[Status]) -> Code {
     let mut quota = 0_usize;
     let mut quota_over = 0_usize;
     for (one, status) in decided.iter().zip(statuses) {
@@ -44,7 +71,7 @@ fn overall(global_quota: bool, decided: &[Decided<'_>], statuses: &[Status]) -> 
     if quota > 0 && quota == quota_over { Code::OverLimit } else { Code::Ok }
 }
 
-impl Decided<'_> {
+impl<S: Store> Decided<'_, S> {
     /// Whether this descriptor only denies together with all others of its kind.
     pub(super) fn is_quota(&self, global_quota: bool) -> bool {
         if global_quota {

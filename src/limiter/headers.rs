@@ -6,10 +6,11 @@ use std::fmt::Write;
 use super::answer::{Answer, Headers};
 use super::{Decided, ietf};
 use crate::decision::{Cause, Code, Decision, Status};
-use crate::limit::{Algorithm, Limit, Tier};
+use crate::limit::{Limit, Tier};
 use crate::rules::Rule;
+use crate::store::Store;
 
-/// Header names (lower case) and values, in the order they are sent.
+/// Header names and values, in the order they are sent.
 pub(super) type List = Vec<(Cow<'static, str>, String)>;
 
 /// What the header families say about one counted descriptor.
@@ -24,10 +25,10 @@ pub(super) struct Line<'d> {
 }
 
 /// All headers that the operator asked for.
-pub(super) fn all(
+pub(super) fn all<S: Store>(
     answer: &Answer,
     code: Code,
-    decided: &[Decided<'_>],
+    decided: &[Decided<'_, S>],
     statuses: &[Status],
 ) -> List {
     let mut list = List::new();
@@ -49,7 +50,11 @@ pub(super) fn all(
     list
 }
 
-fn line<'d>(answer: &Answer, one: &'d Decided<'d>, status: &Status) -> Option<Line<'d>> {
+fn line<'d, S: Store>(
+    answer: &Answer,
+    one: &'d Decided<'d, S>,
+    status: &Status,
+) -> Option<Line<'d>> {
     let Cause::Counted { decision, .. } = &one.cause else { return None };
     let limit = one.limit.as_deref()?;
     let quota = one.is_quota(answer.quota_mode);
@@ -125,12 +130,12 @@ fn incumbent(names: &[Box<str>; 3], lines: &[Line<'_>], list: &mut List) {
     let Some(Line { decision, .. }) = chosen else { return };
     let values = [decision.limit, decision.remaining, decision.reset_after.ceil_secs()];
     for (name, value) in names.iter().zip(values) {
-        list.push((Cow::Owned(name.to_ascii_lowercase()), value.to_string()));
+        list.push((Cow::Owned(name.to_string()), value.to_string()));
     }
 }
 
 /// How the answer came about, for people and tests: one element per descriptor.
-fn how(decided: &[Decided<'_>]) -> String {
+fn how<S: Store>(decided: &[Decided<'_, S>]) -> String {
     let mut text = String::new();
     for one in decided {
         if !text.is_empty() {
@@ -159,10 +164,5 @@ impl Line<'_> {
 
     fn window_secs(&self) -> u64 {
         self.tier().map_or(1, |tier| tier.window.ceil_secs())
-    }
-
-    /// Whether the limit is a number of slots instead of hits per time.
-    pub(super) fn counts_slots(&self) -> bool {
-        self.limit.algorithm == Algorithm::Concurrency
     }
 }

@@ -34,7 +34,7 @@ impl Line<'_> {
         let name = self.name();
         let tiers = self.limit.tiers.iter().map(|tier| {
             let mut policy = format!("\"{name}\";q={}", tier.requests.min(INTEGER_MAX));
-            let _ = if self.counts_slots() {
+            let _ = if self.limit.counts_slots() {
                 write!(policy, ";qu=\"concurrent-requests\"")
             } else {
                 write!(policy, ";w={}", tier.window.ceil_secs().min(INTEGER_MAX))

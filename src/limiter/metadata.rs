@@ -5,12 +5,13 @@ use serde_json::{Map, Value, json};
 use super::Decided;
 use crate::decision::{Cause, Code, Status};
 use crate::descriptor::{Descriptor, Request};
+use crate::store::Store;
 
 /// The metadata of an answer; none when the operator did not ask for it.
-pub(super) fn of(
+pub(super) fn of<S: Store>(
     wanted: bool,
     request: &Request<'_>,
-    decided: &[Decided<'_>],
+    decided: &[Decided<'_, S>],
     statuses: &[Status],
 ) -> Option<Map<String, Value>> {
     if !wanted {
@@ -34,7 +35,7 @@ pub(super) fn of(
     Some(root)
 }
 
-impl Decided<'_> {
+impl<S: Store> Decided<'_, S> {
     /// The `metadata` of a rule that counted and passed.
     fn passed_metadata(&self, status: &Status) -> Option<&Map<String, Value>> {
         let counted = matches!(self.cause, Cause::Counted { .. } | Cause::Fallback { .. });

@@ -4,11 +4,13 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
+use super::lease::{self, LeaseIds};
 use crate::decision::Cause;
-use crate::descriptor::{Descriptor, Request};
+use crate::descriptor::{Descriptor, Request, split_lease};
 use crate::key::{Key, KeySeed};
 use crate::limit::Limit;
 use crate::rules::{self, Found, NameId, Policy, Rule, RuleSet};
+use crate::step::LeaseId;
 
 /// What one descriptor leads to.
 pub(super) enum Target<'r> {
@@ -29,7 +31,18 @@ pub(super) enum Target<'r> {
         key: Key,
         /// What to ask of it.
         hits: i64,
+        /// The lease that the hits are taken under, or that they end.
+        lease: Option<LeaseUse>,
     },
+}
+
+/// What a descriptor does with a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeaseUse {
+    /// Takes something under this id, if it is allowed.
+    Open(LeaseId),
+    /// Gives back or settles what was taken under this id.
+    Close(LeaseId),
 }
 
 /// The targets of a request, one per descriptor, with replaced rules already dropped.
@@ -37,11 +50,25 @@ pub(super) fn resolve<'r>(
     rules: &'r RuleSet,
     request: &Request<'_>,
     seed: &KeySeed,
+    ids: &LeaseIds,
 ) -> SmallVec<[Target<'r>; 4]> {
     let mut targets: SmallVec<[Target<'r>; 4]> =
         request.descriptors.iter().map(|one| target(rules, request, one, seed)).collect();
     drop_replaced(&mut targets);
+    open_leases(&mut targets, ids);
     targets
+}
+
+/// One id for everything that the request takes under a lease: the caller hears of one only.
+fn open_leases(targets: &mut [Target<'_>], ids: &LeaseIds) {
+    let mut id = None;
+    for target in targets {
+        if let Target::Counter { rule: Some(rule), hits: 1.., lease: lease @ None, .. } = target
+            && rule.leases()
+        {
+            *lease = Some(LeaseUse::Open(*id.get_or_insert_with(|| ids.next())));
+        }
+    }
 }
 
 fn target<'r>(
@@ -51,13 +78,22 @@ fn target<'r>(
     seed: &KeySeed,
 ) -> Target<'r> {
     let hits = descriptor.hits(request.hits_addend);
+    if let Some(target) = end_of_lease(rules, request, descriptor, seed) {
+        return target;
+    }
     let found = rules.find(request.domain, descriptor.entries);
     if matches!(found, Found::UnknownDomain) {
         return Target::Free { rule: None, cause: Cause::UnknownDomain };
     }
     if let Some(sent) = descriptor.limit {
         let key = rules::override_key(seed, request.domain, descriptor.entries, sent.unit);
-        return Target::Counter { rule: None, limit: Cow::Owned(sent.into()), key, hits };
+        return Target::Counter {
+            rule: None,
+            limit: Cow::Owned(sent.into()),
+            key,
+            hits,
+            lease: None,
+        };
     }
     match found {
         Found::UnknownDomain | Found::Nothing => Target::Free { rule: None, cause: Cause::NoRule },
@@ -67,10 +103,36 @@ fn target<'r>(
             }
             Policy::Limit(limit) => {
                 let key = rule.key(seed, descriptor.entries);
-                Target::Counter { rule: Some(rule), limit: Cow::Borrowed(limit), key, hits }
+                let limit = Cow::Borrowed(limit);
+                Target::Counter { rule: Some(rule), limit, key, hits, lease: None }
             }
         },
     }
+}
+
+/// The counter of a descriptor that names a lease, if its other entries lead to a rule that leases.
+/// Elsewhere `lease` is a key like any other.
+fn end_of_lease<'r>(
+    rules: &'r RuleSet,
+    request: &Request<'_>,
+    descriptor: &Descriptor<'_>,
+    seed: &KeySeed,
+) -> Option<Target<'r>> {
+    let (named, entries) = split_lease(descriptor.entries)?;
+    let Found::Rule(rule) = rules.find(request.domain, &entries) else { return None };
+    let Policy::Limit(limit) = &rule.policy else { return None };
+    if !rule.leases() {
+        return None;
+    }
+    let hits = descriptor.hits(request.hits_addend);
+    Some(Target::Counter {
+        rule: Some(rule),
+        limit: Cow::Borrowed(limit),
+        key: rule.key(seed, &entries),
+        // Envoy before 1.38 cannot send negative hits: the entry alone says what is meant.
+        hits: if limit.counts_slots() { -hits.abs() } else { hits.abs() },
+        lease: Some(LeaseUse::Close(lease::named(named))),
+    })
 }
 
 /// Drops every limited rule whose name some matched rule of the request replaces. Rules that are

@@ -9,6 +9,8 @@ use crate::rules::{Options, SourceFile};
 use crate::store::memory::MemoryStore;
 use crate::time::ManualClock;
 
+mod leases;
+
 /// 09:30:20 of some day: 20 s into its minute.
 const NOW: Micros = Micros::from_secs(1_000_000_000 / 60 * 60 + 20);
 
@@ -19,9 +21,13 @@ struct Bench {
 
 impl Bench {
     fn new(descriptors: &str, answer: Answer) -> Bench {
+        Bench::with(descriptors, answer, &Options::default())
+    }
+
+    fn with(descriptors: &str, answer: Answer, options: &Options) -> Bench {
         let text = format!("domain: d\ndescriptors:\n{descriptors}");
         let file = SourceFile { name: Arc::from("test.yaml"), text };
-        let (rules, _) = crate::rules::compile(&[file], &Options::default())
+        let (rules, _) = crate::rules::compile(&[file], options)
             .unwrap_or_else(|problems| panic!("{problems:?}"));
         let (store, clock) = (MemoryStore::new(1_000), ManualClock::at(NOW));
         let limiter = Limiter::new(store, clock, KeySeed::fixed([1, 2]), answer);
@@ -42,7 +48,11 @@ impl Bench {
             })
             .collect();
         let request = Request { domain: "d", descriptors: &descriptors, hits_addend: 0 };
-        let verdict = self.limiter.check(&self.rules, &request);
+        self.check(&request)
+    }
+
+    fn check(&self, request: &Request<'_>) -> Verdict {
+        let verdict = self.limiter.check(&self.rules, request);
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(verdict)
     }
 }
@@ -138,11 +148,11 @@ fn the_incumbents_headers_follow_its_own_choice() {
     let bench = Bench::new(NAMED, answer);
     let verdict = bench.ask(&[("wide", ""), ("tight", "")]);
     let sent: Vec<_> = verdict.headers.iter().map(|(n, v)| (n.as_ref(), v.as_str())).collect();
-    let tight = [("ratelimit-limit", "2"), ("ratelimit-remaining", "1"), ("ratelimit-reset", "40")];
+    let tight = [("RateLimit-Limit", "2"), ("RateLimit-Remaining", "1"), ("RateLimit-Reset", "40")];
     assert_eq!(sent, tight, "the smallest remaining");
     bench.ask(&[("tight", "a"), ("tight", "a")]);
     let verdict = bench.ask(&[("tight", "a"), ("wide", "")]);
-    assert_eq!(header(&verdict, "ratelimit-limit"), Some("2"), "the one that is over");
+    assert_eq!(header(&verdict, "RateLimit-Limit"), Some("2"), "the one that is over");
     assert_eq!(header(&verdict, "retry-after"), None, "the incumbent sends none");
 }
 
@@ -152,7 +162,7 @@ fn a_full_store_is_answered_by_the_fallback() {
         let answer = Answer { on_error, decision_header: true, ..Answer::default() };
         let mut bench = Bench::new(MIXED, answer);
         let full = MemoryStore::new(1);
-        bench.limiter.store = full;
+        bench.limiter.store = Arc::new(full);
         // Fills every shard with clients at their limit, so that nothing may be evicted.
         let verdict = (0..10_000)
             .map(|client| client.to_string())

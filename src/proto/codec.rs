@@ -63,16 +63,27 @@ impl<U: Message + Default> Decoder for Bounded<U> {
 
     fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
         // The whole message lies in one piece; were it not, the decoder would see the rest.
-        if parts(buffer.chunk()) > PARTS {
-            let reason = format!("more than {PARTS} descriptors and entries in one message");
-            return Err(Status::invalid_argument(reason));
-        }
+        bound_parts(buffer.chunk())?;
         self.0.decode(buffer)
     }
 
     fn buffer_settings(&self) -> BufferSettings {
         buffers()
     }
+}
+
+/// Decodes a message that has arrived by another way than gRPC, under the same bound.
+pub(crate) fn decode<U: Message + Default>(bytes: &[u8]) -> Result<U, Status> {
+    bound_parts(bytes)?;
+    U::decode(bytes).map_err(|error| Status::invalid_argument(error.to_string()))
+}
+
+fn bound_parts(bytes: &[u8]) -> Result<(), Status> {
+    if parts(bytes) > PARTS {
+        let reason = format!("more than {PARTS} descriptors and entries in one message");
+        return Err(Status::invalid_argument(reason));
+    }
+    Ok(())
 }
 
 /// How many repeated messages `bytes` holds: field 2 of both messages of the service (descriptors,

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use super::duration;
 use super::fields::one_line;
-use super::limits::algorithm_name;
 use super::rule::{Policy, Rule};
 use crate::limit::{Algorithm, Limit, Tier, Unit};
 
@@ -33,7 +32,7 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
     if let Policy::Limit(limit) = &rule.policy {
         if !is_plain(limit) {
             let tiers: Vec<_> = limit.tiers.iter().map(|tier| tier_text(limit, tier)).collect();
-            let name = algorithm_name(limit.algorithm);
+            let name = limit.algorithm.name();
             write!(out, ", algorithm: {name}, tiers: [{}]", tiers.join(", "))?;
         }
         if limit.count_denied != (limit.algorithm == Algorithm::FixedWindow) {

@@ -5,7 +5,6 @@ use std::fmt;
 use super::dump::tier_text;
 use super::duration;
 use super::fields::{nearest, shorten};
-use super::limits::algorithm_name;
 use super::matcher::{Counted, Matcher};
 use super::near::{self, Near};
 use super::problem::Place;
@@ -188,7 +187,7 @@ fn rule_note(rule: &Rule, entries: &[Entry<'_>]) -> RuleNote {
     let (policy, tiers) = match &rule.policy {
         Policy::Unlimited => ("unlimited".to_owned(), Vec::new()),
         Policy::Limit(limit) => (
-            algorithm_name(limit.algorithm).to_owned(),
+            limit.algorithm.name().to_owned(),
             limit.tiers.iter().map(|tier| tier_text(limit, tier)).collect(),
         ),
     };

@@ -2,35 +2,12 @@
 
 use std::sync::Arc;
 
-use super::duration;
 use super::fields::{nearest, shorten};
 use super::model::{self, Field, RateLimit, Text};
 use super::problem::{Mark, Report};
 use super::rule::Policy;
-use crate::limit::{Algorithm, HITS_END, Limit, Tier, Unit};
+use crate::limit::{Algorithm, Limit, LimitError, Tier, Unit, WINDOW_MAX};
 use crate::time::Micros;
-
-/// Most tiers of one rule: they travel and are kept together.
-const TIERS_MAX: usize = 16;
-/// Longest window.
-const WINDOW_MAX: Micros = Micros::from_secs(10 * 365 * 86_400);
-/// Most entries of a counter that remembers each one (a log's admissions, a gate's holders).
-const REMEMBERED_MAX: u64 = 100_000;
-
-const ALGORITHMS: [(&str, Algorithm); 6] = [
-    ("fixed_window", Algorithm::FixedWindow),
-    ("sliding_window", Algorithm::SlidingWindow),
-    ("sliding_window_log", Algorithm::SlidingWindowLog),
-    ("token_bucket", Algorithm::TokenBucket),
-    ("leaky_bucket", Algorithm::LeakyBucket),
-    ("concurrency", Algorithm::Concurrency),
-];
-
-/// The name by which rule files call an algorithm.
-pub(super) fn algorithm_name(algorithm: Algorithm) -> &'static str {
-    let found = ALGORITHMS.iter().find(|(_, known)| *known == algorithm);
-    found.map(|(name, _)| *name).expect("the table names every algorithm")
-}
 
 /// Reads the limits of one file.
 pub(super) struct Limits<'a> {
@@ -50,9 +27,10 @@ impl Limits<'_> {
             Algorithm::Concurrency => self.slots(raw).map(|tier| vec![tier]),
             _ => self.tiers(raw, algorithm),
         };
-        let count_denied = self.count_denied(raw, algorithm);
+        let written = raw.count_denied.as_ref().and_then(|flag| flag.value);
+        let count_denied = written.unwrap_or(algorithm == Algorithm::FixedWindow);
         let limit = Limit { algorithm, tiers: tiers?.into(), count_denied };
-        self.check_bounds(&limit, raw.at);
+        self.check_bounds(&limit, raw);
         Some(Policy::Limit(limit))
     }
 
@@ -73,7 +51,11 @@ impl Limits<'_> {
             self.error(reserve.at, "`reserve` has no `hold`", "write `reserve: { hold: 10m }`");
             return None;
         };
-        self.window(hold, "hold")
+        let length = hold.value?;
+        if length > WINDOW_MAX {
+            self.error(hold.at, LimitError::LongWindow(length).to_string(), "");
+        }
+        Some(length)
     }
 
     fn unlimited(&mut self, raw: &RateLimit) {
@@ -113,29 +95,16 @@ impl Limits<'_> {
     fn algorithm(&mut self, written: Option<&Text>) -> Option<Algorithm> {
         let Some(text) = written else { return Some(Algorithm::FixedWindow) };
         let name = text.value.as_deref()?;
-        let found = ALGORITHMS.iter().find(|(known, _)| *known == name);
+        let found = Algorithm::from_name(name);
         if found.is_none() {
-            let names = ALGORITHMS.map(|(known, _)| known);
+            let names = Algorithm::ALL.map(Algorithm::name);
             let hint = match nearest(name, names) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("write one of {}", names.join(", ")),
             };
             self.error(text.at, format!("unknown algorithm `{}`", shorten(name)), hint);
         }
-        found.map(|(_, algorithm)| *algorithm)
-    }
-
-    fn count_denied(&mut self, raw: &RateLimit, algorithm: Algorithm) -> bool {
-        let written = raw.count_denied.as_ref().and_then(|flag| Some((flag.at, flag.value?)));
-        match (algorithm, written) {
-            (Algorithm::Concurrency, Some((at, true))) => {
-                let hint = "remove it, or write `false`";
-                self.error(at, "a denied request cannot hold a slot", hint);
-                false
-            }
-            (_, Some((_, flag))) => flag,
-            (algorithm, None) => algorithm == Algorithm::FixedWindow,
-        }
+        found
     }
 
     /// `max` and `hold` of a concurrency limit.
@@ -153,9 +122,8 @@ impl Limits<'_> {
         let max = self.required(raw.max.as_ref(), "max", raw.at, hint);
         let hint = "write `hold: 30s`, say: after that a slot that nobody gave back is free again";
         let hold = self.required(raw.hold.as_ref(), "hold", raw.at, hint);
-        let requests = self.hits(max?, "max");
-        let window = self.window(hold?, "hold");
-        Some(Tier { requests: requests?, window: window?, burst: requests? })
+        let (requests, window) = (max?.value?, hold?.value?);
+        Some(Tier { requests, window, burst: requests })
     }
 
     fn tiers(&mut self, raw: &RateLimit, algorithm: Algorithm) -> Option<Vec<Tier>> {
@@ -168,7 +136,7 @@ impl Limits<'_> {
                 self.error(at, what, "add `algorithm: concurrency`, or remove it");
             }
         }
-        let Some(Field { at, value }) = &raw.tiers else {
+        let Some(Field { value, .. }) = &raw.tiers else {
             return Some(vec![self.tier(&raw.tier, algorithm)?]);
         };
         for (name, place) in tier_fields(&raw.tier) {
@@ -178,11 +146,6 @@ impl Limits<'_> {
             }
         }
         let written = value.as_deref().unwrap_or_default();
-        if written.is_empty() || written.len() > TIERS_MAX {
-            let what = format!("`tiers` has {} items", written.len());
-            self.error(*at, what, format!("write 1 to {TIERS_MAX} of them"));
-            return None;
-        }
         let tiers: Vec<_> = written.iter().map(|tier| self.tier(tier, algorithm)).collect();
         tiers.into_iter().collect()
     }
@@ -221,18 +184,8 @@ impl Limits<'_> {
         let Some(multiplier) = &raw.unit_multiplier else {
             return Some((requests?, unit?.window()));
         };
-        let window = unit?.window().0.checked_mul(multiplier.value?).map(Micros);
-        let window = window.filter(|window| (Micros(1)..=WINDOW_MAX).contains(window));
-        if window.is_none() {
-            let what = "`unit_multiplier` makes no usable window".to_owned();
-            let longest = duration::write(WINDOW_MAX);
-            self.error(
-                multiplier.at,
-                what,
-                format!("write at least 1, and at most {longest} in all"),
-            );
-        }
-        Some((requests?, window?))
+        let window = unit?.window().0.saturating_mul(multiplier.value?);
+        Some((requests?, Micros(window)))
     }
 
     fn unit(&mut self, raw: &model::Tier) -> Option<Unit> {
@@ -257,9 +210,7 @@ impl Limits<'_> {
         let requests = self.required(raw.requests.as_ref(), "requests", raw.at, hint);
         let window =
             self.required(raw.window.as_ref(), "window", raw.at, "write `window: 10s`, say");
-        let requests = requests.and_then(|field| self.hits(field, "requests"));
-        let window = window.and_then(|field| self.window(field, "window"));
-        Some((requests?, window?))
+        Some((requests?.value?, window?.value?))
     }
 
     /// The outer `None` is an error, the inner one says that nothing was written.
@@ -269,37 +220,38 @@ impl Limits<'_> {
             let hint = "add `algorithm: token_bucket` or `leaky_bucket`, or remove it";
             self.error(burst.at, "`burst` applies only to buckets", hint);
         }
-        let number = self.hits(burst, "burst")?;
-        if number == 0 {
-            let hint = "write at least 1; to block every request, limit to 0";
-            self.error(burst.at, "`burst` cannot be 0", hint);
-        }
-        Some(Some(number))
+        Some(Some(burst.value?))
     }
 
     /// The one place where a finished limit is held against what stores can keep.
-    fn check_bounds(&mut self, limit: &Limit, at: Mark) {
-        let most = limit.tiers.iter().map(|tier| tier.requests).max().unwrap_or(0);
-        if most <= REMEMBERED_MAX {
-            return;
-        }
-        match limit.algorithm {
-            Algorithm::SlidingWindowLog => self.error(
-                at,
-                format!("`sliding_window_log` remembers every request, and {most} are too many"),
-                format!(
-                    "stay within {REMEMBERED_MAX}, or use `algorithm: sliding_window`, which \
-                         needs two numbers however high the limit is"
-                ),
-            ),
-            Algorithm::Concurrency => self.error(
-                at,
-                format!("`concurrency` remembers every holder, and {most} are too many"),
-                format!("stay within {REMEMBERED_MAX}"),
-            ),
-            _ => {}
+    fn check_bounds(&mut self, limit: &Limit, raw: &RateLimit) {
+        for (tier, error) in limit.problems() {
+            let written = raw.tiers.as_ref().and_then(|tiers| tiers.value.as_ref()?.get(tier?));
+            let at = place(raw, written.unwrap_or(&raw.tier), &error);
+            self.error(at, error.to_string(), "");
         }
     }
+}
+
+/// Where the number stands that an error is about.
+fn place(raw: &RateLimit, tier: &model::Tier, error: &LimitError) -> Mark {
+    fn at<T>(field: &Option<Field<T>>) -> Option<Mark> {
+        field.as_ref().map(|field| field.at)
+    }
+    let requests = || at(&tier.requests).or(at(&tier.requests_per_unit)).or(at(&raw.max));
+    let written = match error {
+        LimitError::Tiers(_) => at(&raw.tiers),
+        LimitError::DeniedSlots => at(&raw.count_denied),
+        LimitError::NoWindow | LimitError::LongWindow(_) => {
+            at(&tier.window).or(at(&tier.unit_multiplier)).or(at(&raw.hold))
+        }
+        LimitError::Requests(..) | LimitError::Log(_) | LimitError::Slots(_) => requests(),
+        // A burst that is not written is that of the requests.
+        LimitError::Burst(_) | LimitError::NoBurst | LimitError::SlowBucket(_) => {
+            at(&tier.burst).or_else(requests)
+        }
+    };
+    written.unwrap_or(tier.at)
 }
 
 // Single numbers.
@@ -315,26 +267,6 @@ impl Limits<'_> {
             self.error(at, format!("`{name}` is missing"), hint);
         }
         field
-    }
-
-    fn hits(&mut self, field: &Field<u64>, name: &str) -> Option<u64> {
-        let number = field.value?;
-        if number >= HITS_END {
-            let what = format!("`{name}` cannot be {number}");
-            self.error(field.at, what, "write a number below 2^53 (9007199254740992)");
-            return None;
-        }
-        Some(number)
-    }
-
-    fn window(&mut self, field: &Field<Micros>, name: &str) -> Option<Micros> {
-        let length = field.value?;
-        if length > WINDOW_MAX {
-            let what = format!("`{name}` cannot be {}", duration::write(length));
-            self.error(field.at, what, format!("write at most {}", duration::write(WINDOW_MAX)));
-            return None;
-        }
-        Some(length)
     }
 
     fn error(&mut self, at: Mark, what: impl Into<String>, hint: impl Into<String>) {

@@ -13,7 +13,7 @@ mod template;
 mod wildcard;
 
 use pattern::Pattern;
-use template::Template;
+use template::{Path, Template};
 use wildcard::Wildcard;
 
 /// How a node accepts values.
@@ -40,15 +40,20 @@ pub(super) struct Network {
     net: IpNet,
 }
 
-/// A request's value, with the address it spells once somebody asked for that.
+/// A request's value, with the address or path it spells once somebody asked for that.
 pub(super) struct Value<'a> {
     text: &'a str,
     address: OnceCell<Option<IpAddr>>,
+    path: OnceCell<Path<'a>>,
 }
 
 impl<'a> Value<'a> {
     pub(super) fn new(text: &'a str) -> Value<'a> {
-        Value { text, address: OnceCell::new() }
+        Value { text, address: OnceCell::new(), path: OnceCell::new() }
+    }
+
+    fn path(&self) -> &Path<'a> {
+        self.path.get_or_init(|| Path::new(self.text))
     }
 
     /// An IPv4 address that is written as IPv6 is the IPv4 address.
@@ -152,7 +157,7 @@ impl Matcher {
     pub(super) fn matches(&self, value: &Value<'_>) -> bool {
         match self {
             Matcher::Exact(text) => **text == *value.text,
-            Matcher::Template(template) => template.matches(value.text),
+            Matcher::Template(template) => template.matches(value.path()),
             Matcher::Regex(pattern) => pattern.matches(value.text),
             Matcher::Cidr(network) => {
                 value.address().is_some_and(|address| network.net.contains(&address))

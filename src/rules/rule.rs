@@ -71,6 +71,14 @@ pub(super) struct PathNode {
 }
 
 impl Rule {
+    /// Whether a request that passes takes something under a lease: slots, or a reservation.
+    pub fn leases(&self) -> bool {
+        match &self.policy {
+            Policy::Unlimited => false,
+            Policy::Limit(limit) => self.reserve.is_some() || limit.counts_slots(),
+        }
+    }
+
     /// The counter that a descriptor counts on, once `find` has led it here.
     pub fn key(&self, seed: &KeySeed, entries: &[Entry<'_>]) -> Key {
         let mut key = KeyBuilder::for_rule(seed, self.id);

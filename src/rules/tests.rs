@@ -8,6 +8,7 @@ mod files;
 mod folders;
 mod matching;
 mod random;
+mod spelling;
 mod stats;
 
 /// A rule set from one text that must compile without warnings.

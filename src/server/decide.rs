@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
-use crate::decision::Verdict;
+use crate::decision::{Grant, Verdict};
 use crate::descriptor::{Bounds, Request, RequestError};
 use crate::proto::{RateLimitRequest, RateLimitResponse};
 
@@ -15,6 +15,9 @@ use super::{decode, encode};
 pub trait Decide: Send + Sync + 'static {
     /// The answer to a valid request. Dropped without having finished when the caller has gone.
     fn decide(&self, request: &Request<'_>) -> impl Future<Output = Verdict> + Send;
+
+    /// A request was refused because it is not valid.
+    fn refused(&self, _error: &RequestError) {}
 }
 
 /// Why there is no answer.
@@ -22,10 +25,16 @@ pub trait Decide: Send + Sync + 'static {
 pub(super) enum Refusal {
     /// The caller's fault.
     #[error(transparent)]
-    Request(#[from] RequestError),
+    Request(RequestError),
     /// Ours: a defect that was caught before it could take the process along.
     #[error("a defect stopped this decision; the log has its place")]
     Panicked,
+}
+
+/// An answer, and what must be given back if it does not arrive.
+pub(super) struct Answer {
+    pub(super) response: RateLimitResponse,
+    pub(super) grant: Option<Grant>,
 }
 
 /// Decides `message`, which may be anything that a stranger can encode.
@@ -33,12 +42,17 @@ pub(super) async fn answer(
     decider: &impl Decide,
     bounds: &Bounds,
     message: &RateLimitRequest,
-) -> Result<RateLimitResponse, Refusal> {
+) -> Result<Answer, Refusal> {
+    let refuse = |error| {
+        decider.refused(&error);
+        Refusal::Request(error)
+    };
     let entries = decode::entries(message);
-    let descriptors = decode::descriptors(message, &entries)?;
-    let request = decode::request(message, &descriptors, bounds)?;
-    let verdict = unless_panicked(decider.decide(&request)).await?;
-    Ok(encode::response(verdict))
+    let descriptors = decode::descriptors(message, &entries).map_err(refuse)?;
+    let request = decode::request(message, &descriptors, bounds).map_err(refuse)?;
+    let mut verdict = unless_panicked(decider.decide(&request)).await?;
+    let grant = verdict.grant.take();
+    Ok(Answer { response: encode::response(verdict), grant })
 }
 
 /// Runs `future` and turns a panic in it into a refusal. The state behind it is shared only through

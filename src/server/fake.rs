@@ -33,6 +33,7 @@ pub(super) fn full_verdict() -> Verdict {
         headers: vec![("retry-after".into(), "60".into())],
         metadata: Some(metadata),
         shadowed: false,
+        grant: None,
     }
 }
 
@@ -47,6 +48,7 @@ fn verdict(request: &Request<'_>, code: Code) -> Verdict {
         headers: Vec::new(),
         metadata: None,
         shadowed: false,
+        grant: None,
     }
 }
 

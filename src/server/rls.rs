@@ -7,7 +7,8 @@ use tonic::{Request, Response, Status};
 use crate::descriptor::Bounds;
 use crate::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
 
-use super::decide::{Decide, Refusal, answer};
+use super::decide::{Answer, Decide, Refusal, answer};
+use super::delivery::Undelivered;
 
 /// The service: everything but the decision is somebody else's.
 pub(super) struct Rls<D> {
@@ -22,8 +23,12 @@ impl<D: Decide> RateLimitService for Rls<D> {
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
         let message = request.into_inner();
-        let answer = answer(&*self.decider, &self.bounds, &message).await?;
-        Ok(Response::new(answer))
+        let Answer { response, grant } = answer(&*self.decider, &self.bounds, &message).await?;
+        let mut response = Response::new(response);
+        if let Some(grant) = grant {
+            response.extensions_mut().insert(Undelivered::new(grant));
+        }
+        Ok(response)
     }
 }
 

@@ -19,7 +19,7 @@ use axum::routing::any;
 use crate::descriptor::Bounds;
 use crate::proto::Code;
 
-use super::decide::{Decide, Refusal, answer};
+use super::decide::{Answer, Decide, Refusal, answer};
 use super::json::Json;
 use super::lifecycle::Lifecycle;
 use super::settings::Settings;
@@ -62,13 +62,19 @@ async fn decide<D: Decide>(State(web): State<Arc<Web<D>>>, body: Body) -> Respon
         }
     };
     match answer(&*web.decider, &web.bounds, &message).await {
-        Ok(response) => {
+        Ok(Answer { response, grant }) => {
             let status = match response.overall_code() {
                 Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
                 Code::Ok | Code::Unknown => StatusCode::OK,
             };
             match web.json.write(&response) {
-                Ok(text) => (status, [(CONTENT_TYPE, JSON)], text).into_response(),
+                Ok(text) => {
+                    // HTTP/1.1 tells nobody that a caller has gone, short of a failed write.
+                    if let Some(grant) = grant {
+                        grant.delivered();
+                    }
+                    (status, [(CONTENT_TYPE, JSON)], text).into_response()
+                }
                 Err(error) => {
                     (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
                 }

@@ -21,7 +21,7 @@ pub struct RuleStats {
     pub total_hits: AtomicU64,
     /// Hits that passed.
     pub within_limit: AtomicU64,
-    /// Hits that passed in the last part of the limit (beyond [`NEAR_LIMIT`]).
+    /// Hits that passed in the last part of the limit (beyond four fifths).
     pub near_limit: AtomicU64,
     /// Hits beyond the limit.
     pub over_limit: AtomicU64,

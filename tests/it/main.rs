@@ -1,1 +1,14 @@
-//! Black-box tests: the binary, as people and proxies use it.
+//! Black-box tests: the real binary, asked as Envoy, a browser and a person ask it.
+
+mod admin;
+mod cli;
+mod compat;
+mod envoy;
+mod headers;
+mod hostile;
+mod json;
+mod leases;
+mod readme;
+mod services;
+mod startup;
+mod support;

@@ -23,6 +23,42 @@ enum Segment {
     },
 }
 
+/// Most segments of a template.
+const SEGMENTS_MAX: usize = 32;
+
+/// A value cut at its slashes, without its query string: cut once, held against many templates.
+#[derive(Debug)]
+pub(super) struct Path<'a> {
+    texts: [&'a str; SEGMENTS_MAX],
+    /// One more than fit when there are too many for any template.
+    count: usize,
+}
+
+impl<'a> Path<'a> {
+    pub(super) fn new(value: &'a str) -> Path<'a> {
+        let mut path = Path { texts: [""; SEGMENTS_MAX], count: 0 };
+        for text in without_query(value).split('/') {
+            path.count += 1;
+            match path.texts.get_mut(path.count - 1) {
+                Some(place) => *place = text,
+                None => break,
+            }
+        }
+        path
+    }
+
+    /// None at all when there are too many; a template has at least one.
+    fn segments(&self) -> &[&'a str] {
+        self.texts.get(..self.count).unwrap_or_default()
+    }
+}
+
+impl Segment {
+    fn is_variable(&self, wanted: &str) -> bool {
+        matches!(self, Segment::Variable { name, .. } if **name == *wanted)
+    }
+}
+
 const HINT: &str = "a variable is a whole segment, as in `/users/{id}/orders`; for anything else \
                     use `value_regex`";
 
@@ -35,14 +71,17 @@ impl Template {
         let mut segments: Vec<Segment> = Vec::new();
         for text in source.split('/') {
             let segment = segment(text)?;
-            if let Segment::Variable { name, .. } = &segment {
-                let same = |other: &Segment| matches!(other, Segment::Variable { name: earlier, .. } if earlier == name);
-                if segments.iter().any(same) {
-                    let hint = "give each variable a name of its own";
-                    return Err((format!("variable `{name}` appears twice"), hint));
-                }
+            if let Segment::Variable { name, .. } = &segment
+                && segments.iter().any(|earlier| earlier.is_variable(name))
+            {
+                let hint = "give each variable a name of its own";
+                return Err((format!("variable `{name}` appears twice"), hint));
             }
             segments.push(segment);
+        }
+        if segments.len() > SEGMENTS_MAX {
+            let hint = "use `value_regex` for paths that long";
+            return Err((format!("it has more than {SEGMENTS_MAX} segments"), hint));
         }
         for wanted in count_by {
             let mut names = segments.iter_mut().filter_map(|segment| match segment {
@@ -77,19 +116,20 @@ impl Template {
         texts.collect::<Vec<_>>().join("/")
     }
 
-    pub(super) fn matches(&self, value: &str) -> bool {
-        let mut parts = path(value).split('/');
-        let all = self.segments.iter().all(|segment| match (segment, parts.next()) {
-            (_, None) => false,
-            (Segment::Literal(text), Some(part)) => **text == *part,
-            (Segment::Variable { .. }, Some(part)) => !part.is_empty(),
-        });
-        all && parts.next().is_none()
+    pub(super) fn matches(&self, path: &Path<'_>) -> bool {
+        let parts = path.segments();
+        let accepts = |(segment, part): (&Segment, &&str)| match segment {
+            // Segments are short, so a loop over bytes beats the call that `==` makes several times
+            // over, and many templates are tried that differ in one segment.
+            Segment::Literal(text) => text.len() == part.len() && text.bytes().eq(part.bytes()),
+            Segment::Variable { .. } => !part.is_empty(),
+        };
+        self.segments.len() == parts.len() && self.segments.iter().zip(parts).all(accepts)
     }
 
     /// The counted variables of a value that matches, by name, in the order of the path.
     pub(super) fn captured<'a>(&'a self, value: &'a str, mut each: impl FnMut(&'a str, &'a str)) {
-        for (segment, part) in self.segments.iter().zip(path(value).split('/')) {
+        for (segment, part) in self.segments.iter().zip(without_query(value).split('/')) {
             if let Segment::Variable { name, counted: true } = segment {
                 each(name, part);
             }
@@ -110,7 +150,7 @@ fn segment(text: &str) -> Result<Segment, Refused> {
 }
 
 /// The value without its query string.
-fn path(value: &str) -> &str {
+fn without_query(value: &str) -> &str {
     value.split_once('?').map_or(value, |(path, _)| path)
 }
 
@@ -133,12 +173,21 @@ mod tests {
         ] {
             let matcher = Template::new(template.into(), &[]).expect(template);
             for value in yes {
-                assert!(matcher.matches(value), "{template} {value}");
+                assert!(matcher.matches(&Path::new(value)), "{template} {value}");
             }
             for value in no {
-                assert!(!matcher.matches(value), "{template} {value}");
+                assert!(!matcher.matches(&Path::new(value)), "{template} {value}");
             }
         }
+    }
+
+    #[test]
+    fn a_longest_template_matches_its_path_and_no_longer_one() {
+        let longest = "/x".repeat(SEGMENTS_MAX - 1);
+        let template = Template::new(longest.as_str().into(), &[]).expect("valid");
+        assert!(template.matches(&Path::new(&longest)));
+        assert!(!template.matches(&Path::new(&(longest.clone() + "/x"))));
+        assert!(!template.matches(&Path::new(&"/".repeat(60_000))));
     }
 
     #[test]
@@ -156,5 +205,6 @@ mod tests {
             assert!(Template::new(bad.into(), &[]).is_err(), "{bad}");
         }
         assert!(Template::new("/{a}".into(), &["b".into()]).is_err());
+        assert!(Template::new("/".repeat(SEGMENTS_MAX).into(), &[]).is_err());
     }
 }

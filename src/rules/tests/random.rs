@@ -223,7 +223,9 @@ proptest! {
     }
 
     #[test]
-    fn yaml_like_text_is_a_rule_set_or_problems(text in "[-a\\[\\]{}:,&*#|>!%@'\"?<~ \\n\\t0é]{0,60}") {
+    fn yaml_like_text_is_a_rule_set_or_problems(
+        text in "[-a\\[\\]{}:,&*#|>!%@'\"?<~ \\n\\t0é]{0,60}",
+    ) {
         let _ = compiled(&text, &Options::default());
     }
 

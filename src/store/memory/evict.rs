@@ -32,7 +32,8 @@ impl Shard {
         })
     }
 
-    /// Evicts a counter, though not that of `spared`, to make room in another shard. Tells whether one could go.
+    /// Evicts a counter, though for bytes not that of `spared`, to make room for another shard.
+    /// Tells whether one could go.
     pub(super) fn give_way(
         &mut self,
         lack: Lack,

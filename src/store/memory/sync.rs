@@ -1,4 +1,12 @@
 //! Locks and atomics of the memory store, in one place so that a model checker can replace them.
 
-pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-pub(super) use std::sync::{Mutex, MutexGuard};
+#[cfg(all(test, feature = "shuttle"))]
+pub(super) use shuttle::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+};
+#[cfg(not(all(test, feature = "shuttle")))]
+pub(super) use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+};

@@ -1,0 +1,157 @@
+//! Traffic: the instants at which each source of a simulation sends its requests.
+//!
+//! Every source draws from a generator of its own, seeded by its number, so that the traffic is the
+//! same whatever thread plays which source.
+
+/// How requests are spread over sources and over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Traffic {
+    /// Requests at random, independent of each other (Poisson), over one day. The busiest source
+    /// sends twice as many as the second and three times as many as the third (Zipf).
+    Steady,
+    /// The same numbers per source, but in bursts: 20 requests on average, exponentially spread,
+    /// 200 ms apart or four times the source's mean rate, whichever is faster. By night a source
+    /// sends a quarter of its mean rate, by day seven quarters, in straight lines between.
+    Bursty,
+    /// Poisson again, but every source is near the limit: its mean rate is drawn evenly between
+    /// half the limit and one and a half times.
+    Near,
+    /// Sources that know where windows begin and send what does most harm: the limit in the last
+    /// microseconds of one window, and in the next one more as soon as each fits.
+    Edge,
+}
+
+/// How much traffic against what limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Volume {
+    /// Requests of all sources together; at least as many as there are sources.
+    pub(crate) requests: u64,
+    /// Sources.
+    pub(crate) sources: u64,
+    /// Requests per window that pass.
+    pub(crate) limit: u64,
+    /// Length of the window in microseconds.
+    pub(crate) window: u64,
+}
+
+/// Where all time starts: 2026-01-01, in microseconds since the epoch.
+const START: u64 = 1_767_225_600_000_000;
+const DAY: u64 = 86_400_000_000;
+const SEED: u64 = 20_170_607;
+
+const BURST: f64 = 20.0;
+const BURST_GAP: f64 = 200_000.0;
+
+/// How many requests each source sends, the busiest first.
+pub(crate) fn shares(traffic: Traffic, volume: &Volume) -> Vec<u64> {
+    let weight = |rank: u64| match traffic {
+        Traffic::Steady | Traffic::Bursty => 1.0 / rank as f64,
+        Traffic::Near | Traffic::Edge => 1.0,
+    };
+    let total: f64 = (1..=volume.sources).map(weight).sum();
+    let share = |rank| (volume.requests as f64 * weight(rank) / total) as u64;
+    let mut shares: Vec<u64> = (1..=volume.sources).map(share).collect();
+    let missing = volume.requests.saturating_sub(shares.iter().sum());
+    let count = shares.len() as u64;
+    for (index, share) in shares.iter_mut().enumerate() {
+        *share += missing / count + u64::from((index as u64) < missing % count);
+    }
+    shares
+}
+
+/// The instants of one source's requests, in microseconds since the epoch, never decreasing.
+pub(crate) struct Source {
+    traffic: Traffic,
+    volume: Volume,
+    random: Random,
+    now: u64,
+    /// Requests so far and in all.
+    sent: u64,
+    requests: u64,
+    /// Mean time between two requests, in microseconds.
+    gap: f64,
+    /// What is left of the present burst.
+    burst: u64,
+}
+
+impl Source {
+    /// Source number `index`, which sends `requests`.
+    pub(crate) fn new(traffic: Traffic, volume: Volume, index: u64, requests: u64) -> Source {
+        let mut random = Random(SEED ^ index.wrapping_mul(0xd134_2543_de82_ef95));
+        let gap = match traffic {
+            Traffic::Steady | Traffic::Bursty => DAY as f64 / requests as f64,
+            Traffic::Near | Traffic::Edge => {
+                volume.window as f64 / (volume.limit as f64 * (0.5 + random.share()))
+            }
+        };
+        let first = START / volume.window * volume.window;
+        let now = if traffic == Traffic::Edge { first } else { first + random.exponential(gap) };
+        Source { traffic, volume, random, now, sent: 0, requests, gap, burst: 0 }
+    }
+
+    fn next_in_burst(&mut self) -> u64 {
+        let within = BURST_GAP.min(self.gap / 4.0);
+        if self.burst > 0 {
+            self.burst -= 1;
+            return self.random.exponential(within);
+        }
+        self.burst = self.random.exponential(BURST);
+        // A triangle: 0 at midnight, 1 at noon.
+        let noon = (self.now % DAY).abs_diff(DAY / 2) as f64 / (DAY / 2) as f64;
+        let pace = 0.25 + 1.5 * (1.0 - noon);
+        self.random.exponential((self.gap / pace - within) * BURST)
+    }
+
+    /// The instant of request number `number` of an attack on the edges between windows.
+    fn at_edge(&self, number: u64) -> u64 {
+        let Volume { limit, window, .. } = self.volume;
+        let (round, turn) = (number / (2 * limit - 1), number % (2 * limit - 1));
+        let edge = self.now + (2 * round + 1) * window;
+        if turn < limit {
+            edge - limit + turn
+        } else {
+            edge + ((turn - limit + 1) * window).div_ceil(limit)
+        }
+    }
+}
+
+impl Iterator for Source {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        if self.sent == self.requests {
+            return None;
+        }
+        let number = self.sent;
+        self.sent += 1;
+        if self.traffic == Traffic::Edge {
+            return Some(self.at_edge(number));
+        }
+        let now = self.now;
+        self.now += match self.traffic {
+            Traffic::Bursty => self.next_in_burst(),
+            _ => self.random.exponential(self.gap),
+        };
+        Some(now)
+    }
+}
+
+/// A splitmix64 generator (Steele, Lea, Flood: <https://doi.org/10.1145/2660193.2660195>).
+struct Random(u64);
+
+impl Random {
+    /// Evenly spread over 0..1, without either end.
+    fn share(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        ((z >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+    }
+
+    /// Exponentially spread around `mean`, rounded down.
+    fn exponential(&mut self, mean: f64) -> u64 {
+        (-self.share().ln() * mean) as u64
+    }
+}

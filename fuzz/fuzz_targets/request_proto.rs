@@ -1,0 +1,13 @@
+//! Any bytes as a request in protobuf, through the whole service.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use weir_fuzz::requests::Service;
+
+static SERVICE: LazyLock<Service> = LazyLock::new(Service::default);
+
+fuzz_target!(|bytes: &[u8]| {
+    SERVICE.protobuf(bytes);
+});

@@ -1,0 +1,48 @@
+//! Rule files, from any bytes to a rule set that answers questions.
+
+use weir::descriptor::Entry;
+use weir::key::KeySeed;
+use weir::rules::{Found, Options, RuleSet, SourceFile, compile};
+
+/// Compiles `bytes` as a rule file (true) or refuses it (false). A set that is accepted must answer
+/// questions, and a refusal must have reasons in the file.
+pub fn yaml(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    let file = SourceFile { name: "rules.yaml".into(), text };
+    match compile(&[file], &Options::default()) {
+        Ok((rules, warnings)) => {
+            for warning in warnings {
+                assert!(!warning.to_string().is_empty());
+            }
+            ask(&rules);
+            true
+        }
+        Err(problems) => {
+            assert!(!problems.is_empty(), "refused without a reason");
+            for problem in problems {
+                assert!(problem.to_string().starts_with("rules.yaml"), "{problem}");
+            }
+            false
+        }
+    }
+}
+
+/// Looks some descriptors up in every domain.
+fn ask(rules: &RuleSet) {
+    let seed = KeySeed::fixed([1, 2]);
+    let deep = [Entry { key: "user", value: "ann" }; 32];
+    let paths: [&[Entry<'_>]; 5] = [
+        &[],
+        &[Entry { key: "user", value: "" }],
+        &[Entry { key: "path", value: "/v1/organizations/a/product/b?c=d" }],
+        &[Entry { key: "method", value: "GET" }, Entry { key: "path", value: "/a*b" }],
+        &deep,
+    ];
+    for domain in rules.domains() {
+        for entries in paths {
+            if let Found::Rule(rule) = rules.find(domain, entries) {
+                let _ = (rule.key(&seed, entries), rule.stat_key(entries));
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Requests, from any bytes through the whole service to the bytes of an answer.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use weir::decision::Verdict;
+use weir::descriptor::{Bounds, Request};
+use weir::key::KeySeed;
+use weir::limiter::{Answer, Headers, Limiter};
+use weir::rules::{Options, RuleSet, SourceFile, compile};
+use weir::server::{Decide, bytes};
+use weir::store::memory::MemoryStore;
+use weir::time::{ManualClock, Micros};
+
+/// Every kind of rule, under keys that are likely to be guessed.
+const RULES: &str = include_str!("rules.yaml");
+
+/// Few counters, so that eviction is exercised as well.
+const COUNTERS: usize = 1000;
+
+/// A service without a network.
+pub struct Service {
+    decider: Decider,
+    bounds: Bounds,
+}
+
+struct Decider {
+    rules: RuleSet,
+    limiter: Limiter<MemoryStore, ManualClock>,
+}
+
+impl Decide for Decider {
+    async fn decide(&self, request: &Request<'_>) -> Verdict {
+        self.limiter.check(&self.rules, request).await
+    }
+}
+
+impl Default for Service {
+    fn default() -> Service {
+        let file = SourceFile { name: "rules.yaml".into(), text: RULES.to_owned() };
+        let compiled = compile(&[file], &Options::default());
+        let rules = compiled.unwrap_or_else(|problems| panic!("{problems:#?}")).0;
+        let clock = ManualClock::at(Micros::from_secs(1_700_000_000));
+        let answer = Answer {
+            headers: Headers::Both,
+            decision_header: true,
+            dynamic_metadata: true,
+            ..Answer::default()
+        };
+        let store = MemoryStore::new(COUNTERS);
+        let limiter = Limiter::new(store, clock, KeySeed::fixed([1, 2]), answer);
+        Service { decider: Decider { rules, limiter }, bounds: Bounds::default() }
+    }
+}
+
+impl Service {
+    /// Answers an encoded request (true) or refuses it (false); anything else is a panic.
+    pub fn protobuf(&self, message: &[u8]) -> bool {
+        answered(bytes::protobuf(&self.decider, &self.bounds, message))
+    }
+
+    /// Answers a request in JSON (true) or refuses it (false).
+    pub fn json(&self, message: &[u8]) -> bool {
+        answered(bytes::json(&self.decider, &self.bounds, message))
+    }
+}
+
+/// Runs a call to its end. The memory store never waits, so one poll must do.
+fn answered(call: impl Future<Output = Result<Vec<u8>, bytes::Refused>>) -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(call).poll(&mut context) {
+        Poll::Ready(Ok(_)) => true,
+        Poll::Ready(Err(refused)) => {
+            assert!(!refused.defect, "a panic was caught: {}", refused.reason);
+            assert!(!refused.reason.is_empty(), "refused without a reason");
+            false
+        }
+        Poll::Pending => panic!("a decision in memory waits for something"),
+    }
+}

@@ -1,0 +1,86 @@
+//! Leases: ids for what a request takes, and the way back for it.
+//!
+//! A lease is undone by ending it: an unknown or already ended id changes nothing, so it does not
+//! matter whether the caller, a cancelled call or both give the same one back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::algorithm;
+use crate::decision::GiveBack;
+use crate::key::{Key, KeyBuilder, KeySeed};
+use crate::limit::Limit;
+use crate::step::{Lease, LeaseId, Step};
+use crate::store::Store;
+
+/// Makes ids that no other instance makes and nobody can guess.
+pub(super) struct LeaseIds {
+    seed: KeySeed,
+    next: AtomicU64,
+}
+
+impl LeaseIds {
+    /// Ids of this process.
+    pub(super) fn new() -> LeaseIds {
+        LeaseIds { seed: KeySeed::random(), next: AtomicU64::new(0) }
+    }
+
+    /// Another one.
+    pub(super) fn next(&self) -> LeaseId {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        LeaseId::from_bits(KeyBuilder::start(&self.seed).number(number).finish().0[0])
+    }
+}
+
+/// The id that a `lease` entry names. A text that is no id of ours stands for an unknown lease.
+pub(super) fn named(text: &str) -> LeaseId {
+    text.parse().unwrap_or_else(|_| {
+        let unknown = KeyBuilder::start(&KeySeed::fixed([1, 1])).text(text).finish();
+        LeaseId::from_bits(unknown.0[0])
+    })
+}
+
+/// What one step took under a lease. Dropped, it is given back; a call that is cancelled while its
+/// counter is asked therefore gives back whatever it may have taken.
+pub(super) struct Taken<S: Store> {
+    armed: Option<(Arc<S>, Key, Step)>,
+}
+
+impl<S: Store> Taken<S> {
+    /// What `step`, planned from `limit`, takes if it is allowed; `None` if it takes nothing under a
+    /// lease.
+    pub(super) fn by(store: &Arc<S>, key: &Key, limit: &Limit, step: &Step) -> Option<Taken<S>> {
+        let Some(Lease::Open { id, .. }) = step.lease else { return None };
+        // A slot is given back as it was taken; a reservation is settled at no cost. Planned anew,
+        // because a bucket's step carries the cost of its hits.
+        let hits = if limit.counts_slots() { -step.hits } else { 0 };
+        let undo = algorithm::plan(limit, hits, step.now).leased(Lease::Close(id));
+        Some(Taken { armed: Some((store.clone(), *key, undo)) })
+    }
+
+    /// The lease's id.
+    pub(super) fn id(&self) -> Option<LeaseId> {
+        match self.armed.as_ref()?.2.lease? {
+            Lease::Open { id, .. } | Lease::Close(id) => Some(id),
+        }
+    }
+
+    /// Nothing was taken, or it shall stay taken.
+    pub(super) fn keep(mut self) {
+        self.armed = None;
+    }
+
+    /// The way back, for whoever writes the answer; `None` if nothing is left to give back.
+    pub(super) fn into_give_back(mut self) -> Option<GiveBack> {
+        let (store, key, undo) = self.armed.take()?;
+        Some(Box::new(move || store.tell(&key, undo)))
+    }
+}
+
+impl<S: Store> Drop for Taken<S> {
+    fn drop(&mut self) {
+        if let Some((store, key, undo)) = self.armed.take() {
+            store.tell(&key, undo);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What is taken under a lease, and how it comes back.
+
+use super::*;
+use crate::rules::DeniedRequests;
+
+const LEASING: &str = "
+  - {key: slots, rate_limit: {algorithm: concurrency, max: 2, hold: 30s}}
+  - {key: others, rate_limit: {algorithm: concurrency, max: 5, hold: 30s}}
+  - {key: tokens, rate_limit: {unit: minute, requests_per_unit: 100, reserve: {hold: 10m}}}
+  - {key: plain, rate_limit: {unit: minute, requests_per_unit: 3}}
+  - {key: full, rate_limit: {unit: minute, requests_per_unit: 0}}
+";
+
+/// One descriptor: its entries, and its signed hits.
+type Ask<'a> = (&'a [(&'a str, &'a str)], i64);
+
+impl Bench {
+    fn asks(&self, asks: &[Ask<'_>]) -> Verdict {
+        let entries: Vec<Vec<Entry<'_>>> = asks
+            .iter()
+            .map(|(pairs, _)| pairs.iter().map(|&(key, value)| Entry { key, value }).collect())
+            .collect();
+        let descriptors: Vec<Descriptor<'_>> = asks
+            .iter()
+            .zip(&entries)
+            .map(|((_, hits), entries)| Descriptor {
+                entries,
+                limit: None,
+                hits_addend: Some(hits.unsigned_abs()),
+                is_negative_hits: *hits < 0,
+            })
+            .collect();
+        self.check(&Request { domain: "d", descriptors: &descriptors, hits_addend: 0 })
+    }
+
+    /// What is left on the counter of `key`, by a peek.
+    fn left(&self, key: &str) -> u64 {
+        self.asks(&[(&[(key, "")], 0)]).statuses[0].remaining
+    }
+}
+
+/// The lease an answer grants, as its caller reads it.
+fn lease(verdict: &Verdict) -> Option<(String, u64)> {
+    let lease = verdict.metadata.as_ref()?.get("lease")?;
+    Some((lease["id"].as_str()?.to_owned(), lease["n"].as_u64()?))
+}
+
+/// Takes delivery of an answer, as a server does that has written it.
+fn deliver(mut verdict: Verdict) -> Verdict {
+    if let Some(grant) = verdict.grant.take() {
+        grant.delivered();
+    }
+    verdict
+}
+
+#[test]
+fn a_slot_is_held_until_its_lease_comes_back_once() {
+    let bench = Bench::new(LEASING, Answer::default());
+    let first = deliver(bench.asks(&[(&[("slots", "")], 1)]));
+    let (id, n) = lease(&first).expect("an acquire tells its lease");
+    assert_eq!(n, 1);
+    let second = deliver(bench.asks(&[(&[("slots", "")], 1)]));
+    assert_ne!(lease(&second).expect("every acquire has a lease").0, id);
+    let denied = bench.asks(&[(&[("slots", "")], 1)]);
+    assert_eq!((denied.code, lease(&denied)), (Code::OverLimit, None));
+    // Released twice: by negative hits, and as an older Envoy does, by the entry alone.
+    for hits in [-1, 1] {
+        let release = bench.asks(&[(&[("slots", ""), ("lease", &id)], hits)]);
+        assert_eq!((release.code, lease(&release)), (Code::Ok, None));
+        assert_eq!(bench.left("slots"), 1, "the second release changes nothing");
+    }
+    for unknown in ["", "no id at all", "0123456789abcdef"] {
+        let release = bench.asks(&[(&[("slots", ""), ("lease", unknown)], -1)]);
+        assert_eq!(release.code, Code::Ok);
+    }
+    assert_eq!(bench.left("slots"), 1);
+    // Without an id the newest goes, and then nothing is below empty.
+    bench.asks(&[(&[("slots", "")], -5)]);
+    assert_eq!(bench.left("slots"), 2);
+}
+
+#[test]
+fn an_answer_that_does_not_arrive_gives_back_what_it_took() {
+    let bench = Bench::new(LEASING, Answer::default());
+    drop(bench.asks(&[(&[("slots", "")], 1), (&[("tokens", "")], 40)]));
+    assert_eq!((bench.left("slots"), bench.left("tokens")), (2, 100));
+    deliver(bench.asks(&[(&[("slots", "")], 1), (&[("tokens", "")], 40)]));
+    assert_eq!((bench.left("slots"), bench.left("tokens")), (1, 60));
+}
+
+#[test]
+fn every_algorithm_reserves_settles_and_takes_back() {
+    for algorithm in
+        ["fixed_window", "sliding_window", "sliding_window_log", "token_bucket", "leaky_bucket"]
+    {
+        let rules = format!(
+            "
+  - key: tokens
+    rate_limit:
+      algorithm: {algorithm}
+      tiers: [{{requests: 100, window: 24h}}, {{requests: 1000, window: 7d}}]
+      reserve: {{hold: 10m}}
+  - {{key: full, rate_limit: {{unit: minute, requests_per_unit: 0}}}}
+"
+        );
+        let options = Options { denied_requests: DeniedRequests::Free, ..Options::default() };
+        let bench = Bench::with(&rules, Answer::default(), &options);
+        drop(bench.asks(&[(&[("tokens", "")], 40)]));
+        assert_eq!(bench.left("tokens"), 100, "{algorithm}: the answer did not arrive");
+        bench.asks(&[(&[("tokens", "")], 40), (&[("full", "")], 1)]);
+        assert_eq!(bench.left("tokens"), 100, "{algorithm}: denied for another reason");
+        let mut left = 100;
+        for cost in [30, 0, 45] {
+            let (id, _) = lease(&deliver(bench.asks(&[(&[("tokens", "")], 40)]))).expect("fits");
+            assert_eq!(bench.left("tokens"), left - 40, "{algorithm}");
+            bench.asks(&[(&[("tokens", ""), ("lease", &id)], cost)]);
+            left -= cost.unsigned_abs();
+            assert_eq!(bench.left("tokens"), left, "{algorithm}: {cost} in the end");
+        }
+    }
+}
+
+#[test]
+fn one_request_has_one_lease_for_all_that_it_takes() {
+    let bench = Bench::new(LEASING, Answer::default());
+    let verdict = deliver(bench.asks(&[
+        (&[("plain", "")], 1),
+        (&[("slots", "")], 2),
+        (&[("others", "")], 1),
+    ]));
+    let (id, n) = lease(&verdict).expect("slots were taken");
+    assert_eq!(n, 2, "the hits of the first that leases");
+    assert_eq!((bench.left("slots"), bench.left("others")), (0, 4));
+    bench.asks(&[(&[("slots", ""), ("lease", &id)], -2), (&[("others", ""), ("lease", &id)], -2)]);
+    assert_eq!((bench.left("slots"), bench.left("others")), (2, 5), "each gives what it held");
+}
+
+#[test]
+fn a_reservation_is_settled_to_the_true_cost_once() {
+    for (cost, left) in [(10, 90), (70, 30), (0, 100)] {
+        let bench = Bench::new(LEASING, Answer::default());
+        let (id, n) = lease(&deliver(bench.asks(&[(&[("tokens", "")], 40)]))).expect("reserved");
+        assert_eq!((n, bench.left("tokens")), (40, 60));
+        for _ in 0..2 {
+            let settled = bench.asks(&[(&[("tokens", ""), ("lease", &id)], cost)]);
+            assert_eq!((settled.code, lease(&settled)), (Code::Ok, None));
+            assert_eq!(bench.left("tokens"), left, "charged {cost} for 40 reserved");
+        }
+    }
+}
+
+#[test]
+fn a_denied_request_holds_no_slot_and_keeps_hits_unless_they_are_free() {
+    let asks: &[Ask<'_>] = &[
+        (&[("slots", "")], 1),
+        (&[("tokens", "")], 40),
+        (&[("plain", "")], 2),
+        (&[("full", "")], 1),
+    ];
+    for (denied_requests, tokens, plain) in
+        [(DeniedRequests::Count, 60, 1), (DeniedRequests::Free, 100, 3)]
+    {
+        let options = Options { denied_requests, ..Options::default() };
+        let bench = Bench::with(LEASING, Answer::default(), &options);
+        let denied = bench.asks(asks);
+        assert_eq!((denied.code, lease(&denied)), (Code::OverLimit, None));
+        assert_eq!(bench.left("slots"), 2, "{denied_requests:?}");
+        assert_eq!(bench.left("tokens"), tokens, "{denied_requests:?}");
+        assert_eq!(bench.left("plain"), plain, "{denied_requests:?}");
+    }
+}
+
+#[test]
+fn in_global_shadow_mode_nothing_is_given_back_because_nothing_was_denied() {
+    let options = Options { denied_requests: DeniedRequests::Free, ..Options::default() };
+    let answer = Answer { shadow_mode: true, ..Answer::default() };
+    let bench = Bench::with(LEASING, answer, &options);
+    let passed =
+        deliver(bench.asks(&[(&[("slots", "")], 1), (&[("plain", "")], 1), (&[("full", "")], 1)]));
+    assert!(passed.shadowed && lease(&passed).is_some());
+    assert_eq!((bench.left("slots"), bench.left("plain")), (1, 2));
+}
+
+#[test]
+fn a_lease_entry_is_a_key_like_any_other_where_nothing_is_leased() {
+    let nested = "
+  - key: car
+    rate_limit: {unit: minute, requests_per_unit: 9}
+    descriptors:
+    - {key: lease, rate_limit: {unit: minute, requests_per_unit: 5}}
+";
+    let bench = Bench::new(nested, Answer::default());
+    let verdict = bench.asks(&[(&[("car", "x"), ("lease", "monthly")], 1)]);
+    assert_eq!(verdict.statuses[0].remaining, 4);
+}

@@ -1,0 +1,57 @@
+//! Bytes in, bytes out: a call's whole way without a connection, for fuzzing and for tests.
+
+use std::sync::LazyLock;
+
+use prost::Message;
+
+use super::decide::{Answer, Decide, Refusal, answer};
+use super::json::Json;
+use crate::descriptor::Bounds;
+use crate::proto::{RateLimitResponse, codec};
+
+/// Made once: reading the descriptors takes longer than most requests.
+static JSON: LazyLock<Json> = LazyLock::new(Json::new);
+
+/// Why bytes were not answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The text that the caller would get.
+    pub reason: String,
+    /// The fault is ours, not the caller's.
+    pub defect: bool,
+}
+
+/// Answers a request as the gRPC port does, once its bytes have arrived.
+pub async fn protobuf(
+    decider: &impl Decide,
+    bounds: &Bounds,
+    message: &[u8],
+) -> Result<Vec<u8>, Refused> {
+    let request = codec::decode(message).map_err(|status| theirs(status.message()))?;
+    Ok(delivered(answer(decider, bounds, &request).await?).encode_to_vec())
+}
+
+/// Answers a request as `/json` does.
+pub async fn json(decider: &impl Decide, bounds: &Bounds, body: &[u8]) -> Result<Vec<u8>, Refused> {
+    let request = JSON.read(body).map_err(|error| theirs(&error.to_string()))?;
+    let response = delivered(answer(decider, bounds, &request).await?);
+    JSON.write(&response).map_err(|error| Refused { reason: error.to_string(), defect: true })
+}
+
+/// The response; with it, whatever the answer grants becomes the caller's.
+fn delivered(answer: Answer) -> RateLimitResponse {
+    if let Some(grant) = answer.grant {
+        grant.delivered();
+    }
+    answer.response
+}
+
+fn theirs(reason: &str) -> Refused {
+    Refused { reason: reason.to_owned(), defect: false }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Refused {
+        Refused { reason: refusal.to_string(), defect: refusal == Refusal::Panicked }
+    }
+}

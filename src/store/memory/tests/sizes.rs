@@ -1,0 +1,58 @@
+//! What a counter takes, as the pages for people say it.
+
+use super::*;
+use crate::algorithm::plan;
+use crate::limit::{Algorithm, Limit, Tier};
+
+/// The most bytes of an entry with its share of the index, which tests/memory_size.rs measures.
+const ENTRY: usize = 64;
+
+/// Bytes of a large state after `hits` hits of a limit of so many tiers.
+fn bytes(algorithm: Algorithm, tiers: usize, hits: usize) -> usize {
+    let tier = Tier { requests: 1000, window: Micros::from_secs(60), burst: 1000 };
+    let limit = Limit { algorithm, tiers: vec![tier; tiers].into(), count_denied: false };
+    let mut state = None;
+    for _ in 0..hits {
+        plan(&limit, 1, Micros::from_secs(1000)).apply(&mut state);
+    }
+    bytes_of(&state.expect("hits were counted"))
+}
+
+/// A counter of one tier and of several, in words.
+fn memory(algorithm: Algorithm) -> (String, Option<String>) {
+    let what = match algorithm {
+        Algorithm::SlidingWindowLog => "request in the window",
+        Algorithm::Concurrency => "slot in use",
+        _ => {
+            let per_tier = bytes(algorithm, 3, 1) - bytes(algorithm, 2, 1);
+            let fixed = ENTRY + bytes(algorithm, 2, 1) - 2 * per_tier;
+            return (format!("{ENTRY} bytes"), Some(format!("{fixed} + {per_tier} per tier")));
+        }
+    };
+    // Room for 4 and for 128 of them; a log that shrinks may have room for four times what it
+    // holds.
+    let each = (bytes(algorithm, 1, 128) - bytes(algorithm, 1, 4)) / 124;
+    let fixed = ENTRY + bytes(algorithm, 1, 4) - 4 * each;
+    (format!("{fixed} + {each} to {} per {what}", 4 * each), None)
+}
+
+#[test]
+fn the_pages_say_what_a_counter_takes() {
+    let page = |name: &str| {
+        let path = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).expect("a page of the repository")
+    };
+    let pages = [("README.md", page("README.md")), ("docs", page("docs/algorithms.md"))];
+    for algorithm in Algorithm::ALL {
+        let (one, several) = memory(algorithm);
+        for (name, text) in &pages {
+            let start = format!("| `{}`", algorithm.name());
+            let row = text.lines().find(|line| line.starts_with(&start)).expect("a row for each");
+            assert!(row.contains(&format!("| {one} |")), "{name}: {one}\n{row}");
+            let several = several.as_ref().filter(|_| *name == "docs");
+            if let Some(several) = several {
+                assert!(row.contains(&format!("| {several} |")), "{name}: {several}\n{row}");
+            }
+        }
+    }
+}

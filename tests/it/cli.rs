@@ -1,0 +1,191 @@
+//! The command line: what it prints and how it exits.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::support::cli::{Run, run};
+use crate::support::edge::within_an_hour;
+use crate::support::weir::{Weir, write};
+
+const GOOD: &str = "
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: { name: per-user, unit: hour, requests_per_unit: 2 }
+  - key: path
+    value: /api/*
+    descriptors:
+      - key: method
+        value: GET
+        rate_limit: { unit: day, requests_per_unit: 5 }
+";
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = TempDir::new().expect("a temporary folder");
+    for (name, text) in files {
+        write(&folder.path().join(name), text);
+    }
+    folder
+}
+
+fn check(folder: &TempDir, args: &[&str]) -> Run {
+    run(folder.path(), &[&["check"], args].concat())
+}
+
+#[test]
+fn check_accepts_good_rules_quietly() {
+    let folder = folder(&[("a.yaml", GOOD)]);
+    for path in ["a.yaml", "."] {
+        let run = check(&folder, &[path]);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        assert!(run.stdout.contains("ok"), "{run:?}");
+        assert_eq!(run.stderr, "", "nothing to complain about");
+    }
+}
+
+/// Files under `data/check/` say themselves what is wrong with them: below a bad line, a comment
+/// whose `^` stands under the place, with words that the message must have. `#<` is column 1.
+#[test]
+fn check_lists_every_problem_with_its_place() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/data/check");
+    let files = std::fs::read_dir(folder).expect("the folder of bad files");
+    let mut files: Vec<PathBuf> =
+        files.map(|file| file.expect("a readable folder").path()).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    let wrong: Vec<String> = files.iter().filter_map(|file| misreported(file)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// How the report about one file differs from what the file says about itself.
+fn misreported(file: &Path) -> Option<String> {
+    let name = file.file_name().expect("a file has a name").to_string_lossy();
+    let text = std::fs::read_to_string(file).expect("a readable file");
+    let run = run(file.parent().expect("a file is in a folder"), &["check", &name]);
+    let mut found: Vec<&str> = run.stderr.lines().filter(|line| line.starts_with(&*name)).collect();
+    let mut missing = Vec::new();
+    for (line, column, words) in expectations(&text) {
+        let place = format!("{name}:{line}:{column}: ");
+        let at = found.iter().position(|said| said.starts_with(&place) && said.contains(words));
+        match at {
+            Some(at) => drop(found.remove(at)),
+            None => missing.push(format!("{place}... {words}")),
+        }
+    }
+    if run.code == Some(1) && missing.is_empty() && found.is_empty() {
+        return None;
+    }
+    Some(format!("{name}: exit {:?}, missing {missing:#?}, unexpected {found:#?}", run.code))
+}
+
+/// The (line, column, words) that a bad file expects.
+fn expectations(text: &str) -> Vec<(usize, usize, &str)> {
+    let mut expected = Vec::new();
+    let mut last_line = 0;
+    for (index, line) in text.lines().enumerate() {
+        let mark = line.strip_prefix('#').and_then(|rest| {
+            let rest = rest.trim_start();
+            rest.strip_prefix(['^', '<']).map(|words| (line.find(['^', '<']), words.trim()))
+        });
+        match mark {
+            Some((at, words)) => {
+                let column = if line.starts_with("#<") { 1 } else { at.unwrap_or(0) + 1 };
+                expected.push((last_line, column, words));
+            }
+            None => last_line = index + 1,
+        }
+    }
+    expected
+}
+
+#[test]
+fn check_reports_all_files_in_the_order_of_their_names() {
+    let bad = "domain: x\ndescriptors:\n  - ky: a\n";
+    let folder = folder(&[("b.yaml", bad), ("a.yaml", bad), ("c.yaml", GOOD)]);
+    let run = check(&folder, &["."]);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    let at = |name: &str| run.stderr.find(name).unwrap_or_else(|| panic!("no {name}: {run:?}"));
+    assert!(at("a.yaml:3:5") < at("b.yaml:3:5"));
+    assert!(!run.stderr.contains("c.yaml"), "nothing is wrong with it: {run:?}");
+}
+
+#[test]
+fn one_domain_in_two_files_needs_to_be_asked_for() {
+    let other = "domain: shop\ndescriptors:\n  - key: other\n";
+    let folder = folder(&[("a.yaml", GOOD), ("b.yaml", other)]);
+    let apart = check(&folder, &["."]);
+    assert_eq!(apart.code, Some(1), "{apart:?}");
+    assert!(apart.stderr.contains("b.yaml:1:"), "{apart:?}");
+    assert_eq!(check(&folder, &["--merge-domains", "."]).code, Some(0));
+}
+
+#[test]
+fn a_path_that_does_not_exist_is_named() {
+    let folder = folder(&[]);
+    let run = check(&folder, &["nowhere.yaml"]);
+    assert!(!matches!(run.code, Some(0) | None), "{run:?}");
+    assert!(run.stderr.contains("nowhere.yaml"), "{run:?}");
+}
+
+#[test]
+fn explain_names_the_rule_its_place_and_its_tiers() {
+    let folder = folder(&[("a.yaml", GOOD)]);
+    let args = ["explain", "--rules", "a.yaml", "--domain", "shop"];
+    let run = run(folder.path(), &[&args[..], &["path=/api/x,method=GET", "user=ann"]].concat());
+    assert_eq!(run.code, Some(0), "{run:?}");
+    for part in ["a.yaml:9:9", "/api/*", "per-user", "a.yaml:4:5", "5 per 1d"] {
+        assert!(run.stdout.contains(part), "no {part} in:\n{}", run.stdout);
+    }
+}
+
+#[test]
+fn explain_says_what_was_nearly_met() {
+    let folder = folder(&[("a.yaml", GOOD)]);
+    let args = ["explain", "--rules", "a.yaml", "--domain", "shop", "path=/api/x,method=POST"];
+    let run = run(folder.path(), &args);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    for part in ["method", "GET", "POST"] {
+        assert!(run.stdout.contains(part), "no {part} in:\n{}", run.stdout);
+    }
+}
+
+#[test]
+fn call_prints_the_answer_and_exits_by_it() {
+    within_an_hour(|| {
+        let weir = Weir::start(GOOD);
+        let folder = folder(&[]);
+        let address = weir.grpc.to_string();
+        let call = |descriptor: &str| {
+            run(folder.path(), &["call", "--addr", &address, "--domain", "shop", descriptor])
+        };
+        for _ in 0..2 {
+            let run = call("user=ann");
+            assert_eq!(run.code, Some(0), "{run:?}");
+            assert!(run.stdout.starts_with("OK"), "{run:?}");
+            assert!(run.stdout.contains("per-user"), "{run:?}");
+        }
+        let refused = call("user=ann");
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stdout.starts_with("OVER_LIMIT"), "{refused:?}");
+        assert_eq!(call("user=bob").code, Some(0));
+    });
+}
+
+#[test]
+fn call_says_when_nobody_answers() {
+    let folder = folder(&[]);
+    // Port 1 on loopback: reserved, and nobody listens there.
+    let run = run(folder.path(), &["call", "--addr", "127.0.0.1:1", "--domain", "d", "a=b"]);
+    assert_eq!(run.code, Some(69), "{run:?}");
+    assert!(run.stderr.contains("127.0.0.1:1"), "{run:?}");
+}
+
+#[test]
+fn a_wrong_command_line_is_told_apart_from_a_wrong_file() {
+    let folder = folder(&[]);
+    for args in [&["nonsense"][..], &["serve", "--colour"], &["call", "--domain", "d", "=x"], &[]] {
+        let run = run(folder.path(), args);
+        assert_eq!(run.code, Some(2), "{args:?}: {run:?}");
+    }
+}

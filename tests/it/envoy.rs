@@ -1,0 +1,186 @@
+//! Real Envoys, the newest and the oldest supported, in front of a real weir.
+
+use crate::support::edge::within_an_hour;
+use crate::support::envoy::{self, Envoy, NEWEST, OLDEST};
+use crate::support::http::Response;
+use crate::support::recorder::{Call, Recorder};
+use crate::support::rls::Code;
+use crate::support::upstream::{self, Upstream};
+use crate::support::weir::Weir;
+
+const BASIC: &str = include_str!("../../examples/envoy/basic.yaml");
+const COSTS: &str = include_str!("../../examples/envoy/costs.yaml");
+
+/// The shape of the example's rules, in windows that no test can outlive unseen (see
+/// [`within_an_hour`]).
+const RULES: &str = "
+domain: demo
+descriptors:
+  - key: user
+    rate_limit: { name: per-user, unit: hour, requests_per_unit: 2 }
+  - key: generic_key
+    value: site
+    descriptors:
+      - key: remote_address
+        rate_limit: { unit: day, requests_per_unit: 4 }
+";
+
+/// The example itself: its windows are long enough.
+const COST_RULES: &str = include_str!("../../examples/rules/costs.yaml");
+
+fn anna(envoy: &Envoy, path: &str) -> Response {
+    envoy.get(path, &[("x-user", "anna")])
+}
+
+#[test]
+fn every_example_is_accepted_by_both_envoys() {
+    for version in [NEWEST, OLDEST] {
+        for (name, example) in [("basic", BASIC), ("costs", COSTS)] {
+            let verdict = envoy::validate(version, example);
+            assert_eq!(verdict, Ok(()), "{name}.yaml on {version}");
+        }
+    }
+}
+
+#[test]
+fn the_newest_envoy_lets_requests_through_until_the_limit() {
+    within_an_hour(|| until_the_limit(NEWEST));
+}
+
+#[test]
+fn the_oldest_envoy_lets_requests_through_until_the_limit() {
+    within_an_hour(|| until_the_limit(OLDEST));
+}
+
+/// 200 until a rule's limit, then 429; another client has its own counter; a second rule (on the
+/// client's address) limits both together; what is refused never reaches the service.
+fn until_the_limit(version: &str) {
+    let weir = Weir::start(RULES);
+    let upstream = Upstream::start();
+    let envoy = Envoy::start(version, &envoy::tuned(BASIC, weir.grpc, upstream.address));
+    let ask = |client| envoy.get("/", &[("x-user", client)]);
+
+    for _ in 0..2 {
+        let answer = ask("anna");
+        assert_eq!((answer.status, answer.body.as_str()), (200, upstream::BODY));
+    }
+    let refused = ask("anna");
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("x-envoy-ratelimited").as_deref(), Some("true"));
+    assert_eq!(ask("bert").status, 200, "another user, the address's 4th of 4");
+    assert_eq!(ask("bert").status, 429, "the address is at its limit");
+    assert_eq!(ask("carl").status, 429, "whoever asks");
+    assert_eq!(upstream.requests().len(), 3);
+}
+
+#[test]
+fn envoy_tells_clients_where_they_stand() {
+    within_an_hour(|| {
+        let weir = Weir::start(RULES);
+        let upstream = Upstream::start();
+        let envoy = Envoy::start(NEWEST, &envoy::tuned(BASIC, weir.grpc, upstream.address));
+        let header = |answer: &Response, name| answer.header(name).unwrap_or_default();
+
+        // The tightest of the two comes first: 1 of 2 left for the user, 3 of 4 for the address.
+        let passed = anna(&envoy, "/");
+        let limits = r#"2, 2;w=3600;name="per-user", 4;w=86400"#;
+        assert_eq!(header(&passed, "x-ratelimit-limit"), limits);
+        assert_eq!(header(&passed, "x-ratelimit-remaining"), "1");
+        let reset: u64 = header(&passed, "x-ratelimit-reset").parse().expect("seconds");
+        assert!(reset <= 3600, "{reset} s is beyond the end of the hour");
+
+        anna(&envoy, "/");
+        let refused = anna(&envoy, "/");
+        assert_eq!(refused.status, 429);
+        assert_eq!(header(&refused, "x-ratelimit-limit"), limits);
+        assert_eq!(header(&refused, "x-ratelimit-remaining"), "0");
+    });
+}
+
+#[test]
+fn weirs_own_headers_reach_the_client_through_an_envoy_that_has_none() {
+    within_an_hour(|| {
+        let weir = Weir::setup().rules("demo.yaml", RULES);
+        let weir = weir.env("WEIR__ANSWER__HEADERS", "ietf").start();
+        let upstream = Upstream::start();
+        let envoy = Envoy::start(OLDEST, &envoy::tuned(BASIC, weir.grpc, upstream.address));
+
+        let passed = anna(&envoy, "/");
+        assert_eq!(passed.status, 200);
+        let policy = passed.header("ratelimit-policy").expect("each rule's policy");
+        assert!(policy.contains(r#""per-user";q=2;w=3600"#), "{policy}");
+        let state = passed.header("ratelimit").expect("where the client stands");
+        assert!(state.starts_with(r#""per-user";r=1;t="#), "{state}");
+        assert_eq!(passed.header("retry-after"), None);
+
+        anna(&envoy, "/");
+        let refused = anna(&envoy, "/");
+        assert_eq!(refused.status, 429);
+        let wait: u64 = refused.header("retry-after").expect("when to come back").parse().unwrap();
+        assert!((1..=3600).contains(&wait), "{wait} s is not within the hour");
+    });
+}
+
+#[test]
+fn a_descriptor_costs_what_envoy_says() {
+    for version in [NEWEST, OLDEST] {
+        within_an_hour(|| {
+            let (weir, upstream) = (Weir::start(COST_RULES), Upstream::start());
+            let recorder = Recorder::before(weir.grpc);
+            let envoy =
+                Envoy::start(version, &envoy::tuned(COSTS, recorder.address, upstream.address));
+            let statuses = [(); 3].map(|()| anna(&envoy, "/batch").status);
+            assert_eq!(statuses, [200, 200, 429], "3 of 7, 6 of 7, 9 of 7");
+
+            let call = &recorder.wait_for(1)[0];
+            assert_eq!(entries(call), [("job", "batch"), ("user", "anna")]);
+            assert_eq!(cost(call), Some(3));
+            assert_eq!(call.response.statuses[0].limit_remaining, 4);
+            // Envoy says how long it waits, so weir never works on what cannot arrive in time.
+            let timeout = call.metadata.get("grpc-timeout").expect("a deadline");
+            assert_eq!(timeout.to_str().ok(), Some("100m"), "0.1 s");
+        });
+    }
+}
+
+/// A peek takes nothing, the true cost is charged when the response has been sent, and the next
+/// peek sees it: 9 bytes per answer against 20, so the third overdraws and the fourth is refused.
+#[test]
+fn a_cost_known_at_the_end_is_charged_at_the_end() {
+    for version in [NEWEST, OLDEST] {
+        within_an_hour(|| {
+            let (weir, upstream) = (Weir::start(COST_RULES), Upstream::start());
+            let recorder = Recorder::before(weir.grpc);
+            let envoy =
+                Envoy::start(version, &envoy::tuned(COSTS, recorder.address, upstream.address));
+
+            for (number, left_before) in [(1, 20), (2, 11), (3, 2)] {
+                assert_eq!(anna(&envoy, "/download").status, 200);
+                // The charge is fire and forget: wait until weir has answered it.
+                let calls = recorder.wait_for(2 * number);
+                let (peek, charge) = (&calls[2 * number - 2], &calls[2 * number - 1]);
+                assert_eq!((cost(peek), left(peek)), (Some(0), left_before), "peek {number}");
+                assert_eq!(cost(charge), Some(upstream::BODY.len() as u64), "charge {number}");
+                assert_eq!(entries(peek), entries(charge));
+            }
+            assert_eq!(anna(&envoy, "/download").status, 429, "27 of 20 are gone");
+            let peek = &recorder.wait_for(7)[6];
+            assert_eq!((cost(peek), left(peek)), (Some(0), 0));
+            assert_eq!(peek.response.overall_code, Code::OverLimit as i32);
+            assert_eq!(upstream.requests().len(), 3);
+        });
+    }
+}
+
+fn entries(call: &Call) -> Vec<(&str, &str)> {
+    let entries = call.request.descriptors[0].entries.iter();
+    entries.map(|entry| (entry.key.as_str(), entry.value.as_str())).collect()
+}
+
+fn cost(call: &Call) -> Option<u64> {
+    call.request.descriptors[0].hits_addend.as_ref().map(|hits| hits.value)
+}
+
+fn left(call: &Call) -> u32 {
+    call.response.statuses[0].limit_remaining
+}

@@ -1,0 +1,145 @@
+//! Bad input: every kind is refused or answered within bounds, and weir is as well afterwards.
+
+use tonic::Code as Grpc;
+
+use crate::support::edge::within_an_hour;
+use crate::support::http::post;
+use crate::support::rls::{
+    Client, RateLimitDescriptor, RateLimitOverride, costing, descriptor, request,
+};
+use crate::support::weir::Weir;
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: user
+    rate_limit: { unit: hour, requests_per_unit: 5 }
+";
+
+/// How much a process may have grown after requests whose payloads sum up to many times this.
+const GROWTH_KIB: u64 = 32 * 1024;
+
+/// What a request is answered: its code, or the error.
+fn outcome(client: &Client, descriptors: Vec<RateLimitDescriptor>) -> Result<i32, Grpc> {
+    let answer = client.try_ask(request("d", descriptors));
+    answer.map(|answer| answer.overall_code).map_err(|status| status.code())
+}
+
+fn user() -> RateLimitDescriptor {
+    descriptor(&[("user", "ann")])
+}
+
+#[test]
+fn what_cannot_be_decided_is_an_invalid_argument() {
+    within_an_hour(|| {
+        let mut weir = Weir::start(RULES);
+        let client = weir.client();
+        let long = "v".repeat(1 << 20);
+        let limited = |unit| RateLimitDescriptor {
+            limit: Some(RateLimitOverride { requests_per_unit: 1, unit }),
+            ..user()
+        };
+        let deep = vec![("user", "ann"); 10_000];
+        let refused = [
+            ("no descriptors", vec![]),
+            ("an empty key", vec![user(), descriptor(&[("", "x")])]),
+            ("2^63 hits", vec![costing(1 << 63, user())]),
+            ("the most hits", vec![costing(u64::MAX, user())]),
+            ("an unset unit", vec![limited(0)]),
+            ("an unknown unit", vec![limited(99)]),
+            ("a negative unit", vec![limited(-1)]),
+            ("10 000 descriptors", vec![user(); 10_000]),
+            ("10 000 entries", vec![descriptor(&deep)]),
+            ("a value of 1 MiB", vec![descriptor(&[("user", &long)])]),
+            ("a key of 1 MiB", vec![descriptor(&[(&long, "x")])]),
+        ];
+        for (what, descriptors) in refused {
+            let answer = outcome(&client, descriptors);
+            assert_eq!(answer, Err(Grpc::InvalidArgument), "{what}");
+        }
+        let nowhere = client.try_ask(request("", vec![user()])).map_err(|status| status.code());
+        assert_eq!(nowhere.err(), Some(Grpc::InvalidArgument), "an empty domain");
+        let far = client.try_ask(request(&long, vec![user()])).map_err(|status| status.code());
+        assert_eq!(far.err(), Some(Grpc::InvalidArgument), "a domain of 1 MiB");
+
+        // None of them has counted anything.
+        let answer = client.ask(request("d", vec![user()]));
+        assert_eq!(answer.statuses[0].limit_remaining, 4);
+        assert!(weir.process().is_alive());
+    });
+}
+
+/// The reason is for a person: it names what is wrong and, where there is one, the bound.
+#[test]
+fn a_refusal_says_why() {
+    let weir = Weir::start(RULES);
+    let client = weir.client();
+    let reason = |domain: &str, descriptors| {
+        let answer = client.try_ask(request(domain, descriptors));
+        answer.expect_err("it is refused").message().to_owned()
+    };
+    assert!(reason("", vec![user()]).contains("domain"));
+    assert!(reason("d", vec![]).contains("descriptors"));
+    assert!(reason("d", vec![user(); 10_000]).contains("10000"));
+    assert!(reason("d", vec![costing(1 << 63, user())]).contains("2^53"));
+}
+
+#[test]
+fn a_message_beyond_the_size_limit_is_refused_and_the_next_is_served() {
+    let mut weir = Weir::start(RULES);
+    let client = weir.client();
+    let huge = "v".repeat(64 << 20);
+    let answer = client.try_ask(request("d", vec![descriptor(&[("user", &huge)])]));
+    assert!(answer.is_err(), "64 MiB were accepted");
+    assert_eq!(outcome(&weir.client(), vec![user()]), Ok(1));
+    assert!(weir.process().is_alive());
+}
+
+#[test]
+fn a_flood_of_large_requests_leaves_no_trace_in_memory() {
+    let mut weir = Weir::start(RULES);
+    let client = weir.client();
+    let long = "v".repeat(1 << 20);
+    let large = || vec![descriptor(&[("user", &long)]); 3];
+    let many = || vec![user(); 10_000];
+    let json = format!(r#"{{"domain": "{long}"}}"#);
+    let round = |weir: &Weir| {
+        assert_eq!(outcome(&client, large()), Err(Grpc::InvalidArgument));
+        assert_eq!(outcome(&client, many()), Err(Grpc::InvalidArgument));
+        assert!(matches!(post(weir.http, "/json", &json).status, 400 | 413));
+    };
+    // The first rounds fill buffers and allocator caches that stay.
+    for _ in 0..20 {
+        round(&weir);
+    }
+    let before = weir.process().resident_kib();
+    for _ in 0..100 {
+        round(&weir);
+    }
+    let grown = weir.process().resident_kib().saturating_sub(before);
+    assert!(grown < GROWTH_KIB, "grown by {grown} KiB while refusing 400 MiB");
+}
+
+#[test]
+fn a_flood_of_keys_is_held_within_the_stores_bound() {
+    const BOUND: usize = 1000;
+    within_an_hour(|| {
+        let weir = Weir::setup().rules("d.yaml", RULES);
+        let weir = weir.env("WEIR__STORE__MAX_COUNTERS", &BOUND.to_string());
+        let mut weir = weir.start();
+        let client = weir.client();
+        // A client at its limit is not forgotten because others come.
+        assert_eq!(outcome(&client, vec![costing(6, user())]), Ok(2));
+        let before = weir.process().resident_kib();
+        let mut passed = 0;
+        for batch in 0..400 {
+            let name = |index| format!("{batch}-{index}");
+            let flood = (0..250).map(|index| descriptor(&[("user", &name(index))])).collect();
+            passed += usize::from(outcome(&client, flood) == Ok(1));
+        }
+        assert_eq!(passed, 400, "100 000 first visits of 1000 counters must all pass");
+        assert_eq!(outcome(&client, vec![user()]), Ok(2), "the limited client was let go");
+        let grown = weir.process().resident_kib().saturating_sub(before);
+        assert!(grown < GROWTH_KIB, "grown by {grown} KiB for {BOUND} counters");
+    });
+}

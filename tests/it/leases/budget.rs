@@ -1,0 +1,153 @@
+//! A budget of tokens through Envoy: reserved at the start, settled to the true cost at the end.
+
+use std::thread;
+
+use super::bed::{Bed, Lease};
+use super::forms::Form;
+use crate::support::edge::within_an_hour;
+use crate::support::envoy::{NEWEST, OLDEST};
+use crate::support::http::{self, Response};
+use crate::support::recorder::Call;
+use crate::support::stream;
+
+const EXAMPLE: &str = include_str!("../../../examples/envoy/token-budget.yaml");
+const RULES: &str = include_str!("../../../examples/rules/token-budget.yaml");
+
+/// What each request reserves, as the example says.
+const RESERVED: u32 = 2000;
+
+/// The example's rules with so many tokens an hour and calls in an hour (its minute is too short for
+/// a test, see [`within_an_hour`]).
+fn rules(tokens: u32, calls: u32) -> String {
+    let rules = RULES
+        .replace("unit: minute", "unit: hour")
+        .replace("requests_per_unit: 20", &format!("requests_per_unit: {calls}"))
+        .replace("requests: 100000", &format!("requests: {tokens}"));
+    assert!(rules.contains("unit: hour") && !rules.contains(": 20\n") && !rules.contains("100000"));
+    rules
+}
+
+fn start(version: &str, rules: &str) -> Bed {
+    Bed::start(&Form { version, example: EXAMPLE }, rules)
+}
+
+/// Tokens left.
+fn left(bed: &Bed) -> u32 {
+    bed.look_at("llm", &[("tokens", "chat"), ("user", "anna")]).limit_remaining
+}
+
+/// A call of the model that costs `tokens`, to its end; `meanwhile` runs before it is let go.
+fn chat(bed: &Bed, tokens: u64, meanwhile: impl FnOnce()) -> Response {
+    let ingress = bed.envoy().ingress;
+    let before = bed.upstream.arrived();
+    let cost = tokens.to_string();
+    thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let headers = [("x-user", "anna"), ("x-total-tokens", cost.as_str())];
+            http::get_with(ingress, "/v1/chat", &headers)
+        });
+        bed.upstream.wait_for(before + 1);
+        meanwhile();
+        bed.upstream.let_one_go();
+        asking.join().expect("it was answered")
+    })
+}
+
+/// A call of the model that is denied.
+fn denied(bed: &Bed) {
+    let answer = http::get_with(bed.envoy().ingress, "/v1/chat", &[("x-user", "anna")]);
+    assert_eq!(answer.status, 429);
+}
+
+/// The hits of the only descriptor.
+fn settled(call: &Call) -> Option<u64> {
+    let [settlement] = &call.request.descriptors[..] else { return None };
+    settlement.hits_addend.as_ref().map(|hits| hits.value)
+}
+
+/// Of 10000: 2000 are reserved while the model works, and then it was 300, or 2500, or nothing.
+#[test]
+fn a_reservation_is_settled_to_the_true_cost_once() {
+    for version in [NEWEST, OLDEST] {
+        within_an_hour(|| {
+            let bed = start(version, &rules(10_000, 100));
+            let mut before = 10_000;
+            for (number, cost) in [(1, 300), (2, 2_500), (3, 0)] {
+                let reserved = || assert_eq!(left(&bed), before - RESERVED, "while it runs");
+                let answer = chat(&bed, u64::from(cost), reserved);
+                assert_eq!(answer.status, 200);
+                let calls = bed.recorder.wait_for(2 * number);
+                let (reserve, settle) = (&calls[2 * number - 2], &calls[2 * number - 1]);
+                assert_eq!(Lease::released(settle), Lease::granted(reserve));
+                assert!(Lease::granted(reserve).is_some());
+                assert_eq!(settled(settle), Some(u64::from(cost)), "what the model said");
+                before -= cost;
+                assert_eq!(left(&bed), before, "{cost} of {RESERVED}, on {version}");
+            }
+            // Whatever arrives twice has happened already.
+            let client = bed.weir.client();
+            for call in bed.recorder.wait_for(6) {
+                if Lease::released(&call).is_some() {
+                    client.ask(call.request);
+                    assert_eq!(left(&bed), before);
+                }
+            }
+        });
+    }
+}
+
+/// 3000 tokens: a second call that would reserve 2000 beside the first is denied, leaves nothing
+/// behind and is never settled; when the first has ended at 300, the next one fits.
+#[test]
+fn a_reservation_that_does_not_fit_is_denied_and_takes_nothing() {
+    within_an_hour(|| {
+        let bed = start(NEWEST, &rules(3_000, 100));
+        let beside = || {
+            assert_eq!(left(&bed), 1_000);
+            denied(&bed);
+            assert_eq!(left(&bed), 1_000, "the denied one reserves nothing");
+        };
+        assert_eq!(chat(&bed, 300, beside).status, 200);
+        let calls = bed.recorder.wait_for(3);
+        assert_eq!(left(&bed), 2_700);
+        assert_eq!(Lease::granted(&calls[1]), None);
+        assert_eq!(chat(&bed, 700, || ()).status, 200);
+        let calls = bed.recorder.wait_for(5);
+        assert_eq!(calls.iter().filter_map(Lease::released).count(), 2);
+        assert_eq!(left(&bed), 2_000);
+    });
+}
+
+/// One call an hour: the second is denied for that, so the tokens it would have reserved come back
+/// at once (`denied_requests: free`), and Envoy has nothing to settle.
+#[test]
+fn a_request_that_another_rule_denies_leaves_no_reservation_behind() {
+    within_an_hour(|| {
+        let bed = start(NEWEST, &rules(10_000, 1));
+        assert_eq!(chat(&bed, 300, || ()).status, 200);
+        bed.recorder.wait_for(2);
+        for _ in 0..3 {
+            denied(&bed);
+            assert_eq!(left(&bed), 9_700);
+        }
+        let calls = bed.recorder.wait_for(5);
+        assert!(calls[2..].iter().all(|call| Lease::granted(call).is_none()));
+        assert_eq!(calls.iter().filter_map(Lease::released).count(), 1, "the first one's");
+    });
+}
+
+/// A client that goes while the model works leaves its reservation as the charge: nobody knows what
+/// it would have cost. Envoy, with its one worker, has seen the client go before it takes the next.
+#[test]
+fn a_cost_that_nobody_knows_stays_as_it_was_reserved() {
+    within_an_hour(|| {
+        let bed = start(NEWEST, &rules(10_000, 100));
+        let gone = stream::send(bed.envoy().ingress, "/v1/chat", &[("x-user", "anna")]);
+        bed.upstream.wait_for(1);
+        drop(gone);
+        assert_eq!(chat(&bed, 300, || bed.upstream.let_all_go()).status, 200);
+        let calls = bed.recorder.wait_for(3);
+        assert_eq!(calls.iter().filter_map(Lease::released).count(), 1, "the second one's");
+        assert_eq!(left(&bed), 10_000 - RESERVED - 300);
+    });
+}

@@ -1,0 +1,82 @@
+//! What else the gRPC port serves: health and reflection, asked by their standard clients.
+
+use tokio_stream::StreamExt;
+use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+use crate::support::http::get;
+use crate::support::rls::{self, Client};
+use crate::support::weir::Weir;
+
+fn health(client: &Client, service: &str) -> Result<ServingStatus, Code> {
+    let request = HealthCheckRequest { service: service.to_owned() };
+    let answer = client.block_on(HealthClient::new(client.channel()).check(request));
+    answer.map(|answer| answer.into_inner().status()).map_err(|status| status.code())
+}
+
+#[test]
+fn health_is_known_under_both_of_the_incumbents_names() {
+    let weir = Weir::setup().start();
+    let client = weir.client();
+    assert_eq!(health(&client, ""), Ok(ServingStatus::Serving));
+    assert_eq!(health(&client, "ratelimit"), Ok(ServingStatus::Serving));
+    assert_eq!(health(&client, "other"), Err(Code::NotFound));
+}
+
+/// Whoever balances over instances must hear of the end before it comes, and calls that are still
+/// sent meanwhile must be answered.
+#[test]
+fn an_instance_that_is_told_to_end_says_so_and_goes_on_answering() {
+    let setup = Weir::setup().env("WEIR__DRAIN__DELAY", "60s");
+    let mut weir = setup.start();
+    let client = weir.client();
+    let request = HealthCheckRequest { service: "ratelimit".to_owned() };
+    let watch = client.block_on(HealthClient::new(client.channel()).watch(request));
+    let mut watch = watch.expect("health can be watched").into_inner();
+    let mut next = || {
+        let news = client.block_on(watch.next()).expect("the watch goes on");
+        news.expect("no error").status()
+    };
+    assert_eq!(next(), ServingStatus::Serving);
+    weir.process().terminate();
+    assert_eq!(next(), ServingStatus::NotServing);
+    assert_eq!(get(weir.http, "/healthcheck").status, 500);
+    let answer = client.ask(rls::request("d", vec![rls::descriptor(&[("a", "b")])]));
+    assert_eq!(answer.overall_code(), rls::Code::Ok);
+}
+
+#[test]
+fn reflection_shows_the_service_and_its_messages() {
+    let weir = Weir::setup().start();
+    let client = weir.client();
+    let ask = |message: MessageRequest| {
+        let request =
+            ServerReflectionRequest { host: String::new(), message_request: Some(message) };
+        let mut reflection = ServerReflectionClient::new(client.channel());
+        client.block_on(async {
+            let requests = tokio_stream::once(request);
+            let answers = reflection.server_reflection_info(requests).await;
+            let mut answers = answers.expect("reflection is served").into_inner();
+            let answer = answers.next().await.expect("an answer").expect("no error");
+            answer.message_response.expect("it says something")
+        })
+    };
+
+    let listed = ask(MessageRequest::ListServices(String::new()));
+    let MessageResponse::ListServicesResponse(list) = listed else { panic!("{listed:?}") };
+    let names: Vec<&str> = list.service.iter().map(|service| service.name.as_str()).collect();
+    for name in ["envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health"] {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+
+    let symbol = "envoy.service.ratelimit.v3.RateLimitRequest".to_owned();
+    let found = ask(MessageRequest::FileContainingSymbol(symbol));
+    let MessageResponse::FileDescriptorResponse(files) = found else { panic!("{found:?}") };
+    assert!(!files.file_descriptor_proto.is_empty());
+}

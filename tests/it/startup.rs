@@ -1,0 +1,113 @@
+//! Starting and stopping: what keeps weir from serving, and what does not.
+
+use std::net::TcpListener;
+
+use crate::support::edge::within_an_hour;
+use crate::support::http::get;
+use crate::support::rls::{descriptor, request};
+use crate::support::weir::Weir;
+
+const GOOD: &str = "
+domain: d
+descriptors:
+  - key: user
+    rate_limit: { unit: hour, requests_per_unit: 5 }
+";
+
+const BAD: &str = "
+domain: d
+descriptors:
+  - key: user
+    rate_limit: { unit: fortnight, requests_per_unit: 5 }
+  - ky: other
+";
+
+#[test]
+fn bad_rules_at_the_start_are_all_listed_and_exit_64() {
+    let (status, said) = Weir::setup().rules("bad.yaml", BAD).start_in_vain();
+    assert_eq!(status.code(), Some(64), "{said}");
+    for place in ["bad.yaml:5:25", "bad.yaml:6:5"] {
+        assert!(said.contains(place), "no {place} in:\n{said}");
+    }
+}
+
+#[test]
+fn weir_can_be_told_to_start_without_rules() {
+    for name in ["WEIR__RULES__START_WITHOUT", "FORCE_START_WITHOUT_INITIAL_CONFIG"] {
+        let weir = Weir::setup().rules("bad.yaml", BAD).env(name, "true").start();
+        let answer = weir.client().ask(request("d", vec![descriptor(&[("user", "x")])]));
+        assert_eq!(answer.statuses[0].current_limit, None, "{name}");
+    }
+}
+
+#[test]
+fn an_empty_folder_of_rules_limits_nothing() {
+    let weir = Weir::setup().start();
+    let answer = weir.client().ask(request("d", vec![descriptor(&[("user", "x")])]));
+    assert_eq!(answer.statuses.len(), 1);
+    assert_eq!(answer.statuses[0].current_limit, None);
+}
+
+#[test]
+fn a_wrong_setting_exits_64_and_names_it() {
+    let settings = [
+        ("WEIR__ANSWER__HEADERS", "loud"),
+        ("WEIR__ANSWER__HEADRES", "off"),
+        ("WEIR__STORE__TIMEOUT", "soon"),
+        ("WEIR__STORE__KIND", "paper"),
+    ];
+    for (name, value) in settings {
+        let setup = Weir::setup().rules("good.yaml", GOOD).env(name, value);
+        let (status, said) = setup.start_in_vain();
+        assert_eq!(status.code(), Some(64), "{name}={value}: {said}");
+        let key = name.rsplit("__").next().expect("a name has parts");
+        let named = said.to_ascii_uppercase().contains(key);
+        assert!(named, "{key} is not named in:\n{said}");
+    }
+}
+
+#[test]
+fn a_settings_file_is_read_and_the_environment_wins_over_it() {
+    within_an_hour(|| {
+        let file = "answer: { headers: ietf, shadow_mode: true }\n";
+        let setup = || Weir::setup().rules("good.yaml", GOOD).file("weir.yaml", file);
+        let names = |weir: &Weir| {
+            let answer = weir.client().ask(request("d", vec![descriptor(&[("user", "x")])]));
+            let headers = answer.response_headers_to_add.into_iter();
+            headers.map(|header| header.key.to_ascii_lowercase()).collect::<Vec<_>>()
+        };
+        let weir = setup().config("weir.yaml").start();
+        assert!(names(&weir).contains(&"ratelimit-policy".to_owned()));
+        let weir = setup().config("weir.yaml").env("WEIR__ANSWER__HEADERS", "off").start();
+        assert_eq!(names(&weir), [""; 0]);
+    });
+}
+
+#[test]
+fn a_misspelt_field_in_the_settings_file_is_refused() {
+    let setup = Weir::setup().rules("good.yaml", GOOD);
+    let setup = setup.file("weir.yaml", "answer: { heders: ietf }\n").config("weir.yaml");
+    let (status, said) = setup.start_in_vain();
+    assert_eq!(status.code(), Some(64), "{said}");
+    assert!(said.contains("heders"), "{said}");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("a bound address").to_string();
+    let setup = Weir::setup().rules("good.yaml", GOOD).env("WEIR__GRPC__LISTEN", &address);
+    let (status, said) = setup.without_flag("--grpc-listen").start_in_vain();
+    assert!(!status.success(), "{said}");
+    assert!(said.contains(&address), "{said}");
+}
+
+#[test]
+fn told_to_end_weir_ends_well() {
+    let setup = Weir::setup().rules("good.yaml", GOOD).env("WEIR__DRAIN__DELAY", "0s");
+    let mut weir = setup.start();
+    assert_eq!(get(weir.http, "/healthcheck").status, 200);
+    weir.process().terminate();
+    let status = weir.process().wait_for_exit();
+    assert!(status.success(), "{status}: {}", weir.process().output());
+}

@@ -1,0 +1,111 @@
+//! Good inputs, made at random: requests that a proxy could send, and rule files that load.
+
+use prost::Message;
+use weir::proto::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
+
+use super::dice::Dice;
+
+/// Keys of the fuzzed service's rules, and one that no rule has.
+const KEYS: [&str; 5] = ["a", "c", "u", "q", "none"];
+/// Values that meet exact rules, wildcards, or nothing in particular.
+const VALUES: [&str; 6] = ["b", "axb", "", "z", "\u{e9}\u{1f600}", "a,b=c"];
+/// Costs at the edges of what is allowed, and beyond.
+const HITS: [u64; 7] = [0, 1, 5, 11, u32::MAX as u64, (1 << 53) - 1, 1 << 53];
+
+/// A request, encoded.
+pub(crate) fn protobuf(dice: &mut Dice) -> Vec<u8> {
+    request(dice).encode_to_vec()
+}
+
+fn request(dice: &mut Dice) -> RateLimitRequest {
+    RateLimitRequest {
+        domain: (*dice.pick(&["d", "d", "d", "other"])).to_owned(),
+        descriptors: (0..=dice.below(4)).map(|_| descriptor(dice)).collect(),
+        hits_addend: if dice.one_in(2) { 0 } else { dice.next() as u32 },
+    }
+}
+
+fn descriptor(dice: &mut Dice) -> RateLimitDescriptor {
+    let text = |dice: &mut Dice, from: &[&str]| (*dice.pick(from)).to_owned();
+    RateLimitDescriptor {
+        entries: (0..dice.below(4))
+            .map(|_| Entry { key: text(dice, &KEYS), value: text(dice, &VALUES) })
+            .collect(),
+        limit: dice.one_in(4).then(|| RateLimitOverride {
+            requests_per_unit: dice.next() as u32,
+            unit: 1 + dice.below(7) as i32,
+        }),
+        hits_addend: dice.one_in(3).then(|| *dice.pick(&HITS)),
+        is_negative_hits: dice.one_in(4),
+    }
+}
+
+/// A request as JSON, in either spelling.
+pub(crate) fn json(dice: &mut Dice) -> Vec<u8> {
+    let request = request(dice);
+    let snake = dice.one_in(2);
+    let name = |camel: &'static str, other: &'static str| if snake { other } else { camel };
+    let descriptor = |descriptor: &RateLimitDescriptor| {
+        let entry = |entry: &Entry| serde_json::json!({ "key": entry.key, "value": entry.value });
+        let entries: Vec<_> = descriptor.entries.iter().map(entry).collect();
+        let mut object = serde_json::json!({ "entries": entries });
+        if let Some(limit) = &descriptor.limit {
+            object["limit"] = serde_json::json!({
+                name("requestsPerUnit", "requests_per_unit"): limit.requests_per_unit,
+                "unit": limit.unit,
+            });
+        }
+        if let Some(hits) = descriptor.hits_addend {
+            object[name("hitsAddend", "hits_addend")] = hits.to_string().into();
+        }
+        object[name("isNegativeHits", "is_negative_hits")] = descriptor.is_negative_hits.into();
+        object
+    };
+    let descriptors: Vec<_> = request.descriptors.iter().map(descriptor).collect();
+    let object = serde_json::json!({
+        "domain": request.domain,
+        "descriptors": descriptors,
+        name("hitsAddend", "hits_addend"): request.hits_addend,
+    });
+    object.to_string().into_bytes()
+}
+
+/// A rule file with every kind of matcher and limit.
+pub(crate) fn yaml(dice: &mut Dice) -> Vec<u8> {
+    let mut text = "domain: d\ndescriptors:\n".to_owned();
+    level(dice, 1, &mut text);
+    text.into_bytes()
+}
+
+/// Some descriptors below each other; their values differ, so that none is defined twice.
+fn level(dice: &mut Dice, depth: usize, text: &mut String) {
+    const MATCHERS: [&str; 6] = [
+        "value: v",
+        "value: \"*w*\"",
+        "value_template: /{x}/t",
+        "value_regex: '(?P<x>[a-z]+)r'",
+        "value_cidr: 10.0.0.0/8",
+        "shadow_mode: true",
+    ];
+    const LIMITS: [&str; 7] = [
+        "{ unit: hour, requests_per_unit: 7 }",
+        "{ unlimited: true }",
+        "{ unit: second, unit_multiplier: 10, requests_per_unit: 1 }",
+        "{ requests: 5, window: 1h30m }",
+        "{ algorithm: sliding_window, tiers: [ { requests: 5, window: 1s }, { requests: 9, \
+         window: 1m } ] }",
+        "{ algorithm: token_bucket, requests_per_unit: 5, unit: second, burst: 9 }",
+        "{ algorithm: concurrency, max: 5, hold: 30s }",
+    ];
+    let indent = "  ".repeat(2 * depth - 1);
+    for index in 0..=dice.below(3) {
+        *text += &format!("{indent}- key: k{index}\n{indent}  {}\n", dice.pick(&MATCHERS));
+        if dice.one_in(2) {
+            *text += &format!("{indent}  rate_limit: {}\n", dice.pick(&LIMITS));
+        }
+        if depth < 4 && dice.one_in(3) {
+            *text += &format!("{indent}  descriptors:\n");
+            level(dice, depth + 1, text);
+        }
+    }
+}

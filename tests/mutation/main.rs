@@ -1,0 +1,98 @@
+//! A million random and mutated inputs: no panic, no hang, no growth.
+//!
+//! The same functions as the fuzz targets, with a fixed seed and without a fuzzer, so that every run
+//! of the tests does it. A failure names the seed and the round; `WEIR_MUTATION_SEED` and
+//! `WEIR_MUTATION_ROUNDS` run others.
+
+mod corpus;
+mod dice;
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+#[path = "../../fuzz/src/files.rs"]
+mod files;
+mod good;
+mod mutate;
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+#[path = "../../fuzz/src/requests.rs"]
+mod requests;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
+
+use dice::Dice;
+use mutate::Language;
+use requests::Service;
+
+/// Inputs in all.
+const ROUNDS: usize = 1_000_000;
+
+/// Resident memory may move by this much between the first tenth and the end.
+const GROWTH_KIB: u64 = 64 * 1024;
+
+#[test]
+fn a_million_inputs_do_no_harm() {
+    let seed = variable("WEIR_MUTATION_SEED").unwrap_or(0x77_65_69_72);
+    let rounds = variable("WEIR_MUTATION_ROUNDS").unwrap_or(ROUNDS as u64) as usize;
+    println!("seed {seed}, {rounds} inputs");
+    // Rule files are rarely read and take longest; requests are what strangers send.
+    let (yaml, json) = (rounds / 5, rounds / 5);
+    let protobuf = rounds - yaml - json;
+    let run = |share: usize, salt: u64| {
+        let service = Service::default();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                storm(seed ^ salt, protobuf / share, &corpus::protobuf(), |bytes| {
+                    service.protobuf(bytes)
+                })
+            });
+            scope.spawn(|| {
+                storm(seed ^ salt, json / share, &corpus::json(), |bytes| service.json(bytes));
+                storm(seed ^ salt, yaml / share, &corpus::yaml(), files::yaml);
+            });
+        });
+    };
+    // The first tenth fills the allocator's pools; what grows after it, grows for ever.
+    run(10, 1);
+    let before = resident_kib();
+    run(1, 0);
+    let grown = resident_kib().saturating_sub(before);
+    assert!(grown < GROWTH_KIB, "grown by {grown} KiB");
+}
+
+/// Feeds `rounds` inputs of a language to `eat`, which tells whether it accepted one. Inputs that
+/// are all refused at the door, or never, would try little.
+fn storm(seed: u64, rounds: usize, language: &Language, eat: impl Fn(&[u8]) -> bool) {
+    let mut dice = Dice::new(seed);
+    let mut accepted = 0;
+    for round in 0..rounds {
+        let input = language.input(&mut dice);
+        match catch_unwind(AssertUnwindSafe(|| eat(&input))) {
+            Ok(fine) => accepted += usize::from(fine),
+            Err(panic) => {
+                eprintln!("seed {seed}, round {round}: b\"{}\"", input.escape_ascii());
+                resume_unwind(panic);
+            }
+        }
+    }
+    println!("{accepted} of {rounds} were accepted");
+    assert!((rounds / 10..rounds - rounds / 10).contains(&accepted), "{accepted} of {rounds}");
+}
+
+/// Aliases that would expand to more than memory holds are refused, quickly and without them.
+#[test]
+fn an_alias_bomb_is_refused() {
+    for (depth, width) in [(9, 9), (40, 9), (9, 300), (63, 2)] {
+        assert!(!files::yaml(&corpus::bomb(depth, width)), "{depth} levels of {width}");
+    }
+}
+
+fn variable(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text}")))
+}
+
+/// Resident memory of this process, as Linux accounts it.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("has VmRSS");
+    line.trim().trim_end_matches(" kB").parse().expect("VmRSS is a number of kB")
+}

@@ -1,0 +1,117 @@
+//! The pages for people: their commands can be typed, their links lead somewhere.
+
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use weir::cli::Cli;
+use weir::limit::Algorithm;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every page, with its path from the root and its text.
+fn pages() -> Vec<(PathBuf, String)> {
+    let docs = std::fs::read_dir(root().join("docs")).expect("docs/ exists");
+    let docs = docs.map(|entry| entry.expect("a readable folder").path());
+    ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+        .map(|name| root().join(name))
+        .into_iter()
+        .chain(docs.filter(|path| path.extension().is_some_and(|end| end == "md")))
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).expect("a page is text");
+            (path, text)
+        })
+        .collect()
+}
+
+/// The lines of all blocks that are fenced as shell commands, without their comments.
+fn commands(page: &str) -> Vec<&str> {
+    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let lines = blocks.flat_map(str::lines).map(|line| line.split(" #").next().unwrap_or(line));
+    lines.map(str::trim).filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn every_command_of_weir_is_one_that_weir_knows() {
+    let mut seen = 0;
+    for (path, text) in pages() {
+        for command in commands(&text) {
+            let words: Vec<&str> = command.split_whitespace().collect();
+            if !words[0].ends_with("weir") {
+                continue;
+            }
+            seen += 1;
+            let parsed = Cli::try_parse_from(&words);
+            assert!(parsed.is_ok(), "{}: {command}\n{parsed:?}", path.display());
+        }
+    }
+    assert!(seen >= 5, "only {seen} commands were found");
+    assert!(Cli::try_parse_from(["weir", "serve", "--rulez", "x"]).is_err());
+}
+
+#[test]
+fn every_target_of_make_exists() {
+    let makefile = std::fs::read_to_string(root().join("Makefile")).expect("there is a Makefile");
+    let mut seen = 0;
+    for (path, text) in pages() {
+        for target in commands(&text).iter().filter_map(|line| line.strip_prefix("make ")) {
+            seen += 1;
+            let rule = format!("\n{target}:");
+            assert!(makefile.contains(&rule), "{}: make {target}", path.display());
+        }
+    }
+    assert!(seen >= 5, "only {seen} targets were found");
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_every_anchor_to_a_heading() {
+    for (path, text) in pages() {
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.contains("://")) {
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let folder = path.parent().expect("a page is in a folder");
+            let file = if file.is_empty() { path.clone() } else { folder.join(file) };
+            assert!(file.exists(), "{}: {target} leads nowhere", path.display());
+            if !anchor.is_empty() {
+                assert!(headings(&file).contains(&anchor.to_owned()), "{target}: no such heading");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_algorithm_has_one_row_and_one_section() {
+    let read = |name| std::fs::read_to_string(root().join(name)).expect("a page is text");
+    let (readme, page) = (read("README.md"), read("docs/algorithms.md"));
+    let names = Algorithm::ALL.map(Algorithm::name);
+    for table in [readme.split("## Which algorithm").nth(1).expect("the section is there"), &page] {
+        let rows = table.lines().skip_while(|line| !line.starts_with("| ---")).skip(1);
+        let rows = rows.take_while(|line| line.starts_with('|'));
+        let named: Vec<_> = rows.filter_map(|row| row.split('`').nth(1)).collect();
+        assert_eq!(named, names);
+    }
+    let sections = page.lines().filter_map(|line| line.strip_prefix("## "));
+    let sections: Vec<_> = sections.take(names.len()).collect();
+    assert_eq!(sections, names);
+}
+
+/// The anchors of a page's headings, as they are made of them: lower case, spaces as dashes.
+fn headings(page: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(page).expect("a page is text");
+    let lines = text.lines().filter_map(|line| line.strip_prefix('#'));
+    lines.map(|line| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-")).collect()
+}
+
+#[test]
+fn the_example_settings_are_valid() {
+    let flags = weir::settings::Overrides {
+        config: Some(root().join("examples/weir.yaml")),
+        ..Default::default()
+    };
+    let loaded = weir::settings::load(&flags, &[]).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(loaded.warnings, Vec::<String>::new());
+    for path in loaded.settings.rules.paths {
+        assert!(root().join(&path).exists(), "{} is missing", path.display());
+    }
+}
