@@ -117,6 +117,28 @@ pub(crate) fn walk(algorithm: Algorithm, dice: &mut Dice) -> Vec<Ask> {
     asks
 }
 
+/// Three asks of a sliding window, the last two where the weighed sum is as near to the limit as it
+/// can come: one that does not fit, and the same a microsecond later, which does.
+pub(crate) fn edge(dice: &mut Dice) -> Vec<Ask> {
+    let requests = 2 + dice.of_any_size(SLIDING_REQUESTS_END - 2);
+    let window = 2 + dice.of_any_size(WINDOW_MAX.0 - 2);
+    let previous = 1 + dice.below(requests);
+    let room = dice.below(previous);
+    let rest = u128::from(room) * u128::from(window) / u128::from(previous);
+    let rest = u64::try_from(rest).expect("less than the window");
+    let tier = Tier { requests, window: Micros(window), burst: requests };
+    let limit =
+        Limit { algorithm: Algorithm::SlidingWindow, tiers: [tier].into(), count_denied: false };
+    let start = 1_785_000_000_000_000 / window * window;
+    let ask = |now, hits: u64| {
+        let hits = hits as i64;
+        Ask { limit: limit.clone(), now: Micros(now), hits, lease: None }
+    };
+    let end = start + 2 * window;
+    let hits = requests - room;
+    vec![ask(start, previous), ask(end - rest - 1, hits), ask(end - rest.max(1), hits)]
+}
+
 fn limit(algorithm: Algorithm, dice: &mut Dice) -> Limit {
     let tiers = (0..=dice.below(4).min(dice.below(4))).map(|_| tier(algorithm, dice)).collect();
     let count_denied = algorithm != Algorithm::Concurrency && dice.happens(1, 2);

@@ -28,12 +28,16 @@ struct Log {
 #[derive(Default)]
 struct Lines {
     all: Vec<String>,
-    ended: bool,
+    /// Of the process; none once it has ended.
+    open_pipes: u8,
 }
 
 impl Process {
-    /// Starts `redis-server` with these arguments and waits until it accepts connections.
-    pub(crate) fn start(arguments: &[String]) -> Process {
+    /// Starts `redis-server` with these arguments and waits for the line of its log that contains
+    /// `ready`. An error is its log, when it ends before.
+    pub(crate) fn start(arguments: &[String], ready: &str) -> Result<Process, String> {
+        let installed = Command::new("redis-server").arg("--version").output().is_ok();
+        assert!(installed, "redis-server is not on the path; `make test` installs it");
         let shell = Command::new("sh")
             .args(["-c", WATCH, "redis-server"])
             .args(arguments)
@@ -47,12 +51,12 @@ impl Process {
         log.follow(out.expect("piped"));
         log.follow(err.expect("piped"));
         let mut process = Process { shell, log, pid: String::new() };
-        let started = process.wait_for_line("pid=");
+        let started = process.find(0, "pid=")?;
         let pid = started.split_once("pid=").map(|(_, rest)| rest);
         let digits = pid.and_then(|pid| pid.split(|c: char| !c.is_ascii_digit()).next());
         process.pid = digits.expect("the log names the pid").to_owned();
-        process.wait_for_line("eady to accept connections");
-        process
+        process.find(0, ready)?;
+        Ok(process)
     }
 
     /// Waits for a line of the log, past or to come, that contains `text`.
@@ -67,14 +71,21 @@ impl Process {
 
     /// Waits for such a line beyond the first `mark` ones.
     pub(crate) fn wait_for_line_after(&self, mark: usize, text: &str) -> String {
+        let found = self.find(mark, text);
+        found.unwrap_or_else(|log| panic!("no `{text}` in the log:\n{log}"))
+    }
+
+    fn find(&self, mark: usize, text: &str) -> Result<String, String> {
         let end = Instant::now() + PATIENCE;
         let mut lines = self.log.lines.lock().expect("no reader panicked");
         loop {
             if let Some(found) = lines.all.iter().skip(mark).find(|line| line.contains(text)) {
-                return found.clone();
+                return Ok(found.clone());
             }
             let left = end.saturating_duration_since(Instant::now());
-            assert!(!lines.ended && !left.is_zero(), "no `{text}` in the log:\n{}", lines.tail());
+            if lines.open_pipes == 0 || left.is_zero() {
+                return Err(lines.tail());
+            }
             lines = self.log.grown.wait_timeout(lines, left).expect("no reader panicked").0;
         }
     }
@@ -111,13 +122,14 @@ impl Drop for Process {
 impl Log {
     /// Reads lines until the process ends, so that a full pipe never stalls it.
     fn follow(self: &Arc<Log>, output: impl std::io::Read + Send + 'static) {
+        self.lines.lock().expect("no reader panicked").open_pipes += 1;
         let log = Arc::clone(self);
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 log.lines.lock().expect("no reader panicked").all.push(line);
                 log.grown.notify_all();
             }
-            log.lines.lock().expect("no reader panicked").ended = true;
+            log.lines.lock().expect("no reader panicked").open_pipes -= 1;
             log.grown.notify_all();
         });
     }

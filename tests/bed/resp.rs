@@ -80,6 +80,15 @@ impl Client {
         self.read()
     }
 
+    /// The reply to one command of a test's own; an error ends the test.
+    pub(crate) fn ask(&mut self, command: &[&str]) -> Reply {
+        match self.call(command) {
+            Ok(Reply::Error(text)) => panic!("{command:?}: {text}"),
+            Ok(reply) => reply,
+            Err(error) => panic!("{command:?}: {error}"),
+        }
+    }
+
     /// Adds a command to those that [`Client::send`] sends.
     pub(crate) fn queue(&mut self, command: &[&[u8]]) {
         self.queued.extend(format!("*{}\r\n", command.len()).bytes());

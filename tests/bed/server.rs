@@ -1,50 +1,88 @@
-//! A single Redis: on a unix socket, and on a TCP port of loopback if it is given one.
+//! A single Redis: on a unix socket, and on a TCP port of loopback if it shall.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::certificates::Certificates;
 use super::process::Process;
 use super::resp::Client;
 
-/// How long a test waits for one answer before it says that there is none.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// What the log says once connections are accepted; newer versions add over what.
+const READY: &str = "eady to accept connections";
 
-/// A running server with its own empty folder.
+/// A running server with its own empty folder. It ends on drop.
 pub(crate) struct Server {
     process: Process,
     folder: TempDir,
     arguments: Vec<String>,
-    /// Where it listens, if it was given a port.
-    pub(crate) port: Option<u16>,
+    password: Option<String>,
+    port: u16,
 }
 
 impl Server {
     /// On a unix socket only.
     pub(crate) fn local() -> Server {
-        Server::start(None, &[])
+        Server::start(|_| 0, |_, _| Vec::new())
     }
 
-    /// On a free port of loopback too, with these options (as in `redis.conf`, one word each).
+    /// On a free port of loopback too, with these options: words as in `redis.conf`.
     pub(crate) fn listening(options: &[&str]) -> Server {
-        Server::start(Some(free_port()), options)
+        Server::start(|port| port, |_, _| options.iter().map(|&word| word.to_owned()).collect())
     }
 
-    fn start(port: Option<u16>, options: &[&str]) -> Server {
+    /// On a free port that speaks TLS, and on none that does not. With `clients`, it wants to see
+    /// their certificates.
+    pub(crate) fn tls(certificates: &Certificates, clients: bool) -> Server {
+        let path = |name: &str| certificates.path(name).display().to_string();
+        let asks = if clients { "yes" } else { "no" };
+        let options = |port: u16| {
+            #[rustfmt::skip]
+            let words = [
+                "--tls-port", &port.to_string(), "--tls-auth-clients", asks,
+                "--tls-cert-file", &path("server.crt"), "--tls-key-file", &path("server.key"),
+                "--tls-ca-cert-file", &path("ca.crt"),
+            ];
+            words.map(str::to_owned).into()
+        };
+        Server::start(|_| 0, |port, _| options(port))
+    }
+
+    /// One node of a cluster, which knows no other yet.
+    pub(crate) fn node(options: &[&str]) -> Server {
+        let with_bus = |_: u16, bus: u16| {
+            let bus = bus.to_string();
+            let words = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+            words.iter().chain(options).map(|&word| word.to_owned()).collect()
+        };
+        Server::start(|port| port, with_bus)
+    }
+
+    /// `plain` makes the port without TLS from a free one, `options` the rest from two free ones.
+    fn start(plain: impl Fn(u16) -> u16, options: impl Fn(u16, u16) -> Vec<String>) -> Server {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         let path = folder.path().to_str().expect("a path in UTF-8").to_owned();
-        let port_text = port.unwrap_or(0).to_string();
         let socket = format!("{path}/redis.sock");
-        #[rustfmt::skip]
-        let fixed = [
-            "--bind", "127.0.0.1", "--port", &port_text, "--unixsocket", &socket,
-            "--dir", &path, "--save", "", "--appendonly", "no", "--daemonize", "no",
-        ];
-        let arguments: Vec<String> = fixed.iter().chain(options).map(|&s| s.to_owned()).collect();
-        let process = Process::start(&arguments);
-        Server { process, folder, arguments, port }
+        loop {
+            let [port, bus] = free_ports();
+            #[rustfmt::skip]
+            let fixed = [
+                "--bind", "127.0.0.1", "--port", &plain(port).to_string(), "--unixsocket", &socket,
+                "--dir", &path, "--save", "", "--appendonly", "no", "--daemonize", "no",
+            ];
+            let options = options(port, bus);
+            let password = options.iter().skip_while(|word| *word != "--requirepass").nth(1);
+            let password = password.cloned();
+            let fixed = fixed.map(str::to_owned).into_iter();
+            let arguments: Vec<String> = fixed.chain(options).collect();
+            match Process::start(&arguments, READY) {
+                Ok(process) => return Server { process, folder, arguments, password, port },
+                // Somebody else took the port meanwhile.
+                Err(log) if log.contains("already in use") => {}
+                Err(log) => panic!("redis-server does not start:\n{log}"),
+            }
+        }
     }
 
     /// Its process, to freeze it or to read its log.
@@ -57,30 +95,43 @@ impl Server {
         self.folder.path().join("redis.sock")
     }
 
-    /// Where it listens.
+    /// Where it listens, if it does.
     pub(crate) fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port.expect("started with a port")).into()
+        (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// A new connection over the unix socket.
+    /// The port of it.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// A new connection over the unix socket, logged in.
     pub(crate) fn client(&self) -> Client {
-        Client::unix(&self.socket()).expect("it accepts connections")
+        let mut client = Client::unix(&self.socket()).expect("it accepts connections");
+        if let Some(password) = &self.password {
+            client.ask(&["AUTH", password]);
+        }
+        client
     }
 
-    /// Ends it at once.
+    /// Ends it at once (SIGKILL).
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Starts it again where it was, empty.
+    /// Starts it again where it was, with what its folder holds: nothing but a cluster's nodes.
     pub(crate) fn restart(&mut self) {
         self.process.kill();
-        self.process = Process::start(&self.arguments);
+        let started = Process::start(&self.arguments, READY);
+        self.process = started.unwrap_or_else(|log| panic!("it does not start again:\n{log}"));
     }
 }
 
-/// A port of loopback that nothing listens on at this moment.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has free ports");
-    listener.local_addr().expect("bound").port()
+/// Two ports of loopback that nothing listens on at this moment.
+pub(crate) fn free_ports() -> [u16; 2] {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has free ports");
+    let port = |listener: &TcpListener| listener.local_addr().expect("bound").port();
+    // Both are held until both are known, so they differ.
+    let listeners = [bind(), bind()];
+    [port(&listeners[0]), port(&listeners[1])]
 }
