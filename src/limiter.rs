@@ -165,6 +165,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                 // It may have been taken all the same.
                 taken = None;
                 let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.answer.on_error);
+                let word = policy.word();
+                tracing::debug!(rule = rule.map(|rule| &*rule.label), word, %error, "fallback");
                 let (key, limit, step) = (&key, &*limit, &step);
                 let from = Unanswered { rule: index, limit, key, hits, step, error };
                 fallback::decide(policy, self.local.as_ref(), from, local).await

@@ -113,7 +113,7 @@ impl RedisStore {
     /// Whether any counter can be counted at present, as far as is known.
     pub fn is_reachable(&self) -> bool {
         let topology = self.shared.topology.load();
-        topology.nodes().iter().any(|node| node.now(Micros::ZERO).is_some())
+        topology.nodes().iter().any(|node| node.is_up())
     }
 
     /// The nodes that own counters, with their names.

@@ -68,7 +68,8 @@ impl Store for Stack {
     ) -> Result<Outcome, StoreError> {
         match self {
             Stack::Memory(store) => store.apply_within(key, step, patience).await,
-            Stack::Redis(store) => store.apply_within(key, step, patience).await,
+            // Apart, so that decisions from memory do not carry the room for it along.
+            Stack::Redis(store) => Box::pin(store.apply_within(key, step, patience)).await,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::bed::proxy::Proxy;
 use crate::bed::server::Server;
-use crate::start::{over, ready, until};
+use crate::start::{alone, over, ready, until};
 use crate::support::http;
 use crate::support::rls::{Code, RateLimitResponse, descriptor, headers, request};
 use crate::support::weir::Weir;
@@ -37,6 +37,7 @@ fn passed(answer: &RateLimitResponse) -> bool {
 
 #[test]
 fn with_redis_away_at_the_start_the_fallback_answers_and_redis_takes_over_when_it_comes() {
+    let _turn = alone();
     let mut server = Server::listening(&[]);
     server.kill();
     let weir = over(&format!("redis://{}", server.address()), RULES)
@@ -68,6 +69,7 @@ fn with_redis_away_at_the_start_the_fallback_answers_and_redis_takes_over_when_i
 
 #[test]
 fn readiness_does_not_care_unless_it_is_told_to() {
+    let _turn = alone();
     let mut server = Server::listening(&[]);
     server.kill();
     let weir = over(&format!("redis://{}", server.address()), RULES)
@@ -86,6 +88,7 @@ fn patient(server: &Server, url: &str) -> Weir {
 
 #[test]
 fn a_full_redis_refuses_and_counts_again_when_there_is_room() {
+    let _turn = alone();
     let server = Server::listening(&["--maxmemory-policy", "noeviction"]);
     let weir = patient(&server, &format!("redis://{}", server.address()));
     server.client().ask(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -98,6 +101,7 @@ fn a_full_redis_refuses_and_counts_again_when_there_is_room() {
 
 #[test]
 fn a_key_that_is_used_by_something_else_is_refused_not_misread() {
+    let _turn = alone();
     let server = Server::listening(&[]);
     let weir = patient(&server, &format!("redis://{}", server.address()));
     assert!(passed(&ask(&weir, "deny")));
@@ -114,6 +118,7 @@ fn a_key_that_is_used_by_something_else_is_refused_not_misread() {
 
 #[test]
 fn a_half_open_connection_is_given_up_and_made_anew() {
+    let _turn = alone();
     let server = Server::listening(&[]);
     let proxy = Proxy::to(server.address());
     let weir = over(&format!("redis://{}", proxy.address()), RULES)
@@ -128,4 +133,18 @@ fn a_half_open_connection_is_given_up_and_made_anew() {
     until("Redis counts again", || how(&ask(&weir, "allow")).ends_with("fallback=none"));
     proxy.cut();
     until("and again after a cut", || how(&ask(&weir, "allow")).ends_with("fallback=none"));
+}
+
+#[test]
+fn readiness_that_follows_redis_goes_with_it_and_comes_back_with_it() {
+    let _turn = alone();
+    let mut server = Server::listening(&[]);
+    let weir = patient(&server, &format!("redis://{}", server.address()));
+    server.kill();
+    until("it is not ready", || http::get(weir.http, "/readyz").status == 503);
+    assert_eq!(http::get(weir.http, "/livez").status, 200, "it lives and answers");
+    assert!(passed(&ask(&weir, "allow")));
+    server.restart();
+    ready(&weir);
+    assert_eq!(how(&ask(&weir, "deny")), "rule=deny;mode=exact;fallback=none");
 }

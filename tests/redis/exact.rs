@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::bed::cluster::Cluster;
 use crate::bed::server::Server;
 use crate::crowd::{Answer, ask_all, figures};
-use crate::start::{cluster_url, over, ready};
+use crate::start::{alone, cluster_url, over, ready};
 use crate::support::rls::{descriptor, request};
 use crate::support::weir::Weir;
 
@@ -44,6 +44,7 @@ const ALGORITHMS: [&str; 6] = [
 
 #[test]
 fn four_instances_with_clocks_minutes_apart_let_exactly_the_limit_through() {
+    let _turn = alone();
     let cluster = Cluster::start();
     let url = cluster_url(&cluster);
     let weirs = ["0s", "5m", "-5m", "150s"].map(|offset| {
@@ -80,6 +81,7 @@ fn named(n: usize) -> (&'static str, usize) {
 
 #[test]
 fn several_descriptors_of_one_request_are_counted_each_once() {
+    let _turn = alone();
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());
     let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", PATIENT).start();
@@ -97,6 +99,7 @@ fn several_descriptors_of_one_request_are_counted_each_once() {
 
 #[test]
 fn instances_with_one_secret_share_counters_and_others_do_not() {
+    let _turn = alone();
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());
     let start = |secret: &str| {

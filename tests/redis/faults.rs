@@ -8,7 +8,7 @@ use crate::bed::cluster::Cluster;
 use crate::bed::resp::Reply;
 use crate::bed::server::Server;
 use crate::crowd::{Answer, Crowd, Question, figures};
-use crate::start::{cluster_url, over, ready, until};
+use crate::start::{alone, cluster_url, over, ready, until};
 use crate::support::http;
 use crate::support::rls::{descriptor, request};
 use crate::support::weir::Weir;
@@ -24,7 +24,7 @@ descriptors:
 const COUNTERS: usize = 60;
 
 /// The deadline of the tests that cause faults: long enough that a busy machine seldom misses it.
-const TIMEOUT: &str = "100ms";
+const TIMEOUT: &str = "300ms";
 
 fn spread() -> Question {
     Arc::new(|n| request("d", vec![descriptor(&[("k", &(n % COUNTERS).to_string())])]))
@@ -58,6 +58,7 @@ fn two(cluster: &Cluster) -> [Weir; 2] {
 
 #[test]
 fn a_killed_primary_takes_only_its_own_counters_along_and_not_for_long() {
+    let _turn = alone();
     let mut cluster = Cluster::start();
     let weirs = two(&cluster);
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
@@ -96,6 +97,7 @@ fn a_killed_primary_takes_only_its_own_counters_along_and_not_for_long() {
 
 #[test]
 fn a_stalled_node_costs_one_deadline_and_then_nothing() {
+    let _turn = alone();
     let cluster = Cluster::with(&[
         // So that nobody fails over: the stall itself is the matter here.
         "--cluster-node-timeout",
@@ -146,6 +148,7 @@ fn a_stalled_node_costs_one_deadline_and_then_nothing() {
 
 #[test]
 fn a_slot_that_moves_under_load_loses_and_doubles_nothing() {
+    let _turn = alone();
     const LIMIT: usize = 2_000;
     let rules = "
 domain: d
@@ -190,6 +193,7 @@ descriptors:
 
 #[test]
 fn flushed_scripts_are_loaded_again_and_nothing_is_counted_twice() {
+    let _turn = alone();
     let server = Server::listening(&[]);
     let rules = "
 domain: d

@@ -1,7 +1,7 @@
 //! Bad input reaches no script: whatever a client sends, a counter is counted or the call refused.
 
 use crate::bed::server::Server;
-use crate::start::{over, ready};
+use crate::start::{alone, over, ready};
 use crate::support::rls::{Code, costing, descriptor, request};
 
 const RULES: &str = "
@@ -15,6 +15,7 @@ descriptors:
 
 #[test]
 fn every_character_every_length_and_the_largest_numbers_are_counted_apart() {
+    let _turn = alone();
     let server = Server::local();
     let weir = over(&format!("redis+unix://{}", server.socket().display()), RULES)
         .env("WEIR__STORE__TIMEOUT", "20s")

@@ -13,3 +13,4 @@ mod inputs;
 mod reach;
 mod start;
 mod support;
+mod trips;

@@ -2,7 +2,7 @@
 
 use crate::bed::sentinel::{SERVICE, Watched};
 use crate::bed::server::Server;
-use crate::start::{over, ready, until};
+use crate::start::{alone, over, ready, until};
 use crate::support::rls::{descriptor, headers, request};
 use crate::support::weir::{Weir, write};
 
@@ -22,6 +22,7 @@ fn left(weir: &Weir) -> Option<u32> {
 
 #[test]
 fn an_acl_user_needs_no_more_than_the_documented_rights() {
+    let _turn = alone();
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md"));
     let page = page.expect("a page about Redis");
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER weir ")).expect("an example");
@@ -39,6 +40,7 @@ fn an_acl_user_needs_no_more_than_the_documented_rights() {
 
 #[test]
 fn a_password_in_a_file_is_read_again_for_every_connection() {
+    let _turn = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("password");
     write(&file, "first\n");
@@ -59,6 +61,7 @@ fn a_password_in_a_file_is_read_again_for_every_connection() {
 
 #[test]
 fn sentinels_lead_to_the_primary_and_to_the_next_one() {
+    let _turn = alone();
     let mut watched = Watched::start();
     let ports = watched.sentinel_ports();
     let nodes = ports[1..].iter().map(|port| format!("&node=127.0.0.1:{port}"));

@@ -1,9 +1,16 @@
 //! weir processes over one Redis.
 
 use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bed::cluster::Cluster;
 use crate::support::weir::{Setup, Weir};
+
+/// One test at a time: each brings processes of its own, and their deadlines are real.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Where a cluster is, told by two of its nodes.
 pub(crate) fn cluster_url(cluster: &Cluster) -> String {

@@ -96,6 +96,12 @@ impl Node {
         (offset != UNMEASURED).then(|| offset::shift(local, offset))
     }
 
+    /// Calls can be sent to it, as far as is known.
+    pub(super) fn is_up(&self) -> bool {
+        let measured = self.offset.load(Ordering::Relaxed) != UNMEASURED;
+        measured && self.shared.get().is_some_and(|lane| lane.is_up())
+    }
+
     /// Takes a newly measured offset.
     pub(super) fn set_offset(&self, offset: i64) {
         self.offset.store(offset, Ordering::Relaxed);
