@@ -1,10 +1,11 @@
 //! Every way to reach Redis: credentials, sentinels, and passwords that change.
 
+use crate::bed::certificates::Certificates;
 use crate::bed::sentinel::{SERVICE, Watched};
 use crate::bed::server::Server;
 use crate::start::{alone, over, ready, until};
 use crate::support::rls::{descriptor, headers, request};
-use crate::support::weir::{Weir, write};
+use crate::support::weir::{Setup, Weir, write};
 
 const RULES: &str = "
 domain: d
@@ -74,4 +75,74 @@ fn sentinels_lead_to_the_primary_and_to_the_next_one() {
     watched.servers[0].kill();
     watched.wait_for_failover();
     until("the new primary counts", || left(&weir).is_some());
+}
+
+/// weir over TLS with these settings, or what it says when it does not start.
+fn over_tls(url: &str, settings: &[(&str, &std::path::Path)]) -> Setup {
+    let setup = over(url, RULES).env("WEIR__STORE__TIMEOUT", "5s");
+    settings.iter().fold(setup, |setup, (name, path)| setup.env(name, &path.display().to_string()))
+}
+
+#[test]
+fn tls_trusts_whom_it_is_told_to_and_shows_who_calls() {
+    let _turn = alone();
+    let certificates = Certificates::new();
+    let path = |name: &str| certificates.path(name);
+    let server = Server::tls(&certificates, true);
+    let url = format!("rediss://localhost:{}", server.port());
+    let (ca, cert, key) = (path("ca.crt"), path("client.crt"), path("client.key"));
+    let weir = over_tls(
+        &url,
+        &[
+            ("WEIR__REDIS__TLS_CA", &ca),
+            ("WEIR__REDIS__TLS_CERT", &cert),
+            ("WEIR__REDIS__TLS_KEY", &key),
+        ],
+    );
+    let weir = weir.start();
+    ready(&weir);
+    assert_eq!(left(&weir), Some(999_999));
+
+    // Without a certificate the server hangs up; weir goes on without it.
+    let mut nameless = over_tls(&url, &[("WEIR__REDIS__TLS_CA", &ca)]).start();
+    told(&mut nameless, "no connection to Redis");
+    assert_eq!(left(&nameless), None);
+
+    let half = over_tls(&url, &[("WEIR__REDIS__TLS_CERT", &cert)]);
+    let (status, said) = half.start_in_vain();
+    assert_eq!(status.code(), Some(64));
+    assert!(said.contains("redis.tls_cert and redis.tls_key go together"), "{said}");
+}
+
+#[test]
+fn tls_checks_the_host_name_unless_it_is_told_not_to() {
+    let _turn = alone();
+    let certificates = Certificates::new();
+    let ca = certificates.path("ca.crt");
+    let server = Server::tls(&certificates, false);
+    // The same machine by an address that the certificate is not made out to.
+    let url = format!("rediss://[::ffff:127.0.0.1]:{}", server.port());
+    let start = |skip: &str| {
+        over_tls(&url, &[("WEIR__REDIS__TLS_CA", &ca)])
+            .env("WEIR__REDIS__TLS_SKIP_HOSTNAME_CHECK", skip)
+            .start()
+    };
+    let mut strict = start("false");
+    told(&mut strict, "NotValidForName");
+    assert_eq!(left(&strict), None);
+    let lax = start("true");
+    ready(&lax);
+    assert_eq!(left(&lax), Some(999_999));
+    // The name is all that it does without: an authority of somebody else's is still refused.
+    let other = Certificates::new();
+    let mut fooled = over_tls(&url, &[("WEIR__REDIS__TLS_CA", &other.path("ca.crt"))])
+        .env("WEIR__REDIS__TLS_SKIP_HOSTNAME_CHECK", "true")
+        .start();
+    told(&mut fooled, "no connection to Redis");
+    assert_eq!(left(&fooled), None);
+}
+
+/// Waits until weir has logged `text`.
+fn told(weir: &mut Weir, text: &str) {
+    weir.process().wait_for(text, |line| line.contains(text).then_some(()));
 }

@@ -27,7 +27,7 @@ pub(super) fn config(tls: &Tls) -> Result<TlsConfig, ReachError> {
     let builder = if tls.skip_hostname_check {
         let chain = WebPkiServerVerifier::builder_with_provider(roots, provider)
             .build()
-            .map_err(|error| ReachError::new(format!("redis.tls.ca: {error}")))?;
+            .map_err(|error| ReachError::new(format!("redis.tls_ca: {error}")))?;
         builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyName { chain }))
     } else {
         builder.with_root_certificates(roots)
@@ -35,16 +35,16 @@ pub(super) fn config(tls: &Tls) -> Result<TlsConfig, ReachError> {
     let config = match (&tls.cert, &tls.key) {
         (None, None) => builder.with_no_client_auth(),
         (Some(cert), Some(key)) => {
-            let chain = certificates("redis.tls.cert", cert)?;
+            let chain = certificates("redis.tls_cert", cert)?;
             let key = PrivateKeyDer::from_pem_file(key).map_err(|error| {
-                ReachError::new(format!("redis.tls.key {}: {error}", key.display()))
+                ReachError::new(format!("redis.tls_key {}: {error}", key.display()))
             })?;
             builder
                 .with_client_auth_cert(chain, key)
-                .map_err(|error| ReachError::new(format!("redis.tls.cert and key: {error}")))?
+                .map_err(|error| ReachError::new(format!("redis.tls_cert and key: {error}")))?
         }
         _ => {
-            let text = "redis.tls.cert and redis.tls.key go together; set both or none";
+            let text = "redis.tls_cert and redis.tls_key go together; set both or none";
             return Err(ReachError::new(text));
         }
     };
@@ -55,9 +55,9 @@ fn roots(tls: &Tls) -> Result<RootCertStore, ReachError> {
     let mut store = RootCertStore::empty();
     match &tls.ca {
         Some(path) => {
-            for certificate in certificates("redis.tls.ca", path)? {
+            for certificate in certificates("redis.tls_ca", path)? {
                 store.add(certificate).map_err(|error| {
-                    ReachError::new(format!("redis.tls.ca {}: {error}", path.display()))
+                    ReachError::new(format!("redis.tls_ca {}: {error}", path.display()))
                 })?;
             }
         }
@@ -69,7 +69,7 @@ fn roots(tls: &Tls) -> Result<RootCertStore, ReachError> {
     }
     if store.is_empty() {
         let text =
-            "no certificate authority is trusted; set redis.tls.ca to a file of certificates";
+            "no certificate authority is trusted; set redis.tls_ca to a file of certificates";
         return Err(ReachError::new(text));
     }
     Ok(store)
