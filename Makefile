@@ -1,5 +1,5 @@
 # What one does here, one line each. Needs a Rust toolchain; `test` also needs python3 with venv,
-# to fetch real Envoys; `fuzz` a C++ compiler; `deny` the tool cargo-deny.
+# to fetch real Envoys, and Redis 7 or newer, which it installs; `fuzz` a C++ compiler; `deny` the tool cargo-deny.
 
 CARGO ?= cargo
 PYTHON ?= python3
@@ -8,17 +8,21 @@ FUZZ_RUNS ?= 1000000
 ENVOYS := 1.40.0 1.36.4
 FUZZ_TARGETS := request_proto request_json rules_yaml
 
-.PHONY: run test lint fmt fuzz deny accuracy
+.PHONY: run test redis lint fmt fuzz deny accuracy
 .DELETE_ON_ERROR:
 
 # Builds weir and serves the rules of examples/ from memory.
 run:
 	$(CARGO) run --release -- serve --config examples/weir.yaml
 
-# Every test there is, against real Envoys too.
-test: $(ENVOYS:%=envoy-%)
+# Every test there is, against real Envoys and Redis servers too.
+test: $(ENVOYS:%=envoy-%) redis
 	$(CARGO) test --locked
 	$(CARGO) test --locked --features shuttle --lib interleavings
+
+# Installs redis-server by the system's package manager if it is missing.
+redis:
+	@sh tests/bed/install-redis.sh
 
 lint:
 	$(CARGO) clippy --locked --all-targets -- -D warnings

@@ -9,19 +9,21 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
 use crate::key::KeySeed;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, Local};
 use crate::rules::{self, RuleSet};
-use crate::server::{Health, Server, Serving};
+use crate::server::{self, Server, Serving};
 use crate::settings::{Settings, StoreKind};
-use crate::store::memory::MemoryStore;
+use crate::store::{Guard, MemoryStore, RedisStore, Stack};
 use crate::time::{Clock, Micros, SystemClock};
 
 mod decider;
 mod derive;
 mod page;
+mod readiness;
 mod sweeper;
 
 use decider::{Decider, InForce};
+use readiness::Readiness;
 use sweeper::Sweeper;
 
 /// Series whose names hold values of requests, beyond which they are folded into their rule's.
@@ -32,8 +34,7 @@ pub struct App {
     decider: Arc<Decider>,
     serving: Serving,
     shutdown: watch::Sender<bool>,
-    /// Held so that what health says stays known; dropped with the application.
-    _health: watch::Sender<Health>,
+    _readiness: Readiness,
     _sweeper: Sweeper,
 }
 
@@ -59,7 +60,7 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
     runtime.block_on(async {
         // Before anything else: a signal that comes during the start must not kill the process.
         let mut signals = Signals::new()?;
-        let App { decider, serving, shutdown, _health, _sweeper } = App::start(settings)?;
+        let App { decider, serving, shutdown, _readiness, _sweeper } = App::start(settings)?;
         // A thread of its own, because it blocks; the server may also end by itself.
         let (ended, mut end) = oneshot::channel();
         thread::spawn(move || ended.send(serving.join()));
@@ -121,27 +122,45 @@ impl Signals {
 impl App {
     /// Reads the rules, takes the ports and starts to answer.
     pub fn start(settings: Settings) -> Result<App, StartError> {
-        if settings.store.kind == StoreKind::Redis {
-            let text = "store.kind: redis is not part of this version; use store.kind: memory";
-            return Err(StartError::Config(vec![text.into()]));
-        }
-        let clock = SystemClock::new();
+        let clock = SystemClock::new().off_by(settings.clock.offset);
         let (first, last_error) = first_rules(&settings, clock.now())?;
         let bound = Server::bind(derive::server(&settings))?;
         let at = bound.addresses()?;
-        let store = MemoryStore::new(settings.store.max_counters);
-        let limiter = Limiter::new(store, clock, KeySeed::random(), derive::answer(&settings));
+        let limiter = limiter(&settings, clock)?;
         let counted = first.rules.rules().len();
         let decider =
             Arc::new(Decider::new(limiter, first, last_error, settings, MAX_VALUE_SERIES));
         let sweeper = Sweeper::start(decider.clone())?;
-        let (health, health_seen) = watch::channel(Health { live: true, ready: true });
+        let (readiness, health_seen) = Readiness::start(decider.clone())?;
         let (shutdown, told_to_stop) = watch::channel(false);
         let serving = bound.serve(decider.clone(), decider.clone(), health_seen, told_to_stop)?;
         tracing::info!(
             grpc = %at.grpc, http = %at.http, admin = %at.admin, rules = counted, "listening"
         );
-        Ok(App { decider, serving, shutdown, _health: health, _sweeper: sweeper })
+        Ok(App { decider, serving, shutdown, _readiness: readiness, _sweeper: sweeper })
+    }
+}
+
+/// The limiter over the store that the settings chose. Redis need not be there yet.
+fn limiter(
+    settings: &Settings,
+    clock: SystemClock,
+) -> Result<Limiter<Stack, SystemClock>, StartError> {
+    let answer = derive::answer(settings);
+    let memory = MemoryStore::new(settings.store.max_counters);
+    match settings.store.kind {
+        StoreKind::Memory => {
+            Ok(Limiter::new(Stack::Memory(memory), clock, KeySeed::random(), answer))
+        }
+        StoreKind::Redis => {
+            let cores = server::cores(&derive::server(settings));
+            let store = RedisStore::start(&derive::redis(settings, cores), clock)
+                .map_err(|error| StartError::Config(vec![error.to_string()]))?;
+            let guard = Guard::new(store, clock, settings.store.timeout);
+            let seed = derive::shared_seed(settings);
+            let local = Local::new(memory, settings.fallback.instances);
+            Ok(Limiter::new(Stack::Redis(guard), clock, seed, answer).with_local(local))
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::limit::Unit;
+use crate::limit::{OnError, Unit};
 use crate::store::StoreError;
 use crate::time::Micros;
 
@@ -96,6 +96,10 @@ pub enum Cause {
         hits: i64,
         /// What the fallback said.
         allowed: bool,
+        /// Who decided.
+        by: OnError,
+        /// What a counter of this instance said, where one decided.
+        decision: Option<Decision>,
         /// Why the store did not answer.
         error: StoreError,
     },

@@ -5,6 +5,8 @@
 
 use smallvec::SmallVec;
 
+use std::time::Duration;
+
 use crate::limit::{HITS_END, Override};
 
 /// One (key, value) pair of a descriptor.
@@ -48,6 +50,8 @@ pub struct Request<'a> {
     pub descriptors: &'a [Descriptor<'a>],
     /// Cost of descriptors without one of their own; 0 counts as 1 (the protocol cannot tell 0 from absent).
     pub hits_addend: u32,
+    /// How long the caller waits for the answer, when it says so.
+    pub patience: Option<Duration>,
 }
 
 impl Descriptor<'_> {
@@ -216,7 +220,7 @@ mod tests {
     fn every_bound_refuses_one_more_and_accepts_the_last() {
         let bounds = Bounds { descriptors: 2, entries: 1, text_bytes: 3 };
         let check = |domain: &str, descriptors: &[Descriptor<'_>]| {
-            Request { domain, descriptors, hits_addend: 0 }.validate(&bounds)
+            Request { domain, descriptors, hits_addend: 0, patience: None }.validate(&bounds)
         };
         let entry = |key, value| [Entry { key, value }];
         assert_eq!(check("d", &[PLAIN, PLAIN]), Ok(()));

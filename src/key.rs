@@ -24,6 +24,11 @@ impl KeySeed {
         KeySeed([word(), word()])
     }
 
+    /// The seed that every process with this secret has.
+    pub fn from_secret(secret: &str) -> KeySeed {
+        KeySeed(KeyBuilder::start(&KeySeed([2, 2])).text(secret).finish().0)
+    }
+
     /// A fixed seed, for identities that must be the same in every process and for tests.
     pub const fn fixed(seed: [u64; 2]) -> KeySeed {
         KeySeed(seed)

@@ -93,6 +93,32 @@ pub struct Override {
     pub unit: Unit,
 }
 
+/// What decides when no counter can be asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnError {
+    /// The request passes.
+    #[default]
+    Allow,
+    /// The request is denied.
+    Deny,
+    /// A counter of this instance decides, with this instance's share of the limit.
+    Local,
+}
+
+impl OnError {
+    /// Every choice.
+    pub const ALL: [OnError; 3] = [OnError::Allow, OnError::Deny, OnError::Local];
+
+    /// The word that rule files, settings and headers use.
+    pub const fn word(self) -> &'static str {
+        match self {
+            OnError::Allow => "allow",
+            OnError::Deny => "deny",
+            OnError::Local => "local",
+        }
+    }
+}
+
 /// How hits are counted; `docs/algorithms.md` gives each one's exact meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {

@@ -5,6 +5,7 @@
 //! a store does not answer, the fallback does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -20,6 +21,7 @@ use crate::store::Store;
 use crate::time::{Clock, Micros};
 
 mod answer;
+mod fallback;
 mod fold;
 mod headers;
 mod ietf;
@@ -30,7 +32,9 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Answer, Headers, OnError};
+pub use answer::{Answer, Headers};
+pub use fallback::Local;
+use fallback::Unanswered;
 use lease::{LeaseIds, Taken};
 use target::{LeaseUse, Target};
 
@@ -42,6 +46,7 @@ pub struct Limiter<S, C> {
     seed: KeySeed,
     answer: Answer,
     ids: LeaseIds,
+    local: Option<Local>,
 }
 
 /// What is known about one descriptor once its counter has answered.
@@ -61,7 +66,19 @@ struct Decided<'r, S: Store> {
 impl<S: Store, C: Clock> Limiter<S, C> {
     /// A limiter whose counters live in `store`, under keys hashed with `seed`.
     pub fn new(store: S, clock: C, seed: KeySeed, answer: Answer) -> Limiter<S, C> {
-        Limiter { store: Arc::new(store), clock, seed, answer, ids: LeaseIds::new() }
+        let (store, ids) = (Arc::new(store), LeaseIds::new());
+        Limiter { store, clock, seed, answer, ids, local: None }
+    }
+
+    /// The same limiter with counters of its own, for rules with `on_error: local`. Without them
+    /// such rules allow.
+    pub fn with_local(self, local: Local) -> Limiter<S, C> {
+        Limiter { local: Some(local), ..self }
+    }
+
+    /// The counters of its own.
+    pub fn local(&self) -> Option<&Local> {
+        self.local.as_ref()
     }
 
     /// The store, for what looks at it from outside (sweeps, metrics).
@@ -78,17 +95,18 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     pub async fn check(&self, rules: &RuleSet, request: &Request<'_>) -> Verdict {
         let now = self.clock.now();
         let targets = target::resolve(rules, request, &self.seed, &self.ids);
+        let patience = request.patience;
         let decided: SmallVec<[Decided<'_, S>; 4]> = match targets.len() {
             // One descriptor is the common case and needs no list of futures.
             1 => {
                 let mut one = SmallVec::new();
                 for target in targets {
-                    one.push(self.decide(target, now).await);
+                    one.push(self.decide(target, now, patience).await);
                 }
                 one
             }
             _ => {
-                let all = targets.into_iter().map(|target| self.decide(target, now));
+                let all = targets.into_iter().map(|target| self.decide(target, now, patience));
                 SmallVec::from_vec(join_all(all).await)
             }
         };
@@ -102,13 +120,20 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         verdict
     }
 
-    async fn decide<'r>(&self, target: Target<'r>, now: Micros) -> Decided<'r, S> {
+    async fn decide<'r>(
+        &self,
+        target: Target<'r>,
+        local: Micros,
+        patience: Option<Duration>,
+    ) -> Decided<'r, S> {
         let (rule, limit, key, hits, lease) = match target {
             Target::Free { rule, cause } => {
                 return Decided { rule, limit: None, key: None, cause, taken: None };
             }
             Target::Counter { rule, limit, key, hits, lease } => (rule, limit, key, hits, lease),
         };
+        let asked = self.store.now(&key, local);
+        let now = asked.unwrap_or(local);
         let mut step = algorithm::plan(&limit, hits, now);
         step.lease = lease.map(|lease| match lease {
             LeaseUse::Open(id) => {
@@ -121,7 +146,11 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         let mut taken = Taken::by(&self.store, &key, &limit, &step);
         let index = rule.map(|rule| rule.index);
         let shadow = rule.is_some_and(|rule| rule.shadow_mode);
-        let cause = match self.store.apply(&key, &step).await {
+        let result = match asked {
+            Ok(_) => self.store.apply_within(&key, &step, patience).await,
+            Err(error) => Err(error),
+        };
+        let cause = match result {
             Ok(outcome) => {
                 let decision = algorithm::report(&limit, &step, &outcome);
                 if let Some(nothing) = taken.take_if(|_| !decision.allowed) {
@@ -135,8 +164,12 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             Err(error) => {
                 // It may have been taken all the same.
                 taken = None;
-                let allowed = self.answer.on_error == OnError::Allow || hits <= 0;
-                Cause::Fallback { rule: index, hits, allowed, error }
+                let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.answer.on_error);
+                let word = policy.word();
+                tracing::debug!(rule = rule.map(|rule| &*rule.label), word, %error, "fallback");
+                let (key, limit, step) = (&key, &*limit, &step);
+                let from = Unanswered { rule: index, limit, key, hits, step, error };
+                fallback::decide(policy, self.local.as_ref(), from, local).await
             }
         };
         Decided { rule, limit: Some(limit), key: Some(key), cause, taken }
@@ -164,6 +197,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                 continue;
             };
             let counted = decision.allowed || limit.count_denied;
+            let Ok(now) = self.store.now(&key, now) else { continue };
             if free && counted && status.code == Code::Ok {
                 self.store.tell(&key, algorithm::plan(limit, -hits, now));
             }

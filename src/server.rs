@@ -32,6 +32,7 @@ mod http1;
 mod json;
 mod lifecycle;
 mod listen;
+mod patience;
 mod reflection;
 mod rls;
 mod settings;
@@ -40,6 +41,7 @@ mod tests;
 mod web;
 
 pub use admin::AdminView;
+pub use cores::count as cores;
 pub use decide::Decide;
 pub use lifecycle::Health;
 pub use settings::{Admin, Drain, Grpc, Http, HttpLimits, Settings};

@@ -23,6 +23,7 @@ mod layers;
 mod live;
 mod problem;
 mod raw;
+mod redis_url;
 mod scalar;
 mod secret;
 #[cfg(test)]
@@ -30,7 +31,7 @@ mod tests;
 
 pub use layers::{Loaded, Overrides, fields, load, process_env};
 pub use problem::{Problem, Problems};
-pub use secret::SecretUrl;
+pub use secret::{Secret, SecretUrl};
 
 /// Everything an operator can set. Each field's environment name is `WEIR__SECTION__KEY`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -58,6 +59,8 @@ pub struct Settings {
     pub readyz: Readyz,
     /// How the process ends.
     pub drain: Drain,
+    /// What the time is.
+    pub clock: Clock,
     /// What is logged.
     pub log: Log,
 }
@@ -207,10 +210,38 @@ pub enum StoreKind {
 /// How Redis is reached.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Redis {
-    /// Default `redis-cluster://127.0.0.1:7000`. `WEIR__REDIS__URL`. Printed without its password.
+    /// Default `redis-cluster://127.0.0.1:7000`. `WEIR__REDIS__URL`, `REDIS_URL` with `REDIS_TYPE`,
+    /// `REDIS_AUTH`, `REDIS_TLS` and `REDIS_SENTINEL_AUTH`. Printed without its password.
     pub url: SecretUrl,
-    /// Connections per node. Default 4. `WEIR__REDIS__POOL_SIZE`.
+    /// Connections per node, spread over the cores; each core has at least one. Default 4.
+    /// `WEIR__REDIS__POOL_SIZE`, `REDIS_POOL_SIZE`.
     pub pool_size: usize,
+    /// A name of Redis's access control list, instead of the URL's. Default none.
+    /// `WEIR__REDIS__USERNAME`.
+    #[serde(with = "json::optional")]
+    pub username: Option<String>,
+    /// A file whose first line is the password, instead of the URL's; read for every new
+    /// connection. Default none. `WEIR__REDIS__PASSWORD_FILE`.
+    #[serde(with = "json::optional")]
+    pub password_file: Option<PathBuf>,
+    /// What the names of counters are hashed with; the same for all instances that share them.
+    /// Default none, which is the same for everybody. `WEIR__REDIS__KEY_SECRET`. Never printed.
+    #[serde(with = "json::optional")]
+    pub key_secret: Option<Secret>,
+    /// Certificates of the authorities to trust with `rediss`; default the system's.
+    /// `WEIR__REDIS__TLS_CA`, `REDIS_TLS_CACERT`.
+    #[serde(with = "json::optional")]
+    pub tls_ca: Option<PathBuf>,
+    /// Our certificate chain, for servers that want one. Default none. `WEIR__REDIS__TLS_CERT`,
+    /// `REDIS_TLS_CLIENT_CERT`.
+    #[serde(with = "json::optional")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its key. Default none. `WEIR__REDIS__TLS_KEY`, `REDIS_TLS_CLIENT_KEY`.
+    #[serde(with = "json::optional")]
+    pub tls_key: Option<PathBuf>,
+    /// The server's certificate need not name its host. Default false.
+    /// `WEIR__REDIS__TLS_SKIP_HOSTNAME_CHECK`, `REDIS_TLS_SKIP_HOSTNAME_VERIFICATION`.
+    pub tls_skip_hostname_check: bool,
 }
 
 /// What decides when the store cannot.
@@ -218,6 +249,9 @@ pub struct Redis {
 pub struct Fallback {
     /// For rules that do not say. Default allow. `WEIR__FALLBACK__ON_ERROR`.
     pub on_error: OnError,
+    /// Instances that share the traffic: with `local`, each lets through its part of a limit.
+    /// Default 1. `WEIR__FALLBACK__INSTANCES`.
+    pub instances: u64,
 }
 
 /// A decision without a store.
@@ -228,6 +262,8 @@ pub enum OnError {
     Allow,
     /// The request is denied.
     Deny,
+    /// This instance's own counters decide, with its part of the limit.
+    Local,
 }
 
 /// What readiness means.
@@ -248,6 +284,14 @@ pub struct Drain {
     /// Time that requests in flight get after that. Default 30s. `WEIR__DRAIN__TIMEOUT`.
     #[serde(with = "json::duration")]
     pub timeout: Duration,
+}
+
+/// What the time is. For tests of instances whose machines' clocks are wrong, and nothing else.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Clock {
+    /// Added to the machine's clock, in microseconds. Default 0s. `WEIR__CLOCK__OFFSET`.
+    #[serde(with = "json::signed_duration")]
+    pub offset: i64,
 }
 
 /// What is logged.

@@ -1,13 +1,21 @@
 //! Stores: where counters live. A store applies steps to keys and knows nothing of rules or limits.
 
 use std::future::Future;
+use std::time::Duration;
 
 use crate::key::Key;
 use crate::step::{Outcome, Step};
+use crate::time::Micros;
 
+pub mod guard;
 pub mod memory;
+pub mod redis;
+mod stack;
 
+pub use guard::Guard;
 pub use memory::MemoryStore;
+pub use redis::RedisStore;
+pub use stack::Stack;
 
 /// Something that keeps counters.
 ///
@@ -15,6 +23,20 @@ pub use memory::MemoryStore;
 /// left; a counter may be forgotten only when its state says nothing any more, or as
 /// [`StoreError::Full`] explains.
 pub trait Store: Send + Sync + 'static {
+    /// The instant to plan a step on `key` for, when our own clock shows `local`. A store that
+    /// several instances share has one clock for all of them; an error means that it cannot be
+    /// told, and then the store need not be asked.
+    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
+        let _ = key;
+        Ok(local)
+    }
+
+    /// The part of the store that `key` lives in. Parts fail each on its own.
+    fn part(&self, key: &Key) -> PartId {
+        let _ = key;
+        PartId(0)
+    }
+
     /// Applies `step` to the counter `key`.
     fn apply(
         &self,
@@ -22,15 +44,81 @@ pub trait Store: Send + Sync + 'static {
         step: &Step,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
+    /// [`apply`](Store::apply) for somebody who waits no longer than `patience`.
+    fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        patience: Option<Duration>,
+    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
+        // A store in this process answers at once.
+        let _ = patience;
+        self.apply(key, step)
+    }
+
     /// Applies `step` without anybody waiting for the outcome, for what must be given back when the
     /// one who took it has gone. As good as the store can: a store that cannot be reached forgets it.
     fn tell(&self, key: &Key, step: Step);
 }
 
+/// A part of a store that fails on its own, such as a node of Redis. Numbers are given from 0 up
+/// and never mean another part later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PartId(pub u32);
+
 /// Why a store could not answer. The rule's `on_error` decides instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum StoreError {
     /// No room for a new counter: all that could be evicted hold clients at their limit.
     #[error("the memory store is full (store.max_counters) of counters at their limit")]
     Full,
+    /// No answer within the deadline. The step may have been applied, or may be later.
+    #[error("the store did not answer in time (store.timeout, or the caller's own deadline)")]
+    Timeout,
+    /// The breaker is open: the store was not asked.
+    #[error("the store has stopped answering and is left alone for a moment")]
+    Open,
+    /// Too many calls are in flight: the store was not asked.
+    #[error("too many calls to the store are in flight")]
+    Busy,
+    /// There is no connection: the store was not asked.
+    #[error("there is no connection to the store")]
+    Unreachable,
+    /// The connection was lost after the step was sent. It may have been applied.
+    #[error("the connection to the store was lost before it answered")]
+    Lost,
+    /// The store answered with an error. The step was not applied.
+    #[error("the store refused: the log has its words")]
+    Refused,
+    /// The store answered something else than an outcome. The step may have been applied.
+    #[error("the store's answer was not understood: is another version or program using its keys?")]
+    Reply,
+}
+
+impl StoreError {
+    /// Every error, for metrics that count them apart.
+    pub const ALL: [StoreError; 8] = [
+        StoreError::Full,
+        StoreError::Timeout,
+        StoreError::Open,
+        StoreError::Busy,
+        StoreError::Unreachable,
+        StoreError::Lost,
+        StoreError::Refused,
+        StoreError::Reply,
+    ];
+
+    /// One word for labels and headers.
+    pub const fn word(self) -> &'static str {
+        match self {
+            StoreError::Full => "full",
+            StoreError::Timeout => "timeout",
+            StoreError::Open => "open",
+            StoreError::Busy => "busy",
+            StoreError::Unreachable => "unreachable",
+            StoreError::Lost => "lost",
+            StoreError::Refused => "refused",
+            StoreError::Reply => "reply",
+        }
+    }
 }

@@ -53,13 +53,19 @@ pub trait Clock: Send + Sync + 'static {
 /// The machine's monotonic clock, anchored to wall time when it was made.
 ///
 /// A step of the wall clock (NTP, an operator) after start therefore moves no window.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     anchor_wall: Micros,
     anchor: Instant,
 }
 
 impl SystemClock {
+    /// The same clock, off by `micros`: what a machine with a wrong clock shows.
+    pub fn off_by(self, micros: i64) -> SystemClock {
+        let anchor_wall = Micros(self.anchor_wall.0.saturating_add_signed(micros));
+        SystemClock { anchor_wall, ..self }
+    }
+
     /// Anchors a new clock to the wall time of this moment.
     pub fn new() -> SystemClock {
         // A machine set before 1970 counts from the epoch; windows still work, only their edges move.

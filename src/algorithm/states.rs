@@ -170,6 +170,28 @@ fn a_settled_reservation_leaves_the_counter_as_if_it_had_been_charged_so() {
 }
 
 #[test]
+fn a_reservation_is_forgotten_with_the_counter_it_was_charged_in() {
+    for from in COUNTING {
+        for to in [&COUNTING[..], &[Algorithm::Concurrency]].concat() {
+            let (mut limit, mut state) = (limit(from, 10, 60), None);
+            ask_under(&limit, &mut state, 8, 60, open(1, 600));
+            limit.algorithm = to;
+            if !matches!(to, Algorithm::Concurrency | Algorithm::SlidingWindowLog) {
+                limit.tiers = vec![limit.tiers[0]; 2].into();
+            }
+            let before = state.clone();
+            let settled = ask_under(&limit, &mut state, 9, 60, close(1));
+            if from == Algorithm::SlidingWindowLog && to == from {
+                continue; // its tiers share the entries: nothing is forgotten
+            }
+            assert_eq!((settled.used, &state), (0, &before), "{from:?} to {to:?}");
+            ask(&limit, &mut state, 1, 60);
+            assert!(!matches!(state, Some(State::Reserved(_))), "{from:?} to {to:?}");
+        }
+    }
+}
+
+#[test]
 fn what_was_never_reserved_cannot_be_settled() {
     for algorithm in COUNTING {
         let limit = limit(algorithm, 10, 60);

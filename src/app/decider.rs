@@ -8,11 +8,11 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use super::{derive, texts};
 use crate::decision::Verdict;
 use crate::descriptor::{Request, RequestError};
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, Local};
 use crate::rules::{self, RuleSet};
 use crate::server::Decide;
 use crate::settings::Settings;
-use crate::store::memory::MemoryStore;
+use crate::store::{MemoryStore, Stack};
 use crate::telemetry::{Decisions, Slots};
 use crate::time::{Clock, Micros, SystemClock};
 
@@ -34,7 +34,7 @@ impl InForce {
 
 /// Everything that answers need, shared by all cores.
 pub(super) struct Decider {
-    pub(super) limiter: Limiter<MemoryStore, SystemClock>,
+    pub(super) limiter: Limiter<Stack, SystemClock>,
     pub(super) in_force: ArcSwap<InForce>,
     /// Why the last set that was read is not in force; a line per problem.
     pub(super) last_error: ArcSwapOption<String>,
@@ -44,7 +44,7 @@ pub(super) struct Decider {
 
 impl Decider {
     pub(super) fn new(
-        limiter: Limiter<MemoryStore, SystemClock>,
+        limiter: Limiter<Stack, SystemClock>,
         in_force: InForce,
         last_error: Option<String>,
         settings: Settings,
@@ -79,6 +79,14 @@ impl Decider {
                 tracing::error!("rules not reloaded: those in force stay");
             }
         }
+    }
+}
+
+impl Decider {
+    /// The counters in this process's memory: all there are, or those of `on_error: local`.
+    pub(super) fn in_memory(&self) -> Option<&MemoryStore> {
+        let local = || self.limiter.local().map(Local::store);
+        self.limiter.store().memory().or_else(local)
     }
 }
 

@@ -1,9 +1,12 @@
 //! From the process's settings to what each part wants to know.
 
-use crate::limiter::{Answer, Headers, OnError};
+use crate::key::KeySeed;
+use crate::limit::OnError;
+use crate::limiter::{Answer, Headers};
 use crate::rules::{DeniedRequests, Options, Unknown};
 use crate::server;
 use crate::settings::{self, Settings};
+use crate::store::redis::{Reach, Tls};
 
 /// How rule files are read.
 pub(super) fn reading(settings: &Settings) -> Options {
@@ -40,8 +43,33 @@ pub(super) fn answer(settings: &Settings) -> Answer {
         on_error: match settings.fallback.on_error {
             settings::OnError::Allow => OnError::Allow,
             settings::OnError::Deny => OnError::Deny,
+            settings::OnError::Local => OnError::Local,
         },
     }
+}
+
+/// How Redis is reached. `cores` share the connections.
+pub(super) fn redis(settings: &Settings, cores: usize) -> Reach {
+    let from = &settings.redis;
+    Reach {
+        url: from.url.reveal().to_owned(),
+        username: from.username.clone(),
+        password_file: from.password_file.clone(),
+        tls: Tls {
+            ca: from.tls_ca.clone(),
+            cert: from.tls_cert.clone(),
+            key: from.tls_key.clone(),
+            skip_hostname_check: from.tls_skip_hostname_check,
+        },
+        connections: from.pool_size.div_ceil(cores.max(1)),
+    }
+}
+
+/// What the names of counters in Redis are hashed with. Without a secret it is the same everywhere:
+/// instances that disagreed would each let the whole limit through.
+pub(super) fn shared_seed(settings: &Settings) -> KeySeed {
+    let secret = settings.redis.key_secret.as_ref();
+    KeySeed::from_secret(secret.map_or("", |secret| secret.reveal()))
 }
 
 /// What the listeners want to know.

@@ -10,12 +10,16 @@ use crate::server::AdminView;
 use crate::telemetry::{Exposition, RuleStats};
 use crate::time::Micros;
 
+mod stores;
+
 impl AdminView for Decider {
     fn metrics(&self) -> String {
         let mut page = Exposition::default();
         self.request_metrics(&mut page);
         self.rule_metrics(&mut page);
-        self.store_metrics(&mut page);
+        self.fallback_metrics(&mut page);
+        self.memory_metrics(&mut page);
+        self.redis_metrics(&mut page);
         page.finish()
     }
 
@@ -85,6 +89,7 @@ impl Decider {
                 over_limit,
                 shadow_mode,
                 fallback,
+                fallback_causes: _,
                 negative_hits,
             } = stats;
             for (outcome, count) in [
@@ -101,21 +106,6 @@ impl Decider {
             }
         });
     }
-
-    fn store_metrics(&self, page: &mut Exposition) {
-        let stats = self.limiter.store().stats();
-        page.single("weir_store_counters", "gauge", "Counters in memory.", stats.counters);
-        page.family("weir_store_dropped_total", "counter", "Counters that left memory, by reason.");
-        for (reason, count) in [("expired", stats.reclaimed), ("evicted", stats.evicted)] {
-            page.sample("weir_store_dropped_total", &[("reason", reason)], count);
-        }
-        page.single(
-            "weir_store_full_total",
-            "counter",
-            "Requests that found no room for a new counter.",
-            stats.refused,
-        );
-    }
 }
 
 fn file(info: &SourceInfo) -> Value {
@@ -129,6 +119,6 @@ fn rfc_3339(instant: Micros) -> String {
     prost_types::Timestamp { seconds, nanos: 0 }.to_string()
 }
 
-fn read(counter: &AtomicU64) -> u64 {
+pub(super) fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }

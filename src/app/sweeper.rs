@@ -28,7 +28,9 @@ impl Sweeper {
         let (alive, ended) = mpsc::channel();
         thread::Builder::new().name("weir-sweeper".into()).spawn(move || {
             while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-                decider.limiter.store().sweep(decider.limiter.clock().now(), SLICE);
+                if let Some(counters) = decider.in_memory() {
+                    counters.sweep(decider.limiter.clock().now(), SLICE);
+                }
             }
         })?;
         Ok(Sweeper { _alive: alive })

@@ -37,9 +37,10 @@ pub(super) fn run(flags: &Overrides) -> anyhow::Result<u8> {
 }
 
 fn start_log(log: &settings::Log) -> anyhow::Result<()> {
-    // The HTTP/2 library warns of every connection that misbehaves, which clients choose. A level
-    // that names it comes later in the list and wins.
-    let filter = EnvFilter::try_new(format!("h2=error,{}", log.level))?;
+    // The HTTP/2 library warns of every connection that misbehaves, which clients choose; of what
+    // fred says once per connection and attempt, weir itself says it once per event. A level that
+    // names either comes later in the list and wins.
+    let filter = EnvFilter::try_new(format!("h2=error,fred=off,{}", log.level))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

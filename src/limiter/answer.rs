@@ -1,5 +1,7 @@
 //! How answers are given: the operator's choices that hold for every rule.
 
+use crate::limit::OnError;
+
 /// Choices that shape a verdict without touching a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
@@ -15,7 +17,7 @@ pub struct Answer {
     pub quota_mode: bool,
     /// Sends the request's descriptors and the passing rules' `metadata` back as dynamic metadata.
     pub dynamic_metadata: bool,
-    /// What decides when a store cannot.
+    /// What decides when a store cannot, for rules that do not say.
     pub on_error: OnError,
 }
 
@@ -31,14 +33,4 @@ pub enum Headers {
     Ietf,
     /// Both families.
     Both,
-}
-
-/// What decides when a store cannot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnError {
-    /// The request passes.
-    #[default]
-    Allow,
-    /// The request is denied.
-    Deny,
 }

@@ -100,10 +100,12 @@ impl<S: Store> Decided<'_, S> {
                 let limit = self.current_limit(decision.tier);
                 status(code, limit, decision.remaining, Some(self.reset_after(&decision)))
             }
-            Cause::Fallback { allowed, .. } => {
+            Cause::Fallback { allowed, decision, .. } => {
                 let shadow = self.rule.is_some_and(|rule| rule.shadow_mode);
                 let code = if allowed || shadow { Code::Ok } else { Code::OverLimit };
-                status(code, self.current_limit(0), 0, None)
+                let limit = self.current_limit(decision.map_or(0, |decision| decision.tier));
+                let remaining = decision.map_or(0, |decision| decision.remaining);
+                status(code, limit, remaining, decision.map(|one| self.reset_after(&one)))
             }
         }
     }

@@ -146,12 +146,14 @@ fn how<S: Store>(decided: &[Decided<'_, S>]) -> String {
             (None, Cause::Counted { .. } | Cause::Fallback { .. }) => "override".into(),
             (None, _) => "none".into(),
         };
-        let fallback = match one.cause {
-            Cause::Fallback { allowed: true, .. } => "allow",
-            Cause::Fallback { allowed: false, .. } => "deny",
-            _ => "none",
+        let (fallback, cause) = match one.cause {
+            Cause::Fallback { by, error, .. } => (by.word(), Some(error.word())),
+            _ => ("none", None),
         };
         let _ = write!(text, "rule={rule};mode=exact;fallback={fallback}");
+        if let Some(cause) = cause {
+            let _ = write!(text, ";cause={cause}");
+        }
     }
     text
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::decision::Code;
 use crate::descriptor::{Descriptor, Entry};
+use crate::limit::OnError;
 use crate::rules::{Options, SourceFile};
 use crate::store::memory::MemoryStore;
 use crate::time::ManualClock;
@@ -47,7 +48,8 @@ impl Bench {
                 is_negative_hits: false,
             })
             .collect();
-        let request = Request { domain: "d", descriptors: &descriptors, hits_addend: 0 };
+        let request =
+            Request { domain: "d", descriptors: &descriptors, hits_addend: 0, patience: None };
         self.check(&request)
     }
 
@@ -175,6 +177,6 @@ fn a_full_store_is_answered_by_the_fallback() {
         assert_eq!(verdict.code, code);
         let how = header(&verdict, "x-weir-decision").unwrap();
         let word = if code == Code::Ok { "allow" } else { "deny" };
-        assert_eq!(how, format!("rule=r;mode=exact;fallback={word}"));
+        assert_eq!(how, format!("rule=r;mode=exact;fallback={word};cause=full"));
     }
 }

@@ -226,6 +226,7 @@ impl Compiler {
         let mut limits = Limits { file: &place.file, report: &mut self.report };
         let policy = limits.policy(raw);
         let reserve = limits.reserve(raw, policy.as_ref());
+        let on_error = limits.on_error(raw);
         let name = raw.name.as_ref().and_then(|name| name.value.clone());
         let name = name.filter(|name| !name.is_empty());
         self.defined.extend(name.clone());
@@ -247,6 +248,7 @@ impl Compiler {
             replaces,
             policy,
             reserve,
+            on_error,
             shadow_mode: is_on(descriptor.shadow_mode.as_ref()),
             quota_mode: is_on(descriptor.quota_mode.as_ref()),
             metadata: metadata.map(Arc::new),

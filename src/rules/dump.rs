@@ -42,6 +42,9 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
     if let Some(hold) = rule.reserve {
         write!(out, ", reserve: {}", duration::write(hold))?;
     }
+    if let Some(on_error) = rule.on_error {
+        write!(out, ", on_error: {}", on_error.word())?;
+    }
     out.push('\n');
     Ok(())
 }

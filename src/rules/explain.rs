@@ -207,6 +207,9 @@ fn rule_note(rule: &Rule, entries: &[Entry<'_>]) -> RuleNote {
     if let Some(hold) = rule.reserve {
         options.push(format!("reserves, settled within {}", duration::write(hold)));
     }
+    if let Some(on_error) = rule.on_error {
+        options.push(format!("on error: {}", on_error.word()));
+    }
     let mut counter = vec![format!("domain {}", shorten(&rule.domain))];
     if rule.policy == Policy::Unlimited {
         counter = vec!["none: nothing is counted".to_owned()];

@@ -57,6 +57,7 @@ impl Home {
                 "hold",
                 "count_denied",
                 "reserve",
+                "on_error",
                 "unlimited",
                 "name",
                 "replaces",

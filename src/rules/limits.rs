@@ -6,7 +6,7 @@ use super::fields::{nearest, shorten};
 use super::model::{self, Field, RateLimit, Text};
 use super::problem::{Mark, Report};
 use super::rule::Policy;
-use crate::limit::{Algorithm, Limit, LimitError, Tier, Unit, WINDOW_MAX};
+use crate::limit::{Algorithm, Limit, LimitError, OnError, Tier, Unit, WINDOW_MAX};
 use crate::time::Micros;
 
 /// Reads the limits of one file.
@@ -58,6 +58,18 @@ impl Limits<'_> {
         Some(length)
     }
 
+    /// What decides when the counter cannot be asked.
+    pub(super) fn on_error(&mut self, raw: &RateLimit) -> Option<OnError> {
+        let text = raw.on_error.as_ref()?;
+        let name = text.value.as_deref()?;
+        let found = OnError::ALL.into_iter().find(|known| known.word() == name);
+        if found.is_none() {
+            let what = format!("unknown `on_error` `{}`", shorten(name));
+            self.error(text.at, what, "write allow, deny or local");
+        }
+        found
+    }
+
     fn unlimited(&mut self, raw: &RateLimit) {
         let tier = &raw.tier;
         if let Some(unit) = &tier.unit {
@@ -83,6 +95,7 @@ impl Limits<'_> {
             ("max", raw.max.as_ref().map(|field| field.at)),
             ("hold", raw.hold.as_ref().map(|field| field.at)),
             ("count_denied", raw.count_denied.as_ref().map(|field| field.at)),
+            ("on_error", raw.on_error.as_ref().map(|field| field.at)),
         ];
         for (name, at) in others {
             if let Some(at) = at {

@@ -65,6 +65,7 @@ pub(super) struct RateLimit {
     pub(super) hold: Option<Field<Micros>>,
     pub(super) count_denied: Option<Field<bool>>,
     pub(super) reserve: Option<Reserve>,
+    pub(super) on_error: Option<Text>,
     pub(super) name: Option<Text>,
     pub(super) replaces: Vec<Text>,
 }
@@ -168,6 +169,7 @@ impl Reader<'_> {
                 "hold" => it.hold = self.duration(&name, node),
                 "count_denied" => it.count_denied = self.flag(&name, node),
                 "reserve" => it.reserve = self.reserve(node),
+                "on_error" => it.on_error = self.text(&name, node),
                 "name" => it.name = self.text(&name, node),
                 "replaces" => it.replaces = self.replaces(node),
                 _ => {

@@ -28,13 +28,13 @@ pub async fn protobuf(
     message: &[u8],
 ) -> Result<Vec<u8>, Refused> {
     let request = codec::decode(message).map_err(|status| theirs(status.message()))?;
-    Ok(delivered(answer(decider, bounds, &request).await?).encode_to_vec())
+    Ok(delivered(answer(decider, bounds, &request, None).await?).encode_to_vec())
 }
 
 /// Answers a request as `/json` does.
 pub async fn json(decider: &impl Decide, bounds: &Bounds, body: &[u8]) -> Result<Vec<u8>, Refused> {
     let request = JSON.read(body).map_err(|error| theirs(&error.to_string()))?;
-    let response = delivered(answer(decider, bounds, &request).await?);
+    let response = delivered(answer(decider, bounds, &request, None).await?);
     JSON.write(&response).map_err(|error| Refused { reason: error.to_string(), defect: true })
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Work {
 }
 
 /// As many cores as the settings say, else as this process may use.
-pub(super) fn count(settings: &Settings) -> usize {
+pub fn count(settings: &Settings) -> usize {
     let available = || thread::available_parallelism().map_or(1, NonZero::get);
     settings.cores.unwrap_or_else(available).max(1)
 }

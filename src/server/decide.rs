@@ -4,6 +4,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use crate::decision::{Grant, Verdict};
 use crate::descriptor::{Bounds, Request, RequestError};
@@ -37,11 +38,13 @@ pub(super) struct Answer {
     pub(super) grant: Option<Grant>,
 }
 
-/// Decides `message`, which may be anything that a stranger can encode.
+/// Decides `message`, which may be anything that a stranger can encode, for somebody who waits no
+/// longer than `patience`.
 pub(super) async fn answer(
     decider: &impl Decide,
     bounds: &Bounds,
     message: &RateLimitRequest,
+    patience: Option<Duration>,
 ) -> Result<Answer, Refusal> {
     let refuse = |error| {
         decider.refused(&error);
@@ -49,7 +52,8 @@ pub(super) async fn answer(
     };
     let entries = decode::entries(message);
     let descriptors = decode::descriptors(message, &entries).map_err(refuse)?;
-    let request = decode::request(message, &descriptors, bounds).map_err(refuse)?;
+    let mut request = decode::request(message, &descriptors, bounds).map_err(refuse)?;
+    request.patience = patience;
     let mut verdict = unless_panicked(decider.decide(&request)).await?;
     let grant = verdict.grant.take();
     Ok(Answer { response: encode::response(verdict), grant })

@@ -47,7 +47,7 @@ pub(super) fn request<'m>(
     bounds: &Bounds,
 ) -> Result<Request<'m>, RequestError> {
     let (domain, hits_addend) = (message.domain.as_str(), message.hits_addend);
-    let request = Request { domain, descriptors, hits_addend };
+    let request = Request { domain, descriptors, hits_addend, patience: None };
     request.validate(bounds)?;
     Ok(request)
 }

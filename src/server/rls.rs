@@ -9,6 +9,7 @@ use crate::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
 
 use super::decide::{Answer, Decide, Refusal, answer};
 use super::delivery::Undelivered;
+use super::patience;
 
 /// The service: everything but the decision is somebody else's.
 pub(super) struct Rls<D> {
@@ -22,8 +23,10 @@ impl<D: Decide> RateLimitService for Rls<D> {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
+        let patience = patience::of(request.metadata());
         let message = request.into_inner();
-        let Answer { response, grant } = answer(&*self.decider, &self.bounds, &message).await?;
+        let Answer { response, grant } =
+            answer(&*self.decider, &self.bounds, &message, patience).await?;
         let mut response = Response::new(response);
         if let Some(grant) = grant {
             response.extensions_mut().insert(Undelivered::new(grant));

@@ -61,7 +61,7 @@ async fn decide<D: Decide>(State(web): State<Arc<Web<D>>>, body: Body) -> Respon
             return (StatusCode::BAD_REQUEST, reason).into_response();
         }
     };
-    match answer(&*web.decider, &web.bounds, &message).await {
+    match answer(&*web.decider, &web.bounds, &message, None).await {
         Ok(Answer { response, grant }) => {
             let status = match response.overall_code() {
                 Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,

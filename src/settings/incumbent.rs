@@ -11,13 +11,14 @@ use config::Value;
 
 use super::layers::Leaf;
 use super::problem::Problem;
-use super::{scalar, secret};
+use super::redis_url::{Beside, Kind};
+use super::{redis_url, scalar, secret};
 
 /// From the incumbent's spelling of a value to ours.
 type Translate = fn(&str) -> Result<String, String>;
 
 /// Variables that set one thing each: name, setting, translation.
-pub(super) const SETS: [(&str, &str, Translate); 13] = [
+pub(super) const SETS: [(&str, &str, Translate); 18] = [
     ("GRPC_MAX_CONNECTION_AGE", "grpc.max_connection_age", as_is),
     ("LOG_LEVEL", "log.level", level),
     ("LOG_FORMAT", "log.format", format),
@@ -31,7 +32,16 @@ pub(super) const SETS: [(&str, &str, Translate); 13] = [
     ("LIMIT_LIMIT_HEADER", "answer.limit_header", as_is),
     ("LIMIT_REMAINING_HEADER", "answer.remaining_header", as_is),
     ("LIMIT_RESET_HEADER", "answer.reset_header", as_is),
+    ("REDIS_POOL_SIZE", "redis.pool_size", as_is),
+    ("REDIS_TLS_CACERT", "redis.tls_ca", as_is),
+    ("REDIS_TLS_CLIENT_CERT", "redis.tls_cert", as_is),
+    ("REDIS_TLS_CLIENT_KEY", "redis.tls_key", as_is),
+    ("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", "redis.tls_skip_hostname_check", as_is),
 ];
+
+/// Where Redis is, in several parts. `REDIS_URL` alone chooses the redis store.
+pub(super) const REDIS: [&str; 5] =
+    ["REDIS_URL", "REDIS_TYPE", "REDIS_AUTH", "REDIS_SENTINEL_AUTH", "REDIS_TLS"];
 
 /// Listeners: host's name, port's name, setting, and what stands in for the one that is not set.
 /// A port alone listens on what weir's own default does.
@@ -50,12 +60,15 @@ pub(super) const FOLDER: [(&str, &str); 3] = [
 
 /// Variables with no effect here, by reason. `*` stands for the rest of a name.
 #[rustfmt::skip]
-pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
+pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 9] = [
     ("unix sockets and TLS come with a later version",
         &["GRPC_UDS", "GRPC_SERVER_TLS_*", "GRPC_CLIENT_TLS_*"]),
-    ("redis comes with a later version",
-        &["REDIS_*", "CACHE_KEY_PREFIX", "EXPIRATION_JITTER_MAX_SECONDS",
-          "LOCAL_CACHE_SIZE_IN_BYTES"]),
+    ("all limits are counted in one Redis", &["REDIS_PERSECOND*"]),
+    ("weir has its own way of talking to Redis; see docs/redis.md",
+        &["REDIS_SOCKET_TYPE", "REDIS_PIPELINE_WINDOW", "REDIS_PIPELINE_LIMIT",
+          "REDIS_CLUSTER_PIPELINE_PARALLELISM", "REDIS_TIMEOUT", "REDIS_POOL_ON_EMPTY_BEHAVIOR",
+          "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "REDIS_STARTUP_*", "CACHE_KEY_PREFIX",
+          "EXPIRATION_JITTER_MAX_SECONDS", "LOCAL_CACHE_SIZE_IN_BYTES"]),
     ("memcached is not supported", &["MEMCACHE_*"]),
     ("rules come from files", &["CONFIG_GRPC_XDS_*", "XDS_CLIENT_*"]),
     ("metrics are on the admin listener, for Prometheus",
@@ -87,6 +100,7 @@ pub(super) fn translate(env: &[(String, String)]) -> (Vec<Leaf>, Vec<Problem>) {
     leaves.extend(LISTENERS.iter().filter_map(|names| listener(env, *names)));
     leaves.extend(folder(env));
     leaves.extend(other_source(env));
+    leaves.extend(redis(env));
     (leaves, plaintext(env).into_iter().collect())
 }
 
@@ -97,11 +111,12 @@ pub(super) fn warnings(env: &[(String, String)], store_is_chosen: bool) -> Vec<S
     if !store_is_chosen {
         let backend = get(env, "BACKEND_TYPE");
         if backend.is_some_and(|kind| !kind.eq_ignore_ascii_case("redis")) {
-            let text = "BACKEND_TYPE: only redis will be supported; counting in memory";
+            let text = "BACKEND_TYPE: only redis is supported; counting in memory, each instance \
+                        for itself, unless REDIS_URL or redis.url says where Redis is";
             warnings.push(text.to_owned());
-        } else if backend.is_some() || get(env, "REDIS_URL").is_some() {
-            let text = "BACKEND_TYPE, REDIS_URL: redis comes with a later version; counting in \
-                        memory, each instance for itself";
+        } else if backend.is_some() && get(env, "REDIS_URL").is_none() {
+            let text = "BACKEND_TYPE=redis without REDIS_URL: counting in memory, each instance \
+                        for itself; set REDIS_URL, or store.kind and redis.url";
             warnings.push(text.to_owned());
         }
     }
@@ -195,6 +210,32 @@ fn folder(env: &[(String, String)]) -> Option<Leaf> {
     // Pushing an empty part leaves a slash, which would show in messages.
     let path = path.components().collect::<PathBuf>().display().to_string();
     Some(leaf("rules.paths", named.join(", "), Ok(Value::from(vec![path]))))
+}
+
+/// The store and its URL, from `REDIS_URL` and the variables beside it.
+fn redis(env: &[(String, String)]) -> Vec<Leaf> {
+    let [url, kind, auth, sentinel_auth, tls] = REDIS.map(|name| get(env, name));
+    let memcached = get(env, "BACKEND_TYPE").is_some_and(|it| !it.eq_ignore_ascii_case("redis"));
+    let Some(url) = url.filter(|_| !memcached) else { return Vec::new() };
+    let kind_name = kind.unwrap_or("SINGLE");
+    let kinds =
+        [("SINGLE", Kind::Single), ("CLUSTER", Kind::Cluster), ("SENTINEL", Kind::Sentinel)];
+    let read = || {
+        let found = kinds.iter().find(|(name, _)| name.eq_ignore_ascii_case(kind_name));
+        let Some((_, kind)) = found else {
+            let what = "is not a kind; write SINGLE, CLUSTER or SENTINEL".to_owned();
+            return Err(bad("REDIS_TYPE", "redis.url", kind_name, what));
+        };
+        let tls = scalar::switch(tls.unwrap_or("false"))
+            .map_err(|what| bad("REDIS_TLS", "redis.url", tls.unwrap_or_default(), what))?;
+        let url = redis_url::list(url, *kind, &Beside { auth, sentinel_auth, tls })
+            .map_err(|what| bad("REDIS_URL", "redis.url", url, what))?;
+        Ok(Value::from(url.reveal()))
+    };
+    vec![
+        leaf("store.kind", "REDIS_URL".to_owned(), Ok(Value::from("redis"))),
+        leaf("redis.url", "REDIS_URL".to_owned(), read()),
+    ]
 }
 
 /// Rules from elsewhere: starting without any rule would let everything pass.

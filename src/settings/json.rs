@@ -18,6 +18,37 @@ pub(super) mod duration {
     }
 }
 
+pub(super) mod optional {
+    //! Something, or the empty text for nothing.
+    use serde::Serialize;
+
+    use super::Serializer;
+
+    pub(in super::super) fn serialize<T: Serialize, S: Serializer>(
+        value: &Option<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => value.serialize(serializer),
+            None => serializer.serialize_str(""),
+        }
+    }
+}
+
+pub(super) mod signed_duration {
+    //! Microseconds, perhaps fewer than none.
+    use super::{Duration, Serializer, write_duration};
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        micros: &i64,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let length = write_duration(Duration::from_micros(micros.unsigned_abs()));
+        let sign = if *micros < 0 { "-" } else { "" };
+        serializer.serialize_str(&format!("{sign}{length}"))
+    }
+}
+
 pub(super) mod duration_or_off {
     //! A length of time, or `off`.
     use super::{Duration, Serializer, write_duration};

@@ -3,9 +3,11 @@
 use super::layers::Origins;
 use super::problem::{Problem, Problems};
 use super::raw::Raw;
+use super::secret::Secret;
 use super::{
-    Admin, Answer, DeniedRequests, Drain, Fallback, Grpc, Headers, Http, Log, LogFormat, OnError,
-    Readyz, Redis, Rules, Settings, Store, StoreKind, UnknownFields, scalar, secret,
+    Admin, Answer, Clock, DeniedRequests, Drain, Fallback, Grpc, Headers, Http, Log, LogFormat,
+    OnError, Readyz, Redis, Rules, Settings, Store, StoreKind, UnknownFields, redis_url, scalar,
+    secret,
 };
 use crate::descriptor::Bounds;
 
@@ -25,6 +27,11 @@ pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
         bounds: bounds(&mut reader),
         fallback: Fallback {
             on_error: reader.read("fallback.on_error", |raw| &raw.fallback.on_error, on_error),
+            instances: reader.read(
+                "fallback.instances",
+                |raw| &raw.fallback.instances,
+                |text| scalar::whole(text, 1..=1_000_000),
+            ),
         },
         readyz: Readyz {
             require_store: reader.switch("readyz.require_store", |raw| &raw.readyz.require_store),
@@ -32,6 +39,9 @@ pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
         drain: Drain {
             delay: reader.read("drain.delay", |raw| &raw.drain.delay, scalar::duration),
             timeout: reader.read("drain.timeout", |raw| &raw.drain.timeout, scalar::duration),
+        },
+        clock: Clock {
+            offset: reader.read("clock.offset", |raw| &raw.clock.offset, scalar::signed_duration),
         },
         log: log(&mut reader),
     };
@@ -66,6 +76,11 @@ impl Reader<'_> {
 
     fn switch(&mut self, path: &str, text: fn(&Raw) -> &str) -> bool {
         self.read(path, text, scalar::switch)
+    }
+
+    /// A text; empty means that there is none.
+    fn optional(&self, text: fn(&Raw) -> &str) -> Option<String> {
+        Some(text(self.raw).to_owned()).filter(|text| !text.is_empty())
     }
 
     fn bad(&mut self, path: &str, value: &str, what: String) {
@@ -185,12 +200,20 @@ fn store(reader: &mut Reader<'_>) -> Store {
 
 fn redis(reader: &mut Reader<'_>) -> Redis {
     Redis {
-        url: reader.read("redis.url", |raw| &raw.redis.url, scalar::redis_url),
+        url: reader.read("redis.url", |raw| &raw.redis.url, redis_url::read),
         pool_size: reader.read(
             "redis.pool_size",
             |raw| &raw.redis.pool_size,
             |text| scalar::size(text, 1..=1024),
         ),
+        username: reader.optional(|raw| &raw.redis.username),
+        password_file: reader.optional(|raw| &raw.redis.password_file).map(Into::into),
+        key_secret: reader.optional(|raw| &raw.redis.key_secret).map(Secret::new),
+        tls_ca: reader.optional(|raw| &raw.redis.tls_ca).map(Into::into),
+        tls_cert: reader.optional(|raw| &raw.redis.tls_cert).map(Into::into),
+        tls_key: reader.optional(|raw| &raw.redis.tls_key).map(Into::into),
+        tls_skip_hostname_check: reader
+            .switch("redis.tls_skip_hostname_check", |raw| &raw.redis.tls_skip_hostname_check),
     }
 }
 
@@ -216,12 +239,8 @@ fn bounds(reader: &mut Reader<'_>) -> Bounds {
 }
 
 fn on_error(text: &str) -> Result<OnError, String> {
-    if text == "local" {
-        return Err("needs the redis store, which comes with a later version; \
-                    write `allow` or `deny`"
-            .to_owned());
-    }
-    scalar::choice(text, &[("allow", OnError::Allow), ("deny", OnError::Deny)])
+    let choices = [("allow", OnError::Allow), ("deny", OnError::Deny), ("local", OnError::Local)];
+    scalar::choice(text, &choices)
 }
 
 fn log(reader: &mut Reader<'_>) -> Log {

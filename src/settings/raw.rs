@@ -48,6 +48,7 @@ pub(super) struct Raw {
     pub(super) fallback: Fallback,
     pub(super) readyz: Readyz,
     pub(super) drain: Drain,
+    pub(super) clock: Clock,
     pub(super) log: Log,
 }
 
@@ -89,7 +90,17 @@ section!(Store {
     max_counters: String = "4000000",
 });
 
-section!(Redis { url: String = "redis-cluster://127.0.0.1:7000", pool_size: String = "4" });
+section!(Redis {
+    url: String = "redis-cluster://127.0.0.1:7000",
+    pool_size: String = "4",
+    username: String = "",
+    password_file: String = "",
+    key_secret: String = "",
+    tls_ca: String = "",
+    tls_cert: String = "",
+    tls_key: String = "",
+    tls_skip_hostname_check: String = "false",
+});
 
 section!(Bounds {
     descriptors: String = "256",
@@ -97,10 +108,12 @@ section!(Bounds {
     text_bytes: String = "65536",
 });
 
-section!(Fallback { on_error: String = "allow" });
+section!(Fallback { on_error: String = "allow", instances: String = "1" });
 
 section!(Readyz { require_store: String = "false" });
 
 section!(Drain { delay: String = "5s", timeout: String = "30s" });
+
+section!(Clock { offset: String = "0s" });
 
 section!(Log { level: String = "info", format: String = "pretty" });

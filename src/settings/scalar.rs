@@ -90,6 +90,13 @@ pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Microseconds: a length of time, perhaps with a minus before it.
+pub(super) fn signed_duration(text: &str) -> Result<i64, String> {
+    let length = duration(text.strip_prefix('-').unwrap_or(text))?;
+    let micros = i64::try_from(length.as_micros()).expect("a year of microseconds fits");
+    Ok(if text.starts_with('-') { -micros } else { micros })
+}
+
 /// A length of time, or `off` (Go: 0).
 pub(super) fn duration_or_off(text: &str) -> Result<Option<Duration>, String> {
     if matches!(text, "off" | "false" | "none") {
@@ -177,30 +184,6 @@ pub(super) fn log_level(text: &str) -> Result<String, String> {
         .to_owned())
 }
 
-/// A URL of Redis: one of the schemes, or the incumbent's list of `host:port`.
-pub(super) fn redis_url(text: &str) -> Result<super::SecretUrl, String> {
-    const SCHEMES: [&str; 8] = [
-        "redis",
-        "rediss",
-        "redis-cluster",
-        "rediss-cluster",
-        "redis-sentinel",
-        "rediss-sentinel",
-        "redis+unix",
-        "unix",
-    ];
-    let known = match text.split_once("://") {
-        Some((scheme, rest)) => SCHEMES.contains(&scheme) && !rest.is_empty(),
-        None => text.contains(':') || text.starts_with('/'),
-    };
-    if known {
-        return Ok(super::SecretUrl::new(text));
-    }
-    Err("is not a URL of Redis; write one such as `redis://127.0.0.1:6379` \
-         or `redis-cluster://a:7000?node=b:7000`"
-        .to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,11 +261,5 @@ mod tests {
             assert!(log_level(level).is_err(), "{level:?} was read as a level");
         }
         assert!(header_name("X-Left").is_ok() && header_name("X Left").is_err());
-        for url in ["redis://h:1", "redis-cluster://a:1?node=b:2", "a:1,b:2", "/run/redis.sock"] {
-            assert!(redis_url(url).is_ok(), "{url}");
-        }
-        for url in ["", "http://h:1", "redis://", "redis"] {
-            assert!(redis_url(url).is_err(), "{url:?} was read as a URL");
-        }
     }
 }

@@ -45,10 +45,32 @@ impl Reservation {
 
 /// The step's outcome on a counting machine, with what its lease says.
 pub(super) fn apply(step: &Step, state: &mut Option<State>) -> Outcome {
+    if let Some(State::Reserved(reserved)) = state
+        && !belongs(&step.machine, reserved.counted.as_ref())
+    {
+        // The charges are as good as gone, so there is nothing to settle them against.
+        let mut fresh = None;
+        let outcome = apply(step, &mut fresh);
+        if fresh.is_some() {
+            *state = fresh;
+        }
+        return outcome;
+    }
     match step.lease {
         Some(Lease::Open { id, until }) if step.hits > 0 => reserve(step, state, id, until),
         Some(Lease::Close(id)) => settle(step, state, id),
         _ => count(step, counted(state)),
+    }
+}
+
+/// The state is this machine's, of as many tiers.
+fn belongs(machine: &Machine, state: Option<&State>) -> bool {
+    match (machine, state) {
+        (Machine::Count(tiers), Some(State::Count(kept))) => tiers.len() == kept.as_slice().len(),
+        (Machine::Pair(tiers), Some(State::Pair(kept))) => tiers.len() == kept.as_slice().len(),
+        (Machine::Tat(tiers), Some(State::Tat(kept))) => tiers.len() == kept.as_slice().len(),
+        (Machine::Log(_), Some(State::Holds(holds))) => holds.leases.is_none(),
+        (_, state) => state.is_none(),
     }
 }
 

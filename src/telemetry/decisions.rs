@@ -13,6 +13,7 @@ use hashbrown::HashMap;
 use crate::decision::{Cause, Code, Decision, Status, Verdict};
 use crate::descriptor::Request;
 use crate::rules::{Rule, RuleSet};
+use crate::store::StoreError;
 
 /// Hits of one stat key, by what became of them. The names and the arithmetic are those of
 /// envoyproxy/ratelimit.
@@ -30,6 +31,9 @@ pub struct RuleStats {
     pub shadow_mode: AtomicU64,
     /// Hits decided by the fallback.
     pub fallback: AtomicU64,
+    /// Decisions by the fallback, by why the store did not answer, in the order of
+    /// [`StoreError::ALL`].
+    pub fallback_causes: [AtomicU64; StoreError::ALL.len()],
     /// Hits given back.
     pub negative_hits: AtomicU64,
 }
@@ -162,7 +166,10 @@ impl RuleStats {
     fn record(&self, status: &Status) {
         match status.cause {
             Cause::Counted { hits, decision, shadow, .. } => self.count(hits, &decision, shadow),
-            Cause::Fallback { hits, .. } => {
+            Cause::Fallback { hits, error, .. } => {
+                if let Some(at) = StoreError::ALL.iter().position(|known| *known == error) {
+                    add(&self.fallback_causes[at], 1);
+                }
                 let hits = u64::try_from(hits).unwrap_or(0);
                 add(&self.total_hits, hits);
                 add(&self.fallback, hits);

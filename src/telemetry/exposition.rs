@@ -35,6 +35,11 @@ impl Exposition {
         let _ = writeln!(self.text, "{close} {value}");
     }
 
+    /// One sample of the present family, without labels, that is no whole number.
+    pub fn decimal(&mut self, name: &str, value: f64) {
+        let _ = writeln!(self.text, "{name} {value}");
+    }
+
     /// A family of one sample without labels.
     pub fn single(&mut self, name: &str, kind: &str, help: &str, value: u64) {
         self.family(name, kind, help);

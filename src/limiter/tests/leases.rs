@@ -30,7 +30,12 @@ impl Bench {
                 is_negative_hits: *hits < 0,
             })
             .collect();
-        self.check(&Request { domain: "d", descriptors: &descriptors, hits_addend: 0 })
+        self.check(&Request {
+            domain: "d",
+            descriptors: &descriptors,
+            hits_addend: 0,
+            patience: None,
+        })
     }
 
     /// What is left on the counter of `key`, by a peek.

@@ -21,7 +21,12 @@ fn the_pages_in_docs_know_every_setting_and_every_variable() {
     let listeners = incumbent::LISTENERS.iter().flat_map(|(host, port, ..)| [*host, *port]);
     let folder = incumbent::FOLDER.iter().map(|(name, _)| *name);
     let nothing = incumbent::WITHOUT_EFFECT.iter().flat_map(|(_, names)| names.iter().copied());
-    let names = sets.chain(listeners).chain(folder).chain(nothing).chain(incumbent::ALWAYS_SO);
+    let names = sets
+        .chain(listeners)
+        .chain(folder)
+        .chain(nothing)
+        .chain(incumbent::ALWAYS_SO)
+        .chain(incumbent::REDIS);
     for name in names {
         assert!(migration.contains(&format!("`{name}`")), "docs/migration.md lacks {name}");
     }

@@ -1,0 +1,44 @@
+-- Count: how many hits fell into the present window. The state machine of fixed_window.
+-- Twin of src/step/count.rs; meter.lua, which follows, has the law.
+--
+-- TIER   start and end of the window that the step's instant falls into, us; hits that pass per window
+-- STATE  hits; start of their window, us. Both are what a tier answers.
+
+local TIER, STATE, COSTS = 3, 2, 0
+local HITS_MAX = 2 ^ 53 - 1
+
+local function turn(T, t, S, s)
+  -- A later window than the step's stays: the clock was set back, and no count may be lost.
+  if S[s + 2] and S[s + 2] >= T[t + 1] then return end
+  S[s + 1], S[s + 2] = 0, T[t + 1]
+end
+
+local function fits(T, t, S, s, hits)
+  -- Subtracted on the right, because count + hits may not be exact in a double.
+  return S[s + 1] <= T[t + 3] - hits
+end
+
+local function charge(T, t, S, s, hits)
+  local more = min(hits, HITS_MAX - S[s + 1])
+  S[s + 1] = S[s + 1] + more
+  return more > 0
+end
+
+local function refund(T, t, S, s, hits)
+  local back = min(hits, S[s + 1])
+  S[s + 1] = S[s + 1] - back
+  return back > 0
+end
+
+local function settle(T, t, S, s, hits, made, charged)
+  if hits >= charged then return charge(T, t, S, s, hits - charged) end
+  if made >= S[s + 2] then return refund(T, t, S, s, charged - hits) end
+  return false -- its window is over, and with it the charge
+end
+
+local function latest(S, s) return S[s + 2] end
+
+local function expires(T, t, S, s)
+  if S[s + 1] == 0 then return S[s + 2] end
+  return S[s + 2] + (T[t + 2] - T[t + 1])
+end

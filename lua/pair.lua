@@ -1,0 +1,66 @@
+-- Pair: hits in the present window and in the one before it. The state machine of sliding_window.
+-- Twin of src/step/pair.rs; meter.lua, which follows, has the law.
+--
+-- TIER   start of the window that the step's instant falls into, its length, what is left of it, us;
+--        hits that pass in any window, below 2^52
+-- STATE  hits in the present window, in the one before it; start of the present one, us. All three are
+--        what a tier answers.
+
+local TIER, STATE, COSTS = 4, 3, 0
+local COUNT_MAX = 2 ^ 52 - 1
+local HALF = 2 ^ 24
+
+local function turn(T, t, S, s)
+  local start, kept = T[t + 1], S[s + 3]
+  -- Also a later window: the clock was set back, and no count may be lost.
+  if kept and kept >= start then return end
+  local previous = kept and kept + T[t + 2] == start and S[s + 1] or 0
+  S[s + 1], S[s + 2], S[s + 3] = 0, previous, start
+end
+
+-- a * x >= b * y, exactly, though the products have up to 100 bits: see src/step/pair.rs.
+local function covers(a, x, b, y)
+  local a1, x1, b1, y1 = floor(a / HALF), floor(x / HALF), floor(b / HALF), floor(y / HALF)
+  local a0, x0, b0, y0 = a - a1 * HALF, x - x1 * HALF, b - b1 * HALF, y - y1 * HALF
+  local low = a0 * x0 - b0 * y0
+  local middle = a1 * x0 + a0 * x1 - b1 * y0 - b0 * y1 + floor(low / HALF)
+  return a1 * x1 - b1 * y1 + floor(middle / HALF) >= 0
+end
+
+local function fits(T, t, S, s, hits)
+  -- previous * rest / window + current + hits <= max, without dividing.
+  local room = T[t + 4] - S[s + 1] - hits
+  local rest = S[s + 3] > T[t + 1] and T[t + 2] or T[t + 3]
+  return room >= 0 and covers(room, T[t + 2], S[s + 2], rest)
+end
+
+local function charge(T, t, S, s, hits)
+  local more = min(hits, COUNT_MAX - S[s + 1])
+  S[s + 1] = S[s + 1] + more
+  return more > 0
+end
+
+local function refund(T, t, S, s, hits)
+  -- The newest hits first, as everywhere.
+  local current = min(hits, S[s + 1])
+  local previous = min(hits - current, S[s + 2])
+  S[s + 1], S[s + 2] = S[s + 1] - current, S[s + 2] - previous
+  return current + previous > 0
+end
+
+local function settle(T, t, S, s, hits, made, charged)
+  if hits >= charged then return charge(T, t, S, s, hits - charged) end
+  local i = made >= S[s + 3] and 1 or 2
+  if made + T[t + 2] < S[s + 3] then return false end -- out of sight, and with it the charge
+  local back = min(charged - hits, S[s + i])
+  S[s + i] = S[s + i] - back
+  return back > 0
+end
+
+local function latest(S, s) return S[s + 3] end
+
+local function expires(T, t, S, s)
+  local edge = S[s + 3] + T[t + 2]
+  if S[s + 1] > 0 then return edge + T[t + 2] end
+  return S[s + 2] > 0 and edge or S[s + 3]
+end

@@ -1,0 +1,61 @@
+-- Reservations: hits charged before their true number is known, until they are settled.
+-- Part of every script; twin of src/step/reservation.rs. They stand in the counter's own value, at
+-- byte `at`, so a counter without one pays nothing:
+--
+--   first, last    4 bytes each, records of those that are open, oldest first
+--   until          7 bytes, when the last of them can no longer be settled, us
+--   records        id (8 bytes), made at, until (us), hits, and the machine's costs (7 bytes each)
+
+local RESERVATIONS_MAX = 10000
+local OPEN_HEAD, OPEN_HEAD_SIZE = '>I4I4I7', 15
+local RECORD_SIZE = 29
+
+-- The functions, made only where they are needed: most calls need none.
+local function reservations()
+  local records, put, remove, newest = deque()
+
+  -- The reservations of a value whose beginning is `raw`; none if it is not long enough.
+  local function open_at(key, raw, at, costs)
+    local d = { key = key, at = at, base = at + OPEN_HEAD_SIZE, width = RECORD_SIZE + 7 * costs }
+    d.first, d.last, d.ends = 0, 0, 0
+    if #raw >= d.base then d.first, d.last, d.ends = parse(OPEN_HEAD, raw, at + 1) end
+    return d
+  end
+
+  local function open_head(d) return pack(OPEN_HEAD, d.first, d.last, d.ends) end
+
+  local function ends_of(d, index)
+    return (parse('>I7', records(d, index, index + 1), 16))
+  end
+
+  -- Takes the reservation `id` out, if it can still be settled; newest first. Tells when it was made,
+  -- its hits, and the record, with the costs from byte RECORD_SIZE + 1 on.
+  local function take(d, id, now)
+    local index = newest(d, id, d.first, d.last)
+    while index and ends_of(d, index) <= now do index = newest(d, id, d.first, index) end
+    if not index then return end
+    local record = records(d, index, index + 1)
+    remove(d, index, index + 1)
+    call('SETRANGE', d.key, d.at, open_head(d))
+    local made, _, hits = parse('>I7I7I7', record, 9)
+    return made, hits, record
+  end
+
+  -- Adds one, after those that can no longer be settled are gone.
+  local function reserve(d, id, made, ends, hits, costs, now)
+    if d.first == d.last then d.first, d.last, d.ends = 0, 0, 0 end
+    while d.first < d.last and ends_of(d, d.first) <= now do d.first = d.first + 1 end
+    if d.last - d.first >= RESERVATIONS_MAX then d.first = d.first + 1 end
+    if d.first >= PAGE and d.first > d.last - d.first then
+      local live = records(d, d.first, d.last)
+      d.first, d.last = 0, d.last - d.first
+      put(d, 0, live)
+    end
+    d.ends = max(d.ends, ends)
+    put(d, d.last, pack('>c8I7I7I7', id, made, ends, hits) .. costs)
+    d.last = d.last + 1
+    call('SETRANGE', d.key, d.at, open_head(d))
+  end
+
+  return open_at, take, reserve, open_head
+end

@@ -1,0 +1,95 @@
+-- Tat: the instant at which a bucket is empty again. The state machine of token_bucket and
+-- leaky_bucket. Twin of src/step/tat.rs; meter.lua, which follows, has the law.
+--
+-- TIER   the step's instant, us; how many parts make a us; then lengths and instants of two numbers
+--        each, whole us and parts of one: what the hits cost, the latest arrival time that still
+--        passes, the latest that denied hits can lead to
+-- STATE  theoretical arrival time, whole us and parts of one. Both are what a tier answers.
+
+local TIER, STATE, COSTS = 8, 2, 2
+local NOW, PARTS, COST, HORIZON, MOST = 1, 2, 3, 5, 7
+local LAST = 2 ^ 53 - 2
+
+-- a <= b
+local function reaches(a, a_part, b, b_part)
+  return a < b or (a == b and a_part <= b_part)
+end
+
+-- a + b; stops at the last instant that a double can tell from the next.
+local function plus(parts, a, a_part, b, b_part)
+  if a > LAST - min(b, LAST) then return LAST, 0 end
+  -- The sum of the parts may not be exact: compared by what is missing to the next whole.
+  local missing = parts - b_part
+  if a_part >= missing then return a + b + 1, a_part - missing end
+  return a + b, a_part + b_part
+end
+
+-- to - from, where `from` is not larger.
+local function between(parts, from, from_part, to, to_part)
+  if to_part >= from_part then return to - from, to_part - from_part end
+  return to - from - 1, to_part + (parts - from_part)
+end
+
+-- From before the rule's rate was lowered, with a part that is too large: rounded up.
+local function in_parts(parts, micros, part)
+  if part < parts then return micros, part end
+  return micros + 1, 0
+end
+
+-- Keeps an arrival time, and tells whether it is another one.
+local function keep(S, s, micros, part)
+  local other = S[s + 1] ~= micros or S[s + 2] ~= part
+  S[s + 1], S[s + 2] = micros, part
+  return other
+end
+
+local function turn(T, t, S, s)
+  if S[s + 1] then S[s + 1], S[s + 2] = in_parts(T[t + PARTS], S[s + 1], S[s + 2]) end
+  if not S[s + 1] or S[s + 1] < T[t + NOW] then S[s + 1], S[s + 2] = T[t + NOW], 0 end
+end
+
+local function after(T, t, S, s)
+  return plus(T[t + PARTS], S[s + 1], S[s + 2], T[t + COST], T[t + COST + 1])
+end
+
+local function fits(T, t, S, s)
+  local micros, part = after(T, t, S, s)
+  return reaches(micros, part, T[t + HORIZON], T[t + HORIZON + 1])
+end
+
+local function charge(T, t, S, s)
+  local micros, part = after(T, t, S, s)
+  local most, most_part = T[t + MOST], T[t + MOST + 1]
+  if reaches(most, most_part, S[s + 1], S[s + 2]) then most, most_part = S[s + 1], S[s + 2] end
+  if reaches(micros, part, most, most_part) then return keep(S, s, micros, part) end
+  return keep(S, s, most, most_part)
+end
+
+-- Less this length, but not before the step's instant: a bucket is never emptier than empty.
+local function less(T, t, S, s, micros, part)
+  local parts, now = T[t + PARTS], T[t + NOW]
+  local empty, empty_part = plus(parts, now, 0, micros, part)
+  if reaches(S[s + 1], S[s + 2], empty, empty_part) then return keep(S, s, now, 0) end
+  return keep(S, s, between(parts, micros, part, S[s + 1], S[s + 2]))
+end
+
+local function refund(T, t, S, s)
+  return less(T, t, S, s, T[t + COST], T[t + COST + 1])
+end
+
+local function settle(T, t, S, s, _, _, _, micros, part)
+  -- The true cost is charged whole: it has been used, whatever the bucket says.
+  local parts, cost, cost_part = T[t + PARTS], T[t + COST], T[t + COST + 1]
+  micros, part = in_parts(parts, micros, part)
+  if reaches(micros, part, cost, cost_part) then
+    local more, more_part = between(parts, micros, part, cost, cost_part)
+    return keep(S, s, plus(parts, S[s + 1], S[s + 2], more, more_part))
+  end
+  return less(T, t, S, s, between(parts, cost, cost_part, micros, part))
+end
+
+local function latest() return 0 end
+
+local function expires(T, t, S, s)
+  return S[s + 2] > 0 and S[s + 1] + 1 or S[s + 1]
+end

@@ -1,0 +1,45 @@
+//! Readiness: what health says of this process, and whether it follows the store.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::decider::Decider;
+use crate::server::Health;
+
+/// How often the store is looked at: far more often than anybody asks.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Tells how the process is, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Readiness {
+    /// Held so that what health says stays known.
+    _health: Arc<watch::Sender<Health>>,
+    _alive: mpsc::Sender<()>,
+}
+
+impl Readiness {
+    /// Ready at once, as the fallback answers where the store does not; or, where the operator wants
+    /// that, whenever the store can be reached.
+    pub(super) fn start(decider: Arc<Decider>) -> io::Result<(Readiness, watch::Receiver<Health>)> {
+        let follows = decider.settings.readyz.require_store;
+        let ready = move |decider: &Decider| !follows || decider.limiter.store().is_reachable();
+        let (health, seen) = watch::channel(Health { live: true, ready: ready(&decider) });
+        let health = Arc::new(health);
+        let (alive, ended) = mpsc::channel();
+        if follows {
+            let health = health.clone();
+            thread::Builder::new().name("weir-readiness".into()).spawn(move || {
+                while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                    let now = Health { live: true, ready: ready(&decider) };
+                    health.send_if_modified(|known| std::mem::replace(known, now) != now);
+                }
+            })?;
+        }
+        Ok((Readiness { _health: health, _alive: alive }, seen))
+    }
+}

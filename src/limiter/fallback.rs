@@ -1,0 +1,122 @@
+//! The fallback: what decides about hits that no counter could be asked about.
+
+use crate::algorithm;
+use crate::decision::{Cause, Decision};
+use crate::limit::{Limit, OnError, Tier};
+use crate::step::Step;
+use crate::store::{MemoryStore, Store, StoreError};
+use crate::time::Micros;
+
+/// Counters of this instance, for the time in which the shared ones cannot be asked.
+pub struct Local {
+    store: MemoryStore,
+    instances: u64,
+}
+
+/// Hits that the store gave no answer about.
+pub(super) struct Unanswered<'a> {
+    pub(super) rule: Option<usize>,
+    pub(super) limit: &'a Limit,
+    pub(super) key: &'a crate::key::Key,
+    pub(super) hits: i64,
+    /// Planned or not, what it would do.
+    pub(super) step: &'a Step,
+    pub(super) error: StoreError,
+}
+
+impl Local {
+    /// Counters in `store`, each with the share of one of `instances` instances.
+    pub fn new(store: MemoryStore, instances: u64) -> Local {
+        Local { store, instances: instances.max(1) }
+    }
+
+    /// The counters, for what looks at them from outside (sweeps, metrics).
+    pub fn store(&self) -> &MemoryStore {
+        &self.store
+    }
+
+    async fn decide(&self, from: &Unanswered<'_>, now: Micros) -> Option<Decision> {
+        let limit = share(from.limit, self.instances);
+        let mut step = algorithm::plan(&limit, from.hits, now);
+        step.lease = from.step.lease;
+        let outcome = self.store.apply(from.key, &step).await.ok()?;
+        Some(algorithm::report(&limit, &step, &outcome))
+    }
+}
+
+/// One instance's part of `limit`, rounded up: several instances together may let a little more
+/// through than the limit, and none of them lets nothing through.
+fn share(limit: &Limit, instances: u64) -> Limit {
+    let tier = |tier: &Tier| Tier {
+        requests: tier.requests.div_ceil(instances),
+        burst: tier.burst.div_ceil(instances),
+        ..*tier
+    };
+    Limit { tiers: limit.tiers.iter().map(tier).collect(), ..limit.clone() }
+}
+
+/// Decides as `policy` says. Peeks and refunds always pass.
+pub(super) async fn decide(
+    policy: OnError,
+    local: Option<&Local>,
+    from: Unanswered<'_>,
+    now: Micros,
+) -> Cause {
+    let decision = match (policy, local) {
+        (OnError::Local, Some(local)) => local.decide(&from, now).await,
+        _ => None,
+    };
+    let allowed = match (policy, decision) {
+        _ if from.hits <= 0 => true,
+        (OnError::Allow, _) => true,
+        (OnError::Deny, _) => false,
+        (OnError::Local, Some(decision)) => decision.allowed,
+        // No counters of its own, or no room in them: rather too much than nothing.
+        (OnError::Local, None) => true,
+    };
+    let Unanswered { rule, hits, error, .. } = from;
+    Cause::Fallback { rule, hits, allowed, by: policy, decision, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Key;
+    use crate::limit::Algorithm;
+
+    async fn passed(policy: OnError, limit: &Limit, calls: usize, hits: i64) -> usize {
+        let local = Local::new(MemoryStore::new(100), 4);
+        let now = Micros::from_secs(1_000);
+        let step = algorithm::plan(limit, hits, now);
+        let mut passed = 0;
+        for _ in 0..calls {
+            let error = StoreError::Timeout;
+            let from =
+                Unanswered { rule: None, limit, key: &Key([1, 1]), hits, step: &step, error };
+            let cause = decide(policy, Some(&local), from, now).await;
+            let Cause::Fallback { allowed, .. } = cause else { panic!("{cause:?}") };
+            passed += usize::from(allowed);
+        }
+        passed
+    }
+
+    #[tokio::test]
+    async fn local_lets_one_instances_share_through_rounded_up() {
+        let minute = Micros::from_secs(60);
+        for (requests, share) in [(0, 0), (1, 1), (4, 1), (5, 2), (8, 2), (10, 3)] {
+            let limit = Limit::fixed_window(requests, minute);
+            assert_eq!(passed(OnError::Local, &limit, 20, 1).await, share, "{requests}");
+            assert_eq!(passed(OnError::Allow, &limit, 20, 1).await, 20);
+            assert_eq!(passed(OnError::Deny, &limit, 20, 1).await, 0);
+            assert_eq!(passed(OnError::Deny, &limit, 20, 0).await, 20, "a peek passes");
+            assert_eq!(passed(OnError::Deny, &limit, 20, -1).await, 20, "so does a refund");
+        }
+        let tier = Tier { requests: 100, window: minute, burst: 10 };
+        let bucket = Limit {
+            algorithm: Algorithm::TokenBucket,
+            tiers: Box::new([tier]),
+            count_denied: false,
+        };
+        assert_eq!(passed(OnError::Local, &bucket, 20, 1).await, 3, "a bucket is shared as well");
+    }
+}

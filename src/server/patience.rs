@@ -1,0 +1,70 @@
+//! How long a caller waits: `grpc-timeout`, less what the answer needs on its way.
+
+use std::time::Duration;
+
+use tonic::metadata::MetadataMap;
+
+/// The share of the caller's deadline that is left for the network and for encoding.
+const MARGIN_SHARE: u32 = 5;
+
+/// The most that is left.
+const MARGIN_MAX: Duration = Duration::from_millis(5);
+
+/// How long the answer to a call with these headers may take. Nothing, if the caller does not say.
+pub(super) fn of(headers: &MetadataMap) -> Option<Duration> {
+    let timeout = read(headers.get("grpc-timeout")?.to_str().ok()?)?;
+    Some(timeout - (timeout / MARGIN_SHARE).min(MARGIN_MAX))
+}
+
+/// At most eight digits and a unit
+/// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
+fn read(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(number * 3600),
+        "M" => Duration::from_secs(number * 60),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fifth_of_the_callers_deadline_is_left_for_the_way_but_no_more_than_5_ms() {
+        let table = [
+            ("20m", Some(16_000)),
+            ("1000u", Some(800)),
+            ("1S", Some(995_000)),
+            ("2M", Some(119_995_000)),
+            ("99999999H", Some(359_999_996_399_995_000)),
+            ("0n", Some(0)),
+            ("123456789m", None),
+            ("", None),
+            ("m", None),
+            ("+1m", None),
+            ("20", None),
+            ("20s", None),
+            ("2\u{e9}", None),
+        ];
+        for (text, micros) in table {
+            let left = read(text).map(|timeout| {
+                let mut headers = MetadataMap::new();
+                headers.insert("grpc-timeout", text.parse().unwrap());
+                assert!(of(&headers).unwrap() <= timeout);
+                of(&headers).unwrap().as_micros()
+            });
+            assert_eq!(left, micros, "{text:?}");
+        }
+        assert_eq!(of(&MetadataMap::new()), None);
+    }
+}

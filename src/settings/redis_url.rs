@@ -1,0 +1,211 @@
+//! The URL of Redis, in the forms that people have: fred's, plain addresses, and the incumbent's
+//! lists with what it keeps in other variables.
+
+use super::SecretUrl;
+
+/// Schemes that a URL may have.
+const SCHEMES: [&str; 8] = [
+    "redis",
+    "rediss",
+    "redis-cluster",
+    "rediss-cluster",
+    "redis-sentinel",
+    "rediss-sentinel",
+    "redis+unix",
+    "unix",
+];
+
+/// What stands behind an address that does not say so itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Single,
+    Cluster,
+    Sentinel,
+}
+
+/// What the incumbent keeps in variables of their own.
+#[derive(Debug, Default)]
+pub(super) struct Beside<'a> {
+    /// `password` or `user:password`.
+    pub(super) auth: Option<&'a str>,
+    /// The same for sentinels.
+    pub(super) sentinel_auth: Option<&'a str>,
+    /// Whether to speak TLS.
+    pub(super) tls: bool,
+}
+
+/// A URL, or addresses that tell by their form what they are: `/a/path`, `host:port`, several of
+/// them (a cluster), or a name and then several (sentinels).
+pub(super) fn read(text: &str) -> Result<SecretUrl, String> {
+    let error = || {
+        Err("is not a URL of Redis; write one such as `redis://127.0.0.1:6379` \
+             or `redis-cluster://a:7000?node=b:7000`"
+            .to_owned())
+    };
+    if let Some((scheme, rest)) = text.split_once("://") {
+        if !SCHEMES.contains(&scheme) || rest.is_empty() {
+            return error();
+        }
+        let scheme = if scheme == "unix" { "redis+unix" } else { scheme };
+        return Ok(SecretUrl::new(format!("{scheme}://{rest}")));
+    }
+    let first = text.split(',').next().unwrap_or_default();
+    let kind = match text.contains(',') {
+        true if first.contains(':') => Kind::Cluster,
+        true => Kind::Sentinel,
+        false => Kind::Single,
+    };
+    list(text, kind, &Beside::default()).or_else(|_| error())
+}
+
+/// The incumbent's `REDIS_URL`, with what its other variables say.
+pub(super) fn list(text: &str, kind: Kind, beside: &Beside<'_>) -> Result<SecretUrl, String> {
+    let scheme = |scheme: &str| {
+        let tls = if beside.tls { "rediss" } else { "redis" };
+        scheme.replacen("redis", tls, 1)
+    };
+    if text.contains("://") {
+        return with_credentials(text, beside);
+    }
+    // A password that was written into the list belongs to all of its addresses.
+    let (written, hosts) = match text.rsplit_once('@') {
+        Some((written, hosts)) => (format!("{written}@"), hosts),
+        None => (credentials(beside.auth), text),
+    };
+    if kind == Kind::Single && hosts.starts_with('/') {
+        // fred wants some host where there are credentials.
+        let host = if written.is_empty() { "" } else { "localhost" };
+        return Ok(SecretUrl::new(format!("redis+unix://{written}{host}{hosts}")));
+    }
+    let mut parts: Vec<&str> = hosts.split(',').map(str::trim).collect();
+    let master = if kind == Kind::Sentinel { parts.remove(0) } else { "" };
+    let is_address = |part: &&str| {
+        let (host, port) = part.rsplit_once(':').unwrap_or_default();
+        !host.is_empty() && port.parse::<u16>().is_ok()
+    };
+    if parts.is_empty() || !parts.iter().all(is_address) {
+        return Err("is not a list of addresses; write `host:port` of each".to_owned());
+    }
+    let nodes = || parts[1..].iter().map(|node| format!("node={node}")).collect::<Vec<_>>();
+    let (scheme, query) = match kind {
+        Kind::Single if parts.len() > 1 => {
+            return Err("are several addresses; set REDIS_TYPE=CLUSTER or SENTINEL".to_owned());
+        }
+        Kind::Single => (scheme("redis"), Vec::new()),
+        Kind::Cluster => (scheme("redis-cluster"), nodes()),
+        Kind::Sentinel if master.is_empty() || master.contains(':') => {
+            return Err("does not begin with the master's name".to_owned());
+        }
+        Kind::Sentinel => {
+            let mut query = nodes();
+            query.push(format!("sentinelServiceName={}", escape(master)));
+            query.extend(sentinel_credentials(beside.sentinel_auth));
+            (scheme("redis-sentinel"), query)
+        }
+    };
+    let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
+    Ok(SecretUrl::new(format!("{scheme}://{written}{}{query}", parts[0])))
+}
+
+/// A URL as the incumbent takes one, which knows no scheme for TLS.
+fn with_credentials(text: &str, beside: &Beside<'_>) -> Result<SecretUrl, String> {
+    let url = read(text)?;
+    let (scheme, rest) = url.reveal().split_once("://").unwrap_or_default();
+    let secure = scheme.starts_with("rediss") || !beside.tls || scheme.ends_with("unix");
+    let scheme = if secure { scheme.to_owned() } else { scheme.replacen("redis", "rediss", 1) };
+    let auth = if rest.contains('@') { String::new() } else { credentials(beside.auth) };
+    Ok(SecretUrl::new(format!("{scheme}://{auth}{rest}")))
+}
+
+fn credentials(auth: Option<&str>) -> String {
+    match auth.map(|auth| auth.split_once(':').unwrap_or(("", auth))) {
+        None => String::new(),
+        Some((user, password)) => format!("{}:{}@", escape(user), escape(password)),
+    }
+}
+
+fn sentinel_credentials(auth: Option<&str>) -> Vec<String> {
+    match auth.map(|auth| auth.split_once(':').unwrap_or(("", auth))) {
+        None => Vec::new(),
+        Some(("", password)) => vec![format!("sentinelPassword={}", escape(password))],
+        Some((user, password)) => vec![
+            format!("sentinelUsername={}", escape(user)),
+            format!("sentinelPassword={}", escape(password)),
+        ],
+    }
+}
+
+/// Percent-encodes all but letters, digits, `-`, `.`, `_` and `~` (RFC 3986, section 2.3).
+fn escape(text: &str) -> String {
+    use std::fmt::Write;
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_tells_by_its_form_what_it_is() {
+        let table = [
+            ("redis://h:1", "redis://h:1"),
+            ("rediss-cluster://u:p@a:1?node=b:2", "rediss-cluster://u:p@a:1?node=b:2"),
+            ("unix:///run/r.sock", "redis+unix:///run/r.sock"),
+            ("/run/r.sock", "redis+unix:///run/r.sock"),
+            ("h:1", "redis://h:1"),
+            ("a:1,b:2, c:3", "redis-cluster://a:1?node=b:2&node=c:3"),
+            ("main,a:1,b:2", "redis-sentinel://a:1?node=b:2&sentinelServiceName=main"),
+            ("u:p@a:1,b:2", "redis-cluster://u:p@a:1?node=b:2"),
+        ];
+        for (text, url) in table {
+            assert_eq!(read(text).unwrap().reveal(), url);
+        }
+        for text in ["", "redis", "http://h:1", "redis://", "h", "h:x", ",", "main,a", "a:1,b"] {
+            assert!(read(text).is_err(), "{text:?} was read");
+        }
+    }
+
+    #[test]
+    fn the_incumbents_variables_go_into_one_url() {
+        let plain = Beside::default();
+        let full = Beside { auth: Some("me:p@ss/1"), sentinel_auth: Some("s"), tls: true };
+        let word = Beside { auth: Some("pw"), ..Beside::default() };
+        let table = [
+            ("h:1", Kind::Single, &plain, "redis://h:1"),
+            ("h:1", Kind::Single, &word, "redis://:pw@h:1"),
+            ("h:1", Kind::Single, &full, "rediss://me:p%40ss%2F1@h:1"),
+            ("redis://h:1/3", Kind::Single, &full, "rediss://me:p%40ss%2F1@h:1/3"),
+            ("redis://a:b@h:1", Kind::Single, &word, "redis://a:b@h:1"),
+            ("/r.sock", Kind::Single, &plain, "redis+unix:///r.sock"),
+            ("/r.sock", Kind::Single, &word, "redis+unix://:pw@localhost/r.sock"),
+            ("a:1", Kind::Cluster, &plain, "redis-cluster://a:1"),
+            ("a:1,b:2", Kind::Cluster, &word, "redis-cluster://:pw@a:1?node=b:2"),
+            (
+                "main,a:1,b:2",
+                Kind::Sentinel,
+                &full,
+                "rediss-sentinel://me:p%40ss%2F1@a:1?node=b:2&sentinelServiceName=main\
+                 &sentinelPassword=s",
+            ),
+        ];
+        for (text, kind, beside, url) in table {
+            assert_eq!(list(text, kind, beside).unwrap().reveal(), url);
+        }
+        for (text, kind) in [
+            ("a:1,b:2", Kind::Single),
+            ("a:1,b:2", Kind::Sentinel),
+            ("main", Kind::Sentinel),
+            ("a", Kind::Cluster),
+        ] {
+            assert!(list(text, kind, &plain).is_err(), "{text:?} was read as {kind:?}");
+        }
+    }
+}

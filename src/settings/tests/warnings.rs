@@ -1,0 +1,31 @@
+//! What an operator who moves over is told about variables that do nothing.
+
+use super::*;
+
+#[test]
+fn what_does_nothing_here_is_said_once_and_the_rest_of_the_environment_is_ignored() {
+    let env = [
+        ("PATH", "/bin"),
+        ("USE_STATSD", "false"),
+        ("REDIS_SOCKET_TYPE", "tcp"),
+        ("TRACING_ENABLED", "true"),
+        ("RUNTIME_IGNOREDOTFILES", "true"),
+        ("WEIR_PORT", "tcp://10.0.0.7:8081"),
+        ("WEIR_GRPC_LISTEN", ":1"),
+    ];
+    let warnings = run(NO_FILE, &env, Overrides::default()).expect("valid").warnings;
+    let expected = [
+        "these variables have no effect: REDIS_SOCKET_TYPE (weir has its own way of talking to \
+         Redis; see docs/redis.md); TRACING_ENABLED (tracing comes with a later version)",
+        "WEIR_GRPC_LISTEN is ignored; did you mean WEIR__GRPC__LISTEN?",
+    ];
+    assert_eq!(warnings, expected);
+    let always = incumbent::ALWAYS_SO.map(|name| (name, "true"));
+    assert!(run(NO_FILE, &always, Overrides::default()).expect("valid").warnings.is_empty());
+    let redis = |file| run(file, &[("BACKEND_TYPE", "redis")], Overrides::default());
+    let first = |loaded: Result<Loaded, Vec<String>>| loaded.expect("valid").warnings.remove(0);
+    assert!(first(redis(NO_FILE)).contains("counting in memory"));
+    assert!(redis("store: { kind: memory }").expect("valid").warnings.is_empty());
+    let memcache = run(NO_FILE, &[("BACKEND_TYPE", "memcache")], Overrides::default());
+    assert!(first(memcache).contains("only redis"));
+}

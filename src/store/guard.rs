@@ -1,0 +1,196 @@
+//! The guard: no call waits longer than its deadline, and none asks a node that does not answer.
+//!
+//! Around any store: a deadline per call, a breaker per part, and a bound on the calls in flight to
+//! a part, so that one that stalls takes neither time nor memory from the others.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use super::{PartId, Store, StoreError};
+use crate::key::Key;
+use crate::step::{Outcome, Step};
+use crate::time::{Clock, Micros};
+
+mod breaker;
+mod latency;
+
+pub use breaker::Shown;
+pub use latency::Latency;
+
+use breaker::{Admission, Breaker, Fate};
+
+/// Calls in flight to one part. A node of Redis runs some hundred thousand scripts per second, so
+/// more than this would not be answered before the usual deadline anyway.
+const IN_FLIGHT_MAX: usize = 2048;
+
+/// Around a store.
+#[derive(Debug)]
+pub struct Guard<S, C> {
+    store: S,
+    clock: C,
+    timeout: Duration,
+    parts: ArcSwap<Vec<Arc<Part>>>,
+    latency: Latency,
+}
+
+/// What is known of one part.
+#[derive(Debug, Default)]
+struct Part {
+    in_flight: AtomicUsize,
+    /// The breaker would let any call through and learn nothing from an answer.
+    calm: AtomicBool,
+    breaker: Mutex<Breaker>,
+}
+
+impl<S: Store, C: Clock> Guard<S, C> {
+    /// Guards `store`: no call takes longer than `timeout`.
+    pub fn new(store: S, clock: C, timeout: Duration) -> Guard<S, C> {
+        let parts = ArcSwap::default();
+        Guard { store, clock, timeout, parts, latency: Latency::default() }
+    }
+
+    /// The store that is guarded.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// How long answers took.
+    pub fn latency(&self) -> &Latency {
+        &self.latency
+    }
+
+    /// The breaker of `part`, and the calls in flight to it.
+    pub fn part(&self, part: PartId) -> (Shown, usize) {
+        let part = self.at(part);
+        (part.breaker().shown(), part.in_flight.load(Ordering::Relaxed))
+    }
+
+    fn at(&self, part: PartId) -> Arc<Part> {
+        let index = part.0 as usize;
+        if let Some(part) = self.parts.load().get(index) {
+            return part.clone();
+        }
+        self.parts.rcu(|parts| {
+            let mut grown = Vec::clone(parts);
+            while grown.len() <= index {
+                grown.push(Arc::default());
+            }
+            grown
+        });
+        self.parts.load()[index].clone()
+    }
+}
+
+impl<S: Store, C: Clock> Store for Guard<S, C> {
+    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
+        self.store.now(key, local)
+    }
+
+    fn part(&self, key: &Key) -> PartId {
+        self.store.part(key)
+    }
+
+    async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+        self.apply_within(key, step, None).await
+    }
+
+    async fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        patience: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
+        let began = self.clock.now();
+        let part = self.at(self.store.part(key));
+        let call = Call::begin(&part, &self.clock, began)?;
+        let patience = patience.map_or(self.timeout, |patience| patience.min(self.timeout));
+        let result = match tokio::time::timeout(patience, self.store.apply(key, step)).await {
+            Ok(result) => result,
+            Err(_) => Err(StoreError::Timeout),
+        };
+        let ended = self.clock.now();
+        call.end(&result, ended);
+        if result.is_ok() {
+            self.latency.record(ended.saturating_sub(began));
+        }
+        result
+    }
+
+    fn tell(&self, key: &Key, step: Step) {
+        // What nobody waits for is not sent where it would only pile up.
+        let part = self.at(self.store.part(key));
+        if part.breaker().shown() == Shown::Closed {
+            self.store.tell(key, step);
+        }
+    }
+}
+
+/// A call in flight; counted until it is dropped.
+struct Call<'a, C: Clock> {
+    part: &'a Part,
+    clock: &'a C,
+    admission: Admission,
+    reported: bool,
+}
+
+impl<'a, C: Clock> Call<'a, C> {
+    fn begin(part: &'a Part, clock: &'a C, now: Micros) -> Result<Call<'a, C>, StoreError> {
+        let admission = part.admit(now);
+        if admission == Admission::Refuse {
+            return Err(StoreError::Open);
+        }
+        let call = Call { part, clock, admission, reported: false };
+        if part.in_flight.fetch_add(1, Ordering::Relaxed) >= IN_FLIGHT_MAX {
+            return Err(StoreError::Busy);
+        }
+        Ok(call)
+    }
+
+    fn end(mut self, result: &Result<Outcome, StoreError>, now: Micros) {
+        let fate = match result {
+            Err(StoreError::Timeout | StoreError::Lost | StoreError::Unreachable) => Fate::Failed,
+            // A node that refuses is alive, and quick.
+            _ => Fate::Answered,
+        };
+        self.reported = true;
+        self.part.report(self.admission, fate, now);
+    }
+}
+
+impl<C: Clock> Drop for Call<'_, C> {
+    fn drop(&mut self) {
+        self.part.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if !self.reported {
+            self.part.report(self.admission, Fate::Abandoned, self.clock.now());
+        }
+    }
+}
+
+impl Part {
+    fn breaker(&self) -> std::sync::MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn admit(&self, now: Micros) -> Admission {
+        if self.calm.load(Ordering::Relaxed) {
+            return Admission::Pass;
+        }
+        self.breaker().admit(now)
+    }
+
+    fn report(&self, admission: Admission, fate: Fate, now: Micros) {
+        // The usual case touches no lock: all cores answer for the same parts.
+        if fate != Fate::Failed && self.calm.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut breaker = self.breaker();
+        breaker.report(admission, fate, now);
+        self.calm.store(breaker.is_calm(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

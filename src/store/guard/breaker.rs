@@ -1,0 +1,273 @@
+//! The circuit breaker of one node: a pure state machine that says when asking is a waste of time.
+//!
+//! Closed, it lets everything through and looks for a burst of failures. Open, it lets nothing
+//! through, so nobody waits for a node that does not answer. Then it lets one call through; that
+//! call's fate closes it or opens it again for twice as long.
+
+use crate::time::Micros;
+
+/// Failures in a row that are a burst.
+const BURST: u32 = 5;
+
+/// How long the failures of a burst must span: a hiccup of one moment fails many calls at once,
+/// and is over by the next.
+const SPAN: Micros = Micros::from_millis(20);
+
+/// The first rest. Failing over takes seconds, so trying ten times a second finds its end soon.
+const REST: Micros = Micros::from_millis(100);
+
+/// The longest rest: what a node that came back may have to wait for its first call.
+const REST_MAX: Micros = Micros::from_millis(800);
+
+/// The longest wait for a probe's fate. Its caller's deadline is far shorter; if it never reports,
+/// another call may try.
+const PROBE: Micros = Micros::SECOND;
+
+/// Whether to let calls through to one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Breaker {
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Serving. Failures in a row, and when the first of them was seen.
+    Closed { failures: u32, since: Micros },
+    /// Tripped until then, after a rest of that length.
+    Open { until: Micros, rest: Micros },
+    /// One call is on its way and must report until then.
+    Probing { until: Micros, rest: Micros },
+}
+
+/// What to do with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// Let it through.
+    Pass,
+    /// Let it through: the node's fate hangs on it.
+    Probe,
+    /// Do not ask the node.
+    Refuse,
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// The node answered, be it with an error.
+    Answered,
+    /// It did not.
+    Failed,
+    /// Nobody waited for it to the end.
+    Abandoned,
+}
+
+/// What an operator sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Serving.
+    Closed,
+    /// Tripped.
+    Open,
+    /// Tripped, with one call on its way.
+    Probing,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Breaker { state: State::Closed { failures: 0, since: Micros::ZERO } }
+    }
+}
+
+impl Breaker {
+    /// Decides about a call at `now`.
+    pub(super) fn admit(&mut self, now: Micros) -> Admission {
+        match self.state {
+            State::Closed { .. } => Admission::Pass,
+            State::Open { until, rest } | State::Probing { until, rest } if now >= until => {
+                self.state = State::Probing { until: now.saturating_add(PROBE), rest };
+                Admission::Probe
+            }
+            State::Open { .. } | State::Probing { .. } => Admission::Refuse,
+        }
+    }
+
+    /// Learns the fate of a call that was let through as `admission`.
+    pub(super) fn report(&mut self, admission: Admission, fate: Fate, now: Micros) {
+        match (self.state, fate) {
+            (State::Closed { .. }, Fate::Answered) => *self = Breaker::default(),
+            (State::Closed { failures, since }, Fate::Failed) => {
+                let since = if failures == 0 { now } else { since };
+                let failures = failures.saturating_add(1);
+                let spanned = now.saturating_sub(since) >= SPAN;
+                self.state = if failures >= BURST && spanned {
+                    State::Open { until: now.saturating_add(REST), rest: REST }
+                } else {
+                    State::Closed { failures, since }
+                };
+            }
+            (State::Probing { rest, .. }, _) if admission == Admission::Probe => match fate {
+                Fate::Answered => *self = Breaker::default(),
+                Fate::Failed => {
+                    let rest = rest.saturating_add(rest).min(REST_MAX);
+                    self.state = State::Open { until: now.saturating_add(rest), rest };
+                }
+                // Nothing was learned: the next call probes.
+                Fate::Abandoned => self.state = State::Open { until: now, rest },
+            },
+            // Calls from before it opened: an answer is no promise that the next one comes too.
+            (State::Closed { .. } | State::Open { .. } | State::Probing { .. }, _) => {}
+        }
+    }
+
+    /// Closed and without a failure: nothing to decide, and an answer would change nothing.
+    pub(super) fn is_calm(&self) -> bool {
+        matches!(self.state, State::Closed { failures: 0, .. })
+    }
+
+    /// The state, without its numbers.
+    pub(super) fn shown(&self) -> Shown {
+        match self.state {
+            State::Closed { .. } => Shown::Closed,
+            State::Open { .. } => Shown::Open,
+            State::Probing { .. } => Shown::Probing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: u64 = 1_000;
+
+    /// Reads a script of `<ms> <what>` and compares the state after each line.
+    fn check(script: &[(u64, &str, Shown)]) {
+        let mut breaker = Breaker::default();
+        for (line, (ms, what, shown)) in script.iter().enumerate() {
+            let now = Micros(ms * MS);
+            match *what {
+                "pass" => assert_eq!(breaker.admit(now), Admission::Pass, "line {line}"),
+                "probe" => assert_eq!(breaker.admit(now), Admission::Probe, "line {line}"),
+                "refuse" => assert_eq!(breaker.admit(now), Admission::Refuse, "line {line}"),
+                "failed" => breaker.report(Admission::Pass, Fate::Failed, now),
+                "answered" => breaker.report(Admission::Pass, Fate::Answered, now),
+                "probe failed" => breaker.report(Admission::Probe, Fate::Failed, now),
+                "probe answered" => breaker.report(Admission::Probe, Fate::Answered, now),
+                "probe abandoned" => breaker.report(Admission::Probe, Fate::Abandoned, now),
+                other => panic!("{other}"),
+            }
+            assert_eq!(breaker.shown(), *shown, "line {line}: {what} at {ms} ms");
+        }
+    }
+
+    #[test]
+    fn it_opens_after_a_burst_and_closes_after_one_probe() {
+        use Shown::*;
+        check(&[
+            (0, "failed", Closed),
+            (0, "failed", Closed),
+            (0, "failed", Closed),
+            (0, "failed", Closed),
+            (0, "failed", Closed),
+            (19, "failed", Closed),
+            (20, "failed", Open),
+            (20, "refuse", Open),
+            (119, "refuse", Open),
+            (120, "probe", Probing),
+            (121, "refuse", Probing),
+            (125, "answered", Probing),
+            (130, "probe failed", Open),
+            (329, "refuse", Open),
+            (330, "probe", Probing),
+            (331, "probe abandoned", Open),
+            (331, "probe", Probing),
+            (332, "probe answered", Closed),
+            (332, "pass", Closed),
+        ]);
+    }
+
+    #[test]
+    fn an_answer_in_between_keeps_it_closed() {
+        use Shown::*;
+        check(&[
+            (0, "failed", Closed),
+            (30, "failed", Closed),
+            (60, "failed", Closed),
+            (90, "failed", Closed),
+            (91, "answered", Closed),
+            (120, "failed", Closed),
+            (150, "failed", Closed),
+            (150, "pass", Closed),
+        ]);
+    }
+
+    #[test]
+    fn a_probe_that_never_reports_is_followed_by_another() {
+        use Shown::*;
+        check(&[
+            (0, "failed", Closed),
+            (1, "failed", Closed),
+            (2, "failed", Closed),
+            (3, "failed", Closed),
+            (50, "failed", Open),
+            (150, "probe", Probing),
+            (1_149, "refuse", Probing),
+            (1_150, "probe", Probing),
+        ]);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happened_a_node_that_answers_is_asked_again_within_two_seconds(
+            events in prop::collection::vec((0_u64..300, 0_u8..3), 0..200),
+        ) {
+            let mut breaker = Breaker::default();
+            let mut now = Micros::ZERO;
+            for (ms, fate) in events {
+                now = now.saturating_add(Micros(ms * MS));
+                let admission = breaker.admit(now);
+                let fate = [Fate::Answered, Fate::Failed, Fate::Abandoned][usize::from(fate)];
+                if admission != Admission::Refuse {
+                    breaker.report(admission, fate, now);
+                }
+            }
+            let end = now.saturating_add(Micros::from_secs(2));
+            while now < end {
+                let admission = breaker.admit(now);
+                if admission != Admission::Refuse {
+                    breaker.report(admission, Fate::Answered, now);
+                }
+                now = now.saturating_add(Micros(10 * MS));
+            }
+            prop_assert!(breaker.is_calm());
+        }
+
+        #[test]
+        fn while_it_is_open_at_most_one_call_waits(
+            events in prop::collection::vec(0_u64..50, 0..200),
+        ) {
+            let mut breaker = Breaker::default();
+            for ms in [0, 5, 10, 15, 20] {
+                breaker.report(Admission::Pass, Fate::Failed, Micros(ms * MS));
+            }
+            prop_assert_eq!(breaker.shown(), Shown::Open);
+            let mut now = Micros(20 * MS);
+            let mut waiting = 0_u64;
+            let mut last_probe = Micros::ZERO;
+            for ms in events {
+                now = now.saturating_add(Micros(ms * MS));
+                match breaker.admit(now) {
+                    Admission::Refuse => {}
+                    Admission::Probe => {
+                        prop_assert!(waiting == 0 || now >= last_probe.saturating_add(PROBE));
+                        waiting = 1;
+                        last_probe = now;
+                    }
+                    Admission::Pass => prop_assert!(false, "it never closed"),
+                }
+            }
+        }
+    }
+}

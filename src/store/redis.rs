@@ -1,0 +1,290 @@
+//! Counters in Redis: one key, one atomic call of a script, on the node that owns the key.
+//!
+//! fred keeps the connections, one client per node and core. Which node owns a key is decided here
+//! and not in fred's cluster client: that one serves all nodes from one task, and stops them all
+//! while it reconnects to one that died.
+//!
+//! **Invariant:** a call that may have run is never sent again. What is sent again was refused by
+//! the node that was asked, in words that say so.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use fred::bytes_utils::Str;
+use fred::error::Error;
+use fred::types::Value;
+use smallvec::SmallVec;
+use tokio::sync::{Notify, oneshot};
+
+use super::{PartId, Store, StoreError};
+use crate::key::Key;
+use crate::step::{Outcome, Step};
+use crate::time::{Clock, Micros, SystemClock};
+
+mod fault;
+mod keeper;
+mod lane;
+mod name;
+mod node;
+mod offset;
+mod reach;
+pub mod script;
+mod topology;
+
+pub use reach::{Reach, ReachError, Tls};
+
+use fault::{Elsewhere, Fault};
+use lane::Lane;
+use name::Name;
+use node::Node;
+use script::Script;
+use topology::Topology;
+
+/// How often one call may be sent: a slot may move while its owner is being looked for, and the new
+/// one may lack the script.
+const SENDS_MAX: usize = 5;
+
+/// Pause before asking a node again that is between two answers.
+const TRY_AGAIN: Duration = Duration::from_millis(1);
+
+/// Counters in Redis. Dropping it closes its connections.
+#[derive(Debug)]
+pub struct RedisStore {
+    shared: Arc<Shared>,
+    /// Ends the keeper when dropped.
+    _keeper: oneshot::Sender<()>,
+}
+
+/// What calls and the keeper both know.
+#[derive(Debug)]
+struct Shared {
+    clock: SystemClock,
+    topology: ArcSwap<Topology>,
+    /// Wakes the keeper: the topology has changed, or seems to.
+    ask: Notify,
+    /// Connections per node and core.
+    lanes: usize,
+    /// Names of the parts, by number.
+    parts: Mutex<Vec<String>>,
+    /// When the words of a refusal were last logged, by our clock.
+    complained: AtomicU64,
+    /// What Redis calls each script, in the order of [`Script::ALL`].
+    hashes: [Str; 4],
+}
+
+impl RedisStore {
+    /// Begins to connect, and returns at once: until there is a connection, and whenever there is
+    /// none, every call fails. Never gives up. `clock` is the one that [`Store::now`] is asked with.
+    ///
+    /// # Errors
+    /// Settings that no server could ever be reached with, or a thread that cannot be had.
+    pub fn start(reach: &Reach, clock: SystemClock) -> Result<RedisStore, ReachError> {
+        let config = reach.config()?;
+        let shared = Arc::new(Shared {
+            clock,
+            topology: ArcSwap::from_pointee(Topology::unknown()),
+            ask: Notify::new(),
+            lanes: reach.connections,
+            parts: Mutex::default(),
+            complained: AtomicU64::new(0),
+            hashes: Script::ALL.map(|script| Str::from(script.sha1())),
+        });
+        let (keeper, dropped) = oneshot::channel::<()>();
+        let kept = shared.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new().name("weir-redis".into()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = keeper::run(kept.clone(), config) => {}
+                    _ = dropped => {}
+                }
+                for node in kept.topology.load().nodes() {
+                    node.leave();
+                }
+            });
+        })?;
+        Ok(RedisStore { shared, _keeper: keeper })
+    }
+
+    /// Whether any counter can be counted at present, as far as is known.
+    pub fn is_reachable(&self) -> bool {
+        let topology = self.shared.topology.load();
+        topology.nodes().iter().any(|node| node.is_up())
+    }
+
+    /// The nodes that own counters, with their names.
+    pub fn parts(&self) -> Vec<(PartId, String)> {
+        let topology = self.shared.topology.load();
+        topology.nodes().iter().map(|node| (node.part(), node.label().to_owned())).collect()
+    }
+}
+
+impl From<io::Error> for ReachError {
+    fn from(error: io::Error) -> ReachError {
+        ReachError::new(format!("the thread that minds Redis did not start: {error}"))
+    }
+}
+
+impl Store for RedisStore {
+    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
+        let topology = self.shared.topology.load();
+        let node = topology.owner(Name::of(key).slot()).ok_or(StoreError::Unreachable)?;
+        node.now(local).ok_or(StoreError::Unreachable)
+    }
+
+    fn part(&self, key: &Key) -> PartId {
+        let topology = self.shared.topology.load();
+        topology.owner(Name::of(key).slot()).map_or(PartId(0), |node| node.part())
+    }
+
+    async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+        self.shared.apply(key, step).await
+    }
+
+    fn tell(&self, key: &Key, step: Step) {
+        let (shared, key) = (self.shared.clone(), *key);
+        // Outside a runtime the process is ending, and what is not given back expires.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { shared.apply(&key, &step).await });
+        }
+    }
+}
+
+/// Where a call goes next.
+struct Aim {
+    node: Arc<Node>,
+    /// The slot is on its way there: say so.
+    asking: bool,
+}
+
+impl Shared {
+    async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+        let name = Name::of(key);
+        let mut argument = Vec::with_capacity(64);
+        script::encode(step, &mut argument);
+        let argument = Bytes::from(argument);
+        let script = Script::of(step);
+        let mut aim = Aim { node: self.owner(&name)?, asking: false };
+        for _ in 0..SENDS_MAX {
+            let lane = aim.node.lane().ok_or(StoreError::Unreachable)?;
+            lane.ready().await?;
+            match self.send(&lane, &aim, script, &name, &argument).await {
+                Ok(answer) => return outcome(step, &answer),
+                Err(error) => aim = self.next(aim, &name, &error, &lane, script).await?,
+            }
+        }
+        Err(StoreError::Refused)
+    }
+
+    fn owner(&self, name: &Name) -> Result<Arc<Node>, StoreError> {
+        self.topology.load().owner(name.slot()).cloned().ok_or(StoreError::Unreachable)
+    }
+
+    async fn send(
+        &self,
+        lane: &Lane,
+        aim: &Aim,
+        script: Script,
+        name: &Name,
+        argument: &Bytes,
+    ) -> Result<Value, Error> {
+        let index = Script::ALL.iter().position(|known| *known == script).unwrap_or_default();
+        let hash = &self.hashes[index];
+        if aim.asking {
+            lane.run_asking(hash, name, argument).await
+        } else {
+            lane.run(hash, name, argument).await
+        }
+    }
+
+    /// Where to send a call again that certainly did not run.
+    async fn next(
+        &self,
+        aim: Aim,
+        name: &Name,
+        error: &Error,
+        lane: &Lane,
+        script: Script,
+    ) -> Result<Aim, StoreError> {
+        match Fault::of(error) {
+            Fault::NoScript => match lane.load(script.source()).await {
+                Ok(()) => Ok(aim),
+                Err(error) => Err(self.complain(&aim.node, &error)),
+            },
+            Fault::Moved(elsewhere) => {
+                let node = self.find(&elsewhere, &aim.node);
+                self.ask.notify_one();
+                let node = node.ok_or(StoreError::Refused)?;
+                self.learn(name.slot(), &node);
+                Ok(Aim { node, asking: false })
+            }
+            Fault::Ask(elsewhere) => {
+                let node = self.find(&elsewhere, &aim.node);
+                let Some(node) = node else {
+                    self.ask.notify_one();
+                    return Err(StoreError::Refused);
+                };
+                Ok(Aim { node, asking: true })
+            }
+            Fault::TryAgain => {
+                tokio::time::sleep(TRY_AGAIN).await;
+                Ok(aim)
+            }
+            Fault::ReadOnly => {
+                // A primary that was demoted: fred finds the new one when it connects anew.
+                self.ask.notify_one();
+                lane.renew();
+                Err(StoreError::Refused)
+            }
+            Fault::Final(StoreError::Lost) => {
+                self.ask.notify_one();
+                Err(StoreError::Lost)
+            }
+            Fault::Final(_) => Err(self.complain(&aim.node, error)),
+        }
+    }
+
+    /// What an error comes to. The words of a refusal are logged, once a second at most: they tell
+    /// what to mend, and thousands of calls may meet the same.
+    fn complain(&self, node: &Node, error: &Error) -> StoreError {
+        let Fault::Final(class) = Fault::of(error) else { return StoreError::Refused };
+        if matches!(class, StoreError::Refused | StoreError::Reply) {
+            let (now, relaxed) = (self.clock.now().0, Ordering::Relaxed);
+            let last = self.complained.load(relaxed);
+            let due = now.saturating_sub(last) >= Micros::SECOND.0;
+            let free = || self.complained.compare_exchange(last, now, relaxed, relaxed).is_ok();
+            if due && free() {
+                tracing::warn!(node = %node.label(), %error, "Redis refuses to count");
+            }
+        }
+        class
+    }
+
+    /// The node that another one named.
+    fn find(&self, elsewhere: &Elsewhere, asked: &Node) -> Option<Arc<Node>> {
+        let host = if elsewhere.host.is_empty() { asked.host() } else { elsewhere.host.clone() };
+        let label = format!("{host}:{}", elsewhere.port);
+        let topology = self.topology.load();
+        topology.nodes().iter().find(|node| node.label() == label).cloned()
+    }
+
+    /// Remembers that `slot` is `node`'s.
+    fn learn(&self, slot: u16, node: &Arc<Node>) {
+        self.topology.rcu(|topology| match topology.owner(slot) {
+            Some(owner) if Arc::ptr_eq(owner, node) => topology.clone(),
+            _ => Arc::new(topology.moved(slot, node.clone())),
+        });
+    }
+}
+
+/// The outcome in a script's answer.
+fn outcome(step: &Step, answer: &Value) -> Result<Outcome, StoreError> {
+    let Value::Array(parts) = answer else { return Err(StoreError::Reply) };
+    let numbers: Option<SmallVec<[i64; 4]>> = parts.iter().map(Value::as_i64).collect();
+    let numbers = numbers.ok_or(StoreError::Reply)?;
+    script::decode(step, &numbers).map_err(|_| StoreError::Reply)
+}

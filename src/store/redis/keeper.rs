@@ -1,0 +1,251 @@
+//! The keeper: a thread of its own that knows where counters live and what the nodes' clocks show.
+//!
+//! No call waits for it. It asks a cluster who owns which slot, opens one connection to every node,
+//! teaches it the scripts and measures its clock; calls use what it has found out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fred::interfaces::ClientLike;
+use fred::types::config::{Config, Server, ServerConfig};
+use fred::types::{ClusterHash, CustomCommand, Value};
+
+use super::Shared;
+use super::lane::{self, Lane};
+use super::node::Node;
+use super::offset::{Trip, Trips};
+use super::script::Script;
+use super::topology::{self, Run, Topology};
+use crate::store::PartId;
+use crate::time::{Clock, Micros};
+
+/// How often a healthy cluster is asked who owns what. Calls that meet a moved slot do not wait for
+/// this: they follow the answer, and have the cluster asked at once.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+
+/// How often while a node is away: failing over takes a cluster a second or two.
+const ASK_WHILE_DOWN: Duration = Duration::from_millis(200);
+
+/// The shortest pause between two questions, however many calls want one asked.
+const ASK_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long one answer may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often a clock is measured. Clocks that are off drift by microseconds in that time.
+const MEASURE_EVERY: Duration = Duration::from_secs(2);
+
+/// Measurements right after connecting, of which the best is taken.
+const FIRST_MEASUREMENTS: usize = 3;
+
+/// Questions about the topology that a node may be missing from before its connections are closed.
+const MISSING_MAX: u32 = 5;
+
+/// What the keeper knows of each node.
+struct Known {
+    node: Arc<Node>,
+    lane: Arc<Lane>,
+    /// Answers in a row that did not name it.
+    missing: u32,
+}
+
+/// Keeps `shared` up to date until the store is dropped.
+pub(super) async fn run(shared: Arc<Shared>, config: Config) {
+    match &config.server {
+        ServerConfig::Clustered { hosts, .. } => {
+            let seeds = hosts.clone();
+            cluster(&shared, &config, &seeds).await;
+        }
+        _ => {
+            let node = shared.node(label(&config.server), config);
+            let Some(lane) = node.connect_keeper() else { return };
+            shared.topology.store(Arc::new(Topology::single(node.clone())));
+            mind(&shared, &node, &lane).await;
+        }
+    }
+}
+
+/// What people call a server.
+fn label(server: &ServerConfig) -> String {
+    match server {
+        ServerConfig::Centralized { server } => format!("{}:{}", server.host, server.port),
+        ServerConfig::Unix { path } => path.display().to_string(),
+        ServerConfig::Sentinel { service_name, .. } => format!("primary of {service_name}"),
+        ServerConfig::Clustered { .. } => "cluster".to_owned(),
+    }
+}
+
+async fn cluster(shared: &Arc<Shared>, config: &Config, seeds: &[Server]) {
+    let mut known: HashMap<(String, u16), Known> = HashMap::new();
+    let mut turn = 0;
+    loop {
+        turn += 1;
+        if let Some(runs) = ask(config, &known, seeds, turn).await {
+            take(shared, config, &mut known, &runs);
+        }
+        let whole = !known.is_empty() && known.values().all(|known| known.lane.is_up());
+        let pause = if whole { ASK_EVERY } else { ASK_WHILE_DOWN };
+        tokio::time::sleep(ASK_PAUSE).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = shared.ask.notified() => {}
+        }
+    }
+}
+
+/// Asks one node after the other who owns what, beginning with another one each time: none may be
+/// believed for ever. Seeds are asked when no node that is known answers.
+async fn ask(
+    config: &Config,
+    known: &HashMap<(String, u16), Known>,
+    seeds: &[Server],
+    turn: usize,
+) -> Option<Vec<Run>> {
+    let up: Vec<_> = known.iter().filter(|(_, known)| known.lane.is_up()).collect();
+    for index in 0..up.len() {
+        let ((host, _), known) = up[(turn + index) % up.len()];
+        let asking = known.lane.command("CLUSTER", vec!["SLOTS".into()]);
+        if let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE, asking).await
+            && let Some(runs) = topology::runs(&answer, host)
+        {
+            return Some(runs);
+        }
+    }
+    for seed in seeds {
+        let asking = ask_seed(config, seed);
+        if let Ok(Some(answer)) = tokio::time::timeout(PATIENCE, asking).await
+            && let Some(runs) = topology::runs(&answer, &seed.host)
+        {
+            return Some(runs);
+        }
+    }
+    None
+}
+
+async fn ask_seed(config: &Config, seed: &Server) -> Option<Value> {
+    let client = lane::client(at(config, &seed.host, seed.port))?;
+    let driver = client.connect();
+    client.wait_for_connect().await.ok()?;
+    let command = CustomCommand::new_static("CLUSTER", ClusterHash::FirstKey, false);
+    let answer = client.custom(command, vec!["SLOTS"]).await;
+    driver.abort();
+    answer.ok()
+}
+
+/// `config`, for one node.
+fn at(config: &Config, host: &str, port: u16) -> Config {
+    let server = ServerConfig::Centralized { server: Server::new(host, port) };
+    Config { server, ..config.clone() }
+}
+
+/// Takes a new answer: begins to mind new nodes, and lets go of those that are named no more.
+fn take(
+    shared: &Arc<Shared>,
+    config: &Config,
+    known: &mut HashMap<(String, u16), Known>,
+    runs: &[Run],
+) {
+    for one in known.values_mut() {
+        one.missing += 1;
+    }
+    for run in runs {
+        if let Some(one) = known.get_mut(&run.address) {
+            one.missing = 0;
+            continue;
+        }
+        let (host, port) = &run.address;
+        let node = shared.node(format!("{host}:{port}"), at(config, host, *port));
+        let Some(lane) = node.connect_keeper() else { continue };
+        tracing::info!(node = %node.label(), "a node of the cluster");
+        let minded = (shared.clone(), node.clone(), lane.clone());
+        tokio::spawn(async move { mind(&minded.0, &minded.1, &minded.2).await });
+        known.insert(run.address.clone(), Known { node, lane, missing: 0 });
+    }
+    let runs: Vec<Run> =
+        runs.iter().filter(|run| known.contains_key(&run.address)).cloned().collect();
+    let topology = Topology::cluster(&runs, |address| known[address].node.clone());
+    shared.topology.store(Arc::new(topology));
+    known.retain(|_, one| {
+        let stays = one.missing <= MISSING_MAX;
+        if !stays {
+            tracing::info!(node = %one.node.label(), "no longer a node of the cluster");
+            one.node.leave();
+        }
+        stays
+    });
+}
+
+/// Teaches one node the scripts and measures its clock, again after every new connection.
+async fn mind(shared: &Shared, node: &Node, lane: &Lane) {
+    while lane.up().await.is_some() {
+        let mut trips = Trips::default();
+        for _ in 0..FIRST_MEASUREMENTS {
+            measure(shared, node, lane, &mut trips).await;
+        }
+        for script in Script::ALL {
+            // Whoever meets a node without it loads it; this only spares the first caller that.
+            let _ = tokio::time::timeout(PATIENCE, lane.load(script.source())).await;
+        }
+        shared.ask.notify_one();
+        loop {
+            tokio::select! {
+                () = lane.down() => {
+                    // Calls may have noticed before, and had the cluster asked while it still
+                    // seemed whole.
+                    shared.ask.notify_one();
+                    break;
+                }
+                () = tokio::time::sleep(MEASURE_EVERY) => {
+                    measure(shared, node, lane, &mut trips).await;
+                }
+            }
+        }
+    }
+}
+
+async fn measure(shared: &Shared, node: &Node, lane: &Lane, trips: &mut Trips) {
+    let sent = shared.clock.now();
+    let asking = lane.command("TIME", Vec::new());
+    let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE, asking).await else { return };
+    let received = shared.clock.now();
+    if let Some(node_time) = time(&answer) {
+        node.set_offset(trips.add(Trip { sent, received, node: node_time }));
+    }
+}
+
+/// Reads the answer of `TIME`: seconds and microseconds, as texts.
+fn time(answer: &Value) -> Option<Micros> {
+    let Value::Array(parts) = answer else { return None };
+    let [seconds, micros] = parts.as_slice() else { return None };
+    let micros = micros.as_u64().filter(|micros| *micros < 1_000_000)?;
+    Some(Micros::from_secs(seconds.as_u64()?).saturating_add(Micros(micros)))
+}
+
+impl Shared {
+    /// A new node, with the next number.
+    fn node(&self, label: String, config: Config) -> Arc<Node> {
+        let mut parts = self.parts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // A node that comes back is the same part: its breaker and its metrics go on.
+        let index = parts.iter().position(|known| *known == label).unwrap_or_else(|| {
+            parts.push(label.clone());
+            parts.len() - 1
+        });
+        let part = PartId(u32::try_from(index).unwrap_or(u32::MAX));
+        Arc::new(Node::new(part, label, config, self.lanes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_read_to_the_microsecond() {
+        let answer = |a: &str, b: &str| Value::Array(vec![a.into(), b.into()]);
+        assert_eq!(time(&answer("1700000000", "42")), Some(Micros(1_700_000_000_000_042)));
+        assert_eq!(time(&answer("1", "1000000")), None);
+        assert_eq!(time(&answer("x", "1")), None);
+        assert_eq!(time(&Value::Null), None);
+    }
+}

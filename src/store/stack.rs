@@ -1,0 +1,82 @@
+//! The stack: one of the stores, with what stands around it; concrete types, chosen once.
+
+use std::time::Duration;
+
+use super::{Guard, MemoryStore, PartId, RedisStore, Store, StoreError};
+use crate::key::Key;
+use crate::step::{Outcome, Step};
+use crate::time::{Micros, SystemClock};
+
+/// Where a process counts.
+pub enum Stack {
+    /// In its own memory, which answers at once.
+    Memory(MemoryStore),
+    /// In Redis, which may not answer.
+    Redis(Guard<RedisStore, SystemClock>),
+}
+
+impl Stack {
+    /// Counters of this process, where it counts in them.
+    pub fn memory(&self) -> Option<&MemoryStore> {
+        match self {
+            Stack::Memory(store) => Some(store),
+            Stack::Redis(_) => None,
+        }
+    }
+
+    /// Counters of all processes, where it counts in them.
+    pub fn redis(&self) -> Option<&Guard<RedisStore, SystemClock>> {
+        match self {
+            Stack::Memory(_) => None,
+            Stack::Redis(guard) => Some(guard),
+        }
+    }
+
+    /// Whether counters can be asked, as far as is known.
+    pub fn is_reachable(&self) -> bool {
+        match self {
+            Stack::Memory(_) => true,
+            Stack::Redis(guard) => guard.store().is_reachable(),
+        }
+    }
+}
+
+impl Store for Stack {
+    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
+        match self {
+            Stack::Memory(store) => store.now(key, local),
+            Stack::Redis(store) => store.now(key, local),
+        }
+    }
+
+    fn part(&self, key: &Key) -> PartId {
+        match self {
+            Stack::Memory(store) => Store::part(store, key),
+            Stack::Redis(store) => Store::part(store, key),
+        }
+    }
+
+    async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+        self.apply_within(key, step, None).await
+    }
+
+    async fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        patience: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
+        match self {
+            Stack::Memory(store) => store.apply_within(key, step, patience).await,
+            // Apart, so that decisions from memory do not carry the room for it along.
+            Stack::Redis(store) => Box::pin(store.apply_within(key, step, patience)).await,
+        }
+    }
+
+    fn tell(&self, key: &Key, step: Step) {
+        match self {
+            Stack::Memory(store) => store.tell(key, step),
+            Stack::Redis(store) => store.tell(key, step),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Walks: random sequences of steps on one counter, fond of edges.
+
+use std::fmt;
+
+use weir::limit::{Algorithm, FILL_MAX, HITS_END, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
+use weir::step::{Lease, LeaseId, Step};
+use weir::time::Micros;
+
+/// Every algorithm, in the order of the design's table.
+pub(crate) const ALGORITHMS: [Algorithm; 6] = [
+    Algorithm::FixedWindow,
+    Algorithm::SlidingWindow,
+    Algorithm::SlidingWindowLog,
+    Algorithm::TokenBucket,
+    Algorithm::LeakyBucket,
+    Algorithm::Concurrency,
+];
+
+/// One thing that a caller asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) limit: Limit,
+    pub(crate) now: Micros,
+    pub(crate) hits: i64,
+    pub(crate) lease: Option<Lease>,
+}
+
+/// One line, short enough to be read next to others.
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.limit.algorithm)?;
+        for Tier { requests, window, burst } in &self.limit.tiers {
+            write!(f, " {requests}/{}us:{burst}", window.0)?;
+        }
+        let denied = if self.limit.count_denied { " count_denied" } else { "" };
+        write!(f, "{denied} | at {} hits {}", self.now.0, self.hits)?;
+        self.lease.map_or(Ok(()), |lease| write!(f, " {lease:?}"))
+    }
+}
+
+impl Ask {
+    /// The step that it comes to.
+    pub(crate) fn step(&self) -> Step {
+        let step = weir::algorithm::plan(&self.limit, self.hits, self.now);
+        match self.lease {
+            Some(lease) => step.leased(lease),
+            None => step,
+        }
+    }
+}
+
+/// A source of numbers that is the same for the same seed (splitmix64).
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Of 0..end.
+    fn below(&mut self, end: u64) -> u64 {
+        self.roll() % end.max(1)
+    }
+
+    /// Of 0..end, and as likely between 8 and 16 as between 2^40 and 2^41.
+    fn of_any_size(&mut self, end: u64) -> u64 {
+        let shift = self.below(u64::from(end.max(1).ilog2()) + 1);
+        self.below(end >> shift)
+    }
+
+    /// `times` out of `of`.
+    fn happens(&mut self, times: u64, of: u64) -> bool {
+        self.below(of) < times
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// The taste of one walk, so that walks differ more from each other than their steps do.
+struct Taste {
+    /// Of 10 asks, so many open or close a lease.
+    leases: u64,
+    /// Only additions, so that lists grow long.
+    piling: bool,
+    /// Time goes on by no more than a small part of the window.
+    slow: bool,
+}
+
+/// About sixty asks of one counter of `algorithm`.
+pub(crate) fn walk(algorithm: Algorithm, dice: &mut Dice) -> Vec<Ask> {
+    let starts = [0, 1, 99, 1_785_000_000_000_000, 1_785_000_000_000_001, (1 << 52) - 7];
+    let mut now = dice.pick(&starts) + dice.below(3);
+    let mut limit = limit(algorithm, dice);
+    let taste = Taste {
+        leases: dice.pick(&[0, 2, 2, 9]),
+        piling: dice.happens(1, 4),
+        slow: dice.happens(1, 3),
+    };
+    let length = 20 + dice.below(80);
+    let changes = dice.happens(1, 4);
+    let mut asks = Vec::new();
+    for _ in 0..length {
+        if changes && dice.happens(1, 12) {
+            limit = changed(&limit, algorithm, dice);
+        }
+        now = later(now, &limit, &taste, dice);
+        let hits = hits(&limit, &taste, dice);
+        let lease = dice.happens(taste.leases, 10).then(|| lease(now, &limit, dice));
+        asks.push(Ask { limit: limit.clone(), now: Micros(now), hits, lease });
+    }
+    asks
+}
+
+/// Three asks of a sliding window, the last two where the weighed sum is as near to the limit as it
+/// can come: one that does not fit, and the same a microsecond later, which does.
+pub(crate) fn edge(dice: &mut Dice) -> Vec<Ask> {
+    let requests = 2 + dice.of_any_size(SLIDING_REQUESTS_END - 2);
+    let window = 2 + dice.of_any_size(WINDOW_MAX.0 - 2);
+    let previous = 1 + dice.below(requests);
+    let room = dice.below(previous);
+    let rest = u128::from(room) * u128::from(window) / u128::from(previous);
+    let rest = u64::try_from(rest).expect("less than the window");
+    let tier = Tier { requests, window: Micros(window), burst: requests };
+    let limit =
+        Limit { algorithm: Algorithm::SlidingWindow, tiers: [tier].into(), count_denied: false };
+    let start = 1_785_000_000_000_000 / window * window;
+    let ask = |now, hits: u64| {
+        let hits = hits as i64;
+        Ask { limit: limit.clone(), now: Micros(now), hits, lease: None }
+    };
+    let end = start + 2 * window;
+    let hits = requests - room;
+    vec![ask(start, previous), ask(end - rest - 1, hits), ask(end - rest.max(1), hits)]
+}
+
+fn limit(algorithm: Algorithm, dice: &mut Dice) -> Limit {
+    let tiers = (0..=dice.below(4).min(dice.below(4))).map(|_| tier(algorithm, dice)).collect();
+    let count_denied = algorithm != Algorithm::Concurrency && dice.happens(1, 2);
+    let limit = Limit { algorithm, tiers, count_denied };
+    limit.check().expect("walks are about limits that can be counted");
+    limit
+}
+
+/// The rule is reloaded with other numbers, or even with another algorithm.
+fn changed(limit: &Limit, algorithm: Algorithm, dice: &mut Dice) -> Limit {
+    let mut other = limit.clone();
+    let one = dice.below(limit.tiers.len() as u64) as usize;
+    match dice.below(4) {
+        0 => return self::limit(dice.pick(&ALGORITHMS), dice),
+        1 => return self::limit(algorithm, dice),
+        2 => other.tiers[one] = tier(limit.algorithm, dice),
+        _ if algorithm != Algorithm::Concurrency && limit.algorithm == algorithm => {
+            other.count_denied = !other.count_denied;
+        }
+        _ => {}
+    }
+    other
+}
+
+fn tier(algorithm: Algorithm, dice: &mut Dice) -> Tier {
+    let window = match dice.below(10) {
+        0..3 => 1 + dice.below(60),
+        3 => 1,
+        4 => WINDOW_MAX.0 - dice.below(3),
+        5 => 1 + dice.of_any_size(WINDOW_MAX.0),
+        6 => 86_400_000_000,
+        7 => 7,
+        _ => 1_000_000,
+    };
+    let listed = matches!(algorithm, Algorithm::SlidingWindowLog | Algorithm::Concurrency);
+    let end = match algorithm {
+        _ if listed => 400,
+        Algorithm::SlidingWindow => SLIDING_REQUESTS_END,
+        _ => HITS_END,
+    };
+    let requests = match dice.below(12) {
+        0 => 0,
+        1 => end - 1 - dice.below(3),
+        2 => dice.of_any_size(end),
+        3 => dice.below(200),
+        _ => 1 + dice.below(12),
+    };
+    let most = match algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket if requests > 0 => {
+            let fill = u128::from(FILL_MAX.0) * u128::from(requests) / u128::from(window);
+            u64::try_from(fill).unwrap_or(u64::MAX).min(HITS_END - 1)
+        }
+        _ => HITS_END - 1,
+    };
+    let burst = match dice.below(6) {
+        0 => most,
+        1 => 1 + dice.of_any_size(most),
+        2 => requests,
+        _ => 1 + dice.below(12),
+    };
+    Tier { requests, window: Micros(window), burst: burst.clamp(1, most.max(1)) }
+}
+
+/// The next instant: the same one, a little later, right at an edge, windows later, or earlier.
+fn later(now: u64, limit: &Limit, taste: &Taste, dice: &mut Dice) -> u64 {
+    let tier = dice.below(limit.tiers.len() as u64) as usize;
+    let window = limit.tiers[tier].window.0;
+    if taste.slow && dice.happens(9, 10) {
+        return now + dice.below(window / 50 + 2);
+    }
+    let edge = now - now % window;
+    let ahead = match dice.below(14) {
+        0..3 => now,
+        3 => now + 1,
+        4 => now + window / 3,
+        5 => now + window / 2,
+        6 => now + window - 1,
+        7 => now + window,
+        8 => now + window + 1,
+        9 => edge + window - dice.below(2),
+        10 => edge + 2 * window - dice.below(2),
+        11 => now + dice.below(3 * window),
+        12 => now.saturating_sub(dice.pick(&[1, window / 2, window, edge % 1_000])),
+        _ => now.saturating_sub(dice.below(2 * window)),
+    };
+    ahead.min(1 << 53)
+}
+
+fn hits(limit: &Limit, taste: &Taste, dice: &mut Dice) -> i64 {
+    let tier = &limit.tiers[dice.below(limit.tiers.len() as u64) as usize];
+    let most = match limit.algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => tier.burst,
+        _ => tier.requests,
+    };
+    let huge = (HITS_END - 1) as i64;
+    let around = most as i64 + dice.pick(&[-1, 0, 1, 0]);
+    let number = match dice.below(16) {
+        0 => 0,
+        1 => around,
+        2 => around / 2,
+        3 => around - 1 - dice.below(3) as i64,
+        4 => huge - dice.below(3) as i64,
+        5 => dice.of_any_size(HITS_END) as i64,
+        6 => (most / 7) as i64,
+        _ => 1 + dice.below(5) as i64,
+    };
+    let gives = !taste.piling && dice.happens(1, 4);
+    if gives { -number } else { number }
+}
+
+fn lease(now: u64, limit: &Limit, dice: &mut Dice) -> Lease {
+    // Few ids, so that they meet again; some whose bytes look like others' shifted ones.
+    let ids = [1, 2, 0x0101_0101_0101_0101, 0x0100, u64::MAX, 0x0001_0000_0000_0000];
+    let id = LeaseId::from_bits(dice.pick(&ids));
+    let window = limit.tiers[0].window.0;
+    let length = dice.pick(&[0, 1, window / 2, window, 3 * window, 600_000_000]);
+    if dice.happens(3, 5) {
+        Lease::Open { id, until: Micros((now + length).min(HITS_END - 1)) }
+    } else {
+        Lease::Close(id)
+    }
+}

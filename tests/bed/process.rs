@@ -1,0 +1,143 @@
+//! One redis-server process, its log, and the signals that stop, freeze and end it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Far longer than anything waited for takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Ends the server when the test's end of the pipe closes, however that comes about.
+const WATCH: &str = r#""$0" "$@" & server=$!; read -r gone; kill -9 $server; wait"#;
+
+/// A running `redis-server`. It is killed on drop.
+pub(crate) struct Process {
+    shell: Child,
+    log: Arc<Log>,
+    pid: String,
+}
+
+#[derive(Default)]
+struct Log {
+    lines: Mutex<Lines>,
+    grown: Condvar,
+}
+
+#[derive(Default)]
+struct Lines {
+    all: Vec<String>,
+    /// Of the process; none once it has ended.
+    open_pipes: u8,
+}
+
+impl Process {
+    /// Starts `redis-server` with these arguments and waits for the line of its log that contains
+    /// `ready`. An error is its log, when it ends before.
+    pub(crate) fn start(arguments: &[String], ready: &str) -> Result<Process, String> {
+        let installed = Command::new("redis-server").arg("--version").output().is_ok();
+        assert!(installed, "redis-server is not on the path; `make test` installs it");
+        let shell = Command::new("sh")
+            .args(["-c", WATCH, "redis-server"])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut shell = shell.expect("a shell is on the path");
+        let log = Arc::new(Log::default());
+        let (out, err) = (shell.stdout.take(), shell.stderr.take());
+        log.follow(out.expect("piped"));
+        log.follow(err.expect("piped"));
+        let mut process = Process { shell, log, pid: String::new() };
+        let started = process.find(0, "pid=")?;
+        let pid = started.split_once("pid=").map(|(_, rest)| rest);
+        let digits = pid.and_then(|pid| pid.split(|c: char| !c.is_ascii_digit()).next());
+        process.pid = digits.expect("the log names the pid").to_owned();
+        process.find(0, ready)?;
+        Ok(process)
+    }
+
+    /// Waits for a line of the log, past or to come, that contains `text`.
+    pub(crate) fn wait_for_line(&self, text: &str) -> String {
+        self.wait_for_line_after(0, text)
+    }
+
+    /// How many lines the log has: a mark for [`Process::wait_for_line_after`].
+    pub(crate) fn lines(&self) -> usize {
+        self.log.lines.lock().expect("no reader panicked").all.len()
+    }
+
+    /// Waits for such a line beyond the first `mark` ones.
+    pub(crate) fn wait_for_line_after(&self, mark: usize, text: &str) -> String {
+        let found = self.find(mark, text);
+        found.unwrap_or_else(|log| panic!("no `{text}` in the log:\n{log}"))
+    }
+
+    fn find(&self, mark: usize, text: &str) -> Result<String, String> {
+        let end = Instant::now() + PATIENCE;
+        let mut lines = self.log.lines.lock().expect("no reader panicked");
+        loop {
+            if let Some(found) = lines.all.iter().skip(mark).find(|line| line.contains(text)) {
+                return Ok(found.clone());
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if lines.open_pipes == 0 || left.is_zero() {
+                return Err(lines.tail());
+            }
+            lines = self.log.grown.wait_timeout(lines, left).expect("no reader panicked").0;
+        }
+    }
+
+    /// Freezes it (SIGSTOP): connections stay open, nothing is answered.
+    pub(crate) fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub(crate) fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    /// Ends it at once (SIGKILL), and returns when it is gone.
+    pub(crate) fn kill(&mut self) {
+        drop(self.shell.stdin.take());
+        // The shell may have been reaped before.
+        let _ = self.shell.wait();
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.pid]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill {signal} {}", self.pid);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Log {
+    /// Reads lines until the process ends, so that a full pipe never stalls it.
+    fn follow(self: &Arc<Log>, output: impl std::io::Read + Send + 'static) {
+        self.lines.lock().expect("no reader panicked").open_pipes += 1;
+        let log = Arc::clone(self);
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                log.lines.lock().expect("no reader panicked").all.push(line);
+                log.grown.notify_all();
+            }
+            log.lines.lock().expect("no reader panicked").open_pipes -= 1;
+            log.grown.notify_all();
+        });
+    }
+}
+
+impl Lines {
+    fn tail(&self) -> String {
+        let from = self.all.len().saturating_sub(30);
+        self.all[from..].join("\n")
+    }
+}

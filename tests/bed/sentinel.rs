@@ -1,0 +1,82 @@
+//! A primary, its replica, and three sentinels that watch over them.
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use super::process::Process;
+use super::server::{Server, free_ports};
+
+/// The name under which the sentinels know the primary.
+pub(crate) const SERVICE: &str = "weir";
+
+/// A watched pair of servers.
+pub(crate) struct Watched {
+    /// Number 0 starts as the primary, number 1 as its replica.
+    pub(crate) servers: [Server; 2],
+    sentinels: Vec<Sentinel>,
+}
+
+struct Sentinel {
+    process: Process,
+    _folder: TempDir,
+    port: u16,
+}
+
+impl Watched {
+    /// The primary is taken for dead after half a second.
+    pub(crate) fn start() -> Watched {
+        let primary = Server::listening(&[]);
+        let replica = Server::listening(&["--replicaof", &format!("127.0.0.1 {}", primary.port())]);
+        replica.process().wait_for_line("sync: Finished with success");
+        let sentinels: Vec<Sentinel> = (0..3).map(|_| Sentinel::over(&primary)).collect();
+        for sentinel in &sentinels {
+            sentinel.process.wait_for_line("+slave slave");
+            for other in sentinels.iter().filter(|other| other.port != sentinel.port) {
+                let port = format!(" 127.0.0.1 {} @ ", other.port);
+                sentinel.process.wait_for_line(&port);
+            }
+        }
+        Watched { servers: [primary, replica], sentinels }
+    }
+
+    /// Where the sentinels listen.
+    pub(crate) fn sentinel_ports(&self) -> Vec<u16> {
+        self.sentinels.iter().map(|sentinel| sentinel.port).collect()
+    }
+
+    /// Waits until every sentinel knows the replica as the new primary.
+    pub(crate) fn wait_for_failover(&self) {
+        let end = format!("127.0.0.1 {}", self.servers[1].port());
+        for sentinel in &self.sentinels {
+            let line = sentinel.process.wait_for_line("+switch-master");
+            assert!(line.ends_with(&end), "{line}");
+        }
+    }
+}
+
+impl Sentinel {
+    fn over(primary: &Server) -> Sentinel {
+        let folder = tempfile::tempdir().expect("a folder for temporary files");
+        loop {
+            let [port, _] = free_ports();
+            let settings = format!(
+                "bind 127.0.0.1\nport {port}\ndir {folder}\n\
+                 sentinel monitor {SERVICE} 127.0.0.1 {watched} 2\n\
+                 sentinel down-after-milliseconds {SERVICE} 500\n\
+                 sentinel failover-timeout {SERVICE} 5000\n",
+                folder = folder.path().display(),
+                watched = primary.port(),
+            );
+            let file = folder.path().join("sentinel.conf");
+            fs::write(&file, settings).expect("the folder is ours");
+            let arguments = [file.display().to_string(), "--sentinel".to_owned()];
+            match Process::start(&arguments, "+monitor") {
+                Ok(process) => return Sentinel { process, _folder: folder, port },
+                // Somebody else took the port meanwhile.
+                Err(log) if log.contains("already in use") => {}
+                Err(log) => panic!("a sentinel does not start:\n{log}"),
+            }
+        }
+    }
+}

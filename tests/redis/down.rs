@@ -1,0 +1,150 @@
+//! Redis away: at the start, for good, and in every way in which it refuses.
+
+use crate::bed::proxy::Proxy;
+use crate::bed::server::Server;
+use crate::start::{alone, over, ready, until};
+use crate::support::http;
+use crate::support::rls::{Code, RateLimitResponse, descriptor, headers, request};
+use crate::support::weir::Weir;
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: allow
+    rate_limit: { requests: 4, window: 1000d, on_error: allow }
+  - key: deny
+    rate_limit: { requests: 4, window: 1000d, on_error: deny }
+  - key: local
+    rate_limit: { requests: 4, window: 1000d, on_error: local }
+  - key: default
+    rate_limit: { requests: 4, window: 1000d }
+";
+
+fn ask(weir: &Weir, key: &str) -> RateLimitResponse {
+    weir.client().ask(request("d", vec![descriptor(&[(key, "x")])]))
+}
+
+/// How the answer came about.
+fn how(answer: &RateLimitResponse) -> String {
+    let headers = headers(answer);
+    let found = headers.iter().find(|(name, _)| *name == "x-weir-decision");
+    found.expect("every answer says so").1.to_owned()
+}
+
+fn passed(answer: &RateLimitResponse) -> bool {
+    answer.overall_code == i32::from(Code::Ok)
+}
+
+#[test]
+fn with_redis_away_at_the_start_the_fallback_answers_and_redis_takes_over_when_it_comes() {
+    let _turn = alone();
+    let mut server = Server::listening(&[]);
+    server.kill();
+    let weir = over(&format!("redis://{}", server.address()), RULES)
+        .env("WEIR__STORE__TIMEOUT", "5s")
+        .env("WEIR__FALLBACK__INSTANCES", "2")
+        .start();
+    assert_eq!(http::get(weir.http, "/healthcheck").status, 200, "it lives");
+    assert_eq!(http::get(weir.http, "/readyz").status, 503, "readiness was told to follow Redis");
+    for _ in 0..10 {
+        let answer = ask(&weir, "allow");
+        assert!(passed(&answer));
+        assert_eq!(how(&answer), "rule=allow;mode=exact;fallback=allow;cause=unreachable");
+        assert!(!passed(&ask(&weir, "deny")));
+        assert!(passed(&ask(&weir, "default")), "allow is the default");
+    }
+    let local: Vec<bool> = (0..4).map(|_| passed(&ask(&weir, "local"))).collect();
+    assert_eq!(local, [true, true, false, false], "half of 4, as there are two instances");
+    let metrics = http::get(weir.admin, "/metrics").body;
+    let line = "weir_fallback_total{domain=\"d\",rule=\"deny\",cause=\"unreachable\"} 10";
+    assert!(metrics.contains(line), "{metrics}");
+
+    server.restart();
+    ready(&weir);
+    let answer = ask(&weir, "deny");
+    assert_eq!(how(&answer), "rule=deny;mode=exact;fallback=none");
+    assert_eq!(answer.statuses[0].limit_remaining, 3, "nothing was counted before");
+    assert_eq!(ask(&weir, "local").statuses[0].limit_remaining, 3);
+}
+
+#[test]
+fn readiness_does_not_care_unless_it_is_told_to() {
+    let _turn = alone();
+    let mut server = Server::listening(&[]);
+    server.kill();
+    let weir = over(&format!("redis://{}", server.address()), RULES)
+        .env("WEIR__READYZ__REQUIRE_STORE", "false")
+        .start();
+    assert_eq!(http::get(weir.http, "/readyz").status, 200);
+}
+
+/// weir over `server`, patient, with the connection made.
+fn patient(server: &Server, url: &str) -> Weir {
+    let weir = over(url, RULES).env("WEIR__STORE__TIMEOUT", "5s").start();
+    ready(&weir);
+    assert_eq!(server.client().ask(&["PING"]).text(), "PONG");
+    weir
+}
+
+#[test]
+fn a_full_redis_refuses_and_counts_again_when_there_is_room() {
+    let _turn = alone();
+    let server = Server::listening(&["--maxmemory-policy", "noeviction"]);
+    let weir = patient(&server, &format!("redis://{}", server.address()));
+    server.client().ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let answer = ask(&weir, "deny");
+    assert_eq!(how(&answer), "rule=deny;mode=exact;fallback=deny;cause=refused");
+    assert!(!passed(&answer));
+    server.client().ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(ask(&weir, "deny").statuses[0].limit_remaining, 3);
+}
+
+#[test]
+fn a_key_that_is_used_by_something_else_is_refused_not_misread() {
+    let _turn = alone();
+    let server = Server::listening(&[]);
+    let weir = patient(&server, &format!("redis://{}", server.address()));
+    assert!(passed(&ask(&weir, "deny")));
+    let mut client = server.client();
+    let name = match client.ask(&["KEYS", "weir:*"]) {
+        crate::bed::resp::Reply::List(names) => names[0].text(),
+        other => panic!("{other:?}"),
+    };
+    client.ask(&["DEL", &name]);
+    client.ask(&["RPUSH", &name, "nonsense"]);
+    let answer = ask(&weir, "deny");
+    assert_eq!(how(&answer), "rule=deny;mode=exact;fallback=deny;cause=refused");
+}
+
+#[test]
+fn a_half_open_connection_is_given_up_and_made_anew() {
+    let _turn = alone();
+    let server = Server::listening(&[]);
+    let proxy = Proxy::to(server.address());
+    let weir = over(&format!("redis://{}", proxy.address()), RULES)
+        .env("WEIR__STORE__TIMEOUT", "50ms")
+        .start();
+    ready(&weir);
+    until("Redis counts", || how(&ask(&weir, "allow")).ends_with("fallback=none"));
+    proxy.silence();
+    until("the silence is noticed", || how(&ask(&weir, "allow")).contains("cause=timeout"));
+    until("and not waited for", || how(&ask(&weir, "allow")).contains("cause=open"));
+    proxy.heal();
+    until("Redis counts again", || how(&ask(&weir, "allow")).ends_with("fallback=none"));
+    proxy.cut();
+    until("and again after a cut", || how(&ask(&weir, "allow")).ends_with("fallback=none"));
+}
+
+#[test]
+fn readiness_that_follows_redis_goes_with_it_and_comes_back_with_it() {
+    let _turn = alone();
+    let mut server = Server::listening(&[]);
+    let weir = patient(&server, &format!("redis://{}", server.address()));
+    server.kill();
+    until("it is not ready", || http::get(weir.http, "/readyz").status == 503);
+    assert_eq!(http::get(weir.http, "/livez").status, 200, "it lives and answers");
+    assert!(passed(&ask(&weir, "allow")));
+    server.restart();
+    ready(&weir);
+    assert_eq!(how(&ask(&weir, "deny")), "rule=deny;mode=exact;fallback=none");
+}

@@ -1,0 +1,120 @@
+//! Exactness: however many instances count, and whatever their clocks show, what passes is the limit.
+
+use std::sync::Arc;
+
+use crate::bed::cluster::Cluster;
+use crate::bed::server::Server;
+use crate::crowd::{Answer, ask_all, figures};
+use crate::start::{alone, cluster_url, over, ready};
+use crate::support::rls::{descriptor, request};
+use crate::support::weir::Weir;
+
+/// Far more than a busy machine needs: these tests are about counting, not about deadlines.
+const PATIENT: &str = "20s";
+
+const COUNTERS: usize = 20;
+const LIMIT: usize = 60;
+
+/// One rule per algorithm. The windows are so long that nothing leaves or comes back meanwhile.
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: fixed_window
+    rate_limit: { requests: 60, window: 1000d }
+  - key: sliding_window
+    rate_limit: { algorithm: sliding_window, requests: 60, window: 1000d }
+  - key: sliding_window_log
+    rate_limit: { algorithm: sliding_window_log, requests: 60, window: 1000d }
+  - key: token_bucket
+    rate_limit: { algorithm: token_bucket, requests: 60, window: 1000d }
+  - key: leaky_bucket
+    rate_limit: { algorithm: leaky_bucket, requests: 60, window: 1000d }
+  - key: concurrency
+    rate_limit: { algorithm: concurrency, max: 60, hold: 1d }
+";
+
+const ALGORITHMS: [&str; 6] = [
+    "fixed_window",
+    "sliding_window",
+    "sliding_window_log",
+    "token_bucket",
+    "leaky_bucket",
+    "concurrency",
+];
+
+#[test]
+fn four_instances_with_clocks_minutes_apart_let_exactly_the_limit_through() {
+    let _turn = alone();
+    let cluster = Cluster::start();
+    let url = cluster_url(&cluster);
+    let weirs = ["0s", "5m", "-5m", "150s"].map(|offset| {
+        over(&url, RULES)
+            .env("WEIR__STORE__TIMEOUT", PATIENT)
+            .env("WEIR__CLOCK__OFFSET", offset)
+            .start()
+    });
+    weirs.iter().for_each(ready);
+    let addresses = weirs.each_ref().map(|weir| weir.grpc);
+    // Every counter is asked for twice its limit.
+    let questions = ALGORITHMS.len() * COUNTERS * LIMIT * 2;
+    let question = Arc::new(|n: usize| {
+        let (algorithm, counter) = named(n);
+        request("d", vec![descriptor(&[(algorithm, &counter.to_string())])])
+    });
+    let answers = ask_all(&addresses, 64, questions, question);
+    figures("4 instances, 64 callers each", answers.iter());
+    assert_eq!(answers.len(), questions);
+    assert_eq!(answers.iter().find_map(|answer| answer.fallback()), None);
+    for algorithm in ALGORITHMS {
+        for counter in 0..COUNTERS {
+            let its = |answer: &&Answer| named(answer.question) == (algorithm, counter);
+            let passed = answers.iter().filter(its).filter(|answer| answer.passed(0)).count();
+            assert_eq!(passed, LIMIT, "{algorithm}, counter {counter}");
+        }
+    }
+}
+
+/// What question `n` is about.
+fn named(n: usize) -> (&'static str, usize) {
+    (ALGORITHMS[n % ALGORITHMS.len()], n / ALGORITHMS.len() % COUNTERS)
+}
+
+#[test]
+fn several_descriptors_of_one_request_are_counted_each_once() {
+    let _turn = alone();
+    let server = Server::local();
+    let url = format!("redis+unix://{}", server.socket().display());
+    let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", PATIENT).start();
+    ready(&weir);
+    let question = Arc::new(|_| {
+        let all = ALGORITHMS[..5].iter().map(|algorithm| descriptor(&[(algorithm, "x")]));
+        request("d", all.collect())
+    });
+    let answers = ask_all(&[weir.grpc], 16, 100, question);
+    for (index, algorithm) in ALGORITHMS[..5].iter().enumerate() {
+        let passed = answers.iter().filter(|answer| answer.passed(index)).count();
+        assert_eq!(passed, LIMIT, "{algorithm}");
+    }
+}
+
+#[test]
+fn instances_with_one_secret_share_counters_and_others_do_not() {
+    let _turn = alone();
+    let server = Server::local();
+    let url = format!("redis+unix://{}", server.socket().display());
+    let start = |secret: &str| {
+        let weir = over(&url, RULES)
+            .env("WEIR__STORE__TIMEOUT", PATIENT)
+            .env("WEIR__REDIS__KEY_SECRET", secret)
+            .start();
+        ready(&weir);
+        weir
+    };
+    let left = |weir: &Weir| {
+        let asked = request("d", vec![descriptor(&[("fixed_window", "x")])]);
+        weir.client().ask(asked).statuses[0].limit_remaining
+    };
+    let (first, second, other) = (start("one"), start("one"), start("two"));
+    assert_eq!([left(&first), left(&second), left(&first)], [59, 58, 57]);
+    assert_eq!(left(&other), 59);
+}

@@ -1,0 +1,223 @@
+//! Faults under load: zero RPC errors, only what must falls back, and exact again soon.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::bed::cluster::Cluster;
+use crate::bed::resp::Reply;
+use crate::bed::server::Server;
+use crate::crowd::{Answer, Crowd, Question, figures};
+use crate::start::{alone, cluster_url, over, ready, until};
+use crate::support::http;
+use crate::support::rls::{descriptor, request};
+use crate::support::weir::Weir;
+
+/// Far from any limit: these tests ask who counts, not who is denied.
+const WIDE: &str = "
+domain: d
+descriptors:
+  - key: k
+    rate_limit: { requests: 1000000000, window: 1000d }
+";
+
+const COUNTERS: usize = 60;
+
+/// The deadline of the tests that cause faults: long enough that a busy machine seldom misses it.
+const TIMEOUT: &str = "300ms";
+
+fn spread() -> Question {
+    Arc::new(|n| request("d", vec![descriptor(&[("k", &(n % COUNTERS).to_string())])]))
+}
+
+fn keys(server: &Server) -> usize {
+    match server.client().ask(&["DBSIZE"]) {
+        Reply::Integer(keys) => usize::try_from(keys).expect("not negative"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Counters that the fallback decided about.
+fn fallen<'a>(answers: impl Iterator<Item = &'a Answer>) -> BTreeSet<usize> {
+    let fallen = answers.filter(|answer| answer.fallback().is_some());
+    fallen.map(|answer| answer.question % COUNTERS).collect()
+}
+
+/// Two instances over a cluster, warmed up: every counter exists.
+fn two(cluster: &Cluster) -> [Weir; 2] {
+    let url = cluster_url(cluster);
+    let weirs = [0, 1].map(|_| over(&url, WIDE).env("WEIR__STORE__TIMEOUT", TIMEOUT).start());
+    weirs.iter().for_each(ready);
+    let addresses = weirs.each_ref().map(|weir| weir.grpc);
+    until("all counters exist and nothing falls back", || {
+        let answers = crate::crowd::ask_all(&addresses, 16, COUNTERS * 4, spread());
+        fallen(answers.iter()).is_empty()
+    });
+    weirs
+}
+
+#[test]
+fn a_killed_primary_takes_only_its_own_counters_along_and_not_for_long() {
+    let _turn = alone();
+    let mut cluster = Cluster::start();
+    let weirs = two(&cluster);
+    let addresses = weirs.each_ref().map(|weir| weir.grpc);
+    let its_own = keys(&cluster.nodes[0]);
+    let crowd = Crowd::start(&addresses, 32, spread());
+    let before = Instant::now();
+    std::thread::sleep(Duration::from_secs(1));
+    let killed = Instant::now();
+    let replica = cluster.replica_of(0);
+    cluster.nodes[0].kill();
+    cluster.wait_for_primary(replica);
+    let failed_over = Instant::now();
+    std::thread::sleep(Duration::from_secs(4));
+    let answers = crowd.stop();
+
+    let within = |from: Instant, to: Instant| {
+        answers.iter().filter(move |answer| answer.at >= from && answer.at < to)
+    };
+    let exact_again = failed_over + Duration::from_secs(2);
+    figures("before", within(before, killed));
+    figures("while the primary is dead", within(killed, failed_over));
+    figures("the two seconds after", within(failed_over, exact_again));
+    figures("from then on", within(exact_again, Instant::now()));
+    let last = answers.iter().filter(|answer| answer.fallback().is_some()).map(|one| one.at).max();
+    let last = last.expect("a dead node is noticed");
+    eprintln!(
+        "{its_own} of {COUNTERS} counters were its own; failed over after {:?}, exact {:?} later",
+        failed_over - killed,
+        last.saturating_duration_since(failed_over),
+    );
+    let fallen = fallen(within(killed, Instant::now()));
+    assert!(fallen.len() <= its_own, "{} counters fell back, {its_own} died", fallen.len());
+    assert!(within(exact_again, Instant::now()).count() > 0);
+    assert_eq!(within(exact_again, Instant::now()).find_map(Answer::fallback), None);
+}
+
+#[test]
+fn a_stalled_node_costs_one_deadline_and_then_nothing() {
+    let _turn = alone();
+    let cluster = Cluster::with(&[
+        // So that nobody fails over: the stall itself is the matter here.
+        "--cluster-node-timeout",
+        "60000",
+        "--cluster-require-full-coverage",
+        "no",
+    ]);
+    let mut weirs = two(&cluster);
+    let addresses = weirs.each_ref().map(|weir| weir.grpc);
+    let its_own = keys(&cluster.nodes[1]);
+    let memory = weirs[0].process().resident_kib();
+    let crowd = Crowd::start(&addresses, 32, spread());
+    std::thread::sleep(Duration::from_secs(1));
+    let frozen = Instant::now();
+    cluster.nodes[1].process().freeze();
+    std::thread::sleep(Duration::from_secs(10));
+    let grown = weirs[0].process().resident_kib().saturating_sub(memory);
+    let breakers = http::get(weirs[0].admin, "/metrics").body;
+    cluster.nodes[1].process().thaw();
+    let thawed = Instant::now();
+    std::thread::sleep(Duration::from_secs(4));
+    let answers = crowd.stop();
+
+    let within = |from: Instant, to: Instant| {
+        answers.iter().filter(move |answer| answer.at >= from && answer.at < to)
+    };
+    let opened = frozen + Duration::from_secs(1);
+    figures("before", answers.iter().filter(|answer| answer.at < frozen));
+    figures("until the breaker is open", within(frozen, opened));
+    figures("while it is open", within(opened, thawed));
+    figures("from two seconds after", within(thawed + Duration::from_secs(2), Instant::now()));
+    eprintln!("{its_own} of {COUNTERS} counters were its own; memory grew by {grown} KiB");
+    let open = |line: &&str| line.starts_with("weir_redis_breaker{") && !line.ends_with(" 0");
+    let open: Vec<&str> = breakers.lines().filter(open).collect();
+    let port = format!(":{}\"", cluster.nodes[1].port());
+    assert!(open.len() == 1 && open[0].contains(&port), "{open:?}");
+    let fallen = fallen(within(frozen, thawed));
+    assert!(fallen.len() <= its_own, "{} counters fell back, {its_own} stalled", fallen.len());
+    // What waits is one probe in a while; all others are answered at once.
+    let waited = within(opened, thawed).filter(|one| one.fallback().as_deref() == Some("timeout"));
+    let waited = waited.count();
+    let refused = within(opened, thawed).filter(|one| one.fallback().as_deref() == Some("open"));
+    assert!(waited < 100 && refused.count() > waited, "{waited} waited");
+    assert!(grown < 100_000, "memory grew by {grown} KiB");
+    let back = thawed + Duration::from_secs(2);
+    assert_eq!(within(back, Instant::now()).find_map(Answer::fallback), None);
+}
+
+#[test]
+fn a_slot_that_moves_under_load_loses_and_doubles_nothing() {
+    let _turn = alone();
+    const LIMIT: usize = 2_000;
+    let rules = "
+domain: d
+descriptors:
+  - key: hot
+    rate_limit: { requests: 2000, window: 1000d }
+";
+    let cluster = Cluster::start();
+    let url = cluster_url(&cluster);
+    let weirs = [0, 1].map(|_| over(&url, rules).env("WEIR__STORE__TIMEOUT", "20s").start());
+    weirs.iter().for_each(ready);
+    let hot = || request("d", vec![descriptor(&[("hot", "x")])]);
+    // The first question makes the key, so that it can be found.
+    let first = weirs[0].client().ask(hot());
+    assert_eq!(first.statuses[0].limit_remaining as usize, LIMIT - 1);
+    let owner = cluster.nodes.iter().position(|node| keys(node) > 0).expect("somebody has it");
+    let Reply::List(names) = cluster.nodes[owner].client().ask(&["KEYS", "weir:*"]) else {
+        panic!("KEYS answers with a list");
+    };
+    let name = names[0].text();
+    let owner = cluster.owner(0, &name);
+    let addresses = weirs.each_ref().map(|weir| weir.grpc);
+    let crowd = Crowd::start(&addresses, 16, Arc::new(move |_| hot()));
+    for step in 1..=4 {
+        let (from, to) = ((owner + step - 1) % 3, (owner + step) % 3);
+        cluster.move_slot(cluster.slot(&name), from, to, || {
+            std::thread::sleep(Duration::from_millis(100));
+        });
+    }
+    until("the limit is reached", || {
+        let peek = weirs[0]
+            .client()
+            .ask(request("d", vec![crate::support::rls::costing(0, descriptor(&[("hot", "x")]))]));
+        peek.statuses[0].limit_remaining == 0
+    });
+    let answers = crowd.stop();
+    figures("one hot counter, its slot moved four times", answers.iter());
+    assert_eq!(answers.iter().find_map(Answer::fallback), None);
+    let passed = answers.iter().filter(|answer| answer.passed(0)).count();
+    assert_eq!(passed + 1, LIMIT);
+}
+
+#[test]
+fn flushed_scripts_are_loaded_again_and_nothing_is_counted_twice() {
+    let _turn = alone();
+    let server = Server::listening(&[]);
+    let rules = "
+domain: d
+descriptors:
+  - key: hot
+    rate_limit: { requests: 500, window: 1000d }
+";
+    let weir = over(&format!("redis://{}", server.address()), rules)
+        .env("WEIR__STORE__TIMEOUT", "20s")
+        .start();
+    ready(&weir);
+    let hot: Question = Arc::new(|_| request("d", vec![descriptor(&[("hot", "x")])]));
+    let crowd = Crowd::start(&[weir.grpc], 16, hot);
+    let mut admin = server.client();
+    for _ in 0..50 {
+        admin.ask(&["SCRIPT", "FLUSH"]);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    until("the limit is reached", || {
+        let peek = crate::support::rls::costing(0, descriptor(&[("hot", "x")]));
+        weir.client().ask(request("d", vec![peek])).statuses[0].limit_remaining == 0
+    });
+    let answers = crowd.stop();
+    figures("scripts flushed 50 times", answers.iter());
+    assert_eq!(answers.iter().find_map(Answer::fallback), None);
+    assert_eq!(answers.iter().filter(|answer| answer.passed(0)).count(), 500);
+}

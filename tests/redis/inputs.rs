@@ -1,0 +1,53 @@
+//! Bad input reaches no script: whatever a client sends, a counter is counted or the call refused.
+
+use crate::bed::server::Server;
+use crate::start::{alone, over, ready};
+use crate::support::rls::{Code, costing, descriptor, request};
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: k
+    rate_limit: { requests: 9007199254740991, window: 1000d }
+  - key: bucket
+    rate_limit: { algorithm: token_bucket, requests: 1000000, window: 1s }
+";
+
+#[test]
+fn every_character_every_length_and_the_largest_numbers_are_counted_apart() {
+    let _turn = alone();
+    let server = Server::local();
+    let weir = over(&format!("redis+unix://{}", server.socket().display()), RULES)
+        .env("WEIR__STORE__TIMEOUT", "20s")
+        .start();
+    ready(&weir);
+    let client = weir.client();
+    let mut values: Vec<String> = (0..=255_u8).map(|byte| char::from(byte).to_string()).collect();
+    values.push(values.concat());
+    values.push("x".repeat(65_536));
+    values.push(format!("{}y", "x".repeat(65_535)));
+    values.push(String::new());
+    values.push("{weir}:1\r\n$3\r\nDEL".to_owned());
+    for value in &values {
+        let answer = client.ask(request("d", vec![costing(7, descriptor(&[("k", value)]))]));
+        assert_eq!(answer.overall_code, i32::from(Code::Ok));
+        // Beyond what the field carries, remaining is its largest number.
+        let peek = costing((1 << 53) - 7, descriptor(&[("k", value)]));
+        let over = client.ask(request("d", vec![peek]));
+        assert_eq!(over.overall_code, i32::from(Code::OverLimit), "7 and the rest are too many");
+    }
+    let reply = server.client().ask(&["DBSIZE"]);
+    assert_eq!(reply, crate::bed::resp::Reply::Integer(values.len() as i64));
+    for hits in [(1 << 53) - 1, (1 << 52) + 1, 1 << 31] {
+        for key in ["k", "bucket"] {
+            let asked = costing(hits, descriptor(&[(key, &hits.to_string())]));
+            assert!(client.try_ask(request("d", vec![asked])).is_ok(), "{key} {hits}");
+        }
+    }
+    for hits in [1 << 53, (1 << 53) + 1, u64::MAX] {
+        let asked = costing(hits, descriptor(&[("k", "z")]));
+        let refusal = client.try_ask(request("d", vec![asked])).unwrap_err();
+        assert_eq!(refusal.code(), tonic::Code::InvalidArgument, "{hits}");
+    }
+    assert_eq!(client.ask(request("d", vec![descriptor(&[("k", "last")])])).statuses.len(), 1);
+}

@@ -1,0 +1,16 @@
+//! weir on a real Redis: exact counts from many instances, and an answer whatever befalls Redis.
+//!
+//! Every test prints its figures (`--nocapture` shows them). Lengths of time are printed and not
+//! judged: the machine that runs the tests may be busy with anything.
+
+#[path = "../bed/redis.rs"]
+mod bed;
+mod crowd;
+mod down;
+mod exact;
+mod faults;
+mod inputs;
+mod reach;
+mod start;
+mod support;
+mod trips;

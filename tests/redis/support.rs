@@ -1,0 +1,16 @@
+//! What the black-box tests have to offer: the binary, and clients that ask it.
+#![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
+
+use std::time::Duration;
+
+#[path = "../it/support/http.rs"]
+pub(crate) mod http;
+#[path = "../it/support/process.rs"]
+pub(crate) mod process;
+#[path = "../it/support/rls.rs"]
+pub(crate) mod rls;
+#[path = "../it/support/weir.rs"]
+pub(crate) mod weir;
+
+/// How long an event may take before a test fails; far beyond what any of them needs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
