@@ -166,6 +166,12 @@ fn large_walks() -> Vec<Vec<Ask>> {
         let again = (1..=200).map(|id| (30_000 + id, 3, open(20_000 + id, 40_000)));
         let late = (1..=200).map(|id| (39_900 + id, 5, close(20_000 + id)));
         walks.push(asks(&limit, opened.chain(settled).chain(again).chain(late)));
+        // Most time out, those that stay are moved together, and are still found.
+        let until = |id: u64| if id <= 200 { 1_000 } else { 5_000_000 };
+        let opened = (1..=300).map(|id| (id, 2, open(id, until(id))));
+        let one_more = [(2_000, 2, open(301, 5_000_000))];
+        let settled = (150..=301).map(|id| (2_000 + id, 1, close(id)));
+        walks.push(asks(&limit, opened.chain(one_more).chain(settled)));
     }
     walks
 }
