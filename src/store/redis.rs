@@ -236,8 +236,11 @@ impl Shared {
             }
             Fault::ReadOnly => {
                 // A primary that was demoted: fred finds the new one when it connects anew.
+                if self.may_complain() {
+                    tracing::warn!(node = %aim.node.label(), %error, "Redis refuses to count");
+                    lane.renew();
+                }
                 self.ask.notify_one();
-                lane.renew();
                 Err(StoreError::Refused)
             }
             Fault::Final(StoreError::Lost) => {
@@ -248,20 +251,21 @@ impl Shared {
         }
     }
 
-    /// What an error comes to. The words of a refusal are logged, once a second at most: they tell
-    /// what to mend, and thousands of calls may meet the same.
+    /// What an error comes to. The words of a refusal are logged: they tell what to mend.
     fn complain(&self, node: &Node, error: &Error) -> StoreError {
         let Fault::Final(class) = Fault::of(error) else { return StoreError::Refused };
-        if matches!(class, StoreError::Refused | StoreError::Reply) {
-            let (now, relaxed) = (self.clock.now().0, Ordering::Relaxed);
-            let last = self.complained.load(relaxed);
-            let due = now.saturating_sub(last) >= Micros::SECOND.0;
-            let free = || self.complained.compare_exchange(last, now, relaxed, relaxed).is_ok();
-            if due && free() {
-                tracing::warn!(node = %node.label(), %error, "Redis refuses to count");
-            }
+        if matches!(class, StoreError::Refused | StoreError::Reply) && self.may_complain() {
+            tracing::warn!(node = %node.label(), %error, "Redis refuses to count");
         }
         class
+    }
+
+    /// Once a second at most: thousands of calls may meet the same.
+    fn may_complain(&self) -> bool {
+        let (now, relaxed) = (self.clock.now().0, Ordering::Relaxed);
+        let last = self.complained.load(relaxed);
+        now.saturating_sub(last) >= Micros::SECOND.0
+            && self.complained.compare_exchange(last, now, relaxed, relaxed).is_ok()
     }
 
     /// The node that another one named.
