@@ -7,7 +7,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use weir::limit::{Algorithm, Limit, Tier};
-use weir::step::{Lease, LeaseId};
+use weir::step::{Lease, LeaseId, Outcome, State};
 use weir::time::Micros;
 use weir::{limit, step, time};
 
@@ -166,6 +166,12 @@ fn large_walks() -> Vec<Vec<Ask>> {
         let again = (1..=200).map(|id| (30_000 + id, 3, open(20_000 + id, 40_000)));
         let late = (1..=200).map(|id| (39_900 + id, 5, close(20_000 + id)));
         walks.push(asks(&limit, opened.chain(settled).chain(again).chain(late)));
+        // Most time out, those that stay are moved together, and are still found.
+        let until = |id: u64| if id <= 200 { 1_000 } else { 5_000_000 };
+        let opened = (1..=300).map(|id| (id, 2, open(id, until(id))));
+        let one_more = [(2_000, 2, open(301, 5_000_000))];
+        let settled = (150..=301).map(|id| (2_000 + id, 1, close(id)));
+        walks.push(asks(&limit, opened.chain(one_more).chain(settled)));
     }
     walks
 }
@@ -177,6 +183,30 @@ fn the_largest_counters_are_the_same_in_lua() {
     for walk in large_walks() {
         if let Some((index, what)) = twin.compare(std::slice::from_ref(&walk)).remove(0) {
             panic!("{what}\nat ask {index} of {}:\n{}", walk.len(), walk[index]);
+        }
+    }
+}
+
+#[test]
+fn one_call_may_carry_steps_on_several_counters_and_on_one_again() {
+    let (server, mut dice) = (Server::local(), Dice(seed()));
+    let mut twin = Twin::new(server.client());
+    for round in 0..20 {
+        for algorithm in walk::ALGORITHMS {
+            let mut asks = walk::walk(algorithm, &mut dice);
+            // A rule that is reloaded at once as another algorithm's leaves none.
+            asks.retain(|ask| ask.limit.algorithm == algorithm);
+            if asks.is_empty() {
+                continue;
+            }
+            let mut states: [Option<State>; 3] = [None, None, None];
+            let places = asks.iter().enumerate().map(|(index, ask)| (index % states.len(), ask));
+            let keyed: Vec<(String, Ask)> = places
+                .map(|(place, ask)| (format!("{algorithm:?}:{round}:{place}"), ask.clone()))
+                .collect();
+            let apply = |(index, ask): (usize, &Ask)| ask.step().apply(&mut states[index % 3]);
+            let expected: Vec<Outcome> = asks.iter().enumerate().map(apply).collect();
+            assert_eq!(twin.at_once(&keyed), expected, "\n{}", lines(&asks));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use weir::step::{INTEGER_END, Outcome, State};
+use weir::step::{INTEGER_END, Lease, Outcome, State, Step};
 use weir::store::redis::script::{self, Script};
 
 use crate::redis::resp::{Client, Reply};
@@ -65,6 +65,30 @@ impl Twin {
         differences.collect()
     }
 
+    /// The outcomes of asks that one script answers in a single call, each on its own key.
+    pub(crate) fn at_once(&mut self, asks: &[(String, Ask)]) -> Vec<Outcome> {
+        let steps: Vec<_> = asks.iter().map(|(_, ask)| ask.step()).collect();
+        let name = Script::of(&steps[0]).sha1();
+        let count = asks.len().to_string();
+        let arguments: Vec<Vec<u8>> = steps.iter().map(argument).collect();
+        let mut command = vec![&b"EVALSHA"[..], name.as_bytes(), count.as_bytes()];
+        command.extend(asks.iter().map(|(key, _)| key.as_bytes()));
+        command.extend(arguments.iter().map(|argument| &argument[..]));
+        self.client.queue(&command);
+        self.client.send().expect("Redis listens");
+        let reply = self.client.read().expect("Redis answers");
+        let integers = reply.integers().unwrap_or_else(|| panic!("{reply:?}"));
+        let mut rest = &integers[..];
+        let outcomes = steps.iter().map(|step| {
+            let (own, others) = rest.split_at(script::answers(step));
+            rest = others;
+            script::decode(step, own).expect("an outcome")
+        });
+        let outcomes = outcomes.collect();
+        assert!(rest.is_empty(), "{rest:?} is nobody's");
+        outcomes
+    }
+
     /// One walk as one transaction, in which no value expires: time stands still for expiry.
     fn queue(&mut self, number: usize, walk: &[Ask], expected: &[Expected]) {
         let key = format!("walk:{number}").into_bytes();
@@ -75,8 +99,7 @@ impl Twin {
             let step = ask.step();
             let script = Script::of(&step);
             let (_, name) = self.names.iter().find(|(s, _)| *s == script).expect("all are loaded");
-            let mut argument = Vec::new();
-            script::encode(&step, &mut argument);
+            let argument = argument(&step);
             let call: &[u8] = if expected.reads_only { b"EVALSHA_RO" } else { b"EVALSHA" };
             self.client.queue(&[call, name.as_bytes(), b"1", &key, &argument]);
             self.client.queue(&[b"PTTL", &key]);
@@ -109,6 +132,12 @@ impl Twin {
     }
 }
 
+fn argument(step: &Step) -> Vec<u8> {
+    let mut argument = Vec::new();
+    script::encode(step, &mut argument);
+    argument
+}
+
 fn millis(time: &Reply) -> u64 {
     let Reply::List(parts) = time else { panic!("TIME answers with a list: {time:?}") };
     let number = |part: &Reply| part.text().parse::<u64>().expect("a number");
@@ -129,7 +158,7 @@ fn expect(walk: &[Ask]) -> Vec<Expected> {
         }
         let counted = step.hits > 0
             && (outcome.allowed || step.count_denied)
-            && !matches!(step.lease, Some(weir::step::Lease::Close(_)));
+            && !matches!(step.lease, Some(Lease::Close(_)));
         // Denied hits that push as many equal ones out of a log change nothing, and are written.
         let changed = before.map(|before| state != before);
         let wrote = match changed {

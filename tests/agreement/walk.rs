@@ -123,7 +123,9 @@ pub(crate) fn edge(dice: &mut Dice) -> Vec<Ask> {
     let requests = 2 + dice.of_any_size(SLIDING_REQUESTS_END - 2);
     let window = 2 + dice.of_any_size(WINDOW_MAX.0 - 2);
     let previous = 1 + dice.below(requests);
-    let room = dice.below(previous);
+    // Often room * window is one more or one less than a multiple of `previous`.
+    let (any, near) = (dice.below(previous), inverse(window, previous));
+    let room = dice.pick(&[any, near, previous - near]) % previous;
     let rest = u128::from(room) * u128::from(window) / u128::from(previous);
     let rest = u64::try_from(rest).expect("less than the window");
     let tier = Tier { requests, window: Micros(window), burst: requests };
@@ -137,6 +139,16 @@ pub(crate) fn edge(dice: &mut Dice) -> Vec<Ask> {
     let end = start + 2 * window;
     let hits = requests - room;
     vec![ask(start, previous), ask(end - rest - 1, hits), ask(end - rest.max(1), hits)]
+}
+
+/// What times `number` is one more than a multiple of `of`, if anything is (Euclid's algorithm).
+fn inverse(number: u64, of: u64) -> u64 {
+    let (mut above, mut below) = ((i128::from(of), 0), (i128::from(number % of), 1));
+    while below.0 > 0 {
+        let times = above.0 / below.0;
+        (above, below) = (below, (above.0 - times * below.0, above.1 - times * below.1));
+    }
+    above.1.rem_euclid(i128::from(of)) as u64
 }
 
 fn limit(algorithm: Algorithm, dice: &mut Dice) -> Limit {

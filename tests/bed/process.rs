@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ends the server when the test's end of the pipe closes, however that comes about.
-const WATCH: &str = r#""$0" "$@" & server=$!; read -r gone; kill -9 $server; wait"#;
+/// It lets go of the log's pipes itself, so that they end with the server.
+const WATCH: &str =
+    r#""$0" "$@" & server=$!; exec >/dev/null 2>&1; read -r gone; kill -9 $server; wait"#;
 
 /// A running `redis-server`. It is killed on drop.
 pub(crate) struct Process {

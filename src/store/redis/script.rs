@@ -183,3 +183,98 @@ pub fn decode(step: &Step, reply: &[i64]) -> Result<Outcome, Malformed> {
     let tiers: SmallVec<[Seen; 1]> = tiers.collect::<Result<_, _>>()?;
     Ok(Outcome { allowed: tiers.iter().all(|tier| tier.allowed), tiers })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step::{CountTier, HoldTier, LeaseId, PairTier};
+    use crate::time::Micros;
+
+    fn step(hits: i64, lease: Option<Lease>, machine: Machine) -> Step {
+        Step { now: Micros(0x0102_0304_0506_0708), hits, count_denied: true, lease, machine }
+    }
+
+    fn count(hits: i64, lease: Option<Lease>) -> Step {
+        let tier = CountTier { start: Micros(1), end: Micros(2), max: 3 };
+        step(hits, lease, Machine::Count([tier].into_iter().collect()))
+    }
+
+    fn pair() -> Step {
+        let tier = PairTier { start: Micros(1), window: Micros(2), rest: Micros(3), max: 4 };
+        step(1, None, Machine::Pair([tier; 2].into_iter().collect()))
+    }
+
+    fn encoded(step: &Step) -> Vec<u8> {
+        let mut argument = Vec::new();
+        encode(step, &mut argument);
+        argument
+    }
+
+    #[test]
+    fn an_argument_is_packed_as_the_scripts_read_it() {
+        let id = LeaseId::from_bits(0x1122_3344_5566_7788);
+        let mut step = count(-258, Some(Lease::Close(id)));
+        step.now = Micros(0x0a_0b0c_0d0e_0f10);
+        let expected = [
+            &[3, 1, b'c', 1][..],
+            &[0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x10],
+            &[0, 0, 0, 0, 0, 1, 2],
+            &[0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 3],
+            &[0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88],
+            &[0; 7],
+        ];
+        assert_eq!(encoded(&step), expected.concat());
+    }
+
+    #[test]
+    fn a_lease_is_opened_by_hits_that_are_taken_only() {
+        let open = |id| Some(Lease::Open { id: LeaseId::from_bits(id), until: Micros(9) });
+        let acts: Vec<u8> =
+            [(5, None), (0, None), (-5, None), (5, open(1)), (0, open(1)), (-5, open(1))]
+                .map(|(hits, lease)| encoded(&count(hits, lease))[0])
+                .into();
+        assert_eq!(acts, [0, 0, 1, 2, 0, 1]);
+    }
+
+    #[test]
+    fn a_number_too_large_for_a_double_is_cut_rather_than_wrapped() {
+        let argument = encoded(&count(1, None));
+        assert_eq!(argument[4..11], (INTEGER_END - 1).to_be_bytes()[1..]);
+    }
+
+    #[test]
+    fn an_answer_is_read_per_tier_and_allowed_only_by_all() {
+        let reply = [1, 10, 20, 30, 0, 11, 21, 31];
+        let outcome = decode(&pair(), &reply).expect("as many as the tiers need");
+        let seen = |allowed, a, b, c| Seen { allowed, a, b, c };
+        assert_eq!(outcome.tiers[..], [seen(true, 10, 20, 30), seen(false, 11, 21, 31)]);
+        assert!(!outcome.allowed);
+        let outcome = decode(&count(1, None), &[1, 7, 8]).expect("three for a count");
+        assert_eq!((outcome.allowed, outcome.tiers[0]), (true, seen(true, 7, 8, 0)));
+    }
+
+    #[test]
+    fn what_no_step_answers_is_malformed() {
+        let end = INTEGER_END as i64;
+        let replies = [&[][..], &[1, 2], &[1, 2, 3, 4], &[2, 1, 1], &[-1, 1, 1], &[1, -1, 1]];
+        for reply in replies.into_iter().chain([&[1, end, 1][..], &[1, 1, i64::MAX]]) {
+            assert_eq!(decode(&count(1, None), reply), Err(Malformed), "{reply:?}");
+        }
+        let none = step(1, None, Machine::Log([].into_iter().collect()));
+        assert_eq!(decode(&none, &[]), Err(Malformed), "a step without tiers decides nothing");
+        let tier = HoldTier { after: Micros(1), window: Micros(1), max: 1 };
+        let many = step(1, None, Machine::Slots([tier; 17].into_iter().collect()));
+        assert_eq!(encoded(&many)[3], 16);
+        assert_eq!(decode(&many, &[1; 48]), Err(Malformed), "more tiers than a script takes");
+    }
+
+    #[test]
+    fn every_script_is_named_after_its_text() {
+        for (index, script) in Script::ALL.into_iter().enumerate() {
+            assert!(script.source().contains("for i = 1, #KEYS do"), "{script:?} is cut off");
+            assert_eq!(script.sha1().len(), 40);
+            let others = Script::ALL.into_iter().skip(index + 1);
+            assert!(others.into_iter().all(|other| other.sha1() != script.sha1()));
+        }
+    }
+}
