@@ -73,7 +73,7 @@ local function step(key, argument, reply)
     local made, costs = now, ''
     for i = 0, tiers - 1 do
       local t = i * TIER
-      made = max(made, latest(S, i * STATE))
+      made = made_at(made, S, i * STATE, i)
       if COSTS > 0 then costs = costs .. pack('>I7I7', T[t + COST], T[t + COST + 1]) end
     end
     reserve(open, id, made, ends, hits, costs, now)

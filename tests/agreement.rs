@@ -193,10 +193,12 @@ fn one_call_may_carry_steps_on_several_counters_and_on_one_again() {
     let mut twin = Twin::new(server.client());
     for round in 0..20 {
         for algorithm in walk::ALGORITHMS {
-            let asks: Vec<Ask> = walk::walk(algorithm, &mut dice)
-                .into_iter()
-                .filter(|ask| ask.limit.algorithm == algorithm)
-                .collect();
+            let mut asks = walk::walk(algorithm, &mut dice);
+            // A rule that is reloaded at once as another algorithm's leaves none.
+            asks.retain(|ask| ask.limit.algorithm == algorithm);
+            if asks.is_empty() {
+                continue;
+            }
             let mut states: [Option<State>; 3] = [None, None, None];
             let places = asks.iter().enumerate().map(|(index, ask)| (index % states.len(), ask));
             let keyed: Vec<(String, Ask)> = places

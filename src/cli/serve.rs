@@ -37,9 +37,9 @@ pub(super) fn run(flags: &Overrides) -> anyhow::Result<u8> {
 }
 
 fn start_log(log: &settings::Log) -> anyhow::Result<()> {
-    // The HTTP/2 library warns of every connection that misbehaves, which clients choose; of what
-    // fred says once per connection and attempt, weir itself says it once per event. A level that
-    // names either comes later in the list and wins.
+    // The HTTP/2 library warns of every connection that misbehaves, which clients choose; and fred
+    // of what weir says itself, once per connection and attempt. A level that names one of them
+    // comes later in the list and wins.
     let filter = EnvFilter::try_new(format!("h2=error,fred=off,{}", log.level))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)

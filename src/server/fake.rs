@@ -1,6 +1,7 @@
 //! Deciders, verdicts and an admin view for tests.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
 
@@ -90,6 +91,19 @@ impl Decide for Whereabouts {
     async fn decide(&self, request: &Request<'_>) -> Verdict {
         let name = std::thread::current().name().unwrap_or_default().to_owned();
         self.threads.lock().unwrap().push(name);
+        verdict(request, Code::Ok)
+    }
+}
+
+/// Lists how long its callers wait.
+#[derive(Default)]
+pub(super) struct Patient {
+    pub(super) waits: Arc<Mutex<Vec<Option<Duration>>>>,
+}
+
+impl Decide for Patient {
+    async fn decide(&self, request: &Request<'_>) -> Verdict {
+        self.waits.lock().unwrap().push(request.patience);
         verdict(request, Code::Ok)
     }
 }

@@ -25,8 +25,9 @@ pub(super) trait Meter {
     fn cost(&self) -> Tat {
         Tat::default()
     }
-    /// The latest instant the state speaks of.
-    fn latest(&self, state: Self::State) -> Micros;
+    /// The instant that a reservation just charged to this state is remembered by, given the one
+    /// of the tiers before.
+    fn made_at(&self, state: Self::State, so_far: Option<Micros>) -> Micros;
     /// The state's numbers.
     fn seen(&self, state: Self::State) -> [u64; 3];
     /// From when on the state is as good as none.
@@ -128,10 +129,11 @@ fn outcome<M: Meter>(tiers: &[M], after: &[M::State], fits: &[bool]) -> Outcome 
     Outcome { allowed: fits.iter().all(|&fits| fits), tiers: seen.collect() }
 }
 
-/// The latest instant any tier speaks of.
-pub(super) fn latest<M: Meter>(tiers: &[M], state: &mut Option<State>) -> Micros {
+/// The instant that a reservation just charged to this state is remembered by.
+pub(super) fn made_at<M: Meter>(tiers: &[M], state: &mut Option<State>) -> Micros {
     let turned = turned(tiers, state);
-    tiers.iter().zip(turned).map(|(tier, now)| tier.latest(now)).max().unwrap_or_default()
+    let made_at = |so_far, (tier, state): (&M, M::State)| Some(tier.made_at(state, so_far));
+    tiers.iter().zip(turned).fold(None, made_at).unwrap_or_default()
 }
 
 /// From when on all tiers say nothing.

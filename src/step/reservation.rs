@@ -102,10 +102,10 @@ fn reserve(step: &Step, state: &mut Option<State>, id: LeaseId, until: Micros) -
     if !outcome.allowed {
         return outcome;
     }
-    let latest = match &step.machine {
-        Machine::Count(tiers) => meter::latest(tiers, inner),
-        Machine::Pair(tiers) => meter::latest(tiers, inner),
-        Machine::Tat(tiers) => meter::latest(tiers, inner),
+    let made_at = match &step.machine {
+        Machine::Count(tiers) => meter::made_at(tiers, inner),
+        Machine::Pair(tiers) => meter::made_at(tiers, inner),
+        Machine::Tat(tiers) => meter::made_at(tiers, inner),
         Machine::Log(_) | Machine::Slots(_) => match inner {
             Some(State::Holds(holds)) => holds.latest(),
             _ => Micros::ZERO,
@@ -116,7 +116,7 @@ fn reserve(step: &Step, state: &mut Option<State>, id: LeaseId, until: Micros) -
         _ => SmallVec::new(),
     };
     // Where the hits were charged, also when the clock was set back.
-    let at = step.now.max(latest);
+    let at = step.now.max(made_at);
     let reservation = Reservation { id, at, until, hits: step.hits.unsigned_abs(), costs };
     open(state).push(reservation, step.now);
     outcome

@@ -68,7 +68,10 @@ impl Meter for TatTier {
         if self.cost >= charged {
             self.plus(state, self.length_between(charged, self.cost))
         } else {
-            self.minus(state, self.length_between(self.cost, charged))
+            // What has drained since cannot come back. The charge is the last to drain of what was
+            // there when it was made, so that much of it is left; less if the bucket ran empty.
+            let left = Tat { micros: made.at.0.saturating_sub(self.now.0), part: 0 };
+            self.minus(state, self.length_between(self.cost, charged).min(left))
         }
     }
 
@@ -76,8 +79,11 @@ impl Meter for TatTier {
         self.cost
     }
 
-    fn latest(&self, _state: Tat) -> Micros {
-        Micros::ZERO
+    fn made_at(&self, state: Tat, so_far: Option<Micros>) -> Micros {
+        // A bucket's charge is remembered by when it will have drained: of several tiers the
+        // first, so that none gives back more than it still holds.
+        let drained = self.expires(state);
+        so_far.map_or(drained, |so_far| so_far.min(drained))
     }
 
     fn seen(&self, state: Tat) -> [u64; 3] {

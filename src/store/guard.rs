@@ -63,7 +63,7 @@ impl<S: Store, C: Clock> Guard<S, C> {
     }
 
     /// The breaker of `part`, and the calls in flight to it.
-    pub fn part(&self, part: PartId) -> (Shown, usize) {
+    pub fn health(&self, part: PartId) -> (Shown, usize) {
         let part = self.at(part);
         (part.breaker().shown(), part.in_flight.load(Ordering::Relaxed))
     }

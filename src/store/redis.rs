@@ -9,7 +9,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -44,12 +44,16 @@ use node::Node;
 use script::Script;
 use topology::Topology;
 
-/// How often one call may be sent: a slot may move while its owner is being looked for, and the new
-/// one may lack the script.
-const SENDS_MAX: usize = 5;
+/// How often one call may be sent: a slot may move while its owner is being looked for, the new one
+/// may lack the script, or have to be connected to first. The deadline is often sooner.
+const SENDS_MAX: usize = 16;
 
-/// Pause before asking a node again that is between two answers.
+/// Pause before asking a node again that is between two answers, or that named one which is not
+/// known yet.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
+
+/// Nodes that can be named before the keeper gets to know them.
+const NAMED_MAX: usize = 64;
 
 /// Counters in Redis. Dropping it closes its connections.
 #[derive(Debug)]
@@ -68,6 +72,8 @@ struct Shared {
     ask: Notify,
     /// Connections per node and core.
     lanes: usize,
+    /// Addresses that nodes named and the keeper does not know yet.
+    named: Mutex<Vec<(String, u16)>>,
     /// Names of the parts, by number.
     parts: Mutex<Vec<String>>,
     /// When the words of a refusal were last logged, by our clock.
@@ -89,6 +95,7 @@ impl RedisStore {
             topology: ArcSwap::from_pointee(Topology::unknown()),
             ask: Notify::new(),
             lanes: reach.connections,
+            named: Mutex::default(),
             parts: Mutex::default(),
             complained: AtomicU64::new(0),
             hashes: Script::ALL.map(|script| Str::from(script.sha1())),
@@ -215,29 +222,29 @@ impl Shared {
                 Ok(()) => Ok(aim),
                 Err(error) => Err(self.complain(&aim.node, &error)),
             },
-            Fault::Moved(elsewhere) => {
-                let node = self.find(&elsewhere, &aim.node);
-                self.ask.notify_one();
-                let node = node.ok_or(StoreError::Refused)?;
-                self.learn(name.slot(), &node);
-                Ok(Aim { node, asking: false })
-            }
-            Fault::Ask(elsewhere) => {
-                let node = self.find(&elsewhere, &aim.node);
-                let Some(node) = node else {
+            Fault::Moved(elsewhere) => match self.find(elsewhere, &aim.node) {
+                Some(node) => {
+                    self.learn(name.slot(), &node);
                     self.ask.notify_one();
-                    return Err(StoreError::Refused);
-                };
-                Ok(Aim { node, asking: true })
-            }
+                    Ok(Aim { node, asking: false })
+                }
+                None => self.ask_again(name).await,
+            },
+            Fault::Ask(elsewhere) => match self.find(elsewhere, &aim.node) {
+                Some(node) => Ok(Aim { node, asking: true }),
+                None => self.ask_again(name).await,
+            },
             Fault::TryAgain => {
                 tokio::time::sleep(TRY_AGAIN).await;
                 Ok(aim)
             }
             Fault::ReadOnly => {
                 // A primary that was demoted: fred finds the new one when it connects anew.
+                if self.may_complain() {
+                    tracing::warn!(node = %aim.node.label(), %error, "Redis refuses to count");
+                    lane.renew();
+                }
                 self.ask.notify_one();
-                lane.renew();
                 Err(StoreError::Refused)
             }
             Fault::Final(StoreError::Lost) => {
@@ -248,28 +255,45 @@ impl Shared {
         }
     }
 
-    /// What an error comes to. The words of a refusal are logged, once a second at most: they tell
-    /// what to mend, and thousands of calls may meet the same.
+    /// What an error comes to. The words of a refusal are logged: they tell what to mend.
     fn complain(&self, node: &Node, error: &Error) -> StoreError {
         let Fault::Final(class) = Fault::of(error) else { return StoreError::Refused };
-        if matches!(class, StoreError::Refused | StoreError::Reply) {
-            let (now, relaxed) = (self.clock.now().0, Ordering::Relaxed);
-            let last = self.complained.load(relaxed);
-            let due = now.saturating_sub(last) >= Micros::SECOND.0;
-            let free = || self.complained.compare_exchange(last, now, relaxed, relaxed).is_ok();
-            if due && free() {
-                tracing::warn!(node = %node.label(), %error, "Redis refuses to count");
-            }
+        if matches!(class, StoreError::Refused | StoreError::Reply) && self.may_complain() {
+            tracing::warn!(node = %node.label(), %error, "Redis refuses to count");
         }
         class
     }
 
-    /// The node that another one named.
-    fn find(&self, elsewhere: &Elsewhere, asked: &Node) -> Option<Arc<Node>> {
-        let host = if elsewhere.host.is_empty() { asked.host() } else { elsewhere.host.clone() };
+    /// Once a second at most: thousands of calls may meet the same.
+    fn may_complain(&self) -> bool {
+        let (now, relaxed) = (self.clock.now().0, Ordering::Relaxed);
+        let last = self.complained.load(relaxed);
+        now.saturating_sub(last) >= Micros::SECOND.0
+            && self.complained.compare_exchange(last, now, relaxed, relaxed).is_ok()
+    }
+
+    /// The node that another one named. One that is not known yet is made known.
+    fn find(&self, elsewhere: Elsewhere, asked: &Node) -> Option<Arc<Node>> {
+        let host = if elsewhere.host.is_empty() { asked.host() } else { elsewhere.host };
         let label = format!("{host}:{}", elsewhere.port);
         let topology = self.topology.load();
-        topology.nodes().iter().find(|node| node.label() == label).cloned()
+        let found = topology.nodes().iter().find(|node| node.label() == label).cloned();
+        if found.is_none() {
+            // Of a handful of nodes at most: those that take over their first slot.
+            let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+            let address = (host, elsewhere.port);
+            if named.len() < NAMED_MAX && !named.contains(&address) {
+                named.push(address);
+            }
+        }
+        found
+    }
+
+    /// The same call once more, while the keeper gets to know the node that it should go to.
+    async fn ask_again(&self, name: &Name) -> Result<Aim, StoreError> {
+        self.ask.notify_one();
+        tokio::time::sleep(TRY_AGAIN).await;
+        Ok(Aim { node: self.owner(name)?, asking: false })
     }
 
     /// Remembers that `slot` is `node`'s.

@@ -51,8 +51,8 @@ impl Store for Stack {
 
     fn part(&self, key: &Key) -> PartId {
         match self {
-            Stack::Memory(store) => Store::part(store, key),
-            Stack::Redis(store) => Store::part(store, key),
+            Stack::Memory(store) => store.part(key),
+            Stack::Redis(store) => store.part(key),
         }
     }
 

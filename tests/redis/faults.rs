@@ -10,7 +10,7 @@ use crate::bed::server::Server;
 use crate::crowd::{Answer, Crowd, Question, figures};
 use crate::start::{alone, cluster_url, over, ready, until};
 use crate::support::http;
-use crate::support::rls::{descriptor, request};
+use crate::support::rls::{descriptor, headers, request};
 use crate::support::weir::Weir;
 
 /// Far from any limit: these tests ask who counts, not who is denied.
@@ -189,6 +189,52 @@ descriptors:
     assert_eq!(answers.iter().find_map(Answer::fallback), None);
     let passed = answers.iter().filter(|answer| answer.passed(0)).count();
     assert_eq!(passed + 1, LIMIT);
+}
+
+#[test]
+fn a_node_that_joins_is_found_by_the_first_call_that_is_sent_there() {
+    let _turn = alone();
+    let mut cluster = Cluster::start();
+    let weir = over(&cluster_url(&cluster), WIDE).env("WEIR__STORE__TIMEOUT", "20s").start();
+    ready(&weir);
+    let left = || {
+        let answer = weir.client().ask(request("d", vec![descriptor(&[("k", "x")])]));
+        let fallback = headers(&answer).iter().any(|(_, how)| how.contains("cause="));
+        assert!(!fallback, "{answer:?}");
+        answer.statuses[0].limit_remaining
+    };
+    assert_eq!(left(), 999_999_999);
+    let owner = cluster.nodes.iter().position(|node| keys(node) > 0).expect("somebody has it");
+    let Reply::List(names) = cluster.nodes[owner].client().ask(&["KEYS", "weir:*"]) else {
+        panic!("KEYS answers with a list");
+    };
+    let name = names[0].text();
+    let owner = cluster.owner(0, &name);
+
+    // It owns nothing, so no node lists it among the owners until the slot has moved.
+    let joined = Server::node(&[]);
+    let bus = cluster.nodes[0].client().ask(&["CONFIG", "GET", "cluster-port"]);
+    let Reply::List(bus) = bus else { panic!("CONFIG GET answers with a list") };
+    let port = cluster.nodes[0].port().to_string();
+    joined.client().ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus[1].text()]);
+    cluster.nodes.push(joined);
+    let id = cluster.id(6);
+    until("all know the new node, and it serves", || {
+        let info = cluster.nodes[6].client().ask(&["CLUSTER", "INFO"]).text();
+        let knows = |node: &Server| {
+            let nodes = node.client().ask(&["CLUSTER", "NODES"]).text();
+            nodes.lines().any(|line| line.starts_with(&id) && line.contains(" connected"))
+        };
+        info.contains("cluster_state:ok") && cluster.nodes.iter().all(knows)
+    });
+    let mut asked = 1;
+    cluster.move_slot(cluster.slot(&name), owner, 6, || {
+        for _ in 0..10 {
+            asked += 1;
+            assert_eq!(left(), 1_000_000_000 - asked);
+        }
+    });
+    assert_eq!(left(), 1_000_000_000 - asked - 1);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Every way to reach Redis: credentials, sentinels, and passwords that change.
 
 use crate::bed::certificates::Certificates;
+use crate::bed::resp::Client;
 use crate::bed::sentinel::{SERVICE, Watched};
 use crate::bed::server::Server;
 use crate::start::{alone, over, ready, until};
@@ -75,6 +76,23 @@ fn sentinels_lead_to_the_primary_and_to_the_next_one() {
     watched.servers[0].kill();
     watched.wait_for_failover();
     until("the new primary counts", || left(&weir).is_some());
+}
+
+#[test]
+fn a_demoted_primary_is_left_for_the_new_one() {
+    let _turn = alone();
+    let watched = Watched::start();
+    let port = watched.sentinel_ports()[0];
+    let url = format!("redis-sentinel://127.0.0.1:{port}?sentinelServiceName={SERVICE}");
+    let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", "1s").start();
+    ready(&weir);
+    assert!(left(&weir).is_some());
+    let address = (std::net::Ipv4Addr::LOCALHOST, port).into();
+    let mut sentinel = Client::tcp(address, crate::support::PATIENCE).expect("it listens");
+    sentinel.ask(&["SENTINEL", "FAILOVER", SERVICE]);
+    watched.wait_for_failover();
+    let role = || watched.servers[1].client().ask(&["INFO", "replication"]).text();
+    until("the new primary counts", || role().contains("role:master") && left(&weir).is_some());
 }
 
 /// weir over TLS with these settings, or what it says when it does not start.

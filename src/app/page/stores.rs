@@ -46,7 +46,7 @@ impl Decider {
             "The node's breaker: 0 closed (serving), 1 open (left alone), 2 probing.",
         );
         for (part, name) in &nodes {
-            let state = match guard.part(*part).0 {
+            let state = match guard.health(*part).0 {
                 Shown::Closed => 0,
                 Shown::Open => 1,
                 Shown::Probing => 2,
@@ -55,7 +55,7 @@ impl Decider {
         }
         page.family("weir_redis_in_flight", "gauge", "Calls to the node that wait for an answer.");
         for (part, name) in &nodes {
-            page.sample("weir_redis_in_flight", &node(name), guard.part(*part).1 as u64);
+            page.sample("weir_redis_in_flight", &node(name), guard.health(*part).1 as u64);
         }
         page.family(
             "weir_redis_seconds",

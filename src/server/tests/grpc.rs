@@ -1,13 +1,14 @@
 //! gRPC: what strangers may send, and what happens to calls when the server stops.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
 use tonic::Code::{Internal, InvalidArgument};
 
-use super::support::{request, serve, settings};
+use super::support::{http, request, serve, settings};
 use crate::proto::{Code, Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
-use crate::server::fake::{Gate, Obedient, Whereabouts};
+use crate::server::fake::{Gate, Obedient, Patient, Whereabouts};
 
 #[tokio::test]
 async fn a_decision_arrives_with_its_code() {
@@ -19,6 +20,23 @@ async fn a_decision_arrives_with_its_code() {
         let answer = client.should_rate_limit(request(domain)).await.unwrap().into_inner();
         assert_eq!((answer.overall_code(), answer.statuses.len()), (code, statuses));
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_callers_deadline_reaches_the_decision_with_a_margin_and_json_has_none() {
+    let patient = Patient::default();
+    let waits = patient.waits.clone();
+    let server = serve(patient, settings());
+    let mut client = server.client().await;
+    client.should_rate_limit(request("d")).await.unwrap();
+    let mut hurried = tonic::Request::new(request("d"));
+    hurried.set_timeout(Duration::from_secs(50));
+    client.should_rate_limit(hurried).await.unwrap();
+    let body = r#"{"domain": "d", "descriptors": [{"entries": [{"key": "k"}]}]}"#;
+    assert_eq!(http(server.addresses.http, "POST", "/json", body).await.status, 200);
+    let expected = [None, Some(Duration::from_millis(49_995)), None];
+    assert_eq!(*waits.lock().unwrap(), expected);
     server.stop().await;
 }
 

@@ -56,7 +56,7 @@ fn class(kind: &ErrorKind, word: &str) -> StoreError {
     match kind {
         // fred drops a connection that says CLUSTERDOWN and gives this answer to all that was in
         // flight on it, so a call that is answered so may have run.
-        ErrorKind::Cluster => StoreError::Refused,
+        ErrorKind::Cluster => StoreError::Lost,
         // Refused by the client itself before anything was sent.
         ErrorKind::Canceled | ErrorKind::Backpressure | ErrorKind::Routing => {
             StoreError::Unreachable
@@ -110,7 +110,7 @@ mod tests {
             ),
             (
                 Error::new(ErrorKind::Cluster, "CLUSTERDOWN Hash slot not served"),
-                Fault::Final(StoreError::Refused),
+                Fault::Final(StoreError::Lost),
             ),
             (Error::new(ErrorKind::IO, "Connection closed."), Fault::Final(StoreError::Lost)),
             (unknown("Too many failed write attempts."), Fault::Final(StoreError::Lost)),

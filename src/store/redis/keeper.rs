@@ -28,7 +28,7 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 const ASK_WHILE_DOWN: Duration = Duration::from_millis(200);
 
 /// The shortest pause between two questions, however many calls want one asked.
-const ASK_PAUSE: Duration = Duration::from_millis(50);
+const ASK_PAUSE: Duration = Duration::from_millis(5);
 
 /// How long one answer may take.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -81,16 +81,18 @@ async fn cluster(shared: &Arc<Shared>, config: &Config, seeds: &[Server]) {
     let mut turn = 0;
     loop {
         turn += 1;
+        let asked = shared.clock.now();
         if let Some(runs) = ask(config, &known, seeds, turn).await {
             take(shared, config, &mut known, &runs);
         }
         let whole = !known.is_empty() && known.values().all(|known| known.lane.is_up());
         let pause = if whole { ASK_EVERY } else { ASK_WHILE_DOWN };
-        tokio::time::sleep(ASK_PAUSE).await;
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = shared.ask.notified() => {}
         }
+        let since = Duration::from_micros(shared.clock.now().saturating_sub(asked).0);
+        tokio::time::sleep(ASK_PAUSE.saturating_sub(since)).await;
     }
 }
 
@@ -149,22 +151,26 @@ fn take(
     for one in known.values_mut() {
         one.missing += 1;
     }
-    for run in runs {
-        if let Some(one) = known.get_mut(&run.address) {
+    let named = std::mem::take(
+        &mut *shared.named.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
+    );
+    for address in runs.iter().map(|run| &run.address).chain(&named) {
+        if let Some(one) = known.get_mut(address) {
             one.missing = 0;
             continue;
         }
-        let (host, port) = &run.address;
+        let (host, port) = address;
         let node = shared.node(format!("{host}:{port}"), at(config, host, *port));
         let Some(lane) = node.connect_keeper() else { continue };
         tracing::info!(node = %node.label(), "a node of the cluster");
         let minded = (shared.clone(), node.clone(), lane.clone());
         tokio::spawn(async move { mind(&minded.0, &minded.1, &minded.2).await });
-        known.insert(run.address.clone(), Known { node, lane, missing: 0 });
+        known.insert(address.clone(), Known { node, lane, missing: 0 });
     }
     let runs: Vec<Run> =
         runs.iter().filter(|run| known.contains_key(&run.address)).cloned().collect();
-    let topology = Topology::cluster(&runs, |address| known[address].node.clone());
+    let topology = Topology::cluster(&runs, |address| known[address].node.clone())
+        .with(known.values().map(|one| one.node.clone()));
     shared.topology.store(Arc::new(topology));
     known.retain(|_, one| {
         let stays = one.missing <= MISSING_MAX;

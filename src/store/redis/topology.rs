@@ -59,6 +59,14 @@ impl Topology {
         Topology { nodes, owners: Some(owners) }
     }
 
+    /// The same, and `more` are known too.
+    pub(super) fn with(mut self, more: impl Iterator<Item = Arc<Node>>) -> Topology {
+        for node in more {
+            position(&mut self.nodes, node);
+        }
+        self
+    }
+
     /// The same, but `slot` is `node`'s.
     pub(super) fn moved(&self, slot: u16, node: Arc<Node>) -> Topology {
         let mut topology = self.clone();
@@ -77,7 +85,7 @@ impl Topology {
         }
     }
 
-    /// Every node that is known to own something.
+    /// Every node that is known, also those that own nothing yet.
     pub(super) fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes
     }
