@@ -36,8 +36,7 @@ local function settle(T, t, S, s, hits, made, charged)
   return false -- its window is over, and with it the charge
 end
 
--- A later window than the step's, when the clock was set back.
-local function made_at(made, S, s) return max(made, S[s + 2]) end
+local function latest(S, s) return S[s + 2] end
 
 local function expires(T, t, S, s)
   if S[s + 1] == 0 then return S[s + 2] end

@@ -34,10 +34,12 @@ local function step(key, argument, reply)
     if open then made, charged, record = take(open, id, now) end
     taken = made ~= nil
     for i = 0, taken and tiers - 1 or -1 do
-      local cost, part = 0, 0
-      if COSTS > 0 then cost, part = parse('>I7I7', record, RECORD_SIZE + 1 + 14 * i) end
+      local cost, part, drained = 0, 0, 0
+      if COSTS > 0 then
+        cost, part, drained = parse('>I7I7I7', record, RECORD_SIZE + 1 + 21 * i)
+      end
       local t, s = i * TIER, i * STATE
-      changed = settle(T, t, S, s, hits, made, charged, cost, part) or changed
+      changed = settle(T, t, S, s, hits, made, charged, cost, part, drained) or changed
     end
   elseif act == GIVE_BACK then
     for i = 0, tiers - 1 do changed = refund(T, i * TIER, S, i * STATE, hits) or changed end
@@ -73,8 +75,11 @@ local function step(key, argument, reply)
     local made, costs = now, ''
     for i = 0, tiers - 1 do
       local t = i * TIER
-      made = made_at(made, S, i * STATE, i)
-      if COSTS > 0 then costs = costs .. pack('>I7I7', T[t + COST], T[t + COST + 1]) end
+      made = max(made, latest(S, i * STATE))
+      if COSTS > 0 then
+        local drained = expires(T, t, S, i * STATE)
+        costs = costs .. pack('>I7I7I7', T[t + COST], T[t + COST + 1], drained)
+      end
     end
     reserve(open, id, made, ends, hits, costs, now)
   end

@@ -57,8 +57,7 @@ local function settle(T, t, S, s, hits, made, charged)
   return back > 0
 end
 
--- A later window than the step's, when the clock was set back.
-local function made_at(made, S, s) return max(made, S[s + 3]) end
+local function latest(S, s) return S[s + 3] end
 
 local function expires(T, t, S, s)
   local edge = S[s + 3] + T[t + 2]

@@ -6,7 +6,7 @@
 --        passes, the latest that denied hits can lead to
 -- STATE  theoretical arrival time, whole us and parts of one. Both are what a tier answers.
 
-local TIER, STATE, COSTS = 8, 2, 2
+local TIER, STATE, COSTS = 8, 2, 3
 local NOW, PARTS, COST, HORIZON, MOST = 1, 2, 3, 5, 7
 local LAST = 2 ^ 53 - 2
 
@@ -77,7 +77,7 @@ local function refund(T, t, S, s)
   return less(T, t, S, s, T[t + COST], T[t + COST + 1])
 end
 
-local function settle(T, t, S, s, _, made, _, micros, part)
+local function settle(T, t, S, s, _, _, _, micros, part, drained)
   -- The true cost is charged whole: it has been used, whatever the bucket says.
   local parts, cost, cost_part = T[t + PARTS], T[t + COST], T[t + COST + 1]
   micros, part = in_parts(parts, micros, part)
@@ -85,22 +85,16 @@ local function settle(T, t, S, s, _, made, _, micros, part)
     local more, more_part = between(parts, micros, part, cost, cost_part)
     return keep(S, s, plus(parts, S[s + 1], S[s + 2], more, more_part))
   end
-  -- What has drained since cannot come back. The charge is the last to drain of what was there when
-  -- it was made, so that much of it is left; less if the bucket ran empty.
+  -- What has drained since cannot come back. The charge drains after all that was there before it,
+  -- so this much of it is left; less if the bucket ran empty meanwhile.
   local back, back_part = between(parts, cost, cost_part, micros, part)
-  local left = max(0, made - T[t + NOW])
+  local left = max(0, drained - T[t + NOW])
   if not reaches(back, back_part, left, 0) then back, back_part = left, 0 end
   return less(T, t, S, s, back, back_part)
 end
 
+local function latest() return 0 end
+
 local function expires(T, t, S, s)
   return S[s + 2] > 0 and S[s + 1] + 1 or S[s + 1]
-end
-
--- A bucket's charge is remembered by when it will have drained: of several tiers the first, so that
--- none gives back more than it still holds.
-local function made_at(made, S, s, i)
-  local drained = expires(nil, nil, S, s)
-  if i == 0 then return drained end
-  return min(made, drained)
 end

@@ -85,8 +85,6 @@ pub enum Cause {
         decision: Decision,
         /// The rule only watches: a denial was turned into OK.
         shadow: bool,
-        /// The hits were taken under a lease, or ended one.
-        lease: bool,
     },
     /// No counter could be asked; the fallback decided.
     Fallback {

@@ -14,7 +14,7 @@ use crate::algorithm;
 use crate::decision::{Cause, Code, Verdict};
 use crate::descriptor::Request;
 use crate::key::{Key, KeySeed};
-use crate::limit::Limit;
+use crate::limit::{Algorithm, Limit};
 use crate::rules::{DeniedRequests, Rule, RuleSet};
 use crate::step::Lease;
 use crate::store::Store;
@@ -159,7 +159,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                 // A settlement's hits were asked for when they were reserved.
                 let settles = matches!(lease, Some(LeaseUse::Close(_)));
                 let hits = if settles { hits.min(0) } else { hits };
-                Cause::Counted { rule: index, hits, decision, shadow, lease: lease.is_some() }
+                Cause::Counted { rule: index, hits, decision, shadow }
             }
             Err(error) => {
                 // It may have been taken all the same.
@@ -192,11 +192,14 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                 }
                 continue;
             }
-            let Cause::Counted { hits: hits @ 1.., decision, lease: false, .. } = status.cause
-            else {
+            let Cause::Counted { hits: hits @ 1.., decision, .. } = status.cause else {
                 continue;
             };
-            let counted = decision.allowed || limit.count_denied;
+            // A shadow rule passes hits that it denied. Windows count all of those; a log and a
+            // bucket only so many that a refund of all could free what others took.
+            let windows = [Algorithm::FixedWindow, Algorithm::SlidingWindow];
+            let denied = limit.count_denied && windows.contains(&limit.algorithm);
+            let counted = decision.allowed || denied;
             let Ok(now) = self.store.now(&key, now) else { continue };
             if free && counted && status.code == Code::Ok {
                 self.store.tell(&key, algorithm::plan(limit, -hits, now));

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::answer::{Answer, Headers};
 use super::{Decided, ietf};
 use crate::decision::{Cause, Code, Decision, Status};
-use crate::limit::{Limit, Tier};
+use crate::limit::{Algorithm, Limit, Tier};
 use crate::rules::Rule;
 use crate::store::Store;
 
@@ -87,15 +87,7 @@ fn retry_after(statuses: &[Status]) -> u64 {
 /// order among equals (the sort is stable).
 pub(super) fn most_restrictive_first<'l, 'd>(lines: &'l [Line<'d>]) -> Vec<&'l Line<'d>> {
     let mut sorted: Vec<&Line<'_>> = lines.iter().collect();
-    sorted.sort_by(|a, b| {
-        let denied = |line: &Line<'_>| line.code != Code::OverLimit;
-        denied(a).cmp(&denied(b)).then_with(|| {
-            // a.remaining / a.limit against b.remaining / b.limit, without dividing.
-            let left = u128::from(a.decision.remaining) * u128::from(b.decision.limit);
-            let right = u128::from(b.decision.remaining) * u128::from(a.decision.limit);
-            left.cmp(&right)
-        })
-    });
+    sorted.sort_by_key(|line| (line.code != Code::OverLimit, line.share_left()));
     sorted
 }
 
@@ -162,6 +154,17 @@ impl Line<'_> {
     /// The reported tier.
     pub(super) fn tier(&self) -> Option<&Tier> {
         self.limit.tiers.get(self.decision.tier)
+    }
+
+    /// How much of the limit is left, as a fixed-point number: an order of all lines, also of those
+    /// that let nothing pass. A bucket's limit is its size, not its rate.
+    fn share_left(&self) -> u128 {
+        let full = self.tier().map_or(0, |tier| match self.limit.algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => tier.burst,
+            _ => tier.requests,
+        });
+        let left = u128::from(self.decision.remaining) << 64;
+        left.checked_div(u128::from(full)).unwrap_or(0)
     }
 
     fn window_secs(&self) -> u64 {

@@ -180,3 +180,54 @@ fn a_full_store_is_answered_by_the_fallback() {
         assert_eq!(how, format!("rule=r;mode=exact;fallback={word};cause=full"));
     }
 }
+
+/// More descriptors than a sort handles by simple insertion, some of limits that let nothing pass:
+/// the order must be total, and a bucket's share is of its size.
+#[test]
+fn any_mix_of_descriptors_has_an_order() {
+    let rules = "
+  - {key: z, rate_limit: {unit: minute, requests_per_unit: 0}}
+  - {key: n, rate_limit: {unit: minute, requests_per_unit: 1000}}
+  - {key: b, rate_limit: {algorithm: token_bucket, unit: hour, requests_per_unit: 1, burst: 1000}}
+";
+    let bench = Bench::new(rules, Answer { headers: Headers::Both, ..Answer::default() });
+    let clients: Vec<String> = (0..100).map(|client| client.to_string()).collect();
+    let key = |index| if index % 2 == 0 { "z" } else { "n" };
+    let entry = |(index, value)| [Entry { key: key(index), value }];
+    let entries: Vec<[Entry<'_>; 1]> =
+        clients.iter().map(String::as_str).enumerate().map(entry).collect();
+    let descriptors: Vec<Descriptor<'_>> = entries
+        .iter()
+        .enumerate()
+        .map(|(i, entries)| Descriptor {
+            entries,
+            limit: None,
+            hits_addend: Some(if i % 2 == 0 { 0 } else { (i as u64 * 7919) % 1000 }),
+            is_negative_hits: false,
+        })
+        .collect();
+    let request =
+        Request { domain: "d", descriptors: &descriptors, hits_addend: 0, patience: None };
+    let verdict = bench.check(&request);
+    assert_eq!(header(&verdict, "x-ratelimit-remaining"), Some("0"));
+
+    let spend = |key, hits| {
+        let entries = [Entry { key, value: "x" }];
+        let descriptors = [Descriptor {
+            entries: &entries,
+            limit: None,
+            hits_addend: Some(hits),
+            is_negative_hits: false,
+        }];
+        bench.check(&Request {
+            domain: "d",
+            descriptors: &descriptors,
+            hits_addend: 0,
+            patience: None,
+        });
+    };
+    spend("b", 700);
+    spend("n", 499);
+    let verdict = bench.ask(&[("n", "x"), ("b", "x")]);
+    assert_eq!(header(&verdict, "x-ratelimit-remaining"), Some("299"), "30 % are less than 50 %");
+}

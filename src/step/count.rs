@@ -58,9 +58,8 @@ impl Meter for CountTier {
         }
     }
 
-    fn made_at(&self, state: Count, so_far: Option<Micros>) -> Micros {
-        // A later window than the step's, when the clock was set back.
-        so_far.unwrap_or_default().max(state.start)
+    fn latest(&self, state: Count) -> Micros {
+        state.start
     }
 
     fn seen(&self, state: Count) -> [u64; 3] {

@@ -21,13 +21,12 @@ pub(super) trait Meter {
     fn refund(&self, state: Self::State, hits: u64) -> Self::State;
     /// The state with the reservation `made` brought to the hits.
     fn settle(&self, state: Self::State, made: Made, hits: u64) -> Self::State;
-    /// What the hits cost, if that is more than their number.
-    fn cost(&self) -> Tat {
-        Tat::default()
+    /// What the hits cost that were just charged to this state, if that is more than their number.
+    fn cost(&self, _state: Self::State) -> Cost {
+        Cost::default()
     }
-    /// The instant that a reservation just charged to this state is remembered by, given the one
-    /// of the tiers before.
-    fn made_at(&self, state: Self::State, so_far: Option<Micros>) -> Micros;
+    /// The latest instant the state speaks of.
+    fn latest(&self, state: Self::State) -> Micros;
     /// The state's numbers.
     fn seen(&self, state: Self::State) -> [u64; 3];
     /// From when on the state is as good as none.
@@ -48,7 +47,16 @@ pub(super) struct Made {
     /// The hits charged.
     pub(super) hits: u64,
     /// What they cost then.
-    pub(super) cost: Tat,
+    pub(super) cost: Cost,
+}
+
+/// What hits cost in a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// How far they moved the arrival time.
+    pub(super) length: Tat,
+    /// When they will have drained, and with them all that was there before.
+    pub(super) drained: Micros,
 }
 
 /// `used / max` as 0..=65534, or 65535 from `max` on. A limit of 0 forgets nothing: 0.
@@ -129,11 +137,16 @@ fn outcome<M: Meter>(tiers: &[M], after: &[M::State], fits: &[bool]) -> Outcome 
     Outcome { allowed: fits.iter().all(|&fits| fits), tiers: seen.collect() }
 }
 
-/// The instant that a reservation just charged to this state is remembered by.
-pub(super) fn made_at<M: Meter>(tiers: &[M], state: &mut Option<State>) -> Micros {
+/// The latest instant any tier speaks of.
+pub(super) fn latest<M: Meter>(tiers: &[M], state: &mut Option<State>) -> Micros {
     let turned = turned(tiers, state);
-    let made_at = |so_far, (tier, state): (&M, M::State)| Some(tier.made_at(state, so_far));
-    tiers.iter().zip(turned).fold(None, made_at).unwrap_or_default()
+    tiers.iter().zip(turned).map(|(tier, now)| tier.latest(now)).max().unwrap_or_default()
+}
+
+/// What the step's hits, just charged to `state`, cost in every tier.
+pub(super) fn costs<M: Meter>(tiers: &[M], state: &mut Option<State>) -> SmallVec<[Cost; 1]> {
+    let turned = turned(tiers, state);
+    tiers.iter().zip(turned).map(|(tier, now)| tier.cost(now)).collect()
 }
 
 /// From when on all tiers say nothing.

@@ -78,9 +78,8 @@ impl Meter for PairTier {
         }
     }
 
-    fn made_at(&self, state: Pair, so_far: Option<Micros>) -> Micros {
-        // A later window than the step's, when the clock was set back.
-        so_far.unwrap_or_default().max(state.start)
+    fn latest(&self, state: Pair) -> Micros {
+        state.start
     }
 
     fn seen(&self, state: Pair) -> [u64; 3] {

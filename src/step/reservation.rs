@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
-use super::meter::{self, Made, Meter};
-use super::{Lease, LeaseId, Machine, Outcome, State, Step, Tat, holds};
+use super::meter::{self, Cost, Made};
+use super::{Lease, LeaseId, Machine, Outcome, State, Step, holds};
 use crate::time::Micros;
 
 /// Reservations that one counter remembers. Beyond it the oldest is forgotten: its charge stays, as
@@ -33,7 +33,7 @@ pub(super) struct Reservation {
     until: Micros,
     hits: u64,
     /// What the hits cost in each tier, where that depends on more than their number.
-    costs: SmallVec<[Tat; 1]>,
+    costs: SmallVec<[Cost; 1]>,
 }
 
 impl Reservation {
@@ -102,21 +102,21 @@ fn reserve(step: &Step, state: &mut Option<State>, id: LeaseId, until: Micros) -
     if !outcome.allowed {
         return outcome;
     }
-    let made_at = match &step.machine {
-        Machine::Count(tiers) => meter::made_at(tiers, inner),
-        Machine::Pair(tiers) => meter::made_at(tiers, inner),
-        Machine::Tat(tiers) => meter::made_at(tiers, inner),
+    let latest = match &step.machine {
+        Machine::Count(tiers) => meter::latest(tiers, inner),
+        Machine::Pair(tiers) => meter::latest(tiers, inner),
+        Machine::Tat(tiers) => meter::latest(tiers, inner),
         Machine::Log(_) | Machine::Slots(_) => match inner {
             Some(State::Holds(holds)) => holds.latest(),
             _ => Micros::ZERO,
         },
     };
     let costs = match &step.machine {
-        Machine::Tat(tiers) => tiers.iter().map(Meter::cost).collect(),
+        Machine::Tat(tiers) => meter::costs(tiers, inner),
         _ => SmallVec::new(),
     };
     // Where the hits were charged, also when the clock was set back.
-    let at = step.now.max(made_at);
+    let at = step.now.max(latest);
     let reservation = Reservation { id, at, until, hits: step.hits.unsigned_abs(), costs };
     open(state).push(reservation, step.now);
     outcome
@@ -150,7 +150,7 @@ fn settle(step: &Step, state: &mut Option<State>, id: LeaseId) -> Outcome {
             let charged = made(0).unwrap_or(Made {
                 at: step.now,
                 hits: step.hits.unsigned_abs(), // nothing is found: nothing differs
-                cost: Tat::default(),
+                cost: Cost::default(),
             });
             holds::settle(step, tiers, inner, charged)
         }

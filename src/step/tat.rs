@@ -10,7 +10,7 @@
 //!     |--- level ---|------- tokens left -------|
 //! ```
 
-use super::meter::{Made, Meter, share};
+use super::meter::{Cost, Made, Meter, share};
 use super::{INTEGER_END, State, Tiers};
 use crate::time::Micros;
 
@@ -64,26 +64,24 @@ impl Meter for TatTier {
 
     fn settle(&self, state: Tat, made: Made, _hits: u64) -> Tat {
         // The true cost is charged whole: it has been used, whatever the bucket says.
-        let charged = self.in_parts(made.cost);
+        let charged = self.in_parts(made.cost.length);
         if self.cost >= charged {
             self.plus(state, self.length_between(charged, self.cost))
         } else {
-            // What has drained since cannot come back. The charge is the last to drain of what was
-            // there when it was made, so that much of it is left; less if the bucket ran empty.
-            let left = Tat { micros: made.at.0.saturating_sub(self.now.0), part: 0 };
+            // What has drained since cannot come back. The charge drains after all that was there
+            // before it, so this much of it is left; less if the bucket ran empty meanwhile.
+            let left = made.cost.drained.saturating_sub(self.now);
+            let left = Tat { micros: left.0, part: 0 };
             self.minus(state, self.length_between(self.cost, charged).min(left))
         }
     }
 
-    fn cost(&self) -> Tat {
-        self.cost
+    fn cost(&self, state: Tat) -> Cost {
+        Cost { length: self.cost, drained: self.expires(state) }
     }
 
-    fn made_at(&self, state: Tat, so_far: Option<Micros>) -> Micros {
-        // A bucket's charge is remembered by when it will have drained: of several tiers the
-        // first, so that none gives back more than it still holds.
-        let drained = self.expires(state);
-        so_far.map_or(drained, |so_far| so_far.min(drained))
+    fn latest(&self, _state: Tat) -> Micros {
+        Micros::ZERO
     }
 
     fn seen(&self, state: Tat) -> [u64; 3] {

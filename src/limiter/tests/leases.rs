@@ -198,3 +198,55 @@ fn a_lease_entry_is_a_key_like_any_other_where_nothing_is_leased() {
     let verdict = bench.asks(&[(&[("car", "x"), ("lease", "monthly")], 1)]);
     assert_eq!(verdict.statuses[0].remaining, 4);
 }
+
+/// The denying descriptor follows `count_denied`, whatever becomes of the others.
+#[test]
+fn what_denies_a_request_is_not_given_back() {
+    let options = Options { denied_requests: DeniedRequests::Free, ..Options::default() };
+    let rules = "
+  - {key: tight, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: plain, rate_limit: {unit: minute, requests_per_unit: 3}}
+";
+    let bench = Bench::with(rules, Answer::default(), &options);
+    assert_eq!(bench.asks(&[(&[("tight", "")], 2)]).code, Code::Ok);
+    let denied = bench.asks(&[(&[("tight", "")], 1), (&[("plain", "")], 1)]);
+    assert_eq!((denied.code, bench.left("plain")), (Code::OverLimit, 3));
+    bench.asks(&[(&[("tight", "")], -1)]);
+    assert_eq!(bench.left("tight"), 0, "three were counted, one was given back");
+}
+
+/// A shadow rule counts hits that it denies and passes; only what was counted comes back.
+#[test]
+fn what_a_shadow_rule_counted_is_given_back_and_no_more() {
+    let options = Options { denied_requests: DeniedRequests::Free, ..Options::default() };
+    for (algorithm, left) in [
+        ("algorithm: fixed_window", 1),
+        ("algorithm: fixed_window, reserve: {hold: 1m}", 1),
+        ("algorithm: sliding_window, count_denied: true", 1),
+        ("algorithm: sliding_window_log, count_denied: true", 0),
+        ("algorithm: token_bucket, count_denied: true", 0),
+        ("algorithm: token_bucket", 1),
+    ] {
+        let rules = format!(
+            "
+  - key: watched
+    shadow_mode: true
+    rate_limit: {{{algorithm}, unit: hour, requests_per_unit: 5}}
+  - {{key: full, rate_limit: {{unit: minute, requests_per_unit: 0}}}}
+"
+        );
+        let bench = Bench::with(&rules, Answer::default(), &options);
+        deliver(bench.asks(&[(&[("watched", "")], 4)]));
+        let denied = bench.asks(&[(&[("watched", "")], 6), (&[("full", "")], 1)]);
+        assert_eq!(denied.code, Code::OverLimit);
+        assert_eq!(bench.left("watched"), left, "{algorithm}");
+    }
+}
+
+#[test]
+fn a_settlement_is_not_counted_as_another_request() {
+    let bench = Bench::new(LEASING, Answer::default());
+    let (id, _) = lease(&deliver(bench.asks(&[(&[("tokens", "")], 40)]))).expect("reserved");
+    let settled = bench.asks(&[(&[("tokens", ""), ("lease", &id)], 70)]);
+    assert!(matches!(settled.statuses[0].cause, Cause::Counted { hits: 0, .. }));
+}
