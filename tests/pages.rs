@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use weir::cli::Cli;
+use weir::descriptor::Entry;
 use weir::limit::Algorithm;
+use weir::rules::{Found, Options, RuleSet, SourceFile, compile};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -94,6 +96,53 @@ fn every_algorithm_has_one_row_and_one_section() {
     let sections = page.lines().filter_map(|line| line.strip_prefix("## "));
     let sections: Vec<_> = sections.take(names.len()).collect();
     assert_eq!(sections, names);
+}
+
+/// The rule files among the blocks of docs/rules.md, each compiled for itself.
+fn rules_of_the_page() -> Vec<RuleSet> {
+    let page = std::fs::read_to_string(root().join("docs/rules.md")).expect("a page is text");
+    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let files = blocks.filter(|block| block.starts_with("domain:"));
+    files
+        .map(|text| {
+            let file = SourceFile { name: "docs/rules.md".into(), text: text.to_owned() };
+            let compiled = compile(&[file], &Options::default());
+            let (set, warnings) = compiled.unwrap_or_else(|errors| panic!("{errors:#?}\n{text}"));
+            assert!(warnings.is_empty(), "{warnings:#?}\n{text}");
+            set
+        })
+        .collect()
+}
+
+#[test]
+fn every_rule_file_of_the_page_about_rules_loads() {
+    let sets = rules_of_the_page();
+    assert!(sets.len() >= 3, "only {} rule files were found", sets.len());
+    assert!(sets.iter().all(|set| !set.rules().is_empty()));
+}
+
+#[test]
+fn values_meet_the_rules_that_the_page_about_rules_says() {
+    let sets = rules_of_the_page();
+    let set = sets.iter().find(|set| set.has_domain("matching")).expect("the page has it");
+    for (key, value, rule) in [
+        ("path", "/health", "exact"),
+        ("path", "/health?x=1", "any"),
+        ("path", "/users/7/orders/1?x=1", "template"),
+        ("path", "/users/7/orders/1/", "any"),
+        ("path", "/users//orders/1", "any"),
+        ("path", "/de/users", "regex"),
+        ("path", "/x/de/", "any"),
+        ("path", "/images/a.png?x=1", "wildcard"),
+        ("remote_address", "::ffff:10.1.2.3", "network"),
+    ] {
+        let Found::Rule(found) = set.find("matching", &[Entry { key, value }]) else {
+            panic!("{value} meets no rule");
+        };
+        assert_eq!(&*found.label, rule, "{value}");
+    }
+    let with_port = [Entry { key: "remote_address", value: "10.1.2.3:80" }];
+    assert!(matches!(set.find("matching", &with_port), Found::Nothing));
 }
 
 /// The anchors of a page's headings, as they are made of them: lower case, spaces as dashes.

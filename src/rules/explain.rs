@@ -10,7 +10,7 @@ use super::near::{self, Near};
 use super::problem::Place;
 use super::rule::{PathNode, Policy, Rule};
 use super::tree::{self, End, Level, Node, Notebook};
-use super::{Domain, RuleSet};
+use super::{DeniedRequests, Domain, RuleSet};
 use crate::descriptor::Entry;
 
 /// What a lookup tried, what it met, and why.
@@ -121,10 +121,46 @@ impl RuleSet {
             took: took.map(note),
         });
         let outcome = match end {
-            End::Rule(index) => Outcome::Rule(rule_note(&self.rules[index], entries)),
+            End::Rule(index) => Outcome::Rule(self.rule_note(&self.rules[index], entries)),
             miss => self.miss(domain, entries, miss, &notes),
         };
         Explanation { domain: name, levels: levels.collect(), outcome }
+    }
+
+    fn rule_note(&self, rule: &Rule, entries: &[Entry<'_>]) -> RuleNote {
+        let (policy, tiers) = match &rule.policy {
+            Policy::Unlimited => ("unlimited".to_owned(), Vec::new()),
+            Policy::Limit(limit) => (
+                limit.algorithm.name().to_owned(),
+                limit.tiers.iter().map(|tier| tier_text(limit, tier)).collect(),
+            ),
+        };
+        let mut options = flags(rule);
+        options.extend(self.replaced(rule));
+        let mut counter = vec![format!("domain {}", shorten(&rule.domain))];
+        if rule.policy == Policy::Unlimited {
+            counter = vec!["none: nothing is counted".to_owned()];
+        } else {
+            let path = rule.path.iter().zip(entries);
+            counter.extend(path.flat_map(|(node, entry)| parts(node, entry.value)));
+            if self.denied_requests(&rule.domain) == DeniedRequests::Free {
+                let what =
+                    "denied_requests: free: a request that another rule denies takes nothing here";
+                options.push(what.to_owned());
+            }
+        }
+        let label = shorten(&rule.label);
+        RuleNote { label, place: rule.place.clone(), policy, tiers, options, counter }
+    }
+
+    /// Which rules this one drops from a request that meets them too.
+    fn replaced(&self, rule: &Rule) -> Option<String> {
+        let name_of = |id| {
+            let named = self.rules.iter().find(|other| other.name_id == Some(id))?;
+            named.name.as_ref().map(|name| format!("`{}`", shorten(name)))
+        };
+        let names: Vec<_> = rule.replaces.iter().filter_map(|id| name_of(*id)).collect();
+        (!names.is_empty()).then(|| format!("replaces {} in the same request", names.join(", ")))
     }
 
     fn domain_hint(&self, domain: &str) -> String {
@@ -183,43 +219,27 @@ pub(super) fn entry_text(entry: &Entry<'_>) -> String {
     format!("{}={}", shorten(entry.key), shorten(entry.value))
 }
 
-fn rule_note(rule: &Rule, entries: &[Entry<'_>]) -> RuleNote {
-    let (policy, tiers) = match &rule.policy {
-        Policy::Unlimited => ("unlimited".to_owned(), Vec::new()),
-        Policy::Limit(limit) => (
-            limit.algorithm.name().to_owned(),
-            limit.tiers.iter().map(|tier| tier_text(limit, tier)).collect(),
-        ),
-    };
-    let mut options = Vec::new();
+/// What a limit or its rule adds to the numbers, in words.
+fn flags(rule: &Rule) -> Vec<String> {
+    let mut flags = Vec::new();
     if let Policy::Limit(limit) = &rule.policy
         && limit.count_denied
     {
-        options.push("denied hits count too".to_owned());
+        flags.push("denied hits count too".to_owned());
     }
     if rule.shadow_mode {
-        options.push("shadow mode: a denial is answered OK".to_owned());
+        flags.push("shadow mode: a denial is answered OK".to_owned());
     }
     if rule.quota_mode {
-        options
-            .push("quota mode: denies only when every quota rule of the request does".to_owned());
+        flags.push("quota mode: denies only when every quota rule of the request does".to_owned());
     }
     if let Some(hold) = rule.reserve {
-        options.push(format!("reserves, settled within {}", duration::write(hold)));
+        flags.push(format!("reserves, settled within {}", duration::write(hold)));
     }
     if let Some(on_error) = rule.on_error {
-        options.push(format!("on error: {}", on_error.word()));
+        flags.push(format!("on error: {}", on_error.word()));
     }
-    let mut counter = vec![format!("domain {}", shorten(&rule.domain))];
-    if rule.policy == Policy::Unlimited {
-        counter = vec!["none: nothing is counted".to_owned()];
-    } else {
-        let parts =
-            rule.path.iter().zip(entries).flat_map(|(node, entry)| parts(node, entry.value));
-        counter.extend(parts);
-    }
-    let label = shorten(&rule.label);
-    RuleNote { label, place: rule.place.clone(), policy, tiers, options, counter }
+    flags
 }
 
 /// What one level adds to the counter's key, in words.

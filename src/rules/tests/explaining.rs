@@ -79,6 +79,59 @@ counter none: nothing is counted",
 }
 
 #[test]
+fn a_hit_shows_every_option_of_its_rule_and_domain() {
+    let set = rules(
+        "
+domain: d
+denied_requests: free
+descriptors:
+  - key: user
+    rate_limit: { name: user, unit: minute, requests_per_unit: 3 }
+  - key: ip
+    rate_limit: { name: ip, unit: minute, requests_per_unit: 3 }
+  - key: plan
+    shadow_mode: true
+    quota_mode: true
+    rate_limit:
+      algorithm: sliding_window
+      requests: 5
+      window: 10s
+      reserve: { hold: 90s }
+      replaces: [{ name: user }, { name: ip }]
+  - key: vip
+    rate_limit: { unlimited: true, replaces: [{ name: ip }] }
+",
+    );
+    for (descriptor, expected) in [
+        (
+            "plan=1",
+            "
+limit   sliding_window
+        5 per 10s
+        shadow mode: a denial is answered OK
+        quota mode: denies only when every quota rule of the request does
+        reserves, settled within 1m30s
+        replaces `user`, `ip` in the same request
+        denied_requests: free: a request that another rule denies takes nothing here
+counter domain d, plan=1 (a counter per value)
+",
+        ),
+        (
+            "vip=1",
+            "
+limit   unlimited
+        replaces `ip` in the same request
+counter none: nothing is counted
+",
+        ),
+    ] {
+        let text = set.explain("d", &entries(descriptor)).to_string();
+        let limit = text.find("\nlimit").map(|start| &text[start..]);
+        assert_eq!(limit, Some(expected), "{descriptor}");
+    }
+}
+
+#[test]
 fn a_miss_shows_where_it_ended_and_the_nearest_rules() {
     check(
         "d",
