@@ -3,8 +3,11 @@
 //! Around any store: a deadline per call, a breaker per part, and a bound on the calls in flight to
 //! a part, so that one that stalls takes neither time nor memory from the others.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -107,10 +110,7 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
         let part = self.at(self.store.part(key));
         let call = Call::begin(&part, &self.clock, began)?;
         let patience = patience.map_or(self.timeout, |patience| patience.min(self.timeout));
-        let result = match tokio::time::timeout(patience, self.store.apply(key, step)).await {
-            Ok(result) => result,
-            Err(_) => Err(StoreError::Timeout),
-        };
+        let result = within(patience, self.store.apply(key, step)).await;
         let ended = self.clock.now();
         call.end(&result, ended);
         if result.is_ok() {
@@ -125,6 +125,24 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
         if part.breaker().shown() == Shown::Closed {
             self.store.tell(key, step);
         }
+    }
+}
+
+/// The call's result, unless it takes longer than `patience`.
+async fn within(
+    patience: Duration,
+    call: impl Future<Output = Result<Outcome, StoreError>>,
+) -> Result<Outcome, StoreError> {
+    let mut call = pin!(call);
+    if let Ok(result) = tokio::time::timeout(patience, call.as_mut()).await {
+        return result;
+    }
+    // A busy machine may be as late with the alarm as with the answer. One that has arrived is read
+    // by a task that runs before this one does again.
+    tokio::task::yield_now().await;
+    match poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(StoreError::Timeout),
     }
 }
 

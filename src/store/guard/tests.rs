@@ -85,6 +85,17 @@ async fn nobody_waits_longer_than_the_shorter_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_with_the_alarm_is_taken() {
+    let guard = Arc::new(guard(Ok(())));
+    let answering = guard.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(TIMEOUT).await;
+        answering.store.answers[0].add_permits(1);
+    });
+    assert_eq!(ask(&guard, &KEY, None).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_part_that_stalls_is_not_asked_and_the_other_one_is() {
     let guard = guard(Ok(()));
     for _ in 0..5 {
