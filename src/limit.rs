@@ -93,7 +93,7 @@ pub struct Override {
     pub unit: Unit,
 }
 
-/// How hits are counted. DESIGN's table (docs) gives each one's exact meaning.
+/// How hits are counted; `docs/algorithms.md` gives each one's exact meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// One count per window, windows aligned to the epoch.

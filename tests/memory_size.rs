@@ -11,7 +11,7 @@ use weir::step::{CountTier, HoldTier, Machine, Step};
 use weir::store::MemoryStore;
 use weir::time::Micros;
 
-/// Issue 8's floor: 64 MB for a million.
+/// What the documentation promises: 64 MB for a million.
 const BYTES_PER_COUNTER_MAX: f64 = 64.0;
 
 /// Resident bytes of this process.

@@ -1,18 +1,20 @@
 //! The decider: the limiter with the rules in force, and the counters of what it decided.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 
+use super::{derive, texts};
 use crate::decision::Verdict;
 use crate::descriptor::{Request, RequestError};
 use crate::limiter::Limiter;
-use crate::rules::RuleSet;
+use crate::rules::{self, RuleSet};
 use crate::server::Decide;
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::telemetry::{Decisions, Slots};
-use crate::time::{Micros, SystemClock};
+use crate::time::{Clock, Micros, SystemClock};
 
 /// One set of rules with the statistics of each.
 pub(super) struct InForce {
@@ -20,15 +22,13 @@ pub(super) struct InForce {
     pub(super) slots: Slots,
     /// When they were read.
     pub(super) loaded_at: Micros,
-    /// Why a later set was not taken, one text per problem joined by line ends.
-    pub(super) last_error: Option<String>,
 }
 
 impl InForce {
     /// Rules that come into force at `loaded_at`.
-    pub(super) fn new(rules: RuleSet, loaded_at: Micros, last_error: Option<String>) -> InForce {
+    pub(super) fn new(rules: RuleSet, loaded_at: Micros) -> InForce {
         let slots = Slots::of(&rules);
-        InForce { rules, slots, loaded_at, last_error }
+        InForce { rules, slots, loaded_at }
     }
 }
 
@@ -36,6 +36,8 @@ impl InForce {
 pub(super) struct Decider {
     pub(super) limiter: Limiter<MemoryStore, SystemClock>,
     pub(super) in_force: ArcSwap<InForce>,
+    /// Why the last set that was read is not in force; a line per problem.
+    pub(super) last_error: ArcSwapOption<String>,
     pub(super) decisions: Decisions,
     pub(super) settings: Settings,
 }
@@ -44,11 +46,39 @@ impl Decider {
     pub(super) fn new(
         limiter: Limiter<MemoryStore, SystemClock>,
         in_force: InForce,
+        last_error: Option<String>,
         settings: Settings,
         max_series: usize,
     ) -> Decider {
         let in_force = ArcSwap::from_pointee(in_force);
-        Decider { limiter, in_force, decisions: Decisions::new(max_series), settings }
+        let last_error = ArcSwapOption::from_pointee(last_error);
+        Decider { limiter, in_force, last_error, decisions: Decisions::new(max_series), settings }
+    }
+}
+
+impl Decider {
+    /// Reads the rules again. Good ones come into force at once and as a whole, and counters of
+    /// rules that stay are kept; bad ones change nothing, and `/rules` tells what is wrong.
+    pub(super) fn reload(&self) {
+        let now = self.limiter.clock().now();
+        match rules::load(&self.settings.rules.paths, &derive::reading(&self.settings)) {
+            Ok((rules, warnings)) => {
+                for warning in warnings {
+                    tracing::warn!("{warning}");
+                }
+                let count = rules.rules().len();
+                self.in_force.store(Arc::new(InForce::new(rules, now)));
+                self.last_error.store(None);
+                tracing::info!(rules = count, "rules reloaded");
+            }
+            Err(problems) => {
+                self.last_error.store(Some(Arc::new(texts(&problems).join("\n"))));
+                for problem in &problems {
+                    tracing::error!("{problem}");
+                }
+                tracing::error!("rules not reloaded: those in force stay");
+            }
+        }
     }
 }
 

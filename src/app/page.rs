@@ -25,7 +25,7 @@ impl AdminView for Decider {
         json!({
             "loaded_at": rfc_3339(now.loaded_at),
             "files": files,
-            "last_error": now.last_error,
+            "last_error": self.last_error.load().as_deref(),
         })
     }
 

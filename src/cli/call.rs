@@ -8,7 +8,7 @@ use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 use tonic::transport::Endpoint;
 
-use super::{CallArgs, exit};
+use super::{CallArgs, exit, say};
 use crate::proto::{
     Code, DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
     RateLimitServiceClient, Unit,
@@ -24,7 +24,7 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<u8> {
             Ok(if over { exit::NO } else { 0 })
         }
         Err(error) => {
-            eprintln!("weir: {error:#}");
+            say(format_args!("weir: {error:#}"));
             Ok(exit::UNAVAILABLE)
         }
     }

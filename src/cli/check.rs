@@ -2,16 +2,21 @@
 
 use std::io::Write;
 
-use super::{CheckArgs, ReadingArgs, exit};
+use super::{CheckArgs, ReadingArgs, exit, say};
 use crate::rules::{self, Options, RuleSet, Unknown};
 
 /// Lists every problem; 0 when there is none that keeps the files from being loaded.
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     let mut out = std::io::stdout().lock();
     let Some(rules) = load(&args.paths, &args.reading)? else { return Ok(exit::NO) };
-    let domains = rules.files().len();
-    writeln!(out, "ok: {} rules in {domains} files", rules.rules().len())?;
+    let (rules, files) = (rules.rules().len(), rules.files().len());
+    writeln!(out, "ok: {} in {}", count(rules, "rule"), count(files, "file"))?;
     Ok(0)
+}
+
+/// `3 rules`, `1 rule`.
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Reads rules and writes what is wrong with them to standard error; none if they cannot be used.
@@ -32,15 +37,15 @@ pub(super) fn load(
     match rules::load(paths, &options) {
         Ok((rules, warnings)) => {
             for warning in warnings {
-                eprintln!("warning: {warning}");
+                say(format_args!("warning: {warning}"));
             }
             Ok(Some(rules))
         }
         Err(problems) => {
             for problem in &problems {
-                eprintln!("{problem}");
+                say(format_args!("{problem}"));
             }
-            eprintln!("{} problems; nothing was loaded", problems.len());
+            say(format_args!("{}; nothing was loaded", count(problems.len(), "problem")));
             Ok(None)
         }
     }

@@ -21,7 +21,9 @@ impl FromStr for DescriptorArg {
     fn from_str(text: &str) -> Result<DescriptorArg, String> {
         let mut entries = Vec::new();
         for part in split_at_commas(text) {
-            let (key, value) = part.split_once('=').unwrap_or((&part, ""));
+            let Some((key, value)) = part.split_once('=') else {
+                return Err(format!("`{part}` has no value; write `{part}=` for an empty one"));
+            };
             if key.is_empty() {
                 return Err(format!("`{part}` has no key; write key=value,key=value"));
             }
@@ -56,7 +58,7 @@ mod tests {
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         assert_eq!(parse("a=b"), Ok(vec![pair("a", "b")]));
         assert_eq!(parse("a=b=c,d="), Ok(vec![pair("a", "b=c"), pair("d", "")]));
-        assert_eq!(parse("a"), Ok(vec![pair("a", "")]));
+        assert!(parse("a").is_err_and(|error| error.contains("`a=`")));
         assert_eq!(parse(r"a=b\,c\\,d=e"), Ok(vec![pair("a", r"b,c\"), pair("d", "e")]));
         assert!(parse("=b").is_err_and(|error| error.contains("no key")));
         assert!(parse("a=b,,c=d").is_err());

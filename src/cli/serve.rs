@@ -1,8 +1,10 @@
 //! `weir serve`: reads the settings, starts the log, and runs the application until it is told to stop.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
-use super::exit;
+use super::{exit, say};
 use crate::app::{self, StartError};
 use crate::settings::{self, LogFormat, Overrides};
 
@@ -11,7 +13,7 @@ pub(super) fn run(flags: &Overrides) -> anyhow::Result<u8> {
     let loaded = match settings::load(flags, &settings::process_env()) {
         Ok(loaded) => loaded,
         Err(problems) => {
-            eprintln!("{problems}");
+            say(format_args!("{problems}"));
             return Ok(exit::BAD_CONFIG);
         }
     };
@@ -23,20 +25,27 @@ pub(super) fn run(flags: &Overrides) -> anyhow::Result<u8> {
         Ok(()) => Ok(0),
         Err(StartError::Config(problems)) => {
             for problem in problems {
-                eprintln!("{problem}");
+                say(format_args!("{problem}"));
             }
             Ok(exit::BAD_CONFIG)
         }
         Err(StartError::Io(error)) => {
-            eprintln!("weir: {error}");
+            say(format_args!("weir: {error}"));
             Ok(exit::UNAVAILABLE)
         }
     }
 }
 
 fn start_log(log: &settings::Log) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&log.level)?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // The HTTP/2 library warns of every connection that misbehaves, which clients choose. A level
+    // that names it comes later in the list and wins.
+    let filter = EnvFilter::try_new(format!("h2=error,{}", log.level))?;
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        // A reader of the log that has gone must not take the service along.
+        .log_internal_errors(false);
     match log.format {
         LogFormat::Pretty => lines.init(),
         LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).init(),

@@ -1,4 +1,4 @@
-//! Dynamic metadata: what a proxy shall remember about the request (COMPAT 3.5's shape).
+//! Dynamic metadata: what a proxy shall remember about the request (in the shape of envoyproxy/ratelimit's).
 
 use serde_json::{Map, Value, json};
 

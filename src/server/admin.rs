@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -43,5 +44,9 @@ pub(super) fn router<V: AdminView>(view: Arc<V>) -> Router {
 }
 
 async fn metrics<V: AdminView>(State(view): State<Arc<V>>) -> Response {
-    ([(CONTENT_TYPE, PROMETHEUS)], view.metrics()).into_response()
+    // A page of many series takes a while, and this thread also accepts connections.
+    match tokio::task::spawn_blocking(move || view.metrics()).await {
+        Ok(page) => ([(CONTENT_TYPE, PROMETHEUS)], page).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
 }

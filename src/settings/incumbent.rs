@@ -64,7 +64,7 @@ pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
           "STATS_FLUSH_INTERVAL", "DISABLE_STATS", "NEAR_LIMIT_RATIO",
           "SANITIZE_DESCRIPTOR_METRIC_DOTS"]),
     ("tracing comes with a later version", &["TRACING_*"]),
-    ("rules are read at the start; restart weir to read them again", &["RUNTIME_WATCH_ROOT"]),
+    ("rules are read at the start and on SIGHUP", &["RUNTIME_WATCH_ROOT"]),
     ("weir does this its own way; see docs/migration.md",
         &["GRPC_MAX_CONNECTION_AGE_GRACE", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED",
           "USE_CALENDAR_MONTH_RATE_LIMIT"]),

@@ -14,7 +14,8 @@ use crate::decision::{Cause, Code, Decision, Status, Verdict};
 use crate::descriptor::Request;
 use crate::rules::{Rule, RuleSet};
 
-/// Hits of one stat key, by what became of them. The names and the arithmetic are the incumbent's.
+/// Hits of one stat key, by what became of them. The names and the arithmetic are those of
+/// envoyproxy/ratelimit.
 #[derive(Debug, Default)]
 pub struct RuleStats {
     /// Hits asked for.
@@ -35,6 +36,10 @@ pub struct RuleStats {
 
 /// The share of a limit from which on hits count as near it, in tenths: the incumbent's default.
 const NEAR_LIMIT: u64 = 8;
+
+/// Length of a stat key that holds values of requests, beyond which it is folded. With the number
+/// of series it bounds the memory of all names, and the size of a page of metrics.
+const VALUE_KEY_BYTES_MAX: usize = 256;
 
 /// The statistics of every rule of one [`RuleSet`], found by rule index.
 #[derive(Debug, Default)]
@@ -120,21 +125,24 @@ impl Decisions {
         }
     }
 
-    /// The statistics under `key`, or under the rule's keys when there would be more than `most`.
+    /// The statistics under `key`, or under the rule's keys when `key` is long or there would be
+    /// more than `most`: clients choose the values in it.
     fn stats(&self, rule: &Rule, key: &str, most: usize) -> Arc<RuleStats> {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = series.len() >= most;
+        let written = || (rule.domain.clone(), Box::from(rule.written_stat_key()));
+        if most < usize::MAX && key.len() > VALUE_KEY_BYTES_MAX {
+            add(&self.folded, 1);
+            return series.entry(written()).or_default().clone();
+        }
         let name = (rule.domain.clone(), Box::from(key));
         if let Some(stats) = series.get(&name) {
             return stats.clone();
         }
-        let name = if full {
-            add(&self.folded, 1);
-            (rule.domain.clone(), Box::from(rule.written_stat_key()))
-        } else {
-            name
-        };
-        series.entry(name).or_default().clone()
+        if series.len() < most {
+            return series.entry(name).or_default().clone();
+        }
+        add(&self.folded, 1);
+        series.entry(written()).or_default().clone()
     }
 
     /// Calls `each` with domain, stat key and statistics, in order of their names.
@@ -163,7 +171,8 @@ impl RuleStats {
         }
     }
 
-    /// COMPAT 2.4, with the limit L, the use before (b) and after (a) the request, and N near L.
+    /// Splits the hits at the near and at the full limit, as envoyproxy/ratelimit does: what went
+    /// past each of the two, of the use before and after the request.
     fn count(&self, hits: i64, decision: &Decision, shadow: bool) {
         let Ok(hits) = u64::try_from(hits) else {
             return add(&self.negative_hits, hits.unsigned_abs());

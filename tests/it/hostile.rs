@@ -3,7 +3,7 @@
 use tonic::Code as Grpc;
 
 use crate::support::edge::within_an_hour;
-use crate::support::http::post;
+use crate::support::http::{get, post};
 use crate::support::rls::{
     Client, RateLimitDescriptor, RateLimitOverride, costing, descriptor, request,
 };
@@ -142,4 +142,28 @@ fn a_flood_of_keys_is_held_within_the_stores_bound() {
         let grown = weir.process().resident_kib().saturating_sub(before);
         assert!(grown < GROWTH_KIB, "grown by {grown} KiB for {BOUND} counters");
     });
+}
+
+#[test]
+fn a_flood_of_long_values_in_metrics_is_folded() {
+    const DETAILED: &str = "
+domain: d
+descriptors:
+  - key: user
+    detailed_metric: true
+    rate_limit: { unit: hour, requests_per_unit: 1000000 }
+";
+    let mut weir = Weir::start(DETAILED);
+    let client = weir.client();
+    let before = weir.process().resident_kib();
+    for batch in 0..20 {
+        let long = |index| format!("{batch}-{index}-{}", "z".repeat(60_000));
+        let flood = (0..60).map(|index| descriptor(&[("user", &long(index))])).collect();
+        assert_eq!(outcome(&client, flood), Ok(1));
+    }
+    let page = get(weir.admin, "/metrics").body;
+    assert!(page.len() < 1 << 20, "a page of {} bytes", page.len());
+    assert!(page.contains("weir_folded_series_total 1200"), "{page}");
+    let grown = weir.process().resident_kib().saturating_sub(before);
+    assert!(grown < GROWTH_KIB, "grown by {grown} KiB for one series");
 }

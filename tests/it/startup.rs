@@ -1,11 +1,13 @@
 //! Starting and stopping: what keeps weir from serving, and what does not.
 
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
 use crate::support::edge::within_an_hour;
 use crate::support::http::get;
 use crate::support::rls::{descriptor, request};
-use crate::support::weir::Weir;
+use crate::support::weir::{Weir, weir, write};
 
 const GOOD: &str = "
 domain: d
@@ -110,4 +112,62 @@ fn told_to_end_weir_ends_well() {
     weir.process().terminate();
     let status = weir.process().wait_for_exit();
     assert!(status.success(), "{status}: {}", weir.process().output());
+}
+
+const OTHER: &str = "{key: other, rate_limit: {unlimited: true}}";
+
+/// SIGHUP reads the rules again. The first line of the log that follows tells how it went.
+#[test]
+fn hung_up_weir_reads_its_rules_again_and_keeps_its_counters() {
+    within_an_hour(|| {
+        let rules = |requests: &str| {
+            format!(
+                "domain: d\ndescriptors:\n  - key: user\n    rate_limit: {{unit: hour, \
+                 requests_per_unit: {requests}}}\n"
+            )
+        };
+        let mut weir = Weir::start(&rules("1"));
+        let client = weir.client();
+        let ask = || client.ask(request("d", vec![descriptor(&[("user", "ann")])])).overall_code;
+        let hang_up = |weir: &mut Weir, text: &str, heard: &str| {
+            write(&weir.rules_folder().join("rules.yaml"), text);
+            weir.process().signal("HUP");
+            weir.process()
+                .wait_for("how the reload went", |line| line.contains(heard).then_some(()));
+        };
+        assert_eq!([ask(), ask()], [1, 2]);
+        hang_up(&mut weir, &rules("3"), "rules reloaded");
+        assert_eq!([ask(), ask()], [1, 2], "two were counted before the reload");
+        hang_up(&mut weir, &rules("many"), "rules not reloaded");
+        let shown = get(weir.admin, "/rules").json();
+        assert!(shown["last_error"].as_str().is_some_and(|text| text.contains("many")), "{shown}");
+        assert_eq!(ask(), 2, "the rules in force stay");
+        let two = format!("{}  - {{key: other}}\n", rules("9"));
+        hang_up(&mut weir, &two.replace("{key: other}", OTHER), "\"rules\":2");
+        assert_eq!(get(weir.admin, "/rules").json()["last_error"], serde_json::Value::Null);
+        assert_eq!(ask(), 1);
+    });
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_does_not_stop_an_orderly_end() {
+    let folder = tempfile::TempDir::new().expect("a temporary folder");
+    write(&folder.path().join("good.yaml"), GOOD);
+    let mut command = weir();
+    command.args(["serve", "--rules"]).arg(folder.path());
+    for listener in ["--grpc-listen", "--http-listen", "--admin-listen"] {
+        command.args([listener, "127.0.0.1:0"]);
+    }
+    command.env("WEIR__DRAIN__DELAY", "0s").stderr(Stdio::piped());
+    let mut child = command.spawn().expect("weir starts");
+    let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains("listening") {
+        line.clear();
+        assert!(log.read_line(&mut line).expect("a log") > 0, "it ended before it listened");
+    }
+    drop(log);
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().expect("kill").success());
+    assert!(child.wait().expect("it ends").success());
 }

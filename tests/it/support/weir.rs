@@ -10,10 +10,9 @@ use super::process::Process;
 use super::rls::Client;
 
 /// A running `weir serve`. Dropped: killed.
-#[allow(dead_code, reason = "some fields are held for what their drop does")]
 pub(crate) struct Weir {
     process: Process,
-    _folder: TempDir,
+    folder: TempDir,
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
@@ -51,7 +50,12 @@ impl Weir {
         Client::connect(self.grpc)
     }
 
-    /// The process behind it.
+    /// Where its rule files are.
+    pub(crate) fn rules_folder(&self) -> PathBuf {
+        self.folder.path().join("rules")
+    }
+
+    /// The running process.
     pub(crate) fn process(&mut self) -> &mut Process {
         &mut self.process
     }
@@ -96,7 +100,7 @@ impl Setup {
     pub(crate) fn start(self) -> Weir {
         let (process, folder) = self.spawn();
         let [grpc, http, admin] = process.wait_for("where it listens", listening);
-        Weir { process, _folder: folder, grpc, http, admin }
+        Weir { process, folder, grpc, http, admin }
     }
 
     /// Starts it and waits until it has given up; answers with what it said.
