@@ -24,15 +24,20 @@ local function charge(T, t, S, s, hits)
   return more > 0
 end
 
-local function refund(T, t, S, s, hits)
+local function less(S, s, hits)
   local back = min(hits, S[s + 1])
   S[s + 1] = S[s + 1] - back
   return back > 0
 end
 
+local function refund(T, t, S, s, hits)
+  if S[s + 2] > T[t + 1] then return false end -- it was taken in a window that is over
+  return less(S, s, hits)
+end
+
 local function settle(T, t, S, s, hits, made, charged)
   if hits >= charged then return charge(T, t, S, s, hits - charged) end
-  if made >= S[s + 2] then return refund(T, t, S, s, charged - hits) end
+  if made >= S[s + 2] then return less(S, s, charged - hits) end
   return false -- its window is over, and with it the charge
 end
 

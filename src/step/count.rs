@@ -45,14 +45,17 @@ impl Meter for CountTier {
     }
 
     fn refund(&self, state: Count, hits: u64) -> Count {
-        Count { count: state.count - hits.min(state.count), ..state }
+        if state.start > self.start {
+            return state; // what is given back was taken in a window that is over
+        }
+        less(state, hits)
     }
 
     fn settle(&self, state: Count, made: Made, hits: u64) -> Count {
         if hits >= made.hits {
             self.charge(state, hits - made.hits)
         } else if made.at >= state.start {
-            self.refund(state, made.hits - hits)
+            less(state, made.hits - hits)
         } else {
             state // its window is over, and with it the charge
         }
@@ -85,6 +88,11 @@ impl Meter for CountTier {
     fn keep(tiers: Tiers<Count>) -> State {
         State::Count(tiers)
     }
+}
+
+/// `state` with that many hits less, but not below none.
+fn less(state: Count, hits: u64) -> Count {
+    Count { count: state.count - hits.min(state.count), ..state }
 }
 
 impl CountTier {
