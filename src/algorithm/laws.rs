@@ -156,9 +156,16 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_tiers_changes_nothing((limit, start, asks) in walk(-4..14)) {
+    fn the_order_of_tiers_changes_nothing(
+        (limit, start, asks) in walk(-4..14),
+        (by, reverse) in (0..16usize, any::<bool>()),
+    ) {
         let mut turned = limit.clone();
-        turned.tiers.reverse();
+        let by = by % turned.tiers.len();
+        turned.tiers.rotate_left(by);
+        if reverse {
+            turned.tiers.reverse();
+        }
         let (mut state, mut other, mut now) = (None, None, start);
         for (gap, hits) in asks {
             now += gap;
@@ -167,6 +174,16 @@ proptest! {
             prop_assert_eq!(a.allowed, b.allowed);
             if !a.allowed {
                 prop_assert_eq!(a.reset_after, b.reset_after);
+            }
+            // What every tier of one has left, the same tier of the other has.
+            let left = |limit: &Limit, state: &Option<State>, tier: Tier| {
+                let position = limit.tiers.iter().position(|&other| other == tier);
+                let step = plan(limit, 0, Micros(now));
+                let seen = step.apply(&mut state.clone()).tiers;
+                position.and_then(|position| seen.get(position).copied())
+            };
+            for &tier in &limit.tiers {
+                prop_assert_eq!(left(&limit, &state, tier), left(&turned, &other, tier));
             }
         }
     }
