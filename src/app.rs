@@ -9,6 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
 use crate::key::KeySeed;
+use crate::layers::Layers;
 use crate::limiter::{Limiter, Local};
 use crate::rules::{self, RuleSet};
 use crate::server::{self, Server, Serving};
@@ -21,10 +22,12 @@ mod derive;
 mod page;
 mod readiness;
 mod sweeper;
+mod upkeep;
 
 use decider::{Decider, InForce};
 use readiness::Readiness;
 use sweeper::Sweeper;
+use upkeep::Upkeep;
 
 /// Series whose names hold values of requests, beyond which they are folded into their rule's.
 const MAX_VALUE_SERIES: usize = 10_000;
@@ -36,6 +39,7 @@ pub struct App {
     shutdown: watch::Sender<bool>,
     _readiness: Readiness,
     _sweeper: Sweeper,
+    _upkeep: Upkeep,
 }
 
 /// Why the service did not start.
@@ -60,7 +64,8 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
     runtime.block_on(async {
         // Before anything else: a signal that comes during the start must not kill the process.
         let mut signals = Signals::new()?;
-        let App { decider, serving, shutdown, _readiness, _sweeper } = App::start(settings)?;
+        let App { decider, serving, shutdown, _readiness, _sweeper, _upkeep } =
+            App::start(settings)?;
         // A thread of its own, because it blocks; the server may also end by itself.
         let (ended, mut end) = oneshot::channel();
         thread::spawn(move || ended.send(serving.join()));
@@ -131,13 +136,21 @@ impl App {
         let decider =
             Arc::new(Decider::new(limiter, first, last_error, settings, MAX_VALUE_SERIES));
         let sweeper = Sweeper::start(decider.clone())?;
+        let upkeep = Upkeep::start(decider.clone())?;
         let (readiness, health_seen) = Readiness::start(decider.clone())?;
         let (shutdown, told_to_stop) = watch::channel(false);
         let serving = bound.serve(decider.clone(), decider.clone(), health_seen, told_to_stop)?;
         tracing::info!(
             grpc = %at.grpc, http = %at.http, admin = %at.admin, rules = counted, "listening"
         );
-        Ok(App { decider, serving, shutdown, _readiness: readiness, _sweeper: sweeper })
+        Ok(App {
+            decider,
+            serving,
+            shutdown,
+            _readiness: readiness,
+            _sweeper: sweeper,
+            _upkeep: upkeep,
+        })
     }
 }
 
@@ -159,7 +172,8 @@ fn limiter(
             let guard = Guard::new(store, clock, settings.store.timeout);
             let seed = derive::shared_seed(settings);
             let local = Local::new(memory, settings.fallback.instances);
-            Ok(Limiter::new(Stack::Redis(guard), clock, seed, answer).with_local(local))
+            let layers = Layers::shared(Stack::Redis(guard));
+            Ok(Limiter::over(layers, clock, seed, answer).with_local(local))
         }
     }
 }
