@@ -10,6 +10,7 @@ mod hostile;
 mod json;
 mod leases;
 mod readme;
+mod reload;
 mod services;
 mod startup;
 mod support;
