@@ -29,9 +29,6 @@ use readiness::Readiness;
 use sweeper::Sweeper;
 use upkeep::Upkeep;
 
-/// Series whose names hold values of requests, beyond which they are folded into their rule's.
-const MAX_VALUE_SERIES: usize = 10_000;
-
 /// A running service.
 pub struct App {
     decider: Arc<Decider>,
@@ -133,15 +130,19 @@ impl App {
         let at = bound.addresses()?;
         let limiter = limiter(&settings, clock)?;
         let counted = first.rules.rules().len();
-        let decider =
-            Arc::new(Decider::new(limiter, first, last_error, settings, MAX_VALUE_SERIES));
+        let decider = Arc::new(Decider::new(limiter, first, last_error, settings));
         let sweeper = Sweeper::start(decider.clone())?;
         let upkeep = Upkeep::start(decider.clone())?;
         let (readiness, health_seen) = Readiness::start(decider.clone())?;
         let (shutdown, told_to_stop) = watch::channel(false);
         let serving = bound.serve(decider.clone(), decider.clone(), health_seen, told_to_stop)?;
         tracing::info!(
-            grpc = %at.grpc, http = %at.http, admin = %at.admin, rules = counted, "listening"
+            grpc = %at.grpc,
+            http = %at.http,
+            admin = %at.admin,
+            metrics = at.metrics.map(tracing::field::display),
+            rules = counted,
+            "listening"
         );
         Ok(App {
             decider,

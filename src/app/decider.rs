@@ -1,7 +1,6 @@
 //! The decider: the limiter with the rules in force, and the counters of what it decided.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
@@ -13,7 +12,7 @@ use crate::rules::{self, RuleSet};
 use crate::server::Decide;
 use crate::settings::Settings;
 use crate::store::{MemoryStore, Stack};
-use crate::telemetry::{Decisions, Slots};
+use crate::telemetry::{Decisions, Loads, Requests, Slots, Top};
 use crate::time::{Clock, Micros, SystemClock};
 
 /// One set of rules with the statistics of each.
@@ -25,10 +24,15 @@ pub(super) struct InForce {
 }
 
 impl InForce {
-    /// Rules that come into force at `loaded_at`.
+    /// Rules that come into force at `loaded_at`, and count from nothing.
     pub(super) fn new(rules: RuleSet, loaded_at: Micros) -> InForce {
-        let slots = Slots::of(&rules);
-        InForce { rules, slots, loaded_at }
+        InForce { rules, slots: Slots::default(), loaded_at }
+    }
+
+    /// The same, counted in `decisions`: rules that were there `before` go on counting.
+    fn counted(mut self, decisions: &Decisions, before: &Slots) -> InForce {
+        self.slots = decisions.slots(&self.rules, before);
+        self
     }
 }
 
@@ -39,6 +43,12 @@ pub(super) struct Decider {
     /// Why the last set that was read is not in force; a line per problem.
     pub(super) last_error: ArcSwapOption<String>,
     pub(super) decisions: Decisions,
+    pub(super) requests: Requests,
+    pub(super) loads: Loads,
+    /// The first rules were good ones.
+    pub(super) began_well: bool,
+    /// When this process began.
+    pub(super) started: Micros,
     pub(super) settings: Settings,
 }
 
@@ -48,11 +58,37 @@ impl Decider {
         in_force: InForce,
         last_error: Option<String>,
         settings: Settings,
-        max_series: usize,
     ) -> Decider {
-        let in_force = ArcSwap::from_pointee(in_force);
-        let last_error = ArcSwapOption::from_pointee(last_error);
-        Decider { limiter, in_force, last_error, decisions: Decisions::new(max_series), settings }
+        let started = in_force.loaded_at;
+        let top = Top::new(settings.metrics.top_values);
+        let decisions = Decisions::new(settings.metrics.max_series, top);
+        let began_well = last_error.is_none();
+        let in_force = in_force.counted(&decisions, &Slots::default());
+        Decider {
+            limiter,
+            in_force: ArcSwap::from_pointee(in_force),
+            last_error: ArcSwapOption::from_pointee(last_error),
+            decisions,
+            requests: Requests::default(),
+            loads: Loads::default(),
+            began_well,
+            started,
+            settings,
+        }
+    }
+
+    /// Brings rules into force, as a whole; those that stay keep their statistics.
+    pub(super) fn put_in_force(&self, rules: RuleSet, now: Micros) {
+        let next = InForce::new(rules, now).counted(&self.decisions, &self.in_force.load().slots);
+        self.in_force.store(Arc::new(next));
+        self.loads.ok();
+        self.last_error.store(None);
+    }
+
+    /// Remembers why a set of rules was refused; a line per problem.
+    pub(super) fn refuse(&self, problems: String) {
+        self.loads.failed();
+        self.last_error.store(Some(Arc::new(problems)));
     }
 }
 
@@ -67,12 +103,11 @@ impl Decider {
                     tracing::warn!("{warning}");
                 }
                 let count = rules.rules().len();
-                self.in_force.store(Arc::new(InForce::new(rules, now)));
-                self.last_error.store(None);
+                self.put_in_force(rules, now);
                 tracing::info!(rules = count, "rules reloaded");
             }
             Err(problems) => {
-                self.last_error.store(Some(Arc::new(texts(&problems).join("\n"))));
+                self.refuse(texts(&problems).join("\n"));
                 for problem in &problems {
                     tracing::error!("{problem}");
                 }
@@ -94,12 +129,19 @@ impl Decide for Decider {
     async fn decide(&self, request: &Request<'_>) -> Verdict {
         // One snapshot for the whole request: a reload cannot change the rules under it.
         let now = self.in_force.load();
+        let (deciding, began) = (self.requests.begin(), self.limiter.clock().now());
         let verdict = self.limiter.check(&now.rules, request).await;
-        self.decisions.record(&now.rules, &now.slots, request, &verdict);
+        let ended = self.limiter.clock().now();
+        self.decisions.record(&now.rules, &now.slots, request, &verdict, ended);
+        deciding.end(&verdict, ended.saturating_sub(began));
         verdict
     }
 
     fn refused(&self, _error: &RequestError) {
-        self.decisions.invalid.fetch_add(1, Ordering::Relaxed);
+        self.requests.invalid();
+    }
+
+    fn failed(&self) {
+        self.requests.failed();
     }
 }

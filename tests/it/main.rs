@@ -8,6 +8,7 @@ mod headers;
 mod hostile;
 mod json;
 mod leases;
+mod metrics;
 mod readme;
 mod services;
 mod startup;
