@@ -9,6 +9,7 @@ mod headers;
 mod hostile;
 mod json;
 mod leases;
+mod metrics;
 mod readme;
 mod reload;
 mod services;
