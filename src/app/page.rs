@@ -10,6 +10,7 @@ use crate::server::AdminView;
 use crate::telemetry::{Exposition, RuleStats};
 use crate::time::Micros;
 
+mod layers;
 mod stores;
 
 impl AdminView for Decider {
@@ -20,6 +21,7 @@ impl AdminView for Decider {
         self.fallback_metrics(&mut page);
         self.memory_metrics(&mut page);
         self.redis_metrics(&mut page);
+        self.layer_metrics(&mut page);
         page.finish()
     }
 

@@ -9,6 +9,7 @@ mod crowd;
 mod down;
 mod exact;
 mod faults;
+mod flood;
 mod inputs;
 mod reach;
 mod start;
