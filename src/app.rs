@@ -180,7 +180,11 @@ fn limiter(
             let guard = Guard::new(store, clock, settings.store.timeout);
             let seed = derive::shared_seed(settings);
             let local = Local::new(memory, settings.fallback.instances);
-            let layers = Layers::shared(Stack::Redis(guard));
+            let layers = if settings.store.over_limit_cache {
+                Layers::shared(Stack::Redis(guard))
+            } else {
+                Layers::without_over_limit_cache(Stack::Redis(guard))
+            };
             Ok(Limiter::over(layers, clock, seed, answer).with_local(local))
         }
     }

@@ -208,6 +208,9 @@ pub struct Store {
     /// Counters the memory store keeps before it evicts. Default 4000000.
     /// `WEIR__STORE__MAX_COUNTERS`.
     pub max_counters: usize,
+    /// Counters in Redis that are known to be full are denied from memory. Default true.
+    /// `WEIR__STORE__OVER_LIMIT_CACHE`.
+    pub over_limit_cache: bool,
 }
 
 /// Which store.

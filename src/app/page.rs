@@ -8,6 +8,7 @@ use crate::server::AdminView;
 use crate::telemetry::{self, Exposition};
 use crate::time::{Clock, Micros};
 
+mod layers;
 mod stores;
 
 impl AdminView for Decider {
@@ -49,6 +50,7 @@ impl Decider {
         self.reloads.loads.expose(now.rules.rules().len(), now.loaded_at, failing, &mut page);
         self.memory_metrics(&mut page);
         self.redis_metrics(&mut page);
+        self.layer_metrics(&mut page);
         if self.settings.metrics.top {
             self.decisions.top.expose(self.limiter.clock().now(), &mut page);
         }

@@ -49,6 +49,8 @@ pub struct Rule {
     pub on_error: Option<OnError>,
     /// How often a decision visits a store that instances share.
     pub mode: Mode,
+    /// A counter that is known to be full is denied from memory.
+    pub over_limit_cache: bool,
     /// Denials are reported as OK.
     pub shadow_mode: bool,
     /// Denials count only when every quota rule of the request is over.

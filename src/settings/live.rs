@@ -204,6 +204,8 @@ fn store(reader: &mut Reader<'_>) -> Store {
             |raw| &raw.store.max_counters,
             |text| scalar::size(text, 1..=1_000_000_000),
         ),
+        over_limit_cache: reader
+            .switch("store.over_limit_cache", |raw| &raw.store.over_limit_cache),
     }
 }
 

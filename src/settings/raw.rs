@@ -90,6 +90,7 @@ section!(Store {
     kind: String = "memory",
     timeout: String = "10ms",
     max_counters: String = "4000000",
+    over_limit_cache: String = "true",
 });
 
 section!(Redis {

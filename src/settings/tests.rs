@@ -106,7 +106,7 @@ fn every_flag_sets_what_its_name_says() {
 }
 
 /// A value other than the default for every setting, as text.
-const OTHERS: [(&str, &str); 55] = [
+const OTHERS: [(&str, &str); 56] = [
     ("grpc.listen", "127.0.0.1:1"),
     ("grpc.max_message_bytes", "1024"),
     ("grpc.max_concurrent_streams", "7"),
@@ -134,6 +134,7 @@ const OTHERS: [(&str, &str); 55] = [
     ("store.kind", "redis"),
     ("store.timeout", "3ms"),
     ("store.max_counters", "9"),
+    ("store.over_limit_cache", "false"),
     ("redis.url", "rediss://h:1"),
     ("redis.pool_size", "2"),
     ("redis.batch", "7"),

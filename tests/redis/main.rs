@@ -10,6 +10,7 @@ mod crowd;
 mod down;
 mod exact;
 mod faults;
+mod flood;
 mod inputs;
 mod reach;
 mod start;
