@@ -23,6 +23,7 @@ mod readiness;
 mod sweeper;
 
 use decider::{Decider, InForce};
+pub use derive::reading;
 use readiness::Readiness;
 use sweeper::Sweeper;
 
