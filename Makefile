@@ -42,7 +42,8 @@ deny:
 accuracy:
 	$(CARGO) bench --locked --bench accuracy
 
-# The chart: rendered with every values file of helm/weir/ci and held against Kubernetes' schemas.
+# The chart and the Dockerfile: every values file of helm/weir/ci rendered and held against Kubernetes'
+# schemas, without a cluster or an engine.
 helm-test: target/helm/venv
 	@helm/tests/install-helm.sh
 	$(CARGO) build --locked
