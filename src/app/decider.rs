@@ -1,20 +1,19 @@
 //! The decider: the limiter with the rules in force, and the counters of what it decided.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 
-use super::{derive, texts};
+use super::reload::Reloads;
 use crate::decision::Verdict;
 use crate::descriptor::{Request, RequestError};
-use crate::limiter::{Limiter, Local};
-use crate::rules::{self, RuleSet};
+use crate::limiter::Limiter;
+use crate::rules::RuleSet;
 use crate::server::Decide;
 use crate::settings::Settings;
 use crate::store::{MemoryStore, Stack};
 use crate::telemetry::{Decisions, Slots};
-use crate::time::{Clock, Micros, SystemClock};
+use crate::time::{Micros, SystemClock};
 
 /// One set of rules with the statistics of each.
 pub(super) struct InForce {
@@ -36,8 +35,7 @@ impl InForce {
 pub(super) struct Decider {
     pub(super) limiter: Limiter<Stack, SystemClock>,
     pub(super) in_force: ArcSwap<InForce>,
-    /// Why the last set that was read is not in force; a line per problem.
-    pub(super) last_error: ArcSwapOption<String>,
+    pub(super) reloads: Reloads,
     pub(super) decisions: Decisions,
     pub(super) settings: Settings,
 }
@@ -46,46 +44,19 @@ impl Decider {
     pub(super) fn new(
         limiter: Limiter<Stack, SystemClock>,
         in_force: InForce,
-        last_error: Option<String>,
+        reloads: Reloads,
         settings: Settings,
         max_series: usize,
     ) -> Decider {
         let in_force = ArcSwap::from_pointee(in_force);
-        let last_error = ArcSwapOption::from_pointee(last_error);
-        Decider { limiter, in_force, last_error, decisions: Decisions::new(max_series), settings }
-    }
-}
-
-impl Decider {
-    /// Reads the rules again. Good ones come into force at once and as a whole, and counters of
-    /// rules that stay are kept; bad ones change nothing, and `/rules` tells what is wrong.
-    pub(super) fn reload(&self) {
-        let now = self.limiter.clock().now();
-        match rules::load(&self.settings.rules.paths, &derive::reading(&self.settings)) {
-            Ok((rules, warnings)) => {
-                for warning in warnings {
-                    tracing::warn!("{warning}");
-                }
-                let count = rules.rules().len();
-                self.in_force.store(Arc::new(InForce::new(rules, now)));
-                self.last_error.store(None);
-                tracing::info!(rules = count, "rules reloaded");
-            }
-            Err(problems) => {
-                self.last_error.store(Some(Arc::new(texts(&problems).join("\n"))));
-                for problem in &problems {
-                    tracing::error!("{problem}");
-                }
-                tracing::error!("rules not reloaded: those in force stay");
-            }
-        }
+        Decider { limiter, in_force, reloads, decisions: Decisions::new(max_series), settings }
     }
 }
 
 impl Decider {
     /// The counters in this process's memory: all there are, or those of `on_error: local`.
     pub(super) fn in_memory(&self) -> Option<&MemoryStore> {
-        let local = || self.limiter.local().map(Local::store);
+        let local = || self.limiter.local().map(|local| &**local.store());
         self.limiter.store().memory().or_else(local)
     }
 }

@@ -10,6 +10,7 @@ use crate::server::AdminView;
 use crate::telemetry::{Exposition, RuleStats};
 use crate::time::Micros;
 
+mod reloads;
 mod stores;
 
 impl AdminView for Decider {
@@ -17,6 +18,7 @@ impl AdminView for Decider {
         let mut page = Exposition::default();
         self.request_metrics(&mut page);
         self.rule_metrics(&mut page);
+        self.reload_metrics(&mut page);
         self.fallback_metrics(&mut page);
         self.memory_metrics(&mut page);
         self.redis_metrics(&mut page);
@@ -29,7 +31,7 @@ impl AdminView for Decider {
         json!({
             "loaded_at": rfc_3339(now.loaded_at),
             "files": files,
-            "last_error": self.last_error.load().as_deref(),
+            "last_error": self.reloads.last_error.load().as_deref(),
         })
     }
 

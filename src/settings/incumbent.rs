@@ -18,12 +18,13 @@ use super::{redis_url, scalar, secret};
 type Translate = fn(&str) -> Result<String, String>;
 
 /// Variables that set one thing each: name, setting, translation.
-pub(super) const SETS: [(&str, &str, Translate); 18] = [
+pub(super) const SETS: [(&str, &str, Translate); 19] = [
     ("GRPC_MAX_CONNECTION_AGE", "grpc.max_connection_age", as_is),
     ("LOG_LEVEL", "log.level", level),
     ("LOG_FORMAT", "log.format", format),
     ("MERGE_DOMAIN_CONFIG", "rules.merge_domains", as_is),
     ("FORCE_START_WITHOUT_INITIAL_CONFIG", "rules.start_without", as_is),
+    ("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", "readyz.require_rules", require_rules),
     ("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "rules.denied_requests", denied_requests),
     ("SHADOW_MODE", "answer.shadow_mode", as_is),
     ("QUOTA_MODE", "answer.quota_mode", as_is),
@@ -60,7 +61,7 @@ pub(super) const FOLDER: [(&str, &str); 3] = [
 
 /// Variables with no effect here, by reason. `*` stands for the rest of a name.
 #[rustfmt::skip]
-pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 9] = [
+pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
     ("unix sockets and TLS come with a later version",
         &["GRPC_UDS", "GRPC_SERVER_TLS_*", "GRPC_CLIENT_TLS_*"]),
     ("all limits are counted in one Redis", &["REDIS_PERSECOND*"]),
@@ -77,16 +78,14 @@ pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 9] = [
           "STATS_FLUSH_INTERVAL", "DISABLE_STATS", "NEAR_LIMIT_RATIO",
           "SANITIZE_DESCRIPTOR_METRIC_DOTS"]),
     ("tracing comes with a later version", &["TRACING_*"]),
-    ("rules are read at the start and on SIGHUP", &["RUNTIME_WATCH_ROOT"]),
     ("weir does this its own way; see docs/migration.md",
-        &["GRPC_MAX_CONNECTION_AGE_GRACE", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED",
-          "USE_CALENDAR_MONTH_RATE_LIMIT"]),
+        &["GRPC_MAX_CONNECTION_AGE_GRACE", "USE_CALENDAR_MONTH_RATE_LIMIT"]),
 ];
 
-/// Variables that ask for what weir always does: names that start with a dot are skipped. Listed for
-/// the documentation.
+/// Variables that ask for what weir always does: names that start with a dot are skipped, and both
+/// a swapped root and a changed file are seen. Listed for the documentation.
 #[cfg(test)]
-pub(super) const ALWAYS_SO: [&str; 1] = ["RUNTIME_IGNOREDOTFILES"];
+pub(super) const ALWAYS_SO: [&str; 2] = ["RUNTIME_IGNOREDOTFILES", "RUNTIME_WATCH_ROOT"];
 
 /// `env` as the incumbent's image sees it: there, rules are looked for also when no variable says where.
 pub fn incumbent_env(mut env: Vec<(String, String)>) -> Vec<(String, String)> {
@@ -285,6 +284,11 @@ fn level(text: &str) -> Result<String, String> {
 
 fn format(text: &str) -> Result<String, String> {
     scalar::choice(text, &[("text", "pretty"), ("json", "json")]).map(str::to_owned)
+}
+
+fn require_rules(text: &str) -> Result<String, String> {
+    let loaded = scalar::switch(text)?;
+    Ok(if loaded { "loaded" } else { "off" }.to_owned())
 }
 
 fn denied_requests(text: &str) -> Result<String, String> {

@@ -6,8 +6,8 @@ use super::raw::Raw;
 use super::secret::Secret;
 use super::{
     Admin, Answer, Clock, DeniedRequests, Drain, Fallback, Grpc, Headers, Http, Log, LogFormat,
-    OnError, Readyz, Redis, Rules, Settings, Store, StoreKind, UnknownFields, redis_url, scalar,
-    secret,
+    OnError, Readyz, Redis, RequireRules, Rules, Settings, Store, StoreKind, UnknownFields,
+    redis_url, scalar, secret,
 };
 use crate::descriptor::Bounds;
 
@@ -19,6 +19,8 @@ pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
         http: Http { listen: reader.read("http.listen", |raw| &raw.http.listen, scalar::address) },
         admin: Admin {
             listen: reader.read("admin.listen", |raw| &raw.admin.listen, scalar::address),
+            token: reader.optional(|raw| &raw.admin.token).map(Secret::new),
+            token_file: reader.optional(|raw| &raw.admin.token_file).map(Into::into),
         },
         rules: rules(&mut reader),
         answer: answer(&mut reader),
@@ -35,6 +37,11 @@ pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
         },
         readyz: Readyz {
             require_store: reader.switch("readyz.require_store", |raw| &raw.readyz.require_store),
+            require_rules: reader.read(
+                "readyz.require_rules",
+                |raw| &raw.readyz.require_rules,
+                require_rules,
+            ),
         },
         drain: Drain {
             delay: reader.read("drain.delay", |raw| &raw.drain.delay, scalar::duration),
@@ -136,6 +143,7 @@ fn rules(reader: &mut Reader<'_>) -> Rules {
             },
         ),
         start_without: reader.switch("rules.start_without", |raw| &raw.rules.start_without),
+        watch: reader.switch("rules.watch", |raw| &raw.rules.watch),
         denied_requests: reader.read(
             "rules.denied_requests",
             |raw| &raw.rules.denied_requests,
@@ -206,6 +214,11 @@ fn redis(reader: &mut Reader<'_>) -> Redis {
             |raw| &raw.redis.pool_size,
             |text| scalar::size(text, 1..=1024),
         ),
+        batch: reader.read(
+            "redis.batch",
+            |raw| &raw.redis.batch,
+            |text| scalar::size(text, 1..=1024),
+        ),
         username: reader.optional(|raw| &raw.redis.username),
         password_file: reader.optional(|raw| &raw.redis.password_file).map(Into::into),
         key_secret: reader.optional(|raw| &raw.redis.key_secret).map(Secret::new),
@@ -240,6 +253,16 @@ fn bounds(reader: &mut Reader<'_>) -> Bounds {
 
 fn on_error(text: &str) -> Result<OnError, String> {
     let choices = [("allow", OnError::Allow), ("deny", OnError::Deny), ("local", OnError::Local)];
+    scalar::choice(text, &choices)
+}
+
+fn require_rules(text: &str) -> Result<RequireRules, String> {
+    let choices = [
+        ("off", RequireRules::Off),
+        ("loaded", RequireRules::Loaded),
+        ("current", RequireRules::Current),
+        ("false", RequireRules::Off),
+    ];
     scalar::choice(text, &choices)
 }
 

@@ -107,7 +107,7 @@ fn every_flag_sets_what_its_name_says() {
 }
 
 /// A value other than the default for every setting, as text.
-const OTHERS: [(&str, &str); 44] = [
+const OTHERS: [(&str, &str); 49] = [
     ("grpc.listen", "127.0.0.1:1"),
     ("grpc.max_message_bytes", "1024"),
     ("grpc.max_concurrent_streams", "7"),
@@ -115,10 +115,13 @@ const OTHERS: [(&str, &str); 44] = [
     ("grpc.cores", "3"),
     ("http.listen", "127.0.0.1:2"),
     ("admin.listen", "0.0.0.0:3"),
+    ("admin.token", "hidden"),
+    ("admin.token_file", "t"),
     ("rules.paths", "[\"a\",\"b\"]"),
     ("rules.merge_domains", "true"),
     ("rules.unknown_fields", "warn"),
     ("rules.start_without", "true"),
+    ("rules.watch", "false"),
     ("rules.denied_requests", "free"),
     ("answer.headers", "ietf"),
     ("answer.shadow_mode", "true"),
@@ -134,6 +137,7 @@ const OTHERS: [(&str, &str); 44] = [
     ("store.max_counters", "9"),
     ("redis.url", "rediss://h:1"),
     ("redis.pool_size", "2"),
+    ("redis.batch", "7"),
     ("redis.username", "me"),
     ("redis.password_file", "p"),
     ("redis.key_secret", "hidden"),
@@ -147,6 +151,7 @@ const OTHERS: [(&str, &str); 44] = [
     ("fallback.on_error", "local"),
     ("fallback.instances", "6"),
     ("readyz.require_store", "true"),
+    ("readyz.require_rules", "current"),
     ("drain.delay", "0s"),
     ("drain.timeout", "1s"),
     ("clock.offset", "-5m"),
@@ -208,7 +213,7 @@ fn settings_never_show_a_password() {
 fn every_name_of_the_incumbents_that_means_something_is_heard() {
     /// What is set, and what that makes of which setting.
     type Row<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
-    let table: [Row<'_>; 41] = [
+    let table: [Row<'_>; 43] = [
         (&[("PORT", "9")], "http.listen", "[::]:9"),
         (&[("HOST", "127.0.0.1")], "http.listen", "127.0.0.1:8080"),
         (&[("HOST", "::1"), ("PORT", "9")], "http.listen", "[::1]:9"),
@@ -225,6 +230,8 @@ fn every_name_of_the_incumbents_that_means_something_is_heard() {
         (&[("LOG_FORMAT", "text")], "log.format", "pretty"),
         (&[("MERGE_DOMAIN_CONFIG", "T")], "rules.merge_domains", "true"),
         (&[("FORCE_START_WITHOUT_INITIAL_CONFIG", "1")], "rules.start_without", "true"),
+        (&[("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", "true")], "readyz.require_rules", "loaded"),
+        (&[("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", "0")], "readyz.require_rules", "off"),
         (&[("SHADOW_MODE", "TRUE")], "answer.shadow_mode", "true"),
         (&[("SHADOW_MODE", "F")], "answer.shadow_mode", "false"),
         (&[("QUOTA_MODE", "t")], "answer.quota_mode", "true"),
