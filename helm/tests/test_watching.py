@@ -1,6 +1,6 @@
 """Alerts and dashboard: PromQL that Prometheus reads, words for who is woken, and the chart's own form of both.
 
-Whether their metrics exist is asked of a running weir, by tests/it/watching.rs.
+Whether their metrics exist is asked of a running weir, by tests/redis/watching.rs.
 """
 
 import json

@@ -9,6 +9,7 @@ mod crowd;
 mod down;
 mod exact;
 mod faults;
+mod incumbent;
 mod inputs;
 mod reach;
 mod start;
