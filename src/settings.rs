@@ -29,6 +29,7 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
+pub use incumbent::incumbent_env;
 pub use layers::{Loaded, Overrides, fields, load, process_env};
 pub use problem::{Problem, Problems};
 pub use secret::{Secret, SecretUrl};

@@ -11,6 +11,7 @@ mod down;
 mod exact;
 mod faults;
 mod flood;
+mod incumbent;
 mod inputs;
 mod reach;
 mod start;
