@@ -173,7 +173,7 @@ fn every_setting_is_set_by_the_file_and_by_its_variable_and_shown_by_its_name() 
     covered.sort_unstable();
     assert_eq!(covered, names, "a setting without a row in OTHERS");
     let defaults = shown(&Settings::default());
-    for (path, text) in OTHERS {
+    for &(path, text) in OTHERS {
         let (section, name) = path.split_once('.').expect("a section and a name");
         let file = format!("{section}:\n  {name}: {text}\n");
         assert_eq!(value_of(run(&file, &[], Overrides::default()), path), text, "{file}");
