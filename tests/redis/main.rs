@@ -10,6 +10,8 @@ mod crowd;
 mod down;
 mod exact;
 mod faults;
+mod flood;
+mod incumbent;
 mod inputs;
 mod reach;
 mod start;
