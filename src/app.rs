@@ -9,6 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{self, oneshot};
 
 use crate::key::KeySeed;
+use crate::layers::Layers;
 use crate::limiter::{Limiter, Local};
 use crate::server::{self, Server, Serving};
 use crate::settings::{Settings, StoreKind};
@@ -21,12 +22,14 @@ mod page;
 mod readiness;
 mod reload;
 mod sweeper;
+mod upkeep;
 mod watch;
 
 use decider::Decider;
 use readiness::Readiness;
 use reload::Why;
 use sweeper::Sweeper;
+use upkeep::Upkeep;
 use watch::Watcher;
 
 /// Series whose names hold values of requests, beyond which they are folded into their rule's.
@@ -39,6 +42,7 @@ pub struct App {
     shutdown: sync::watch::Sender<bool>,
     _readiness: Readiness,
     _sweeper: Sweeper,
+    _upkeep: Upkeep,
     /// Nothing where the operator wants to reload by hand.
     _watcher: Option<Watcher>,
 }
@@ -65,7 +69,7 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
     runtime.block_on(async {
         // Before anything else: a signal that comes during the start must not kill the process.
         let mut signals = Signals::new()?;
-        let App { decider, serving, shutdown, _readiness, _sweeper, _watcher } =
+        let App { decider, serving, shutdown, _readiness, _sweeper, _upkeep, _watcher } =
             App::start(settings)?;
         // A thread of its own, because it blocks; the server may also end by itself.
         let (ended, mut end) = oneshot::channel();
@@ -136,6 +140,7 @@ impl App {
         let counted = first.rules.rules().len();
         let decider = Arc::new(Decider::new(limiter, first, reloads, settings, MAX_VALUE_SERIES));
         let sweeper = Sweeper::start(decider.clone())?;
+        let upkeep = Upkeep::start(decider.clone())?;
         let watcher = reload::watch(&decider)?;
         let (readiness, health_seen) = Readiness::start(decider.clone())?;
         let (shutdown, told_to_stop) = sync::watch::channel(false);
@@ -149,6 +154,7 @@ impl App {
             shutdown,
             _readiness: readiness,
             _sweeper: sweeper,
+            _upkeep: upkeep,
             _watcher: watcher,
         })
     }
@@ -172,7 +178,8 @@ fn limiter(
             let guard = Guard::new(store, clock, settings.store.timeout);
             let seed = derive::shared_seed(settings);
             let local = Local::new(memory, settings.fallback.instances);
-            Ok(Limiter::new(Stack::Redis(guard), clock, seed, answer).with_local(local))
+            let layers = Layers::shared(Stack::Redis(guard));
+            Ok(Limiter::over(layers, clock, seed, answer).with_local(local))
         }
     }
 }

@@ -14,6 +14,7 @@ mod explain;
 mod fields;
 mod limits;
 mod matcher;
+mod mode;
 mod model;
 mod near;
 mod node;

@@ -3,7 +3,7 @@
 use crate::algorithm;
 use crate::decision::{Cause, Decision};
 use crate::limit::{Limit, OnError, Tier};
-use crate::step::Step;
+use crate::step::Lease;
 use crate::store::{MemoryStore, Store, StoreError};
 use crate::time::Micros;
 
@@ -19,8 +19,8 @@ pub(super) struct Unanswered<'a> {
     pub(super) limit: &'a Limit,
     pub(super) key: &'a crate::key::Key,
     pub(super) hits: i64,
-    /// Planned or not, what it would do.
-    pub(super) step: &'a Step,
+    /// The lease that the hits were to be taken under, or that they end.
+    pub(super) lease: Option<Lease>,
     pub(super) error: StoreError,
 }
 
@@ -38,7 +38,7 @@ impl Local {
     async fn decide(&self, from: &Unanswered<'_>, now: Micros) -> Option<Decision> {
         let limit = share(from.limit, self.instances);
         let mut step = algorithm::plan(&limit, from.hits, now);
-        step.lease = from.step.lease;
+        step.lease = from.lease;
         let outcome = self.store.apply(from.key, &step).await.ok()?;
         Some(algorithm::report(&limit, &step, &outcome))
     }
@@ -87,12 +87,11 @@ mod tests {
     async fn passed(policy: OnError, limit: &Limit, calls: usize, hits: i64) -> usize {
         let local = Local::new(MemoryStore::new(100), 4);
         let now = Micros::from_secs(1_000);
-        let step = algorithm::plan(limit, hits, now);
         let mut passed = 0;
         for _ in 0..calls {
             let error = StoreError::Timeout;
-            let from =
-                Unanswered { rule: None, limit, key: &Key([1, 1]), hits, step: &step, error };
+            let key = &Key([1, 1]);
+            let from = Unanswered { rule: None, limit, key, hits, lease: None, error };
             let cause = decide(policy, Some(&local), from, now).await;
             let Cause::Fallback { allowed, .. } = cause else { panic!("{cause:?}") };
             passed += usize::from(allowed);

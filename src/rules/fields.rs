@@ -58,6 +58,8 @@ impl Home {
                 "count_denied",
                 "reserve",
                 "on_error",
+                "mode",
+                "sync_interval",
                 "unlimited",
                 "name",
                 "replaces",

@@ -8,7 +8,7 @@ use super::matcher::Matcher;
 use super::problem::Place;
 use crate::descriptor::Entry;
 use crate::key::{Key, KeyBuilder, KeySeed, RuleId};
-use crate::limit::{Algorithm, Limit, OnError, Unit};
+use crate::limit::{Algorithm, Limit, Mode, OnError, Unit};
 use crate::time::Micros;
 
 /// A rule's `name`, numbered per rule set so that `replaces` costs an integer comparison.
@@ -47,6 +47,8 @@ pub struct Rule {
     pub reserve: Option<Micros>,
     /// What decides when the counter cannot be asked; `None`: the process's default.
     pub on_error: Option<OnError>,
+    /// How often a decision visits a store that instances share.
+    pub mode: Mode,
     /// Denials are reported as OK.
     pub shadow_mode: bool,
     /// Denials count only when every quota rule of the request is over.
