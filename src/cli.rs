@@ -9,12 +9,11 @@ use clap::{Args, Parser, Subcommand};
 
 mod call;
 mod check;
-mod descriptor;
 mod explain;
 mod serve;
 
+use crate::descriptor::Typed;
 use crate::settings::Overrides;
-use descriptor::DescriptorArg;
 
 /// Exit codes, where more than "it worked" is worth telling apart.
 pub mod exit {
@@ -76,7 +75,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) domain: String,
     /// One descriptor each, as key=value,key=value (a backslash before a comma keeps it).
     #[arg(required = true, value_name = "KEY=VALUE,...")]
-    pub(crate) descriptors: Vec<DescriptorArg>,
+    pub(crate) descriptors: Vec<Typed>,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
 }
@@ -91,7 +90,7 @@ pub(crate) struct CallArgs {
     pub(crate) domain: String,
     /// One descriptor each, as key=value,key=value (a backslash before a comma keeps it).
     #[arg(required = true, value_name = "KEY=VALUE,...")]
-    pub(crate) descriptors: Vec<DescriptorArg>,
+    pub(crate) descriptors: Vec<Typed>,
     /// What the request costs on each counter; 0 looks without taking.
     #[arg(long)]
     pub(crate) hits: Option<u64>,

@@ -106,6 +106,11 @@ impl<S: Store> Layers<S> {
         }
     }
 
+    /// Forgets the counter `key`, in the store and in whatever stands before it.
+    pub async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        self.store().forget(key).await
+    }
+
     /// The layers between, where there are any, for metrics.
     pub fn between(&self) -> Option<&OverLimit<Modes<S>>> {
         match self {

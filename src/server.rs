@@ -40,7 +40,7 @@ mod settings;
 mod tests;
 mod web;
 
-pub use admin::AdminView;
+pub use admin::{AdminView, NotShown, Token};
 pub use cores::count as cores;
 pub use decide::Decide;
 pub use lifecycle::Health;
@@ -115,6 +115,8 @@ impl Bound {
     ) -> io::Result<Serving> {
         let Bound { settings, grpc, http, admin } = self;
         let life = Lifecycle::new(health);
+        let loopback = admin.local_addr()?.ip().is_loopback();
+        let admin_routes = admin::router(view, &settings, loopback);
         let (reporter, health_service) = Reporter::new();
         let rls =
             RateLimitServiceServer::new(Rls { decider: decider.clone(), bounds: settings.bounds })
@@ -124,7 +126,7 @@ impl Bound {
         let front = Front {
             grpc: (grpc, dealer),
             http: (http, web::router(decider, &settings, life.clone()), settings.http.limits),
-            admin: (admin, admin::router(view), settings.admin.limits),
+            admin: (admin, admin_routes, settings.admin.limits),
             reporter,
             life: life.clone(),
             shutdown,

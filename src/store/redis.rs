@@ -26,6 +26,7 @@ use crate::step::{Outcome, Step};
 use crate::time::{Clock, Micros, SystemClock};
 
 mod fault;
+mod forget;
 mod keeper;
 mod lane;
 mod name;
@@ -123,6 +124,11 @@ impl RedisStore {
         topology.nodes().iter().any(|node| node.is_up())
     }
 
+    /// What Redis calls the counter `key`.
+    pub fn name_of(&self, key: &Key) -> String {
+        String::from_utf8_lossy(Name::of(key).as_bytes()).into_owned()
+    }
+
     /// The nodes that own counters, with their names.
     pub fn parts(&self) -> Vec<(PartId, String)> {
         let topology = self.shared.topology.load();
@@ -158,6 +164,10 @@ impl Store for RedisStore {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { shared.apply(&key, &step).await });
         }
+    }
+
+    async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        self.shared.forget(key).await
     }
 }
 
