@@ -3,6 +3,7 @@
 mod admin;
 mod cli;
 mod compat;
+mod counters;
 mod envoy;
 mod headers;
 mod hostile;

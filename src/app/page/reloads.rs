@@ -13,7 +13,7 @@ impl Decider {
         page.single(
             "weir_rules_failing",
             "gauge",
-            "1 while the rule files cannot be used as they are, and older rules decide.",
+            "1 while the rule files are bad, and older rules decide.",
             u64::from(reloads.last_error.load().is_some()),
         );
         let now = self.in_force.load();
