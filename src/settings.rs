@@ -224,9 +224,12 @@ pub struct Redis {
     /// Default `redis-cluster://127.0.0.1:7000`. `WEIR__REDIS__URL`, `REDIS_URL` with `REDIS_TYPE`,
     /// `REDIS_AUTH`, `REDIS_TLS` and `REDIS_SENTINEL_AUTH`. Printed without its password.
     pub url: SecretUrl,
-    /// Connections per node, spread over the cores; each core has at least one. Default 4.
+    /// Connections per node, spread over the cores; each core has at least one. Default 1.
     /// `WEIR__REDIS__POOL_SIZE`, `REDIS_POOL_SIZE`.
     pub pool_size: usize,
+    /// The most decisions that share one call of a script; 1 sends each alone. Default 128.
+    /// `WEIR__REDIS__BATCH`.
+    pub batch: usize,
     /// A name of Redis's access control list, instead of the URL's. Default none.
     /// `WEIR__REDIS__USERNAME`.
     #[serde(with = "json::optional")]

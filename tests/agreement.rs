@@ -206,7 +206,7 @@ fn one_call_may_carry_steps_on_several_counters_and_on_one_again() {
                 .collect();
             let apply = |(index, ask): (usize, &Ask)| ask.step().apply(&mut states[index % 3]);
             let expected: Vec<Outcome> = asks.iter().enumerate().map(apply).collect();
-            assert_eq!(twin.at_once(&keyed), expected, "\n{}", lines(&asks));
+            assert_eq!(twin.at_once(&keyed).0, expected, "\n{}", lines(&asks));
         }
     }
 }

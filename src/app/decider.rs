@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use super::reload::Reloads;
 use crate::decision::Verdict;
 use crate::descriptor::{Request, RequestError};
-use crate::limiter::{Limiter, Local};
+use crate::limiter::Limiter;
 use crate::rules::RuleSet;
 use crate::server::Decide;
 use crate::settings::Settings;
@@ -56,7 +56,7 @@ impl Decider {
 impl Decider {
     /// The counters in this process's memory: all there are, or those of `on_error: local`.
     pub(super) fn in_memory(&self) -> Option<&MemoryStore> {
-        let local = || self.limiter.local().map(Local::store);
+        let local = || self.limiter.local().map(|local| &**local.store());
         self.limiter.store().memory().or_else(local)
     }
 }

@@ -62,6 +62,7 @@ pub(super) fn redis(settings: &Settings, cores: usize) -> Reach {
             skip_hostname_check: from.tls_skip_hostname_check,
         },
         connections: from.pool_size.div_ceil(cores.max(1)),
+        batch: from.batch,
     }
 }
 

@@ -214,6 +214,11 @@ fn redis(reader: &mut Reader<'_>) -> Redis {
             |raw| &raw.redis.pool_size,
             |text| scalar::size(text, 1..=1024),
         ),
+        batch: reader.read(
+            "redis.batch",
+            |raw| &raw.redis.batch,
+            |text| scalar::size(text, 1..=1024),
+        ),
         username: reader.optional(|raw| &raw.redis.username),
         password_file: reader.optional(|raw| &raw.redis.password_file).map(Into::into),
         key_secret: reader.optional(|raw| &raw.redis.key_secret).map(Secret::new),

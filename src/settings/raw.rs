@@ -93,7 +93,8 @@ section!(Store {
 
 section!(Redis {
     url: String = "redis-cluster://127.0.0.1:7000",
-    pool_size: String = "4",
+    pool_size: String = "1",
+    batch: String = "128",
     username: String = "",
     password_file: String = "",
     key_secret: String = "",

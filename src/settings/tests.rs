@@ -106,7 +106,7 @@ fn every_flag_sets_what_its_name_says() {
 }
 
 /// A value other than the default for every setting, as text.
-const OTHERS: [(&str, &str); 48] = [
+const OTHERS: [(&str, &str); 49] = [
     ("grpc.listen", "127.0.0.1:1"),
     ("grpc.max_message_bytes", "1024"),
     ("grpc.max_concurrent_streams", "7"),
@@ -136,6 +136,7 @@ const OTHERS: [(&str, &str); 48] = [
     ("store.max_counters", "9"),
     ("redis.url", "rediss://h:1"),
     ("redis.pool_size", "2"),
+    ("redis.batch", "7"),
     ("redis.username", "me"),
     ("redis.password_file", "p"),
     ("redis.key_secret", "hidden"),

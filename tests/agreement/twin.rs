@@ -3,7 +3,8 @@
 use std::io;
 
 use weir::step::{INTEGER_END, Lease, Outcome, State, Step};
-use weir::store::redis::script::{self, Script};
+use weir::store::redis::batch::{Batch, Call, Told};
+use weir::store::redis::script::{self, Message, Script};
 
 use crate::redis::resp::{Client, Reply};
 use crate::walk::Ask;
@@ -65,28 +66,42 @@ impl Twin {
         differences.collect()
     }
 
-    /// The outcomes of asks that one script answers in a single call, each on its own key.
-    pub(crate) fn at_once(&mut self, asks: &[(String, Ask)]) -> Vec<Outcome> {
-        let steps: Vec<_> = asks.iter().map(|(_, ask)| ask.step()).collect();
-        let name = Script::of(&steps[0]).sha1();
-        let count = asks.len().to_string();
-        let arguments: Vec<Vec<u8>> = steps.iter().map(argument).collect();
-        let mut command = vec![&b"EVALSHA"[..], name.as_bytes(), count.as_bytes()];
-        command.extend(asks.iter().map(|(key, _)| key.as_bytes()));
-        command.extend(arguments.iter().map(|argument| &argument[..]));
+    /// The outcomes of asks, each on its own key, that travel together in as few calls as can carry
+    /// them; and how many calls that were.
+    pub(crate) fn at_once(&mut self, asks: &[(String, Ask)]) -> (Vec<Outcome>, usize) {
+        let steps: Vec<Step> = asks.iter().map(|(_, ask)| ask.step()).collect();
+        let mut outcomes: Vec<Option<Outcome>> = vec![None; steps.len()];
+        let (mut calls, mut next) = (0, 0);
+        while next < steps.len() {
+            let mut batch = Batch::new(usize::MAX);
+            while next < steps.len()
+                && batch.add(0, &asks[next].0, &Message::of(&steps[next]), next).is_ok()
+            {
+                next += 1;
+            }
+            for call in batch.into_calls() {
+                calls += 1;
+                let answer = self.call(b"EVALSHA", &call);
+                call.deal(&answer, |index, told| {
+                    let Told::Outcome(bytes) = told else { panic!("{told:?}") };
+                    outcomes[index] = Some(script::decode(&steps[index], bytes).expect("one"));
+                });
+            }
+        }
+        (outcomes.into_iter().map(|outcome| outcome.expect("an answer for each")).collect(), calls)
+    }
+
+    fn call<T>(&mut self, way: &[u8], call: &Call<String, T>) -> Vec<u8> {
+        let (name, count) = (call.script().sha1(), call.keys().count().to_string());
+        let mut command = vec![way, name.as_bytes(), count.as_bytes()];
+        command.extend(call.keys().map(|key| key.as_bytes()));
+        command.extend(call.arguments());
         self.client.queue(&command);
         self.client.send().expect("Redis listens");
-        let reply = self.client.read().expect("Redis answers");
-        let integers = reply.integers().unwrap_or_else(|| panic!("{reply:?}"));
-        let mut rest = &integers[..];
-        let outcomes = steps.iter().map(|step| {
-            let (own, others) = rest.split_at(script::answers(step));
-            rest = others;
-            script::decode(step, own).expect("an outcome")
-        });
-        let outcomes = outcomes.collect();
-        assert!(rest.is_empty(), "{rest:?} is nobody's");
-        outcomes
+        match self.client.read().expect("Redis answers") {
+            Reply::Bulk(answer) => answer,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// One walk as one transaction, in which no value expires: time stands still for expiry.
@@ -133,9 +148,8 @@ impl Twin {
 }
 
 fn argument(step: &Step) -> Vec<u8> {
-    let mut argument = Vec::new();
-    script::encode(step, &mut argument);
-    argument
+    let call = Call::alone("", &Message::of(step), ());
+    call.arguments().flatten().copied().collect()
 }
 
 fn millis(time: &Reply) -> u64 {
@@ -183,13 +197,13 @@ fn difference(
     ttl: &Reply,
     took_ms: u64,
 ) -> Option<String> {
-    let Some(integers) = reply.integers() else {
+    let Reply::Bulk(bytes) = reply else {
         let how = if expected.reads_only { "writing nothing" } else { "writing" };
         return Some(format!("Rust says {:?}, {how}; Lua says {reply:?}", expected.outcome));
     };
-    let got = script::decode(&ask.step(), &integers);
+    let got = script::decode(&ask.step(), bytes);
     if got.as_ref() != Ok(&expected.outcome) {
-        return Some(format!("Rust says {:?}; Lua says {got:?}: {integers:?}", expected.outcome));
+        return Some(format!("Rust says {:?}; Lua says {got:?}: {bytes:?}", expected.outcome));
     }
     let live = match (expected.life, ttl) {
         (Life::None, Reply::Integer(-2)) => true,

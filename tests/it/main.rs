@@ -1,6 +1,7 @@
 //! Black-box tests: the real binary, asked as Envoy, a browser and a person ask it.
 
 mod admin;
+mod bench;
 mod cli;
 mod compat;
 mod counters;

@@ -57,6 +57,21 @@ impl Decider {
         for (part, name) in &nodes {
             page.sample("weir_redis_in_flight", &node(name), guard.health(*part).1 as u64);
         }
+        let traffic = nodes.iter().map(|(part, name)| (name, guard.store().traffic(*part)));
+        let traffic: Vec<_> = traffic.collect();
+        page.family("weir_redis_calls_total", "counter", "Calls of scripts sent to the node.");
+        for (name, traffic) in &traffic {
+            page.sample("weir_redis_calls_total", &node(name), traffic.calls);
+        }
+        page.family("weir_redis_steps_total", "counter", "Decisions that those calls carried.");
+        for (name, traffic) in &traffic {
+            page.sample("weir_redis_steps_total", &node(name), traffic.steps);
+        }
+        let help = "Those of them that were combined with others on the same counter.";
+        page.family("weir_redis_combined_total", "counter", help);
+        for (name, traffic) in &traffic {
+            page.sample("weir_redis_combined_total", &node(name), traffic.shared);
+        }
         page.family(
             "weir_redis_seconds",
             "histogram",

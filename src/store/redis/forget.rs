@@ -5,7 +5,7 @@ use fred::types::Value;
 
 use super::fault::Fault;
 use super::name::Name;
-use super::{SENDS_MAX, Shared};
+use super::{SENDS_MAX, Shared, slot};
 use crate::key::Key;
 use crate::store::StoreError;
 
@@ -14,11 +14,11 @@ impl Shared {
     /// there; that is refused, and can be asked again when the slot has arrived.
     pub(super) async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
         let name = Name::of(key);
-        let mut node = self.owner(&name)?;
+        let mut node = self.owner(key)?;
         for _ in 0..SENDS_MAX {
-            let lane = node.lane().ok_or(StoreError::Unreachable)?;
+            let lane = node.lane(key).ok_or(StoreError::Unreachable)?;
             lane.ready().await?;
-            let argument = Value::Bytes(Bytes::copy_from_slice(name.as_bytes()));
+            let argument = Value::Bytes(Bytes::copy_from_slice(name.as_ref()));
             let error = match lane.command("UNLINK", vec![argument]).await {
                 Ok(answer) => return answer.as_i64().map(|n| n > 0).ok_or(StoreError::Reply),
                 Err(error) => error,
@@ -26,10 +26,10 @@ impl Shared {
             match Fault::of(&error) {
                 Fault::Moved(elsewhere) => match self.find(elsewhere, &node) {
                     Some(owner) => {
-                        self.learn(name.slot(), &owner);
+                        self.learn(slot(key), &owner);
                         node = owner;
                     }
-                    None => node = self.ask_again(&name).await?.node,
+                    None => node = self.ask_again(key).await?.node,
                 },
                 Fault::Final(_) => return Err(self.complain(&node, &error)),
                 _ => return Err(StoreError::Refused),
