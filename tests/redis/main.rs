@@ -5,6 +5,7 @@
 
 #[path = "../bed/redis.rs"]
 mod bed;
+mod counters;
 mod crowd;
 mod down;
 mod exact;
