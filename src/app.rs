@@ -32,9 +32,6 @@ use sweeper::Sweeper;
 use upkeep::Upkeep;
 use watch::Watcher;
 
-/// Series whose names hold values of requests, beyond which they are folded into their rule's.
-const MAX_VALUE_SERIES: usize = 10_000;
-
 /// A running service.
 pub struct App {
     decider: Arc<Decider>,
@@ -138,7 +135,7 @@ impl App {
         let at = bound.addresses()?;
         let limiter = limiter(&settings, clock)?;
         let counted = first.rules.rules().len();
-        let decider = Arc::new(Decider::new(limiter, first, reloads, settings, MAX_VALUE_SERIES));
+        let decider = Arc::new(Decider::new(limiter, first, reloads, settings));
         let sweeper = Sweeper::start(decider.clone())?;
         let upkeep = Upkeep::start(decider.clone())?;
         let watcher = reload::watch(&decider)?;
@@ -146,7 +143,12 @@ impl App {
         let (shutdown, told_to_stop) = sync::watch::channel(false);
         let serving = bound.serve(decider.clone(), decider.clone(), health_seen, told_to_stop)?;
         tracing::info!(
-            grpc = %at.grpc, http = %at.http, admin = %at.admin, rules = counted, "listening"
+            grpc = %at.grpc,
+            http = %at.http,
+            admin = %at.admin,
+            metrics = at.metrics.map(tracing::field::display),
+            rules = counted,
+            "listening"
         );
         Ok(App {
             decider,
@@ -178,7 +180,11 @@ fn limiter(
             let guard = Guard::new(store, clock, settings.store.timeout);
             let seed = derive::shared_seed(settings);
             let local = Local::new(memory, settings.fallback.instances);
-            let layers = Layers::shared(Stack::Redis(guard));
+            let layers = if settings.store.over_limit_cache {
+                Layers::shared(Stack::Redis(guard))
+            } else {
+                Layers::without_over_limit_cache(Stack::Redis(guard))
+            };
             Ok(Limiter::over(layers, clock, seed, answer).with_local(local))
         }
     }

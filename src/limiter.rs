@@ -164,6 +164,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             hits,
             lease: under,
             mode: rule.map_or(Mode::Exact, |rule| rule.mode),
+            over_limit_cache: rule.is_none_or(|rule| rule.over_limit_cache),
             local,
             now: asked,
             patience,

@@ -23,6 +23,7 @@ mod problem;
 mod reader;
 mod rule;
 mod scalar;
+mod selector;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ pub use near::Near;
 pub use options::{DeniedRequests, Options, Unknown};
 pub use problem::{Place, Problem};
 pub use rule::{NameId, Policy, Rule, override_key, override_stat_key};
+pub use selector::descriptor_selector;
 pub use source::{SourceFile, Sources};
 
 /// Everything that is in force at one moment: all domains of all files, compiled.

@@ -63,6 +63,8 @@ pub struct Settings {
     pub clock: Clock,
     /// What is logged.
     pub log: Log,
+    /// What is counted for operators.
+    pub metrics: Metrics,
 }
 
 /// The gRPC listener that proxies ask.
@@ -206,6 +208,9 @@ pub struct Store {
     /// Counters the memory store keeps before it evicts. Default 4000000.
     /// `WEIR__STORE__MAX_COUNTERS`.
     pub max_counters: usize,
+    /// Counters in Redis that are known to be full are denied from memory. Default true.
+    /// `WEIR__STORE__OVER_LIMIT_CACHE`.
+    pub over_limit_cache: bool,
 }
 
 /// Which store.
@@ -341,6 +346,29 @@ pub enum LogFormat {
     Pretty,
     /// One JSON object per line.
     Json,
+}
+
+/// What is counted for operators, and where they find it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Metrics {
+    /// Adds metrics under the incumbent's names. Default false. `WEIR__METRICS__COMPAT`,
+    /// `USE_PROMETHEUS`.
+    pub compat: bool,
+    /// A listener for the metrics alone, beside the admin listener's. Default none.
+    /// `WEIR__METRICS__LISTEN`, `PROMETHEUS_ADDR` with `USE_PROMETHEUS`.
+    #[serde(with = "json::optional")]
+    pub listen: Option<SocketAddr>,
+    /// Their path there. Default `/metrics`. `WEIR__METRICS__PATH`, `PROMETHEUS_PATH`.
+    pub path: String,
+    /// Series made of values of requests, for all rules that ask for them together; the rest is
+    /// counted as `other`. Default 1000. `WEIR__METRICS__MAX_SERIES`.
+    pub max_series: usize,
+    /// The counters denied most are metrics too, and not only at `/top`. Default false.
+    /// `WEIR__METRICS__TOP`.
+    pub top: bool,
+    /// Values of requests are shown there, and not only their hash. Default false.
+    /// `WEIR__METRICS__TOP_VALUES`.
+    pub top_values: bool,
 }
 
 impl Default for Settings {

@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("rules", "time limit descriptor key"),
     ("layers", "time limit key step store decision algorithm"),
     ("limiter", "time limit descriptor key step store decision algorithm rules layers"),
-    ("telemetry", "time limit descriptor store decision rules limiter"),
+    ("telemetry", "time limit descriptor key store decision rules limiter"),
     ("proto", ""),
     ("bench", "proto"),
     ("server", "time limit descriptor decision rules limiter telemetry proto"),

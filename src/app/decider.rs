@@ -1,6 +1,6 @@
 //! The decider: the limiter with the rules in force, and the counters of what it decided.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
@@ -12,8 +12,8 @@ use crate::rules::RuleSet;
 use crate::server::Decide;
 use crate::settings::Settings;
 use crate::store::{MemoryStore, Stack};
-use crate::telemetry::{Decisions, Slots};
-use crate::time::{Micros, SystemClock};
+use crate::telemetry::{Decisions, Requests, Slots, Top};
+use crate::time::{Clock, Micros, SystemClock};
 
 /// One set of rules with the statistics of each.
 pub(super) struct InForce {
@@ -24,10 +24,15 @@ pub(super) struct InForce {
 }
 
 impl InForce {
-    /// Rules that come into force at `loaded_at`.
+    /// Rules that come into force at `loaded_at`, and count from nothing.
     pub(super) fn new(rules: RuleSet, loaded_at: Micros) -> InForce {
-        let slots = Slots::of(&rules);
-        InForce { rules, slots, loaded_at }
+        InForce { rules, slots: Slots::default(), loaded_at }
+    }
+
+    /// The same, counted in `decisions`: rules that were there `before` go on counting.
+    fn counted(mut self, decisions: &Decisions, before: &Slots) -> InForce {
+        self.slots = decisions.slots(&self.rules, before);
+        self
     }
 }
 
@@ -37,6 +42,11 @@ pub(super) struct Decider {
     pub(super) in_force: ArcSwap<InForce>,
     pub(super) reloads: Reloads,
     pub(super) decisions: Decisions,
+    pub(super) requests: Requests,
+    /// The first rules were good ones.
+    pub(super) began_well: bool,
+    /// When this process began.
+    pub(super) started: Micros,
     pub(super) settings: Settings,
 }
 
@@ -46,10 +56,28 @@ impl Decider {
         in_force: InForce,
         reloads: Reloads,
         settings: Settings,
-        max_series: usize,
     ) -> Decider {
-        let in_force = ArcSwap::from_pointee(in_force);
-        Decider { limiter, in_force, reloads, decisions: Decisions::new(max_series), settings }
+        let started = in_force.loaded_at;
+        let top = Top::new(settings.metrics.top_values);
+        let decisions = Decisions::new(settings.metrics.max_series, top);
+        let began_well = reloads.last_error.load().is_none();
+        let in_force = in_force.counted(&decisions, &Slots::default());
+        Decider {
+            limiter,
+            in_force: ArcSwap::from_pointee(in_force),
+            reloads,
+            decisions,
+            requests: Requests::default(),
+            began_well,
+            started,
+            settings,
+        }
+    }
+
+    /// Brings rules into force, as a whole; those that stay keep their statistics.
+    pub(super) fn put_in_force(&self, rules: RuleSet, now: Micros) {
+        let next = InForce::new(rules, now).counted(&self.decisions, &self.in_force.load().slots);
+        self.in_force.store(Arc::new(next));
     }
 }
 
@@ -65,12 +93,19 @@ impl Decide for Decider {
     async fn decide(&self, request: &Request<'_>) -> Verdict {
         // One snapshot for the whole request: a reload cannot change the rules under it.
         let now = self.in_force.load();
+        let (deciding, began) = (self.requests.begin(), self.limiter.clock().now());
         let verdict = self.limiter.check(&now.rules, request).await;
-        self.decisions.record(&now.rules, &now.slots, request, &verdict);
+        let ended = self.limiter.clock().now();
+        self.decisions.record(&now.rules, &now.slots, request, &verdict, ended);
+        deciding.end(&verdict, ended.saturating_sub(began));
         verdict
     }
 
     fn refused(&self, _error: &RequestError) {
-        self.decisions.invalid.fetch_add(1, Ordering::Relaxed);
+        self.requests.invalid();
+    }
+
+    fn failed(&self) {
+        self.requests.failed();
     }
 }

@@ -90,6 +90,10 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
             token: token(&settings.admin),
             ..defaults.admin
         },
+        metrics: settings.metrics.listen.map(|address| server::Scraped {
+            listen: address.to_string(),
+            path: settings.metrics.path.clone(),
+        }),
         drain: server::Drain { delay: settings.drain.delay, timeout: settings.drain.timeout },
         bounds: settings.bounds,
         cores: settings.grpc.cores.map(std::num::NonZeroUsize::get),

@@ -6,7 +6,6 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -16,6 +15,7 @@ use super::watch::{Pace, Watcher};
 use super::{StartError, derive, texts};
 use crate::rules::{Problem, RuleSet, Sources};
 use crate::settings::Settings;
+use crate::telemetry::Loads;
 use crate::time::{Clock, Micros};
 
 /// What a refusal of vanished files tells the operator to do.
@@ -36,10 +36,8 @@ pub(super) enum Why {
 pub(super) struct Reloads {
     /// Why the last set that was read is not in force; a line per problem.
     pub(super) last_error: ArcSwapOption<String>,
-    /// Sets that came into force after the first.
-    pub(super) ok: AtomicU64,
-    /// Sets that did not.
-    pub(super) failed: AtomicU64,
+    /// Sets that came into force after the first, and sets that did not.
+    pub(super) loads: Loads,
     /// Held while rules are read, so that an older set never follows a newer one.
     tried: Mutex<Tried>,
 }
@@ -80,8 +78,7 @@ pub(super) fn first_rules(
     };
     let reloads = Reloads {
         last_error: ArcSwapOption::from_pointee(last_error),
-        ok: AtomicU64::new(0),
-        failed: AtomicU64::new(0),
+        loads: Loads::default(),
         tried: Mutex::new(Tried { digest, without_files }),
     };
     Ok((InForce::new(rules, now), reloads))
@@ -130,9 +127,9 @@ impl Decider {
                 tried.without_files = without_files;
                 let count = rules.rules().len();
                 let now = self.limiter.clock().now();
-                self.in_force.store(Arc::new(InForce::new(rules, now)));
+                self.put_in_force(rules, now);
                 self.reloads.last_error.store(None);
-                self.reloads.ok.fetch_add(1, Ordering::Relaxed);
+                self.reloads.loads.ok();
                 tracing::info!(rules = count, "rules reloaded");
             }
             Err(problems) => {
@@ -144,7 +141,7 @@ impl Decider {
 
     fn refuse(&self, error: String) {
         self.reloads.last_error.store(Some(Arc::new(error)));
-        self.reloads.failed.fetch_add(1, Ordering::Relaxed);
+        self.reloads.loads.failed();
         tracing::error!("rules not reloaded: those in force stay");
     }
 }

@@ -31,6 +31,8 @@ pub trait AdminView: Send + Sync + 'static {
     fn rlconfig(&self) -> String;
     /// `/settings`: what is in force, secrets masked.
     fn settings(&self) -> serde_json::Value;
+    /// `/top`: the counters denied most in the last minute.
+    fn top(&self) -> serde_json::Value;
     /// `/explain`: which rule a descriptor of `domain` meets, and why.
     fn explain(&self, domain: &str, descriptor: &Typed) -> serde_json::Value;
     /// `GET /counters`: the counter of a descriptor and what it says. Counts nothing.
@@ -62,6 +64,7 @@ const INDEX: &str = "\
 /rules     what is loaded, from which file, and the last error (JSON)
 /rlconfig  one line per limit
 /settings  what is in force, secrets masked (JSON)
+/top       the counters denied most in the last minute (JSON)
 /explain   POST {domain, descriptor}: which rule it meets, and why (JSON)
 /counters  ?domain=D&descriptor=k=v,k=v: GET what the counter says, DELETE to empty it (JSON)
 ";
@@ -73,17 +76,19 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(super) fn router<V: AdminView>(view: Arc<V>, settings: &Settings, loopback: bool) -> Router {
     Router::new()
         .route("/", get(INDEX))
-        .route("/metrics", get(metrics::<V>))
+        .route("/metrics", get(async |State(view): State<Arc<V>>| metrics(view).await))
         .route("/rules", get(async |State(view): State<Arc<V>>| Json(view.rules())))
         .route("/rlconfig", get(async |State(view): State<Arc<V>>| view.rlconfig()))
         .route("/settings", get(async |State(view): State<Arc<V>>| Json(view.settings())))
+        .route("/top", get(async |State(view): State<Arc<V>>| Json(view.top())))
         .with_state(view.clone())
         .merge(explain::router(view.clone(), settings.bounds))
         .merge(counters::router(view, settings, loopback))
         .layer(from_fn_with_state(loopback, origin::check))
 }
 
-async fn metrics<V: AdminView>(State(view): State<Arc<V>>) -> Response {
+/// The page of metrics.
+pub(super) async fn metrics<V: AdminView>(view: Arc<V>) -> Response {
     // A page of many series takes a while, and this thread also accepts connections.
     match tokio::task::spawn_blocking(move || view.metrics()).await {
         Ok(page) => ([(CONTENT_TYPE, PROMETHEUS)], page).into_response(),

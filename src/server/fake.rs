@@ -139,4 +139,8 @@ impl AdminView for View {
     async fn forget(&self, _: &str, _: &Typed) -> Result<serde_json::Value, NotShown> {
         Err(NotShown::Store("down".into()))
     }
+
+    fn top(&self) -> serde_json::Value {
+        serde_json::json!({"top": []})
+    }
 }

@@ -18,7 +18,7 @@ use super::{redis_url, scalar, secret};
 type Translate = fn(&str) -> Result<String, String>;
 
 /// Variables that set one thing each: name, setting, translation.
-pub(super) const SETS: [(&str, &str, Translate); 19] = [
+pub(super) const SETS: [(&str, &str, Translate); 21] = [
     ("GRPC_MAX_CONNECTION_AGE", "grpc.max_connection_age", as_is),
     ("LOG_LEVEL", "log.level", level),
     ("LOG_FORMAT", "log.format", format),
@@ -33,6 +33,8 @@ pub(super) const SETS: [(&str, &str, Translate); 19] = [
     ("LIMIT_LIMIT_HEADER", "answer.limit_header", as_is),
     ("LIMIT_REMAINING_HEADER", "answer.remaining_header", as_is),
     ("LIMIT_RESET_HEADER", "answer.reset_header", as_is),
+    ("USE_PROMETHEUS", "metrics.compat", as_is),
+    ("PROMETHEUS_PATH", "metrics.path", as_is),
     ("REDIS_POOL_SIZE", "redis.pool_size", as_is),
     ("REDIS_TLS_CACERT", "redis.tls_ca", as_is),
     ("REDIS_TLS_CLIENT_CERT", "redis.tls_cert", as_is),
@@ -59,6 +61,9 @@ pub(super) const FOLDER: [(&str, &str); 3] = [
     ("RUNTIME_APPDIRECTORY", "config"),
 ];
 
+/// Where the incumbent's metrics are scraped, when `USE_PROMETHEUS` asks for that.
+pub(super) const SCRAPED: [&str; 2] = ["PROMETHEUS_ADDR", ":9090"];
+
 /// Variables with no effect here, by reason. `*` stands for the rest of a name.
 #[rustfmt::skip]
 pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
@@ -74,9 +79,9 @@ pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
     ("rules come from files", &["CONFIG_GRPC_XDS_*", "XDS_CLIENT_*"]),
     ("metrics are on the admin listener, for Prometheus",
         &["USE_STATSD", "STATSD_*", "USE_DOG_STATSD", "USE_DOG_STATSD_MOGRIFIERS",
-          "DOG_STATSD_MOGRIFIER_*", "USE_PROMETHEUS", "PROMETHEUS_*", "EXTRA_TAGS",
-          "STATS_FLUSH_INTERVAL", "DISABLE_STATS", "NEAR_LIMIT_RATIO",
-          "SANITIZE_DESCRIPTOR_METRIC_DOTS"]),
+          "DOG_STATSD_MOGRIFIER_*", "PROMETHEUS_MAPPER_YAML",
+          "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "EXTRA_TAGS", "STATS_FLUSH_INTERVAL",
+          "DISABLE_STATS", "NEAR_LIMIT_RATIO", "SANITIZE_DESCRIPTOR_METRIC_DOTS"]),
     ("tracing comes with a later version", &["TRACING_*"]),
     ("weir does this its own way; see docs/migration.md",
         &["GRPC_MAX_CONNECTION_AGE_GRACE", "USE_CALENDAR_MONTH_RATE_LIMIT"]),
@@ -100,6 +105,7 @@ pub(super) fn translate(env: &[(String, String)]) -> (Vec<Leaf>, Vec<Problem>) {
     leaves.extend(folder(env));
     leaves.extend(other_source(env));
     leaves.extend(redis(env));
+    leaves.extend(scraped(env));
     (leaves, plaintext(env).into_iter().collect())
 }
 
@@ -235,6 +241,16 @@ fn redis(env: &[(String, String)]) -> Vec<Leaf> {
         leaf("store.kind", "REDIS_URL".to_owned(), Ok(Value::from("redis"))),
         leaf("redis.url", "REDIS_URL".to_owned(), read()),
     ]
+}
+
+/// The listener for metrics, as soon as there are metrics of the incumbent's.
+fn scraped(env: &[(String, String)]) -> Option<Leaf> {
+    get(env, "USE_PROMETHEUS").filter(|text| scalar::switch(text) == Ok(true))?;
+    let [name, default] = SCRAPED;
+    let text = get(env, name).unwrap_or(default);
+    let address = scalar::address(text).map_err(|what| bad(name, "metrics.listen", text, what));
+    let address = address.map(|address| Value::from(address.to_string()));
+    Some(leaf("metrics.listen", name.to_owned(), address))
 }
 
 /// Rules from elsewhere: starting without any rule would let everything pass.

@@ -6,8 +6,8 @@ use super::raw::Raw;
 use super::secret::Secret;
 use super::{
     Admin, Answer, Clock, DeniedRequests, Drain, Fallback, Grpc, Headers, Http, Log, LogFormat,
-    OnError, Readyz, Redis, RequireRules, Rules, Settings, Store, StoreKind, UnknownFields,
-    redis_url, scalar, secret,
+    Metrics, OnError, Readyz, Redis, RequireRules, Rules, Settings, Store, StoreKind,
+    UnknownFields, redis_url, scalar, secret,
 };
 use crate::descriptor::Bounds;
 
@@ -51,6 +51,7 @@ pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
             offset: reader.read("clock.offset", |raw| &raw.clock.offset, scalar::signed_duration),
         },
         log: log(&mut reader),
+        metrics: metrics(&mut reader),
     };
     reader.problems.extend(shared_addresses(&settings));
     if reader.problems.is_empty() { Ok(settings) } else { Err(Problems(reader.problems)) }
@@ -203,6 +204,8 @@ fn store(reader: &mut Reader<'_>) -> Store {
             |raw| &raw.store.max_counters,
             |text| scalar::size(text, 1..=1_000_000_000),
         ),
+        over_limit_cache: reader
+            .switch("store.over_limit_cache", |raw| &raw.store.over_limit_cache),
     }
 }
 
@@ -279,12 +282,32 @@ fn log(reader: &mut Reader<'_>) -> Log {
     }
 }
 
+fn metrics(reader: &mut Reader<'_>) -> Metrics {
+    Metrics {
+        compat: reader.switch("metrics.compat", |raw| &raw.metrics.compat),
+        listen: reader.read(
+            "metrics.listen",
+            |raw| &raw.metrics.listen,
+            |text| if text.is_empty() { Ok(None) } else { scalar::address(text).map(Some) },
+        ),
+        path: reader.read("metrics.path", |raw| &raw.metrics.path, scalar::url_path),
+        max_series: reader.read(
+            "metrics.max_series",
+            |raw| &raw.metrics.max_series,
+            |text| scalar::size(text, 0..=1_000_000),
+        ),
+        top: reader.switch("metrics.top", |raw| &raw.metrics.top),
+        top_values: reader.switch("metrics.top_values", |raw| &raw.metrics.top_values),
+    }
+}
+
 fn shared_addresses(settings: &Settings) -> Vec<Problem> {
-    let listeners = [
+    let mut listeners = vec![
         ("grpc.listen", settings.grpc.listen),
         ("http.listen", settings.http.listen),
         ("admin.listen", settings.admin.listen),
     ];
+    listeners.extend(settings.metrics.listen.map(|address| ("metrics.listen", address)));
     let mut problems = Vec::new();
     for (index, (second, address)) in listeners.iter().enumerate() {
         for (first, earlier) in &listeners[..index] {

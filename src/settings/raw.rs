@@ -50,6 +50,7 @@ pub(super) struct Raw {
     pub(super) drain: Drain,
     pub(super) clock: Clock,
     pub(super) log: Log,
+    pub(super) metrics: Metrics,
 }
 
 section!(Grpc {
@@ -89,6 +90,7 @@ section!(Store {
     kind: String = "memory",
     timeout: String = "10ms",
     max_counters: String = "4000000",
+    over_limit_cache: String = "true",
 });
 
 section!(Redis {
@@ -119,3 +121,12 @@ section!(Drain { delay: String = "5s", timeout: String = "30s" });
 section!(Clock { offset: String = "0s" });
 
 section!(Log { level: String = "info", format: String = "pretty" });
+
+section!(Metrics {
+    compat: String = "false",
+    listen: String = "",
+    path: String = "/metrics",
+    max_series: String = "1000",
+    top: String = "false",
+    top_values: String = "false",
+});

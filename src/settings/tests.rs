@@ -106,7 +106,7 @@ fn every_flag_sets_what_its_name_says() {
 }
 
 /// A value other than the default for every setting, as text.
-const OTHERS: [(&str, &str); 49] = [
+const OTHERS: [(&str, &str); 56] = [
     ("grpc.listen", "127.0.0.1:1"),
     ("grpc.max_message_bytes", "1024"),
     ("grpc.max_concurrent_streams", "7"),
@@ -134,6 +134,7 @@ const OTHERS: [(&str, &str); 49] = [
     ("store.kind", "redis"),
     ("store.timeout", "3ms"),
     ("store.max_counters", "9"),
+    ("store.over_limit_cache", "false"),
     ("redis.url", "rediss://h:1"),
     ("redis.pool_size", "2"),
     ("redis.batch", "7"),
@@ -156,6 +157,12 @@ const OTHERS: [(&str, &str); 49] = [
     ("clock.offset", "-5m"),
     ("log.level", "warn"),
     ("log.format", "json"),
+    ("metrics.compat", "true"),
+    ("metrics.listen", "127.0.0.1:4"),
+    ("metrics.max_series", "8"),
+    ("metrics.path", "/m"),
+    ("metrics.top", "true"),
+    ("metrics.top_values", "true"),
 ];
 
 #[test]
@@ -212,7 +219,7 @@ fn settings_never_show_a_password() {
 fn every_name_of_the_incumbents_that_means_something_is_heard() {
     /// What is set, and what that makes of which setting.
     type Row<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
-    let table: [Row<'_>; 43] = [
+    let table: [Row<'_>; 49] = [
         (&[("PORT", "9")], "http.listen", "[::]:9"),
         (&[("HOST", "127.0.0.1")], "http.listen", "127.0.0.1:8080"),
         (&[("HOST", "::1"), ("PORT", "9")], "http.listen", "[::1]:9"),
@@ -275,6 +282,12 @@ fn every_name_of_the_incumbents_that_means_something_is_heard() {
         (&[("REDIS_TLS_CLIENT_KEY", "c")], "redis.tls_key", "c"),
         (&[("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", "1")], "redis.tls_skip_hostname_check", "true"),
         (&[("CONFIG_TYPE", "FILE")], "rules.paths", r#"["rules/"]"#),
+        (&[("USE_PROMETHEUS", "true")], "metrics.compat", "true"),
+        (&[("USE_PROMETHEUS", "true")], "metrics.listen", "[::]:9090"),
+        (&[("USE_PROMETHEUS", "1"), ("PROMETHEUS_ADDR", ":9")], "metrics.listen", "[::]:9"),
+        (&[("USE_PROMETHEUS", "f"), ("PROMETHEUS_ADDR", ":9")], "metrics.listen", ""),
+        (&[("PROMETHEUS_ADDR", ":9")], "metrics.listen", ""),
+        (&[("PROMETHEUS_PATH", "/m")], "metrics.path", "/m"),
     ];
     for (env, path, meaning) in table {
         let loaded = run(NO_FILE, env, Overrides::default());
@@ -327,6 +340,8 @@ fn every_kind_of_error_says_where_what_and_what_to_write() {
         ("redis: {url: 'http://h'}", "redis.url: \"http://h\" is not a URL of Redis"),
         ("clock: {offset: soon}", "\"soon\" is not a length of time"),
         ("log: {level: loud}", "is not a log level"),
+        ("metrics: {path: metrics}", "is not a path; write one such as `/metrics`"),
+        ("metrics: {listen: here}", "metrics.listen: \"here\" is not an address"),
         ("http: {listen: '[::]:8081'}", "grpc.listen and http.listen are both [::]:8081"),
         ("grpc: [", "weir.yaml: not a settings file: "),
         ("- a", "weir.yaml: "),

@@ -3,11 +3,16 @@
 use std::io;
 
 use weir::step::{INTEGER_END, Lease, Outcome, State, Step};
-use weir::store::redis::batch::{Batch, Call, Told};
+use weir::store::redis::batch::Call;
 use weir::store::redis::script::{self, Message, Script};
 
 use crate::redis::resp::{Client, Reply};
 use crate::walk::Ask;
+
+#[path = "together.rs"]
+mod together;
+
+pub(crate) use together::{Journey, Travelled};
 
 /// How long a value is kept beyond its expiry, in ms: `GRACE_MS` of the scripts.
 const GRACE_MS: u64 = 1_000;
@@ -64,44 +69,6 @@ impl Twin {
             .zip(&expected)
             .map(|(walk, expected)| self.read_differences(walk, expected).expect("Redis answers"));
         differences.collect()
-    }
-
-    /// The outcomes of asks, each on its own key, that travel together in as few calls as can carry
-    /// them; and how many calls that were.
-    pub(crate) fn at_once(&mut self, asks: &[(String, Ask)]) -> (Vec<Outcome>, usize) {
-        let steps: Vec<Step> = asks.iter().map(|(_, ask)| ask.step()).collect();
-        let mut outcomes: Vec<Option<Outcome>> = vec![None; steps.len()];
-        let (mut calls, mut next) = (0, 0);
-        while next < steps.len() {
-            let mut batch = Batch::new(usize::MAX);
-            while next < steps.len()
-                && batch.add(0, &asks[next].0, &Message::of(&steps[next]), next).is_ok()
-            {
-                next += 1;
-            }
-            for call in batch.into_calls() {
-                calls += 1;
-                let answer = self.call(b"EVALSHA", &call);
-                call.deal(&answer, |index, told| {
-                    let Told::Outcome(bytes) = told else { panic!("{told:?}") };
-                    outcomes[index] = Some(script::decode(&steps[index], bytes).expect("one"));
-                });
-            }
-        }
-        (outcomes.into_iter().map(|outcome| outcome.expect("an answer for each")).collect(), calls)
-    }
-
-    fn call<T>(&mut self, way: &[u8], call: &Call<String, T>) -> Vec<u8> {
-        let (name, count) = (call.script().sha1(), call.keys().count().to_string());
-        let mut command = vec![way, name.as_bytes(), count.as_bytes()];
-        command.extend(call.keys().map(|key| key.as_bytes()));
-        command.extend(call.arguments());
-        self.client.queue(&command);
-        self.client.send().expect("Redis listens");
-        match self.client.read().expect("Redis answers") {
-            Reply::Bulk(answer) => answer,
-            other => panic!("{other:?}"),
-        }
     }
 
     /// One walk as one transaction, in which no value expires: time stands still for expiry.
@@ -205,13 +172,18 @@ fn difference(
     if got.as_ref() != Ok(&expected.outcome) {
         return Some(format!("Rust says {:?}; Lua says {got:?}: {bytes:?}", expected.outcome));
     }
-    let live = match (expected.life, ttl) {
+    let live = as_long_as(expected.life, ttl, took_ms);
+    (!live).then(|| format!("the value shall live {:?}; PTTL: {ttl:?}", expected.life))
+}
+
+/// The value has as long to live as it shall, with what `took_ms` for it to be looked at.
+fn as_long_as(life: Life, ttl: &Reply, took_ms: u64) -> bool {
+    match (life, ttl) {
         (Life::None, Reply::Integer(-2)) => true,
         (Life::Unknown, Reply::Integer(0..)) => true,
         (Life::Ms(most), Reply::Integer(left)) => {
             u64::try_from(*left).is_ok_and(|left| left <= most && left + took_ms >= most)
         }
         _ => false,
-    };
-    (!live).then(|| format!("the value shall live {:?}; PTTL: {ttl:?}", expected.life))
+    }
 }

@@ -10,6 +10,7 @@ mod headers;
 mod hostile;
 mod json;
 mod leases;
+mod metrics;
 mod openapi;
 mod readme;
 mod reload;

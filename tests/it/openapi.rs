@@ -130,7 +130,7 @@ fn real_answers_are_as_the_page_says_and_every_answer_on_it_is_seen() {
     let counter = "/counters?domain=d&descriptor=user=x";
     let none = "/counters?domain=d&descriptor=k=x";
     let foreign = [("host", "attacker.example")];
-    let here: [(&str, &str, String); 24] = [
+    let here: [(&str, &str, String); 25] = [
         ("post", "/json", ask("user")),
         ("post", "/json", ask("job")),
         ("post", "/json", "nonsense".to_owned()),
@@ -143,6 +143,7 @@ fn real_answers_are_as_the_page_says_and_every_answer_on_it_is_seen() {
         ("get", "/rules", String::new()),
         ("get", "/rlconfig", String::new()),
         ("get", "/settings", String::new()),
+        ("get", "/top", String::new()),
         ("post", "/explain", question("user=x")),
         ("post", "/explain", question("k=x")),
         ("post", "/explain", question("job=x,lease=a")),

@@ -23,8 +23,7 @@ fn what_one_instance_counted_another_shows_and_empties() {
     let _turn = alone();
     let cluster = Cluster::start();
     let url = cluster_url(&cluster);
-    let [one, two] =
-        [(); 2].map(|()| over(&url, RULES).env("WEIR__STORE__TIMEOUT", "20s").start());
+    let [one, two] = [(); 2].map(|()| over(&url, RULES).env("WEIR__STORE__TIMEOUT", "20s").start());
     ready(&one);
     ready(&two);
     let (first, second) = (one.client(), two.client());

@@ -67,7 +67,7 @@ fn serve(mut stream: TcpStream) {
 }
 
 /// One command as a client sends it: an array of strings.
-fn read(commands: &mut impl BufRead) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn read(commands: &mut impl BufRead) -> Option<Vec<Vec<u8>>> {
     let words = number(commands, b'*')?;
     (0..words)
         .map(|_| {

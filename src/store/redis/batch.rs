@@ -174,6 +174,11 @@ impl<K: AsRef<[u8]>, T> Call<K, T> {
     }
 
     /// Every step's item, in the order of the answers.
+    pub fn items(&self) -> impl Iterator<Item = &T> {
+        self.runs.iter().flat_map(|run| run.steps.iter().map(|(item, _)| item))
+    }
+
+    /// The same, for good.
     pub fn into_items(self) -> impl Iterator<Item = T> {
         self.runs.into_iter().flat_map(|run| run.steps).map(|(item, _)| item)
     }
