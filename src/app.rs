@@ -26,6 +26,7 @@ mod upkeep;
 mod watch;
 
 use decider::Decider;
+pub use derive::reading;
 use readiness::Readiness;
 use reload::Why;
 use sweeper::Sweeper;

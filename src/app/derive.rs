@@ -9,7 +9,7 @@ use crate::settings::{self, Settings};
 use crate::store::redis::{Reach, Tls};
 
 /// How rule files are read.
-pub(super) fn reading(settings: &Settings) -> Options {
+pub fn reading(settings: &Settings) -> Options {
     let unknown_fields = match settings.rules.unknown_fields {
         settings::UnknownFields::Error => Unknown::Error,
         settings::UnknownFields::Warn => Unknown::Warn,

@@ -92,6 +92,16 @@ pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
 #[cfg(test)]
 pub(super) const ALWAYS_SO: [&str; 2] = ["RUNTIME_IGNOREDOTFILES", "RUNTIME_WATCH_ROOT"];
 
+/// `env` as the incumbent's image sees it: there, rules are looked for also when no variable says where.
+pub fn incumbent_env(mut env: Vec<(String, String)>) -> Vec<(String, String)> {
+    let (root, folder) = FOLDER[0];
+    let ours = env.iter().any(|(name, _)| name == "WEIR__RULES__PATHS");
+    if !ours && FOLDER.iter().all(|(name, _)| get(&env, name).is_none()) {
+        env.push((root.to_owned(), folder.to_owned()));
+    }
+    env
+}
+
 /// What the incumbent's variables set, and those that must not be ignored.
 pub(super) fn translate(env: &[(String, String)]) -> (Vec<Leaf>, Vec<Problem>) {
     let mut leaves = Vec::new();
@@ -256,7 +266,9 @@ fn scraped(env: &[(String, String)]) -> Option<Leaf> {
 /// Rules from elsewhere: starting without any rule would let everything pass.
 fn other_source(env: &[(String, String)]) -> Option<Leaf> {
     let kind = get(env, "CONFIG_TYPE").filter(|kind| *kind != "FILE")?;
-    let what = "only rules from files are served; write CONFIG_TYPE=FILE, or set rules.paths";
+    let what = "rules by xDS are not supported; write CONFIG_TYPE=FILE and keep the rules in files \
+                ($RUNTIME_ROOT/$RUNTIME_SUBDIRECTORY/config, or rules.paths); with Envoy Gateway, \
+                run weir beside it: docs/envoy-gateway.md";
     let (name, value) = ("CONFIG_TYPE", kind.to_owned());
     let problem = Problem::Unsupported { name, value, what };
     Some(leaf("rules.paths", name.to_owned(), Err(problem)))

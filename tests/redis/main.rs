@@ -12,6 +12,7 @@ mod down;
 mod exact;
 mod faults;
 mod flood;
+mod incumbent;
 mod inputs;
 mod reach;
 mod start;
