@@ -139,6 +139,14 @@ impl<S: Store> Layers<S> {
         }
     }
 
+    /// Forgets the counter `key`, in the store and in whatever stands before it.
+    pub async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        match self {
+            Layers::Own(exact) => exact.store().forget(key).await,
+            Layers::Shared(modes) => modes.exact.store().forget(key).await,
+        }
+    }
+
     /// The layers between, where there are any, for metrics.
     pub fn between(&self) -> Option<&Modes<S>> {
         match self {
