@@ -18,6 +18,7 @@
 //! - [`key`]: which counter, as 128 keyed bits.
 //! - [`rules`]: YAML with positions, compiled into a tree; lookups; `explain`.
 //! - [`store`]: where counters live. [`store::memory`] is sharded, bounded and compact.
+//! - [`layers`]: how often a decision visits the store: exact, leased, synced.
 //! - [`limiter`]: the order of a decision; leases, shadow and quota mode, headers, metadata.
 //! - [`telemetry`]: what was decided, as atomics and as Prometheus text.
 //! - [`proto`]: the generated messages, for the server, `weir call` and `weir bench` only.
@@ -48,6 +49,7 @@ pub mod cli;
 pub mod decision;
 pub mod descriptor;
 pub mod key;
+pub mod layers;
 pub mod limit;
 pub mod limiter;
 pub mod proto;

@@ -21,17 +21,21 @@ const ARROWS: &[(&str, &str)] = &[
     ("decision", "time limit descriptor store"),
     ("algorithm", "time limit step decision"),
     ("rules", "time limit descriptor key"),
-    ("limiter", "time limit descriptor key step store decision algorithm rules"),
-    ("telemetry", "time limit descriptor store decision rules limiter"),
+    ("layers", "time limit key step store decision algorithm"),
+    ("limiter", "time limit descriptor key step store decision algorithm rules layers"),
+    ("telemetry", "time limit descriptor key store decision rules limiter"),
     ("proto", ""),
     ("bench", "proto"),
     ("server", "time limit descriptor decision rules limiter telemetry proto"),
     ("settings", "descriptor"),
-    ("app", "time limit descriptor key store decision rules limiter telemetry server settings"),
+    (
+        "app",
+        "time limit descriptor key store decision rules layers limiter telemetry server settings",
+    ),
     (
         "cli",
-        "time limit descriptor key step store decision algorithm rules limiter telemetry proto \
-         bench server settings app",
+        "time limit descriptor key step store decision algorithm rules layers limiter telemetry \
+         proto bench server settings app",
     ),
     ("main", "cli"),
 ];
