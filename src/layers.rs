@@ -26,6 +26,8 @@ mod leased;
 mod over_limit;
 mod synced;
 
+pub use leased::LeaseCounts;
+
 use exact::Exact;
 use leased::Leased;
 use over_limit::OverLimit;
