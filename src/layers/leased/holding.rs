@@ -266,7 +266,7 @@ impl Holding {
         match result {
             Ok(outcome) => {
                 if current {
-                    self.known = Terms::state(&draw.step, outcome);
+                    self.known = draw.step.left(outcome);
                 }
                 if outcome.allowed {
                     let batch = draw.terms.batch(&draw.step, outcome);

@@ -6,7 +6,7 @@ use std::iter::zip;
 
 use crate::algorithm;
 use crate::limit::{Algorithm, Limit};
-use crate::step::{Count, Machine, Outcome, Pair, State, Step, Tat, TatTier, Tiers};
+use crate::step::{Machine, Outcome, State, Step, TatTier};
 use crate::time::Micros;
 
 /// The longest life of a token from a bucket.
@@ -116,26 +116,6 @@ impl Terms {
         };
         let tokens = step.hits.unsigned_abs();
         Batch { tokens, drawn: tokens, at: step.now, until: until.unwrap_or_default() }
-    }
-
-    /// The counter as an answer showed it.
-    pub(super) fn state(step: &Step, outcome: &Outcome) -> Option<State> {
-        let seen = outcome.tiers.iter();
-        match step.machine {
-            Machine::Count(_) => {
-                let tiers = seen.map(|s| Count { count: s.a, start: Micros(s.b) });
-                Some(State::Count(Tiers::from_slice(&tiers.collect::<Vec<_>>())))
-            }
-            Machine::Pair(_) => {
-                let tiers = seen.map(|s| Pair { current: s.a, previous: s.b, start: Micros(s.c) });
-                Some(State::Pair(Tiers::from_slice(&tiers.collect::<Vec<_>>())))
-            }
-            Machine::Tat(_) => {
-                let tiers = seen.map(|s| Tat { micros: s.a, part: s.b });
-                Some(State::Tat(Tiers::from_slice(&tiers.collect::<Vec<_>>())))
-            }
-            Machine::Log(_) | Machine::Slots(_) => None,
-        }
     }
 
     /// Hits that still pass at `now` in every tier of a counter in `state`.

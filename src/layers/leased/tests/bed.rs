@@ -196,7 +196,18 @@ impl Instance {
         let shared = Shared { world: self.world.clone(), offset: self.offset };
         let now = shared.now(key, local);
         let (mode, patience) = (Mode::Leased, None);
-        self.leased.ask(&Ask { key, limit, hits, lease: None, mode, local, now, patience }).await
+        let ask = Ask {
+            key,
+            limit,
+            hits,
+            lease: None,
+            mode,
+            over_limit_cache: true,
+            local,
+            now,
+            patience,
+        };
+        self.leased.ask(&ask).await
     }
 
     /// As many ticks as look through the whole table.
