@@ -17,3 +17,4 @@ mod reach;
 mod start;
 mod support;
 mod trips;
+mod watching;
