@@ -54,6 +54,7 @@ end
 local function refund(t, s, hits)
   -- The newest hits first, as everywhere; but none that are newer than the step, whose own were
   -- taken before (its window is over, or the clock was set back).
+  if S[s + 3] > T[t + 1] + T[t + 2] then return false end -- they are out of sight
   local current = S[s + 3] > T[t + 1] and 0 or min(hits, S[s + 1])
   local previous = min(hits - current, S[s + 2])
   S[s + 1], S[s + 2] = S[s + 1] - current, S[s + 2] - previous
