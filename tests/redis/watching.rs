@@ -97,7 +97,7 @@ fn metrics(expression: &str) -> Vec<(&str, &str)> {
                 continue;
             }
             let rest = &expression[at..];
-            let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+            let end = rest.find(|c: char| !is_word(c)).unwrap_or(rest.len());
             let braces = rest[end..].strip_prefix('{').and_then(|rest| rest.split_once('}'));
             found.push((&rest[..end], braces.map_or("", |(inside, _)| inside)));
         }
@@ -120,7 +120,9 @@ fn alerts_and_dashboard_name_what_weir_exposes() {
     ready(&weir);
     let client = weir.client();
     let ask = |hits| client.ask(request("d", vec![costing(hits, descriptor(&[("user", "x")]))]));
-    (ask(1), ask(6), ask(6));
+    for hits in [1, 6, 6] {
+        ask(hits);
+    }
     redis.kill();
     let scrape = || get(weir.admin, "/metrics").body;
     until("an error of Redis and a fallback are counted", || {
@@ -136,11 +138,7 @@ fn alerts_and_dashboard_name_what_weir_exposes() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn problems(
-    place: &str,
-    expression: &str,
-    exposed: &BTreeMap<String, Vec<Labels>>,
-) -> Vec<String> {
+fn problems(place: &str, expression: &str, exposed: &BTreeMap<String, Vec<Labels>>) -> Vec<String> {
     let of_target = |label: &str| OF_THE_TARGET.contains(&label);
     let mut wrong = Vec::new();
     let mut labels: BTreeSet<&str> = BTreeSet::new();
