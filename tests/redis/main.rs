@@ -18,3 +18,4 @@ mod reach;
 mod start;
 mod support;
 mod trips;
+mod watching;
