@@ -6,6 +6,8 @@
 
 local TIER, STATE, COSTS = 3, 2, 0
 local HITS_MAX = 2 ^ 53 - 1
+-- In the place of the limit: hits that were let pass elsewhere, see src/step/count.rs.
+local UNLIMITED = 2 ^ 53
 
 local function turn(T, t, S, s)
   -- A later window than the step's stays: the clock was set back, and no count may be lost.
@@ -19,6 +21,7 @@ local function fits(T, t, S, s, hits)
 end
 
 local function charge(T, t, S, s, hits)
+  if T[t + 3] == UNLIMITED and S[s + 2] > T[t + 1] then return false end -- their window is over
   local more = min(hits, HITS_MAX - S[s + 1])
   S[s + 1] = S[s + 1] + more
   return more > 0
