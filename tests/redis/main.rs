@@ -14,4 +14,5 @@ mod inputs;
 mod reach;
 mod start;
 mod support;
+mod synced;
 mod trips;
