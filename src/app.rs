@@ -6,40 +6,43 @@ use std::sync::Arc;
 use std::thread;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{self, oneshot};
 
 use crate::key::KeySeed;
 use crate::layers::Layers;
 use crate::limiter::{Limiter, Local};
-use crate::rules::{self, RuleSet};
 use crate::server::{self, Server, Serving};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{Guard, MemoryStore, RedisStore, Stack};
-use crate::time::{Clock, Micros, SystemClock};
+use crate::time::{Clock, SystemClock};
 
 mod decider;
 mod derive;
 mod page;
 mod readiness;
+mod reload;
 mod sweeper;
 mod upkeep;
+mod watch;
 
-use decider::{Decider, InForce};
+use decider::Decider;
+pub use derive::reading;
 use readiness::Readiness;
+use reload::Why;
 use sweeper::Sweeper;
 use upkeep::Upkeep;
-
-/// Series whose names hold values of requests, beyond which they are folded into their rule's.
-const MAX_VALUE_SERIES: usize = 10_000;
+use watch::Watcher;
 
 /// A running service.
 pub struct App {
     decider: Arc<Decider>,
     serving: Serving,
-    shutdown: watch::Sender<bool>,
+    shutdown: sync::watch::Sender<bool>,
     _readiness: Readiness,
     _sweeper: Sweeper,
     _upkeep: Upkeep,
+    /// Nothing where the operator wants to reload by hand.
+    _watcher: Option<Watcher>,
 }
 
 /// Why the service did not start.
@@ -64,7 +67,7 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
     runtime.block_on(async {
         // Before anything else: a signal that comes during the start must not kill the process.
         let mut signals = Signals::new()?;
-        let App { decider, serving, shutdown, _readiness, _sweeper, _upkeep } =
+        let App { decider, serving, shutdown, _readiness, _sweeper, _upkeep, _watcher } =
             App::start(settings)?;
         // A thread of its own, because it blocks; the server may also end by itself.
         let (ended, mut end) = oneshot::channel();
@@ -74,7 +77,7 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
                 result = &mut end => return Ok(result.map_err(io::Error::other)??),
                 asked = signals.next() => match asked {
                     Asked::End => break,
-                    Asked::Reload => decider.reload(),
+                    Asked::Reload => decider.reload(Why::Asked),
                 }
             }
         }
@@ -128,20 +131,25 @@ impl App {
     /// Reads the rules, takes the ports and starts to answer.
     pub fn start(settings: Settings) -> Result<App, StartError> {
         let clock = SystemClock::new().off_by(settings.clock.offset);
-        let (first, last_error) = first_rules(&settings, clock.now())?;
+        let (first, reloads) = reload::first_rules(&settings, clock.now())?;
         let bound = Server::bind(derive::server(&settings))?;
         let at = bound.addresses()?;
         let limiter = limiter(&settings, clock)?;
         let counted = first.rules.rules().len();
-        let decider =
-            Arc::new(Decider::new(limiter, first, last_error, settings, MAX_VALUE_SERIES));
+        let decider = Arc::new(Decider::new(limiter, first, reloads, settings));
         let sweeper = Sweeper::start(decider.clone())?;
         let upkeep = Upkeep::start(decider.clone())?;
+        let watcher = reload::watch(&decider)?;
         let (readiness, health_seen) = Readiness::start(decider.clone())?;
-        let (shutdown, told_to_stop) = watch::channel(false);
+        let (shutdown, told_to_stop) = sync::watch::channel(false);
         let serving = bound.serve(decider.clone(), decider.clone(), health_seen, told_to_stop)?;
         tracing::info!(
-            grpc = %at.grpc, http = %at.http, admin = %at.admin, rules = counted, "listening"
+            grpc = %at.grpc,
+            http = %at.http,
+            admin = %at.admin,
+            metrics = at.metrics.map(tracing::field::display),
+            rules = counted,
+            "listening"
         );
         Ok(App {
             decider,
@@ -150,6 +158,7 @@ impl App {
             _readiness: readiness,
             _sweeper: sweeper,
             _upkeep: upkeep,
+            _watcher: watcher,
         })
     }
 }
@@ -179,28 +188,6 @@ fn limiter(
             };
             Ok(Limiter::over(layers, clock, seed, answer).with_local(local))
         }
-    }
-}
-
-/// The rules to start with. Warnings are logged; problems end the start, unless the operator said
-/// that it should go on without rules.
-fn first_rules(settings: &Settings, now: Micros) -> Result<(InForce, Option<String>), StartError> {
-    match rules::load(&settings.rules.paths, &derive::reading(settings)) {
-        Ok((rules, warnings)) => {
-            for warning in warnings {
-                tracing::warn!("{warning}");
-            }
-            Ok((InForce::new(rules, now), None))
-        }
-        Err(problems) if settings.rules.start_without => {
-            for problem in &problems {
-                tracing::error!("{problem}");
-            }
-            tracing::error!("starting without rules: every request passes until they are mended");
-            let last_error = texts(&problems).join("\n");
-            Ok((InForce::new(RuleSet::default(), now), Some(last_error)))
-        }
-        Err(problems) => Err(StartError::Config(texts(&problems))),
     }
 }
 

@@ -167,6 +167,9 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             now: asked,
             patience,
         };
+        if let (Some(own), Some(Lease::Close(id))) = (&self.local, under) {
+            own.end(&key, &limit, hits, id, local).await;
+        }
         let cause = match self.layers.ask(&ask).await {
             Ok(decision) => {
                 if let Some(nothing) = taken.take_if(|_| !decision.allowed) {
@@ -183,9 +186,16 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                 let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.answer.on_error);
                 let word = policy.word();
                 tracing::debug!(rule = rule.map(|rule| &*rule.label), word, %error, "fallback");
-                let (key, limit) = (&key, &*limit);
-                let from = Unanswered { rule: index, limit, key, hits, lease: under, error };
-                fallback::decide(policy, self.local.as_ref(), from, local).await
+                let from =
+                    Unanswered { rule: index, limit: &limit, key: &key, hits, lease: under, error };
+                let cause = fallback::decide(policy, self.local.as_ref(), from, local).await;
+                if let (Some(own), Cause::Fallback { decision: Some(one), .. }) =
+                    (&self.local, &cause)
+                    && one.allowed
+                {
+                    taken = Taken::locally(own.store(), &key, &limit, hits, under, local);
+                }
+                cause
             }
         };
         Decided { rule, limit: Some(limit), key: Some(key), cause, taken }

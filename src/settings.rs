@@ -29,6 +29,7 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
+pub use incumbent::incumbent_env;
 pub use layers::{Loaded, Overrides, fields, load, process_env};
 pub use problem::{Problem, Problems};
 pub use secret::{Secret, SecretUrl};
@@ -63,6 +64,8 @@ pub struct Settings {
     pub clock: Clock,
     /// What is logged.
     pub log: Log,
+    /// What is counted for operators.
+    pub metrics: Metrics,
 }
 
 /// The gRPC listener that proxies ask.
@@ -92,11 +95,19 @@ pub struct Http {
     pub listen: SocketAddr,
 }
 
-/// The admin listener. It has no authentication, hence loopback unless told otherwise.
+/// The admin listener. Most of it has no authentication, hence loopback unless told otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Admin {
     /// Address. Default `127.0.0.1:6070`. `WEIR__ADMIN__LISTEN`, `DEBUG_HOST` with `DEBUG_PORT`.
     pub listen: SocketAddr,
+    /// What `/counters` wants as bearer token; beyond loopback it needs one. Default none.
+    /// `WEIR__ADMIN__TOKEN`. Never printed.
+    #[serde(with = "json::optional")]
+    pub token: Option<Secret>,
+    /// A file whose first line is the token, instead; read for every request that needs it.
+    /// Default none. `WEIR__ADMIN__TOKEN_FILE`.
+    #[serde(with = "json::optional")]
+    pub token_file: Option<PathBuf>,
 }
 
 /// Where rules come from and how they are read.
@@ -114,6 +125,9 @@ pub struct Rules {
     /// Start although the first load failed, and let everything pass until the files are mended.
     /// Default false. `WEIR__RULES__START_WITHOUT`, `FORCE_START_WITHOUT_INITIAL_CONFIG`.
     pub start_without: bool,
+    /// Reload when the files change, and not on SIGHUP alone. Default true.
+    /// `WEIR__RULES__WATCH`.
+    pub watch: bool,
     /// What a denied request does to its other descriptors' counters, for domains that do not say.
     /// Default count. `WEIR__RULES__DENIED_REQUESTS`, `STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT`.
     pub denied_requests: DeniedRequests,
@@ -216,9 +230,12 @@ pub struct Redis {
     /// Default `redis-cluster://127.0.0.1:7000`. `WEIR__REDIS__URL`, `REDIS_URL` with `REDIS_TYPE`,
     /// `REDIS_AUTH`, `REDIS_TLS` and `REDIS_SENTINEL_AUTH`. Printed without its password.
     pub url: SecretUrl,
-    /// Connections per node, spread over the cores; each core has at least one. Default 4.
+    /// Connections per node, spread over the cores; each core has at least one. Default 1.
     /// `WEIR__REDIS__POOL_SIZE`, `REDIS_POOL_SIZE`.
     pub pool_size: usize,
+    /// The most decisions that share one call of a script; 1 sends each alone. Default 128.
+    /// `WEIR__REDIS__BATCH`.
+    pub batch: usize,
     /// A name of Redis's access control list, instead of the URL's. Default none.
     /// `WEIR__REDIS__USERNAME`.
     #[serde(with = "json::optional")]
@@ -275,6 +292,21 @@ pub struct Readyz {
     /// `/readyz` fails while the store cannot be reached. Default false.
     /// `WEIR__READYZ__REQUIRE_STORE`.
     pub require_store: bool,
+    /// `/readyz` fails without rules. Default off. `WEIR__READYZ__REQUIRE_RULES`,
+    /// `HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED`.
+    pub require_rules: RequireRules,
+}
+
+/// Without which rules the process is not ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RequireRules {
+    /// Ready with any rules or none. Also written `false`.
+    Off,
+    /// At least one domain must be defined by the rules in force.
+    Loaded,
+    /// That, and the files as they are must be the rules in force: a bad reload fails readiness.
+    Current,
 }
 
 /// How the process ends.
@@ -315,6 +347,29 @@ pub enum LogFormat {
     Pretty,
     /// One JSON object per line.
     Json,
+}
+
+/// What is counted for operators, and where they find it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Metrics {
+    /// Adds metrics under the incumbent's names. Default false. `WEIR__METRICS__COMPAT`,
+    /// `USE_PROMETHEUS`.
+    pub compat: bool,
+    /// A listener for the metrics alone, beside the admin listener's. Default none.
+    /// `WEIR__METRICS__LISTEN`, `PROMETHEUS_ADDR` with `USE_PROMETHEUS`.
+    #[serde(with = "json::optional")]
+    pub listen: Option<SocketAddr>,
+    /// Their path there. Default `/metrics`. `WEIR__METRICS__PATH`, `PROMETHEUS_PATH`.
+    pub path: String,
+    /// Series made of values of requests, for all rules that ask for them together; the rest is
+    /// counted as `other`. Default 1000. `WEIR__METRICS__MAX_SERIES`.
+    pub max_series: usize,
+    /// The counters denied most are metrics too, and not only at `/top`. Default false.
+    /// `WEIR__METRICS__TOP`.
+    pub top: bool,
+    /// Values of requests are shown there, and not only their hash. Default false.
+    /// `WEIR__METRICS__TOP_VALUES`.
+    pub top_values: bool,
 }
 
 impl Default for Settings {

@@ -9,7 +9,7 @@ use crate::settings::{self, Settings};
 use crate::store::redis::{Reach, Tls};
 
 /// How rule files are read.
-pub(super) fn reading(settings: &Settings) -> Options {
+pub fn reading(settings: &Settings) -> Options {
     let unknown_fields = match settings.rules.unknown_fields {
         settings::UnknownFields::Error => Unknown::Error,
         settings::UnknownFields::Warn => Unknown::Warn,
@@ -62,6 +62,7 @@ pub(super) fn redis(settings: &Settings, cores: usize) -> Reach {
             skip_hostname_check: from.tls_skip_hostname_check,
         },
         connections: from.pool_size.div_ceil(cores.max(1)),
+        batch: from.batch,
     }
 }
 
@@ -85,6 +86,10 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
         },
         http: server::Http { listen: settings.http.listen.to_string(), ..defaults.http },
         admin: server::Admin { listen: settings.admin.listen.to_string(), ..defaults.admin },
+        metrics: settings.metrics.listen.map(|address| server::Scraped {
+            listen: address.to_string(),
+            path: settings.metrics.path.clone(),
+        }),
         drain: server::Drain { delay: settings.drain.delay, timeout: settings.drain.timeout },
         bounds: settings.bounds,
         cores: settings.grpc.cores.map(std::num::NonZeroUsize::get),

@@ -99,7 +99,7 @@ impl Rule {
     /// The incumbent's stat key (one segment per entry, joined with dots), without the domain.
     /// Allocates only when `detailed_metric` or `value_to_metric` ask for values of the request.
     pub fn stat_key(&self, entries: &[Entry<'_>]) -> Cow<'_, str> {
-        if !self.path.iter().any(|node| self.shows_value(node)) {
+        if !self.is_detailed() {
             return Cow::Borrowed(&self.written_stat_key);
         }
         let mut text = String::new();
@@ -124,7 +124,12 @@ impl Rule {
         &self.written_stat_key
     }
 
-    fn shows_value(&self, node: &PathNode) -> bool {
+    /// `detailed_metric` or `value_to_metric` ask for values of the request in metrics.
+    pub fn is_detailed(&self) -> bool {
+        self.path.iter().any(|node| self.shows_value(node))
+    }
+
+    pub(super) fn shows_value(&self, node: &PathNode) -> bool {
         (self.detailed_metric || node.value_to_metric) && !node.share_threshold
     }
 }

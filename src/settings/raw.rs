@@ -50,6 +50,7 @@ pub(super) struct Raw {
     pub(super) drain: Drain,
     pub(super) clock: Clock,
     pub(super) log: Log,
+    pub(super) metrics: Metrics,
 }
 
 section!(Grpc {
@@ -62,13 +63,14 @@ section!(Grpc {
 
 section!(Http { listen: String = "[::]:8080" });
 
-section!(Admin { listen: String = "127.0.0.1:6070" });
+section!(Admin { listen: String = "127.0.0.1:6070", token: String = "", token_file: String = "" });
 
 section!(Rules {
     paths: List = "rules/",
     merge_domains: String = "false",
     unknown_fields: String = "error",
     start_without: String = "false",
+    watch: String = "true",
     denied_requests: String = "count",
 });
 
@@ -93,7 +95,8 @@ section!(Store {
 
 section!(Redis {
     url: String = "redis-cluster://127.0.0.1:7000",
-    pool_size: String = "4",
+    pool_size: String = "1",
+    batch: String = "128",
     username: String = "",
     password_file: String = "",
     key_secret: String = "",
@@ -111,10 +114,19 @@ section!(Bounds {
 
 section!(Fallback { on_error: String = "allow", instances: String = "1" });
 
-section!(Readyz { require_store: String = "false" });
+section!(Readyz { require_store: String = "false", require_rules: String = "off" });
 
 section!(Drain { delay: String = "5s", timeout: String = "30s" });
 
 section!(Clock { offset: String = "0s" });
 
 section!(Log { level: String = "info", format: String = "pretty" });
+
+section!(Metrics {
+    compat: String = "false",
+    listen: String = "",
+    path: String = "/metrics",
+    max_series: String = "1000",
+    top: String = "false",
+    top_values: String = "false",
+});

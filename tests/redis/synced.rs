@@ -160,7 +160,7 @@ fn with_redis_away_for_five_seconds_nothing_falls_back_and_all_is_counted_after(
         .iter()
         .map(|weir| {
             let page = http::get(weir.admin, "/metrics").body;
-            let lines = page.lines().filter(|line| line.starts_with("weir_synced_failures_total{"));
+            let lines = page.lines().filter(|line| line.starts_with("weir_synced_errors_total{"));
             let counts = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
             counts.sum::<u64>()
         })

@@ -1,0 +1,182 @@
+//! The ground: everything on the file system that a change of the watched content must touch.
+//!
+//! That is every folder and link on the way to a watched path, wherever links lead, and every
+//! folder below it. A swapped link, a folder that is replaced, removed or made, and a write to a
+//! file are all changes of a name or of a file in one of those.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+/// Links that are followed on one way; Linux has the same bound.
+const LINKS_MAX: usize = 40;
+/// Deepest folder below a watched one.
+const DEPTH_MAX: usize = 16;
+/// Most places that are listened to.
+const PLACES_MAX: usize = 8_192;
+
+/// What to listen to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Ground {
+    /// Files and folders to be told about.
+    pub(super) places: BTreeSet<PathBuf>,
+    /// Names that matter in them, each as a whole path.
+    names: BTreeSet<PathBuf>,
+    /// Folders in which every name matters.
+    folders: BTreeSet<PathBuf>,
+    /// There is more than is listened to.
+    pub(super) incomplete: bool,
+}
+
+impl Ground {
+    /// Looks up what matters for `paths` now.
+    pub(super) fn under(paths: &[PathBuf]) -> Ground {
+        let mut ground = Ground::default();
+        for path in paths {
+            // Fails only without a working folder, and for the empty path.
+            let Ok(path) = std::path::absolute(path) else { continue };
+            let Some(real) = ground.follow(&path) else { continue };
+            if real.is_dir() {
+                ground.folder(real, 0);
+            } else {
+                // Where a single file is mounted, its folder hears nothing of it.
+                ground.place(real);
+            }
+        }
+        ground
+    }
+
+    /// Whether something that happened to `path` may change the content.
+    pub(super) fn concerns(&self, path: &Path) -> bool {
+        self.names.contains(path)
+            || self.places.contains(path)
+            || path.parent().is_some_and(|parent| self.folders.contains(parent))
+    }
+
+    fn place(&mut self, path: PathBuf) {
+        if self.places.len() < PLACES_MAX {
+            self.places.insert(path);
+        } else {
+            self.incomplete = true;
+        }
+    }
+
+    /// Walks to `path`, link by link. The path without links at its end, if it exists.
+    fn follow(&mut self, path: &Path) -> Option<PathBuf> {
+        let mut here = PathBuf::new();
+        let mut ahead: VecDeque<OsString> = path.components().map(own).collect();
+        let mut links = 0;
+        while let Some(next) = ahead.pop_front() {
+            match Path::new(&next).components().next() {
+                Some(Component::RootDir | Component::Prefix(_)) => {
+                    here = PathBuf::from(next);
+                    continue;
+                }
+                Some(Component::ParentDir) => {
+                    here.pop();
+                    continue;
+                }
+                Some(Component::CurDir) | None => continue,
+                Some(Component::Normal(_)) => {}
+            }
+            let there = here.join(&next);
+            self.place(here.clone());
+            self.names.insert(there.clone());
+            let about = fs::symlink_metadata(&there).ok()?;
+            if about.is_symlink() {
+                links += 1;
+                if links > LINKS_MAX {
+                    return None;
+                }
+                let target = fs::read_link(&there).ok()?;
+                for component in target.components().rev() {
+                    ahead.push_front(own(component));
+                }
+            } else {
+                here = there;
+            }
+        }
+        Some(here)
+    }
+
+    /// A folder with everything in it and below it, but for names that start with a dot.
+    fn folder(&mut self, path: PathBuf, depth: usize) {
+        self.place(path.clone());
+        if depth > DEPTH_MAX || self.incomplete || !self.folders.insert(path.clone()) {
+            return;
+        }
+        let Ok(entries) = fs::read_dir(&path) else { return };
+        for entry in entries.flatten() {
+            let Ok(kind) = entry.file_type() else { continue };
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
+            } else if kind.is_dir() {
+                self.folder(entry.path(), depth + 1);
+            } else if kind.is_symlink() && self.names.len() < PLACES_MAX {
+                self.follow(&entry.path());
+            }
+        }
+    }
+}
+
+fn own(component: Component<'_>) -> OsString {
+    component.as_os_str().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_config_maps_links_and_what_stands_behind_them_are_heard() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let root = folder.path().canonicalize().expect("it exists");
+        let path = |name: &str| root.join(name);
+        fs::create_dir_all(path("mount/..1")).expect("a folder");
+        fs::create_dir_all(path("mount/sub/.git")).expect("a folder");
+        fs::write(path("mount/..1/a.yaml"), "").expect("a file");
+        symlink("..1", path("mount/..data")).expect("a link");
+        symlink("..data/a.yaml", path("mount/a.yaml")).expect("a link");
+        symlink("mount", path("link")).expect("a link");
+
+        let ground = Ground::under(&[path("link")]);
+        for heard in ["", "mount", "mount/..1", "mount/sub"] {
+            assert!(ground.places.contains(&root.join(heard)), "{heard}: {ground:#?}");
+        }
+        assert!(!ground.places.contains(&path("mount/sub/.git")));
+        for concerns in ["link", "mount", "mount/..data", "mount/b.yaml", "mount/sub/c.yaml"] {
+            assert!(ground.concerns(&path(concerns)), "{concerns}");
+        }
+        assert!(ground.concerns(&path("mount/..1/a.yaml")), "the file behind the links");
+        assert!(!ground.concerns(&path("other")), "a neighbour is no concern");
+
+        let file = Ground::under(&[path("mount/a.yaml")]);
+        assert!(file.places.contains(&path("mount/..1/a.yaml")), "the file itself");
+        assert!(file.concerns(&path("mount/..data")));
+        assert!(!file.concerns(&path("mount/b.yaml")), "a neighbour is no concern");
+    }
+
+    #[test]
+    fn the_way_to_what_does_not_exist_yet_is_heard_as_far_as_it_goes() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let root = folder.path().canonicalize().expect("it exists");
+        let ground = Ground::under(&[root.join("a/b/c.yaml")]);
+        assert!(ground.places.contains(&root));
+        assert!(ground.concerns(&root.join("a")));
+        assert!(!ground.concerns(&root.join("b")));
+    }
+
+    #[test]
+    fn links_that_lead_in_a_circle_end() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let root = folder.path().canonicalize().expect("it exists");
+        symlink("b", root.join("a")).expect("a link");
+        symlink("a", root.join("b")).expect("a link");
+        let ground = Ground::under(&[root.join("a")]);
+        assert!(ground.concerns(&root.join("b")));
+        symlink(".", root.join("self")).expect("a link");
+        assert!(Ground::under(&[root.join("self")]).places.contains(&root));
+    }
+}

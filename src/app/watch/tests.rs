@@ -1,0 +1,343 @@
+//! The watcher on a real file system: every way in which files change.
+
+use std::fs::{create_dir, create_dir_all, read_to_string, remove_dir_all, rename, write};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// Far beyond what any change needs to be noticed.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Practically never.
+const NEVER: Micros = Micros(u64::MAX / 2);
+
+/// Hints alone, or polls alone: what one of them misses the other must not make up for.
+const BY_HINTS: Pace =
+    Pace { quiet: Micros(20_000), longest: Micros::SECOND, poll: NEVER, poll_deaf: NEVER };
+const BY_POLLS: Pace = Pace {
+    quiet: Micros(20_000),
+    longest: Micros::SECOND,
+    poll: Micros(20_000),
+    poll_deaf: Micros(20_000),
+};
+
+/// A watched path and what was seen at it, as text.
+struct Bed {
+    _watcher: Watcher,
+    changes: Receiver<String>,
+    _folder: TempDir,
+    root: PathBuf,
+}
+
+/// Everything at `path`, as one text: `name=content` of each file, without dot names.
+fn seen(path: &Path) -> String {
+    if let Ok(text) = read_to_string(path) {
+        return text;
+    }
+    let Ok(entries) = fs::read_dir(path) else { return "missing".to_owned() };
+    let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    names.sort();
+    let shown = names.iter().filter_map(|name| name.to_str()).filter(|name| !name.starts_with('.'));
+    shown.map(|name| format!("{name}={} ", seen(&path.join(name)))).collect()
+}
+
+fn digest(path: &Path) -> Digest {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    seen(path).hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Bed {
+    /// Watches `watched` below a fresh folder that `lay` has filled.
+    fn new(watched: &str, pace: Pace, lay: impl FnOnce(&Path)) -> Bed {
+        let folder = TempDir::new().expect("a temporary folder");
+        let root = folder.path().canonicalize().expect("it exists");
+        lay(&root);
+        let path = root.join(watched);
+        let (told, changes) = channel();
+        let (looked, shown, known) = (path.clone(), path.clone(), digest(&path));
+        // Heard of once the thread has begun to listen: its first look comes after that.
+        let (listening, listens) = channel();
+        let look = move || {
+            let digest = digest(&looked);
+            let _ = listening.send(());
+            digest
+        };
+        let changed = move || {
+            let _ = told.send(seen(&shown));
+        };
+        let watcher = Watcher::start("watch-test", vec![path], pace, known, look, changed);
+        let watcher = watcher.expect("a thread");
+        listens.recv_timeout(PATIENCE).expect("the first look");
+        Bed { _watcher: watcher, changes, _folder: folder, root }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Waits until the watcher has told of a state that `holds`.
+    fn told(&self, what: &str, holds: impl Fn(&str) -> bool) {
+        let mut last = None;
+        while !last.as_deref().is_some_and(&holds) {
+            let told = self.changes.recv_timeout(PATIENCE);
+            last = Some(told.unwrap_or_else(|_| panic!("{what}: the last told was {last:?}")));
+        }
+    }
+}
+
+/// A way in which content changes: what is watched, what there is first, what happens, what is seen.
+struct Way {
+    name: &'static str,
+    watched: &'static str,
+    lay: fn(&Path),
+    change: fn(&Path),
+    seen: &'static str,
+}
+
+fn put(path: PathBuf, text: &str) {
+    write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
+
+fn folder_with_a(root: &Path) {
+    create_dir(root.join("d")).expect("a folder");
+    put(root.join("d/a"), "1");
+}
+
+fn config_map(root: &Path) {
+    create_dir_all(root.join("d/..1")).expect("a folder");
+    put(root.join("d/..1/a"), "1");
+    symlink("..1", root.join("d/..data")).expect("a link");
+    symlink("..data/a", root.join("d/a")).expect("a link");
+}
+
+/// As the kubelet does it: a new folder, a new link beside the old one, a rename, the old one goes.
+fn next_config_map(root: &Path) {
+    create_dir(root.join("d/..2")).expect("a folder");
+    put(root.join("d/..2/a"), "2");
+    symlink("..2", root.join("d/..data_tmp")).expect("a link");
+    rename(root.join("d/..data_tmp"), root.join("d/..data")).expect("a rename");
+    remove_dir_all(root.join("d/..1")).expect("the old one");
+}
+
+const WAYS: [Way; 13] = [
+    Way {
+        name: "written in place",
+        watched: "d",
+        lay: folder_with_a,
+        change: |root| put(root.join("d/a"), "2"),
+        seen: "a=2 ",
+    },
+    Way {
+        name: "renamed over",
+        watched: "d",
+        lay: folder_with_a,
+        change: |root| {
+            put(root.join("new"), "2");
+            rename(root.join("new"), root.join("d/a")).expect("a rename");
+        },
+        seen: "a=2 ",
+    },
+    Way {
+        name: "added",
+        watched: "d",
+        lay: folder_with_a,
+        change: |root| put(root.join("d/b"), "2"),
+        seen: "a=1 b=2 ",
+    },
+    Way {
+        name: "deleted",
+        watched: "d",
+        lay: folder_with_a,
+        change: |root| fs::remove_file(root.join("d/a")).expect("it is there"),
+        seen: "",
+    },
+    Way {
+        name: "in a new folder below",
+        watched: "d",
+        lay: folder_with_a,
+        change: |root| {
+            create_dir_all(root.join("d/e/f")).expect("folders");
+            put(root.join("d/e/f/b"), "2");
+        },
+        seen: "a=1 e=f=b=2   ",
+    },
+    Way {
+        name: "folder replaced",
+        watched: "d",
+        lay: folder_with_a,
+        change: |root| {
+            create_dir(root.join("new")).expect("a folder");
+            put(root.join("new/a"), "2");
+            rename(root.join("d"), root.join("old")).expect("a rename");
+            rename(root.join("new"), root.join("d")).expect("a rename");
+        },
+        seen: "a=2 ",
+    },
+    Way {
+        name: "folder of the folder replaced",
+        watched: "x/d",
+        lay: |root| {
+            create_dir(root.join("x")).expect("a folder");
+            folder_with_a(&root.join("x"));
+        },
+        change: |root| {
+            create_dir_all(root.join("new/d")).expect("folders");
+            put(root.join("new/d/a"), "2");
+            rename(root.join("x"), root.join("old")).expect("a rename");
+            rename(root.join("new"), root.join("x")).expect("a rename");
+        },
+        seen: "a=2 ",
+    },
+    Way {
+        name: "made after the watcher",
+        watched: "d/e",
+        lay: |_| {},
+        change: |root| {
+            create_dir_all(root.join("d/e")).expect("folders");
+            put(root.join("d/e/a"), "1");
+        },
+        seen: "a=1 ",
+    },
+    Way { name: "ConfigMap", watched: "d", lay: config_map, change: next_config_map, seen: "a=2 " },
+    Way {
+        name: "one file of a ConfigMap",
+        watched: "d/a",
+        lay: config_map,
+        change: next_config_map,
+        seen: "2",
+    },
+    Way {
+        name: "root link swapped",
+        watched: "current/sub/d",
+        lay: |root| {
+            create_dir_all(root.join("v1/sub")).expect("folders");
+            folder_with_a(&root.join("v1/sub"));
+            symlink("v1", root.join("current")).expect("a link");
+        },
+        change: |root| {
+            create_dir_all(root.join("v2/sub/d")).expect("folders");
+            put(root.join("v2/sub/d/a"), "2");
+            symlink("v2", root.join("next")).expect("a link");
+            rename(root.join("next"), root.join("current")).expect("a rename");
+        },
+        seen: "a=2 ",
+    },
+    Way {
+        name: "written behind a link to a file",
+        watched: "d",
+        lay: |root| {
+            create_dir_all(root.join("far")).expect("a folder");
+            create_dir_all(root.join("d")).expect("a folder");
+            put(root.join("far/a"), "1");
+            symlink(root.join("far/a"), root.join("d/a")).expect("a link");
+        },
+        change: |root| put(root.join("far/a"), "2"),
+        seen: "a=2 ",
+    },
+    Way {
+        name: "by an editor that writes beside it",
+        watched: "d",
+        lay: folder_with_a,
+        change: |root| {
+            put(root.join("d/.a.swp"), "scratch");
+            put(root.join("d/.a.new"), "2");
+            rename(root.join("d/.a.new"), root.join("d/a")).expect("a rename");
+            fs::remove_file(root.join("d/.a.swp")).expect("it is there");
+        },
+        seen: "a=2 ",
+    },
+];
+
+#[test]
+fn every_way_in_which_files_change_is_told_by_hints_alone_and_by_polls_alone() {
+    for pace in [BY_HINTS, BY_POLLS] {
+        for way in &WAYS {
+            let bed = Bed::new(way.watched, pace, way.lay);
+            (way.change)(&bed.root);
+            let what = format!("{}, {pace:?}", way.name);
+            bed.told(&what, |now| now == way.seen);
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_is_removed_and_made_again_is_watched_like_before() {
+    let bed = Bed::new("d", BY_HINTS, folder_with_a);
+    for round in 0..5 {
+        remove_dir_all(bed.path("d")).expect("it is there");
+        bed.told("removed", |now| now == "missing");
+        create_dir(bed.path("d")).expect("a folder");
+        bed.told("made", |now| now.is_empty());
+        let text = format!("{round}");
+        put(bed.path("d/a"), &text);
+        bed.told("written", |now| now == format!("a={text} "));
+        put(bed.path("d/a"), "again");
+        bed.told("written in place", |now| now == "a=again ");
+    }
+}
+
+#[test]
+fn config_maps_are_swapped_as_often_as_one_likes() {
+    let bed = Bed::new("d", BY_HINTS, config_map);
+    for round in 2..6 {
+        let [old, new] = [round - 1, round].map(|number| bed.path(&format!("d/..{number}")));
+        create_dir(&new).expect("a folder");
+        put(new.join("a"), &round.to_string());
+        symlink(&new, bed.path("d/..data_tmp")).expect("a link");
+        rename(bed.path("d/..data_tmp"), bed.path("d/..data")).expect("a rename");
+        remove_dir_all(old).expect("the old one");
+        bed.told("swapped", |now| now == format!("a={round} "));
+    }
+}
+
+#[test]
+fn a_touch_and_what_does_not_count_are_no_change() {
+    let bed = Bed::new("d", BY_HINTS, folder_with_a);
+    // By renaming, which nobody can see half done.
+    let swap = |name: &str, text: &str| {
+        put(bed.path("new"), text);
+        rename(bed.path("new"), bed.path(name)).expect("a rename");
+    };
+    swap("d/a", "1");
+    swap("d/.hidden", "x");
+    let file = fs::File::open(bed.path("d/a")).expect("it is there");
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("a touch");
+    swap("d/b", "2");
+    let first = bed.changes.recv_timeout(PATIENCE).expect("told");
+    assert_eq!(first, "a=1 b=2 ");
+}
+
+#[test]
+fn what_changed_before_the_watcher_began_is_told() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let file = folder.path().join("a");
+    put(file.clone(), "1");
+    let known = contents(std::slice::from_ref(&file));
+    put(file.clone(), "2");
+    let (told, changes) = channel();
+    let changed = move || {
+        let _ = told.send(());
+    };
+    let _watcher = Watcher::of_files("watch-test", vec![file.clone()], known, changed);
+    changes.recv_timeout(PATIENCE).expect("told");
+    put(file, "3");
+    changes.recv_timeout(PATIENCE).expect("told again");
+}
+
+#[test]
+fn a_watcher_that_is_dropped_ends() {
+    let bed = Bed::new("d", BY_HINTS, folder_with_a);
+    let Bed { _watcher: watcher, changes, .. } = bed;
+    drop(watcher);
+    // The thread owns the other end.
+    assert!(
+        changes
+            .recv_timeout(PATIENCE)
+            .is_err_and(|error| { error == std::sync::mpsc::RecvTimeoutError::Disconnected })
+    );
+}
