@@ -15,6 +15,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
+
 use crate::decision::Decision;
 use crate::key::Key;
 use crate::limit::{Limit, Mode};
@@ -28,6 +30,7 @@ mod over_limit;
 mod synced;
 
 pub use leased::LeaseCounts;
+pub use synced::SyncCounts;
 
 use exact::Exact;
 use leased::Leased;
@@ -234,12 +237,10 @@ impl<S: Store> Layer for Modes<S> {
     }
 
     async fn tick(&self, local: Micros) {
-        self.leased.tick(local).await;
-        self.synced.tick(local).await;
+        join(self.leased.tick(local), self.synced.tick(local)).await;
     }
 
     async fn close(&self, local: Micros) {
-        self.leased.close(local).await;
-        self.synced.close(local).await;
+        join(self.leased.close(local), self.synced.close(local)).await;
     }
 }

@@ -258,7 +258,10 @@ fn flags(rule: &Rule) -> Vec<String> {
         Mode::Exact => {}
         Mode::Leased => flags.push("leased: hits are drawn from the store ahead".to_owned()),
         Mode::Synced { interval } => {
-            flags.push(format!("synced with the store every {}", duration::write(interval)));
+            flags.push(format!(
+                "synced with the other instances within {}",
+                duration::write(interval)
+            ));
         }
     }
     if !rule.over_limit_cache {

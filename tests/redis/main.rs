@@ -17,5 +17,6 @@ mod inputs;
 mod reach;
 mod start;
 mod support;
+mod synced;
 mod trips;
 mod watching;
