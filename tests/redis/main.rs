@@ -12,7 +12,13 @@ mod exact;
 mod faults;
 mod flood;
 mod inputs;
+mod leased;
+#[path = "../../src/layers/leased/tests/oracle.rs"]
+mod oracle;
 mod reach;
 mod start;
 mod support;
+mod traffic;
 mod trips;
+
+use weir::{limit, time};
