@@ -16,15 +16,18 @@ use crate::settings::{Settings, StoreKind};
 use crate::store::{Guard, MemoryStore, RedisStore, Stack};
 use crate::time::{Clock, Micros, SystemClock};
 
+mod certificates;
 mod decider;
 mod derive;
+mod farewell;
 mod page;
 mod readiness;
 mod sweeper;
-#[allow(dead_code, reason = "the next commit starts it")]
 mod watch;
 
+use certificates::Certificates;
 use decider::{Decider, InForce};
+use farewell::Farewell;
 use readiness::Readiness;
 use sweeper::Sweeper;
 
@@ -36,8 +39,10 @@ pub struct App {
     decider: Arc<Decider>,
     serving: Serving,
     shutdown: sync::watch::Sender<bool>,
+    farewell: Farewell,
     _readiness: Readiness,
     _sweeper: Sweeper,
+    _certificates: Option<Certificates>,
 }
 
 /// Why the service did not start.
@@ -62,28 +67,33 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
     runtime.block_on(async {
         // Before anything else: a signal that comes during the start must not kill the process.
         let mut signals = Signals::new()?;
-        let App { decider, serving, shutdown, _readiness, _sweeper } = App::start(settings)?;
+        let drain = settings.drain.clone();
+        let app = App::start(settings)?;
         // A thread of its own, because it blocks; the server may also end by itself.
         let (ended, mut end) = oneshot::channel();
-        thread::spawn(move || ended.send(serving.join()));
+        thread::spawn(move || ended.send(app.serving.join()));
         loop {
             tokio::select! {
                 result = &mut end => return Ok(result.map_err(io::Error::other)??),
                 asked = signals.next() => match asked {
                     Asked::End => break,
-                    Asked::Reload => decider.reload(),
+                    Asked::Reload => app.decider.reload(),
                 }
             }
         }
         tracing::info!("draining");
-        let _ = shutdown.send(true);
-        loop {
-            tokio::select! {
-                result = &mut end => return Ok(result.map_err(io::Error::other)??),
-                asked = signals.next() => if asked == Asked::End {
-                    tracing::warn!("second signal: stopping at once");
-                    return Ok(());
-                }
+        let _ = app.shutdown.send(true);
+        let over = tokio::time::sleep(drain.delay + drain.timeout);
+        let orderly = async {
+            end.await.map_err(io::Error::other)??;
+            app.farewell.say(over).await;
+            Ok(())
+        };
+        tokio::select! {
+            result = orderly => result,
+            () = signals.end() => {
+                tracing::warn!("second signal: stopping at once");
+                Ok(())
             }
         }
     })
@@ -112,6 +122,11 @@ impl Signals {
         })
     }
 
+    /// The next order to end.
+    async fn end(&mut self) {
+        while self.next().await != Asked::End {}
+    }
+
     async fn next(&mut self) -> Asked {
         tokio::select! {
             _ = self.terminate.recv() => Asked::End,
@@ -126,12 +141,22 @@ impl App {
     pub fn start(settings: Settings) -> Result<App, StartError> {
         let clock = SystemClock::new().off_by(settings.clock.offset);
         let (first, last_error) = first_rules(&settings, clock.now())?;
-        let bound = Server::bind(derive::server(&settings))?;
+        let mut listeners = derive::server(&settings);
+        let counters = Arc::clone(&listeners.counters);
+        let (tls, certificates) = Certificates::load(&settings, &counters, clock)?.unzip();
+        listeners.grpc.tls = tls;
+        let bound = Server::bind(listeners)?;
         let at = bound.addresses()?;
         let limiter = limiter(&settings, clock)?;
         let counted = first.rules.rules().len();
-        let decider =
-            Arc::new(Decider::new(limiter, first, last_error, settings, MAX_VALUE_SERIES));
+        let decider = Arc::new(Decider::new(
+            limiter,
+            first,
+            last_error,
+            settings,
+            counters,
+            MAX_VALUE_SERIES,
+        ));
         let sweeper = Sweeper::start(decider.clone())?;
         let (readiness, health_seen) = Readiness::start(decider.clone())?;
         let (shutdown, told_to_stop) = sync::watch::channel(false);
@@ -139,7 +164,15 @@ impl App {
         tracing::info!(
             grpc = %at.grpc, http = %at.http, admin = %at.admin, rules = counted, "listening"
         );
-        Ok(App { decider, serving, shutdown, _readiness: readiness, _sweeper: sweeper })
+        Ok(App {
+            decider,
+            serving,
+            shutdown,
+            farewell: Farewell::default(),
+            _readiness: readiness,
+            _sweeper: sweeper,
+            _certificates: certificates,
+        })
     }
 }
 

@@ -17,8 +17,10 @@ use crate::proto::RateLimitServiceServer;
 mod accept;
 mod admin;
 pub mod bytes;
+mod calls;
 mod connection;
 mod cores;
+mod counters;
 mod deal;
 mod decide;
 mod decode;
@@ -26,25 +28,31 @@ mod delivery;
 mod encode;
 #[cfg(test)]
 mod fake;
+mod frames;
 mod front;
 mod health;
 mod http1;
+mod http2;
 mod json;
 mod lifecycle;
 mod listen;
 mod patience;
+mod peers;
 mod reflection;
 mod rls;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod web;
 
 pub use admin::AdminView;
 pub use cores::count as cores;
+pub use counters::{Counter, Counters, Port};
 pub use decide::Decide;
 pub use lifecycle::Health;
 pub use settings::{Admin, Drain, Grpc, Http, HttpLimits, Settings};
+pub use tls::{Refreshed, Tls, TlsError, TlsFiles};
 
 use cores::Work;
 use deal::Dealer;
@@ -52,6 +60,7 @@ use delivery::Delivering;
 use front::Front;
 use health::Reporter;
 use lifecycle::Lifecycle;
+use peers::Peers;
 use rls::Rls;
 
 /// A server that has not taken its ports yet.
@@ -120,12 +129,18 @@ impl Bound {
             RateLimitServiceServer::new(Rls { decider: decider.clone(), bounds: settings.bounds })
                 .max_decoding_message_size(settings.grpc.max_message_bytes);
         let routes = reflection::add_to(Routes::new(Delivering(rls)).add_service(health_service));
-        let (dealer, queues) = Dealer::new(cores::count(&settings), settings.grpc.max_connections);
+        let (dealer, queues) = Dealer::new(
+            cores::count(&settings),
+            settings.grpc.max_connections,
+            Peers::new(settings.grpc.max_connections_per_peer),
+            settings.counters.clone(),
+        );
         let front = Front {
             grpc: (grpc, dealer),
             http: (http, web::router(decider, &settings, life.clone()), settings.http.limits),
             admin: (admin, admin::router(view), settings.admin.limits),
             reporter,
+            counters: settings.counters.clone(),
             life: life.clone(),
             shutdown,
             delay: settings.drain.delay,

@@ -20,6 +20,7 @@ use crate::descriptor::Bounds;
 mod incumbent;
 mod json;
 mod layers;
+mod listeners;
 mod live;
 mod problem;
 mod raw;
@@ -30,6 +31,7 @@ mod secret;
 mod tests;
 
 pub use layers::{Loaded, Overrides, fields, load, process_env};
+pub use listeners::{Admin, ClientCert, Grpc, Http};
 pub use problem::{Problem, Problems};
 pub use secret::{Secret, SecretUrl};
 
@@ -63,40 +65,6 @@ pub struct Settings {
     pub clock: Clock,
     /// What is logged.
     pub log: Log,
-}
-
-/// The gRPC listener that proxies ask.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Grpc {
-    /// Address. Default `[::]:8081`. `WEIR__GRPC__LISTEN`, `GRPC_HOST` with `GRPC_PORT`.
-    pub listen: SocketAddr,
-    /// Largest request in bytes. Default 4194304. `WEIR__GRPC__MAX_MESSAGE_BYTES`.
-    pub max_message_bytes: usize,
-    /// Requests in flight on one connection. Default 1024. `WEIR__GRPC__MAX_CONCURRENT_STREAMS`.
-    pub max_concurrent_streams: u32,
-    /// Age at which a connection is closed gracefully, so that proxies spread over new instances;
-    /// `None` (written `off`): never. Default 24h. `WEIR__GRPC__MAX_CONNECTION_AGE`,
-    /// `GRPC_MAX_CONNECTION_AGE`.
-    #[serde(with = "json::duration_or_off")]
-    pub max_connection_age: Option<Duration>,
-    /// Single-threaded runtimes that serve; `None` (written `auto`): one per available core.
-    /// Default auto. `WEIR__GRPC__CORES`.
-    #[serde(with = "json::cores")]
-    pub cores: Option<NonZeroUsize>,
-}
-
-/// The HTTP listener: `/json` and health.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Http {
-    /// Address. Default `[::]:8080`. `WEIR__HTTP__LISTEN`, `HOST` with `PORT`.
-    pub listen: SocketAddr,
-}
-
-/// The admin listener. It has no authentication, hence loopback unless told otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Admin {
-    /// Address. Default `127.0.0.1:6070`. `WEIR__ADMIN__LISTEN`, `DEBUG_HOST` with `DEBUG_PORT`.
-    pub listen: SocketAddr,
 }
 
 /// Where rules come from and how they are read.

@@ -10,7 +10,7 @@ use crate::decision::Verdict;
 use crate::descriptor::{Request, RequestError};
 use crate::limiter::{Limiter, Local};
 use crate::rules::{self, RuleSet};
-use crate::server::Decide;
+use crate::server::{Counters, Decide};
 use crate::settings::Settings;
 use crate::store::{MemoryStore, Stack};
 use crate::telemetry::{Decisions, Slots};
@@ -40,6 +40,8 @@ pub(super) struct Decider {
     pub(super) last_error: ArcSwapOption<String>,
     pub(super) decisions: Decisions,
     pub(super) settings: Settings,
+    /// What the listeners see.
+    pub(super) connections: Arc<Counters>,
 }
 
 impl Decider {
@@ -48,11 +50,13 @@ impl Decider {
         in_force: InForce,
         last_error: Option<String>,
         settings: Settings,
+        connections: Arc<Counters>,
         max_series: usize,
     ) -> Decider {
         let in_force = ArcSwap::from_pointee(in_force);
         let last_error = ArcSwapOption::from_pointee(last_error);
-        Decider { limiter, in_force, last_error, decisions: Decisions::new(max_series), settings }
+        let decisions = Decisions::new(max_series);
+        Decider { limiter, in_force, last_error, decisions, settings, connections }
     }
 }
 

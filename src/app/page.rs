@@ -20,6 +20,7 @@ impl AdminView for Decider {
         self.fallback_metrics(&mut page);
         self.memory_metrics(&mut page);
         self.redis_metrics(&mut page);
+        self.connections.expose(&mut page);
         page.finish()
     }
 

@@ -5,4 +5,6 @@ mod delivery;
 mod grpc;
 mod health;
 mod http;
+mod pki;
 mod support;
+mod tls;

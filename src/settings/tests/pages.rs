@@ -26,7 +26,8 @@ fn the_pages_in_docs_know_every_setting_and_every_variable() {
         .chain(folder)
         .chain(nothing)
         .chain(incumbent::ALWAYS_SO)
-        .chain(incumbent::REDIS);
+        .chain(incumbent::REDIS)
+        .chain(incumbent::TLS.map(|(name, _)| name));
     for name in names {
         assert!(migration.contains(&format!("`{name}`")), "docs/migration.md lacks {name}");
     }
