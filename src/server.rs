@@ -44,6 +44,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod turn;
 mod web;
 
 pub use admin::AdminView;

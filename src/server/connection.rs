@@ -12,12 +12,10 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::counters::Counters;
 use super::frames::Frames;
+use super::turn::Turn;
 
 /// Every HTTP/2 connection opens with as many bytes (RFC 9113, section 3.4).
 const PREFACE_BYTES: usize = 24;
-
-/// What is read of one connection before the others of its core get their turn. Some 60 calls.
-const TURN_BYTES: usize = 16 * 1024;
 
 /// When a connection that comes now must have opened.
 pub(super) fn open_by(timeout: Duration) -> Instant {
@@ -25,7 +23,7 @@ pub(super) fn open_by(timeout: Duration) -> Instant {
 }
 
 /// A stream that fails once its client is too slow, whatever that does: first to say the opening
-/// bytes, then to read what it is sent. It hands out at most [`TURN_BYTES`] at a time.
+/// bytes, then to read what it is sent. It hands out what its [`Turn`] has.
 #[derive(Debug)]
 pub(super) struct Connection<S> {
     stream: S,
@@ -34,7 +32,7 @@ pub(super) struct Connection<S> {
     /// When the client has read too little for too long; there while it does not read at all.
     stalled: Option<Pin<Box<Sleep>>>,
     write_timeout: Duration,
-    turn_left: usize,
+    turn: Turn,
     frames: Frames,
     counters: Arc<Counters>,
 }
@@ -46,6 +44,7 @@ impl<S> Connection<S> {
         open_by: Instant,
         write_timeout: Duration,
         frames: Frames,
+        turn: Turn,
         counters: Arc<Counters>,
     ) -> Connection<S> {
         Connection {
@@ -54,7 +53,7 @@ impl<S> Connection<S> {
             open_by: Box::pin(sleep_until(open_by)),
             stalled: None,
             write_timeout,
-            turn_left: TURN_BYTES,
+            turn,
             frames,
             counters,
         }
@@ -62,7 +61,6 @@ impl<S> Connection<S> {
 
     /// What a read that finds nothing means: wait, or give up a client that does not open.
     fn quiet(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.turn_left = TURN_BYTES;
         if self.preface_left > 0 && self.open_by.as_mut().poll(context).is_ready() {
             self.counters.hello_timeout.add();
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -74,7 +72,7 @@ impl<S> Connection<S> {
     fn heard(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (preface, frames) = bytes.split_at(self.preface_left.min(bytes.len()));
         self.preface_left -= preface.len();
-        self.turn_left = self.turn_left.saturating_sub(bytes.len());
+        self.turn.spend(bytes.len());
         if self.frames.read(frames, Instant::now) {
             return Ok(());
         }
@@ -109,8 +107,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.turn_left == 0 {
-            this.turn_left = TURN_BYTES;
+        if this.turn.is_over() {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }

@@ -20,6 +20,7 @@ use super::counters::Counters;
 use super::frames::Frames;
 use super::lifecycle::{Lifecycle, Phase};
 use super::settings::Grpc;
+use super::turn::Turn;
 
 /// What every connection of one core has in common.
 #[derive(Clone)]
@@ -60,8 +61,9 @@ impl Shared {
         let Shared { settings, calls, counters, life, .. } = self;
         let seen = Arc::new(Seen::default());
         let frames = Frames::new(settings.max_control_frames);
-        let counted = Arc::clone(&counters);
-        let stream = Connection::new(stream, open_by, settings.write_timeout, frames, counted);
+        let (turn, counted) = (Turn::default(), Arc::clone(&counters));
+        let stream =
+            Connection::new(stream, open_by, settings.write_timeout, frames, turn.clone(), counted);
         let tasks = Tasks {
             timeout: settings.call_timeout,
             counters: Arc::clone(&counters),
@@ -71,7 +73,7 @@ impl Shared {
         let mut connection = pin!(connection);
         let age = settings.max_connection_age.map(around);
         let grace = tokio::select! {
-            result = connection.as_mut() => return account(&counters, result),
+            result = turn.by_turn(connection.as_mut()) => return account(&counters, result),
             // The core's own patience ends what goes on for too long after that.
             () = life.reached(Phase::Stopping) => None,
             () = after(age) => {
@@ -85,7 +87,7 @@ impl Shared {
         };
         connection.as_mut().graceful_shutdown();
         tokio::select! {
-            result = connection.as_mut() => account(&counters, result),
+            result = turn.by_turn(connection.as_mut()) => account(&counters, result),
             () = after(grace) => counters.cut.add(),
         }
     }

@@ -9,6 +9,8 @@ mod hostile;
 mod json;
 mod leases;
 mod readme;
+mod rolling;
 mod services;
 mod startup;
 mod support;
+mod tls;
