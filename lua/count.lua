@@ -7,43 +7,54 @@
 local TIER, STATE, COSTS = 3, 2, 0
 local HITS_MAX = 2 ^ 53 - 1
 
-local function turn(T, t, S, s)
+-- The tiers' numbers and their states in the present step: tier i begins at T[i * TIER + 1].
+local T, S = {}, {}
+
+local function read(t, argument, at)
+  T[t + 1], T[t + 2], T[t + 3], at = parse('>I7I7I7', argument, at)
+  return at
+end
+
+local function load(s, bytes, at) S[s + 1], S[s + 2] = parse('>I7I7', bytes, at) end
+local function packed(s) return pack('>I7I7', S[s + 1], S[s + 2]) end
+
+local function turn(t, s)
   -- A later window than the step's stays: the clock was set back, and no count may be lost.
   if S[s + 2] and S[s + 2] >= T[t + 1] then return end
   S[s + 1], S[s + 2] = 0, T[t + 1]
 end
 
-local function fits(T, t, S, s, hits)
+local function fits(t, s, hits)
   -- Subtracted on the right, because count + hits may not be exact in a double.
   return S[s + 1] <= T[t + 3] - hits
 end
 
-local function charge(T, t, S, s, hits)
+local function charge(t, s, hits)
   local more = min(hits, HITS_MAX - S[s + 1])
   S[s + 1] = S[s + 1] + more
   return more > 0
 end
 
-local function less(S, s, hits)
+local function less(s, hits)
   local back = min(hits, S[s + 1])
   S[s + 1] = S[s + 1] - back
   return back > 0
 end
 
-local function refund(T, t, S, s, hits)
+local function refund(t, s, hits)
   if S[s + 2] > T[t + 1] then return false end -- it was taken in a window that is over
-  return less(S, s, hits)
+  return less(s, hits)
 end
 
-local function settle(T, t, S, s, hits, made, charged)
-  if hits >= charged then return charge(T, t, S, s, hits - charged) end
-  if made >= S[s + 2] then return less(S, s, charged - hits) end
+local function settle(t, s, hits, made, charged)
+  if hits >= charged then return charge(t, s, hits - charged) end
+  if made >= S[s + 2] then return less(s, charged - hits) end
   return false -- its window is over, and with it the charge
 end
 
-local function latest(S, s) return S[s + 2] end
+local function latest(s) return S[s + 2] end
 
-local function expires(T, t, S, s)
+local function expires(t, s)
   if S[s + 1] == 0 then return S[s + 2] end
   return S[s + 2] + (T[t + 2] - T[t + 1])
 end

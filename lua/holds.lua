@@ -6,7 +6,7 @@
 -- Value  the machine's letter (1 byte); bytes of room for reservations; first and last unit (4 bytes
 --        each); the reservations; units, oldest first: for concurrency whose it is (8 bytes, a lease's
 --        id), then when it was taken (7 bytes, us)
--- Answer per tier units in use, and when the unit leaves that is waited for, us, or 0
+-- Answer per tier units in use, and when the unit leaves that is waited for, us, or 0; 7 bytes each
 
 local SLOTS = 115
 local TIER = 3
@@ -105,94 +105,109 @@ local function rewrite(d, kind, open, open_head, places)
   call('SET', d.key, head_of(d, kind) .. opened .. ('\0'):rep(room - #opened) .. held)
 end
 
-local function step(key, argument, reply)
-  local act, count_denied, kind, tiers, now, hits = parse(HEAD, argument)
-  local T = { parse('>' .. ('I7'):rep(tiers * TIER), argument, TIERS_AT) }
-  local id, ends = NOBODY, 0
-  if act >= OPEN then id, ends = parse('>c8I7', argument, T[tiers * TIER + 1]) end
-  local raw = call('GETRANGE', key, '0', BEGINNING)
+-- The steps of one run. Units are moved at once; the head, which tells where they stand, and the time
+-- to live are written once, at the end.
+local function run(key, argument, raw)
+  local kind, tiers, act, count_denied, now, hits, at = parse(RUN_HEAD, argument)
+  local tier_format = '>' .. ('I7'):rep(tiers * TIER)
   local foreign = #raw > 0 and raw:byte(1) ~= kind
   if foreign then raw = '' end
   local d, open = units_of(key, raw, kind), nil
   local open_at, take, reserve, open_head
-  if d.room > 0 or (act == OPEN and kind ~= SLOTS) then
-    open_at, take, reserve, open_head = reservations()
-    open = open_at(key, d.room > 0 and raw or '', VALUE_HEAD_SIZE, 0)
-  end
+  local wrote_at, lives -- when a step changed something last, and how long a unit of it is in use
 
-  local takes, allowed, passes, since = act ~= GIVE_BACK and act ~= CLOSE, true, {}, {}
-  local longest, most, live = 0, 0, d.last
-  for i = 0, tiers - 1 do
-    local t = i * TIER
-    since[i] = first_since(d, T[t + 1])
-    live, longest, most = min(live, since[i]), max(longest, T[t + 2]), max(most, T[t + 3])
-    passes[i] = not takes or d.last - since[i] <= T[t + 3] - hits
-    allowed = allowed and passes[i]
-  end
-
-  local more, latest, wrote = 0, now, false -- units to add, and when they count as taken
-  if takes then
-    if allowed or count_denied == 1 then more = hits end
-  elseif act == GIVE_BACK then
-    local back = min(hits, d.last - live)
-    d.last, wrote = d.last - back, back > 0
-  elseif kind == SLOTS then
-    d.first = live
-    wrote = release(d, id, hits) > 0
-  elseif open then
-    local made, charged = take(open, id, now)
-    wrote = made ~= nil
-    if made and hits > charged then
-      more = hits - charged
-    elseif made and hits < charged then
-      -- Units of one instant are all alike, so any of them may go.
-      local last = first_since(d, made + 1)
-      local back = min(last - first_since(d, made), charged - hits)
-      remove(d, last - back, last)
+  while true do
+    local T = { parse(tier_format, argument, at) }
+    at = T[tiers * TIER + 1]
+    local id, ends = NOBODY, 0
+    if act >= OPEN then id, ends, at = parse('>c8I7', argument, at) end
+    if not open and (d.room > 0 or (act == OPEN and kind ~= SLOTS)) then
+      open_at, take, reserve, open_head = reservations()
+      open = open_at(key, d.room > 0 and raw or '', VALUE_HEAD_SIZE, 0)
     end
-  end
-  if more > 0 then
-    if foreign then call('DEL', key) end
-    d.first, wrote = live, true
-    latest = add(d, now, id, min(more, most + 1))
-    -- Denied and settled hits can exceed the limit. Beyond one hit over the largest, older ones
-    -- decide nothing; so a flood of denied hits cannot grow the log.
-    if kind ~= SLOTS then d.first = max(d.first, d.last - (most + 1)) end
-  elseif wrote and act == GIVE_BACK then
-    d.first = live
+
+    local takes, allowed, passes, since = act ~= GIVE_BACK and act ~= CLOSE, true, '', {}
+    local longest, most, live = 0, 0, d.last
+    for i = 0, tiers - 1 do
+      local t = i * TIER
+      since[i] = first_since(d, T[t + 1])
+      live, longest, most = min(live, since[i]), max(longest, T[t + 2]), max(most, T[t + 3])
+      local fit = not takes or d.last - since[i] <= T[t + 3] - hits
+      passes, allowed = passes .. PASSES[fit], allowed and fit
+    end
+
+    local more, latest, wrote = 0, now, false -- units to add, and when they count as taken
+    if takes then
+      if allowed or count_denied == 1 then more = hits end
+    elseif act == GIVE_BACK then
+      local back = min(hits, d.last - live)
+      d.last, wrote = d.last - back, back > 0
+    elseif kind == SLOTS then
+      local first = d.first
+      d.first = live
+      wrote = release(d, id, hits) > 0
+      if not wrote then d.first = first end
+    elseif open then
+      local made, charged = take(open, id, now)
+      wrote = made ~= nil
+      if made and hits > charged then
+        more = hits - charged
+      elseif made and hits < charged then
+        -- Units of one instant are all alike, so any of them may go.
+        local last = first_since(d, made + 1)
+        local back = min(last - first_since(d, made), charged - hits)
+        remove(d, last - back, last)
+      end
+    end
+    if more > 0 then
+      if foreign then call('DEL', key) end
+      d.first, wrote, foreign = live, true, false
+      latest = add(d, now, id, min(more, most + 1))
+      -- Denied and settled hits can exceed the limit. Beyond one hit over the largest, older ones
+      -- decide nothing; so a flood of denied hits cannot grow the log.
+      if kind ~= SLOTS then d.first = max(d.first, d.last - (most + 1)) end
+    elseif wrote and act == GIVE_BACK then
+      d.first = live
+    end
+
+    local seen = ''
+    for i = 0, tiers - 1 do
+      local t = i * TIER
+      local window, room, leaves = T[t + 2], T[t + 3] - hits, 0
+      if act == CLOSE then since[i] = first_since(d, T[t + 1]) end
+      local oldest = max(d.first, min(since[i], d.last))
+      local size = d.last - oldest
+      if allowed then room = min(T[t + 3], size) - 1 end
+      -- The unit that is waited for: as many must leave as there are more than `room`.
+      local wait = min(size, max(size - room, 0))
+      if wait > 0 then leaves = taken_at(d, oldest + wait - 1) + window end
+      seen = seen .. pack('>I7I7', size, leaves)
+    end
+    answer(passes .. seen)
+
+    if wrote then
+      wrote_at, lives = now, longest
+      if act == OPEN and kind ~= SLOTS and allowed then
+        if open.base + (open.last + 1) * open.width > d.base then
+          rewrite(d, kind, open, open_head, max(4, 2 * (open.last - open.first + 1)))
+        end
+        reserve(open, id, latest, ends, hits, '', now)
+      end
+    end
+    if at > #argument then break end
+    act, count_denied, now, hits, at = parse(HEAD, argument, at)
   end
 
-  for i = 0, tiers - 1 do
-    local t = i * TIER
-    local window, room, leaves = T[t + 2], T[t + 3] - hits, 0
-    if act == CLOSE then since[i] = first_since(d, T[t + 1]) end
-    local oldest = max(d.first, min(since[i], d.last))
-    local size = d.last - oldest
-    if allowed then room = min(T[t + 3], size) - 1 end
-    -- The unit that is waited for: as many must leave as there are more than `room`.
-    local wait = min(size, max(size - room, 0))
-    if wait > 0 then leaves = taken_at(d, oldest + wait - 1) + window end
-    local n = #reply
-    reply[n + 1], reply[n + 2], reply[n + 3] = passes[i] and 1 or 0, size, leaves
-  end
-  if not wrote then return end
-  if act == OPEN and kind ~= SLOTS and allowed then
-    if open.base + (open.last + 1) * open.width > d.base then
-      rewrite(d, kind, open, open_head, max(4, 2 * (open.last - open.first + 1)))
-    end
-    reserve(open, id, latest, ends, hits, '', now)
-  end
+  if not wrote_at then return end
   local opened = open and open.last - open.first or 0
   if d.first >= PAGE and d.first > d.last - d.first then
     rewrite(d, kind, open, open_head, 2 * opened)
   else
-    call('SETRANGE', key, 0, head_of(d, kind))
+    call('SETRANGE', key, '0', head_of(d, kind))
   end
   local over = opened > 0 and open.ends or 0
-  if d.first < d.last then over = max(over, taken_at(d, d.last - 1) + longest) end
-  call('PEXPIRE', key, ttl(over, now))
+  if d.first < d.last then over = max(over, taken_at(d, d.last - 1) + lives) end
+  call('PEXPIRE', key, ttl(over, wrote_at))
 end
 
-local reply = {}
-for i = 1, #KEYS do step(KEYS[i], ARGV[i], reply) end
-return reply
+return run_all(run, BEGINNING)

@@ -8,84 +8,105 @@
 -- Longer than a value of the most tiers, 16, with the head of its reservations.
 local ENOUGH = '511'
 
-local function step(key, argument, reply)
-  local act, count_denied, kind, tiers, now, hits = parse(HEAD, argument)
-  local T = { parse('>' .. ('I7'):rep(tiers * TIER), argument, TIERS_AT) }
-  local numbers, size = '>' .. ('I7'):rep(tiers * STATE), 2 + 7 * tiers * STATE
-  local raw = call('GETRANGE', key, '0', ENOUGH)
-  local S = {}
-  if #raw >= size and raw:byte(1) == kind and raw:byte(2) == tiers then
-    S = { parse(numbers, raw, 3) }
-  else
+-- S becomes what is kept in `value`; nothing, if that is empty.
+local function restore(value, last)
+  for i = 0, last do
+    if value ~= '' then load(i * STATE, value, 3 + 7 * i * STATE)
+    else for j = 1, STATE do S[i * STATE + j] = nil end end
+  end
+end
+
+-- From when on S says nothing.
+local function expiry(last)
+  local over = expires(0, 0)
+  for i = 1, last do over = max(over, expires(i * TIER, i * STATE)) end
+  return over
+end
+
+-- The steps of one run. What they leave is written once, at the end. A step under a lease is the
+-- only one of its run.
+local function run(key, argument, raw)
+  local kind, tiers, act, count_denied, now, hits, at = parse(RUN_HEAD, argument)
+  local last, size = tiers - 1, 2 + 7 * tiers * STATE
+  if #raw < size or raw:byte(1) ~= kind or raw:byte(2) ~= tiers then
     raw = '' -- of another machine or another number of tiers: nothing is known
   end
-  for i = 0, tiers - 1 do turn(T, i * TIER, S, i * STATE) end
   local open, open_at, take, reserve, id, ends
   if #raw > size or act == OPEN then
     open_at, take, reserve = reservations()
     open = open_at(key, raw, size, tiers * COSTS)
   end
-  if act >= OPEN then id, ends = parse('>c8I7', argument, T[tiers * TIER + 1]) end
+  local kept, over, wrote_at, taken = #raw > size and raw:sub(1, size) or raw, 0, nil, false
+  restore(kept, last)
 
-  -- What each tier answers takes one place more than its state.
-  local before, width, allowed, changed, taken = #reply, STATE + 1, true, false, false
-  if act == CLOSE then
-    local made, charged, record
-    if open then made, charged, record = take(open, id, now) end
-    taken = made ~= nil
-    for i = 0, taken and tiers - 1 or -1 do
-      local cost, part, drained = 0, 0, 0
-      if COSTS > 0 then
-        cost, part, drained = parse('>I7I7I7', record, RECORD_SIZE + 1 + 21 * i)
+  while true do
+    for i = 0, last do
+      at = read(i * TIER, argument, at)
+      turn(i * TIER, i * STATE)
+    end
+    local changed, allowed, passes = false, true, nil
+    if act == TAKE or act == OPEN then
+      allowed = fits(0, 0, hits)
+      passes = PASSES[allowed]
+      for i = 1, last do
+        local fit = fits(i * TIER, i * STATE, hits)
+        passes, allowed = passes .. PASSES[fit], allowed and fit
       end
-      local t, s = i * TIER, i * STATE
-      changed = settle(T, t, S, s, hits, made, charged, cost, part, drained) or changed
+      if hits > 0 and (allowed or count_denied == 1) then
+        for i = 0, last do changed = charge(i * TIER, i * STATE, hits) or changed end
+      end
+    else
+      passes = PASSES[true]:rep(tiers)
     end
-  elseif act == GIVE_BACK then
-    for i = 0, tiers - 1 do changed = refund(T, i * TIER, S, i * STATE, hits) or changed end
-  else
-    for i = 0, tiers - 1 do
-      local passes = fits(T, i * TIER, S, i * STATE, hits)
-      reply[before + i * width + 1] = passes and 1 or 0
-      allowed = allowed and passes
+    if act >= OPEN then id, ends, at = parse('>c8I7', argument, at) end
+    if act == GIVE_BACK then
+      for i = 0, last do changed = refund(i * TIER, i * STATE, hits) or changed end
+    elseif act == CLOSE and open then
+      local made, charged, record = take(open, id, now)
+      taken = made ~= nil
+      for i = 0, taken and last or -1 do
+        local cost, part, drained = 0, 0, 0
+        if COSTS > 0 then
+          cost, part, drained = parse('>I7I7I7', record, RECORD_SIZE + 1 + 21 * i)
+        end
+        local t, s = i * TIER, i * STATE
+        changed = settle(t, s, hits, made, charged, cost, part, drained) or changed
+      end
+    elseif act == OPEN and not allowed then
+      act = TAKE -- there is nothing to reserve
     end
-    if hits > 0 and (allowed or count_denied == 1) then
-      for i = 0, tiers - 1 do changed = charge(T, i * TIER, S, i * STATE, hits) or changed end
-    end
+
+    local state = packed(0)
+    for i = 1, last do state = state .. packed(i * STATE) end
+    answer(passes .. state)
+    -- What only time has changed stays as it was.
+    if changed then kept = argument:sub(1, 2) .. state
+    elseif taken or at <= #argument then restore(kept, last) end
+    if changed or taken then over, wrote_at = expiry(last), now end
+    if at > #argument then break end
+    act, count_denied, now, hits, at = parse(HEAD, argument, at)
   end
 
-  for i = 0, tiers - 1 do
-    local at = before + i * width + 1
-    reply[at] = reply[at] or 1
-    for j = 1, STATE do reply[at + j] = S[i * STATE + j] end
-  end
-  if not (changed or taken) then return end
-  -- What only time has changed stays as it was.
-  if not changed then S = { parse(numbers, raw, 3) } end
-  local over = 0
-  for i = 0, tiers - 1 do over = max(over, expires(T, i * TIER, S, i * STATE)) end
-  local state = pack('>BB', kind, tiers) .. pack(numbers, unpack(S, 1, tiers * STATE))
+  if not wrote_at then return end
   if not open or (open.first == open.last and act ~= OPEN) then
-    call('SET', key, state, 'PX', ttl(over, now))
+    call('SET', key, kept, 'PX', ttl(over, wrote_at))
     return
   end
-  if #raw > size then call('SETRANGE', key, 0, state)
-  else call('SET', key, state, 'PX', ttl(over, now)) end
-  if act == OPEN and allowed then
+  if #raw > size then call('SETRANGE', key, '0', kept)
+  else call('SET', key, kept, 'PX', ttl(over, wrote_at)) end
+  if act == OPEN then
     local made, costs = now, ''
-    for i = 0, tiers - 1 do
+    for i = 0, last do
       local t = i * TIER
-      made = max(made, latest(S, i * STATE))
+      made = max(made, latest(i * STATE))
       if COSTS > 0 then
-        local drained = expires(T, t, S, i * STATE)
+        local drained = expires(t, i * STATE)
         costs = costs .. pack('>I7I7I7', T[t + COST], T[t + COST + 1], drained)
       end
     end
     reserve(open, id, made, ends, hits, costs, now)
   end
-  call('PEXPIRE', key, ttl(max(over, open.ends), now))
+  call('PEXPIRE', key, ttl(max(over, open.ends), wrote_at))
 end
 
-local reply = {}
-for i = 1, #KEYS do step(KEYS[i], ARGV[i], reply) end
-return reply
+return run_all(run, ENOUGH)

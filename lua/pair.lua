@@ -10,7 +10,18 @@ local TIER, STATE, COSTS = 4, 3, 0
 local COUNT_MAX = 2 ^ 52 - 1
 local HALF = 2 ^ 24
 
-local function turn(T, t, S, s)
+-- The tiers' numbers and their states in the present step: tier i begins at T[i * TIER + 1].
+local T, S = {}, {}
+
+local function read(t, argument, at)
+  T[t + 1], T[t + 2], T[t + 3], T[t + 4], at = parse('>I7I7I7I7', argument, at)
+  return at
+end
+
+local function load(s, bytes, at) S[s + 1], S[s + 2], S[s + 3] = parse('>I7I7I7', bytes, at) end
+local function packed(s) return pack('>I7I7I7', S[s + 1], S[s + 2], S[s + 3]) end
+
+local function turn(t, s)
   local start, kept = T[t + 1], S[s + 3]
   -- Also a later window: the clock was set back, and no count may be lost.
   if kept and kept >= start then return end
@@ -27,20 +38,20 @@ local function covers(a, x, b, y)
   return a1 * x1 - b1 * y1 + floor(middle / HALF) >= 0
 end
 
-local function fits(T, t, S, s, hits)
+local function fits(t, s, hits)
   -- previous * rest / window + current + hits <= max, without dividing.
   local room = T[t + 4] - S[s + 1] - hits
   local rest = S[s + 3] > T[t + 1] and T[t + 2] or T[t + 3]
   return room >= 0 and covers(room, T[t + 2], S[s + 2], rest)
 end
 
-local function charge(T, t, S, s, hits)
+local function charge(t, s, hits)
   local more = min(hits, COUNT_MAX - S[s + 1])
   S[s + 1] = S[s + 1] + more
   return more > 0
 end
 
-local function refund(T, t, S, s, hits)
+local function refund(t, s, hits)
   -- The newest hits first, as everywhere; but none that are newer than the step, whose own were
   -- taken before (its window is over, or the clock was set back).
   local current = S[s + 3] > T[t + 1] and 0 or min(hits, S[s + 1])
@@ -49,8 +60,8 @@ local function refund(T, t, S, s, hits)
   return current + previous > 0
 end
 
-local function settle(T, t, S, s, hits, made, charged)
-  if hits >= charged then return charge(T, t, S, s, hits - charged) end
+local function settle(t, s, hits, made, charged)
+  if hits >= charged then return charge(t, s, hits - charged) end
   local i = made >= S[s + 3] and 1 or 2
   if made + T[t + 2] < S[s + 3] then return false end -- out of sight, and with it the charge
   local back = min(charged - hits, S[s + i])
@@ -58,9 +69,9 @@ local function settle(T, t, S, s, hits, made, charged)
   return back > 0
 end
 
-local function latest(S, s) return S[s + 3] end
+local function latest(s) return S[s + 3] end
 
-local function expires(T, t, S, s)
+local function expires(t, s)
   local edge = S[s + 3] + T[t + 2]
   if S[s + 1] > 0 then return edge + T[t + 2] end
   return S[s + 2] > 0 and edge or S[s + 3]

@@ -10,6 +10,18 @@ local TIER, STATE, COSTS = 8, 2, 3
 local NOW, PARTS, COST, HORIZON, MOST = 1, 2, 3, 5, 7
 local LAST = 2 ^ 53 - 2
 
+-- The tiers' numbers and their states in the present step: tier i begins at T[i * TIER + 1].
+local T, S = {}, {}
+
+local function read(t, argument, at)
+  T[t + 1], T[t + 2], T[t + 3], T[t + 4], T[t + 5], T[t + 6], T[t + 7], T[t + 8], at =
+    parse('>I7I7I7I7I7I7I7I7', argument, at)
+  return at
+end
+
+local function load(s, bytes, at) S[s + 1], S[s + 2] = parse('>I7I7', bytes, at) end
+local function packed(s) return pack('>I7I7', S[s + 1], S[s + 2]) end
+
 -- a <= b
 local function reaches(a, a_part, b, b_part)
   return a < b or (a == b and a_part <= b_part)
@@ -37,64 +49,64 @@ local function in_parts(parts, micros, part)
 end
 
 -- Keeps an arrival time, and tells whether it is another one.
-local function keep(S, s, micros, part)
+local function keep(s, micros, part)
   local other = S[s + 1] ~= micros or S[s + 2] ~= part
   S[s + 1], S[s + 2] = micros, part
   return other
 end
 
-local function turn(T, t, S, s)
+local function turn(t, s)
   if S[s + 1] then S[s + 1], S[s + 2] = in_parts(T[t + PARTS], S[s + 1], S[s + 2]) end
   if not S[s + 1] or S[s + 1] < T[t + NOW] then S[s + 1], S[s + 2] = T[t + NOW], 0 end
 end
 
-local function after(T, t, S, s)
+local function after(t, s)
   return plus(T[t + PARTS], S[s + 1], S[s + 2], T[t + COST], T[t + COST + 1])
 end
 
-local function fits(T, t, S, s)
-  local micros, part = after(T, t, S, s)
+local function fits(t, s)
+  local micros, part = after(t, s)
   return reaches(micros, part, T[t + HORIZON], T[t + HORIZON + 1])
 end
 
-local function charge(T, t, S, s)
-  local micros, part = after(T, t, S, s)
+local function charge(t, s)
+  local micros, part = after(t, s)
   local most, most_part = T[t + MOST], T[t + MOST + 1]
   if reaches(most, most_part, S[s + 1], S[s + 2]) then most, most_part = S[s + 1], S[s + 2] end
-  if reaches(micros, part, most, most_part) then return keep(S, s, micros, part) end
-  return keep(S, s, most, most_part)
+  if reaches(micros, part, most, most_part) then return keep(s, micros, part) end
+  return keep(s, most, most_part)
 end
 
 -- Less this length, but not before the step's instant: a bucket is never emptier than empty.
-local function less(T, t, S, s, micros, part)
+local function less(t, s, micros, part)
   local parts, now = T[t + PARTS], T[t + NOW]
   local empty, empty_part = plus(parts, now, 0, micros, part)
-  if reaches(S[s + 1], S[s + 2], empty, empty_part) then return keep(S, s, now, 0) end
-  return keep(S, s, between(parts, micros, part, S[s + 1], S[s + 2]))
+  if reaches(S[s + 1], S[s + 2], empty, empty_part) then return keep(s, now, 0) end
+  return keep(s, between(parts, micros, part, S[s + 1], S[s + 2]))
 end
 
-local function refund(T, t, S, s)
-  return less(T, t, S, s, T[t + COST], T[t + COST + 1])
+local function refund(t, s)
+  return less(t, s, T[t + COST], T[t + COST + 1])
 end
 
-local function settle(T, t, S, s, _, _, _, micros, part, drained)
+local function settle(t, s, _, _, _, micros, part, drained)
   -- The true cost is charged whole: it has been used, whatever the bucket says.
   local parts, cost, cost_part = T[t + PARTS], T[t + COST], T[t + COST + 1]
   micros, part = in_parts(parts, micros, part)
   if reaches(micros, part, cost, cost_part) then
     local more, more_part = between(parts, micros, part, cost, cost_part)
-    return keep(S, s, plus(parts, S[s + 1], S[s + 2], more, more_part))
+    return keep(s, plus(parts, S[s + 1], S[s + 2], more, more_part))
   end
   -- What has drained since cannot come back. The charge drains after all that was there before it,
   -- so this much of it is left; less if the bucket ran empty meanwhile.
   local back, back_part = between(parts, cost, cost_part, micros, part)
   local left = max(0, drained - T[t + NOW])
   if not reaches(back, back_part, left, 0) then back, back_part = left, 0 end
-  return less(T, t, S, s, back, back_part)
+  return less(t, s, back, back_part)
 end
 
 local function latest() return 0 end
 
-local function expires(T, t, S, s)
+local function expires(t, s)
   return S[s + 2] > 0 and S[s + 1] + 1 or S[s + 1]
 end

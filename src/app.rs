@@ -9,12 +9,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{self, oneshot};
 
 use crate::key::KeySeed;
+use crate::layers::Layers;
 use crate::limiter::{Limiter, Local};
-use crate::rules::{self, RuleSet};
 use crate::server::{self, Server, Serving};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{Guard, MemoryStore, RedisStore, Stack};
-use crate::time::{Clock, Micros, SystemClock};
+use crate::time::{Clock, SystemClock};
 
 mod certificates;
 mod decider;
@@ -22,17 +22,20 @@ mod derive;
 mod farewell;
 mod page;
 mod readiness;
+mod reload;
 mod sweeper;
+mod upkeep;
 mod watch;
 
 use certificates::Certificates;
-use decider::{Decider, InForce};
+use decider::Decider;
+pub use derive::reading;
 use farewell::Farewell;
 use readiness::Readiness;
+use reload::Why;
 use sweeper::Sweeper;
-
-/// Series whose names hold values of requests, beyond which they are folded into their rule's.
-const MAX_VALUE_SERIES: usize = 10_000;
+use upkeep::Upkeep;
+use watch::Watcher;
 
 /// A running service.
 pub struct App {
@@ -43,6 +46,9 @@ pub struct App {
     _readiness: Readiness,
     _sweeper: Sweeper,
     _certificates: Option<Certificates>,
+    _upkeep: Upkeep,
+    /// Nothing where the operator wants to reload by hand.
+    _watcher: Option<Watcher>,
 }
 
 /// Why the service did not start.
@@ -77,7 +83,7 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
                 result = &mut end => return Ok(result.map_err(io::Error::other)??),
                 asked = signals.next() => match asked {
                     Asked::End => break,
-                    Asked::Reload => app.decider.reload(),
+                    Asked::Reload => app.decider.reload(Why::Asked),
                 }
             }
         }
@@ -140,7 +146,7 @@ impl App {
     /// Reads the rules, takes the ports and starts to answer.
     pub fn start(settings: Settings) -> Result<App, StartError> {
         let clock = SystemClock::new().off_by(settings.clock.offset);
-        let (first, last_error) = first_rules(&settings, clock.now())?;
+        let (first, reloads) = reload::first_rules(&settings, clock.now())?;
         let mut listeners = derive::server(&settings);
         let counters = Arc::clone(&listeners.counters);
         let (tls, certificates) = Certificates::load(&settings, &counters, clock)?.unzip();
@@ -149,20 +155,20 @@ impl App {
         let at = bound.addresses()?;
         let limiter = limiter(&settings, clock)?;
         let counted = first.rules.rules().len();
-        let decider = Arc::new(Decider::new(
-            limiter,
-            first,
-            last_error,
-            settings,
-            counters,
-            MAX_VALUE_SERIES,
-        ));
+        let decider = Arc::new(Decider::new(limiter, first, reloads, settings, counters));
         let sweeper = Sweeper::start(decider.clone())?;
+        let upkeep = Upkeep::start(decider.clone())?;
+        let watcher = reload::watch(&decider)?;
         let (readiness, health_seen) = Readiness::start(decider.clone())?;
         let (shutdown, told_to_stop) = sync::watch::channel(false);
         let serving = bound.serve(decider.clone(), decider.clone(), health_seen, told_to_stop)?;
         tracing::info!(
-            grpc = %at.grpc, http = %at.http, admin = %at.admin, rules = counted, "listening"
+            grpc = %at.grpc,
+            http = %at.http,
+            admin = %at.admin,
+            metrics = at.metrics.map(tracing::field::display),
+            rules = counted,
+            "listening"
         );
         Ok(App {
             decider,
@@ -172,6 +178,8 @@ impl App {
             _readiness: readiness,
             _sweeper: sweeper,
             _certificates: certificates,
+            _upkeep: upkeep,
+            _watcher: watcher,
         })
     }
 }
@@ -194,30 +202,13 @@ fn limiter(
             let guard = Guard::new(store, clock, settings.store.timeout);
             let seed = derive::shared_seed(settings);
             let local = Local::new(memory, settings.fallback.instances);
-            Ok(Limiter::new(Stack::Redis(guard), clock, seed, answer).with_local(local))
+            let layers = if settings.store.over_limit_cache {
+                Layers::shared(Stack::Redis(guard))
+            } else {
+                Layers::without_over_limit_cache(Stack::Redis(guard))
+            };
+            Ok(Limiter::over(layers, clock, seed, answer).with_local(local))
         }
-    }
-}
-
-/// The rules to start with. Warnings are logged; problems end the start, unless the operator said
-/// that it should go on without rules.
-fn first_rules(settings: &Settings, now: Micros) -> Result<(InForce, Option<String>), StartError> {
-    match rules::load(&settings.rules.paths, &derive::reading(settings)) {
-        Ok((rules, warnings)) => {
-            for warning in warnings {
-                tracing::warn!("{warning}");
-            }
-            Ok((InForce::new(rules, now), None))
-        }
-        Err(problems) if settings.rules.start_without => {
-            for problem in &problems {
-                tracing::error!("{problem}");
-            }
-            tracing::error!("starting without rules: every request passes until they are mended");
-            let last_error = texts(&problems).join("\n");
-            Ok((InForce::new(RuleSet::default(), now), Some(last_error)))
-        }
-        Err(problems) => Err(StartError::Config(texts(&problems))),
     }
 }
 

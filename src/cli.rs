@@ -1,12 +1,14 @@
-//! The command line: `weir serve | check | explain | call`.
+//! The command line: `weir serve | check | explain | call | bench`.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+mod bench;
 mod call;
 mod check;
 mod descriptor;
@@ -14,11 +16,12 @@ mod explain;
 mod serve;
 
 use crate::settings::Overrides;
+use bench::BenchArgs;
 use descriptor::DescriptorArg;
 
 /// Exit codes, where more than "it worked" is worth telling apart.
 pub mod exit {
-    /// `check` found problems, or `call` was told OVER_LIMIT.
+    /// `check` found problems, `call` was told OVER_LIMIT, or some calls of `bench` were not decided.
     pub const NO: u8 = 1;
     /// Rules or settings are wrong (EX_USAGE of sysexits.h).
     pub const BAD_CONFIG: u8 = 64;
@@ -38,19 +41,27 @@ pub struct Cli {
 enum Command {
     /// Answer proxies.
     Serve(Overrides),
-    /// Read rule files and list everything that is wrong with them.
+    /// Serve as the incumbent's image does, by its variables alone.
+    #[command(skip)]
+    ServeAsIncumbent,
+    /// Read rule files, or settings and the rules they name, and list everything that is wrong.
     Check(CheckArgs),
     /// Say which rule a descriptor meets, and why.
     Explain(ExplainArgs),
     /// Ask a running service once.
     Call(CallArgs),
+    /// Put load on a running service and measure it.
+    Bench(BenchArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Rule files and folders.
-    #[arg(required = true)]
+    /// Rule files and folders; those of the settings if there are none here.
+    #[arg(required_unless_present = "config")]
     pub(crate) paths: Vec<PathBuf>,
+    /// Settings file to check too, with the environment, as `weir serve` would read them.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
 }
@@ -125,14 +136,33 @@ pub(crate) struct TlsArgs {
     pub(crate) server_name: Option<String>,
 }
 
+/// The name of the incumbent's binary. Its image runs it without arguments.
+const INCUMBENT: &str = "ratelimit";
+
 impl Cli {
+    /// What this process was started to do. Wrong arguments end it with an explanation.
+    pub fn from_process() -> Cli {
+        Cli::from_words(std::env::args_os().collect())
+    }
+
+    /// The same, from a name and arguments.
+    fn from_words(words: Vec<OsString>) -> Cli {
+        let name = words.first().and_then(|name| Path::new(name).file_name());
+        if words.len() == 1 && name.is_some_and(|name| name == INCUMBENT) {
+            return Cli { command: Command::ServeAsIncumbent };
+        }
+        Cli::parse_from(words)
+    }
+
     /// Does what the command line asks and says how it went.
     pub fn run(self) -> ExitCode {
         let code = match self.command {
             Command::Serve(flags) => serve::run(&flags),
+            Command::ServeAsIncumbent => serve::as_incumbent(),
             Command::Check(args) => check::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Call(args) => call::run(&args),
+            Command::Bench(args) => bench::run(&args),
         };
         match code {
             Ok(code) => ExitCode::from(code),
@@ -154,4 +184,21 @@ fn say(line: fmt::Arguments<'_>) {
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_incumbents_name_alone_serves_and_with_arguments_is_weir() {
+        let parse = |words: &[&str]| Cli::from_words(words.iter().map(OsString::from).collect());
+        for name in ["ratelimit", "/bin/ratelimit"] {
+            assert!(matches!(parse(&[name]).command, Command::ServeAsIncumbent), "{name}");
+            assert!(matches!(parse(&[name, "check", "x"]).command, Command::Check(_)), "{name}");
+        }
+        assert!(matches!(parse(&["weir", "serve"]).command, Command::Serve(_)));
+        assert!(Cli::try_parse_from(["weir"]).is_err(), "weir says what it can do");
+        assert!(Cli::try_parse_from(["weir", "serve-as-incumbent"]).is_err());
+    }
 }

@@ -119,6 +119,35 @@ impl OnError {
     }
 }
 
+/// How often a decision visits a store that instances share. In a store of one's own it means
+/// nothing: every decision visits it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Every decision does: never over the limit.
+    #[default]
+    Exact,
+    /// Hits are drawn ahead, many at a time: never over the limit, but denied early by at most what
+    /// other instances hold and have not spent.
+    Leased,
+    /// Counts are exchanged at intervals: never denied early, but over the limit by at most what
+    /// the other instances let pass in one interval.
+    Synced {
+        /// The longest time between two exchanges.
+        interval: Micros,
+    },
+}
+
+impl Mode {
+    /// The word that rule files and headers use.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Mode::Exact => "exact",
+            Mode::Leased => "leased",
+            Mode::Synced { .. } => "synced",
+        }
+    }
+}
+
 /// How hits are counted; `docs/algorithms.md` gives each one's exact meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {

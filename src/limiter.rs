@@ -14,7 +14,8 @@ use crate::algorithm;
 use crate::decision::{Cause, Code, Verdict};
 use crate::descriptor::Request;
 use crate::key::{Key, KeySeed};
-use crate::limit::{Algorithm, Limit};
+use crate::layers::{Ask, Layer, Layers};
+use crate::limit::{Algorithm, Limit, Mode};
 use crate::rules::{DeniedRequests, Rule, RuleSet};
 use crate::step::Lease;
 use crate::store::Store;
@@ -41,7 +42,7 @@ use target::{LeaseUse, Target};
 /// Decides requests against one store.
 pub struct Limiter<S, C> {
     /// Shared with what was taken under leases, which finds its way back when it is dropped.
-    store: Arc<S>,
+    layers: Arc<Layers<S>>,
     clock: C,
     seed: KeySeed,
     answer: Answer,
@@ -64,10 +65,15 @@ struct Decided<'r, S: Store> {
 }
 
 impl<S: Store, C: Clock> Limiter<S, C> {
-    /// A limiter whose counters live in `store`, under keys hashed with `seed`.
+    /// A limiter whose counters live in a store of its own, under keys hashed with `seed`.
     pub fn new(store: S, clock: C, seed: KeySeed, answer: Answer) -> Limiter<S, C> {
-        let (store, ids) = (Arc::new(store), LeaseIds::new());
-        Limiter { store, clock, seed, answer, ids, local: None }
+        Limiter::over(Layers::own(store), clock, seed, answer)
+    }
+
+    /// A limiter that decides by `layers`, with keys hashed with `seed`.
+    pub fn over(layers: Layers<S>, clock: C, seed: KeySeed, answer: Answer) -> Limiter<S, C> {
+        let (layers, ids) = (Arc::new(layers), LeaseIds::new());
+        Limiter { layers, clock, seed, answer, ids, local: None }
     }
 
     /// The same limiter with counters of its own, for rules with `on_error: local`. Without them
@@ -83,7 +89,12 @@ impl<S: Store, C: Clock> Limiter<S, C> {
 
     /// The store, for what looks at it from outside (sweeps, metrics).
     pub fn store(&self) -> &S {
-        &self.store
+        self.layers.store()
+    }
+
+    /// The layers around the store, for what they must do beside deciding.
+    pub fn layers(&self) -> &Arc<Layers<S>> {
+        &self.layers
     }
 
     /// The clock, for what must agree with decisions about the time.
@@ -132,10 +143,9 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             }
             Target::Counter { rule, limit, key, hits, lease } => (rule, limit, key, hits, lease),
         };
-        let asked = self.store.now(&key, local);
+        let asked = self.store().now(&key, local);
         let now = asked.unwrap_or(local);
-        let mut step = algorithm::plan(&limit, hits, now);
-        step.lease = lease.map(|lease| match lease {
+        let under = lease.map(|lease| match lease {
             LeaseUse::Open(id) => {
                 let hold = rule.and_then(|rule| rule.reserve).unwrap_or_default();
                 Lease::Open { id, until: now.saturating_add(hold) }
@@ -143,16 +153,25 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             LeaseUse::Close(id) => Lease::Close(id),
         });
         // Armed before the store is asked: whoever drops this call gives back what it may take.
-        let mut taken = Taken::by(&self.store, &key, &limit, &step);
+        let mut taken = Taken::by(&self.layers, &key, &limit, hits, under, now);
         let index = rule.map(|rule| rule.index);
         let shadow = rule.is_some_and(|rule| rule.shadow_mode);
-        let result = match asked {
-            Ok(_) => self.store.apply_within(&key, &step, patience).await,
-            Err(error) => Err(error),
+        let ask = Ask {
+            key: &key,
+            limit: &limit,
+            hits,
+            lease: under,
+            mode: rule.map_or(Mode::Exact, |rule| rule.mode),
+            over_limit_cache: rule.is_none_or(|rule| rule.over_limit_cache),
+            local,
+            now: asked,
+            patience,
         };
-        let cause = match result {
-            Ok(outcome) => {
-                let decision = algorithm::report(&limit, &step, &outcome);
+        if let (Some(own), Some(Lease::Close(id))) = (&self.local, under) {
+            own.end(&key, &limit, hits, id, local).await;
+        }
+        let cause = match self.layers.ask(&ask).await {
+            Ok(decision) => {
                 if let Some(nothing) = taken.take_if(|_| !decision.allowed) {
                     nothing.keep();
                 }
@@ -167,9 +186,16 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                 let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.answer.on_error);
                 let word = policy.word();
                 tracing::debug!(rule = rule.map(|rule| &*rule.label), word, %error, "fallback");
-                let (key, limit, step) = (&key, &*limit, &step);
-                let from = Unanswered { rule: index, limit, key, hits, step, error };
-                fallback::decide(policy, self.local.as_ref(), from, local).await
+                let from =
+                    Unanswered { rule: index, limit: &limit, key: &key, hits, lease: under, error };
+                let cause = fallback::decide(policy, self.local.as_ref(), from, local).await;
+                if let (Some(own), Cause::Fallback { decision: Some(one), .. }) =
+                    (&self.local, &cause)
+                    && one.allowed
+                {
+                    taken = Taken::locally(own.store(), &key, &limit, hits, under, local);
+                }
+                cause
             }
         };
         Decided { rule, limit: Some(limit), key: Some(key), cause, taken }
@@ -200,9 +226,10 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             let windows = [Algorithm::FixedWindow, Algorithm::SlidingWindow];
             let denied = limit.count_denied && windows.contains(&limit.algorithm);
             let counted = decision.allowed || denied;
-            let Ok(now) = self.store.now(&key, now) else { continue };
+            let Ok(now) = self.store().now(&key, now) else { continue };
             if free && counted && status.code == Code::Ok {
-                self.store.tell(&key, algorithm::plan(limit, -hits, now));
+                let mode = one.rule.map_or(Mode::Exact, |rule| rule.mode);
+                self.layers.tell(&key, mode, algorithm::plan(limit, -hits, now));
             }
         }
     }

@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    weir::cli::Cli::parse().run()
+    weir::cli::Cli::from_process().run()
 }

@@ -14,6 +14,7 @@ mod explain;
 mod fields;
 mod limits;
 mod matcher;
+mod mode;
 mod model;
 mod near;
 mod node;
@@ -22,6 +23,7 @@ mod problem;
 mod reader;
 mod rule;
 mod scalar;
+mod selector;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -34,7 +36,8 @@ pub use near::Near;
 pub use options::{DeniedRequests, Options, Unknown};
 pub use problem::{Place, Problem};
 pub use rule::{NameId, Policy, Rule, override_key, override_stat_key};
-pub use source::SourceFile;
+pub use selector::descriptor_selector;
+pub use source::{SourceFile, Sources};
 
 /// Everything that is in force at one moment: all domains of all files, compiled.
 #[derive(Debug, Default)]
@@ -78,9 +81,7 @@ pub enum Found<'r> {
 /// Reads and compiles files and folders. Beside the rule set come warnings; instead of it, every
 /// error of every file. A missing or empty folder is a warning.
 pub fn load(paths: &[PathBuf], options: &Options) -> Result<(RuleSet, Vec<Problem>), Vec<Problem>> {
-    let mut report = problem::Report::default();
-    let files = source::read(paths, &mut report);
-    compile::compile_with(&files, options, report)
+    Sources::read(paths).compile(options)
 }
 
 impl RuleSet {

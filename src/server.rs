@@ -40,6 +40,7 @@ mod patience;
 mod peers;
 mod reflection;
 mod rls;
+mod scrape;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -52,7 +53,7 @@ pub use cores::count as cores;
 pub use counters::{Counter, Counters, Port};
 pub use decide::Decide;
 pub use lifecycle::Health;
-pub use settings::{Admin, Drain, Grpc, Http, HttpLimits, Settings};
+pub use settings::{Admin, Drain, Grpc, Http, HttpLimits, Scraped, Settings};
 pub use tls::{Refreshed, Tls, TlsError, TlsFiles};
 
 use cores::Work;
@@ -75,6 +76,7 @@ pub struct Bound {
     grpc: TcpListener,
     http: TcpListener,
     admin: TcpListener,
+    metrics: Option<TcpListener>,
 }
 
 /// Where a server listens, with real port numbers.
@@ -86,6 +88,8 @@ pub struct Addresses {
     pub http: SocketAddr,
     /// Admin.
     pub admin: SocketAddr,
+    /// Metrics alone, where they have a listener.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// A server at work.
@@ -100,7 +104,8 @@ impl Server {
         let grpc = listen::bind(&settings.grpc.listen)?;
         let http = listen::bind(&settings.http.listen)?;
         let admin = listen::bind(&settings.admin.listen)?;
-        Ok(Bound { settings, grpc, http, admin })
+        let metrics = settings.metrics.as_ref().map(|one| listen::bind(&one.listen)).transpose()?;
+        Ok(Bound { settings, grpc, http, admin, metrics })
     }
 }
 
@@ -111,6 +116,7 @@ impl Bound {
             grpc: self.grpc.local_addr()?,
             http: self.http.local_addr()?,
             admin: self.admin.local_addr()?,
+            metrics: self.metrics.as_ref().map(TcpListener::local_addr).transpose()?,
         })
     }
 
@@ -123,7 +129,7 @@ impl Bound {
         health: watch::Receiver<Health>,
         shutdown: watch::Receiver<bool>,
     ) -> io::Result<Serving> {
-        let Bound { settings, grpc, http, admin } = self;
+        let Bound { settings, grpc, http, admin, metrics } = self;
         let life = Lifecycle::new(health);
         let (reporter, health_service) = Reporter::new();
         let rls =
@@ -139,15 +145,20 @@ impl Bound {
         let front = Front {
             grpc: (grpc, dealer),
             http: (http, web::router(decider, &settings, life.clone()), settings.http.limits),
-            admin: (admin, admin::router(view), settings.admin.limits),
+            admin: (admin, admin::router(view.clone()), settings.admin.limits),
             reporter,
             counters: settings.counters.clone(),
             life: life.clone(),
             shutdown,
             delay: settings.drain.delay,
         };
+        let mut threads = Vec::with_capacity(queues.len() + 2);
+        if let (Some(listener), Some(Scraped { path, .. })) = (metrics, &settings.metrics) {
+            let limits = settings.admin.limits;
+            let counters = settings.counters.clone();
+            threads.push(scrape::start(listener, path, view, limits, counters, life.clone())?);
+        }
         let work = Work { routes, settings, life };
-        let mut threads = Vec::with_capacity(queues.len() + 1);
         for (index, queue) in queues.into_iter().enumerate() {
             threads.push(cores::start(index, queue, work.clone())?);
         }

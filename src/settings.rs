@@ -30,6 +30,7 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
+pub use incumbent::incumbent_env;
 pub use layers::{Loaded, Overrides, fields, load, process_env};
 pub use listeners::{Admin, ClientCert, Grpc, Http};
 pub use problem::{Problem, Problems};
@@ -65,6 +66,8 @@ pub struct Settings {
     pub clock: Clock,
     /// What is logged.
     pub log: Log,
+    /// What is counted for operators.
+    pub metrics: Metrics,
 }
 
 /// Where rules come from and how they are read.
@@ -82,6 +85,9 @@ pub struct Rules {
     /// Start although the first load failed, and let everything pass until the files are mended.
     /// Default false. `WEIR__RULES__START_WITHOUT`, `FORCE_START_WITHOUT_INITIAL_CONFIG`.
     pub start_without: bool,
+    /// Reload when the files change, and not on SIGHUP alone. Default true.
+    /// `WEIR__RULES__WATCH`.
+    pub watch: bool,
     /// What a denied request does to its other descriptors' counters, for domains that do not say.
     /// Default count. `WEIR__RULES__DENIED_REQUESTS`, `STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT`.
     pub denied_requests: DeniedRequests,
@@ -163,6 +169,9 @@ pub struct Store {
     /// Counters the memory store keeps before it evicts. Default 4000000.
     /// `WEIR__STORE__MAX_COUNTERS`.
     pub max_counters: usize,
+    /// Counters in Redis that are known to be full are denied from memory. Default true.
+    /// `WEIR__STORE__OVER_LIMIT_CACHE`.
+    pub over_limit_cache: bool,
 }
 
 /// Which store.
@@ -181,9 +190,12 @@ pub struct Redis {
     /// Default `redis-cluster://127.0.0.1:7000`. `WEIR__REDIS__URL`, `REDIS_URL` with `REDIS_TYPE`,
     /// `REDIS_AUTH`, `REDIS_TLS` and `REDIS_SENTINEL_AUTH`. Printed without its password.
     pub url: SecretUrl,
-    /// Connections per node, spread over the cores; each core has at least one. Default 4.
+    /// Connections per node, spread over the cores; each core has at least one. Default 1.
     /// `WEIR__REDIS__POOL_SIZE`, `REDIS_POOL_SIZE`.
     pub pool_size: usize,
+    /// The most decisions that share one call of a script; 1 sends each alone. Default 128.
+    /// `WEIR__REDIS__BATCH`.
+    pub batch: usize,
     /// A name of Redis's access control list, instead of the URL's. Default none.
     /// `WEIR__REDIS__USERNAME`.
     #[serde(with = "json::optional")]
@@ -240,6 +252,21 @@ pub struct Readyz {
     /// `/readyz` fails while the store cannot be reached. Default false.
     /// `WEIR__READYZ__REQUIRE_STORE`.
     pub require_store: bool,
+    /// `/readyz` fails without rules. Default off. `WEIR__READYZ__REQUIRE_RULES`,
+    /// `HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED`.
+    pub require_rules: RequireRules,
+}
+
+/// Without which rules the process is not ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RequireRules {
+    /// Ready with any rules or none. Also written `false`.
+    Off,
+    /// At least one domain must be defined by the rules in force.
+    Loaded,
+    /// That, and the files as they are must be the rules in force: a bad reload fails readiness.
+    Current,
 }
 
 /// How the process ends.
@@ -280,6 +307,29 @@ pub enum LogFormat {
     Pretty,
     /// One JSON object per line.
     Json,
+}
+
+/// What is counted for operators, and where they find it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Metrics {
+    /// Adds metrics under the incumbent's names. Default false. `WEIR__METRICS__COMPAT`,
+    /// `USE_PROMETHEUS`.
+    pub compat: bool,
+    /// A listener for the metrics alone, beside the admin listener's. Default none.
+    /// `WEIR__METRICS__LISTEN`, `PROMETHEUS_ADDR` with `USE_PROMETHEUS`.
+    #[serde(with = "json::optional")]
+    pub listen: Option<SocketAddr>,
+    /// Their path there. Default `/metrics`. `WEIR__METRICS__PATH`, `PROMETHEUS_PATH`.
+    pub path: String,
+    /// Series made of values of requests, for all rules that ask for them together; the rest is
+    /// counted as `other`. Default 1000. `WEIR__METRICS__MAX_SERIES`.
+    pub max_series: usize,
+    /// The counters denied most are metrics too, and not only at `/top`. Default false.
+    /// `WEIR__METRICS__TOP`.
+    pub top: bool,
+    /// Values of requests are shown there, and not only their hash. Default false.
+    /// `WEIR__METRICS__TOP_VALUES`.
+    pub top_values: bool,
 }
 
 impl Default for Settings {

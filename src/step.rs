@@ -131,6 +131,29 @@ impl Step {
         }
     }
 
+    /// The state that the counter was left in, as far as `outcome` of this step tells it: turned to
+    /// the step's instant, and without reservations. `None` for a log and for slots, whose outcomes
+    /// do not.
+    pub fn left(&self, outcome: &Outcome) -> Option<State> {
+        let seen = &outcome.tiers;
+        let state = match &self.machine {
+            Machine::Count(_) => State::Count(Tiers::each(seen, |seen| Count {
+                start: Micros(seen.b),
+                count: seen.a,
+            })),
+            Machine::Pair(_) => State::Pair(Tiers::each(seen, |seen| Pair {
+                start: Micros(seen.c),
+                current: seen.a,
+                previous: seen.b,
+            })),
+            Machine::Tat(_) => {
+                State::Tat(Tiers::each(seen, |seen| Tat { micros: seen.a, part: seen.b }))
+            }
+            Machine::Log(_) | Machine::Slots(_) => return None,
+        };
+        Some(state)
+    }
+
     /// From when on `state` says nothing any more: a counter without it would answer the same.
     pub fn expires_at(&self, state: &State) -> Micros {
         match (&self.machine, state) {
@@ -188,6 +211,13 @@ impl<T: Copy> Tiers<T> {
         match tiers {
             [one] => Tiers::One(*one),
             many => Tiers::Many(many.into()),
+        }
+    }
+
+    fn each(seen: &[Seen], state: impl Fn(&Seen) -> T) -> Tiers<T> {
+        match seen {
+            [one] => Tiers::One(state(one)),
+            many => Tiers::Many(many.iter().map(state).collect()),
         }
     }
 

@@ -108,6 +108,11 @@ impl StoreError {
         StoreError::Reply,
     ];
 
+    /// The step may have been applied, or may be yet. Otherwise it certainly was not and will not be.
+    pub const fn may_have_run(self) -> bool {
+        matches!(self, StoreError::Timeout | StoreError::Lost | StoreError::Reply)
+    }
+
     /// One word for labels and headers.
     pub const fn word(self) -> &'static str {
         match self {

@@ -7,12 +7,12 @@
 use std::hash::{BuildHasher, RandomState};
 
 use weir::limit::{Algorithm, Limit, Tier};
-use weir::step::{Lease, LeaseId, Outcome, State};
+use weir::step::{Lease, LeaseId};
 use weir::time::Micros;
 use weir::{limit, step, time};
 
 use redis::server::Server;
-use twin::Twin;
+use twin::{Journey, Travelled, Twin};
 use walk::{Ask, Dice};
 
 #[path = "agreement/algorithm.rs"]
@@ -187,28 +187,58 @@ fn the_largest_counters_are_the_same_in_lua() {
     }
 }
 
-#[test]
-fn one_call_may_carry_steps_on_several_counters_and_on_one_again() {
-    let (server, mut dice) = (Server::local(), Dice(seed()));
+/// What is decided together is decided as one by one: random steps on three counters, several of
+/// them next to each other, in calls of up to two hundred.
+fn agree_together(algorithm: Algorithm) {
+    let steps = number("WEIR_AGREEMENT_STEPS").unwrap_or(100_000);
+    let seed = seed();
+    let (server, mut dice) = (Server::local(), Dice(seed));
     let mut twin = Twin::new(server.client());
-    for round in 0..20 {
-        for algorithm in walk::ALGORITHMS {
-            let mut asks = walk::walk(algorithm, &mut dice);
-            // A rule that is reloaded at once as another algorithm's leaves none.
-            asks.retain(|ask| ask.limit.algorithm == algorithm);
-            if asks.is_empty() {
-                continue;
+    let mut all = Travelled::default();
+    while (all.steps as u64) < steps {
+        let journey = Journey::new(&mut dice, |dice| walk::walk(algorithm, dice));
+        match twin.travel(&journey) {
+            Ok(Travelled { steps, calls, shared }) => {
+                assert_eq!(steps, journey.asks().count());
+                all.steps += steps;
+                all.calls += calls;
+                all.shared += shared;
             }
-            let mut states: [Option<State>; 3] = [None, None, None];
-            let places = asks.iter().enumerate().map(|(index, ask)| (index % states.len(), ask));
-            let keyed: Vec<(String, Ask)> = places
-                .map(|(place, ask)| (format!("{algorithm:?}:{round}:{place}"), ask.clone()))
-                .collect();
-            let apply = |(index, ask): (usize, &Ask)| ask.step().apply(&mut states[index % 3]);
-            let expected: Vec<Outcome> = asks.iter().enumerate().map(apply).collect();
-            assert_eq!(twin.at_once(&keyed), expected, "\n{}", lines(&asks));
+            Err(what) => panic!("{what}\nin\n{}\nWEIR_AGREEMENT_SEED={seed}", journey.lines()),
         }
     }
+    println!("{algorithm:?} {all:?}");
+    assert!(all.calls * 5 < all.steps, "they hardly travelled together: {all:?}");
+}
+
+#[test]
+fn fixed_window_is_the_same_together() {
+    agree_together(Algorithm::FixedWindow);
+}
+
+#[test]
+fn sliding_window_is_the_same_together() {
+    agree_together(Algorithm::SlidingWindow);
+}
+
+#[test]
+fn sliding_window_log_is_the_same_together() {
+    agree_together(Algorithm::SlidingWindowLog);
+}
+
+#[test]
+fn token_bucket_is_the_same_together() {
+    agree_together(Algorithm::TokenBucket);
+}
+
+#[test]
+fn leaky_bucket_is_the_same_together() {
+    agree_together(Algorithm::LeakyBucket);
+}
+
+#[test]
+fn concurrency_is_the_same_together() {
+    agree_together(Algorithm::Concurrency);
 }
 
 #[test]

@@ -21,16 +21,21 @@ const ARROWS: &[(&str, &str)] = &[
     ("decision", "time limit descriptor store"),
     ("algorithm", "time limit step decision"),
     ("rules", "time limit descriptor key"),
-    ("limiter", "time limit descriptor key step store decision algorithm rules"),
-    ("telemetry", "time limit descriptor store decision rules limiter"),
+    ("layers", "time limit key step store decision algorithm"),
+    ("limiter", "time limit descriptor key step store decision algorithm rules layers"),
+    ("telemetry", "time limit descriptor key store decision rules limiter"),
     ("proto", ""),
+    ("bench", "proto"),
     ("server", "time limit descriptor decision rules limiter telemetry proto"),
     ("settings", "descriptor"),
-    ("app", "time limit descriptor key store decision rules limiter telemetry server settings"),
+    (
+        "app",
+        "time limit descriptor key store decision rules layers limiter telemetry server settings",
+    ),
     (
         "cli",
-        "time limit descriptor key step store decision algorithm rules limiter telemetry proto \
-         server settings app",
+        "time limit descriptor key step store decision algorithm rules layers limiter telemetry \
+         proto bench server settings app",
     ),
     ("main", "cli"),
 ];
@@ -59,8 +64,9 @@ const WORDS: &[(&str, Where, &str)] = &[
     ("SystemTime::now", Where::Only(&["src/time"]), "time is an argument; only a Clock reads it"),
     (
         "Instant::now",
-        // A connection's deadlines are tokio's; no request is decided by them.
-        Where::Only(&["src/time", "src/server/connection"]),
+        // A connection's deadlines are tokio's; no request is decided by them. A load generator
+        // measures by the clock.
+        Where::Only(&["src/time", "src/server/connection", "src/bench"]),
         "time is an argument; only a Clock reads it",
     ),
     ("thread::sleep", Where::Only(&[]), "a sleeping thread serves nobody"),
@@ -73,7 +79,7 @@ const WORDS: &[(&str, Where, &str)] = &[
     ("saphyr_parser::", Where::Only(&["src/rules/yaml"]), "one file knows how YAML is parsed"),
     (
         "crate::proto",
-        Where::Only(&["src/server", "src/cli/call", "src/proto"]),
+        Where::Only(&["src/server", "src/bench", "src/cli/call", "src/proto"]),
         "the generated messages end at the edge",
     ),
     ("fred::", Where::Only(&["src/store/redis"]), "one folder knows what talks to Redis"),

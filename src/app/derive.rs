@@ -12,7 +12,7 @@ use crate::settings::{self, Settings};
 use crate::store::redis::{Reach, Tls};
 
 /// How rule files are read.
-pub(super) fn reading(settings: &Settings) -> Options {
+pub fn reading(settings: &Settings) -> Options {
     let unknown_fields = match settings.rules.unknown_fields {
         settings::UnknownFields::Error => Unknown::Error,
         settings::UnknownFields::Warn => Unknown::Warn,
@@ -65,6 +65,7 @@ pub(super) fn redis(settings: &Settings, cores: usize) -> Reach {
             skip_hostname_check: from.tls_skip_hostname_check,
         },
         connections: from.pool_size.div_ceil(cores.max(1)),
+        batch: from.batch,
     }
 }
 
@@ -137,6 +138,10 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
             limits,
         },
         admin: server::Admin { listen: settings.admin.listen.to_string(), limits },
+        metrics: settings.metrics.listen.map(|address| server::Scraped {
+            listen: address.to_string(),
+            path: settings.metrics.path.clone(),
+        }),
         drain: server::Drain {
             delay: settings.drain.delay,
             timeout: farewell::for_calls(settings.drain.timeout),

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::decider::Decider;
 use crate::server::Health;
+use crate::settings::{Readyz, RequireRules};
 
 /// How often the store is looked at: far more often than anybody asks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -24,14 +25,17 @@ pub(super) struct Readiness {
 
 impl Readiness {
     /// Ready at once, as the fallback answers where the store does not; or, where the operator wants
-    /// that, whenever the store can be reached.
+    /// that, whenever the store can be reached and there are rules.
     pub(super) fn start(decider: Arc<Decider>) -> io::Result<(Readiness, watch::Receiver<Health>)> {
-        let follows = decider.settings.readyz.require_store;
-        let ready = move |decider: &Decider| !follows || decider.limiter.store().is_reachable();
+        let Readyz { require_store, require_rules } = decider.settings.readyz;
+        let ready = move |decider: &Decider| {
+            (!require_store || decider.limiter.store().is_reachable())
+                && has_rules(decider, require_rules)
+        };
         let (health, seen) = watch::channel(Health { live: true, ready: ready(&decider) });
         let health = Arc::new(health);
         let (alive, ended) = mpsc::channel();
-        if follows {
+        if require_store || require_rules != RequireRules::Off {
             let health = health.clone();
             thread::Builder::new().name("weir-readiness".into()).spawn(move || {
                 while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
@@ -41,5 +45,14 @@ impl Readiness {
             })?;
         }
         Ok((Readiness { _health: health, _alive: alive }, seen))
+    }
+}
+
+fn has_rules(decider: &Decider, required: RequireRules) -> bool {
+    let any = || !decider.in_force.load().rules.domains().is_empty();
+    match required {
+        RequireRules::Off => true,
+        RequireRules::Loaded => any(),
+        RequireRules::Current => any() && decider.reloads.last_error.load().is_none(),
     }
 }

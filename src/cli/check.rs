@@ -1,17 +1,51 @@
-//! `weir check`: everything that is wrong with rule files, before they are live.
+//! `weir check`: everything that is wrong with rule files and settings, before they are live.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use super::{CheckArgs, ReadingArgs, exit, say};
+use crate::app;
 use crate::rules::{self, Options, RuleSet, Unknown};
+use crate::settings::{self, Overrides, Settings};
 
 /// Lists every problem; 0 when there is none that keeps the files from being loaded.
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     let mut out = std::io::stdout().lock();
-    let Some(rules) = load(&args.paths, &args.reading)? else { return Ok(exit::NO) };
+    let mut paths = args.paths.clone();
+    let mut options = options(&args.reading);
+    if let Some(file) = &args.config {
+        let Some(settings) = settings(file) else { return Ok(exit::NO) };
+        options = app::reading(&settings);
+        options.merge_domains |= args.reading.merge_domains;
+        if args.reading.allow_unknown_fields {
+            options.unknown_fields = Unknown::Warn;
+        }
+        if paths.is_empty() {
+            paths = settings.rules.paths;
+        }
+    }
+    let Some(rules) = read(&paths, &options)? else { return Ok(exit::NO) };
     let (rules, files) = (rules.rules().len(), rules.files().len());
     writeln!(out, "ok: {} in {}", count(rules, "rule"), count(files, "file"))?;
     Ok(0)
+}
+
+/// The settings as `weir serve --config FILE` would read them here; none if they are wrong, which
+/// is written to standard error.
+fn settings(file: &Path) -> Option<Settings> {
+    let flags = Overrides { config: Some(file.to_owned()), ..Overrides::default() };
+    match settings::load(&flags, &settings::process_env()) {
+        Ok(loaded) => {
+            for warning in &loaded.warnings {
+                say(format_args!("warning: {warning}"));
+            }
+            Some(loaded.settings)
+        }
+        Err(problems) => {
+            say(format_args!("{problems}"));
+            None
+        }
+    }
 }
 
 /// `3 rules`, `1 rule`.
@@ -20,21 +54,24 @@ fn count(number: usize, noun: &str) -> String {
 }
 
 /// Reads rules and writes what is wrong with them to standard error; none if they cannot be used.
-pub(super) fn load(
-    paths: &[std::path::PathBuf],
-    reading: &ReadingArgs,
-) -> anyhow::Result<Option<RuleSet>> {
-    for path in paths {
-        // An absent folder is fine for a service that waits for its rules, not for a question.
-        anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
-    }
+pub(super) fn load(paths: &[PathBuf], reading: &ReadingArgs) -> anyhow::Result<Option<RuleSet>> {
+    read(paths, &options(reading))
+}
+
+fn options(reading: &ReadingArgs) -> Options {
     let unknown_fields = match reading.allow_unknown_fields {
         true => Unknown::Warn,
         false => Unknown::Error,
     };
-    let options =
-        Options { merge_domains: reading.merge_domains, unknown_fields, ..Options::default() };
-    match rules::load(paths, &options) {
+    Options { merge_domains: reading.merge_domains, unknown_fields, ..Options::default() }
+}
+
+fn read(paths: &[PathBuf], options: &Options) -> anyhow::Result<Option<RuleSet>> {
+    for path in paths {
+        // An absent folder is fine for a service that waits for its rules, not for a question.
+        anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
+    }
+    match rules::load(paths, options) {
         Ok((rules, warnings)) => {
             for warning in warnings {
                 say(format_args!("warning: {warning}"));

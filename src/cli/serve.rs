@@ -10,7 +10,16 @@ use crate::settings::{self, LogFormat, Overrides};
 
 /// Serves until SIGTERM or SIGINT; 0 after an orderly stop.
 pub(super) fn run(flags: &Overrides) -> anyhow::Result<u8> {
-    let loaded = match settings::load(flags, &settings::process_env()) {
+    serve(flags, &settings::process_env())
+}
+
+/// The same, where the incumbent's image would read its rules if nothing said where they are.
+pub(super) fn as_incumbent() -> anyhow::Result<u8> {
+    serve(&Overrides::default(), &settings::incumbent_env(settings::process_env()))
+}
+
+fn serve(flags: &Overrides, env: &[(String, String)]) -> anyhow::Result<u8> {
+    let loaded = match settings::load(flags, env) {
         Ok(loaded) => loaded,
         Err(problems) => {
             say(format_args!("{problems}"));

@@ -1,15 +1,18 @@
 //! The fallback: what decides about hits that no counter could be asked about.
 
+use std::sync::Arc;
+
 use crate::algorithm;
 use crate::decision::{Cause, Decision};
+use crate::key::Key;
 use crate::limit::{Limit, OnError, Tier};
-use crate::step::Step;
+use crate::step::{Lease, LeaseId};
 use crate::store::{MemoryStore, Store, StoreError};
 use crate::time::Micros;
 
 /// Counters of this instance, for the time in which the shared ones cannot be asked.
 pub struct Local {
-    store: MemoryStore,
+    store: Arc<MemoryStore>,
     instances: u64,
 }
 
@@ -17,28 +20,36 @@ pub struct Local {
 pub(super) struct Unanswered<'a> {
     pub(super) rule: Option<usize>,
     pub(super) limit: &'a Limit,
-    pub(super) key: &'a crate::key::Key,
+    pub(super) key: &'a Key,
     pub(super) hits: i64,
-    /// Planned or not, what it would do.
-    pub(super) step: &'a Step,
+    /// The lease that the hits were to be taken under, or that they end.
+    pub(super) lease: Option<Lease>,
     pub(super) error: StoreError,
 }
 
 impl Local {
     /// Counters in `store`, each with the share of one of `instances` instances.
     pub fn new(store: MemoryStore, instances: u64) -> Local {
-        Local { store, instances: instances.max(1) }
+        Local { store: Arc::new(store), instances: instances.max(1) }
     }
 
     /// The counters, for what looks at them from outside (sweeps, metrics).
-    pub fn store(&self) -> &MemoryStore {
+    pub fn store(&self) -> &Arc<MemoryStore> {
         &self.store
+    }
+
+    /// Ends a lease that the fallback may have granted; one that it has not is unknown here.
+    pub(super) async fn end(&self, key: &Key, limit: &Limit, hits: i64, id: LeaseId, now: Micros) {
+        let limit = share(limit, self.instances);
+        let step = algorithm::plan(&limit, hits, now).leased(Lease::Close(id));
+        // A lease that is not ended here ends with its hold.
+        let _ = self.store.apply(key, &step).await;
     }
 
     async fn decide(&self, from: &Unanswered<'_>, now: Micros) -> Option<Decision> {
         let limit = share(from.limit, self.instances);
         let mut step = algorithm::plan(&limit, from.hits, now);
-        step.lease = from.step.lease;
+        step.lease = from.lease;
         let outcome = self.store.apply(from.key, &step).await.ok()?;
         Some(algorithm::report(&limit, &step, &outcome))
     }
@@ -81,18 +92,16 @@ pub(super) async fn decide(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::Key;
     use crate::limit::Algorithm;
 
     async fn passed(policy: OnError, limit: &Limit, calls: usize, hits: i64) -> usize {
         let local = Local::new(MemoryStore::new(100), 4);
         let now = Micros::from_secs(1_000);
-        let step = algorithm::plan(limit, hits, now);
         let mut passed = 0;
         for _ in 0..calls {
             let error = StoreError::Timeout;
-            let from =
-                Unanswered { rule: None, limit, key: &Key([1, 1]), hits, step: &step, error };
+            let key = &Key([1, 1]);
+            let from = Unanswered { rule: None, limit, key, hits, lease: None, error };
             let cause = decide(policy, Some(&local), from, now).await;
             let Cause::Fallback { allowed, .. } = cause else { panic!("{cause:?}") };
             passed += usize::from(allowed);

@@ -41,7 +41,9 @@ pub(super) fn grant<S: Store>(verdict: &mut Verdict, decided: SmallVec<[Decided<
     let mut give_back: Vec<GiveBack> = Vec::new();
     for one in decided {
         let Some(taken) = one.taken else { continue };
-        if let (Cause::Counted { hits, .. }, Some(id)) = (one.cause, taken.id()) {
+        if let (Cause::Counted { hits, .. } | Cause::Fallback { hits, .. }, Some(id)) =
+            (one.cause, taken.id())
+        {
             first.get_or_insert((id, hits));
         }
         give_back.extend(taken.into_give_back());

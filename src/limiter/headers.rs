@@ -142,7 +142,8 @@ fn how<S: Store>(decided: &[Decided<'_, S>]) -> String {
             Cause::Fallback { by, error, .. } => (by.word(), Some(error.word())),
             _ => ("none", None),
         };
-        let _ = write!(text, "rule={rule};mode=exact;fallback={fallback}");
+        let mode = one.rule.map_or("exact", |rule| rule.mode.word());
+        let _ = write!(text, "rule={rule};mode={mode};fallback={fallback}");
         if let Some(cause) = cause {
             let _ = write!(text, ";cause={cause}");
         }

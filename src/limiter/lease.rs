@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::algorithm;
 use crate::decision::GiveBack;
 use crate::key::{Key, KeyBuilder, KeySeed};
-use crate::limit::Limit;
+use crate::layers::{Layer, Layers};
+use crate::limit::{Limit, Mode};
 use crate::step::{Lease, LeaseId, Step};
-use crate::store::Store;
+use crate::store::{MemoryStore, Store};
+use crate::time::Micros;
 
 /// Makes ids that no other instance makes and nobody can guess.
 pub(super) struct LeaseIds {
@@ -43,19 +45,65 @@ pub(super) fn named(text: &str) -> LeaseId {
 /// What one step took under a lease. Dropped, it is given back; a call that is cancelled while its
 /// counter is asked therefore gives back whatever it may have taken.
 pub(super) struct Taken<S: Store> {
-    armed: Option<(Arc<S>, Key, Step)>,
+    armed: Option<(Place<S>, Key, Step)>,
+}
+
+/// Where it was taken.
+enum Place<S> {
+    /// Wherever counters are.
+    Store(Arc<Layers<S>>),
+    /// From this instance's own counters, by the fallback.
+    Local(Arc<MemoryStore>),
+}
+
+impl<S: Store> Place<S> {
+    fn tell(&self, key: &Key, undo: Step) {
+        match self {
+            Place::Store(layers) => layers.tell(key, Mode::Exact, undo),
+            Place::Local(store) => store.tell(key, undo),
+        }
+    }
 }
 
 impl<S: Store> Taken<S> {
-    /// What `step`, planned from `limit`, takes if it is allowed; `None` if it takes nothing under a
-    /// lease.
-    pub(super) fn by(store: &Arc<S>, key: &Key, limit: &Limit, step: &Step) -> Option<Taken<S>> {
-        let Some(Lease::Open { id, .. }) = step.lease else { return None };
-        // A slot is given back as it was taken; a reservation is settled at no cost. Planned anew,
-        // because a bucket's step carries the cost of its hits.
-        let hits = if limit.counts_slots() { -step.hits } else { 0 };
-        let undo = algorithm::plan(limit, hits, step.now).leased(Lease::Close(id));
-        Some(Taken { armed: Some((store.clone(), *key, undo)) })
+    /// What `hits` take of `limit` at `now` if they are allowed; `None` if they are not taken under
+    /// a lease.
+    pub(super) fn by(
+        layers: &Arc<Layers<S>>,
+        key: &Key,
+        limit: &Limit,
+        hits: i64,
+        lease: Option<Lease>,
+        now: Micros,
+    ) -> Option<Taken<S>> {
+        Taken::from(Place::Store(layers.clone()), key, limit, hits, lease, now)
+    }
+
+    /// The same, taken from this instance's own counters.
+    pub(super) fn locally(
+        store: &Arc<MemoryStore>,
+        key: &Key,
+        limit: &Limit,
+        hits: i64,
+        lease: Option<Lease>,
+        now: Micros,
+    ) -> Option<Taken<S>> {
+        Taken::from(Place::Local(store.clone()), key, limit, hits, lease, now)
+    }
+
+    fn from(
+        place: Place<S>,
+        key: &Key,
+        limit: &Limit,
+        hits: i64,
+        lease: Option<Lease>,
+        now: Micros,
+    ) -> Option<Taken<S>> {
+        let Some(Lease::Open { id, .. }) = lease else { return None };
+        // A slot is given back as it was taken; a reservation is settled at no cost.
+        let hits = if limit.counts_slots() { -hits } else { 0 };
+        let undo = algorithm::plan(limit, hits, now).leased(Lease::Close(id));
+        Some(Taken { armed: Some((place, *key, undo)) })
     }
 
     /// The lease's id.
@@ -72,15 +120,15 @@ impl<S: Store> Taken<S> {
 
     /// The way back, for whoever writes the answer; `None` if nothing is left to give back.
     pub(super) fn into_give_back(mut self) -> Option<GiveBack> {
-        let (store, key, undo) = self.armed.take()?;
-        Some(Box::new(move || store.tell(&key, undo)))
+        let (place, key, undo) = self.armed.take()?;
+        Some(Box::new(move || place.tell(&key, undo)))
     }
 }
 
 impl<S: Store> Drop for Taken<S> {
     fn drop(&mut self) {
-        if let Some((store, key, undo)) = self.armed.take() {
-            store.tell(&key, undo);
+        if let Some((place, key, undo)) = self.armed.take() {
+            place.tell(&key, undo);
         }
     }
 }

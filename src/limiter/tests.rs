@@ -164,7 +164,7 @@ fn a_full_store_is_answered_by_the_fallback() {
         let answer = Answer { on_error, decision_header: true, ..Answer::default() };
         let mut bench = Bench::new(MIXED, answer);
         let full = MemoryStore::new(1);
-        bench.limiter.store = Arc::new(full);
+        bench.limiter.layers = Arc::new(Layers::own(full));
         // Fills every shard with clients at their limit, so that nothing may be evicted.
         let verdict = (0..10_000)
             .map(|client| client.to_string())

@@ -99,7 +99,7 @@ fn parts(bytes: &[u8]) -> usize {
 }
 
 /// Calls `found` with the content of every length-delimited field `number` of `message`.
-fn each_text(mut message: &[u8], number: u32, mut found: impl FnMut(&[u8])) {
+pub(crate) fn each_text(mut message: &[u8], number: u32, mut found: impl FnMut(&[u8])) {
     while let Ok((field, wire_type)) = decode_key(&mut message) {
         let length = match wire_type {
             WireType::Varint => match decode_varint(&mut message) {

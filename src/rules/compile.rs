@@ -224,7 +224,8 @@ impl Compiler {
             return None;
         };
         let mut limits = Limits { file: &place.file, report: &mut self.report };
-        let policy = limits.policy(raw);
+        let mut policy = limits.policy(raw);
+        let mode = limits.mode(raw, policy.as_mut());
         let reserve = limits.reserve(raw, policy.as_ref());
         let on_error = limits.on_error(raw);
         let name = raw.name.as_ref().and_then(|name| name.value.clone());
@@ -249,6 +250,9 @@ impl Compiler {
             policy,
             reserve,
             on_error,
+            mode,
+            over_limit_cache: raw.over_limit_cache.as_ref().and_then(|flag| flag.value)
+                != Some(false),
             shadow_mode: is_on(descriptor.shadow_mode.as_ref()),
             quota_mode: is_on(descriptor.quota_mode.as_ref()),
             metadata: metadata.map(Arc::new),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::duration;
 use super::fields::one_line;
 use super::rule::{Policy, Rule};
-use crate::limit::{Algorithm, Limit, Tier, Unit};
+use crate::limit::{Algorithm, Limit, Mode, Tier, Unit};
 
 /// The incumbent's line per rule, in file order. What the incumbent does not have follows its
 /// fields, and only where it is used.
@@ -41,6 +41,15 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
     }
     if let Some(hold) = rule.reserve {
         write!(out, ", reserve: {}", duration::write(hold))?;
+    }
+    if rule.mode != Mode::Exact {
+        write!(out, ", mode: {}", rule.mode.word())?;
+    }
+    if let Mode::Synced { interval } = rule.mode {
+        write!(out, ", sync_interval: {}", duration::write(interval))?;
+    }
+    if !rule.over_limit_cache {
+        write!(out, ", over_limit_cache: false")?;
     }
     if let Some(on_error) = rule.on_error {
         write!(out, ", on_error: {}", on_error.word())?;

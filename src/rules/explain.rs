@@ -12,6 +12,7 @@ use super::rule::{PathNode, Policy, Rule};
 use super::tree::{self, End, Level, Node, Notebook};
 use super::{DeniedRequests, Domain, RuleSet};
 use crate::descriptor::Entry;
+use crate::limit::Mode;
 
 /// What a lookup tried, what it met, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -235,6 +236,16 @@ fn flags(rule: &Rule) -> Vec<String> {
     }
     if let Some(hold) = rule.reserve {
         flags.push(format!("reserves, settled within {}", duration::write(hold)));
+    }
+    match rule.mode {
+        Mode::Exact => {}
+        Mode::Leased => flags.push("leased: hits are drawn from the store ahead".to_owned()),
+        Mode::Synced { interval } => {
+            flags.push(format!("synced with the store every {}", duration::write(interval)));
+        }
+    }
+    if !rule.over_limit_cache {
+        flags.push("no over-limit cache: denials visit the store".to_owned());
     }
     if let Some(on_error) = rule.on_error {
         flags.push(format!("on error: {}", on_error.word()));

@@ -96,6 +96,9 @@ impl Limits<'_> {
             ("hold", raw.hold.as_ref().map(|field| field.at)),
             ("count_denied", raw.count_denied.as_ref().map(|field| field.at)),
             ("on_error", raw.on_error.as_ref().map(|field| field.at)),
+            ("mode", raw.mode.as_ref().map(|field| field.at)),
+            ("sync_interval", raw.sync_interval.as_ref().map(|field| field.at)),
+            ("over_limit_cache", raw.over_limit_cache.as_ref().map(|field| field.at)),
         ];
         for (name, at) in others {
             if let Some(at) = at {
@@ -282,7 +285,7 @@ impl Limits<'_> {
         field
     }
 
-    fn error(&mut self, at: Mark, what: impl Into<String>, hint: impl Into<String>) {
+    pub(super) fn error(&mut self, at: Mark, what: impl Into<String>, hint: impl Into<String>) {
         self.report.error(at.in_file(self.file), what, hint);
     }
 

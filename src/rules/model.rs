@@ -66,6 +66,9 @@ pub(super) struct RateLimit {
     pub(super) count_denied: Option<Field<bool>>,
     pub(super) reserve: Option<Reserve>,
     pub(super) on_error: Option<Text>,
+    pub(super) mode: Option<Text>,
+    pub(super) sync_interval: Option<Field<Micros>>,
+    pub(super) over_limit_cache: Option<Field<bool>>,
     pub(super) name: Option<Text>,
     pub(super) replaces: Vec<Text>,
 }
@@ -170,6 +173,9 @@ impl Reader<'_> {
                 "count_denied" => it.count_denied = self.flag(&name, node),
                 "reserve" => it.reserve = self.reserve(node),
                 "on_error" => it.on_error = self.text(&name, node),
+                "mode" => it.mode = self.text(&name, node),
+                "sync_interval" => it.sync_interval = self.duration(&name, node),
+                "over_limit_cache" => it.over_limit_cache = self.flag(&name, node),
                 "name" => it.name = self.text(&name, node),
                 "replaces" => it.replaces = self.replaces(node),
                 _ => {

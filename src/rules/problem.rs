@@ -68,7 +68,7 @@ impl Mark {
 const PROBLEMS_MAX: usize = 1_000;
 
 /// Collects every problem of a load.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
     errors: Vec<Problem>,
     warnings: Vec<Problem>,
@@ -90,6 +90,11 @@ impl Report {
         if self.warnings.len() < PROBLEMS_MAX {
             self.warnings.push(Problem { place, what: what.into(), hint: hint.into() });
         }
+    }
+
+    /// Everything so far.
+    pub(super) fn problems(&self) -> impl Iterator<Item = &Problem> {
+        self.errors.iter().chain(&self.warnings)
     }
 
     /// The warnings, or every error in the order of files and lines.

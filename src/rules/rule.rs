@@ -8,7 +8,7 @@ use super::matcher::Matcher;
 use super::problem::Place;
 use crate::descriptor::Entry;
 use crate::key::{Key, KeyBuilder, KeySeed, RuleId};
-use crate::limit::{Algorithm, Limit, OnError, Unit};
+use crate::limit::{Algorithm, Limit, Mode, OnError, Unit};
 use crate::time::Micros;
 
 /// A rule's `name`, numbered per rule set so that `replaces` costs an integer comparison.
@@ -47,6 +47,10 @@ pub struct Rule {
     pub reserve: Option<Micros>,
     /// What decides when the counter cannot be asked; `None`: the process's default.
     pub on_error: Option<OnError>,
+    /// How often a decision visits a store that instances share.
+    pub mode: Mode,
+    /// A counter that is known to be full is denied from memory.
+    pub over_limit_cache: bool,
     /// Denials are reported as OK.
     pub shadow_mode: bool,
     /// Denials count only when every quota rule of the request is over.
@@ -95,7 +99,7 @@ impl Rule {
     /// The incumbent's stat key (one segment per entry, joined with dots), without the domain.
     /// Allocates only when `detailed_metric` or `value_to_metric` ask for values of the request.
     pub fn stat_key(&self, entries: &[Entry<'_>]) -> Cow<'_, str> {
-        if !self.path.iter().any(|node| self.shows_value(node)) {
+        if !self.is_detailed() {
             return Cow::Borrowed(&self.written_stat_key);
         }
         let mut text = String::new();
@@ -120,7 +124,12 @@ impl Rule {
         &self.written_stat_key
     }
 
-    fn shows_value(&self, node: &PathNode) -> bool {
+    /// `detailed_metric` or `value_to_metric` ask for values of the request in metrics.
+    pub fn is_detailed(&self) -> bool {
+        self.path.iter().any(|node| self.shows_value(node))
+    }
+
+    pub(super) fn shows_value(&self, node: &PathNode) -> bool {
         (self.detailed_metric || node.value_to_metric) && !node.share_threshold
     }
 }

@@ -2,12 +2,14 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::problem::{Mark, Place, Report};
+use super::problem::{Mark, Place, Problem, Report};
 use super::yaml::FILE_BYTES_MAX;
+use super::{Options, RuleSet, compile};
 
 /// Most files of one load.
 const FILES_MAX: usize = 10_000;
@@ -15,9 +17,11 @@ const FILES_MAX: usize = 10_000;
 const BYTES_MAX: usize = 256 << 20;
 /// Deepest folder below one that was named.
 const DEPTH_MAX: usize = 16;
+/// Readings until two in succession must have agreed.
+const READINGS_MAX: usize = 20;
 
 /// The text of one rule file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceFile {
     /// What problems call it: the path as the user named it.
     pub name: Arc<str>,
@@ -25,16 +29,82 @@ pub struct SourceFile {
     pub text: String,
 }
 
-/// Reads files (whatever their names) and folders (their `*.yaml` and `*.yml`, recursively, without
-/// dot entries), each folder in byte order of the paths below it.
-///
-/// Symbolic links to files are followed, because that is how Kubernetes mounts a ConfigMap; links
-/// to folders only where they are named, so that no cycle can arise.
-pub(super) fn read(paths: &[PathBuf], report: &mut Report) -> Vec<SourceFile> {
-    let mut found = Vec::new();
-    for path in paths {
-        find(path, &mut found, report);
+/// All rule files as they were at one moment, not compiled yet.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    files: Vec<SourceFile>,
+    report: Report,
+    /// Paths that stand for no file at all.
+    without_files: Vec<PathBuf>,
+}
+
+impl Sources {
+    /// Reads files (whatever their names) and folders (their `*.yaml` and `*.yml`, recursively,
+    /// without dot entries), each folder in byte order of the paths below it.
+    ///
+    /// Symbolic links to files are followed, because that is how Kubernetes mounts a ConfigMap;
+    /// links to folders only where they are named, so that no cycle can arise.
+    ///
+    /// Files may be replaced while they are read, all of them at once by the swap of a link. So
+    /// all are read until two readings agree: then they were like this between the two. Files that
+    /// never rest are an error.
+    pub fn read(paths: &[PathBuf]) -> Sources {
+        let mut sources = Sources::read_once(paths);
+        for _ in 1..READINGS_MAX {
+            let again = Sources::read_once(paths);
+            if again == sources {
+                return sources;
+            }
+            sources = again;
+        }
+        let place = paths.first().map_or_else(|| Place::whole(&"".into()), |path| whole(path));
+        let hint = "put new files in place by renaming, or all at once by a link";
+        sources.report.error(place, "the rule files change while they are being read", hint);
+        sources
     }
+
+    /// Reads once. Good for a [`digest`](Self::digest), and not for deciding: the files may be of
+    /// different moments.
+    pub fn read_once(paths: &[PathBuf]) -> Sources {
+        let mut sources = Sources::default();
+        let mut found = Vec::new();
+        for path in paths {
+            let before = found.len();
+            find(path, &mut found, &mut sources.report);
+            if found.len() == before {
+                sources.without_files.push(path.clone());
+            }
+        }
+        sources.files = read(found, &mut sources.report);
+        sources
+    }
+
+    /// A number that is another one when the names or the texts of the files are others, or what
+    /// kept them from being read.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.files.hash(&mut hasher);
+        self.without_files.hash(&mut hasher);
+        for problem in self.report.problems() {
+            problem.to_string().hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    /// Those of the paths that stand for no file: missing, or folders without rule files.
+    pub fn without_files(&self) -> &[PathBuf] {
+        &self.without_files
+    }
+
+    /// Compiles the files. Beside the rule set come warnings; instead of it, every error of every
+    /// file.
+    pub fn compile(self, options: &Options) -> Result<(RuleSet, Vec<Problem>), Vec<Problem>> {
+        compile::compile_with(&self.files, options, self.report)
+    }
+}
+
+/// The files that were found, each once.
+fn read(mut found: Vec<PathBuf>, report: &mut Report) -> Vec<SourceFile> {
     if found.len() > FILES_MAX {
         let what = format!("{} rule files; at most {FILES_MAX} are read", found.len());
         report.error(whole(&found[FILES_MAX]), what, "join files, or name fewer folders");

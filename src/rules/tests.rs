@@ -8,6 +8,7 @@ mod files;
 mod folders;
 mod matching;
 mod random;
+mod selectors;
 mod spelling;
 mod stats;
 

@@ -19,6 +19,8 @@ pub trait AdminView: Send + Sync + 'static {
     fn rlconfig(&self) -> String;
     /// `/settings`: what is in force, secrets masked.
     fn settings(&self) -> serde_json::Value;
+    /// `/top`: the counters denied most in the last minute.
+    fn top(&self) -> serde_json::Value;
 }
 
 /// What `/` answers: every path with one line about it.
@@ -27,6 +29,7 @@ const INDEX: &str = "\
 /rules     what is loaded, from which file, and the last error (JSON)
 /rlconfig  one line per limit
 /settings  what is in force, secrets masked (JSON)
+/top       the counters denied most in the last minute (JSON)
 ";
 
 /// The version of the text format that `/metrics` speaks.
@@ -36,14 +39,16 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(super) fn router<V: AdminView>(view: Arc<V>) -> Router {
     Router::new()
         .route("/", get(INDEX))
-        .route("/metrics", get(metrics::<V>))
+        .route("/metrics", get(async |State(view): State<Arc<V>>| metrics(view).await))
         .route("/rules", get(async |State(view): State<Arc<V>>| Json(view.rules())))
         .route("/rlconfig", get(async |State(view): State<Arc<V>>| view.rlconfig()))
         .route("/settings", get(async |State(view): State<Arc<V>>| Json(view.settings())))
+        .route("/top", get(async |State(view): State<Arc<V>>| Json(view.top())))
         .with_state(view)
 }
 
-async fn metrics<V: AdminView>(State(view): State<Arc<V>>) -> Response {
+/// The page of metrics.
+pub(super) async fn metrics<V: AdminView>(view: Arc<V>) -> Response {
     // A page of many series takes a while, and this thread also accepts connections.
     match tokio::task::spawn_blocking(move || view.metrics()).await {
         Ok(page) => ([(CONTENT_TYPE, PROMETHEUS)], page).into_response(),

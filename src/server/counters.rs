@@ -52,6 +52,8 @@ pub struct Counters {
     pub http: Port,
     /// The admin port.
     pub admin: Port,
+    /// The port for scrapers.
+    pub metrics: Port,
     /// TLS handshakes that succeeded.
     pub tls_accepted: Counter,
     /// TLS handshakes that failed: no TLS, no trust, no common version.
@@ -91,7 +93,12 @@ pub struct Counters {
 impl Counters {
     /// Writes all of them as metrics.
     pub fn expose(&self, page: &mut Exposition) {
-        let ports = [("grpc", &self.grpc), ("http", &self.http), ("admin", &self.admin)];
+        let ports = [
+            ("grpc", &self.grpc),
+            ("http", &self.http),
+            ("admin", &self.admin),
+            ("metrics", &self.metrics),
+        ];
         const OPEN: &str = "weir_connections_open";
         page.family(OPEN, "gauge", "Connections open now.");
         for (listener, port) in ports {
@@ -130,14 +137,12 @@ impl Counters {
         for (outcome, count) in [("ok", &self.tls_reloaded), ("failed", &self.tls_refused)] {
             page.sample(RELOADS, &[("outcome", outcome)], count.get());
         }
-        if self.tls_ends.get() > 0 {
-            page.single(
-                "weir_tls_certificate_expiry_timestamp_seconds",
-                "gauge",
-                "When the certificate in force ends, in seconds since 1970.",
-                self.tls_ends.get(),
-            );
-        }
+        page.single(
+            "weir_tls_certificate_expiry_timestamp_seconds",
+            "gauge",
+            "When the certificate in force ends, in seconds since 1970; 0 without TLS.",
+            self.tls_ends.get(),
+        );
         const ENDED: &str = "weir_grpc_connections_ended_total";
         page.family(ENDED, "counter", "gRPC connections that weir ended, by reason.");
         for (reason, count) in [

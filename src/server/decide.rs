@@ -19,6 +19,9 @@ pub trait Decide: Send + Sync + 'static {
 
     /// A request was refused because it is not valid.
     fn refused(&self, _error: &RequestError) {}
+
+    /// A defect ended a request without a verdict.
+    fn failed(&self) {}
 }
 
 /// Why there is no answer.
@@ -54,7 +57,8 @@ pub(super) async fn answer(
     let descriptors = decode::descriptors(message, &entries).map_err(refuse)?;
     let mut request = decode::request(message, &descriptors, bounds).map_err(refuse)?;
     request.patience = patience;
-    let mut verdict = unless_panicked(decider.decide(&request)).await?;
+    let verdict = unless_panicked(decider.decide(&request)).await;
+    let mut verdict = verdict.inspect_err(|_| decider.failed())?;
     let grant = verdict.grant.take();
     Ok(Answer { response: encode::response(verdict), grant })
 }

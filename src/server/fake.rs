@@ -127,4 +127,8 @@ impl AdminView for View {
     fn settings(&self) -> serde_json::Value {
         serde_json::json!({"grpc": {}})
     }
+
+    fn top(&self) -> serde_json::Value {
+        serde_json::json!({"top": []})
+    }
 }

@@ -16,6 +16,8 @@ pub struct Settings {
     pub http: Http,
     /// The admin port.
     pub admin: Admin,
+    /// A listener for metrics alone, if there shall be one.
+    pub metrics: Option<Scraped>,
     /// How to stop.
     pub drain: Drain,
     /// How large a request may be.
@@ -130,6 +132,15 @@ impl Default for Admin {
     fn default() -> Self {
         Admin { listen: "127.0.0.1:6070".into(), limits: HttpLimits::default() }
     }
+}
+
+/// A listener for metrics alone. Its limits are the admin port's.
+#[derive(Clone, Debug)]
+pub struct Scraped {
+    /// `host:port`, as [`Grpc::listen`].
+    pub listen: String,
+    /// Where they are, from the slash on.
+    pub path: String,
 }
 
 /// What one HTTP/1 client may take.

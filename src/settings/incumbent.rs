@@ -18,13 +18,14 @@ use super::{redis_url, scalar, secret};
 type Translate = fn(&str) -> Result<String, String>;
 
 /// Variables that set one thing each: name, setting, translation.
-pub(super) const SETS: [(&str, &str, Translate); 19] = [
+pub(super) const SETS: [(&str, &str, Translate); 22] = [
     ("GRPC_MAX_CONNECTION_AGE", "grpc.max_connection_age", as_is),
     ("GRPC_MAX_CONNECTION_AGE_GRACE", "grpc.max_connection_age_grace", as_is),
     ("LOG_LEVEL", "log.level", level),
     ("LOG_FORMAT", "log.format", format),
     ("MERGE_DOMAIN_CONFIG", "rules.merge_domains", as_is),
     ("FORCE_START_WITHOUT_INITIAL_CONFIG", "rules.start_without", as_is),
+    ("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", "readyz.require_rules", require_rules),
     ("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "rules.denied_requests", denied_requests),
     ("SHADOW_MODE", "answer.shadow_mode", as_is),
     ("QUOTA_MODE", "answer.quota_mode", as_is),
@@ -33,6 +34,8 @@ pub(super) const SETS: [(&str, &str, Translate); 19] = [
     ("LIMIT_LIMIT_HEADER", "answer.limit_header", as_is),
     ("LIMIT_REMAINING_HEADER", "answer.remaining_header", as_is),
     ("LIMIT_RESET_HEADER", "answer.reset_header", as_is),
+    ("USE_PROMETHEUS", "metrics.compat", as_is),
+    ("PROMETHEUS_PATH", "metrics.path", as_is),
     ("REDIS_POOL_SIZE", "redis.pool_size", as_is),
     ("REDIS_TLS_CACERT", "redis.tls_ca", as_is),
     ("REDIS_TLS_CLIENT_CERT", "redis.tls_cert", as_is),
@@ -68,9 +71,12 @@ pub(super) const FOLDER: [(&str, &str); 3] = [
     ("RUNTIME_APPDIRECTORY", "config"),
 ];
 
+/// Where the incumbent's metrics are scraped, when `USE_PROMETHEUS` asks for that.
+pub(super) const SCRAPED: [&str; 2] = ["PROMETHEUS_ADDR", ":9090"];
+
 /// Variables with no effect here, by reason. `*` stands for the rest of a name.
 #[rustfmt::skip]
-pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 10] = [
+pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 9] = [
     ("unix sockets come with a later version", &["GRPC_UDS"]),
     ("nobody reads it; GRPC_CLIENT_TLS_CACERT says whose clients are let in",
         &["GRPC_SERVER_TLS_CA_CERT"]),
@@ -84,20 +90,28 @@ pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 10] = [
     ("rules come from files", &["CONFIG_GRPC_XDS_*", "XDS_CLIENT_*"]),
     ("metrics are on the admin listener, for Prometheus",
         &["USE_STATSD", "STATSD_*", "USE_DOG_STATSD", "USE_DOG_STATSD_MOGRIFIERS",
-          "DOG_STATSD_MOGRIFIER_*", "USE_PROMETHEUS", "PROMETHEUS_*", "EXTRA_TAGS",
-          "STATS_FLUSH_INTERVAL", "DISABLE_STATS", "NEAR_LIMIT_RATIO",
-          "SANITIZE_DESCRIPTOR_METRIC_DOTS"]),
+          "DOG_STATSD_MOGRIFIER_*", "PROMETHEUS_MAPPER_YAML",
+          "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "EXTRA_TAGS", "STATS_FLUSH_INTERVAL",
+          "DISABLE_STATS", "NEAR_LIMIT_RATIO", "SANITIZE_DESCRIPTOR_METRIC_DOTS"]),
     ("tracing comes with a later version", &["TRACING_*"]),
-    ("rules are read at the start and on SIGHUP", &["RUNTIME_WATCH_ROOT"]),
     ("weir does this its own way; see docs/migration.md",
-        &["HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED",
-          "USE_CALENDAR_MONTH_RATE_LIMIT"]),
+        &["USE_CALENDAR_MONTH_RATE_LIMIT"]),
 ];
 
-/// Variables that ask for what weir always does: names that start with a dot are skipped. Listed for
-/// the documentation.
+/// Variables that ask for what weir always does: names that start with a dot are skipped, and both
+/// a swapped root and a changed file are seen. Listed for the documentation.
 #[cfg(test)]
-pub(super) const ALWAYS_SO: [&str; 1] = ["RUNTIME_IGNOREDOTFILES"];
+pub(super) const ALWAYS_SO: [&str; 2] = ["RUNTIME_IGNOREDOTFILES", "RUNTIME_WATCH_ROOT"];
+
+/// `env` as the incumbent's image sees it: there, rules are looked for also when no variable says where.
+pub fn incumbent_env(mut env: Vec<(String, String)>) -> Vec<(String, String)> {
+    let (root, folder) = FOLDER[0];
+    let ours = env.iter().any(|(name, _)| name == "WEIR__RULES__PATHS");
+    if !ours && FOLDER.iter().all(|(name, _)| get(&env, name).is_none()) {
+        env.push((root.to_owned(), folder.to_owned()));
+    }
+    env
+}
 
 /// What the incumbent's variables set.
 pub(super) fn translate(env: &[(String, String)]) -> Vec<Leaf> {
@@ -112,6 +126,7 @@ pub(super) fn translate(env: &[(String, String)]) -> Vec<Leaf> {
     leaves.extend(folder(env));
     leaves.extend(other_source(env));
     leaves.extend(redis(env));
+    leaves.extend(scraped(env));
     leaves.extend(tls(env));
     leaves
 }
@@ -250,10 +265,22 @@ fn redis(env: &[(String, String)]) -> Vec<Leaf> {
     ]
 }
 
+/// The listener for metrics, as soon as there are metrics of the incumbent's.
+fn scraped(env: &[(String, String)]) -> Option<Leaf> {
+    get(env, "USE_PROMETHEUS").filter(|text| scalar::switch(text) == Ok(true))?;
+    let [name, default] = SCRAPED;
+    let text = get(env, name).unwrap_or(default);
+    let address = scalar::address(text).map_err(|what| bad(name, "metrics.listen", text, what));
+    let address = address.map(|address| Value::from(address.to_string()));
+    Some(leaf("metrics.listen", name.to_owned(), address))
+}
+
 /// Rules from elsewhere: starting without any rule would let everything pass.
 fn other_source(env: &[(String, String)]) -> Option<Leaf> {
     let kind = get(env, "CONFIG_TYPE").filter(|kind| *kind != "FILE")?;
-    let what = "only rules from files are served; write CONFIG_TYPE=FILE, or set rules.paths";
+    let what = "rules by xDS are not supported; write CONFIG_TYPE=FILE and keep the rules in files \
+                ($RUNTIME_ROOT/$RUNTIME_SUBDIRECTORY/config, or rules.paths); with Envoy Gateway, \
+                run weir beside it: docs/envoy-gateway.md";
     let (name, value) = ("CONFIG_TYPE", kind.to_owned());
     let problem = Problem::Unsupported { name, value, what };
     Some(leaf("rules.paths", name.to_owned(), Err(problem)))
@@ -299,6 +326,11 @@ fn level(text: &str) -> Result<String, String> {
 
 fn format(text: &str) -> Result<String, String> {
     scalar::choice(text, &[("text", "pretty"), ("json", "json")]).map(str::to_owned)
+}
+
+fn require_rules(text: &str) -> Result<String, String> {
+    let loaded = scalar::switch(text)?;
+    Ok(if loaded { "loaded" } else { "off" }.to_owned())
 }
 
 fn denied_requests(text: &str) -> Result<String, String> {

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::live::Reader;
 use super::raw::Raw;
+use super::secret::Secret;
 use super::{json, scalar};
 
 /// The gRPC listener that proxies ask.
@@ -124,11 +125,19 @@ pub struct Http {
     pub max_connections: usize,
 }
 
-/// The admin listener. It has no authentication, hence loopback unless told otherwise.
+/// The admin listener. Most of it has no authentication, hence loopback unless told otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Admin {
     /// Address. Default `127.0.0.1:6070`. `WEIR__ADMIN__LISTEN`, `DEBUG_HOST` with `DEBUG_PORT`.
     pub listen: SocketAddr,
+    /// What `/counters` wants as bearer token; beyond loopback it needs one. Default none.
+    /// `WEIR__ADMIN__TOKEN`. Never printed.
+    #[serde(with = "json::optional")]
+    pub token: Option<Secret>,
+    /// A file whose first line is the token, instead; read for every request that needs it.
+    /// Default none. `WEIR__ADMIN__TOKEN_FILE`.
+    #[serde(with = "json::optional")]
+    pub token_file: Option<PathBuf>,
 }
 
 /// A million of anything is more than a process can serve.

@@ -5,9 +5,9 @@ use super::problem::{Problem, Problems};
 use super::raw::Raw;
 use super::secret::Secret;
 use super::{
-    Admin, Answer, Clock, DeniedRequests, Drain, Fallback, Headers, Log, LogFormat, OnError,
-    Readyz, Redis, Rules, Settings, Store, StoreKind, UnknownFields, listeners, redis_url, scalar,
-    secret,
+    Admin, Answer, Clock, DeniedRequests, Drain, Fallback, Headers, Log, LogFormat, Metrics,
+    OnError, Readyz, Redis, RequireRules, Rules, Settings, Store, StoreKind, UnknownFields,
+    listeners, redis_url, scalar, secret,
 };
 use crate::descriptor::Bounds;
 
@@ -19,6 +19,8 @@ pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
         http: listeners::http(&mut reader),
         admin: Admin {
             listen: reader.read("admin.listen", |raw| &raw.admin.listen, scalar::address),
+            token: reader.optional(|raw| &raw.admin.token).map(Secret::new),
+            token_file: reader.optional(|raw| &raw.admin.token_file).map(Into::into),
         },
         rules: rules(&mut reader),
         answer: answer(&mut reader),
@@ -35,6 +37,11 @@ pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
         },
         readyz: Readyz {
             require_store: reader.switch("readyz.require_store", |raw| &raw.readyz.require_store),
+            require_rules: reader.read(
+                "readyz.require_rules",
+                |raw| &raw.readyz.require_rules,
+                require_rules,
+            ),
         },
         drain: Drain {
             delay: reader.read("drain.delay", |raw| &raw.drain.delay, scalar::duration),
@@ -44,6 +51,7 @@ pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
             offset: reader.read("clock.offset", |raw| &raw.clock.offset, scalar::signed_duration),
         },
         log: log(&mut reader),
+        metrics: metrics(&mut reader),
     };
     reader.problems.extend(shared_addresses(&settings));
     if reader.problems.is_empty() { Ok(settings) } else { Err(Problems(reader.problems)) }
@@ -111,6 +119,7 @@ fn rules(reader: &mut Reader<'_>) -> Rules {
             },
         ),
         start_without: reader.switch("rules.start_without", |raw| &raw.rules.start_without),
+        watch: reader.switch("rules.watch", |raw| &raw.rules.watch),
         denied_requests: reader.read(
             "rules.denied_requests",
             |raw| &raw.rules.denied_requests,
@@ -170,6 +179,8 @@ fn store(reader: &mut Reader<'_>) -> Store {
             |raw| &raw.store.max_counters,
             |text| scalar::size(text, 1..=1_000_000_000),
         ),
+        over_limit_cache: reader
+            .switch("store.over_limit_cache", |raw| &raw.store.over_limit_cache),
     }
 }
 
@@ -179,6 +190,11 @@ fn redis(reader: &mut Reader<'_>) -> Redis {
         pool_size: reader.read(
             "redis.pool_size",
             |raw| &raw.redis.pool_size,
+            |text| scalar::size(text, 1..=1024),
+        ),
+        batch: reader.read(
+            "redis.batch",
+            |raw| &raw.redis.batch,
             |text| scalar::size(text, 1..=1024),
         ),
         username: reader.optional(|raw| &raw.redis.username),
@@ -218,6 +234,16 @@ fn on_error(text: &str) -> Result<OnError, String> {
     scalar::choice(text, &choices)
 }
 
+fn require_rules(text: &str) -> Result<RequireRules, String> {
+    let choices = [
+        ("off", RequireRules::Off),
+        ("loaded", RequireRules::Loaded),
+        ("current", RequireRules::Current),
+        ("false", RequireRules::Off),
+    ];
+    scalar::choice(text, &choices)
+}
+
 fn log(reader: &mut Reader<'_>) -> Log {
     Log {
         level: reader.read("log.level", |raw| &raw.log.level, scalar::log_level),
@@ -231,12 +257,32 @@ fn log(reader: &mut Reader<'_>) -> Log {
     }
 }
 
+fn metrics(reader: &mut Reader<'_>) -> Metrics {
+    Metrics {
+        compat: reader.switch("metrics.compat", |raw| &raw.metrics.compat),
+        listen: reader.read(
+            "metrics.listen",
+            |raw| &raw.metrics.listen,
+            |text| if text.is_empty() { Ok(None) } else { scalar::address(text).map(Some) },
+        ),
+        path: reader.read("metrics.path", |raw| &raw.metrics.path, scalar::url_path),
+        max_series: reader.read(
+            "metrics.max_series",
+            |raw| &raw.metrics.max_series,
+            |text| scalar::size(text, 0..=1_000_000),
+        ),
+        top: reader.switch("metrics.top", |raw| &raw.metrics.top),
+        top_values: reader.switch("metrics.top_values", |raw| &raw.metrics.top_values),
+    }
+}
+
 fn shared_addresses(settings: &Settings) -> Vec<Problem> {
-    let listeners = [
+    let mut listeners = vec![
         ("grpc.listen", settings.grpc.listen),
         ("http.listen", settings.http.listen),
         ("admin.listen", settings.admin.listen),
     ];
+    listeners.extend(settings.metrics.listen.map(|address| ("metrics.listen", address)));
     let mut problems = Vec::new();
     for (index, (second, address)) in listeners.iter().enumerate() {
         for (first, earlier) in &listeners[..index] {

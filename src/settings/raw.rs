@@ -50,6 +50,7 @@ pub(super) struct Raw {
     pub(super) drain: Drain,
     pub(super) clock: Clock,
     pub(super) log: Log,
+    pub(super) metrics: Metrics,
 }
 
 section!(Grpc {
@@ -88,13 +89,14 @@ section!(Http {
     max_connections: String = "1024",
 });
 
-section!(Admin { listen: String = "127.0.0.1:6070" });
+section!(Admin { listen: String = "127.0.0.1:6070", token: String = "", token_file: String = "" });
 
 section!(Rules {
     paths: List = "rules/",
     merge_domains: String = "false",
     unknown_fields: String = "error",
     start_without: String = "false",
+    watch: String = "true",
     denied_requests: String = "count",
 });
 
@@ -114,11 +116,13 @@ section!(Store {
     kind: String = "memory",
     timeout: String = "10ms",
     max_counters: String = "4000000",
+    over_limit_cache: String = "true",
 });
 
 section!(Redis {
     url: String = "redis-cluster://127.0.0.1:7000",
-    pool_size: String = "4",
+    pool_size: String = "1",
+    batch: String = "128",
     username: String = "",
     password_file: String = "",
     key_secret: String = "",
@@ -136,10 +140,19 @@ section!(Bounds {
 
 section!(Fallback { on_error: String = "allow", instances: String = "1" });
 
-section!(Readyz { require_store: String = "false" });
+section!(Readyz { require_store: String = "false", require_rules: String = "off" });
 
 section!(Drain { delay: String = "5s", timeout: String = "30s" });
 
 section!(Clock { offset: String = "0s" });
 
 section!(Log { level: String = "info", format: String = "pretty" });
+
+section!(Metrics {
+    compat: String = "false",
+    listen: String = "",
+    path: String = "/metrics",
+    max_series: String = "1000",
+    top: String = "false",
+    top_values: String = "false",
+});

@@ -176,6 +176,15 @@ pub(super) fn header_name(text: &str) -> Result<String, String> {
     }
 }
 
+/// The path of a page: a slash, and what needs no escaping.
+pub(super) fn url_path(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.~".contains(c);
+    if text.starts_with('/') && text.chars().all(plain) {
+        return Ok(text.to_owned());
+    }
+    Err("is not a path; write one such as `/metrics`".to_owned())
+}
+
 /// A level, or several with the modules they hold for.
 pub(super) fn log_level(text: &str) -> Result<String, String> {
     let is_level = |level: &str| {

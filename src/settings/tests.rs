@@ -5,6 +5,7 @@ use std::io::Write;
 
 use super::*;
 
+mod image;
 mod listeners;
 mod pages;
 mod warnings;
@@ -107,15 +108,15 @@ fn every_flag_sets_what_its_name_says() {
 }
 
 /// A value other than the default for every setting, as text.
-const OTHERS: [(&str, &str); 41] = [
-    ("grpc.listen", "127.0.0.1:1"),
-    ("grpc.cores", "3"),
-    ("http.listen", "127.0.0.1:2"),
+const OTHERS: &[(&str, &str)] = &[
     ("admin.listen", "0.0.0.0:3"),
+    ("admin.token", "hidden"),
+    ("admin.token_file", "t"),
     ("rules.paths", "[\"a\",\"b\"]"),
     ("rules.merge_domains", "true"),
     ("rules.unknown_fields", "warn"),
     ("rules.start_without", "true"),
+    ("rules.watch", "false"),
     ("rules.denied_requests", "free"),
     ("answer.headers", "ietf"),
     ("answer.shadow_mode", "true"),
@@ -129,8 +130,10 @@ const OTHERS: [(&str, &str); 41] = [
     ("store.kind", "redis"),
     ("store.timeout", "3ms"),
     ("store.max_counters", "9"),
+    ("store.over_limit_cache", "false"),
     ("redis.url", "rediss://h:1"),
     ("redis.pool_size", "2"),
+    ("redis.batch", "7"),
     ("redis.username", "me"),
     ("redis.password_file", "p"),
     ("redis.key_secret", "hidden"),
@@ -144,16 +147,23 @@ const OTHERS: [(&str, &str); 41] = [
     ("fallback.on_error", "local"),
     ("fallback.instances", "6"),
     ("readyz.require_store", "true"),
+    ("readyz.require_rules", "current"),
     ("drain.delay", "0s"),
     ("drain.timeout", "1s"),
     ("clock.offset", "-5m"),
     ("log.level", "warn"),
     ("log.format", "json"),
+    ("metrics.compat", "true"),
+    ("metrics.listen", "127.0.0.1:4"),
+    ("metrics.max_series", "8"),
+    ("metrics.path", "/m"),
+    ("metrics.top", "true"),
+    ("metrics.top_values", "true"),
 ];
 
 /// All of them, wherever they are listed.
 fn others() -> impl Iterator<Item = (&'static str, &'static str)> {
-    OTHERS.into_iter().chain(listeners::OTHERS)
+    OTHERS.iter().copied().chain(listeners::OTHERS)
 }
 
 #[test]
@@ -209,7 +219,7 @@ fn settings_never_show_a_password() {
 fn every_name_of_the_incumbents_that_means_something_is_heard() {
     /// What is set, and what that makes of which setting.
     type Row<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
-    let table: [Row<'_>; 41] = [
+    let table: [Row<'_>; 49] = [
         (&[("PORT", "9")], "http.listen", "[::]:9"),
         (&[("HOST", "127.0.0.1")], "http.listen", "127.0.0.1:8080"),
         (&[("HOST", "::1"), ("PORT", "9")], "http.listen", "[::1]:9"),
@@ -226,6 +236,8 @@ fn every_name_of_the_incumbents_that_means_something_is_heard() {
         (&[("LOG_FORMAT", "text")], "log.format", "pretty"),
         (&[("MERGE_DOMAIN_CONFIG", "T")], "rules.merge_domains", "true"),
         (&[("FORCE_START_WITHOUT_INITIAL_CONFIG", "1")], "rules.start_without", "true"),
+        (&[("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", "true")], "readyz.require_rules", "loaded"),
+        (&[("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", "0")], "readyz.require_rules", "off"),
         (&[("SHADOW_MODE", "TRUE")], "answer.shadow_mode", "true"),
         (&[("SHADOW_MODE", "F")], "answer.shadow_mode", "false"),
         (&[("QUOTA_MODE", "t")], "answer.quota_mode", "true"),
@@ -270,6 +282,12 @@ fn every_name_of_the_incumbents_that_means_something_is_heard() {
         (&[("REDIS_TLS_CLIENT_KEY", "c")], "redis.tls_key", "c"),
         (&[("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", "1")], "redis.tls_skip_hostname_check", "true"),
         (&[("CONFIG_TYPE", "FILE")], "rules.paths", r#"["rules/"]"#),
+        (&[("USE_PROMETHEUS", "true")], "metrics.compat", "true"),
+        (&[("USE_PROMETHEUS", "true")], "metrics.listen", "[::]:9090"),
+        (&[("USE_PROMETHEUS", "1"), ("PROMETHEUS_ADDR", ":9")], "metrics.listen", "[::]:9"),
+        (&[("USE_PROMETHEUS", "f"), ("PROMETHEUS_ADDR", ":9")], "metrics.listen", ""),
+        (&[("PROMETHEUS_ADDR", ":9")], "metrics.listen", ""),
+        (&[("PROMETHEUS_PATH", "/m")], "metrics.path", "/m"),
     ];
     for (env, path, meaning) in table {
         let loaded = run(NO_FILE, env, Overrides::default());
@@ -287,7 +305,7 @@ fn a_variable_of_somebody_elses_counts_only_where_nothing_of_ours_is_written() {
     let lines = errors(NO_FILE, &env, Overrides::default());
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].starts_with("GRPC_PORT: grpc.listen: \"tcp://10.0.0.7:8081\" is not a port"));
-    assert!(lines[1].starts_with("CONFIG_TYPE=GRPC_XDS_SOTW: only rules from files"));
+    assert!(lines[1].starts_with("CONFIG_TYPE=GRPC_XDS_SOTW: rules by xDS are not"));
     let file = "grpc: { listen: ':8081' }\nrules: { paths: [r] }";
     assert!(run(file, &env, Overrides::default()).is_ok());
 }
@@ -322,6 +340,8 @@ fn every_kind_of_error_says_where_what_and_what_to_write() {
         ("redis: {url: 'http://h'}", "redis.url: \"http://h\" is not a URL of Redis"),
         ("clock: {offset: soon}", "\"soon\" is not a length of time"),
         ("log: {level: loud}", "is not a log level"),
+        ("metrics: {path: metrics}", "is not a path; write one such as `/metrics`"),
+        ("metrics: {listen: here}", "metrics.listen: \"here\" is not an address"),
         ("http: {listen: '[::]:8081'}", "grpc.listen and http.listen are both [::]:8081"),
         ("grpc: [", "weir.yaml: not a settings file: "),
         ("- a", "weir.yaml: "),

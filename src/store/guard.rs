@@ -5,7 +5,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -46,6 +46,23 @@ struct Part {
     /// The breaker would let any call through and learn nothing from an answer.
     calm: AtomicBool,
     breaker: Mutex<Breaker>,
+    /// Times that the breaker opened.
+    opened: AtomicU64,
+    /// Calls without an outcome, in the order of [`StoreError::ALL`].
+    errors: [AtomicU64; StoreError::ALL.len()],
+}
+
+/// How a part is, and has been.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartHealth {
+    /// Its breaker.
+    pub breaker: Shown,
+    /// Times that the breaker opened after it had been closed.
+    pub opened: u64,
+    /// Calls in flight to it.
+    pub in_flight: usize,
+    /// Calls without an outcome, in the order of [`StoreError::ALL`].
+    pub errors: [u64; StoreError::ALL.len()],
 }
 
 impl<S: Store, C: Clock> Guard<S, C> {
@@ -65,10 +82,15 @@ impl<S: Store, C: Clock> Guard<S, C> {
         &self.latency
     }
 
-    /// The breaker of `part`, and the calls in flight to it.
-    pub fn health(&self, part: PartId) -> (Shown, usize) {
+    /// How `part` is, and has been.
+    pub fn health(&self, part: PartId) -> PartHealth {
         let part = self.at(part);
-        (part.breaker().shown(), part.in_flight.load(Ordering::Relaxed))
+        PartHealth {
+            breaker: part.breaker().shown(),
+            opened: part.opened.load(Ordering::Relaxed),
+            in_flight: part.in_flight.load(Ordering::Relaxed),
+            errors: part.errors.each_ref().map(|count| count.load(Ordering::Relaxed)),
+        }
     }
 
     fn at(&self, part: PartId) -> Arc<Part> {
@@ -89,7 +111,11 @@ impl<S: Store, C: Clock> Guard<S, C> {
 
 impl<S: Store, C: Clock> Store for Guard<S, C> {
     fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
-        self.store.now(key, local)
+        let now = self.store.now(key, local);
+        if let Err(error) = now {
+            self.at(self.store.part(key)).failed(error);
+        }
+        now
     }
 
     fn part(&self, key: &Key) -> PartId {
@@ -108,13 +134,15 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
     ) -> Result<Outcome, StoreError> {
         let began = self.clock.now();
         let part = self.at(self.store.part(key));
-        let call = Call::begin(&part, &self.clock, began)?;
+        let call = Call::begin(&part, &self.clock, began);
+        let call = call.inspect_err(|error| part.failed(*error))?;
         let patience = patience.map_or(self.timeout, |patience| patience.min(self.timeout));
         let result = within(patience, self.store.apply(key, step)).await;
         let ended = self.clock.now();
         call.end(&result, ended);
-        if result.is_ok() {
-            self.latency.record(ended.saturating_sub(began));
+        match result {
+            Ok(_) => self.latency.record(ended.saturating_sub(began)),
+            Err(error) => part.failed(error),
         }
         result
     }
@@ -188,6 +216,12 @@ impl<C: Clock> Drop for Call<'_, C> {
 }
 
 impl Part {
+    fn failed(&self, error: StoreError) {
+        if let Some(class) = StoreError::ALL.iter().position(|known| *known == error) {
+            self.errors[class].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     fn breaker(&self) -> std::sync::MutexGuard<'_, Breaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -205,7 +239,11 @@ impl Part {
             return;
         }
         let mut breaker = self.breaker();
+        let closed = breaker.shown() == Shown::Closed;
         breaker.report(admission, fate, now);
+        if closed && breaker.shown() == Shown::Open {
+            self.opened.fetch_add(1, Ordering::Relaxed);
+        }
         self.calm.store(breaker.is_calm(), Ordering::Relaxed);
     }
 }

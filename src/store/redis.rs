@@ -7,17 +7,16 @@
 //! **Invariant:** a call that may have run is never sent again. What is sent again was refused by
 //! the node that was asked, in words that say so.
 
+use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use fred::bytes_utils::Str;
 use fred::error::Error;
-use fred::types::Value;
-use smallvec::SmallVec;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use super::{PartId, Store, StoreError};
@@ -25,23 +24,30 @@ use crate::key::Key;
 use crate::step::{Outcome, Step};
 use crate::time::{Clock, Micros, SystemClock};
 
+pub mod batch;
 mod fault;
 mod keeper;
 mod lane;
 mod name;
 mod node;
 mod offset;
+mod queue;
 mod reach;
 pub mod script;
+mod tally;
 mod topology;
 
 pub use reach::{Reach, ReachError, Tls};
+pub use tally::Traffic;
 
+use batch::Call;
 use fault::{Elsewhere, Fault};
 use lane::Lane;
-use name::Name;
+use name::{Name, slot};
 use node::Node;
-use script::Script;
+use queue::Setback;
+use script::{Message, Script};
+use tally::Tally;
 use topology::Topology;
 
 /// How often one call may be sent: a slot may move while its owner is being looked for, the new one
@@ -74,12 +80,19 @@ struct Shared {
     lanes: usize,
     /// Addresses that nodes named and the keeper does not know yet.
     named: Mutex<Vec<(String, u16)>>,
-    /// Names of the parts, by number.
-    parts: Mutex<Vec<String>>,
+    /// The most steps per call.
+    steps_max: usize,
+    /// The parts, by number.
+    parts: Mutex<Vec<Part>>,
     /// When the words of a refusal were last logged, by our clock.
     complained: AtomicU64,
-    /// What Redis calls each script, in the order of [`Script::ALL`].
-    hashes: [Str; 4],
+}
+
+/// What stays of a node that goes, for when it comes back.
+#[derive(Debug)]
+struct Part {
+    label: String,
+    tally: Arc<Tally>,
 }
 
 impl RedisStore {
@@ -95,10 +108,10 @@ impl RedisStore {
             topology: ArcSwap::from_pointee(Topology::unknown()),
             ask: Notify::new(),
             lanes: reach.connections,
+            steps_max: reach.batch.max(1),
             named: Mutex::default(),
             parts: Mutex::default(),
             complained: AtomicU64::new(0),
-            hashes: Script::ALL.map(|script| Str::from(script.sha1())),
         });
         let (keeper, dropped) = oneshot::channel::<()>();
         let kept = shared.clone();
@@ -128,6 +141,12 @@ impl RedisStore {
         let topology = self.shared.topology.load();
         topology.nodes().iter().map(|node| (node.part(), node.label().to_owned())).collect()
     }
+
+    /// What was sent to `part`.
+    pub fn traffic(&self, part: PartId) -> Traffic {
+        let parts = self.shared.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.get(part.0 as usize).map(|part| part.tally.traffic()).unwrap_or_default()
+    }
 }
 
 impl From<io::Error> for ReachError {
@@ -139,13 +158,13 @@ impl From<io::Error> for ReachError {
 impl Store for RedisStore {
     fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
         let topology = self.shared.topology.load();
-        let node = topology.owner(Name::of(key).slot()).ok_or(StoreError::Unreachable)?;
+        let node = topology.owner(slot(key)).ok_or(StoreError::Unreachable)?;
         node.now(local).ok_or(StoreError::Unreachable)
     }
 
     fn part(&self, key: &Key) -> PartId {
         let topology = self.shared.topology.load();
-        topology.owner(Name::of(key).slot()).map_or(PartId(0), |node| node.part())
+        topology.owner(slot(key)).map_or(PartId(0), |node| node.part())
     }
 
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
@@ -155,64 +174,73 @@ impl Store for RedisStore {
     fn tell(&self, key: &Key, step: Step) {
         let (shared, key) = (self.shared.clone(), *key);
         // Outside a runtime the process is ending, and what is not given back expires.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { shared.apply(&key, &step).await });
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut telling = Box::pin(async move { shared.apply(&key, &step).await });
+        // The first look puts it into the queue, before whatever its caller asks next.
+        if telling.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            runtime.spawn(telling);
         }
     }
 }
 
-/// Where a call goes next.
+/// Where a step goes next.
 struct Aim {
     node: Arc<Node>,
-    /// The slot is on its way there: say so.
-    asking: bool,
+    way: Way,
+}
+
+/// How it goes there.
+#[derive(Clone, Copy)]
+enum Way {
+    /// In a call with whatever else goes there.
+    Together,
+    /// In a call of its own.
+    Alone,
+    /// The same, and the slot is on its way there: say so.
+    Asking,
 }
 
 impl Shared {
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
-        let name = Name::of(key);
-        let mut argument = Vec::with_capacity(64);
-        script::encode(step, &mut argument);
-        let argument = Bytes::from(argument);
-        let script = Script::of(step);
-        let mut aim = Aim { node: self.owner(&name)?, asking: false };
+        let (name, message) = (Name::of(key), Message::of(step));
+        let mut aim = Aim { node: self.owner(key)?, way: Way::Together };
         for _ in 0..SENDS_MAX {
-            let lane = aim.node.lane().ok_or(StoreError::Unreachable)?;
+            let lane = aim.node.lane(key).ok_or(StoreError::Unreachable)?;
             lane.ready().await?;
-            match self.send(&lane, &aim, script, &name, &argument).await {
-                Ok(answer) => return outcome(step, &answer),
-                Err(error) => aim = self.next(aim, &name, &error, &lane, script).await?,
+            let alone = || Call::alone(name, &message, ());
+            let answer = match aim.way {
+                Way::Together => queue::ask(&lane, self.group(key), name, message.clone()).await?,
+                Way::Alone => queue::own(lane.call(&mut alone()).await),
+                Way::Asking => queue::own(lane.call_asking(&mut alone()).await),
+            };
+            match answer {
+                Ok(bytes) => {
+                    return script::decode(step, &bytes).map_err(|_| StoreError::Reply);
+                }
+                Err(Setback::Reply) => return Err(StoreError::Reply),
+                Err(Setback::Company) => aim.way = Way::Alone,
+                Err(Setback::Error(error)) => {
+                    aim = self.next(aim, key, &error, &lane, message.script).await?;
+                }
             }
         }
         Err(StoreError::Refused)
     }
 
-    fn owner(&self, name: &Name) -> Result<Arc<Node>, StoreError> {
-        self.topology.load().owner(name.slot()).cloned().ok_or(StoreError::Unreachable)
+    fn owner(&self, key: &Key) -> Result<Arc<Node>, StoreError> {
+        self.topology.load().owner(slot(key)).cloned().ok_or(StoreError::Unreachable)
     }
 
-    async fn send(
-        &self,
-        lane: &Lane,
-        aim: &Aim,
-        script: Script,
-        name: &Name,
-        argument: &Bytes,
-    ) -> Result<Value, Error> {
-        let index = Script::ALL.iter().position(|known| *known == script).unwrap_or_default();
-        let hash = &self.hashes[index];
-        if aim.asking {
-            lane.run_asking(hash, name, argument).await
-        } else {
-            lane.run(hash, name, argument).await
-        }
+    /// Which counters can share a call with this one: all, but in a cluster those of its slot.
+    fn group(&self, key: &Key) -> u16 {
+        if self.topology.load().is_cluster() { slot(key) } else { 0 }
     }
 
-    /// Where to send a call again that certainly did not run.
+    /// Where to send a step again that certainly did not run.
     async fn next(
         &self,
         aim: Aim,
-        name: &Name,
+        key: &Key,
         error: &Error,
         lane: &Lane,
         script: Script,
@@ -224,15 +252,15 @@ impl Shared {
             },
             Fault::Moved(elsewhere) => match self.find(elsewhere, &aim.node) {
                 Some(node) => {
-                    self.learn(name.slot(), &node);
+                    self.learn(slot(key), &node);
                     self.ask.notify_one();
-                    Ok(Aim { node, asking: false })
+                    Ok(Aim { node, way: Way::Together })
                 }
-                None => self.ask_again(name).await,
+                None => self.ask_again(key).await,
             },
             Fault::Ask(elsewhere) => match self.find(elsewhere, &aim.node) {
-                Some(node) => Ok(Aim { node, asking: true }),
-                None => self.ask_again(name).await,
+                Some(node) => Ok(Aim { node, way: Way::Asking }),
+                None => self.ask_again(key).await,
             },
             Fault::TryAgain => {
                 tokio::time::sleep(TRY_AGAIN).await;
@@ -251,13 +279,16 @@ impl Shared {
                 self.ask.notify_one();
                 Err(StoreError::Lost)
             }
-            Fault::Final(_) => Err(self.complain(&aim.node, error)),
+            Fault::Memory | Fault::Final(_) => Err(self.complain(&aim.node, error)),
         }
     }
 
     /// What an error comes to. The words of a refusal are logged: they tell what to mend.
     fn complain(&self, node: &Node, error: &Error) -> StoreError {
-        let Fault::Final(class) = Fault::of(error) else { return StoreError::Refused };
+        let class = match Fault::of(error) {
+            Fault::Final(class) => class,
+            _ => StoreError::Refused,
+        };
         if matches!(class, StoreError::Refused | StoreError::Reply) && self.may_complain() {
             tracing::warn!(node = %node.label(), %error, "Redis refuses to count");
         }
@@ -289,11 +320,11 @@ impl Shared {
         found
     }
 
-    /// The same call once more, while the keeper gets to know the node that it should go to.
-    async fn ask_again(&self, name: &Name) -> Result<Aim, StoreError> {
+    /// The same step once more, while the keeper gets to know the node that it should go to.
+    async fn ask_again(&self, key: &Key) -> Result<Aim, StoreError> {
         self.ask.notify_one();
         tokio::time::sleep(TRY_AGAIN).await;
-        Ok(Aim { node: self.owner(name)?, asking: false })
+        Ok(Aim { node: self.owner(key)?, way: Way::Together })
     }
 
     /// Remembers that `slot` is `node`'s.
@@ -303,12 +334,4 @@ impl Shared {
             _ => Arc::new(topology.moved(slot, node.clone())),
         });
     }
-}
-
-/// The outcome in a script's answer.
-fn outcome(step: &Step, answer: &Value) -> Result<Outcome, StoreError> {
-    let Value::Array(parts) = answer else { return Err(StoreError::Reply) };
-    let numbers: Option<SmallVec<[i64; 4]>> = parts.iter().map(Value::as_i64).collect();
-    let numbers = numbers.ok_or(StoreError::Reply)?;
-    script::decode(step, &numbers).map_err(|_| StoreError::Reply)
 }

@@ -1,72 +1,170 @@
-//! Prometheus text: families of samples, written in the exposition format 0.0.4
-//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+//! A page of metrics: families of samples, built once per reader and written in its format.
+//!
+//! Every registry writes itself onto a page with a function `expose`. Names start with `weir_`, end
+//! in their unit (`_seconds`, `_bytes`) and, when they only ever grow, in `_total`.
 
-use std::fmt::Write;
+use std::borrow::Cow;
 
-/// A page of metrics while it is written.
+mod text;
+
+/// All metrics at one moment.
 #[derive(Debug, Default)]
 pub struct Exposition {
-    text: String,
+    families: Vec<Family>,
+}
+
+/// Samples of one name, told apart by their labels.
+#[derive(Debug)]
+pub struct Family {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) help: &'static str,
+    pub(super) samples: Vec<Sample>,
+}
+
+/// What the numbers of a family are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// They only grow, from the start of the process.
+    Counter,
+    /// They come and go.
+    Gauge,
+    /// How many observations were at most how large.
+    Histogram,
+}
+
+/// One measurement.
+#[derive(Debug)]
+pub struct Sample {
+    pub(super) labels: Vec<(&'static str, String)>,
+    pub(super) value: Value,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A whole number.
+    Whole(u64),
+    /// Any number.
+    Decimal(f64),
+    /// A distribution.
+    Histogram(Distribution),
+}
+
+/// Observations, by size.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Distribution {
+    /// Upper end of each bucket, and the observations up to it, smaller buckets included.
+    pub buckets: Vec<(f64, u64)>,
+    /// All observations.
+    pub count: u64,
+    /// All of them together.
+    pub sum: f64,
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Value {
+        Value::Whole(number)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Value {
+        Value::Decimal(number)
+    }
+}
+
+impl From<Distribution> for Value {
+    fn from(distribution: Distribution) -> Value {
+        Value::Histogram(distribution)
+    }
 }
 
 impl Exposition {
-    /// Starts a family; all its samples must follow before the next one starts.
-    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    /// Starts a family of what only grows. `name` ends in `_total`.
+    pub fn counter(&mut self, name: &'static str, help: &'static str) -> &mut Family {
+        self.start(name, Kind::Counter, help)
     }
 
-    /// One sample of the present family.
-    pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
-        self.text.push_str(name);
-        for (position, (label, text)) in labels.iter().enumerate() {
-            let open = if position == 0 { '{' } else { ',' };
-            let _ = write!(self.text, "{open}{label}=\"");
-            for c in text.chars() {
-                match c {
-                    '\\' => self.text.push_str("\\\\"),
-                    '"' => self.text.push_str("\\\""),
-                    '\n' => self.text.push_str("\\n"),
-                    _ => self.text.push(c),
-                }
-            }
-            self.text.push('"');
+    /// Starts a family of what comes and goes.
+    pub fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
+        self.start(name, Kind::Gauge, help)
+    }
+
+    /// Starts a family of distributions. `name` ends in their unit.
+    pub fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut Family {
+        self.start(name, Kind::Histogram, help)
+    }
+
+    fn start(&mut self, name: &'static str, kind: Kind, help: &'static str) -> &mut Family {
+        self.families.push(Family { name, kind, help, samples: Vec::new() });
+        self.families.last_mut().expect("it was just pushed")
+    }
+
+    /// Starts a family of a kind that is given by its name in Prometheus' text format.
+    pub fn family(&mut self, name: &'static str, kind: &str, help: &'static str) -> &mut Family {
+        match kind {
+            "counter" => self.counter(name, help),
+            _ => self.gauge(name, help),
         }
-        let close = if labels.is_empty() { "" } else { "}" };
-        let _ = writeln!(self.text, "{close} {value}");
     }
 
-    /// One sample of the present family, without labels, that is no whole number.
-    pub fn decimal(&mut self, name: &str, value: f64) {
-        let _ = writeln!(self.text, "{name} {value}");
+    /// Adds a sample to the family that was started last.
+    pub fn sample(
+        &mut self,
+        name: &'static str,
+        labels: &[(&'static str, &str)],
+        value: impl Into<Value>,
+    ) {
+        let family = self.families.iter_mut().rfind(|family| family.name == name);
+        family.expect("a family is started before its samples").sample(labels, value);
     }
 
     /// A family of one sample without labels.
-    pub fn single(&mut self, name: &str, kind: &str, help: &str, value: u64) {
-        self.family(name, kind, help);
-        self.sample(name, &[], value);
+    pub fn single(
+        &mut self,
+        name: &'static str,
+        kind: &str,
+        help: &'static str,
+        value: impl Into<Value>,
+    ) {
+        self.family(name, kind, help).single(value);
     }
 
-    /// The finished page.
-    pub fn finish(self) -> String {
-        self.text
+    /// The page in Prometheus' text format.
+    pub fn to_prometheus(&self) -> String {
+        text::write(&self.families)
+    }
+
+    /// What is on the page.
+    pub fn families(&self) -> &[Family] {
+        &self.families
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn label_values_cannot_break_out_of_their_quotes() {
-        let mut page = Exposition::default();
-        page.family("weir_x_total", "counter", "Things.");
-        page.sample("weir_x_total", &[("a", "1\"\n\\"), ("b", "")], 3);
-        page.single("weir_y", "gauge", "One.", 4);
-        assert_eq!(
-            page.finish(),
-            "# HELP weir_x_total Things.\n# TYPE weir_x_total counter\n\
-             weir_x_total{a=\"1\\\"\\n\\\\\",b=\"\"} 3\n\
-             # HELP weir_y One.\n# TYPE weir_y gauge\nweir_y 4\n"
-        );
+impl Family {
+    /// Adds the sample with these labels.
+    pub fn sample(
+        &mut self,
+        labels: &[(&'static str, &str)],
+        value: impl Into<Value>,
+    ) -> &mut Self {
+        let labels = labels.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
+        self.samples.push(Sample { labels, value: value.into() });
+        self
     }
+
+    /// Adds the sample without labels.
+    pub fn single(&mut self, value: impl Into<Value>) -> &mut Self {
+        self.sample(&[], value)
+    }
+}
+
+/// A text that fits a label, cut at `bytes` (rounded down to a whole character).
+pub(super) fn cut(text: &str, bytes: usize) -> Cow<'_, str> {
+    if text.len() <= bytes {
+        return Cow::Borrowed(text);
+    }
+    let end = (0..=bytes).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    Cow::Owned(format!("{}...", &text[..end]))
 }

@@ -3,10 +3,16 @@
 use std::io;
 
 use weir::step::{INTEGER_END, Lease, Outcome, State, Step};
-use weir::store::redis::script::{self, Script};
+use weir::store::redis::batch::Call;
+use weir::store::redis::script::{self, Message, Script};
 
 use crate::redis::resp::{Client, Reply};
 use crate::walk::Ask;
+
+#[path = "together.rs"]
+mod together;
+
+pub(crate) use together::{Journey, Travelled};
 
 /// How long a value is kept beyond its expiry, in ms: `GRACE_MS` of the scripts.
 const GRACE_MS: u64 = 1_000;
@@ -65,30 +71,6 @@ impl Twin {
         differences.collect()
     }
 
-    /// The outcomes of asks that one script answers in a single call, each on its own key.
-    pub(crate) fn at_once(&mut self, asks: &[(String, Ask)]) -> Vec<Outcome> {
-        let steps: Vec<_> = asks.iter().map(|(_, ask)| ask.step()).collect();
-        let name = Script::of(&steps[0]).sha1();
-        let count = asks.len().to_string();
-        let arguments: Vec<Vec<u8>> = steps.iter().map(argument).collect();
-        let mut command = vec![&b"EVALSHA"[..], name.as_bytes(), count.as_bytes()];
-        command.extend(asks.iter().map(|(key, _)| key.as_bytes()));
-        command.extend(arguments.iter().map(|argument| &argument[..]));
-        self.client.queue(&command);
-        self.client.send().expect("Redis listens");
-        let reply = self.client.read().expect("Redis answers");
-        let integers = reply.integers().unwrap_or_else(|| panic!("{reply:?}"));
-        let mut rest = &integers[..];
-        let outcomes = steps.iter().map(|step| {
-            let (own, others) = rest.split_at(script::answers(step));
-            rest = others;
-            script::decode(step, own).expect("an outcome")
-        });
-        let outcomes = outcomes.collect();
-        assert!(rest.is_empty(), "{rest:?} is nobody's");
-        outcomes
-    }
-
     /// One walk as one transaction, in which no value expires: time stands still for expiry.
     fn queue(&mut self, number: usize, walk: &[Ask], expected: &[Expected]) {
         let key = format!("walk:{number}").into_bytes();
@@ -133,9 +115,8 @@ impl Twin {
 }
 
 fn argument(step: &Step) -> Vec<u8> {
-    let mut argument = Vec::new();
-    script::encode(step, &mut argument);
-    argument
+    let call = Call::alone("", &Message::of(step), ());
+    call.arguments().flatten().copied().collect()
 }
 
 fn millis(time: &Reply) -> u64 {
@@ -183,21 +164,26 @@ fn difference(
     ttl: &Reply,
     took_ms: u64,
 ) -> Option<String> {
-    let Some(integers) = reply.integers() else {
+    let Reply::Bulk(bytes) = reply else {
         let how = if expected.reads_only { "writing nothing" } else { "writing" };
         return Some(format!("Rust says {:?}, {how}; Lua says {reply:?}", expected.outcome));
     };
-    let got = script::decode(&ask.step(), &integers);
+    let got = script::decode(&ask.step(), bytes);
     if got.as_ref() != Ok(&expected.outcome) {
-        return Some(format!("Rust says {:?}; Lua says {got:?}: {integers:?}", expected.outcome));
+        return Some(format!("Rust says {:?}; Lua says {got:?}: {bytes:?}", expected.outcome));
     }
-    let live = match (expected.life, ttl) {
+    let live = as_long_as(expected.life, ttl, took_ms);
+    (!live).then(|| format!("the value shall live {:?}; PTTL: {ttl:?}", expected.life))
+}
+
+/// The value has as long to live as it shall, with what `took_ms` for it to be looked at.
+fn as_long_as(life: Life, ttl: &Reply, took_ms: u64) -> bool {
+    match (life, ttl) {
         (Life::None, Reply::Integer(-2)) => true,
         (Life::Unknown, Reply::Integer(0..)) => true,
         (Life::Ms(most), Reply::Integer(left)) => {
             u64::try_from(*left).is_ok_and(|left| left <= most && left + took_ms >= most)
         }
         _ => false,
-    };
-    (!live).then(|| format!("the value shall live {:?}; PTTL: {ttl:?}", expected.life))
+    }
 }

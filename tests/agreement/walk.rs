@@ -62,7 +62,7 @@ impl Dice {
     }
 
     /// Of 0..end.
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.roll() % end.max(1)
     }
 

@@ -1,4 +1,5 @@
-//! One redis-server process, its log, and the signals that stop, freeze and end it.
+//! One redis-server process, its log, and the signals that stop, freeze and end it. The variable
+//! `REDIS_SERVER` names another program to start, such as another version or valkey-server.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -38,10 +39,11 @@ impl Process {
     /// Starts `redis-server` with these arguments and waits for the line of its log that contains
     /// `ready`. An error is its log, when it ends before.
     pub(crate) fn start(arguments: &[String], ready: &str) -> Result<Process, String> {
-        let installed = Command::new("redis-server").arg("--version").output().is_ok();
-        assert!(installed, "redis-server is not on the path; `make test` installs it");
+        let program = std::env::var("REDIS_SERVER").unwrap_or("redis-server".to_owned());
+        let installed = Command::new(&program).arg("--version").output().is_ok();
+        assert!(installed, "{program} cannot be run; `make test` installs redis-server");
         let shell = Command::new("sh")
-            .args(["-c", WATCH, "redis-server"])
+            .args(["-c", WATCH, &program])
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

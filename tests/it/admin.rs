@@ -20,7 +20,7 @@ fn metrics_count_decisions_per_rule_and_never_per_value() {
     within_an_hour(|| {
         let weir = Weir::start(RULES);
         let client = weir.client();
-        for user in ["ann", "ann", "ann", "bob"] {
+        for user in ["annika", "annika", "annika", "bobby"] {
             client.ask(request("d", vec![descriptor(&[("user", user)])]));
         }
         client.ask(request("elsewhere", vec![descriptor(&[("user", "ann")])]));
@@ -33,11 +33,16 @@ fn metrics_count_decisions_per_rule_and_never_per_value() {
         for sample in [
             r#"weir_requests_total{code="ok"} 4"#,
             r#"weir_requests_total{code="over_limit"} 1"#,
-            "weir_unknown_domain_total 1",
+            r#"weir_requests_total{code="invalid"} 1"#,
+            r#"weir_decisions_total{domain="d",rule="user",outcome="within"} 2"#,
+            r#"weir_decisions_total{domain="d",rule="user",outcome="near"} 1"#,
+            r#"weir_decisions_total{domain="d",rule="user",outcome="over"} 1"#,
+            r#"weir_hits_total{domain="d",rule="user",outcome="over"} 1"#,
+            r#"weir_uncounted_descriptors_total{cause="unknown_domain"} 1"#,
         ] {
             assert!(answer.body.lines().any(|line| line == sample), "no {sample}: {}", answer.body);
         }
-        for value in ["ann", "bob"] {
+        for value in ["annika", "bobby"] {
             assert!(!answer.body.contains(value), "{value} is in the metrics");
         }
     });

@@ -99,6 +99,23 @@ fn expectations(text: &str) -> Vec<(usize, usize, &str)> {
     expected
 }
 
+/// Settings name their rules and how to read them; `check` reports both kinds of mistakes.
+#[test]
+fn check_reads_settings_and_the_rules_they_name() {
+    let more = "domain: shop\ndescriptors: [{ key: more, rate_limit: { unlimited: true } }]\n";
+    let settings = "rules: { paths: [a.yaml, b.yaml], merge_domains: true }\n";
+    let files = [("a.yaml", GOOD), ("b.yaml", more), ("good.yaml", settings)];
+    let folder = folder(&[&files[..], &[("bad.yaml", "rules: { path: a.yaml }\n")]].concat());
+    let run = check(&folder, &["--config", "good.yaml"]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "ok: 3 rules in 2 files\n"), "{run:?}");
+    let run = check(&folder, &["--config", "good.yaml", "a.yaml"]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "ok: 2 rules in 1 file\n"), "{run:?}");
+    let run = check(&folder, &["--config", "bad.yaml"]);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(run.stderr.contains("rules.paths"), "{run:?}");
+    assert_eq!(check(&folder, &[]).code, Some(2), "nothing to check");
+}
+
 #[test]
 fn check_reports_all_files_in_the_order_of_their_names() {
     let bad = "domain: x\ndescriptors:\n  - ky: a\n";

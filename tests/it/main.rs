@@ -1,6 +1,7 @@
 //! Black-box tests: the real binary, asked as Envoy, a browser and a person ask it.
 
 mod admin;
+mod bench;
 mod cli;
 mod compat;
 mod envoy;
@@ -8,7 +9,9 @@ mod headers;
 mod hostile;
 mod json;
 mod leases;
+mod metrics;
 mod readme;
+mod reload;
 mod rolling;
 mod services;
 mod startup;

@@ -75,6 +75,19 @@ fn weir_call_shows_ok_and_then_over_limit() {
 }
 
 #[test]
+fn weir_bench_decides_all_its_calls() {
+    for words in weir_commands("bench") {
+        let weir = example_service();
+        let address = weir.grpc.to_string();
+        let mut args: Vec<&str> = words.iter().map(String::as_str).collect();
+        args.extend(["--addr", &address, "--warmup", "0", "--duration", "0.2"]);
+        let load = run(Path::new(ROOT), &args);
+        assert_eq!(load.code, Some(0), "{words:?}: {load:?}");
+        assert!(load.stdout.contains("decided"), "{words:?}: {load:?}");
+    }
+}
+
+#[test]
 fn weir_check_and_explain_work_as_shown() {
     for args in [weir_commands("check"), weir_commands("explain")].concat() {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();

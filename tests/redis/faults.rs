@@ -130,7 +130,7 @@ fn a_stalled_node_costs_one_deadline_and_then_nothing() {
     figures("while it is open", within(opened, thawed));
     figures("from two seconds after", within(thawed + Duration::from_secs(2), Instant::now()));
     eprintln!("{its_own} of {COUNTERS} counters were its own; memory grew by {grown} KiB");
-    let open = |line: &&str| line.starts_with("weir_redis_breaker{") && !line.ends_with(" 0");
+    let open = |line: &&str| line.starts_with("weir_redis_breaker_state{") && !line.ends_with(" 0");
     let open: Vec<&str> = breakers.lines().filter(open).collect();
     let port = format!(":{}\"", cluster.nodes[1].port());
     assert!(open.len() == 1 && open[0].contains(&port), "{open:?}");

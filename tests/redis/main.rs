@@ -5,10 +5,13 @@
 
 #[path = "../bed/redis.rs"]
 mod bed;
+mod company;
 mod crowd;
 mod down;
 mod exact;
 mod faults;
+mod flood;
+mod incumbent;
 mod inputs;
 mod reach;
 mod start;

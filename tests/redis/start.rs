@@ -1,4 +1,5 @@
 //! weir processes over one Redis.
+#![allow(dead_code, reason = "each binary uses its part")]
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,79 +1,91 @@
-//! Metrics of the stores: what is kept, how Redis answers, and what the fallback decided.
+//! Metrics of the stores: what is kept in memory, and how Redis answers.
 
-use super::{Decider, Exposition, read};
+use super::{Decider, Exposition};
 use crate::store::StoreError;
-use crate::store::guard::Shown;
+use crate::store::guard::{Latency, PartHealth, Shown};
+use crate::store::redis::Traffic;
+use crate::telemetry::Distribution;
 
 impl Decider {
-    pub(super) fn fallback_metrics(&self, page: &mut Exposition) {
-        const NAME: &str = "weir_fallback_total";
-        let help = "Decisions by the fallback, by rule and by why the store did not answer.";
-        page.family(NAME, "counter", help);
-        self.decisions.each(|domain, rule, stats| {
-            for (error, count) in StoreError::ALL.iter().zip(&stats.fallback_causes) {
-                // Most rules never meet most causes.
-                let count = read(count);
-                if count > 0 {
-                    let labels = [("domain", domain), ("rule", rule), ("cause", error.word())];
-                    page.sample(NAME, &labels, count);
-                }
-            }
-        });
-    }
-
     pub(super) fn memory_metrics(&self, page: &mut Exposition) {
         let Some(counters) = self.in_memory() else { return };
         let stats = counters.stats();
-        page.single("weir_store_counters", "gauge", "Counters in memory.", stats.counters);
-        page.family("weir_store_dropped_total", "counter", "Counters that left memory, by reason.");
-        for (reason, count) in [("expired", stats.reclaimed), ("evicted", stats.evicted)] {
-            page.sample("weir_store_dropped_total", &[("reason", reason)], count);
-        }
-        page.single(
-            "weir_store_full_total",
-            "counter",
-            "Requests that found no room for a new counter.",
-            stats.refused,
-        );
+        let help = "Counters in this process's memory.";
+        page.gauge("weir_memory_counters", help).single(stats.counters);
+        let help = "Counters that there may be before some are evicted (store.max_counters).";
+        page.gauge("weir_memory_counters_max", help)
+            .single(self.settings.store.max_counters as u64);
+        let help = "Memory of counters with several tiers, of logs and of holders.";
+        page.gauge("weir_memory_large_states_bytes", help).single(stats.large_bytes);
+        let help = "Counters that left memory, by reason; evicted: there were too many.";
+        page.counter("weir_memory_dropped_counters_total", help)
+            .sample(&[("reason", "expired")], stats.reclaimed)
+            .sample(&[("reason", "evicted")], stats.evicted);
+        let help = "Calls that found no room for a new counter.";
+        page.counter("weir_memory_full_total", help).single(stats.refused);
     }
 
     pub(super) fn redis_metrics(&self, page: &mut Exposition) {
         let Some(guard) = self.limiter.store().redis() else { return };
-        let nodes = guard.store().parts();
-        page.family(
-            "weir_redis_breaker",
-            "gauge",
-            "The node's breaker: 0 closed (serving), 1 open (left alone), 2 probing.",
-        );
-        for (part, name) in &nodes {
-            let state = match guard.health(*part).0 {
+        let parts = guard.store().parts();
+        let nodes: Vec<(&str, PartHealth)> =
+            parts.iter().map(|(part, name)| (&**name, guard.health(*part))).collect();
+        let help = "Whether some node of Redis can be asked (1) or none (0).";
+        let reachable = guard.store().is_reachable();
+        page.gauge("weir_redis_reachable", help).single(u64::from(reachable));
+        let help = "The node's breaker: 0 closed (serving), 1 open (left alone), 2 probing.";
+        let family = page.gauge("weir_redis_breaker_state", help);
+        for (name, health) in &nodes {
+            let state = match health.breaker {
                 Shown::Closed => 0,
                 Shown::Open => 1,
                 Shown::Probing => 2,
             };
-            page.sample("weir_redis_breaker", &node(name), state);
+            family.sample(&[("node", name)], state);
         }
-        page.family("weir_redis_in_flight", "gauge", "Calls to the node that wait for an answer.");
-        for (part, name) in &nodes {
-            page.sample("weir_redis_in_flight", &node(name), guard.health(*part).1 as u64);
+        let help = "Times that the node's breaker opened after it had been closed.";
+        let family = page.counter("weir_redis_breaker_opened_total", help);
+        for (name, health) in &nodes {
+            family.sample(&[("node", name)], health.opened);
         }
-        page.family(
-            "weir_redis_seconds",
-            "histogram",
-            "How long Redis took to answer, as the caller saw it.",
-        );
-        let buckets = guard.latency().cumulative();
-        for (end, count) in &buckets {
-            let end = end.map_or("+Inf".to_owned(), |end| format!("{}", end.0 as f64 / 1e6));
-            page.sample("weir_redis_seconds_bucket", &[("le", &end)], *count);
+        let traffic: Vec<(&str, Traffic)> =
+            parts.iter().map(|(part, name)| (&**name, guard.store().traffic(*part))).collect();
+        let mut each = |name: &'static str, help: &'static str, of: fn(&Traffic) -> u64| {
+            let family = page.counter(name, help);
+            for (node, traffic) in &traffic {
+                family.sample(&[("node", node)], of(traffic));
+            }
+        };
+        each("weir_redis_calls_total", "Calls of scripts sent to the node.", |one| one.calls);
+        each("weir_redis_steps_total", "Decisions that those calls carried.", |one| one.steps);
+        let help = "Those of them that were combined with others on the same counter.";
+        each("weir_redis_combined_total", help, |one| one.shared);
+        let help = "Calls to the node that wait for an answer.";
+        let family = page.gauge("weir_redis_calls_in_flight", help);
+        for (name, health) in &nodes {
+            family.sample(&[("node", name)], health.in_flight as u64);
         }
-        let sum = guard.latency().sum().0 as f64 / 1e6;
-        page.decimal("weir_redis_seconds_sum", sum);
-        let count = buckets.last().map_or(0, |(_, count)| *count);
-        page.sample("weir_redis_seconds_count", &[], count);
+        let help = "Calls that the node, or the way to it, left without an outcome, by class.";
+        let family = page.counter("weir_redis_errors_total", help);
+        for (name, health) in &nodes {
+            for (error, count) in StoreError::ALL.iter().zip(health.errors) {
+                if count > 0 {
+                    family.sample(&[("node", name), ("class", error.word())], count);
+                }
+            }
+        }
+        let help = "How long Redis took to answer, as the caller saw it.";
+        page.histogram("weir_redis_call_duration_seconds", help)
+            .single(distribution(guard.latency()));
     }
 }
 
-fn node(name: &str) -> [(&str, &str); 1] {
-    [("node", name)]
+fn distribution(latency: &Latency) -> Distribution {
+    let cumulative = latency.cumulative();
+    let ends = cumulative.iter().filter_map(|(end, count)| Some((end.as_ref()?, *count)));
+    Distribution {
+        buckets: ends.map(|(end, count)| (end.0 as f64 / 1e6, count)).collect(),
+        count: cumulative.last().map_or(0, |(_, count)| *count),
+        sum: latency.sum().0 as f64 / 1e6,
+    }
 }

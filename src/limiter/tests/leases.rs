@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::rules::DeniedRequests;
+use crate::step::{Outcome, Step};
+use crate::store::StoreError;
 
 const LEASING: &str = "
   - {key: slots, rate_limit: {algorithm: concurrency, max: 2, hold: 30s}}
@@ -249,4 +251,40 @@ fn a_settlement_is_not_counted_as_another_request() {
     let (id, _) = lease(&deliver(bench.asks(&[(&[("tokens", "")], 40)]))).expect("reserved");
     let settled = bench.asks(&[(&[("tokens", ""), ("lease", &id)], 70)]);
     assert!(matches!(settled.statuses[0].cause, Cause::Counted { hits: 0, .. }));
+}
+
+/// A store that is not there.
+struct Away;
+
+impl Store for Away {
+    async fn apply(&self, _: &Key, _: &Step) -> Result<Outcome, StoreError> {
+        Err(StoreError::Unreachable)
+    }
+
+    fn tell(&self, _: &Key, _: Step) {}
+}
+
+/// Slots that the fallback grants are told by a lease as well, or nobody could give them back.
+#[test]
+fn a_slot_of_the_fallback_comes_back_by_its_lease() {
+    let bench = Bench::new(LEASING, Answer::default());
+    let answer = Answer { on_error: OnError::Local, ..Answer::default() };
+    let limiter = Limiter::new(Away, ManualClock::at(NOW), KeySeed::fixed([1, 2]), answer)
+        .with_local(Local::new(MemoryStore::new(100), 1));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let ask = |entries: &[Entry<'_>], hits: i64| {
+        let hits_addend = Some(hits.unsigned_abs());
+        let one = Descriptor { entries, limit: None, hits_addend, is_negative_hits: hits < 0 };
+        let request = Request { domain: "d", descriptors: &[one], hits_addend: 0, patience: None };
+        runtime.block_on(limiter.check(&bench.rules, &request))
+    };
+    let slots = Entry { key: "slots", value: "" };
+    let (id, n) = lease(&deliver(ask(&[slots], 1))).expect("an acquire tells its lease");
+    assert_eq!(n, 1);
+    deliver(ask(&[slots], 1));
+    assert_eq!(ask(&[slots], 1).code, Code::OverLimit);
+    ask(&[slots, Entry { key: "lease", value: &id }], -1);
+    drop(ask(&[slots], 1)); // its answer did not arrive
+    assert_eq!(deliver(ask(&[slots], 1)).code, Code::Ok);
+    assert_eq!(ask(&[slots], 1).code, Code::OverLimit);
 }

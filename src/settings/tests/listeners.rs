@@ -4,7 +4,10 @@ use super::{NO_FILE, errors, incumbent, run, value_of};
 use crate::settings::Overrides;
 
 /// A value other than the default for each, as text.
-pub(super) const OTHERS: [(&str, &str); 27] = [
+pub(super) const OTHERS: [(&str, &str); 30] = [
+    ("grpc.listen", "127.0.0.1:1"),
+    ("grpc.cores", "3"),
+    ("http.listen", "127.0.0.1:2"),
     ("grpc.tls_cert", "tls.crt"),
     ("grpc.tls_key", "tls.key"),
     ("grpc.tls_client_ca", "ca.crt"),

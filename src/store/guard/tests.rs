@@ -108,8 +108,12 @@ async fn a_part_that_stalls_is_not_asked_and_the_other_one_is() {
     assert_eq!(asked(&guard), before);
     guard.store.answers[1].add_permits(1);
     assert_eq!(ask(&guard, &OTHER, None).await, Ok(()));
-    assert_eq!(guard.health(PartId(0)).0, Shown::Open);
-    assert_eq!(guard.health(PartId(1)), (Shown::Closed, 0));
+    let health = guard.health(PartId(0));
+    assert_eq!((health.breaker, health.opened), (Shown::Open, 1));
+    let timeouts_and_open = [0, 5, 100, 0, 0, 0, 0, 0];
+    assert_eq!(health.errors, timeouts_and_open, "in the order of StoreError::ALL");
+    let health = guard.health(PartId(1));
+    assert_eq!((health.breaker, health.in_flight), (Shown::Closed, 0));
     guard.tell(&KEY, step());
     guard.tell(&OTHER, step());
     assert_eq!(guard.store.told.load(Ordering::Relaxed), 1, "only the living part is told");
@@ -119,7 +123,8 @@ async fn a_part_that_stalls_is_not_asked_and_the_other_one_is() {
     guard.store.answers[0].add_permits(2);
     assert_eq!(ask(&guard, &KEY, None).await, Ok(()));
     assert_eq!(ask(&guard, &KEY, None).await, Ok(()));
-    assert_eq!(guard.health(PartId(0)), (Shown::Closed, 0));
+    let health = guard.health(PartId(0));
+    assert_eq!((health.breaker, health.in_flight), (Shown::Closed, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,11 +148,11 @@ async fn beyond_the_bound_nobody_waits_and_a_dropped_call_makes_room() {
         assert!(futures_util::poll!(call).is_pending());
     }
     assert_eq!(ask(&guard, &KEY, None).await, Err(StoreError::Busy));
-    assert_eq!(guard.health(PartId(0)).1, IN_FLIGHT_MAX);
+    assert_eq!(guard.health(PartId(0)).in_flight, IN_FLIGHT_MAX);
     guard.store.answers[1].add_permits(1);
     assert_eq!(ask(&guard, &OTHER, None).await, Ok(()), "the other part has its own bound");
     drop(waiting);
-    assert_eq!(guard.health(PartId(0)).1, 0);
+    assert_eq!(guard.health(PartId(0)).in_flight, 0);
     guard.store.answers[0].add_permits(1);
     assert_eq!(ask(&guard, &KEY, None).await, Ok(()));
 }

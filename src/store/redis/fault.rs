@@ -18,6 +18,8 @@ pub(super) enum Fault {
     Ask(Elsewhere),
     /// It did not run: the slot is between two nodes for a moment.
     TryAgain,
+    /// It did not run: there is no memory for what it writes.
+    Memory,
     /// It did not run, and will not on this node: it follows another one now.
     ReadOnly,
     /// There will be no answer.
@@ -45,6 +47,7 @@ impl Fault {
             "MOVED" => Elsewhere::read(rest).map_or(Fault::Final(StoreError::Reply), Fault::Moved),
             "ASK" => Elsewhere::read(rest).map_or(Fault::Final(StoreError::Reply), Fault::Ask),
             "TRYAGAIN" => Fault::TryAgain,
+            "OOM" => Fault::Memory,
             "READONLY" => Fault::ReadOnly,
             _ => Fault::Final(class(error.kind(), word)),
         }
@@ -102,7 +105,7 @@ mod tests {
             (unknown("TRYAGAIN Multiple keys"), Fault::TryAgain),
             (unknown("READONLY You can't write"), Fault::ReadOnly),
             (unknown("LOADING Redis is loading"), Fault::Final(StoreError::Refused)),
-            (unknown("OOM command not allowed"), Fault::Final(StoreError::Refused)),
+            (unknown("OOM command not allowed"), Fault::Memory),
             (unknown("ERR unknown command"), Fault::Final(StoreError::Refused)),
             (
                 Error::new(ErrorKind::Auth, "NOAUTH Authentication required."),

@@ -11,12 +11,12 @@ use fred::interfaces::ClientLike;
 use fred::types::config::{Config, Server, ServerConfig};
 use fred::types::{ClusterHash, CustomCommand, Value};
 
-use super::Shared;
 use super::lane::{self, Lane};
 use super::node::Node;
 use super::offset::{Trip, Trips};
 use super::script::Script;
 use super::topology::{self, Run, Topology};
+use super::{Part, Shared};
 use crate::store::PartId;
 use crate::time::{Clock, Micros};
 
@@ -233,12 +233,13 @@ impl Shared {
     fn node(&self, label: String, config: Config) -> Arc<Node> {
         let mut parts = self.parts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         // A node that comes back is the same part: its breaker and its metrics go on.
-        let index = parts.iter().position(|known| *known == label).unwrap_or_else(|| {
-            parts.push(label.clone());
+        let index = parts.iter().position(|known| known.label == label).unwrap_or_else(|| {
+            parts.push(Part { label: label.clone(), tally: Arc::default() });
             parts.len() - 1
         });
+        let tally = parts[index].tally.clone();
         let part = PartId(u32::try_from(index).unwrap_or(u32::MAX));
-        Arc::new(Node::new(part, label, config, self.lanes))
+        Arc::new(Node::new(part, label, config, (self.lanes, self.steps_max), tally))
     }
 }
 

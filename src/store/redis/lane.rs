@@ -3,18 +3,23 @@
 //! fred keeps the connection up for ever; the lane knows whether it is up, so that nobody waits for
 //! one that is not.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use bytes::Bytes;
+use fred::bytes_utils::Str;
 use fred::clients::{Client, WithOptions};
-use fred::error::Error;
+use fred::error::{Error, ErrorKind};
 use fred::interfaces::{ClientLike, EventInterface, LuaInterface};
 use fred::prelude::Builder;
 use fred::types::config::{Config, Options, ReconnectPolicy, UnresponsiveConfig};
 use fred::types::{ClusterHash, CustomCommand, Value};
 use tokio::sync::watch;
 
-use super::name::Name;
+use super::batch::Call;
+use super::queue::Queue;
+use super::script::Script;
+use super::tally::Tally;
 use crate::store::StoreError;
 
 /// How long a connection may take to open, and the commands that set it up. Longer than any live
@@ -40,6 +45,10 @@ pub(super) struct Lane {
     client: Client,
     calls: WithOptions<Client>,
     state: watch::Receiver<State>,
+    queue: Queue,
+    /// The most steps that one call carries.
+    steps_max: usize,
+    tally: Arc<Tally>,
 }
 
 /// What is known of a connection.
@@ -61,6 +70,8 @@ impl Lane {
         config: &Config,
         label: &str,
         gone: watch::Receiver<bool>,
+        steps_max: usize,
+        tally: Arc<Tally>,
     ) -> Option<Arc<Lane>> {
         let client = client(config.clone())?;
         let (told, state) = watch::channel(State::Opening);
@@ -68,7 +79,19 @@ impl Lane {
         // One attempt: a call whose connection was lost may have run, and is not sent again. And
         // none while there is no connection: it would run long after its caller has gone.
         let options = Options { max_attempts: Some(1), fail_fast: true, ..Options::default() };
-        Some(Arc::new(Lane { calls: client.with_options(&options), client, state }))
+        let calls = client.with_options(&options);
+        let queue = Queue::default();
+        Some(Arc::new(Lane { calls, client, state, queue, steps_max, tally }))
+    }
+
+    /// The steps that wait for it.
+    pub(super) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// The most steps that one call carries.
+    pub(super) fn steps_max(&self) -> usize {
+        self.steps_max
     }
 
     /// It is up.
@@ -112,36 +135,36 @@ impl Lane {
         let _ = state.wait_for(|state| *state != State::Up).await;
     }
 
-    /// Runs the script called `hash` on one counter.
-    pub(super) async fn run(
+    /// Makes a call: the script's answer.
+    pub(super) async fn call<K: AsRef<[u8]>, T>(
         &self,
-        hash: &fred::bytes_utils::Str,
-        name: &Name,
-        argument: &bytes::Bytes,
-    ) -> Result<Value, Error> {
-        let key = fred::types::Key::from(name.as_bytes());
-        self.calls.evalsha(hash.clone(), key, Value::Bytes(argument.clone())).await
+        call: &mut Call<K, T>,
+    ) -> Result<Bytes, Error> {
+        self.tally.count(call.steps(), call.shared());
+        let keys: Vec<fred::types::Key> = call.keys().map(|key| key.as_ref().into()).collect();
+        let arguments: Vec<Value> =
+            call.take_arguments().map(|argument| Value::Bytes(argument.into())).collect();
+        answer(self.calls.evalsha(hash(call.script()), keys, arguments).await?)
     }
 
     /// The same on a node that takes the slot over: it answers only who says that it was sent.
-    pub(super) async fn run_asking(
+    pub(super) async fn call_asking<K: AsRef<[u8]>, T>(
         &self,
-        hash: &fred::bytes_utils::Str,
-        name: &Name,
-        argument: &bytes::Bytes,
-    ) -> Result<Value, Error> {
+        call: &mut Call<K, T>,
+    ) -> Result<Bytes, Error> {
+        self.tally.count(call.steps(), call.shared());
         let pipeline = self.client.pipeline();
         let asking = CustomCommand::new_static("ASKING", ClusterHash::FirstKey, false);
         let _: () = pipeline.custom(asking, Vec::<Value>::new()).await?;
         let run = CustomCommand::new_static("EVALSHA", ClusterHash::FirstKey, false);
-        let arguments: Vec<Value> = vec![
-            Value::String(hash.clone()),
-            1.into(),
-            Value::Bytes(bytes::Bytes::copy_from_slice(name.as_bytes())),
-            Value::Bytes(argument.clone()),
-        ];
-        let _: () = pipeline.custom(run, arguments).await?;
-        pipeline.last().await
+        let mut words = vec![Value::String(hash(call.script()))];
+        let keys: Vec<Value> =
+            call.keys().map(|key| Value::Bytes(Bytes::copy_from_slice(key.as_ref()))).collect();
+        words.push(Value::Integer(i64::try_from(keys.len()).unwrap_or(i64::MAX)));
+        words.extend(keys);
+        words.extend(call.take_arguments().map(|argument| Value::Bytes(argument.into())));
+        let _: () = pipeline.custom(run, words).await?;
+        answer(pipeline.last().await?)
     }
 
     /// Drops the connection and makes a new one.
@@ -164,6 +187,22 @@ impl Lane {
     ) -> Result<Value, Error> {
         let command = CustomCommand::new_static(words, ClusterHash::FirstKey, false);
         self.calls.custom(command, arguments).await
+    }
+}
+
+/// What Redis calls a script.
+fn hash(script: Script) -> Str {
+    static HASHES: LazyLock<[Str; 4]> =
+        LazyLock::new(|| Script::ALL.map(|script| script.sha1().into()));
+    HASHES[script as usize].clone()
+}
+
+/// The string that a script answers with.
+fn answer(value: Value) -> Result<Bytes, Error> {
+    match value {
+        Value::Bytes(bytes) => Ok(bytes),
+        Value::String(text) => Ok(text.into_inner()),
+        _ => Err(Error::new(ErrorKind::Parse, "not the answer of a script of this version")),
     }
 }
 

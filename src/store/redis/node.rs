@@ -9,6 +9,8 @@ use tokio::sync::watch;
 
 use super::lane::Lane;
 use super::offset;
+use super::tally::Tally;
+use crate::key::Key;
 use crate::store::PartId;
 use crate::time::Micros;
 
@@ -27,6 +29,10 @@ pub(super) struct Node {
     config: Config,
     /// Connections per core.
     lanes: usize,
+    /// The most steps per call.
+    steps_max: usize,
+    /// What was sent to it.
+    tally: Arc<Tally>,
     /// Its clock less ours in microseconds, or [`UNMEASURED`].
     offset: AtomicI64,
     /// The keeper's connection, which is open before any call is sent here.
@@ -39,8 +45,6 @@ pub(super) struct Node {
 struct Lanes {
     node: u64,
     lanes: Vec<Arc<Lane>>,
-    /// The one whose turn it is.
-    next: usize,
 }
 
 thread_local! {
@@ -52,7 +56,13 @@ thread_local! {
 
 impl Node {
     /// A node that nothing is known of but how to reach it. `label` is for people.
-    pub(super) fn new(part: PartId, label: String, config: Config, lanes: usize) -> Node {
+    pub(super) fn new(
+        part: PartId,
+        label: String,
+        config: Config,
+        (lanes, steps_max): (usize, usize),
+        tally: Arc<Tally>,
+    ) -> Node {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         Node {
             serial: SERIAL.fetch_add(1, Ordering::Relaxed),
@@ -60,6 +70,8 @@ impl Node {
             label,
             config,
             lanes: lanes.max(1),
+            steps_max,
+            tally,
             offset: AtomicI64::new(UNMEASURED),
             shared: OnceLock::new(),
             gone: watch::Sender::new(false),
@@ -69,7 +81,7 @@ impl Node {
     /// A node that is not there.
     #[cfg(test)]
     pub(super) fn for_testing(label: &str) -> Node {
-        Node::new(PartId(0), label.to_owned(), Config::default(), 1)
+        Node::new(PartId(0), label.to_owned(), Config::default(), (1, 1), Arc::default())
     }
 
     /// The part of the store that lives here.
@@ -114,7 +126,8 @@ impl Node {
 
     /// Opens a connection on the present runtime.
     pub(super) fn connect(&self) -> Option<Arc<Lane>> {
-        Lane::open(&self.config, &self.label, self.gone.subscribe())
+        let (gone, tally) = (self.gone.subscribe(), self.tally.clone());
+        Lane::open(&self.config, &self.label, gone, self.steps_max, tally)
     }
 
     /// Opens the keeper's connection, once.
@@ -123,28 +136,28 @@ impl Node {
         Some(self.shared.get_or_init(|| lane).clone())
     }
 
-    /// A connection to send on: the present core's own whose turn it is. While that one is being
-    /// opened, and whenever it is down, the keeper's; it costs a call more, but no wait.
-    pub(super) fn lane(&self) -> Option<Arc<Lane>> {
-        let own = self.own_lane();
+    /// The connection for a counter's steps: one of the present core's own, always the same one, so
+    /// that its steps can leave together. While that one is being opened, and whenever it is down,
+    /// the keeper's; it costs a call more, but no wait.
+    pub(super) fn lane(&self, key: &Key) -> Option<Arc<Lane>> {
+        let own = self.own_lane(key.0[1] as usize);
         if own.as_ref().is_some_and(|lane| lane.is_up()) {
             return own;
         }
         self.shared.get().filter(|lane| lane.is_up()).cloned().or(own)
     }
 
-    fn own_lane(&self) -> Option<Arc<Lane>> {
+    fn own_lane(&self, number: usize) -> Option<Arc<Lane>> {
         LANES.with_borrow_mut(|known| {
             if let Some(found) = known.iter_mut().find(|lanes| lanes.node == self.serial) {
-                found.next = (found.next + 1) % found.lanes.len();
-                return Some(found.lanes[found.next].clone());
+                return Some(found.lanes[number % found.lanes.len()].clone());
             }
             // Nodes come and go for years; a core keeps connections only to those in use.
             known.retain(|lanes| lanes.lanes.iter().any(|lane| !lane.is_closed()));
             let lanes: Vec<_> = (0..self.lanes).map_while(|_| self.connect()).collect();
-            let first = lanes.first()?.clone();
-            known.push(Lanes { node: self.serial, lanes, next: 0 });
-            Some(first)
+            let own = lanes.get(number % lanes.len().max(1))?.clone();
+            known.push(Lanes { node: self.serial, lanes });
+            Some(own)
         })
     }
 }

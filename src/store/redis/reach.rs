@@ -24,6 +24,8 @@ pub struct Reach {
     pub tls: Tls,
     /// Connections per node and core; at least one.
     pub connections: usize,
+    /// The most steps that one call carries; 0 and 1 send each alone.
+    pub batch: usize,
 }
 
 /// What TLS needs beside the URL.

@@ -1,8 +1,9 @@
 //! The contract with the Lua scripts: which one runs a step, its argument, and what it answers.
 //!
-//! A script takes one or many steps: `KEYS[i]` is a counter, `ARGV[i]` the step on it in the form
-//! that [`encode`] gives. It answers with one flat list of integers, [`answers`] of them per step,
-//! in the order of the keys. Each file of `lua/` tells its part in its header.
+//! A script takes one or many runs: `KEYS[i]` is a counter, `ARGV[i]` the steps on it, one after the
+//! other in the form that [`Message::of`] gives, behind what they share. It answers with one string,
+//! [`Message::answer`] bytes per step, in the order of the runs. Each file of `lua/` tells its part
+//! in its header.
 
 use smallvec::SmallVec;
 
@@ -84,45 +85,80 @@ const PAIR: &str = script!("value" "deque" "reservation" "pair" "meter");
 const TAT: &str = script!("value" "deque" "reservation" "tat" "meter");
 const HOLDS: &str = script!("value" "deque" "reservation" "holds");
 
-/// Appends the argument that tells a script to do `step`.
-pub fn encode(step: &Step, argument: &mut Vec<u8>) {
-    let (act, lease) = match step.lease {
-        Some(Lease::Close(id)) => (Act::Close, Some((id, None))),
-        // Means nothing on a peek or a refund.
-        Some(Lease::Open { id, until }) if step.hits > 0 => (Act::Open, Some((id, Some(until)))),
-        _ if step.hits < 0 => (Act::GiveBack, None),
-        _ => (Act::Take, None),
-    };
-    let tiers = tiers(step).min(TIERS_MAX);
-    argument.extend([act as u8, u8::from(step.count_denied), kind(step), tiers as u8]);
-    numbers(argument, &[step.now.0, step.hits.unsigned_abs()]);
-    match &step.machine {
+/// A step in the form that a script reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The script that reads it.
+    pub script: Script,
+    /// What all steps of a run share: the machine's letter, and how many tiers.
+    pub head: [u8; 2],
+    /// Whether other steps may stand in its run.
+    pub mixes: bool,
+    /// All else.
+    pub body: SmallVec<[u8; BODY]>,
+    /// Bytes that answer it.
+    pub answer: usize,
+}
+
+/// Bytes of a step of one tier; others allocate.
+const BODY: usize = 16 + 8 * 7 + 15;
+
+impl Message {
+    /// What tells a script to do `step`.
+    pub fn of(step: &Step) -> Message {
+        let (act, lease) = match step.lease {
+            Some(Lease::Close(id)) => (Act::Close, Some((id, None))),
+            // Means nothing on a peek or a refund.
+            Some(Lease::Open { id, until }) if step.hits > 0 => {
+                (Act::Open, Some((id, Some(until))))
+            }
+            _ if step.hits < 0 => (Act::GiveBack, None),
+            _ => (Act::Take, None),
+        };
+        let mut body = SmallVec::new();
+        body.extend_from_slice(&[act as u8, u8::from(step.count_denied)]);
+        numbers(&mut body, &[step.now.0, step.hits.unsigned_abs()]);
+        tiers_of(&step.machine, &mut body);
+        if let Some((id, until)) = lease {
+            body.extend_from_slice(&id.0.get().to_be_bytes());
+            numbers(&mut body, &[until.unwrap_or_default().0]);
+        }
+        let script = Script::of(step);
+        Message {
+            script,
+            head: [kind(step), tiers(step).min(TIERS_MAX) as u8],
+            // Reservations stand behind a meter's state and are changed in place.
+            mixes: lease.is_none() || script == Script::Holds,
+            body,
+            answer: answers(step),
+        }
+    }
+}
+
+fn tiers_of(machine: &Machine, body: &mut SmallVec<[u8; BODY]>) {
+    match machine {
         Machine::Count(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
-                numbers(argument, &[tier.start.0, tier.end.0, tier.max]);
+                numbers(body, &[tier.start.0, tier.end.0, tier.max]);
             }
         }
         Machine::Pair(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
-                numbers(argument, &[tier.start.0, tier.window.0, tier.rest.0, tier.max]);
+                numbers(body, &[tier.start.0, tier.window.0, tier.rest.0, tier.max]);
             }
         }
         Machine::Tat(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
-                numbers(argument, &[tier.now.0, tier.parts, tier.cost.micros, tier.cost.part]);
-                numbers(argument, &[tier.horizon.micros, tier.horizon.part]);
-                numbers(argument, &[tier.most.micros, tier.most.part]);
+                numbers(body, &[tier.now.0, tier.parts, tier.cost.micros, tier.cost.part]);
+                numbers(body, &[tier.horizon.micros, tier.horizon.part]);
+                numbers(body, &[tier.most.micros, tier.most.part]);
             }
         }
         Machine::Log(tiers) | Machine::Slots(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
-                numbers(argument, &[tier.after.0, tier.window.0, tier.max]);
+                numbers(body, &[tier.after.0, tier.window.0, tier.max]);
             }
         }
-    }
-    if let Some((id, until)) = lease {
-        argument.extend(id.0.get().to_be_bytes());
-        numbers(argument, &[until.unwrap_or_default().0]);
     }
 }
 
@@ -138,16 +174,16 @@ fn kind(step: &Step) -> u8 {
 }
 
 /// Appends each number in seven bytes, the highest first: `I7` in the scripts.
-fn numbers(argument: &mut Vec<u8>, numbers: &[u64]) {
+fn numbers(body: &mut SmallVec<[u8; BODY]>, numbers: &[u64]) {
     for &number in numbers {
         // A step keeps below the end. One that does not shall still be exact in a double.
-        argument.extend(&number.min(INTEGER_END - 1).to_be_bytes()[1..]);
+        body.extend_from_slice(&number.min(INTEGER_END - 1).to_be_bytes()[1..]);
     }
 }
 
-/// How many integers answer `step`.
-pub fn answers(step: &Step) -> usize {
-    tiers(step) * per_tier(step)
+/// How many bytes answer `step`: one per tier, and seven for each of the tiers' numbers.
+fn answers(step: &Step) -> usize {
+    tiers(step) * (1 + 7 * per_tier(step))
 }
 
 fn tiers(step: &Step) -> usize {
@@ -160,25 +196,30 @@ fn tiers(step: &Step) -> usize {
 }
 
 fn per_tier(step: &Step) -> usize {
-    if matches!(step.machine, Machine::Pair(_)) { 4 } else { 3 }
+    if matches!(step.machine, Machine::Pair(_)) { 3 } else { 2 }
 }
 
-/// The outcome of `step` that these integers, [`answers`] of them, tell.
-pub fn decode(step: &Step, reply: &[i64]) -> Result<Outcome, Malformed> {
-    if reply.is_empty() || reply.len() != answers(step) {
+/// The outcome of `step` that these bytes, [`Message::answer`] of them, tell.
+pub fn decode(step: &Step, answer: &[u8]) -> Result<Outcome, Malformed> {
+    if answer.is_empty() || answer.len() != answers(step) {
         return Err(Malformed);
     }
-    let number = |index: usize, tier: &[i64]| {
-        let number = u64::try_from(tier.get(index).copied().unwrap_or_default());
-        number.ok().filter(|&number| number < INTEGER_END).ok_or(Malformed)
+    let (passes, numbers) = answer.split_at(tiers(step));
+    let number = |bytes: Option<&[u8]>| {
+        let mut whole = [0; 8];
+        whole[1..].copy_from_slice(bytes.unwrap_or(&[0; 7]));
+        let number = u64::from_be_bytes(whole);
+        if number < INTEGER_END { Ok(number) } else { Err(Malformed) }
     };
-    let tiers = reply.chunks(per_tier(step)).map(|tier| {
-        let allowed = match tier[0] {
+    let tiers = passes.iter().zip(numbers.chunks(7 * per_tier(step))).map(|(passes, numbers)| {
+        let allowed = match passes {
             0 => false,
             1 => true,
             _ => return Err(Malformed),
         };
-        Ok(Seen { allowed, a: number(1, tier)?, b: number(2, tier)?, c: number(3, tier)? })
+        let mut numbers = numbers.chunks_exact(7);
+        let (a, b) = (number(numbers.next())?, number(numbers.next())?);
+        Ok(Seen { allowed, a, b, c: number(numbers.next())? })
     });
     let tiers: SmallVec<[Seen; 1]> = tiers.collect::<Result<_, _>>()?;
     Ok(Outcome { allowed: tiers.iter().all(|tier| tier.allowed), tiers })
@@ -204,26 +245,26 @@ mod tests {
         step(1, None, Machine::Pair([tier; 2].into_iter().collect()))
     }
 
-    fn encoded(step: &Step) -> Vec<u8> {
-        let mut argument = Vec::new();
-        encode(step, &mut argument);
-        argument
+    fn body(step: &Step) -> Vec<u8> {
+        Message::of(step).body.to_vec()
     }
 
     #[test]
-    fn an_argument_is_packed_as_the_scripts_read_it() {
+    fn a_message_is_packed_as_the_scripts_read_it() {
         let id = LeaseId::from_bits(0x1122_3344_5566_7788);
         let mut step = count(-258, Some(Lease::Close(id)));
         step.now = Micros(0x0a_0b0c_0d0e_0f10);
         let expected = [
-            &[3, 1, b'c', 1][..],
+            &[3, 1][..],
             &[0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x10],
             &[0, 0, 0, 0, 0, 1, 2],
             &[0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 3],
             &[0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88],
             &[0; 7],
         ];
-        assert_eq!(encoded(&step), expected.concat());
+        let message = Message::of(&step);
+        assert_eq!(message.body.to_vec(), expected.concat());
+        assert_eq!((message.head, message.mixes, message.answer), ([b'c', 1], false, 15));
     }
 
     #[test]
@@ -231,47 +272,60 @@ mod tests {
         let open = |id| Some(Lease::Open { id: LeaseId::from_bits(id), until: Micros(9) });
         let acts: Vec<u8> =
             [(5, None), (0, None), (-5, None), (5, open(1)), (0, open(1)), (-5, open(1))]
-                .map(|(hits, lease)| encoded(&count(hits, lease))[0])
+                .map(|(hits, lease)| body(&count(hits, lease))[0])
                 .into();
         assert_eq!(acts, [0, 0, 1, 2, 0, 1]);
     }
 
     #[test]
     fn a_number_too_large_for_a_double_is_cut_rather_than_wrapped() {
-        let argument = encoded(&count(1, None));
-        assert_eq!(argument[4..11], (INTEGER_END - 1).to_be_bytes()[1..]);
+        assert_eq!(body(&count(1, None))[2..9], (INTEGER_END - 1).to_be_bytes()[1..]);
+    }
+
+    fn answer(passes: &[u8], numbers: &[u64]) -> Vec<u8> {
+        let numbers = numbers.iter().flat_map(|number| number.to_be_bytes()[1..].to_vec());
+        passes.iter().copied().chain(numbers).collect()
     }
 
     #[test]
     fn an_answer_is_read_per_tier_and_allowed_only_by_all() {
-        let reply = [1, 10, 20, 30, 0, 11, 21, 31];
+        let reply = answer(&[1, 0], &[10, 20, 30, 11, 21, INTEGER_END - 1]);
         let outcome = decode(&pair(), &reply).expect("as many as the tiers need");
         let seen = |allowed, a, b, c| Seen { allowed, a, b, c };
-        assert_eq!(outcome.tiers[..], [seen(true, 10, 20, 30), seen(false, 11, 21, 31)]);
+        let second = seen(false, 11, 21, INTEGER_END - 1);
+        assert_eq!(outcome.tiers[..], [seen(true, 10, 20, 30), second]);
         assert!(!outcome.allowed);
-        let outcome = decode(&count(1, None), &[1, 7, 8]).expect("three for a count");
+        let outcome = decode(&count(1, None), &answer(&[1], &[7, 8])).expect("two for a count");
         assert_eq!((outcome.allowed, outcome.tiers[0]), (true, seen(true, 7, 8, 0)));
     }
 
     #[test]
     fn what_no_step_answers_is_malformed() {
-        let end = INTEGER_END as i64;
-        let replies = [&[][..], &[1, 2], &[1, 2, 3, 4], &[2, 1, 1], &[-1, 1, 1], &[1, -1, 1]];
-        for reply in replies.into_iter().chain([&[1, end, 1][..], &[1, 1, i64::MAX]]) {
-            assert_eq!(decode(&count(1, None), reply), Err(Malformed), "{reply:?}");
+        let replies = [
+            vec![],
+            answer(&[1], &[1]),
+            answer(&[1], &[1, 2, 3]),
+            answer(&[2], &[1, 1]),
+            answer(&[255], &[1, 1]),
+            answer(&[1], &[INTEGER_END, 1]),
+            answer(&[1], &[1, u64::MAX]),
+        ];
+        for reply in replies {
+            assert_eq!(decode(&count(1, None), &reply), Err(Malformed), "{reply:?}");
         }
         let none = step(1, None, Machine::Log([].into_iter().collect()));
         assert_eq!(decode(&none, &[]), Err(Malformed), "a step without tiers decides nothing");
         let tier = HoldTier { after: Micros(1), window: Micros(1), max: 1 };
         let many = step(1, None, Machine::Slots([tier; 17].into_iter().collect()));
-        assert_eq!(encoded(&many)[3], 16);
-        assert_eq!(decode(&many, &[1; 48]), Err(Malformed), "more tiers than a script takes");
+        assert_eq!(Message::of(&many).head[1], 16);
+        let short = answer(&[1; 16], &[1; 32]);
+        assert_eq!(decode(&many, &short), Err(Malformed), "more tiers than a script takes");
     }
 
     #[test]
     fn every_script_is_named_after_its_text() {
         for (index, script) in Script::ALL.into_iter().enumerate() {
-            assert!(script.source().contains("for i = 1, #KEYS do"), "{script:?} is cut off");
+            assert!(script.source().contains("return run_all(run"), "{script:?} is cut off");
             assert_eq!(script.sha1().len(), 40);
             let others = Script::ALL.into_iter().skip(index + 1);
             assert!(others.into_iter().all(|other| other.sha1() != script.sha1()));

@@ -77,6 +77,11 @@ impl Topology {
         topology
     }
 
+    /// Slots matter.
+    pub(super) fn is_cluster(&self) -> bool {
+        self.owners.is_some()
+    }
+
     /// The owner of `slot`.
     pub(super) fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
         match &self.owners {

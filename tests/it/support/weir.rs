@@ -24,7 +24,8 @@ pub(crate) struct Setup {
     command: Command,
     /// Flags that ask for free ports.
     listeners: Vec<&'static str>,
-    rules: PathBuf,
+    /// Nothing: as the settings say.
+    rules: Option<PathBuf>,
 }
 
 impl Weir {
@@ -39,7 +40,7 @@ impl Weir {
         std::fs::create_dir(folder.path().join("rules")).expect("a folder in a fresh folder");
         let mut command = weir();
         command.arg("serve");
-        let rules = folder.path().join("rules");
+        let rules = Some(folder.path().join("rules"));
         command.env("WEIR__LOG__FORMAT", "json");
         let listeners = vec!["--grpc-listen", "--http-listen", "--admin-listen"];
         Setup { folder, command, listeners, rules }
@@ -69,7 +70,12 @@ impl Setup {
 
     /// Uses rules that are somewhere else.
     pub(crate) fn rules_at(self, path: &Path) -> Setup {
-        Setup { rules: path.to_owned(), ..self }
+        Setup { rules: Some(path.to_owned()), ..self }
+    }
+
+    /// Uses the rules that the settings name.
+    pub(crate) fn rules_of_settings(self) -> Setup {
+        Setup { rules: None, ..self }
     }
 
     /// Adds any other file, beside the folder `rules`.
@@ -114,7 +120,9 @@ impl Setup {
         for listener in self.listeners {
             self.command.args([listener, "127.0.0.1:0"]);
         }
-        self.command.arg("--rules").arg(self.rules);
+        if let Some(rules) = self.rules {
+            self.command.arg("--rules").arg(rules);
+        }
         (Process::spawn("weir", self.command), self.folder)
     }
 }

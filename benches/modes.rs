@@ -1,0 +1,104 @@
+//! The three modes side by side: what they cost in Redis, how long they take, how close they keep to
+//! the limit.
+//!
+//! The shape is that of the test that Salesforce published for its two-layer cache: 3 instances, 25
+//! tenants, 1000 calls per second in all. Every tenant asks for a third more than its limit, so each
+//! window fills up. Real processes, a real Redis Cluster, an open loop: a call is sent when it is
+//! due, whatever became of the others.
+//!
+//! `make modes` runs all of it and writes `docs/modes/`; `cargo bench --bench modes -- 10` with 10 s
+//! in place of 60.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+#[path = "../tests/bed/redis.rs"]
+mod bed;
+mod modes {
+    pub(crate) mod chart;
+    pub(crate) mod load;
+    pub(crate) mod run;
+}
+#[path = "../tests/redis/start.rs"]
+mod start;
+#[path = "../tests/redis/support.rs"]
+mod support;
+
+use bed::cluster::Cluster;
+use modes::chart::{Chart, Series};
+use modes::run::{Figures, MODES, Plan, run};
+
+/// Calls per second of the published test.
+const RATE: u32 = 1_000;
+
+/// Calls per second of the chart.
+const RATES: [u32; 5] = [100, 300, 1_000, 2_000, 4_000];
+
+fn main() {
+    // cargo adds `--bench`.
+    let seconds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(60);
+    let cluster = Cluster::start();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/modes");
+    std::fs::create_dir_all(&folder).expect("a folder in docs");
+    let save = |name: &str, text: &str| {
+        std::fs::write(folder.join(name), text).expect("the folder was just made");
+    };
+
+    let window = Duration::from_secs((seconds / 3).clamp(3, 20));
+    let table = tenants(&cluster, Plan { rate: RATE, window, windows: 3 });
+    save("tenants.csv", &table);
+
+    let window = window.min(Duration::from_secs(5));
+    let sweep = sweep(&cluster, window);
+    save("sweep.csv", &csv(&sweep));
+    let chart = |title, unit, of: fn(&Figures) -> f64| {
+        let series = MODES.iter().skip(1).map(|&mode| Series {
+            name: mode,
+            points: sweep
+                .iter()
+                .filter(|(_, one, _)| *one == mode)
+                .map(|(rate, _, figures)| (f64::from(*rate), of(figures)))
+                .collect(),
+        });
+        Chart { title, across: "requests per second", up: unit, series: series.collect() }.svg()
+    };
+    let calls = |figures: &Figures| figures.calls_per_second;
+    save("calls.svg", &chart("Script calls in Redis", "calls per second", calls));
+    let overrun = |figures: &Figures| 100.0 * figures.overrun;
+    save("overrun.svg", &chart("Admitted beyond the limit", "% of the limit", overrun));
+}
+
+/// The published test, in every mode and from memory.
+fn tenants(cluster: &Cluster, plan: Plan) -> String {
+    let mut text = String::from(Figures::HEAD);
+    println!("{}", Figures::HEAD.trim_end());
+    for mode in MODES {
+        let line = run(cluster, mode, &plan).line(mode, plan.rate);
+        println!("{}", line.trim_end());
+        text.push_str(&line);
+    }
+    text
+}
+
+type Sweep = Vec<(u32, &'static str, Figures)>;
+
+fn sweep(cluster: &Cluster, window: Duration) -> Sweep {
+    let mut all = Sweep::new();
+    for rate in RATES {
+        for &mode in MODES.iter().skip(1) {
+            let figures = run(cluster, mode, &Plan { rate, window, windows: 2 });
+            print!("{}", figures.line(mode, rate));
+            all.push((rate, mode, figures));
+        }
+    }
+    all
+}
+
+fn csv(sweep: &Sweep) -> String {
+    let mut text = String::from(Figures::HEAD);
+    for (rate, mode, figures) in sweep {
+        let _ = write!(text, "{}", figures.line(mode, *rate));
+    }
+    text
+}

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""What is made of other files: the table in the chart's README, and the settings in its schema.
+
+    helm/pages.py            writes both (`make helm-docs`)
+    helm/pages.py --check    exits with 1 when one of them is not up to date
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+CHART = ROOT / "helm" / "weir"
+README, SCHEMA, VALUES = CHART / "README.md", CHART / "values.schema.json", CHART / "values.yaml"
+MARK = "<!-- values: made by `make helm-docs` -->\n"
+
+# Settings that follow from other values, or that are not for a service in use. `*`: the rest of a name.
+DERIVED = [
+    "grpc.listen", "grpc.tls_*", "http.listen", "admin.*", "metrics.listen", "metrics.path", "rules.paths",
+    "store.kind", "redis.url", "redis.username", "redis.password_file", "redis.key_secret",
+    "redis.tls_*", "clock.*",
+]
+# Lengths of time that the chart reads too, for the pod's grace period: without fractions.
+DURATION = {"type": "string", "pattern": "^(0|([0-9]+(ms|s|m|h|d))+)$"}
+READ_BY_THE_CHART = {"drain.delay": DURATION, "drain.timeout": DURATION}
+
+
+def settings():
+    """Every setting of docs/settings.md: its path and what it means."""
+    page = (ROOT / "docs" / "settings.md").read_text()
+    rows = re.findall(r"^\| `(\w+)\.(\w+)` \| .*? \| (.*) \|$", page, re.MULTILINE)
+    assert len(rows) > 20, "docs/settings.md has lost its table"
+    return [(f"{section}.{key}", meaning) for section, key, meaning in rows]
+
+
+def is_derived(path):
+    return any(path == d or d.endswith("*") and path.startswith(d[:-1]) for d in DERIVED)
+
+
+def settings_schema():
+    """The schema of `settings`: what weir.yaml may hold, less what the chart derives."""
+    sections = {}
+    for path, meaning in settings():
+        if is_derived(path):
+            continue
+        section, key = path.split(".")
+        schema = READ_BY_THE_CHART.get(path, {"type": ["string", "number", "boolean"]})
+        sections.setdefault(section, {})[key] = {**schema, "description": meaning}
+    closed = {"type": "object", "additionalProperties": False}
+    return {
+        **closed,
+        "description": "weir.yaml, less what the chart derives.",
+        "properties": {name: {**closed, "properties": keys} for name, keys in sections.items()},
+    }
+
+
+def values():
+    """Every commented value of values.yaml: its path, its default, its comment."""
+    defaults = yaml.safe_load(VALUES.read_text())
+    rows, path, comment = [], [], None
+    for line in VALUES.read_text().splitlines():
+        text = line.strip()
+        if text.startswith("# -- "):
+            comment = text.removeprefix("# -- ")
+        elif text.startswith("# ") and comment:
+            comment += " " + text.removeprefix("# ")
+        elif found := re.match(r"( *)(\w+):", line):
+            path = path[: len(found[1]) // 2] + [found[2]]
+            if comment:
+                default = defaults
+                for key in path:
+                    default = default[key]
+                rows.append((".".join(path), default, comment))
+            comment = None
+    return rows
+
+
+def table():
+    lines = ["| value | default | meaning |", "| --- | --- | --- |"]
+    for path, default, comment in values():
+        text = json.dumps(default).replace("|", "\\|")
+        lines.append(f"| `{path}` | `{text}` | {comment} |")
+    return "\n".join(lines) + "\n"
+
+
+def wanted():
+    """The two files as they ought to be."""
+    schema = json.loads(SCHEMA.read_text())
+    schema["definitions"]["settings"] = settings_schema()
+    before, mark, _ = README.read_text().partition(MARK)
+    assert mark, f"{README} has lost the mark for its table"
+    return {SCHEMA: json.dumps(schema, indent=2) + "\n", README: before + mark + "\n" + table()}
+
+
+def main():
+    old = [path for path, text in wanted().items() if path.read_text() != text]
+    if "--check" in sys.argv:
+        for path in old:
+            print(f"{path.relative_to(ROOT)} is not up to date: run `make helm-docs`")
+        return 1 if old else 0
+    for path in old:
+        path.write_text(wanted()[path])
+        print(f"wrote {path.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

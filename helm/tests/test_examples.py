@@ -1,0 +1,136 @@
+"""examples/: what an Envoy would be told is told to a real one, and the chart takes the values for weir."""
+
+import json
+import subprocess
+
+import pytest
+import yaml
+
+from chart import CHART, ROOT, WEIR, helm
+
+EXAMPLES = ROOT / "examples"
+ENVOYS = ["1.40.0", "1.36.4"]
+HCM = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+ROUTER = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
+
+
+def documents(path):
+    return list(yaml.safe_load_all((EXAMPLES / path).read_text()))
+
+
+def listener(routes):
+    """A listener as a control plane makes it, before any patch."""
+    router = {"name": "envoy.filters.http.router", "typed_config": {"@type": ROUTER}}
+    manager = {"@type": HCM, "stat_prefix": "http", "http_filters": [router], "route_config": routes}
+    return {
+        "name": "listener",
+        "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
+        "default_filter_chain": {
+            "filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}],
+        },
+    }
+
+
+def routes():
+    route = {"match": {"prefix": "/"}, "route": {"cluster": "service"}}
+    return {"name": "routes", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}]}
+
+
+def cluster(name):
+    return {"name": name, "type": "STATIC", "connect_timeout": "1s", "load_assignment": {"cluster_name": name}}
+
+
+def validate(version, listener, clusters, tmp_path):
+    envoy = ROOT / "target" / "envoy" / version / "bin" / "envoy"
+    config = tmp_path / "envoy.json"
+    config.write_text(json.dumps({"static_resources": {"listeners": [listener], "clusters": clusters}}))
+    run = subprocess.run([envoy, "--mode", "validate", "-c", config], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+def asked(rate_limits):
+    """The keys of the descriptors that these actions make."""
+    keys = {"remote_address": lambda _: "remote_address", "request_headers": lambda it: it["descriptor_key"]}
+    return [[keys[name](it) for action in limit["actions"] for name, it in action.items()] for limit in rate_limits]
+
+
+def rules_know(rules, domain, descriptors, tmp_path):
+    """weir's rules limit every descriptor that the example sends."""
+    (tmp_path / "rules.yaml").write_text(rules)
+    words = [",".join(f"{key}=10.1.2.3" for key in keys) for keys in descriptors]
+    command = [WEIR, "explain", "--rules", tmp_path / "rules.yaml", "--domain", domain, *words]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0 and run.stdout.count("\nlimit ") == len(words), run.stdout
+
+
+def weir_values(path):
+    run = helm("template", "weir", CHART, "-n", "ratelimit", "--kube-version", "1.37", "-f", EXAMPLES / path)
+    assert run.returncode == 0, run.stderr
+    objects = [found for found in yaml.safe_load_all(run.stdout) if found]
+    services = {o["metadata"]["name"]: o for o in objects if o["kind"] == "Service"}
+    (rules,) = [o for o in objects if o["kind"] == "ConfigMap" and o["metadata"]["name"] == "weir-rules"]
+    return services, rules["data"]["edge.yaml"]
+
+
+@pytest.mark.parametrize("version", ENVOYS)
+def test_istios_filters_are_what_an_envoy_accepts(version, tmp_path):
+    patches = {p["applyTo"]: p["patch"] for found in documents("istio/envoyfilters.yaml") for p in found["spec"]["configPatches"]}
+    assert {name: patch["operation"] for name, patch in patches.items()} == {
+        "HTTP_FILTER": "INSERT_BEFORE", "VIRTUAL_HOST": "MERGE",
+    }
+    table = routes()
+    table["virtual_hosts"][0] |= patches["VIRTUAL_HOST"]["value"]
+    made = listener(table)
+    made["default_filter_chain"]["filters"][0]["typed_config"]["http_filters"].insert(0, patches["HTTP_FILTER"]["value"])
+    config = patches["HTTP_FILTER"]["value"]["typed_config"]
+    name = config["rate_limit_service"]["grpc_service"]["envoy_grpc"]["cluster_name"]
+    validate(version, made, [cluster(name), cluster("service")], tmp_path)
+
+    services, rules = weir_values("istio/weir-values.yaml")
+    _, port, _, host = name.split("|")
+    service = services[host.split(".")[0]]
+    assert host == f"weir.{service['metadata']['namespace']}.svc.cluster.local"
+    assert int(port) in [port["port"] for port in service["spec"]["ports"] if port["appProtocol"] == "grpc"]
+    rules_know(rules, config["domain"], asked(patches["VIRTUAL_HOST"]["value"]["rate_limits"]), tmp_path)
+
+
+@pytest.mark.parametrize("version", ENVOYS)
+def test_envoy_gateways_patches_are_what_an_envoy_accepts(version, tmp_path):
+    """Applied, as JSON patches, to what Envoy Gateway makes of a listener."""
+    gateway, policy = documents("envoy-gateway/gateway.yaml")
+    assert policy["spec"]["targetRef"]["name"] == gateway["metadata"]["name"]
+    made, clusters, config = listener(routes()), [cluster("service")], None
+    manager = made["default_filter_chain"]["filters"][0]["typed_config"]
+    for patch in policy["spec"]["jsonPatches"]:
+        kind, operation = patch["type"].rsplit(".", 1)[1], patch["operation"]
+        assert operation["op"] == "add"
+        if kind == "Cluster":
+            assert operation["path"] == "" and patch["name"] == operation["value"]["name"]
+            clusters.append(operation["value"])
+            continue
+        names = [gateway["metadata"]["namespace"], gateway["metadata"]["name"], gateway["spec"]["listeners"][0]["name"]]
+        assert patch["name"] == "/".join(names)
+        add({"Listener": made, "RouteConfiguration": manager["route_config"]}[kind], operation)
+        config = operation["value"].get("typed_config", config) if kind == "Listener" else config
+    validate(version, made, clusters, tmp_path)
+    assert manager["http_filters"][-1]["name"] == "envoy.filters.http.router"
+
+    services, rules = weir_values("envoy-gateway/weir-values.yaml")
+    (endpoint,) = clusters[-1]["load_assignment"]["endpoints"][0]["lb_endpoints"]
+    address = endpoint["endpoint"]["address"]["socket_address"]
+    service = services[address["address"].split(".")[0]]
+    assert service["spec"]["clusterIP"] == "None" and address["address"].split(".")[1] == "ratelimit"
+    assert address["port_value"] == service["spec"]["ports"][0]["port"]
+    limits = manager["route_config"]["virtual_hosts"][0]["rate_limits"]
+    rules_know(rules, config["domain"], asked(limits), tmp_path)
+
+
+def add(document, operation):
+    """RFC 6902's `add`."""
+    *path, last = operation["path"].removeprefix("/").split("/")
+    for part in path:
+        document = document[int(part) if isinstance(document, list) else part]
+    if isinstance(document, list):
+        document.insert(int(last), operation["value"])
+    else:
+        document[last] = operation["value"]

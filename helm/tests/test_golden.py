@@ -1,0 +1,315 @@
+"""What must never change by accident: security, ports, selectors, checksums, timing."""
+
+import json
+import shutil
+
+import pytest
+import yaml
+
+from chart import CASES, CHART, ROOT, container, every, one, pod, render, settings, template
+
+SELECTOR = {"app.kubernetes.io/name": "weir", "app.kubernetes.io/instance": "rel"}
+RESTRICTED_POD = {
+    "runAsNonRoot": True, "runAsUser": 65534, "runAsGroup": 65534, "fsGroup": 65534,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+RESTRICTED = {
+    "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+}
+
+# Cases whose values switch the check off.
+UNCHECKED = {"existing-rules": {"weir", "call"}}
+
+
+def pods(case):
+    return [pod(case)["spec"]] + [found["spec"] for found in every("Pod", case)]
+
+
+def our_containers(case):
+    for spec in pods(case):
+        for found in spec.get("initContainers", []) + spec["containers"]:
+            if found["name"] in ("weir", "check", "call"):
+                yield found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_pods_keep_to_the_restricted_profile(case):
+    for spec in pods(case):
+        assert spec["securityContext"] == RESTRICTED_POD
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["enableServiceLinks"] is False
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+    ours = list(our_containers(case))
+    assert {found["name"] for found in ours} == UNCHECKED.get(case, {"weir", "check", "call"})
+    for found in ours:
+        assert found["securityContext"] == RESTRICTED
+        assert {"requests", "limits"} <= set(found["resources"])
+        assert all(mount["readOnly"] for mount in found.get("volumeMounts", []) if mount["name"] != "scratch")
+    for account in every("ServiceAccount", case):
+        assert account["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_password_is_in_an_object(case):
+    """Secrets are named, never rendered."""
+    assert not every("Secret", case)
+    redis = settings(case).get("redis", {})
+    assert "@" not in redis.get("url", "") and "password" not in redis
+
+
+def test_the_ports_are_the_incumbents():
+    ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
+    assert ports == {"grpc": 8081, "http": 8080, "metrics": 9090}
+    service = {port["name"]: port for port in one("Service")["spec"]["ports"]}
+    assert {name: port["port"] for name, port in service.items()} == ports
+    assert all(port["targetPort"] == name for name, port in service.items())
+    assert service["grpc"]["appProtocol"] == "grpc"
+    headless = one("Service", suffix="-headless")["spec"]
+    assert headless["clusterIP"] == "None"
+    assert [(port["name"], port["port"], port["appProtocol"]) for port in headless["ports"]] == [("grpc", 8081, "grpc")]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_listeners_are_where_the_ports_are_and_admin_is_on_loopback(case):
+    found = settings(case)
+    listens = {section: found[section]["listen"] for section in ("grpc", "http", "metrics", "admin")}
+    assert listens == {
+        "grpc": "[::]:8081", "http": "[::]:8080", "metrics": "[::]:9090", "admin": "127.0.0.1:6070",
+    }
+    assert all(port["containerPort"] != 6070 for port in container(case)["ports"])
+
+
+def test_metrics_can_be_left_out():
+    sets = ["metrics.enabled=false"]
+    assert "metrics" not in settings("default", *sets)
+    assert [port["name"] for port in container("default", *sets)["ports"]] == ["grpc", "http"]
+    assert [port["name"] for port in one("Service", "default", *sets)["spec"]["ports"]] == ["grpc", "http"]
+
+
+def test_the_selector_is_what_it_always_was():
+    """A Deployment's selector cannot be changed: an upgrade would fail for everybody."""
+    assert one("Deployment")["spec"]["selector"] == {"matchLabels": SELECTOR}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_all_that_selects_selects_the_pods_and_nothing_else(case):
+    labels = pod(case)["metadata"]["labels"]
+    selectors = [found["spec"]["selector"] for found in every("Service", case)]
+    selectors += [found["spec"]["selector"]["matchLabels"] for found in every("PodDisruptionBudget", case)]
+    selectors += [found["spec"]["selector"]["matchLabels"] for found in every("PodMonitor", case)]
+    selectors += [found["spec"]["podSelector"]["matchLabels"] for found in every("NetworkPolicy", case)]
+    for selector in selectors:
+        assert selector == SELECTOR and selector.items() <= labels.items()
+        for test in every("Pod", case):
+            assert not selector.items() <= test["metadata"]["labels"].items()
+
+
+def test_a_service_monitor_meets_one_service_only():
+    selector = one("ServiceMonitor", "observed")["spec"]["selector"]["matchLabels"].items()
+    met = [o["metadata"]["name"] for o in every("Service", "observed") if selector <= o["metadata"]["labels"].items()]
+    assert met == ["rel-weir"]
+
+
+def test_no_pod_is_missing_while_a_version_rolls_out():
+    strategy = one("Deployment")["spec"]["strategy"]
+    assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": "25%"}}
+
+
+@pytest.mark.parametrize(("drain", "seconds"), [
+    ('{}', 5 + 30 + 5),
+    ('{"delay":"0"}', 0 + 30 + 5),
+    ('{"delay":"0s","timeout":"0s"}', 0 + 0 + 5),
+    ('{"delay":"1m30s","timeout":"1500ms"}', 90 + 2 + 5),
+    ('{"timeout":"1h"}', 5 + 3600 + 5),
+])
+def test_the_kubelet_waits_for_as_long_as_weir_drains(drain, seconds):
+    sets = [f'settings={{"drain":{drain}}}']
+    assert pod("default", *sets)["spec"]["terminationGracePeriodSeconds"] == seconds
+    written = settings("default", *sets).get("drain", {})
+    assert written == json.loads(drain)
+
+
+def test_the_default_drain_is_the_one_in_the_settings():
+    """The grace period is derived from weir's own defaults where nothing is said."""
+    page = (ROOT / "docs" / "settings.md").read_text()
+    assert "| `drain.delay` | `5s` |" in page and "| `drain.timeout` | `30s` |" in page
+
+
+def test_probes_ask_what_the_http_port_answers():
+    found = container()
+    asked = {name: found[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert asked == {
+        "startupProbe": {"path": "/healthcheck", "port": "http"},
+        "livenessProbe": {"path": "/healthcheck", "port": "http"},
+        "readinessProbe": {"path": "/readyz", "port": "http"},
+    }
+
+
+def checksums(case, *sets):
+    annotations = pod(case, *sets)["metadata"]["annotations"]
+    return {name: text for name, text in annotations.items() if name.startswith("checksum/")}
+
+
+def test_other_settings_make_other_pods_and_other_rules_do_not():
+    before = checksums("default")
+    assert list(before) == ["checksum/settings"] and len(before["checksum/settings"]) == 64
+    assert checksums("default", 'settings={"answer":{"headers":"both"}}') != before
+    assert checksums("default", 'rules={"a.yaml":"domain: a"}') == before
+    restarting = [checksums("default", "restartOnRuleChange=true", f'rules={{"a.yaml":"domain: {d}"}}') for d in "ab"]
+    assert restarting[0]["checksum/rules"] != restarting[1]["checksum/rules"]
+    assert restarting[0]["checksum/settings"] == before["checksum/settings"]
+
+
+def test_rules_are_mounted_as_a_folder_so_that_changes_arrive():
+    """A subPath mount never sees a changed ConfigMap."""
+    for case in CASES:
+        for found in our_containers(case):
+            assert all("subPath" not in mount for mount in found.get("volumeMounts", []))
+    mounts = {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]}
+    assert settings()["rules"]["paths"] == [mounts["rules"]] == ["/etc/weir/rules"]
+
+
+def test_rules_arrive_unchanged_and_as_templates_only_when_asked():
+    text = 'domain: "{{ .Release.Name }}"\n# {{ braces }}\n'
+    data = one("ConfigMap", "default", "rules=" + json.dumps({"a.yaml": text}), suffix="-rules")["data"]
+    assert data["a.yaml"].strip() == text.strip()
+    data = one("ConfigMap", "rules", suffix="-rules")["data"]
+    assert "value: rel\n" in data["shop.yaml"]
+
+
+def test_the_check_sees_what_the_service_will():
+    check, weir = pod("redis-cluster")["spec"]["initContainers"][0], container("redis-cluster")
+    assert check["name"] == "check" and check["image"] == weir["image"]
+    assert check["command"] + check["args"] == ["/bin/weir", "check", "--config", "/etc/weir/settings/weir.yaml"]
+    assert check["volumeMounts"] == weir["volumeMounts"]
+    assert pod("existing-rules")["spec"].get("initContainers") in (None, [])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_mount_has_its_volume_and_every_volume_a_mount(case):
+    volumes = {volume["name"] for volume in pod(case)["spec"]["volumes"]}
+    assert volumes == {mount["name"] for mount in container(case)["volumeMounts"]}
+
+
+@pytest.mark.parametrize(("case", "redis"), [
+    ("redis", {"url": "redis://redis.data.svc:6379/2", "username": "weir", "password_file": "/etc/weir/redis/password"}),
+    ("redis-sentinel", {
+        "url": "rediss-sentinel://sentinel-0.redis:26379?node=sentinel-1.redis:26379&node=sentinel-2.redis:26379"
+               "&sentinelServiceName=main",
+        "password_file": "/etc/weir/redis/password", "tls_ca": "/etc/weir/redis-ca/ca.crt",
+        "tls_skip_hostname_check": False,
+    }),
+    ("redis-cluster", {
+        "url": "rediss-cluster://redis-0.redis:6379?node=redis-1.redis:6379&node=[fd00::7]:6379",
+        "password_file": "/etc/weir/redis/password", "tls_ca": "/etc/weir/redis-ca/ca.crt",
+        "tls_cert": "/etc/weir/redis-tls/tls.crt", "tls_key": "/etc/weir/redis-tls/tls.key",
+        "tls_skip_hostname_check": True,
+    }),
+    ("redis-url", None),
+])
+def test_redis_is_where_the_values_say(case, redis):
+    assert settings(case)["store"]["kind"] == "redis"
+    assert settings(case).get("redis") == redis
+
+
+def test_what_is_secret_comes_from_the_secret():
+    env = {variable["name"]: variable["valueFrom"]["secretKeyRef"] for variable in container("redis-url")["env"]}
+    assert env == {"WEIR__REDIS__URL": {"name": "redis", "key": "url"}}
+    env = {variable["name"]: variable["valueFrom"]["secretKeyRef"] for variable in container("redis")["env"]}
+    assert env == {"WEIR__REDIS__KEY_SECRET": {"name": "redis", "key": "key-secret"}}
+
+
+def test_tls_files_are_mounted_where_the_settings_look():
+    grpc = settings("mtls")["grpc"]
+    mounts = {mount["mountPath"] for mount in container("mtls")["volumeMounts"]}
+    assert {grpc["tls_cert"], grpc["tls_key"]} == {"/etc/weir/tls/tls.crt", "/etc/weir/tls/tls.key"}
+    assert grpc["tls_client_ca"] == "/etc/weir/client-ca/ca.crt"
+    assert (grpc["tls_client_cert"], grpc["tls_client_san"]) == ("required", "envoy.example.com")
+    assert {"/etc/weir/tls", "/etc/weir/client-ca"} <= mounts
+    secret = one("Certificate", "mtls")["spec"]["secretName"]
+    volumes = {volume["name"]: volume for volume in pod("mtls")["spec"]["volumes"]}
+    assert volumes["tls"]["secret"]["secretName"] == secret == "rel-weir-tls"
+    names = one("Certificate", "mtls")["spec"]["dnsNames"]
+    assert {"rel-weir.ns.svc", "rel-weir-headless.ns.svc.cluster.local", "ratelimit.example.com"} <= set(names)
+
+
+@pytest.mark.parametrize(("case", "instances"), [("default", 1), ("redis", 3), ("redis-cluster", 3), ("keda", 2), ("rules", 3)])
+def test_a_share_of_a_limit_is_counted_by_the_fewest_pods(case, instances):
+    assert settings(case)["fallback"]["instances"] == instances
+
+
+def test_what_scales_owns_the_number_of_pods():
+    assert one("Deployment")["spec"]["replicas"] == 1
+    for case in ("redis-cluster", "keda"):
+        assert "replicas" not in one("Deployment", case)["spec"]
+
+
+def test_large_numbers_stay_whole():
+    assert "max_counters: 4000000\n" in one("ConfigMap", "rules")["data"]["weir.yaml"]
+
+
+def test_the_policy_lets_in_and_out_what_is_listed():
+    spec = one("NetworkPolicy", "redis")["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert [rule["ports"][0]["port"] for rule in spec["ingress"]] == ["grpc", "http", "metrics"]
+    assert ["from" in rule for rule in spec["ingress"]] == [True, False, True]
+    egress = [[port["port"] for port in rule["ports"]] for rule in spec["egress"]]
+    assert egress == [[53, 53], [6379], [4317, 4318]]
+
+
+def test_names_labels_and_images_follow_the_values():
+    for found in render("everything"):
+        if found["metadata"]["name"] in ("rel-more", "text"):
+            continue
+        assert found["metadata"]["namespace"] == "edge"
+        assert found["metadata"]["name"].startswith("limits")
+        if found["kind"] != "Pod":
+            assert found["metadata"]["labels"]["team"] == "edge"
+    digest = "sha256:" + "0" * 64
+    images = {found["image"] for found in our_containers("everything")}
+    assert images == {f"registry.example.com/weir-rs/weir:v9@{digest}"}
+    more = [o for o in render("everything") if o["metadata"]["name"] == "rel-more"]
+    assert more[0]["data"]["image"] in images
+    assert container()["image"] == "ghcr.io/weir-rs/weir:0.1.0"
+
+
+def test_helm_test_calls_through_the_service():
+    call = [found for found in our_containers("everything") if found["name"] == "call"][0]
+    assert call["command"] + call["args"] == [
+        "/bin/weir", "call", "--addr=limits.edge:80", "--domain=shop", "--hits=0", "--timeout=5000", "user=x", "a=b,c=d",
+    ]
+
+
+def test_helm_test_trusts_the_authority_and_shows_a_certificate_where_one_is_wanted():
+    def files(case):
+        (found,) = every("Pod", case)
+        secrets = {volume["name"]: volume["secret"] for volume in found["spec"]["volumes"]}
+        return found["spec"]["containers"][0]["args"], secrets
+
+    args, secrets = files("tls")
+    assert "--ca=/etc/weir/ca/ca.crt" in args and "--cert" not in " ".join(args)
+    assert secrets == {"ca": {"secretName": "weir-cert", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}
+    args, secrets = files("mtls")
+    assert {"--cert=/etc/weir/client/tls.crt", "--key=/etc/weir/client/tls.key"} <= set(args)
+    assert [secrets[name]["secretName"] for name in ("ca", "client")] == ["internal-ca", "caller"]
+    assert not every("Pod", "mtls", 'test.clientSecret=""'), "no call could succeed"
+    assert every("Pod", "mtls", 'test.clientSecret=""', 'tls.clientCA.callers="optional"')
+
+
+@pytest.mark.parametrize(("sets", "words"), [
+    ([], ["There are no rules yet", "rel-weir-headless.ns.svc.cluster.local:8081"]),
+    (["replicaCount=2"], ["WARNING: store is memory"]),
+    (['rules={"a.yaml":"domain: a"}', "service.headless.enabled=false"], []),
+])
+def test_the_notes_say_what_to_watch_out_for(sets, words, tmp_path):
+    """helm prints them on installation only; rendered here as a text of a ConfigMap."""
+    shutil.copytree(CHART, tmp_path / "weir")
+    shutil.move(tmp_path / "weir" / "templates" / "NOTES.txt", tmp_path / "weir" / "notes.txt")
+    note = "kind: Notes\ntext: |\n{{ tpl (.Files.Get \"notes.txt\") . | indent 2 }}\n"
+    (tmp_path / "weir" / "templates" / "notes.yaml").write_text(note)
+    run = template("default", sets, chart=tmp_path / "weir")
+    assert run.returncode == 0, run.stderr
+    (notes,) = [found["text"] for found in yaml.safe_load_all(run.stdout) if found and found["kind"] == "Notes"]
+    assert "helm test rel -n ns" in notes and all(word in notes for word in words)
+    assert ("headless" in notes) == ("service.headless.enabled=false" not in sets)
+    assert ("WARNING" in notes) == ("replicaCount=2" in sets)

@@ -1,0 +1,97 @@
+"""The Dockerfile, without an engine: what it claims, and that the build finds all it copies."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from chart import ROOT, WEIR
+
+TEXT = (ROOT / "Dockerfile").read_text()
+
+
+def instructions():
+    """Each instruction with its words, joined over continued lines."""
+    lines = [line for line in TEXT.splitlines() if not line.startswith("#")]
+    joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
+    return [line.split(maxsplit=1) for line in joined.splitlines() if line.strip()]
+
+
+def stages():
+    found = []
+    for word, rest in instructions():
+        if word == "FROM":
+            found.append((rest, []))
+        else:
+            found[-1][1].append((word, rest))
+    return found
+
+
+def copied():
+    """What the build copies from the repository."""
+    return [path for word, rest in stages()[0][1] if word == "COPY" for path in rest.split()[:-1]]
+
+
+def test_hadolint_finds_nothing():
+    tool = Path(sys.executable).with_name("hadolint")
+    run = subprocess.run([tool, ROOT / "Dockerfile"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout
+
+
+def test_the_last_stage_has_no_shell_and_runs_nothing_as_nobody():
+    base, steps = stages()[-1]
+    assert re.fullmatch(r"gcr\.io/distroless/cc-debian12:nonroot(@sha256:[0-9a-f]{64})?", base)
+    words = [word for word, _ in steps]
+    assert "RUN" not in words and "ADD" not in words
+    found = dict(steps)
+    assert found["USER"] == "65534:65534"
+    assert json.loads(found["ENTRYPOINT"]) == ["/bin/weir"]
+    assert found["EXPOSE"].split() == ["8081", "8080"]
+    assert [rest for word, rest in steps if word == "COPY"] == ["--from=build /image/bin/ /bin/"]
+
+
+def test_the_builder_has_the_c_library_of_the_image():
+    """distroless debian12 is bookworm; a newer builder makes a binary that does not start there."""
+    base, _ = stages()[0]
+    rust = re.fullmatch(r"rust:(\d+\.\d+)-bookworm(@sha256:[0-9a-f]{64})? AS build", base)
+    wanted = re.search(r'^rust-version = "(\d+)\.(\d+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)
+    assert [int(n) for n in rust[1].split(".")] >= [int(n) for n in wanted.groups()]
+
+
+def test_both_names_are_one_binary():
+    (run,) = [rest for word, rest in stages()[0][1] if word == "RUN"]
+    assert "cargo build --locked --release --bin weir" in run
+    assert "install -D target/release/weir /image/bin/weir" in run and "ln -s weir /image/bin/ratelimit" in run
+
+
+def test_the_context_holds_what_is_copied_and_nothing_else():
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    lines = [line for line in lines if line and not line.startswith("#")]
+    assert lines[0] == "*" and sorted(lines[1:]) == sorted(f"!{path}" for path in copied())
+
+
+def test_cargo_finds_its_targets_in_what_is_copied(tmp_path):
+    for path in copied():
+        source, target = ROOT / path, tmp_path / path
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+    run = subprocess.run(
+        ["cargo", "metadata", "--locked", "--offline", "--no-deps", "--format-version=1"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    targets = json.loads(run.stdout)["packages"][0]["targets"]
+    assert "weir" in [target["name"] for target in targets if "bin" in target["kind"]]
+    for target in targets:
+        if set(target["kind"]) & {"lib", "bin", "custom-build"}:
+            assert Path(target["src_path"]).exists()
+
+
+def test_the_build_read_nothing_that_is_not_copied():
+    """cargo has written down every file that went into the binary."""
+    (read,) = re.findall(r"^.*/weir: (.*)$", WEIR.with_suffix(".d").read_text(), re.MULTILINE)
+    files = [Path(name).relative_to(ROOT) for name in read.split()]
+    assert len(files) > 100
+    # What the build script made is in target/.
+    assert {str(file) for file in files if file.parts[0] not in [*copied(), "target"]} == set()

@@ -1,0 +1,130 @@
+"""Values: what is misspelt or contradicts something else is refused by name, and all are documented."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from chart import CHART, ROOT, refused, render
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+
+
+@pytest.mark.parametrize(("value", "name"), [
+    ("replicacount=2", "replicacount"),
+    ("image.repositry=\"x\"", "repositry"),
+    ("redis.tls.enable=true", "enable"),
+    ("settings.grpc.lisen=\":1\"", "lisen"),
+    ("settings.gprc={}", "gprc"),
+    ("metrics.serviceMonitor.enable=true", "enable"),
+    ("service.headless.enable=false", "enable"),
+    ("resources.request={}", "request"),
+    ("readinessProbe.path=\"/\"", "path"),
+])
+def test_a_misspelt_value_is_refused_by_name(value, name):
+    told = refused(value)
+    assert re.search(rf"\b{name}\b", told) and "not allowed" in told, told
+
+
+@pytest.mark.parametrize(("value", "place"), [
+    ("replicaCount=\"two\"", "replicaCount"),
+    ("store=\"memcached\"", "store"),
+    ("redis.hosts=[\"redis\"]", "redis.hosts"),
+    ("image.digest=\"sha256:12\"", "image.digest"),
+    ("settings.drain={\"delay\":\"soon\"}", "settings.drain.delay"),
+    ("rules={\"limits.txt\":\"\"}", "limits.txt"),
+    ("service.ports.grpc=0", "service.ports.grpc"),
+    ("service.type=\"ExternalName\"", "service.type"),
+])
+def test_a_value_of_another_kind_is_refused_by_name(value, place):
+    assert place in refused(value)
+
+
+@pytest.mark.parametrize("setting", [
+    "grpc.listen", "http.listen", "admin.listen", "rules.paths", "store.kind", "redis.url",
+    "redis.password_file", "clock.offset",
+])
+def test_what_the_chart_derives_cannot_be_contradicted(setting):
+    section, key = setting.split(".")
+    assert "not allowed" in refused(f'settings={{"{section}":{{"{key}":"x"}}}}')
+
+
+@pytest.mark.parametrize(("sets", "words"), [
+    (["autoscaling.enabled=true", "keda.enabled=true", "keda.triggers=[{}]"], "choose one"),
+    (["keda.enabled=true"], "keda.triggers"),
+    (["rules={\"a.yaml\":\"domain: a\"}", "existingRulesConfigMap=\"b\""], "rules come from one of them"),
+    (["podDisruptionBudget.minAvailable=1", "podDisruptionBudget.maxUnavailable=1"], "exclude one another"),
+    (["tls.enabled=true"], "tls.existingSecret"),
+    (["tls.enabled=true", "tls.existingSecret=\"a\"", "tls.certManager.enabled=true"], "one of them"),
+    (["tls.enabled=true", "tls.certManager.enabled=true"], "tls.certManager.issuerRef.name"),
+    (["tls.existingSecret=\"a\""], "tls.enabled"),
+    (["tls.clientCA.existingSecret=\"a\""], "tls.enabled"),
+    (["store=\"redis\""], "redis.hosts"),
+    (["store=\"redis\"", "redis.existingSecret.urlKey=\"url\""], "redis.existingSecret.name"),
+    (["store=\"redis\"", "redis.hosts=[\"a:1\",\"b:2\"]"], "redis.topology"),
+    (["store=\"redis\"", "redis.hosts=[\"a:1\"]", "redis.topology=\"sentinel\""], "redis.sentinelPrimary"),
+    (["metrics.enabled=false", "metrics.podMonitor.enabled=true"], "metrics.podMonitor.enabled"),
+    (["metrics.serviceMonitor.enabled=true", "metrics.podMonitor.enabled=true"], "choose one"),
+])
+def test_values_that_contradict_one_another_are_refused(sets, words):
+    assert words in refused(*sets)
+
+
+def test_all_contradictions_are_told_at_once():
+    told = refused("store=\"redis\"", "tls.enabled=true", "keda.enabled=true")
+    assert told.count("\n- ") == 3, told
+
+
+def test_every_object_of_the_schema_is_closed():
+    """Except parts that are passed on to Kubernetes, and what a release's other charts may add."""
+    def holes(schema, place):
+        if schema.get("type") == "object" and "additionalProperties" not in schema:
+            yield place
+        if schema.get("additionalProperties") is True:
+            yield place
+        for name, below in {**schema.get("properties", {}), **schema.get("definitions", {})}.items():
+            yield from holes(below, f"{place}/{name}")
+        if isinstance(schema.get("items"), dict):
+            yield from holes(schema["items"], f"{place}[]")
+    assert sorted(holes(SCHEMA, "")) == ["/global", "/kubernetes", "/kubernetesList[]"]
+
+
+def test_the_schema_knows_no_value_that_values_yaml_does_not():
+    import yaml
+
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+
+    def extra(schema, values, place):
+        for name, below in schema.get("properties", {}).items():
+            if not isinstance(values, dict) or name not in values:
+                yield f"{place}.{name}"
+            else:
+                yield from extra(below, values[name], f"{place}.{name}")
+    assert list(extra(SCHEMA, values, "")) == []
+
+
+def test_every_value_is_in_the_readme_and_every_setting_in_the_schema():
+    sys.path.insert(0, str(ROOT / "helm"))
+    import pages
+    import yaml
+
+    run = subprocess.run([sys.executable, ROOT / "helm" / "pages.py", "--check"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout
+    documented = {path for path, *_ in pages.values()}
+
+    def silent(values, place):
+        for name, value in values.items():
+            path = f"{place}{name}"
+            if path in documented:
+                continue
+            if isinstance(value, dict) and value:
+                yield from silent(value, f"{path}.")
+            else:
+                yield path
+    assert list(silent(yaml.safe_load((CHART / "values.yaml").read_text()), "")) == []
+
+
+def test_a_parent_chart_may_have_globals_of_its_own():
+    render("default", "global.storageClass=\"fast\"")

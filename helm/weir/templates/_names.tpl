@@ -1,0 +1,106 @@
+{{/* Names, labels and the image: what most templates ask for. Each takes the root. */}}
+
+{{- define "weir.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* 52 characters leave room for the suffixes of names. */}}
+{{- define "weir.fullname" -}}
+{{- $name := include "weir.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "weir.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
+{{/* A Deployment's selector cannot be changed: nothing that may change goes in here. */}}
+{{- define "weir.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "weir.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "weir.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "weir.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: ratelimit
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Without the chart's version: a new chart alone is no reason to replace pods. */}}
+{{- define "weir.podLabels" -}}
+{{ include "weir.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: ratelimit
+{{- with merge (dict) .Values.podLabels .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The metadata of an object. Takes a dict: root, suffix of the name, labels and annotations of its own. */}}
+{{- define "weir.metadata" -}}
+{{- $root := .root -}}
+name: {{ include "weir.fullname" $root }}{{ .suffix }}
+namespace: {{ .namespace | default (include "weir.namespace" $root) }}
+labels:
+  {{- include "weir.labels" $root | nindent 2 }}
+  {{- with .labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) (.annotations | default dict) $root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "weir.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "weir.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A digest says exactly which image; a tag beside it is for people. */}}
+{{- define "weir.image" -}}
+{{- $registry := .Values.global.imageRegistry | default .Values.image.registry -}}
+{{- with $registry }}{{ . }}/{{ end -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .Values.image.digest }}@{{ . }}{{ end -}}
+{{- end -}}
+
+{{- define "weir.rulesConfigMap" -}}
+{{- .Values.existingRulesConfigMap | default (printf "%s-rules" (include "weir.fullname" .)) -}}
+{{- end -}}
+
+{{- define "weir.tlsSecret" -}}
+{{- .Values.tls.existingSecret | default (printf "%s-tls" (include "weir.fullname" .)) -}}
+{{- end -}}
+
+{{/* A length of time as weir writes it, in whole seconds, rounded up. */}}
+{{- define "weir.seconds" -}}
+{{- $units := dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 "d" 86400000 -}}
+{{- $ms := 0 -}}
+{{- range regexFindAll "[0-9]+(ms|s|m|h|d)" (toString .) -1 -}}
+{{- $number := regexFind "^[0-9]+" . | int64 -}}
+{{- $ms = add $ms (mul $number (get $units (regexFind "[a-z]+$" .))) -}}
+{{- end -}}
+{{- div (add $ms 999) 1000 -}}
+{{- end -}}
+
+{{/* How many pods there are at least: what a share of a limit is counted by. */}}
+{{- define "weir.instances" -}}
+{{- if .Values.keda.enabled }}{{ max 1 (int .Values.keda.minReplicaCount) }}
+{{- else if .Values.autoscaling.enabled }}{{ .Values.autoscaling.minReplicas }}
+{{- else }}{{ max 1 (int .Values.replicaCount) }}{{ end -}}
+{{- end -}}

@@ -1,0 +1,60 @@
+{{/* What the schema cannot say: values that contradict one another. All of them at once. */}}
+
+{{- define "weir.refuseContradictions" -}}
+{{- $problems := list -}}
+{{- $values := .Values -}}
+{{- if and $values.autoscaling.enabled $values.keda.enabled -}}
+{{- $problems = append $problems "autoscaling.enabled and keda.enabled: both would scale the Deployment; choose one" -}}
+{{- end -}}
+{{- if and $values.keda.enabled (not $values.keda.triggers) -}}
+{{- $problems = append $problems "keda.enabled: say by what to scale in keda.triggers" -}}
+{{- end -}}
+{{- if and (not (kindIs "invalid" $values.podDisruptionBudget.minAvailable)) (not (kindIs "invalid" $values.podDisruptionBudget.maxUnavailable)) -}}
+{{- $problems = append $problems "podDisruptionBudget: minAvailable and maxUnavailable exclude one another; set the other one to null" -}}
+{{- end -}}
+{{- if and $values.rules $values.existingRulesConfigMap -}}
+{{- $problems = append $problems "rules and existingRulesConfigMap: rules come from one of them" -}}
+{{- end -}}
+{{- if $values.tls.enabled -}}
+{{- if and $values.tls.existingSecret $values.tls.certManager.enabled -}}
+{{- $problems = append $problems "tls.existingSecret and tls.certManager.enabled: the certificate comes from one of them" -}}
+{{- else if not (or $values.tls.existingSecret $values.tls.certManager.enabled) -}}
+{{- $problems = append $problems "tls.enabled: name a secret in tls.existingSecret, or set tls.certManager.enabled" -}}
+{{- end -}}
+{{- if and $values.tls.certManager.enabled (not $values.tls.certManager.issuerRef.name) -}}
+{{- $problems = append $problems "tls.certManager.enabled: name the issuer in tls.certManager.issuerRef.name" -}}
+{{- end -}}
+{{- else if or $values.tls.existingSecret $values.tls.certManager.enabled $values.tls.clientCA.existingSecret -}}
+{{- $problems = append $problems "tls.existingSecret, tls.certManager and tls.clientCA mean nothing without tls.enabled: true" -}}
+{{- end -}}
+{{- if eq $values.store "redis" -}}
+{{- $redis := $values.redis -}}
+{{- if and $redis.hosts $redis.existingSecret.urlKey -}}
+{{- $problems = append $problems "redis.hosts and redis.existingSecret.urlKey: Redis's place comes from one of them" -}}
+{{- else if not (or $redis.hosts $redis.existingSecret.urlKey) -}}
+{{- $problems = append $problems "store: redis needs redis.hosts, or redis.existingSecret.urlKey" -}}
+{{- end -}}
+{{- if and $redis.existingSecret.urlKey (not $redis.existingSecret.name) -}}
+{{- $problems = append $problems "redis.existingSecret.urlKey: name the secret in redis.existingSecret.name" -}}
+{{- end -}}
+{{- if and (eq $redis.topology "sentinel") $redis.hosts (not $redis.sentinelPrimary) -}}
+{{- $problems = append $problems "redis.topology: sentinel needs redis.sentinelPrimary, the name that the sentinels know the primary by" -}}
+{{- end -}}
+{{- if and (eq $redis.topology "standalone") (gt (len $redis.hosts) 1) -}}
+{{- $problems = append $problems "redis.hosts: one is enough for redis.topology: standalone; several are for cluster and sentinel" -}}
+{{- end -}}
+{{- end -}}
+{{- if not $values.metrics.enabled -}}
+{{- range list "serviceMonitor" "podMonitor" "prometheusRule" -}}
+{{- if get (get $values.metrics .) "enabled" -}}
+{{- $problems = append $problems (printf "metrics.%s.enabled needs metrics.enabled: true" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and $values.metrics.serviceMonitor.enabled $values.metrics.podMonitor.enabled -}}
+{{- $problems = append $problems "metrics.serviceMonitor and metrics.podMonitor: every sample would be counted twice; choose one" -}}
+{{- end -}}
+{{- if $problems -}}
+{{- fail (printf "\n\nweir's values contradict one another:\n- %s" (join "\n- " $problems)) -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,100 @@
+{{/* weir.yaml: what the chart derives from its values, over what `settings` says. */}}
+
+{{- define "weir.settings" -}}
+{{- $sections := include "weir.derivedSettings" . | fromYaml | mergeOverwrite (deepCopy .Values.settings) -}}
+{{- range $section := keys $sections | sortAlpha }}
+{{- with get $sections $section }}
+{{ $section }}:
+{{- $settings := . }}
+{{- range $key := keys $settings | sortAlpha }}
+{{- $value := get $settings $key }}
+{{- if not (kindIs "invalid" $value) }}
+  {{/* JSON, because YAML would write a large number as 4e+06. */ -}}
+  {{ $key }}: {{ toJson $value }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Settings that follow from what is mounted and which ports are open. None can be set in `settings`. */}}
+{{- define "weir.derivedSettings" -}}
+grpc:
+  listen: "[::]:8081"
+  {{- if .Values.tls.enabled }}
+  tls_cert: /etc/weir/tls/tls.crt
+  tls_key: /etc/weir/tls/tls.key
+  {{- if .Values.tls.clientCA.existingSecret }}
+  tls_client_ca: /etc/weir/client-ca/{{ .Values.tls.clientCA.key }}
+  tls_client_cert: {{ .Values.tls.clientCA.callers }}
+  {{- with .Values.tls.clientCA.san }}
+  tls_client_san: {{ . | quote }}
+  {{- end }}
+  {{- end }}
+  {{- end }}
+http:
+  listen: "[::]:8080"
+admin:
+  # Inspects and resets counters: reached by `kubectl port-forward` alone.
+  listen: "127.0.0.1:6070"
+{{- if .Values.metrics.enabled }}
+metrics:
+  listen: "[::]:9090"
+{{- end }}
+rules:
+  paths: [/etc/weir/rules]
+store:
+  kind: {{ .Values.store }}
+{{- if eq .Values.store "redis" }}
+redis:
+  {{- if not .Values.redis.existingSecret.urlKey }}
+  url: {{ include "weir.redisUrl" . | quote }}
+  {{- end }}
+  {{- with .Values.redis.username }}
+  username: {{ . | quote }}
+  {{- end }}
+  {{- if and .Values.redis.existingSecret.name .Values.redis.existingSecret.passwordKey }}
+  password_file: /etc/weir/redis/password
+  {{- end }}
+  {{- with .Values.redis.tls }}
+  {{- if .enabled }}
+  {{- if .caSecret.name }}
+  tls_ca: /etc/weir/redis-ca/ca.crt
+  {{- end }}
+  {{- if .clientSecret }}
+  tls_cert: /etc/weir/redis-tls/tls.crt
+  tls_key: /etc/weir/redis-tls/tls.key
+  {{- end }}
+  tls_skip_hostname_check: {{ .skipHostnameCheck }}
+  {{- end }}
+  {{- end }}
+{{- end }}
+{{- if not (hasKey (.Values.settings.fallback | default dict) "instances") }}
+fallback:
+  instances: {{ include "weir.instances" . }}
+{{- end }}
+{{- end -}}
+
+{{/* One node, a Cluster's nodes, or Sentinels: weir's own forms of a URL. No password is ever in it. */}}
+{{- define "weir.redisUrl" -}}
+{{- $redis := .Values.redis -}}
+{{- $scheme := ternary "rediss" "redis" $redis.tls.enabled -}}
+{{- $query := list -}}
+{{- range rest $redis.hosts }}{{ $query = append $query (printf "node=%s" .) }}{{ end -}}
+{{- if eq $redis.topology "standalone" -}}
+{{ $scheme }}://{{ first $redis.hosts }}{{ with int $redis.database }}/{{ . }}{{ end }}
+{{- else if eq $redis.topology "cluster" -}}
+{{ $scheme }}-cluster://{{ first $redis.hosts }}{{ with $query }}?{{ join "&" . }}{{ end }}
+{{- else -}}
+{{- $query = append $query (printf "sentinelServiceName=%s" $redis.sentinelPrimary) -}}
+{{ $scheme }}-sentinel://{{ first $redis.hosts }}{{ with int $redis.database }}/{{ . }}{{ end }}?{{ join "&" $query }}
+{{- end -}}
+{{- end -}}
+
+{{/* From SIGTERM to the last answer, and 5 s for what is around it. The kubelet must not be faster. */}}
+{{- define "weir.gracePeriod" -}}
+{{- $drain := .Values.settings.drain | default dict -}}
+{{- $delay := get $drain "delay" | default "5s" -}}
+{{- $timeout := get $drain "timeout" | default "30s" -}}
+{{- add (include "weir.seconds" $delay) (include "weir.seconds" $timeout) 5 -}}
+{{- end -}}

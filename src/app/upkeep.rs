@@ -1,0 +1,61 @@
+//! Upkeep: a thread that has the layers do what is due, beside the requests.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::decider::Decider;
+use crate::layers::Layer;
+use crate::time::Clock;
+
+/// Time between two looks at what is due: as short as the shortest `sync_interval`.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Brings to the store what the layers still hold, and ends its thread, when dropped.
+pub(super) struct Upkeep {
+    alive: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Upkeep {
+    /// Starts the upkeep of the decider's layers, if there are any.
+    pub(super) fn start(decider: Arc<Decider>) -> io::Result<Upkeep> {
+        if decider.limiter.layers().between().is_none() {
+            return Ok(Upkeep { alive: None, thread: None });
+        }
+        let (alive, ended) = oneshot::channel::<()>();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = thread::Builder::new().name("weir-upkeep".into()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = ended => {}
+                    () = keep_up(&decider) => {}
+                }
+                decider.limiter.layers().close(decider.limiter.clock().now()).await;
+            });
+        })?;
+        Ok(Upkeep { alive: Some(alive), thread: Some(thread) })
+    }
+}
+
+async fn keep_up(decider: &Decider) {
+    let mut pause = interval(PAUSE);
+    pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        pause.tick().await;
+        decider.limiter.layers().tick(decider.limiter.clock().now()).await;
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.alive = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! `weir bench`: load on a running service, and what it did with it.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{DescriptorArg, exit, say};
+use crate::bench::{self, Latency, Load, Moment, Plan, Report, Spread};
+
+/// Distinct keys, when nobody says how many and there is a place for them.
+const KEYS: u64 = 100_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// Address of the service's gRPC listener.
+    #[arg(long, default_value = "127.0.0.1:8081")]
+    addr: String,
+    /// Namespace of the rules.
+    #[arg(long)]
+    domain: String,
+    /// The descriptors of each call, as key=value,key=value; {n} in a value becomes the key's number.
+    #[arg(required = true, value_name = "KEY=VALUE,...")]
+    descriptors: Vec<DescriptorArg>,
+    /// Distinct keys [default: 100000 where there is an {n}, else 1].
+    #[arg(long)]
+    keys: Option<u64>,
+    /// Ask for few keys most of the time, by Zipf's law with this exponent (1 is classic); else all
+    /// are asked for equally often.
+    #[arg(long, value_name = "EXPONENT")]
+    zipf: Option<f64>,
+    /// Send so many calls per second whatever becomes of them (open loop); else each stream asks
+    /// again when it is answered (closed loop).
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<f64>,
+    /// HTTP/2 connections.
+    #[arg(long, default_value_t = 8)]
+    connections: usize,
+    /// Calls in flight on one connection at most [default: 32, or 1000 with --rate].
+    #[arg(long)]
+    streams: Option<usize>,
+    /// Seconds in which calls count.
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
+    duration: Duration,
+    /// Seconds before that, in which they do not.
+    #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
+    warmup: Duration,
+    /// Seconds to wait for the last answers.
+    #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = seconds)]
+    timeout: Duration,
+    /// What each call costs on each counter; 0 looks without taking.
+    #[arg(long)]
+    hits: Option<u64>,
+    /// Threads of the generator [default: half of the cores].
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Another number asks for the keys in another order.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
+    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
+}
+
+impl BenchArgs {
+    fn plan(&self) -> Plan {
+        let descriptors: Vec<_> = self.descriptors.iter().map(|one| one.0.clone()).collect();
+        let keys = if Plan::has_place(&descriptors) { KEYS } else { 1 };
+        Plan {
+            hits: self.hits,
+            spread: self.zipf.map_or(Spread::Uniform, Spread::Zipf),
+            load: self.rate.map_or(Load::Closed, Load::Open),
+            connections: self.connections,
+            streams: self.streams,
+            warmup: self.warmup,
+            duration: self.duration,
+            patience: self.timeout,
+            threads: self.threads,
+            seed: self.seed,
+            ..Plan::new(&self.domain, descriptors, self.keys.unwrap_or(keys))
+        }
+    }
+}
+
+/// 0 when every call was decided, 1 when some were not, 69 when the load could not be put on.
+pub(super) fn run(args: &BenchArgs) -> anyhow::Result<u8> {
+    let plan = args.plan();
+    let total = (plan.warmup + plan.duration).as_secs_f64();
+    let shows = std::io::stderr().is_terminal();
+    let report = bench::run(&plan, &args.addr, |moment| {
+        if shows {
+            progress(moment, total);
+        }
+    });
+    let report = match report {
+        Ok(report) => report,
+        Err(bench::Unfit::Plan(problem)) => anyhow::bail!(problem),
+        Err(unfit) => {
+            say(format_args!("weir: {unfit}"));
+            return Ok(exit::UNAVAILABLE);
+        }
+    };
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+    } else {
+        write!(out, "{}", summary(&report))?;
+        for doubt in &report.doubts {
+            say(format_args!("doubtful: {doubt}"));
+        }
+    }
+    Ok(if report.failed > 0 || report.decided == 0 { exit::NO } else { 0 })
+}
+
+/// One line that is written over; gone at the end.
+fn progress(moment: Moment, total: f64) {
+    let mut error = std::io::stderr().lock();
+    // A progress line that cannot be shown is no reason to stop.
+    let _ = match moment {
+        Moment::Started => Ok(()),
+        Moment::Running { elapsed, answered } => {
+            let seconds = elapsed.as_secs_f64();
+            let rate = answered as f64 / seconds.max(1e-9);
+            write!(error, "\r{seconds:5.1} of {total} s, {answered} answers, {rate:.0} per second ")
+        }
+        Moment::Ended => write!(error, "\r\x1b[K"),
+    };
+}
+
+fn summary(report: &Report) -> String {
+    let Report { connections, streams, keys, seconds, per_second, .. } = report;
+    let how = report
+        .rate
+        .map_or("closed loop".to_owned(), |rate| format!("open loop, {rate} calls per second"));
+    let spread = report.zipf.map_or("uniform".to_owned(), |power| format!("Zipf {power}"));
+    let mut text = format!(
+        "{how}: {connections} connections of at most {streams} streams, {keys} keys, {spread}, \
+         {seconds} s\n"
+    );
+    let mut count = |name: &str, calls: u64| text += &format!("  {name:<22} {calls:>12}\n");
+    count("decided", report.decided);
+    count("  OK", report.ok);
+    count("  OVER_LIMIT", report.over_limit);
+    if report.unknown > 0 {
+        count("  UNKNOWN", report.unknown);
+    }
+    if let Some(by_fallback) = report.by_fallback {
+        count("  by a fallback", by_fallback);
+    }
+    count("failed", report.failed);
+    for (error, calls) in &report.errors {
+        count(&format!("  {error}"), *calls);
+    }
+    text += &format!("  {:<22} {per_second:>12.1}\n", "decided per second");
+    text += &latency("latency", &report.latency_us);
+    if let Some(lateness) = &report.lateness_us {
+        text += &latency("sent after it was due", lateness);
+    }
+    let generator = &report.generator;
+    if let Some((cpu, share)) = generator.cpu_seconds.zip(generator.cpu_share) {
+        text += &format!(
+            "  generator: {cpu:.2} s of CPU, {:.0} % of what its threads ({}) can use\n",
+            100.0 * share,
+            generator.threads
+        );
+    }
+    text
+}
+
+fn latency(name: &str, of: &Latency) -> String {
+    let points =
+        [("p50", of.p50), ("p90", of.p90), ("p99", of.p99), ("p99.9", of.p99_9), ("max", of.max)];
+    let points = points.map(|(point, micros)| format!("{point} {}", time(micros)));
+    format!("  {name}: {}\n", points.join(", "))
+}
+
+/// A length in the unit in which it is a small number.
+fn time(micros: f64) -> String {
+    match micros {
+        ..1_000.0 => format!("{micros:.0} us"),
+        ..1_000_000.0 => format!("{:.2} ms", micros / 1e3),
+        _ => format!("{:.2} s", micros / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_shown_in_fitting_units() {
+        assert_eq!(time(0.4), "0 us");
+        assert_eq!(time(999.0), "999 us");
+        assert_eq!(time(1_500.0), "1.50 ms");
+        assert_eq!(time(2_500_000.0), "2.50 s");
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        assert!(seconds("-1").is_err() && seconds("1s").is_err());
+    }
+}

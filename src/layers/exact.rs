@@ -1,0 +1,46 @@
+//! Exact: one visit to the store per decision.
+
+use std::sync::Arc;
+
+use super::{Ask, Layer};
+use crate::algorithm;
+use crate::decision::Decision;
+use crate::key::Key;
+use crate::limit::Mode;
+use crate::step::Step;
+use crate::store::{Store, StoreError};
+use crate::time::Micros;
+
+/// Plans a step, has the store apply it, and reports the outcome.
+pub struct Exact<S> {
+    store: Arc<S>,
+}
+
+impl<S> Exact<S> {
+    /// Decides by `store` alone.
+    pub(super) fn new(store: Arc<S>) -> Exact<S> {
+        Exact { store }
+    }
+
+    /// The store.
+    pub(super) fn store(&self) -> &S {
+        &self.store
+    }
+}
+
+impl<S: Store> Layer for Exact<S> {
+    async fn ask(&self, ask: &Ask<'_>) -> Result<Decision, StoreError> {
+        let mut step = algorithm::plan(ask.limit, ask.hits, ask.now?);
+        step.lease = ask.lease;
+        let outcome = self.store.apply_within(ask.key, &step, ask.patience).await?;
+        Ok(algorithm::report(ask.limit, &step, &outcome))
+    }
+
+    fn tell(&self, key: &Key, _mode: Mode, step: Step) {
+        self.store.tell(key, step);
+    }
+
+    async fn tick(&self, _local: Micros) {}
+
+    async fn close(&self, _local: Micros) {}
+}

@@ -1,0 +1,161 @@
+//! Over-limit cache: a counter that is full is denied from memory for as long as it is full.
+//!
+//! Around a store, with the same trait. A denial leaves the counter as it was and tells its state,
+//! so the same state machine can deny here what the store would deny, with the same numbers: the
+//! hits of others can only make a counter fuller, until its own time empties it. What gives hits
+//! back through this instance makes it forget at once; what another instance gives back is not seen
+//! before the counter would have had room anyway. `docs/modes.md` has the proof.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::key::Key;
+use crate::step::{Lease, Outcome, Step};
+use crate::store::{PartId, Store, StoreError};
+use crate::time::Micros;
+
+mod denial;
+mod full;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use full::Full;
+
+use full::{Learned, Set};
+
+/// Denies again what `store` denied, as long as nothing can have changed.
+pub struct OverLimit<S> {
+    store: Arc<S>,
+    full: Arc<Full>,
+    /// For how long a denial is remembered, if not for as long as it holds.
+    at_most: Option<Micros>,
+}
+
+impl<S> OverLimit<S> {
+    /// Around `store`; what is remembered is kept in `full`.
+    pub(super) fn new(store: Arc<S>, full: Arc<Full>) -> OverLimit<S> {
+        OverLimit { store, full, at_most: None }
+    }
+
+    /// The same, but a denial is remembered for `length` at most.
+    pub(super) fn for_at_most(self, length: Micros) -> OverLimit<S> {
+        OverLimit { at_most: Some(length), ..self }
+    }
+}
+
+impl<S: Store> OverLimit<S> {
+    /// Takes or looks.
+    async fn take(
+        &self,
+        set: &Set,
+        key: &Key,
+        step: &Step,
+        patience: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
+        let before = set.mark();
+        if before.holds_anything() {
+            match set.answer(key, step, self.at_most) {
+                Learned::Denied(outcome) => {
+                    self.full.count_denied();
+                    return Ok(outcome);
+                }
+                Learned::Owes(owed) => {
+                    // The store counts denied hits, and this step could tell that it did not hear
+                    // of some.
+                    self.store.apply_within(key, &owed, patience).await?;
+                }
+                Learned::Nothing => {}
+            }
+        }
+        let outcome = self.store.apply_within(key, step, patience).await?;
+        if !outcome.allowed
+            && step.hits > 0
+            && let Some(owed) = set.learn(before, key, step, &outcome)
+        {
+            self.store.tell(&owed.0, owed.1);
+        }
+        Ok(outcome)
+    }
+
+    /// Gives back or settles. Nothing that was denied meanwhile may be remembered.
+    async fn give_back(
+        &self,
+        set: &Set,
+        key: &Key,
+        step: &Step,
+        patience: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
+        if let Some(owed) = set.forget(key, step.now) {
+            self.store.apply_within(key, &owed, patience).await?;
+        }
+        // Dropped on the way, or without an answer, it may reach the counter any time.
+        let mut late = Late { set, key, now: step.now, armed: true };
+        let result = self.store.apply_within(key, step, patience).await;
+        late.armed = matches!(result, Err(error) if error.may_have_run());
+        if !late.armed {
+            set.forget(key, step.now);
+        }
+        result
+    }
+}
+
+/// Something that gives hits back and may not have reached the counter yet, when it is dropped.
+struct Late<'a> {
+    set: &'a Set,
+    key: &'a Key,
+    now: Micros,
+    armed: bool,
+}
+
+impl Drop for Late<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.set.be_quiet(self.key, self.now);
+        }
+    }
+}
+
+/// Whether the step gives something back: then a counter that was full may have room.
+fn gives_back(step: &Step) -> bool {
+    step.hits < 0 || matches!(step.lease, Some(Lease::Close(_)))
+}
+
+impl<S: Store> Store for OverLimit<S> {
+    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
+        self.store.now(key, local)
+    }
+
+    fn part(&self, key: &Key) -> PartId {
+        self.store.part(key)
+    }
+
+    async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+        self.apply_within(key, step, None).await
+    }
+
+    async fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        patience: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
+        let set = self.full.set(key);
+        if gives_back(step) {
+            self.give_back(set, key, step, patience).await
+        } else {
+            self.take(set, key, step, patience).await
+        }
+    }
+
+    fn tell(&self, key: &Key, step: Step) {
+        if gives_back(&step) {
+            let set = self.full.set(key);
+            if let Some(owed) = set.forget(key, step.now) {
+                self.store.tell(key, owed);
+            }
+            set.be_quiet(key, step.now);
+        }
+        self.store.tell(key, step);
+    }
+}

@@ -1,0 +1,90 @@
+//! The `mode` of a rule: how often its decisions visit the store, and what that asks of its limit.
+
+use super::fields::{nearest, shorten};
+use super::limits::Limits;
+use super::model::{Field, RateLimit};
+use super::problem::Mark;
+use super::rule::Policy;
+use crate::limit::{Algorithm, Limit, Mode};
+use crate::time::Micros;
+
+/// The time between two exchanges of counts, if `sync_interval` is not written.
+const SYNC_INTERVAL: Micros = Micros::SECOND;
+
+/// The shortest and the longest `sync_interval`: below, `exact` costs no more; above, a counter may
+/// be over its limit for longer than anybody means.
+const SYNC_INTERVALS: (Micros, Micros) = (Micros::from_millis(10), Micros::from_secs(3_600));
+
+const NAMES: [&str; 3] = ["exact", "leased", "synced"];
+
+impl Limits<'_> {
+    /// How often decisions visit the store. In the modes that decide here, denied hits are not
+    /// counted: the store does not hear of them.
+    pub(super) fn mode(&mut self, raw: &RateLimit, policy: Option<&mut Policy>) -> Mode {
+        let mode = self.written_mode(raw);
+        if let Some(interval) = &raw.sync_interval
+            && !matches!(mode, Mode::Synced { .. })
+        {
+            let hint = "add `mode: synced`, or remove it";
+            self.error(interval.at, "`sync_interval` applies only to `mode: synced`", hint);
+        }
+        if let (Some(text), Some(Policy::Limit(limit))) = (&raw.mode, policy)
+            && mode != Mode::Exact
+        {
+            self.check_mode(mode, text.at, raw, limit);
+            limit.count_denied = false;
+        }
+        mode
+    }
+
+    fn written_mode(&mut self, raw: &RateLimit) -> Mode {
+        let Some(text) = &raw.mode else { return Mode::Exact };
+        match text.value.as_deref() {
+            Some("leased") => Mode::Leased,
+            Some("synced") => {
+                let interval = raw.sync_interval.as_ref();
+                Mode::Synced { interval: interval.map_or(SYNC_INTERVAL, |one| self.interval(one)) }
+            }
+            Some("exact") | None => Mode::Exact,
+            Some(name) => {
+                let hint = match nearest(name, NAMES) {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => format!("write one of {}", NAMES.join(", ")),
+                };
+                self.error(text.at, format!("unknown mode `{}`", shorten(name)), hint);
+                Mode::Exact
+            }
+        }
+    }
+
+    fn interval(&mut self, written: &Field<Micros>) -> Micros {
+        let Some(interval) = written.value else { return SYNC_INTERVAL };
+        let (shortest, longest) = SYNC_INTERVALS;
+        if interval < shortest || interval > longest {
+            let hint = "write between 10ms and 1h";
+            self.error(written.at, "this `sync_interval` is out of bounds", hint);
+        }
+        interval.clamp(shortest, longest)
+    }
+
+    fn check_mode(&mut self, mode: Mode, at: Mark, raw: &RateLimit, limit: &Limit) {
+        let word = mode.word();
+        let name = limit.algorithm.name();
+        if matches!(limit.algorithm, Algorithm::SlidingWindowLog | Algorithm::Concurrency) {
+            let hint = match limit.algorithm {
+                Algorithm::Concurrency => "remove `mode`: slots are counted exactly",
+                _ => "use `algorithm: sliding_window`, or remove `mode`",
+            };
+            self.error(at, format!("`{name}` cannot be {word}"), hint);
+        }
+        if let Some(reserve) = &raw.reserve {
+            let hint = "remove `reserve`, or `mode`: a reservation is settled in the store";
+            self.error(reserve.at, format!("a {word} rule cannot `reserve`"), hint);
+        }
+        let written = raw.count_denied.as_ref().filter(|flag| flag.value == Some(true));
+        if let Some(written) = written {
+            let hint = "remove it, or `mode`: the store does not hear of hits that are denied here";
+            self.error(written.at, format!("a {word} rule cannot have `count_denied`"), hint);
+        }
+    }
+}

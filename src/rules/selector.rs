@@ -1,0 +1,95 @@
+//! Selectors: a rule's place in its domain as one text, different for different rules.
+//!
+//! The form is the command line's for descriptors: `key=value,key=value`, a key alone for any value.
+//! Other matchers say what they are: `path=template:/v1/{id}`. A backslash stands before what would
+//! read otherwise.
+
+use std::sync::Arc;
+
+use super::matcher::Matcher;
+use super::rule::{PathNode, Rule};
+use crate::descriptor::Entry;
+
+/// The words before the texts of matchers that are neither values nor wildcards.
+const WORDS: [&str; 3] = ["template:", "regex:", "cidr:"];
+
+impl Rule {
+    /// The rule's place in its domain. No other rule of the domain has the same.
+    pub fn selector(&self) -> String {
+        selector(&self.path)
+    }
+
+    /// The selector with the request's values at the levels that `detailed_metric` and
+    /// `value_to_metric` ask for. Nothing, if they ask for none.
+    pub fn detailed_selector(&self, entries: &[Entry<'_>]) -> Option<String> {
+        if !self.is_detailed() {
+            return None;
+        }
+        let mut text = String::new();
+        for (node, entry) in self.path.iter().zip(entries) {
+            next(&mut text, &node.key);
+            if self.shows_value(node) {
+                value(&mut text, entry.value);
+            } else {
+                written(&mut text, node);
+            }
+        }
+        Some(text)
+    }
+}
+
+/// A descriptor as a selector.
+pub fn descriptor_selector(entries: &[Entry<'_>]) -> String {
+    let mut text = String::new();
+    for entry in entries {
+        next(&mut text, entry.key);
+        value(&mut text, entry.value);
+    }
+    text
+}
+
+fn selector(path: &[Arc<PathNode>]) -> String {
+    let mut text = String::new();
+    for node in path {
+        next(&mut text, &node.key);
+        written(&mut text, node);
+    }
+    text
+}
+
+fn next(text: &mut String, key: &str) {
+    if !text.is_empty() {
+        text.push(',');
+    }
+    escape(text, key, &[',', '=', '\\']);
+}
+
+fn written(text: &mut String, node: &PathNode) {
+    let word = match &node.matcher {
+        Matcher::Any => return,
+        Matcher::Exact(_) | Matcher::Wildcard(_) => return value(text, node.matcher.source()),
+        Matcher::Template(_) => WORDS[0],
+        Matcher::Regex(_) => WORDS[1],
+        Matcher::Cidr(_) => WORDS[2],
+    };
+    text.push('=');
+    text.push_str(word);
+    escape(text, node.matcher.source(), &[',', '\\']);
+}
+
+fn value(text: &mut String, value: &str) {
+    text.push('=');
+    if WORDS.iter().any(|word| value.starts_with(word)) {
+        text.push('\\');
+    }
+    escape(text, value, &[',', '\\']);
+}
+
+fn escape(text: &mut String, part: &str, special: &[char]) {
+    for c in part.chars() {
+        if special.contains(&c) {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+}

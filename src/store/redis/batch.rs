@@ -1,0 +1,202 @@
+//! A batch: steps that leave together, as few calls of scripts as can carry them.
+//!
+//! Steps on one counter stand together in a run, in the order in which they came; so a script reads
+//! and writes the counter once for all of them.
+//!
+//! **Invariant:** in a batch a counter belongs to one call, so its steps cannot overtake each other.
+
+use std::hash::Hash;
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use super::script::{Message, Script};
+
+/// Answers for a run whose counter could not be read: nothing was done.
+const REFUSED: u8 = 2;
+
+/// The most steps on holds in one call: such a step may take hundreds of microseconds, and a script
+/// keeps all others waiting.
+const HOLDS_MAX: usize = 16;
+
+/// Steps on counters named by `K`, each with an item that is given back with its answer.
+#[derive(Debug)]
+pub struct Batch<K, T> {
+    calls: Vec<Call<K, T>>,
+    /// The last run of each counter: which call, which run of it.
+    places: HashMap<K, (usize, usize)>,
+    max: usize,
+}
+
+/// One call of one script.
+#[derive(Debug)]
+pub struct Call<K, T> {
+    script: Script,
+    group: u16,
+    runs: Vec<Run<K, T>>,
+    steps: usize,
+    /// Steps that share a run with others.
+    shared: usize,
+}
+
+/// Steps on one counter.
+#[derive(Debug)]
+struct Run<K, T> {
+    key: K,
+    head: [u8; 2],
+    mixes: bool,
+    argument: Vec<u8>,
+    /// Each step's item, and the bytes that answer it.
+    steps: SmallVec<[(T, usize); 1]>,
+}
+
+/// What a call's answer says about one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told<'a> {
+    /// These bytes, for [`decode`](super::script::decode).
+    Outcome(&'a [u8]),
+    /// It did not run, because the counter cannot be read. Asked alone it hears why.
+    Refused,
+    /// Nothing that can be understood. It may have run.
+    Malformed,
+}
+
+impl<K: Clone + Eq + Hash + AsRef<[u8]>, T> Batch<K, T> {
+    /// An empty one, with room for `max` steps per call.
+    pub fn new(max: usize) -> Batch<K, T> {
+        Batch { calls: Vec::new(), places: HashMap::new(), max: max.max(1) }
+    }
+
+    /// Adds a step on the counter `key`. Only counters of one `group` travel in one call.
+    ///
+    /// # Errors
+    /// Gives `item` back if the step must leave later: there is no room for it, or the counter's
+    /// other steps are in a call of another script.
+    pub fn add(&mut self, group: u16, key: &K, message: &Message, item: T) -> Result<(), T> {
+        let known = self.places.get(key).copied();
+        let index = match known {
+            Some((index, _)) if self.calls[index].script != message.script => return Err(item),
+            Some((index, _)) => index,
+            None => self.call(message.script, group),
+        };
+        let call = &mut self.calls[index];
+        if call.steps >= call.room(self.max) {
+            return Err(item);
+        }
+        call.steps += 1;
+        if let Some((_, run)) = known
+            && call.runs[run].takes(message)
+        {
+            let run = &mut call.runs[run];
+            run.argument.extend_from_slice(&message.body);
+            call.shared += if run.steps.len() == 1 { 2 } else { 1 };
+            run.steps.push((item, message.answer));
+            return Ok(());
+        }
+        self.places.insert(key.clone(), (index, call.runs.len()));
+        call.runs.push(Run::new(key.clone(), message, item));
+        Ok(())
+    }
+
+    fn call(&mut self, script: Script, group: u16) -> usize {
+        // The newest one: earlier ones of the same kind are full.
+        let same = |call: &Call<K, T>| call.script == script && call.group == group;
+        let found = self.calls.iter().rposition(same);
+        let full = |index: &usize| {
+            let call: &Call<K, T> = &self.calls[*index];
+            call.steps >= call.room(self.max)
+        };
+        found.filter(|index| !full(index)).unwrap_or_else(|| {
+            self.calls.push(Call { script, group, runs: Vec::new(), steps: 0, shared: 0 });
+            self.calls.len() - 1
+        })
+    }
+
+    /// The calls, in the order in which they shall be sent.
+    pub fn into_calls(self) -> Vec<Call<K, T>> {
+        self.calls
+    }
+}
+
+impl<K: AsRef<[u8]>, T> Run<K, T> {
+    fn new(key: K, message: &Message, item: T) -> Run<K, T> {
+        let mut argument = Vec::with_capacity(2 + message.body.len());
+        argument.extend(message.head);
+        argument.extend_from_slice(&message.body);
+        let steps = [(item, message.answer)].into_iter().collect();
+        Run { key, head: message.head, mixes: message.mixes, argument, steps }
+    }
+
+    fn takes(&self, message: &Message) -> bool {
+        self.mixes && message.mixes && self.head == message.head
+    }
+}
+
+impl<K: AsRef<[u8]>, T> Call<K, T> {
+    /// Of one step.
+    pub fn alone(key: K, message: &Message, item: T) -> Call<K, T> {
+        let runs = vec![Run::new(key, message, item)];
+        Call { script: message.script, group: 0, runs, steps: 1, shared: 0 }
+    }
+
+    fn room(&self, max: usize) -> usize {
+        if self.script == Script::Holds { max.min(HOLDS_MAX) } else { max }
+    }
+
+    /// The script to call.
+    pub fn script(&self) -> Script {
+        self.script
+    }
+
+    /// How many steps it carries.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// How many of them share a run.
+    pub fn shared(&self) -> usize {
+        self.shared
+    }
+
+    /// `KEYS`.
+    pub fn keys(&self) -> impl Iterator<Item = &K> {
+        self.runs.iter().map(|run| &run.key)
+    }
+
+    /// `ARGV`.
+    pub fn arguments(&self) -> impl Iterator<Item = &[u8]> {
+        self.runs.iter().map(|run| &run.argument[..])
+    }
+
+    /// The same, which then leave the call.
+    pub fn take_arguments(&mut self) -> impl Iterator<Item = Vec<u8>> {
+        self.runs.iter_mut().map(|run| std::mem::take(&mut run.argument))
+    }
+
+    /// Every step's item, in the order of the answers.
+    pub fn items(&self) -> impl Iterator<Item = &T> {
+        self.runs.iter().flat_map(|run| run.steps.iter().map(|(item, _)| item))
+    }
+
+    /// The same, for good.
+    pub fn into_items(self) -> impl Iterator<Item = T> {
+        self.runs.into_iter().flat_map(|run| run.steps).map(|(item, _)| item)
+    }
+
+    /// Deals the script's answer out.
+    pub fn deal(self, answer: &[u8], mut to: impl FnMut(T, Told<'_>)) {
+        let mut rest = Some(answer);
+        for run in self.runs {
+            if let Some((&REFUSED, after)) = rest.and_then(<[u8]>::split_first) {
+                rest = Some(after);
+                run.steps.into_iter().for_each(|(item, _)| to(item, Told::Refused));
+                continue;
+            }
+            for (item, length) in run.steps {
+                let split = rest.and_then(|rest| rest.split_at_checked(length));
+                rest = split.map(|(_, after)| after);
+                to(item, split.map_or(Told::Malformed, |(own, _)| Told::Outcome(own)));
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The incumbent's metrics, for dashboards that were made for it.
+//!
+//! `envoyproxy/ratelimit` names things in dotted statsd style and has statsd_exporter map them: the
+//! first segments of `domain.key_value.key_value` become labels, and what is deeper is added up.
+//! Two rules whose keys and values join to the same text share a line, as they do there.
+
+use std::collections::BTreeMap;
+
+use super::decisions::Decisions;
+use super::exposition::{Distribution, Exposition};
+use super::requests::Requests;
+use super::series::Slots;
+use super::stats::IncumbentReading;
+
+/// The only method that is counted.
+const METHOD: (&str, &str) = ("grpc_method", "ShouldRateLimit");
+
+/// Upper ends in seconds of statsd_exporter's buckets, those of every Prometheus client by default.
+const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Domain, first and second key.
+type Names = (String, String, Option<String>);
+
+/// Writes the incumbent's metrics onto the page. `loads`: of rules, good and bad ones.
+pub fn expose(
+    decisions: &Decisions,
+    slots: &Slots,
+    requests: &Requests,
+    loads: (u64, u64),
+    page: &mut Exposition,
+) {
+    rules(slots, page);
+    let fallbacks: u64 = slots.all().iter().flat_map(|one| one.reading().causes).sum();
+    let fallbacks = fallbacks + decisions.sent().causes.iter().sum::<u64>();
+    page.counter("ratelimit_service_should_rate_limit_error", "Errors; Redis's were answered.")
+        .sample(&[("err_type", "redis_error")], fallbacks)
+        .sample(&[("err_type", "service_error")], requests.errors());
+    page.counter("ratelimit_service_total_requests", "Requests.")
+        .sample(&[METHOD], requests.total());
+    page.histogram("ratelimit_service_response_time_seconds", "How long answers took.")
+        .sample(&[METHOD], coarse(requests.durations().distribution()));
+    let (good, bad) = loads;
+    page.counter("ratelimit_service_config_load_success", "Good loads of rules.").single(good);
+    page.counter("ratelimit_service_config_load_error", "Bad loads of rules.").single(bad);
+}
+
+fn rules(slots: &Slots, page: &mut Exposition) {
+    let mut sums: BTreeMap<Names, IncumbentReading> = BTreeMap::new();
+    let mut add = |domain: &str, stat_key: &str, reading: IncumbentReading| {
+        let sum = sums.entry(names(domain, stat_key)).or_default();
+        sum.total_hits += reading.total_hits;
+        sum.within_limit += reading.within_limit;
+        sum.near_limit += reading.near_limit;
+        sum.over_limit += reading.over_limit;
+        sum.shadow_mode += reading.shadow_mode;
+    };
+    for series in slots.all() {
+        let values = series.values();
+        if values.is_empty() {
+            add(&series.domain, &series.stat_key, series.reading().incumbent);
+        }
+        for (_, stat_key, reading) in values {
+            add(&series.domain, &stat_key, reading.incumbent);
+        }
+    }
+    type Field = fn(&IncumbentReading) -> u64;
+    let families: [(&str, &str, Field); 5] = [
+        ("ratelimit_service_rate_limit_total_hits", "Hits.", |sum| sum.total_hits),
+        ("ratelimit_service_rate_limit_within_limit", "Hits that passed.", |sum| sum.within_limit),
+        ("ratelimit_service_rate_limit_near_limit", "Hits beyond four fifths.", |s| s.near_limit),
+        ("ratelimit_service_rate_limit_over_limit", "Hits beyond the limit.", |s| s.over_limit),
+        ("ratelimit_service_rate_limit_shadow_mode", "The same, passed.", |sum| sum.shadow_mode),
+    ];
+    for (name, help, field) in families {
+        let family = page.counter(name, help);
+        for ((domain, key1, key2), sum) in &sums {
+            let mut labels = vec![("domain", domain.as_str()), ("key1", key1.as_str())];
+            labels.extend(key2.as_deref().map(|key| ("key2", key)));
+            family.sample(&labels, field(sum));
+        }
+    }
+}
+
+/// The labels of a stat key. A dot of the domain or of a value begins the next label, but not one
+/// of an IPv4 address.
+fn names(domain: &str, stat_key: &str) -> Names {
+    let text = without_address_dots(&format!("{domain}.{stat_key}").replace([':', '|'], "_"));
+    let mut parts = text.split('.').map(str::to_owned);
+    let mut next = || parts.next();
+    (next().unwrap_or_default(), next().unwrap_or_default(), next())
+}
+
+/// `text` with `_` for the dots between four numbers.
+fn without_address_dots(text: &str) -> String {
+    let is_number = |part: &str| {
+        (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let parts: Vec<&str> = text.split('.').collect();
+    let mut written = String::with_capacity(text.len());
+    let mut glued = 0;
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            written.push(if glued > 0 { '_' } else { '.' });
+            glued = usize::saturating_sub(glued, 1);
+        }
+        written.push_str(part);
+        // The first number may stand behind a key, the last before more text.
+        if glued == 0
+            && let [a, b, c, d, ..] = parts[index..]
+            && is_number(a.rsplit('_').next().unwrap_or(a))
+            && is_number(b)
+            && is_number(c)
+            && is_number(d.split(|c: char| !c.is_ascii_digit()).next().unwrap_or(d))
+        {
+            glued = 3;
+        }
+    }
+    written
+}
+
+/// The same distribution in the incumbent's buckets. Ours end where theirs do.
+fn coarse(fine: Distribution) -> Distribution {
+    let up_to = |end: f64| {
+        let ours = fine.buckets.iter().rev().find(|(ours, _)| *ours <= end);
+        (end, ours.map_or(0, |(_, count)| *count))
+    };
+    Distribution { buckets: BUCKETS.map(up_to).to_vec(), ..fine }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_keys_become_labels_as_statsd_exporter_makes_them() {
+        for (domain, stat_key, expected) in [
+            ("d", "k", ("d", "k", None)),
+            ("d", "k_v", ("d", "k_v", None)),
+            ("d", "k_v.l_w", ("d", "k_v", Some("l_w"))),
+            ("d", "k_v.l_w.m_x", ("d", "k_v", Some("l_w"))),
+            ("d", "k_a:b|c", ("d", "k_a_b_c", None)),
+            ("d.e", "k", ("d", "e", Some("k"))),
+            ("d", "ip_10.0.0.1", ("d", "ip_10_0_0_1", None)),
+            ("d", "ip_10.0.0.1.k_v", ("d", "ip_10_0_0_1", Some("k_v"))),
+            ("d", "ip_10.0.0.0/8.k", ("d", "ip_10_0_0_0/8", Some("k"))),
+            ("d", "v_1.2.3", ("d", "v_1", Some("2"))),
+        ] {
+            let (domain, first, second) = {
+                let (domain, first, second) = names(domain, stat_key);
+                (domain, first, second)
+            };
+            assert_eq!((&*domain, &*first, second.as_deref()), expected, "{stat_key}");
+        }
+    }
+
+    #[test]
+    fn buckets_of_the_incumbents_end_where_ours_do() {
+        let histogram = super::super::histogram::Histogram::default();
+        for micros in [1, 5_000, 5_001, 2_500_000, 7_000_000] {
+            histogram.record(crate::time::Micros(micros));
+        }
+        let seen = coarse(histogram.distribution());
+        let counts: Vec<u64> = seen.buckets.iter().map(|(_, count)| *count).collect();
+        assert_eq!(counts, [2, 3, 3, 3, 3, 3, 3, 3, 4, 4, 5]);
+        assert_eq!(seen.count, 5);
+    }
+}

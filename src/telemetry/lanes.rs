@@ -1,0 +1,84 @@
+//! Lanes: several copies of the same counters, so that cores do not count on one cache line.
+
+use std::cell::Cell;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Lanes at most: more of them make pages of metrics slower, and rules larger.
+const LANES_MAX: usize = 8;
+
+/// Counters of one kind, one copy per lane.
+#[derive(Debug)]
+pub(super) struct Lanes<T>(Box<[Lane<T>]>);
+
+/// Two lines, because processors fetch neighbours along.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Lane<T>(T);
+
+impl<T: Default> Default for Lanes<T> {
+    /// As many lanes as there are cores, rounded up to a power of two.
+    fn default() -> Self {
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        Lanes::new(cores.min(LANES_MAX).next_power_of_two())
+    }
+}
+
+impl<T: Default> Lanes<T> {
+    /// `number` lanes, a power of two.
+    fn new(number: usize) -> Lanes<T> {
+        Lanes((0..number).map(|_| Lane::default()).collect())
+    }
+}
+
+impl<T> Lanes<T> {
+    /// The present thread's copy. Threads share one only when there are more of them than lanes.
+    pub(super) fn mine(&self) -> &T {
+        &self.0[number() & (self.0.len() - 1)].0
+    }
+
+    /// Every copy, for those who add them up.
+    pub(super) fn all(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|lane| &lane.0)
+    }
+}
+
+/// The present thread's number: threads count themselves when they first count something.
+fn number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    NUMBER.with(|number| {
+        if number.get() == usize::MAX {
+            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        number.get()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    #[test]
+    fn what_threads_count_apart_adds_up() {
+        for number in [1, 2, 8] {
+            let lanes: Lanes<AtomicU64> = Lanes::new(number);
+            thread::scope(|scope| {
+                for _ in 0..5 {
+                    scope.spawn(|| {
+                        for _ in 0..1000 {
+                            lanes.mine().fetch_add(1, Ordering::Relaxed);
+                        }
+                    });
+                }
+            });
+            let sum: u64 = lanes.all().map(|lane| lane.load(Ordering::Relaxed)).sum();
+            assert_eq!(sum, 5000);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Requests: how many, how they ended, and how long they took.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::exposition::Exposition;
+use super::histogram::Histogram;
+use super::lanes::Lanes;
+use crate::decision::{Code, Verdict};
+use crate::time::Micros;
+
+/// All requests of this process, over gRPC and HTTP.
+#[derive(Debug, Default)]
+pub struct Requests {
+    ended: Lanes<Ended>,
+    durations: Histogram,
+}
+
+/// Requests by their end.
+#[derive(Debug, Default)]
+struct Ended {
+    ok: AtomicU64,
+    over_limit: AtomicU64,
+    invalid: AtomicU64,
+    cancelled: AtomicU64,
+    failed: AtomicU64,
+    shadowed: AtomicU64,
+}
+
+/// A request that is being decided. Dropped before its end, it counts as cancelled.
+#[derive(Debug)]
+pub struct Deciding<'a>(Option<&'a Requests>);
+
+impl Requests {
+    /// A valid request begins to be decided.
+    pub fn begin(&self) -> Deciding<'_> {
+        Deciding(Some(self))
+    }
+
+    /// A request was refused because it is not valid.
+    pub fn invalid(&self) {
+        count(&self.ended.mine().invalid);
+    }
+
+    /// A defect ended a request.
+    pub fn failed(&self) {
+        count(&self.ended.mine().failed);
+    }
+
+    /// Writes everything onto the page.
+    pub fn expose(&self, page: &mut Exposition) {
+        let help = "Requests by how they ended; cancelled: the caller had gone before the answer.";
+        page.counter("weir_requests_total", help)
+            .sample(&[("code", "ok")], self.sum(|ended| &ended.ok))
+            .sample(&[("code", "over_limit")], self.sum(|ended| &ended.over_limit))
+            .sample(&[("code", "invalid")], self.sum(|ended| &ended.invalid))
+            .sample(&[("code", "cancelled")], self.sum(|ended| &ended.cancelled))
+            .sample(&[("code", "internal")], self.sum(|ended| &ended.failed));
+        let help = "Requests over their limit that answer.shadow_mode let pass.";
+        let shadowed = self.sum(|ended| &ended.shadowed);
+        page.counter("weir_shadowed_requests_total", help).single(shadowed);
+        let help = "From a valid request to its answer, without reading and writing it.";
+        page.histogram("weir_request_duration_seconds", help).single(self.durations.distribution());
+    }
+
+    /// Requests of any end.
+    pub(super) fn total(&self) -> u64 {
+        let of = |ended: &Ended| {
+            let Ended { ok, over_limit, invalid, cancelled, failed, shadowed: _ } = ended;
+            [ok, over_limit, invalid, cancelled, failed].map(read).iter().sum::<u64>()
+        };
+        self.ended.all().map(of).sum()
+    }
+
+    /// Requests without a verdict.
+    pub(super) fn errors(&self) -> u64 {
+        self.sum(|ended| &ended.invalid) + self.sum(|ended| &ended.failed)
+    }
+
+    /// How long answers took.
+    pub(super) fn durations(&self) -> &Histogram {
+        &self.durations
+    }
+
+    fn sum(&self, of: fn(&Ended) -> &AtomicU64) -> u64 {
+        self.ended.all().map(|lane| read(of(lane))).sum()
+    }
+}
+
+impl Deciding<'_> {
+    /// There is a verdict, after `took`.
+    pub fn end(mut self, verdict: &Verdict, took: Micros) {
+        let Some(requests) = self.0.take() else { return };
+        let ended = requests.ended.mine();
+        match verdict.code {
+            Code::Ok => count(&ended.ok),
+            Code::OverLimit => count(&ended.over_limit),
+        }
+        if verdict.shadowed {
+            count(&ended.shadowed);
+        }
+        requests.durations.record(took);
+    }
+}
+
+impl Drop for Deciding<'_> {
+    fn drop(&mut self) {
+        // A defect on its way through here is counted by whoever stops it.
+        if let Some(requests) = self.0
+            && !std::thread::panicking()
+        {
+            count(&requests.ended.mine().cancelled);
+        }
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_one_end() {
+        let requests = Requests::default();
+        let verdict = |code, shadowed| Verdict {
+            code,
+            statuses: Vec::new(),
+            headers: Vec::new(),
+            metadata: None,
+            shadowed,
+            grant: None,
+        };
+        requests.begin().end(&verdict(Code::Ok, true), Micros(70));
+        requests.begin().end(&verdict(Code::OverLimit, false), Micros(80));
+        drop(requests.begin());
+        requests.invalid();
+        requests.failed();
+        let mut page = Exposition::default();
+        requests.expose(&mut page);
+        let page = page.to_prometheus();
+        for code in ["ok", "over_limit", "invalid", "cancelled", "internal"] {
+            let line = format!("weir_requests_total{{code=\"{code}\"}} 1\n");
+            assert!(page.contains(&line), "{line}{page}");
+        }
+        assert!(page.contains("weir_shadowed_requests_total 1\n"));
+        assert!(page.contains("weir_request_duration_seconds_count 2\n"), "{page}");
+        assert_eq!((requests.total(), requests.errors()), (5, 2));
+    }
+}

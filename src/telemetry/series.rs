@@ -1,0 +1,219 @@
+//! Series: the statistics of every rule in force, and of values where rules ask for them.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use hashbrown::HashMap;
+
+use super::lanes::Lanes;
+use super::stats::{Outcome, Reading, Stats, add};
+use crate::decision::Status;
+use crate::descriptor::Entry;
+use crate::rules::{Rule, RuleSet};
+
+/// Length of a name that holds values of requests, beyond which it is folded. With the number of
+/// series it bounds the memory of all names, and the size of a page of metrics.
+const VALUES_BYTES_MAX: usize = 256;
+
+/// The name that values are counted under when their own would be one too many. No selector reads
+/// so: in those a backslash stands before something.
+pub(super) const OTHER: &str = "other";
+
+/// The series of the rules of one [`RuleSet`], found by rule index.
+#[derive(Debug, Default)]
+pub struct Slots(Vec<Arc<RuleSeries>>);
+
+/// The statistics of one rule.
+#[derive(Debug)]
+pub struct RuleSeries {
+    /// The rule's domain.
+    pub domain: Arc<str>,
+    /// Its place there: unique, together with the domain.
+    pub selector: Arc<str>,
+    /// What the incumbent calls it.
+    pub stat_key: Box<str>,
+    stats: Lanes<Stats>,
+    values: Option<Values>,
+}
+
+/// Statistics by values of requests: bounded, and read without a lock.
+#[derive(Debug)]
+struct Values {
+    room: Arc<Room>,
+    /// By the rule's selector with values.
+    series: ArcSwap<HashMap<Box<str>, Arc<ValueSeries>>>,
+    /// Held only to add a series, which happens at most as often as there is room.
+    adding: Mutex<()>,
+    other: Stats,
+    other_is_used: AtomicU64,
+}
+
+/// The statistics of one combination of values.
+#[derive(Debug)]
+struct ValueSeries {
+    stat_key: Box<str>,
+    stats: Stats,
+}
+
+/// How many series of values there may be, for all rules together.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) max: usize,
+    pub(super) taken: AtomicUsize,
+    /// Decisions counted under [`OTHER`].
+    pub(super) folded: AtomicU64,
+}
+
+impl Room {
+    pub(super) fn new(max: usize) -> Room {
+        Room { max, taken: AtomicUsize::new(0), folded: AtomicU64::new(0) }
+    }
+
+    fn take(&self) -> bool {
+        let free = |taken: usize| (taken < self.max).then(|| taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok()
+    }
+
+    fn is_full(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) >= self.max
+    }
+}
+
+impl Slots {
+    /// Series for every rule of `rules`. A rule that was there `before` goes on counting.
+    pub(super) fn of(rules: &RuleSet, before: &Slots, room: &Arc<Room>) -> Slots {
+        let known: HashMap<(&str, &str), &Arc<RuleSeries>> =
+            before.0.iter().map(|one| ((&*one.domain, &*one.selector), one)).collect();
+        let series = |rule: &Rule| {
+            let selector = rule.selector();
+            match known.get(&(&*rule.domain, &*selector)) {
+                Some(same) if same.fits(rule) => Arc::clone(same),
+                _ => Arc::new(RuleSeries::new(rule, selector, room)),
+            }
+        };
+        Slots(rules.rules().iter().map(series).collect())
+    }
+
+    /// The series of the rule at `index`.
+    pub(super) fn get(&self, index: usize) -> Option<&Arc<RuleSeries>> {
+        self.0.get(index)
+    }
+
+    /// Every rule's series, in file order.
+    pub fn all(&self) -> &[Arc<RuleSeries>] {
+        &self.0
+    }
+}
+
+impl RuleSeries {
+    fn new(rule: &Rule, selector: String, room: &Arc<Room>) -> RuleSeries {
+        let values = rule.is_detailed().then(|| Values {
+            room: room.clone(),
+            series: ArcSwap::default(),
+            adding: Mutex::default(),
+            other: Stats::default(),
+            other_is_used: AtomicU64::new(0),
+        });
+        RuleSeries {
+            domain: rule.domain.clone(),
+            selector: selector.into(),
+            stat_key: rule.written_stat_key().into(),
+            stats: Lanes::default(),
+            values,
+        }
+    }
+
+    /// The rule asks for values, or does not, as it did before.
+    fn fits(&self, rule: &Rule) -> bool {
+        self.values.is_some() == rule.is_detailed()
+    }
+
+    /// Counts one status of a request that `rule` decided.
+    pub(super) fn record(
+        &self,
+        rule: &Rule,
+        entries: &[Entry<'_>],
+        status: &Status,
+    ) -> Option<Outcome> {
+        if let Some(values) = &self.values {
+            values.record(rule, entries, status);
+        }
+        self.stats.mine().record(status)
+    }
+
+    /// What was counted so far.
+    pub fn reading(&self) -> Reading {
+        let mut reading = Reading::default();
+        self.stats.all().for_each(|lane| lane.add_to(&mut reading));
+        reading
+    }
+
+    /// What was counted by values, with their selector and the incumbent's name, in order.
+    pub(super) fn values(&self) -> Vec<(Box<str>, Box<str>, Reading)> {
+        let Some(values) = &self.values else { return Vec::new() };
+        let read = |stats: &Stats| {
+            let mut reading = Reading::default();
+            stats.add_to(&mut reading);
+            reading
+        };
+        let series = values.series.load();
+        let mut all: Vec<_> = series
+            .iter()
+            .map(|(name, one)| (name.clone(), one.stat_key.clone(), read(&one.stats)))
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        if values.other_is_used.load(Ordering::Relaxed) > 0 {
+            all.push((OTHER.into(), self.stat_key.clone(), read(&values.other)));
+        }
+        all
+    }
+}
+
+impl Values {
+    fn record(&self, rule: &Rule, entries: &[Entry<'_>], status: &Status) {
+        let Some(mut name) = rule.detailed_selector(entries) else { return };
+        if name == OTHER {
+            name.insert(0, '\\');
+        }
+        if let Some(known) = self.series.load().get(&*name) {
+            known.stats.record(status);
+            return;
+        }
+        match self.add(name, rule, entries) {
+            Some(new) => new.stats.record(status),
+            None => {
+                add(&self.room.folded, 1);
+                self.other_is_used.store(1, Ordering::Relaxed);
+                self.other.record(status)
+            }
+        };
+    }
+
+    /// A series for `name`, unless it is too long or there are too many: clients choose the values.
+    fn add(&self, name: String, rule: &Rule, entries: &[Entry<'_>]) -> Option<Arc<ValueSeries>> {
+        if name.len() > VALUES_BYTES_MAX || self.room.is_full() {
+            return None;
+        }
+        let _alone = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.series.load();
+        if let Some(known) = now.get(&*name) {
+            return Some(known.clone());
+        }
+        if !self.room.take() {
+            return None;
+        }
+        let stat_key = rule.stat_key(entries).into();
+        let new = Arc::new(ValueSeries { stat_key, stats: Stats::default() });
+        let mut more = HashMap::clone(&now);
+        more.insert(name.into(), new.clone());
+        self.series.store(Arc::new(more));
+        Some(new)
+    }
+}
+
+impl Drop for Values {
+    fn drop(&mut self) {
+        self.room.taken.fetch_sub(self.series.load().len(), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,262 @@
+//! What was decided under one name: decisions and hits by outcome, as plain atomics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::decision::{Cause, Decision, Status};
+use crate::store::StoreError;
+
+/// What became of a decision. Each has exactly one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The hits passed.
+    Within,
+    /// The hits passed in the last part of the limit (beyond four fifths).
+    Near,
+    /// The hits were denied.
+    Over,
+    /// The hits were beyond the limit of a rule in shadow mode, and passed.
+    Shadow,
+    /// No counter could be asked, and the fallback decided.
+    Fallback,
+    /// The hits were given back.
+    Refund,
+}
+
+impl Outcome {
+    /// Every outcome, in the order of their numbers.
+    pub const ALL: [Outcome; 6] = [
+        Outcome::Within,
+        Outcome::Near,
+        Outcome::Over,
+        Outcome::Shadow,
+        Outcome::Fallback,
+        Outcome::Refund,
+    ];
+
+    /// One word for labels.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Outcome::Within => "within",
+            Outcome::Near => "near",
+            Outcome::Over => "over",
+            Outcome::Shadow => "shadow",
+            Outcome::Fallback => "fallback",
+            Outcome::Refund => "refund",
+        }
+    }
+}
+
+/// The share of a limit from which on hits count as near it, in tenths: the incumbent's default.
+const NEAR_LIMIT: u64 = 8;
+
+/// Decisions under one name.
+#[derive(Debug, Default)]
+pub(super) struct Stats {
+    decisions: [AtomicU64; Outcome::ALL.len()],
+    hits: [AtomicU64; Outcome::ALL.len()],
+    /// Fallbacks by why the store did not answer, in the order of [`StoreError::ALL`].
+    causes: [AtomicU64; StoreError::ALL.len()],
+    incumbent: Incumbent,
+}
+
+/// Hits split as the incumbent splits them, where that is not an outcome.
+#[derive(Debug, Default)]
+struct Incumbent {
+    near_limit: AtomicU64,
+    over_limit: AtomicU64,
+    shadow_mode: AtomicU64,
+}
+
+/// What [`Stats`] showed at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Decisions by outcome, in the order of [`Outcome::ALL`].
+    pub decisions: [u64; Outcome::ALL.len()],
+    /// Their hits.
+    pub hits: [u64; Outcome::ALL.len()],
+    /// Fallbacks by cause, in the order of [`StoreError::ALL`].
+    pub causes: [u64; StoreError::ALL.len()],
+    /// The incumbent's numbers.
+    pub incumbent: IncumbentReading,
+}
+
+/// Hits by the incumbent's names and arithmetic (envoyproxy/ratelimit).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IncumbentReading {
+    /// Asked for.
+    pub total_hits: u64,
+    /// Of requests that passed.
+    pub within_limit: u64,
+    /// In the last part of the limit.
+    pub near_limit: u64,
+    /// Beyond the limit.
+    pub over_limit: u64,
+    /// Beyond the limit of a rule in shadow mode.
+    pub shadow_mode: u64,
+}
+
+impl Stats {
+    /// Counts one status, and tells its outcome; nothing for one that no counter was asked about.
+    pub(super) fn record(&self, status: &Status) -> Option<Outcome> {
+        match status.cause {
+            Cause::Counted { hits, decision, shadow, .. } => {
+                Some(self.counted(hits, &decision, shadow))
+            }
+            Cause::Fallback { hits, error, .. } => {
+                if let Some(cause) = StoreError::ALL.iter().position(|known| *known == error) {
+                    add(&self.causes[cause], 1);
+                }
+                self.count(Outcome::Fallback, hits.max(0).unsigned_abs());
+                Some(Outcome::Fallback)
+            }
+            _ => None,
+        }
+    }
+
+    fn count(&self, outcome: Outcome, hits: u64) {
+        add(&self.decisions[outcome as usize], 1);
+        add(&self.hits[outcome as usize], hits);
+    }
+
+    fn counted(&self, hits: i64, decision: &Decision, shadow: bool) -> Outcome {
+        let size = hits.unsigned_abs();
+        let limit = decision.limit;
+        let near = limit / 10 * NEAR_LIMIT + limit % 10 * NEAR_LIMIT / 10;
+        let outcome = match (hits < 0, decision.allowed) {
+            (true, _) => Outcome::Refund,
+            (_, true) if decision.used > near => Outcome::Near,
+            (_, true) => Outcome::Within,
+            (_, false) if shadow => Outcome::Shadow,
+            (_, false) => Outcome::Over,
+        };
+        self.count(outcome, size);
+        match outcome {
+            Outcome::Within | Outcome::Refund | Outcome::Fallback => {}
+            Outcome::Near => {
+                let before = decision.used.saturating_sub(size);
+                add(&self.incumbent.near_limit, decision.used.saturating_sub(near.max(before)));
+            }
+            Outcome::Over | Outcome::Shadow => self.split(size, decision, near, shadow),
+        }
+        outcome
+    }
+
+    /// Splits denied hits at the near and at the full limit, as envoyproxy/ratelimit does: what went
+    /// past each of the two, of the use before and after the request.
+    fn split(&self, hits: u64, decision: &Decision, near: u64, shadow: bool) {
+        let limit = decision.limit;
+        // Only a fixed window counts denied hits, and its use then goes past the limit. Where
+        // nothing was counted, the whole request is beyond.
+        let counted = decision.used > limit;
+        let before = if counted { decision.used.saturating_sub(hits) } else { limit };
+        let over = hits.min(decision.used.saturating_sub(limit.max(before)));
+        let over = if counted { over } else { hits };
+        add(&self.incumbent.over_limit, over);
+        add(&self.incumbent.near_limit, limit.saturating_sub(near.max(before)));
+        add(&self.incumbent.shadow_mode, if shadow { over } else { 0 });
+    }
+
+    /// Adds what is counted here to `to`.
+    pub(super) fn add_to(&self, to: &mut Reading) {
+        let sum = |to: &mut [u64], from: &[AtomicU64]| {
+            for (to, from) in to.iter_mut().zip(from) {
+                *to += from.load(Ordering::Relaxed);
+            }
+        };
+        let before = to.hits;
+        sum(&mut to.decisions, &self.decisions);
+        sum(&mut to.hits, &self.hits);
+        sum(&mut to.causes, &self.causes);
+        let hits = |outcome: Outcome| to.hits[outcome as usize] - before[outcome as usize];
+        let within = hits(Outcome::Within) + hits(Outcome::Near);
+        let denied = hits(Outcome::Over) + hits(Outcome::Shadow);
+        let shown = &mut to.incumbent;
+        shown.total_hits += within + denied + hits(Outcome::Fallback);
+        shown.within_limit += within;
+        shown.near_limit += self.incumbent.near_limit.load(Ordering::Relaxed);
+        shown.over_limit += self.incumbent.over_limit.load(Ordering::Relaxed);
+        shown.shadow_mode += self.incumbent.shadow_mode.load(Ordering::Relaxed);
+    }
+}
+
+impl Reading {
+    /// Decisions with this outcome.
+    pub fn decisions(&self, outcome: Outcome) -> u64 {
+        self.decisions[outcome as usize]
+    }
+}
+
+pub(super) fn add(counter: &AtomicU64, amount: u64) {
+    if amount > 0 {
+        counter.fetch_add(amount, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Micros;
+
+    /// Counts one decision of limit 10; shows its outcome and [total, within, near, over, shadow].
+    fn counted(hits: i64, used: u64, allowed: bool, shadow: bool) -> (Outcome, [u64; 5]) {
+        let stats = Stats::default();
+        let remaining = 10_u64.saturating_sub(used);
+        let decision =
+            Decision { allowed, tier: 0, limit: 10, remaining, used, reset_after: Micros::ZERO };
+        let outcome = stats.counted(hits, &decision, shadow);
+        let mut reading = Reading::default();
+        stats.add_to(&mut reading);
+        assert_eq!(reading.decisions(outcome), 1);
+        assert_eq!(reading.decisions.iter().sum::<u64>(), 1, "one outcome per decision");
+        assert_eq!(reading.hits.iter().sum::<u64>(), hits.unsigned_abs());
+        let shown = reading.incumbent;
+        let numbers = [
+            shown.total_hits,
+            shown.within_limit,
+            shown.near_limit,
+            shown.over_limit,
+            shown.shadow_mode,
+        ];
+        (outcome, numbers)
+    }
+
+    #[test]
+    fn hits_are_split_at_the_near_and_at_the_full_limit() {
+        use Outcome::*;
+        let table = [
+            (counted(1, 1, true, false), Within, [1, 1, 0, 0, 0], "far from it"),
+            (counted(1, 8, true, false), Within, [1, 1, 0, 0, 0], "8 of 10 is not near"),
+            (counted(1, 9, true, false), Near, [1, 1, 1, 0, 0], "9 of 10 is"),
+            (counted(5, 10, true, false), Near, [5, 5, 2, 0, 0], "of 5 hits 2 were beyond 8"),
+            (counted(5, 13, false, false), Over, [5, 0, 2, 3, 0], "2 filled it, 3 were over"),
+            (counted(5, 20, false, false), Over, [5, 0, 0, 5, 0], "it was over before"),
+            (counted(5, 13, false, true), Shadow, [5, 0, 2, 3, 3], "the same, but it passed"),
+            (counted(5, 8, false, false), Over, [5, 0, 0, 5, 0], "refused without being counted"),
+            (counted(0, 5, true, false), Within, [0; 5], "a peek has no hits"),
+            (counted(-4, 6, true, false), Refund, [0; 5], "a refund is no hit"),
+        ];
+        for ((outcome, numbers), expected, split, why) in table {
+            assert_eq!((outcome, numbers), (expected, split), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_fallback_is_counted_by_its_cause() {
+        let stats = Stats::default();
+        let cause = Cause::Fallback {
+            rule: Some(0),
+            hits: 3,
+            allowed: true,
+            by: crate::limit::OnError::Allow,
+            decision: None,
+            error: StoreError::Open,
+        };
+        let code = crate::decision::Code::Ok;
+        let status = Status { code, limit: None, remaining: 0, reset_after: None, cause };
+        assert_eq!(stats.record(&status), Some(Outcome::Fallback));
+        let mut reading = Reading::default();
+        stats.add_to(&mut reading);
+        assert_eq!(reading.causes, [0, 0, 1, 0, 0, 0, 0, 0]);
+        assert_eq!(reading.incumbent.total_hits, 3);
+    }
+}

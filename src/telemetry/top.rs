@@ -1,0 +1,269 @@
+//! Top talkers: the counters denied most in the last minute.
+//!
+//! Only denials come here. Each thread counts in a sketch of its own, so a flood of denials waits
+//! for nobody; the page adds the sketches up. Memory is bounded whatever clients send.
+
+use std::fmt::Write;
+use std::sync::{Arc, Mutex};
+
+use hashbrown::HashMap;
+use serde_json::{Value, json};
+
+use super::exposition::{Exposition, cut};
+use super::lanes::Lanes;
+use super::series::RuleSeries;
+use crate::descriptor::Entry;
+use crate::key::{Key, KeySeed};
+use crate::rules::{Rule, descriptor_selector};
+use crate::time::Micros;
+
+mod sketch;
+
+use sketch::{Sketch, Tally};
+
+/// How many are shown.
+const SHOWN: usize = 20;
+
+/// The window moves on in steps of so long.
+const STEP: Micros = Micros::from_secs(10);
+
+/// Steps of the window, the present one included.
+const STEPS: usize = 6;
+
+/// Longest text kept of one counter's values, in bytes.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// Who was denied most.
+pub struct Top {
+    lanes: Lanes<Mutex<Window>>,
+    /// Of this process alone: what is shown cannot be looked up elsewhere.
+    seed: KeySeed,
+    /// Values of requests are shown as they are, and not only as a hash.
+    with_values: bool,
+}
+
+/// The sketches of one thread, one per step of time.
+#[derive(Debug, Default)]
+struct Window {
+    steps: [Step; STEPS],
+}
+
+#[derive(Debug, Default)]
+struct Step {
+    /// Steps since the epoch.
+    number: u64,
+    sketch: Sketch<About>,
+}
+
+/// What is shown of a counter.
+#[derive(Clone, Debug)]
+struct About {
+    domain: Arc<str>,
+    rule: Arc<str>,
+    values: Option<Box<str>>,
+}
+
+/// One counter, all threads together.
+#[derive(Debug)]
+struct Talker {
+    key: Key,
+    tally: Tally<About>,
+}
+
+impl Top {
+    /// Nobody yet. `with_values`: requests' values may be shown.
+    pub fn new(with_values: bool) -> Top {
+        Top { lanes: Lanes::default(), seed: KeySeed::random(), with_values }
+    }
+
+    /// Hits of a request that `rule` decided were denied at `now`.
+    pub(super) fn denied(
+        &self,
+        rule: &Rule,
+        series: &RuleSeries,
+        entries: &[Entry<'_>],
+        hits: u64,
+        now: Micros,
+    ) {
+        // Held by a page that reads, or by a thread beyond the number of lanes: what is not counted
+        // is too little to change the order.
+        let Ok(mut window) = self.lanes.mine().try_lock() else { return };
+        let key = rule.key(&self.seed, entries);
+        window.sketch(now).add(key, hits.max(1), || About {
+            domain: series.domain.clone(),
+            rule: series.selector.clone(),
+            values: self.with_values.then(|| {
+                let text = descriptor_selector(entries);
+                cut(&text, TEXT_BYTES_MAX).into()
+            }),
+        });
+    }
+
+    /// The counters denied most in the minute before `now`, most first.
+    fn talkers(&self, now: Micros) -> Vec<Talker> {
+        let mut sums: HashMap<Key, Tally<About>> = HashMap::new();
+        for lane in self.lanes.all() {
+            let Ok(window) = lane.lock() else { continue };
+            for step in window.steps.iter().filter(|step| step.is_within(now)) {
+                for (key, tally) in step.sketch.all() {
+                    sums.entry(*key)
+                        .and_modify(|sum| {
+                            sum.count = sum.count.saturating_add(tally.count);
+                            sum.excess = sum.excess.saturating_add(tally.excess);
+                        })
+                        .or_insert_with(|| tally.clone());
+                }
+            }
+        }
+        let mut talkers: Vec<Talker> =
+            sums.into_iter().map(|(key, tally)| Talker { key, tally }).collect();
+        talkers.sort_by_key(|one| (std::cmp::Reverse(one.tally.count), one.key.0));
+        talkers.truncate(SHOWN);
+        talkers
+    }
+
+    /// The counters denied most in the minute before `now`, for `/top`.
+    pub fn to_json(&self, now: Micros) -> Value {
+        let talker = |one: Talker| {
+            let Tally { count, excess, about } = one.tally;
+            let mut shown = json!({
+                "domain": &*about.domain,
+                "rule": &*about.rule,
+                "counter": name(one.key),
+                "denied_hits": count,
+                "at_least": count - excess.min(count),
+            });
+            if let Some(values) = about.values {
+                shown["descriptor"] = String::from(values).into();
+            }
+            shown
+        };
+        let seconds = STEP.0 * STEPS as u64 / Micros::SECOND.0;
+        let top: Vec<Value> = self.talkers(now).into_iter().map(talker).collect();
+        json!({ "seconds": seconds, "top": top })
+    }
+
+    /// Writes the counters denied most in the minute before `now` onto the page.
+    pub fn expose(&self, now: Micros, page: &mut Exposition) {
+        let help = "Denied hits of the 20 counters denied most in the last minute.";
+        let family = page.gauge("weir_top_denied_hits", help);
+        for Talker { key, tally: Tally { count, about, .. } } in self.talkers(now) {
+            let counter = about.values.map_or_else(|| name(key), Into::into);
+            let labels = [("domain", &*about.domain), ("rule", &*about.rule)];
+            family.sample(&[labels[0], labels[1], ("counter", &counter)], count);
+        }
+    }
+}
+
+/// A counter's name, which says nothing about its values.
+fn name(key: Key) -> String {
+    let mut text = String::new();
+    let _ = write!(text, "{:016x}", key.0[0]);
+    text
+}
+
+impl Window {
+    /// The present step's sketch.
+    fn sketch(&mut self, now: Micros) -> &mut Sketch<About> {
+        let number = now.0 / STEP.0;
+        let step = &mut self.steps[(number % STEPS as u64) as usize];
+        if step.number != number {
+            step.number = number;
+            step.sketch.clear();
+        }
+        &mut step.sketch
+    }
+}
+
+impl Step {
+    fn is_within(&self, now: Micros) -> bool {
+        let present = now.0 / STEP.0;
+        self.number <= present && self.number + STEPS as u64 > present
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::{Options, RuleSet, SourceFile, compile};
+    use crate::telemetry::{Decisions, Slots};
+
+    const RULES: &str = "
+domain: d
+descriptors:
+  - { key: user, rate_limit: { unit: second, requests_per_unit: 1 } }
+";
+
+    fn rules() -> RuleSet {
+        let file = SourceFile { name: "r.yaml".into(), text: RULES.into() };
+        compile(&[file], &Options::default()).expect("good rules").0
+    }
+
+    fn denied(top: &Top, rules: &RuleSet, slots: &Slots, user: &str, now: Micros) {
+        let entries = [Entry { key: "user", value: user }];
+        top.denied(&rules.rules()[0], &slots.all()[0], &entries, 1, now);
+    }
+
+    fn slots(rules: &RuleSet) -> Slots {
+        Decisions::new(0, Top::new(false)).slots(rules, &Slots::default())
+    }
+
+    #[test]
+    fn a_minute_later_all_is_forgotten() {
+        let (top, rules) = (Top::new(true), rules());
+        let slots = slots(&rules);
+        let start = Micros::from_secs(1_000_000);
+        for (user, times) in [("ann", 3), ("bob", 5)] {
+            (0..times).for_each(|_| denied(&top, &rules, &slots, user, start));
+        }
+        let later = start.saturating_add(Micros::from_secs(30));
+        denied(&top, &rules, &slots, "ann", later);
+        let shown = |now| -> Vec<(String, u64)> {
+            let page = top.to_json(now);
+            assert_eq!(page["seconds"], 60);
+            let of = |one: &Value| {
+                let name = one["descriptor"].as_str().unwrap().to_owned();
+                assert_eq!(one["rule"], "user");
+                assert_eq!(one["at_least"], one["denied_hits"]);
+                (name, one["denied_hits"].as_u64().unwrap())
+            };
+            page["top"].as_array().unwrap().iter().map(of).collect()
+        };
+        assert_eq!(shown(later), [("user=bob".into(), 5), ("user=ann".into(), 4)]);
+        let minute = start.saturating_add(Micros::from_secs(60));
+        assert_eq!(shown(minute), [("user=ann".into(), 1)]);
+        assert_eq!(shown(minute.saturating_add(Micros::from_secs(60))), []);
+    }
+
+    #[test]
+    fn values_are_shown_only_where_that_is_allowed_and_never_whole_when_long() {
+        let (rules, now) = (rules(), Micros::from_secs(1_000_000));
+        let slots = slots(&rules);
+        for with_values in [false, true] {
+            let top = Top::new(with_values);
+            denied(&top, &rules, &slots, &"secret".repeat(10_000), now);
+            let mut page = Exposition::default();
+            top.expose(now, &mut page);
+            let texts = [top.to_json(now).to_string(), page.to_prometheus()];
+            for text in texts {
+                assert_eq!(text.contains("secret"), with_values, "{text}");
+                assert!(text.len() < 1000, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn twenty_are_shown_whoever_else_comes() {
+        let (top, rules) = (Top::new(true), rules());
+        let (slots, now) = (slots(&rules), Micros::from_secs(1_000_000));
+        for round in 0..1000 {
+            denied(&top, &rules, &slots, &format!("once{round}"), now);
+            denied(&top, &rules, &slots, "often", now);
+        }
+        let page = top.to_json(now);
+        let shown = page["top"].as_array().unwrap();
+        assert_eq!(shown.len(), SHOWN);
+        assert_eq!(shown[0]["descriptor"], "user=often");
+        assert_eq!(shown[0]["denied_hits"], 1000);
+    }
+}

@@ -1,0 +1,151 @@
+//! `weir bench`: what it counts on a real service, and how it says that there is none.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::cli::{Run, run};
+use crate::support::process::Process;
+use crate::support::rls::{costing, descriptor, request};
+use crate::support::weir::{Weir, weir};
+
+const RULES: &str = "
+domain: shop
+descriptors:
+  - key: free
+    rate_limit: { unlimited: true }
+  - key: few
+    rate_limit: { unit: year, requests_per_unit: 5 }
+  - key: user
+    rate_limit: { unit: year, requests_per_unit: 1 }
+  - key: many
+    rate_limit: { unit: year, requests_per_unit: 1000 }
+";
+
+/// Long enough for some calls on any machine.
+const SHORT: [&str; 4] = ["--warmup", "0", "--duration", "0.5"];
+
+fn bench(to: SocketAddr, args: &[&str]) -> Run {
+    let address = to.to_string();
+    let head = ["bench", "--addr", &address, "--domain", "shop"];
+    run(Path::new("."), &[&head, &SHORT[..], args].concat())
+}
+
+/// The report of a run that must have succeeded.
+fn report(to: SocketAddr, args: &[&str]) -> Value {
+    let run = bench(to, &[args, &["--json"]].concat());
+    assert_eq!(run.code, Some(0), "{run:?}");
+    serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
+}
+
+fn number(report: &Value, field: &str) -> u64 {
+    report[field].as_u64().unwrap_or_else(|| panic!("{field}: {report:#}"))
+}
+
+#[test]
+fn a_closed_loop_counts_every_answer_by_what_it_says() {
+    let weir = Weir::start(RULES);
+    let free = report(weir.grpc, &["free={n}", "--connections", "2", "--streams", "3"]);
+    assert!(number(&free, "ok") > 0, "{free:#}");
+    assert_eq!(number(&free, "over_limit") + number(&free, "failed"), 0, "{free:#}");
+    assert_eq!(free["by_fallback"], Value::Null, "answers do not tell");
+    let p50 = free["latency_us"]["p50"].as_f64().expect("a number");
+    assert!(p50 > 0.0 && p50 <= free["latency_us"]["max"].as_f64().expect("a number"));
+
+    // One year may turn to the next meanwhile, which lets five more pass.
+    let few = report(weir.grpc, &["few=one"]);
+    assert!((1..=10).contains(&number(&few, "ok")), "{few:#}");
+    assert!(number(&few, "over_limit") > 0, "{few:#}");
+}
+
+#[test]
+fn an_open_loop_sends_what_was_asked_for_about_the_keys_that_were_asked_for() {
+    let weir = Weir::start(RULES);
+    let args = ["user=u{n}", "--keys", "7", "--rate", "400", "--hits", "1"];
+    let all = report(weir.grpc, &args);
+    assert_eq!(number(&all, "decided"), 200, "half a second at 400 per second: {all:#}");
+    assert!((7..=14).contains(&number(&all, "ok")), "one for each of 7 keys: {all:#}");
+    assert_eq!(all["lateness_us"]["p50"].as_f64().map(|p50| p50 >= 0.0), Some(true));
+    let zipf =
+        report(weir.grpc, &["user=z{n}", "--keys", "1000000", "--zipf", "2", "--threads", "2"]);
+    let (ok, over) = (number(&zipf, "ok"), number(&zipf, "over_limit"));
+    assert!(ok > 0 && over > ok, "most ask for the same few: {zipf:#}");
+}
+
+#[test]
+fn fallbacks_are_counted_where_answers_tell() {
+    let nowhere = free_port();
+    let weir = Weir::setup()
+        .rules("rules.yaml", RULES)
+        .env("WEIR__ANSWER__DECISION_HEADER", "true")
+        .env("WEIR__STORE__KIND", "redis")
+        .env("WEIR__REDIS__URL", &format!("redis://{nowhere}"))
+        .start();
+    let all = report(weir.grpc, &["user={n}", "--rate", "200"]);
+    assert_eq!(number(&all, "by_fallback"), 100, "{all:#}");
+    assert_eq!(number(&all, "ok"), 100, "on_error is allow: {all:#}");
+}
+
+#[test]
+fn refused_calls_are_found_before_the_load() {
+    let weir = Weir::start(RULES);
+    let run = bench(weir.grpc, &[&format!("user={}", "x".repeat(70_000))]);
+    assert_eq!(run.code, Some(69), "{run:?}");
+    assert!(run.stderr.contains("INVALID_ARGUMENT"), "{run:?}");
+}
+
+#[test]
+fn a_service_that_goes_away_is_in_the_report() {
+    let service = Weir::start(RULES);
+    let address = service.grpc.to_string();
+    let mut command = weir();
+    command.args(["bench", "--addr", &address, "--domain", "shop", "many=one", "--warmup", "0"]);
+    command.args(["--duration", "2", "--timeout", "1", "--json"]);
+    let client = service.client();
+    let mut load = Process::spawn("bench", command);
+    let look = || costing(0, descriptor(&[("many", "one")]));
+    // At most 256 are in flight, so most of them have been answered by then.
+    while client.ask(request("shop", vec![look()])).statuses[0].limit_remaining > 0 {}
+    drop(service);
+    assert_eq!(load.wait_for_exit().code(), Some(1));
+    let report: Value = serde_json::from_str(&load.output()).expect("a report");
+    assert!(number(&report, "decided") > 0 && number(&report, "failed") > 0, "{report:#}");
+    let errors = report["errors"].as_object().expect("an object");
+    assert!(errors.contains_key("not connected"), "{report:#}");
+}
+
+#[test]
+fn nobody_or_somebody_else_at_the_address_is_said_so() {
+    let nobody = bench(free_port(), &["user={n}"]);
+    assert_eq!(nobody.code, Some(69), "{nobody:?}");
+    assert!(nobody.stderr.contains("no service answers at"), "{nobody:?}");
+
+    let weir = Weir::start(RULES);
+    let http = bench(weir.http, &["user={n}", "--timeout", "30"]);
+    assert_eq!(http.code, Some(69), "{http:?}");
+    assert!(http.stderr.contains("does not speak HTTP/2"), "{http:?}");
+
+    let name = run(Path::new("."), &["bench", "--addr", "no-port", "--domain", "d", "a=b"]);
+    assert_eq!(name.code, Some(69), "{name:?}");
+    assert!(name.stderr.contains("host:port"), "{name:?}");
+
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = silent.local_addr().expect("a bound listener");
+    let silent = bench(address, &["user={n}", "--timeout", "0.2"]);
+    assert_eq!(silent.code, Some(69), "{silent:?}");
+    assert!(silent.stderr.contains("no answer within 200ms"), "{silent:?}");
+}
+
+#[test]
+fn a_plan_that_cannot_be_carried_out_is_refused_before_anything_is_sent() {
+    let plan = run(Path::new("."), &["bench", "--domain", "d", "user=alice", "--keys", "5"]);
+    assert_eq!(plan.code, Some(64), "{plan:?}");
+    assert!(plan.stderr.contains("write {n} where keys differ"), "{plan:?}");
+}
+
+/// An address at which nobody listens any more.
+fn free_port() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("a bound listener")
+}

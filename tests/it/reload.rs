@@ -1,0 +1,288 @@
+//! Rules that change while weir serves: from every layout that people deploy, and under load.
+
+use std::fs::{create_dir_all, remove_dir_all, remove_file, rename};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use tempfile::TempDir;
+
+use crate::support::PATIENCE;
+use crate::support::http::get;
+use crate::support::rls::{Client, costing, descriptor, request};
+use crate::support::weir::{Weir, write};
+
+/// A file of domain `d` that limits `key` to `limit` an hour.
+fn rules(key: &str, limit: u64) -> String {
+    format!(
+        "domain: d\ndescriptors:\n  - key: {key}\n    rate_limit: {{ unit: hour, \
+         requests_per_unit: {limit} }}\n"
+    )
+}
+
+/// The limits that are in force for `keys`, of one answer; 0 for none.
+fn limits(client: &Client, keys: &[&str]) -> Vec<u64> {
+    let peeks = keys.iter().map(|key| costing(0, descriptor(&[(key, "x")]))).collect();
+    let answer = client.ask(request("d", peeks));
+    let limit = |status: &crate::support::rls::DescriptorStatus| {
+        status.current_limit.as_ref().map_or(0, |limit| u64::from(limit.requests_per_unit))
+    };
+    answer.statuses.iter().map(limit).collect()
+}
+
+/// Looks again and again: a process that has reloaded tells nobody but its log.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "in vain: {what}");
+        thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+fn until_limit(client: &Client, limit: u64) {
+    until(&format!("a limit of {limit}"), || limits(client, &["a"]) == [limit]);
+}
+
+/// Version `number` of a mounted ConfigMap, put in place as the kubelet does it.
+fn mount(folder: &Path, number: u64, files: &[(&str, String)]) {
+    let version = format!("..2026_{number}");
+    create_dir_all(folder.join(&version)).expect("a folder");
+    for (name, text) in files {
+        write(&folder.join(&version).join(name), text);
+        let link = folder.join(name);
+        if link.symlink_metadata().is_err() {
+            symlink(Path::new("..data").join(name), link).expect("a link");
+        }
+    }
+    let _ = remove_file(folder.join("..data_tmp"));
+    symlink(&version, folder.join("..data_tmp")).expect("a link");
+    rename(folder.join("..data_tmp"), folder.join("..data")).expect("a rename");
+    let _ = remove_dir_all(folder.join(format!("..2026_{}", number - 1)));
+    // Links of files that are no longer there go last.
+    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+        if !entry.path().exists() {
+            remove_file(entry.path()).expect("a link");
+        }
+    }
+}
+
+fn metric(weir: &Weir, line: &str) -> bool {
+    get(weir.admin, "/metrics").body.lines().any(|found| found == line)
+}
+
+fn last_error(weir: &Weir) -> Option<String> {
+    get(weir.admin, "/rules").json()["last_error"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn a_config_map_that_is_swapped_comes_into_force() {
+    let folder = TempDir::new().expect("a temporary folder");
+    mount(folder.path(), 1, &[("a.yaml", rules("a", 1))]);
+    let weir = Weir::setup().rules_at(folder.path()).start();
+    let client = weir.client();
+    assert_eq!(limits(&client, &["a"]), [1]);
+    for version in 2..5 {
+        mount(folder.path(), version, &[("a.yaml", rules("a", version))]);
+        until_limit(&client, version);
+    }
+    assert!(metric(&weir, r#"weir_rules_reloads_total{result="ok"} 3"#));
+    assert!(metric(&weir, r#"weir_rules_reloads_total{result="failed"} 0"#));
+}
+
+#[test]
+fn the_incumbents_layouts_are_followed_whatever_it_is_told_to_watch() {
+    for watch_root in ["true", "false"] {
+        let folder = TempDir::new().expect("a temporary folder");
+        let root = folder.path();
+        // v1 by a root link, as its runtime wants it with RUNTIME_WATCH_ROOT.
+        for version in 1..3 {
+            create_dir_all(root.join(format!("v{version}/rl/config"))).expect("folders");
+            let file = root.join(format!("v{version}/rl/config/a.yaml"));
+            write(&file, &rules("a", version));
+        }
+        symlink("v1", root.join("current")).expect("a link");
+        let weir = Weir::setup()
+            .rules_of_settings()
+            .env("RUNTIME_ROOT", root.join("current").to_str().expect("a plain path"))
+            .env("RUNTIME_SUBDIRECTORY", "rl")
+            .env("RUNTIME_WATCH_ROOT", watch_root)
+            .env("RUNTIME_IGNOREDOTFILES", "true")
+            .start();
+        let client = weir.client();
+        assert_eq!(limits(&client, &["a"]), [1]);
+        symlink("v2", root.join("next")).expect("a link");
+        rename(root.join("next"), root.join("current")).expect("a rename");
+        until_limit(&client, 2);
+        // A file that is edited in place, as with RUNTIME_WATCH_ROOT=false.
+        write(&root.join("current/rl/config/a.yaml"), &rules("a", 3));
+        until_limit(&client, 3);
+        // A folder below, and a ConfigMap that takes the place of the folder.
+        create_dir_all(root.join("v2/rl/config/team")).expect("a folder");
+        remove_file(root.join("v2/rl/config/a.yaml")).expect("it is there");
+        write(&root.join("v2/rl/config/team/a.yaml"), &rules("a", 4));
+        until_limit(&client, 4);
+        create_dir_all(root.join("map")).expect("a folder");
+        mount(&root.join("map"), 1, &[("a.yaml", rules("a", 5))]);
+        rename(root.join("v2/rl/config"), root.join("old")).expect("a rename");
+        rename(root.join("map"), root.join("v2/rl/config")).expect("a rename");
+        until_limit(&client, 5);
+        mount(&root.join("v2/rl/config"), 2, &[("a.yaml", rules("a", 6))]);
+        until_limit(&client, 6);
+    }
+}
+
+/// Two files that must change together, swapped by one link without a pause, while the rules are
+/// read again and again and clients ask for both in one request.
+#[test]
+fn under_load_no_call_fails_and_no_answer_mixes_two_sets() {
+    const LAST: u64 = 300;
+    let folder = TempDir::new().expect("a temporary folder");
+    let set = |version| [("a.yaml", rules("a", version)), ("b.yaml", rules("b", version))];
+    mount(folder.path(), 1, &set(1));
+    let setup = Weir::setup().rules_at(folder.path()).env("WEIR__RULES__MERGE_DOMAINS", "true");
+    let mut weir = setup.start();
+    let over = AtomicBool::new(false);
+    let (asked, versions) = (AtomicU64::new(0), AtomicU64::new(0));
+    let grpc = weir.grpc;
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let client = Client::connect(grpc);
+                let mut last = 0;
+                while !over.load(Ordering::Relaxed) {
+                    // Fails the test if a call does.
+                    let found = limits(&client, &["a", "b"]);
+                    assert_eq!(found[0], found[1], "one answer of two sets");
+                    assert!(found[0] >= last, "{} after {last}", found[0]);
+                    versions.fetch_add(u64::from(found[0] > last), Ordering::Relaxed);
+                    last = found[0];
+                    asked.fetch_add(1, Ordering::Relaxed);
+                }
+                assert_eq!(last, LAST);
+            });
+        }
+        // Not waited for between the swaps: readings and swaps must meet.
+        for version in 2..=LAST {
+            mount(folder.path(), version, &set(version));
+            if version % 4 == 0 {
+                weir.process().signal("HUP");
+            }
+        }
+        let client = Client::connect(grpc);
+        until("the last set", || limits(&client, &["a", "b"]) == [LAST, LAST]);
+        let so_far = asked.load(Ordering::Relaxed);
+        until("every client has seen it", || asked.load(Ordering::Relaxed) > so_far + 6);
+        over.store(true, Ordering::Relaxed);
+    });
+    let seen = versions.load(Ordering::Relaxed) / 3;
+    println!("{} calls saw {seen} of {LAST} sets", asked.load(Ordering::Relaxed));
+    assert!(seen > 2, "the rules hardly changed under the load: {seen}");
+    assert_eq!(last_error(&weir), None);
+}
+
+#[test]
+fn a_bad_set_changes_nothing_and_shows_until_it_is_mended() {
+    let setup = Weir::setup().rules("a.yaml", &rules("a", 1));
+    let weir = setup.env("WEIR__READYZ__REQUIRE_RULES", "current").start();
+    let client = weir.client();
+    assert_eq!(get(weir.http, "/readyz").status, 200);
+    let bad = |name: &str, field: &str| {
+        let file = weir.rules_folder().join(name);
+        write(&file, &format!("domain: {name}\ndescriptors:\n  - {field}: x\n"));
+    };
+    bad("b.yaml", "kye");
+    bad("c.yaml", "valeu");
+    // Both problems, in one text.
+    until("both are shown", || {
+        last_error(&weir)
+            .is_some_and(|error| error.contains("b.yaml:3:5") && error.contains("c.yaml:3:5"))
+    });
+    assert_eq!(limits(&client, &["a"]), [1], "the rules in force stay");
+    assert!(metric(&weir, "weir_rules_failing 1"));
+    assert!(!metric(&weir, r#"weir_rules_reloads_total{result="failed"} 0"#));
+    until("readiness follows where asked to", || get(weir.http, "/readyz").status == 503);
+    assert_eq!(get(weir.http, "/livez").status, 200);
+    // The same as what is in force is good again.
+    for name in ["b.yaml", "c.yaml"] {
+        remove_file(weir.rules_folder().join(name)).expect("it is there");
+    }
+    until("mended", || last_error(&weir).is_none());
+    assert!(metric(&weir, "weir_rules_failing 0"));
+    until("ready again", || get(weir.http, "/readyz").status == 200);
+    assert_eq!(limits(&client, &["a"]), [1]);
+}
+
+#[test]
+fn readiness_ignores_the_rules_unless_asked() {
+    for (required, status) in [("off", 200), ("loaded", 503), ("current", 503)] {
+        let weir = Weir::setup().env("WEIR__READYZ__REQUIRE_RULES", required).start();
+        assert_eq!(get(weir.http, "/readyz").status, status, "{required}, without rules");
+        write(&weir.rules_folder().join("a.yaml"), &rules("a", 1));
+        until_limit(&weir.client(), 1);
+        until("ready with rules", || get(weir.http, "/readyz").status == 200);
+        write(&weir.rules_folder().join("b.yaml"), "domain: [");
+        until("the bad file is seen", || last_error(&weir).is_some());
+        let now = if required == "current" { 503 } else { 200 };
+        until(required, || get(weir.http, "/readyz").status == now);
+    }
+}
+
+#[test]
+fn files_that_are_gone_are_no_wish_but_an_empty_domain_and_sighup_are() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("mount");
+    create_dir_all(&path).expect("a folder");
+    mount(&path, 1, &[("a.yaml", rules("a", 1))]);
+    let mut weir = Weir::setup().rules_at(&path).start();
+    let client = weir.client();
+    let refused = |weir: &Weir, why: &str| {
+        until(why, || last_error(weir).is_some_and(|error| error.contains("SIGHUP")));
+        assert_eq!(limits(&client, &["a"]), [1], "{why}: the rules in force stay");
+    };
+    mount(&path, 2, &[]);
+    refused(&weir, "an empty ConfigMap");
+    mount(&path, 3, &[("a.yaml", rules("a", 1))]);
+    until("filled again", || last_error(&weir).is_none());
+    remove_dir_all(&path).expect("it is there");
+    refused(&weir, "a folder that is gone");
+    create_dir_all(&path).expect("a folder");
+    write(&path.join("a.yaml"), "domain: d\n");
+    until_limit(&client, 0);
+    assert_eq!(last_error(&weir), None);
+
+    write(&path.join("a.yaml"), &rules("a", 2));
+    until_limit(&client, 2);
+    remove_file(path.join("a.yaml")).expect("it is there");
+    until("gone again", || last_error(&weir).is_some());
+    assert_eq!(limits(&client, &["a"]), [2]);
+    weir.process().signal("HUP");
+    until_limit(&client, 0);
+    assert_eq!(last_error(&weir), None);
+    // And from nothing to something.
+    write(&path.join("a.yaml"), &rules("a", 3));
+    until_limit(&client, 3);
+}
+
+#[test]
+fn watching_can_be_turned_off_and_sighup_still_reloads() {
+    let threads = |weir: &mut Weir| -> Vec<String> {
+        let tasks = format!("/proc/{}/task", weir.process().pid());
+        let tasks = std::fs::read_dir(tasks).expect("a running process").flatten();
+        let names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")));
+        names.flatten().map(|name| name.trim().to_owned()).collect()
+    };
+    let watcher = "weir-rules".to_owned();
+    let mut watching = Weir::start(&rules("a", 1));
+    assert!(threads(&mut watching).contains(&watcher));
+
+    let setup = Weir::setup().rules("a.yaml", &rules("a", 1));
+    let mut weir = setup.env("WEIR__RULES__WATCH", "false").start();
+    assert!(!threads(&mut weir).contains(&watcher));
+    write(&weir.rules_folder().join("a.yaml"), &rules("a", 2));
+    let client = weir.client();
+    assert_eq!(limits(&client, &["a"]), [1]);
+    weir.process().signal("HUP");
+    until_limit(&client, 2);
+}

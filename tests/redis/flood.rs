@@ -1,0 +1,81 @@
+//! Floods: what a counter that is full costs Redis.
+
+use std::sync::Arc;
+
+use crate::bed::server::Server;
+use crate::crowd::{ask_all, figures};
+use crate::start::{alone, over, ready};
+use crate::support::http;
+use crate::support::rls::{descriptor, request};
+
+const CALLERS: usize = 16;
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: fixed_window
+    rate_limit: { requests: 50, window: 1000d }
+  - key: token_bucket
+    rate_limit: { algorithm: token_bucket, requests: 50, window: 1000d }
+  - key: sliding_window_log
+    rate_limit: { algorithm: sliding_window_log, requests: 50, window: 1000d }
+  - key: uncached
+    rate_limit: { requests: 50, window: 1000d, over_limit_cache: false }
+";
+
+/// How many scripts the server has run since it was told to forget.
+pub(crate) fn scripts(server: &Server) -> u64 {
+    let stats = server.client().ask(&["INFO", "commandstats"]).text();
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    line.map_or(0, |line| line.split(',').next().expect("a number").parse().expect("a number"))
+}
+
+#[test]
+fn a_hundred_thousand_requests_to_a_full_counter_make_a_handful_of_calls() {
+    let _turn = alone();
+    let server = Server::local();
+    let weir = over(&format!("redis+unix://{}", server.socket().display()), RULES)
+        .env("WEIR__STORE__TIMEOUT", "20s")
+        .start();
+    ready(&weir);
+    let ask = |key: &'static str, requests| {
+        let question = Arc::new(move |_| request("d", vec![descriptor(&[(key, "x")])]));
+        server.client().ask(&["CONFIG", "RESETSTAT"]);
+        let answers = ask_all(&[weir.grpc], CALLERS, requests, question);
+        assert!(answers.iter().all(|answer| answer.fallback().is_none()));
+        (answers, scripts(&server))
+    };
+    let floods =
+        [("fixed_window", 100_000), ("token_bucket", 5_000), ("sliding_window_log", 5_000)];
+    for (key, requests) in floods {
+        let (filling, _) = ask(key, 50);
+        assert_eq!(filling.iter().filter(|answer| answer.passed(0)).count(), 50);
+        let (answers, calls) = ask(key, requests);
+        figures(&format!("{key}: {calls} calls"), answers.iter());
+        assert_eq!(answers.iter().filter(|answer| answer.passed(0)).count(), 0);
+        // Those that are asked before the first of them has come back.
+        assert!(calls <= CALLERS as u64, "{calls}");
+    }
+    let metrics = http::get(weir.admin, "/metrics").body;
+    let line = metrics.lines().find(|line| line.starts_with("weir_over_limit_cache_denied_total "));
+    let denied: usize = line.expect("shown").rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(denied >= 110_000 - 3 * CALLERS, "{denied}");
+
+    ask("uncached", 50);
+    assert_eq!(ask("uncached", 1_000).1, 1_000, "switched off for this rule");
+}
+
+#[test]
+fn the_cache_can_be_switched_off_for_all_rules() {
+    let _turn = alone();
+    let server = Server::local();
+    let weir = over(&format!("redis+unix://{}", server.socket().display()), RULES)
+        .env("WEIR__STORE__TIMEOUT", "20s")
+        .env("WEIR__STORE__OVER_LIMIT_CACHE", "false")
+        .start();
+    ready(&weir);
+    let question = Arc::new(|_| request("d", vec![descriptor(&[("token_bucket", "x")])]));
+    server.client().ask(&["CONFIG", "RESETSTAT"]);
+    ask_all(&[weir.grpc], CALLERS, 1_000, question);
+    assert_eq!(scripts(&server), 1_000);
+}

@@ -1,0 +1,188 @@
+//! Under the incumbent's name: the sample deployments of Istio and Envoy, with only the image changed.
+
+use std::fs::{create_dir_all, read_to_string, remove_dir_all, rename};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::bed::resp::Reply;
+use crate::bed::server::Server;
+use crate::start::until;
+use crate::support::http::{get, post};
+use crate::support::process::Process;
+use crate::support::rls::{Client, Code, costing, descriptor, request};
+use crate::support::weir::write;
+
+/// The environment of Istio's sample, word for word but for Redis's host and the root of the rules,
+/// with what Kubernetes adds for the sample's Services.
+const ISTIO: [(&str, &str); 12] = [
+    ("LOG_LEVEL", "debug"),
+    ("REDIS_SOCKET_TYPE", "tcp"),
+    ("REDIS_URL", "<redis>"),
+    ("USE_STATSD", "false"),
+    ("RUNTIME_ROOT", "<root>"),
+    ("RUNTIME_SUBDIRECTORY", "ratelimit"),
+    ("RUNTIME_WATCH_ROOT", "false"),
+    ("RUNTIME_IGNOREDOTFILES", "true"),
+    ("HOST", "::"),
+    ("GRPC_HOST", "::"),
+    ("REDIS_PORT", "tcp://10.96.0.9:6379"),
+    ("RATELIMIT_PORT_8081_TCP_ADDR", "10.96.0.10"),
+];
+
+/// The same of the sample in the incumbent's own repository.
+const ENVOY: [(&str, &str); 7] = [
+    ("USE_STATSD", "false"),
+    ("LOG_LEVEL", "debug"),
+    ("REDIS_SOCKET_TYPE", "tcp"),
+    ("REDIS_URL", "<redis>"),
+    ("RUNTIME_ROOT", "<root>"),
+    ("RUNTIME_SUBDIRECTORY", "ratelimit"),
+    ("RUNTIME_WATCH_ROOT", "false"),
+];
+
+/// The rules that Istio's sample asks for, with another limit.
+fn rules(limit: u32) -> String {
+    format!(
+        "domain: echo-ratelimit\ndescriptors:\n  - key: PATH\n    value: \"/\"\n    rate_limit:\n      \
+         unit: minute\n      requests_per_unit: {limit}\n  - key: PATH\n    rate_limit:\n      unit: \
+         minute\n      requests_per_unit: 100\n"
+    )
+}
+
+/// Puts version `number` of the ConfigMap in place as the kubelet does: by one rename of a link.
+fn mount(folder: &Path, number: u32, text: &str) {
+    let version = format!("..2026_{number}");
+    create_dir_all(folder.join(&version)).expect("a folder");
+    write(&folder.join(&version).join("config.yaml"), text);
+    symlink(&version, folder.join("..data_tmp")).expect("a link");
+    rename(folder.join("..data_tmp"), folder.join("..data")).expect("a rename");
+    if number == 1 {
+        symlink("..data/config.yaml", folder.join("config.yaml")).expect("a link");
+    } else {
+        remove_dir_all(folder.join(format!("..2026_{}", number - 1))).expect("the one before");
+    }
+}
+
+/// A pod of a sample: the binary under its other name, the environment, the mounted rules.
+struct Pod {
+    process: Process,
+    data: TempDir,
+}
+
+impl Pod {
+    /// Ports of its own choice are all that differs: the sample's are one machine's.
+    fn start(env: &[(&str, &str)], redis: &Server, text: &str) -> Pod {
+        let data = TempDir::new().expect("a temporary folder");
+        let config = data.path().join("ratelimit/config");
+        create_dir_all(&config).expect("a folder");
+        mount(&config, 1, text);
+        let redis = redis.address().to_string();
+        let root = data.path().display().to_string();
+        let mut command = ratelimit(data.path());
+        for (name, value) in env {
+            command.env(name, value.replace("<redis>", &redis).replace("<root>", &root));
+        }
+        command.envs([("PORT", "0"), ("GRPC_PORT", "0"), ("DEBUG_PORT", "0")]);
+        Pod { process: Process::spawn("ratelimit", command), data }
+    }
+
+    /// The port behind `name=` in the line of the log that says where it listens.
+    fn port(&self, name: &str) -> u16 {
+        self.process.wait_for("where it listens", |line| {
+            let (_, rest) = line.split_once(&format!(" {name}="))?;
+            let address: SocketAddr = rest.split_whitespace().next()?.parse().ok()?;
+            Some(address.port())
+        })
+    }
+
+    fn config(&self) -> PathBuf {
+        self.data.path().join("ratelimit/config")
+    }
+}
+
+/// `/bin/ratelimit` as an image has it, without arguments.
+fn ratelimit(folder: &Path) -> Command {
+    let path = folder.join("ratelimit-bin");
+    create_dir_all(&path).expect("a folder");
+    symlink(env!("CARGO_BIN_EXE_weir"), path.join("ratelimit")).expect("a link");
+    let mut command = Command::new(path.join("ratelimit"));
+    command.env_clear();
+    command
+}
+
+/// The limit of `/`, without taking from it.
+fn limit(client: &Client) -> u32 {
+    let peek = costing(0, descriptor(&[("PATH", "/")]));
+    let answer = client.ask(request("echo-ratelimit", vec![peek]));
+    answer.statuses[0].current_limit.as_ref().map_or(0, |limit| limit.requests_per_unit)
+}
+
+/// It serves the sample's rules on both families of addresses, counts in the sample's Redis, names
+/// what it ignores in one line, and follows the ConfigMap.
+fn serves(sample: &[(&str, &str)]) {
+    let redis = Server::listening(&[]);
+    let pod = Pod::start(sample, &redis, &rules(1));
+    let (grpc, http) = (pod.port("grpc"), pod.port("http"));
+    let hosts: [SocketAddr; 2] =
+        [(Ipv4Addr::LOCALHOST, http).into(), (Ipv6Addr::LOCALHOST, http).into()];
+    for host in hosts {
+        assert_eq!((get(host, "/healthcheck").status, get(host, "/readyz").status), (200, 200));
+    }
+
+    let client = Client::connect((Ipv6Addr::LOCALHOST, grpc).into());
+    until("Redis counts", || {
+        // Two hits at once: over the limit in whatever minute they come.
+        let ask = costing(2, descriptor(&[("PATH", "/")]));
+        let over = client.ask(request("echo-ratelimit", vec![ask])).overall_code();
+        over == Code::OverLimit && redis.client().ask(&["DBSIZE"]) != Reply::Integer(0)
+    });
+    let other =
+        r#"{"domain":"echo-ratelimit","descriptors":[{"entries":[{"key":"PATH","value":"/x"}]}]}"#;
+    let answer = post(hosts[0], "/json", other);
+    assert_eq!(answer.status, 200);
+    assert!(answer.body.contains("100"), "{}", answer.body);
+
+    let said = pod.process.output();
+    let ignored: Vec<&str> = said.lines().filter(|line| line.contains("no effect")).collect();
+    assert_eq!(ignored.len(), 1, "{said}");
+    assert!(ignored[0].contains("REDIS_SOCKET_TYPE"), "{said}");
+
+    assert_eq!(limit(&client), 1);
+    mount(&pod.config(), 2, &rules(7));
+    until("the new ConfigMap is in force", || limit(&client) == 7);
+    mount(&pod.config(), 3, "domain: echo-ratelimit\ndescriptors:\n  - ky: PATH\n");
+    pod.process.wait_for("what is wrong with the third", |line| {
+        (line.contains("config.yaml:3:5") && line.contains("ky")).then_some(())
+    });
+    assert_eq!(limit(&client), 7, "a bad ConfigMap changes nothing");
+}
+
+#[test]
+fn istios_sample_runs_with_nothing_changed_but_the_image() {
+    serves(&ISTIO);
+}
+
+#[test]
+fn envoys_sample_runs_with_nothing_changed_but_the_image() {
+    serves(&ENVOY);
+}
+
+/// What cannot be served is said at once: rules by xDS are Envoy Gateway's, not ours yet.
+#[test]
+fn envoy_gateways_own_deployment_is_refused_with_what_to_do_instead() {
+    let redis = Server::listening(&[]);
+    let env = [&ENVOY[..], &[("CONFIG_TYPE", "GRPC_XDS_SOTW")]].concat();
+    let mut pod = Pod::start(&env, &redis, &rules(1));
+    let status = pod.process.wait_for_exit();
+    let said = pod.process.output();
+    assert_eq!(status.code(), Some(64), "{said}");
+    for word in ["CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_TYPE=FILE", "docs/envoy-gateway.md"] {
+        assert!(said.contains(word), "no {word} in:\n{said}");
+    }
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/envoy-gateway.md");
+    assert!(read_to_string(page).is_ok(), "the page it names is there");
+}
