@@ -6,6 +6,8 @@
 
 local TIER, STATE, COSTS = 3, 2, 0
 local HITS_MAX = 2 ^ 53 - 1
+-- In the place of the limit: hits that were let pass elsewhere, see src/step/count.rs.
+local UNLIMITED = 2 ^ 53
 
 -- The tiers' numbers and their states in the present step: tier i begins at T[i * TIER + 1].
 local T, S = {}, {}
@@ -30,6 +32,7 @@ local function fits(t, s, hits)
 end
 
 local function charge(t, s, hits)
+  if T[t + 3] == UNLIMITED and S[s + 2] > T[t + 1] then return false end -- their window is over
   local more = min(hits, HITS_MAX - S[s + 1])
   S[s + 1] = S[s + 1] + more
   return more > 0

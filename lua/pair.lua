@@ -8,6 +8,8 @@
 
 local TIER, STATE, COSTS = 4, 3, 0
 local COUNT_MAX = 2 ^ 52 - 1
+-- In the place of the limit: hits that were let pass elsewhere, see src/step/pair.rs.
+local UNLIMITED = 2 ^ 52
 local HALF = 2 ^ 24
 
 -- The tiers' numbers and their states in the present step: tier i begins at T[i * TIER + 1].
@@ -46,6 +48,12 @@ local function fits(t, s, hits)
 end
 
 local function charge(t, s, hits)
+  if T[t + 4] == UNLIMITED and S[s + 3] > T[t + 1] then
+    if S[s + 3] > T[t + 1] + T[t + 2] then return false end -- out of sight
+    local before = min(hits, COUNT_MAX - S[s + 2])
+    S[s + 2] = S[s + 2] + before
+    return before > 0
+  end
   local more = min(hits, COUNT_MAX - S[s + 1])
   S[s + 1] = S[s + 1] + more
   return more > 0
@@ -54,6 +62,7 @@ end
 local function refund(t, s, hits)
   -- The newest hits first, as everywhere; but none that are newer than the step, whose own were
   -- taken before (its window is over, or the clock was set back).
+  if S[s + 3] > T[t + 1] + T[t + 2] then return false end -- they are out of sight
   local current = S[s + 3] > T[t + 1] and 0 or min(hits, S[s + 1])
   local previous = min(hits - current, S[s + 2])
   S[s + 1], S[s + 2] = S[s + 1] - current, S[s + 2] - previous

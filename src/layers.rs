@@ -15,6 +15,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
+
 use crate::decision::Decision;
 use crate::key::Key;
 use crate::limit::{Limit, Mode};
@@ -26,6 +28,9 @@ mod exact;
 mod leased;
 mod over_limit;
 mod synced;
+
+pub use leased::LeaseCounts;
+pub use synced::SyncCounts;
 
 use exact::Exact;
 use leased::Leased;
@@ -79,7 +84,7 @@ pub trait Layer: Send + Sync + 'static {
 
 /// For how long a leased rule's denial is remembered, at most: what another instance gives back
 /// unspent, as they all do, shall be seen soon.
-const LEASED_DENIAL: Micros = Micros::from_millis(100);
+const LEASED_DENIAL: Micros = Micros::SECOND;
 
 /// The layers around a store.
 pub enum Layers<S> {
@@ -136,6 +141,14 @@ impl<S: Store> Layers<S> {
         match self {
             Layers::Own(exact) => exact.store(),
             Layers::Shared(modes) => modes.plain.store(),
+        }
+    }
+
+    /// Forgets the counter `key`, in the store and in whatever stands before it.
+    pub async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        match self {
+            Layers::Own(exact) => exact.store().forget(key).await,
+            Layers::Shared(modes) => modes.exact.store().forget(key).await,
         }
     }
 
@@ -224,12 +237,10 @@ impl<S: Store> Layer for Modes<S> {
     }
 
     async fn tick(&self, local: Micros) {
-        self.leased.tick(local).await;
-        self.synced.tick(local).await;
+        join(self.leased.tick(local), self.synced.tick(local)).await;
     }
 
     async fn close(&self, local: Micros) {
-        self.leased.close(local).await;
-        self.synced.close(local).await;
+        join(self.leased.close(local), self.synced.close(local)).await;
     }
 }

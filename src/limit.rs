@@ -132,7 +132,7 @@ pub enum Mode {
     /// Counts are exchanged at intervals: never denied early, but over the limit by at most what
     /// the other instances let pass in one interval.
     Synced {
-        /// The longest time between two exchanges.
+        /// How long it may take until all instances know of a hit.
         interval: Micros,
     },
 }

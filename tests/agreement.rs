@@ -123,7 +123,13 @@ fn concurrency_is_the_same_in_lua() {
 
 /// Asks of a limit with one tier at these instants: hits, and the lease they are about.
 fn asks(limit: &Limit, about: impl Iterator<Item = (u64, i64, Option<Lease>)>) -> Vec<Ask> {
-    let ask = |(now, hits, lease)| Ask { limit: limit.clone(), now: Micros(now), hits, lease };
+    let ask = |(now, hits, lease)| Ask {
+        limit: limit.clone(),
+        now: Micros(now),
+        hits,
+        lease,
+        elsewhere: 0,
+    };
     about.map(ask).collect()
 }
 
@@ -251,6 +257,7 @@ fn every_request_of_the_table_is_answered_by_lua_as_it_says() {
             now: ask.now,
             hits: ask.hits,
             lease: ask.lease,
+            elsewhere: 0,
         });
         asks.collect()
     };

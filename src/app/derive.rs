@@ -137,7 +137,11 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
             max_body_bytes: http.max_body_bytes,
             limits,
         },
-        admin: server::Admin { listen: settings.admin.listen.to_string(), limits },
+        admin: server::Admin {
+            listen: settings.admin.listen.to_string(),
+            limits,
+            token: token(&settings.admin),
+        },
         metrics: settings.metrics.listen.map(|address| server::Scraped {
             listen: address.to_string(),
             path: settings.metrics.path.clone(),
@@ -150,4 +154,10 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
         cores: settings.grpc.cores.map(std::num::NonZeroUsize::get),
         counters: Arc::default(),
     }
+}
+
+/// What callers of `/counters` must know; a file wins.
+fn token(settings: &settings::Admin) -> Option<server::Token> {
+    let text = || settings.token.as_ref().map(|token| server::Token::Text(token.reveal().into()));
+    settings.token_file.clone().map(server::Token::File).or_else(text)
 }

@@ -77,7 +77,7 @@ fn tls(args: &TlsArgs) -> anyhow::Result<Option<ClientTlsConfig>> {
 }
 
 fn request(args: &CallArgs) -> RateLimitRequest {
-    let descriptor = |arg: &super::DescriptorArg| RateLimitDescriptor {
+    let descriptor = |arg: &super::Typed| RateLimitDescriptor {
         entries: arg
             .0
             .iter()

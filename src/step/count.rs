@@ -24,6 +24,12 @@ pub struct Count {
     pub count: u64,
 }
 
+impl CountTier {
+    /// In the place of `max`: hits that were let pass elsewhere are counted whatever the limit, each
+    /// in the window of the step's instant, and not in a later one.
+    pub const UNLIMITED: u64 = INTEGER_END;
+}
+
 impl Meter for CountTier {
     type State = Count;
 
@@ -41,6 +47,9 @@ impl Meter for CountTier {
     }
 
     fn charge(&self, state: Count, hits: u64) -> Count {
+        if self.max == CountTier::UNLIMITED && state.start > self.start {
+            return state; // their window is over
+        }
         Count { count: state.count + hits.min(INTEGER_END - 1 - state.count), ..state }
     }
 

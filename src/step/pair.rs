@@ -32,6 +32,12 @@ pub struct Pair {
     pub previous: u64,
 }
 
+impl PairTier {
+    /// In the place of `max`: hits that were let pass elsewhere are counted whatever the limit, each
+    /// in the window of the step's instant, as long as that is in sight.
+    pub const UNLIMITED: u64 = PAIR_COUNT_END;
+}
+
 impl Meter for PairTier {
     type State = Pair;
 
@@ -53,13 +59,26 @@ impl Meter for PairTier {
     }
 
     fn charge(&self, state: Pair, hits: u64) -> Pair {
+        if self.max == PairTier::UNLIMITED && state.start > self.start {
+            if state.start > self.start.saturating_add(self.window) {
+                return state; // out of sight
+            }
+            let room = PAIR_COUNT_END - 1 - state.previous;
+            return Pair { previous: state.previous + hits.min(room), ..state };
+        }
         let room = PAIR_COUNT_END - 1 - state.current;
         Pair { current: state.current + hits.min(room), ..state }
     }
 
     fn refund(&self, state: Pair, hits: u64) -> Pair {
+        if state.start > self.start.saturating_add(self.window) {
+            return state; // they are out of sight
+        }
         // The newest hits first, as everywhere; but none that are newer than the step, whose own
         // were taken before (its window is over, or the clock was set back).
+        if state.start > self.start.saturating_add(self.window) {
+            return state; // they are out of sight
+        }
         let newest = if state.start > self.start { 0 } else { state.current };
         let current = hits.min(newest);
         let previous = (hits - current).min(state.previous);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use weir::limit::{Algorithm, FILL_MAX, HITS_END, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
-use weir::step::{Lease, LeaseId, Step};
+use weir::step::{CountTier, Lease, LeaseId, Machine, PairTier, Step};
 use weir::time::Micros;
 
 /// Every algorithm, in the order of the design's table.
@@ -23,6 +23,8 @@ pub(crate) struct Ask {
     pub(crate) now: Micros,
     pub(crate) hits: i64,
     pub(crate) lease: Option<Lease>,
+    /// The hits passed elsewhere, in windows that this tells of: two bits per tier. 0: they ask.
+    pub(crate) elsewhere: u64,
 }
 
 /// One line, short enough to be read next to others.
@@ -34,6 +36,9 @@ impl fmt::Display for Ask {
         }
         let denied = if self.limit.count_denied { " count_denied" } else { "" };
         write!(f, "{denied} | at {} hits {}", self.now.0, self.hits)?;
+        if self.elsewhere > 0 {
+            write!(f, " passed elsewhere {:?}", self.step().machine)?;
+        }
         self.lease.map_or(Ok(()), |lease| write!(f, " {lease:?}"))
     }
 }
@@ -41,12 +46,43 @@ impl fmt::Display for Ask {
 impl Ask {
     /// The step that it comes to.
     pub(crate) fn step(&self) -> Step {
-        let step = weir::algorithm::plan(&self.limit, self.hits, self.now);
+        let mut step = weir::algorithm::plan(&self.limit, self.hits, self.now);
+        if self.elsewhere > 0 {
+            passed_elsewhere(&mut step, self.elsewhere);
+        }
         match self.lease {
             Some(lease) => step.leased(lease),
             None => step,
         }
     }
+}
+
+/// Per tier: the present window, the one before, the one before that, or one that is long over.
+fn passed_elsewhere(step: &mut Step, mut windows: u64) {
+    let mut begun = |start: Micros, window: Micros| {
+        let back = windows & 3;
+        windows >>= 2;
+        let back = if back == 3 { u64::MAX } else { window.0.saturating_mul(back) };
+        start.saturating_sub(Micros(back))
+    };
+    match &mut step.machine {
+        Machine::Count(tiers) => {
+            for tier in tiers {
+                let window = tier.end.saturating_sub(tier.start);
+                let start = begun(tier.start, window);
+                let end = start.saturating_add(window);
+                *tier = CountTier { start, end, max: CountTier::UNLIMITED };
+            }
+        }
+        Machine::Pair(tiers) => {
+            for tier in tiers {
+                let start = begun(tier.start, tier.window);
+                *tier = PairTier { start, max: PairTier::UNLIMITED, ..*tier };
+            }
+        }
+        _ => return,
+    }
+    step.count_denied = true;
 }
 
 /// A source of numbers that is the same for the same seed (splitmix64).
@@ -112,7 +148,8 @@ pub(crate) fn walk(algorithm: Algorithm, dice: &mut Dice) -> Vec<Ask> {
         now = later(now, &limit, &taste, dice);
         let hits = hits(&limit, &taste, dice);
         let lease = dice.happens(taste.leases, 10).then(|| lease(now, &limit, dice));
-        asks.push(Ask { limit: limit.clone(), now: Micros(now), hits, lease });
+        let elsewhere = if hits != 0 && dice.happens(1, 5) { dice.roll() >> 1 } else { 0 };
+        asks.push(Ask { limit: limit.clone(), now: Micros(now), hits, lease, elsewhere });
     }
     asks
 }
@@ -134,7 +171,7 @@ pub(crate) fn edge(dice: &mut Dice) -> Vec<Ask> {
     let start = 1_785_000_000_000_000 / window * window;
     let ask = |now, hits: u64| {
         let hits = hits as i64;
-        Ask { limit: limit.clone(), now: Micros(now), hits, lease: None }
+        Ask { limit: limit.clone(), now: Micros(now), hits, lease: None, elsewhere: 0 }
     };
     let end = start + 2 * window;
     let hits = requests - room;

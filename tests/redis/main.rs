@@ -6,6 +6,7 @@
 #[path = "../bed/redis.rs"]
 mod bed;
 mod company;
+mod counters;
 mod crowd;
 mod down;
 mod exact;
@@ -16,4 +17,6 @@ mod inputs;
 mod reach;
 mod start;
 mod support;
+mod synced;
 mod trips;
+mod watching;

@@ -1,0 +1,222 @@
+//! Difference: how far one state of a counter is from another, and the step that takes it there.
+//! Pure.
+//!
+//! A state is a row of cells per tier: a count per window in sight, or the level of a bucket. Cells
+//! are compared at one instant, to which both states are turned; what is out of sight then is out
+//! of the comparison, and need not be told to anybody.
+//!
+//! For a bucket the difference is a length: how much fuller the hits made it, less what has drained
+//! while it would have been empty without them. Taken off from one level and put on another, which
+//! is never lower, it is never more than the hits themselves would have made there (see
+//! `docs/modes.md`).
+
+use smallvec::SmallVec;
+
+use crate::algorithm;
+use crate::limit::Limit;
+use crate::step::{
+    Count, CountTier, INTEGER_END, Machine, Pair, PairTier, State, Step, Tat, TatTier, Tiers,
+};
+use crate::time::Micros;
+
+/// The cells of one tier; a bucket has one, in parts of a microsecond.
+type Cells = [i128; 2];
+
+/// The cells of all tiers.
+type Rows = SmallVec<[Cells; 1]>;
+
+/// One of the two cells: the present window, or the level of a bucket.
+const PRESENT: usize = 0;
+/// The window before it.
+const BEFORE: usize = 1;
+
+/// What a counter of `limit` would say of `state` at `now`, as a step that looks.
+fn look(limit: &Limit, now: Micros) -> Step {
+    algorithm::plan(limit, 0, now)
+}
+
+/// The instant to compare the states at: `now`, or the latest window that any of them has begun.
+fn instant(states: &[&Option<State>], now: Micros) -> Micros {
+    let begun = states.iter().filter_map(|state| state.as_ref()).map(|state| match state {
+        State::Count(tiers) => tiers.as_slice().iter().map(|count| count.start).max(),
+        State::Pair(tiers) => tiers.as_slice().iter().map(|pair| pair.start).max(),
+        _ => None,
+    });
+    begun.flatten().max().unwrap_or_default().max(now)
+}
+
+/// The state turned to the step's instant, as cells.
+fn cells(step: &Step, state: &Option<State>) -> Rows {
+    let outcome = step.apply(&mut state.clone());
+    let seen = outcome.tiers.iter().enumerate();
+    let row = |(index, seen): (usize, &crate::step::Seen)| match &step.machine {
+        Machine::Tat(tiers) => {
+            let parts = tiers.get(index).map_or(1, |tier: &TatTier| tier.parts);
+            [i128::from(seen.a) * i128::from(parts) + i128::from(seen.b), 0]
+        }
+        Machine::Pair(_) => [i128::from(seen.a), i128::from(seen.b)],
+        _ => [i128::from(seen.a), 0],
+    };
+    seen.map(row).collect()
+}
+
+/// `state + (later - earlier)`, at the instant of `limit` and `now`: what is known, with what has
+/// happened since.
+pub(super) fn carry(
+    limit: &Limit,
+    now: Micros,
+    state: &Option<State>,
+    later: &Option<State>,
+    earlier: &Option<State>,
+) -> Option<State> {
+    let step = look(limit, instant(&[state, later, earlier], now));
+    let (state, later) = (cells(&step, state), cells(&step, later));
+    let earlier = cells(&step, earlier);
+    let sum = |index: usize, cell: usize| {
+        let of = |rows: &Rows| rows.get(index).map_or(0, |row| row[cell]);
+        of(&state) + of(&later) - of(&earlier)
+    };
+    let count = |index, cell, end: u64| {
+        u64::try_from(sum(index, cell).max(0)).unwrap_or(u64::MAX).min(end - 1)
+    };
+    match &step.machine {
+        Machine::Count(tiers) => {
+            let tiers = tiers.iter().enumerate();
+            let kept = tiers.map(|(i, tier)| Count {
+                start: tier.start,
+                count: count(i, PRESENT, INTEGER_END),
+            });
+            Some(State::Count(Tiers::from_slice(&kept.collect::<Vec<_>>())))
+        }
+        Machine::Pair(tiers) => {
+            let kept = tiers.iter().enumerate().map(|(i, tier)| Pair {
+                start: tier.start,
+                current: count(i, PRESENT, PairTier::UNLIMITED),
+                previous: count(i, BEFORE, PairTier::UNLIMITED),
+            });
+            Some(State::Pair(Tiers::from_slice(&kept.collect::<Vec<_>>())))
+        }
+        Machine::Tat(tiers) => {
+            let kept = tiers.iter().enumerate().map(|(i, tier)| {
+                let empty = i128::from(tier.now.0) * i128::from(tier.parts);
+                tat(sum(i, PRESENT).max(empty), tier.parts)
+            });
+            Some(State::Tat(Tiers::from_slice(&kept.collect::<Vec<_>>())))
+        }
+        Machine::Log(_) | Machine::Slots(_) => None,
+    }
+}
+
+/// So many parts as an instant or a length.
+fn tat(parts: i128, per_micro: u64) -> Tat {
+    let per_micro = i128::from(per_micro.max(1));
+    let micros = u64::try_from(parts / per_micro).unwrap_or(u64::MAX);
+    if micros >= INTEGER_END - 2 {
+        return Tat { micros: INTEGER_END - 2, part: 0 };
+    }
+    Tat { micros, part: (parts % per_micro) as u64 }
+}
+
+/// Whether `state` holds at least as much as `other` in every cell.
+pub(super) fn covers(
+    limit: &Limit,
+    now: Micros,
+    state: &Option<State>,
+    other: &Option<State>,
+) -> bool {
+    let step = look(limit, instant(&[state, other], now));
+    let (state, other) = (cells(&step, state), cells(&step, other));
+    state.iter().zip(&other).all(|(state, other)| state[0] >= other[0] && state[1] >= other[1])
+}
+
+/// One step towards `to` for a counter that is known as `from`, whatever its limit; `None` if there
+/// is none to take. It adds or gives back the same number of hits in every cell that it touches, so
+/// there may be more than one: tiers whose windows began at different times differ.
+pub(super) fn part(
+    limit: &Limit,
+    now: Micros,
+    from: &Option<State>,
+    to: &Option<State>,
+) -> Option<Step> {
+    let mut step = look(limit, instant(&[from, to], now));
+    let (from, to) = (cells(&step, from), cells(&step, to));
+    let missing: Rows =
+        to.iter().zip(&from).map(|(to, from)| [to[0] - from[0], to[1] - from[1]]).collect();
+    // First what is to be added, then what is to be given back.
+    let sign =
+        [1, -1].into_iter().find(|sign| missing.iter().flatten().any(|cell| cell * sign > 0))?;
+    // Per tier the older window first: it is about to go out of sight.
+    let cell = |row: &Cells| [BEFORE, PRESENT].into_iter().find(|&cell| row[cell] * sign > 0);
+    let amount = |row: &Cells| cell(row).map(|cell| row[cell] * sign);
+    let hits = missing.iter().filter_map(amount).min()?;
+    let chosen: SmallVec<[Option<usize>; 1]> = missing.iter().map(cell).collect();
+    let hits = match &mut step.machine {
+        Machine::Count(tiers) => {
+            for (tier, cell) in tiers.iter_mut().zip(chosen) {
+                *tier = counting(*tier, cell);
+            }
+            hits
+        }
+        Machine::Pair(tiers) => {
+            for (tier, cell) in tiers.iter_mut().zip(chosen) {
+                *tier = weighing(*tier, cell);
+            }
+            hits
+        }
+        Machine::Tat(tiers) => {
+            for ((tier, cell), row) in tiers.iter_mut().zip(chosen).zip(&missing) {
+                let length = cell.map_or(0, |cell| row[cell] * sign);
+                tier.cost = tat(length, tier.parts);
+                // No debt is too large: the hits were let pass.
+                tier.most = Tat { micros: INTEGER_END - 2, part: 0 };
+            }
+            1
+        }
+        Machine::Log(_) | Machine::Slots(_) => return None,
+    };
+    step.hits = i64::try_from(hits * sign).unwrap_or(0).clamp(1 - (1 << 52), (1 << 52) - 1);
+    step.count_denied = true;
+    Some(step)
+}
+
+/// The tier, touched in its present window or not at all: a window that is over is left alone.
+fn counting(tier: CountTier, cell: Option<usize>) -> CountTier {
+    let (start, end) = match cell {
+        Some(_) => (tier.start, tier.end),
+        None => (Micros::ZERO, tier.end.saturating_sub(tier.start)),
+    };
+    CountTier { start, end, max: CountTier::UNLIMITED }
+}
+
+/// The tier, touched in its present window, in the one before, or not at all.
+fn weighing(tier: PairTier, cell: Option<usize>) -> PairTier {
+    let start = match cell {
+        Some(PRESENT) => tier.start,
+        Some(_) => tier.start.saturating_sub(tier.window),
+        None => Micros::ZERO,
+    };
+    PairTier { start, rest: tier.window, max: PairTier::UNLIMITED, ..tier }
+}
+
+/// By how many hits `state` is above its limit.
+pub(super) fn excess(limit: &Limit, now: Micros, state: &Option<State>) -> u64 {
+    let step = look(limit, instant(&[state], now));
+    let rows = cells(&step, state);
+    let above = |(index, row): (usize, &Cells)| match &step.machine {
+        Machine::Count(tiers) => row[0] - i128::from(tiers[index].max),
+        Machine::Pair(tiers) => {
+            let tier = &tiers[index];
+            let window = i128::from(tier.window.0.max(1));
+            row[0] + row[1] * i128::from(tier.rest.0) / window - i128::from(tier.max)
+        }
+        Machine::Tat(tiers) => {
+            let tier = &tiers[index];
+            let parts =
+                |tat: Tat| i128::from(tat.micros) * i128::from(tier.parts) + i128::from(tat.part);
+            (row[0] - parts(tier.horizon)) / parts(tier.one).max(1)
+        }
+        Machine::Log(_) | Machine::Slots(_) => 0,
+    };
+    let above = rows.iter().enumerate().map(above).max().unwrap_or(0);
+    u64::try_from(above.max(0)).unwrap_or(u64::MAX)
+}

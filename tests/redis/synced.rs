@@ -1,0 +1,169 @@
+//! Synced rules on a real Cluster: what they cost, how far they run over, and Redis away.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::bed::cluster::Cluster;
+use crate::bed::proxy::Proxy;
+use crate::bed::server::Server;
+use crate::crowd::{Answer, Crowd, Question, figures};
+use crate::flood::scripts;
+use crate::start::{alone, cluster_url, over, ready, until};
+use crate::support::http;
+use crate::support::rls::{descriptor, request};
+use crate::support::weir::Weir;
+
+const COUNTERS: usize = 25;
+const LIMIT: usize = 400;
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: tenant
+    rate_limit: { requests: 400, window: 1000d, mode: synced, sync_interval: 500ms }
+  - key: wide
+    rate_limit: { requests: 1000000, window: 1000d, mode: synced, sync_interval: 200ms, on_error: deny }
+";
+
+/// Which counter question `n` is about.
+fn tenant(n: usize) -> usize {
+    n % COUNTERS
+}
+
+fn spread(key: &'static str) -> Question {
+    Arc::new(move |n| request("d", vec![descriptor(&[(key, &tenant(n).to_string())])]))
+}
+
+fn passed(answers: &[Answer]) -> HashMap<usize, usize> {
+    let mut passed = HashMap::new();
+    for answer in answers.iter().filter(|answer| answer.passed(0)) {
+        *passed.entry(tenant(answer.question)).or_default() += 1;
+    }
+    passed
+}
+
+fn metric(weir: &Weir, name: &str) -> u64 {
+    let page = http::get(weir.admin, "/metrics").body;
+    let line =
+        page.lines().find(|line| line.strip_prefix(name).is_some_and(|r| r.starts_with(' ')));
+    line.expect("it is shown").rsplit(' ').next().expect("a number").parse().expect("a number")
+}
+
+#[test]
+fn three_instances_let_through_the_limit_and_no_more_beyond_than_passes_in_an_interval() {
+    let _turn = alone();
+    let cluster = Cluster::start();
+    let url = cluster_url(&cluster);
+    let weirs =
+        ["0s", "5m", "-5m"].map(|off| over(&url, RULES).env("WEIR__CLOCK__OFFSET", off).start());
+    weirs.iter().for_each(ready);
+    let addresses = weirs.each_ref().map(|weir| weir.grpc);
+    let crowd = Crowd::start(&addresses, 4, spread("tenant"));
+    let began = Instant::now();
+    until("every counter is full and all know it", || {
+        let denied = weirs.iter().map(|weir| {
+            let client = &mut weir.client();
+            (0..COUNTERS).all(|tenant| {
+                let entry = [("tenant", tenant.to_string())];
+                let entry = entry.each_ref().map(|(key, value)| (*key, value.as_str()));
+                client.ask(request("d", vec![descriptor(&entry)])).overall_code == 2
+            })
+        });
+        denied.into_iter().all(|all| all)
+    });
+    // What it costs while nothing but denials happen is what it always costs.
+    let before: u64 = cluster.nodes.iter().map(scripts).sum();
+    let first = Instant::now();
+    thread::sleep(Duration::from_secs(3));
+    let after: u64 = cluster.nodes.iter().map(scripts).sum();
+    let length = first.elapsed();
+    let answers = crowd.stop();
+    let rate = answers.len() as f64 / began.elapsed().as_secs_f64();
+    figures("synced, 3 instances", answers.iter());
+    assert_eq!(answers.iter().find_map(Answer::fallback), None);
+    let passed = passed(&answers);
+    let most = passed.values().max().expect("25 counters");
+    let least = passed.values().min().expect("25 counters");
+    // All that all instances could let pass in one interval, by all requests they answered.
+    let in_interval = rate * 0.5 / COUNTERS as f64;
+    let calls = (after - before) as f64 / length.as_secs_f64();
+    eprintln!(
+        "limit {LIMIT}: passed {least} to {most}; at {rate:.0} requests/s all instances together \
+         let {in_interval:.0} per counter pass in an interval; {calls:.0} calls/s for {} copies, \
+         two exchanges each per interval of 0.5 s",
+        3 * COUNTERS
+    );
+    assert!(*least >= LIMIT, "denied early: {least}");
+    let exchanges: u64 = weirs.iter().map(|weir| metric(weir, "weir_synced_exchanges_total")).sum();
+    assert!(exchanges > 0);
+    // At most one call per copy and exchange; batching makes fewer.
+    let most_calls = 3.0 * COUNTERS as f64 * 2.0 / 0.5;
+    assert!(calls <= most_calls * 1.1, "{calls} calls per second, at most {most_calls}");
+}
+
+#[test]
+fn with_redis_away_for_five_seconds_nothing_falls_back_and_all_is_counted_after() {
+    let _turn = alone();
+    let server = Server::listening(&[]);
+    let proxy = Proxy::to(server.address());
+    let weirs = [0, 1].map(|_| {
+        let weir = over(&format!("redis://{}", proxy.address()), RULES)
+            .env("WEIR__STORE__TIMEOUT", "500ms")
+            .start();
+        ready(&weir);
+        weir
+    });
+    let addresses = weirs.each_ref().map(|weir| weir.grpc);
+    // Every instance sees every counter once while Redis is there.
+    let mut before = 0;
+    let mut warm = |weir: &Weir| {
+        until("every counter is known", || {
+            let question = spread("wide");
+            let answers = crate::crowd::ask_all(&[weir.grpc], 4, COUNTERS * 2, question);
+            let fallen = answers.iter().filter(|answer| answer.fallback().is_some()).count();
+            before += 2;
+            // What the fallback decided may have been counted or not.
+            assert_eq!(fallen, 0, "a quiet Redis answers in time");
+            true
+        });
+        metric(weir, "weir_synced_counters")
+    };
+    assert_eq!(weirs.each_ref().map(&mut warm), [COUNTERS as u64; 2]);
+    let left = |weir: &Weir| {
+        let asked = request("d", vec![descriptor(&[("wide", "0")])]);
+        u64::from(weir.client().ask(asked).statuses[0].limit_remaining)
+    };
+    let crowd = Crowd::start(&addresses, 4, spread("wide"));
+    thread::sleep(Duration::from_millis(500));
+    proxy.silence();
+    thread::sleep(Duration::from_secs(5));
+    proxy.heal();
+    thread::sleep(Duration::from_secs(1));
+    let answers = crowd.stop();
+    figures("synced, Redis silent for 5 s", answers.iter());
+    assert_eq!(answers.iter().find_map(Answer::fallback), None, "zero errors");
+    let asked = answers.iter().filter(|answer| tenant(answer.question) == 0).count();
+    let (mut last, mut asked) = ([0, 0], before + asked as u64);
+    until("both agree about all that was asked", || {
+        last = weirs.each_ref().map(left);
+        asked += 2;
+        let agreed = last.iter().all(|left| 1_000_000 - left <= asked);
+        assert!(agreed, "counted twice: {last:?} left, {asked} asked");
+        thread::sleep(Duration::from_millis(300));
+        // The second to be asked knows of the first one's last hit after the next exchange.
+        last.iter().all(|left| 1_000_000 - left >= asked - 1)
+    });
+    eprintln!("{asked} asked of one counter: the instances see {last:?} of 1000000 left");
+    let failures: u64 = weirs
+        .iter()
+        .map(|weir| {
+            let page = http::get(weir.admin, "/metrics").body;
+            let lines = page.lines().filter(|line| line.starts_with("weir_synced_errors_total{"));
+            let counts = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+            counts.sum::<u64>()
+        })
+        .sum();
+    assert!(failures > 0, "Redis was away");
+}
