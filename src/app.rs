@@ -46,7 +46,6 @@ pub struct App {
     _readiness: Readiness,
     _sweeper: Sweeper,
     _certificates: Option<Certificates>,
-    _upkeep: Upkeep,
     /// Nothing where the operator wants to reload by hand.
     _watcher: Option<Watcher>,
 }
@@ -157,7 +156,10 @@ impl App {
         let counted = first.rules.rules().len();
         let decider = Arc::new(Decider::new(limiter, first, reloads, settings, counters));
         let sweeper = Sweeper::start(decider.clone())?;
-        let upkeep = Upkeep::start(decider.clone())?;
+        let mut farewell = Farewell::default();
+        if let Some(upkeep) = Upkeep::start(decider.clone())? {
+            farewell.add("what the layers hold", upkeep.end());
+        }
         let watcher = reload::watch(&decider)?;
         let (readiness, health_seen) = Readiness::start(decider.clone())?;
         let (shutdown, told_to_stop) = sync::watch::channel(false);
@@ -174,11 +176,10 @@ impl App {
             decider,
             serving,
             shutdown,
-            farewell: Farewell::default(),
+            farewell,
             _readiness: readiness,
             _sweeper: sweeper,
             _certificates: certificates,
-            _upkeep: upkeep,
             _watcher: watcher,
         })
     }

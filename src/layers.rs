@@ -148,7 +148,11 @@ impl<S: Store> Layers<S> {
     pub async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
         match self {
             Layers::Own(exact) => exact.store().forget(key).await,
-            Layers::Shared(modes) => modes.exact.store().forget(key).await,
+            Layers::Shared(modes) => {
+                modes.leased.forget(key);
+                modes.synced.forget(key);
+                modes.exact.store().forget(key).await
+            }
         }
     }
 

@@ -23,7 +23,6 @@ pub(super) struct Farewell {
 
 impl Farewell {
     /// Adds a step; `what` names it in the log. It starts after the last answer, beside the others.
-    #[allow(dead_code, reason = "for the layers that hold something")]
     pub(super) fn add(
         &mut self,
         what: &'static str,

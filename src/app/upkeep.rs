@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -15,21 +15,22 @@ use crate::time::Clock;
 /// Time between two looks at what is due: as short as the shortest `sync_interval`.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Brings to the store what the layers still hold, and ends its thread, when dropped.
+/// A thread at work, until it is ended or dropped.
 pub(super) struct Upkeep {
-    alive: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    alive: oneshot::Sender<()>,
+    done: oneshot::Receiver<()>,
 }
 
 impl Upkeep {
     /// Starts the upkeep of the decider's layers, if there are any.
-    pub(super) fn start(decider: Arc<Decider>) -> io::Result<Upkeep> {
+    pub(super) fn start(decider: Arc<Decider>) -> io::Result<Option<Upkeep>> {
         if decider.limiter.layers().between().is_none() {
-            return Ok(Upkeep { alive: None, thread: None });
+            return Ok(None);
         }
         let (alive, ended) = oneshot::channel::<()>();
+        let (told, done) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let thread = thread::Builder::new().name("weir-upkeep".into()).spawn(move || {
+        thread::Builder::new().name("weir-upkeep".into()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
                     _ = ended => {}
@@ -37,8 +38,15 @@ impl Upkeep {
                 }
                 decider.limiter.layers().close(decider.limiter.clock().now()).await;
             });
+            let _ = told.send(());
         })?;
-        Ok(Upkeep { alive: Some(alive), thread: Some(thread) })
+        Ok(Some(Upkeep { alive, done }))
+    }
+
+    /// Brings to the store what the layers still hold.
+    pub(super) async fn end(self) {
+        drop(self.alive);
+        let _ = self.done.await;
     }
 }
 
@@ -48,14 +56,5 @@ async fn keep_up(decider: &Decider) {
     loop {
         pause.tick().await;
         decider.limiter.layers().tick(decider.limiter.clock().now()).await;
-    }
-}
-
-impl Drop for Upkeep {
-    fn drop(&mut self) {
-        self.alive = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }

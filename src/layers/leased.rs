@@ -144,6 +144,15 @@ impl<S> Leased<S> {
         &self.inner.counts
     }
 
+    /// Drops the unspent tokens of a counter that is emptied.
+    pub(super) fn forget(&self, key: &Key) {
+        let shards = &self.inner.shards;
+        let mut shard = lock(&shards[(key.0[0] % shards.len() as u64) as usize]);
+        if let Some(holding) = shard.holdings.get_mut(key) {
+            holding.empty();
+        }
+    }
+
     /// Counters that tokens are held of, or were a moment ago.
     pub fn held(&self) -> usize {
         self.inner.shards.iter().map(|shard| lock(shard).holdings.len()).sum()

@@ -89,6 +89,11 @@ impl<S> Synced<S> {
         self.shards.iter().map(|shard| lock(shard).len() as u64).sum()
     }
 
+    /// Drops the copy of a counter that is emptied, and what the store was not told of it.
+    pub(super) fn forget(&self, key: &Key) {
+        self.shard(key).remove(key);
+    }
+
     fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Replica>> {
         lock(&self.shards[key.0[0] as usize % SHARDS])
     }
