@@ -9,7 +9,7 @@ FUZZ_RUNS ?= 1000000
 ENVOYS := 1.40.0 1.36.4
 FUZZ_TARGETS := request_proto request_json rules_yaml
 
-.PHONY: run test redis test-valkey lint fmt fuzz deny accuracy modes helm-test helm-docs
+.PHONY: run test redis test-valkey lint fmt fuzz deny accuracy bench modes helm-test helm-docs
 .DELETE_ON_ERROR:
 
 # Builds weir and serves the rules of examples/ from memory.
@@ -46,6 +46,10 @@ deny:
 # How accurate sliding_window is: 400 million requests, beside the figures that Cloudflare published.
 accuracy:
 	$(CARGO) bench --locked --bench accuracy
+
+# All figures of docs/performance.md, measured anew; BENCH has options, as '--rounds 1 --millions 1'.
+bench: redis
+	$(CARGO) bench --locked --bench suite -- $(BENCH)
 
 # The chart and the Dockerfile: every values file of helm/weir/ci rendered and held against Kubernetes'
 # schemas, without a cluster or an engine.

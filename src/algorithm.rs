@@ -96,6 +96,23 @@ pub fn report(limit: &Limit, step: &Step, outcome: &Outcome) -> Decision {
     }
 }
 
+/// What each tier of the counter says by itself, in the rule's order.
+pub fn report_tiers(limit: &Limit, step: &Step, outcome: &Outcome) -> Vec<Decision> {
+    let alone = |(tier, seen): (usize, &Seen)| {
+        let until = if seen.allowed { Until::Grows } else { Until::Fits(step.hits.unsigned_abs()) };
+        let reading = read(step, tier, seen, until)?;
+        Some(Decision {
+            allowed: seen.allowed,
+            tier,
+            limit: limit.tiers.get(tier).map_or(0, |tier| tier.requests),
+            remaining: reading.capacity.saturating_sub(reading.used),
+            used: reading.used,
+            reset_after: reading.reset_after,
+        })
+    };
+    outcome.tiers.iter().enumerate().filter_map(alone).collect()
+}
+
 /// What reset-after waits for.
 #[derive(Clone, Copy, Debug)]
 enum Until {

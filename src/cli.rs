@@ -11,13 +11,12 @@ use clap::{Args, Parser, Subcommand};
 mod bench;
 mod call;
 mod check;
-mod descriptor;
 mod explain;
 mod serve;
 
+use crate::descriptor::Typed;
 use crate::settings::Overrides;
 use bench::BenchArgs;
-use descriptor::DescriptorArg;
 
 /// Exit codes, where more than "it worked" is worth telling apart.
 pub mod exit {
@@ -87,7 +86,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) domain: String,
     /// One descriptor each, as key=value,key=value (a backslash before a comma keeps it).
     #[arg(required = true, value_name = "KEY=VALUE,...")]
-    pub(crate) descriptors: Vec<DescriptorArg>,
+    pub(crate) descriptors: Vec<Typed>,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
 }
@@ -102,7 +101,7 @@ pub(crate) struct CallArgs {
     pub(crate) domain: String,
     /// One descriptor each, as key=value,key=value (a backslash before a comma keeps it).
     #[arg(required = true, value_name = "KEY=VALUE,...")]
-    pub(crate) descriptors: Vec<DescriptorArg>,
+    pub(crate) descriptors: Vec<Typed>,
     /// What the request costs on each counter; 0 looks without taking.
     #[arg(long)]
     pub(crate) hits: Option<u64>,

@@ -9,6 +9,10 @@ use std::time::Duration;
 
 use crate::limit::{HITS_END, Override};
 
+mod typed;
+
+pub use typed::Typed;
+
 /// One (key, value) pair of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {

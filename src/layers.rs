@@ -29,6 +29,7 @@ mod leased;
 mod over_limit;
 mod synced;
 
+pub use leased::LeaseCounts;
 pub use synced::SyncCounts;
 
 use exact::Exact;
@@ -83,7 +84,7 @@ pub trait Layer: Send + Sync + 'static {
 
 /// For how long a leased rule's denial is remembered, at most: what another instance gives back
 /// unspent, as they all do, shall be seen soon.
-const LEASED_DENIAL: Micros = Micros::from_millis(100);
+const LEASED_DENIAL: Micros = Micros::SECOND;
 
 /// The layers around a store.
 pub enum Layers<S> {
@@ -140,6 +141,14 @@ impl<S: Store> Layers<S> {
         match self {
             Layers::Own(exact) => exact.store(),
             Layers::Shared(modes) => modes.plain.store(),
+        }
+    }
+
+    /// Forgets the counter `key`, in the store and in whatever stands before it.
+    pub async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        match self {
+            Layers::Own(exact) => exact.store().forget(key).await,
+            Layers::Shared(modes) => modes.exact.store().forget(key).await,
         }
     }
 

@@ -26,6 +26,7 @@ mod fallback;
 mod fold;
 mod headers;
 mod ietf;
+mod inspect;
 mod lease;
 mod metadata;
 mod target;
@@ -36,6 +37,7 @@ mod tests;
 pub use answer::{Answer, Headers};
 pub use fallback::Local;
 use fallback::Unanswered;
+pub use inspect::{Counter, NoCounter};
 use lease::{LeaseIds, Taken};
 use target::{LeaseUse, Target};
 

@@ -41,7 +41,7 @@ mod settings;
 mod tests;
 mod web;
 
-pub use admin::AdminView;
+pub use admin::{AdminView, NotShown, Token};
 pub use cores::count as cores;
 pub use decide::Decide;
 pub use lifecycle::Health;
@@ -121,6 +121,8 @@ impl Bound {
     ) -> io::Result<Serving> {
         let Bound { settings, grpc, http, admin, metrics } = self;
         let life = Lifecycle::new(health);
+        let loopback = admin.local_addr()?.ip().is_loopback();
+        let admin_routes = admin::router(view.clone(), &settings, loopback);
         let (reporter, health_service) = Reporter::new();
         let rls =
             RateLimitServiceServer::new(Rls { decider: decider.clone(), bounds: settings.bounds })
@@ -130,7 +132,7 @@ impl Bound {
         let front = Front {
             grpc: (grpc, dealer),
             http: (http, web::router(decider, &settings, life.clone()), settings.http.limits),
-            admin: (admin, admin::router(view.clone()), settings.admin.limits),
+            admin: (admin, admin_routes, settings.admin.limits),
             reporter,
             life: life.clone(),
             shutdown,

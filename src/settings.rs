@@ -125,8 +125,7 @@ pub struct Rules {
     /// Start although the first load failed, and let everything pass until the files are mended.
     /// Default false. `WEIR__RULES__START_WITHOUT`, `FORCE_START_WITHOUT_INITIAL_CONFIG`.
     pub start_without: bool,
-    /// Reload when the files change, and not on SIGHUP alone. Default true.
-    /// `WEIR__RULES__WATCH`.
+    /// Reload on changes, and not on SIGHUP alone. Default true. `WEIR__RULES__WATCH`.
     pub watch: bool,
     /// What a denied request does to its other descriptors' counters, for domains that do not say.
     /// Default count. `WEIR__RULES__DENIED_REQUESTS`, `STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT`.

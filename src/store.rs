@@ -59,6 +59,10 @@ pub trait Store: Send + Sync + 'static {
     /// Applies `step` without anybody waiting for the outcome, for what must be given back when the
     /// one who took it has gone. As good as the store can: a store that cannot be reached forgets it.
     fn tell(&self, key: &Key, step: Step);
+
+    /// Forgets the counter `key`, as if nothing had ever been counted on it. Tells whether there
+    /// was one. For operators; waits as long as the store's own deadline.
+    fn forget(&self, key: &Key) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }
 
 /// A part of a store that fails on its own, such as a node of Redis. Numbers are given from 0 up

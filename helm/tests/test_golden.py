@@ -1,6 +1,7 @@
 """What must never change by accident: security, ports, selectors, checksums, timing."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -253,6 +254,9 @@ def test_the_policy_lets_in_and_out_what_is_listed():
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert [rule["ports"][0]["port"] for rule in spec["ingress"]] == ["grpc", "http", "metrics"]
     assert ["from" in rule for rule in spec["ingress"]] == [True, False, True]
+    (test,) = every("Pod", "redis")
+    callers = spec["ingress"][0]["from"]
+    assert callers[-1]["podSelector"]["matchLabels"].items() <= test["metadata"]["labels"].items()
     egress = [[port["port"] for port in rule["ports"]] for rule in spec["egress"]]
     assert egress == [[53, 53], [6379], [4317, 4318]]
 
@@ -313,3 +317,8 @@ def test_the_notes_say_what_to_watch_out_for(sets, words, tmp_path):
     assert "helm test rel -n ns" in notes and all(word in notes for word in words)
     assert ("headless" in notes) == ("service.headless.enabled=false" not in sets)
     assert ("WARNING" in notes) == ("replicaCount=2" in sets)
+
+
+def test_the_chart_is_of_the_version_that_cargo_builds():
+    version = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == version

@@ -85,7 +85,11 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
             ..defaults.grpc
         },
         http: server::Http { listen: settings.http.listen.to_string(), ..defaults.http },
-        admin: server::Admin { listen: settings.admin.listen.to_string(), ..defaults.admin },
+        admin: server::Admin {
+            listen: settings.admin.listen.to_string(),
+            token: token(&settings.admin),
+            ..defaults.admin
+        },
         metrics: settings.metrics.listen.map(|address| server::Scraped {
             listen: address.to_string(),
             path: settings.metrics.path.clone(),
@@ -94,4 +98,10 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
         bounds: settings.bounds,
         cores: settings.grpc.cores.map(std::num::NonZeroUsize::get),
     }
+}
+
+/// What callers of `/counters` must know; a file wins.
+fn token(settings: &settings::Admin) -> Option<server::Token> {
+    let text = || settings.token.as_ref().map(|token| server::Token::Text(token.reveal().into()));
+    settings.token_file.clone().map(server::Token::File).or_else(text)
 }

@@ -3,11 +3,13 @@
 use serde_json::{Value, json};
 
 use super::decider::Decider;
+use crate::descriptor::Typed;
 use crate::rules::SourceInfo;
-use crate::server::AdminView;
+use crate::server::{AdminView, NotShown};
 use crate::telemetry::{self, Exposition};
 use crate::time::{Clock, Micros};
 
+mod counters;
 mod layers;
 mod stores;
 
@@ -32,6 +34,18 @@ impl AdminView for Decider {
 
     fn settings(&self) -> Value {
         self.settings.to_json()
+    }
+
+    fn explain(&self, domain: &str, descriptor: &Typed) -> Value {
+        json!(self.in_force.load().rules.explain(domain, &descriptor.entries()))
+    }
+
+    async fn counter(&self, domain: &str, descriptor: &Typed) -> Result<Value, NotShown> {
+        self.show_counter(domain, descriptor).await
+    }
+
+    async fn forget(&self, domain: &str, descriptor: &Typed) -> Result<Value, NotShown> {
+        self.forget_counter(domain, descriptor).await
     }
 
     fn top(&self) -> Value {

@@ -1,5 +1,7 @@
 //! Which key the next call is about: uniform, or few of them most of the time.
 
+use std::cell::Cell;
+
 use super::plan::Spread;
 
 /// Random numbers that are the same in every run (SplitMix64).
@@ -34,6 +36,7 @@ impl Random {
 pub(super) enum Picker {
     Uniform(u64),
     Zipf(Zipf),
+    InTurn { next: Cell<u64>, keys: u64 },
 }
 
 impl Picker {
@@ -41,6 +44,7 @@ impl Picker {
         match spread {
             Spread::Uniform => Picker::Uniform(keys),
             Spread::Zipf(power) => Picker::Zipf(Zipf::new(keys, power)),
+            Spread::InTurn { from } => Picker::InTurn { next: Cell::new(from % keys), keys },
         }
     }
 
@@ -48,6 +52,7 @@ impl Picker {
         match self {
             Picker::Uniform(keys) => random.below(*keys),
             Picker::Zipf(zipf) => zipf.pick(random) - 1,
+            Picker::InTurn { next, keys } => next.replace((next.get() + 1) % keys),
         }
     }
 }
@@ -135,6 +140,13 @@ mod tests {
     fn uniform_keys_come_equally_often() {
         assert_shares(&counts(50, Spread::Uniform), |_| 1.0, "uniform");
         assert_eq!(counts(1, Spread::Uniform), [DRAWS]);
+    }
+
+    #[test]
+    fn keys_in_turn_begin_where_they_shall_and_start_again() {
+        let (picker, mut random) = (Picker::new(3, Spread::InTurn { from: 4 }), Random::new(1));
+        let picked: Vec<u64> = (0..5).map(|_| picker.pick(&mut random)).collect();
+        assert_eq!(picked, [1, 2, 0, 1, 2]);
     }
 
     #[test]

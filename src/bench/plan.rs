@@ -50,6 +50,11 @@ pub enum Spread {
     Uniform,
     /// Key number k (from 1) in proportion to k to the power of minus this.
     Zipf(f64),
+    /// One after the other, in each thread for itself.
+    InTurn {
+        /// The number of the first.
+        from: u64,
+    },
 }
 
 /// When calls are sent.

@@ -108,7 +108,7 @@ impl Report {
             streams: plan.streams(),
             keys: plan.keys,
             zipf: match plan.spread {
-                Spread::Uniform => None,
+                Spread::Uniform | Spread::InTurn { .. } => None,
                 Spread::Zipf(power) => Some(power),
             },
             seconds,

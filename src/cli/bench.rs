@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{DescriptorArg, exit, say};
+use super::{Typed, exit, say};
 use crate::bench::{self, Latency, Load, Moment, Plan, Report, Spread};
 
 /// Distinct keys, when nobody says how many and there is a place for them.
@@ -21,7 +21,7 @@ pub(crate) struct BenchArgs {
     domain: String,
     /// The descriptors of each call, as key=value,key=value; {n} in a value becomes the key's number.
     #[arg(required = true, value_name = "KEY=VALUE,...")]
-    descriptors: Vec<DescriptorArg>,
+    descriptors: Vec<Typed>,
     /// Distinct keys [default: 100000 where there is an {n}, else 1].
     #[arg(long)]
     keys: Option<u64>,

@@ -48,7 +48,7 @@ async fn ask(args: &CallArgs) -> anyhow::Result<RateLimitResponse> {
 }
 
 fn request(args: &CallArgs) -> RateLimitRequest {
-    let descriptor = |arg: &super::DescriptorArg| RateLimitDescriptor {
+    let descriptor = |arg: &super::Typed| RateLimitDescriptor {
         entries: arg
             .0
             .iter()

@@ -158,4 +158,14 @@ impl<S: Store> Store for OverLimit<S> {
         }
         self.store.tell(key, step);
     }
+
+    async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        let set = self.full.set(key);
+        // What a denial owes is of no use to a counter that is emptied.
+        let _ = set.forget(key, Micros::ZERO);
+        let forgotten = self.store.forget(key).await;
+        // A denial that was on its way meanwhile is of the counter as it was.
+        let _ = set.forget(key, Micros::ZERO);
+        forgotten
+    }
 }

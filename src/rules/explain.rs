@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use super::dump::tier_text;
 use super::duration;
 use super::fields::{nearest, shorten};
@@ -10,15 +12,17 @@ use super::near::{self, Near};
 use super::problem::Place;
 use super::rule::{PathNode, Policy, Rule};
 use super::tree::{self, End, Level, Node, Notebook};
-use super::{DeniedRequests, Domain, RuleSet};
-use crate::descriptor::Entry;
+use super::{DeniedRequests, Domain, Found, RuleSet};
+use crate::descriptor::{Entry, split_lease};
 use crate::limit::Mode;
 
 /// What a lookup tried, what it met, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// The namespace that was asked for.
     pub domain: String,
+    /// The lease that the descriptor ends, if its rule leases; its entry is not part of the counter.
+    pub lease: Option<String>,
     /// One per entry that was looked at.
     pub levels: Vec<LevelNote>,
     /// How it ended.
@@ -26,7 +30,7 @@ pub struct Explanation {
 }
 
 /// One entry's choice among the nodes of a level.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LevelNote {
     /// The entry as `key=value`.
     pub entry: String,
@@ -37,7 +41,7 @@ pub struct LevelNote {
 }
 
 /// A node of the tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeNote {
     /// What it accepts.
     pub accepts: String,
@@ -46,7 +50,8 @@ pub struct NodeNote {
 }
 
 /// How a lookup ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
     /// This rule decides.
     Rule(RuleNote),
@@ -65,7 +70,7 @@ pub enum Outcome {
 }
 
 /// The rule that decides.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RuleNote {
     /// Its name, else its keys.
     pub label: String,
@@ -106,13 +111,25 @@ impl<'t> Notebook<'t> for Notes<'t> {
 }
 
 impl RuleSet {
-    /// The same walk as [`RuleSet::find`], with everything it tried.
+    /// The same walk as [`RuleSet::find`], with everything it tried. An entry that names a lease is
+    /// left out where the others lead to a rule that leases, as in a decision.
     pub fn explain(&self, domain: &str, entries: &[Entry<'_>]) -> Explanation {
+        if let Some((lease, others)) = split_lease(entries)
+            && let Found::Rule(rule) = self.find(domain, &others)
+            && rule.leases()
+        {
+            let explanation = self.explain_walk(domain, &others);
+            return Explanation { lease: Some(shorten(lease)), ..explanation };
+        }
+        self.explain_walk(domain, entries)
+    }
+
+    fn explain_walk(&self, domain: &str, entries: &[Entry<'_>]) -> Explanation {
         let name = shorten(domain);
         let Some(domain) = self.domains.get(domain) else {
             let hint = self.domain_hint(domain);
             let outcome = Outcome::UnknownDomain { hint };
-            return Explanation { domain: name, levels: Vec::new(), outcome };
+            return Explanation { domain: name, lease: None, levels: Vec::new(), outcome };
         };
         let mut notes = Notes::default();
         let end = tree::walk(&domain.root, entries, &mut notes);
@@ -125,7 +142,7 @@ impl RuleSet {
             End::Rule(index) => Outcome::Rule(self.rule_note(&self.rules[index], entries)),
             miss => self.miss(domain, entries, miss, &notes),
         };
-        Explanation { domain: name, levels: levels.collect(), outcome }
+        Explanation { domain: name, lease: None, levels: levels.collect(), outcome }
     }
 
     fn rule_note(&self, rule: &Rule, entries: &[Entry<'_>]) -> RuleNote {
@@ -292,7 +309,13 @@ impl fmt::Display for Explanation {
                 None => writeln!(f, "    nothing accepts it")?,
             }
         }
-        self.outcome.fmt(f)
+        self.outcome.fmt(f)?;
+        match &self.lease {
+            Some(lease) => {
+                writeln!(f, "lease   ends `{lease}`; the entry is not part of the counter")
+            }
+            None => Ok(()),
+        }
     }
 }
 

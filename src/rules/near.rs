@@ -1,5 +1,7 @@
 //! Near misses: rules that a descriptor almost met, and what differs.
 
+use serde::Serialize;
+
 use super::explain::{accepts, entry_text};
 use super::fields::{nearest as closest_text, shorten};
 use super::matcher::{Matcher, Value};
@@ -12,7 +14,7 @@ use crate::descriptor::Entry;
 const NEAR_MAX: usize = 3;
 
 /// A rule that a descriptor almost met.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Near {
     /// Its name, else its keys.
     pub label: String,

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Serialize, Serializer};
+
 /// Where in which file something was written.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Place {
     /// The file as the user named it.
+    #[serde(serialize_with = "text")]
     pub file: Arc<str>,
     /// From 1; 0 when the whole file or folder is meant.
     pub line: usize,
@@ -28,6 +31,10 @@ impl fmt::Display for Place {
             line => write!(f, "{}:{line}:{}", self.file, self.column),
         }
     }
+}
+
+fn text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
 }
 
 /// Something in a rule file that is wrong (an error) or does not do what it seems to (a warning).

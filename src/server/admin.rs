@@ -1,13 +1,25 @@
-//! The admin port: what an operator looks at. Reads only, and changes nothing.
+//! The admin port: what an operator looks at, and the one thing that is changed here, a counter.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+
+use super::settings::Settings;
+use crate::descriptor::Typed;
+
+mod counters;
+mod explain;
+mod origin;
+mod token;
+
+pub use token::Token;
 
 /// What the application shows on the admin port. Every call is made for one scrape or one reader.
 pub trait AdminView: Send + Sync + 'static {
@@ -21,6 +33,29 @@ pub trait AdminView: Send + Sync + 'static {
     fn settings(&self) -> serde_json::Value;
     /// `/top`: the counters denied most in the last minute.
     fn top(&self) -> serde_json::Value;
+    /// `/explain`: which rule a descriptor of `domain` meets, and why.
+    fn explain(&self, domain: &str, descriptor: &Typed) -> serde_json::Value;
+    /// `GET /counters`: the counter of a descriptor and what it says. Counts nothing.
+    fn counter(
+        &self,
+        domain: &str,
+        descriptor: &Typed,
+    ) -> impl Future<Output = Result<serde_json::Value, NotShown>> + Send;
+    /// `DELETE /counters`: empties that counter.
+    fn forget(
+        &self,
+        domain: &str,
+        descriptor: &Typed,
+    ) -> impl Future<Output = Result<serde_json::Value, NotShown>> + Send;
+}
+
+/// Why a counter is not shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotShown {
+    /// The descriptor has none; the text says why.
+    NoCounter(String),
+    /// The store did not answer; the text says why.
+    Store(String),
 }
 
 /// What `/` answers: every path with one line about it.
@@ -30,13 +65,15 @@ const INDEX: &str = "\
 /rlconfig  one line per limit
 /settings  what is in force, secrets masked (JSON)
 /top       the counters denied most in the last minute (JSON)
+/explain   POST {domain, descriptor}: which rule it meets, and why (JSON)
+/counters  ?domain=D&descriptor=k=v,k=v: GET what the counter says, DELETE to empty it (JSON)
 ";
 
 /// The version of the text format that `/metrics` speaks.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The routes of the admin port.
-pub(super) fn router<V: AdminView>(view: Arc<V>) -> Router {
+/// The routes of the admin port. `loopback`: nobody beyond this machine reaches it.
+pub(super) fn router<V: AdminView>(view: Arc<V>, settings: &Settings, loopback: bool) -> Router {
     Router::new()
         .route("/", get(INDEX))
         .route("/metrics", get(async |State(view): State<Arc<V>>| metrics(view).await))
@@ -44,7 +81,10 @@ pub(super) fn router<V: AdminView>(view: Arc<V>) -> Router {
         .route("/rlconfig", get(async |State(view): State<Arc<V>>| view.rlconfig()))
         .route("/settings", get(async |State(view): State<Arc<V>>| Json(view.settings())))
         .route("/top", get(async |State(view): State<Arc<V>>| Json(view.top())))
-        .with_state(view)
+        .with_state(view.clone())
+        .merge(explain::router(view.clone(), settings.bounds))
+        .merge(counters::router(view, settings, loopback))
+        .layer(from_fn_with_state(loopback, origin::check))
 }
 
 /// The page of metrics.
@@ -54,4 +94,9 @@ pub(super) async fn metrics<V: AdminView>(view: Arc<V>) -> Response {
         Ok(page) => ([(CONTENT_TYPE, PROMETHEUS)], page).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
+}
+
+/// A refusal that says why.
+fn refusal(status: StatusCode, reason: impl Into<String>) -> Response {
+    (status, Json(serde_json::json!({ "error": reason.into() }))).into_response()
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::decision::{Cause, Code, CurrentLimit, Status, Verdict};
-use crate::descriptor::Request;
+use crate::descriptor::{Request, Typed};
 use crate::limit::Unit;
 use crate::time::Micros;
 
-use super::{AdminView, Decide};
+use super::{AdminView, Decide, NotShown};
 
 /// A verdict with every field filled.
 pub(super) fn full_verdict() -> Verdict {
@@ -126,6 +126,18 @@ impl AdminView for View {
 
     fn settings(&self) -> serde_json::Value {
         serde_json::json!({"grpc": {}})
+    }
+
+    fn explain(&self, domain: &str, descriptor: &Typed) -> serde_json::Value {
+        serde_json::json!([domain, descriptor.0])
+    }
+
+    async fn counter(&self, _: &str, _: &Typed) -> Result<serde_json::Value, NotShown> {
+        Err(NotShown::NoCounter("none".into()))
+    }
+
+    async fn forget(&self, _: &str, _: &Typed) -> Result<serde_json::Value, NotShown> {
+        Err(NotShown::Store("down".into()))
     }
 
     fn top(&self) -> serde_json::Value {

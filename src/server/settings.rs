@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::admin::Token;
 use crate::descriptor::Bounds;
 
 /// Everything that can be set.
@@ -89,13 +90,16 @@ impl Default for Http {
 pub struct Admin {
     /// `host:port`, as [`Grpc::listen`]. Default `127.0.0.1:6070`: what it shows is not for strangers.
     pub listen: String,
+    /// What `/counters` wants to hear; beyond loopback it needs one.
+    pub token: Option<Token>,
     /// Bounds that keep slow and hostile clients from pinning the server.
     pub limits: HttpLimits,
 }
 
 impl Default for Admin {
     fn default() -> Self {
-        Admin { listen: "127.0.0.1:6070".into(), limits: HttpLimits::default() }
+        let listen = "127.0.0.1:6070".into();
+        Admin { listen, token: None, limits: HttpLimits::default() }
     }
 }
 

@@ -71,11 +71,11 @@ impl Meter for PairTier {
     }
 
     fn refund(&self, state: Pair, hits: u64) -> Pair {
+        // The newest hits first, as everywhere; but none that are newer than the step, whose own
+        // were taken before (its window is over, or the clock was set back).
         if state.start > self.start.saturating_add(self.window) {
             return state; // they are out of sight
         }
-        // The newest hits first, as everywhere; but none that are newer than the step, whose own
-        // were taken before (its window is over, or the clock was set back).
         let newest = if state.start > self.start { 0 } else { state.current };
         let current = hits.min(newest);
         let previous = (hits - current).min(state.previous);

@@ -93,6 +93,27 @@ impl<S: Store, C: Clock> Guard<S, C> {
         }
     }
 
+    /// A call about `key` that takes no longer than `patience`.
+    async fn guarded<T, F: Future<Output = Result<T, StoreError>>>(
+        &self,
+        key: &Key,
+        patience: Duration,
+        call: impl FnOnce() -> F,
+    ) -> Result<T, StoreError> {
+        let began = self.clock.now();
+        let part = self.at(self.store.part(key));
+        let counted = Call::begin(&part, &self.clock, began);
+        let counted = counted.inspect_err(|error| part.failed(*error))?;
+        let result = within(patience, call()).await;
+        let ended = self.clock.now();
+        counted.end(result.as_ref().err(), ended);
+        match result {
+            Ok(_) => self.latency.record(ended.saturating_sub(began)),
+            Err(error) => part.failed(error),
+        }
+        result
+    }
+
     fn at(&self, part: PartId) -> Arc<Part> {
         let index = part.0 as usize;
         if let Some(part) = self.parts.load().get(index) {
@@ -132,19 +153,8 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
         step: &Step,
         patience: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
-        let began = self.clock.now();
-        let part = self.at(self.store.part(key));
-        let call = Call::begin(&part, &self.clock, began);
-        let call = call.inspect_err(|error| part.failed(*error))?;
         let patience = patience.map_or(self.timeout, |patience| patience.min(self.timeout));
-        let result = within(patience, self.store.apply(key, step)).await;
-        let ended = self.clock.now();
-        call.end(&result, ended);
-        match result {
-            Ok(_) => self.latency.record(ended.saturating_sub(began)),
-            Err(error) => part.failed(error),
-        }
-        result
+        self.guarded(key, patience, || self.store.apply(key, step)).await
     }
 
     fn tell(&self, key: &Key, step: Step) {
@@ -154,13 +164,17 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
             self.store.tell(key, step);
         }
     }
+
+    async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        self.guarded(key, self.timeout, || self.store.forget(key)).await
+    }
 }
 
 /// The call's result, unless it takes longer than `patience`.
-async fn within(
+async fn within<T>(
     patience: Duration,
-    call: impl Future<Output = Result<Outcome, StoreError>>,
-) -> Result<Outcome, StoreError> {
+    call: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
     let mut call = pin!(call);
     if let Ok(result) = tokio::time::timeout(patience, call.as_mut()).await {
         return result;
@@ -195,9 +209,9 @@ impl<'a, C: Clock> Call<'a, C> {
         Ok(call)
     }
 
-    fn end(mut self, result: &Result<Outcome, StoreError>, now: Micros) {
-        let fate = match result {
-            Err(StoreError::Timeout | StoreError::Lost | StoreError::Unreachable) => Fate::Failed,
+    fn end(mut self, error: Option<&StoreError>, now: Micros) {
+        let fate = match error {
+            Some(StoreError::Timeout | StoreError::Lost | StoreError::Unreachable) => Fate::Failed,
             // A node that refuses is alive, and quick.
             _ => Fate::Answered,
         };

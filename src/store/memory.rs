@@ -172,4 +172,8 @@ impl Store for MemoryStore {
         // Giving back needs no room, so there is nothing that could be full.
         let _ = self.apply_now(key, &step);
     }
+
+    fn forget(&self, key: &Key) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        std::future::ready(Ok(self.remove(key)))
+    }
 }

@@ -26,6 +26,7 @@ use crate::time::{Clock, Micros, SystemClock};
 
 pub mod batch;
 mod fault;
+mod forget;
 mod keeper;
 mod lane;
 mod name;
@@ -136,6 +137,11 @@ impl RedisStore {
         topology.nodes().iter().any(|node| node.is_up())
     }
 
+    /// What Redis calls the counter `key`.
+    pub fn name_of(&self, key: &Key) -> String {
+        String::from_utf8_lossy(Name::of(key).as_ref()).into_owned()
+    }
+
     /// The nodes that own counters, with their names.
     pub fn parts(&self) -> Vec<(PartId, String)> {
         let topology = self.shared.topology.load();
@@ -180,6 +186,10 @@ impl Store for RedisStore {
         if telling.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             runtime.spawn(telling);
         }
+    }
+
+    async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        self.shared.forget(key).await
     }
 }
 

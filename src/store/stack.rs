@@ -79,4 +79,11 @@ impl Store for Stack {
             Stack::Redis(store) => store.tell(key, step),
         }
     }
+
+    async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        match self {
+            Stack::Memory(store) => store.forget(key).await,
+            Stack::Redis(store) => store.forget(key).await,
+        }
+    }
 }

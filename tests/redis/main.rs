@@ -6,6 +6,7 @@
 #[path = "../bed/redis.rs"]
 mod bed;
 mod company;
+mod counters;
 mod crowd;
 mod down;
 mod exact;

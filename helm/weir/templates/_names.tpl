@@ -47,6 +47,12 @@ app.kubernetes.io/component: ratelimit
 {{- end }}
 {{- end -}}
 
+{{/* Not what the Service selects by: the pod of `helm test` answers nobody. */}}
+{{- define "weir.testLabels" -}}
+app.kubernetes.io/name: {{ include "weir.name" . }}-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{/* The metadata of an object. Takes a dict: root, suffix of the name, labels and annotations of its own. */}}
 {{- define "weir.metadata" -}}
 {{- $root := .root -}}

@@ -57,6 +57,10 @@ impl Store for Visited {
         self.visits.fetch_add(1, Ordering::Relaxed);
         self.memory.tell(key, step);
     }
+
+    async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        self.memory.forget(key).await
+    }
 }
 
 /// All in one set, so that they push each other out.
@@ -312,4 +316,19 @@ fn a_leased_rules_denial_is_remembered_for_a_moment_only() {
         assert!(!ask(&cached, &key(1), &limit, &step).allowed);
     }
     assert_eq!(store.visits(), 10);
+}
+
+#[test]
+fn a_counter_that_is_emptied_by_hand_is_not_denied_from_memory() {
+    let store = Visited::new();
+    let cache = cache(&store);
+    let limit = Limit::fixed_window(1, Micros::from_secs(3600));
+    let step = algorithm::plan(&limit, 1, Micros::from_secs(1_000_000));
+    let allowed = || ask(&cache, &key(1), &limit, &step).allowed;
+    assert_eq!([allowed(), allowed()], [true, false]);
+    store.visits();
+    assert!(!allowed());
+    assert_eq!(store.visits(), 0, "denied from memory");
+    assert_eq!(cache.forget(&key(1)).now_or_never(), Some(Ok(true)));
+    assert_eq!([allowed(), allowed()], [true, false]);
 }

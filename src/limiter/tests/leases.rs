@@ -262,6 +262,10 @@ impl Store for Away {
     }
 
     fn tell(&self, _: &Key, _: Step) {}
+
+    async fn forget(&self, _: &Key) -> Result<bool, StoreError> {
+        Err(StoreError::Unreachable)
+    }
 }
 
 /// Slots that the fallback grants are told by a lease as well, or nobody could give them back.

@@ -84,7 +84,7 @@ pub(super) struct Answer {
 /// One HTTP exchange.
 pub(super) async fn http(address: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
     let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nhost: t\r\nconnection: close\r\n");
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
     let request = format!("{head}content-length: {length}\r\n\r\n{body}");
     let mut stream = TcpStream::connect(address).await.unwrap();
     // A server that refuses a large body may close before it has read all of it.

@@ -43,6 +43,10 @@ impl Store for Slow {
     fn tell(&self, _: &Key, _: Step) {
         self.told.fetch_add(1, Ordering::Relaxed);
     }
+
+    async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        self.apply(key, &step()).await.map(|outcome| outcome.allowed)
+    }
 }
 
 type Guarded = Guard<Slow, ManualClock>;
@@ -155,4 +159,12 @@ async fn beyond_the_bound_nobody_waits_and_a_dropped_call_makes_room() {
     assert_eq!(guard.health(PartId(0)).in_flight, 0);
     guard.store.answers[0].add_permits(1);
     assert_eq!(ask(&guard, &KEY, None).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgetting_a_counter_waits_no_longer_than_a_decision() {
+    let guard = guard(Ok(()));
+    assert_eq!(guard.forget(&Key([1, 0])).await, Err(StoreError::Timeout));
+    guard.store().answers[0].add_permits(1);
+    assert_eq!(guard.forget(&Key([1, 0])).await, Ok(true));
 }

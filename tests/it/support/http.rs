@@ -44,14 +44,19 @@ pub(crate) fn post(to: SocketAddr, path: &str, body: impl AsRef<[u8]>) -> Respon
     send(to, "POST", path, &[("content-type", "application/json")], body.as_ref())
 }
 
-fn send(
+/// Any method on `path`.
+pub(crate) fn send(
     to: SocketAddr,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Response {
-    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
+    let mut request = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+    // As every client does, unless the test has a host of its own.
+    if headers.iter().all(|(name, _)| *name != "host") {
+        request.push_str(&format!("host: {to}\r\n"));
+    }
     for (name, value) in headers {
         request.push_str(&format!("{name}: {value}\r\n"));
     }

@@ -84,6 +84,11 @@ impl Setup {
         self
     }
 
+    /// Where such a file is.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// Sets an environment variable: a setting (`WEIR__SECTION__KEY`) or one of the incumbent's.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Setup {
         self.command.env(name, value);

@@ -2,23 +2,26 @@
 
 use std::str::FromStr;
 
-use crate::descriptor::Entry;
+use super::Entry;
 
 /// Entries in the order they were typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DescriptorArg(pub(crate) Vec<(String, String)>);
+pub struct Typed(
+    /// Keys and values.
+    pub Vec<(String, String)>,
+);
 
-impl DescriptorArg {
+impl Typed {
     /// The entries, borrowed as a request's.
-    pub(crate) fn entries(&self) -> Vec<Entry<'_>> {
+    pub fn entries(&self) -> Vec<Entry<'_>> {
         self.0.iter().map(|(key, value)| Entry { key, value }).collect()
     }
 }
 
-impl FromStr for DescriptorArg {
+impl FromStr for Typed {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<DescriptorArg, String> {
+    fn from_str(text: &str) -> Result<Typed, String> {
         let mut entries = Vec::new();
         for part in split_at_commas(text) {
             let Some((key, value)) = part.split_once('=') else {
@@ -29,7 +32,7 @@ impl FromStr for DescriptorArg {
             }
             entries.push((key.to_owned(), value.to_owned()));
         }
-        Ok(DescriptorArg(entries))
+        Ok(Typed(entries))
     }
 }
 
@@ -54,7 +57,7 @@ mod tests {
 
     #[test]
     fn entries_are_split_at_commas_and_the_first_equals_sign() {
-        let parse = |text: &str| text.parse::<DescriptorArg>().map(|arg| arg.0);
+        let parse = |text: &str| text.parse::<Typed>().map(|arg| arg.0);
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         assert_eq!(parse("a=b"), Ok(vec![pair("a", "b")]));
         assert_eq!(parse("a=b=c,d="), Ok(vec![pair("a", "b=c"), pair("d", "")]));

@@ -1,0 +1,40 @@
+//! Decisions inside the process: the limiter over the memory store, without any network.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+#[path = "suite/inside.rs"]
+mod inside;
+
+use inside::Inside;
+
+const RULES: &str = "
+domain: bench
+descriptors:
+- key: tenant
+  value: acme
+  descriptors:
+  - key: user
+    rate_limit: { unit: hour, requests_per_unit: 1000000 }
+";
+
+fn decisions(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("decide");
+    group.throughput(Throughput::Elements(1));
+    for (name, users) in [("hot_1000", 1_000), ("100_000", 100_000), ("1_million", 1_000_000)] {
+        let inside = Inside::new(RULES, users).expect("the rules are valid");
+        // A stride that shares no factor with a power of ten visits every user.
+        let mut user = 0;
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                user = (user + 7919) % users;
+                inside.decide(black_box(user)).expect("a store in memory answers at once");
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, decisions);
+criterion_main!(benches);

@@ -1,0 +1,126 @@
+//! A server under measurement: a child process, where it listens, and what it uses.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+use weir::bench::{Plan, Report, run};
+
+/// A running server. It is killed on drop.
+pub(crate) struct Server {
+    child: Child,
+    /// Its gRPC address.
+    pub(crate) address: String,
+    /// Kept open, so that what it says later has somewhere to go.
+    said: Box<dyn Read>,
+}
+
+/// Resident memory, in bytes.
+pub(crate) type Bytes = u64;
+
+impl Server {
+    /// `weir serve` with these rules and settings (`WEIR__SECTION__KEY`).
+    pub(crate) fn weir(rules: &Path, settings: &[(&str, &str)]) -> anyhow::Result<Server> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.env_clear().arg("serve").arg("--rules").arg(rules);
+        for listener in ["--grpc-listen", "--http-listen", "--admin-listen"] {
+            command.args([listener, "127.0.0.1:0"]);
+        }
+        command.env("WEIR__LOG__FORMAT", "json").envs(settings.iter().copied());
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = child.spawn()?;
+        let log = child.stderr.take().context("stderr is piped")?;
+        Server::wait(child, log, |line| {
+            let line: Value = serde_json::from_str(line).ok()?;
+            (line["message"] == "listening").then(|| line["grpc"].as_str().map(str::to_owned))?
+        })
+    }
+
+    /// The yardstick, which is this program too.
+    pub(crate) fn bare() -> anyhow::Result<Server> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let child = command.arg("bare").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = child.spawn()?;
+        let out = child.stdout.take().context("stdout is piped")?;
+        Server::wait(child, out, |line| line.strip_prefix("listening on ").map(str::to_owned))
+    }
+
+    fn wait(
+        child: Child,
+        said: impl Read + 'static,
+        listening: impl Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Server> {
+        let mut server = Server { child, address: String::new(), said: Box::new(said) };
+        let mut said = BufReader::with_capacity(1, &mut server.said);
+        let mut all = String::new();
+        let address = loop {
+            let mut line = String::new();
+            if said.read_line(&mut line)? == 0 {
+                bail!("a server does not start; it said:\n{all}");
+            }
+            all += &line;
+            if let Some(address) = listening(line.trim_end()) {
+                break address;
+            }
+        };
+        server.address = address;
+        Ok(server)
+    }
+
+    /// CPU time used so far, of all threads, in seconds.
+    pub(crate) fn cpu(&self) -> anyhow::Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let (_, fields) = stat.rsplit_once(") ").context("a name in parentheses")?;
+        let fields: Vec<&str> = fields.split(' ').collect();
+        // User and system time, in hundredths of a second.
+        Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
+    }
+
+    /// CPU time as the scheduler counts it: of the threads that live, in seconds, to the nanosecond.
+    pub(crate) fn scheduled(&self) -> anyhow::Result<f64> {
+        let mut nanos = 0.0;
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
+            nanos += text.split(' ').next().context("a first number")?.parse::<f64>()?;
+        }
+        Ok(nanos / 1e9)
+    }
+
+    /// Resident memory.
+    pub(crate) fn resident(&self) -> anyhow::Result<Bytes> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.context("Linux shows VmRSS")?.trim().trim_end_matches(" kB");
+        Ok(kib.parse::<u64>()? * 1024)
+    }
+
+    /// Puts load on it; the report, and the CPU time that it used meanwhile.
+    pub(crate) fn load(&self, plan: &Plan) -> anyhow::Result<(Report, f64)> {
+        let before = self.cpu()?;
+        let plan = Plan { warmup: Duration::ZERO, ..plan.clone() };
+        let report = run(&plan, &self.address, |_| {})?;
+        let used = self.cpu()? - before;
+        if report.failed > 0 || report.decided == 0 {
+            bail!("calls to {} were not decided: {:?}", self.address, report.errors);
+        }
+        Ok((report, used))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Fails only when it has already ended, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs `work` and tells how long it took, in milliseconds.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let start = Instant::now();
+    let result = work();
+    (result, start.elapsed().as_secs_f64() * 1e3)
+}

@@ -1,0 +1,67 @@
+//! Figures by name, one value per round, and their medians.
+
+use std::fmt::Write;
+
+/// Figures in the order in which they were first measured.
+#[derive(Debug, Default)]
+pub(crate) struct Figures(Vec<(String, Vec<f64>)>);
+
+impl Figures {
+    /// Adds one round's value of `name`.
+    pub(crate) fn add(&mut self, name: &str, value: f64) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, values)) => values.push(value),
+            None => self.0.push((name.to_owned(), vec![value])),
+        }
+    }
+
+    /// Keeps only this value of `name`.
+    pub(crate) fn set(&mut self, name: &str, value: f64) {
+        self.0.retain(|(known, _)| known != name);
+        self.add(name, value);
+    }
+
+    /// Adds all values of `other`.
+    pub(crate) fn join(&mut self, other: Figures) {
+        for (name, values) in other.0 {
+            values.into_iter().for_each(|value| self.add(&name, value));
+        }
+    }
+
+    /// The median of `name`, if it was measured.
+    pub(crate) fn get(&self, name: &str) -> Option<f64> {
+        let values = self.0.iter().find(|(known, _)| known == name);
+        values.map(|(_, values)| median(&mut values.clone()))
+    }
+
+    /// The median over the rounds of `of` divided by `by` in the same round.
+    pub(crate) fn ratio(&self, of: &str, by: &str) -> Option<f64> {
+        let values = |name: &str| self.0.iter().find(|(known, _)| known == name);
+        let ((_, of), (_, by)) = values(of).zip(values(by))?;
+        let mut ratios: Vec<f64> = of.iter().zip(by).map(|(of, by)| of / by).collect();
+        (!ratios.is_empty()).then(|| median(&mut ratios))
+    }
+
+    /// Every value that was measured, as comma-separated values.
+    pub(crate) fn csv(&self) -> String {
+        let mut text = "figure,median,rounds\n".to_owned();
+        for (name, values) in &self.0 {
+            let rounds: Vec<String> = values.iter().map(|value| format!("{value:.4}")).collect();
+            let median = median(&mut values.clone());
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "\"{name}\",{median:.4},{}", rounds.join(" "));
+        }
+        text
+    }
+}
+
+/// The middle of `values`; the mean of the two in the middle when there are two.
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        odd if odd % 2 == 1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
+    }
+}

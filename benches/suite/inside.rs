@@ -1,0 +1,79 @@
+//! Decisions inside the process: the limiter over the memory store, without any network.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use anyhow::Context;
+use futures_util::FutureExt;
+use weir::descriptor::{Descriptor, Entry, Request};
+use weir::key::KeySeed;
+use weir::limiter::{Answer, Limiter};
+use weir::rules::{Options, RuleSet, SourceFile, compile};
+use weir::store::MemoryStore;
+use weir::time::SystemClock;
+
+/// A limiter with the rules of a load, and users to ask about.
+pub(crate) struct Inside {
+    limiter: Limiter<MemoryStore, SystemClock>,
+    rules: RuleSet,
+    users: Vec<String>,
+}
+
+impl Inside {
+    /// A limiter with the rules `text`, for a domain `bench`, that has decided about all `users` once.
+    pub(crate) fn new(text: &str, users: usize) -> anyhow::Result<Inside> {
+        let file = SourceFile { name: "bench.yaml".into(), text: text.to_owned() };
+        let compiled = compile(&[file], &Options::default());
+        let (rules, _) = compiled.map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
+        let store = MemoryStore::new(4 * users.max(100_000));
+        let limiter = Limiter::new(store, SystemClock::new(), KeySeed::random(), Answer::default());
+        let users: Vec<String> = (0..users).map(|user| format!("u{user:07}")).collect();
+        let inside = Inside { limiter, rules, users };
+        (0..inside.users.len()).try_for_each(|user| inside.decide(user))?;
+        Ok(inside)
+    }
+
+    /// Decides about user number `user`.
+    pub(crate) fn decide(&self, user: usize) -> anyhow::Result<()> {
+        let entries = [
+            Entry { key: "tenant", value: "acme" },
+            Entry { key: "user", value: &self.users[user] },
+        ];
+        let descriptor = Descriptor {
+            entries: &entries,
+            limit: None,
+            hits_addend: None,
+            is_negative_hits: false,
+        };
+        let request =
+            Request { domain: "bench", descriptors: &[descriptor], hits_addend: 0, patience: None };
+        let verdict = self.limiter.check(&self.rules, black_box(&request)).now_or_never();
+        black_box(verdict.context("a store in memory answers at once")?);
+        Ok(())
+    }
+
+    /// Millions of decisions per second of CPU time, on one thread, in `rounds` rounds of a million.
+    pub(crate) fn pace(&self, rounds: usize) -> anyhow::Result<Vec<f64>> {
+        const DECISIONS: usize = 1_000_000;
+        let mut paces = Vec::new();
+        // A stride that shares no factor with a power of ten visits every user.
+        let mut user = 0;
+        for _ in 0..rounds {
+            let (wall, before) = (Instant::now(), thread_cpu());
+            for _ in 0..DECISIONS {
+                self.decide(user)?;
+                user = (user + 7919) % self.users.len();
+            }
+            let used = thread_cpu().zip(before).map(|(after, before)| after - before);
+            let seconds = used.unwrap_or_else(|| wall.elapsed().as_secs_f64());
+            paces.push(DECISIONS as f64 / 1e6 / seconds);
+        }
+        Ok(paces)
+    }
+}
+
+/// CPU time of the calling thread, in seconds, to the nanosecond.
+fn thread_cpu() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
+}

@@ -1,0 +1,31 @@
+//! The machine and the versions that figures were measured with.
+
+use std::process::Command;
+
+/// A row per fact: what it is, and what it is here.
+pub(crate) fn facts() -> Vec<(&'static str, String)> {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    vec![
+        ("processor", format!("{}, {cores} cores", field("/proc/cpuinfo", "model name"))),
+        ("memory", field("/proc/meminfo", "MemTotal")),
+        ("kernel", said("uname", &["-sr"])),
+        ("compiler", said("rustc", &["--version"])),
+        ("Redis", said("redis-server", &["--version"])),
+        ("weir", said("git", &["describe", "--always", "--dirty"])),
+        ("date", said("date", &["-u", "+%Y-%m-%d"])),
+    ]
+}
+
+fn field(path: &str, name: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with(name));
+    let value = line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim());
+    value.unwrap_or("unknown").to_owned()
+}
+
+fn said(program: &str, words: &[&str]) -> String {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let output = Command::new(program).args(words).current_dir(root).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".into())
+}

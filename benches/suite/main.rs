@@ -1,0 +1,241 @@
+//! All figures of docs/performance.md, measured anew: weir from memory and on Redis beside the
+//! yardstick, in turn, over several rounds.
+//!
+//! `make bench` runs it and writes docs/performance.md with its charts and data. `suite bare` is
+//! the yardstick itself.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Parser;
+use weir::bench::{Load, Plan, Report};
+
+mod bare;
+mod chart;
+mod child;
+mod figures;
+mod inside;
+mod machine;
+mod page;
+mod redis;
+mod size;
+
+use child::Server;
+use figures::Figures;
+use redis::Redis;
+
+/// Counters of the main figures.
+const KEYS: u64 = 100_000;
+/// Calls per second of the open loop.
+const RATE: f64 = 5_000.0;
+
+/// Measures weir and writes docs/performance.md.
+#[derive(Debug, Parser)]
+struct Options {
+    /// `bare` runs the yardstick instead.
+    program: Option<String>,
+    /// Rounds; medians are taken over them.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Seconds of each load of a round.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Up to how many million counters the memory is looked at: 1 or 10.
+    #[arg(long, default_value_t = 10)]
+    millions: u64,
+    /// Leave Redis out.
+    #[arg(long)]
+    without_redis: bool,
+    /// Only the servers' rounds: nothing else is measured, and nothing written.
+    #[arg(long)]
+    only_rounds: bool,
+    /// Where the page goes, and a folder `performance` beside it.
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs"))]
+    docs: PathBuf,
+    /// `cargo bench` adds this.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    if options.program.as_deref() == Some("bare") {
+        return bare::serve(std::thread::available_parallelism()?.get());
+    }
+    let folder = tempfile::tempdir()?;
+    let mut figures = rounds(&options, folder.path())?;
+    if !options.only_rounds {
+        figures.join(algorithms(&options, folder.path())?);
+        figures.join(inside(&options)?);
+        println!("memory, rest and start");
+        let rules = written(folder.path(), "rules.yaml", &rules("fixed_window"))?;
+        let counters =
+            if options.millions >= 10 { &[1_000_000, 10_000_000][..] } else { &[1_000_000] };
+        let idle = Duration::from_secs(10).min(seconds(&options) * 4);
+        figures.join(size::measure(folder.path(), &rules, &open(&options), counters, idle)?);
+        page::write(&options.docs, options.rounds, &figures)?;
+    }
+    print!("\n{}", figures.csv());
+    Ok(())
+}
+
+fn seconds(options: &Options) -> Duration {
+    Duration::from_secs_f64(options.seconds)
+}
+
+/// Calls as fast as they are answered: 8 connections of 32 streams.
+fn saturated(options: &Options) -> Plan {
+    let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let descriptor = vec![entry("tenant", "acme"), entry("user", "u{n}")];
+    Plan { duration: seconds(options), ..Plan::new("bench", vec![descriptor], KEYS) }
+}
+
+/// Calls at a fixed rate.
+fn open(options: &Options) -> Plan {
+    Plan { load: Load::Open(RATE), ..saturated(options) }
+}
+
+/// One rule by two entries, whose limit is never reached.
+fn rules(algorithm: &str) -> String {
+    format!(
+        "domain: bench\ndescriptors:\n- key: tenant\n  value: acme\n  descriptors:\n  - key: user\n    \
+         rate_limit: {{ unit: hour, requests_per_unit: 1000000, algorithm: {algorithm} }}\n"
+    )
+}
+
+fn written(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+    let path = folder.join(name);
+    std::fs::write(&path, text)?;
+    Ok(path)
+}
+
+/// Every server under every load, one after the other, and again.
+fn rounds(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
+    let rules = written(folder, "rules.yaml", &rules("fixed_window"))?;
+    let bare = Server::bare()?;
+    let memory = Server::weir(&rules, &[])?;
+    let redis = (!options.without_redis).then(Redis::start);
+    let shared = redis.as_ref().map(|redis| on_redis(redis, &rules)).transpose()?;
+    let mut figures = Figures::default();
+    let warm = Plan { duration: Duration::from_millis(500), ..saturated(options) };
+    let servers =
+        [("yardstick", Some(&bare)), ("memory", Some(&memory)), ("Redis", shared.as_ref())];
+    for (_, server) in servers {
+        server.map(|server| server.load(&warm)).transpose()?;
+    }
+    let call =
+        redis.as_ref().zip(shared.as_ref()).map(|(redis, server)| one_call(redis, server, &warm));
+    let call = call.transpose()?;
+    for round in 1..=options.rounds {
+        println!("round {round} of {}", options.rounds);
+        for (name, server) in servers {
+            let Some(server) = server else { continue };
+            let redis = redis.as_ref().filter(|_| name == "Redis");
+            saturation(name, server, redis, &saturated(options), &mut figures)?;
+        }
+        for (name, server) in servers {
+            let Some(server) = server else { continue };
+            let pings = redis.as_ref().filter(|_| name == "Redis").map(Redis::ping).transpose()?;
+            let (report, _) = server.load(&open(options))?;
+            latencies(name, &report, &mut figures);
+            if let Some(pings) = pings {
+                figures.add("open: PING p99, us", pings.p99()?);
+            }
+        }
+        if let Some((redis, call)) = redis.as_ref().zip(call.as_ref()) {
+            let cost = redis.script_cost(call, KEYS as usize, seconds(options) / 2)?;
+            figures.add("one EVALSHA each: Redis CPU s per million", 1e6 * cost);
+        }
+    }
+    Ok(figures)
+}
+
+fn on_redis(redis: &Redis, rules: &Path) -> anyhow::Result<Server> {
+    Server::weir(rules, &[("WEIR__STORE__KIND", "redis"), ("WEIR__REDIS__URL", &redis.url())])
+}
+
+/// The script call of one decision.
+fn one_call(redis: &Redis, server: &Server, plan: &Plan) -> anyhow::Result<Vec<Vec<u8>>> {
+    let one = Plan {
+        load: Load::Open(10.0),
+        connections: 1,
+        duration: Duration::from_millis(100),
+        ..plan.clone()
+    };
+    let mut result = Ok(());
+    let call = redis.call_of(|| result = server.load(&one).map(|_| ()))?;
+    result.map(|()| call)
+}
+
+fn saturation(
+    name: &str,
+    server: &Server,
+    redis: Option<&Redis>,
+    plan: &Plan,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
+    let before = redis.map(Redis::cpu).transpose()?;
+    let (report, used) = server.load(plan)?;
+    let after = redis.map(Redis::cpu).transpose()?;
+    let per = |seconds: f64, calls: f64| seconds / report.decided as f64 * calls;
+    figures.add(&format!("saturated: CPU s per 100 000: {name}"), per(used, 1e5));
+    figures.add(&format!("saturated: calls per second: {name}"), report.per_second);
+    figures.add(&format!("saturated: p99, us: {name}"), report.latency_us.p99);
+    if let Some((before, after)) = before.zip(after) {
+        figures.add("saturated: Redis CPU s per million", per(after - before, 1e6));
+    }
+    Ok(())
+}
+
+fn latencies(name: &str, report: &Report, figures: &mut Figures) {
+    let of = &report.latency_us;
+    for (point, value) in [("p50", of.p50), ("p90", of.p90), ("p99", of.p99), ("p99.9", of.p99_9)] {
+        figures.add(&format!("open: {point}, us: {name}"), value);
+    }
+    if let Some(lateness) = &report.lateness_us {
+        figures.add(&format!("open: sent late p99, us: {name}"), lateness.p99);
+    }
+}
+
+/// Each algorithm once in memory.
+fn algorithms(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
+    let mut figures = Figures::default();
+    let plan = saturated(options);
+    for name in
+        ["fixed_window", "sliding_window", "token_bucket", "leaky_bucket", "sliding_window_log"]
+    {
+        println!("{name}");
+        let mut text = rules(name);
+        if name == "sliding_window_log" {
+            // A log keeps every admission.
+            text = text.replace(
+                "unit: hour, requests_per_unit: 1000000",
+                "unit: second, requests_per_unit: 100",
+            );
+        }
+        let rules = written(folder, &format!("{name}.yaml"), &text)?;
+        let server = Server::weir(&rules, &[])?;
+        let warm = Plan { duration: Duration::from_millis(500), ..plan.clone() };
+        server.load(&warm)?;
+        let (report, used) = server.load(&plan)?;
+        figures.set(
+            &format!("algorithm: CPU s per 100 000: {name}"),
+            used / report.decided as f64 * 1e5,
+        );
+    }
+    Ok(figures)
+}
+
+/// Decisions without a network.
+fn inside(options: &Options) -> anyhow::Result<Figures> {
+    let mut figures = Figures::default();
+    for (name, users) in [("1 000 counters", 1_000), ("1 M counters", 1_000_000)] {
+        println!("inside the process, {name}");
+        let inside = inside::Inside::new(&rules("fixed_window"), users)?;
+        for pace in inside.pace(options.rounds.max(3)).context("a decision")? {
+            figures.add(&format!("inside: million decisions per CPU second: {name}"), pace);
+        }
+    }
+    Ok(figures)
+}

@@ -1,0 +1,188 @@
+//! docs/performance.md, with its charts and data in docs/performance/.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use crate::chart::{bars, short};
+use crate::figures::Figures;
+use crate::machine;
+
+/// What the page says around the figures.
+const TEXT: &str = include_str!("page.md");
+
+/// A promise: what was measured, how to get the figure, and the bound it must keep.
+type Promise = (&'static str, fn(&Figures) -> Option<f64>, Bound);
+
+#[derive(Clone, Copy)]
+enum Bound {
+    Most(f64),
+    Least(f64),
+}
+
+use Bound::{Least, Most};
+
+const PROMISES: &[Promise] = &[
+    (
+        "memory, saturated: server CPU per call, of the yardstick's",
+        |f| {
+            f.ratio(
+                "saturated: CPU s per 100 000: memory",
+                "saturated: CPU s per 100 000: yardstick",
+            )
+        },
+        Most(1.15),
+    ),
+    (
+        "memory, 5 000 per second: p99, of the yardstick's",
+        |f| f.ratio("open: p99, us: memory", "open: p99, us: yardstick"),
+        Most(1.2),
+    ),
+    (
+        "Redis, saturated: server CPU per call, of the yardstick's",
+        |f| {
+            f.ratio(
+                "saturated: CPU s per 100 000: Redis",
+                "saturated: CPU s per 100 000: yardstick",
+            )
+        },
+        Most(2.5),
+    ),
+    (
+        "Redis, saturated: Redis CPU per decision, of one EVALSHA each in pipelines of 16",
+        |f| {
+            f.ratio(
+                "saturated: Redis CPU s per million",
+                "one EVALSHA each: Redis CPU s per million",
+            )
+        },
+        Most(0.5),
+    ),
+    (
+        "Redis, 5 000 per second: p99 less the yardstick's, in p99 of a PING meanwhile",
+        |f| {
+            let more = f.get("open: p99, us: Redis")? - f.get("open: p99, us: yardstick")?;
+            Some(more / f.get("open: PING p99, us")?)
+        },
+        Most(2.0),
+    ),
+    (
+        "inside the process: million decisions per second and core, 1 000 counters",
+        |f| f.get("inside: million decisions per CPU second: 1 000 counters"),
+        Least(5.0),
+    ),
+    (
+        "inside the process: million decisions per second and core, 1 million counters",
+        |f| f.get("inside: million decisions per CPU second: 1 M counters"),
+        Least(1.0),
+    ),
+    (
+        "memory of 1 million counters above idle, MB",
+        |f| f.get("1 M counters: above idle, MB"),
+        Most(64.0),
+    ),
+    (
+        "memory of 10 million counters above idle, MB",
+        |f| f.get("10 M counters: above idle, MB"),
+        Most(640.0),
+    ),
+    ("idle: resident memory, MiB", |f| f.get("idle: resident, MiB"), Most(30.0)),
+    ("idle: CPU, %", |f| f.get("idle: CPU, %"), Most(0.1)),
+    (
+        "start to first answer with 10 000 rules, ms",
+        |f| f.get("10 000 rules: start to first answer, ms"),
+        Most(100.0),
+    ),
+];
+
+/// Writes the page.
+pub(crate) fn write(docs: &Path, rounds: usize, figures: &Figures) -> anyhow::Result<()> {
+    let beside = docs.join("performance");
+    fs::create_dir_all(&beside)?;
+    fs::write(beside.join("figures.csv"), figures.csv())?;
+    for (name, chart) in charts(figures) {
+        fs::write(beside.join(name), chart)?;
+    }
+    let mut facts = String::new();
+    for (name, fact) in machine::facts() {
+        writeln!(facts, "| {name} | {fact} |")?;
+    }
+    let page = TEXT
+        .replace("{{facts}}", facts.trim_end())
+        .replace("{{rounds}}", &rounds.to_string())
+        .replace("{{promises}}", promises(figures).trim_end())
+        .replace("{{servers}}", servers(figures).trim_end())
+        .replace("{{algorithms}}", algorithms(figures).trim_end());
+    fs::write(docs.join("performance.md"), page)?;
+    Ok(())
+}
+
+fn promises(figures: &Figures) -> String {
+    let mut rows = String::new();
+    for (name, figure, bound) in PROMISES {
+        let Some(value) = figure(figures) else { continue };
+        let (shown, kept) = match bound {
+            Most(most) => (format!("at most {most}"), value <= *most),
+            Least(least) => (format!("at least {least}"), value >= *least),
+        };
+        let kept = if kept { "" } else { "**missed**" };
+        rows += &format!("| {name} | {shown} | {} | {kept} |\n", short(value));
+    }
+    rows
+}
+
+fn servers(figures: &Figures) -> String {
+    let mut rows = String::new();
+    let row = |name: &str, of: &str| {
+        let figure = |name: String| figures.get(&name).map_or("-".to_owned(), short);
+        let columns = ["saturated: CPU s per 100 000", "saturated: calls per second"];
+        let open = ["open: p50, us", "open: p90, us", "open: p99, us", "open: p99.9, us"];
+        let cells: Vec<String> =
+            columns.iter().chain(&open).map(|column| figure(format!("{column}: {of}"))).collect();
+        format!("| {name} | {} |\n", cells.join(" | "))
+    };
+    for (name, of) in
+        [("yardstick", "yardstick"), ("weir from memory", "memory"), ("weir on Redis", "Redis")]
+    {
+        if figures.get(&format!("open: p50, us: {of}")).is_some() {
+            rows += &row(name, of);
+        }
+    }
+    rows
+}
+
+fn algorithms(figures: &Figures) -> String {
+    let mut rows = String::new();
+    for name in
+        ["fixed_window", "sliding_window", "sliding_window_log", "token_bucket", "leaky_bucket"]
+    {
+        if let Some(value) = figures.get(&format!("algorithm: CPU s per 100 000: {name}")) {
+            rows += &format!("| `{name}` | {} |\n", short(value));
+        }
+    }
+    rows
+}
+
+fn charts(figures: &Figures) -> Vec<(&'static str, String)> {
+    let row = |name: &str, figure: &str| (name.to_owned(), figures.get(figure));
+    let tenth = |name: &str, figure: &str| (name.to_owned(), figures.get(figure).map(|v| v / 10.0));
+    let cpu = [
+        row("yardstick", "saturated: CPU s per 100 000: yardstick"),
+        row("weir from memory", "saturated: CPU s per 100 000: memory"),
+        row("weir on Redis", "saturated: CPU s per 100 000: Redis"),
+        tenth("Redis under weir", "saturated: Redis CPU s per million"),
+        tenth("Redis, one EVALSHA each", "one EVALSHA each: Redis CPU s per million"),
+    ];
+    let mut latency = Vec::new();
+    for point in ["p50", "p90", "p99", "p99.9"] {
+        for (name, of) in
+            [("yardstick", "yardstick"), ("weir from memory", "memory"), ("weir on Redis", "Redis")]
+        {
+            latency.push(row(&format!("{name}, {point}"), &format!("open: {point}, us: {of}")));
+        }
+    }
+    vec![
+        ("cpu.svg", bars("CPU time per 100 000 calls, saturated", "seconds", &cpu)),
+        ("latency.svg", bars("Latency at 5 000 calls per second", "microseconds", &latency)),
+    ]
+}

@@ -1,0 +1,167 @@
+//! The Redis under measurement: its CPU time, its own pace, and what a script call costs it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+#[path = "../../tests/bed/redis.rs"]
+#[rustfmt::skip]
+mod bed;
+
+use bed::resp::{Client, Reply};
+use bed::server;
+
+/// Far longer than any answer takes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Commands in one write, as redis-benchmark's `-P 16`.
+const PIPELINE: usize = 16;
+/// Connections of the yardstick, as many as the load on weir has.
+const CONNECTIONS: usize = 8;
+
+/// A Redis of our own.
+pub(crate) struct Redis(server::Server);
+
+impl Redis {
+    /// A fresh one, without persistence.
+    pub(crate) fn start() -> Redis {
+        Redis(server::Server::listening(&[]))
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.0.address()
+    }
+
+    /// What weir is told.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}", self.address())
+    }
+
+    /// CPU time used so far, in seconds, as it says itself.
+    pub(crate) fn cpu(&self) -> anyhow::Result<f64> {
+        let info = Client::tcp(self.address(), PATIENCE)?.call(&["INFO", "CPU"])?.text();
+        let field = |name: &str| -> anyhow::Result<f64> {
+            let line = info.lines().find_map(|line| line.strip_prefix(name));
+            Ok(line.with_context(|| format!("INFO CPU has {name}"))?.trim().parse()?)
+        };
+        Ok(field("used_cpu_sys:")? + field("used_cpu_user:")?)
+    }
+
+    /// The script call that `decide` makes Redis do, as Redis saw it.
+    pub(crate) fn call_of(&self, decide: impl FnOnce()) -> anyhow::Result<Vec<Vec<u8>>> {
+        let mut monitor = Client::tcp(self.address(), PATIENCE)?;
+        monitor.call(&["MONITOR"])?;
+        decide();
+        loop {
+            let words = words(&monitor.read()?.text());
+            if words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"EVALSHA")) {
+                return Ok(words);
+            }
+        }
+    }
+
+    /// CPU time of Redis for one such call per decision, on `keys` counters, in seconds per call.
+    pub(crate) fn script_cost(
+        &self,
+        call: &[Vec<u8>],
+        keys: usize,
+        length: Duration,
+    ) -> anyhow::Result<f64> {
+        let mut clients = Vec::new();
+        for _ in 0..CONNECTIONS {
+            clients.push(Client::tcp(self.address(), PATIENCE)?);
+        }
+        let before = self.cpu()?;
+        let end = Instant::now() + length;
+        let (mut calls, mut number) = (0, 0);
+        while Instant::now() < end {
+            for client in &mut clients {
+                for _ in 0..PIPELINE {
+                    // A stride that shares no factor with a power of ten visits every key.
+                    number = (number + 7919) % keys;
+                    let key = format!("weir:{{{:03x}}}{number:022}", number & 0xfff);
+                    let mut words: Vec<&[u8]> = call.iter().map(Vec::as_slice).collect();
+                    words[3] = key.as_bytes();
+                    client.queue(&words);
+                }
+                client.send()?;
+            }
+            for client in &mut clients {
+                for _ in 0..PIPELINE {
+                    if let Reply::Error(error) = client.read()? {
+                        bail!("the script call was refused: {error}");
+                    }
+                    calls += 1;
+                }
+            }
+        }
+        Ok((self.cpu()? - before) / f64::from(calls))
+    }
+
+    /// Starts to send a PING every 2 ms.
+    pub(crate) fn ping(&self) -> anyhow::Result<Pings> {
+        let mut client = Client::tcp(self.address(), PATIENCE)?;
+        let go_on = Arc::new(AtomicBool::new(true));
+        let goes_on = Arc::clone(&go_on);
+        let thread = thread::spawn(move || {
+            let mut micros = Vec::new();
+            while goes_on.load(Ordering::Relaxed) {
+                let start = Instant::now();
+                client.call(&["PING"])?;
+                micros.push(start.elapsed().as_secs_f64() * 1e6);
+                thread::sleep(Duration::from_millis(2));
+            }
+            Ok(micros)
+        });
+        Ok(Pings { go_on, thread })
+    }
+}
+
+/// PINGs that are being sent.
+pub(crate) struct Pings {
+    go_on: Arc<AtomicBool>,
+    thread: JoinHandle<anyhow::Result<Vec<f64>>>,
+}
+
+impl Pings {
+    /// Stops, and tells what 99 % of them took at most, in microseconds.
+    pub(crate) fn p99(self) -> anyhow::Result<f64> {
+        self.go_on.store(false, Ordering::Relaxed);
+        let mut micros = self.thread.join().map_err(|_| anyhow::anyhow!("a defect"))??;
+        micros.sort_by(f64::total_cmp);
+        let at = micros.len() * 99 / 100;
+        micros.get(at).copied().context("no PING was answered")
+    }
+}
+
+/// The words of a line of MONITOR: quoted, with `\xNN` and the usual escapes.
+fn words(line: &str) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    let mut bytes = line.bytes();
+    while bytes.by_ref().any(|byte| byte == b'"') {
+        let mut word = Vec::new();
+        while let Some(byte) = bytes.next().filter(|byte| *byte != b'"') {
+            if byte != b'\\' {
+                word.push(byte);
+                continue;
+            }
+            let escaped = bytes.next().unwrap_or_default();
+            let mut digit = || char::from(bytes.next().unwrap_or(b'0')).to_digit(16).unwrap_or(0);
+            word.push(match escaped {
+                b'x' => (digit() * 16 + digit()) as u8,
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b't' => b'\t',
+                b'a' => 7,
+                b'b' => 8,
+                other => other,
+            });
+        }
+        words.push(word);
+    }
+    words
+}

@@ -1,0 +1,119 @@
+//! What weir takes: memory at rest and with many counters, CPU at rest, time to the first answer.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use weir::bench::{Load, Plan, Spread};
+
+use crate::child::{Server, timed};
+use crate::figures::{Figures, median};
+
+/// Descriptors of one call that fills the store, so that filling takes less time.
+const PER_CALL: u64 = 10;
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// Measures it all; `counters` are the counts of counters to look at, in rising order.
+pub(crate) fn measure(
+    folder: &Path,
+    rules: &Path,
+    open: &Plan,
+    counters: &[u64],
+    idle: Duration,
+) -> anyhow::Result<Figures> {
+    let mut figures = Figures::default();
+    at_rest(rules, idle, &mut figures)?;
+    start(folder, &mut figures)?;
+    for count in counters {
+        filled(rules, open, *count, &mut figures)?;
+    }
+    Ok(figures)
+}
+
+fn at_rest(rules: &Path, idle: Duration, figures: &mut Figures) -> anyhow::Result<()> {
+    let server = Server::weir(rules, &[])?;
+    // What a start leaves to do is done by then.
+    thread::sleep(Duration::from_secs(1));
+    let before = server.scheduled()?;
+    thread::sleep(idle);
+    let used = server.scheduled()? - before;
+    figures.set("idle: CPU, %", 100.0 * used / idle.as_secs_f64());
+    figures.set("idle: resident, MiB", server.resident()? as f64 / MIB);
+    Ok(())
+}
+
+/// From the start of the process to its first answer, with 10 000 rules.
+fn start(folder: &Path, figures: &mut Figures) -> anyhow::Result<()> {
+    let mut text = "domain: bench\ndescriptors:\n".to_owned();
+    for number in 0..10_000 {
+        writeln!(
+            text,
+            "  - {{ key: path, value: /v1/product/{number}, \
+             rate_limit: {{ unit: second, requests_per_unit: 100 }} }}"
+        )?;
+    }
+    let rules = folder.join("ten-thousand.yaml");
+    std::fs::write(&rules, text)?;
+    let one = vec![vec![("path".to_owned(), "/v1/product/9999".to_owned())]];
+    // The probe before a run is the first answer; the run itself is as short as can be.
+    let run = Duration::from_millis(1);
+    let plan = Plan {
+        duration: run,
+        connections: 1,
+        load: Load::Open(1000.0),
+        ..Plan::new("bench", one, 1)
+    };
+    let mut all = Vec::new();
+    for _ in 0..5 {
+        let (answered, millis) = timed(|| -> anyhow::Result<Server> {
+            let server = Server::weir(&rules, &[])?;
+            server.load(&plan)?;
+            Ok(server)
+        });
+        let server = answered?;
+        all.push(millis);
+        figures.set("10 000 rules: resident, MiB", server.resident()? as f64 / MIB);
+    }
+    figures.set("10 000 rules: start to first answer, ms", median(&mut all));
+    Ok(())
+}
+
+/// Memory of so many counters above what an idle server takes, and the latency then.
+fn filled(rules: &Path, open: &Plan, count: u64, figures: &mut Figures) -> anyhow::Result<()> {
+    let max = (2 * count).to_string();
+    let server = Server::weir(rules, &[("WEIR__STORE__MAX_COUNTERS", &max)])?;
+    // Connections and their buffers are no counters.
+    let few = Plan { duration: Duration::from_secs(1), ..open.clone() };
+    server.load(&Plan { keys: 1000, ..few.clone() })?;
+    let before = server.resident()?;
+    let p99_before = server.load(&Plan { keys: 1000, ..open.clone() })?.0.latency_us.p99;
+    let descriptor = |tenth: u64| {
+        let user = ("user".to_owned(), format!("{tenth}u{{n}}"));
+        vec![("tenant".to_owned(), "acme".to_owned()), user]
+    };
+    let keys = count / PER_CALL;
+    let mut filled = 0;
+    while filled < keys {
+        let next = Plan {
+            descriptors: (0..PER_CALL).map(descriptor).collect(),
+            keys,
+            spread: Spread::InTurn { from: filled },
+            threads: Some(1),
+            load: Load::Closed,
+            streams: None,
+            duration: Duration::from_secs(2),
+            ..open.clone()
+        };
+        // Calls that were answered after the end are made again: none is left out.
+        filled += server.load(&next)?.0.decided;
+    }
+    let bytes = server.resident()?.saturating_sub(before);
+    let p99 = server.load(&Plan { keys: count, ..open.clone() })?.0.latency_us.p99;
+    let millions = count as f64 / 1e6;
+    figures.set(&format!("{millions} M counters: above idle, MB"), bytes as f64 / 1e6);
+    figures.set(&format!("{millions} M counters: bytes each"), bytes as f64 / count as f64);
+    figures.set(&format!("{millions} M counters: p99 of idle store"), p99 / p99_before);
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Demand: how many tokens this instance uses, and how many it should draw.
+//!
+//! Pure.
+
+use crate::time::Micros;
+
+/// Draws are sized to last so long.
+pub(super) const PERIOD: Micros = Micros::from_secs(2);
+
+/// Use is counted over at least so long before the rate is taken from it.
+const BIN: Micros = Micros::from_millis(500);
+
+/// A rate from before so long says nothing about the present.
+const STALE: Micros = Micros::from_secs(4);
+
+/// Tokens are renewed when an eighth of what is wanted is left.
+const LOW_SHIFT: u32 = 3;
+
+/// What one counter of this instance has been asked for lately.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demand {
+    /// Tokens per 1000 s.
+    rate: u64,
+    /// Since when `spent` is counted.
+    since: Micros,
+    spent: u64,
+}
+
+impl Demand {
+    /// Of a counter first used at `now`.
+    pub(super) fn new(now: Micros) -> Demand {
+        Demand { rate: 0, since: now, spent: 0 }
+    }
+
+    /// So many tokens were spent at `now`.
+    pub(super) fn spent(&mut self, tokens: u64, now: Micros) {
+        self.turn(now);
+        self.spent = self.spent.saturating_add(tokens);
+    }
+
+    fn turn(&mut self, now: Micros) {
+        let length = now.saturating_sub(self.since);
+        if length < BIN {
+            return;
+        }
+        let sample = u128::from(self.spent) * 1_000_000_000 / u128::from(length.0);
+        let sample = u64::try_from(sample).unwrap_or(u64::MAX);
+        let old = if length >= STALE || self.rate == 0 { sample } else { self.rate };
+        self.rate = (old >> 1) + (sample >> 1) + (old & sample & 1);
+        (self.since, self.spent) = (now, 0);
+    }
+
+    /// Tokens that will be wanted in the next `span`, of which [`PERIOD`] counts at most.
+    ///
+    /// A counter that is new, or suddenly more than twice as busy, has no rate yet: it gets twice
+    /// what it has just used, so its draws grow threefold each.
+    pub(super) fn want(&self, span: Micros) -> u64 {
+        let lasting = self.within(span.min(PERIOD));
+        let usual = u128::from(self.rate) * u128::from(BIN.0);
+        if u128::from(self.spent) * 1_000_000_000 < 2 * usual {
+            return lasting;
+        }
+        lasting.max(self.spent.saturating_mul(2))
+    }
+
+    /// Tokens that the rate comes to in `span`, rounded up.
+    fn within(&self, span: Micros) -> u64 {
+        let tokens = u128::from(self.rate) * u128::from(span.0);
+        u64::try_from(tokens.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
+/// How many tokens to have left when the next draw begins, of `want`.
+pub(super) fn low_water(want: u64) -> u64 {
+    match want {
+        0 | 1 => 0,
+        _ => (want >> LOW_SHIFT).max(1),
+    }
+}
+
+/// How many tokens to draw: what requests `need` now, and stock up to `want` beside the `left`
+/// ones, as long as half of the `room` in the counter stays for others. Nobody knows how many
+/// others there are: whoever comes next takes half of the rest, and the last tokens go one by one.
+pub(super) fn size(need: u64, want: u64, left: u64, room: u64) -> u64 {
+    let stock = need.saturating_add(want.saturating_sub(left));
+    need.max(stock.min(room >> 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_follow_demand_and_leave_half_of_the_rest() {
+        //   need want left room  draw
+        for (need, want, left, room, draw) in [
+            (1, 0, 0, 100, 1),
+            (1, 2, 0, 100, 3),
+            (0, 26, 3, 1000, 23),
+            (0, 26, 3, 20, 10),
+            (0, 26, 3, 1, 0),
+            (1, 26, 0, 1, 1),
+            (1, 26, 0, 0, 1),
+            (7, 26, 0, 2, 7),
+            (0, 5, 9, 100, 0),
+            (1, u64::MAX, 0, u64::MAX, u64::MAX >> 1),
+        ] {
+            assert_eq!(size(need, want, left, room), draw, "{need} {want} {left} {room}");
+        }
+    }
+
+    #[test]
+    fn the_next_draw_begins_before_the_last_token_where_there_is_more_than_one() {
+        for (want, low) in [(0, 0), (1, 0), (2, 1), (15, 1), (16, 2), (800, 100)] {
+            assert_eq!(low_water(want), low, "{want}");
+        }
+    }
+
+    #[test]
+    fn a_steady_rate_is_found_and_a_cold_counter_grows_threefold() {
+        let start = Micros::from_secs(1_000);
+        let mut demand = Demand::new(start);
+        assert_eq!(demand.want(PERIOD), 0);
+        let mut grown = Vec::new();
+        for _ in 0..4 {
+            let draw = 1 + demand.want(PERIOD);
+            demand.spent(draw, start);
+            grown.push(draw);
+        }
+        assert_eq!(grown, [1, 3, 9, 27]);
+        // 20 per second from here on.
+        for tick in 1..=200 {
+            demand.spent(1, start.saturating_add(Micros::from_millis(50 * tick)));
+        }
+        let steady = demand.want(PERIOD);
+        assert!((40..=42).contains(&steady), "{steady}");
+        assert!((10..=11).contains(&demand.want(Micros::from_millis(500))));
+    }
+
+    #[test]
+    fn a_rate_from_long_ago_is_forgotten() {
+        let start = Micros::from_secs(1_000);
+        let mut demand = Demand::new(start);
+        demand.spent(1_000, start);
+        let later = |secs| start.saturating_add(Micros::from_secs(secs));
+        demand.spent(1, later(1));
+        assert_eq!(demand.want(PERIOD), 2_000);
+        demand.spent(1, later(101));
+        assert_eq!(demand.want(PERIOD), 2, "one in 100 s, and the one just now twice");
+        demand.spent(1, Micros::ZERO);
+        assert_eq!(demand.want(PERIOD), 4, "a clock that was set back");
+    }
+
+    #[test]
+    fn no_demand_overflows() {
+        let mut demand = Demand::new(Micros::ZERO);
+        for second in 0..5 {
+            demand.spent(u64::MAX, Micros::from_secs(second));
+        }
+        assert_eq!(demand.want(PERIOD), u64::MAX);
+    }
+}

@@ -1,0 +1,193 @@
+//! docs/openapi.yaml, held against the routers and against the answers of a running weir.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use config::{Config, File, FileFormat};
+use serde_json::{Value, json};
+
+use crate::support::http::{Response, send};
+use crate::support::weir::Weir;
+
+mod schema;
+
+const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
+
+/// The files with the routes of the two ports.
+const ROUTERS: [&str; 4] = ["web.rs", "admin.rs", "admin/counters.rs", "admin/explain.rs"];
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: user
+    rate_limit: { name: per-user, unit: hour, requests_per_unit: 3 }
+  - key: job
+    rate_limit: { algorithm: concurrency, max: 0, hold: 1h }
+";
+
+fn page() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/openapi.yaml");
+    let text = std::fs::read_to_string(path).expect("docs/openapi.yaml");
+    let file = File::from_str(&text, FileFormat::Yaml);
+    let config = Config::builder().add_source(file).build().expect("YAML");
+    config.try_deserialize().expect("what YAML can say, JSON can")
+}
+
+fn paths(page: &Value) -> Vec<(String, Value)> {
+    let paths = page["paths"].as_object().expect("paths");
+    paths.iter().map(|(path, item)| (path.clone(), item.clone())).collect()
+}
+
+/// What stands in the quotes after every `.route(`.
+fn routes() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for file in ROUTERS {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server").join(file);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{file}: {e}"));
+        let after = text.split(".route(").skip(1);
+        let before = found.len();
+        found.extend(after.filter_map(|rest| rest.split('"').nth(1)).map(str::to_owned));
+        assert!(found.len() > before, "{file} has no route: where have they gone?");
+    }
+    found
+}
+
+/// The port that a path is on, as its tag says.
+fn port(weir: &Weir, item: &Value) -> std::net::SocketAddr {
+    let operation = METHODS.iter().find_map(|method| item.get(*method)).expect("an operation");
+    match operation["tags"][0].as_str() {
+        Some("http") => weir.http,
+        Some("admin") => weir.admin,
+        other => panic!("a tag that is no port: {other:?}"),
+    }
+}
+
+#[test]
+fn every_path_and_method_of_the_routers_is_on_the_page_and_the_other_way_round() {
+    let page = page();
+    let on_the_page: BTreeSet<String> = paths(&page).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(on_the_page, routes());
+    let weir = Weir::start(RULES);
+    let index = send(weir.admin, "GET", "/", &[], b"").body;
+    for (path, item) in paths(&page) {
+        let to = port(&weir, &item);
+        assert!(to != weir.admin || path == "/" || index.contains(&path), "/ does not list {path}");
+        for method in METHODS {
+            let answer = send(to, &method.to_uppercase(), &path, &[], b"");
+            let known = item.get(method).is_some() || item["x-any-method"] == true;
+            assert_ne!(answer.status, 404, "{method} {path}");
+            assert_eq!(answer.status != 405, known, "{method} {path}: {}", answer.status);
+        }
+    }
+}
+
+/// Holds an answer against what the page says of it; tells what was looked at.
+fn hold(page: &Value, method: &str, path: &str, answer: &Response) -> String {
+    let bare = path.split('?').next().unwrap_or_default();
+    let what = format!("{method} {bare} {}", answer.status);
+    let responses = &page["paths"][bare][method]["responses"];
+    let mut response = responses
+        .get(answer.status.to_string())
+        .unwrap_or_else(|| panic!("{what} is not on the page: {}", answer.body));
+    if let Some(pointer) = response.get("$ref") {
+        response = schema::resolve(page, pointer);
+    }
+    let kind = answer.header("content-type").unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default();
+    let content = response["content"].get(kind);
+    let content = content.unwrap_or_else(|| panic!("{what}: {kind:?} is not on the page"));
+    let value = match kind {
+        "application/json" => answer.json(),
+        _ => Value::from(answer.body.clone()),
+    };
+    let problems = schema::problems(page, &content["schema"], &value, &what);
+    assert!(problems.is_empty(), "{problems:#?}\n{}", answer.body);
+    what
+}
+
+#[test]
+fn real_answers_are_as_the_page_says_and_every_answer_on_it_is_seen() {
+    let page = page();
+    let weir = Weir::start(RULES);
+    let bad = Weir::setup()
+        .rules("bad.yaml", "domain: d\ndescriptors:\n  - ky: x\n")
+        .env("WEIR__RULES__START_WITHOUT", "true")
+        .env("WEIR__READYZ__REQUIRE_RULES", "loaded")
+        .start();
+    // Redis is not there, and drained instances are neither live nor ready for long.
+    let lost = Weir::setup()
+        .rules("rules.yaml", RULES)
+        .env("WEIR__STORE__KIND", "redis")
+        .env("WEIR__REDIS__URL", "redis://127.0.0.1:1")
+        .start();
+    let ask = |key: &str| {
+        let entries = json!([{ "entries": [{ "key": key, "value": "x" }] }]);
+        json!({ "domain": "d", "descriptors": entries }).to_string()
+    };
+    let question = |text: &str| json!({ "domain": "d", "descriptor": text }).to_string();
+    let elsewhere = json!({ "domain": "e", "descriptor": "a=b" }).to_string();
+    let large = "x".repeat(300_000);
+    let counter = "/counters?domain=d&descriptor=user=x";
+    let none = "/counters?domain=d&descriptor=k=x";
+    let foreign = [("host", "attacker.example")];
+    let here: [(&str, &str, String); 25] = [
+        ("post", "/json", ask("user")),
+        ("post", "/json", ask("job")),
+        ("post", "/json", "nonsense".to_owned()),
+        ("post", "/json", large.clone()),
+        ("get", "/healthcheck", String::new()),
+        ("get", "/livez", String::new()),
+        ("get", "/readyz", String::new()),
+        ("get", "/", String::new()),
+        ("get", "/metrics", String::new()),
+        ("get", "/rules", String::new()),
+        ("get", "/rlconfig", String::new()),
+        ("get", "/settings", String::new()),
+        ("get", "/top", String::new()),
+        ("post", "/explain", question("user=x")),
+        ("post", "/explain", question("k=x")),
+        ("post", "/explain", question("job=x,lease=a")),
+        ("post", "/explain", elsewhere),
+        ("post", "/explain", "nonsense".to_owned()),
+        ("post", "/explain", large),
+        ("get", counter, String::new()),
+        ("get", none, String::new()),
+        ("get", "/counters", String::new()),
+        ("delete", counter, String::new()),
+        ("delete", none, String::new()),
+        ("delete", "/counters", String::new()),
+    ];
+    let mut seen = BTreeSet::new();
+    let mut one = |weir: &Weir, method: &str, path: &str, headers: &[(&str, &str)], body: &str| {
+        let bare = path.split('?').next().unwrap_or_default();
+        let to = port(weir, &page["paths"][bare]);
+        let answer = send(to, &method.to_uppercase(), path, headers, body.as_bytes());
+        seen.insert(hold(&page, method, path, &answer));
+    };
+    for (method, path, body) in &here {
+        one(&weir, method, path, &[], body);
+    }
+    one(&bad, "get", "/readyz", &[], "");
+    one(&bad, "get", "/rules", &[], "");
+    one(&lost, "get", counter, &[], "");
+    one(&lost, "delete", counter, &[], "");
+    for (path, item) in paths(&page) {
+        for method in METHODS {
+            if item.get(method).is_some() && port(&weir, &item) == weir.admin {
+                one(&weir, method, &path, &foreign, "");
+            }
+        }
+    }
+    let mut all = BTreeSet::new();
+    for (path, item) in paths(&page) {
+        for method in METHODS {
+            let responses = item[method]["responses"].as_object();
+            let statuses = responses.into_iter().flat_map(|responses| responses.keys());
+            all.extend(statuses.map(|status| format!("{method} {path} {status}")));
+        }
+    }
+    // Of a process that is about to end; tests/it/startup.rs has it.
+    all.retain(|what| !what.ends_with("/livez 500") && !what.ends_with("/healthcheck 500"));
+    let unseen: Vec<_> = all.difference(&seen).collect();
+    assert!(unseen.is_empty(), "no answer showed {unseen:?}");
+}

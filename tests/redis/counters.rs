@@ -1,0 +1,48 @@
+//! Counters by hand, in Redis: any instance shows what all have counted, and empties it for all.
+
+use crate::bed::cluster::Cluster;
+use crate::start::{alone, cluster_url, over, ready};
+use crate::support::http::{get, send};
+use crate::support::rls::{Client, descriptor, request};
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: user
+    rate_limit: { requests: 3, window: 1000d }
+";
+
+const USERS: [&str; 6] = ["ann", "bob", "cid", "dee", "eve", "fay"];
+
+fn take(client: &Client, user: &str) -> i32 {
+    client.ask(request("d", vec![descriptor(&[("user", user)])])).overall_code
+}
+
+#[test]
+fn what_one_instance_counted_another_shows_and_empties() {
+    let _turn = alone();
+    let cluster = Cluster::start();
+    let url = cluster_url(&cluster);
+    let [one, two] = [(); 2].map(|()| over(&url, RULES).env("WEIR__STORE__TIMEOUT", "20s").start());
+    ready(&one);
+    ready(&two);
+    let (first, second) = (one.client(), two.client());
+    let mut nodes = std::collections::BTreeSet::new();
+    for user in USERS {
+        let path = format!("/counters?domain=d&descriptor=user={user}");
+        assert_eq!([take(&first, user), take(&second, user), take(&first, user)], [1, 1, 1]);
+        let shown = get(two.admin, &path).json();
+        assert_eq!(shown["store"], "redis", "{shown}");
+        let key = shown["key"].as_str().expect("a name").to_owned();
+        assert!(key.starts_with("weir:{"), "{key}");
+        nodes.insert(key[6..9].to_owned());
+        assert_eq!(shown["tiers"][0]["used"], 3);
+        assert_eq!(take(&second, user), 2, "at the limit");
+        let emptied = send(two.admin, "DELETE", &path, &[], b"").json();
+        assert_eq!(emptied["forgotten"], true, "{emptied}");
+        assert_eq!(send(one.admin, "DELETE", &path, &[], b"").json()["forgotten"], false);
+        assert_eq!(get(one.admin, &path).json()["tiers"][0]["used"], 0);
+        assert_eq!([take(&first, user), take(&second, user)], [1, 1]);
+    }
+    println!("{} counters in {} hash tags", USERS.len(), nodes.len());
+}
