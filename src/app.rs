@@ -16,8 +16,10 @@ use crate::settings::{Settings, StoreKind};
 use crate::store::{Guard, MemoryStore, RedisStore, Stack};
 use crate::time::{Clock, SystemClock};
 
+mod certificates;
 mod decider;
 mod derive;
+mod farewell;
 mod page;
 mod readiness;
 mod reload;
@@ -25,8 +27,10 @@ mod sweeper;
 mod upkeep;
 mod watch;
 
+use certificates::Certificates;
 use decider::Decider;
 pub use derive::reading;
+use farewell::Farewell;
 use readiness::Readiness;
 use reload::Why;
 use sweeper::Sweeper;
@@ -38,8 +42,10 @@ pub struct App {
     decider: Arc<Decider>,
     serving: Serving,
     shutdown: sync::watch::Sender<bool>,
+    farewell: Farewell,
     _readiness: Readiness,
     _sweeper: Sweeper,
+    _certificates: Option<Certificates>,
     _upkeep: Upkeep,
     /// Nothing where the operator wants to reload by hand.
     _watcher: Option<Watcher>,
@@ -67,29 +73,33 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
     runtime.block_on(async {
         // Before anything else: a signal that comes during the start must not kill the process.
         let mut signals = Signals::new()?;
-        let App { decider, serving, shutdown, _readiness, _sweeper, _upkeep, _watcher } =
-            App::start(settings)?;
+        let drain = settings.drain.clone();
+        let app = App::start(settings)?;
         // A thread of its own, because it blocks; the server may also end by itself.
         let (ended, mut end) = oneshot::channel();
-        thread::spawn(move || ended.send(serving.join()));
+        thread::spawn(move || ended.send(app.serving.join()));
         loop {
             tokio::select! {
                 result = &mut end => return Ok(result.map_err(io::Error::other)??),
                 asked = signals.next() => match asked {
                     Asked::End => break,
-                    Asked::Reload => decider.reload(Why::Asked),
+                    Asked::Reload => app.decider.reload(Why::Asked),
                 }
             }
         }
         tracing::info!("draining");
-        let _ = shutdown.send(true);
-        loop {
-            tokio::select! {
-                result = &mut end => return Ok(result.map_err(io::Error::other)??),
-                asked = signals.next() => if asked == Asked::End {
-                    tracing::warn!("second signal: stopping at once");
-                    return Ok(());
-                }
+        let _ = app.shutdown.send(true);
+        let over = tokio::time::sleep(drain.delay + drain.timeout);
+        let orderly = async {
+            end.await.map_err(io::Error::other)??;
+            app.farewell.say(over).await;
+            Ok(())
+        };
+        tokio::select! {
+            result = orderly => result,
+            () = signals.end() => {
+                tracing::warn!("second signal: stopping at once");
+                Ok(())
             }
         }
     })
@@ -118,6 +128,11 @@ impl Signals {
         })
     }
 
+    /// The next order to end.
+    async fn end(&mut self) {
+        while self.next().await != Asked::End {}
+    }
+
     async fn next(&mut self) -> Asked {
         tokio::select! {
             _ = self.terminate.recv() => Asked::End,
@@ -132,11 +147,15 @@ impl App {
     pub fn start(settings: Settings) -> Result<App, StartError> {
         let clock = SystemClock::new().off_by(settings.clock.offset);
         let (first, reloads) = reload::first_rules(&settings, clock.now())?;
-        let bound = Server::bind(derive::server(&settings))?;
+        let mut listeners = derive::server(&settings);
+        let counters = Arc::clone(&listeners.counters);
+        let (tls, certificates) = Certificates::load(&settings, &counters, clock)?.unzip();
+        listeners.grpc.tls = tls;
+        let bound = Server::bind(listeners)?;
         let at = bound.addresses()?;
         let limiter = limiter(&settings, clock)?;
         let counted = first.rules.rules().len();
-        let decider = Arc::new(Decider::new(limiter, first, reloads, settings));
+        let decider = Arc::new(Decider::new(limiter, first, reloads, settings, counters));
         let sweeper = Sweeper::start(decider.clone())?;
         let upkeep = Upkeep::start(decider.clone())?;
         let watcher = reload::watch(&decider)?;
@@ -155,8 +174,10 @@ impl App {
             decider,
             serving,
             shutdown,
+            farewell: Farewell::default(),
             _readiness: readiness,
             _sweeper: sweeper,
+            _certificates: certificates,
             _upkeep: upkeep,
             _watcher: watcher,
         })

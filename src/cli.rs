@@ -111,6 +111,28 @@ pub(crate) struct CallArgs {
     /// How long to wait for the answer, in milliseconds.
     #[arg(long, default_value_t = 1_000, value_name = "MS")]
     pub(crate) timeout: u64,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+}
+
+/// How a service that speaks TLS is called.
+#[derive(Debug, Args)]
+pub(crate) struct TlsArgs {
+    /// Speak TLS; any of the flags below implies it.
+    #[arg(long)]
+    pub(crate) tls: bool,
+    /// Certificates of the authorities to trust; the system's unless given.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Our certificate chain, for a service that wants one.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// The name that the service's certificate must have; the host of --addr unless given.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server_name: Option<String>,
 }
 
 /// The name of the incumbent's binary. Its image runs it without arguments.

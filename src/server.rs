@@ -17,8 +17,10 @@ use crate::proto::RateLimitServiceServer;
 mod accept;
 mod admin;
 pub mod bytes;
+mod calls;
 mod connection;
 mod cores;
+mod counters;
 mod deal;
 mod decide;
 mod decode;
@@ -26,26 +28,33 @@ mod delivery;
 mod encode;
 #[cfg(test)]
 mod fake;
+mod frames;
 mod front;
 mod health;
 mod http1;
+mod http2;
 mod json;
 mod lifecycle;
 mod listen;
 mod patience;
+mod peers;
 mod reflection;
 mod rls;
 mod scrape;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod tls;
+mod turn;
 mod web;
 
 pub use admin::{AdminView, NotShown, Token};
 pub use cores::count as cores;
+pub use counters::{Counter, Counters, Port};
 pub use decide::Decide;
 pub use lifecycle::Health;
 pub use settings::{Admin, Drain, Grpc, Http, HttpLimits, Scraped, Settings};
+pub use tls::{Refreshed, Tls, TlsError, TlsFiles};
 
 use cores::Work;
 use deal::Dealer;
@@ -53,6 +62,7 @@ use delivery::Delivering;
 use front::Front;
 use health::Reporter;
 use lifecycle::Lifecycle;
+use peers::Peers;
 use rls::Rls;
 
 /// A server that has not taken its ports yet.
@@ -128,12 +138,18 @@ impl Bound {
             RateLimitServiceServer::new(Rls { decider: decider.clone(), bounds: settings.bounds })
                 .max_decoding_message_size(settings.grpc.max_message_bytes);
         let routes = reflection::add_to(Routes::new(Delivering(rls)).add_service(health_service));
-        let (dealer, queues) = Dealer::new(cores::count(&settings), settings.grpc.max_connections);
+        let (dealer, queues) = Dealer::new(
+            cores::count(&settings),
+            settings.grpc.max_connections,
+            Peers::new(settings.grpc.max_connections_per_peer),
+            settings.counters.clone(),
+        );
         let front = Front {
             grpc: (grpc, dealer),
             http: (http, web::router(decider, &settings, life.clone()), settings.http.limits),
             admin: (admin, admin_routes, settings.admin.limits),
             reporter,
+            counters: settings.counters.clone(),
             life: life.clone(),
             shutdown,
             delay: settings.drain.delay,
@@ -141,7 +157,8 @@ impl Bound {
         let mut threads = Vec::with_capacity(queues.len() + 2);
         if let (Some(listener), Some(Scraped { path, .. })) = (metrics, &settings.metrics) {
             let limits = settings.admin.limits;
-            threads.push(scrape::start(listener, path, view, limits, life.clone())?);
+            let counters = settings.counters.clone();
+            threads.push(scrape::start(listener, path, view, limits, counters, life.clone())?);
         }
         let work = Work { routes, settings, life };
         for (index, queue) in queues.into_iter().enumerate() {

@@ -20,6 +20,7 @@ use crate::descriptor::Bounds;
 mod incumbent;
 mod json;
 mod layers;
+mod listeners;
 mod live;
 mod problem;
 mod raw;
@@ -31,6 +32,7 @@ mod tests;
 
 pub use incumbent::incumbent_env;
 pub use layers::{Loaded, Overrides, fields, load, process_env};
+pub use listeners::{Admin, ClientCert, Grpc, Http};
 pub use problem::{Problem, Problems};
 pub use secret::{Secret, SecretUrl};
 
@@ -66,48 +68,6 @@ pub struct Settings {
     pub log: Log,
     /// What is counted for operators.
     pub metrics: Metrics,
-}
-
-/// The gRPC listener that proxies ask.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Grpc {
-    /// Address. Default `[::]:8081`. `WEIR__GRPC__LISTEN`, `GRPC_HOST` with `GRPC_PORT`.
-    pub listen: SocketAddr,
-    /// Largest request in bytes. Default 4194304. `WEIR__GRPC__MAX_MESSAGE_BYTES`.
-    pub max_message_bytes: usize,
-    /// Requests in flight on one connection. Default 1024. `WEIR__GRPC__MAX_CONCURRENT_STREAMS`.
-    pub max_concurrent_streams: u32,
-    /// Age at which a connection is closed gracefully, so that proxies spread over new instances;
-    /// `None` (written `off`): never. Default 24h. `WEIR__GRPC__MAX_CONNECTION_AGE`,
-    /// `GRPC_MAX_CONNECTION_AGE`.
-    #[serde(with = "json::duration_or_off")]
-    pub max_connection_age: Option<Duration>,
-    /// Single-threaded runtimes that serve; `None` (written `auto`): one per available core.
-    /// Default auto. `WEIR__GRPC__CORES`.
-    #[serde(with = "json::cores")]
-    pub cores: Option<NonZeroUsize>,
-}
-
-/// The HTTP listener: `/json` and health.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Http {
-    /// Address. Default `[::]:8080`. `WEIR__HTTP__LISTEN`, `HOST` with `PORT`.
-    pub listen: SocketAddr,
-}
-
-/// The admin listener. Most of it has no authentication, hence loopback unless told otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Admin {
-    /// Address. Default `127.0.0.1:6070`. `WEIR__ADMIN__LISTEN`, `DEBUG_HOST` with `DEBUG_PORT`.
-    pub listen: SocketAddr,
-    /// What `/counters` wants as bearer token; beyond loopback it needs one. Default none.
-    /// `WEIR__ADMIN__TOKEN`. Never printed.
-    #[serde(with = "json::optional")]
-    pub token: Option<Secret>,
-    /// A file whose first line is the token, instead; read for every request that needs it.
-    /// Default none. `WEIR__ADMIN__TOKEN_FILE`.
-    #[serde(with = "json::optional")]
-    pub token_file: Option<PathBuf>,
 }
 
 /// Where rules come from and how they are read.

@@ -183,6 +183,9 @@ def test_the_check_sees_what_the_service_will():
     assert check["name"] == "check" and check["image"] == weir["image"]
     assert check["command"] + check["args"] == ["/bin/weir", "check", "--config", "/etc/weir/settings/weir.yaml"]
     assert check["volumeMounts"] == weir["volumeMounts"]
+    for case in ("everything", "redis", "redis-url"):
+        check, weir = pod(case)["spec"]["initContainers"][0], container(case)
+        assert check["env"] == weir["env"] and check.get("envFrom") == weir.get("envFrom")
     assert pod("existing-rules")["spec"].get("initContainers") in (None, [])
 
 

@@ -9,7 +9,7 @@ use crate::decision::Verdict;
 use crate::descriptor::{Request, RequestError};
 use crate::limiter::Limiter;
 use crate::rules::RuleSet;
-use crate::server::Decide;
+use crate::server::{Counters, Decide};
 use crate::settings::Settings;
 use crate::store::{MemoryStore, Stack};
 use crate::telemetry::{Decisions, Requests, Slots, Top};
@@ -48,6 +48,8 @@ pub(super) struct Decider {
     /// When this process began.
     pub(super) started: Micros,
     pub(super) settings: Settings,
+    /// What the listeners see.
+    pub(super) connections: Arc<Counters>,
 }
 
 impl Decider {
@@ -56,6 +58,7 @@ impl Decider {
         in_force: InForce,
         reloads: Reloads,
         settings: Settings,
+        connections: Arc<Counters>,
     ) -> Decider {
         let started = in_force.loaded_at;
         let top = Top::new(settings.metrics.top_values);
@@ -71,6 +74,7 @@ impl Decider {
             began_well,
             started,
             settings,
+            connections,
         }
     }
 

@@ -1,5 +1,8 @@
 //! From the process's settings to what each part wants to know.
 
+use std::sync::Arc;
+
+use super::farewell;
 use crate::key::KeySeed;
 use crate::limit::OnError;
 use crate::limiter::{Answer, Headers};
@@ -73,30 +76,83 @@ pub(super) fn shared_seed(settings: &Settings) -> KeySeed {
     KeySeed::from_secret(secret.map_or("", |secret| secret.reveal()))
 }
 
-/// What the listeners want to know.
+/// The files of TLS, where it is asked for. What belongs together must be there together: a
+/// forgotten line must not mean plain text, or that everybody is let in.
+pub(super) fn tls(settings: &Settings) -> Result<Option<server::TlsFiles>, String> {
+    let grpc = &settings.grpc;
+    let names = grpc.tls_client_san.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let client_san: Vec<String> = names.map(str::to_owned).collect();
+    if grpc.tls_client_ca.is_none() && !client_san.is_empty() {
+        return Err("grpc.tls_client_san needs grpc.tls_client_ca; set both or none".to_owned());
+    }
+    match (&grpc.tls_cert, &grpc.tls_key) {
+        (Some(cert), Some(key)) => Ok(Some(server::TlsFiles {
+            cert: cert.clone(),
+            key: key.clone(),
+            client_ca: grpc.tls_client_ca.clone(),
+            client_optional: grpc.tls_client_cert == settings::ClientCert::Optional,
+            client_san,
+        })),
+        (None, None) if grpc.tls_client_ca.is_none() => Ok(None),
+        (None, None) => {
+            Err("grpc.tls_client_ca needs grpc.tls_cert and grpc.tls_key; set them".to_owned())
+        }
+        _ => Err("grpc.tls_cert and grpc.tls_key go together; set both or none".to_owned()),
+    }
+}
+
+/// What the listeners want to know, but for TLS.
 pub(super) fn server(settings: &Settings) -> server::Settings {
-    let defaults = server::Settings::default();
+    let (grpc, http) = (&settings.grpc, &settings.http);
+    let limits = server::HttpLimits {
+        head_timeout: http.head_timeout,
+        request_timeout: http.request_timeout,
+        max_connection_age: http.max_connection_age,
+        max_connections: http.max_connections,
+        max_head_bytes: http.max_head_bytes,
+    };
     server::Settings {
         grpc: server::Grpc {
-            listen: settings.grpc.listen.to_string(),
-            max_message_bytes: settings.grpc.max_message_bytes,
-            max_concurrent_streams: settings.grpc.max_concurrent_streams,
-            max_connection_age: settings.grpc.max_connection_age,
-            ..defaults.grpc
+            listen: grpc.listen.to_string(),
+            max_message_bytes: grpc.max_message_bytes,
+            max_header_bytes: grpc.max_header_bytes,
+            max_concurrent_streams: grpc.max_concurrent_streams,
+            max_pending_resets: grpc.max_pending_resets,
+            max_control_frames: grpc.max_control_frames,
+            max_connections: grpc.max_connections,
+            max_connections_per_peer: grpc.max_connections_per_peer,
+            max_handshakes: grpc.max_handshakes,
+            handshake_timeout: grpc.handshake_timeout,
+            call_timeout: grpc.call_timeout,
+            write_timeout: grpc.write_timeout,
+            keepalive_interval: grpc.keepalive_interval,
+            keepalive_timeout: grpc.keepalive_timeout,
+            max_connection_age: grpc.max_connection_age,
+            max_connection_age_grace: grpc.max_connection_age_grace,
+            max_connection_idle: grpc.max_connection_idle,
+            tls: None,
         },
-        http: server::Http { listen: settings.http.listen.to_string(), ..defaults.http },
+        http: server::Http {
+            listen: http.listen.to_string(),
+            max_body_bytes: http.max_body_bytes,
+            limits,
+        },
         admin: server::Admin {
             listen: settings.admin.listen.to_string(),
+            limits,
             token: token(&settings.admin),
-            ..defaults.admin
         },
         metrics: settings.metrics.listen.map(|address| server::Scraped {
             listen: address.to_string(),
             path: settings.metrics.path.clone(),
         }),
-        drain: server::Drain { delay: settings.drain.delay, timeout: settings.drain.timeout },
+        drain: server::Drain {
+            delay: settings.drain.delay,
+            timeout: farewell::for_calls(settings.drain.timeout),
+        },
         bounds: settings.bounds,
         cores: settings.grpc.cores.map(std::num::NonZeroUsize::get),
+        counters: Arc::default(),
     }
 }
 

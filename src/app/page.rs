@@ -65,6 +65,7 @@ impl Decider {
         self.memory_metrics(&mut page);
         self.redis_metrics(&mut page);
         self.layer_metrics(&mut page);
+        self.connections.expose(&mut page);
         if self.settings.metrics.top {
             self.decisions.top.expose(self.limiter.clock().now(), &mut page);
         }

@@ -66,7 +66,6 @@ impl Watcher {
 
     /// Calls `changed` whenever the content of one of `files` has changed since `known`, which is
     /// what [`contents`] said before they were read.
-    #[allow(dead_code, reason = "for certificates")]
     pub(super) fn of_files(
         thread: &str,
         files: Vec<PathBuf>,

@@ -1,14 +1,15 @@
 //! `weir call`: one real call to a running service, with an answer for people.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
-use tonic::transport::Endpoint;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
-use super::{CallArgs, exit, say};
+use super::{CallArgs, TlsArgs, exit, say};
 use crate::proto::{
     Code, DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
     RateLimitServiceClient, Unit,
@@ -32,11 +33,18 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<u8> {
 
 async fn ask(args: &CallArgs) -> anyhow::Result<RateLimitResponse> {
     let timeout = Duration::from_millis(args.timeout);
-    let endpoint = Endpoint::from_shared(format!("http://{}", args.addr))
+    let tls = tls(&args.tls)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let endpoint = Endpoint::from_shared(format!("{scheme}://{}", args.addr))
         .with_context(|| format!("--addr {} is not host:port", args.addr))?;
+    let endpoint = match tls {
+        Some(tls) => endpoint.tls_config(tls).context("TLS with these files is not possible")?,
+        None => endpoint,
+    };
     let asking = async {
         let channel = endpoint.connect_timeout(timeout).connect().await.with_context(|| {
-            format!("no service answers at {}; is `weir serve` running there?", args.addr)
+            let hint = if scheme == "https" { "with TLS" } else { "without TLS (--tls)" };
+            format!("no service answers at {} {hint}; is `weir serve` running there?", args.addr)
         })?;
         let answer = RateLimitServiceClient::new(channel).should_rate_limit(request(args)).await;
         answer.map_err(|status| anyhow::anyhow!("{:?}: {}", status.code(), status.message()))
@@ -45,6 +53,27 @@ async fn ask(args: &CallArgs) -> anyhow::Result<RateLimitResponse> {
         .await
         .with_context(|| format!("no answer from {} within {} ms", args.addr, args.timeout))?;
     Ok(answer?.into_inner())
+}
+
+/// How to speak TLS, if it is to be spoken.
+fn tls(args: &TlsArgs) -> anyhow::Result<Option<ClientTlsConfig>> {
+    let TlsArgs { tls, ca, cert, key, server_name } = args;
+    if !tls && ca.is_none() && cert.is_none() && server_name.is_none() {
+        return Ok(None);
+    }
+    let read = |path: &PathBuf| std::fs::read(path).with_context(|| path.display().to_string());
+    let mut config = ClientTlsConfig::new();
+    config = match ca {
+        Some(path) => config.ca_certificate(Certificate::from_pem(read(path)?)),
+        None => config.with_native_roots(),
+    };
+    if let (Some(cert), Some(key)) = (cert, key) {
+        config = config.identity(Identity::from_pem(read(cert)?, read(key)?));
+    }
+    if let Some(name) = server_name {
+        config = config.domain_name(name);
+    }
+    Ok(Some(config))
 }
 
 fn request(args: &CallArgs) -> RateLimitRequest {

@@ -1,6 +1,7 @@
 //! The accept loop: takes connections until told to stop, and outlives every error on the way.
 
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -10,15 +11,15 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Gives every connection on `listener` to `take`, for ever. The caller drops it to stop.
-pub(super) async fn accept(listener: TcpListener, mut take: impl FnMut(TcpStream)) {
+pub(super) async fn accept(listener: TcpListener, mut take: impl FnMut(TcpStream, IpAddr)) {
     let mut pause = FIRST_PAUSE;
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 pause = FIRST_PAUSE;
                 // Answers are small and must not wait for more. Fails only on a dead connection.
                 let _ = stream.set_nodelay(true);
-                take(stream);
+                take(stream, peer.ip());
             }
             Err(error) if concerns_one_connection(&error) => {}
             // Out of file descriptors or memory: trying again at once would spin, giving up would

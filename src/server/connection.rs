@@ -1,105 +1,143 @@
-//! One gRPC connection on its core: the socket, its place in the count, and its deadline.
+//! One gRPC connection's bytes: bounded in the time to open, in the time to write, and in how much
+//! of its core they take in one go.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep};
-use tonic::transport::server::Connected;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::deal::{Dealt, Seat};
+use super::counters::Counters;
+use super::frames::Frames;
+use super::turn::Turn;
 
 /// Every HTTP/2 connection opens with as many bytes (RFC 9113, section 3.4).
 const PREFACE_BYTES: usize = 24;
 
-/// A socket that fails once its time is over, whatever the client does: first the time to say the
-/// opening bytes, then, if there is one, the longest life of a connection.
+/// When a connection that comes now must have opened.
+pub(super) fn open_by(timeout: Duration) -> Instant {
+    Instant::now() + timeout
+}
+
+/// A stream that fails once its client is too slow, whatever that does: first to say the opening
+/// bytes, then to read what it is sent. It hands out what its [`Turn`] has.
 #[derive(Debug)]
-pub(super) struct Connection {
-    stream: TcpStream,
+pub(super) struct Connection<S> {
+    stream: S,
     preface_left: usize,
-    deadline: Pin<Box<Sleep>>,
-    end: Option<Instant>,
-    _seat: Seat,
+    open_by: Pin<Box<Sleep>>,
+    /// When the client has read too little for too long; there while it does not read at all.
+    stalled: Option<Pin<Box<Sleep>>>,
+    write_timeout: Duration,
+    turn: Turn,
+    frames: Frames,
+    counters: Arc<Counters>,
 }
 
-/// How long a connection may take.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
-    /// For the opening bytes.
-    pub(super) handshake: Duration,
-    /// Altogether.
-    pub(super) life: Option<Duration>,
-}
-
-impl Connection {
-    /// Registers `dealt` with the runtime of the core that calls.
-    pub(super) fn open(dealt: Dealt, times: Times) -> io::Result<Connection> {
-        let now = Instant::now();
-        Ok(Connection {
-            stream: TcpStream::from_std(dealt.stream)?,
+impl<S> Connection<S> {
+    /// A stream that must say its opening bytes before `open_by`.
+    pub(super) fn new(
+        stream: S,
+        open_by: Instant,
+        write_timeout: Duration,
+        frames: Frames,
+        turn: Turn,
+        counters: Arc<Counters>,
+    ) -> Connection<S> {
+        Connection {
+            stream,
             preface_left: PREFACE_BYTES,
-            deadline: Box::pin(tokio::time::sleep_until(now + times.handshake)),
-            end: times.life.and_then(|life| now.checked_add(life)),
-            _seat: dealt.seat,
-        })
+            open_by: Box::pin(sleep_until(open_by)),
+            stalled: None,
+            write_timeout,
+            turn,
+            frames,
+            counters,
+        }
     }
 
-    fn is_over(&mut self, context: &mut Context<'_>) -> bool {
-        let timed = self.preface_left > 0 || self.end.is_some();
-        timed && self.deadline.as_mut().poll(context).is_ready()
+    /// What a read that finds nothing means: wait, or give up a client that does not open.
+    fn quiet(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.preface_left > 0 && self.open_by.as_mut().poll(context).is_ready() {
+            self.counters.hello_timeout.add();
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        Poll::Pending
     }
 
-    fn heard(&mut self, bytes: usize) {
-        if self.preface_left == 0 {
-            return;
+    /// Takes note of what was read.
+    fn heard(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let (preface, frames) = bytes.split_at(self.preface_left.min(bytes.len()));
+        self.preface_left -= preface.len();
+        self.turn.spend(bytes.len());
+        if self.frames.read(frames, Instant::now) {
+            return Ok(());
         }
-        self.preface_left = self.preface_left.saturating_sub(bytes);
-        if let (0, Some(end)) = (self.preface_left, self.end) {
-            self.deadline.as_mut().reset(end);
+        self.counters.flood.add();
+        Err(io::Error::other("more control frames than any client needs"))
+    }
+
+    /// What became of a write, with an end to writes that cannot go on.
+    fn written<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
         }
+        let timeout = self.write_timeout;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        if stalled.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        self.counters.write_timeout.add();
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl AsyncRead for Connection {
+impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.turn.is_over() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
-        match Pin::new(&mut self.stream).poll_read(context, buffer) {
-            // Only a connection with nothing to read needs the timer; a busy one gets here soon.
-            Poll::Pending if self.is_over(context) => {
-                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-            }
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(result) => {
-                self.heard(buffer.filled().len() - before);
-                Poll::Ready(result)
-            }
+        match Pin::new(&mut this.stream).poll_read(context, buffer) {
+            Poll::Pending => this.quiet(context),
+            Poll::Ready(Ok(())) => Poll::Ready(this.heard(&buffer.filled()[before..])),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
         }
     }
 }
 
-impl AsyncWrite for Connection {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.written(context, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.written(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let shut = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.written(context, shut)
     }
 
     fn poll_write_vectored(
@@ -107,18 +145,11 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.written(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
-    }
-}
-
-impl Connected for Connection {
-    type ConnectInfo = <TcpStream as Connected>::ConnectInfo;
-
-    fn connect_info(&self) -> Self::ConnectInfo {
-        self.stream.connect_info()
     }
 }

@@ -3,20 +3,21 @@
 //! A connection stays on the core it was dealt to, so nothing is ever handed between threads on a
 //! request's way; that serves clearly more calls per CPU second than one runtime over all cores.
 
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::{io, num::NonZero};
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::mpsc;
-use tokio_stream::StreamExt;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
 use tonic::service::Routes;
-use tonic::transport::Server;
 
-use super::connection::{Connection, Times};
+use super::calls::Calls;
+use super::connection::open_by;
 use super::deal::Dealt;
+use super::http2::Shared;
 use super::lifecycle::{Lifecycle, Phase};
-use super::settings::{Grpc, Settings};
+use super::settings::Settings;
 
 /// What every core serves, and until when.
 #[derive(Clone)]
@@ -48,7 +49,8 @@ pub(super) fn start(
         // One core less would go unnoticed for days: an instance that loses one stops, and whoever
         // keeps it running starts a whole one.
         let _last = StopAll(work.life.clone());
-        runtime.block_on(serve(queue, work))
+        runtime.block_on(serve(queue, work));
+        Ok(())
     })
 }
 
@@ -61,42 +63,45 @@ impl Drop for StopAll {
     }
 }
 
-async fn serve(queue: mpsc::Receiver<Dealt>, work: Work) -> io::Result<()> {
-    let times = times(&work.settings.grpc);
-    let incoming = ReceiverStream::new(queue).map(move |dealt| Connection::open(dealt, times));
-    // The queue's end is the signal: connections that were accepted before it are still served.
-    let serving = server(&work.settings.grpc)
-        .add_routes(work.routes)
-        .serve_with_incoming_shutdown(incoming, std::future::pending());
-    let patience = work.settings.drain.timeout;
+async fn serve(queue: mpsc::Receiver<Dealt>, work: Work) {
+    let Work { routes, settings, life } = work;
+    let patience = settings.drain.timeout;
     let out_of_patience = async {
-        work.life.reached(Phase::Stopping).await;
+        life.reached(Phase::Stopping).await;
         tokio::time::sleep(patience).await;
     };
+    let shared = Shared {
+        calls: Calls { routes: routes.prepare(), counters: settings.counters.clone() },
+        handshakes: Arc::new(Semaphore::new(settings.grpc.max_handshakes)),
+        counters: settings.counters,
+        settings: settings.grpc,
+        life: life.clone(),
+    };
     tokio::select! {
-        result = serving => result.map_err(io::Error::other),
+        () = connections(queue, shared) => {}
         () = out_of_patience => {
             tracing::warn!(?patience, "calls were still in flight at the end of the drain");
-            Ok(())
         }
     }
 }
 
-fn server(settings: &Grpc) -> Server {
-    // tonic's own grace would skip the goodbye; `Times::life` enforces it instead.
-    let server = Server::builder()
-        .max_concurrent_streams(settings.max_concurrent_streams)
-        .http2_keepalive_interval(Some(settings.keepalive_interval))
-        .http2_keepalive_timeout(Some(settings.keepalive_timeout));
-    match settings.max_connection_age {
-        Some(age) => server.max_connection_age(age),
-        None => server,
+/// Serves what comes out of `queue`, each connection in a task of its own, until the queue has ended
+/// and they have.
+async fn connections(mut queue: mpsc::Receiver<Dealt>, shared: Shared) {
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            dealt = queue.recv() => {
+                // The queue's end is the signal: connections accepted before it are still served.
+                let Some(Dealt { stream, seat }) = dealt else { break };
+                let (shared, by) = (shared.clone(), open_by(shared.settings.handshake_timeout));
+                open.spawn(async move {
+                    shared.serve(stream, by).await;
+                    drop(seat);
+                });
+            }
+            Some(_) = open.join_next(), if !open.is_empty() => {}
+        }
     }
-}
-
-fn times(settings: &Grpc) -> Times {
-    let life = settings
-        .max_connection_age
-        .map(|age| age.saturating_add(settings.max_connection_age_grace));
-    Times { handshake: settings.handshake_timeout, life }
+    while open.join_next().await.is_some() {}
 }

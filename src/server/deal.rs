@@ -3,11 +3,14 @@
 //! Envoy opens one long connection per worker thread. Hashing those over ports, as the kernel does
 //! with `SO_REUSEPORT`, leaves some cores with several and others idle for hours; counting does not.
 
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::mpsc;
+
+use super::counters::Counters;
+use super::peers::{Peer, Peers};
 
 /// Connections that may wait for one core to pick them up.
 const QUEUE: usize = 1024;
@@ -19,20 +22,26 @@ pub(super) struct Dealt {
     pub(super) seat: Seat,
 }
 
-/// One place taken on a core. Gives it back when dropped.
+/// One place taken on a core, and one of its peer's. Gives them back when dropped.
 #[derive(Debug)]
-pub(super) struct Seat(Arc<AtomicUsize>);
+pub(super) struct Seat {
+    core: Arc<AtomicUsize>,
+    counters: Arc<Counters>,
+    _peer: Peer,
+}
 
 impl Seat {
-    fn take(open: &Arc<AtomicUsize>) -> Seat {
-        open.fetch_add(1, Ordering::Relaxed);
-        Seat(Arc::clone(open))
+    fn take(core: &Arc<AtomicUsize>, counters: &Arc<Counters>, peer: Peer) -> Seat {
+        core.fetch_add(1, Ordering::Relaxed);
+        counters.grpc.open.add();
+        Seat { core: Arc::clone(core), counters: Arc::clone(counters), _peer: peer }
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.core.fetch_sub(1, Ordering::Relaxed);
+        self.counters.grpc.open.subtract();
     }
 }
 
@@ -41,6 +50,8 @@ impl Drop for Seat {
 pub(super) struct Dealer {
     cores: Vec<Core>,
     max: usize,
+    peers: Peers,
+    counters: Arc<Counters>,
 }
 
 #[derive(Debug)]
@@ -50,33 +61,48 @@ struct Core {
 }
 
 impl Dealer {
-    /// A dealer to `cores` cores that keeps at most `max` connections open, and each core's queue.
-    pub(super) fn new(cores: usize, max: usize) -> (Dealer, Vec<mpsc::Receiver<Dealt>>) {
+    /// A dealer to `cores` cores that keeps at most `max` connections open, and of each peer those
+    /// that `peers` allows; and each core's queue.
+    pub(super) fn new(
+        cores: usize,
+        max: usize,
+        peers: Peers,
+        counters: Arc<Counters>,
+    ) -> (Dealer, Vec<mpsc::Receiver<Dealt>>) {
         let core = || {
             let (queue, receiver) = mpsc::channel(QUEUE);
             (Core { open: Arc::default(), queue }, receiver)
         };
         let (cores, queues) = (0..cores).map(|_| core()).unzip();
-        (Dealer { cores, max }, queues)
+        (Dealer { cores, max, peers, counters }, queues)
     }
 
     /// Hands `stream` to the core with the fewest open connections that can take it. Closes it, and
     /// says so, when there are too many already.
-    pub(super) fn deal(&self, stream: TcpStream) -> bool {
+    pub(super) fn deal(&self, stream: TcpStream, peer: IpAddr) -> bool {
+        let port = &self.counters.grpc;
+        port.accepted.add();
+        let Some(peer) = self.peers.take(peer) else {
+            port.peer_full.add();
+            return false;
+        };
+        let dealt = self.seat(stream, peer);
+        if !dealt {
+            port.full.add();
+        }
+        dealt
+    }
+
+    fn seat(&self, stream: TcpStream, peer: Peer) -> bool {
         let mut order: Vec<(usize, &Core)> = self.cores.iter().map(|c| (c.open(), c)).collect();
         if order.iter().map(|(open, _)| open).sum::<usize>() >= self.max {
             return false;
         }
         order.sort_by_key(|(open, _)| *open);
-        let mut stream = stream;
-        for (_, core) in order {
-            let dealt = Dealt { stream, seat: Seat::take(&core.open) };
-            match core.queue.try_send(dealt) {
-                Ok(()) => return true,
-                Err(refused) => stream = refused.into_inner().stream,
-            }
-        }
-        false
+        let place = order.iter().find_map(|(_, core)| Some((core, core.queue.try_reserve().ok()?)));
+        let Some((core, place)) = place else { return false };
+        place.send(Dealt { stream, seat: Seat::take(&core.open, &self.counters, peer) });
+        true
     }
 }
 
@@ -89,7 +115,13 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn dealer(cores: usize, max: usize) -> (Dealer, Vec<mpsc::Receiver<Dealt>>) {
+        Dealer::new(cores, max, Peers::new(None), Arc::default())
+    }
 
     /// Both ends of a new connection; the client's end only has to stay open.
     fn connection(listener: &TcpListener) -> (TcpStream, TcpStream) {
@@ -104,12 +136,12 @@ mod tests {
     #[test]
     fn each_connection_goes_to_the_core_with_the_fewest() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (dealer, mut queues) = Dealer::new(3, 100);
+        let (dealer, mut queues) = dealer(3, 100);
         let mut clients = Vec::new();
         let mut deal = || {
             let (client, stream) = connection(&listener);
             clients.push(client);
-            dealer.deal(stream)
+            dealer.deal(stream, PEER)
         };
         for _ in 0..7 {
             assert!(deal());
@@ -129,33 +161,33 @@ mod tests {
     #[test]
     fn a_core_that_is_gone_or_full_is_passed_over() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (dealer, mut queues) = Dealer::new(2, 100);
+        let (dealer, mut queues) = dealer(2, 100);
         drop(queues.remove(0));
         let (_client, stream) = connection(&listener);
-        assert!(dealer.deal(stream));
+        assert!(dealer.deal(stream, PEER));
         assert_eq!(opens(&dealer), [0, 1]);
         drop(queues);
         let (_client, stream) = connection(&listener);
-        assert!(!dealer.deal(stream), "nobody is left to take it");
+        assert!(!dealer.deal(stream, PEER), "nobody is left to take it");
         assert_eq!(opens(&dealer), [0, 0]);
     }
 
     #[test]
     fn one_connection_too_many_is_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (dealer, mut queues) = Dealer::new(2, 2);
+        let (dealer, mut queues) = dealer(2, 2);
         let clients: Vec<_> = (0..2)
             .map(|_| {
                 let (client, stream) = connection(&listener);
-                assert!(dealer.deal(stream));
+                assert!(dealer.deal(stream, PEER));
                 client
             })
             .collect();
         let (_client, stream) = connection(&listener);
-        assert!(!dealer.deal(stream));
+        assert!(!dealer.deal(stream, PEER));
         drop(queues[0].try_recv().unwrap());
         let (_client, stream) = connection(&listener);
-        assert!(dealer.deal(stream), "the place is free again");
+        assert!(dealer.deal(stream, PEER), "the place is free again");
         drop(clients);
     }
 }

@@ -1,7 +1,8 @@
 //! The front: the one thread that accepts connections, serves HTTP and admin, and leads the end.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::net;
 use tokio::sync::watch;
 
 use super::cores::{self, StopAll};
+use super::counters::Counters;
 use super::deal::Dealer;
 use super::health::Reporter;
 use super::lifecycle::{Lifecycle, Phase};
@@ -22,6 +24,7 @@ pub(super) struct Front {
     pub(super) http: (TcpListener, Router, HttpLimits),
     pub(super) admin: (TcpListener, Router, HttpLimits),
     pub(super) reporter: Reporter,
+    pub(super) counters: Arc<Counters>,
     pub(super) life: Lifecycle,
     pub(super) shutdown: watch::Receiver<bool>,
     /// From "not serving" to the end of accepting.
@@ -45,15 +48,15 @@ impl Front {
         let grpc = net::TcpListener::from_std(grpc)?;
         let http = net::TcpListener::from_std(http)?;
         let admin = net::TcpListener::from_std(admin)?;
-        let life = &self.life;
+        let (life, counters) = (&self.life, &self.counters);
         // Before the first connection, so that nobody is told "serving" too early.
         self.reporter.start().await;
         tokio::join!(
             end(life, self.shutdown, self.delay),
             self.reporter.follow(life),
             deal(grpc, dealer, life),
-            http1::serve(http, http_routes, http_limits, life),
-            http1::serve(admin, admin_routes, admin_limits, life),
+            http1::serve(http, http_routes, http_limits, (counters, |all| &all.http), life),
+            http1::serve(admin, admin_routes, admin_limits, (counters, |all| &all.admin), life),
         );
         Ok(())
     }
@@ -76,9 +79,9 @@ async fn end(life: &Lifecycle, mut shutdown: watch::Receiver<bool>, delay: Durat
 
 /// Accepts and deals until the server stops. Then the dealer is dropped, which tells the cores.
 async fn deal(listener: net::TcpListener, dealer: Dealer, life: &Lifecycle) {
-    let take = |stream: net::TcpStream| {
+    let take = |stream: net::TcpStream, peer: IpAddr| {
         // Leaves this runtime here, and joins its core's when that picks it up.
-        let dealt = stream.into_std().is_ok_and(|stream| dealer.deal(stream));
+        let dealt = stream.into_std().is_ok_and(|stream| dealer.deal(stream, peer));
         if !dealt {
             tracing::debug!("closed a connection: there are too many");
         }

@@ -19,11 +19,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::accept;
+use super::counters::{Counters, Port};
 use super::lifecycle::{Lifecycle, Phase};
 use super::settings::HttpLimits;
-
-/// The largest head of a request, in bytes.
-const HEAD_BYTES: usize = 32 * 1024;
 
 /// Serves `router` on `listener` until the server stops, then gives open requests
 /// [`HttpLimits::request_timeout`] to finish.
@@ -31,19 +29,25 @@ pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
     limits: HttpLimits,
+    (counters, port): (&Arc<Counters>, fn(&Counters) -> &Port),
     life: &Lifecycle,
 ) {
-    let router = router.layer(from_fn_with_state(limits.request_timeout, within));
+    let bound = (limits.request_timeout, Arc::clone(counters));
+    let router = router.layer(from_fn_with_state(bound, within));
     let places = Arc::new(Semaphore::new(limits.max_connections));
-    let take = |stream| {
+    let take = |stream, _| {
+        port(counters).accepted.add();
         // Without a place the connection is closed here.
-        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-            let (router, life) = (router.clone(), life.clone());
-            tokio::spawn(async move {
-                connection(stream, router, limits, life.reached(Phase::Stopping)).await;
-                drop(place);
-            });
-        }
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            return port(counters).full.add();
+        };
+        let (router, life, counters) = (router.clone(), life.clone(), Arc::clone(counters));
+        tokio::spawn(async move {
+            port(&counters).open.add();
+            connection(stream, router, limits, &counters, life.reached(Phase::Stopping)).await;
+            port(&counters).open.subtract();
+            drop(place);
+        });
     };
     tokio::select! {
         () = accept::accept(listener, take) => {}
@@ -57,17 +61,17 @@ async fn connection(
     stream: TcpStream,
     router: Router,
     limits: HttpLimits,
+    counters: &Counters,
     stopping: impl Future<Output = ()>,
 ) {
     let connection = Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout)
-        .max_buf_size(HEAD_BYTES)
+        .max_buf_size(limits.max_head_bytes)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = pin!(connection);
     tokio::select! {
-        // How it ended is the client's business.
-        _ = connection.as_mut() => return,
+        result = connection.as_mut() => return account(counters, result),
         () = stopping => {}
         () = tokio::time::sleep(limits.max_connection_age) => {}
     }
@@ -75,10 +79,27 @@ async fn connection(
     let _ = tokio::time::timeout(limits.request_timeout, connection).await;
 }
 
-/// Ends a request that takes longer than `limit`: its body comes too slowly.
-async fn within(State(limit): State<Duration>, request: Request, next: Next) -> Response {
-    match tokio::time::timeout(limit, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => (StatusCode::REQUEST_TIMEOUT, "the request took too long\n").into_response(),
+/// Counts what a client could not get right in time or in size. How else it ended is its business.
+fn account(counters: &Counters, result: Result<(), hyper::Error>) {
+    match result {
+        Err(error) if error.is_timeout() => counters.http_timeout.add(),
+        Err(error) if error.is_parse_too_large() => counters.http_too_large.add(),
+        _ => {}
     }
+}
+
+/// Ends a request that takes longer than the limit: its body comes too slowly.
+async fn within(
+    State((limit, counters)): State<(Duration, Arc<Counters>)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Ok(response) = tokio::time::timeout(limit, next.run(request)).await else {
+        counters.http_timeout.add();
+        return (StatusCode::REQUEST_TIMEOUT, "the request took too long\n").into_response();
+    };
+    if response.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        counters.http_too_large.add();
+    }
+    response
 }

@@ -11,6 +11,7 @@ use axum::routing::get;
 use tokio::net;
 
 use super::admin::{self, AdminView};
+use super::counters::Counters;
 use super::lifecycle::Lifecycle;
 use super::settings::HttpLimits;
 use super::{cores, http1};
@@ -21,6 +22,7 @@ pub(super) fn start<V: AdminView>(
     path: &str,
     view: Arc<V>,
     limits: HttpLimits,
+    counters: Arc<Counters>,
     life: Lifecycle,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let page = async |State(view): State<Arc<V>>| admin::metrics(view).await;
@@ -29,7 +31,7 @@ pub(super) fn start<V: AdminView>(
     thread::Builder::new().name("weir-scrape".into()).spawn(move || {
         runtime.block_on(async {
             let listener = net::TcpListener::from_std(listener)?;
-            http1::serve(listener, routes, limits, &life).await;
+            http1::serve(listener, routes, limits, (&counters, |all| &all.metrics), &life).await;
             Ok(())
         })
     })

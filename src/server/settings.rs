@@ -1,8 +1,11 @@
 //! The server's knobs, with their defaults.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::admin::Token;
+use super::counters::Counters;
+use super::tls::Tls;
 use crate::descriptor::Bounds;
 
 /// Everything that can be set.
@@ -22,6 +25,8 @@ pub struct Settings {
     pub bounds: Bounds,
     /// Threads that serve gRPC; none: one per core that this process may use.
     pub cores: Option<usize>,
+    /// Where connections are counted.
+    pub counters: Arc<Counters>,
 }
 
 /// The gRPC port.
@@ -35,10 +40,27 @@ pub struct Grpc {
     pub max_concurrent_streams: u32,
     /// Open connections of the whole process; one more is closed at once. Default 16384.
     pub max_connections: usize,
-    /// How long a new connection may take to say its first 24 bytes. Default 10 s.
+    /// Open connections of one address. None: as many as there may be. Default none.
+    pub max_connections_per_peer: Option<usize>,
+    /// Largest headers of one request in bytes, as HPACK counts them. Default 16 KiB.
+    pub max_header_bytes: u32,
+    /// Calls that a client may reset before they were looked at, in what is read in one go. Default
+    /// 128: more than calls of a usual size fit, fewer than a flood has.
+    pub max_pending_resets: usize,
+    /// Frames that ask for nothing (pings, settings, resets), beyond what calls and time allow.
+    /// Default 1000.
+    pub max_control_frames: u32,
+    /// How long a new connection may take to open: TLS, and the first 24 bytes. Default 10 s.
     pub handshake_timeout: Duration,
-    /// How often an HTTP/2 ping asks whether the other end still lives. Default 60 s.
-    pub keepalive_interval: Duration,
+    /// TLS handshakes at a time on one core; more wait. Default 32.
+    pub max_handshakes: usize,
+    /// From the first byte of a call to the last of its answer; health watches and reflection are
+    /// exempt. Default 10 s.
+    pub call_timeout: Duration,
+    /// How long a client may leave what it is sent unread. Default 20 s.
+    pub write_timeout: Duration,
+    /// How often an HTTP/2 ping asks whether the other end still lives. None: never. Default 60 s.
+    pub keepalive_interval: Option<Duration>,
     /// How long the answer to such a ping may take. Default 20 s.
     pub keepalive_timeout: Duration,
     /// Age at which a connection is told to go away, so that clients spread over new instances.
@@ -46,6 +68,10 @@ pub struct Grpc {
     pub max_connection_age: Option<Duration>,
     /// What a connection gets beyond that age to finish its calls. Default 1 h.
     pub max_connection_age_grace: Duration,
+    /// How long a connection on which nothing is asked may stay. None: for ever. Default none.
+    pub max_connection_idle: Option<Duration>,
+    /// TLS. None: plain text. Default none.
+    pub tls: Option<Tls>,
 }
 
 impl Default for Grpc {
@@ -55,11 +81,20 @@ impl Default for Grpc {
             max_message_bytes: 4 << 20,
             max_concurrent_streams: 1024,
             max_connections: 16_384,
+            max_connections_per_peer: None,
+            max_header_bytes: 16 << 10,
+            max_pending_resets: 128,
+            max_control_frames: 1000,
             handshake_timeout: Duration::from_secs(10),
-            keepalive_interval: Duration::from_secs(60),
+            max_handshakes: 32,
+            call_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(20),
+            keepalive_interval: Some(Duration::from_secs(60)),
             keepalive_timeout: Duration::from_secs(20),
             max_connection_age: Some(Duration::from_secs(24 * 3600)),
             max_connection_age_grace: Duration::from_secs(3600),
+            max_connection_idle: None,
+            tls: None,
         }
     }
 }
@@ -123,6 +158,8 @@ pub struct HttpLimits {
     pub max_connection_age: Duration,
     /// Open connections; one more is closed at once. Default 1024.
     pub max_connections: usize,
+    /// Largest head of a request, in bytes; at least 8 KiB. Default 32 KiB.
+    pub max_head_bytes: usize,
 }
 
 impl Default for HttpLimits {
@@ -132,6 +169,7 @@ impl Default for HttpLimits {
             request_timeout: Duration::from_secs(10),
             max_connection_age: Duration::from_secs(600),
             max_connections: 1024,
+            max_head_bytes: 32 << 10,
         }
     }
 }

@@ -1,8 +1,12 @@
 //! The whole server over loopback, asked by real clients.
 
+mod abuse;
 mod bounds;
 mod delivery;
 mod grpc;
 mod health;
 mod http;
+mod pki;
+mod raw;
 mod support;
+mod tls;

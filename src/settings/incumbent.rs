@@ -18,8 +18,9 @@ use super::{redis_url, scalar, secret};
 type Translate = fn(&str) -> Result<String, String>;
 
 /// Variables that set one thing each: name, setting, translation.
-pub(super) const SETS: [(&str, &str, Translate); 21] = [
+pub(super) const SETS: [(&str, &str, Translate); 22] = [
     ("GRPC_MAX_CONNECTION_AGE", "grpc.max_connection_age", as_is),
+    ("GRPC_MAX_CONNECTION_AGE_GRACE", "grpc.max_connection_age_grace", as_is),
     ("LOG_LEVEL", "log.level", level),
     ("LOG_FORMAT", "log.format", format),
     ("MERGE_DOMAIN_CONFIG", "rules.merge_domains", as_is),
@@ -46,6 +47,15 @@ pub(super) const SETS: [(&str, &str, Translate); 21] = [
 pub(super) const REDIS: [&str; 5] =
     ["REDIS_URL", "REDIS_TYPE", "REDIS_AUTH", "REDIS_SENTINEL_AUTH", "REDIS_TLS"];
 
+/// TLS, and what each sets once the first asks for it.
+pub(super) const TLS: [(&str, &str); 5] = [
+    ("GRPC_SERVER_USE_TLS", ""),
+    ("GRPC_SERVER_TLS_CERT", "grpc.tls_cert"),
+    ("GRPC_SERVER_TLS_KEY", "grpc.tls_key"),
+    ("GRPC_CLIENT_TLS_CACERT", "grpc.tls_client_ca"),
+    ("GRPC_CLIENT_TLS_SAN", "grpc.tls_client_san"),
+];
+
 /// Listeners: host's name, port's name, setting, and what stands in for the one that is not set.
 /// A port alone listens on what weir's own default does.
 pub(super) const LISTENERS: [(&str, &str, &str, &str, &str); 3] = [
@@ -66,9 +76,10 @@ pub(super) const SCRAPED: [&str; 2] = ["PROMETHEUS_ADDR", ":9090"];
 
 /// Variables with no effect here, by reason. `*` stands for the rest of a name.
 #[rustfmt::skip]
-pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
-    ("unix sockets and TLS come with a later version",
-        &["GRPC_UDS", "GRPC_SERVER_TLS_*", "GRPC_CLIENT_TLS_*"]),
+pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 9] = [
+    ("unix sockets come with a later version", &["GRPC_UDS"]),
+    ("nobody reads it; GRPC_CLIENT_TLS_CACERT says whose clients are let in",
+        &["GRPC_SERVER_TLS_CA_CERT"]),
     ("all limits are counted in one Redis", &["REDIS_PERSECOND*"]),
     ("weir has its own way of talking to Redis; see docs/redis.md",
         &["REDIS_SOCKET_TYPE", "REDIS_PIPELINE_WINDOW", "REDIS_PIPELINE_LIMIT",
@@ -84,7 +95,7 @@ pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
           "DISABLE_STATS", "NEAR_LIMIT_RATIO", "SANITIZE_DESCRIPTOR_METRIC_DOTS"]),
     ("tracing comes with a later version", &["TRACING_*"]),
     ("weir does this its own way; see docs/migration.md",
-        &["GRPC_MAX_CONNECTION_AGE_GRACE", "USE_CALENDAR_MONTH_RATE_LIMIT"]),
+        &["USE_CALENDAR_MONTH_RATE_LIMIT"]),
 ];
 
 /// Variables that ask for what weir always does: names that start with a dot are skipped, and both
@@ -102,8 +113,8 @@ pub fn incumbent_env(mut env: Vec<(String, String)>) -> Vec<(String, String)> {
     env
 }
 
-/// What the incumbent's variables set, and those that must not be ignored.
-pub(super) fn translate(env: &[(String, String)]) -> (Vec<Leaf>, Vec<Problem>) {
+/// What the incumbent's variables set.
+pub(super) fn translate(env: &[(String, String)]) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     for (name, path, translate) in SETS {
         if let Some(text) = get(env, name) {
@@ -116,7 +127,8 @@ pub(super) fn translate(env: &[(String, String)]) -> (Vec<Leaf>, Vec<Problem>) {
     leaves.extend(other_source(env));
     leaves.extend(redis(env));
     leaves.extend(scraped(env));
-    (leaves, plaintext(env).into_iter().collect())
+    leaves.extend(tls(env));
+    leaves
 }
 
 /// What an operator who moves over should hear: variables of theirs that do nothing here.
@@ -274,12 +286,26 @@ fn other_source(env: &[(String, String)]) -> Option<Leaf> {
     Some(leaf("rules.paths", name.to_owned(), Err(problem)))
 }
 
-/// Serving in the clear where TLS was asked for would be worse than not serving.
-fn plaintext(env: &[(String, String)]) -> Option<Problem> {
-    let name = "GRPC_SERVER_USE_TLS";
-    let value = get(env, name).filter(|text| scalar::switch(text) != Ok(false))?.to_owned();
-    let what = "TLS comes with a later version; unset it and end TLS in a proxy before weir";
-    Some(Problem::Unsupported { name, value, what })
+/// TLS, where it is asked for. Serving in the clear instead would be worse than not serving.
+fn tls(env: &[(String, String)]) -> Vec<Leaf> {
+    let [(switch, _), files @ ..] = TLS;
+    let asked = get(env, switch).filter(|text| scalar::switch(text) != Ok(false));
+    let Some(asked) = asked else { return Vec::new() };
+    let mut leaves: Vec<Leaf> = files
+        .into_iter()
+        .filter_map(|(name, path)| {
+            Some(leaf(path, name.to_owned(), Ok(Value::from(get(env, name)?))))
+        })
+        .collect();
+    for path in ["grpc.tls_cert", "grpc.tls_key"] {
+        if !leaves.iter().any(|leaf| leaf.path == path) {
+            let what = "set GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY as well, or `false`";
+            let (name, value) = (switch, asked.to_owned());
+            let problem = Problem::Unsupported { name, value, what };
+            leaves.push(leaf(path, switch.to_owned(), Err(problem)));
+        }
+    }
+    leaves
 }
 
 fn as_is(text: &str) -> Result<String, String> {

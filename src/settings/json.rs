@@ -62,6 +62,21 @@ pub(super) mod duration_or_off {
     }
 }
 
+pub(super) mod number_or_off {
+    //! A number, or `off`.
+    use super::Serializer;
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        number: &Option<usize>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match number {
+            Some(number) => serializer.collect_str(number),
+            None => serializer.serialize_str("off"),
+        }
+    }
+}
+
 pub(super) mod cores {
     //! A number of cores, or `auto`.
     use std::num::NonZeroUsize;

@@ -124,8 +124,7 @@ type Spell<'a> = &'a dyn Fn(&str) -> String;
 
 impl Layers {
     pub(super) fn add_incumbent(&mut self, env: &[(String, String)]) {
-        let (leaves, problems) = incumbent::translate(env);
-        self.problems.extend(problems);
+        let leaves = incumbent::translate(env);
         self.leaves.extend(leaves.into_iter().map(|leaf| (leaf.path.clone(), leaf)));
     }
 

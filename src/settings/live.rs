@@ -5,9 +5,9 @@ use super::problem::{Problem, Problems};
 use super::raw::Raw;
 use super::secret::Secret;
 use super::{
-    Admin, Answer, Clock, DeniedRequests, Drain, Fallback, Grpc, Headers, Http, Log, LogFormat,
-    Metrics, OnError, Readyz, Redis, RequireRules, Rules, Settings, Store, StoreKind,
-    UnknownFields, redis_url, scalar, secret,
+    Admin, Answer, Clock, DeniedRequests, Drain, Fallback, Headers, Log, LogFormat, Metrics,
+    OnError, Readyz, Redis, RequireRules, Rules, Settings, Store, StoreKind, UnknownFields,
+    listeners, redis_url, scalar, secret,
 };
 use crate::descriptor::Bounds;
 
@@ -15,8 +15,8 @@ use crate::descriptor::Bounds;
 pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
     let mut reader = Reader { raw, defaults: Raw::default(), origins, problems: Vec::new() };
     let settings = Settings {
-        grpc: grpc(&mut reader),
-        http: Http { listen: reader.read("http.listen", |raw| &raw.http.listen, scalar::address) },
+        grpc: listeners::grpc(&mut reader),
+        http: listeners::http(&mut reader),
         admin: Admin {
             listen: reader.read("admin.listen", |raw| &raw.admin.listen, scalar::address),
             token: reader.optional(|raw| &raw.admin.token).map(Secret::new),
@@ -58,7 +58,7 @@ pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
 }
 
 /// Reads one value after the other and remembers what was wrong.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     raw: &'a Raw,
     /// Stand in for bad values, so that reading goes on.
     defaults: Raw,
@@ -67,7 +67,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn read<T>(
+    pub(super) fn read<T>(
         &mut self,
         path: &str,
         text: fn(&Raw) -> &str,
@@ -87,7 +87,7 @@ impl Reader<'_> {
     }
 
     /// A text; empty means that there is none.
-    fn optional(&self, text: fn(&Raw) -> &str) -> Option<String> {
+    pub(super) fn optional(&self, text: fn(&Raw) -> &str) -> Option<String> {
         Some(text(self.raw).to_owned()).filter(|text| !text.is_empty())
     }
 
@@ -98,31 +98,6 @@ impl Reader<'_> {
             value: secret::mask(value),
             what,
         });
-    }
-}
-
-fn grpc(reader: &mut Reader<'_>) -> Grpc {
-    Grpc {
-        listen: reader.read("grpc.listen", |raw| &raw.grpc.listen, scalar::address),
-        max_message_bytes: reader.read(
-            "grpc.max_message_bytes",
-            |raw| &raw.grpc.max_message_bytes,
-            |text| scalar::size(text, 1024..=1 << 30),
-        ),
-        max_concurrent_streams: reader.read(
-            "grpc.max_concurrent_streams",
-            |raw| &raw.grpc.max_concurrent_streams,
-            |text| {
-                let number = scalar::whole(text, 1..=1_000_000)?;
-                Ok(u32::try_from(number).expect("a million fits"))
-            },
-        ),
-        max_connection_age: reader.read(
-            "grpc.max_connection_age",
-            |raw| &raw.grpc.max_connection_age,
-            scalar::duration_or_off,
-        ),
-        cores: reader.read("grpc.cores", |raw| &raw.grpc.cores, scalar::cores),
     }
 }
 

@@ -55,13 +55,39 @@ pub(super) struct Raw {
 
 section!(Grpc {
     listen: String = "[::]:8081",
+    tls_cert: String = "",
+    tls_key: String = "",
+    tls_client_ca: String = "",
+    tls_client_cert: String = "required",
+    tls_client_san: String = "",
     max_message_bytes: String = "4194304",
+    max_header_bytes: String = "16384",
     max_concurrent_streams: String = "1024",
+    max_pending_resets: String = "128",
+    max_control_frames: String = "1000",
+    max_connections: String = "16384",
+    max_connections_per_peer: String = "off",
+    max_handshakes: String = "32",
+    handshake_timeout: String = "10s",
+    call_timeout: String = "10s",
+    write_timeout: String = "20s",
+    keepalive_interval: String = "60s",
+    keepalive_timeout: String = "20s",
     max_connection_age: String = "24h",
+    max_connection_age_grace: String = "1h",
+    max_connection_idle: String = "off",
     cores: String = "auto",
 });
 
-section!(Http { listen: String = "[::]:8080" });
+section!(Http {
+    listen: String = "[::]:8080",
+    max_body_bytes: String = "262144",
+    max_head_bytes: String = "32768",
+    head_timeout: String = "30s",
+    request_timeout: String = "10s",
+    max_connection_age: String = "10m",
+    max_connections: String = "1024",
+});
 
 section!(Admin { listen: String = "127.0.0.1:6070", token: String = "", token_file: String = "" });
 

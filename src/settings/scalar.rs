@@ -46,6 +46,17 @@ pub(super) fn size(text: &str, range: RangeInclusive<u64>) -> Result<usize, Stri
     usize::try_from(number).map_err(|_| "is more than this machine can address".to_owned())
 }
 
+/// [`size`], or `off`.
+pub(super) fn number_or_off(
+    text: &str,
+    range: RangeInclusive<u64>,
+) -> Result<Option<usize>, String> {
+    if matches!(text, "off" | "false" | "none") {
+        return Ok(None);
+    }
+    size(text, range).map(Some).map_err(|error| format!("{error}, or `off`"))
+}
+
 /// How many cores: a number, or `auto`.
 pub(super) fn cores(text: &str) -> Result<Option<NonZeroUsize>, String> {
     if text == "auto" {

@@ -14,6 +14,8 @@ mod metrics;
 mod openapi;
 mod readme;
 mod reload;
+mod rolling;
 mod services;
 mod startup;
 mod support;
+mod tls;

@@ -10,6 +10,7 @@ pub(crate) mod edge;
 pub(crate) mod envoy;
 pub(crate) mod held;
 pub(crate) mod http;
+pub(crate) mod pki;
 pub(crate) mod process;
 pub(crate) mod recorder;
 pub(crate) mod rls;

@@ -44,13 +44,23 @@ const ENVOY: [(&str, &str); 7] = [
     ("RUNTIME_WATCH_ROOT", "false"),
 ];
 
-/// The rules that Istio's sample asks for, with another limit.
+/// The rules that Istio's sample asks for, with a limit to be put in.
+const RULES: &str = "
+domain: echo-ratelimit
+descriptors:
+  - key: PATH
+    value: \"/\"
+    rate_limit:
+      unit: minute
+      requests_per_unit: LIMIT
+  - key: PATH
+    rate_limit:
+      unit: minute
+      requests_per_unit: 100
+";
+
 fn rules(limit: u32) -> String {
-    format!(
-        "domain: echo-ratelimit\ndescriptors:\n  - key: PATH\n    value: \"/\"\n    rate_limit:\n      \
-         unit: minute\n      requests_per_unit: {limit}\n  - key: PATH\n    rate_limit:\n      unit: \
-         minute\n      requests_per_unit: 100\n"
-    )
+    RULES.replace("LIMIT", &limit.to_string())
 }
 
 /// Puts version `number` of the ConfigMap in place as the kubelet does: by one rename of a link.

@@ -14,8 +14,15 @@ mod faults;
 mod flood;
 mod incumbent;
 mod inputs;
+mod leased;
+#[path = "../../src/layers/leased/tests/oracle.rs"]
+mod oracle;
 mod reach;
 mod start;
 mod support;
 mod synced;
+mod traffic;
 mod trips;
+mod watching;
+
+use weir::{limit, time};

@@ -1,6 +1,9 @@
 //! Metrics of the layers between decisions and a store that instances share.
 
+use std::sync::atomic::Ordering;
+
 use super::{Decider, Exposition};
+use crate::layers::{LeaseCounts, SyncCounts};
 
 impl Decider {
     pub(super) fn layer_metrics(&self, page: &mut Exposition) {
@@ -9,21 +12,57 @@ impl Decider {
         page.counter("weir_over_limit_cache_denied_total", help).single(layers.full().denied());
         let help = "Counters that the over-limit cache keeps.";
         page.gauge("weir_over_limit_cache_counters", help).single(layers.full().kept());
-        let counts = layers.synced().counts();
-        let help = "Counters that a copy is kept of, for rules with mode: synced.";
-        page.gauge("weir_synced_counters", help).single(layers.synced().replicas());
-        let help = "Exchanges of counts with the store that were completed.";
-        page.counter("weir_synced_exchanges_total", help).single(counts.exchanges());
-        let help = "Steps that the store was asked for in exchanges.";
-        page.counter("weir_synced_visits_total", help).single(counts.visits());
-        let help = "Hits by which counters were newly seen to be over their limit in an exchange.";
-        page.counter("weir_synced_overrun_hits_total", help).single(counts.overrun());
-        let help = "Exchanges that the store left without an outcome, by class.";
-        let family = page.counter("weir_synced_errors_total", help);
-        for (error, count) in counts.failures() {
-            if count > 0 {
-                family.sample(&[("class", error.word())], count);
-            }
+        lease_metrics(layers.leased().counts(), page);
+        let help = "Counters that hits are drawn of ahead.";
+        page.gauge("weir_lease_counters", help).single(layers.leased().held() as u64);
+        let synced = layers.synced();
+        synced_metrics(synced.counts(), synced.replicas(), page);
+    }
+}
+
+fn lease_metrics(counts: &LeaseCounts, page: &mut Exposition) {
+    let help =
+        "Draws of leased rules, by what came of them; and requests asked of Redis one by one.";
+    let draws = page.counter("weir_lease_draws_total", help);
+    for (result, count) in [
+        ("granted", &counts.draws),
+        ("denied", &counts.draws_denied),
+        ("failed", &counts.draws_failed),
+        ("direct", &counts.direct),
+    ] {
+        draws.sample(&[("result", result)], count.load(Ordering::Relaxed));
+    }
+    let help = "Hits that were drawn ahead, and what became of them.";
+    let tokens = page.counter("weir_lease_hits_total", help);
+    for (fate, count) in [
+        ("drawn", &counts.drawn),
+        ("spent", &counts.spent),
+        ("returned", &counts.returned),
+        ("expired", &counts.expired),
+    ] {
+        tokens.sample(&[("fate", fate)], count.load(Ordering::Relaxed));
+    }
+    let help = "Requests of leased rules that waited for a draw, and that a draw denied.";
+    let requests = page.counter("weir_lease_requests_total", help);
+    for (how, count) in [("waited", &counts.waits), ("denied", &counts.denied)] {
+        requests.sample(&[("how", how)], count.load(Ordering::Relaxed));
+    }
+}
+
+fn synced_metrics(counts: &SyncCounts, copies: u64, page: &mut Exposition) {
+    let help = "Counters that a copy is kept of, for rules with mode: synced.";
+    page.gauge("weir_synced_counters", help).single(copies);
+    let help = "Exchanges of counts with the store that were completed.";
+    page.counter("weir_synced_exchanges_total", help).single(counts.exchanges());
+    let help = "Steps that the store was asked for in exchanges.";
+    page.counter("weir_synced_visits_total", help).single(counts.visits());
+    let help = "Hits by which counters were newly seen to be over their limit in an exchange.";
+    page.counter("weir_synced_overrun_hits_total", help).single(counts.overrun());
+    let help = "Exchanges that the store left without an outcome, by class.";
+    let family = page.counter("weir_synced_errors_total", help);
+    for (error, count) in counts.failures() {
+        if count > 0 {
+            family.sample(&[("class", error.word())], count);
         }
     }
 }

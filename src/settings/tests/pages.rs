@@ -27,6 +27,7 @@ fn the_pages_in_docs_know_every_setting_and_every_variable() {
         .chain(nothing)
         .chain(incumbent::ALWAYS_SO)
         .chain(incumbent::REDIS)
+        .chain(incumbent::TLS.map(|(name, _)| name))
         .chain([incumbent::SCRAPED[0]]);
     for name in names {
         assert!(migration.contains(&format!("`{name}`")), "docs/migration.md lacks {name}");

@@ -200,3 +200,113 @@ impl<K: AsRef<[u8]>, T> Call<K, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step::{CountTier, HoldTier, Lease, LeaseId, Machine, Step};
+    use crate::time::Micros;
+
+    fn count(tiers: usize, lease: bool) -> Message {
+        let tier = CountTier { start: Micros(1), end: Micros(2), max: 3 };
+        message(Machine::Count((0..tiers).map(|_| tier).collect()), lease)
+    }
+
+    fn log() -> Message {
+        let tier = HoldTier { after: Micros(1), window: Micros(2), max: 3 };
+        message(Machine::Log([tier].into_iter().collect()), true)
+    }
+
+    fn message(machine: Machine, lease: bool) -> Message {
+        let lease = lease.then_some(Lease::Close(LeaseId::from_bits(1)));
+        Message::of(&Step { now: Micros(1), hits: 1, count_denied: false, lease, machine })
+    }
+
+    /// The items of every run of every call, and those that must leave later.
+    fn packed(max: usize, steps: &[(u16, &'static str, Message)]) -> (Vec<Vec<Vec<usize>>>, usize) {
+        let mut batch = Batch::new(max);
+        let added = steps.iter().enumerate().position(|(item, (group, key, message))| {
+            batch.add(*group, key, message, item).is_err()
+        });
+        let runs = |call: Call<&str, usize>| {
+            let items = |run: Run<_, usize>| run.steps.into_iter().map(|(item, _)| item).collect();
+            call.runs.into_iter().map(items).collect()
+        };
+        let calls = batch.into_calls().into_iter().map(runs).collect();
+        (calls, steps.len() - added.unwrap_or(steps.len()))
+    }
+
+    #[test]
+    fn steps_on_one_counter_stand_together_in_the_order_of_arrival() {
+        let [one, two] = [count(1, false), count(2, false)];
+        let (a, b) = (|message: &Message| (0, "a", message.clone()), (0, "b", one.clone()));
+        let table: [(usize, Vec<_>, Vec<Vec<Vec<usize>>>, usize); 8] = [
+            (9, vec![], vec![], 0),
+            (9, vec![a(&one), b.clone(), a(&one)], vec![vec![vec![0, 2], vec![1]]], 0),
+            // Another number of tiers, or a lease: a run of its own, in the same call.
+            (9, vec![a(&one), a(&two), a(&two)], vec![vec![vec![0], vec![1, 2]]], 0),
+            (
+                9,
+                vec![a(&one), a(&count(1, true)), a(&count(1, true)), a(&one)],
+                vec![vec![vec![0], vec![1], vec![2], vec![3]]],
+                0,
+            ),
+            // Leases on holds stand with the others.
+            (9, vec![a(&log()), a(&log())], vec![vec![vec![0, 1]]], 0),
+            // Another script waits for the counter's earlier steps, and so does all after it.
+            (9, vec![a(&one), b.clone(), a(&log()), b.clone()], vec![vec![vec![0], vec![1]]], 2),
+            // A full call: other counters begin another one, its own wait.
+            (2, vec![a(&one), a(&one), b.clone()], vec![vec![vec![0, 1]], vec![vec![2]]], 0),
+            (2, vec![a(&one), a(&one), a(&one), b.clone()], vec![vec![vec![0, 1]]], 2),
+        ];
+        for (max, steps, calls, later) in table {
+            let shown = format!("{max} {steps:?}");
+            assert_eq!(packed(max, &steps), (calls, later), "{shown}");
+        }
+    }
+
+    #[test]
+    fn counters_of_different_groups_or_scripts_travel_in_different_calls() {
+        let steps = [
+            (1, "a", count(1, false)),
+            (2, "b", count(1, false)),
+            (1, "c", count(1, false)),
+            (1, "d", log()),
+        ];
+        let calls = vec![vec![vec![0], vec![2]], vec![vec![1]], vec![vec![3]]];
+        assert_eq!(packed(9, &steps), (calls, 0));
+    }
+
+    #[test]
+    fn an_answer_is_dealt_out_by_length_and_what_is_missing_is_malformed() {
+        let call = || {
+            let mut batch = Batch::new(9);
+            for (item, key) in ["a", "b", "a", "c"].into_iter().enumerate() {
+                batch.add(0, &key, &count(1, false), item).expect("there is room");
+            }
+            batch.into_calls().remove(0)
+        };
+        assert_eq!((call().steps(), call().shared()), (4, 2));
+        let dealt = |answer: &[u8]| {
+            let mut told = Vec::new();
+            call().deal(answer, |item, what| {
+                told.push((
+                    item,
+                    match what {
+                        Told::Outcome(bytes) => usize::from(bytes[14]),
+                        Told::Refused => 100,
+                        Told::Malformed => 200,
+                    },
+                ));
+            });
+            told
+        };
+        let one = |mark: u8| [&[1][..], &[0; 13], &[mark]].concat();
+        let all = [one(1), one(2), one(3), one(4)].concat();
+        assert_eq!(dealt(&all), [(0, 1), (2, 2), (1, 3), (3, 4)]);
+        let refused = [&[REFUSED][..], &one(3), &[REFUSED]].concat();
+        assert_eq!(dealt(&refused), [(0, 100), (2, 100), (1, 3), (3, 100)]);
+        assert_eq!(dealt(&all[..50]), [(0, 1), (2, 2), (1, 3), (3, 200)]);
+        assert_eq!(dealt(&[]), [(0, 200), (2, 200), (1, 200), (3, 200)]);
+    }
+}

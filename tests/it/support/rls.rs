@@ -6,7 +6,7 @@ use envoy_types::pb::envoy::extensions::common::ratelimit::v3 as common;
 use envoy_types::pb::envoy::service::ratelimit::v3 as service;
 use envoy_types::pb::google::protobuf::UInt64Value;
 use tokio::runtime::{Builder, Runtime};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 
 use super::PATIENCE;
 
@@ -25,11 +25,24 @@ pub(crate) struct Client {
 impl Client {
     /// Connects.
     pub(crate) fn connect(to: SocketAddr) -> Client {
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let endpoint = Endpoint::from_shared(format!("http://{to}")).expect("a valid address");
-        let endpoint = endpoint.timeout(PATIENCE);
-        let channel = runtime.block_on(endpoint.connect()).unwrap_or_else(|e| panic!("{to}: {e}"));
-        Client { runtime, channel }
+        Client::open(endpoint).unwrap_or_else(|e| panic!("{to}: {e}"))
+    }
+
+    /// Connects with TLS, whatever comes of it.
+    #[allow(dead_code, reason = "some test binaries speak plain text only")]
+    pub(crate) fn over_tls(
+        to: SocketAddr,
+        tls: ClientTlsConfig,
+    ) -> Result<Client, tonic::transport::Error> {
+        let endpoint = Endpoint::from_shared(format!("https://{to}")).expect("a valid address");
+        Client::open(endpoint.tls_config(tls)?)
+    }
+
+    fn open(endpoint: Endpoint) -> Result<Client, tonic::transport::Error> {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let channel = runtime.block_on(endpoint.timeout(PATIENCE).connect())?;
+        Ok(Client { runtime, channel })
     }
 
     /// The connection itself, for clients of other services.

@@ -1,0 +1,111 @@
+//! Calls: from hyper's requests to tonic's services, with an end to those that take too long.
+//!
+//! A call that is sent or read too slowly is reset, and holds nothing any more. Those that are meant
+//! to stay open have no such end: health watches and reflection.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper::service::Service;
+use tonic::body::Body;
+use tonic::codegen::Service as _;
+use tonic::codegen::http::{Request, Response};
+use tonic::service::Routes;
+
+use super::counters::{Counter, Counters};
+
+tokio::task_local! {
+    /// Whether the call that this task serves may last for ever.
+    static ENDLESS: Cell<bool>;
+}
+
+/// Paths that start so stay open.
+const STAYING: [&str; 2] = ["/grpc.health.v1.Health/Watch", "/grpc.reflection."];
+
+/// Where a message beyond the bound is told, by the name of its status.
+const OUT_OF_RANGE: &str = "11";
+
+/// What answers the calls of a connection.
+#[derive(Clone)]
+pub(super) struct Calls {
+    pub(super) routes: Routes,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl Service<Request<Incoming>> for Calls {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let endless = STAYING.iter().any(|start| request.uri().path().starts_with(start));
+        let mut routes = self.routes.clone();
+        let counters = Arc::clone(&self.counters);
+        Box::pin(async move {
+            if endless {
+                let _ = ENDLESS.try_with(|endless| endless.set(true));
+            }
+            let response = routes.call(request).await?;
+            if response.headers().get("grpc-status").is_some_and(|code| code == OUT_OF_RANGE) {
+                counters.message_too_large.add();
+            }
+            Ok(response)
+        })
+    }
+}
+
+/// Runs the calls of one connection as tasks of its core.
+#[derive(Clone)]
+pub(super) struct Tasks {
+    /// From the first byte of a call to the last of its answer.
+    pub(super) timeout: Duration,
+    pub(super) counters: Arc<Counters>,
+    /// Calls of this connection so far, and those that are open.
+    pub(super) seen: Arc<Seen>,
+}
+
+/// What a connection is used for.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) calls: Counter,
+    pub(super) open: Counter,
+}
+
+impl<C: Future<Output = ()> + Send + 'static> Executor<C> for Tasks {
+    fn execute(&self, call: C) {
+        let Tasks { timeout, counters, seen } = self.clone();
+        seen.calls.add();
+        seen.open.add();
+        tokio::spawn(ENDLESS.scope(Cell::new(false), async move {
+            let _open = Open(seen);
+            let mut call = pin!(call);
+            // Most calls are complete when they start, and need no timer.
+            let at_once = poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
+            if at_once.is_ready() {
+                return;
+            }
+            if ENDLESS.with(Cell::get) {
+                return call.await;
+            }
+            if tokio::time::timeout(timeout, call).await.is_err() {
+                counters.call_timeout.add();
+            }
+        }));
+    }
+}
+
+/// Counts an open call until it is dropped.
+struct Open(Arc<Seen>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.subtract();
+    }
+}

@@ -1,0 +1,168 @@
+//! Counters of what the listeners see and refuse: plain atomics, read by whoever shows metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::telemetry::Exposition;
+
+/// One number that only goes up, or one that is set.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// One more.
+    pub(super) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One less, for what is open now.
+    pub(super) fn subtract(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// From now on this many.
+    pub(super) fn set(&self, number: u64) {
+        self.0.store(number, Ordering::Relaxed);
+    }
+
+    /// How many.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one port sees.
+#[derive(Debug, Default)]
+pub struct Port {
+    /// Connections accepted.
+    pub accepted: Counter,
+    /// Connections open now.
+    pub open: Counter,
+    /// Closed at once: as many were open as may be.
+    pub full: Counter,
+    /// Closed at once: as many were open from that address as may be.
+    pub peer_full: Counter,
+}
+
+/// Everything that is counted about connections.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// The gRPC port.
+    pub grpc: Port,
+    /// The HTTP port.
+    pub http: Port,
+    /// The admin port.
+    pub admin: Port,
+    /// The port for scrapers.
+    pub metrics: Port,
+    /// TLS handshakes that succeeded.
+    pub tls_accepted: Counter,
+    /// TLS handshakes that failed: no TLS, no trust, no common version.
+    pub tls_failed: Counter,
+    /// Times that new TLS files came into force.
+    pub tls_reloaded: Counter,
+    /// Times that new TLS files were no good.
+    pub tls_refused: Counter,
+    /// When the certificate in force ends, in seconds since 1970; 0 without TLS.
+    pub tls_ends: Counter,
+    /// Connections that did not open in time: silent, or a handshake that did not end.
+    pub hello_timeout: Counter,
+    /// Connections whose client did not read what it was sent.
+    pub write_timeout: Counter,
+    /// Connections whose client answered no ping.
+    pub keepalive_timeout: Counter,
+    /// Connections that sent more resets, control frames or continuations than any client needs.
+    pub flood: Counter,
+    /// Connections that broke HTTP's rules in another way.
+    pub protocol_error: Counter,
+    /// Connections told to go for their age.
+    pub aged: Counter,
+    /// Connections told to go because nothing was asked on them.
+    pub idle: Counter,
+    /// Connections cut at the end of their grace.
+    pub cut: Counter,
+    /// Calls that took too long to be sent or to be read, and were reset.
+    pub call_timeout: Counter,
+    /// Messages beyond `grpc.max_message_bytes`.
+    pub message_too_large: Counter,
+    /// HTTP requests whose head or body came too slowly.
+    pub http_timeout: Counter,
+    /// HTTP requests whose head or body was too large.
+    pub http_too_large: Counter,
+}
+
+impl Counters {
+    /// Writes all of them as metrics.
+    pub fn expose(&self, page: &mut Exposition) {
+        let ports = [
+            ("grpc", &self.grpc),
+            ("http", &self.http),
+            ("admin", &self.admin),
+            ("metrics", &self.metrics),
+        ];
+        const OPEN: &str = "weir_connections_open";
+        page.family(OPEN, "gauge", "Connections open now.");
+        for (listener, port) in ports {
+            page.sample(OPEN, &[("listener", listener)], port.open.get());
+        }
+        const ACCEPTED: &str = "weir_connections_accepted_total";
+        page.family(ACCEPTED, "counter", "Connections accepted.");
+        for (listener, port) in ports {
+            page.sample(ACCEPTED, &[("listener", listener)], port.accepted.get());
+        }
+        const REFUSED: &str = "weir_connections_refused_total";
+        page.family(REFUSED, "counter", "Connections closed at once, because of too many others.");
+        for (listener, port) in ports {
+            for (limit, count) in [("total", &port.full), ("peer", &port.peer_full)] {
+                page.sample(REFUSED, &[("listener", listener), ("limit", limit)], count.get());
+            }
+        }
+        self.expose_grpc(page);
+        const HTTP: &str = "weir_http_refused_total";
+        page.family(HTTP, "counter", "HTTP requests refused for their pace or size.");
+        for (reason, count) in
+            [("timeout", &self.http_timeout), ("too_large", &self.http_too_large)]
+        {
+            page.sample(HTTP, &[("reason", reason)], count.get());
+        }
+    }
+
+    fn expose_grpc(&self, page: &mut Exposition) {
+        const HANDSHAKES: &str = "weir_tls_handshakes_total";
+        page.family(HANDSHAKES, "counter", "TLS handshakes by their outcome.");
+        for (outcome, count) in [("ok", &self.tls_accepted), ("failed", &self.tls_failed)] {
+            page.sample(HANDSHAKES, &[("outcome", outcome)], count.get());
+        }
+        const RELOADS: &str = "weir_tls_reloads_total";
+        page.family(RELOADS, "counter", "Changes of the TLS files by their outcome.");
+        for (outcome, count) in [("ok", &self.tls_reloaded), ("failed", &self.tls_refused)] {
+            page.sample(RELOADS, &[("outcome", outcome)], count.get());
+        }
+        page.single(
+            "weir_tls_certificate_expiry_timestamp_seconds",
+            "gauge",
+            "When the certificate in force ends, in seconds since 1970; 0 without TLS.",
+            self.tls_ends.get(),
+        );
+        const ENDED: &str = "weir_grpc_connections_ended_total";
+        page.family(ENDED, "counter", "gRPC connections that weir ended, by reason.");
+        for (reason, count) in [
+            ("hello_timeout", &self.hello_timeout),
+            ("write_timeout", &self.write_timeout),
+            ("keepalive_timeout", &self.keepalive_timeout),
+            ("flood", &self.flood),
+            ("protocol_error", &self.protocol_error),
+            ("age", &self.aged),
+            ("idle", &self.idle),
+            ("grace_over", &self.cut),
+        ] {
+            page.sample(ENDED, &[("reason", reason)], count.get());
+        }
+        const CALLS: &str = "weir_grpc_calls_refused_total";
+        page.family(CALLS, "counter", "gRPC calls refused for their pace or size.");
+        for (reason, count) in
+            [("timeout", &self.call_timeout), ("too_large", &self.message_too_large)]
+        {
+            page.sample(CALLS, &[("reason", reason)], count.get());
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! HTTP/2 by hand: clients that no library would let one write.
+
+use std::net::SocketAddr;
+
+use prost::Message;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::support::request;
+
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const RST_STREAM: u8 = 3;
+pub(super) const SETTINGS: u8 = 4;
+pub(super) const PING: u8 = 6;
+pub(super) const GOAWAY: u8 = 7;
+pub(super) const CONTINUATION: u8 = 9;
+
+pub(super) const END_STREAM: u8 = 1;
+pub(super) const END_HEADERS: u8 = 4;
+
+/// The reason for a goodbye that means "too much of everything".
+pub(super) const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// A frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    pub(super) stream: u32,
+    pub(super) payload: Vec<u8>,
+}
+
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut bytes = length[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// The headers of a call, in the simplest HPACK there is.
+pub(super) fn call_headers() -> Vec<u8> {
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    [
+        vec![0x83, 0x86, 0x04],
+        text("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"),
+        vec![0x0f, 0x10],
+        text("application/grpc"),
+        vec![0x00],
+        text("te"),
+        text("trailers"),
+    ]
+    .concat()
+}
+
+/// A whole call on a stream.
+pub(super) fn call(stream: u32, domain: &str) -> Vec<u8> {
+    let message = request(domain).encode_to_vec();
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    let body = [&[0], &length[..], &message].concat();
+    let headers = frame(HEADERS, END_HEADERS, stream, &call_headers());
+    [headers, frame(DATA, END_STREAM, stream, &body)].concat()
+}
+
+/// The numbers of streams that a client may open, one after the other.
+pub(super) fn streams() -> impl Iterator<Item = u32> {
+    (0..).map(|index| 2 * index + 1)
+}
+
+/// A connection that has said hello.
+pub(super) struct Raw {
+    pub(super) stream: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Raw {
+    /// Connects, with these settings: pairs of a 16-bit name and a 32-bit value.
+    pub(super) async fn connect(to: SocketAddr, settings: &[(u16, u32)]) -> Raw {
+        Raw::over(TcpStream::connect(to).await.unwrap(), settings).await
+    }
+
+    pub(super) async fn over(stream: TcpStream, settings: &[(u16, u32)]) -> Raw {
+        let mut raw = Raw { stream, read: Vec::new() };
+        let settings: Vec<u8> = settings
+            .iter()
+            .flat_map(|(name, value)| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat())
+            .collect();
+        let hello = frame(SETTINGS, 0, 0, &settings);
+        assert!(raw.send(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &hello[..]].concat()).await);
+        raw
+    }
+
+    /// False, when the server has closed.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).await.is_ok()
+    }
+
+    /// The next frame, unless the server closes.
+    pub(super) async fn next(&mut self) -> Option<Frame> {
+        loop {
+            if let [a, b, c, kind, flags, s1, s2, s3, s4, rest @ ..] = &self.read[..] {
+                let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+                if let Some(payload) = rest.get(..length) {
+                    let stream = u32::from_be_bytes([*s1, *s2, *s3, *s4]);
+                    let frame =
+                        Frame { kind: *kind, flags: *flags, stream, payload: payload.to_vec() };
+                    self.read.drain(..9 + length);
+                    return Some(frame);
+                }
+            }
+            match self.stream.read_buf(&mut self.read).await {
+                Ok(0) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// The reason of the goodbye, if the server says one before it closes.
+    pub(super) async fn goodbye(&mut self) -> Option<u32> {
+        while let Some(frame) = self.next().await {
+            if frame.kind == GOAWAY {
+                return Some(u32::from_be_bytes(frame.payload[4..8].try_into().unwrap()));
+            }
+        }
+        None
+    }
+
+    /// Waits until the server has closed.
+    pub(super) async fn closed(&mut self) {
+        while self.next().await.is_some() {}
+    }
+}

@@ -1,0 +1,272 @@
+//! TLS on the gRPC port: every kind of key, who is let in, and files that change.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
+
+use super::pki::{Authority, EVERY_KEY, Kind, Leaf};
+use super::support::{Served, request, serve, settings};
+use crate::proto::RateLimitServiceClient;
+use crate::server::fake::Obedient;
+use crate::server::{Counters, Refreshed, Settings, Tls, TlsFiles};
+
+const NOW: u64 = 1_800_000_000;
+
+/// A server with these files, and its TLS.
+fn over_tls(files: TlsFiles, tune: impl FnOnce(&mut Settings)) -> (Served, Tls, Arc<Counters>) {
+    let mut settings = settings();
+    let counters = Arc::clone(&settings.counters);
+    let (tls, _) = Tls::load(files, NOW, Arc::clone(&counters)).unwrap();
+    settings.grpc.tls = Some(tls.clone());
+    tune(&mut settings);
+    (serve(Obedient, settings), tls, counters)
+}
+
+fn trusting(authority: &Authority) -> ClientTlsConfig {
+    let ca = Certificate::from_pem(authority.pem());
+    ClientTlsConfig::new().ca_certificate(ca).domain_name("weir.example")
+}
+
+fn showing(authority: &Authority, leaf: &Leaf) -> ClientTlsConfig {
+    trusting(authority).identity(Identity::from_pem(&leaf.cert, &leaf.key))
+}
+
+async fn channel(
+    server: &Served,
+    tls: ClientTlsConfig,
+) -> Result<Channel, tonic::transport::Error> {
+    let address = format!("https://{}", server.addresses.grpc);
+    Channel::from_shared(address).unwrap().tls_config(tls)?.connect().await
+}
+
+/// Whether a call comes back. A refused certificate shows in TLS 1.3 only with the first answer.
+async fn is_answered(server: &Served, tls: ClientTlsConfig) -> bool {
+    let Ok(channel) = channel(server, tls).await else { return false };
+    RateLimitServiceClient::new(channel).should_rate_limit(request("ok")).await.is_ok()
+}
+
+#[tokio::test]
+async fn every_kind_of_key_serves() {
+    let authority = Authority::new();
+    for kind in EVERY_KEY {
+        let files = authority.files(&authority.issue(Leaf::server().kind(kind)));
+        let (server, _, counters) = over_tls(files, |_| {});
+        assert!(is_answered(&server, trusting(&authority)).await, "{kind:?}");
+        assert_eq!(counters.tls_accepted.get(), 1);
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn both_versions_agree_on_http2_and_older_ones_are_refused() {
+    use rustls::version::{TLS12, TLS13};
+    let authority = Authority::new();
+    let (server, ..) = over_tls(authority.files(&authority.issue(Leaf::server())), |_| {});
+    for (version, alpn, agreed) in
+        [(&TLS12, "h2", true), (&TLS13, "h2", true), (&TLS13, "http/1.1", false)]
+    {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(authority.roots())
+            .with_no_client_auth();
+        config.alpn_protocols = vec![alpn.into()];
+        let stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
+        let name = "weir.example".try_into().unwrap();
+        let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+        let protocol =
+            stream.ok().and_then(|stream| Some(stream.get_ref().1.alpn_protocol()?.to_vec()));
+        assert_eq!(protocol, agreed.then(|| b"h2".to_vec()), "{version:?} {alpn}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn only_clients_with_a_trusted_certificate_of_the_right_name_are_let_in() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let mut files = authority.files(&authority.issue(Leaf::server()));
+    files.client_ca = Some(authority.path("ca.crt"));
+    files.client_san = vec!["envoy.gateway".into(), "spiffe://cluster/envoy".into()];
+    let (server, _, counters) = over_tls(files.clone(), |_| {});
+    let good = [&["envoy.gateway"], &["*.gateway"], &["spiffe://cluster/envoy"]];
+    for names in good {
+        let leaf = authority.issue(Leaf::client(names));
+        assert!(is_answered(&server, showing(&authority, &leaf)).await, "{names:?}");
+    }
+    assert_eq!(counters.tls_failed.get(), 0);
+    let bad = [
+        authority.issue(Leaf::client(&["other.gateway"])),
+        authority.issue(Leaf::client(&["*.example"])),
+        authority.issue(Leaf::client(&["spiffe://cluster/envoy2"])),
+        authority.issue(Leaf::client(&["envoy.gateway"]).expired()),
+        stranger.issue(Leaf::client(&["envoy.gateway"])),
+    ];
+    for (index, leaf) in bad.iter().enumerate() {
+        assert!(!is_answered(&server, showing(&authority, leaf)).await, "number {index}");
+    }
+    assert!(!is_answered(&server, trusting(&authority)).await, "without a certificate");
+    assert!(counters.tls_failed.get() >= 6);
+    server.stop().await;
+
+    files.client_optional = true;
+    let (server, ..) = over_tls(files, |_| {});
+    assert!(is_answered(&server, trusting(&authority)).await, "it is optional");
+    assert!(!is_answered(&server, showing(&authority, &bad[0])).await, "but not any");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn plain_text_and_silence_are_turned_away_and_hold_up_nobody() {
+    let authority = Authority::new();
+    let files = authority.files(&authority.issue(Leaf::server()));
+    let (server, _, counters) = over_tls(files, |settings| {
+        settings.grpc.handshake_timeout = Duration::from_millis(300);
+        settings.grpc.max_handshakes = 1;
+        settings.cores = Some(1);
+    });
+    let connect = || TcpStream::connect(server.addresses.grpc);
+    // Silent ones take no place among the handshakes.
+    let silent = [connect().await.unwrap(), connect().await.unwrap()];
+    assert!(is_answered(&server, trusting(&authority)).await);
+
+    let mut plain = connect().await.unwrap();
+    plain.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    let mut said = Vec::new();
+    let _ = plain.read_to_end(&mut said).await;
+    assert_eq!(said.first(), Some(&21), "an alert of TLS");
+    assert_eq!(counters.tls_failed.get(), 1);
+
+    for mut silent in silent {
+        let _ = silent.read_to_end(&mut Vec::new()).await;
+    }
+    assert_eq!(counters.hello_timeout.get(), 2);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_handshake_that_stalls_makes_room_in_time() {
+    let authority = Authority::new();
+    let files = authority.files(&authority.issue(Leaf::server()));
+    let (server, _, counters) = over_tls(files, |settings| {
+        settings.grpc.handshake_timeout = Duration::from_millis(500);
+        settings.grpc.max_handshakes = 1;
+        settings.cores = Some(1);
+    });
+    // A whole hello, and then nothing: it holds the only place until its time is over.
+    let mut stalled = TcpStream::connect(server.addresses.grpc).await.unwrap();
+    stalled.write_all(&authority.hello()).await.unwrap();
+    let mut flight = [0; 5];
+    stalled.read_exact(&mut flight).await.unwrap();
+    // Those who came meanwhile wait for the place, or are told to come again.
+    while !is_answered(&server, trusting(&authority)).await {}
+    assert!(counters.hello_timeout.get() >= 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn new_files_serve_new_connections_and_bad_ones_change_nothing() {
+    let authority = Authority::new();
+    let first = authority.issue(Leaf::server());
+    let files = authority.files(&first);
+    let (server, tls, counters) = over_tls(files.clone(), |_| {});
+    let old = channel(&server, trusting(&authority)).await.unwrap();
+    assert_eq!(tls.refresh(NOW), Refreshed::Same);
+
+    let other = Authority::new();
+    let second = other.issue(Leaf::server());
+    let bad: [(&str, &str, &str); 5] = [
+        (&second.cert, &first.key, "do not go together"),
+        (&second.cert[..second.cert.len() / 2], &second.key, "tls_cert"),
+        (&second.cert, &second.key[..second.key.len() / 2], "tls_key"),
+        ("", &second.key, "holds no certificate"),
+        (&second.cert, "", "holds no private key"),
+    ];
+    for (number, (cert, key, why)) in bad.into_iter().enumerate() {
+        fs::write(&files.cert, cert).unwrap();
+        fs::write(&files.key, key).unwrap();
+        let Refreshed::Bad(error) = tls.refresh(NOW) else { panic!("number {number} was taken") };
+        assert!(error.to_string().contains(why), "{why}: {error}");
+        assert!(!error.to_string().contains("BEGIN"), "it shows the key: {error}");
+        assert_eq!(tls.refresh(NOW), Refreshed::Same, "told once");
+        assert!(is_answered(&server, trusting(&authority)).await, "number {number}");
+    }
+    fs::remove_file(&files.key).unwrap();
+    assert!(matches!(tls.refresh(NOW), Refreshed::Bad(_)));
+    assert_eq!(tls.refresh(NOW), Refreshed::Same, "told once");
+
+    fs::write(&files.key, &second.key).unwrap();
+    assert_eq!(tls.refresh(NOW), Refreshed::New(Vec::new()));
+    assert!(is_answered(&server, trusting(&other)).await);
+    assert!(!is_answered(&server, trusting(&authority)).await, "the old one is gone");
+    let mut old = RateLimitServiceClient::new(old);
+    old.should_rate_limit(request("ok")).await.expect("what was open stays open");
+    assert_eq!((counters.tls_reloaded.get(), counters.tls_refused.get()), (1, 6));
+    server.stop().await;
+}
+
+#[test]
+fn a_certificate_that_ends_is_used_with_a_warning() {
+    let authority = Authority::new();
+    let leaf = authority.issue(Leaf::server());
+    let files = authority.files(&leaf);
+    let load = |now| Tls::load(files.clone(), now, Arc::default()).unwrap().1;
+    let day = 24 * 3600;
+    let (begins, ends) = (Leaf::BEGINS, Leaf::ENDS);
+    assert_eq!(load(begins), Vec::<String>::new());
+    for (now, what) in [
+        (begins - 1, "is not valid yet"),
+        (ends - 3 * day, "expires in 3 days"),
+        (ends, "has expired"),
+    ] {
+        let warnings = load(now);
+        assert!(warnings.len() == 1 && warnings[0].contains(what), "{warnings:?}");
+    }
+}
+
+#[tokio::test]
+async fn certificates_change_under_load_without_a_failed_call() {
+    let authority = Authority::new();
+    let files = authority.files(&authority.issue(Leaf::server()));
+    let (server, tls, counters) = over_tls(files.clone(), |_| {});
+    let server = Arc::new(server);
+    let over = Arc::new(AtomicBool::new(false));
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let (server, over, tls) =
+                (Arc::clone(&server), Arc::clone(&over), trusting(&authority));
+            tokio::spawn(async move {
+                let mut calls = 0;
+                while !over.load(Ordering::Relaxed) {
+                    assert!(is_answered(&server, tls.clone()).await, "call {calls}");
+                    calls += 1;
+                }
+                calls
+            })
+        })
+        .collect();
+    for number in 0..10 {
+        let kind = if number % 2 == 0 { Kind::Ed25519 } else { Kind::P256 };
+        let leaf = authority.issue(Leaf::server().kind(kind));
+        let before = counters.tls_accepted.get();
+        // Two writes: in between the pair does not match, and the old one stays.
+        fs::write(&files.cert, &leaf.cert).unwrap();
+        assert!(matches!(tls.refresh(NOW), Refreshed::Bad(_)));
+        fs::write(&files.key, &leaf.key).unwrap();
+        assert_eq!(tls.refresh(NOW), Refreshed::New(Vec::new()));
+        while counters.tls_accepted.get() < before + 8 {
+            tokio::task::yield_now().await;
+        }
+    }
+    over.store(true, Ordering::Relaxed);
+    for caller in callers {
+        assert!(caller.await.unwrap() > 0);
+    }
+    assert_eq!(counters.tls_failed.get(), 0);
+    Arc::into_inner(server).unwrap().stop().await;
+}

@@ -1,0 +1,73 @@
+//! The listeners' settings: their rows of the tables, and what the incumbent says about TLS.
+
+use super::{NO_FILE, errors, incumbent, run, value_of};
+use crate::settings::Overrides;
+
+/// A value other than the default for each, as text.
+pub(super) const OTHERS: [(&str, &str); 30] = [
+    ("grpc.listen", "127.0.0.1:1"),
+    ("grpc.cores", "3"),
+    ("http.listen", "127.0.0.1:2"),
+    ("grpc.tls_cert", "tls.crt"),
+    ("grpc.tls_key", "tls.key"),
+    ("grpc.tls_client_ca", "ca.crt"),
+    ("grpc.tls_client_cert", "optional"),
+    ("grpc.tls_client_san", "envoy.example"),
+    ("grpc.max_message_bytes", "1024"),
+    ("grpc.max_header_bytes", "8192"),
+    ("grpc.max_concurrent_streams", "7"),
+    ("grpc.max_pending_resets", "8"),
+    ("grpc.max_control_frames", "99"),
+    ("grpc.max_connections", "10"),
+    ("grpc.max_connections_per_peer", "11"),
+    ("grpc.max_handshakes", "12"),
+    ("grpc.handshake_timeout", "1s"),
+    ("grpc.call_timeout", "2s"),
+    ("grpc.write_timeout", "3s"),
+    ("grpc.keepalive_interval", "off"),
+    ("grpc.keepalive_timeout", "4s"),
+    ("grpc.max_connection_age", "off"),
+    ("grpc.max_connection_age_grace", "5s"),
+    ("grpc.max_connection_idle", "6m"),
+    ("http.max_body_bytes", "1024"),
+    ("http.max_head_bytes", "8192"),
+    ("http.head_timeout", "1s"),
+    ("http.request_timeout", "2s"),
+    ("http.max_connection_age", "3s"),
+    ("http.max_connections", "4"),
+];
+
+#[test]
+fn the_incumbents_variables_of_tls_count_when_it_is_asked_for() {
+    let on = ("GRPC_SERVER_USE_TLS", "true");
+    let cert = ("GRPC_SERVER_TLS_CERT", "/certs/tls.crt");
+    let key = ("GRPC_SERVER_TLS_KEY", "/certs/tls.key");
+    let ca = ("GRPC_CLIENT_TLS_CACERT", "/certs/ca.crt");
+    let san = ("GRPC_CLIENT_TLS_SAN", "envoy");
+    let off = ("GRPC_SERVER_USE_TLS", "false");
+    let table = [
+        (vec![on, cert, key], "grpc.tls_cert", "/certs/tls.crt"),
+        (vec![on, cert, key], "grpc.tls_key", "/certs/tls.key"),
+        (vec![on, cert, key], "grpc.tls_client_ca", ""),
+        (vec![on, cert, key, ca, san], "grpc.tls_client_ca", "/certs/ca.crt"),
+        (vec![on, cert, key, ca, san], "grpc.tls_client_san", "envoy"),
+        (vec![cert, key, ca], "grpc.tls_cert", ""),
+        (vec![off, cert, key, ca], "grpc.tls_client_ca", ""),
+        (vec![("GRPC_MAX_CONNECTION_AGE_GRACE", "9s")], "grpc.max_connection_age_grace", "9s"),
+    ];
+    for (env, path, meaning) in table {
+        let loaded = run(NO_FILE, &env, Overrides::default());
+        assert_eq!(value_of(loaded, path), meaning, "{env:?}");
+    }
+    for env in [vec![on], vec![on, cert], vec![on, key], vec![("GRPC_SERVER_USE_TLS", "perhaps")]] {
+        let lines = errors(NO_FILE, &env, Overrides::default());
+        let what = "set GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY as well";
+        assert!(
+            lines[0].starts_with("GRPC_SERVER_USE_TLS=") && lines[0].contains(what),
+            "{lines:?}"
+        );
+    }
+    let file = "grpc: { tls_cert: a, tls_key: b }";
+    assert_eq!(value_of(run(file, &[on], Overrides::default()), "grpc.tls_cert"), "a");
+    assert_eq!(incumbent::TLS[0].0, on.0);
+}

@@ -1,0 +1,204 @@
+//! Leased rules on a real cluster, while instances are killed, stopped and reloaded and clocks are
+//! wrong: what passes is held against the limit in every window and every interval.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::bed::cluster::Cluster;
+use crate::limit::{Algorithm, Limit, Tier};
+use crate::oracle::{Passed, broken};
+use crate::start::{alone, cluster_url, over, ready, until};
+use crate::support::rls::{costing, descriptor, request};
+use crate::support::weir::{Setup, Weir, write};
+use crate::time::Micros;
+use crate::traffic::{Traffic, now};
+
+/// A deadline that a busy machine seldom misses. A request that misses it is denied.
+const TIMEOUT: &str = "500ms";
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: fixed_window
+    rate_limit: { requests: 100, window: 1s, mode: leased, on_error: deny }
+  - key: sliding_window
+    rate_limit:
+      { algorithm: sliding_window, requests: 200, window: 2s, mode: leased, on_error: deny }
+  - key: token_bucket
+    rate_limit:
+      { algorithm: token_bucket, requests: 100, window: 1s, mode: leased, on_error: deny }
+";
+
+/// The limits of the rules above.
+fn limits() -> [(&'static str, Limit); 3] {
+    let of = |algorithm, requests, seconds, burst| {
+        let tier = Tier { requests, window: Micros::from_secs(seconds), burst };
+        Limit { algorithm, tiers: Box::new([tier]), count_denied: false }
+    };
+    [
+        ("fixed_window", of(Algorithm::FixedWindow, 100, 1, 100)),
+        ("sliding_window", of(Algorithm::SlidingWindow, 200, 2, 200)),
+        ("token_bucket", of(Algorithm::TokenBucket, 100, 1, 100)),
+    ]
+}
+
+fn instance(cluster: &Cluster, offset: &str) -> Setup {
+    over(&cluster_url(cluster), RULES)
+        .env("WEIR__STORE__TIMEOUT", TIMEOUT)
+        .env("WEIR__CLOCK__OFFSET", offset)
+}
+
+/// Four instances whose clocks are minutes apart.
+fn four(cluster: &Cluster) -> [Weir; 4] {
+    let weirs = ["0s", "5m", "-5m", "150s"].map(|offset| instance(cluster, offset).start());
+    weirs.iter().for_each(ready);
+    weirs
+}
+
+/// What passed, held against the limits, from `since` on.
+fn judge(what: &str, passed: &[(usize, Passed)], since: Micros) {
+    for (index, (name, limit)) in limits().iter().enumerate() {
+        let its = passed.iter().filter(|(kind, one)| *kind == index && one.from >= since);
+        let its: Vec<Passed> = its.map(|(_, one)| *one).collect();
+        let first = its.iter().map(|one| one.from).min().expect("some passed");
+        let last = its.iter().map(|one| one.to).max().expect("some passed");
+        let length = last.saturating_sub(first);
+        eprintln!("{what}: {name}: {} of 100/s passed in {} ms", its.len(), length.0 / 1_000);
+        assert_eq!(broken(limit, &its), None, "{what}: {name}");
+    }
+}
+
+/// Asks about one counter of each rule in turn.
+fn mixed(weirs: &[&Weir]) -> Traffic {
+    let keys = limits().map(|(name, _)| name);
+    Traffic::start(weirs, keys.len(), Arc::new(move |kind| descriptor(&[(keys[kind], "x")])))
+}
+
+#[test]
+fn leased_limits_hold_when_an_instance_is_killed() {
+    let _turn = alone();
+    let cluster = Cluster::start();
+    let [mut killed, second, third, fourth] = four(&cluster);
+    let traffic = mixed(&[&killed, &second, &third, &fourth]);
+    traffic.wait_for(800);
+    killed.process().signal("KILL");
+    killed.process().wait_for_exit();
+    traffic.wait_for(1_600);
+    judge("killed", &traffic.stop(), Micros::ZERO);
+}
+
+#[test]
+fn leased_limits_hold_when_an_instance_stands_still() {
+    let _turn = alone();
+    let cluster = Cluster::start();
+    let [mut stopped, second, third, fourth] = four(&cluster);
+    let traffic = mixed(&[&stopped, &second, &third, &fourth]);
+    for round in 1..=2 {
+        traffic.wait_for(600 * round);
+        stopped.process().signal("STOP");
+        std::thread::sleep(Duration::from_secs(3));
+        stopped.process().signal("CONT");
+    }
+    traffic.wait_for(2_400);
+    judge("stopped for 3 s, twice", &traffic.stop(), Micros::ZERO);
+}
+
+#[test]
+fn leased_limits_hold_after_a_failover() {
+    let _turn = alone();
+    let mut cluster = Cluster::start();
+    let weirs = four(&cluster);
+    let traffic = mixed(&weirs.each_ref());
+    traffic.wait_for(600);
+    // One after the other; what a dead primary had acknowledged and not replicated is lost.
+    for primary in 0..2 {
+        let replica = cluster.replica_of(primary);
+        cluster.nodes[primary].kill();
+        cluster.wait_for_primary(replica);
+    }
+    let failed_over = now();
+    traffic.wait_for_more(900);
+    // Windows that began afterwards, and buckets that have been full since.
+    let since = Micros(failed_over.0 - failed_over.0 % 2_000_000 + 4_000_000);
+    judge("failed over", &traffic.stop(), since);
+}
+
+#[test]
+fn a_lower_limit_holds_for_leased_rules_in_the_window_that_it_comes_in() {
+    let _turn = alone();
+    let rules = |requests: u64| {
+        format!(
+            "domain: d\ndescriptors:\n  - key: k\n    rate_limit: \
+             {{ requests: {requests}, window: 1000d, mode: leased, on_error: deny }}\n"
+        )
+    };
+    let cluster = Cluster::start();
+    let mut weirs = [0, 1, 2].map(|_| {
+        let setup = over(&cluster_url(&cluster), &rules(1_000_000));
+        setup.env("WEIR__STORE__TIMEOUT", TIMEOUT).start()
+    });
+    weirs.iter().for_each(ready);
+    let traffic = Traffic::start(&weirs.each_ref(), 1, Arc::new(|_| descriptor(&[("k", "x")])));
+    traffic.wait_for(500);
+    const LOWER: u64 = 4_000;
+    for weir in &mut weirs {
+        write(&weir.rules_folder().join("rules.yaml"), &rules(LOWER));
+        weir.process().signal("HUP");
+    }
+    for weir in &mut weirs {
+        weir.process()
+            .wait_for("that it has reloaded", |line| line.contains("rules reloaded").then_some(()));
+    }
+    let reloaded = traffic.passed();
+    assert!(reloaded < LOWER as usize, "the machine is too slow for this: {reloaded} passed");
+    let client = weirs[0].client();
+    until("the limit is reached", || {
+        let peek = client.ask(request("d", vec![costing(0, descriptor(&[("k", "x")]))]));
+        peek.statuses[0].limit_remaining == 0
+    });
+    let early = traffic.passed();
+    // The others spend what they still hold, and nothing more.
+    std::thread::sleep(Duration::from_secs(2));
+    let passed = traffic.stop().len();
+    eprintln!(
+        "{reloaded} passed before, {early} when nothing was left, {passed} of {LOWER} in all"
+    );
+    // What was drawn without an answer is lost.
+    assert!(passed > reloaded && passed <= LOWER as usize, "{passed}");
+}
+
+#[test]
+fn steady_leased_traffic_costs_less_than_a_call_per_second_counter_and_instance() {
+    let _turn = alone();
+    const TENANTS: usize = 25;
+    let rules = "
+domain: d
+descriptors:
+  - key: tenant
+    rate_limit: { requests: 1000000, window: 1000d, mode: leased }
+";
+    let cluster = Cluster::start();
+    let weirs = [0, 1, 2]
+        .map(|_| over(&cluster_url(&cluster), rules).env("WEIR__STORE__TIMEOUT", TIMEOUT).start());
+    weirs.iter().for_each(ready);
+    let tenant = |n: usize| descriptor(&[("tenant", &n.to_string())]);
+    let traffic = Traffic::start(&weirs.each_ref(), TENANTS, Arc::new(tenant));
+    // Until every instance knows its demand.
+    std::thread::sleep(Duration::from_secs(3));
+    for node in &cluster.nodes {
+        node.client().ask(&["CONFIG", "RESETSTAT"]);
+    }
+    let (began, before) = (now(), traffic.passed());
+    std::thread::sleep(Duration::from_secs(10));
+    let (length, passed) = (now().saturating_sub(began), traffic.passed() - before);
+    // Replicas are sent what the scripts do, not the scripts.
+    let calls: u64 = cluster.nodes.iter().map(crate::flood::scripts).sum();
+    traffic.stop();
+    let seconds = length.0 as f64 / 1e6;
+    let per_second = calls as f64 / seconds;
+    eprintln!(
+        "3 instances, {TENANTS} counters: {:.0} requests, {per_second:.1} calls per second",
+        passed as f64 / seconds
+    );
+    assert!(per_second < 75.0, "{per_second}");
+}
