@@ -71,9 +71,6 @@ impl Meter for PairTier {
     }
 
     fn refund(&self, state: Pair, hits: u64) -> Pair {
-        if state.start > self.start.saturating_add(self.window) {
-            return state; // they are out of sight
-        }
         // The newest hits first, as everywhere; but none that are newer than the step, whose own
         // were taken before (its window is over, or the clock was set back).
         if state.start > self.start.saturating_add(self.window) {
