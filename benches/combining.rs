@@ -93,7 +93,7 @@ fn main() {
         let [alone, together] = &rounds;
         let (one, many) = (median(alone, |one| one.us), median(together, |one| one.us));
         println!(
-            "{:<32} {one:>6.2} us {:>8.0}/s {many:>10.2} us {:>8.0}/s {:>5.1} per call   {:.1} times",
+            "{:<32} {one:>6.2} us {:>8.0}/s {many:>10.2} us {:>8.0}/s {:>5.1} per call {:.1} times",
             way.name,
             median(alone, |one| one.per_second),
             median(together, |one| one.per_second),

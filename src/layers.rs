@@ -15,7 +15,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join;
+use futures_util::future::{BoxFuture, join};
 
 use crate::decision::Decision;
 use crate::key::Key;
@@ -186,8 +186,12 @@ impl<S: Store> Layer for Layers<S> {
     async fn ask(&self, ask: &Ask<'_>) -> Result<Decision, StoreError> {
         match self {
             Layers::Own(exact) => exact.ask(ask).await,
-            // Apart, so that decisions from memory do not carry the room for it along.
-            Layers::Shared(layers) => Box::pin(layers.ask(ask)).await,
+            Layers::Shared(layers) => {
+                // Apart, so that decisions from memory do not carry the room for it along; and
+                // nameless, because the compiler would look through it for every caller.
+                let decided: BoxFuture<'_, _> = Box::pin(layers.ask(ask));
+                decided.await
+            }
         }
     }
 

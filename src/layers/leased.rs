@@ -57,7 +57,7 @@ use crate::algorithm;
 use crate::decision::Decision;
 use crate::key::Key;
 use crate::limit::Mode;
-use crate::step::{Outcome, Step};
+use crate::step::Step;
 use crate::store::{Store, StoreError};
 use crate::time::Micros;
 
@@ -66,6 +66,7 @@ mod demand;
 mod holding;
 mod recent;
 mod terms;
+mod under_way;
 
 #[cfg(test)]
 mod tests;
@@ -76,6 +77,7 @@ use counts::add;
 use holding::{Draw, Holding, Standing, Unspent};
 use recent::Recent;
 use terms::Terms;
+use under_way::UnderWay;
 
 /// Parts of the table, each with a lock of its own. One is looked through per tick.
 const SHARDS: usize = 64;
@@ -146,11 +148,7 @@ impl<S> Leased<S> {
 
     /// Drops the unspent tokens of a counter that is emptied.
     pub(super) fn forget(&self, key: &Key) {
-        let shards = &self.inner.shards;
-        let mut shard = lock(&shards[(key.0[0] % shards.len() as u64) as usize]);
-        if let Some(holding) = shard.holdings.get_mut(key) {
-            holding.empty();
-        }
+        self.inner.shard(key).holdings.get_mut(key).map(Holding::empty);
     }
 
     /// Counters that tokens are held of, or were a moment ago.
@@ -211,11 +209,13 @@ impl<S: Store> Layer for Leased<S> {
     }
 }
 
-impl<S: Store> Inner<S> {
+impl<S> Inner<S> {
     fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
         lock(&self.shards[(key.0[0] % self.shards.len() as u64) as usize])
     }
+}
 
+impl<S: Store> Inner<S> {
     /// Decides from memory, or says who will.
     fn decide(self: &Arc<Self>, ask: &Ask<'_>) -> Told {
         if ask.lease.is_some() || self.closed.load(Ordering::Relaxed) {
@@ -368,39 +368,6 @@ impl Shard {
             self.holdings.insert(*ask.key, holding);
         }
         self.holdings.get_mut(ask.key)
-    }
-}
-
-/// A draw that the store has been asked for. Dropped without an answer: it is lost.
-struct UnderWay<S: Store> {
-    inner: Arc<Inner<S>>,
-    key: Key,
-    draw: Option<Draw>,
-}
-
-impl<S: Store> UnderWay<S> {
-    /// The draw has ended; the next one takes its place.
-    fn settle(&mut self, result: &Result<Outcome, StoreError>) {
-        let Some(draw) = self.draw.take() else { return };
-        let mut shard = self.inner.shard(&self.key);
-        // It stays as long as a draw is under way.
-        let Some(holding) = shard.holdings.get_mut(&self.key) else { return };
-        let (next, mut unspent) = holding.settle(&draw, result, &self.inner.counts);
-        if self.inner.closed.load(Ordering::Relaxed) {
-            unspent.extend(holding.empty());
-        }
-        drop(shard);
-        self.draw = next;
-        self.inner.send_back(&self.key, unspent, None);
-    }
-}
-
-impl<S: Store> Drop for UnderWay<S> {
-    fn drop(&mut self) {
-        // The runtime ends: those who wait are gone with it, or on another one.
-        while self.draw.is_some() {
-            self.settle(&Err(StoreError::Lost));
-        }
     }
 }
 

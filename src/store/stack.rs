@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+
 use super::{Guard, MemoryStore, PartId, RedisStore, Store, StoreError};
 use crate::key::Key;
 use crate::step::{Outcome, Step};
@@ -68,8 +70,12 @@ impl Store for Stack {
     ) -> Result<Outcome, StoreError> {
         match self {
             Stack::Memory(store) => store.apply_within(key, step, patience).await,
-            // Apart, so that decisions from memory do not carry the room for it along.
-            Stack::Redis(store) => Box::pin(store.apply_within(key, step, patience)).await,
+            Stack::Redis(store) => {
+                // Apart, so that decisions from memory do not carry the room for it along; and
+                // nameless, because the compiler would look through it for every caller.
+                let visit: BoxFuture<'_, _> = Box::pin(store.apply_within(key, step, patience));
+                visit.await
+            }
         }
     }
 

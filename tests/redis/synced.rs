@@ -24,7 +24,8 @@ descriptors:
   - key: tenant
     rate_limit: { requests: 400, window: 1000d, mode: synced, sync_interval: 500ms }
   - key: wide
-    rate_limit: { requests: 1000000, window: 1000d, mode: synced, sync_interval: 200ms, on_error: deny }
+    rate_limit:
+      { requests: 1000000, window: 1000d, mode: synced, sync_interval: 200ms, on_error: deny }
 ";
 
 /// Which counter question `n` is about.

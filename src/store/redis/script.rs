@@ -176,8 +176,9 @@ fn kind(step: &Step) -> u8 {
 /// Appends each number in seven bytes, the highest first: `I7` in the scripts.
 fn numbers(body: &mut SmallVec<[u8; BODY]>, numbers: &[u64]) {
     for &number in numbers {
-        // A step keeps below the end. One that does not shall still be exact in a double.
-        body.extend_from_slice(&number.min(INTEGER_END - 1).to_be_bytes()[1..]);
+        // A step keeps below the end, but for a limit that is none, which is the end itself. One that
+        // does not shall still be exact in a double.
+        body.extend_from_slice(&number.min(INTEGER_END).to_be_bytes()[1..]);
     }
 }
 
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_number_too_large_for_a_double_is_cut_rather_than_wrapped() {
-        assert_eq!(body(&count(1, None))[2..9], (INTEGER_END - 1).to_be_bytes()[1..]);
+        assert_eq!(body(&count(1, None))[2..9], INTEGER_END.to_be_bytes()[1..]);
     }
 
     fn answer(passes: &[u8], numbers: &[u64]) -> Vec<u8> {

@@ -209,8 +209,8 @@ fn a_shorter_interval_is_heeded_at_once() {
         let (mode, now) = (Mode::Synced { interval }, Ok(local));
         #[rustfmt::skip]
         let ask = Ask {
-            key: &KEY, limit: &limit, hits: 1, lease: None, mode, over_limit_cache: true, local, now,
-            patience: None,
+            key: &KEY, limit: &limit, hits: 1, lease: None, mode, over_limit_cache: true, local,
+            now, patience: None,
         };
         synced.ask(&ask).now_or_never().expect("at once").expect("decided")
     };
