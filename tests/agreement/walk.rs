@@ -148,7 +148,9 @@ pub(crate) fn walk(algorithm: Algorithm, dice: &mut Dice) -> Vec<Ask> {
         now = later(now, &limit, &taste, dice);
         let hits = hits(&limit, &taste, dice);
         let lease = dice.happens(taste.leases, 10).then(|| lease(now, &limit, dice));
-        let elsewhere = if hits != 0 && dice.happens(1, 5) { dice.roll() >> 1 } else { 0 };
+        // Never under a lease: rules whose hits pass elsewhere cannot reserve.
+        let told = hits != 0 && lease.is_none() && dice.happens(1, 5);
+        let elsewhere = if told { dice.roll() >> 1 } else { 0 };
         asks.push(Ask { limit: limit.clone(), now: Micros(now), hits, lease, elsewhere });
     }
     asks

@@ -7,6 +7,7 @@ use crate::crowd::{ask_all, figures};
 use crate::start::{alone, over, ready};
 use crate::support::http;
 use crate::support::rls::{descriptor, request};
+use crate::support::weir::Weir;
 
 const CALLERS: usize = 16;
 
@@ -34,13 +35,14 @@ pub(crate) fn scripts(server: &Server) -> u64 {
 fn a_hundred_thousand_requests_to_a_full_counter_make_a_handful_of_calls() {
     let _turn = alone();
     let server = Server::local();
-    let weir = over(&format!("redis+unix://{}", server.socket().display()), RULES)
-        .env("WEIR__STORE__TIMEOUT", "20s")
-        // Each decision that asks Redis is a call, so that they can be counted.
-        .env("WEIR__REDIS__BATCH", "1")
-        .start();
+    let url = format!("redis+unix://{}", server.socket().display());
+    let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", "20s").start();
+    // Here each decision that asks Redis is a call, so that they can be counted.
+    let one_by_one =
+        over(&url, RULES).env("WEIR__STORE__TIMEOUT", "20s").env("WEIR__REDIS__BATCH", "1").start();
     ready(&weir);
-    let ask = |key: &'static str, requests| {
+    ready(&one_by_one);
+    let ask = |weir: &Weir, key: &'static str, requests| {
         let question = Arc::new(move |_| request("d", vec![descriptor(&[(key, "x")])]));
         server.client().ask(&["CONFIG", "RESETSTAT"]);
         let answers = ask_all(&[weir.grpc], CALLERS, requests, question);
@@ -50,9 +52,9 @@ fn a_hundred_thousand_requests_to_a_full_counter_make_a_handful_of_calls() {
     let floods =
         [("fixed_window", 100_000), ("token_bucket", 5_000), ("sliding_window_log", 5_000)];
     for (key, requests) in floods {
-        let (filling, _) = ask(key, 50);
+        let (filling, _) = ask(&weir, key, 50);
         assert_eq!(filling.iter().filter(|answer| answer.passed(0)).count(), 50);
-        let (answers, calls) = ask(key, requests);
+        let (answers, calls) = ask(&weir, key, requests);
         figures(&format!("{key}: {calls} calls"), answers.iter());
         assert_eq!(answers.iter().filter(|answer| answer.passed(0)).count(), 0);
         // Those that are asked before the first of them has come back.
@@ -63,8 +65,8 @@ fn a_hundred_thousand_requests_to_a_full_counter_make_a_handful_of_calls() {
     let denied: usize = line.expect("shown").rsplit(' ').next().unwrap().parse().unwrap();
     assert!(denied >= 110_000 - 3 * CALLERS, "{denied}");
 
-    ask("uncached", 50);
-    assert_eq!(ask("uncached", 1_000).1, 1_000, "switched off for this rule");
+    ask(&one_by_one, "uncached", 50);
+    assert_eq!(ask(&one_by_one, "uncached", 1_000).1, 1_000, "switched off for this rule");
 }
 
 #[test]

@@ -120,6 +120,7 @@ fn all_descriptors_of_a_request_travel_in_one_call() {
         let weir = over(&url, RULES)
             .env("WEIR__STORE__TIMEOUT", "20s")
             .env("WEIR__REDIS__BATCH", batch)
+            .env("WEIR__STORE__OVER_LIMIT_CACHE", "false")
             .env("WEIR__GRPC__CORES", "1")
             .start();
         ready(&weir);

@@ -119,14 +119,16 @@ fn alerts_and_dashboard_name_what_weir_exposes() {
     let weir = over(&url, RULES).env("WEIR__METRICS__TOP", "true").start();
     ready(&weir);
     let client = weir.client();
-    let ask = |hits| client.ask(request("d", vec![costing(hits, descriptor(&[("user", "x")]))]));
+    let ask = |user, hits| {
+        client.ask(request("d", vec![costing(hits, descriptor(&[("user", user)]))]));
+    };
     for hits in [1, 6, 6] {
-        ask(hits);
+        ask("x", hits);
     }
     redis.kill();
     let scrape = || get(weir.admin, "/metrics").body;
     until("an error of Redis and a fallback are counted", || {
-        ask(1);
+        ask("y", 1);
         let page = scrape();
         page.contains("weir_redis_errors_total{") && page.contains("weir_fallback_total{")
     });
