@@ -3,7 +3,6 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use smallvec::smallvec;
 use weir::algorithm;
 use weir::limit::{Algorithm, Limit, Tier};
 use weir::step::{Lease, LeaseId, State};

@@ -1,4 +1,5 @@
 //! Decisions inside the process: the limiter over the memory store, without any network.
+#![allow(dead_code, reason = "each bench uses its part")]
 
 use std::hint::black_box;
 use std::time::Instant;

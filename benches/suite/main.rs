@@ -99,8 +99,14 @@ fn open(options: &Options) -> Plan {
 /// One rule by two entries, whose limit is never reached.
 fn rules(algorithm: &str) -> String {
     format!(
-        "domain: bench\ndescriptors:\n- key: tenant\n  value: acme\n  descriptors:\n  \
-         - key: user\n    rate_limit: {{ unit: hour, requests_per_unit: 1000000, algorithm: {algorithm} }}\n"
+        "domain: bench
+descriptors:
+- key: tenant
+  value: acme
+  descriptors:
+  - key: user
+    rate_limit: {{ unit: hour, requests_per_unit: 1000000, algorithm: {algorithm} }}
+"
     )
 }
 

@@ -76,7 +76,9 @@ async fn a_rapid_reset_is_ended_and_counted() {
 
 #[tokio::test]
 async fn floods_of_frames_that_ask_for_nothing_are_ended_and_counted() {
-    let floods: [(&str, &dyn Fn(u32) -> Vec<u8>); 4] = [
+    /// What it is called, and its frame number so-and-so.
+    type Flood<'a> = (&'a str, &'a dyn Fn(u32) -> Vec<u8>);
+    let floods: [Flood<'_>; 4] = [
         ("pings", &|_| frame(PING, 0, 0, &[0; 8])),
         ("settings", &|_| frame(SETTINGS, 0, 0, &[])),
         ("priorities", &|stream| frame(2, 0, stream, &[0, 0, 0, 0, 1])),

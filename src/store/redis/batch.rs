@@ -240,7 +240,9 @@ mod tests {
     fn steps_on_one_counter_stand_together_in_the_order_of_arrival() {
         let [one, two] = [count(1, false), count(2, false)];
         let (a, b) = (|message: &Message| (0, "a", message.clone()), (0, "b", one.clone()));
-        let table: [(usize, Vec<_>, Vec<Vec<Vec<usize>>>, usize); 8] = [
+        /// The runs of each call, as numbers of steps.
+        type Runs = Vec<Vec<Vec<usize>>>;
+        let table: [(usize, Vec<_>, Runs, usize); 8] = [
             (9, vec![], vec![], 0),
             (9, vec![a(&one), b.clone(), a(&one)], vec![vec![vec![0, 2], vec![1]]], 0),
             // Another number of tiers, or a lease: a run of its own, in the same call.
