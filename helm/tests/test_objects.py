@@ -9,13 +9,6 @@ import pytest
 import custom
 from chart import CASES, CHART, NEWEST, OLDEST, WEIR, every, helm, one, render
 
-# Cases whose settings and flags are not weir's yet; strict, so that this goes when they are.
-AHEAD = {"tls", "mtls"}
-ASKED = [
-    pytest.param(case, marks=pytest.mark.xfail(strict=True, reason="TLS on the gRPC port")) if case in AHEAD else case
-    for case in CASES
-]
-
 
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 @pytest.mark.parametrize("case", CASES)
@@ -42,7 +35,7 @@ def test_helm_lint_finds_nothing(case):
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-@pytest.mark.parametrize("case", ASKED)
+@pytest.mark.parametrize("case", CASES)
 def test_weir_takes_the_settings_and_the_rules(case, tmp_path):
     """The same command as in the init container, by the real binary."""
     (tmp_path / "weir.yaml").write_text(one("ConfigMap", case)["data"]["weir.yaml"])
@@ -57,7 +50,7 @@ def test_weir_takes_the_settings_and_the_rules(case, tmp_path):
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-@pytest.mark.parametrize("case", ASKED)
+@pytest.mark.parametrize("case", CASES)
 def test_weir_knows_every_flag_that_the_chart_passes(case):
     pods = [found["spec"] for found in every("Pod", case)] + [one("Deployment", case)["spec"]["template"]["spec"]]
     containers = [c for pod in pods for c in pod.get("initContainers", []) + pod["containers"]]
