@@ -38,7 +38,7 @@ pub use answer::{Answer, Headers};
 pub use fallback::Local;
 use fallback::Unanswered;
 pub use inspect::{Counter, NoCounter};
-use lease::{LeaseIds, Taken};
+use lease::{LeaseIds, Place, Taken};
 use target::{LeaseUse, Target};
 
 /// Decides requests against one store.
@@ -154,8 +154,13 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             }
             LeaseUse::Close(id) => Lease::Close(id),
         });
+        let opens = match under {
+            Some(Lease::Open { id, .. }) => Some(id),
+            _ => None,
+        };
         // Armed before the store is asked: whoever drops this call gives back what it may take.
-        let mut taken = Taken::by(&self.layers, &key, &limit, hits, under, now);
+        let mut taken = opens
+            .map(|id| Taken::new(Place::Store(self.layers.clone()), id, &key, &limit, hits, now));
         let index = rule.map(|rule| rule.index);
         let shadow = rule.is_some_and(|rule| rule.shadow_mode);
         let ask = Ask {
@@ -195,7 +200,9 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                     (&self.local, &cause)
                     && one.allowed
                 {
-                    taken = Taken::locally(own.store(), &key, &limit, hits, under, local);
+                    taken = opens.map(|id| {
+                        Taken::new(Place::Local(own.store().clone()), id, &key, &limit, hits, local)
+                    });
                 }
                 cause
             }

@@ -49,7 +49,7 @@ pub(super) struct Taken<S: Store> {
 }
 
 /// Where it was taken.
-enum Place<S> {
+pub(super) enum Place<S> {
     /// Wherever counters are.
     Store(Arc<Layers<S>>),
     /// From this instance's own counters, by the fallback.
@@ -66,44 +66,19 @@ impl<S: Store> Place<S> {
 }
 
 impl<S: Store> Taken<S> {
-    /// What `hits` take of `limit` at `now` if they are allowed; `None` if they are not taken under
-    /// a lease.
-    pub(super) fn by(
-        layers: &Arc<Layers<S>>,
-        key: &Key,
-        limit: &Limit,
-        hits: i64,
-        lease: Option<Lease>,
-        now: Micros,
-    ) -> Option<Taken<S>> {
-        Taken::from(Place::Store(layers.clone()), key, limit, hits, lease, now)
-    }
-
-    /// The same, taken from this instance's own counters.
-    pub(super) fn locally(
-        store: &Arc<MemoryStore>,
-        key: &Key,
-        limit: &Limit,
-        hits: i64,
-        lease: Option<Lease>,
-        now: Micros,
-    ) -> Option<Taken<S>> {
-        Taken::from(Place::Local(store.clone()), key, limit, hits, lease, now)
-    }
-
-    fn from(
+    /// What `hits` take of `limit` at `now`, in this place under this id, if they are allowed.
+    pub(super) fn new(
         place: Place<S>,
+        id: LeaseId,
         key: &Key,
         limit: &Limit,
         hits: i64,
-        lease: Option<Lease>,
         now: Micros,
-    ) -> Option<Taken<S>> {
-        let Some(Lease::Open { id, .. }) = lease else { return None };
+    ) -> Taken<S> {
         // A slot is given back as it was taken; a reservation is settled at no cost.
         let hits = if limit.counts_slots() { -hits } else { 0 };
         let undo = algorithm::plan(limit, hits, now).leased(Lease::Close(id));
-        Some(Taken { armed: Some((place, *key, undo)) })
+        Taken { armed: Some((place, *key, undo)) }
     }
 
     /// The lease's id.
