@@ -70,8 +70,8 @@ async fn a_rapid_reset_is_ended_and_counted() {
     let _ = hostile.send(&burst).await;
     assert_eq!(hostile.goodbye().await, Some(ENHANCE_YOUR_CALM));
     server.try_call().await.unwrap();
-    assert_eq!(counters.flood.get(), 1);
     server.stop().await;
+    assert_eq!(counters.flood.get(), 1);
 }
 
 #[tokio::test]
@@ -88,8 +88,8 @@ async fn floods_of_frames_that_ask_for_nothing_are_ended_and_counted() {
         let (server, counters) = serving(|settings| settings.grpc.max_control_frames = 500);
         let (_, sent) = flood(&server, bytes).await;
         assert!(sent < 1_000_000, "{what}: {sent} passed");
-        assert_eq!(counters.flood.get(), 1, "{what}");
         server.stop().await;
+        assert_eq!(counters.flood.get(), 1, "{what}");
     }
 }
 
@@ -124,8 +124,8 @@ async fn headers_without_end_are_ended() {
         assert!(sent < 10_000_000, "it is never enough");
     }
     server.try_call().await.unwrap();
-    assert_eq!(counters.flood.get() + counters.protocol_error.get(), 1);
     server.stop().await;
+    assert_eq!(counters.flood.get() + counters.protocol_error.get(), 1);
 }
 
 #[tokio::test]
@@ -163,9 +163,9 @@ async fn a_client_without_room_for_answers_loses_its_calls() {
         reset += usize::from(said.kind == RST_STREAM);
     }
     server.try_call().await.unwrap();
-    assert_eq!(counters.call_timeout.get(), 100);
     drop(hostile);
     server.stop().await;
+    assert_eq!(counters.call_timeout.get(), 100);
 }
 
 #[tokio::test]
@@ -180,10 +180,10 @@ async fn a_call_that_is_never_sent_whole_is_reset() {
             break;
         }
     }
-    assert_eq!(counters.call_timeout.get(), 1);
     assert!(hostile.send(&call(3, "ok")).await, "the connection is still good");
     drop(hostile);
     server.stop().await;
+    assert_eq!(counters.call_timeout.get(), 1);
 }
 
 #[tokio::test]
@@ -208,8 +208,8 @@ async fn a_client_that_does_not_read_is_closed() {
         assert!(sent < 1_000_000, "all its answers are kept");
     }
     server.try_call().await.unwrap();
-    assert_eq!(counters.write_timeout.get(), 1);
     server.stop().await;
+    assert_eq!(counters.write_timeout.get(), 1);
 }
 
 #[tokio::test]
@@ -220,8 +220,8 @@ async fn a_client_that_answers_no_ping_is_closed() {
     });
     let mut dead = Raw::connect(server.addresses.grpc, &[]).await;
     dead.closed().await;
-    assert_eq!(counters.keepalive_timeout.get(), 1);
     server.stop().await;
+    assert_eq!(counters.keepalive_timeout.get(), 1);
 }
 
 #[tokio::test]

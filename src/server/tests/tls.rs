@@ -111,8 +111,8 @@ async fn only_clients_with_a_trusted_certificate_of_the_right_name_are_let_in() 
         assert!(!is_answered(&server, showing(&authority, leaf)).await, "number {index}");
     }
     assert!(!is_answered(&server, trusting(&authority)).await, "without a certificate");
-    assert!(counters.tls_failed.get() >= 6);
     server.stop().await;
+    assert!(counters.tls_failed.get() >= 6);
 
     files.client_optional = true;
     let (server, ..) = over_tls(files, |_| {});
@@ -140,13 +140,13 @@ async fn plain_text_and_silence_are_turned_away_and_hold_up_nobody() {
     let mut said = Vec::new();
     let _ = plain.read_to_end(&mut said).await;
     assert_eq!(said.first(), Some(&21), "an alert of TLS");
-    assert_eq!(counters.tls_failed.get(), 1);
 
     for mut silent in silent {
         let _ = silent.read_to_end(&mut Vec::new()).await;
     }
-    assert_eq!(counters.hello_timeout.get(), 2);
+    // A client hears of its failure before it is counted; a server that has ended has counted all.
     server.stop().await;
+    assert_eq!((counters.tls_failed.get(), counters.hello_timeout.get()), (1, 2));
 }
 
 #[tokio::test]
@@ -165,8 +165,8 @@ async fn a_handshake_that_stalls_makes_room_in_time() {
     stalled.read_exact(&mut flight).await.unwrap();
     // Those who came meanwhile wait for the place, or are told to come again.
     while !is_answered(&server, trusting(&authority)).await {}
-    assert!(counters.hello_timeout.get() >= 1);
     server.stop().await;
+    assert!(counters.hello_timeout.get() >= 1);
 }
 
 #[tokio::test]
