@@ -51,8 +51,8 @@ pub(super) fn resolve<'r>(
     request: &Request<'_>,
     seed: &KeySeed,
     ids: &LeaseIds,
-) -> SmallVec<[Target<'r>; 4]> {
-    let mut targets: SmallVec<[Target<'r>; 4]> =
+) -> SmallVec<[Target<'r>; 2]> {
+    let mut targets: SmallVec<[Target<'r>; 2]> =
         request.descriptors.iter().map(|one| target(rules, request, one, seed)).collect();
     drop_replaced(&mut targets);
     open_leases(&mut targets, ids);
