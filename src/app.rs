@@ -20,6 +20,7 @@ mod certificates;
 mod decider;
 mod derive;
 mod farewell;
+mod journal;
 mod page;
 mod readiness;
 mod reload;
@@ -31,6 +32,7 @@ use certificates::Certificates;
 use decider::Decider;
 pub use derive::reading;
 use farewell::Farewell;
+use journal::Journal;
 use readiness::Readiness;
 use reload::Why;
 use sweeper::Sweeper;
@@ -46,6 +48,7 @@ pub struct App {
     _readiness: Readiness,
     _sweeper: Sweeper,
     _certificates: Option<Certificates>,
+    _journal: Journal,
     /// Nothing where the operator wants to reload by hand.
     _watcher: Option<Watcher>,
 }
@@ -156,6 +159,7 @@ impl App {
         let counted = first.rules.rules().len();
         let decider = Arc::new(Decider::new(limiter, first, reloads, settings, counters));
         let sweeper = Sweeper::start(decider.clone())?;
+        let journal = Journal::start(decider.clone())?;
         let mut farewell = Farewell::default();
         if let Some(upkeep) = Upkeep::start(decider.clone())? {
             farewell.add("what the layers hold", upkeep.end());
@@ -180,6 +184,7 @@ impl App {
             _readiness: readiness,
             _sweeper: sweeper,
             _certificates: certificates,
+            _journal: journal,
             _watcher: watcher,
         })
     }

@@ -14,6 +14,7 @@ mod faults;
 mod flood;
 mod incumbent;
 mod inputs;
+mod journal;
 mod leased;
 #[path = "../../src/layers/leased/tests/oracle.rs"]
 mod oracle;
