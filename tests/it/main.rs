@@ -19,3 +19,4 @@ mod services;
 mod startup;
 mod support;
 mod tls;
+mod traces;

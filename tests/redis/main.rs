@@ -22,6 +22,7 @@ mod reach;
 mod start;
 mod support;
 mod synced;
+mod traces;
 mod traffic;
 mod trips;
 mod watching;
