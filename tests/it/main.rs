@@ -15,6 +15,7 @@ mod openapi;
 mod readme;
 mod reload;
 mod rolling;
+mod secrets;
 mod services;
 mod startup;
 mod support;
