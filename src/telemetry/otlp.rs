@@ -218,7 +218,8 @@ fn http(uri: Uri, signal: Signal) -> Result<Way, OtlpError> {
     // Link::send has a deadline of its own.
     let patience = Duration::MAX;
     let client: Box<dyn HttpClient> = if uri.scheme_str() == Some("https") {
-        let tls = HttpsConnectorBuilder::new().with_native_roots();
+        let ring = rustls::crypto::ring::default_provider();
+        let tls = HttpsConnectorBuilder::new().with_provider_and_native_roots(ring);
         let tls = tls.map_err(|error| signal.error(error))?.https_only().enable_http1().build();
         Box::new(HyperClient::new(tls, patience, None))
     } else {

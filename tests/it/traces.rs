@@ -8,6 +8,7 @@ use opentelemetry_proto::tonic::metrics::v1::{Metric, metric};
 use crate::support::collector::{Collector, hex, text};
 use crate::support::edge::within_an_hour;
 use crate::support::http::{get, send};
+use crate::support::pki::Certificates;
 use crate::support::rls::{Client, descriptor, request};
 use crate::support::weir::{Setup, Weir};
 
@@ -87,6 +88,26 @@ fn a_request_is_a_span_in_its_callers_trace() {
             assert_eq!(environment.as_deref(), Some("test"));
             assert!(!format!("{span:?}").contains("ann"), "values of requests are in no span");
         });
+    }
+}
+
+#[test]
+fn a_collector_may_be_behind_tls() {
+    let certificates = Certificates::new();
+    let authority = certificates.path("ca.crt").display().to_string();
+    let pair = certificates.issue(&["127.0.0.1"]);
+    for protocol in ["grpc", "http/protobuf"] {
+        let collector = match protocol {
+            "grpc" => Collector::grpc_over_tls(&pair),
+            _ => Collector::http_over_tls(&pair),
+        };
+        let weir = to(&collector, protocol)
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("https://{}", collector.address))
+            .env("SSL_CERT_FILE", &authority)
+            .start();
+        ask(&weir, "ann", true);
+        let (_, received) = collector.span(|span| span.name == "ShouldRateLimit");
+        assert_eq!(received.token.as_deref(), Some("hunter2"), "{protocol}");
     }
 }
 

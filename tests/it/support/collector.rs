@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Instant;
@@ -23,7 +24,11 @@ use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::{Identity, ServerTlsConfig};
 
 use super::PATIENCE;
 
@@ -91,6 +96,39 @@ fn metrics(message: ExportMetricsServiceRequest, token: Option<String>) -> Recei
 impl Collector {
     /// OTLP over gRPC.
     pub(crate) fn grpc() -> Collector {
+        Collector::grpc_with(tonic::transport::Server::builder())
+    }
+
+    /// OTLP over HTTP/1.1.
+    pub(crate) fn http() -> Collector {
+        Collector::http_with(|stream| stream)
+    }
+
+    /// OTLP over gRPC and TLS; a certificate and its key.
+    pub(crate) fn grpc_over_tls((cert, key): &(String, String)) -> Collector {
+        let tls = ServerTlsConfig::new().identity(Identity::from_pem(cert, key));
+        let server = tonic::transport::Server::builder().tls_config(tls);
+        Collector::grpc_with(server.expect("a pair"))
+    }
+
+    /// OTLP over HTTP/1.1 and TLS; a certificate and its key.
+    pub(crate) fn http_over_tls((cert, key): &(String, String)) -> Collector {
+        let cert = CertificateDer::from_pem_slice(cert.as_bytes()).expect("a certificate");
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
+        let ring = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(ring)
+            .with_safe_default_protocol_versions()
+            .expect("the versions of TLS")
+            .with_no_client_auth()
+            .with_single_cert(vec![cert], key);
+        let config = Arc::new(config.expect("a pair"));
+        Collector::http_with(move |stream| {
+            let session = ServerConnection::new(config.clone()).expect("a session");
+            StreamOwned::new(session, stream)
+        })
+    }
+
+    fn grpc_with(mut server: tonic::transport::Server) -> Collector {
         let listener = listener();
         let address = listener.local_addr().expect("it listens");
         let (sender, received) = channel();
@@ -100,7 +138,7 @@ impl Collector {
                 listener.set_nonblocking(true).expect("a socket");
                 let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
                 let service = Service(sender);
-                tonic::transport::Server::builder()
+                server
                     .add_service(TraceServiceServer::new(service.clone()))
                     .add_service(MetricsServiceServer::new(service))
                     .serve_with_incoming(TcpListenerStream::new(listener))
@@ -110,14 +148,15 @@ impl Collector {
         Collector { address, received }
     }
 
-    /// OTLP over HTTP/1.1.
-    pub(crate) fn http() -> Collector {
+    fn http_with<S: Read + Write + Send + 'static>(
+        open: impl Fn(TcpStream) -> S + Send + 'static,
+    ) -> Collector {
         let listener = listener();
         let address = listener.local_addr().expect("it listens");
         let (sender, received) = channel();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let sender = sender.clone();
+                let (sender, stream) = (sender.clone(), open(stream));
                 thread::spawn(move || serve(stream, &sender));
             }
         });
@@ -173,7 +212,7 @@ fn listener() -> TcpListener {
 }
 
 /// Answers requests on one connection until it is closed.
-fn serve(stream: TcpStream, to: &Sender<Received>) -> Option<()> {
+fn serve(stream: impl Read + Write, to: &Sender<Received>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {
         let (mut length, mut token, mut path) = (0, None, String::new());
