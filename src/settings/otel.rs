@@ -17,6 +17,11 @@ type Set<'a> = (&'a str, &'a str);
 
 /// What the variables set.
 pub(super) fn translate(env: &Env) -> Vec<Leaf> {
+    if let Some(set) = get(env, "OTEL_SDK_DISABLED").filter(|set| is_true(set.1)) {
+        // Whatever the others say, good or bad.
+        let off = |path| leaf(path, set, |_| Ok("false".to_owned()));
+        return vec![off("tracing.enabled"), off("metrics.otlp")];
+    }
     let mut leaves = Vec::new();
     leaves.extend(traces(env));
     leaves.extend(metrics(env));
@@ -59,7 +64,7 @@ fn metrics(env: &Env) -> Option<Leaf> {
     })
 }
 
-/// Off where everything is, else as `exporter` says, else on where somebody `asked`.
+/// As `exporter` says, else on where somebody `asked`.
 fn switch(
     env: &Env,
     path: &str,
@@ -67,10 +72,6 @@ fn switch(
     asked: Option<Set<'_>>,
     translate: impl Fn(&str) -> Result<String, String>,
 ) -> Option<Leaf> {
-    let disabled = get(env, "OTEL_SDK_DISABLED");
-    if let Some(set) = disabled.filter(|(_, text)| scalar::switch(text) == Ok(true)) {
-        return Some(leaf(path, set, |_| Ok("false".to_owned())));
-    }
     match get(env, exporter) {
         Some(set) => Some(leaf(path, set, translate)),
         None => Some(leaf(path, asked?, |_| Ok("true".to_owned()))),
@@ -100,6 +101,10 @@ fn destination(env: &Env, signal: &str, section: &str, path: &str) -> Vec<Leaf> 
         either("TIMEOUT").map(|set| leaf(&setting("timeout"), set, millis)),
     ];
     others.into_iter().chain([endpoint]).flatten().collect()
+}
+
+fn is_true(text: &str) -> bool {
+    scalar::switch(text) == Ok(true)
 }
 
 fn as_is(text: &str) -> Result<String, String> {

@@ -49,6 +49,8 @@ fn open_telemetrys_variables_say_whether_and_how_there_are_traces_and_metrics() 
         (&[own], "tracing.enabled", "true"),
         (&[all, ("OTEL_TRACES_EXPORTER", "none")], "tracing.enabled", "false"),
         (&[all, off], "tracing.enabled", "false"),
+        (&[off, ("OTEL_TRACES_EXPORTER", "zipkin")], "tracing.enabled", "false"),
+        (&[off, ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector")], "metrics.otlp", "false"),
         (&[all, ("OTEL_SDK_DISABLED", "false")], "tracing.enabled", "true"),
         (&[all, ("TRACING_ENABLED", "false")], "tracing.enabled", "false"),
         (&[all, ("WEIR__TRACING__ENABLED", "false")], "tracing.enabled", "false"),
