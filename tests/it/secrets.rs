@@ -144,7 +144,10 @@ fn no_line_and_no_page_shows_a_secret_for_somebody_who_is_away() {
         "redis-sentinel://:{SECRET}-url@{closed}?sentinelServiceName=m&sentinelPassword={SECRET}"
     );
     for protocol in ["grpc", "http/protobuf"] {
-        live(with_secrets(&redis, &closed, protocol, &tls).start(), &tls, &secrets, None);
+        let setup = with_secrets(&redis, &closed, protocol, &tls)
+            .env("WEIR__ADMIN__TOKEN_FILE", "")
+            .env("WEIR__ADMIN__TOKEN", &format!("{SECRET}-file"));
+        live(setup.start(), &tls, &secrets, None);
     }
 }
 
