@@ -14,6 +14,7 @@ mod faults;
 mod flood;
 mod incumbent;
 mod inputs;
+mod journal;
 mod leased;
 #[path = "../../src/layers/leased/tests/oracle.rs"]
 mod oracle;
@@ -21,6 +22,7 @@ mod reach;
 mod start;
 mod support;
 mod synced;
+mod traces;
 mod traffic;
 mod trips;
 mod watching;

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+#[path = "../it/support/collector.rs"]
+pub(crate) mod collector;
 #[path = "../it/support/http.rs"]
 pub(crate) mod http;
 #[path = "../it/support/process.rs"]
