@@ -111,18 +111,15 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     /// Decides a valid request. Never fails, and waits for nothing but the store.
     pub async fn check(&self, rules: &RuleSet, request: &Request<'_>) -> Verdict {
         let now = self.clock.now();
-        let mut targets = target::resolve(rules, request, &self.seed, &self.ids);
         let patience = request.patience;
-        let decided: DecidedList<'_, S> = match targets.pop() {
-            // One descriptor is the common case and needs no list of futures.
-            Some(target) if targets.is_empty() => {
-                SmallVec::from_buf([self.decide(target, now, patience).await])
-            }
-            last => {
-                targets.extend(last);
-                let all = targets.into_iter().map(|target| self.decide(target, now, patience));
-                SmallVec::from_vec(join_all(all).await)
-            }
+        let decided: DecidedList<'_, S> = if let [one] = request.descriptors {
+            // The common case needs no list, neither of targets nor of futures.
+            let target = target::resolve_one(rules, request, one, &self.seed, &self.ids);
+            SmallVec::from_buf([self.decide(target, now, patience).await])
+        } else {
+            let targets = target::resolve(rules, request, &self.seed, &self.ids);
+            let all = targets.into_iter().map(|target| self.decide(target, now, patience));
+            SmallVec::from_vec(join_all(all).await)
         };
         let mut verdict = fold::verdict(&self.answer, request, &decided);
         if verdict.code == Code::OverLimit {
