@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::sync::watch;
+use tonic::codegen::Service as _;
 use tonic::service::Routes;
 
 use crate::proto::RateLimitServiceServer;
@@ -56,6 +57,7 @@ pub use lifecycle::Health;
 pub use settings::{Admin, Drain, Grpc, Http, HttpLimits, Scraped, Settings};
 pub use tls::{Refreshed, Tls, TlsError, TlsFiles};
 
+use calls::Direct;
 use cores::Work;
 use deal::Dealer;
 use delivery::Delivering;
@@ -137,7 +139,10 @@ impl Bound {
         let rls =
             RateLimitServiceServer::new(Rls { decider: decider.clone(), bounds: settings.bounds })
                 .max_decoding_message_size(settings.grpc.max_message_bytes);
-        let routes = reflection::add_to(Routes::new(Delivering(rls)).add_service(health_service));
+        let rls = Delivering(rls);
+        let routes = Routes::new(rls.clone()).add_service(health_service);
+        let routes = reflection::add_to(routes);
+        let direct: Direct = Arc::new(move |request| rls.clone().call(request));
         let (dealer, queues) = Dealer::new(
             cores::count(&settings),
             settings.grpc.max_connections,
@@ -160,7 +165,7 @@ impl Bound {
             let counters = settings.counters.clone();
             threads.push(scrape::start(listener, path, view, limits, counters, life.clone())?);
         }
-        let work = Work { routes, settings, life };
+        let work = Work { direct, routes, settings, life };
         for (index, queue) in queues.into_iter().enumerate() {
             threads.push(cores::start(index, queue, work.clone())?);
         }

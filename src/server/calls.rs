@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -20,6 +20,7 @@ use tonic::codegen::http::{Request, Response};
 use tonic::service::Routes;
 
 use super::counters::{Counter, Counters};
+use super::delivery::Delivery;
 
 tokio::task_local! {
     /// Whether the call that this task serves may last for ever.
@@ -32,9 +33,20 @@ const STAYING: [&str; 2] = ["/grpc.health.v1.Health/Watch", "/grpc.reflection."]
 /// Where a message beyond the bound is told, by the name of its status.
 const OUT_OF_RANGE: &str = "11";
 
+/// The path of nearly all calls.
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+/// An answer on its way, as generated services give it.
+type Routed = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+/// Answers a call of [`SHOULD_RATE_LIMIT`].
+pub(super) type Direct = Arc<dyn Fn(Request<Incoming>) -> Delivery<Routed> + Send + Sync>;
+
 /// What answers the calls of a connection.
 #[derive(Clone)]
 pub(super) struct Calls {
+    /// The one method that is worth a way past the router.
+    pub(super) direct: Direct,
     pub(super) routes: Routes,
     pub(super) counters: Arc<Counters>,
 }
@@ -42,22 +54,51 @@ pub(super) struct Calls {
 impl Service<Request<Incoming>> for Calls {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+    type Future = Call;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let endless = STAYING.iter().any(|start| request.uri().path().starts_with(start));
-        let mut routes = self.routes.clone();
-        let counters = Arc::clone(&self.counters);
-        Box::pin(async move {
-            if endless {
-                let _ = ENDLESS.try_with(|endless| endless.set(true));
-            }
-            let response = routes.call(request).await?;
-            if response.headers().get("grpc-status").is_some_and(|code| code == OUT_OF_RANGE) {
-                counters.message_too_large.add();
-            }
-            Ok(response)
-        })
+    fn call(&self, request: Request<Incoming>) -> Call {
+        let path = request.uri().path();
+        let way = if path == SHOULD_RATE_LIMIT {
+            Way::Direct((self.direct)(request))
+        } else {
+            let endless = STAYING.iter().any(|start| path.starts_with(start));
+            let mut routes = self.routes.clone();
+            Way::Routed(Box::pin(async move {
+                if endless {
+                    let _ = ENDLESS.try_with(|endless| endless.set(true));
+                }
+                routes.call(request).await
+            }))
+        };
+        Call { way, counters: Arc::clone(&self.counters) }
+    }
+}
+
+/// A call that is being answered.
+pub(super) struct Call {
+    way: Way,
+    counters: Arc<Counters>,
+}
+
+enum Way {
+    Direct(Delivery<Routed>),
+    Routed(Routed),
+}
+
+impl Future for Call {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answered = match &mut self.way {
+            Way::Direct(answer) => Pin::new(answer).poll(context),
+            Way::Routed(answer) => answer.as_mut().poll(context),
+        };
+        if let Poll::Ready(Ok(response)) = &answered
+            && response.headers().get("grpc-status").is_some_and(|code| code == OUT_OF_RANGE)
+        {
+            self.counters.message_too_large.add();
+        }
+        answered
     }
 }
 

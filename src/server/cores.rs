@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tonic::service::Routes;
 
-use super::calls::Calls;
+use super::calls::{Calls, Direct};
 use super::connection::open_by;
 use super::deal::Dealt;
 use super::http2::Shared;
@@ -22,6 +22,7 @@ use super::settings::Settings;
 /// What every core serves, and until when.
 #[derive(Clone)]
 pub(super) struct Work {
+    pub(super) direct: Direct,
     pub(super) routes: Routes,
     pub(super) settings: Settings,
     pub(super) life: Lifecycle,
@@ -64,14 +65,14 @@ impl Drop for StopAll {
 }
 
 async fn serve(queue: mpsc::Receiver<Dealt>, work: Work) {
-    let Work { routes, settings, life } = work;
+    let Work { direct, routes, settings, life } = work;
     let patience = settings.drain.timeout;
     let out_of_patience = async {
         life.reached(Phase::Stopping).await;
         tokio::time::sleep(patience).await;
     };
     let shared = Shared {
-        calls: Calls { routes: routes.prepare(), counters: settings.counters.clone() },
+        calls: Calls { direct, routes: routes.prepare(), counters: settings.counters.clone() },
         handshakes: Arc::new(Semaphore::new(settings.grpc.max_handshakes)),
         counters: settings.counters,
         settings: settings.grpc,

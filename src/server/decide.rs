@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -75,16 +75,16 @@ pub(super) async fn answer(
     let mut request = decode::request(message, &descriptors, bounds).map_err(refuse)?;
     request.patience = patience;
     request.caller = caller;
-    let verdict = unless_panicked(decider.decide(&request)).await;
+    let verdict = unless_panicked(pin!(decider.decide(&request))).await;
     let mut verdict = verdict.inspect_err(|_| decider.failed())?;
     let grant = verdict.grant.take();
     Ok(Answer { response: encode::response(verdict), grant })
 }
 
 /// Runs `future` and turns a panic in it into a refusal. The state behind it is shared only through
-/// atomics and locks that do not poison decisions, so going on is safe.
-async fn unless_panicked<T>(future: impl Future<Output = T>) -> Result<T, Refusal> {
-    let mut future = pin!(future);
+/// atomics and locks that do not poison decisions, so going on is safe. It stays where it is: moving
+/// it would cost as much as some decisions do.
+async fn unless_panicked<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Result<T, Refusal> {
     std::future::poll_fn(|context| {
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
             Ok(Poll::Pending) => Poll::Pending,

@@ -40,9 +40,9 @@ impl<S: NamedService> NamedService for Delivering<S> {
     const NAME: &'static str = S::NAME;
 }
 
-impl<S> Service<Request<Body>> for Delivering<S>
+impl<S, B> Service<Request<B>> for Delivering<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
     S::Future: Unpin,
 {
     type Response = Response<Body>;
@@ -53,7 +53,7 @@ where
         self.0.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         Delivery(self.0.call(request))
     }
 }
