@@ -101,7 +101,8 @@ impl Server {
     pub(crate) fn load(&self, plan: &Plan) -> anyhow::Result<(Report, f64)> {
         let before = self.cpu()?;
         let plan = Plan { warmup: Duration::ZERO, ..plan.clone() };
-        let report = run(&plan, &self.address, |_| {})?;
+        let (_never, stop) = tokio::sync::watch::channel(false);
+        let report = run(&plan, &self.address, &stop, |_| {})?;
         let used = self.cpu()? - before;
         if report.failed > 0 || report.decided == 0 {
             bail!("calls to {} were not decided: {:?}", self.address, report.errors);

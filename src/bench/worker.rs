@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::runtime::Builder;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::{JoinSet, LocalSet, spawn_local, yield_now};
 use tokio::time::timeout_at;
 
@@ -57,6 +57,8 @@ pub(super) struct Share {
     pub(super) target: Arc<Target>,
     /// Arrives once all threads are ready.
     pub(super) span: oneshot::Receiver<Span>,
+    /// Once it holds true, no more calls.
+    pub(super) stop: watch::Receiver<bool>,
     /// Calls that were answered, of all threads.
     pub(super) answered: Arc<AtomicU64>,
     pub(super) events: mpsc::Sender<Event>,
@@ -80,7 +82,7 @@ pub(super) fn run(share: Share) {
 }
 
 async fn work(share: Share) -> io::Result<Tally> {
-    let Share { plan, number, address, target, span, answered, events } = share;
+    let Share { plan, number, address, target, span, mut stop, answered, events } = share;
     let mut links = Vec::new();
     for _ in (number..plan.connections).step_by(plan.threads()) {
         let link = Link::open(address, Arc::clone(&target)).await;
@@ -98,12 +100,23 @@ async fn work(share: Share) -> io::Result<Tally> {
         tally: RefCell::new(Tally::new()),
         in_flight: Cell::new(0),
         answered,
+        stopped: Cell::new(false),
     });
+    let stopped = {
+        let desk = Rc::clone(&desk);
+        async move {
+            if stop.wait_for(|stop| *stop).await.is_err() {
+                // Nobody is left who could say so.
+                std::future::pending::<()>().await;
+            }
+            desk.stopped.set(true);
+        }
+    };
     match plan.load {
-        Load::Closed => closed(&desk, &links, plan.streams()).await,
+        Load::Closed => closed(&desk, &links, plan.streams(), stopped).await,
         Load::Open(rate) => {
             let pace = Pace { rate, number: number as u64, threads: plan.threads() as u64 };
-            open(&desk, &links, plan.streams(), pace, &alarm).await?;
+            open(&desk, &links, plan.streams(), pace, &alarm, stopped).await?;
         }
     }
     desk.tally.borrow_mut().fail("unanswered", desk.in_flight.get());
@@ -120,6 +133,8 @@ struct Desk {
     /// Calls that count and were not answered yet.
     in_flight: Cell<u64>,
     answered: Arc<AtomicU64>,
+    /// Before its end.
+    stopped: Cell<bool>,
 }
 
 impl Desk {
@@ -132,10 +147,20 @@ impl Desk {
     fn counts(&self, instant: Instant) -> bool {
         (self.span.start..self.span.end).contains(&instant)
     }
+
+    /// Until when answers to what has been sent so far are waited for.
+    fn last(&self) -> Instant {
+        self.span.last.min(Instant::now() + (self.span.last - self.span.end))
+    }
 }
 
 /// Every stream of every connection asks again as soon as it is answered.
-async fn closed(desk: &Rc<Desk>, links: &[Rc<Link>], streams: usize) {
+async fn closed(
+    desk: &Rc<Desk>,
+    links: &[Rc<Link>],
+    streams: usize,
+    stopped: impl Future<Output = ()>,
+) {
     let mut tasks = JoinSet::new();
     for link in links {
         for _ in 0..streams {
@@ -143,13 +168,18 @@ async fn closed(desk: &Rc<Desk>, links: &[Rc<Link>], streams: usize) {
         }
     }
     let all = async { while tasks.join_next().await.is_some() {} };
-    // Whoever is late is still counted as in flight.
-    let _ = timeout_at(desk.span.last.into(), all).await;
+    tokio::pin!(all);
+    tokio::select! {
+        // Whoever is late is still counted as in flight.
+        _ = timeout_at(desk.span.last.into(), &mut all) => return,
+        () = stopped => {}
+    }
+    let _ = timeout_at(desk.last().into(), all).await;
 }
 
 async fn stream(desk: Rc<Desk>, link: Rc<Link>) {
     let mut asked = Instant::now();
-    while asked < desk.span.end {
+    while asked < desk.span.end && !desk.stopped.get() {
         desk.in_flight.set(desk.in_flight.get() + 1);
         let outcome = link.call(desk.body(), || {}).await;
         desk.in_flight.set(desk.in_flight.get() - 1);
@@ -190,6 +220,7 @@ async fn open(
     streams: usize,
     pace: Pace,
     alarm: &Alarm,
+    stopped: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let span = desk.span;
     let seats = u32::try_from(streams * links.len()).unwrap_or(u32::MAX);
@@ -215,6 +246,12 @@ async fn open(
         }
         Ok(())
     };
+    let sending = async {
+        tokio::select! {
+            result = sending => result,
+            () = stopped => Ok(()),
+        }
+    };
     match timeout_at(span.last.into(), sending).await {
         Ok(result) => result?,
         Err(_) => {
@@ -224,7 +261,7 @@ async fn open(
             desk.tally.borrow_mut().fail("unsent", left.count() as u64);
         }
     }
-    let _ = timeout_at(span.last.into(), free.acquire_many(seats)).await;
+    let _ = timeout_at(desk.last().into(), free.acquire_many(seats)).await;
     Ok(())
 }
 

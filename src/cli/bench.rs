@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use clap::Args;
+use tokio::sync::watch;
 
 use super::{Typed, exit, say};
 use crate::bench::{self, Latency, Load, Moment, Plan, Report, Spread};
@@ -87,12 +88,28 @@ impl BenchArgs {
     }
 }
 
+/// Holds true once the process was interrupted. The report follows when all is answered, or late.
+fn interrupted() -> anyhow::Result<watch::Receiver<bool>> {
+    let (sender, stop) = watch::channel(false);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listen = async move {
+        if tokio::signal::ctrl_c().await.is_err() {
+            // Where signals cannot be had, a run lasts until its end.
+            std::future::pending::<()>().await;
+        }
+        // Nobody listens any more when the report is being written.
+        let _ = sender.send(true);
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(move || runtime.block_on(listen))?;
+    Ok(stop)
+}
+
 /// 0 when every call was decided, 1 when some were not, 69 when the load could not be put on.
 pub(super) fn run(args: &BenchArgs) -> anyhow::Result<u8> {
     let plan = args.plan();
     let total = (plan.warmup + plan.duration).as_secs_f64();
     let shows = std::io::stderr().is_terminal();
-    let report = bench::run(&plan, &args.addr, |moment| {
+    let report = bench::run(&plan, &args.addr, &interrupted()?, |moment| {
         if shows {
             progress(moment, total);
         }

@@ -115,6 +115,31 @@ fn a_service_that_goes_away_is_in_the_report() {
     assert!(errors.contains_key("not connected"), "{report:#}");
 }
 
+/// Both loops, told to last ten hours.
+#[test]
+fn an_interrupt_ends_a_run_and_what_was_measured_is_reported() {
+    let service = Weir::start(RULES);
+    let address = service.grpc.to_string();
+    for (name, pace) in [("i", &["--rate", "200"][..]), ("j", &[])] {
+        let mut command = weir();
+        command.args(["bench", "--addr", &address, "--domain", "shop", "--warmup", "0", "--json"]);
+        command.args(["--duration", "36000"]).args(pace).arg(format!("many={name}"));
+        let mut load = Process::spawn("bench", command);
+        let client = service.client();
+        let look = || costing(0, descriptor(&[("many", name)]));
+        while client.ask(request("shop", vec![look()])).statuses[0].limit_remaining > 950 {}
+        load.signal("INT");
+        assert_eq!(load.wait_for_exit().code(), Some(0));
+        let report: Value = serde_json::from_str(&load.output()).expect("a report");
+        assert!(number(&report, "decided") >= 50, "{report:#}");
+        assert_eq!(number(&report, "failed"), 0, "{report:#}");
+        let seconds = report["seconds"].as_f64().expect("a number");
+        let rate = number(&report, "decided") as f64 / seconds;
+        assert_eq!(report["per_second"].as_f64(), Some(rate), "of the time that it lasted");
+        assert!(seconds < 36000.0, "{report:#}");
+    }
+}
+
 #[test]
 fn nobody_or_somebody_else_at_the_address_is_said_so() {
     let nobody = bench(free_port(), &["user={n}"]);
