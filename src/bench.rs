@@ -24,16 +24,18 @@ mod pick;
 mod plan;
 mod probe;
 mod report;
+mod stop;
 mod tally;
 mod worker;
 
 pub use plan::{Load, Plan, Spread};
 pub use probe::Unfit;
 pub use report::{Generator, Latency, Report};
+pub use stop::{Stop, Stopper};
 
 use link::Target;
 use tally::Tally;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use worker::{Event, Share, Span};
 
 /// Between two looks at how far a run is.
@@ -59,8 +61,8 @@ pub enum Moment {
 }
 
 /// Puts the load of `plan` on the service at `address` and tells what came of it. Blocks; `watch`
-/// hears of every [`Moment`]. Once `stop` holds true, nothing more is sent, and the report is about
-/// the time until then.
+/// hears of every [`Moment`]. After a `stop` nothing more falls due, and the report is about the
+/// time until then.
 ///
 /// # Errors
 ///
@@ -68,7 +70,7 @@ pub enum Moment {
 pub fn run(
     plan: &Plan,
     address: &str,
-    stop: &watch::Receiver<bool>,
+    stop: &Stop,
     watch: impl FnMut(Moment),
 ) -> Result<Report, Unfit> {
     plan.check().map_err(Unfit::Plan)?;
@@ -98,7 +100,7 @@ pub fn run(
 fn follow(
     plan: &Plan,
     span: Span,
-    stop: &watch::Receiver<bool>,
+    stop: &Stop,
     events: &mpsc::Receiver<Event>,
     answered: &AtomicU64,
     mut watch: impl FnMut(Moment),
@@ -119,9 +121,7 @@ fn follow(
             Err(RecvTimeoutError::Disconnected) => return Err(defect()),
         }
         let now = Instant::now();
-        if *stop.borrow() {
-            edges[1].0 = edges[1].0.min(now);
-        }
+        edges[1].0 = span.end.min(stop.came().unwrap_or(span.end));
         for (_, moment, cpu) in edges.iter_mut().filter(|(at, _, cpu)| cpu.is_none() && now >= *at)
         {
             *cpu = Some(cpu::of_this_process());
@@ -147,7 +147,7 @@ fn defect() -> Unfit {
 fn start(
     plan: &Plan,
     address: SocketAddr,
-    stop: &watch::Receiver<bool>,
+    stop: &Stop,
     events: &mpsc::Sender<Event>,
     answered: &Arc<AtomicU64>,
 ) -> Result<Vec<oneshot::Sender<Span>>, Unfit> {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::runtime::Builder;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{JoinSet, LocalSet, spawn_local, yield_now};
 use tokio::time::timeout_at;
 
@@ -21,6 +21,7 @@ use super::body::Bodies;
 use super::link::{Link, PAUSE, Target};
 use super::pick::{Picker, Random};
 use super::plan::{Load, Plan};
+use super::stop::Stop;
 use super::tally::Tally;
 
 /// Calls sent in a row, when several are due, before answers are looked at.
@@ -57,8 +58,8 @@ pub(super) struct Share {
     pub(super) target: Arc<Target>,
     /// Arrives once all threads are ready.
     pub(super) span: oneshot::Receiver<Span>,
-    /// Once it holds true, no more calls.
-    pub(super) stop: watch::Receiver<bool>,
+    /// Ends it before its time.
+    pub(super) stop: Stop,
     /// Calls that were answered, of all threads.
     pub(super) answered: Arc<AtomicU64>,
     pub(super) events: mpsc::Sender<Event>,
@@ -82,7 +83,7 @@ pub(super) fn run(share: Share) {
 }
 
 async fn work(share: Share) -> io::Result<Tally> {
-    let Share { plan, number, address, target, span, mut stop, answered, events } = share;
+    let Share { plan, number, address, target, span, stop, answered, events } = share;
     let mut links = Vec::new();
     for _ in (number..plan.connections).step_by(plan.threads()) {
         let link = Link::open(address, Arc::clone(&target)).await;
@@ -94,29 +95,19 @@ async fn work(share: Share) -> io::Result<Tally> {
     alarm.until(span.begin).await?;
     let desk = Rc::new(Desk {
         span,
+        end: Cell::new(span.end),
         picker: Picker::new(plan.keys, plan.spread),
         random: RefCell::new(Random::new(plan.seed.wrapping_add(number as u64))),
         bodies: RefCell::new(Bodies::new(&plan)),
         tally: RefCell::new(Tally::new()),
         in_flight: Cell::new(0),
         answered,
-        stopped: Cell::new(false),
     });
-    let stopped = {
-        let desk = Rc::clone(&desk);
-        async move {
-            if stop.wait_for(|stop| *stop).await.is_err() {
-                // Nobody is left who could say so.
-                std::future::pending::<()>().await;
-            }
-            desk.stopped.set(true);
-        }
-    };
     match plan.load {
-        Load::Closed => closed(&desk, &links, plan.streams(), stopped).await,
+        Load::Closed => closed(&desk, &links, plan.streams(), stop).await,
         Load::Open(rate) => {
             let pace = Pace { rate, number: number as u64, threads: plan.threads() as u64 };
-            open(&desk, &links, plan.streams(), pace, &alarm, stopped).await?;
+            open(&desk, &links, plan.streams(), pace, &alarm, stop).await?;
         }
     }
     desk.tally.borrow_mut().fail("unanswered", desk.in_flight.get());
@@ -126,6 +117,8 @@ async fn work(share: Share) -> io::Result<Tally> {
 /// What all tasks of a thread share.
 struct Desk {
     span: Span,
+    /// No more calls: that of the span, or before.
+    end: Cell<Instant>,
     picker: Picker,
     random: RefCell<Random>,
     bodies: RefCell<Bodies>,
@@ -133,8 +126,6 @@ struct Desk {
     /// Calls that count and were not answered yet.
     in_flight: Cell<u64>,
     answered: Arc<AtomicU64>,
-    /// Before its end.
-    stopped: Cell<bool>,
 }
 
 impl Desk {
@@ -145,22 +136,22 @@ impl Desk {
     }
 
     fn counts(&self, instant: Instant) -> bool {
-        (self.span.start..self.span.end).contains(&instant)
+        (self.span.start..self.end.get()).contains(&instant)
     }
 
-    /// Until when answers to what has been sent so far are waited for.
-    fn last(&self) -> Instant {
-        self.span.last.min(Instant::now() + (self.span.last - self.span.end))
+    /// Waits until no answer is waited for any longer, and ends the calls when a stop comes.
+    async fn over(&self, mut stop: Stop) {
+        let Span { end, last, .. } = self.span;
+        if timeout_at(last.into(), stop.come()).await.is_ok() {
+            // What was sent by now counts, though it fell due an instant after the stop.
+            self.end.set(Instant::now().min(end));
+            tokio::time::sleep_until((self.end.get() + (last - end)).into()).await;
+        }
     }
 }
 
 /// Every stream of every connection asks again as soon as it is answered.
-async fn closed(
-    desk: &Rc<Desk>,
-    links: &[Rc<Link>],
-    streams: usize,
-    stopped: impl Future<Output = ()>,
-) {
+async fn closed(desk: &Rc<Desk>, links: &[Rc<Link>], streams: usize, stop: Stop) {
     let mut tasks = JoinSet::new();
     for link in links {
         for _ in 0..streams {
@@ -168,18 +159,17 @@ async fn closed(
         }
     }
     let all = async { while tasks.join_next().await.is_some() {} };
-    tokio::pin!(all);
     tokio::select! {
+        biased;
         // Whoever is late is still counted as in flight.
-        _ = timeout_at(desk.span.last.into(), &mut all) => return,
-        () = stopped => {}
+        () = desk.over(stop) => {}
+        () = all => {}
     }
-    let _ = timeout_at(desk.last().into(), all).await;
 }
 
 async fn stream(desk: Rc<Desk>, link: Rc<Link>) {
     let mut asked = Instant::now();
-    while asked < desk.span.end && !desk.stopped.get() {
+    while asked < desk.end.get() {
         desk.in_flight.set(desk.in_flight.get() + 1);
         let outcome = link.call(desk.body(), || {}).await;
         desk.in_flight.set(desk.in_flight.get() - 1);
@@ -220,7 +210,7 @@ async fn open(
     streams: usize,
     pace: Pace,
     alarm: &Alarm,
-    stopped: impl Future<Output = ()>,
+    stop: Stop,
 ) -> io::Result<()> {
     let span = desk.span;
     let seats = u32::try_from(streams * links.len()).unwrap_or(u32::MAX);
@@ -229,14 +219,15 @@ async fn open(
     let sending = async {
         for (index, link) in (0..).zip(links.iter().cycle()) {
             let due = span.begin + pace.due(index);
-            if due >= span.end {
-                return io::Result::Ok(());
-            }
-            alarm.until(due).await?;
+            alarm.until(due.min(desk.end.get())).await?;
             if index % BURST == 0 {
                 yield_now().await;
             }
             let free = Arc::clone(&free).acquire_owned().await;
+            // A stop may have come meanwhile. What is sent after this counts.
+            if due >= desk.end.get() {
+                break;
+            }
             let (desk, link) = (Rc::clone(desk), Rc::clone(link));
             sent.set(index + 1);
             spawn_local(async move {
@@ -244,29 +235,27 @@ async fn open(
                 drop(free);
             });
         }
-        Ok(())
+        // Every seat is free when every call has been answered.
+        let _ = free.acquire_many(seats).await;
+        io::Result::Ok(())
     };
-    let sending = async {
-        tokio::select! {
-            result = sending => result,
-            () = stopped => Ok(()),
-        }
-    };
-    match timeout_at(span.last.into(), sending).await {
-        Ok(result) => result?,
-        Err(_) => {
+    tokio::select! {
+        biased;
+        () = desk.over(stop) => {
             // Nobody had a free stream for the rest of them.
             let left = (sent.get()..).map(|index| span.begin + pace.due(index));
-            let left = left.take_while(|due| *due < span.end).filter(|due| *due >= span.start);
-            desk.tally.borrow_mut().fail("unsent", left.count() as u64);
+            let left = left.take_while(|due| *due < desk.end.get());
+            let left = left.filter(|due| *due >= span.start).count();
+            desk.tally.borrow_mut().fail("unsent", left as u64);
         }
+        result = sending => result?,
     }
-    let _ = timeout_at(desk.last().into(), free.acquire_many(seats)).await;
     Ok(())
 }
 
 async fn call_due(desk: &Desk, link: &Link, due: Instant) {
-    let counts = desk.counts(due);
+    // Nothing is sent that falls due after the end.
+    let counts = due >= desk.span.start;
     desk.in_flight.set(desk.in_flight.get() + u64::from(counts));
     let sent = || {
         if counts {

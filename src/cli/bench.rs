@@ -4,10 +4,9 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use clap::Args;
-use tokio::sync::watch;
 
 use super::{Typed, exit, say};
-use crate::bench::{self, Latency, Load, Moment, Plan, Report, Spread};
+use crate::bench::{self, Latency, Load, Moment, Plan, Report, Spread, Stop};
 
 /// Distinct keys, when nobody says how many and there is a place for them.
 const KEYS: u64 = 100_000;
@@ -88,17 +87,15 @@ impl BenchArgs {
     }
 }
 
-/// Holds true once the process was interrupted. The report follows when all is answered, or late.
-fn interrupted() -> anyhow::Result<watch::Receiver<bool>> {
-    let (sender, stop) = watch::channel(false);
+/// Comes when the process is interrupted (Ctrl-C).
+fn interrupted() -> anyhow::Result<Stop> {
+    let (stopper, stop) = Stop::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listen = async move {
-        if tokio::signal::ctrl_c().await.is_err() {
-            // Where signals cannot be had, a run lasts until its end.
-            std::future::pending::<()>().await;
+        // Where signals cannot be had, a run lasts until its end.
+        if tokio::signal::ctrl_c().await.is_ok() {
+            stopper.stop();
         }
-        // Nobody listens any more when the report is being written.
-        let _ = sender.send(true);
     };
     std::thread::Builder::new().name("signals".into()).spawn(move || runtime.block_on(listen))?;
     Ok(stop)

@@ -135,8 +135,8 @@ fn an_interrupt_ends_a_run_and_what_was_measured_is_reported() {
         assert_eq!(number(&report, "failed"), 0, "{report:#}");
         let seconds = report["seconds"].as_f64().expect("a number");
         let rate = number(&report, "decided") as f64 / seconds;
-        assert_eq!(report["per_second"].as_f64(), Some(rate), "of the time that it lasted");
-        assert!(seconds < 36000.0, "{report:#}");
+        let told = report["per_second"].as_f64().expect("a number");
+        assert!((told - rate).abs() < 1e-6 && seconds < 36000.0, "{report:#}");
     }
 }
 
