@@ -14,6 +14,7 @@ pub(crate) mod pki;
 pub(crate) mod process;
 pub(crate) mod recorder;
 pub(crate) mod rls;
+pub(crate) mod secret;
 pub(crate) mod stream;
 pub(crate) mod upstream;
 pub(crate) mod weir;

@@ -8,6 +8,7 @@ mod bed;
 mod company;
 mod counters;
 mod crowd;
+mod day;
 mod down;
 mod exact;
 mod faults;
