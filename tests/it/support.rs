@@ -12,6 +12,7 @@ pub(crate) mod held;
 pub(crate) mod http;
 pub(crate) mod pki;
 pub(crate) mod process;
+pub(crate) mod promtool;
 pub(crate) mod recorder;
 pub(crate) mod rls;
 pub(crate) mod secret;

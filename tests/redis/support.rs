@@ -9,6 +9,8 @@ pub(crate) mod envoy;
 pub(crate) mod http;
 #[path = "../it/support/process.rs"]
 pub(crate) mod process;
+#[path = "../it/support/promtool.rs"]
+pub(crate) mod promtool;
 #[path = "../it/support/rls.rs"]
 pub(crate) mod rls;
 #[path = "../it/support/secret.rs"]
