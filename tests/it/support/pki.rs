@@ -2,6 +2,7 @@
 
 use tonic::transport::{Certificate, ClientTlsConfig};
 
+#[allow(dead_code, reason = "each test binary uses its part")]
 #[path = "../../bed/certificates.rs"]
 mod certificates;
 
