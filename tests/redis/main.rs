@@ -20,6 +20,7 @@ mod leased;
 mod oracle;
 mod promtool;
 mod reach;
+mod secured;
 mod start;
 mod support;
 mod synced;
