@@ -2,7 +2,6 @@
 //! primary of the Cluster dies, an instance is taken away, and nobody who asks notices.
 
 mod balancer;
-mod page;
 
 use std::time::Instant;
 
@@ -11,13 +10,13 @@ use tonic::transport::{Certificate, ClientTlsConfig};
 
 use crate::bed::certificates::Certificates;
 use crate::bed::cluster::Cluster;
+use crate::page::Page;
 use crate::start::{alone, cluster_url, over, ready, until};
 use crate::support::process::Process;
 use crate::support::rls::{Client, costing, descriptor, request};
 use crate::support::secret::Secret;
 use crate::support::weir::{Weir, weir, write};
 use balancer::Balancer;
-use page::Page;
 
 /// Calls per second, of all instances together, when `WEIR_DAY_RATE` does not say otherwise. Debug
 /// builds of weir and of its generator hold it on two cores, beside an Envoy and six Redis servers.

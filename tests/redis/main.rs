@@ -18,6 +18,7 @@ mod inputs;
 mod leased;
 #[path = "../../src/layers/leased/tests/oracle.rs"]
 mod oracle;
+mod page;
 mod promtool;
 mod reach;
 mod secured;
