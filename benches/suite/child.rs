@@ -15,7 +15,7 @@ pub(crate) struct Server {
     /// Its gRPC address.
     pub(crate) address: String,
     /// Kept open, so that what it says later has somewhere to go.
-    said: Box<dyn Read>,
+    said: Box<dyn Read + Send + Sync>,
 }
 
 /// Resident memory, in bytes.
@@ -50,7 +50,7 @@ impl Server {
 
     fn wait(
         child: Child,
-        said: impl Read + 'static,
+        said: impl Read + Send + Sync + 'static,
         listening: impl Fn(&str) -> Option<String>,
     ) -> anyhow::Result<Server> {
         let mut server = Server { child, address: String::new(), said: Box::new(said) };

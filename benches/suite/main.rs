@@ -14,6 +14,7 @@ use weir::bench::{Load, Plan, Report};
 mod bare;
 mod chart;
 mod child;
+mod faults;
 mod figures;
 mod inside;
 mod machine;
@@ -50,6 +51,9 @@ struct Options {
     /// Only the servers' rounds: nothing else is measured, and nothing written.
     #[arg(long)]
     only_rounds: bool,
+    /// Only the faults: nothing else is measured, and nothing written.
+    #[arg(long)]
+    only_faults: bool,
     /// Where the page goes, and a folder `performance` beside it.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs"))]
     docs: PathBuf,
@@ -64,8 +68,15 @@ fn main() -> anyhow::Result<()> {
         return bare::serve(std::thread::available_parallelism()?.get());
     }
     let folder = tempfile::tempdir()?;
+    if options.only_faults {
+        print!("\n{}", faults(&options, folder.path())?.csv());
+        return Ok(());
+    }
     let mut figures = rounds(&options, folder.path())?;
     if !options.only_rounds {
+        if !options.without_redis {
+            figures.join(faults(&options, folder.path())?);
+        }
         figures.join(algorithms(&options, folder.path())?);
         figures.join(inside(&options)?);
         println!("memory, rest and start");
@@ -153,6 +164,17 @@ fn rounds(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
             let cost = redis.script_cost(call, KEYS as usize, seconds(options) / 2)?;
             figures.add("one EVALSHA each: Redis CPU s per million", 1e6 * cost);
         }
+    }
+    Ok(figures)
+}
+
+/// Every fault, as often as there are rounds, but thrice at most.
+fn faults(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
+    let rules = written(folder, "rules.yaml", &rules("fixed_window"))?;
+    let plan = Plan { duration: Duration::from_secs(5), ..open(options) };
+    let mut figures = Figures::default();
+    for _ in 0..options.rounds.clamp(1, 3) {
+        figures.join(faults::measure(&rules, &plan)?);
     }
     Ok(figures)
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 
 #[path = "../../tests/bed/redis.rs"]
 #[rustfmt::skip]
-mod bed;
+pub(crate) mod bed;
 
 use bed::resp::{Client, Reply};
 use bed::server;
