@@ -19,8 +19,8 @@ use crate::support::weir::{Weir, weir, write};
 use balancer::Balancer;
 
 /// Calls per second, of all instances together, when `WEIR_DAY_RATE` does not say otherwise. Debug
-/// builds of weir and of its generator hold it on two cores, beside an Envoy and six Redis servers.
-/// On a busier machine calls are sent late, as the figures show, and are answered all the same.
+/// builds of weir and of its generator just hold it on two cores, beside an Envoy and six Redis
+/// servers. On a busier machine calls are sent late, as the figures show, and answered all the same.
 const RATE: u64 = 5_000;
 
 /// Seconds of calls between two events of the day, when `WEIR_DAY_PAUSE` does not say otherwise:
@@ -204,10 +204,12 @@ fn a_day_of_changes_and_faults_fails_no_call() {
     let of_all = |name: &str| pages.iter().map(|page| page.sum(name, &[])).sum::<u64>();
     eprintln!(
         "{decided} calls decided and {failed} failed in {} s, {} per second of {rate}, {} of them \
-         sent late; {} by the fallback {causes:?}",
+         sent late, p50 {} us, p99 {} us; {} by the fallback {causes:?}",
         report["seconds"],
         report["per_second"],
         report["late"],
+        report["latency_us"]["p50"],
+        report["latency_us"]["p99"],
         of_all("weir_fallback_total"),
     );
     assert_eq!(failed, 0, "{report:#}");
