@@ -1,5 +1,6 @@
 //! Decisions inside the process: the limiter over the memory store, without any network.
 
+use std::cell::LazyCell;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -23,7 +24,7 @@ fn decisions(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("decide");
     group.throughput(Throughput::Elements(1));
     for (name, users) in [("hot_1000", 1_000), ("100_000", 100_000), ("1_million", 1_000_000)] {
-        let inside = Inside::new(RULES, users).expect("the rules are valid");
+        let inside = LazyCell::new(|| Inside::new(RULES, users).expect("the rules are valid"));
         // A stride that shares no factor with a power of ten visits every user.
         let mut user = 0;
         group.bench_function(name, |bencher| {

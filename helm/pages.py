@@ -22,6 +22,8 @@ DERIVED = [
     "grpc.listen", "grpc.tls_*", "http.listen", "admin.*", "metrics.listen", "metrics.path", "rules.paths",
     "store.kind", "redis.url", "redis.username", "redis.password_file", "redis.key_secret",
     "redis.tls_*", "clock.*",
+    # Secrets: by `extraEnv`.
+    "tracing.headers", "metrics.otlp_headers",
 ]
 # Lengths of time that the chart reads too, for the pod's grace period: without fractions.
 DURATION = {"type": "string", "pattern": "^(0|([0-9]+(ms|s|m|h|d))+)$"}

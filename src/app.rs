@@ -14,12 +14,14 @@ use crate::limiter::{Limiter, Local};
 use crate::server::{self, Server, Serving};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{Guard, MemoryStore, RedisStore, Stack};
+use crate::telemetry::{self, Exporter, OtlpError, Traces};
 use crate::time::{Clock, SystemClock};
 
 mod certificates;
 mod decider;
 mod derive;
 mod farewell;
+mod journal;
 mod page;
 mod readiness;
 mod reload;
@@ -31,6 +33,7 @@ use certificates::Certificates;
 use decider::Decider;
 pub use derive::reading;
 use farewell::Farewell;
+use journal::Journal;
 use readiness::Readiness;
 use reload::Why;
 use sweeper::Sweeper;
@@ -46,6 +49,7 @@ pub struct App {
     _readiness: Readiness,
     _sweeper: Sweeper,
     _certificates: Option<Certificates>,
+    _journal: Journal,
     /// Nothing where the operator wants to reload by hand.
     _watcher: Option<Watcher>,
 }
@@ -62,6 +66,12 @@ pub enum StartError {
 impl From<io::Error> for StartError {
     fn from(error: io::Error) -> StartError {
         StartError::Io(error)
+    }
+}
+
+impl From<OtlpError> for StartError {
+    fn from(error: OtlpError) -> StartError {
+        StartError::Config(vec![error.to_string()])
     }
 }
 
@@ -154,11 +164,19 @@ impl App {
         let at = bound.addresses()?;
         let limiter = limiter(&settings, clock)?;
         let counted = first.rules.rules().len();
-        let decider = Arc::new(Decider::new(limiter, first, reloads, settings, counters));
+        let (traces, exporter) = traces(&settings)?.unzip();
+        let decider = Arc::new(Decider::new(limiter, first, reloads, settings, counters, traces));
         let sweeper = Sweeper::start(decider.clone())?;
+        let journal = Journal::start(decider.clone())?;
         let mut farewell = Farewell::default();
         if let Some(upkeep) = Upkeep::start(decider.clone())? {
             farewell.add("what the layers hold", upkeep.end());
+        }
+        if let Some(exporter) = exporter {
+            farewell.add("the last spans", exporter.end());
+        }
+        if let Some(pusher) = pusher(&decider)? {
+            farewell.add("the last metrics", pusher.end());
         }
         let watcher = reload::watch(&decider)?;
         let (readiness, health_seen) = Readiness::start(decider.clone())?;
@@ -180,9 +198,26 @@ impl App {
             _readiness: readiness,
             _sweeper: sweeper,
             _certificates: certificates,
+            _journal: journal,
             _watcher: watcher,
         })
     }
+}
+
+/// Traces, where somebody asked for them.
+fn traces(settings: &Settings) -> Result<Option<(Traces, Exporter)>, StartError> {
+    let Some(options) = derive::traces(settings) else { return Ok(None) };
+    Ok(Some(Traces::start(&options, &derive::service(settings))?))
+}
+
+/// What sends metrics, where somebody asked for that.
+fn pusher(decider: &Arc<Decider>) -> Result<Option<Exporter>, StartError> {
+    let settings = &decider.settings;
+    let Some(options) = derive::push(settings) else { return Ok(None) };
+    let (service, started) = (derive::service(settings), decider.started);
+    let decider = Arc::clone(decider);
+    let page = move || (decider.limiter.clock().now(), decider.exposition());
+    Ok(Some(telemetry::push(&options, &service, started, page)?))
 }
 
 /// The limiter over the store that the settings chose. Redis need not be there yet.

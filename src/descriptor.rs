@@ -56,6 +56,17 @@ pub struct Request<'a> {
     pub hits_addend: u32,
     /// How long the caller waits for the answer, when it says so.
     pub patience: Option<Duration>,
+    /// Who asks.
+    pub caller: Caller<'a>,
+}
+
+/// What a caller says of the trace that its request belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caller<'a> {
+    /// `traceparent` of W3C Trace Context, as it came.
+    pub traceparent: Option<&'a str>,
+    /// `tracestate`, as it came.
+    pub tracestate: Option<&'a str>,
 }
 
 impl Descriptor<'_> {
@@ -224,7 +235,14 @@ mod tests {
     fn every_bound_refuses_one_more_and_accepts_the_last() {
         let bounds = Bounds { descriptors: 2, entries: 1, text_bytes: 3 };
         let check = |domain: &str, descriptors: &[Descriptor<'_>]| {
-            Request { domain, descriptors, hits_addend: 0, patience: None }.validate(&bounds)
+            Request {
+                domain,
+                descriptors,
+                hits_addend: 0,
+                patience: None,
+                caller: Caller::default(),
+            }
+            .validate(&bounds)
         };
         let entry = |key, value| [Entry { key, value }];
         assert_eq!(check("d", &[PLAIN, PLAIN]), Ok(()));

@@ -66,6 +66,10 @@ struct Decided<'r, S: Store> {
     taken: Option<Taken<S>>,
 }
 
+/// One per descriptor, in their order. Several come as a list from [`join_all`] and are kept as they
+/// come; more room inside would be moved about for nothing.
+type DecidedList<'r, S> = SmallVec<[Decided<'r, S>; 1]>;
+
 impl<S: Store, C: Clock> Limiter<S, C> {
     /// A limiter whose counters live in a store of its own, under keys hashed with `seed`.
     pub fn new(store: S, clock: C, seed: KeySeed, answer: Answer) -> Limiter<S, C> {
@@ -107,21 +111,15 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     /// Decides a valid request. Never fails, and waits for nothing but the store.
     pub async fn check(&self, rules: &RuleSet, request: &Request<'_>) -> Verdict {
         let now = self.clock.now();
-        let targets = target::resolve(rules, request, &self.seed, &self.ids);
         let patience = request.patience;
-        let decided: SmallVec<[Decided<'_, S>; 4]> = match targets.len() {
-            // One descriptor is the common case and needs no list of futures.
-            1 => {
-                let mut one = SmallVec::new();
-                for target in targets {
-                    one.push(self.decide(target, now, patience).await);
-                }
-                one
-            }
-            _ => {
-                let all = targets.into_iter().map(|target| self.decide(target, now, patience));
-                SmallVec::from_vec(join_all(all).await)
-            }
+        let decided: DecidedList<'_, S> = if let [one] = request.descriptors {
+            // The common case needs no list, neither of targets nor of futures.
+            let target = target::resolve_one(rules, request, one, &self.seed, &self.ids);
+            SmallVec::from_buf([self.decide(target, now, patience).await])
+        } else {
+            let targets = target::resolve(rules, request, &self.seed, &self.ids);
+            let all = targets.into_iter().map(|target| self.decide(target, now, patience));
+            SmallVec::from_vec(join_all(all).await)
         };
         let mut verdict = fold::verdict(&self.answer, request, &decided);
         if verdict.code == Code::OverLimit {
@@ -175,7 +173,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             patience,
         };
         if let (Some(own), Some(Lease::Close(id))) = (&self.local, under) {
-            own.end(&key, &limit, hits, id, local).await;
+            // Apart, as all that is rare: decisions shall not carry the room for it along.
+            Box::pin(own.end(&key, &limit, hits, id, local)).await;
         }
         let cause = match self.layers.ask(&ask).await {
             Ok(decision) => {
@@ -195,7 +194,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                 tracing::debug!(rule = rule.map(|rule| &*rule.label), word, %error, "fallback");
                 let from =
                     Unanswered { rule: index, limit: &limit, key: &key, hits, lease: under, error };
-                let cause = fallback::decide(policy, self.local.as_ref(), from, local).await;
+                let decide = fallback::decide(policy, self.local.as_ref(), from, local);
+                let cause = Box::pin(decide).await;
                 if let (Some(own), Cause::Fallback { decision: Some(one), .. }) =
                     (&self.local, &cause)
                     && one.allowed
@@ -212,13 +212,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
 
     /// Gives back what a denied request took: slots always, because nothing will run in them; hits
     /// and reservations where the domain says that denied requests are free.
-    fn give_back(
-        &self,
-        free: bool,
-        decided: SmallVec<[Decided<'_, S>; 4]>,
-        verdict: &Verdict,
-        now: Micros,
-    ) {
+    fn give_back(&self, free: bool, decided: DecidedList<'_, S>, verdict: &Verdict, now: Micros) {
         for (one, status) in decided.into_iter().zip(&verdict.statuses) {
             let Some((limit, key)) = one.limit.as_deref().zip(one.key) else { continue };
             if let Some(taken) = one.taken {

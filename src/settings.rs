@@ -22,6 +22,8 @@ mod json;
 mod layers;
 mod listeners;
 mod live;
+mod observed;
+mod otel;
 mod problem;
 mod raw;
 mod redis_url;
@@ -33,6 +35,7 @@ mod tests;
 pub use incumbent::incumbent_env;
 pub use layers::{Loaded, Overrides, fields, load, process_env};
 pub use listeners::{Admin, ClientCert, Grpc, Http};
+pub use observed::{Metrics, OtlpHeaders, OtlpProtocol, Tracing};
 pub use problem::{Problem, Problems};
 pub use secret::{Secret, SecretUrl};
 
@@ -68,6 +71,8 @@ pub struct Settings {
     pub log: Log,
     /// What is counted for operators.
     pub metrics: Metrics,
+    /// What is traced.
+    pub tracing: Tracing,
 }
 
 /// Where rules come from and how they are read.
@@ -306,29 +311,6 @@ pub enum LogFormat {
     Pretty,
     /// One JSON object per line.
     Json,
-}
-
-/// What is counted for operators, and where they find it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Metrics {
-    /// Adds metrics under the incumbent's names. Default false. `WEIR__METRICS__COMPAT`,
-    /// `USE_PROMETHEUS`.
-    pub compat: bool,
-    /// A listener for the metrics alone, beside the admin listener's. Default none.
-    /// `WEIR__METRICS__LISTEN`, `PROMETHEUS_ADDR` with `USE_PROMETHEUS`.
-    #[serde(with = "json::optional")]
-    pub listen: Option<SocketAddr>,
-    /// Their path there. Default `/metrics`. `WEIR__METRICS__PATH`, `PROMETHEUS_PATH`.
-    pub path: String,
-    /// Series made of values of requests, for all rules that ask for them together; the rest is
-    /// counted as `other`. Default 1000. `WEIR__METRICS__MAX_SERIES`.
-    pub max_series: usize,
-    /// The counters denied most are metrics too, and not only at `/top`. Default false.
-    /// `WEIR__METRICS__TOP`.
-    pub top: bool,
-    /// Values of requests are shown there, and not only their hash. Default false.
-    /// `WEIR__METRICS__TOP_VALUES`.
-    pub top_values: bool,
 }
 
 impl Default for Settings {

@@ -11,6 +11,7 @@ pub mod guard;
 pub mod memory;
 pub mod redis;
 mod stack;
+pub mod visits;
 
 pub use guard::Guard;
 pub use memory::MemoryStore;

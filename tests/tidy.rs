@@ -58,6 +58,8 @@ const PURE: &[&str] = &[
     "src/rules/tree",
     "src/rules/matcher",
 ];
+/// What speaks gRPC.
+const SPEAKS_GRPC: &[&str] = &["src/server", "src/cli", "src/proto", "src/app", "src/telemetry"];
 
 /// Words with a place: the word, where it may stand, and why. Test code may use any.
 const WORDS: &[(&str, Where, &str)] = &[
@@ -83,7 +85,8 @@ const WORDS: &[(&str, Where, &str)] = &[
         "the generated messages end at the edge",
     ),
     ("fred::", Where::Only(&["src/store/redis"]), "one folder knows what talks to Redis"),
-    ("tonic::", Where::Only(&["src/server", "src/cli", "src/proto", "src/app"]), "edge only"),
+    ("tonic::", Where::Only(SPEAKS_GRPC), "edge only"),
+    ("opentelemetry", Where::Only(&["src/telemetry"]), "one folder knows what a collector is told"),
     ("axum::", Where::Only(&["src/server"]), "edge only"),
     ("config::", Where::Only(&["src/settings"]), "settings are read in one place"),
     ("env::var", Where::Only(&["src/settings"]), "settings are read in one place"),

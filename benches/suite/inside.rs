@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use futures_util::FutureExt;
-use weir::descriptor::{Descriptor, Entry, Request};
+use weir::descriptor::{Caller, Descriptor, Entry, Request};
 use weir::key::KeySeed;
 use weir::limiter::{Answer, Limiter};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
@@ -46,8 +46,13 @@ impl Inside {
             hits_addend: None,
             is_negative_hits: false,
         };
-        let request =
-            Request { domain: "bench", descriptors: &[descriptor], hits_addend: 0, patience: None };
+        let request = Request {
+            domain: "bench",
+            descriptors: &[descriptor],
+            hits_addend: 0,
+            patience: None,
+            caller: Caller::default(),
+        };
         let verdict = self.limiter.check(&self.rules, black_box(&request)).now_or_never();
         black_box(verdict.context("a store in memory answers at once")?);
         Ok(())

@@ -11,8 +11,9 @@ use crate::limiter::Limiter;
 use crate::rules::RuleSet;
 use crate::server::{Counters, Decide};
 use crate::settings::Settings;
+use crate::store::visits::{self, Visit};
 use crate::store::{MemoryStore, Stack};
-use crate::telemetry::{Decisions, Requests, Slots, Top};
+use crate::telemetry::{Decisions, Requests, Slots, Top, Traces};
 use crate::time::{Clock, Micros, SystemClock};
 
 /// One set of rules with the statistics of each.
@@ -43,6 +44,8 @@ pub(super) struct Decider {
     pub(super) reloads: Reloads,
     pub(super) decisions: Decisions,
     pub(super) requests: Requests,
+    /// Nothing where nobody asked for traces.
+    pub(super) traces: Option<Traces>,
     /// The first rules were good ones.
     pub(super) began_well: bool,
     /// When this process began.
@@ -59,6 +62,7 @@ impl Decider {
         reloads: Reloads,
         settings: Settings,
         connections: Arc<Counters>,
+        traces: Option<Traces>,
     ) -> Decider {
         let started = in_force.loaded_at;
         let top = Top::new(settings.metrics.top_values);
@@ -71,6 +75,7 @@ impl Decider {
             reloads,
             decisions,
             requests: Requests::default(),
+            traces,
             began_well,
             started,
             settings,
@@ -86,6 +91,12 @@ impl Decider {
 }
 
 impl Decider {
+    /// The name of the node that was visited.
+    fn node(&self, visit: &Visit) -> Option<String> {
+        let parts = self.limiter.store().redis()?.store().parts();
+        parts.into_iter().find(|(part, _)| *part == visit.part).map(|(_, name)| name)
+    }
+
     /// The counters in this process's memory: all there are, or those of `on_error: local`.
     pub(super) fn in_memory(&self) -> Option<&MemoryStore> {
         let local = || self.limiter.local().map(|local| &**local.store());
@@ -98,8 +109,17 @@ impl Decide for Decider {
         // One snapshot for the whole request: a reload cannot change the rules under it.
         let now = self.in_force.load();
         let (deciding, began) = (self.requests.begin(), self.limiter.clock().now());
-        let verdict = self.limiter.check(&now.rules, request).await;
+        let span = self.traces.as_ref().and_then(|traces| traces.begin(request, began));
+        let (verdict, visits) = match &span {
+            None => (self.limiter.check(&now.rules, request).await, Vec::new()),
+            // Apart, so that requests that nobody traces do not carry the room for it along.
+            Some(_) => Box::pin(visits::collect(self.limiter.check(&now.rules, request))).await,
+        };
         let ended = self.limiter.clock().now();
+        if let Some((traces, span)) = self.traces.as_ref().zip(span) {
+            let node = |visit: &Visit| self.node(visit);
+            traces.end(span, &now.rules, &verdict, &visits, node, ended);
+        }
         self.decisions.record(&now.rules, &now.slots, request, &verdict, ended);
         deciding.end(&verdict, ended.saturating_sub(began));
         verdict
@@ -111,5 +131,9 @@ impl Decide for Decider {
 
     fn failed(&self) {
         self.requests.failed();
+    }
+
+    fn traces(&self) -> bool {
+        self.traces.is_some()
     }
 }

@@ -1,6 +1,7 @@
 //! From the process's settings to what each part wants to know.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::farewell;
 use crate::key::KeySeed;
@@ -10,6 +11,7 @@ use crate::rules::{DeniedRequests, Options, Unknown};
 use crate::server;
 use crate::settings::{self, Settings};
 use crate::store::redis::{Reach, Tls};
+use crate::telemetry::{Destination, PushOptions, Service, TraceOptions};
 
 /// How rule files are read.
 pub fn reading(settings: &Settings) -> Options {
@@ -67,6 +69,49 @@ pub(super) fn redis(settings: &Settings, cores: usize) -> Reach {
         connections: from.pool_size.div_ceil(cores.max(1)),
         batch: from.batch,
     }
+}
+
+/// How requests are traced, if they shall be.
+pub(super) fn traces(settings: &Settings) -> Option<TraceOptions> {
+    let from = &settings.tracing;
+    let to = || collector(from.endpoint.as_ref(), from.protocol, &from.headers, from.timeout);
+    from.enabled.then(|| TraceOptions {
+        to: to(),
+        sampling_rate: from.sampling_rate,
+        queue: from.queue,
+        batch: from.batch,
+        delay: from.delay,
+    })
+}
+
+/// How metrics are sent, if they shall be.
+pub(super) fn push(settings: &Settings) -> Option<PushOptions> {
+    let from = &settings.metrics;
+    let (endpoint, protocol) = (from.otlp_endpoint.as_ref(), from.otlp_protocol);
+    let to = || collector(endpoint, protocol, &from.otlp_headers, from.otlp_timeout);
+    from.otlp.then(|| PushOptions { to: to(), interval: from.otlp_interval })
+}
+
+/// Who a collector is told that spans and metrics are of.
+pub(super) fn service(settings: &Settings) -> Service {
+    let from = settings.tracing.clone();
+    Service {
+        name: from.service_name,
+        namespace: from.service_namespace,
+        instance_id: from.service_instance_id,
+    }
+}
+
+fn collector(
+    endpoint: Option<&settings::SecretUrl>,
+    protocol: settings::OtlpProtocol,
+    headers: &settings::OtlpHeaders,
+    timeout: Duration,
+) -> Destination {
+    let grpc = protocol == settings::OtlpProtocol::Grpc;
+    let usual = if grpc { "http://localhost:4317" } else { "http://localhost:4318" };
+    let endpoint = endpoint.map_or(usual, settings::SecretUrl::reveal).to_owned();
+    Destination { grpc, endpoint, headers: headers.reveal().to_vec(), timeout }
 }
 
 /// What the names of counters in Redis are hashed with. Without a secret it is the same everywhere:

@@ -69,6 +69,9 @@ impl Decider {
         if self.settings.metrics.top {
             self.decisions.top.expose(self.limiter.clock().now(), &mut page);
         }
+        if let Some(traces) = &self.traces {
+            traces.expose(&mut page);
+        }
         telemetry::expose_process(self.started, &mut page);
         if self.settings.metrics.compat {
             let (ok, failed) = self.reloads.loads.counts();

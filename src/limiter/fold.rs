@@ -1,10 +1,9 @@
 //! The fold: from what the counters said to one verdict.
 
 use serde_json::json;
-use smallvec::SmallVec;
 
 use super::answer::Answer;
-use super::{Decided, headers, metadata};
+use super::{Decided, DecidedList, headers, metadata};
 use crate::decision::{Cause, Code, CurrentLimit, Decision, GiveBack, Grant, Status, Verdict};
 use crate::descriptor::Request;
 use crate::limit::{Algorithm, Limit, Tier, Unit};
@@ -36,7 +35,7 @@ pub(super) fn verdict<S: Store>(
 }
 
 /// Hands what a request took under its lease to the verdict, and tells the caller its id.
-pub(super) fn grant<S: Store>(verdict: &mut Verdict, decided: SmallVec<[Decided<'_, S>; 4]>) {
+pub(super) fn grant<S: Store>(verdict: &mut Verdict, decided: DecidedList<'_, S>) {
     let mut first = None;
     let mut give_back: Vec<GiveBack> = Vec::new();
     for one in decided {

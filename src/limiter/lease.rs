@@ -45,7 +45,8 @@ pub(super) fn named(text: &str) -> LeaseId {
 /// What one step took under a lease. Dropped, it is given back; a call that is cancelled while its
 /// counter is asked therefore gives back whatever it may have taken.
 pub(super) struct Taken<S: Store> {
-    armed: Option<(Place<S>, Key, Step)>,
+    /// In a box, because most decisions take nothing and carry the room for it along.
+    armed: Option<Box<(Place<S>, Key, Step)>>,
 }
 
 /// Where it was taken.
@@ -78,7 +79,7 @@ impl<S: Store> Taken<S> {
         // A slot is given back as it was taken; a reservation is settled at no cost.
         let hits = if limit.counts_slots() { -hits } else { 0 };
         let undo = algorithm::plan(limit, hits, now).leased(Lease::Close(id));
-        Taken { armed: Some((place, *key, undo)) }
+        Taken { armed: Some(Box::new((place, *key, undo))) }
     }
 
     /// The lease's id.
@@ -95,14 +96,15 @@ impl<S: Store> Taken<S> {
 
     /// The way back, for whoever writes the answer; `None` if nothing is left to give back.
     pub(super) fn into_give_back(mut self) -> Option<GiveBack> {
-        let (place, key, undo) = self.armed.take()?;
+        let (place, key, undo) = *self.armed.take()?;
         Some(Box::new(move || place.tell(&key, undo)))
     }
 }
 
 impl<S: Store> Drop for Taken<S> {
     fn drop(&mut self) {
-        if let Some((place, key, undo)) = self.armed.take() {
+        if let Some(armed) = self.armed.take() {
+            let (place, key, undo) = *armed;
             place.tell(&key, undo);
         }
     }

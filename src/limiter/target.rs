@@ -51,12 +51,30 @@ pub(super) fn resolve<'r>(
     request: &Request<'_>,
     seed: &KeySeed,
     ids: &LeaseIds,
-) -> SmallVec<[Target<'r>; 4]> {
-    let mut targets: SmallVec<[Target<'r>; 4]> =
-        request.descriptors.iter().map(|one| target(rules, request, one, seed)).collect();
-    drop_replaced(&mut targets);
-    open_leases(&mut targets, ids);
+) -> Vec<Target<'r>> {
+    let descriptors = request.descriptors.iter();
+    let mut targets: Vec<_> = descriptors.map(|one| target(rules, request, one, seed)).collect();
+    settle(&mut targets, ids);
     targets
+}
+
+/// The same for a request that has this descriptor only.
+pub(super) fn resolve_one<'r>(
+    rules: &'r RuleSet,
+    request: &Request<'_>,
+    descriptor: &Descriptor<'_>,
+    seed: &KeySeed,
+    ids: &LeaseIds,
+) -> Target<'r> {
+    let mut target = target(rules, request, descriptor, seed);
+    settle(std::slice::from_mut(&mut target), ids);
+    target
+}
+
+/// What the targets of one request mean for each other.
+fn settle(targets: &mut [Target<'_>], ids: &LeaseIds) {
+    drop_replaced(targets);
+    open_leases(targets, ids);
 }
 
 /// One id for everything that the request takes under a lease: the caller hears of one only.

@@ -48,8 +48,13 @@ impl Bench {
                 is_negative_hits: false,
             })
             .collect();
-        let request =
-            Request { domain: "d", descriptors: &descriptors, hits_addend: 0, patience: None };
+        let request = Request {
+            domain: "d",
+            descriptors: &descriptors,
+            hits_addend: 0,
+            patience: None,
+            caller: Default::default(),
+        };
         self.check(&request)
     }
 
@@ -206,8 +211,13 @@ fn any_mix_of_descriptors_has_an_order() {
             is_negative_hits: false,
         })
         .collect();
-    let request =
-        Request { domain: "d", descriptors: &descriptors, hits_addend: 0, patience: None };
+    let request = Request {
+        domain: "d",
+        descriptors: &descriptors,
+        hits_addend: 0,
+        patience: None,
+        caller: Default::default(),
+    };
     let verdict = bench.check(&request);
     assert_eq!(header(&verdict, "x-ratelimit-remaining"), Some("0"));
 
@@ -224,6 +234,7 @@ fn any_mix_of_descriptors_has_an_order() {
             descriptors: &descriptors,
             hits_addend: 0,
             patience: None,
+            caller: Default::default(),
         });
     };
     spend("b", 700);

@@ -6,7 +6,7 @@ use prost::Message;
 
 use super::decide::{Answer, Decide, Refusal, answer};
 use super::json::Json;
-use crate::descriptor::Bounds;
+use crate::descriptor::{Bounds, Caller};
 use crate::proto::{RateLimitResponse, codec};
 
 /// Made once: reading the descriptors takes longer than most requests.
@@ -28,13 +28,13 @@ pub async fn protobuf(
     message: &[u8],
 ) -> Result<Vec<u8>, Refused> {
     let request = codec::decode(message).map_err(|status| theirs(status.message()))?;
-    Ok(delivered(answer(decider, bounds, &request, None).await?).encode_to_vec())
+    Ok(delivered(answer(decider, bounds, &request, None, Caller::default()).await?).encode_to_vec())
 }
 
 /// Answers a request as `/json` does.
 pub async fn json(decider: &impl Decide, bounds: &Bounds, body: &[u8]) -> Result<Vec<u8>, Refused> {
     let request = JSON.read(body).map_err(|error| theirs(&error.to_string()))?;
-    let response = delivered(answer(decider, bounds, &request, None).await?);
+    let response = delivered(answer(decider, bounds, &request, None, Caller::default()).await?);
     JSON.write(&response).map_err(|error| Refused { reason: error.to_string(), defect: true })
 }
 

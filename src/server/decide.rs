@@ -6,8 +6,10 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use http::HeaderMap;
+
 use crate::decision::{Grant, Verdict};
-use crate::descriptor::{Bounds, Request, RequestError};
+use crate::descriptor::{Bounds, Caller, Request, RequestError};
 use crate::proto::{RateLimitRequest, RateLimitResponse};
 
 use super::{decode, encode};
@@ -22,6 +24,11 @@ pub trait Decide: Send + Sync + 'static {
 
     /// A defect ended a request without a verdict.
     fn failed(&self) {}
+
+    /// Whether requests are traced. Where they are not, nobody reads what a caller says of its trace.
+    fn traces(&self) -> bool {
+        false
+    }
 }
 
 /// Why there is no answer.
@@ -41,13 +48,23 @@ pub(super) struct Answer {
     pub(super) grant: Option<Grant>,
 }
 
+/// What `headers` say of the caller's trace, if `decider` wants to know.
+pub(super) fn caller<'h>(decider: &impl Decide, headers: &'h HeaderMap) -> Caller<'h> {
+    if !decider.traces() {
+        return Caller::default();
+    }
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    Caller { traceparent: text("traceparent"), tracestate: text("tracestate") }
+}
+
 /// Decides `message`, which may be anything that a stranger can encode, for somebody who waits no
-/// longer than `patience`.
+/// longer than `patience`, on behalf of `caller`.
 pub(super) async fn answer(
     decider: &impl Decide,
     bounds: &Bounds,
     message: &RateLimitRequest,
     patience: Option<Duration>,
+    caller: Caller<'_>,
 ) -> Result<Answer, Refusal> {
     let refuse = |error| {
         decider.refused(&error);
@@ -57,6 +74,7 @@ pub(super) async fn answer(
     let descriptors = decode::descriptors(message, &entries).map_err(refuse)?;
     let mut request = decode::request(message, &descriptors, bounds).map_err(refuse)?;
     request.patience = patience;
+    request.caller = caller;
     let verdict = unless_panicked(decider.decide(&request)).await;
     let mut verdict = verdict.inspect_err(|_| decider.failed())?;
     let grant = verdict.grant.take();

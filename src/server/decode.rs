@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::descriptor::{Bounds, Descriptor, Entry, Request, RequestError};
+use crate::descriptor::{Bounds, Caller, Descriptor, Entry, Request, RequestError};
 use crate::limit::{Override, Unit};
 use crate::proto::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
 
@@ -47,7 +47,8 @@ pub(super) fn request<'m>(
     bounds: &Bounds,
 ) -> Result<Request<'m>, RequestError> {
     let (domain, hits_addend) = (message.domain.as_str(), message.hits_addend);
-    let request = Request { domain, descriptors, hits_addend, patience: None };
+    let caller = Caller::default();
+    let request = Request { domain, descriptors, hits_addend, patience: None, caller };
     request.validate(bounds)?;
     Ok(request)
 }

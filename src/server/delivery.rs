@@ -43,25 +43,37 @@ impl<S: NamedService> NamedService for Delivering<S> {
 impl<S> Service<Request<Body>> for Delivering<S>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
-    S::Future: Send + 'static,
+    S::Future: Unpin,
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+    type Future = Delivery<S::Future>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.0.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let answer = self.0.call(request);
-        Box::pin(async move {
-            let mut response = answer.await?;
+        Delivery(self.0.call(request))
+    }
+}
+
+/// An answer on its way to its body. The generated service boxes its own; it needs no second box.
+pub(super) struct Delivery<F>(F);
+
+impl<F> Future for Delivery<F>
+where
+    F: Future<Output = Result<Response<Body>, Infallible>> + Unpin,
+{
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        Pin::new(&mut self.0).poll(context).map_ok(|mut response| {
             let undelivered = response.extensions_mut().remove::<Undelivered>();
-            Ok(match undelivered.and_then(|undelivered| undelivered.take()) {
+            match undelivered.and_then(|undelivered| undelivered.take()) {
                 Some(grant) => response.map(|body| Body::new(Watched { body, grant: Some(grant) })),
                 None => response,
-            })
+            }
         })
     }
 }

@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status};
 use crate::descriptor::Bounds;
 use crate::proto::{RateLimitRequest, RateLimitResponse, RateLimitService};
 
-use super::decide::{Answer, Decide, Refusal, answer};
+use super::decide::{Answer, Decide, Refusal, answer, caller};
 use super::delivery::Undelivered;
 use super::patience;
 
@@ -23,10 +23,11 @@ impl<D: Decide> RateLimitService for Rls<D> {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let patience = patience::of(request.metadata());
-        let message = request.into_inner();
+        let (headers, _, message) = request.into_parts();
+        let patience = patience::of(&headers);
+        let caller = caller(&*self.decider, headers.as_ref());
         let Answer { response, grant } =
-            answer(&*self.decider, &self.bounds, &message, patience).await?;
+            answer(&*self.decider, &self.bounds, &message, patience, caller).await?;
         let mut response = Response::new(response);
         if let Some(grant) = grant {
             response.extensions_mut().insert(Undelivered::new(grant));

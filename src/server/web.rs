@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
-use axum::extract::State;
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, header::HeaderValue};
 use axum::response::{IntoResponse, Response};
@@ -19,7 +19,7 @@ use axum::routing::any;
 use crate::descriptor::Bounds;
 use crate::proto::Code;
 
-use super::decide::{Answer, Decide, Refusal, answer};
+use super::decide::{Answer, Decide, Refusal, answer, caller};
 use super::json::Json;
 use super::lifecycle::Lifecycle;
 use super::settings::Settings;
@@ -49,7 +49,9 @@ pub(super) fn router<D: Decide>(decider: Arc<D>, settings: &Settings, life: Life
         .with_state(Arc::new(web))
 }
 
-async fn decide<D: Decide>(State(web): State<Arc<Web<D>>>, body: Body) -> Response {
+async fn decide<D: Decide>(State(web): State<Arc<Web<D>>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let caller = caller(&*web.decider, &head.headers);
     let Ok(body) = to_bytes(body, web.max_body_bytes).await else {
         let reason = format!("the body is larger than {} bytes, or broke off", web.max_body_bytes);
         return (StatusCode::PAYLOAD_TOO_LARGE, reason).into_response();
@@ -61,7 +63,7 @@ async fn decide<D: Decide>(State(web): State<Arc<Web<D>>>, body: Body) -> Respon
             return (StatusCode::BAD_REQUEST, reason).into_response();
         }
     };
-    match answer(&*web.decider, &web.bounds, &message, None).await {
+    match answer(&*web.decider, &web.bounds, &message, None, caller).await {
         Ok(Answer { response, grant }) => {
             let status = match response.overall_code() {
                 Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,

@@ -18,7 +18,7 @@ use super::{redis_url, scalar, secret};
 type Translate = fn(&str) -> Result<String, String>;
 
 /// Variables that set one thing each: name, setting, translation.
-pub(super) const SETS: [(&str, &str, Translate); 22] = [
+pub(super) const SETS: [(&str, &str, Translate); 28] = [
     ("GRPC_MAX_CONNECTION_AGE", "grpc.max_connection_age", as_is),
     ("GRPC_MAX_CONNECTION_AGE_GRACE", "grpc.max_connection_age_grace", as_is),
     ("LOG_LEVEL", "log.level", level),
@@ -36,6 +36,12 @@ pub(super) const SETS: [(&str, &str, Translate); 22] = [
     ("LIMIT_RESET_HEADER", "answer.reset_header", as_is),
     ("USE_PROMETHEUS", "metrics.compat", as_is),
     ("PROMETHEUS_PATH", "metrics.path", as_is),
+    ("TRACING_ENABLED", "tracing.enabled", as_is),
+    ("TRACING_EXPORTER_PROTOCOL", "tracing.protocol", as_is),
+    ("TRACING_SAMPLING_RATE", "tracing.sampling_rate", as_is),
+    ("TRACING_SERVICE_NAME", "tracing.service_name", as_is),
+    ("TRACING_SERVICE_NAMESPACE", "tracing.service_namespace", as_is),
+    ("TRACING_SERVICE_INSTANCE_ID", "tracing.service_instance_id", as_is),
     ("REDIS_POOL_SIZE", "redis.pool_size", as_is),
     ("REDIS_TLS_CACERT", "redis.tls_ca", as_is),
     ("REDIS_TLS_CLIENT_CERT", "redis.tls_cert", as_is),
@@ -76,7 +82,7 @@ pub(super) const SCRAPED: [&str; 2] = ["PROMETHEUS_ADDR", ":9090"];
 
 /// Variables with no effect here, by reason. `*` stands for the rest of a name.
 #[rustfmt::skip]
-pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 9] = [
+pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
     ("unix sockets come with a later version", &["GRPC_UDS"]),
     ("nobody reads it; GRPC_CLIENT_TLS_CACERT says whose clients are let in",
         &["GRPC_SERVER_TLS_CA_CERT"]),
@@ -93,7 +99,6 @@ pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 9] = [
           "DOG_STATSD_MOGRIFIER_*", "PROMETHEUS_MAPPER_YAML",
           "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "EXTRA_TAGS", "STATS_FLUSH_INTERVAL",
           "DISABLE_STATS", "NEAR_LIMIT_RATIO", "SANITIZE_DESCRIPTOR_METRIC_DOTS"]),
-    ("tracing comes with a later version", &["TRACING_*"]),
     ("weir does this its own way; see docs/migration.md",
         &["USE_CALENDAR_MONTH_RATE_LIMIT"]),
 ];

@@ -7,7 +7,7 @@ use config::{Environment, File, FileFormat, Source, Value, ValueKind};
 
 use super::problem::{Problem, Problems};
 use super::raw::Raw;
-use super::{Settings, incumbent, live};
+use super::{Settings, incumbent, live, otel};
 
 /// What the command line overrides.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -124,8 +124,8 @@ type Spell<'a> = &'a dyn Fn(&str) -> String;
 
 impl Layers {
     pub(super) fn add_incumbent(&mut self, env: &[(String, String)]) {
-        let leaves = incumbent::translate(env);
-        self.leaves.extend(leaves.into_iter().map(|leaf| (leaf.path.clone(), leaf)));
+        let leaves = incumbent::translate(env).into_iter().chain(otel::translate(env));
+        self.leaves.extend(leaves.map(|leaf| (leaf.path.clone(), leaf)));
     }
 
     pub(super) fn add_file(&mut self, file: &str, text: &str) {

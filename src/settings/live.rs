@@ -5,9 +5,9 @@ use super::problem::{Problem, Problems};
 use super::raw::Raw;
 use super::secret::Secret;
 use super::{
-    Admin, Answer, Clock, DeniedRequests, Drain, Fallback, Headers, Log, LogFormat, Metrics,
-    OnError, Readyz, Redis, RequireRules, Rules, Settings, Store, StoreKind, UnknownFields,
-    listeners, redis_url, scalar, secret,
+    Admin, Answer, Clock, DeniedRequests, Drain, Fallback, Headers, Log, LogFormat, OnError,
+    Readyz, Redis, RequireRules, Rules, Settings, Store, StoreKind, UnknownFields, listeners,
+    observed, redis_url, scalar, secret,
 };
 use crate::descriptor::Bounds;
 
@@ -51,7 +51,8 @@ pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
             offset: reader.read("clock.offset", |raw| &raw.clock.offset, scalar::signed_duration),
         },
         log: log(&mut reader),
-        metrics: metrics(&mut reader),
+        metrics: observed::metrics(&mut reader),
+        tracing: observed::tracing(&mut reader),
     };
     reader.problems.extend(shared_addresses(&settings));
     if reader.problems.is_empty() { Ok(settings) } else { Err(Problems(reader.problems)) }
@@ -82,8 +83,21 @@ impl Reader<'_> {
         })
     }
 
-    fn switch(&mut self, path: &str, text: fn(&Raw) -> &str) -> bool {
+    pub(super) fn switch(&mut self, path: &str, text: fn(&Raw) -> &str) -> bool {
         self.read(path, text, scalar::switch)
+    }
+
+    /// [`Reader::read`] for a text that is shown to nobody, even when it is bad.
+    pub(super) fn secret<T: Default>(
+        &mut self,
+        path: &str,
+        text: fn(&Raw) -> &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> T {
+        parse(text(self.raw)).unwrap_or_else(|what| {
+            self.bad(path, "hidden", what);
+            T::default()
+        })
     }
 
     /// A text; empty means that there is none.
@@ -254,25 +268,6 @@ fn log(reader: &mut Reader<'_>) -> Log {
                 scalar::choice(text, &[("pretty", LogFormat::Pretty), ("json", LogFormat::Json)])
             },
         ),
-    }
-}
-
-fn metrics(reader: &mut Reader<'_>) -> Metrics {
-    Metrics {
-        compat: reader.switch("metrics.compat", |raw| &raw.metrics.compat),
-        listen: reader.read(
-            "metrics.listen",
-            |raw| &raw.metrics.listen,
-            |text| if text.is_empty() { Ok(None) } else { scalar::address(text).map(Some) },
-        ),
-        path: reader.read("metrics.path", |raw| &raw.metrics.path, scalar::url_path),
-        max_series: reader.read(
-            "metrics.max_series",
-            |raw| &raw.metrics.max_series,
-            |text| scalar::size(text, 0..=1_000_000),
-        ),
-        top: reader.switch("metrics.top", |raw| &raw.metrics.top),
-        top_values: reader.switch("metrics.top_values", |raw| &raw.metrics.top_values),
     }
 }
 

@@ -51,6 +51,7 @@ pub(super) struct Raw {
     pub(super) clock: Clock,
     pub(super) log: Log,
     pub(super) metrics: Metrics,
+    pub(super) tracing: Tracing,
 }
 
 section!(Grpc {
@@ -155,4 +156,25 @@ section!(Metrics {
     max_series: String = "1000",
     top: String = "false",
     top_values: String = "false",
+    otlp: String = "false",
+    otlp_endpoint: String = "",
+    otlp_protocol: String = "http",
+    otlp_headers: String = "",
+    otlp_timeout: String = "10s",
+    otlp_interval: String = "60s",
+});
+
+section!(Tracing {
+    enabled: String = "false",
+    endpoint: String = "",
+    protocol: String = "http",
+    headers: String = "",
+    timeout: String = "10s",
+    sampling_rate: String = "",
+    service_name: String = "",
+    service_namespace: String = "",
+    service_instance_id: String = "",
+    queue: String = "2048",
+    batch: String = "512",
+    delay: String = "5s",
 });

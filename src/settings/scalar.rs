@@ -176,6 +176,15 @@ pub(super) fn header_name(text: &str) -> Result<String, String> {
     }
 }
 
+/// A part of one, or nothing.
+pub(super) fn share(text: &str) -> Result<Option<f64>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.map(Some).ok_or_else(|| "is not a share; write a number from 0 to 1".to_owned())
+}
+
 /// The path of a page: a slash, and what needs no escaping.
 pub(super) fn url_path(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.~".contains(c);

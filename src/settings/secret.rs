@@ -68,7 +68,7 @@ impl Serialize for SecretUrl {
 
 /// `text` without the passwords of the URLs in it. Masks too much rather than too little: all that
 /// stands between the first colon of the user part and the last `@`, as passwords are not always
-/// escaped, and every query parameter whose name has `pass`, `auth` or `token` in it.
+/// escaped, and every query parameter whose name sounds like one.
 pub(super) fn mask(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
@@ -94,7 +94,7 @@ pub(super) fn mask(text: &str) -> String {
 fn mask_parameter(parameter: &str) -> String {
     let (name, _value) = parameter.split_once('=').unwrap_or((parameter, ""));
     let lower = name.to_ascii_lowercase();
-    if ["pass", "auth", "token"].iter().any(|word| lower.contains(word)) {
+    if ["pass", "auth", "token", "key", "secret"].iter().any(|word| lower.contains(word)) {
         return format!("{name}=***");
     }
     parameter.to_owned()
@@ -116,6 +116,7 @@ mod tests {
             ("redis-sentinel://h:1?sentinelPassword=hunter2&x=1", {
                 "redis-sentinel://h:1?sentinelPassword=***&x=1"
             }),
+            ("https://h/v1/traces?api_key=hunter2", "https://h/v1/traces?api_key=***"),
             ("redis://a:p@h:1,redis://b:hunter2@h:2", "redis://a:***@h:2"),
         ];
         for (url, masked) in table {

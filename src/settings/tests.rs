@@ -7,6 +7,7 @@ use super::*;
 
 mod image;
 mod listeners;
+mod observed;
 mod pages;
 mod secrets;
 mod warnings;
@@ -154,17 +155,11 @@ const OTHERS: &[(&str, &str)] = &[
     ("clock.offset", "-5m"),
     ("log.level", "warn"),
     ("log.format", "json"),
-    ("metrics.compat", "true"),
-    ("metrics.listen", "127.0.0.1:4"),
-    ("metrics.max_series", "8"),
-    ("metrics.path", "/m"),
-    ("metrics.top", "true"),
-    ("metrics.top_values", "true"),
 ];
 
 /// All of them, wherever they are listed.
 fn others() -> impl Iterator<Item = (&'static str, &'static str)> {
-    OTHERS.iter().copied().chain(listeners::OTHERS)
+    OTHERS.iter().copied().chain(listeners::OTHERS).chain(observed::OTHERS)
 }
 
 #[test]
@@ -206,7 +201,7 @@ fn what_settings_shows_can_be_written_to_a_file_and_means_the_same() {
 fn every_name_of_the_incumbents_that_means_something_is_heard() {
     /// What is set, and what that makes of which setting.
     type Row<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
-    let table: [Row<'_>; 49] = [
+    let table: [Row<'_>; 55] = [
         (&[("PORT", "9")], "http.listen", "[::]:9"),
         (&[("HOST", "127.0.0.1")], "http.listen", "127.0.0.1:8080"),
         (&[("HOST", "::1"), ("PORT", "9")], "http.listen", "[::1]:9"),
@@ -275,6 +270,12 @@ fn every_name_of_the_incumbents_that_means_something_is_heard() {
         (&[("USE_PROMETHEUS", "f"), ("PROMETHEUS_ADDR", ":9")], "metrics.listen", ""),
         (&[("PROMETHEUS_ADDR", ":9")], "metrics.listen", ""),
         (&[("PROMETHEUS_PATH", "/m")], "metrics.path", "/m"),
+        (&[("TRACING_ENABLED", "true")], "tracing.enabled", "true"),
+        (&[("TRACING_EXPORTER_PROTOCOL", "grpc")], "tracing.protocol", "grpc"),
+        (&[("TRACING_SAMPLING_RATE", "0.5")], "tracing.sampling_rate", "0.5"),
+        (&[("TRACING_SERVICE_NAME", "s")], "tracing.service_name", "s"),
+        (&[("TRACING_SERVICE_NAMESPACE", "n")], "tracing.service_namespace", "n"),
+        (&[("TRACING_SERVICE_INSTANCE_ID", "i")], "tracing.service_instance_id", "i"),
     ];
     for (env, path, meaning) in table {
         let loaded = run(NO_FILE, env, Overrides::default());

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use super::visits::{self, Visit};
 use super::{PartId, Store, StoreError};
 use crate::key::Key;
 use crate::step::{Outcome, Step};
@@ -101,12 +102,15 @@ impl<S: Store, C: Clock> Guard<S, C> {
         call: impl FnOnce() -> F,
     ) -> Result<T, StoreError> {
         let began = self.clock.now();
-        let part = self.at(self.store.part(key));
+        let id = self.store.part(key);
+        let part = self.at(id);
         let counted = Call::begin(&part, &self.clock, began);
         let counted = counted.inspect_err(|error| part.failed(*error))?;
         let result = within(patience, call()).await;
         let ended = self.clock.now();
-        counted.end(result.as_ref().err(), ended);
+        let error = result.as_ref().err();
+        counted.end(error, ended);
+        visits::note(|| Visit { part: id, began, ended, error: error.copied() });
         match result {
             Ok(_) => self.latency.record(ended.saturating_sub(began)),
             Err(error) => part.failed(error),

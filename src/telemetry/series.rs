@@ -11,6 +11,7 @@ use super::stats::{Outcome, Reading, Stats, add};
 use crate::decision::Status;
 use crate::descriptor::Entry;
 use crate::rules::{Rule, RuleSet};
+use crate::store::StoreError;
 
 /// Length of a name that holds values of requests, beyond which it is folded. With the number of
 /// series it bounds the memory of all names, and the size of a page of metrics.
@@ -147,6 +148,13 @@ impl RuleSeries {
         let mut reading = Reading::default();
         self.stats.all().for_each(|lane| lane.add_to(&mut reading));
         reading
+    }
+
+    /// Decisions by the fallback so far, by cause in the order of [`StoreError::ALL`].
+    pub fn causes(&self) -> [u64; StoreError::ALL.len()] {
+        let mut causes = [0; StoreError::ALL.len()];
+        self.stats.all().for_each(|lane| lane.add_causes_to(&mut causes));
+        causes
     }
 
     /// What was counted by values, with their selector and the incumbent's name, in order.

@@ -156,6 +156,13 @@ impl Stats {
         add(&self.incumbent.shadow_mode, if shadow { over } else { 0 });
     }
 
+    /// Adds the fallbacks by cause to `to`.
+    pub(super) fn add_causes_to(&self, to: &mut [u64]) {
+        for (to, from) in to.iter_mut().zip(&self.causes) {
+            *to += from.load(Ordering::Relaxed);
+        }
+    }
+
     /// Adds what is counted here to `to`.
     pub(super) fn add_to(&self, to: &mut Reading) {
         let sum = |to: &mut [u64], from: &[AtomicU64]| {

@@ -68,6 +68,7 @@ fn everything() -> Setup {
     setup()
         .env("WEIR__METRICS__COMPAT", "true")
         .env("WEIR__METRICS__TOP", "true")
+        .env("WEIR__TRACING__ENABLED", "true")
         .env("WEIR__STORE__KIND", "redis")
         .env("WEIR__REDIS__URL", "redis://127.0.0.1:1")
 }

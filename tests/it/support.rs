@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 pub(crate) mod cli;
+pub(crate) mod collector;
 pub(crate) mod edge;
 pub(crate) mod envoy;
 pub(crate) mod held;

@@ -15,6 +15,7 @@ mod faults;
 mod flood;
 mod incumbent;
 mod inputs;
+mod journal;
 mod leased;
 #[path = "../../src/layers/leased/tests/oracle.rs"]
 mod oracle;
@@ -25,6 +26,7 @@ mod secured;
 mod start;
 mod support;
 mod synced;
+mod traces;
 mod traffic;
 mod trips;
 mod watching;

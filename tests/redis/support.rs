@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+#[path = "../it/support/collector.rs"]
+pub(crate) mod collector;
 #[path = "../it/support/envoy.rs"]
 pub(crate) mod envoy;
 #[path = "../it/support/http.rs"]

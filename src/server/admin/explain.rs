@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::{AdminView, refusal};
-use crate::descriptor::{self, Bounds, Descriptor, RequestError, Typed};
+use crate::descriptor::{self, Bounds, Caller, Descriptor, RequestError, Typed};
 
 /// Largest body in bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
@@ -92,8 +92,9 @@ fn read(body: &[u8], bounds: &Bounds) -> Result<(String, Vec<Typed>), String> {
 pub(super) fn validate(domain: &str, typed: &[Typed], bounds: &Bounds) -> Result<(), RequestError> {
     let entries: Vec<_> = typed.iter().map(Typed::entries).collect();
     let descriptors: Vec<_> = entries.iter().map(|entries| about(entries)).collect();
+    let (hits_addend, patience, caller) = (0, None, Caller::default());
     let request =
-        descriptor::Request { domain, descriptors: &descriptors, hits_addend: 0, patience: None };
+        descriptor::Request { domain, descriptors: &descriptors, hits_addend, patience, caller };
     request.validate(bounds)
 }
 

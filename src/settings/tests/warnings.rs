@@ -16,7 +16,7 @@ fn what_does_nothing_here_is_said_once_and_the_rest_of_the_environment_is_ignore
     let warnings = run(NO_FILE, &env, Overrides::default()).expect("valid").warnings;
     let expected = [
         "these variables have no effect: REDIS_SOCKET_TYPE (weir has its own way of talking to \
-         Redis; see docs/redis.md); TRACING_ENABLED (tracing comes with a later version)",
+         Redis; see docs/redis.md)",
         "WEIR_GRPC_LISTEN is ignored; did you mean WEIR__GRPC__LISTEN?",
     ];
     assert_eq!(warnings, expected);

@@ -62,6 +62,16 @@ impl Client {
         answer.map(tonic::Response::into_inner)
     }
 
+    /// `ShouldRateLimit` with a `traceparent`, which must be answered.
+    #[allow(dead_code, reason = "some test binaries know no traces")]
+    pub(crate) fn ask_in(&self, traceparent: &str, request: RateLimitRequest) -> RateLimitResponse {
+        let mut call = tonic::Request::new(request);
+        call.metadata_mut().insert("traceparent", traceparent.parse().expect("a header"));
+        let mut client = RateLimitServiceClient::new(self.channel());
+        let answer = self.runtime.block_on(client.should_rate_limit(call));
+        answer.expect("an answer").into_inner()
+    }
+
     /// `ShouldRateLimit`, which must be answered.
     pub(crate) fn ask(&self, request: RateLimitRequest) -> RateLimitResponse {
         let shown = format!("{request:?}");

@@ -1,0 +1,137 @@
+//! OpenTelemetry's standard variables: what each of them means here.
+//!
+//! They are as weak as the incumbent's, because a platform sets them for everything it runs. Those
+//! about sampling and about who sends (`OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`,
+//! `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`) are read by OpenTelemetry's own library.
+
+use config::Value;
+
+use super::layers::Leaf;
+use super::problem::Problem;
+use super::{scalar, secret};
+
+type Env = [(String, String)];
+
+/// A variable that is set, and to what.
+type Set<'a> = (&'a str, &'a str);
+
+/// What the variables set.
+pub(super) fn translate(env: &Env) -> Vec<Leaf> {
+    if let Some(set) = get(env, "OTEL_SDK_DISABLED").filter(|set| is_true(set.1)) {
+        // Whatever the others say, good or bad.
+        let off = |path| leaf(path, set, |_| Ok("false".to_owned()));
+        return vec![off("tracing.enabled"), off("metrics.otlp")];
+    }
+    let mut leaves = Vec::new();
+    leaves.extend(traces(env));
+    leaves.extend(metrics(env));
+    leaves.extend(destination(env, "TRACES", "tracing.", "/v1/traces"));
+    leaves.extend(destination(env, "METRICS", "metrics.otlp_", "/v1/metrics"));
+    for (name, path) in [
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "tracing.queue"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "tracing.batch"),
+    ] {
+        leaves.extend(get(env, name).map(|set| leaf(path, set, as_is)));
+    }
+    for (name, path) in [
+        ("OTEL_BSP_SCHEDULE_DELAY", "tracing.delay"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "metrics.otlp_interval"),
+    ] {
+        leaves.extend(get(env, name).map(|set| leaf(path, set, millis)));
+    }
+    leaves
+}
+
+/// Whether there are traces.
+fn traces(env: &Env) -> Option<Leaf> {
+    let asked = get(env, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+        .or(get(env, "OTEL_EXPORTER_OTLP_ENDPOINT"))
+        .filter(|_| get(env, "TRACING_ENABLED").is_none());
+    switch(env, "tracing.enabled", "OTEL_TRACES_EXPORTER", asked, |text| match text {
+        "otlp" => Ok("true".to_owned()),
+        "none" => Ok("false".to_owned()),
+        _ => Err("is not an exporter here; write `otlp` or `none`".to_owned()),
+    })
+}
+
+/// Whether metrics are sent. Prometheus may fetch them always.
+fn metrics(env: &Env) -> Option<Leaf> {
+    let asked = get(env, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
+    switch(env, "metrics.otlp", "OTEL_METRICS_EXPORTER", asked, |text| match text {
+        "otlp" => Ok("true".to_owned()),
+        "none" | "prometheus" => Ok("false".to_owned()),
+        _ => Err("is not an exporter here; write `otlp`, `prometheus` or `none`".to_owned()),
+    })
+}
+
+/// As `exporter` says, else on where somebody `asked`.
+fn switch(
+    env: &Env,
+    path: &str,
+    exporter: &str,
+    asked: Option<Set<'_>>,
+    translate: impl Fn(&str) -> Result<String, String>,
+) -> Option<Leaf> {
+    match get(env, exporter) {
+        Some(set) => Some(leaf(path, set, translate)),
+        None => Some(leaf(path, asked?, |_| Ok("true".to_owned()))),
+    }
+}
+
+/// Where a signal goes: its own variables, else those of all signals.
+fn destination(env: &Env, signal: &str, section: &str, path: &str) -> Vec<Leaf> {
+    let own = |what: &str| get(env, &format!("OTEL_EXPORTER_OTLP_{signal}_{what}"));
+    let all = |what: &str| get(env, &format!("OTEL_EXPORTER_OTLP_{what}"));
+    let setting = |name: &str| format!("{section}{name}");
+    // The address of all signals is a base, to which each adds its path.
+    let below = |text: &str| Ok(format!("{}{path}", text.trim_end_matches('/')));
+    let protocol = |text: &str| match text {
+        "grpc" => Ok("grpc".to_owned()),
+        "http/protobuf" => Ok("http".to_owned()),
+        _ => Err("is not a protocol here; write `grpc` or `http/protobuf`".to_owned()),
+    };
+    let endpoint = match own("ENDPOINT") {
+        Some(set) => Some(leaf(&setting("endpoint"), set, as_is)),
+        None => all("ENDPOINT").map(|set| leaf(&setting("endpoint"), set, below)),
+    };
+    let either = |what: &str| own(what).or(all(what));
+    let others = [
+        either("PROTOCOL").map(|set| leaf(&setting("protocol"), set, protocol)),
+        either("HEADERS").map(|set| leaf(&setting("headers"), set, as_is)),
+        either("TIMEOUT").map(|set| leaf(&setting("timeout"), set, millis)),
+    ];
+    others.into_iter().chain([endpoint]).flatten().collect()
+}
+
+fn is_true(text: &str) -> bool {
+    scalar::switch(text) == Ok(true)
+}
+
+fn as_is(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
+/// A number of milliseconds, as a length of time.
+fn millis(text: &str) -> Result<String, String> {
+    match scalar::whole(text, 1..=u64::from(u32::MAX)) {
+        Ok(millis) => Ok(format!("{millis}ms")),
+        Err(what) => Err(format!("{what}, of milliseconds")),
+    }
+}
+
+fn get<'a>(env: &'a Env, wanted: &str) -> Option<Set<'a>> {
+    let found = env.iter().find(|(name, value)| name == wanted && !value.is_empty());
+    found.map(|(name, value)| (name.as_str(), value.as_str()))
+}
+
+fn leaf(
+    path: &str,
+    (name, text): Set<'_>,
+    translate: impl Fn(&str) -> Result<String, String>,
+) -> Leaf {
+    let value = translate(text).map(Value::from).map_err(|what| {
+        let (origin, key, value) = (name.to_owned(), path.to_owned(), secret::mask(text));
+        Problem::BadValue { origin, key, value, what }
+    });
+    Leaf { path: path.to_owned(), origin: name.to_owned(), value }
+}

@@ -1,0 +1,106 @@
+//! What operators see from outside: its settings' rows of the tables.
+
+use super::{NO_FILE, errors, run, value_of};
+use crate::settings::Overrides;
+
+/// A value other than the default for each, as text.
+pub(super) const OTHERS: [(&str, &str); 24] = [
+    ("metrics.compat", "true"),
+    ("metrics.listen", "127.0.0.1:4"),
+    ("metrics.max_series", "8"),
+    ("metrics.path", "/m"),
+    ("metrics.top", "true"),
+    ("metrics.top_values", "true"),
+    ("metrics.otlp", "true"),
+    ("metrics.otlp_endpoint", "https://c:2"),
+    ("metrics.otlp_protocol", "grpc"),
+    ("metrics.otlp_headers", "a=hidden,b=hidden"),
+    ("metrics.otlp_timeout", "3s"),
+    ("metrics.otlp_interval", "4s"),
+    ("tracing.enabled", "true"),
+    ("tracing.endpoint", "http://c:1/v1/traces"),
+    ("tracing.protocol", "grpc"),
+    ("tracing.headers", "x-token=hidden"),
+    ("tracing.timeout", "2s"),
+    ("tracing.sampling_rate", "0.25"),
+    ("tracing.service_name", "s"),
+    ("tracing.service_namespace", "n"),
+    ("tracing.service_instance_id", "i"),
+    ("tracing.queue", "9"),
+    ("tracing.batch", "8"),
+    ("tracing.delay", "7s"),
+];
+
+#[test]
+fn open_telemetrys_variables_say_whether_and_how_there_are_traces_and_metrics() {
+    /// What is set, and what that makes of which setting.
+    type Row<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
+    let all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318/");
+    let own = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t:1/x");
+    let pushed = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://m:2");
+    let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+    let http = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf");
+    let off = ("OTEL_SDK_DISABLED", "true");
+    let key = ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b");
+    let table: &[Row<'_>] = &[
+        (&[], "tracing.enabled", "false"),
+        (&[("OTEL_TRACES_EXPORTER", "otlp")], "tracing.enabled", "true"),
+        (&[all], "tracing.enabled", "true"),
+        (&[own], "tracing.enabled", "true"),
+        (&[all, ("OTEL_TRACES_EXPORTER", "none")], "tracing.enabled", "false"),
+        (&[all, off], "tracing.enabled", "false"),
+        (&[off, ("OTEL_TRACES_EXPORTER", "zipkin")], "tracing.enabled", "false"),
+        (&[off, ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector")], "metrics.otlp", "false"),
+        (&[all, ("OTEL_SDK_DISABLED", "false")], "tracing.enabled", "true"),
+        (&[all, ("TRACING_ENABLED", "false")], "tracing.enabled", "false"),
+        (&[all, ("WEIR__TRACING__ENABLED", "false")], "tracing.enabled", "false"),
+        (&[all], "metrics.otlp", "false"),
+        (&[pushed], "metrics.otlp", "true"),
+        (&[pushed, off], "metrics.otlp", "false"),
+        (&[("OTEL_METRICS_EXPORTER", "otlp")], "metrics.otlp", "true"),
+        (&[pushed, ("OTEL_METRICS_EXPORTER", "prometheus")], "metrics.otlp", "false"),
+        (&[all], "tracing.endpoint", "http://c:4318/v1/traces"),
+        (&[all, own], "tracing.endpoint", "http://t:1/x"),
+        (&[all, own], "metrics.otlp_endpoint", "http://c:4318/v1/metrics"),
+        (&[grpc], "tracing.protocol", "grpc"),
+        (&[grpc, http], "tracing.protocol", "http"),
+        (&[grpc, http], "metrics.otlp_protocol", "grpc"),
+        (&[key], "tracing.headers", "api-key=hidden"),
+        (&[key, ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "b=c")], "metrics.otlp_headers", "b=hidden"),
+        (&[("OTEL_EXPORTER_OTLP_TIMEOUT", "1500")], "tracing.timeout", "1500ms"),
+        (&[("OTEL_BSP_MAX_QUEUE_SIZE", "10")], "tracing.queue", "10"),
+        (&[("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "11")], "tracing.batch", "11"),
+        (&[("OTEL_BSP_SCHEDULE_DELAY", "12")], "tracing.delay", "12ms"),
+        (&[("OTEL_METRIC_EXPORT_INTERVAL", "30000")], "metrics.otlp_interval", "30s"),
+    ];
+    for (env, path, meaning) in table {
+        let loaded = run(NO_FILE, env, Overrides::default());
+        assert_eq!(value_of(loaded, path), *meaning, "{env:?} {path}");
+    }
+    let loaded = run(NO_FILE, &[key], Overrides::default()).expect("valid");
+    let headers = loaded.settings.tracing.headers.reveal().to_vec();
+    assert_eq!(headers, [("api-key".to_owned(), "a b".to_owned())], "values are percent-encoded");
+}
+
+#[test]
+fn a_bad_variable_of_open_telemetrys_is_told_and_shows_no_secret() {
+    for ((name, value), part) in [
+        (("OTEL_TRACES_EXPORTER", "zipkin"), "write `otlp` or `none`"),
+        (("OTEL_METRICS_EXPORTER", "console"), "write `otlp`, `prometheus` or `none`"),
+        (("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"), "write `grpc` or `http/protobuf`"),
+        (("OTEL_EXPORTER_OTLP_TIMEOUT", "10s"), "of milliseconds"),
+        (("OTEL_BSP_MAX_QUEUE_SIZE", "0"), "whole number from 1"),
+        (("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317"), "write `http://` or `https://`"),
+        (("OTEL_EXPORTER_OTLP_ENDPOINT", "http://u:hunter2@c"), "into the headers"),
+        (("OTEL_EXPORTER_OTLP_ENDPOINT", "::no address:hunter2@"), "`http://` or `https://`"),
+        (("OTEL_EXPORTER_OTLP_HEADERS", "Bearer hunter2"), "write `name=value"),
+        (("OTEL_EXPORTER_OTLP_HEADERS", "a b=hunter2"), "write `name=value"),
+        (("OTEL_EXPORTER_OTLP_HEADERS", "a=hunter2%0"), "write `name=value"),
+        (("WEIR__TRACING__HEADERS", "hunter2"), "write `name=value"),
+        (("WEIR__TRACING__SAMPLING_RATE", "1.5"), "from 0 to 1"),
+    ] {
+        let lines = errors(NO_FILE, &[(name, value)], Overrides::default());
+        assert!(lines[0].contains(name) && lines[0].contains(part), "{lines:?}");
+        assert!(!lines.concat().contains("hunter2"), "{lines:?}");
+    }
+}

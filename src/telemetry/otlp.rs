@@ -1,0 +1,229 @@
+//! OTLP: how spans and metrics travel to an OpenTelemetry collector, over gRPC or HTTP.
+//!
+//! What a collector answers never gets into an error or a log: it may repeat the token it was sent.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
+use hyper_rustls::HttpsConnectorBuilder;
+use opentelemetry_http::HttpClient;
+use opentelemetry_http::hyper::HyperClient;
+use prost::Message;
+use tokio::time::{sleep, timeout};
+use tonic::client::Grpc;
+use tonic::metadata::MetadataMap;
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
+use tonic_prost::ProstCodec;
+
+mod exporter;
+
+pub use exporter::Exporter;
+
+/// Pauses before a message is sent again. After the last it is dropped.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800)];
+
+/// A collector, and how to speak to it.
+#[derive(Clone)]
+pub struct Destination {
+    /// Over gRPC, and not over HTTP.
+    pub grpc: bool,
+    /// `http://` or `https://`, host and port; over HTTP with a path, or else with the usual one.
+    pub endpoint: String,
+    /// Sent along, such as a token.
+    pub headers: Vec<(String, String)>,
+    /// How long one message may take.
+    pub timeout: Duration,
+}
+
+/// What a message is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signal {
+    Traces,
+    Metrics,
+}
+
+/// A way to a collector, for one signal. It connects when there is something to send.
+pub(super) struct Link {
+    way: Way,
+    headers: HeaderMap,
+    timeout: Duration,
+    signal: Signal,
+    /// The last message was dropped; for the log, which tells changes only.
+    failing: bool,
+}
+
+enum Way {
+    Grpc(Channel, &'static str),
+    Http(Box<dyn HttpClient>, Uri),
+}
+
+/// Why nothing can be sent: the operator must mend the settings.
+#[derive(Debug, thiserror::Error)]
+#[error("{signal} cannot be sent to a collector: {why}")]
+pub struct OtlpError {
+    signal: &'static str,
+    why: String,
+}
+
+/// Why a message was not taken, in words that hold nothing of the collector's.
+pub(super) struct NotTaken(String);
+
+impl Signal {
+    fn name(self) -> &'static str {
+        match self {
+            Signal::Traces => "traces",
+            Signal::Metrics => "metrics",
+        }
+    }
+
+    /// Its path over HTTP.
+    fn path(self) -> &'static str {
+        match self {
+            Signal::Traces => "/v1/traces",
+            Signal::Metrics => "/v1/metrics",
+        }
+    }
+
+    /// Its method over gRPC.
+    fn method(self) -> &'static str {
+        match self {
+            Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+            Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+        }
+    }
+
+    /// The error that says `why`.
+    pub(super) fn error(self, why: impl fmt::Display) -> OtlpError {
+        OtlpError { signal: self.name(), why: why.to_string() }
+    }
+}
+
+impl Link {
+    /// A way to `to`. Belongs to the runtime that it is made in.
+    pub(super) fn new(to: &Destination, signal: Signal) -> Result<Link, OtlpError> {
+        let headers = to.headers.iter().map(|(name, value)| {
+            let name = HeaderName::try_from(name).map_err(|_| "a header's name is not one")?;
+            let mut value =
+                HeaderValue::try_from(value).map_err(|_| "a header's value is not one")?;
+            value.set_sensitive(true);
+            Ok((name, value))
+        });
+        let headers: Result<HeaderMap, &str> = headers.collect();
+        let headers = headers.map_err(|why| signal.error(why))?;
+        let uri: Uri = to.endpoint.parse().map_err(|error| signal.error(error))?;
+        let way = if to.grpc { grpc(uri, signal)? } else { http(uri, signal)? };
+        Ok(Link { way, headers, timeout: to.timeout, signal, failing: false })
+    }
+
+    /// Sends `message`, again if need be.
+    pub(super) async fn deliver<M: Message + Clone + 'static>(
+        &self,
+        message: &M,
+    ) -> Result<(), NotTaken> {
+        let mut result = self.send(message).await;
+        for pause in PAUSES {
+            if result.is_ok() {
+                break;
+            }
+            sleep(pause).await;
+            result = self.send(message).await;
+        }
+        result
+    }
+
+    /// Writes into the log that the collector begins to fail, or works again.
+    pub(super) fn tell(&mut self, result: &Result<(), NotTaken>) {
+        let signal = self.signal.name();
+        match result {
+            Err(NotTaken(error)) if !self.failing => {
+                tracing::warn!(signal, error, "the collector fails; what it should get is dropped");
+            }
+            Ok(()) if self.failing => tracing::info!(signal, "the collector works again"),
+            _ => {}
+        }
+        self.failing = result.is_err();
+    }
+
+    async fn send<M: Message + Clone + 'static>(&self, message: &M) -> Result<(), NotTaken> {
+        let sent = async {
+            match &self.way {
+                Way::Grpc(channel, method) => self.call(channel, method, message).await,
+                Way::Http(client, uri) => self.post(&**client, uri, message).await,
+            }
+        };
+        let late = || NotTaken(format!("no answer within {:?}", self.timeout));
+        timeout(self.timeout, sent).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn call<M: Message + Clone + 'static>(
+        &self,
+        channel: &Channel,
+        method: &'static str,
+        message: &M,
+    ) -> Result<(), NotTaken> {
+        let failed = |status: tonic::Status| NotTaken(format!("gRPC: {}", status.code()));
+        let mut client = Grpc::new(channel.clone());
+        client.ready().await.map_err(|_| NotTaken("it cannot be reached".to_owned()))?;
+        let mut request = tonic::Request::new(message.clone());
+        *request.metadata_mut() = MetadataMap::from_headers(self.headers.clone());
+        // What it says beside "taken" is not read.
+        let codec = ProstCodec::<M, ()>::default();
+        let method = http::uri::PathAndQuery::from_static(method);
+        client.unary(request, method, codec).await.map(|_| ()).map_err(failed)
+    }
+
+    async fn post(
+        &self,
+        client: &dyn HttpClient,
+        uri: &Uri,
+        message: &impl Message,
+    ) -> Result<(), NotTaken> {
+        let mut request = Request::post(uri)
+            .body(Bytes::from(message.encode_to_vec()))
+            .expect("the address was checked");
+        *request.headers_mut() = self.headers.clone();
+        let protobuf = HeaderValue::from_static("application/x-protobuf");
+        request.headers_mut().insert(CONTENT_TYPE, protobuf);
+        let answer = client.send_bytes(request).await;
+        match answer.map(|answer| answer.status()) {
+            Ok(status) if status.is_success() => Ok(()),
+            Ok(status) => Err(NotTaken(format!("HTTP status {}", status.as_u16()))),
+            Err(_) => Err(NotTaken("it cannot be reached, or broke off".to_owned())),
+        }
+    }
+}
+
+fn grpc(uri: Uri, signal: Signal) -> Result<Way, OtlpError> {
+    let secure = uri.scheme_str() == Some("https");
+    let mut endpoint = Endpoint::from(uri);
+    if secure {
+        let tls = ClientTlsConfig::new().with_native_roots();
+        endpoint = endpoint.tls_config(tls).map_err(|error| signal.error(error))?;
+    }
+    Ok(Way::Grpc(endpoint.connect_lazy(), signal.method()))
+}
+
+fn http(uri: Uri, signal: Signal) -> Result<Way, OtlpError> {
+    let uri = if matches!(uri.path(), "" | "/") {
+        let mut parts = uri.into_parts();
+        parts.path_and_query = Some(http::uri::PathAndQuery::from_static(signal.path()));
+        Uri::from_parts(parts).map_err(|error| signal.error(error))?
+    } else {
+        uri
+    };
+    // Link::send has a deadline of its own.
+    let patience = Duration::MAX;
+    let client: Box<dyn HttpClient> = if uri.scheme_str() == Some("https") {
+        let ring = rustls::crypto::ring::default_provider();
+        let tls = HttpsConnectorBuilder::new().with_provider_and_native_roots(ring);
+        let tls = tls.map_err(|error| signal.error(error))?.https_only().enable_http1().build();
+        Box::new(HyperClient::new(tls, patience, None))
+    } else {
+        Box::new(HyperClient::with_default_connector(patience, None))
+    };
+    Ok(Way::Http(client, uri))
+}

@@ -1,0 +1,228 @@
+//! Traces: a span per sampled request and per call to the store, for an OpenTelemetry collector.
+//!
+//! A span that is finished goes into a bounded queue; a thread of its own exports it, so that no
+//! decision waits for a collector. Without traces there is no [`Traces`], and nothing is made at all.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use opentelemetry::propagation::{Extractor, TextMapPropagator};
+use opentelemetry::trace::{
+    Span as _, SpanContext, SpanKind, Status as SpanStatus, TraceContextExt, Tracer, TracerProvider,
+};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, Span};
+
+use super::exposition::{Exposition, cut};
+use super::otlp::{Destination, Exporter, OtlpError};
+use super::service::Service;
+use crate::decision::{Cause, Code, Status, Verdict};
+use crate::descriptor::{Caller, Request};
+use crate::rules::RuleSet;
+use crate::store::visits::Visit;
+use crate::time::Micros;
+
+mod export;
+
+use export::Counts;
+
+/// Bytes of a domain that a span shows. What waits in the queue has a bound of its own each.
+const DOMAIN_BYTES: usize = 256;
+
+/// Longest `tracestate` that is passed on; every implementation takes so much.
+const TRACESTATE_BYTES: usize = 512;
+
+/// Events of a span, one per descriptor.
+const EVENTS_MAX: usize = 16;
+
+/// How traces are made and where they go.
+#[derive(Clone)]
+pub struct TraceOptions {
+    /// The collector.
+    pub to: Destination,
+    /// The share of requests without a parent that are traced; none: as `OTEL_TRACES_SAMPLER` says.
+    pub sampling_rate: Option<f64>,
+    /// Spans that wait for the collector; further ones are dropped.
+    pub queue: usize,
+    /// Spans per message, at most.
+    pub batch: usize,
+    /// How long a message waits to become full.
+    pub delay: Duration,
+}
+
+/// Makes spans.
+#[derive(Debug)]
+pub struct Traces {
+    tracer: SdkTracer,
+    propagator: TraceContextPropagator,
+    counts: Arc<Counts>,
+    // Spans of a provider that is gone are not recorded.
+    _provider: SdkTracerProvider,
+}
+
+/// A request that is traced.
+#[derive(Debug)]
+pub struct RequestSpan(Span);
+
+impl Traces {
+    /// Starts to make spans of `service`, and to export them.
+    ///
+    /// # Errors
+    /// An address or headers that no collector could be reached with, or no thread.
+    pub fn start(
+        options: &TraceOptions,
+        service: &Service,
+    ) -> Result<(Traces, Exporter), OtlpError> {
+        let resource = service.resource();
+        let counts = Arc::new(Counts::default());
+        let (queue, exporter) = export::start(options, &resource, counts.clone())?;
+        let mut provider =
+            SdkTracerProvider::builder().with_resource(resource).with_span_processor(queue);
+        if let Some(rate) = options.sampling_rate {
+            let ratio = Sampler::TraceIdRatioBased(rate);
+            provider = provider.with_sampler(Sampler::ParentBased(Box::new(ratio)));
+        }
+        let provider = provider.build();
+        let tracer = provider.tracer("weir");
+        let propagator = TraceContextPropagator::new();
+        Ok((Traces { tracer, propagator, counts, _provider: provider }, exporter))
+    }
+
+    /// A span for `request`, which began at `now`; nothing, if it is not sampled.
+    pub fn begin(&self, request: &Request<'_>, now: Micros) -> Option<RequestSpan> {
+        let parent =
+            self.propagator.extract_with_context(&Context::new(), &Headers(request.caller));
+        let mut span = self
+            .tracer
+            .span_builder("ShouldRateLimit")
+            .with_kind(SpanKind::Server)
+            .with_start_time(instant(now))
+            .start_with_context(&self.tracer, &parent);
+        if !span.is_recording() {
+            return None;
+        }
+        let domain = cut(request.domain, DOMAIN_BYTES).into_owned();
+        span.set_attribute(KeyValue::new("weir.domain", domain));
+        Some(RequestSpan(span))
+    }
+
+    /// Ends the span of a request that was decided at `now`; `visits` are its calls to the store,
+    /// `node` names the one that was called.
+    pub fn end(
+        &self,
+        span: RequestSpan,
+        rules: &RuleSet,
+        verdict: &Verdict,
+        visits: &[Visit],
+        node: impl Fn(&Visit) -> Option<String>,
+        now: Micros,
+    ) {
+        let RequestSpan(mut span) = span;
+        for visit in visits {
+            self.visit(span.span_context(), visit, node(visit));
+        }
+        let code = match verdict.code {
+            Code::Ok => "ok",
+            Code::OverLimit => "over_limit",
+        };
+        span.set_attribute(KeyValue::new("weir.code", code));
+        if let Some(status) = telling(&verdict.statuses) {
+            attributes(rules, status).for_each(|attribute| span.set_attribute(attribute));
+        }
+        let several = verdict.statuses.len() > 1;
+        let named = verdict.statuses.iter().filter_map(|status| match status.cause {
+            Cause::Fallback { .. } => Some(("fallback", status)),
+            _ if several => Some(("decision", status)),
+            _ => None,
+        });
+        for (name, status) in named.take(EVENTS_MAX) {
+            span.add_event_with_timestamp(name, instant(now), attributes(rules, status).collect());
+        }
+        span.end_with_timestamp(instant(now));
+    }
+
+    fn visit(&self, request: &SpanContext, visit: &Visit, node: Option<String>) {
+        let parent = Context::new().with_remote_span_context(request.clone());
+        let node = node.map(|node| KeyValue::new("server.address", node));
+        let mut span = self
+            .tracer
+            .span_builder("store")
+            .with_kind(SpanKind::Client)
+            .with_start_time(instant(visit.began))
+            .with_attributes(node.into_iter().chain([KeyValue::new("db.system.name", "redis")]))
+            .start_with_context(&self.tracer, &parent);
+        if let Some(error) = visit.error {
+            span.set_attribute(KeyValue::new("error.type", error.word()));
+            span.set_status(SpanStatus::error(error.to_string()));
+        }
+        span.end_with_timestamp(instant(visit.ended));
+    }
+
+    /// Writes what became of spans onto the page.
+    pub fn expose(&self, page: &mut Exposition) {
+        self.counts.expose(page);
+    }
+}
+
+/// The status that says most about a request: the first that denied, else the first of a fallback,
+/// else the first that a counter decided.
+fn telling(statuses: &[Status]) -> Option<&Status> {
+    let denied = statuses.iter().find(|status| status.code == Code::OverLimit);
+    let fallback = || statuses.iter().find(|one| matches!(one.cause, Cause::Fallback { .. }));
+    let counted = || statuses.iter().find(|one| matches!(one.cause, Cause::Counted { .. }));
+    denied.or_else(fallback).or_else(counted).or(statuses.first())
+}
+
+/// What a status says, as attributes of a span or of an event.
+fn attributes(rules: &RuleSet, status: &Status) -> impl Iterator<Item = KeyValue> + use<> {
+    let (index, outcome, fallback) = match status.cause {
+        Cause::UnknownDomain => (None, "unknown_domain", None),
+        Cause::NoRule => (None, "no_rule", None),
+        Cause::Replaced(rule) => (Some(rule), "replaced", None),
+        Cause::Unlimited(rule) => (Some(rule), "unlimited", None),
+        Cause::Counted { rule, decision, shadow, .. } => {
+            let outcome = match (decision.allowed, shadow) {
+                (true, _) => "allowed",
+                (false, true) => "shadow",
+                (false, false) => "denied",
+            };
+            (rule, outcome, None)
+        }
+        Cause::Fallback { rule, allowed, by, error, .. } => {
+            let outcome = if allowed { "allowed" } else { "denied" };
+            (rule, outcome, Some((by.word(), error.word())))
+        }
+    };
+    let rule = index.and_then(|index| rules.rules().get(index));
+    let rule = rule.map(|rule| {
+        let label = KeyValue::new("weir.rule", rule.selector());
+        [label, KeyValue::new("weir.mode", rule.mode.word())]
+    });
+    let fallback = fallback.map(|(by, cause)| {
+        [KeyValue::new("weir.fallback", by), KeyValue::new("weir.fallback.cause", cause)]
+    });
+    let outcome = KeyValue::new("weir.outcome", outcome);
+    rule.into_iter().flatten().chain([outcome]).chain(fallback.into_iter().flatten())
+}
+
+fn instant(at: Micros) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(at.0)
+}
+
+/// What a caller says of its trace, as OpenTelemetry reads it.
+struct Headers<'a>(Caller<'a>);
+
+impl Extractor for Headers<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        match key {
+            "traceparent" => self.0.traceparent,
+            "tracestate" => self.0.tracestate.filter(|text| text.len() <= TRACESTATE_BYTES),
+            _ => None,
+        }
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        vec!["traceparent", "tracestate"]
+    }
+}

@@ -1,0 +1,172 @@
+//! Secrets: nothing that the process says, at whatever level and on whatever page, shows one.
+
+use std::net::TcpListener;
+
+use crate::support::collector::Collector;
+use crate::support::http::{get, get_with, post};
+use crate::support::pki::{Certificates, trusting};
+use crate::support::rls::{Client, descriptor, request};
+use crate::support::weir::{Setup, Weir};
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: user
+    rate_limit: { unit: hour, requests_per_unit: 1 }
+";
+
+/// In every place where there can be one; what follows it tells which.
+const SECRET: &str = "hunter2";
+
+/// Accepts connections and says nothing.
+fn silent() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it listens").to_string();
+    (listener, address)
+}
+
+/// The middle of a key, as its file has it.
+fn part_of(key: &str) -> String {
+    let line = key.lines().nth(1).expect("a key has several lines");
+    line[..40].to_owned()
+}
+
+fn with_secrets(redis: &str, collector: &str, protocol: &str, tls: &Certificates) -> Setup {
+    let path = |name: &str| tls.path(name).display().to_string();
+    let setup = Weir::setup().rules("d.yaml", RULES).file("token", &format!("{SECRET}-file\n"));
+    let token = setup.path("token").display().to_string();
+    setup
+        .env("WEIR__LOG__LEVEL", "trace")
+        .env("WEIR__DRAIN__DELAY", "0s")
+        .env("WEIR__STORE__KIND", "redis")
+        .env("WEIR__REDIS__URL", redis)
+        .env("WEIR__REDIS__KEY_SECRET", &format!("{SECRET}-key"))
+        .env("WEIR__ADMIN__TOKEN_FILE", &token)
+        .env("WEIR__GRPC__TLS_CERT", &path("server.crt"))
+        .env("WEIR__GRPC__TLS_KEY", &path("server.key"))
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{collector}"))
+        .env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+        .env("OTEL_EXPORTER_OTLP_HEADERS", &format!("x-token={SECRET}-otel"))
+        .env("OTEL_EXPORTER_OTLP_METRICS_HEADERS", &format!("x-token={SECRET}-metrics"))
+        .env("OTEL_METRICS_EXPORTER", "otlp")
+        .env("OTEL_METRIC_EXPORT_INTERVAL", "100")
+        .env("OTEL_BSP_SCHEDULE_DELAY", "50")
+}
+
+fn assert_silent(what: &str, said: &str, secrets: &[String]) {
+    assert!(!said.is_empty(), "{what} says nothing at all");
+    for secret in secrets {
+        let line = said.lines().find(|line| line.contains(secret));
+        assert!(line.is_none(), "{what} shows {secret}: {line:?}");
+    }
+}
+
+/// Uses it, breaks it, and looks at all that it says.
+fn live(mut weir: Weir, tls: &Certificates, secrets: &[String], collector: Option<&Collector>) {
+    let ask = |weir: &Weir| {
+        let client = Client::over_tls(weir.grpc, trusting(tls)).expect("a connection");
+        client.ask(request("d", vec![descriptor(&[("user", "ann")])]));
+    };
+    ask(&weir);
+    let counters = "/counters?domain=d&descriptor=user=ann";
+    let token = format!("Bearer {SECRET}-file");
+    for page in ["/", "/metrics", "/rules", "/rlconfig", "/settings", "/top", counters] {
+        assert_silent(page, &get(weir.admin, page).body, secrets);
+        let known = get_with(weir.admin, page, &[("authorization", &token)]);
+        assert_silent(page, &known.body, secrets);
+    }
+    assert!(get(weir.admin, "/settings").body.contains("x-token=hidden"));
+    let body = r#"{"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "x"}]}]}"#;
+    for (address, path) in [(weir.http, "/json"), (weir.admin, "/explain")] {
+        for body in [body, "{"] {
+            assert_silent(path, &post(address, path, body).body, secrets);
+        }
+    }
+    std::fs::write(weir.rules_folder().join("bad.yaml"), "domain: [").expect("a file");
+    weir.process().signal("HUP");
+    weir.process().wait_for("that the rules are bad", |line| {
+        line.contains("rules not reloaded").then_some(())
+    });
+    assert_silent("/rules", &get(weir.admin, "/rules").body, secrets);
+    match collector {
+        // It really was sent.
+        Some(collector) => {
+            let token = |of: &str| Some(format!("{SECRET}-{of}"));
+            let (_, traces) = collector.span(|_| true);
+            assert_eq!(traces.token, token("otel"));
+            let (_, metrics) = collector.wait(|one| one.metrics.first().map(|_| ()));
+            assert_eq!(metrics.token, token("metrics"));
+        }
+        None => weir.process().wait_for("that the collector fails", |line| {
+            line.contains("the collector fails").then_some(())
+        }),
+    }
+    weir.process().terminate();
+    assert!(weir.process().wait_for_exit().success());
+    let log = weir.process().output();
+    for chatty in ["\"level\":\"TRACE\"", "\"target\":\"hyper_util::"] {
+        assert!(log.contains(chatty), "the log is not at its most verbose: no {chatty}");
+    }
+    assert_silent("the log", &log, secrets);
+}
+
+/// With the secrets of the environment and of TLS.
+fn secrets(tls: &Certificates) -> [String; 2] {
+    let key = std::fs::read_to_string(tls.path("server.key")).expect("a key");
+    [SECRET.to_owned(), part_of(&key)]
+}
+
+#[test]
+fn no_line_and_no_page_shows_a_secret_that_is_in_use() {
+    let tls = Certificates::new();
+    let secrets = secrets(&tls);
+    let (_listener, mute) = silent();
+    let collector = Collector::grpc();
+    let address = collector.address.to_string();
+    let redis = format!("redis://weir:{SECRET}-url@{mute}");
+    live(with_secrets(&redis, &address, "grpc", &tls).start(), &tls, &secrets, Some(&collector));
+    let collector = Collector::http();
+    let address = collector.address.to_string();
+    let redis = format!("redis-cluster://{mute}");
+    let setup = with_secrets(&redis, &address, "http/protobuf", &tls)
+        .file("password", &format!("{SECRET}-password\n"));
+    let password = setup.path("password").display().to_string();
+    let weir = setup.env("WEIR__REDIS__PASSWORD_FILE", &password).start();
+    live(weir, &tls, &secrets, Some(&collector));
+}
+
+#[test]
+fn no_line_and_no_page_shows_a_secret_for_somebody_who_is_away() {
+    let tls = Certificates::new();
+    let secrets = secrets(&tls);
+    let closed = silent().1;
+    let redis = format!(
+        "redis-sentinel://:{SECRET}-url@{closed}?sentinelServiceName=m&sentinelPassword={SECRET}"
+    );
+    for protocol in ["grpc", "http/protobuf"] {
+        let setup = with_secrets(&redis, &closed, protocol, &tls)
+            .env("WEIR__ADMIN__TOKEN_FILE", "")
+            .env("WEIR__ADMIN__TOKEN", &format!("{SECRET}-file"));
+        live(setup.start(), &tls, &secrets, None);
+    }
+}
+
+#[test]
+fn no_refusal_to_start_shows_a_secret() {
+    for (name, value) in [
+        ("WEIR__REDIS__URL", format!("http://u:{SECRET}@h")),
+        ("WEIR__REDIS__URL", format!("redis://u:{SECRET}@h:port")),
+        ("REDIS_URL", format!("redis://u:{SECRET}@:x")),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("::not an address::{SECRET}@")),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://u:{SECRET}@collector:4318")),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://c ?api_key={SECRET}")),
+        ("OTEL_EXPORTER_OTLP_HEADERS", format!("Bearer {SECRET}")),
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", format!("a b={SECRET}")),
+        ("WEIR__METRICS__OTLP_HEADERS", format!("authorization={SECRET}\u{1}")),
+    ] {
+        let setup = Weir::setup().rules("d.yaml", RULES).env("WEIR__STORE__KIND", "redis");
+        let (status, said) = setup.env(name, &value).start_in_vain();
+        assert!(!status.success(), "{name}={value}");
+        assert_silent(name, &said, &[SECRET.to_owned()]);
+    }
+}

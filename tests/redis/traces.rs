@@ -1,0 +1,74 @@
+//! Traces of calls to a real Redis.
+
+use opentelemetry_proto::tonic::trace::v1::Span;
+
+use crate::bed::server::Server;
+use crate::start::{alone, over, ready};
+use crate::support::collector::{Collector, hex, text};
+use crate::support::rls::{Client, descriptor, request};
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: user
+    rate_limit: { requests: 100, window: 1000d, on_error: local }
+";
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+fn ask(client: &Client) {
+    let traceparent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+    client.ask_in(&traceparent, request("d", vec![descriptor(&[("user", "ann")])]));
+}
+
+#[test]
+fn a_call_to_redis_is_a_span_below_its_request_with_its_node_and_its_error() {
+    let _turn = alone();
+    let redis = Server::listening(&[]);
+    let collector = Collector::grpc();
+    let mut weir = over(&format!("redis://{}", redis.address()), RULES)
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{}", collector.address))
+        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        .env("WEIR__STORE__TIMEOUT", "1s")
+        .start();
+    ready(&weir);
+    let client = weir.client();
+    ask(&client);
+    redis.process().freeze();
+    ask(&client);
+    redis.process().thaw();
+    drop(client);
+    // The rest is told before the process ends.
+    weir.process().terminate();
+    assert!(weir.process().wait_for_exit().success());
+    let spans: Vec<Span> = collector.rest().into_iter().flat_map(|all| all.spans).collect();
+    let node = redis.address().to_string();
+    let (calls, requests): (Vec<&Span>, Vec<&Span>) =
+        spans.iter().partition(|span| span.name == "store");
+    assert_eq!((calls.len(), requests.len()), (2, 2), "{spans:?}");
+    for call in &calls {
+        let request = requests.iter().find(|request| request.span_id == call.parent_span_id);
+        let request = request.expect("a call is below its request");
+        assert_eq!([hex(&call.trace_id), hex(&request.trace_id)], [TRACE, TRACE]);
+        assert!(call.start_time_unix_nano >= request.start_time_unix_nano);
+        assert!(call.end_time_unix_nano <= request.end_time_unix_nano);
+        assert_eq!(text(&call.attributes, "db.system.name").as_deref(), Some("redis"));
+        assert_eq!(text(&call.attributes, "server.address").as_ref(), Some(&node));
+        assert_eq!(text(&request.attributes, "weir.outcome").as_deref(), Some("allowed"));
+        match text(&call.attributes, "error.type").as_deref() {
+            None => assert!(request.events.is_empty()),
+            Some(error) => {
+                assert_eq!(error, "timeout");
+                let event = request.events.first().expect("an event of the fallback");
+                assert_eq!(event.name, "fallback");
+                for attributes in [&request.attributes, &event.attributes] {
+                    assert_eq!(text(attributes, "weir.fallback").as_deref(), Some("local"));
+                    let cause = text(attributes, "weir.fallback.cause");
+                    assert_eq!(cause.as_deref(), Some("timeout"));
+                }
+            }
+        }
+    }
+    let failed = requests.iter().filter(|request| !request.events.is_empty()).count();
+    assert_eq!(failed, 1, "one call was answered, one was not");
+}
