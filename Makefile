@@ -5,11 +5,12 @@
 CARGO ?= cargo
 PYTHON ?= python3
 FUZZ_RUNS ?= 1000000
+SOAK_PAUSE ?= 60
 
 ENVOYS := 1.40.0 1.36.4
 FUZZ_TARGETS := request_proto request_json rules_yaml
 
-.PHONY: run test redis test-valkey lint fmt fuzz deny accuracy bench modes helm-test helm-docs
+.PHONY: run test redis test-valkey soak lint fmt fuzz deny accuracy bench modes helm-test helm-docs
 .DELETE_ON_ERROR:
 
 # Builds weir and serves the rules of examples/ from memory.
@@ -26,9 +27,14 @@ redis:
 	@sh tests/bed/install-redis.sh
 
 # What touches Redis, against Valkey: the one on the path, else Debian's, kept in target/.
-test-valkey: redis
+test-valkey: $(ENVOYS:%=envoy-%) redis
 	REDIS_SERVER=$$(sh tests/bed/find-valkey.sh) \
 		$(CARGO) test --locked --test agreement --test faults --test redis
+
+# A day of reloads, rotations and faults under 5 000 calls per second, on a release build, with
+# SOAK_PAUSE seconds of calls between two events.
+soak: $(ENVOYS:%=envoy-%) redis
+	WEIR_DAY_PAUSE=$(SOAK_PAUSE) $(CARGO) test --locked --release --test redis a_day -- --nocapture
 
 lint:
 	$(CARGO) clippy --locked --all-targets -- -D warnings

@@ -24,12 +24,14 @@ mod pick;
 mod plan;
 mod probe;
 mod report;
+mod stop;
 mod tally;
 mod worker;
 
 pub use plan::{Load, Plan, Spread};
 pub use probe::Unfit;
 pub use report::{Generator, Latency, Report};
+pub use stop::{Stop, Stopper};
 
 use link::Target;
 use tally::Tally;
@@ -59,17 +61,23 @@ pub enum Moment {
 }
 
 /// Puts the load of `plan` on the service at `address` and tells what came of it. Blocks; `watch`
-/// hears of every [`Moment`].
+/// hears of every [`Moment`]. After a `stop` nothing more falls due, and the report is about the
+/// time until then.
 ///
 /// # Errors
 ///
 /// [`Unfit`] if nothing there answers such calls, or if a thread or connection cannot be had.
-pub fn run(plan: &Plan, address: &str, watch: impl FnMut(Moment)) -> Result<Report, Unfit> {
+pub fn run(
+    plan: &Plan,
+    address: &str,
+    stop: &Stop,
+    watch: impl FnMut(Moment),
+) -> Result<Report, Unfit> {
     plan.check().map_err(Unfit::Plan)?;
     let address = probe::service(plan, address)?;
     let (events, heard) = mpsc::channel();
     let answered = Arc::new(AtomicU64::new(0));
-    let starters = start(plan, address, &events, &answered)?;
+    let starters = start(plan, address, stop, &events, &answered)?;
     drop(events);
     for _ in &starters {
         match heard.recv() {
@@ -85,13 +93,14 @@ pub fn run(plan: &Plan, address: &str, watch: impl FnMut(Moment)) -> Result<Repo
         // A thread that has gone says so by the event that it sent before.
         let _ = starter.send(span);
     }
-    follow(plan, span, &heard, &answered, watch)
+    follow(plan, span, stop, &heard, &answered, watch)
 }
 
 /// Waits for the threads, telling `watch` how far they are.
 fn follow(
     plan: &Plan,
     span: Span,
+    stop: &Stop,
     events: &mpsc::Receiver<Event>,
     answered: &AtomicU64,
     mut watch: impl FnMut(Moment),
@@ -112,12 +121,13 @@ fn follow(
             Err(RecvTimeoutError::Disconnected) => return Err(defect()),
         }
         let now = Instant::now();
+        edges[1].0 = span.end.min(stop.came().unwrap_or(span.end));
         for (_, moment, cpu) in edges.iter_mut().filter(|(at, _, cpu)| cpu.is_none() && now >= *at)
         {
             *cpu = Some(cpu::of_this_process());
             watch(*moment);
         }
-        if now < span.end && now.saturating_duration_since(ticked) >= TICK {
+        if now < edges[1].0 && now.saturating_duration_since(ticked) >= TICK {
             ticked = now;
             let elapsed = now.saturating_duration_since(span.begin);
             watch(Moment::Running { elapsed, answered: answered.load(Ordering::Relaxed) });
@@ -125,7 +135,8 @@ fn follow(
     }
     let [before, after] = edges.map(|(.., cpu)| cpu.flatten());
     let used = before.zip(after).map(|(before, after)| after.saturating_sub(before));
-    Ok(Report::of(plan, &tally, used))
+    let measured = edges[1].0.saturating_duration_since(span.start);
+    Ok(Report::of(&Plan { duration: measured, ..plan.clone() }, &tally, used))
 }
 
 fn defect() -> Unfit {
@@ -136,6 +147,7 @@ fn defect() -> Unfit {
 fn start(
     plan: &Plan,
     address: SocketAddr,
+    stop: &Stop,
     events: &mpsc::Sender<Event>,
     answered: &Arc<AtomicU64>,
 ) -> Result<Vec<oneshot::Sender<Span>>, Unfit> {
@@ -148,6 +160,7 @@ fn start(
             address,
             target: Arc::clone(&target),
             span,
+            stop: stop.clone(),
             answered: Arc::clone(answered),
             events: events.clone(),
         };

@@ -92,7 +92,8 @@ pub struct Generator {
 
 impl Report {
     pub(super) fn of(plan: &Plan, tally: &Tally, cpu: Option<Duration>) -> Report {
-        let seconds = plan.duration.as_secs_f64();
+        // A run may be stopped before anything is measured.
+        let seconds = plan.duration.as_secs_f64().max(1e-9);
         let decided = tally.ok + tally.over_limit + tally.unknown;
         let threads = plan.threads();
         let cpu_seconds = cpu.map(|cpu| cpu.as_secs_f64());

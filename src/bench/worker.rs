@@ -21,6 +21,7 @@ use super::body::Bodies;
 use super::link::{Link, PAUSE, Target};
 use super::pick::{Picker, Random};
 use super::plan::{Load, Plan};
+use super::stop::Stop;
 use super::tally::Tally;
 
 /// Calls sent in a row, when several are due, before answers are looked at.
@@ -57,6 +58,8 @@ pub(super) struct Share {
     pub(super) target: Arc<Target>,
     /// Arrives once all threads are ready.
     pub(super) span: oneshot::Receiver<Span>,
+    /// Ends it before its time.
+    pub(super) stop: Stop,
     /// Calls that were answered, of all threads.
     pub(super) answered: Arc<AtomicU64>,
     pub(super) events: mpsc::Sender<Event>,
@@ -80,7 +83,7 @@ pub(super) fn run(share: Share) {
 }
 
 async fn work(share: Share) -> io::Result<Tally> {
-    let Share { plan, number, address, target, span, answered, events } = share;
+    let Share { plan, number, address, target, span, stop, answered, events } = share;
     let mut links = Vec::new();
     for _ in (number..plan.connections).step_by(plan.threads()) {
         let link = Link::open(address, Arc::clone(&target)).await;
@@ -92,6 +95,7 @@ async fn work(share: Share) -> io::Result<Tally> {
     alarm.until(span.begin).await?;
     let desk = Rc::new(Desk {
         span,
+        end: Cell::new(span.end),
         picker: Picker::new(plan.keys, plan.spread),
         random: RefCell::new(Random::new(plan.seed.wrapping_add(number as u64))),
         bodies: RefCell::new(Bodies::new(&plan)),
@@ -100,10 +104,10 @@ async fn work(share: Share) -> io::Result<Tally> {
         answered,
     });
     match plan.load {
-        Load::Closed => closed(&desk, &links, plan.streams()).await,
+        Load::Closed => closed(&desk, &links, plan.streams(), stop).await,
         Load::Open(rate) => {
             let pace = Pace { rate, number: number as u64, threads: plan.threads() as u64 };
-            open(&desk, &links, plan.streams(), pace, &alarm).await?;
+            open(&desk, &links, plan.streams(), pace, &alarm, stop).await?;
         }
     }
     desk.tally.borrow_mut().fail("unanswered", desk.in_flight.get());
@@ -113,6 +117,8 @@ async fn work(share: Share) -> io::Result<Tally> {
 /// What all tasks of a thread share.
 struct Desk {
     span: Span,
+    /// No more calls: that of the span, or before.
+    end: Cell<Instant>,
     picker: Picker,
     random: RefCell<Random>,
     bodies: RefCell<Bodies>,
@@ -130,12 +136,22 @@ impl Desk {
     }
 
     fn counts(&self, instant: Instant) -> bool {
-        (self.span.start..self.span.end).contains(&instant)
+        (self.span.start..self.end.get()).contains(&instant)
+    }
+
+    /// Waits until no answer is waited for any longer, and ends the calls when a stop comes.
+    async fn over(&self, mut stop: Stop) {
+        let Span { end, last, .. } = self.span;
+        if timeout_at(last.into(), stop.come()).await.is_ok() {
+            // What was sent by now counts, though it fell due an instant after the stop.
+            self.end.set(Instant::now().min(end));
+            tokio::time::sleep_until((self.end.get() + (last - end)).into()).await;
+        }
     }
 }
 
 /// Every stream of every connection asks again as soon as it is answered.
-async fn closed(desk: &Rc<Desk>, links: &[Rc<Link>], streams: usize) {
+async fn closed(desk: &Rc<Desk>, links: &[Rc<Link>], streams: usize, stop: Stop) {
     let mut tasks = JoinSet::new();
     for link in links {
         for _ in 0..streams {
@@ -143,13 +159,17 @@ async fn closed(desk: &Rc<Desk>, links: &[Rc<Link>], streams: usize) {
         }
     }
     let all = async { while tasks.join_next().await.is_some() {} };
-    // Whoever is late is still counted as in flight.
-    let _ = timeout_at(desk.span.last.into(), all).await;
+    tokio::select! {
+        biased;
+        // Whoever is late is still counted as in flight.
+        () = desk.over(stop) => {}
+        () = all => {}
+    }
 }
 
 async fn stream(desk: Rc<Desk>, link: Rc<Link>) {
     let mut asked = Instant::now();
-    while asked < desk.span.end {
+    while asked < desk.end.get() {
         desk.in_flight.set(desk.in_flight.get() + 1);
         let outcome = link.call(desk.body(), || {}).await;
         desk.in_flight.set(desk.in_flight.get() - 1);
@@ -190,6 +210,7 @@ async fn open(
     streams: usize,
     pace: Pace,
     alarm: &Alarm,
+    stop: Stop,
 ) -> io::Result<()> {
     let span = desk.span;
     let seats = u32::try_from(streams * links.len()).unwrap_or(u32::MAX);
@@ -198,14 +219,15 @@ async fn open(
     let sending = async {
         for (index, link) in (0..).zip(links.iter().cycle()) {
             let due = span.begin + pace.due(index);
-            if due >= span.end {
-                return io::Result::Ok(());
-            }
-            alarm.until(due).await?;
+            alarm.until(due.min(desk.end.get())).await?;
             if index % BURST == 0 {
                 yield_now().await;
             }
             let free = Arc::clone(&free).acquire_owned().await;
+            // A stop may have come meanwhile. What is sent after this counts.
+            if due >= desk.end.get() {
+                break;
+            }
             let (desk, link) = (Rc::clone(desk), Rc::clone(link));
             sent.set(index + 1);
             spawn_local(async move {
@@ -213,23 +235,27 @@ async fn open(
                 drop(free);
             });
         }
-        Ok(())
+        // Every seat is free when every call has been answered.
+        let _ = free.acquire_many(seats).await;
+        io::Result::Ok(())
     };
-    match timeout_at(span.last.into(), sending).await {
-        Ok(result) => result?,
-        Err(_) => {
+    tokio::select! {
+        biased;
+        () = desk.over(stop) => {
             // Nobody had a free stream for the rest of them.
             let left = (sent.get()..).map(|index| span.begin + pace.due(index));
-            let left = left.take_while(|due| *due < span.end).filter(|due| *due >= span.start);
-            desk.tally.borrow_mut().fail("unsent", left.count() as u64);
+            let left = left.take_while(|due| *due < desk.end.get());
+            let left = left.filter(|due| *due >= span.start).count();
+            desk.tally.borrow_mut().fail("unsent", left as u64);
         }
+        result = sending => result?,
     }
-    let _ = timeout_at(span.last.into(), free.acquire_many(seats)).await;
     Ok(())
 }
 
 async fn call_due(desk: &Desk, link: &Link, due: Instant) {
-    let counts = desk.counts(due);
+    // Nothing is sent that falls due after the end.
+    let counts = due >= desk.span.start;
     desk.in_flight.set(desk.in_flight.get() + u64::from(counts));
     let sent = || {
         if counts {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{Typed, exit, say};
-use crate::bench::{self, Latency, Load, Moment, Plan, Report, Spread};
+use crate::bench::{self, Latency, Load, Moment, Plan, Report, Spread, Stop};
 
 /// Distinct keys, when nobody says how many and there is a place for them.
 const KEYS: u64 = 100_000;
@@ -87,12 +87,26 @@ impl BenchArgs {
     }
 }
 
+/// Comes when the process is interrupted (Ctrl-C).
+fn interrupted() -> anyhow::Result<Stop> {
+    let (stopper, stop) = Stop::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listen = async move {
+        // Where signals cannot be had, a run lasts until its end.
+        if tokio::signal::ctrl_c().await.is_ok() {
+            stopper.stop();
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(move || runtime.block_on(listen))?;
+    Ok(stop)
+}
+
 /// 0 when every call was decided, 1 when some were not, 69 when the load could not be put on.
 pub(super) fn run(args: &BenchArgs) -> anyhow::Result<u8> {
     let plan = args.plan();
     let total = (plan.warmup + plan.duration).as_secs_f64();
     let shows = std::io::stderr().is_terminal();
-    let report = bench::run(&plan, &args.addr, |moment| {
+    let report = bench::run(&plan, &args.addr, &interrupted()?, |moment| {
         if shows {
             progress(moment, total);
         }

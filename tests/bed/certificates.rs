@@ -16,23 +16,28 @@ impl Certificates {
     /// Fresh ones.
     pub(crate) fn new() -> Certificates {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
-        let key = || KeyPair::generate().expect("a key");
-        let mut authority = CertificateParams::new([]).expect("no names");
-        // Its own name, or what it signs looks as if it had signed itself.
-        authority.distinguished_name.push(DnType::CommonName, "weir test authority");
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority_key = key();
-        let signed = authority.self_signed(&authority_key).expect("a certificate");
-        let certificates = Certificates { folder, issuer: Issuer::new(authority, authority_key) };
-        certificates.write("ca.crt", &signed.pem());
+        let (issuer, cert) = authority();
+        let certificates = Certificates { folder, issuer };
+        certificates.write_all(&cert);
+        certificates
+    }
+
+    /// Puts those of another authority into the same files.
+    pub(crate) fn renew(&mut self) {
+        let (issuer, cert) = authority();
+        self.issuer = issuer;
+        self.write_all(&cert);
+    }
+
+    fn write_all(&self, authority: &str) {
+        self.write("ca.crt", authority);
         for (name, names) in
             [("server", &["localhost", "127.0.0.1"][..]), ("client", &["weir"][..])]
         {
-            let (cert, key) = certificates.issue(names);
-            certificates.write(&format!("{name}.crt"), &cert);
-            certificates.write(&format!("{name}.key"), &key);
+            let (cert, key) = self.issue(names);
+            self.write(&format!("{name}.crt"), &cert);
+            self.write(&format!("{name}.key"), &key);
         }
-        certificates
     }
 
     /// Another certificate of the same authority, and its key.
@@ -52,4 +57,15 @@ impl Certificates {
     fn write(&self, name: &str, text: &str) {
         fs::write(self.path(name), text).expect("the folder is ours");
     }
+}
+
+/// A new one, and its certificate.
+fn authority() -> (Issuer<'static, KeyPair>, String) {
+    let key = KeyPair::generate().expect("a key");
+    let mut authority = CertificateParams::new([]).expect("no names");
+    // Its own name, or what it signs looks as if it had signed itself.
+    authority.distinguished_name.push(DnType::CommonName, "weir test authority");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let signed = authority.self_signed(&key).expect("a certificate").pem();
+    (Issuer::new(authority, key), signed)
 }

@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::certificates::Certificates;
 use super::resp::{Client, Reply};
 use super::server::Server;
 
@@ -27,7 +28,16 @@ impl Cluster {
 
     /// With these options on every node.
     pub(crate) fn with(options: &[&str]) -> Cluster {
-        let nodes: Vec<Server> = (0..2 * PRIMARIES).map(|_| Server::node(options)).collect();
+        Cluster::of(|| Server::node(options))
+    }
+
+    /// With these options, and TLS for clients and among the nodes.
+    pub(crate) fn tls(certificates: &Certificates, options: &[&str]) -> Cluster {
+        Cluster::of(|| Server::tls_node(certificates, options))
+    }
+
+    fn of(node: impl Fn() -> Server) -> Cluster {
+        let nodes: Vec<Server> = (0..2 * PRIMARIES).map(|_| node()).collect();
         let cluster = Cluster { nodes };
         for (index, node) in cluster.nodes.iter().enumerate() {
             let mut client = node.client();
@@ -92,9 +102,16 @@ impl Cluster {
         let owner = ranges(&self.nodes[asked])
             .into_iter()
             .find(|(first, last, _)| (*first..=*last).contains(&slot));
-        let port = owner.expect("every slot is served").2;
-        let index = self.nodes.iter().position(|node| i64::from(node.port()) == port);
-        index.expect("all nodes are ours")
+        self.named(&owner.expect("every slot is served").2)
+    }
+
+    /// Which node has this name in the cluster.
+    fn named(&self, id: &str) -> usize {
+        let is_it = |node: &Server| {
+            let client = node.try_client();
+            client.is_ok_and(|mut client| client.ask(&["CLUSTER", "MYID"]).text() == id)
+        };
+        self.nodes.iter().position(is_it).expect("all nodes are ours")
     }
 
     /// A replica of node `primary`.
@@ -102,9 +119,8 @@ impl Cluster {
         let id = self.id(primary);
         let lines = lines(&mut self.nodes[primary].client());
         let line = lines.lines().find(|line| line.contains("slave") && line.contains(&id));
-        let line = line.expect("it has a replica");
-        let is_it = |node: &Server| line.contains(&format!("127.0.0.1:{}@", node.port()));
-        self.nodes.iter().position(is_it).expect("all nodes are ours")
+        let name = line.expect("it has a replica").split(' ').next();
+        self.named(name.expect("a line begins with the name"))
     }
 
     /// Makes a replica the primary in its primary's place, by agreement of both.
@@ -152,18 +168,16 @@ fn lines(client: &mut Client) -> String {
     client.ask(&["CLUSTER", "NODES"]).text()
 }
 
-/// First slot, last slot and the owner's port, as this node sees them.
-fn ranges(node: &Server) -> Vec<(i64, i64, i64)> {
+/// First slot, last slot and the owner's name, as this node sees them.
+fn ranges(node: &Server) -> Vec<(i64, i64, String)> {
     let Reply::List(ranges) = node.client().ask(&["CLUSTER", "SLOTS"]) else {
         panic!("CLUSTER SLOTS answers with a list");
     };
     let range = |range: &Reply| match range {
         Reply::List(parts) => match &parts[..] {
             [Reply::Integer(first), Reply::Integer(last), Reply::List(owner), ..] => {
-                match owner[1] {
-                    Reply::Integer(port) => (*first, *last, port),
-                    _ => panic!("a port is a number: {owner:?}"),
-                }
+                // After an address and a port, which differ by who asks.
+                (*first, *last, owner[2].text())
             }
             _ => panic!("not a range of slots: {parts:?}"),
         },

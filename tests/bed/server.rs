@@ -1,5 +1,6 @@
 //! A single Redis: on a unix socket, and on a TCP port of loopback if it shall.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 
@@ -35,28 +36,22 @@ impl Server {
     /// On a free port that speaks TLS, and on none that does not. With `clients`, it wants to see
     /// their certificates.
     pub(crate) fn tls(certificates: &Certificates, clients: bool) -> Server {
-        let path = |name: &str| certificates.path(name).display().to_string();
-        let asks = if clients { "yes" } else { "no" };
-        let options = |port: u16| {
-            #[rustfmt::skip]
-            let words = [
-                "--tls-port", &port.to_string(), "--tls-auth-clients", asks,
-                "--tls-cert-file", &path("server.crt"), "--tls-key-file", &path("server.key"),
-                "--tls-ca-cert-file", &path("ca.crt"),
-            ];
-            words.map(str::to_owned).into()
-        };
-        Server::start(|_| 0, |port, _| options(port))
+        Server::start(|_| 0, |port, _| secured(certificates, clients, port))
     }
 
     /// One node of a cluster, which knows no other yet.
     pub(crate) fn node(options: &[&str]) -> Server {
-        let with_bus = |_: u16, bus: u16| {
-            let bus = bus.to_string();
-            let words = ["--cluster-enabled", "yes", "--cluster-port", &bus];
-            words.iter().chain(options).map(|&word| word.to_owned()).collect()
+        Server::start(|port| port, |_, bus| clustered(bus, options))
+    }
+
+    /// The same, where everybody speaks TLS and shows a certificate: clients and other nodes.
+    pub(crate) fn tls_node(certificates: &Certificates, options: &[&str]) -> Server {
+        let with_tls = |port: u16, bus: u16| {
+            let tls = ["--tls-cluster", "yes", "--tls-replication", "yes"].map(str::to_owned);
+            let secured = secured(certificates, true, port);
+            clustered(bus, options).into_iter().chain(secured).chain(tls).collect()
         };
-        Server::start(|port| port, with_bus)
+        Server::start(|_| 0, with_tls)
     }
 
     /// `plain` makes the port without TLS from a free one, `options` the rest from two free ones.
@@ -107,11 +102,16 @@ impl Server {
 
     /// A new connection over the unix socket, logged in.
     pub(crate) fn client(&self) -> Client {
-        let mut client = Client::unix(&self.socket()).expect("it accepts connections");
+        self.try_client().expect("it accepts connections")
+    }
+
+    /// The same, of a server that may be dead.
+    pub(crate) fn try_client(&self) -> io::Result<Client> {
+        let mut client = Client::unix(&self.socket())?;
         if let Some(password) = &self.password {
             client.ask(&["AUTH", password]);
         }
-        client
+        Ok(client)
     }
 
     /// Ends it at once (SIGKILL).
@@ -125,6 +125,26 @@ impl Server {
         let started = Process::start(&self.arguments, READY);
         self.process = started.unwrap_or_else(|log| panic!("it does not start again:\n{log}"));
     }
+}
+
+/// The options of a port that speaks TLS.
+fn secured(certificates: &Certificates, clients: bool, port: u16) -> Vec<String> {
+    let path = |name: &str| certificates.path(name).display().to_string();
+    let asks = if clients { "yes" } else { "no" };
+    #[rustfmt::skip]
+    let words = [
+        "--tls-port", &port.to_string(), "--tls-auth-clients", asks,
+        "--tls-cert-file", &path("server.crt"), "--tls-key-file", &path("server.key"),
+        "--tls-ca-cert-file", &path("ca.crt"),
+    ];
+    words.map(str::to_owned).into()
+}
+
+/// The options of a node of a cluster, and more.
+fn clustered(bus: u16, options: &[&str]) -> Vec<String> {
+    let bus = bus.to_string();
+    let words = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+    words.iter().chain(options).map(|&word| word.to_owned()).collect()
 }
 
 /// Two ports of loopback that nothing listens on at this moment.

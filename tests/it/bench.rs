@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::support::cli::{Run, run};
+use crate::support::http::get;
 use crate::support::process::Process;
 use crate::support::rls::{costing, descriptor, request};
 use crate::support::weir::{Weir, weir};
@@ -39,6 +40,26 @@ fn report(to: SocketAddr, args: &[&str]) -> Value {
     serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
 }
 
+/// The report of a run that was ended when the service had answered so many calls, however long
+/// that took. At most 256 of them are in flight then, and in no report.
+fn report_of(service: &Weir, calls: u64, args: &[&str]) -> Value {
+    let answered = || -> u64 {
+        let page = get(service.admin, "/metrics").body;
+        let counts = page.lines().filter(|line| line.starts_with("weir_requests_total{"));
+        let number = |line: &str| line.rsplit(' ').next()?.parse::<u64>().ok();
+        counts.map(|line| number(line).expect("a line ends with a number")).sum()
+    };
+    let mut command = weir();
+    command.args(["bench", "--addr", &service.grpc.to_string(), "--domain", "shop"]);
+    command.args(["--warmup", "0", "--duration", "36000", "--json"]).args(args);
+    let mut load = Process::spawn("bench", command);
+    let before = answered();
+    while answered() < before + calls {}
+    load.signal("INT");
+    assert_eq!(load.wait_for_exit().code(), Some(0));
+    serde_json::from_str(&load.output()).expect("a report")
+}
+
 fn number(report: &Value, field: &str) -> u64 {
     report[field].as_u64().unwrap_or_else(|| panic!("{field}: {report:#}"))
 }
@@ -46,7 +67,7 @@ fn number(report: &Value, field: &str) -> u64 {
 #[test]
 fn a_closed_loop_counts_every_answer_by_what_it_says() {
     let weir = Weir::start(RULES);
-    let free = report(weir.grpc, &["free={n}", "--connections", "2", "--streams", "3"]);
+    let free = report_of(&weir, 500, &["free={n}", "--connections", "2", "--streams", "3"]);
     assert!(number(&free, "ok") > 0, "{free:#}");
     assert_eq!(number(&free, "over_limit") + number(&free, "failed"), 0, "{free:#}");
     assert_eq!(free["by_fallback"], Value::Null, "answers do not tell");
@@ -54,7 +75,7 @@ fn a_closed_loop_counts_every_answer_by_what_it_says() {
     assert!(p50 > 0.0 && p50 <= free["latency_us"]["max"].as_f64().expect("a number"));
 
     // One year may turn to the next meanwhile, which lets five more pass.
-    let few = report(weir.grpc, &["few=one"]);
+    let few = report_of(&weir, 500, &["few=one"]);
     assert!((1..=10).contains(&number(&few, "ok")), "{few:#}");
     assert!(number(&few, "over_limit") > 0, "{few:#}");
 }
@@ -67,8 +88,8 @@ fn an_open_loop_sends_what_was_asked_for_about_the_keys_that_were_asked_for() {
     assert_eq!(number(&all, "decided"), 200, "half a second at 400 per second: {all:#}");
     assert!((7..=14).contains(&number(&all, "ok")), "one for each of 7 keys: {all:#}");
     assert_eq!(all["lateness_us"]["p50"].as_f64().map(|p50| p50 >= 0.0), Some(true));
-    let zipf =
-        report(weir.grpc, &["user=z{n}", "--keys", "1000000", "--zipf", "2", "--threads", "2"]);
+    let args = ["user=z{n}", "--keys", "1000000", "--zipf", "2", "--threads", "2"];
+    let zipf = report_of(&weir, 1000, &args);
     let (ok, over) = (number(&zipf, "ok"), number(&zipf, "over_limit"));
     assert!(ok > 0 && over > ok, "most ask for the same few: {zipf:#}");
 }
@@ -113,6 +134,21 @@ fn a_service_that_goes_away_is_in_the_report() {
     assert!(number(&report, "decided") > 0 && number(&report, "failed") > 0, "{report:#}");
     let errors = report["errors"].as_object().expect("an object");
     assert!(errors.contains_key("not connected"), "{report:#}");
+}
+
+/// Both loops, told to last ten hours.
+#[test]
+fn an_interrupt_ends_a_run_and_what_was_measured_is_reported() {
+    let service = Weir::start(RULES);
+    for pace in [&["--rate", "200"][..], &[]] {
+        let report = report_of(&service, 350, &[pace, &["free=one"]].concat());
+        assert!(number(&report, "decided") >= 350 - 256, "{report:#}");
+        assert_eq!(number(&report, "failed"), 0, "{report:#}");
+        let seconds = report["seconds"].as_f64().expect("a number");
+        let rate = number(&report, "decided") as f64 / seconds;
+        let told = report["per_second"].as_f64().expect("a number");
+        assert!((told - rate).abs() < 1e-6 && seconds < 36000.0, "{report:#}");
+    }
 }
 
 #[test]

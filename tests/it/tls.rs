@@ -7,8 +7,9 @@ use std::thread;
 use crate::support::cli;
 use crate::support::envoy::{self, Envoy, NEWEST, OLDEST};
 use crate::support::http::get;
-use crate::support::pki::{Certificates, Secret, trusting};
+use crate::support::pki::{Certificates, trusting};
 use crate::support::rls::{Client, descriptor, request};
+use crate::support::secret::Secret;
 use crate::support::upstream::Upstream;
 use crate::support::weir::{Setup, Weir, write};
 

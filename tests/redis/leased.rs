@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::bed::cluster::Cluster;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::oracle::{Passed, broken};
+use crate::page::Page;
 use crate::start::{alone, cluster_url, over, ready, until};
 use crate::support::rls::{costing, descriptor, request};
 use crate::support::weir::{Setup, Weir, write};
@@ -117,9 +118,10 @@ fn leased_limits_hold_after_a_failover() {
         cluster.wait_for_primary(replica);
     }
     let failed_over = now();
-    traffic.wait_for_more(900);
     // Windows that began afterwards, and buckets that have been full since.
     let since = Micros(failed_over.0 - failed_over.0 % 2_000_000 + 4_000_000);
+    until("they have begun", || now() >= since);
+    traffic.wait_for_more(900);
     judge("failed over", &traffic.stop(), since);
 }
 
@@ -157,8 +159,13 @@ fn a_lower_limit_holds_for_leased_rules_in_the_window_that_it_comes_in() {
         peek.statuses[0].limit_remaining == 0
     });
     let early = traffic.passed();
-    // The others spend what they still hold, and nothing more.
-    std::thread::sleep(Duration::from_secs(2));
+    // The others spend what they still hold, and nothing more: each has nothing but denials then.
+    let denied =
+        |weir: &Weir| Page::of(weir.admin).sum("weir_requests_total", &[r#"code="over_limit""#]);
+    let before = weirs.each_ref().map(denied);
+    until("all of them deny", || {
+        weirs.iter().zip(before).all(|(weir, before)| denied(weir) >= before + 200)
+    });
     let passed = traffic.stop().len();
     eprintln!(
         "{reloaded} passed before, {early} when nothing was left, {passed} of {LOWER} in all"
@@ -183,13 +190,13 @@ descriptors:
     weirs.iter().for_each(ready);
     let tenant = |n: usize| descriptor(&[("tenant", &n.to_string())]);
     let traffic = Traffic::start(&weirs.each_ref(), TENANTS, Arc::new(tenant));
-    // Until every instance knows its demand.
-    std::thread::sleep(Duration::from_secs(3));
+    // Until every instance knows its demand, which it has from a second or two.
+    traffic.wait_for(3_000);
     for node in &cluster.nodes {
         node.client().ask(&["CONFIG", "RESETSTAT"]);
     }
     let (began, before) = (now(), traffic.passed());
-    std::thread::sleep(Duration::from_secs(10));
+    traffic.wait_for_more(10_000);
     let (length, passed) = (now().saturating_sub(began), traffic.passed() - before);
     // Replicas are sent what the scripts do, not the scripts.
     let calls: u64 = cluster.nodes.iter().map(crate::flood::scripts).sum();

@@ -8,6 +8,7 @@ mod bed;
 mod company;
 mod counters;
 mod crowd;
+mod day;
 mod down;
 mod exact;
 mod faults;
@@ -18,7 +19,10 @@ mod journal;
 mod leased;
 #[path = "../../src/layers/leased/tests/oracle.rs"]
 mod oracle;
+mod page;
+mod promtool;
 mod reach;
+mod secured;
 mod start;
 mod support;
 mod synced;

@@ -160,6 +160,37 @@ fn tls_checks_the_host_name_unless_it_is_told_not_to() {
     assert_eq!(left(&fooled), None);
 }
 
+#[test]
+fn certificates_are_read_again_for_every_connection() {
+    let _turn = alone();
+    let mut certificates = Certificates::new();
+    let path = |name: &str| certificates.path(name);
+    let (ca, cert, key) = (path("ca.crt"), path("client.crt"), path("client.key"));
+    let mut server = Server::tls(&certificates, true);
+    let mut weir = over_tls(
+        &format!("rediss://localhost:{}", server.port()),
+        &[
+            ("WEIR__REDIS__TLS_CA", &ca),
+            ("WEIR__REDIS__TLS_CERT", &cert),
+            ("WEIR__REDIS__TLS_KEY", &key),
+        ],
+    )
+    .start();
+    ready(&weir);
+    assert_eq!(left(&weir), Some(999_999));
+    // Both sides by another authority: neither would know the other by the old files.
+    certificates.renew();
+    server.restart();
+    told(&mut weir, "certificates for Redis read again");
+    until("it is let in by the new ones", || left(&weir).is_some());
+    // Half-written: those that were good go on.
+    write(&key, "no key");
+    server.restart();
+    told(&mut weir, "certificates for Redis not read: those in use stay");
+    until("it is let in by those in use", || left(&weir).is_some());
+    assert!(!weir.process().output().contains("BEGIN"), "no key in the log");
+}
+
 /// Waits until weir has logged `text`.
 fn told(weir: &mut Weir, text: &str) {
     weir.process().wait_for(text, |line| line.contains(text).then_some(()));

@@ -10,9 +10,9 @@ use crate::bed::proxy::Proxy;
 use crate::bed::server::Server;
 use crate::crowd::{Answer, Crowd, Question, figures};
 use crate::flood::scripts;
+use crate::page::Page;
 use crate::start::{alone, cluster_url, over, ready, until};
-use crate::support::http;
-use crate::support::rls::{descriptor, request};
+use crate::support::rls::{costing, descriptor, request};
 use crate::support::weir::Weir;
 
 const COUNTERS: usize = 25;
@@ -46,10 +46,17 @@ fn passed(answers: &[Answer]) -> HashMap<usize, usize> {
 }
 
 fn metric(weir: &Weir, name: &str) -> u64 {
-    let page = http::get(weir.admin, "/metrics").body;
-    let line =
-        page.lines().find(|line| line.strip_prefix(name).is_some_and(|r| r.starts_with(' ')));
-    line.expect("it is shown").rsplit(' ').next().expect("a number").parse().expect("a number")
+    Page::of(weir.admin).sum(name, &[])
+}
+
+/// Waits until every instance has exchanged as many counts as `rounds` of all its counters make.
+fn exchanged(weirs: &[Weir], rounds: usize) {
+    let exchanges = |weir: &Weir| metric(weir, "weir_synced_exchanges_total");
+    let before: Vec<u64> = weirs.iter().map(exchanges).collect();
+    let more = (rounds * COUNTERS) as u64;
+    until("all exchange what they know", || {
+        weirs.iter().zip(&before).all(|(weir, before)| exchanges(weir) >= before + more)
+    });
 }
 
 #[test]
@@ -84,7 +91,7 @@ fn three_instances_let_through_the_limit_and_no_more_beyond_than_passes_in_an_in
     // What it costs while nothing but denials happen is what it always costs.
     let before: u64 = cluster.nodes.iter().map(scripts).sum();
     let first = Instant::now();
-    thread::sleep(Duration::from_secs(3));
+    exchanged(&weirs, 12);
     let after: u64 = cluster.nodes.iter().map(scripts).sum();
     let length = first.elapsed();
     let answers = crowd.stop();
@@ -143,38 +150,28 @@ fn with_redis_away_for_five_seconds_nothing_falls_back_and_all_is_counted_after(
     };
     assert_eq!(weirs.each_ref().map(&mut warm), [COUNTERS as u64; 2]);
     let left = |weir: &Weir| {
-        let asked = request("d", vec![descriptor(&[("wide", "0")])]);
-        u64::from(weir.client().ask(asked).statuses[0].limit_remaining)
+        let look = request("d", vec![costing(0, descriptor(&[("wide", "0")]))]);
+        u64::from(weir.client().ask(look).statuses[0].limit_remaining)
     };
     let crowd = Crowd::start(&addresses, 4, spread("wide"));
-    thread::sleep(Duration::from_millis(500));
+    exchanged(&weirs, 1);
     proxy.silence();
+    // The experiment.
     thread::sleep(Duration::from_secs(5));
     proxy.heal();
-    thread::sleep(Duration::from_secs(1));
+    exchanged(&weirs, 2);
     let answers = crowd.stop();
     figures("synced, Redis silent for 5 s", answers.iter());
     assert_eq!(answers.iter().find_map(Answer::fallback), None, "zero errors");
     let asked = answers.iter().filter(|answer| tenant(answer.question) == 0).count();
-    let (mut last, mut asked) = ([0, 0], before + asked as u64);
+    let (mut last, asked) = ([0, 0], before + asked as u64);
     until("both agree about all that was asked", || {
         last = weirs.each_ref().map(left);
-        asked += 2;
-        let agreed = last.iter().all(|left| 1_000_000 - left <= asked);
-        assert!(agreed, "counted twice: {last:?} left, {asked} asked");
-        thread::sleep(Duration::from_millis(300));
-        // The second to be asked knows of the first one's last hit after the next exchange.
-        last.iter().all(|left| 1_000_000 - left >= asked - 1)
+        let counted = last.map(|left| 1_000_000 - left);
+        assert!(counted.iter().all(|counted| *counted <= asked), "{last:?} left, {asked} asked");
+        counted == [asked; 2]
     });
     eprintln!("{asked} asked of one counter: the instances see {last:?} of 1000000 left");
-    let failures: u64 = weirs
-        .iter()
-        .map(|weir| {
-            let page = http::get(weir.admin, "/metrics").body;
-            let lines = page.lines().filter(|line| line.starts_with("weir_synced_errors_total{"));
-            let counts = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
-            counts.sum::<u64>()
-        })
-        .sum();
+    let failures: u64 = weirs.iter().map(|weir| metric(weir, "weir_synced_errors_total")).sum();
     assert!(failures > 0, "Redis was away");
 }

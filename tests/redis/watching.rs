@@ -15,6 +15,8 @@ domain: d
 descriptors:
   - key: user
     rate_limit: { unit: hour, requests_per_unit: 5 }
+  - key: team
+    rate_limit: { unit: hour, requests_per_unit: 5, mode: synced, sync_interval: 50ms }
 ";
 
 /// What Prometheus adds to each sample by itself.
@@ -111,7 +113,8 @@ fn groups(expression: &str) -> BTreeSet<&str> {
     lists.flat_map(|list| list.split(", ")).map(str::trim).collect()
 }
 
-/// One after the other: denied, allowed, and decided without Redis; then a scrape has everything.
+/// One after the other: denied, allowed, and decided without Redis, which an exchange misses too;
+/// then a scrape has everything.
 #[test]
 fn alerts_and_dashboard_name_what_weir_exposes() {
     let mut redis = Server::listening(&[]);
@@ -120,17 +123,20 @@ fn alerts_and_dashboard_name_what_weir_exposes() {
     ready(&weir);
     let client = weir.client();
     let ask = |user, hits| {
-        client.ask(request("d", vec![costing(hits, descriptor(&[("user", user)]))]));
+        let both = ["user", "team"].map(|key| costing(hits, descriptor(&[(key, user)])));
+        client.ask(request("d", both.into()));
     };
     for hits in [1, 6, 6] {
         ask("x", hits);
     }
     redis.kill();
     let scrape = || get(weir.admin, "/metrics").body;
-    until("an error of Redis and a fallback are counted", || {
+    until("errors of Redis and a fallback are counted", || {
         ask("y", 1);
         let page = scrape();
-        page.contains("weir_redis_errors_total{") && page.contains("weir_fallback_total{")
+        ["weir_redis_errors_total{", "weir_synced_errors_total{", "weir_fallback_total{"]
+            .iter()
+            .all(|name| page.contains(name))
     });
     let exposed = scraped(&scrape());
     let expressions = expressions();

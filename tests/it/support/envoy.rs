@@ -19,6 +19,8 @@ pub(crate) const OLDEST: &str = "1.36.4";
 pub(crate) struct Envoy {
     /// Its listener called `ingress`.
     pub(crate) ingress: SocketAddr,
+    /// Where it tells about itself.
+    pub(crate) admin: SocketAddr,
     // Held until the end of the test.
     _process: Process,
     _folder: TempDir,
@@ -42,7 +44,7 @@ impl Envoy {
         let admin = std::fs::read_to_string(&admin_path).expect("it has said where admin is");
         let admin = admin.trim().parse().expect("an address");
         let ingress = listener(admin, "ingress");
-        Envoy { ingress, _process: process, _folder: folder }
+        Envoy { ingress, admin, _process: process, _folder: folder }
     }
 
     /// `GET path` through its ingress.

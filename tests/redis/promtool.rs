@@ -1,0 +1,58 @@
+//! What Prometheus' own tool says about the metrics of a weir that uses all of it: Redis, every
+//! mode, TLS, detailed series, and the incumbent's names.
+
+use crate::bed::certificates::Certificates;
+use crate::bed::server::Server;
+use crate::start::{over, ready, until};
+use crate::support::http::get;
+use crate::support::promtool::complaints;
+use crate::support::rls::{Client, costing, descriptor, request};
+use tonic::transport::{Certificate, ClientTlsConfig};
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: exact
+    detailed_metric: true
+    rate_limit: { unit: hour, requests_per_unit: 5 }
+  - key: leased
+    rate_limit: { unit: hour, requests_per_unit: 1000, mode: leased }
+  - key: synced
+    rate_limit: { unit: hour, requests_per_unit: 5, mode: synced, sync_interval: 50ms }
+";
+
+/// The incumbent's names are what they are; all others keep Prometheus' conventions.
+#[test]
+fn promtool_complains_of_the_incumbents_names_only() {
+    let (mut redis, certificates) = (Server::listening(&[]), Certificates::new());
+    let path = |name: &str| certificates.path(name).display().to_string();
+    let weir = over(&format!("redis://{}", redis.address()), RULES)
+        .env("WEIR__METRICS__TOP", "true")
+        .env("WEIR__METRICS__COMPAT", "true")
+        .env("WEIR__GRPC__TLS_CERT", &path("server.crt"))
+        .env("WEIR__GRPC__TLS_KEY", &path("server.key"))
+        .start();
+    ready(&weir);
+    let ca = std::fs::read(certificates.path("ca.crt")).expect("a certificate");
+    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca));
+    let client = Client::over_tls(weir.grpc, tls.domain_name("localhost")).expect("it listens");
+    let page = || get(weir.admin, "/metrics").body;
+    let ask = |hits| {
+        let about = |key| costing(hits, descriptor(&[(key, "x")]));
+        client.ask(request("d", ["exact", "leased", "synced"].map(about).into()));
+    };
+    for hits in [1, 6, 6] {
+        ask(hits);
+    }
+    redis.kill();
+    until("a fallback is counted", || {
+        ask(1);
+        page().contains("weir_fallback_total{")
+    });
+    let Some(complaints) = complaints(&page()) else { return };
+    let (theirs, ours): (Vec<_>, Vec<_>) =
+        complaints.iter().partition(|line| line.starts_with("ratelimit_"));
+    eprintln!("promtool: {ours:?} of weir's own, {} of the incumbent's", theirs.len());
+    assert!(ours.is_empty(), "{ours:#?}");
+    assert!(!theirs.is_empty(), "it has looked");
+}

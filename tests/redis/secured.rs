@@ -1,0 +1,106 @@
+//! A Redis Cluster that speaks TLS only, to clients with a certificate, a name and a password.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::bed::certificates::Certificates;
+use crate::bed::cluster::Cluster;
+use crate::crowd::{Answer, Question, ask_all, figures};
+use crate::start::{alone, over, ready, until};
+use crate::support::rls::{costing, descriptor, request};
+use crate::support::weir::{Weir, write};
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: first
+    rate_limit: { requests: 20, window: 1000d }
+  - key: second
+    rate_limit: { requests: 20, window: 1000d }
+";
+
+const LIMIT: usize = 20;
+
+/// Enough for every node to have some.
+const COUNTERS: usize = 40;
+
+fn about(key: &'static str, hits: u64) -> Question {
+    Arc::new(move |n| {
+        let counter = (n % COUNTERS).to_string();
+        request("d", vec![costing(hits, descriptor(&[(key, &counter)]))])
+    })
+}
+
+/// Asks all instances half as much again as each counter has room for: exactly that passes.
+fn fill(weirs: &[Weir], key: &'static str) {
+    let addresses: Vec<_> = weirs.iter().map(|weir| weir.grpc).collect();
+    let answers = ask_all(&addresses, 16, COUNTERS * LIMIT * 3 / 2, about(key, 1));
+    figures(key, answers.iter());
+    assert_eq!(answers.iter().find_map(Answer::fallback), None);
+    let mut passed = HashMap::new();
+    for answer in answers.iter().filter(|answer| answer.passed(0)) {
+        *passed.entry(answer.question % COUNTERS).or_insert(0) += 1;
+    }
+    let wrong: Vec<_> = passed.iter().filter(|(_, passed)| **passed != LIMIT).collect();
+    assert!(passed.len() == COUNTERS && wrong.is_empty(), "{key}: {wrong:?}");
+}
+
+/// What is left of each counter, once Redis answers for all of them.
+fn left(weirs: &[Weir], key: &'static str) -> Vec<usize> {
+    let addresses: Vec<_> = weirs.iter().map(|weir| weir.grpc).collect();
+    let mut left = Vec::new();
+    until("nothing falls back", || {
+        let answers = ask_all(&addresses, 16, COUNTERS, about(key, 0));
+        let of = |answer: &Answer| answer.response.statuses[0].limit_remaining as usize;
+        left = answers.iter().map(of).collect();
+        answers.iter().all(|answer| answer.fallback().is_none())
+    });
+    left
+}
+
+#[test]
+fn a_cluster_over_tls_with_users_and_certificates_is_counted_in_exactly() {
+    let _turn = alone();
+    let certificates = Certificates::new();
+    let path = |name: &str| certificates.path(name).display().to_string();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md"));
+    let page = page.expect("a page about Redis");
+    let rights = page.lines().find_map(|line| line.strip_prefix("ACL SETUSER "));
+    let rights: Vec<&str> = rights.expect("an example").split_whitespace().collect();
+    let password = rights.iter().find_map(|word| word.strip_prefix('>')).expect("a password");
+    // Nobody else is let in without a password that weir does not know.
+    let mut options = vec!["--requirepass", "others", "--masterauth", "others", "--user"];
+    options.extend(&rights);
+    options.extend(["--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no"]);
+    let mut cluster = Cluster::tls(&certificates, &options);
+
+    let file = certificates.path("password");
+    write(&file, &format!("{password}\n"));
+    let [first, second] = [&cluster.nodes[0], &cluster.nodes[1]].map(|node| node.address());
+    let weirs = [0, 1].map(|_| {
+        over(&format!("rediss-cluster://{first}?node={second}"), RULES)
+            .env("WEIR__STORE__TIMEOUT", "20s")
+            .env("WEIR__REDIS__TLS_CA", &path("ca.crt"))
+            .env("WEIR__REDIS__TLS_CERT", &path("client.crt"))
+            .env("WEIR__REDIS__TLS_KEY", &path("client.key"))
+            .env("WEIR__REDIS__USERNAME", rights[0])
+            .env("WEIR__REDIS__PASSWORD_FILE", &file.display().to_string())
+            .start()
+    });
+    weirs.iter().for_each(ready);
+    assert_eq!(left(&weirs, "first"), [LIMIT; COUNTERS]);
+    fill(&weirs, "first");
+
+    // A primary hands over to its replica, with all that it has.
+    let replica = cluster.replica_of(0);
+    cluster.fail_over(replica);
+    cluster.wait_until_whole();
+    assert_eq!(left(&weirs, "first"), [0; COUNTERS], "all is still counted");
+
+    // Another dies, with what its replica has not heard of.
+    let replica = cluster.replica_of(1);
+    cluster.nodes[1].kill();
+    cluster.wait_for_primary(replica);
+    assert_eq!(left(&weirs, "second"), [LIMIT; COUNTERS]);
+    fill(&weirs, "second");
+}
