@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::chart::{bars, short};
+use crate::faults::FAULTS;
 use crate::figures::Figures;
 use crate::machine;
 
@@ -67,6 +68,22 @@ const PROMISES: &[Promise] = &[
         Most(2.0),
     ),
     (
+        "a primary is killed: p99.9 of the seconds around it, ms",
+        |f| Some(f.get("primary killed: p99.9, us: across")? / 1e3),
+        // The deadline, and 5 ms.
+        Most(15.0),
+    ),
+    (
+        "a primary stalls: p99.9 of the seconds around it, ms",
+        |f| Some(f.get("primary stalled: p99.9, us: across")? / 1e3),
+        Most(15.0),
+    ),
+    (
+        "a primary stalls: p99 once its breaker is open, of the p99 before",
+        |f| f.ratio("primary stalled: p99, us: after", "primary stalled: p99, us: before"),
+        Most(2.0),
+    ),
+    (
         "inside the process: million decisions per second and core, 1 000 counters",
         |f| f.get("inside: million decisions per CPU second: 1 000 counters"),
         Least(5.0),
@@ -112,6 +129,7 @@ pub(crate) fn write(docs: &Path, rounds: usize, figures: &Figures) -> anyhow::Re
         .replace("{{rounds}}", &rounds.to_string())
         .replace("{{promises}}", promises(figures).trim_end())
         .replace("{{servers}}", servers(figures).trim_end())
+        .replace("{{faults}}", faults(figures).trim_end())
         .replace("{{algorithms}}", algorithms(figures).trim_end());
     fs::write(docs.join("performance.md"), page)?;
     Ok(())
@@ -146,6 +164,21 @@ fn servers(figures: &Figures) -> String {
     {
         if figures.get(&format!("open: p50, us: {of}")).is_some() {
             rows += &row(name, of);
+        }
+    }
+    rows
+}
+
+fn faults(figures: &Figures) -> String {
+    let mut rows = String::new();
+    for fault in FAULTS {
+        for when in ["before", "across", "after"] {
+            let figure = |what: &str| {
+                figures.get(&format!("{fault}: {what}: {when}")).map_or("-".to_owned(), short)
+            };
+            let latencies = ["p50, us", "p99, us", "p99.9, us"].map(figure).join(" | ");
+            let fallen = figure("by fallback, %");
+            rows += &format!("| {fault}, {when} | {latencies} | {fallen} |\n");
         }
     }
     rows
