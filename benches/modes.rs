@@ -1,10 +1,9 @@
 //! The three modes side by side: what they cost in Redis, how long they take, how close they keep to
 //! the limit.
 //!
-//! The shape is that of the test that Salesforce published for its two-layer cache: 3 instances, 25
-//! tenants, 1000 calls per second in all. Every tenant asks for a third more than its limit, so each
-//! window fills up. Real processes, a real Redis Cluster, an open loop: a call is sent when it is
-//! due, whatever became of the others.
+//! 3 instances, 25 tenants, 1000 calls per second in all. Every tenant asks for a third more than its
+//! limit, so each window fills up. Real processes, a real Redis Cluster, an open loop: a call is
+//! sent when it is due, whatever became of the others.
 //!
 //! `make modes` runs all of it and writes `docs/modes/`; `cargo bench --bench modes -- 10` with 10 s
 //! in place of 60.
@@ -29,7 +28,7 @@ use bed::cluster::Cluster;
 use modes::chart::{Chart, Series};
 use modes::run::{Figures, MODES, Plan, run};
 
-/// Calls per second of the published test.
+/// Calls per second of the table.
 const RATE: u32 = 1_000;
 
 /// Calls per second of the chart.
@@ -69,7 +68,7 @@ fn main() {
     save("overrun.svg", &chart("Admitted beyond the limit", "% of the limit", overrun));
 }
 
-/// The published test, in every mode and from memory.
+/// The table: every mode, and memory.
 fn tenants(cluster: &Cluster, plan: Plan) -> String {
     let mut text = String::from(Figures::HEAD);
     println!("{}", Figures::HEAD.trim_end());
