@@ -47,6 +47,7 @@ mod settings;
 mod tests;
 mod tls;
 mod turn;
+mod upload;
 mod web;
 
 pub use admin::{AdminView, NotShown, Token};
@@ -66,6 +67,7 @@ use health::Reporter;
 use lifecycle::Lifecycle;
 use peers::Peers;
 use rls::Rls;
+use upload::Uploads;
 
 /// A server that has not taken its ports yet.
 #[derive(Debug)]
@@ -165,7 +167,9 @@ impl Bound {
             let counters = settings.counters.clone();
             threads.push(scrape::start(listener, path, view, limits, counters, life.clone())?);
         }
-        let work = Work { direct, routes, settings, life };
+        let uploads =
+            Arc::new(Uploads::new(settings.grpc.max_upload_bytes, settings.counters.clone()));
+        let work = Work { direct, routes, uploads, settings, life };
         for (index, queue) in queues.into_iter().enumerate() {
             threads.push(cores::start(index, queue, work.clone())?);
         }

@@ -160,6 +160,7 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
         grpc: server::Grpc {
             listen: grpc.listen.to_string(),
             max_message_bytes: grpc.max_message_bytes,
+            max_upload_bytes: grpc.max_upload_bytes,
             max_header_bytes: grpc.max_header_bytes,
             max_concurrent_streams: grpc.max_concurrent_streams,
             max_pending_resets: grpc.max_pending_resets,

@@ -21,6 +21,7 @@ use tonic::service::Routes;
 
 use super::counters::{Counter, Counters};
 use super::delivery::Delivery;
+use super::upload::{Upload, Uploads};
 
 tokio::task_local! {
     /// Whether the call that this task serves may last for ever.
@@ -40,7 +41,7 @@ const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/Sh
 type Routed = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 /// Answers a call of [`SHOULD_RATE_LIMIT`].
-pub(super) type Direct = Arc<dyn Fn(Request<Incoming>) -> Delivery<Routed> + Send + Sync>;
+pub(super) type Direct = Arc<dyn Fn(Request<Upload>) -> Delivery<Routed> + Send + Sync>;
 
 /// What answers the calls of a connection.
 #[derive(Clone)]
@@ -48,6 +49,7 @@ pub(super) struct Calls {
     /// The one method that is worth a way past the router.
     pub(super) direct: Direct,
     pub(super) routes: Routes,
+    pub(super) uploads: Arc<Uploads>,
     pub(super) counters: Arc<Counters>,
 }
 
@@ -58,10 +60,13 @@ impl Service<Request<Incoming>> for Calls {
 
     fn call(&self, request: Request<Incoming>) -> Call {
         let path = request.uri().path();
+        let uploads = Arc::clone(&self.uploads);
         let way = if path == SHOULD_RATE_LIMIT {
-            Way::Direct((self.direct)(request))
+            Way::Direct((self.direct)(request.map(|body| Upload::passing(body, uploads))))
         } else {
             let endless = STAYING.iter().any(|start| path.starts_with(start));
+            let upload = if endless { Upload::staying } else { Upload::passing };
+            let request = request.map(|body| upload(body, uploads));
             let mut routes = self.routes.clone();
             Way::Routed(Box::pin(async move {
                 if endless {

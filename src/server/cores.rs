@@ -18,12 +18,14 @@ use super::deal::Dealt;
 use super::http2::Shared;
 use super::lifecycle::{Lifecycle, Phase};
 use super::settings::Settings;
+use super::upload::Uploads;
 
 /// What every core serves, and until when.
 #[derive(Clone)]
 pub(super) struct Work {
     pub(super) direct: Direct,
     pub(super) routes: Routes,
+    pub(super) uploads: Arc<Uploads>,
     pub(super) settings: Settings,
     pub(super) life: Lifecycle,
 }
@@ -65,14 +67,19 @@ impl Drop for StopAll {
 }
 
 async fn serve(queue: mpsc::Receiver<Dealt>, work: Work) {
-    let Work { direct, routes, settings, life } = work;
+    let Work { direct, routes, uploads, settings, life } = work;
     let patience = settings.drain.timeout;
     let out_of_patience = async {
         life.reached(Phase::Stopping).await;
         tokio::time::sleep(patience).await;
     };
     let shared = Shared {
-        calls: Calls { direct, routes: routes.prepare(), counters: settings.counters.clone() },
+        calls: Calls {
+            direct,
+            routes: routes.prepare(),
+            uploads,
+            counters: settings.counters.clone(),
+        },
         handshakes: Arc::new(Semaphore::new(settings.grpc.max_handshakes)),
         counters: settings.counters,
         settings: settings.grpc,

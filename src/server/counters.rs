@@ -84,6 +84,9 @@ pub struct Counters {
     pub call_timeout: Counter,
     /// Messages beyond `grpc.max_message_bytes`.
     pub message_too_large: Counter,
+    /// Calls refused because of `grpc.max_upload_bytes`, or because a call that may stay open sent
+    /// too much.
+    pub upload_refused: Counter,
     /// HTTP requests whose head or body came too slowly.
     pub http_timeout: Counter,
     /// HTTP requests whose head or body was too large.
@@ -159,9 +162,11 @@ impl Counters {
         }
         const CALLS: &str = "weir_grpc_calls_refused_total";
         page.family(CALLS, "counter", "gRPC calls refused for their pace or size.");
-        for (reason, count) in
-            [("timeout", &self.call_timeout), ("too_large", &self.message_too_large)]
-        {
+        for (reason, count) in [
+            ("timeout", &self.call_timeout),
+            ("too_large", &self.message_too_large),
+            ("upload", &self.upload_refused),
+        ] {
             page.sample(CALLS, &[("reason", reason)], count.get());
         }
     }

@@ -36,6 +36,9 @@ pub struct Grpc {
     pub listen: String,
     /// Largest request in bytes. Default 4 MiB, as every gRPC server's.
     pub max_message_bytes: usize,
+    /// Bytes of calls that have not been received whole, of all connections together, beside the
+    /// first 1024 of each. Default 64 MiB.
+    pub max_upload_bytes: usize,
     /// Calls in flight on one connection; more wait at the client. Default 1024.
     pub max_concurrent_streams: u32,
     /// Open connections of the whole process; one more is closed at once. Default 16384.
@@ -79,6 +82,7 @@ impl Default for Grpc {
         Grpc {
             listen: "[::]:8081".into(),
             max_message_bytes: 4 << 20,
+            max_upload_bytes: 64 << 20,
             max_concurrent_streams: 1024,
             max_connections: 16_384,
             max_connections_per_peer: None,

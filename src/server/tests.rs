@@ -10,3 +10,4 @@ mod pki;
 mod raw;
 mod support;
 mod tls;
+mod upload;

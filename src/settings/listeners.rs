@@ -36,6 +36,9 @@ pub struct Grpc {
     pub tls_client_san: String,
     /// Largest request in bytes. Default 4194304. `WEIR__GRPC__MAX_MESSAGE_BYTES`.
     pub max_message_bytes: usize,
+    /// Bytes of requests that have not been received whole, of all connections together. Default
+    /// 67108864. `WEIR__GRPC__MAX_UPLOAD_BYTES`.
+    pub max_upload_bytes: usize,
     /// Largest headers of a request in bytes. Default 16384. `WEIR__GRPC__MAX_HEADER_BYTES`.
     pub max_header_bytes: u32,
     /// Requests in flight on one connection. Default 1024. `WEIR__GRPC__MAX_CONCURRENT_STREAMS`.
@@ -163,6 +166,11 @@ pub(super) fn grpc(reader: &mut Reader<'_>) -> Grpc {
             "grpc.max_message_bytes",
             |raw| &raw.grpc.max_message_bytes,
             |text| scalar::size(text, 1024..=1 << 30),
+        ),
+        max_upload_bytes: reader.read(
+            "grpc.max_upload_bytes",
+            |raw| &raw.grpc.max_upload_bytes,
+            |text| scalar::size(text, 1024..=1 << 40),
         ),
         max_header_bytes: number(
             reader,

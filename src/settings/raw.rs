@@ -62,6 +62,7 @@ section!(Grpc {
     tls_client_cert: String = "required",
     tls_client_san: String = "",
     max_message_bytes: String = "4194304",
+    max_upload_bytes: String = "67108864",
     max_header_bytes: String = "16384",
     max_concurrent_streams: String = "1024",
     max_pending_resets: String = "128",

@@ -42,10 +42,15 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 
 /// The headers of a call, in the simplest HPACK there is.
 pub(super) fn call_headers() -> Vec<u8> {
+    headers_to("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
+}
+
+/// The same for another method.
+pub(super) fn headers_to(path: &str) -> Vec<u8> {
     let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
     [
         vec![0x83, 0x86, 0x04],
-        text("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"),
+        text(path),
         vec![0x0f, 0x10],
         text("application/grpc"),
         vec![0x00],

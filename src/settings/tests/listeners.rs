@@ -4,7 +4,7 @@ use super::{NO_FILE, errors, incumbent, run, value_of};
 use crate::settings::Overrides;
 
 /// A value other than the default for each, as text.
-pub(super) const OTHERS: [(&str, &str); 30] = [
+pub(super) const OTHERS: [(&str, &str); 31] = [
     ("grpc.listen", "127.0.0.1:1"),
     ("grpc.cores", "3"),
     ("http.listen", "127.0.0.1:2"),
@@ -16,6 +16,7 @@ pub(super) const OTHERS: [(&str, &str); 30] = [
     ("grpc.max_message_bytes", "1024"),
     ("grpc.max_header_bytes", "8192"),
     ("grpc.max_concurrent_streams", "7"),
+    ("grpc.max_upload_bytes", "1048576"),
     ("grpc.max_pending_resets", "8"),
     ("grpc.max_control_frames", "99"),
     ("grpc.max_connections", "10"),

@@ -1,0 +1,157 @@
+//! Uploads: a bound on what calls hold in memory before they have been received whole.
+//!
+//! A message is put together before it is decoded, and HTTP/2 gives the client room again as soon as
+//! its bytes are read: without a bound of our own, each of its streams could fill memory with a
+//! message that never ends.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tonic::Status;
+use tonic::codegen::StdError;
+
+use super::counters::Counters;
+
+/// What every call may hold uncounted: nearly all calls are smaller, and cost nothing here.
+const FREE: usize = 1024;
+
+/// What a call that may stay open for ever may send at all: a name to watch, some to look up.
+const STAYING_MAX: usize = 4096;
+
+/// The bytes of all calls that have not been received whole.
+pub(super) struct Uploads {
+    max: usize,
+    held: AtomicUsize,
+    counters: Arc<Counters>,
+}
+
+impl Uploads {
+    /// At most `max` bytes, beside the first 1024 of each call.
+    pub(super) fn new(max: usize, counters: Arc<Counters>) -> Uploads {
+        Uploads { max, held: AtomicUsize::new(0), counters }
+    }
+}
+
+/// The body of a call on its way in.
+pub(super) struct Upload<B = Incoming> {
+    body: B,
+    uploads: Arc<Uploads>,
+    seen: usize,
+    /// How many bytes it may send; none: as many as a message may have.
+    max: Option<usize>,
+}
+
+impl<B> Upload<B> {
+    /// Of a call that is over in time.
+    pub(super) fn passing(body: B, uploads: Arc<Uploads>) -> Upload<B> {
+        Upload { body, uploads, seen: 0, max: None }
+    }
+
+    /// Of a call that may stay open for ever.
+    pub(super) fn staying(body: B, uploads: Arc<Uploads>) -> Upload<B> {
+        Upload { body, uploads, seen: 0, max: Some(STAYING_MAX) }
+    }
+
+    fn counted(&self) -> usize {
+        self.seen.saturating_sub(FREE)
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), Status> {
+        let before = self.counted();
+        self.seen += bytes;
+        let more = self.counted() - before;
+        let held = match more {
+            0 => 0,
+            more => self.uploads.held.fetch_add(more, Ordering::Relaxed) + more,
+        };
+        if held <= self.uploads.max && self.max.is_none_or(|max| self.seen <= max) {
+            return Ok(());
+        }
+        self.uploads.counters.upload_refused.add();
+        Err(Status::resource_exhausted(match self.max {
+            Some(_) => "a call that stays open may send no more than 4096 bytes",
+            None => {
+                "too much of other calls is still on its way: try again, or see grpc.max_upload_bytes"
+            }
+        }))
+    }
+}
+
+impl<B> Drop for Upload<B> {
+    fn drop(&mut self) {
+        match self.counted() {
+            0 => {}
+            counted => drop(self.uploads.held.fetch_sub(counted, Ordering::Relaxed)),
+        }
+    }
+}
+
+impl<B> Body for Upload<B>
+where
+    B: Body<Data = Bytes, Error: Into<StdError>> + Unpin,
+{
+    type Data = Bytes;
+    type Error = StdError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
+        let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            None => return Poll::Ready(None),
+            Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+            Some(Ok(frame)) => frame,
+        };
+        let bytes = frame.data_ref().map_or(0, Bytes::len);
+        Poll::Ready(Some(match self.take(bytes) {
+            Ok(()) => Ok(frame),
+            Err(status) => Err(status.into()),
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uploads(max: usize) -> Arc<Uploads> {
+        Arc::new(Uploads::new(max, Arc::default()))
+    }
+
+    #[test]
+    fn all_calls_together_hold_no_more_than_the_bound_and_give_it_back() {
+        let all = uploads(10_000);
+        let mut first = Upload::passing((), all.clone());
+        assert!(first.take(FREE).is_ok());
+        assert_eq!(all.held.load(Ordering::Relaxed), 0, "what is small is not counted");
+        assert!(first.take(8000).is_ok());
+        let mut second = Upload::passing((), all.clone());
+        assert!(second.take(FREE + 2000).is_ok());
+        assert!(second.take(1).is_err());
+        let mut small = Upload::passing((), all.clone());
+        assert!(small.take(FREE).is_ok(), "small calls pass even then");
+        drop((first, second, small));
+        assert_eq!(all.held.load(Ordering::Relaxed), 0);
+        assert_eq!(all.counters.upload_refused.get(), 1);
+    }
+
+    #[test]
+    fn a_call_that_stays_sends_little() {
+        let mut call = Upload::staying((), uploads(usize::MAX));
+        assert!(call.take(STAYING_MAX).is_ok());
+        assert!(call.take(1).is_err());
+    }
+}
