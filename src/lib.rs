@@ -9,6 +9,7 @@
 //!
 //! # Map
 //!
+//! - [`small`]: files that are read whole: certificates, secrets.
 //! - [`time`]: microseconds, and the one trait that reads a clock.
 //! - [`descriptor`]: what a proxy asks, borrowed and bounded.
 //! - [`limit`]: the numbers of a limit: algorithm, tiers, units, and what they may be.
@@ -56,6 +57,7 @@ pub mod proto;
 pub mod rules;
 pub mod server;
 pub mod settings;
+pub mod small;
 pub mod step;
 pub mod store;
 pub mod telemetry;

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
-use std::{fs, io, thread};
+use std::{io, thread};
 
 use arc_swap::ArcSwap;
 
+use crate::small;
 use crate::time::{Clock, Micros, SystemClock};
 
 mod debounce;
@@ -84,12 +85,13 @@ impl Drop for Watcher {
     }
 }
 
-/// The content of files as one number; a file that cannot be read counts as its error.
+/// The content of files as one number; a file that cannot be read, or that is larger than whoever
+/// reads it would take, counts as its error.
 pub(super) fn contents(files: &[PathBuf]) -> Digest {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     for file in files {
-        fs::read(file).map_err(|error| error.kind()).hash(&mut hasher);
+        small::read(file).map_err(|error| error.kind()).hash(&mut hasher);
     }
     hasher.finish()
 }

@@ -1,6 +1,6 @@
 //! The watcher on a real file system: every way in which files change.
 
-use std::fs::{create_dir, create_dir_all, read_to_string, remove_dir_all, rename, write};
+use std::fs::{self, create_dir, create_dir_all, read_to_string, remove_dir_all, rename, write};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};

@@ -1,14 +1,10 @@
 //! The files of TLS as bytes, so that a change shows whatever made it: a write, a rename, a link
 //! that leads elsewhere.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use super::{TlsError, TlsFiles};
-
-/// Nobody's certificates are larger.
-const LARGEST: u64 = 1 << 20;
+use crate::small;
 
 /// What the files hold.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -33,14 +29,7 @@ impl Contents {
 }
 
 fn read(setting: &str, path: &Path) -> Result<Vec<u8>, TlsError> {
-    let mut bytes = Vec::new();
-    // One byte more than may be, so that a longer file shows.
-    let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes));
-    match read {
-        Ok(_) if bytes.len() as u64 > LARGEST => Err(bad(setting, path, "is larger than 1 MiB")),
-        Ok(_) => Ok(bytes),
-        Err(error) => Err(bad(setting, path, error)),
-    }
+    small::read(path).map_err(|error| bad(setting, path, error))
 }
 
 /// What is wrong with a file.

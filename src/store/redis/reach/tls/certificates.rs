@@ -1,6 +1,5 @@
 //! Certificates for one handshake, made of what is in the files.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use fred::rustls::sign::CertifiedKey;
 
 use super::{ReachError, Tls};
+use crate::small;
 
 /// The files' bytes: authorities, our chain, its key; nothing where no file is named.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Bytes {
     pub(super) fn read(tls: &Tls) -> Result<Bytes, ReachError> {
         let read = |setting: &str, path: &Option<std::path::PathBuf>| {
             let path = path.as_deref();
-            path.map(|path| fs::read(path).map_err(|e| bad(setting, path, &e))).transpose()
+            path.map(|path| small::read(path).map_err(|e| bad(setting, path, &e))).transpose()
         };
         let authorities = read("redis.tls_ca", &tls.ca)?;
         Ok(Bytes([
