@@ -136,7 +136,12 @@ impl Layers {
                 }
             }
             Err(error) => {
-                let (file, reason) = (file.to_owned(), error.to_string());
+                let mut reason = error.to_string();
+                // Of the wrong shape: its words show what stands there, perhaps a secret.
+                if reason.contains("invalid type") {
+                    "it has to be sections, such as `grpc:`".clone_into(&mut reason);
+                }
+                let file = file.to_owned();
                 self.problems.push(Problem::NotYaml { file, reason });
             }
         }

@@ -333,6 +333,7 @@ fn every_kind_of_error_says_where_what_and_what_to_write() {
         ("http: {listen: '[::]:8081'}", "grpc.listen and http.listen are both [::]:8081"),
         ("grpc: [", "weir.yaml: not a settings file: "),
         ("- a", "weir.yaml: "),
+        ("hunter2", "weir.yaml: not a settings file: it has to be sections"),
         ("grpc: {listen: ':1', listen: ':2'}", "weir.yaml: "),
         ("{}\n---\n{}", "weir.yaml: "),
     ];
