@@ -36,6 +36,23 @@ descriptors:
           - { key: three, rate_limit: { unit: hour, requests_per_unit: 10 } }
 "#;
 
+#[test]
+fn the_readme_names_metrics_that_the_page_of_all_of_them_has() {
+    let readme = include_str!("../../README.md");
+    let table = readme.split("\n## Metrics\n").nth(1).expect("a section");
+    let table = table.split("\n## ").next().expect("an end");
+    let names: Vec<&str> = table.split('`').filter(|word| word.starts_with("weir_")).collect();
+    assert!(names.len() >= 10, "{names:?}");
+    for name in names {
+        let (family, labels) = name.split_once('{').unwrap_or((name, ""));
+        let row = DOCUMENTATION.lines().find(|line| line.contains(&format!("| `{family}` |")));
+        let row = row.unwrap_or_else(|| panic!("docs/metrics.md has no {family}"));
+        for label in labels.trim_end_matches('}').split(',').filter(|label| !label.is_empty()) {
+            assert!(row.contains(&format!("`{label}`")), "{family}: {label}");
+        }
+    }
+}
+
 /// Asks so that every kind of outcome is met.
 fn ask_around(weir: &Weir) {
     let client = weir.client();
