@@ -34,7 +34,7 @@ test-valkey: $(ENVOYS:%=envoy-%) redis
 # A day of reloads, rotations and faults under 5 000 calls per second, on a release build, with
 # SOAK_PAUSE seconds of calls between two events.
 soak: $(ENVOYS:%=envoy-%) redis
-	WEIR_DAY_PAUSE=$(SOAK_PAUSE) $(CARGO) test --locked --release --test redis a_day -- --nocapture
+	WEIR_DAY_STRICT=1 WEIR_DAY_PAUSE=$(SOAK_PAUSE) $(CARGO) test --locked --release --test redis a_day -- --nocapture
 
 lint:
 	$(CARGO) clippy --locked --all-targets -- -D warnings
