@@ -49,7 +49,7 @@ pub struct App {
     _readiness: Readiness,
     _sweeper: Sweeper,
     _certificates: Option<Certificates>,
-    _journal: Journal,
+    _journal: Option<Journal>,
     /// Nothing where the operator wants to reload by hand.
     _watcher: Option<Watcher>,
 }
@@ -167,7 +167,7 @@ impl App {
         let (traces, exporter) = traces(&settings)?.unzip();
         let decider = Arc::new(Decider::new(limiter, first, reloads, settings, counters, traces));
         let sweeper = Sweeper::start(decider.clone())?;
-        let journal = Journal::start(decider.clone())?;
+        let journal = Journal::start(&decider)?;
         let mut farewell = Farewell::default();
         if let Some(upkeep) = Upkeep::start(decider.clone())? {
             farewell.add("what the layers hold", upkeep.end());

@@ -26,10 +26,6 @@ use child::Server;
 use figures::Figures;
 use redis::Redis;
 
-/// That of weir, so that the yardstick has it too.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Counters of the main figures.
 const KEYS: u64 = 100_000;
 /// Calls per second of the open loop.

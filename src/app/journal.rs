@@ -31,8 +31,13 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Starts to write.
-    pub(super) fn start(decider: Arc<Decider>) -> io::Result<Journal> {
+    /// Starts to write, if there is a Redis: where counters are in memory alone, nothing that it
+    /// tells of ever happens.
+    pub(super) fn start(decider: &Arc<Decider>) -> io::Result<Option<Journal>> {
+        if decider.limiter.store().redis().is_none() {
+            return Ok(None);
+        }
+        let decider = Arc::clone(decider);
         let (alive, ended) = mpsc::channel();
         thread::Builder::new().name("weir-journal".into()).spawn(move || {
             let mut notes = Notes::default();
@@ -41,7 +46,7 @@ impl Journal {
                 write(&events);
             }
         })?;
-        Ok(Journal { _alive: alive })
+        Ok(Some(Journal { _alive: alive }))
     }
 }
 

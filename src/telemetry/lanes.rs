@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::num::NonZero;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -20,8 +21,10 @@ struct Lane<T>(T);
 impl<T: Default> Default for Lanes<T> {
     /// As many lanes as there are cores, rounded up to a power of two.
     fn default() -> Self {
-        let cores = thread::available_parallelism().map_or(1, NonZero::get);
-        Lanes::new(cores.min(LANES_MAX).next_power_of_two())
+        // Asked once: every rule has lanes, and the system reads files of the cgroup to tell.
+        static CORES: LazyLock<usize> =
+            LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
+        Lanes::new(CORES.min(LANES_MAX).next_power_of_two())
     }
 }
 
