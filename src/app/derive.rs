@@ -154,6 +154,7 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
         request_timeout: http.request_timeout,
         max_connection_age: http.max_connection_age,
         max_connections: http.max_connections,
+        max_connections_per_peer: http.max_connections_per_peer,
         max_head_bytes: http.max_head_bytes,
     };
     server::Settings {

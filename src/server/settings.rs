@@ -158,6 +158,9 @@ pub struct HttpLimits {
     pub max_connection_age: Duration,
     /// Open connections; one more is closed at once. Default 1024.
     pub max_connections: usize,
+    /// Open connections of one address. None: as many as there may be. Default 256: probes come
+    /// from other addresses than a client that takes all it can get.
+    pub max_connections_per_peer: Option<usize>,
     /// Largest head of a request, in bytes; at least 8 KiB. Default 32 KiB.
     pub max_head_bytes: usize,
 }
@@ -169,6 +172,7 @@ impl Default for HttpLimits {
             request_timeout: Duration::from_secs(10),
             max_connection_age: Duration::from_secs(600),
             max_connections: 1024,
+            max_connections_per_peer: Some(256),
             max_head_bytes: 32 << 10,
         }
     }

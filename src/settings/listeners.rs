@@ -123,6 +123,10 @@ pub struct Http {
     pub max_connection_age: Duration,
     /// Open connections. Default 1024. `WEIR__HTTP__MAX_CONNECTIONS`.
     pub max_connections: usize,
+    /// Open connections of one address; `None` (written `off`): as many as there may be. Default
+    /// 256. `WEIR__HTTP__MAX_CONNECTIONS_PER_PEER`.
+    #[serde(with = "json::number_or_off")]
+    pub max_connections_per_peer: Option<usize>,
 }
 
 /// The admin listener. Most of it has no authentication, hence loopback unless told otherwise.
@@ -253,6 +257,11 @@ pub(super) fn http(reader: &mut Reader<'_>) -> Http {
             reader,
             ("http.max_connections", |raw| &raw.http.max_connections),
             1..=MANY,
+        ),
+        max_connections_per_peer: reader.read(
+            "http.max_connections_per_peer",
+            |raw| &raw.http.max_connections_per_peer,
+            |text| scalar::number_or_off(text, 1..=MANY),
         ),
     }
 }
