@@ -37,6 +37,7 @@ mod http2;
 mod json;
 mod lifecycle;
 mod listen;
+mod pages;
 mod patience;
 mod peers;
 mod reflection;
@@ -64,6 +65,7 @@ use delivery::Delivering;
 use front::Front;
 use health::Reporter;
 use lifecycle::Lifecycle;
+use pages::Pages;
 use peers::Peers;
 use rls::Rls;
 
@@ -134,7 +136,11 @@ impl Bound {
         let Bound { settings, grpc, http, admin, metrics } = self;
         let life = Lifecycle::new(health);
         let loopback = admin.local_addr()?.ip().is_loopback();
-        let admin_routes = admin::router(view.clone(), &settings, loopback);
+        let pages = Pages::new({
+            let view = view.clone();
+            move || view.metrics()
+        });
+        let admin_routes = admin::router(view, pages.clone(), &settings, loopback);
         let (reporter, health_service) = Reporter::new();
         let rls =
             RateLimitServiceServer::new(Rls { decider: decider.clone(), bounds: settings.bounds })
@@ -163,7 +169,7 @@ impl Bound {
         if let (Some(listener), Some(Scraped { path, .. })) = (metrics, &settings.metrics) {
             let limits = settings.admin.limits;
             let counters = settings.counters.clone();
-            threads.push(scrape::start(listener, path, view, limits, counters, life.clone())?);
+            threads.push(scrape::start(listener, path, pages, limits, counters, life.clone())?);
         }
         let work = Work { direct, routes, settings, life };
         for (index, queue) in queues.into_iter().enumerate() {

@@ -185,7 +185,10 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
         },
         admin: server::Admin {
             listen: settings.admin.listen.to_string(),
-            limits,
+            limits: server::HttpLimits {
+                max_connections: settings.admin.max_connections,
+                ..limits
+            },
             token: token(&settings.admin),
         },
         metrics: settings.metrics.listen.map(|address| server::Scraped {

@@ -127,14 +127,16 @@ pub struct Admin {
     pub listen: String,
     /// What `/counters` wants to hear; beyond loopback it needs one.
     pub token: Option<Token>,
-    /// Bounds that keep slow and hostile clients from pinning the server.
+    /// Bounds that keep slow and hostile clients from pinning the server. Default 64 connections,
+    /// the others as for HTTP: each may hold a page of metrics that it does not read.
     pub limits: HttpLimits,
 }
 
 impl Default for Admin {
     fn default() -> Self {
         let listen = "127.0.0.1:6070".into();
-        Admin { listen, token: None, limits: HttpLimits::default() }
+        let limits = HttpLimits { max_connections: 64, ..HttpLimits::default() };
+        Admin { listen, token: None, limits }
     }
 }
 

@@ -101,7 +101,8 @@ pub enum ClientCert {
     Optional,
 }
 
-/// The HTTP listener: `/json` and health. Its bounds hold for the admin listener as well.
+/// The HTTP listener: `/json` and health. Its bounds, but for the number of connections, hold for
+/// the admin listener as well.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Http {
     /// Address. Default `[::]:8080`. `WEIR__HTTP__LISTEN`, `HOST` with `PORT`.
@@ -142,6 +143,9 @@ pub struct Admin {
     /// Default none. `WEIR__ADMIN__TOKEN_FILE`.
     #[serde(with = "json::optional")]
     pub token_file: Option<PathBuf>,
+    /// Open connections; the listener for metrics alone has as many. Default 64.
+    /// `WEIR__ADMIN__MAX_CONNECTIONS`.
+    pub max_connections: usize,
 }
 
 /// A million of anything is more than a process can serve.
@@ -262,6 +266,19 @@ pub(super) fn http(reader: &mut Reader<'_>) -> Http {
             "http.max_connections_per_peer",
             |raw| &raw.http.max_connections_per_peer,
             |text| scalar::number_or_off(text, 1..=MANY),
+        ),
+    }
+}
+
+pub(super) fn admin(reader: &mut Reader<'_>) -> Admin {
+    Admin {
+        listen: reader.read("admin.listen", |raw| &raw.admin.listen, scalar::address),
+        token: reader.optional(|raw| &raw.admin.token).map(Secret::new),
+        token_file: reader.optional(|raw| &raw.admin.token_file).map(Into::into),
+        max_connections: number(
+            reader,
+            ("admin.max_connections", |raw| &raw.admin.max_connections),
+            1..=MANY,
         ),
     }
 }

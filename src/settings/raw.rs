@@ -91,7 +91,12 @@ section!(Http {
     max_connections_per_peer: String = "256",
 });
 
-section!(Admin { listen: String = "127.0.0.1:6070", token: String = "", token_file: String = "" });
+section!(Admin {
+    listen: String = "127.0.0.1:6070",
+    token: String = "",
+    token_file: String = "",
+    max_connections: String = "64",
+});
 
 section!(Rules {
     paths: List = "rules/",

@@ -72,3 +72,18 @@ async fn an_address_that_takes_all_it_may_leaves_places_for_another() {
         assert_eq!(counts, (6, 1, 0), "{path}");
     }
 }
+
+#[tokio::test]
+async fn those_who_read_metrics_take_64_connections_and_no_more() {
+    let (server, listeners, counters) = serving(|_| {});
+    for (port, path, _) in &listeners[1..] {
+        let mut open = silent(*port, 64).await;
+        turned_away(*port).await;
+        assert_eq!(status(open.remove(0), path).await, 200, "those that there are are good");
+    }
+    server.stop().await;
+    for (_, _, port) in &listeners[1..] {
+        let port = port(&counters);
+        assert_eq!((port.accepted.get(), port.full.get(), port.peer_full.get()), (65, 1, 0));
+    }
+}
