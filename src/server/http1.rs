@@ -48,8 +48,8 @@ pub(super) async fn serve(
             return port(counters).full.add();
         };
         let (router, life, counters) = (router.clone(), life.clone(), Arc::clone(counters));
+        port(&counters).open.add();
         tokio::spawn(async move {
-            port(&counters).open.add();
             connection(stream, router, limits, &counters, life.reached(Phase::Stopping)).await;
             port(&counters).open.subtract();
             drop((place, peer));
