@@ -37,6 +37,7 @@ mod http2;
 mod json;
 mod lifecycle;
 mod listen;
+mod pages;
 mod patience;
 mod peers;
 mod reflection;
@@ -65,6 +66,7 @@ use delivery::Delivering;
 use front::Front;
 use health::Reporter;
 use lifecycle::Lifecycle;
+use pages::Pages;
 use peers::Peers;
 use rls::Rls;
 use upload::Uploads;
@@ -136,7 +138,11 @@ impl Bound {
         let Bound { settings, grpc, http, admin, metrics } = self;
         let life = Lifecycle::new(health);
         let loopback = admin.local_addr()?.ip().is_loopback();
-        let admin_routes = admin::router(view.clone(), &settings, loopback);
+        let pages = Pages::new({
+            let view = view.clone();
+            move || view.metrics()
+        });
+        let admin_routes = admin::router(view, pages.clone(), &settings, loopback);
         let (reporter, health_service) = Reporter::new();
         let rls =
             RateLimitServiceServer::new(Rls { decider: decider.clone(), bounds: settings.bounds })
@@ -165,7 +171,7 @@ impl Bound {
         if let (Some(listener), Some(Scraped { path, .. })) = (metrics, &settings.metrics) {
             let limits = settings.admin.limits;
             let counters = settings.counters.clone();
-            threads.push(scrape::start(listener, path, view, limits, counters, life.clone())?);
+            threads.push(scrape::start(listener, path, pages, limits, counters, life.clone())?);
         }
         let uploads =
             Arc::new(Uploads::new(settings.grpc.max_upload_bytes, settings.counters.clone()));

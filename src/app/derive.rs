@@ -154,6 +154,7 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
         request_timeout: http.request_timeout,
         max_connection_age: http.max_connection_age,
         max_connections: http.max_connections,
+        max_connections_per_peer: http.max_connections_per_peer,
         max_head_bytes: http.max_head_bytes,
     };
     server::Settings {
@@ -185,7 +186,10 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
         },
         admin: server::Admin {
             listen: settings.admin.listen.to_string(),
-            limits,
+            limits: server::HttpLimits {
+                max_connections: settings.admin.max_connections,
+                ..limits
+            },
             token: token(&settings.admin),
         },
         metrics: settings.metrics.listen.map(|address| server::Scraped {

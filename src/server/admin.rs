@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 
+use super::pages::Pages;
 use super::settings::Settings;
 use crate::descriptor::Typed;
 
@@ -69,14 +69,16 @@ const INDEX: &str = "\
 /counters  ?domain=D&descriptor=k=v,k=v: GET what the counter says, DELETE to empty it (JSON)
 ";
 
-/// The version of the text format that `/metrics` speaks.
-const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
-
 /// The routes of the admin port. `loopback`: nobody beyond this machine reaches it.
-pub(super) fn router<V: AdminView>(view: Arc<V>, settings: &Settings, loopback: bool) -> Router {
+pub(super) fn router<V: AdminView>(
+    view: Arc<V>,
+    pages: Pages,
+    settings: &Settings,
+    loopback: bool,
+) -> Router {
     Router::new()
         .route("/", get(INDEX))
-        .route("/metrics", get(async |State(view): State<Arc<V>>| metrics(view).await))
+        .route("/metrics", get(move || pages.answer()))
         .route("/rules", get(async |State(view): State<Arc<V>>| Json(view.rules())))
         .route("/rlconfig", get(async |State(view): State<Arc<V>>| view.rlconfig()))
         .route("/settings", get(async |State(view): State<Arc<V>>| Json(view.settings())))
@@ -85,15 +87,6 @@ pub(super) fn router<V: AdminView>(view: Arc<V>, settings: &Settings, loopback: 
         .merge(explain::router(view.clone(), settings.bounds))
         .merge(counters::router(view, settings, loopback))
         .layer(from_fn_with_state(loopback, origin::check))
-}
-
-/// The page of metrics.
-pub(super) async fn metrics<V: AdminView>(view: Arc<V>) -> Response {
-    // A page of many series takes a while, and this thread also accepts connections.
-    match tokio::task::spawn_blocking(move || view.metrics()).await {
-        Ok(page) => ([(CONTENT_TYPE, PROMETHEUS)], page).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
 }
 
 /// A refusal that says why.

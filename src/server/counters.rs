@@ -171,3 +171,87 @@ impl Counters {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_is_shown() {
+        let counters = Counters::default();
+        // Without `..`: whoever adds a field is told to add it here.
+        let Counters {
+            grpc,
+            http,
+            admin,
+            metrics,
+            tls_accepted,
+            tls_failed,
+            tls_reloaded,
+            tls_refused,
+            tls_ends,
+            hello_timeout,
+            write_timeout,
+            keepalive_timeout,
+            flood,
+            protocol_error,
+            aged,
+            idle,
+            cut,
+            call_timeout,
+            message_too_large,
+            http_timeout,
+            http_too_large,
+        } = &counters;
+        let ended = |reason| format!("weir_grpc_connections_ended_total{{reason=\"{reason}\"}}");
+        let called = |reason| format!("weir_grpc_calls_refused_total{{reason=\"{reason}\"}}");
+        let asked = |reason| format!("weir_http_refused_total{{reason=\"{reason}\"}}");
+        let shaken = |outcome| format!("weir_tls_handshakes_total{{outcome=\"{outcome}\"}}");
+        let reloaded = |outcome| format!("weir_tls_reloads_total{{outcome=\"{outcome}\"}}");
+        let mut all = vec![
+            (tls_accepted, shaken("ok")),
+            (tls_failed, shaken("failed")),
+            (tls_reloaded, reloaded("ok")),
+            (tls_refused, reloaded("failed")),
+            (tls_ends, "weir_tls_certificate_expiry_timestamp_seconds".to_owned()),
+            (hello_timeout, ended("hello_timeout")),
+            (write_timeout, ended("write_timeout")),
+            (keepalive_timeout, ended("keepalive_timeout")),
+            (flood, ended("flood")),
+            (protocol_error, ended("protocol_error")),
+            (aged, ended("age")),
+            (idle, ended("idle")),
+            (cut, ended("grace_over")),
+            (call_timeout, called("timeout")),
+            (message_too_large, called("too_large")),
+            (http_timeout, asked("timeout")),
+            (http_too_large, asked("too_large")),
+        ];
+        for (name, port) in [("grpc", grpc), ("http", http), ("admin", admin), ("metrics", metrics)]
+        {
+            let Port { accepted, open, full, peer_full } = port;
+            let refused = |limit| {
+                let name = format!("listener=\"{name}\",limit=\"{limit}\"");
+                format!("weir_connections_refused_total{{{name}}}")
+            };
+            all.extend([
+                (accepted, format!("weir_connections_accepted_total{{listener=\"{name}\"}}")),
+                (open, format!("weir_connections_open{{listener=\"{name}\"}}")),
+                (full, refused("total")),
+                (peer_full, refused("peer")),
+            ]);
+        }
+        for (number, (counter, _)) in (1..).zip(&all) {
+            counter.set(number);
+        }
+        let mut page = Exposition::default();
+        counters.expose(&mut page);
+        let page = page.to_prometheus();
+        let mut shown: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).collect();
+        let mut expected: Vec<String> =
+            (1..).zip(&all).map(|(number, (_, series))| format!("{series} {number}")).collect();
+        shown.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(shown, expected);
+    }
+}

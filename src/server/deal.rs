@@ -185,9 +185,11 @@ mod tests {
             .collect();
         let (_client, stream) = connection(&listener);
         assert!(!dealer.deal(stream, PEER));
+        assert_eq!(dealer.counters.grpc.full.get(), 1);
         drop(queues[0].try_recv().unwrap());
         let (_client, stream) = connection(&listener);
         assert!(dealer.deal(stream, PEER), "the place is free again");
+        assert_eq!(dealer.counters.grpc.full.get(), 1);
         drop(clients);
     }
 }

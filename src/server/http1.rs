@@ -1,6 +1,7 @@
 //! An HTTP/1 server that slow, idle and hostile clients cannot pin.
 //!
-//! Every step has a bound: the head, the request, the connection's life, and their number.
+//! Every step has a bound: the head, the request, the connection's life, and their number, in all
+//! and of one address.
 
 use std::future::Future;
 use std::pin::pin;
@@ -21,6 +22,7 @@ use tokio::sync::Semaphore;
 use super::accept;
 use super::counters::{Counters, Port};
 use super::lifecycle::{Lifecycle, Phase};
+use super::peers::Peers;
 use super::settings::HttpLimits;
 
 /// Serves `router` on `listener` until the server stops, then gives open requests
@@ -35,18 +37,22 @@ pub(super) async fn serve(
     let bound = (limits.request_timeout, Arc::clone(counters));
     let router = router.layer(from_fn_with_state(bound, within));
     let places = Arc::new(Semaphore::new(limits.max_connections));
-    let take = |stream, _| {
+    let peers = Peers::new(limits.max_connections_per_peer);
+    let take = |stream, address| {
         port(counters).accepted.add();
         // Without a place the connection is closed here.
+        let Some(peer) = peers.take(address) else {
+            return port(counters).peer_full.add();
+        };
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
             return port(counters).full.add();
         };
         let (router, life, counters) = (router.clone(), life.clone(), Arc::clone(counters));
+        port(&counters).open.add();
         tokio::spawn(async move {
-            port(&counters).open.add();
             connection(stream, router, limits, &counters, life.reached(Phase::Stopping)).await;
             port(&counters).open.subtract();
-            drop(place);
+            drop((place, peer));
         });
     };
     tokio::select! {

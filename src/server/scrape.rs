@@ -6,27 +6,25 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use axum::Router;
-use axum::extract::State;
 use axum::routing::get;
 use tokio::net;
 
-use super::admin::{self, AdminView};
 use super::counters::Counters;
 use super::lifecycle::Lifecycle;
+use super::pages::Pages;
 use super::settings::HttpLimits;
 use super::{cores, http1};
 
 /// Starts the thread that serves `path` on `listener` until the server stops.
-pub(super) fn start<V: AdminView>(
+pub(super) fn start(
     listener: TcpListener,
     path: &str,
-    view: Arc<V>,
+    pages: Pages,
     limits: HttpLimits,
     counters: Arc<Counters>,
     life: Lifecycle,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
-    let page = async |State(view): State<Arc<V>>| admin::metrics(view).await;
-    let routes = Router::new().route(path, get(page)).with_state(view);
+    let routes = Router::new().route(path, get(move || pages.answer()));
     let runtime = cores::runtime()?;
     thread::Builder::new().name("weir-scrape".into()).spawn(move || {
         runtime.block_on(async {

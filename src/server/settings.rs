@@ -131,14 +131,16 @@ pub struct Admin {
     pub listen: String,
     /// What `/counters` wants to hear; beyond loopback it needs one.
     pub token: Option<Token>,
-    /// Bounds that keep slow and hostile clients from pinning the server.
+    /// Bounds that keep slow and hostile clients from pinning the server. Default 64 connections,
+    /// the others as for HTTP: each may hold a page of metrics that it does not read.
     pub limits: HttpLimits,
 }
 
 impl Default for Admin {
     fn default() -> Self {
         let listen = "127.0.0.1:6070".into();
-        Admin { listen, token: None, limits: HttpLimits::default() }
+        let limits = HttpLimits { max_connections: 64, ..HttpLimits::default() };
+        Admin { listen, token: None, limits }
     }
 }
 
@@ -162,6 +164,9 @@ pub struct HttpLimits {
     pub max_connection_age: Duration,
     /// Open connections; one more is closed at once. Default 1024.
     pub max_connections: usize,
+    /// Open connections of one address. None: as many as there may be. Default 256: probes come
+    /// from other addresses than a client that takes all it can get.
+    pub max_connections_per_peer: Option<usize>,
     /// Largest head of a request, in bytes; at least 8 KiB. Default 32 KiB.
     pub max_head_bytes: usize,
 }
@@ -173,6 +178,7 @@ impl Default for HttpLimits {
             request_timeout: Duration::from_secs(10),
             max_connection_age: Duration::from_secs(600),
             max_connections: 1024,
+            max_connections_per_peer: Some(256),
             max_head_bytes: 32 << 10,
         }
     }

@@ -7,6 +7,7 @@ mod grpc;
 mod health;
 mod http;
 mod pki;
+mod places;
 mod raw;
 mod support;
 mod tls;

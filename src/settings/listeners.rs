@@ -104,7 +104,8 @@ pub enum ClientCert {
     Optional,
 }
 
-/// The HTTP listener: `/json` and health. Its bounds hold for the admin listener as well.
+/// The HTTP listener: `/json` and health. Its bounds, but for the number of connections, hold for
+/// the admin listener as well.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Http {
     /// Address. Default `[::]:8080`. `WEIR__HTTP__LISTEN`, `HOST` with `PORT`.
@@ -126,6 +127,10 @@ pub struct Http {
     pub max_connection_age: Duration,
     /// Open connections. Default 1024. `WEIR__HTTP__MAX_CONNECTIONS`.
     pub max_connections: usize,
+    /// Open connections of one address; `None` (written `off`): as many as there may be. Default
+    /// 256. `WEIR__HTTP__MAX_CONNECTIONS_PER_PEER`.
+    #[serde(with = "json::number_or_off")]
+    pub max_connections_per_peer: Option<usize>,
 }
 
 /// The admin listener. Most of it has no authentication, hence loopback unless told otherwise.
@@ -141,6 +146,9 @@ pub struct Admin {
     /// Default none. `WEIR__ADMIN__TOKEN_FILE`.
     #[serde(with = "json::optional")]
     pub token_file: Option<PathBuf>,
+    /// Open connections; the listener for metrics alone has as many. Default 64.
+    /// `WEIR__ADMIN__MAX_CONNECTIONS`.
+    pub max_connections: usize,
 }
 
 /// A million of anything is more than a process can serve.
@@ -260,6 +268,24 @@ pub(super) fn http(reader: &mut Reader<'_>) -> Http {
         max_connections: number(
             reader,
             ("http.max_connections", |raw| &raw.http.max_connections),
+            1..=MANY,
+        ),
+        max_connections_per_peer: reader.read(
+            "http.max_connections_per_peer",
+            |raw| &raw.http.max_connections_per_peer,
+            |text| scalar::number_or_off(text, 1..=MANY),
+        ),
+    }
+}
+
+pub(super) fn admin(reader: &mut Reader<'_>) -> Admin {
+    Admin {
+        listen: reader.read("admin.listen", |raw| &raw.admin.listen, scalar::address),
+        token: reader.optional(|raw| &raw.admin.token).map(Secret::new),
+        token_file: reader.optional(|raw| &raw.admin.token_file).map(Into::into),
+        max_connections: number(
+            reader,
+            ("admin.max_connections", |raw| &raw.admin.max_connections),
             1..=MANY,
         ),
     }

@@ -5,9 +5,9 @@ use super::problem::{Problem, Problems};
 use super::raw::Raw;
 use super::secret::Secret;
 use super::{
-    Admin, Answer, Clock, DeniedRequests, Drain, Fallback, Headers, Log, LogFormat, OnError,
-    Readyz, Redis, RequireRules, Rules, Settings, Store, StoreKind, UnknownFields, listeners,
-    observed, redis_url, scalar, secret,
+    Answer, Clock, DeniedRequests, Drain, Fallback, Headers, Log, LogFormat, OnError, Readyz,
+    Redis, RequireRules, Rules, Settings, Store, StoreKind, UnknownFields, listeners, observed,
+    redis_url, scalar, secret,
 };
 use crate::descriptor::Bounds;
 
@@ -17,11 +17,7 @@ pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
     let settings = Settings {
         grpc: listeners::grpc(&mut reader),
         http: listeners::http(&mut reader),
-        admin: Admin {
-            listen: reader.read("admin.listen", |raw| &raw.admin.listen, scalar::address),
-            token: reader.optional(|raw| &raw.admin.token).map(Secret::new),
-            token_file: reader.optional(|raw| &raw.admin.token_file).map(Into::into),
-        },
+        admin: listeners::admin(&mut reader),
         rules: rules(&mut reader),
         answer: answer(&mut reader),
         store: store(&mut reader),

@@ -89,9 +89,15 @@ section!(Http {
     request_timeout: String = "10s",
     max_connection_age: String = "10m",
     max_connections: String = "1024",
+    max_connections_per_peer: String = "256",
 });
 
-section!(Admin { listen: String = "127.0.0.1:6070", token: String = "", token_file: String = "" });
+section!(Admin {
+    listen: String = "127.0.0.1:6070",
+    token: String = "",
+    token_file: String = "",
+    max_connections: String = "64",
+});
 
 section!(Rules {
     paths: List = "rules/",

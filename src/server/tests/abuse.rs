@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::raw::{
-    CONTINUATION, DATA, END_HEADERS, ENHANCE_YOUR_CALM, HEADERS, PING, RST_STREAM, Raw, SETTINGS,
-    call, call_headers, frame, streams,
+    CONTINUATION, DATA, END_HEADERS, ENHANCE_YOUR_CALM, HEADERS, PING, REFUSED_STREAM, RST_STREAM,
+    Raw, SETTINGS, call, call_headers, frame, streams,
 };
 use super::support::{Served, read_answer, request, serve, settings};
 use crate::decision::Verdict;
@@ -166,6 +166,35 @@ async fn a_client_without_room_for_answers_loses_its_calls() {
     drop(hostile);
     server.stop().await;
     assert_eq!(counters.call_timeout.get(), 100);
+}
+
+#[tokio::test]
+async fn calls_beyond_those_that_may_be_in_flight_are_refused() {
+    const MAX_CONCURRENT_STREAMS: [u8; 2] = [0, 3];
+    let (server, _) = serving(|settings| settings.grpc.max_concurrent_streams = 3);
+    let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
+    for stream in streams().take(5) {
+        let begun = frame(HEADERS, END_HEADERS, stream, &call_headers());
+        assert!(hostile.send(&begun).await);
+    }
+    assert!(hostile.send(&frame(PING, 0, 0, &[7; 8])).await);
+    let (mut told, mut refused) = (Vec::new(), Vec::new());
+    loop {
+        let said = hostile.next().await.expect("the connection stays");
+        match said.kind {
+            SETTINGS => told.extend(said.payload.chunks(6).map(<[u8]>::to_vec)),
+            RST_STREAM => refused.push((said.stream, said.payload)),
+            // All that came before it has been dealt with.
+            PING if said.payload == [7; 8] => break,
+            _ => {}
+        }
+    }
+    assert!(told.contains(&[&MAX_CONCURRENT_STREAMS[..], &[0, 0, 0, 3]].concat()), "{told:?}");
+    let reason = REFUSED_STREAM.to_be_bytes().to_vec();
+    assert_eq!(refused, [(7, reason.clone()), (9, reason)]);
+    server.try_call().await.unwrap();
+    drop(hostile);
+    server.stop().await;
 }
 
 #[tokio::test]
@@ -341,22 +370,4 @@ async fn a_connection_that_sends_without_end_leaves_the_others_their_turns() {
     assert!(meanwhile > 0, "it is no flood");
     assert!(meanwhile / CALLS < 2000, "{meanwhile} calls of the flood during {CALLS} others");
     server.stop().await;
-}
-
-#[test]
-fn every_counter_is_shown() {
-    let counters = Counters::default();
-    counters.flood.add();
-    counters.grpc.open.add();
-    let mut page = crate::telemetry::Exposition::default();
-    counters.expose(&mut page);
-    let page = page.to_prometheus();
-    for line in [
-        "weir_connections_open{listener=\"grpc\"} 1",
-        "weir_grpc_connections_ended_total{reason=\"flood\"} 1",
-        "weir_connections_refused_total{listener=\"admin\",limit=\"peer\"} 0",
-        "weir_tls_reloads_total{outcome=\"failed\"} 0",
-    ] {
-        assert!(page.contains(line), "{line} in {page}");
-    }
 }

@@ -56,22 +56,29 @@ async fn one_connection_too_many_is_closed_and_its_place_comes_back() {
     let mut few = settings();
     few.grpc.max_connections = 1;
     few.http.limits.max_connections = 1;
+    let counters = Arc::clone(&few.counters);
     let server = serve(Obedient, few);
-    for port in [server.addresses.grpc, server.addresses.http] {
-        let first = TcpStream::connect(port).await.unwrap();
-        closed(TcpStream::connect(port).await.unwrap()).await;
+    let ports = [(server.addresses.grpc, &counters.grpc), (server.addresses.http, &counters.http)];
+    for (address, port) in ports {
+        let first = TcpStream::connect(address).await.unwrap();
+        closed(TcpStream::connect(address).await.unwrap()).await;
         drop(first);
+        // The server learns of a close when it reads it, so the place may take a moment to come back.
+        while port.open.get() > 0 {
+            tokio::task::yield_now().await;
+        }
     }
-    // The server learns of a close when it reads it, so the place may take a moment to come back.
-    while http(server.addresses.http, "GET", "/livez", "").await.status != 200 {}
-    while server.try_call().await.is_err() {}
+    assert_eq!(http(server.addresses.http, "GET", "/livez", "").await.status, 200);
+    server.try_call().await.unwrap();
     server.stop().await;
+    assert_eq!((counters.grpc.full.get(), counters.http.full.get()), (1, 1));
 }
 
 #[tokio::test]
 async fn a_message_beyond_the_bound_is_refused() {
     let mut small = settings();
     small.grpc.max_message_bytes = 1000;
+    let counters = Arc::clone(&small.counters);
     let server = serve(Obedient, small);
     let mut client = server.client().await;
     let mut large = request("ok");
@@ -80,6 +87,7 @@ async fn a_message_beyond_the_bound_is_refused() {
     assert_eq!(status.code(), tonic::Code::OutOfRange);
     client.should_rate_limit(request("ok")).await.unwrap();
     server.stop().await;
+    assert_eq!(counters.message_too_large.get(), 1);
 }
 
 /// What an HTTP/2 client says first, with an empty SETTINGS frame.
@@ -91,6 +99,7 @@ async fn an_old_connection_is_told_to_go() {
     let mut short_lived = settings();
     // Longer than SHORT: a busy machine must get the hello through before the goodbye.
     short_lived.grpc.max_connection_age = Some(10 * SHORT);
+    let counters = Arc::clone(&short_lived.counters);
     let server = serve(Obedient, short_lived);
     let mut stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
     stream.write_all(HELLO).await.unwrap();
@@ -100,18 +109,22 @@ async fn an_old_connection_is_told_to_go() {
     }
     drop(stream);
     server.stop().await;
+    assert_eq!(counters.aged.get(), 1);
 }
 
 #[tokio::test]
 async fn a_connection_that_does_not_go_is_closed() {
     let mut short_lived = settings();
-    short_lived.grpc.max_connection_age = Some(SHORT);
+    // As above: a connection that has not said hello goes at once.
+    short_lived.grpc.max_connection_age = Some(10 * SHORT);
     short_lived.grpc.max_connection_age_grace = SHORT;
+    let counters = Arc::clone(&short_lived.counters);
     let server = serve(Obedient, short_lived);
     let mut stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
     stream.write_all(HELLO).await.unwrap();
     closed(stream).await;
     server.stop().await;
+    assert_eq!(counters.cut.get(), 1);
 }
 
 #[tokio::test]

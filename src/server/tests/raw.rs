@@ -19,6 +19,8 @@ pub(super) const CONTINUATION: u8 = 9;
 pub(super) const END_STREAM: u8 = 1;
 pub(super) const END_HEADERS: u8 = 4;
 
+/// The reason for a reset that means "not begun, for there are too many".
+pub(super) const REFUSED_STREAM: u32 = 7;
 /// The reason for a goodbye that means "too much of everything".
 pub(super) const ENHANCE_YOUR_CALM: u32 = 11;
 

@@ -4,7 +4,7 @@ use super::{NO_FILE, errors, incumbent, run, value_of};
 use crate::settings::Overrides;
 
 /// A value other than the default for each, as text.
-pub(super) const OTHERS: [(&str, &str); 31] = [
+pub(super) const OTHERS: [(&str, &str); 33] = [
     ("grpc.listen", "127.0.0.1:1"),
     ("grpc.cores", "3"),
     ("http.listen", "127.0.0.1:2"),
@@ -36,6 +36,8 @@ pub(super) const OTHERS: [(&str, &str); 31] = [
     ("http.request_timeout", "2s"),
     ("http.max_connection_age", "3s"),
     ("http.max_connections", "4"),
+    ("http.max_connections_per_peer", "off"),
+    ("admin.max_connections", "5"),
 ];
 
 #[test]
