@@ -200,6 +200,7 @@ mod tests {
             cut,
             call_timeout,
             message_too_large,
+            upload_refused,
             http_timeout,
             http_too_large,
         } = &counters;
@@ -224,6 +225,7 @@ mod tests {
             (cut, ended("grace_over")),
             (call_timeout, called("timeout")),
             (message_too_large, called("too_large")),
+            (upload_refused, called("upload")),
             (http_timeout, asked("timeout")),
             (http_too_large, asked("too_large")),
         ];
