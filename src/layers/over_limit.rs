@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::key::Key;
 use crate::step::{Lease, Outcome, Step};
 use crate::store::{PartId, Store, StoreError};
-use crate::time::Micros;
+use crate::time::{Deadline, Micros};
 
 mod denial;
 mod full;
@@ -51,7 +51,7 @@ impl<S: Store> OverLimit<S> {
         set: &Set,
         key: &Key,
         step: &Step,
-        patience: Option<Duration>,
+        mut patience: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
         let before = set.mark();
         if before.holds_anything() {
@@ -63,7 +63,7 @@ impl<S: Store> OverLimit<S> {
                 Learned::Owes(owed) => {
                     // The store counts denied hits, and this step could tell that it did not hear
                     // of some.
-                    self.store.apply_within(key, &owed, patience).await?;
+                    patience = self.settle(key, &owed, patience).await?;
                 }
                 Learned::Nothing => {}
             }
@@ -84,10 +84,10 @@ impl<S: Store> OverLimit<S> {
         set: &Set,
         key: &Key,
         step: &Step,
-        patience: Option<Duration>,
+        mut patience: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
         if let Some(owed) = set.forget(key, step.now) {
-            self.store.apply_within(key, &owed, patience).await?;
+            patience = self.settle(key, &owed, patience).await?;
         }
         // Dropped on the way, or without an answer, it may reach the counter any time.
         let mut late = Late { set, key, now: step.now, armed: true };
@@ -97,6 +97,21 @@ impl<S: Store> OverLimit<S> {
             set.forget(key, step.now);
         }
         result
+    }
+
+    /// Brings `owed` to the counter. Both visits share one deadline: what is left is for the other.
+    async fn settle(
+        &self,
+        key: &Key,
+        owed: &Step,
+        patience: Option<Duration>,
+    ) -> Result<Option<Duration>, StoreError> {
+        let deadline = Deadline::after(patience.into_iter().chain(self.store.deadline()).min());
+        self.store.apply_within(key, owed, patience).await?;
+        match deadline.left() {
+            Some(Duration::ZERO) => Err(StoreError::Timeout),
+            left => Ok(left),
+        }
     }
 }
 
@@ -128,6 +143,10 @@ impl<S: Store> Store for OverLimit<S> {
 
     fn part(&self, key: &Key) -> PartId {
         self.store.part(key)
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        self.store.deadline()
     }
 
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {

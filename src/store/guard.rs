@@ -147,6 +147,10 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
         self.store.part(key)
     }
 
+    fn deadline(&self) -> Option<Duration> {
+        Some(self.timeout)
+    }
+
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
         self.apply_within(key, step, None).await
     }
@@ -175,7 +179,7 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
 }
 
 /// The call's result, unless it takes longer than `patience`.
-async fn within<T>(
+pub(crate) async fn within<T>(
     patience: Duration,
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {

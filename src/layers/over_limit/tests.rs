@@ -14,6 +14,9 @@ use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::LeaseId;
 use crate::store::MemoryStore;
 
+/// What a slow store may take.
+const TIMEOUT: Duration = Duration::from_millis(100);
+
 /// A store in memory that counts its visits, and answers only when it may.
 struct Visited {
     memory: MemoryStore,
@@ -22,11 +25,18 @@ struct Visited {
     held: AtomicBool,
     heard: tokio::sync::Notify,
     fails: AtomicBool,
+    /// Each answer takes so long, if it is waited for.
+    takes: Duration,
 }
 
 impl Visited {
     fn new() -> Arc<Visited> {
+        Visited::slow(Duration::ZERO)
+    }
+
+    fn slow(takes: Duration) -> Arc<Visited> {
         Arc::new(Visited {
+            takes,
             memory: MemoryStore::new(1_000),
             visits: AtomicUsize::new(0),
             held: AtomicBool::new(false),
@@ -41,6 +51,26 @@ impl Visited {
 }
 
 impl Store for Visited {
+    fn deadline(&self) -> Option<Duration> {
+        (!self.takes.is_zero()).then_some(TIMEOUT)
+    }
+
+    async fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        patience: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
+        let patience = patience.map_or(TIMEOUT, |patience| patience.min(TIMEOUT));
+        if !self.takes.is_zero() {
+            tokio::time::sleep(self.takes.min(patience)).await;
+            if self.takes > patience {
+                return Err(StoreError::Timeout);
+            }
+        }
+        self.apply(key, step).await
+    }
+
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
         self.visits.fetch_add(1, Ordering::Relaxed);
         let outcome = self.memory.apply(key, step).await;
@@ -331,4 +361,31 @@ fn a_counter_that_is_emptied_by_hand_is_not_denied_from_memory() {
     assert_eq!(store.visits(), 0, "denied from memory");
     assert_eq!(cache.forget(&key(1)).now_or_never(), Some(Ok(true)));
     assert_eq!([allowed(), allowed()], [true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_owed_and_the_step_share_one_deadline() {
+    // The first visit leaves too little for the second, or enough.
+    for (takes, patience, result) in [
+        (60, None, Err(StoreError::Timeout)),
+        (40, None, Ok(())),
+        (40, Some(60), Err(StoreError::Timeout)),
+        (25, Some(60), Ok(())),
+        (100, None, Err(StoreError::Timeout)),
+    ] {
+        for hits in [0, -1] {
+            let store = Visited::slow(Duration::from_millis(takes));
+            let (cached, limit) = (cache(&store), limit(Algorithm::FixedWindow, 0));
+            let step = |hits| algorithm::plan(&limit, hits, Micros::from_secs(1_000));
+            for _ in 0..2 {
+                cached.apply(&key(1), &step(1)).await.expect("one visit has the time");
+            }
+            let before = tokio::time::Instant::now();
+            let patience = patience.map(Duration::from_millis);
+            let asked = cached.apply_within(&key(1), &step(hits), patience).await;
+            assert_eq!(asked.map(drop), result, "{takes} ms, {patience:?}");
+            let waited = before.elapsed();
+            assert!(waited <= patience.unwrap_or(TIMEOUT), "{takes}, {patience:?}: {waited:?}");
+        }
+    }
 }
