@@ -63,7 +63,13 @@ impl<S: Store> OverLimit<S> {
                 Learned::Owes(owed) => {
                     // The store counts denied hits, and this step could tell that it did not hear
                     // of some.
-                    patience = self.settle(key, &owed, patience).await?;
+                    patience = self.settle(set, key, &owed, patience).await?;
+                    // What was denied meanwhile goes ahead of it.
+                    if step.hits > 0
+                        && let Some(owed) = set.drop_known(key, step.now)
+                    {
+                        self.store.tell(key, owed);
+                    }
                 }
                 Learned::Nothing => {}
             }
@@ -86,15 +92,20 @@ impl<S: Store> OverLimit<S> {
         step: &Step,
         mut patience: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
+        if let Some(owed) = set.settle(key, step.now) {
+            patience = self.settle(set, key, &owed, patience).await?;
+        }
         if let Some(owed) = set.forget(key, step.now) {
-            patience = self.settle(key, &owed, patience).await?;
+            self.store.tell(key, owed);
         }
         // Dropped on the way, or without an answer, it may reach the counter any time.
-        let mut late = Late { set, key, now: step.now, armed: true };
+        let mut late = Late { store: &*self.store, set, key, now: step.now, armed: true };
         let result = self.store.apply_within(key, step, patience).await;
         late.armed = matches!(result, Err(error) if error.may_have_run());
-        if !late.armed {
-            set.forget(key, step.now);
+        if !late.armed
+            && let Some(owed) = set.forget(key, step.now)
+        {
+            self.store.tell(key, owed);
         }
         result
     }
@@ -102,12 +113,18 @@ impl<S: Store> OverLimit<S> {
     /// Brings `owed` to the counter. Both visits share one deadline: what is left is for the other.
     async fn settle(
         &self,
+        set: &Set,
         key: &Key,
         owed: &Step,
         patience: Option<Duration>,
     ) -> Result<Option<Duration>, StoreError> {
         let deadline = Deadline::after(patience.into_iter().chain(self.store.deadline()).min());
-        self.store.apply_within(key, owed, patience).await?;
+        if let Err(error) = self.store.apply_within(key, owed, patience).await {
+            if !error.may_have_run() && !set.owe(key, owed) {
+                self.store.tell(key, owed.clone());
+            }
+            return Err(error);
+        }
         match deadline.left() {
             Some(Duration::ZERO) => Err(StoreError::Timeout),
             left => Ok(left),
@@ -116,17 +133,20 @@ impl<S: Store> OverLimit<S> {
 }
 
 /// Something that gives hits back and may not have reached the counter yet, when it is dropped.
-struct Late<'a> {
+struct Late<'a, S: Store> {
+    store: &'a S,
     set: &'a Set,
     key: &'a Key,
     now: Micros,
     armed: bool,
 }
 
-impl Drop for Late<'_> {
+impl<S: Store> Drop for Late<'_, S> {
     fn drop(&mut self) {
-        if self.armed {
-            self.set.be_quiet(self.key, self.now);
+        if self.armed
+            && let Some(owed) = self.set.be_quiet(self.key, self.now)
+        {
+            self.store.tell(&owed.0, owed.1);
         }
     }
 }
@@ -173,7 +193,9 @@ impl<S: Store> Store for OverLimit<S> {
             if let Some(owed) = set.forget(key, step.now) {
                 self.store.tell(key, owed);
             }
-            set.be_quiet(key, step.now);
+            if let Some(owed) = set.be_quiet(key, step.now) {
+                self.store.tell(&owed.0, owed.1);
+            }
         }
         self.store.tell(key, step);
     }

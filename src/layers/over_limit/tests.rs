@@ -14,6 +14,8 @@ use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::LeaseId;
 use crate::store::MemoryStore;
 
+mod owed;
+
 /// What a slow store may take.
 const TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -25,6 +27,8 @@ struct Visited {
     held: AtomicBool,
     heard: tokio::sync::Notify,
     fails: AtomicBool,
+    /// Nothing is applied.
+    refuses: AtomicBool,
     /// Each answer takes so long, if it is waited for.
     takes: Duration,
 }
@@ -42,6 +46,7 @@ impl Visited {
             held: AtomicBool::new(false),
             heard: tokio::sync::Notify::new(),
             fails: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
         })
     }
 
@@ -73,6 +78,9 @@ impl Store for Visited {
 
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
         self.visits.fetch_add(1, Ordering::Relaxed);
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(StoreError::Unreachable);
+        }
         let outcome = self.memory.apply(key, step).await;
         if self.held.load(Ordering::Relaxed) {
             self.heard.notified().await;
@@ -361,31 +369,4 @@ fn a_counter_that_is_emptied_by_hand_is_not_denied_from_memory() {
     assert_eq!(store.visits(), 0, "denied from memory");
     assert_eq!(cache.forget(&key(1)).now_or_never(), Some(Ok(true)));
     assert_eq!([allowed(), allowed()], [true, false]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_owed_and_the_step_share_one_deadline() {
-    // The first visit leaves too little for the second, or enough.
-    for (takes, patience, result) in [
-        (60, None, Err(StoreError::Timeout)),
-        (40, None, Ok(())),
-        (40, Some(60), Err(StoreError::Timeout)),
-        (25, Some(60), Ok(())),
-        (100, None, Err(StoreError::Timeout)),
-    ] {
-        for hits in [0, -1] {
-            let store = Visited::slow(Duration::from_millis(takes));
-            let (cached, limit) = (cache(&store), limit(Algorithm::FixedWindow, 0));
-            let step = |hits| algorithm::plan(&limit, hits, Micros::from_secs(1_000));
-            for _ in 0..2 {
-                cached.apply(&key(1), &step(1)).await.expect("one visit has the time");
-            }
-            let before = tokio::time::Instant::now();
-            let patience = patience.map(Duration::from_millis);
-            let asked = cached.apply_within(&key(1), &step(hits), patience).await;
-            assert_eq!(asked.map(drop), result, "{takes} ms, {patience:?}");
-            let waited = before.elapsed();
-            assert!(waited <= patience.unwrap_or(TIMEOUT), "{takes}, {patience:?}: {waited:?}");
-        }
-    }
 }
