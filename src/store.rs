@@ -14,6 +14,7 @@ mod stack;
 pub mod visits;
 
 pub use guard::Guard;
+pub(crate) use guard::within;
 pub use memory::MemoryStore;
 pub use redis::RedisStore;
 pub use stack::Stack;
@@ -44,6 +45,11 @@ pub trait Store: Send + Sync + 'static {
         key: &Key,
         step: &Step,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
+    /// How long one answer is waited for, whoever asks; nothing, if that is not bounded.
+    fn deadline(&self) -> Option<Duration> {
+        None
+    }
 
     /// [`apply`](Store::apply) for somebody who waits no longer than `patience`.
     fn apply_within(

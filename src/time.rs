@@ -6,6 +6,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+mod deadline;
+
+pub use deadline::Deadline;
+
 /// An instant in microseconds since the Unix epoch, or a length of time in microseconds.
 ///
 /// Instants stay below 2^53 until the year 2255, so they survive a trip through a Lua number.

@@ -58,7 +58,7 @@ use crate::decision::Decision;
 use crate::key::Key;
 use crate::limit::Mode;
 use crate::step::Step;
-use crate::store::{Store, StoreError};
+use crate::store::{self, Store, StoreError};
 use crate::time::Micros;
 
 mod counts;
@@ -162,14 +162,14 @@ impl<S: Store> Layer for Leased<S> {
         match self.inner.decide(ask) {
             Told::Decided(result) => result,
             Told::Direct(hits) => self.inner.direct(ask, hits).await,
-            Told::Waits(told) => match ask.patience {
-                // The store keeps its own deadline.
-                None => told.await.unwrap_or(Err(StoreError::Lost)),
-                Some(patience) => match tokio::time::timeout(patience, told).await {
-                    Ok(told) => told.unwrap_or(Err(StoreError::Lost)),
-                    Err(_) => Err(StoreError::Timeout),
-                },
-            },
+            Told::Waits(told) => {
+                let told = async { told.await.unwrap_or(Err(StoreError::Lost)) };
+                // As long as for the store itself, however many draws that takes.
+                match ask.patience.into_iter().chain(self.inner.store.deadline()).min() {
+                    None => told.await,
+                    Some(patience) => store::within(patience, told).await,
+                }
+            }
         }
     }
 

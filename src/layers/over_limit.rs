@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::key::Key;
 use crate::step::{Lease, Outcome, Step};
 use crate::store::{PartId, Store, StoreError};
-use crate::time::Micros;
+use crate::time::{Deadline, Micros};
 
 mod denial;
 mod full;
@@ -51,7 +51,7 @@ impl<S: Store> OverLimit<S> {
         set: &Set,
         key: &Key,
         step: &Step,
-        patience: Option<Duration>,
+        mut patience: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
         let before = set.mark();
         if before.holds_anything() {
@@ -63,7 +63,13 @@ impl<S: Store> OverLimit<S> {
                 Learned::Owes(owed) => {
                     // The store counts denied hits, and this step could tell that it did not hear
                     // of some.
-                    self.store.apply_within(key, &owed, patience).await?;
+                    patience = self.settle(set, key, &owed, patience).await?;
+                    // What was denied meanwhile goes ahead of it.
+                    if step.hits > 0
+                        && let Some(owed) = set.drop_known(key, step.now)
+                    {
+                        self.store.tell(key, owed);
+                    }
                 }
                 Learned::Nothing => {}
             }
@@ -84,34 +90,63 @@ impl<S: Store> OverLimit<S> {
         set: &Set,
         key: &Key,
         step: &Step,
-        patience: Option<Duration>,
+        mut patience: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
+        if let Some(owed) = set.settle(key, step.now) {
+            patience = self.settle(set, key, &owed, patience).await?;
+        }
         if let Some(owed) = set.forget(key, step.now) {
-            self.store.apply_within(key, &owed, patience).await?;
+            self.store.tell(key, owed);
         }
         // Dropped on the way, or without an answer, it may reach the counter any time.
-        let mut late = Late { set, key, now: step.now, armed: true };
+        let mut late = Late { store: &*self.store, set, key, now: step.now, armed: true };
         let result = self.store.apply_within(key, step, patience).await;
         late.armed = matches!(result, Err(error) if error.may_have_run());
-        if !late.armed {
-            set.forget(key, step.now);
+        if !late.armed
+            && let Some(owed) = set.forget(key, step.now)
+        {
+            self.store.tell(key, owed);
         }
         result
+    }
+
+    /// Brings `owed` to the counter. Both visits share one deadline: what is left is for the other.
+    async fn settle(
+        &self,
+        set: &Set,
+        key: &Key,
+        owed: &Step,
+        patience: Option<Duration>,
+    ) -> Result<Option<Duration>, StoreError> {
+        let deadline = Deadline::after(patience.into_iter().chain(self.store.deadline()).min());
+        if let Err(error) = self.store.apply_within(key, owed, patience).await {
+            if !error.may_have_run() && !set.owe(key, owed) {
+                self.store.tell(key, owed.clone());
+            }
+            return Err(error);
+        }
+        match deadline.left() {
+            Some(Duration::ZERO) => Err(StoreError::Timeout),
+            left => Ok(left),
+        }
     }
 }
 
 /// Something that gives hits back and may not have reached the counter yet, when it is dropped.
-struct Late<'a> {
+struct Late<'a, S: Store> {
+    store: &'a S,
     set: &'a Set,
     key: &'a Key,
     now: Micros,
     armed: bool,
 }
 
-impl Drop for Late<'_> {
+impl<S: Store> Drop for Late<'_, S> {
     fn drop(&mut self) {
-        if self.armed {
-            self.set.be_quiet(self.key, self.now);
+        if self.armed
+            && let Some(owed) = self.set.be_quiet(self.key, self.now)
+        {
+            self.store.tell(&owed.0, owed.1);
         }
     }
 }
@@ -128,6 +163,10 @@ impl<S: Store> Store for OverLimit<S> {
 
     fn part(&self, key: &Key) -> PartId {
         self.store.part(key)
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        self.store.deadline()
     }
 
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
@@ -154,7 +193,9 @@ impl<S: Store> Store for OverLimit<S> {
             if let Some(owed) = set.forget(key, step.now) {
                 self.store.tell(key, owed);
             }
-            set.be_quiet(key, step.now);
+            if let Some(owed) = set.be_quiet(key, step.now) {
+                self.store.tell(&owed.0, owed.1);
+            }
         }
         self.store.tell(key, step);
     }

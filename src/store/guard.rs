@@ -109,7 +109,7 @@ impl<S: Store, C: Clock> Guard<S, C> {
         let result = within(patience, call()).await;
         let ended = self.clock.now();
         let error = result.as_ref().err();
-        counted.end(error, ended);
+        counted.end(error, patience >= self.timeout, ended);
         visits::note(|| Visit { part: id, began, ended, error: error.copied() });
         match result {
             Ok(_) => self.latency.record(ended.saturating_sub(began)),
@@ -147,6 +147,10 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
         self.store.part(key)
     }
 
+    fn deadline(&self) -> Option<Duration> {
+        Some(self.timeout)
+    }
+
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
         self.apply_within(key, step, None).await
     }
@@ -175,7 +179,7 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
 }
 
 /// The call's result, unless it takes longer than `patience`.
-async fn within<T>(
+pub(crate) async fn within<T>(
     patience: Duration,
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
@@ -213,8 +217,11 @@ impl<'a, C: Clock> Call<'a, C> {
         Ok(call)
     }
 
-    fn end(mut self, error: Option<&StoreError>, now: Micros) {
+    /// It came to `error`, or to an answer; `full`: it had the whole deadline.
+    fn end(mut self, error: Option<&StoreError>, full: bool, now: Micros) {
         let fate = match error {
+            // Its caller was in a hurry, which says nothing about the node.
+            Some(StoreError::Timeout) if !full => Fate::Abandoned,
             Some(StoreError::Timeout | StoreError::Lost | StoreError::Unreachable) => Fate::Failed,
             // A node that refuses is alive, and quick.
             _ => Fate::Answered,

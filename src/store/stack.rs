@@ -58,6 +58,13 @@ impl Store for Stack {
         }
     }
 
+    fn deadline(&self) -> Option<Duration> {
+        match self {
+            Stack::Memory(store) => store.deadline(),
+            Stack::Redis(store) => store.deadline(),
+        }
+    }
+
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
         self.apply_within(key, step, None).await
     }

@@ -113,6 +113,19 @@ impl Denial {
         Some(Step { now, hits, count_denied: true, lease: None, machine })
     }
 
+    /// What [`settle`](Denial::settle) told has not reached the counter. Tells whether it is owed
+    /// again: not, if this is of another window.
+    pub(super) fn owe(&mut self, unheard: &Step) -> bool {
+        let (Known::State(state), Machine::Count(tiers)) = (&self.known, &unheard.machine) else {
+            return false;
+        };
+        if start(state) != tiers.first().map(|tier| tier.start) {
+            return false;
+        }
+        self.owed = self.owed.saturating_add(unheard.hits.unsigned_abs());
+        true
+    }
+
     /// From when on it is worth nothing to remember this.
     pub(super) fn ends(&self) -> Micros {
         self.ends

@@ -121,7 +121,7 @@ impl Set {
     }
 
     /// What is known about `step`, which takes or looks. A step that the store must decide changes
-    /// what was known.
+    /// what was known, once nothing is owed.
     pub(super) fn answer(&self, key: &Key, step: &Step, at_most: Option<Micros>) -> Learned {
         let mut places = self.lock();
         let Some(index) = find(&places, key) else { return Learned::Nothing };
@@ -129,12 +129,35 @@ impl Set {
         if let Some(outcome) = denial.answer(step, at_most) {
             return Learned::Denied(outcome);
         }
-        let owed = denial.settle(step.now);
+        if let Some(owed) = denial.settle(step.now) {
+            return Learned::Owes(owed);
+        }
         if step.hits > 0 {
             places.swap_remove(index);
             self.remark(&places, 0);
         }
-        owed.map_or(Learned::Nothing, Learned::Owes)
+        Learned::Nothing
+    }
+
+    /// What the counter has to hear of before a step at `now`; no longer owed from now on.
+    pub(super) fn settle(&self, key: &Key, now: Micros) -> Option<Step> {
+        let mut places = self.lock();
+        let index = find(&places, key)?;
+        match &mut places[index].holds {
+            Holds::Denial(denial) => denial.settle(now),
+            Holds::Quiet(_) => None,
+        }
+    }
+
+    /// The counter has not heard of `owed`. Tells whether it is owed again: not, if what was known
+    /// has gone meanwhile.
+    pub(super) fn owe(&self, key: &Key, owed: &Step) -> bool {
+        let mut places = self.lock();
+        let Some(index) = find(&places, key) else { return false };
+        match &mut places[index].holds {
+            Holds::Denial(denial) => denial.owe(owed),
+            Holds::Quiet(_) => false,
+        }
     }
 
     /// Remembers that the counter denied `step`, unless something was given back since `before`.
@@ -179,6 +202,16 @@ impl Set {
     /// Hits are given back to `key`: what was known does not hold any more, nor what is told by a
     /// denial that was asked for before. The counter may have to hear of something first.
     pub(super) fn forget(&self, key: &Key, now: Micros) -> Option<Step> {
+        self.take_out(key, now, 1)
+    }
+
+    /// A step that the store must decide is about to change `key`. The counter may have to hear of
+    /// something first.
+    pub(super) fn drop_known(&self, key: &Key, now: Micros) -> Option<Step> {
+        self.take_out(key, now, 0)
+    }
+
+    fn take_out(&self, key: &Key, now: Micros, given_back: u64) -> Option<Step> {
         let mut places = self.lock();
         let mut owed = None;
         if let Some(index) = find(&places, key)
@@ -187,21 +220,29 @@ impl Set {
             owed = denial.settle(now);
             places.swap_remove(index);
         }
-        self.remark(&places, 1);
+        self.remark(&places, given_back);
         owed
     }
 
-    /// Hits are given back to `key`, and nobody will hear when.
-    pub(super) fn be_quiet(&self, key: &Key, now: Micros) {
+    /// Hits are given back to `key`, and nobody will hear when. What had to make room, or was known
+    /// until now, may have left something to tell its counter.
+    pub(super) fn be_quiet(&self, key: &Key, now: Micros) -> Option<(Key, Step)> {
         let mut places = self.lock();
+        let mut left = None;
         match find(&places, key) {
-            Some(index) => places[index].holds = Holds::Quiet(None),
+            Some(index) => {
+                let known = std::mem::replace(&mut places[index].holds, Holds::Quiet(None));
+                if let Holds::Denial(mut denial) = known {
+                    left = denial.settle(now).map(|owed| (*key, owed));
+                }
+            }
             None => {
-                make_room(&mut places, now);
+                left = make_room(&mut places, now);
                 places.push(Place { key: *key, holds: Holds::Quiet(None) });
             }
         }
         self.remark(&places, 1);
+        left
     }
 
     /// Brings the mark up to date; the places are locked.

@@ -14,6 +14,11 @@ use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::LeaseId;
 use crate::store::MemoryStore;
 
+mod owed;
+
+/// What a slow store may take.
+const TIMEOUT: Duration = Duration::from_millis(100);
+
 /// A store in memory that counts its visits, and answers only when it may.
 struct Visited {
     memory: MemoryStore,
@@ -22,16 +27,26 @@ struct Visited {
     held: AtomicBool,
     heard: tokio::sync::Notify,
     fails: AtomicBool,
+    /// Nothing is applied.
+    refuses: AtomicBool,
+    /// Each answer takes so long, if it is waited for.
+    takes: Duration,
 }
 
 impl Visited {
     fn new() -> Arc<Visited> {
+        Visited::slow(Duration::ZERO)
+    }
+
+    fn slow(takes: Duration) -> Arc<Visited> {
         Arc::new(Visited {
+            takes,
             memory: MemoryStore::new(1_000),
             visits: AtomicUsize::new(0),
             held: AtomicBool::new(false),
             heard: tokio::sync::Notify::new(),
             fails: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
         })
     }
 
@@ -41,8 +56,31 @@ impl Visited {
 }
 
 impl Store for Visited {
+    fn deadline(&self) -> Option<Duration> {
+        (!self.takes.is_zero()).then_some(TIMEOUT)
+    }
+
+    async fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        patience: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
+        let patience = patience.map_or(TIMEOUT, |patience| patience.min(TIMEOUT));
+        if !self.takes.is_zero() {
+            tokio::time::sleep(self.takes.min(patience)).await;
+            if self.takes > patience {
+                return Err(StoreError::Timeout);
+            }
+        }
+        self.apply(key, step).await
+    }
+
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
         self.visits.fetch_add(1, Ordering::Relaxed);
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(StoreError::Unreachable);
+        }
         let outcome = self.memory.apply(key, step).await;
         if self.held.load(Ordering::Relaxed) {
             self.heard.notified().await;

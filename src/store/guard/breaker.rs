@@ -57,7 +57,7 @@ pub(super) enum Fate {
     Answered,
     /// It did not.
     Failed,
-    /// Nobody waited for it to the end.
+    /// Nobody waited for it as long as a node may take.
     Abandoned,
 }
 

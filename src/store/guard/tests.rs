@@ -132,6 +132,28 @@ async fn a_part_that_stalls_is_not_asked_and_the_other_one_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn callers_in_a_hurry_open_no_breaker_and_keep_none_open() {
+    let guard = guard(Ok(()));
+    let hurry = Some(TIMEOUT / 2);
+    for _ in 0..50 {
+        assert_eq!(ask(&guard, &KEY, hurry).await, Err(StoreError::Timeout));
+    }
+    let health = guard.health(PartId(0));
+    assert_eq!((health.breaker, health.opened), (Shown::Closed, 0));
+
+    // Nor does one of them, as the probe, spoil it for the next call.
+    for _ in 0..5 {
+        assert_eq!(ask(&guard, &KEY, Some(TIMEOUT)).await, Err(StoreError::Timeout));
+    }
+    assert_eq!(guard.health(PartId(0)).breaker, Shown::Open);
+    guard.clock.advance(Micros::from_millis(200));
+    assert_eq!(ask(&guard, &KEY, hurry).await, Err(StoreError::Timeout));
+    guard.store.answers[0].add_permits(1);
+    assert_eq!(ask(&guard, &KEY, None).await, Ok(()));
+    assert_eq!(guard.health(PartId(0)).breaker, Shown::Closed);
+}
+
+#[tokio::test(start_paused = true)]
 async fn errors_that_come_at_once_open_nothing() {
     let guard = guard(Err(StoreError::Refused));
     guard.store.answers[0].add_permits(100);

@@ -61,6 +61,10 @@ pub(super) struct World {
     pub(super) lost: AtomicU64,
     /// Nothing can be reached.
     pub(super) away: AtomicBool,
+    /// Nothing is answered.
+    pub(super) stalled: AtomicBool,
+    /// How long an answer is waited for, in milliseconds; 0 is for ever.
+    pub(super) deadline: AtomicU64,
 }
 
 impl World {
@@ -74,6 +78,8 @@ impl World {
             visits: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             away: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
+            deadline: AtomicU64::new(0),
         })
     }
 
@@ -108,6 +114,9 @@ impl World {
             return Err(StoreError::Unreachable);
         }
         self.visits.fetch_add(1, Ordering::Relaxed);
+        if self.stalled.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
         self.travel().await;
         if self.loses() {
             return Err(StoreError::Timeout);
@@ -144,6 +153,11 @@ impl Store for Shared {
             return Err(StoreError::Unreachable);
         }
         Ok(Micros(local.0.saturating_add_signed(-self.offset)))
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        let millis = self.world.deadline.load(Ordering::Relaxed);
+        (millis > 0).then(|| Duration::from_millis(millis))
     }
 
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
@@ -197,9 +211,21 @@ impl Instance {
         hits: i64,
         local: Micros,
     ) -> Result<Decision, StoreError> {
+        self.ask_within(key, limit, hits, local, None).await
+    }
+
+    /// The same by somebody who waits no longer than `patience`.
+    pub(super) async fn ask_within(
+        &self,
+        key: &Key,
+        limit: &Limit,
+        hits: i64,
+        local: Micros,
+        patience: Option<Duration>,
+    ) -> Result<Decision, StoreError> {
         let shared = Shared { world: self.world.clone(), offset: self.offset };
         let now = shared.now(key, local);
-        let (mode, patience) = (Mode::Leased, None);
+        let mode = Mode::Leased;
         let ask = Ask {
             key,
             limit,

@@ -195,3 +195,24 @@ async fn small_buckets_are_counted_exactly() {
     assert!(!instance.ask(&KEY, &limit, 1).await.unwrap().allowed);
     assert_eq!(world.visits(), 8);
 }
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_longer_for_a_draw_than_for_the_store() {
+    let world = World::new(1, AT_ONCE);
+    let instance = Instance::new(&world, 0);
+    let limit = limit(100, 60);
+    world.deadline.store(10, Ordering::Relaxed);
+    warm(&instance, &limit).await;
+    world.stalled.store(true, Ordering::Relaxed);
+    for (patience, waits) in [(None, 10), (Some(4_000), 10), (Some(4), 4)] {
+        let before = tokio::time::Instant::now();
+        let patience = patience.map(Duration::from_millis);
+        let (hits, local) = (held(&instance) as i64 + 1, instance.local());
+        let asked = instance.ask_within(&KEY, &limit, hits, local, patience);
+        // Without a deadline it would be for ever.
+        let asked = tokio::time::timeout(Duration::from_secs(9), asked).await;
+        assert_eq!(asked, Ok(Err(StoreError::Timeout)), "{patience:?}");
+        let waited = before.elapsed().as_millis();
+        assert!((waits..=waits + 1).contains(&waited), "{patience:?}: {waited} ms");
+    }
+}
