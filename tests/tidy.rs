@@ -3,7 +3,6 @@
 //! Each rule is a row of a table below, and each message names the place and the row. To change a
 //! rule, change its row in a commit that says why.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 #[path = "tidy/blank.rs"]
@@ -132,11 +131,8 @@ fn the_tree_keeps_the_house_rules() {
     problems.extend(code.flat_map(meaning));
     problems.extend(twins(&sources));
     problems.extend(sections_without_a_word(&sources));
-    let mut report = String::new();
-    for problem in &problems {
-        let _ = write!(report, "\n{problem}");
-    }
-    assert!(problems.is_empty(), "{} problems:{report}", problems.len());
+    let report = problems.join("\n");
+    assert!(problems.is_empty(), "{} problems:\n{report}", problems.len());
 }
 
 #[test]

@@ -75,9 +75,7 @@ impl<B> Upload<B> {
         self.uploads.counters.upload_refused.add();
         Err(Status::resource_exhausted(match self.max {
             Some(_) => "a call that stays open may send no more than 4096 bytes",
-            None => {
-                "too much of other calls is still on its way: try again, or see grpc.max_upload_bytes"
-            }
+            None => "too much of other calls is on its way: try again, see grpc.max_upload_bytes",
         }))
     }
 }
