@@ -272,7 +272,7 @@ impl Shared {
                 Some(node) => Ok(Aim { node, way: Way::Asking }),
                 None => self.ask_again(key).await,
             },
-            Fault::TryAgain => {
+            Fault::TryAgain | Fault::Loading => {
                 tokio::time::sleep(TRY_AGAIN).await;
                 Ok(aim)
             }

@@ -1,12 +1,13 @@
 //! Exactness: however many instances count, and whatever their clocks show, what passes is the limit.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::bed::cluster::Cluster;
 use crate::bed::server::Server;
 use crate::crowd::{Answer, ask_all, figures};
 use crate::start::{alone, cluster_url, over, ready};
-use crate::support::rls::{descriptor, request};
+use crate::support::rls::{costing, descriptor, request};
 use crate::support::weir::Weir;
 
 /// Far more than a busy machine needs: these tests are about counting, not about deadlines.
@@ -117,4 +118,43 @@ fn instances_with_one_secret_share_counters_and_others_do_not() {
     let (first, second, other) = (start("one"), start("one"), start("two"));
     assert_eq!([left(&first), left(&second), left(&first)], [59, 58, 57]);
     assert_eq!(left(&other), 59);
+}
+
+#[test]
+fn instances_with_clocks_minutes_apart_agree_when_a_window_ends() {
+    let _turn = alone();
+    let server = Server::local();
+    let url = format!("redis+unix://{}", server.socket().display());
+    let rules = "
+domain: d
+descriptors:
+  - key: k
+    rate_limit: { requests: 60, window: 1h }
+";
+    let weirs = ["0s", "5m", "-5m"].map(|offset| {
+        over(&url, rules)
+            .env("WEIR__STORE__TIMEOUT", PATIENT)
+            .env("WEIR__CLOCK__OFFSET", offset)
+            .start()
+    });
+    weirs.iter().for_each(ready);
+    // How far away the end of the window is for each of them, in milliseconds.
+    let ends = || {
+        weirs.each_ref().map(|weir| {
+            let asked = request("d", vec![costing(0, descriptor(&[("k", "x")]))]);
+            let answer = weir.client().ask(asked);
+            let until = answer.statuses[0].duration_until_reset.expect("there is a window");
+            until.seconds * 1_000 + i64::from(until.nanos) / 1_000_000
+        })
+    };
+    let began = Instant::now();
+    let mut seen = ends();
+    // The window may have ended between two of the questions.
+    if seen.iter().max() > seen.iter().min().map(|min| min + 3_000_000).as_ref() {
+        seen = ends();
+    }
+    let took = began.elapsed().as_millis() as i64;
+    let spread = seen.iter().max().expect("three") - seen.iter().min().expect("three");
+    // They are asked one after the other.
+    assert!(spread <= 1_000 + took, "{spread} ms apart, asked in {took} ms: {seen:?}");
 }

@@ -18,6 +18,8 @@ pub(super) enum Fault {
     Ask(Elsewhere),
     /// It did not run: the slot is between two nodes for a moment.
     TryAgain,
+    /// It did not run: the node has started, and still reads its data.
+    Loading,
     /// It did not run: there is no memory for what it writes.
     Memory,
     /// It did not run, and will not on this node: it follows another one now.
@@ -47,6 +49,7 @@ impl Fault {
             "MOVED" => Elsewhere::read(rest).map_or(Fault::Final(StoreError::Reply), Fault::Moved),
             "ASK" => Elsewhere::read(rest).map_or(Fault::Final(StoreError::Reply), Fault::Ask),
             "TRYAGAIN" => Fault::TryAgain,
+            "LOADING" => Fault::Loading,
             "OOM" => Fault::Memory,
             "READONLY" => Fault::ReadOnly,
             _ => Fault::Final(class(error.kind(), word)),
@@ -66,7 +69,7 @@ fn class(kind: &ErrorKind, word: &str) -> StoreError {
         }
         ErrorKind::Timeout => StoreError::Timeout,
         ErrorKind::Parse | ErrorKind::NotFound | ErrorKind::Protocol => StoreError::Reply,
-        // An error reply starts with a word in capitals: LOADING, OOM, NOPERM, ERR, ...
+        // An error reply starts with a word in capitals: NOPERM, NOAUTH, ERR, ...
         _ if word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase()) => {
             StoreError::Refused
         }
@@ -104,7 +107,7 @@ mod tests {
             (unknown("MOVED"), Fault::Final(StoreError::Reply)),
             (unknown("TRYAGAIN Multiple keys"), Fault::TryAgain),
             (unknown("READONLY You can't write"), Fault::ReadOnly),
-            (unknown("LOADING Redis is loading"), Fault::Final(StoreError::Refused)),
+            (unknown("LOADING Redis is loading"), Fault::Loading),
             (unknown("OOM command not allowed"), Fault::Memory),
             (unknown("ERR unknown command"), Fault::Final(StoreError::Refused)),
             (
