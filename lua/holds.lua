@@ -210,4 +210,4 @@ local function run(key, argument, raw)
   call('PEXPIRE', key, ttl(over, wrote_at))
 end
 
-return run_all(run, BEGINNING)
+return run_all(run, BEGINNING, VALUE_HEAD_SIZE)

@@ -109,4 +109,4 @@ local function run(key, argument, raw)
   call('PEXPIRE', key, ttl(max(over, open.ends), wrote_at))
 end
 
-return run_all(run, ENOUGH)
+return run_all(run, ENOUGH, 0)

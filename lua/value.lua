@@ -47,10 +47,14 @@ local function ttl(expires, now)
   return last_text
 end
 
--- Runs all runs by `run`, each on the beginning of its counter's value.
-local function run_all(run, beginning)
+-- Runs all runs by `run`, each on the beginning of its counter's value. A value that is there and
+-- shorter than `least` is somebody else's.
+local function run_all(run, beginning, least)
   for i = 1, #KEYS do
     local raw = pcall('GETRANGE', KEYS[i], '0', beginning)
+    if type(raw) == 'string' and #raw > 0 and #raw < least then
+      raw = redis.error_reply('WRONGTYPE no counter of weir')
+    end
     if type(raw) == 'string' then
       run(KEYS[i], ARGV[i], raw)
     elseif #KEYS == 1 then

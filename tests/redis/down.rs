@@ -60,7 +60,9 @@ fn with_redis_away_at_the_start_the_fallback_answers_and_redis_takes_over_when_i
     assert!(metrics.contains(line), "{metrics}");
 
     server.restart();
+    let restarted = std::time::Instant::now();
     ready(&weir);
+    eprintln!("ready {:?} after Redis was", restarted.elapsed());
     let answer = ask(&weir, "deny");
     assert_eq!(how(&answer), "rule=deny;mode=exact;fallback=none");
     assert_eq!(answer.statuses[0].limit_remaining, 3, "nothing was counted before");

@@ -52,6 +52,8 @@ impl Fault {
             "LOADING" => Fault::Loading,
             "OOM" => Fault::Memory,
             "READONLY" => Fault::ReadOnly,
+            // Raised by a script at work, which may have written by then.
+            "ERR" if rest.contains("user_script:") => Fault::Final(StoreError::Reply),
             _ => Fault::Final(class(error.kind(), word)),
         }
     }
@@ -110,6 +112,10 @@ mod tests {
             (unknown("LOADING Redis is loading"), Fault::Loading),
             (unknown("OOM command not allowed"), Fault::Memory),
             (unknown("ERR unknown command"), Fault::Final(StoreError::Refused)),
+            (
+                unknown("ERR user_script:9: data string too short script: 2c, on @user_script:9."),
+                Fault::Final(StoreError::Reply),
+            ),
             (
                 Error::new(ErrorKind::Auth, "NOAUTH Authentication required."),
                 Fault::Final(StoreError::Refused),

@@ -4,7 +4,7 @@ use crate::key::Key;
 
 /// Hash tags in use. Counters of one tag share a slot, so that a Cluster too lets their steps share
 /// a call: the fewer tags, the more do. The more, the more evenly they fill the shards, and the less
-/// a slot weighs when it moves. `docs/redis.md` has the figures.
+/// a slot weighs when it moves.
 const BUCKETS: usize = 128;
 
 /// Their texts, and the slots that they lead to.
