@@ -17,7 +17,7 @@ const COUNTERS: usize = 20;
 const LIMIT: usize = 60;
 
 /// One rule per algorithm. The windows are so long that nothing leaves or comes back meanwhile.
-const RULES: &str = "
+pub(crate) const RULES: &str = "
 domain: d
 descriptors:
   - key: fixed_window
@@ -34,7 +34,8 @@ descriptors:
     rate_limit: { algorithm: concurrency, max: 60, hold: 1d }
 ";
 
-const ALGORITHMS: [&str; 6] = [
+/// The keys of those rules.
+pub(crate) const ALGORITHMS: [&str; 6] = [
     "fixed_window",
     "sliding_window",
     "sliding_window_log",

@@ -4,6 +4,7 @@ use crate::bed::certificates::Certificates;
 use crate::bed::resp::Client;
 use crate::bed::sentinel::{SERVICE, Watched};
 use crate::bed::server::Server;
+use crate::exact;
 use crate::start::{alone, over, ready, until};
 use crate::support::http::send;
 use crate::support::rls::{costing, descriptor, headers, request};
@@ -23,33 +24,6 @@ fn left(weir: &Weir) -> Option<u32> {
     counted.then(|| answer.statuses[0].limit_remaining)
 }
 
-/// What needs every right that there is: a counter of each algorithm.
-const ALL: &str = "
-domain: d
-descriptors:
-  - key: fixed_window
-    rate_limit: { requests: 9, window: 1000d }
-  - key: sliding_window
-    rate_limit: { algorithm: sliding_window, requests: 9, window: 1000d }
-  - key: sliding_window_log
-    rate_limit: { algorithm: sliding_window_log, requests: 9, window: 1000d }
-  - key: token_bucket
-    rate_limit: { algorithm: token_bucket, requests: 9, window: 1000d }
-  - key: leaky_bucket
-    rate_limit: { algorithm: leaky_bucket, requests: 9, window: 1000d }
-  - key: concurrency
-    rate_limit: { algorithm: concurrency, max: 9, hold: 1d }
-";
-
-const ALGORITHMS: [&str; 6] = [
-    "fixed_window",
-    "sliding_window",
-    "sliding_window_log",
-    "token_bucket",
-    "leaky_bucket",
-    "concurrency",
-];
-
 #[test]
 fn an_acl_user_needs_no_more_than_the_documented_rights() {
     let _turn = alone();
@@ -61,11 +35,11 @@ fn an_acl_user_needs_no_more_than_the_documented_rights() {
     server.client().ask(&words);
     let password = words.iter().find_map(|word| word.strip_prefix('>')).expect("a password");
     server.client().ask(&["ACL", "SETUSER", "default", "off"]);
-    let weir = over(&format!("redis://weir:{password}@{}", server.address()), ALL)
+    let weir = over(&format!("redis://weir:{password}@{}", server.address()), exact::RULES)
         .env("WEIR__STORE__TIMEOUT", "5s")
         .start();
     ready(&weir);
-    for algorithm in ALGORITHMS {
+    for algorithm in exact::ALGORITHMS {
         let ask = |hits| {
             let descriptor = costing(hits, descriptor(&[(algorithm, "x")]));
             let answer = weir.client().ask(request("d", vec![descriptor]));
@@ -73,13 +47,13 @@ fn an_acl_user_needs_no_more_than_the_documented_rights() {
             assert!(counted, "{algorithm}: {answer:?}");
             answer.statuses[0].limit_remaining
         };
-        assert_eq!([ask(0), ask(2), ask(1)], [9, 7, 6], "{algorithm}");
-        ask(9);
+        assert_eq!([ask(0), ask(2), ask(1)], [60, 58, 57], "{algorithm}");
+        ask(60);
         let path = format!("/counters?domain=d&descriptor={algorithm}=x");
         let emptied = || send(weir.admin, "DELETE", &path, &[], b"").json();
         assert_eq!(emptied()["forgotten"], true, "{algorithm}");
         assert_eq!(emptied()["forgotten"], false, "{algorithm}");
-        assert_eq!(ask(0), 9, "{algorithm}");
+        assert_eq!(ask(0), 60, "{algorithm}");
     }
 }
 
