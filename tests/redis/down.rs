@@ -1,10 +1,13 @@
 //! Redis away: at the start, for good, and in every way in which it refuses.
 
+use std::time::Instant;
+
+use crate::bed::cluster::Cluster;
 use crate::bed::proxy::Proxy;
 use crate::bed::server::Server;
-use crate::start::{alone, over, ready, until};
+use crate::start::{alone, cluster_url, over, ready, until};
 use crate::support::http;
-use crate::support::rls::{Code, RateLimitResponse, descriptor, headers, request};
+use crate::support::rls::{Code, RateLimitResponse, costing, descriptor, headers, request};
 use crate::support::weir::Weir;
 
 const RULES: &str = "
@@ -60,13 +63,43 @@ fn with_redis_away_at_the_start_the_fallback_answers_and_redis_takes_over_when_i
     assert!(metrics.contains(line), "{metrics}");
 
     server.restart();
-    let restarted = std::time::Instant::now();
+    let restarted = Instant::now();
     ready(&weir);
     eprintln!("ready {:?} after Redis was", restarted.elapsed());
     let answer = ask(&weir, "deny");
     assert_eq!(how(&answer), "rule=deny;mode=exact;fallback=none");
     assert_eq!(answer.statuses[0].limit_remaining, 3, "nothing was counted before");
     assert_eq!(ask(&weir, "local").statuses[0].limit_remaining, 3);
+}
+
+#[test]
+fn a_whole_cluster_that_is_down_at_the_start_counts_when_it_comes() {
+    let _turn = alone();
+    let mut cluster = Cluster::start();
+    cluster.nodes.iter_mut().for_each(Server::kill);
+    let weirs = [0, 1]
+        .map(|_| over(&cluster_url(&cluster), RULES).env("WEIR__STORE__TIMEOUT", "5s").start());
+    for weir in &weirs {
+        for _ in 0..10 {
+            let answer = ask(weir, "allow");
+            assert!(passed(&answer) && how(&answer).ends_with("cause=unreachable"), "{answer:?}");
+        }
+    }
+    cluster.nodes.iter_mut().for_each(Server::restart);
+    cluster.wait_until_whole();
+    let whole = Instant::now();
+    let keys = ["allow", "deny", "local", "default"];
+    let counts = |weir: &Weir| {
+        let looks = keys.map(|key| costing(0, descriptor(&[(key, "x")])));
+        let answer = weir.client().ask(request("d", looks.to_vec()));
+        !how(&answer).contains("cause=")
+    };
+    until("both instances count", || weirs.iter().all(counts));
+    eprintln!("all count {:?} after the cluster was whole", whole.elapsed());
+    for key in keys {
+        let answers = (0..8).map(|n| ask(&weirs[n % 2], key));
+        assert_eq!(answers.filter(passed).count(), 4, "{key}");
+    }
 }
 
 #[test]
