@@ -26,6 +26,17 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The first line of a text: how a file holds a password or a token. Empty if there is none.
+///
+/// # Errors
+///
+/// Those of [`read`], and that it is no text.
+pub fn first_line(path: &Path) -> io::Result<String> {
+    let text = String::from_utf8(read(path)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not a text in UTF-8"))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +56,14 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         assert!(read(&pipe).unwrap_err().to_string().contains("regular file"));
         assert!(read(Path::new("/dev/zero")).is_err());
+    }
+
+    #[test]
+    fn a_secret_is_the_first_line() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (bytes, line) in [(&b"one\r\ntwo"[..], Some("one")), (b"", Some("")), (b"\xff", None)] {
+            fs::write(file.path(), bytes).unwrap();
+            assert_eq!(first_line(file.path()).ok().as_deref(), line);
+        }
     }
 }

@@ -1,14 +1,11 @@
 //! The token: what a caller must know to see and empty counters.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::path::PathBuf;
 
 use subtle::ConstantTimeEq;
 
-/// Longest token that is read from a file, in bytes.
-const FILE_BYTES_MAX: u64 = 4096;
+use crate::small;
 
 /// Where the token is. Never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,12 +28,13 @@ impl Token {
     pub(super) fn is_in(&self, header: &[u8]) -> Result<(), String> {
         let expected = match self {
             Token::Text(text) => text.clone(),
-            Token::File(path) => first_line(path).map_err(|error| {
+            Token::File(path) => small::first_line(path).map_err(|error| {
                 // Without the path: whoever asks is not known yet.
                 tracing::warn!(path = %path.display(), %error, "admin.token_file cannot be read");
                 "admin.token_file cannot be read; the log says why".to_owned()
             })?,
         };
+        let expected = expected.trim();
         if expected.is_empty() {
             return Err("the token is empty, so nobody has it".to_owned());
         }
@@ -45,12 +43,6 @@ impl Token {
             && bool::from(given.trim_ascii().ct_eq(expected.as_bytes()));
         if right { Ok(()) } else { Err("the token is another one".to_owned()) }
     }
-}
-
-fn first_line(path: &PathBuf) -> std::io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
-    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
 #[cfg(test)]

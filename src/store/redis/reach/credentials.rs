@@ -1,13 +1,13 @@
 //! Credentials from a file, read anew for every connection, so that a password can be changed while
 //! weir runs.
 
-use std::fs;
 use std::path::PathBuf;
 
 use fred::error::{Error, ErrorKind};
 use fred::types::config::{Config, CredentialProvider, Server, ServerConfig};
 
 use super::ReachError;
+use crate::small;
 
 /// A password in a file.
 pub(super) struct PasswordFile {
@@ -32,14 +32,14 @@ impl PasswordFile {
     /// The password that is in the file now: its first line.
     pub(super) fn read(&self) -> Result<String, ReachError> {
         let path = self.path.display();
-        let text = fs::read_to_string(&self.path)
+        let line = small::first_line(&self.path)
             .map_err(|error| ReachError::new(format!("redis.password_file {path}: {error}")))?;
-        match text.lines().next() {
-            Some(line) if !line.is_empty() => Ok(line.to_owned()),
-            _ => Err(ReachError::new(format!(
+        if line.is_empty() {
+            return Err(ReachError::new(format!(
                 "redis.password_file {path} is empty; write the password into its first line"
-            ))),
+            )));
         }
+        Ok(line)
     }
 }
 
@@ -76,6 +76,7 @@ impl CredentialProvider for PasswordFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[tokio::test]
     async fn every_connection_gets_the_password_that_is_in_the_file_then() {
