@@ -4,7 +4,7 @@
 -- TIER   start and end of the window that the step's instant falls into, us; hits that pass per window
 -- STATE  hits; start of their window, us. Both are what a tier answers.
 
-local TIER, STATE, COSTS = 3, 2, 0
+local TIER, STATE, COSTS, SPARE = 3, 2, 0, 0
 local HITS_MAX = 2 ^ 53 - 1
 -- In the place of the limit: hits that were let pass elsewhere, see src/step/count.rs.
 local UNLIMITED = 2 ^ 53

@@ -6,7 +6,7 @@
 -- STATE  hits in the present window, in the one before it; start of the present one, us. All three are
 --        what a tier answers.
 
-local TIER, STATE, COSTS = 4, 3, 0
+local TIER, STATE, COSTS, SPARE = 4, 3, 0, 0
 local COUNT_MAX = 2 ^ 52 - 1
 -- In the place of the limit: hits that were let pass elsewhere, see src/step/pair.rs.
 local UNLIMITED = 2 ^ 52

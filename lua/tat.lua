@@ -6,7 +6,7 @@
 --        passes, the latest that denied hits can lead to
 -- STATE  theoretical arrival time, whole us and parts of one. Both are what a tier answers.
 
-local TIER, STATE, COSTS = 8, 2, 3
+local TIER, STATE, COSTS, SPARE = 8, 2, 3, 1
 local NOW, PARTS, COST, HORIZON, MOST = 1, 2, 3, 5, 7
 local LAST = 2 ^ 53 - 2
 

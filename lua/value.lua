@@ -39,7 +39,7 @@ end
 -- A value outlives what it says by this much, for callers whose clocks are a little behind.
 local GRACE_MS = 1000
 
--- How long to keep a value that says nothing from `expires` on, in ms. Garbage collection, never
+-- How long to keep a value that says nothing from `expires` on, or is kept until then, in ms. Garbage collection, never
 -- logic: the one place that divides, and it rounds up. As text, which costs Redis less, and most
 -- often the same one as before.
 local last_ms, last_text
