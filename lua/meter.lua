@@ -26,10 +26,10 @@ local function expiry(last)
 end
 
 -- Up to when to keep a value that says nothing from `over` on, where it is not kept long enough
--- already. Longer than it must be where every hit moves `over`: a second, and an eighth of what is
+-- already. Longer than it must be where every hit moves `over`: 4 s, and an eighth of what is
 -- left, in which hits need not set the time to live again.
 local function keep_until(over, now)
-  return over + SPARE * (1000000 + floor(max(over - now, 0) / 8))
+  return over + SPARE * (4000000 + floor(max(over - now, 0) / 8))
 end
 
 -- Writes a value without reservations, `states` behind its first two bytes, and when it expires.

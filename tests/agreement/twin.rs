@@ -185,7 +185,7 @@ fn is_plain(step: &Step, state: Option<&State>) -> bool {
 
 /// The twin of `keep_until`, in doubles as there: far in the future they are all that is told.
 fn kept_until(step: &Step, over: f64) -> f64 {
-    let spare = 1e6 + ((over - step.now.0 as f64).max(0.0) / 8.0).floor();
+    let spare = 4e6 + ((over - step.now.0 as f64).max(0.0) / 8.0).floor();
     over + if matches!(step.machine, Machine::Tat(_)) { spare } else { 0.0 }
 }
 
