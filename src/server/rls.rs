@@ -16,10 +16,10 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use tonic::{Code, Status};
 
 use crate::descriptor::Bounds;
-use crate::proto::codec;
 
 use super::counters::Counters;
 use super::decide::{Answer, Decide, Refusal, answer, caller};
+use super::decode::{Message, Unreadable};
 use super::incoming::Incoming;
 use super::upload::{Upload, Uploads};
 use super::{message, outgoing, patience};
@@ -64,7 +64,7 @@ impl<D: Decide> Rls<D> {
                     self.counters.message_too_large.add();
                 }
             })?;
-        let message = codec::decode(&content)?;
+        let message = Message::read(&content)?;
         let caller = caller(&*self.decider, headers);
         Ok(answer(&*self.decider, &self.bounds, &message, patience::of(headers), caller).await?)
     }
@@ -121,6 +121,12 @@ fn refuse_compression(headers: &HeaderMap) -> Result<(), Status> {
     let accepted = tonic::metadata::MetadataValue::from_static("identity");
     status.metadata_mut().insert("grpc-accept-encoding", accepted);
     Err(status)
+}
+
+impl From<Unreadable> for Status {
+    fn from(error: Unreadable) -> Status {
+        Status::invalid_argument(error.to_string())
+    }
 }
 
 impl From<Refusal> for Status {
