@@ -167,7 +167,7 @@ fn rounds(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
             }
         }
         if let Some((redis, call)) = redis.as_ref().zip(call.as_ref()) {
-            let cost = redis.script_cost(call, KEYS as usize, seconds(options) / 2)?;
+            let cost = redis.script_cost(call, KEYS, seconds(options) / 2)?;
             figures.add("one EVALSHA each: Redis CPU s per million", 1e6 * cost);
         }
     }
