@@ -53,7 +53,7 @@ end
 -- shorter than `least` is somebody else's.
 local function run_all(run, beginning, least)
   -- Nothing is said of a counter that is not there or cannot be read, nor of any if weir's user may
-  -- not do this: those are asked for one by one.
+  -- not do this: those are asked for one by one. `unpack` takes seven times the largest call.
   local keys, runs = KEYS, ARGV
   local values = runs[#keys + 1] and pcall('MGET', unpack(keys)) or {}
   for i = 1, #keys do

@@ -251,6 +251,21 @@ fn concurrency_is_the_same_together() {
 }
 
 #[test]
+fn as_many_counters_as_a_call_may_have_are_read_at_once() {
+    /// The largest `redis.batch`.
+    const COUNTERS: usize = 1_024;
+    let server = Server::local();
+    let mut twin = Twin::new(server.client());
+    for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::TokenBucket] {
+        let tier = Tier { requests: 2, window: Micros(1_000_000), burst: 2 };
+        let limit = Limit { algorithm, tiers: [tier].into(), count_denied: false };
+        let asks = asks(&limit, (0..4).map(|now| (now, 1, None)));
+        assert_eq!(twin.crowd(&asks, COUNTERS), Ok(()), "{algorithm:?}");
+        server.client().call(&["FLUSHALL"]).expect("an answer");
+    }
+}
+
+#[test]
 fn every_request_of_the_table_is_answered_by_lua_as_it_says() {
     let server = Server::local();
     let mut twin = Twin::new(server.client());

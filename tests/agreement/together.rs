@@ -165,6 +165,37 @@ impl Twin {
     }
 }
 
+impl Twin {
+    /// The same asks of each of `count` counters, one call per ask: the first difference.
+    pub(crate) fn crowd(&mut self, asks: &[Ask], count: usize) -> Result<(), String> {
+        let mut state = None;
+        for ask in asks {
+            let (message, right) = (Message::of(&ask.step()), ask.step().apply(&mut state));
+            let mut batch = Batch::new(count);
+            for counter in 0..count {
+                batch.add(0, &format!("crowd:{counter}"), &message, ()).expect("there is room");
+            }
+            let call = batch.into_calls().remove(0);
+            let (name, keys) = (call.script().sha1(), count.to_string());
+            let mut command: Vec<&[u8]> = vec![b"EVALSHA", name.as_bytes(), keys.as_bytes()];
+            command.extend(call.keys().map(|key| key.as_bytes()));
+            command.extend(call.arguments());
+            self.client.queue(&command);
+            self.client.send().expect("Redis listens");
+            let reply = self.client.read().expect("Redis answers");
+            let Reply::Bulk(answer) = reply else { return Err(format!("Lua says {reply:?}")) };
+            let (mut found, mut dealt) = (Ok(()), 0);
+            call.deal(&answer, |(), told| {
+                dealt += 1;
+                found = found.clone().and_then(|()| compare(ask, &right, told));
+            });
+            assert_eq!(dealt, count);
+            found?;
+        }
+        Ok(())
+    }
+}
+
 fn compare(ask: &Ask, right: &Outcome, told: Told<'_>) -> Result<(), String> {
     let Told::Outcome(bytes) = told else { return Err(format!("{told:?}")) };
     let got = script::decode(&ask.step(), bytes);
