@@ -1,24 +1,22 @@
 //! The limiter: the one function that knows the order in which a request is decided.
 //!
-//! It reads the clock once, looks every descriptor up in one snapshot of the rules, asks the store
-//! about all counters at the same time, and folds the answers into a verdict. It cannot fail: where
-//! a store does not answer, the fallback does.
+//! It looks every descriptor up in one snapshot of the rules, asks the store about all counters at
+//! the same time, and folds the answers into a verdict. It cannot fail: where a store does not
+//! answer, the fallback does.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use smallvec::SmallVec;
 
 use crate::algorithm;
 use crate::decision::{Cause, Code, Verdict};
 use crate::descriptor::Request;
 use crate::key::{Key, KeySeed};
-use crate::layers::{Ask, Layer, Layers};
+use crate::layers::{Layer, Layers};
 use crate::limit::{Algorithm, Limit, Mode};
 use crate::rules::{DeniedRequests, Rule, RuleSet};
-use crate::step::Lease;
-use crate::store::Store;
+use crate::store::{MemoryStore, Store};
 use crate::time::{Clock, Micros};
 
 mod answer;
@@ -29,6 +27,7 @@ mod ietf;
 mod inspect;
 mod lease;
 mod metadata;
+mod question;
 mod target;
 
 #[cfg(test)]
@@ -36,10 +35,9 @@ mod tests;
 
 pub use answer::{Answer, Headers};
 pub use fallback::Local;
-use fallback::Unanswered;
 pub use inspect::{Counter, NoCounter};
-use lease::{LeaseIds, Place, Taken};
-use target::{LeaseUse, Target};
+use lease::{LeaseIds, Taken};
+use target::Target;
 
 /// Decides requests against one store.
 pub struct Limiter<S, C> {
@@ -69,6 +67,13 @@ struct Decided<'r, S: Store> {
 /// One per descriptor, in their order. Several come as a list from [`join_all`] and are kept as they
 /// come; more room inside would be moved about for nothing.
 type DecidedList<'r, S> = SmallVec<[Decided<'r, S>; 1]>;
+
+impl<'r, S: Store> Decided<'r, S> {
+    /// Of a descriptor that nothing was asked about.
+    fn free(rule: Option<&'r Rule>, cause: Cause) -> Decided<'r, S> {
+        Decided { rule, limit: None, key: None, cause, taken: None }
+    }
+}
 
 impl<S: Store, C: Clock> Limiter<S, C> {
     /// A limiter whose counters live in a store of its own, under keys hashed with `seed`.
@@ -108,19 +113,74 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         &self.clock
     }
 
-    /// Decides a valid request. Never fails, and waits for nothing but the store.
-    pub async fn check(&self, rules: &RuleSet, request: &Request<'_>) -> Verdict {
-        let now = self.clock.now();
-        let patience = request.patience;
+    /// Decides a valid request that came at `now` by our own clock. Never fails, and waits for
+    /// nothing but the store.
+    pub async fn check(&self, rules: &RuleSet, request: &Request<'_>, now: Micros) -> Verdict {
+        if let Some(store) = self.layers.in_memory() {
+            return self.check_at_once(store, rules, request, now);
+        }
+        // Apart, so that decisions from memory do not carry the room for it along; and nameless,
+        // because the compiler would look through it for every caller.
+        let waiting: BoxFuture<'_, Verdict> = Box::pin(self.check_waiting(rules, request, now));
+        waiting.await
+    }
+
+    /// The same from a store that answers at once, without anything to wait for.
+    fn check_at_once(
+        &self,
+        store: &MemoryStore,
+        rules: &RuleSet,
+        request: &Request<'_>,
+        now: Micros,
+    ) -> Verdict {
+        let decide = |target| {
+            let question = match target {
+                Target::Free { rule, cause } => return Decided::free(rule, cause),
+                Target::Counter(question) => question,
+            };
+            let begun = self.begin(&question, now);
+            let answer = begun.ask(&question, request.patience).of_memory(store);
+            self.conclude(question, begun, answer)
+        };
+        let decided: DecidedList<'_, S> = if let [one] = request.descriptors {
+            let target = target::resolve_one(rules, request, one, &self.seed, &self.ids);
+            SmallVec::from_buf([decide(target)])
+        } else {
+            let targets = target::resolve(rules, request, &self.seed, &self.ids);
+            targets.into_iter().map(decide).collect()
+        };
+        self.verdict(rules, request, decided, now)
+    }
+
+    async fn check_waiting(&self, rules: &RuleSet, request: &Request<'_>, now: Micros) -> Verdict {
+        let decide = async |target| {
+            let question = match target {
+                Target::Free { rule, cause } => return Decided::free(rule, cause),
+                Target::Counter(question) => question,
+            };
+            let begun = self.begin(&question, now);
+            let answer = self.layers.ask(&begun.ask(&question, request.patience)).await;
+            self.conclude(question, begun, answer)
+        };
         let decided: DecidedList<'_, S> = if let [one] = request.descriptors {
             // The common case needs no list, neither of targets nor of futures.
             let target = target::resolve_one(rules, request, one, &self.seed, &self.ids);
-            SmallVec::from_buf([self.decide(target, now, patience).await])
+            SmallVec::from_buf([decide(target).await])
         } else {
             let targets = target::resolve(rules, request, &self.seed, &self.ids);
-            let all = targets.into_iter().map(|target| self.decide(target, now, patience));
-            SmallVec::from_vec(join_all(all).await)
+            SmallVec::from_vec(join_all(targets.into_iter().map(decide)).await)
         };
+        self.verdict(rules, request, decided, now)
+    }
+
+    /// Folds what was decided, and gives back what a denied request took.
+    fn verdict(
+        &self,
+        rules: &RuleSet,
+        request: &Request<'_>,
+        decided: DecidedList<'_, S>,
+        now: Micros,
+    ) -> Verdict {
         let mut verdict = fold::verdict(&self.answer, request, &decided);
         if verdict.code == Code::OverLimit {
             let free = rules.denied_requests(request.domain) == DeniedRequests::Free;
@@ -129,85 +189,6 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             fold::grant(&mut verdict, decided);
         }
         verdict
-    }
-
-    async fn decide<'r>(
-        &self,
-        target: Target<'r>,
-        local: Micros,
-        patience: Option<Duration>,
-    ) -> Decided<'r, S> {
-        let (rule, limit, key, hits, lease) = match target {
-            Target::Free { rule, cause } => {
-                return Decided { rule, limit: None, key: None, cause, taken: None };
-            }
-            Target::Counter { rule, limit, key, hits, lease } => (rule, limit, key, hits, lease),
-        };
-        let asked = self.store().now(&key, local);
-        let now = asked.unwrap_or(local);
-        let under = lease.map(|lease| match lease {
-            LeaseUse::Open(id) => {
-                let hold = rule.and_then(|rule| rule.reserve).unwrap_or_default();
-                Lease::Open { id, until: now.saturating_add(hold) }
-            }
-            LeaseUse::Close(id) => Lease::Close(id),
-        });
-        let opens = match under {
-            Some(Lease::Open { id, .. }) => Some(id),
-            _ => None,
-        };
-        // Armed before the store is asked: whoever drops this call gives back what it may take.
-        let mut taken = opens
-            .map(|id| Taken::new(Place::Store(self.layers.clone()), id, &key, &limit, hits, now));
-        let index = rule.map(|rule| rule.index);
-        let shadow = rule.is_some_and(|rule| rule.shadow_mode);
-        let ask = Ask {
-            key: &key,
-            limit: &limit,
-            hits,
-            lease: under,
-            mode: rule.map_or(Mode::Exact, |rule| rule.mode),
-            over_limit_cache: rule.is_none_or(|rule| rule.over_limit_cache),
-            local,
-            now: asked,
-            patience,
-        };
-        if let (Some(own), Some(Lease::Close(id))) = (&self.local, under) {
-            // Apart, as all that is rare: decisions shall not carry the room for it along.
-            Box::pin(own.end(&key, &limit, hits, id, local)).await;
-        }
-        let cause = match self.layers.ask(&ask).await {
-            Ok(decision) => {
-                if let Some(nothing) = taken.take_if(|_| !decision.allowed) {
-                    nothing.keep();
-                }
-                // A settlement's hits were asked for when they were reserved.
-                let settles = matches!(lease, Some(LeaseUse::Close(_)));
-                let hits = if settles { hits.min(0) } else { hits };
-                Cause::Counted { rule: index, hits, decision, shadow }
-            }
-            Err(error) => {
-                // It may have been taken all the same.
-                taken = None;
-                let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.answer.on_error);
-                let word = policy.word();
-                tracing::debug!(rule = rule.map(|rule| &*rule.label), word, %error, "fallback");
-                let from =
-                    Unanswered { rule: index, limit: &limit, key: &key, hits, lease: under, error };
-                let decide = fallback::decide(policy, self.local.as_ref(), from, local);
-                let cause = Box::pin(decide).await;
-                if let (Some(own), Cause::Fallback { decision: Some(one), .. }) =
-                    (&self.local, &cause)
-                    && one.allowed
-                {
-                    taken = opens.map(|id| {
-                        Taken::new(Place::Local(own.store().clone()), id, &key, &limit, hits, local)
-                    });
-                }
-                cause
-            }
-        };
-        Decided { rule, limit: Some(limit), key: Some(key), cause, taken }
     }
 
     /// Gives back what a denied request took: slots always, because nothing will run in them; hits

@@ -11,7 +11,7 @@ use weir::key::KeySeed;
 use weir::limiter::{Answer, Limiter};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
 use weir::store::MemoryStore;
-use weir::time::SystemClock;
+use weir::time::{Clock, SystemClock};
 
 /// A limiter with the rules of a load, and users to ask about.
 pub(crate) struct Inside {
@@ -53,7 +53,8 @@ impl Inside {
             patience: None,
             caller: Caller::default(),
         };
-        let verdict = self.limiter.check(&self.rules, black_box(&request)).now_or_never();
+        let now = self.limiter.clock().now();
+        let verdict = self.limiter.check(&self.rules, black_box(&request), now).now_or_never();
         black_box(verdict.context("a store in memory answers at once")?);
         Ok(())
     }

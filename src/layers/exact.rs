@@ -8,7 +8,7 @@ use crate::decision::Decision;
 use crate::key::Key;
 use crate::limit::Mode;
 use crate::step::Step;
-use crate::store::{Store, StoreError};
+use crate::store::{MemoryStore, Store, StoreError};
 use crate::time::Micros;
 
 /// Plans a step, has the store apply it, and reports the outcome.
@@ -28,10 +28,24 @@ impl<S> Exact<S> {
     }
 }
 
+impl Ask<'_> {
+    /// Decides by `store` alone, which answers at once.
+    pub fn of_memory(&self, store: &MemoryStore) -> Result<Decision, StoreError> {
+        let step = self.step()?;
+        let outcome = store.apply_now(self.key, &step)?;
+        Ok(algorithm::report(self.limit, &step, &outcome))
+    }
+
+    fn step(&self) -> Result<Step, StoreError> {
+        let mut step = algorithm::plan(self.limit, self.hits, self.now?);
+        step.lease = self.lease;
+        Ok(step)
+    }
+}
+
 impl<S: Store> Layer for Exact<S> {
     async fn ask(&self, ask: &Ask<'_>) -> Result<Decision, StoreError> {
-        let mut step = algorithm::plan(ask.limit, ask.hits, ask.now?);
-        step.lease = ask.lease;
+        let step = ask.step()?;
         let outcome = self.store.apply_within(ask.key, &step, ask.patience).await?;
         Ok(algorithm::report(ask.limit, &step, &outcome))
     }

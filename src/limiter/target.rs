@@ -5,12 +5,11 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::lease::{self, LeaseIds};
+use super::question::{LeaseUse, Question};
 use crate::decision::Cause;
 use crate::descriptor::{Descriptor, Request, split_lease};
-use crate::key::{Key, KeySeed};
-use crate::limit::Limit;
+use crate::key::KeySeed;
 use crate::rules::{self, Found, NameId, Policy, Rule, RuleSet};
-use crate::step::LeaseId;
 
 /// What one descriptor leads to.
 pub(super) enum Target<'r> {
@@ -22,27 +21,7 @@ pub(super) enum Target<'r> {
         cause: Cause,
     },
     /// A counter to ask.
-    Counter {
-        /// The rule that was met; none for a limit that the proxy sent.
-        rule: Option<&'r Rule>,
-        /// What to hold the counter against.
-        limit: Cow<'r, Limit>,
-        /// Which counter.
-        key: Key,
-        /// What to ask of it.
-        hits: i64,
-        /// The lease that the hits are taken under, or that they end.
-        lease: Option<LeaseUse>,
-    },
-}
-
-/// What a descriptor does with a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LeaseUse {
-    /// Takes something under this id, if it is allowed.
-    Open(LeaseId),
-    /// Gives back or settles what was taken under this id.
-    Close(LeaseId),
+    Counter(Question<'r>),
 }
 
 /// The targets of a request, one per descriptor, with replaced rules already dropped.
@@ -81,7 +60,9 @@ fn settle(targets: &mut [Target<'_>], ids: &LeaseIds) {
 fn open_leases(targets: &mut [Target<'_>], ids: &LeaseIds) {
     let mut id = None;
     for target in targets {
-        if let Target::Counter { rule: Some(rule), hits: 1.., lease: lease @ None, .. } = target
+        if let Target::Counter(Question {
+            rule: Some(rule), hits: 1.., lease: lease @ None, ..
+        }) = target
             && rule.leases()
         {
             *lease = Some(LeaseUse::Open(*id.get_or_insert_with(|| ids.next())));
@@ -105,13 +86,8 @@ fn target<'r>(
     }
     if let Some(sent) = descriptor.limit {
         let key = rules::override_key(seed, request.domain, descriptor.entries, sent.unit);
-        return Target::Counter {
-            rule: None,
-            limit: Cow::Owned(sent.into()),
-            key,
-            hits,
-            lease: None,
-        };
+        let limit = Cow::Owned(sent.into());
+        return Target::Counter(Question { rule: None, limit, key, hits, lease: None });
     }
     match found {
         Found::UnknownDomain | Found::Nothing => Target::Free { rule: None, cause: Cause::NoRule },
@@ -122,7 +98,7 @@ fn target<'r>(
             Policy::Limit(limit) => {
                 let key = rule.key(seed, descriptor.entries);
                 let limit = Cow::Borrowed(limit);
-                Target::Counter { rule: Some(rule), limit, key, hits, lease: None }
+                Target::Counter(Question { rule: Some(rule), limit, key, hits, lease: None })
             }
         },
     }
@@ -143,14 +119,14 @@ fn end_of_lease<'r>(
         return None;
     }
     let hits = descriptor.hits(request.hits_addend);
-    Some(Target::Counter {
+    Some(Target::Counter(Question {
         rule: Some(rule),
         limit: Cow::Borrowed(limit),
         key: rule.key(seed, &entries),
         // Envoy before 1.38 cannot send negative hits: the entry alone says what is meant.
         hits: if limit.counts_slots() { -hits.abs() } else { hits.abs() },
         lease: Some(LeaseUse::Close(lease::named(named))),
-    })
+    }))
 }
 
 /// Drops every limited rule whose name some matched rule of the request replaces. Rules that are
@@ -162,7 +138,7 @@ fn drop_replaced(targets: &mut [Target<'_>]) {
         return;
     }
     for target in targets {
-        if let Target::Counter { rule: Some(rule), .. } = target
+        if let Target::Counter(Question { rule: Some(rule), .. }) = target
             && rule.name_id.is_some_and(|name| replaced.contains(&name))
         {
             *target = Target::Free { rule: Some(rule), cause: Cause::Replaced(rule.index) };
@@ -173,7 +149,7 @@ fn drop_replaced(targets: &mut [Target<'_>]) {
 impl<'r> Target<'r> {
     fn rule(&self) -> Option<&'r Rule> {
         match self {
-            Target::Free { rule, .. } | Target::Counter { rule, .. } => *rule,
+            Target::Free { rule, .. } | Target::Counter(Question { rule, .. }) => *rule,
         }
     }
 }

@@ -160,6 +160,10 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
+    fn in_memory(&self) -> Option<&MemoryStore> {
+        Some(self)
+    }
+
     fn apply(
         &self,
         key: &Key,
