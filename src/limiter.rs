@@ -6,9 +6,6 @@
 
 use std::sync::Arc;
 
-use futures_util::future::{BoxFuture, join_all};
-use smallvec::SmallVec;
-
 use crate::algorithm;
 use crate::decision::{Cause, Code, Verdict};
 use crate::descriptor::Request;
@@ -18,6 +15,7 @@ use crate::limit::{Algorithm, Limit, Mode};
 use crate::rules::{DeniedRequests, Rule, RuleSet};
 use crate::store::{MemoryStore, Store};
 use crate::time::{Clock, Micros};
+use futures_util::future::{BoxFuture, join_all};
 
 mod answer;
 mod fallback;
@@ -63,10 +61,6 @@ struct Decided<'r, S: Store> {
     /// What the request took under a lease.
     taken: Option<Taken<S>>,
 }
-
-/// One per descriptor, in their order. Several come as a list from [`join_all`] and are kept as they
-/// come; more room inside would be moved about for nothing.
-type DecidedList<'r, S> = SmallVec<[Decided<'r, S>; 1]>;
 
 impl<'r, S: Store> Decided<'r, S> {
     /// Of a descriptor that nothing was asked about.
@@ -142,14 +136,14 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             let answer = begun.ask(&question, request.patience).of_memory(store);
             self.conclude(question, begun, answer)
         };
-        let decided: DecidedList<'_, S> = if let [one] = request.descriptors {
+        if let [one] = request.descriptors {
+            // The common case needs no list.
             let target = target::resolve_one(rules, request, one, &self.seed, &self.ids);
-            SmallVec::from_buf([decide(target)])
-        } else {
-            let targets = target::resolve(rules, request, &self.seed, &self.ids);
-            targets.into_iter().map(decide).collect()
-        };
-        self.verdict(rules, request, decided, now)
+            return self.verdict(rules, request, &mut [decide(target)], now);
+        }
+        let targets = target::resolve(rules, request, &self.seed, &self.ids);
+        let mut decided: Vec<Decided<'_, S>> = targets.into_iter().map(decide).collect();
+        self.verdict(rules, request, &mut decided, now)
     }
 
     async fn check_waiting(&self, rules: &RuleSet, request: &Request<'_>, now: Micros) -> Verdict {
@@ -162,15 +156,14 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             let answer = self.layers.ask(&begun.ask(&question, request.patience)).await;
             self.conclude(question, begun, answer)
         };
-        let decided: DecidedList<'_, S> = if let [one] = request.descriptors {
+        if let [one] = request.descriptors {
             // The common case needs no list, neither of targets nor of futures.
             let target = target::resolve_one(rules, request, one, &self.seed, &self.ids);
-            SmallVec::from_buf([decide(target).await])
-        } else {
-            let targets = target::resolve(rules, request, &self.seed, &self.ids);
-            SmallVec::from_vec(join_all(targets.into_iter().map(decide)).await)
-        };
-        self.verdict(rules, request, decided, now)
+            return self.verdict(rules, request, &mut [decide(target).await], now);
+        }
+        let targets = target::resolve(rules, request, &self.seed, &self.ids);
+        let mut decided = join_all(targets.into_iter().map(decide)).await;
+        self.verdict(rules, request, &mut decided, now)
     }
 
     /// Folds what was decided, and gives back what a denied request took.
@@ -178,10 +171,10 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         &self,
         rules: &RuleSet,
         request: &Request<'_>,
-        decided: DecidedList<'_, S>,
+        decided: &mut [Decided<'_, S>],
         now: Micros,
     ) -> Verdict {
-        let mut verdict = fold::verdict(&self.answer, request, &decided);
+        let mut verdict = fold::verdict(&self.answer, request, decided);
         if verdict.code == Code::OverLimit {
             let free = rules.denied_requests(request.domain) == DeniedRequests::Free;
             self.give_back(free, decided, &verdict, now);
@@ -193,10 +186,16 @@ impl<S: Store, C: Clock> Limiter<S, C> {
 
     /// Gives back what a denied request took: slots always, because nothing will run in them; hits
     /// and reservations where the domain says that denied requests are free.
-    fn give_back(&self, free: bool, decided: DecidedList<'_, S>, verdict: &Verdict, now: Micros) {
-        for (one, status) in decided.into_iter().zip(&verdict.statuses) {
+    fn give_back(
+        &self,
+        free: bool,
+        decided: &mut [Decided<'_, S>],
+        verdict: &Verdict,
+        now: Micros,
+    ) {
+        for (one, status) in decided.iter_mut().zip(&verdict.statuses) {
             let Some((limit, key)) = one.limit.as_deref().zip(one.key) else { continue };
-            if let Some(taken) = one.taken {
+            if let Some(taken) = one.taken.take() {
                 if !free && !limit.counts_slots() {
                     taken.keep();
                 }

@@ -3,8 +3,10 @@
 use serde_json::json;
 
 use super::answer::Answer;
-use super::{Decided, DecidedList, headers, metadata};
-use crate::decision::{Cause, Code, CurrentLimit, Decision, GiveBack, Grant, Status, Verdict};
+use super::{Decided, headers, metadata};
+use crate::decision::{
+    Cause, Code, CurrentLimit, Decision, GiveBack, Grant, Status, Verdict,
+};
 use crate::descriptor::Request;
 use crate::limit::{Algorithm, Limit, Tier, Unit};
 use crate::rules::Rule;
@@ -35,11 +37,14 @@ pub(super) fn verdict<S: Store>(
 }
 
 /// Hands what a request took under its lease to the verdict, and tells the caller its id.
-pub(super) fn grant<S: Store>(verdict: &mut Verdict, decided: DecidedList<'_, S>) {
+pub(super) fn grant<S: Store>(verdict: &mut Verdict, decided: &mut [Decided<'_, S>]) {
+    if decided.iter().all(|one| one.taken.is_none()) {
+        return;
+    }
     let mut first = None;
     let mut give_back: Vec<GiveBack> = Vec::new();
     for one in decided {
-        let Some(taken) = one.taken else { continue };
+        let Some(taken) = one.taken.take() else { continue };
         if let (Cause::Counted { hits, .. } | Cause::Fallback { hits, .. }, Some(id)) =
             (one.cause, taken.id())
         {

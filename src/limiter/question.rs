@@ -103,6 +103,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     }
 
     /// What the answer means.
+    #[inline]
     pub(super) fn conclude<'r>(
         &self,
         question: Question<'r>,

@@ -132,11 +132,12 @@ fn end_of_lease<'r>(
 /// Drops every limited rule whose name some matched rule of the request replaces. Rules that are
 /// themselves dropped still replace others, so the order of descriptors does not matter.
 fn drop_replaced(targets: &mut [Target<'_>]) {
-    let replaced: SmallVec<[NameId; 4]> =
-        targets.iter().filter_map(Target::rule).flat_map(|rule| &*rule.replaces).copied().collect();
-    if replaced.is_empty() {
+    let matched = || targets.iter().filter_map(Target::rule);
+    if matched().all(|rule| rule.replaces.is_empty()) {
         return;
     }
+    let replaced: SmallVec<[NameId; 4]> =
+        matched().flat_map(|rule| &*rule.replaces).copied().collect();
     for target in targets {
         if let Target::Counter(Question { rule: Some(rule), .. }) = target
             && rule.name_id.is_some_and(|name| replaced.contains(&name))
