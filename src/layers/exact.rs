@@ -31,21 +31,21 @@ impl<S> Exact<S> {
 impl Ask<'_> {
     /// Decides by `store` alone, which answers at once.
     pub fn of_memory(&self, store: &MemoryStore) -> Result<Decision, StoreError> {
-        let step = self.step()?;
+        let step = self.step(self.now?);
         let outcome = store.apply_now(self.key, &step)?;
         Ok(algorithm::report(self.limit, &step, &outcome))
     }
 
-    fn step(&self) -> Result<Step, StoreError> {
-        let mut step = algorithm::plan(self.limit, self.hits, self.now?);
+    fn step(&self, now: Micros) -> Step {
+        let mut step = algorithm::plan(self.limit, self.hits, now);
         step.lease = self.lease;
-        Ok(step)
+        step
     }
 }
 
 impl<S: Store> Layer for Exact<S> {
     async fn ask(&self, ask: &Ask<'_>) -> Result<Decision, StoreError> {
-        let step = ask.step()?;
+        let step = ask.step(ask.now?);
         let outcome = self.store.apply_within(ask.key, &step, ask.patience).await?;
         Ok(algorithm::report(ask.limit, &step, &outcome))
     }
