@@ -5,14 +5,15 @@
 //! answer, the fallback does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::algorithm;
-use crate::decision::{Cause, Code, Verdict};
+use crate::decision::{Cause, Code, Status, Verdict};
 use crate::descriptor::Request;
-use crate::key::{Key, KeySeed};
+use crate::key::KeySeed;
 use crate::layers::{Layer, Layers};
-use crate::limit::{Algorithm, Limit, Mode};
-use crate::rules::{DeniedRequests, Rule, RuleSet};
+use crate::limit::{Algorithm, Mode};
+use crate::rules::{DeniedRequests, RuleSet};
 use crate::store::{MemoryStore, Store};
 use crate::time::{Clock, Micros};
 use futures_util::future::{BoxFuture, join_all};
@@ -35,6 +36,7 @@ pub use answer::{Answer, Headers};
 pub use fallback::Local;
 pub use inspect::{Counter, NoCounter};
 use lease::{LeaseIds, Taken};
+use question::Question;
 use target::Target;
 
 /// Decides requests against one store.
@@ -49,24 +51,13 @@ pub struct Limiter<S, C> {
 }
 
 /// What is known about one descriptor once its counter has answered.
-struct Decided<'r, S: Store> {
-    /// The rule, or none where nothing matched or the proxy sent the limit.
-    rule: Option<&'r Rule>,
-    /// The limit that was applied; none where nothing limits.
-    limit: Option<std::borrow::Cow<'r, Limit>>,
-    /// Which counter was asked; none where nothing limits.
-    key: Option<Key>,
+struct Decided<'t, S: Store> {
+    /// What the descriptor led to.
+    target: &'t Target<'t>,
     /// How it went.
     cause: Cause,
     /// What the request took under a lease.
     taken: Option<Taken<S>>,
-}
-
-impl<'r, S: Store> Decided<'r, S> {
-    /// Of a descriptor that nothing was asked about.
-    fn free(rule: Option<&'r Rule>, cause: Cause) -> Decided<'r, S> {
-        Decided { rule, limit: None, key: None, cause, taken: None }
-    }
 }
 
 impl<S: Store, C: Clock> Limiter<S, C> {
@@ -127,43 +118,64 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         request: &Request<'_>,
         now: Micros,
     ) -> Verdict {
-        let decide = |target| {
-            let question = match target {
-                Target::Free { rule, cause } => return Decided::free(rule, cause),
-                Target::Counter(question) => question,
-            };
-            let begun = self.begin(&question, now);
-            let answer = begun.ask(&question, request.patience).of_memory(store);
-            self.conclude(question, begun, answer)
-        };
         if let [one] = request.descriptors {
             // The common case needs no list.
-            let target = target::resolve_one(rules, request, one, &self.seed, &self.ids);
-            return self.verdict(rules, request, &mut [decide(target)], now);
+            let mut target = target::of(rules, request, one, &self.seed);
+            target::settle(std::slice::from_mut(&mut target), &self.ids);
+            return self.verdict(rules, request, &mut [self.at_once(store, &target, now)], now);
         }
         let targets = target::resolve(rules, request, &self.seed, &self.ids);
-        let mut decided: Vec<Decided<'_, S>> = targets.into_iter().map(decide).collect();
+        let decide = |target| self.at_once(store, target, now);
+        let mut decided: Vec<Decided<'_, S>> = targets.iter().map(decide).collect();
         self.verdict(rules, request, &mut decided, now)
     }
 
+    /// Decides about one descriptor of a request that came at `now`.
+    fn at_once<'t>(
+        &self,
+        store: &MemoryStore,
+        target: &'t Target<'t>,
+        now: Micros,
+    ) -> Decided<'t, S> {
+        match target {
+            Target::Free { cause, .. } => Decided { target, cause: *cause, taken: None },
+            Target::Counter(question) => {
+                let begun = self.begin(question, now);
+                let answer = begun.ask(question, None).of_memory(store);
+                self.conclude(target, question, begun, answer)
+            }
+        }
+    }
+
     async fn check_waiting(&self, rules: &RuleSet, request: &Request<'_>, now: Micros) -> Verdict {
-        let decide = async |target| {
-            let question = match target {
-                Target::Free { rule, cause } => return Decided::free(rule, cause),
-                Target::Counter(question) => question,
-            };
-            let begun = self.begin(&question, now);
-            let answer = self.layers.ask(&begun.ask(&question, request.patience)).await;
-            self.conclude(question, begun, answer)
-        };
         if let [one] = request.descriptors {
             // The common case needs no list, neither of targets nor of futures.
-            let target = target::resolve_one(rules, request, one, &self.seed, &self.ids);
-            return self.verdict(rules, request, &mut [decide(target).await], now);
+            let mut target = target::of(rules, request, one, &self.seed);
+            target::settle(std::slice::from_mut(&mut target), &self.ids);
+            let decided = self.wait(&target, now, request.patience).await;
+            return self.verdict(rules, request, &mut [decided], now);
         }
         let targets = target::resolve(rules, request, &self.seed, &self.ids);
-        let mut decided = join_all(targets.into_iter().map(decide)).await;
+        let waits = targets.iter().map(|target| self.wait(target, now, request.patience));
+        let mut decided = join_all(waits).await;
         self.verdict(rules, request, &mut decided, now)
+    }
+
+    /// The same from a store that is waited for.
+    async fn wait<'t>(
+        &self,
+        target: &'t Target<'t>,
+        now: Micros,
+        patience: Option<Duration>,
+    ) -> Decided<'t, S> {
+        match target {
+            Target::Free { cause, .. } => Decided { target, cause: *cause, taken: None },
+            Target::Counter(question) => {
+                let begun = self.begin(question, now);
+                let answer = self.layers.ask(&begun.ask(question, patience)).await;
+                self.conclude(target, question, begun, answer)
+            }
+        }
     }
 
     /// Folds what was decided, and gives back what a denied request took.
@@ -174,14 +186,21 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         decided: &mut [Decided<'_, S>],
         now: Micros,
     ) -> Verdict {
-        let mut verdict = fold::verdict(&self.answer, request, decided);
-        if verdict.code == Code::OverLimit {
+        let answer = &self.answer;
+        let statuses: Vec<Status> = decided.iter().map(Decided::status).collect();
+        let folded = fold::overall(answer.quota_mode, decided, &statuses);
+        let shadowed = answer.shadow_mode && folded == Code::OverLimit;
+        let code = if shadowed { Code::Ok } else { folded };
+        let headers = headers::all(answer, code, decided, &statuses);
+        let mut metadata = metadata::of(answer.dynamic_metadata, request, decided, &statuses);
+        let mut grant = None;
+        if code == Code::OverLimit {
             let free = rules.denied_requests(request.domain) == DeniedRequests::Free;
-            self.give_back(free, decided, &verdict, now);
+            self.give_back(free, decided, &statuses, now);
         } else {
-            fold::grant(&mut verdict, decided);
+            grant = fold::grant(decided, &mut metadata);
         }
-        verdict
+        Verdict { code, statuses, headers, metadata, shadowed, grant }
     }
 
     /// Gives back what a denied request took: slots always, because nothing will run in them; hits
@@ -190,11 +209,11 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         &self,
         free: bool,
         decided: &mut [Decided<'_, S>],
-        verdict: &Verdict,
+        statuses: &[Status],
         now: Micros,
     ) {
-        for (one, status) in decided.iter_mut().zip(&verdict.statuses) {
-            let Some((limit, key)) = one.limit.as_deref().zip(one.key) else { continue };
+        for (one, status) in decided.iter_mut().zip(statuses) {
+            let Target::Counter(Question { rule, limit, key, .. }) = one.target else { continue };
             if let Some(taken) = one.taken.take() {
                 if !free && !limit.counts_slots() {
                     taken.keep();
@@ -209,10 +228,10 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             let windows = [Algorithm::FixedWindow, Algorithm::SlidingWindow];
             let denied = limit.count_denied && windows.contains(&limit.algorithm);
             let counted = decision.allowed || denied;
-            let Ok(now) = self.store().now(&key, now) else { continue };
+            let Ok(now) = self.store().now(key, now) else { continue };
             if free && counted && status.code == Code::Ok {
-                let mode = one.rule.map_or(Mode::Exact, |rule| rule.mode);
-                self.layers.tell(&key, mode, algorithm::plan(limit, -hits, now));
+                let mode = rule.map_or(Mode::Exact, |rule| rule.mode);
+                self.layers.tell(key, mode, algorithm::plan(limit, -hits, now));
             }
         }
     }

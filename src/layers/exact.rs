@@ -32,8 +32,11 @@ impl Ask<'_> {
     /// Decides by `store` alone, which answers at once.
     pub fn of_memory(&self, store: &MemoryStore) -> Result<Decision, StoreError> {
         let step = self.step(self.now?);
-        let outcome = store.apply_now(self.key, &step)?;
-        Ok(algorithm::report(self.limit, &step, &outcome))
+        // Not moved out: it was written just now, and a copy would wait for that.
+        match &store.apply_now(self.key, &step) {
+            Ok(outcome) => Ok(algorithm::report(self.limit, &step, outcome)),
+            Err(error) => Err(*error),
+        }
     }
 
     fn step(&self, now: Micros) -> Step {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::fallback::{self, Unanswered};
 use super::lease::{Place, Taken};
+use super::target::Target;
 use super::{Decided, Limiter};
 use crate::decision::{Cause, Decision};
 use crate::key::Key;
@@ -102,15 +103,15 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         }
     }
 
-    /// What the answer means.
+    /// What the answer to `question`, which is `target`'s, means.
     #[inline]
-    pub(super) fn conclude<'r>(
+    pub(super) fn conclude<'t>(
         &self,
-        question: Question<'r>,
+        target: &'t Target<'t>,
+        question: &Question<'_>,
         mut begun: Begun<S>,
         answer: Result<Decision, StoreError>,
-    ) -> Decided<'r, S> {
-        let rule = question.rule;
+    ) -> Decided<'t, S> {
         let cause = match answer {
             Ok(decision) => {
                 if let Some(nothing) = begun.taken.take_if(|_| !decision.allowed) {
@@ -119,13 +120,13 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                 // A settlement's hits were asked for when they were reserved.
                 let settles = matches!(question.lease, Some(LeaseUse::Close(_)));
                 let hits = if settles { question.hits.min(0) } else { question.hits };
-                let shadow = rule.is_some_and(|rule| rule.shadow_mode);
-                Cause::Counted { rule: rule.map(|rule| rule.index), hits, decision, shadow }
+                let rule = question.rule.map(|rule| rule.index);
+                let shadow = question.rule.is_some_and(|rule| rule.shadow_mode);
+                Cause::Counted { rule, hits, decision, shadow }
             }
-            Err(error) => self.fall_back(&question, &mut begun, error),
+            Err(error) => self.fall_back(question, &mut begun, error),
         };
-        let Question { limit, key, .. } = question;
-        Decided { rule, limit: Some(limit), key: Some(key), cause, taken: begun.taken }
+        Decided { target, cause, taken: begun.taken }
     }
 
     #[cold]

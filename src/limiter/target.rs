@@ -9,6 +9,7 @@ use super::question::{LeaseUse, Question};
 use crate::decision::Cause;
 use crate::descriptor::{Descriptor, Request, split_lease};
 use crate::key::KeySeed;
+use crate::limit::Limit;
 use crate::rules::{self, Found, NameId, Policy, Rule, RuleSet};
 
 /// What one descriptor leads to.
@@ -32,26 +33,13 @@ pub(super) fn resolve<'r>(
     ids: &LeaseIds,
 ) -> Vec<Target<'r>> {
     let descriptors = request.descriptors.iter();
-    let mut targets: Vec<_> = descriptors.map(|one| target(rules, request, one, seed)).collect();
+    let mut targets: Vec<_> = descriptors.map(|one| of(rules, request, one, seed)).collect();
     settle(&mut targets, ids);
     targets
 }
 
-/// The same for a request that has this descriptor only.
-pub(super) fn resolve_one<'r>(
-    rules: &'r RuleSet,
-    request: &Request<'_>,
-    descriptor: &Descriptor<'_>,
-    seed: &KeySeed,
-    ids: &LeaseIds,
-) -> Target<'r> {
-    let mut target = target(rules, request, descriptor, seed);
-    settle(std::slice::from_mut(&mut target), ids);
-    target
-}
-
 /// What the targets of one request mean for each other.
-fn settle(targets: &mut [Target<'_>], ids: &LeaseIds) {
+pub(super) fn settle(targets: &mut [Target<'_>], ids: &LeaseIds) {
     drop_replaced(targets);
     open_leases(targets, ids);
 }
@@ -70,7 +58,8 @@ fn open_leases(targets: &mut [Target<'_>], ids: &LeaseIds) {
     }
 }
 
-fn target<'r>(
+/// What this descriptor of the request leads to, as long as the others are not looked at.
+pub(super) fn of<'r>(
     rules: &'r RuleSet,
     request: &Request<'_>,
     descriptor: &Descriptor<'_>,
@@ -148,9 +137,18 @@ fn drop_replaced(targets: &mut [Target<'_>]) {
 }
 
 impl<'r> Target<'r> {
-    fn rule(&self) -> Option<&'r Rule> {
+    /// The rule that was met, if any.
+    pub(super) fn rule(&self) -> Option<&'r Rule> {
         match self {
             Target::Free { rule, .. } | Target::Counter(Question { rule, .. }) => *rule,
+        }
+    }
+
+    /// The limit that applies, where one does.
+    pub(super) fn limit(&self) -> Option<&Limit> {
+        match self {
+            Target::Free { .. } => None,
+            Target::Counter(question) => Some(&question.limit),
         }
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn apply<M: Meter>(step: &Step, tiers: &[M], state: &mut Option<State
     let hits = step.hits.unsigned_abs();
     let fits = |tier: &M, before| step.hits < 0 || tier.fits(before, hits);
     let after = |tier: &M, before, allowed: bool| match step.hits {
-        ..0 => tier.refund(before, hits),
+        ..=-1 => tier.refund(before, hits),
         1.. if allowed || step.count_denied => tier.charge(before, hits),
         _ => before,
     };

@@ -1,6 +1,7 @@
 //! What is taken under a lease, and how it comes back.
 
 use super::*;
+use crate::key::Key;
 use crate::rules::DeniedRequests;
 use crate::step::{Outcome, Step};
 use crate::store::StoreError;
