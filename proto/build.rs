@@ -19,7 +19,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
     configure()
         .bytes(".envoy")
-        .codec_path("crate::proto::codec::Codec")
         .include_file("protos.rs")
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())

@@ -3,7 +3,7 @@
 //! Only the server and the client speak them; everything inside works on borrowed
 //! [`Request`](crate::descriptor::Request)s and [`Verdict`](crate::decision::Verdict)s.
 
-pub mod codec;
+pub(crate) mod wire;
 
 pub use generated::envoy;
 

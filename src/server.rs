@@ -10,10 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::sync::watch;
-use tonic::codegen::Service as _;
 use tonic::service::Routes;
-
-use crate::proto::RateLimitServiceServer;
 
 mod accept;
 mod admin;
@@ -25,7 +22,6 @@ mod counters;
 mod deal;
 mod decide;
 mod decode;
-mod delivery;
 mod encode;
 #[cfg(test)]
 mod fake;
@@ -34,9 +30,12 @@ mod front;
 mod health;
 mod http1;
 mod http2;
+mod incoming;
 mod json;
 mod lifecycle;
 mod listen;
+mod message;
+mod outgoing;
 mod pages;
 mod patience;
 mod peers;
@@ -59,16 +58,13 @@ pub use lifecycle::Health;
 pub use settings::{Admin, Drain, Grpc, Http, HttpLimits, Scraped, Settings};
 pub use tls::{Refreshed, Tls, TlsError, TlsFiles};
 
-use calls::Direct;
 use cores::Work;
 use deal::Dealer;
-use delivery::Delivering;
 use front::Front;
 use health::Reporter;
 use lifecycle::Lifecycle;
 use pages::Pages;
 use peers::Peers;
-use rls::Rls;
 use upload::Uploads;
 
 /// A server that has not taken its ports yet.
@@ -144,13 +140,7 @@ impl Bound {
         });
         let admin_routes = admin::router(view, pages.clone(), &settings, loopback);
         let (reporter, health_service) = Reporter::new();
-        let rls =
-            RateLimitServiceServer::new(Rls { decider: decider.clone(), bounds: settings.bounds })
-                .max_decoding_message_size(settings.grpc.max_message_bytes);
-        let rls = Delivering(rls);
-        let routes = Routes::new(rls.clone()).add_service(health_service);
-        let routes = reflection::add_to(routes);
-        let direct: Direct = Arc::new(move |request| rls.clone().call(request));
+        let routes = reflection::add_to(Routes::new(health_service));
         let (dealer, queues) = Dealer::new(
             cores::count(&settings),
             settings.grpc.max_connections,
@@ -159,7 +149,11 @@ impl Bound {
         );
         let front = Front {
             grpc: (grpc, dealer),
-            http: (http, web::router(decider, &settings, life.clone()), settings.http.limits),
+            http: (
+                http,
+                web::router(decider.clone(), &settings, life.clone()),
+                settings.http.limits,
+            ),
             admin: (admin, admin_routes, settings.admin.limits),
             reporter,
             counters: settings.counters.clone(),
@@ -175,7 +169,7 @@ impl Bound {
         }
         let uploads =
             Arc::new(Uploads::new(settings.grpc.max_upload_bytes, settings.counters.clone()));
-        let work = Work { direct, routes, uploads, settings, life };
+        let work = Work { decider: decider.clone(), routes, uploads, settings, life };
         for (index, queue) in queues.into_iter().enumerate() {
             threads.push(cores::start(index, queue, work.clone())?);
         }

@@ -5,7 +5,10 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use anyhow::ensure;
+use tokio::runtime::Builder;
 use weir::bench::{Load, Plan, Spread};
+use weir::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
 
 use crate::child::{Server, timed};
 use crate::figures::{Figures, median};
@@ -56,21 +59,24 @@ fn start(folder: &Path, figures: &mut Figures) -> anyhow::Result<()> {
     }
     let rules = folder.join("ten-thousand.yaml");
     std::fs::write(&rules, text)?;
-    let one = vec![vec![("path".to_owned(), "/v1/product/9999".to_owned())]];
-    // The probe before a run is the first answer; the run itself is as short as can be.
-    let run = Duration::from_millis(1);
-    let plan = Plan {
-        duration: run,
-        connections: 1,
-        load: Load::Open(1000.0),
-        ..Plan::new("bench", one, 1)
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let entry = Entry { key: "path".into(), value: "/v1/product/9999".into() };
+    let request = RateLimitRequest {
+        domain: "bench".into(),
+        descriptors: vec![RateLimitDescriptor { entries: vec![entry], ..Default::default() }],
+        hits_addend: 0,
     };
     let mut all = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..11 {
         let (answered, millis) = timed(|| -> anyhow::Result<Server> {
             let server = Server::weir(&rules, &[])?;
-            server.load(&plan)?;
-            Ok(server)
+            let to = format!("http://{}", server.address);
+            runtime.block_on(async {
+                let mut client = RateLimitServiceClient::connect(to).await?;
+                let answer = client.should_rate_limit(request.clone()).await?.into_inner();
+                ensure!(answer.statuses[0].current_limit.is_some(), "the last rule decides");
+                Ok(server)
+            })
         });
         let server = answered?;
         all.push(millis);

@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-use crate::proto::codec;
+use crate::proto::wire;
 
 /// What one call came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,10 +88,10 @@ pub(super) fn read(body: &[u8], status: Option<&[u8]>) -> Outcome {
 /// What `x-weir-decision` among the headers says, if it is there.
 fn by_fallback(message: &[u8]) -> Option<bool> {
     let mut found = None;
-    codec::each_text(message, 3, |header| {
-        codec::each_text(header, 1, |name| {
+    wire::each(message, 3, |header| {
+        wire::each(header, 1, |name| {
             if name == b"x-weir-decision" {
-                codec::each_text(header, 2, |value| {
+                wire::each(header, 2, |value| {
                     let value = String::from_utf8_lossy(value);
                     let each = value.split("fallback=").skip(1);
                     found = Some(each.into_iter().any(|word| !word.starts_with("none")));

@@ -1,13 +1,15 @@
 //! Bytes in, bytes out: a call's whole way without a connection, for fuzzing and for tests.
 
+use std::fmt::Display;
 use std::sync::LazyLock;
 
-use prost::Message;
+use prost::Message as _;
 
 use super::decide::{Answer, Decide, Refusal, answer};
+use super::decode::Message;
 use super::json::Json;
 use crate::descriptor::{Bounds, Caller};
-use crate::proto::{RateLimitResponse, codec};
+use crate::proto::RateLimitResponse;
 
 /// Made once: reading the descriptors takes longer than most requests.
 static JSON: LazyLock<Json> = LazyLock::new(Json::new);
@@ -27,14 +29,15 @@ pub async fn protobuf(
     bounds: &Bounds,
     message: &[u8],
 ) -> Result<Vec<u8>, Refused> {
-    let request = codec::decode(message).map_err(|status| theirs(status.message()))?;
-    Ok(delivered(answer(decider, bounds, &request, None, Caller::default()).await?).encode_to_vec())
+    let message = Message::read(message).map_err(theirs)?;
+    Ok(delivered(answer(decider, bounds, &message, None, Caller::default()).await?).encode_to_vec())
 }
 
 /// Answers a request as `/json` does.
 pub async fn json(decider: &impl Decide, bounds: &Bounds, body: &[u8]) -> Result<Vec<u8>, Refused> {
-    let request = JSON.read(body).map_err(|error| theirs(&error.to_string()))?;
-    let response = delivered(answer(decider, bounds, &request, None, Caller::default()).await?);
+    let bytes = JSON.read(body).map_err(theirs)?;
+    let message = Message::read(&bytes).map_err(theirs)?;
+    let response = delivered(answer(decider, bounds, &message, None, Caller::default()).await?);
     JSON.write(&response).map_err(|error| Refused { reason: error.to_string(), defect: true })
 }
 
@@ -46,8 +49,8 @@ fn delivered(answer: Answer) -> RateLimitResponse {
     answer.response
 }
 
-fn theirs(reason: &str) -> Refused {
-    Refused { reason: reason.to_owned(), defect: false }
+fn theirs(error: impl Display) -> Refused {
+    Refused { reason: error.to_string(), defect: false }
 }
 
 impl From<Refusal> for Refused {

@@ -1,32 +1,31 @@
-//! Calls: from hyper's requests to tonic's services, with an end to those that take too long.
+//! Calls: the streams of one connection, each to what answers it, with an end to those that take too
+//! long.
 //!
-//! A call that is sent or read too slowly is reset, and holds nothing any more. Those that are meant
-//! to stay open have no such end: health watches and reflection.
+//! Calls that have arrived whole and need no store elsewhere are answered where they are found, all
+//! that one read has brought before anything is written; so their answers leave together. Others
+//! become tasks of the core. One that is sent or read too slowly is reset, and holds nothing any
+//! more. Those that are meant to stay open have no such end: health watches and reflection.
 
-use std::cell::Cell;
-use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
-use hyper::body::Incoming;
-use hyper::rt::Executor;
-use hyper::service::Service;
-use tonic::body::Body;
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::server::{Connection, SendResponse};
+use http::Request;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::codegen::Service as _;
-use tonic::codegen::http::{Request, Response};
 use tonic::service::Routes;
 
 use super::counters::{Counter, Counters};
-use super::delivery::Delivery;
+use super::decide::Decide;
+use super::incoming::Incoming;
+use super::outgoing;
+use super::rls::{self, Rls};
 use super::upload::{Upload, Uploads};
-
-tokio::task_local! {
-    /// Whether the call that this task serves may last for ever.
-    static ENDLESS: Cell<bool>;
-}
 
 /// Paths that start so stay open.
 const STAYING: [&str; 2] = ["/grpc.health.v1.Health/Watch", "/grpc.reflection."];
@@ -34,121 +33,136 @@ const STAYING: [&str; 2] = ["/grpc.health.v1.Health/Watch", "/grpc.reflection."]
 /// Where a message beyond the bound is told, by the name of its status.
 const OUT_OF_RANGE: &str = "11";
 
-/// The path of nearly all calls.
-const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-
-/// An answer on its way, as generated services give it.
-type Routed = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-
-/// Answers a call of [`SHOULD_RATE_LIMIT`].
-pub(super) type Direct = Arc<dyn Fn(Request<Upload>) -> Delivery<Routed> + Send + Sync>;
-
-/// What answers the calls of a connection.
-#[derive(Clone)]
-pub(super) struct Calls {
-    /// The one method that is worth a way past the router.
-    pub(super) direct: Direct,
+/// What answers the calls of a core's connections.
+pub(super) struct Calls<D> {
+    pub(super) rls: Arc<Rls<D>>,
+    /// All other methods.
     pub(super) routes: Routes,
     pub(super) uploads: Arc<Uploads>,
     pub(super) counters: Arc<Counters>,
-}
-
-impl Service<Request<Incoming>> for Calls {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Call;
-
-    fn call(&self, request: Request<Incoming>) -> Call {
-        let path = request.uri().path();
-        let uploads = Arc::clone(&self.uploads);
-        let way = if path == SHOULD_RATE_LIMIT {
-            Way::Direct((self.direct)(request.map(|body| Upload::passing(body, uploads))))
-        } else {
-            let endless = STAYING.iter().any(|start| path.starts_with(start));
-            let upload = if endless { Upload::staying } else { Upload::passing };
-            let request = request.map(|body| upload(body, uploads));
-            let mut routes = self.routes.clone();
-            Way::Routed(Box::pin(async move {
-                if endless {
-                    let _ = ENDLESS.try_with(|endless| endless.set(true));
-                }
-                routes.call(request).await
-            }))
-        };
-        Call { way, counters: Arc::clone(&self.counters) }
-    }
-}
-
-/// A call that is being answered.
-pub(super) struct Call {
-    way: Way,
-    counters: Arc<Counters>,
-}
-
-enum Way {
-    Direct(Delivery<Routed>),
-    Routed(Routed),
-}
-
-impl Future for Call {
-    type Output = Result<Response<Body>, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answered = match &mut self.way {
-            Way::Direct(answer) => Pin::new(answer).poll(context),
-            Way::Routed(answer) => answer.as_mut().poll(context),
-        };
-        if let Poll::Ready(Ok(response)) = &answered
-            && response.headers().get("grpc-status").is_some_and(|code| code == OUT_OF_RANGE)
-        {
-            self.counters.message_too_large.add();
-        }
-        answered
-    }
-}
-
-/// Runs the calls of one connection as tasks of its core.
-#[derive(Clone)]
-pub(super) struct Tasks {
     /// From the first byte of a call to the last of its answer.
     pub(super) timeout: Duration,
-    pub(super) counters: Arc<Counters>,
-    /// Calls of this connection so far, and those that are open.
-    pub(super) seen: Arc<Seen>,
+}
+
+impl<D> Clone for Calls<D> {
+    fn clone(&self) -> Calls<D> {
+        Calls {
+            rls: Arc::clone(&self.rls),
+            routes: self.routes.clone(),
+            uploads: Arc::clone(&self.uploads),
+            counters: Arc::clone(&self.counters),
+            timeout: self.timeout,
+        }
+    }
 }
 
 /// What a connection is used for.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
+    /// Calls so far.
     pub(super) calls: Counter,
+    /// Those that have become tasks and are still open.
     pub(super) open: Counter,
 }
 
-impl<C: Future<Output = ()> + Send + 'static> Executor<C> for Tasks {
-    fn execute(&self, call: C) {
-        let Tasks { timeout, counters, seen } = self.clone();
-        seen.calls.add();
-        seen.open.add();
-        tokio::spawn(ENDLESS.scope(Cell::new(false), async move {
-            let _open = Open(seen);
-            let mut call = pin!(call);
-            // Most calls are complete when they start, and need no timer.
-            let at_once = poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
-            if at_once.is_ready() {
-                return;
+impl<D: Decide> Calls<D> {
+    /// Answers the calls of `connection` until it ends, each time that it is polled.
+    pub(super) fn answer<'c, S: AsyncRead + AsyncWrite + Unpin>(
+        &'c self,
+        connection: &'c mut Connection<S, Bytes>,
+        seen: &'c Arc<Seen>,
+    ) -> impl Future<Output = Result<(), h2::Error>> + 'c {
+        let (mut arrived, mut spare) = (Vec::new(), None);
+        poll_fn(move |context| {
+            loop {
+                match connection.poll_accept(context) {
+                    Poll::Ready(Some(Ok(call))) => arrived.push(call),
+                    Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
+                    Poll::Ready(None) => return Poll::Ready(Ok(())),
+                    Poll::Pending if arrived.is_empty() => return Poll::Pending,
+                    // All that could be read has been. The next turn of the loop writes.
+                    Poll::Pending => {
+                        for (request, respond) in arrived.drain(..) {
+                            seen.calls.add();
+                            if request.uri().path() != rls::PATH {
+                                self.route(request, respond, seen);
+                                continue;
+                            }
+                            let call = Arc::clone(&self.rls).call(request, respond);
+                            let mut call = place(&mut spare, call);
+                            if call.as_mut().poll(context).is_ready() {
+                                spare = Some(call);
+                            } else {
+                                self.go_on(call, seen);
+                            }
+                        }
+                    }
+                }
             }
-            if ENDLESS.with(Cell::get) {
-                return call.await;
+        })
+    }
+
+    /// Answers a call of another method, in a task of its own.
+    fn route(
+        &self,
+        request: Request<RecvStream>,
+        mut respond: SendResponse<Bytes>,
+        seen: &Arc<Seen>,
+    ) {
+        let stays = STAYING.iter().any(|start| request.uri().path().starts_with(start));
+        let upload = if stays { Upload::staying } else { Upload::passing };
+        let uploads = Arc::clone(&self.uploads);
+        let request = request.map(|body| upload(Incoming::new(body), uploads));
+        let (mut routes, counters) = (self.routes.clone(), Arc::clone(&self.counters));
+        let call = async move {
+            let routed = rls::unless_reset(&mut respond, routes.call(request)).await;
+            let Some(Ok(response)) = routed else { return };
+            if response.headers().get("grpc-status").is_some_and(|code| code == OUT_OF_RANGE) {
+                counters.message_too_large.add();
             }
-            if tokio::time::timeout(timeout, call).await.is_err() {
+            // An error has no one to be told to: the client has gone.
+            let _ = outgoing::send(&mut respond, response).await;
+        };
+        if stays {
+            let open = Open::new(seen);
+            tokio::spawn(async move {
+                call.await;
+                drop(open);
+            });
+        } else {
+            self.go_on(call, seen);
+        }
+    }
+
+    /// Lets a call go on in a task of its own, until it takes too long.
+    fn go_on(&self, call: impl Future<Output = ()> + Send + 'static, seen: &Arc<Seen>) {
+        let (counters, open) = (Arc::clone(&self.counters), Open::new(seen));
+        let call = tokio::time::timeout(self.timeout, call);
+        tokio::spawn(async move {
+            if call.await.is_err() {
                 counters.call_timeout.add();
             }
-        }));
+            drop(open);
+        });
     }
+}
+
+/// Puts `call` to the place of one that has ended, or to one of its own.
+fn place<C>(spare: &mut Option<Pin<Box<C>>>, call: C) -> Pin<Box<C>> {
+    let Some(mut place) = spare.take() else { return Box::pin(call) };
+    place.set(call);
+    place
 }
 
 /// Counts an open call until it is dropped.
 struct Open(Arc<Seen>);
+
+impl Open {
+    fn new(seen: &Arc<Seen>) -> Open {
+        seen.open.add();
+        Open(Arc::clone(seen))
+    }
+}
 
 impl Drop for Open {
     fn drop(&mut self) {

@@ -12,22 +12,35 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tonic::service::Routes;
 
-use super::calls::{Calls, Direct};
+use super::calls::Calls;
 use super::connection::open_by;
 use super::deal::Dealt;
+use super::decide::Decide;
 use super::http2::Shared;
 use super::lifecycle::{Lifecycle, Phase};
+use super::rls::Rls;
 use super::settings::Settings;
 use super::upload::Uploads;
 
 /// What every core serves, and until when.
-#[derive(Clone)]
-pub(super) struct Work {
-    pub(super) direct: Direct,
+pub(super) struct Work<D> {
+    pub(super) decider: Arc<D>,
     pub(super) routes: Routes,
     pub(super) uploads: Arc<Uploads>,
     pub(super) settings: Settings,
     pub(super) life: Lifecycle,
+}
+
+impl<D> Clone for Work<D> {
+    fn clone(&self) -> Work<D> {
+        Work {
+            decider: Arc::clone(&self.decider),
+            routes: self.routes.clone(),
+            uploads: Arc::clone(&self.uploads),
+            settings: self.settings.clone(),
+            life: self.life.clone(),
+        }
+    }
 }
 
 /// As many cores as the settings say, else as this process may use.
@@ -42,10 +55,10 @@ pub(super) fn runtime() -> io::Result<Runtime> {
 }
 
 /// Starts core number `index`, which serves the connections of `queue` until it is closed.
-pub(super) fn start(
+pub(super) fn start<D: Decide>(
     index: usize,
     queue: mpsc::Receiver<Dealt>,
-    work: Work,
+    work: Work<D>,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let runtime = runtime()?;
     thread::Builder::new().name(format!("weir-core-{index}")).spawn(move || {
@@ -66,8 +79,8 @@ impl Drop for StopAll {
     }
 }
 
-async fn serve(queue: mpsc::Receiver<Dealt>, work: Work) {
-    let Work { direct, routes, uploads, settings, life } = work;
+async fn serve<D: Decide>(queue: mpsc::Receiver<Dealt>, work: Work<D>) {
+    let Work { decider, routes, uploads, settings, life } = work;
     let patience = settings.drain.timeout;
     let out_of_patience = async {
         life.reached(Phase::Stopping).await;
@@ -75,10 +88,17 @@ async fn serve(queue: mpsc::Receiver<Dealt>, work: Work) {
     };
     let shared = Shared {
         calls: Calls {
-            direct,
+            rls: Arc::new(Rls {
+                decider,
+                bounds: settings.bounds,
+                max_message_bytes: settings.grpc.max_message_bytes,
+                uploads: Arc::clone(&uploads),
+                counters: settings.counters.clone(),
+            }),
             routes: routes.prepare(),
             uploads,
             counters: settings.counters.clone(),
+            timeout: settings.grpc.call_timeout,
         },
         handshakes: Arc::new(Semaphore::new(settings.grpc.max_handshakes)),
         counters: settings.counters,
@@ -95,7 +115,7 @@ async fn serve(queue: mpsc::Receiver<Dealt>, work: Work) {
 
 /// Serves what comes out of `queue`, each connection in a task of its own, until the queue has ended
 /// and they have.
-async fn connections(mut queue: mpsc::Receiver<Dealt>, shared: Shared) {
+async fn connections<D: Decide>(mut queue: mpsc::Receiver<Dealt>, shared: Shared<D>) {
     let mut open = JoinSet::new();
     loop {
         tokio::select! {

@@ -10,9 +10,10 @@ use http::HeaderMap;
 
 use crate::decision::{Grant, Verdict};
 use crate::descriptor::{Bounds, Caller, Request, RequestError};
-use crate::proto::{RateLimitRequest, RateLimitResponse};
+use crate::proto::RateLimitResponse;
 
-use super::{decode, encode};
+use super::decode::Message;
+use super::encode;
 
 /// Whoever decides requests.
 pub trait Decide: Send + Sync + 'static {
@@ -62,7 +63,7 @@ pub(super) fn caller<'h>(decider: &impl Decide, headers: &'h HeaderMap) -> Calle
 pub(super) async fn answer(
     decider: &impl Decide,
     bounds: &Bounds,
-    message: &RateLimitRequest,
+    message: &Message<'_>,
     patience: Option<Duration>,
     caller: Caller<'_>,
 ) -> Result<Answer, Refusal> {
@@ -70,9 +71,8 @@ pub(super) async fn answer(
         decider.refused(&error);
         Refusal::Request(error)
     };
-    let entries = decode::entries(message);
-    let descriptors = decode::descriptors(message, &entries).map_err(refuse)?;
-    let mut request = decode::request(message, &descriptors, bounds).map_err(refuse)?;
+    let descriptors = message.descriptors().map_err(refuse)?;
+    let mut request = message.request(&descriptors, bounds).map_err(refuse)?;
     request.patience = patience;
     request.caller = caller;
     let verdict = unless_panicked(pin!(decider.decide(&request))).await;

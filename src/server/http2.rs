@@ -1,39 +1,51 @@
 //! One HTTP/2 connection from its first byte to its last: opening, calls, goodbye.
 
-use std::error::Error;
+use std::future::{pending, poll_fn};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::TcpStream as StdStream;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::server::conn::http2::Builder;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use h2::server::Builder;
+use h2::{Ping, PingPong, Reason};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::calls::{Calls, Seen, Tasks};
+use super::calls::{Calls, Seen};
 use super::connection::Connection;
 use super::counters::Counters;
+use super::decide::Decide;
 use super::frames::Frames;
 use super::lifecycle::{Lifecycle, Phase};
 use super::settings::Grpc;
 use super::turn::Turn;
 
 /// What every connection of one core has in common.
-#[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct Shared<D> {
     pub(super) settings: Grpc,
-    pub(super) calls: Calls,
+    pub(super) calls: Calls<D>,
     pub(super) counters: Arc<Counters>,
     pub(super) life: Lifecycle,
     /// Places for TLS handshakes on this core.
     pub(super) handshakes: Arc<Semaphore>,
 }
 
-impl Shared {
+impl<D> Clone for Shared<D> {
+    fn clone(&self) -> Shared<D> {
+        Shared {
+            settings: self.settings.clone(),
+            calls: self.calls.clone(),
+            counters: Arc::clone(&self.counters),
+            life: self.life.clone(),
+            handshakes: Arc::clone(&self.handshakes),
+        }
+    }
+}
+
+impl<D: Decide> Shared<D> {
     /// Serves one connection to its end.
     pub(super) async fn serve(self, stream: StdStream, open_by: Instant) {
         let Ok(stream) = TcpStream::from_std(stream) else { return };
@@ -59,21 +71,27 @@ impl Shared {
 
     async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin>(self, stream: S, open_by: Instant) {
         let Shared { settings, calls, counters, life, .. } = self;
-        let seen = Arc::new(Seen::default());
         let frames = Frames::new(settings.max_control_frames);
         let (turn, counted) = (Turn::default(), Arc::clone(&counters));
         let stream =
             Connection::new(stream, open_by, settings.write_timeout, frames, turn.clone(), counted);
-        let tasks = Tasks {
-            timeout: settings.call_timeout,
-            counters: Arc::clone(&counters),
-            seen: Arc::clone(&seen),
+        let opened = tokio::select! {
+            opened = turn.by_turn(builder(&settings).handshake(stream)) => opened,
+            () = life.reached(Phase::Stopping) => return,
         };
-        let connection = builder(&settings, tasks).serve_connection(TokioIo::new(stream), calls);
-        let mut connection = pin!(connection);
+        let mut connection = match opened {
+            Ok(connection) => connection,
+            Err(error) => return account(&counters, &error),
+        };
+        let seen = Arc::new(Seen::default());
+        let pings = connection.ping_pong();
+        let mut silent = pin!(silence(pings, &turn, &settings));
         let age = settings.max_connection_age.map(around);
         let grace = tokio::select! {
-            result = turn.by_turn(connection.as_mut()) => return account(&counters, result),
+            result = turn.by_turn(calls.answer(&mut connection, &seen)) => {
+                return result.unwrap_or_else(|error| account(&counters, &error));
+            }
+            () = silent.as_mut() => return counters.keepalive_timeout.add(),
             // The core's own patience ends what goes on for too long after that.
             () = life.reached(Phase::Stopping) => None,
             () = after(age) => {
@@ -85,30 +103,62 @@ impl Shared {
                 Some(settings.max_connection_age_grace)
             }
         };
-        connection.as_mut().graceful_shutdown();
+        connection.graceful_shutdown();
         tokio::select! {
-            result = turn.by_turn(connection.as_mut()) => account(&counters, result),
+            result = turn.by_turn(calls.answer(&mut connection, &seen)) => {
+                result.unwrap_or_else(|error| account(&counters, &error));
+            }
+            () = silent => counters.keepalive_timeout.add(),
             () = after(grace) => counters.cut.add(),
         }
     }
 }
 
-fn builder(settings: &Grpc, tasks: Tasks) -> Builder<Tasks> {
-    let mut builder = Builder::new(tasks);
+fn builder(settings: &Grpc) -> Builder {
+    let mut builder = Builder::new();
     builder
-        .timer(TokioTimer::new())
-        .auto_date_header(false)
+        .initial_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
         .max_concurrent_streams(settings.max_concurrent_streams)
         .max_header_list_size(settings.max_header_bytes)
         .max_pending_accept_reset_streams(settings.max_pending_resets)
-        .max_send_buf_size(SEND_BYTES)
-        .keep_alive_interval(settings.keepalive_interval)
-        .keep_alive_timeout(settings.keepalive_timeout);
+        .max_local_error_reset_streams(Some(LOCAL_RESETS_MAX))
+        .max_send_buffer_size(SEND_BYTES);
     builder
 }
 
+/// What a client may send ahead, on one stream and on all of them.
+const WINDOW: u32 = 1 << 20;
+
+/// Streams reset for errors of the client before the connection is.
+const LOCAL_RESETS_MAX: usize = 1024;
+
 /// What may wait in memory for the client of one stream to make room. An answer is smaller.
 const SEND_BYTES: usize = 64 * 1024;
+
+/// Returns when a client that said nothing for a while has not answered a ping either. At most twice
+/// the interval passes before it is asked.
+async fn silence(pings: Option<PingPong>, turn: &Turn, settings: &Grpc) {
+    let (Some(mut pings), Some(interval)) = (pings, settings.keepalive_interval) else {
+        return pending().await;
+    };
+    loop {
+        sleep(interval).await;
+        if turn.heard() {
+            continue;
+        }
+        if pings.send_ping(Ping::opaque()).is_err() {
+            // The connection is at its end, and says so itself.
+            return pending().await;
+        }
+        let answer = poll_fn(|context| pings.poll_pong(context));
+        match timeout(settings.keepalive_timeout, answer).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => return pending().await,
+            Err(_) => return,
+        }
+    }
+}
 
 /// A length of time a tenth longer or shorter, so that connections that were opened together do not
 /// all go together.
@@ -123,7 +173,7 @@ fn around(age: Duration) -> Duration {
 async fn after(time: Option<Duration>) {
     match time {
         Some(time) => sleep(time).await,
-        None => std::future::pending().await,
+        None => pending().await,
     }
 }
 
@@ -139,23 +189,12 @@ async fn idle(time: Option<Duration>, seen: &Seen) {
 }
 
 /// Counts why a connection has ended, if it was for a reason.
-fn account(counters: &Counters, result: Result<(), hyper::Error>) {
-    let Err(error) = result else { return };
+fn account(counters: &Counters, error: &h2::Error) {
     tracing::debug!(%error, "a connection has ended");
-    if error.is_timeout() {
-        return counters.keepalive_timeout.add();
-    }
-    let mut source: Option<&(dyn Error + 'static)> = Some(&error);
-    while let Some(error) = source {
-        if let Some(error) = error.downcast_ref::<h2::Error>() {
-            match error.reason() {
-                Some(h2::Reason::ENHANCE_YOUR_CALM) if !error.is_remote() => counters.flood.add(),
-                Some(_) if !error.is_remote() => counters.protocol_error.add(),
-                _ => {}
-            }
-            return;
-        }
-        source = error.source();
+    match error.reason() {
+        Some(Reason::ENHANCE_YOUR_CALM) if !error.is_remote() => counters.flood.add(),
+        Some(_) if !error.is_remote() => counters.protocol_error.add(),
+        _ => {}
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tonic::metadata::MetadataMap;
+use http::HeaderMap;
 
 /// The share of the caller's deadline that is left for the network and for encoding.
 const MARGIN_SHARE: u32 = 5;
@@ -11,7 +11,7 @@ const MARGIN_SHARE: u32 = 5;
 const MARGIN_MAX: Duration = Duration::from_millis(5);
 
 /// How long the answer to a call with these headers may take. Nothing, if the caller does not say.
-pub(super) fn of(headers: &MetadataMap) -> Option<Duration> {
+pub(super) fn of(headers: &HeaderMap) -> Option<Duration> {
     let timeout = read(headers.get("grpc-timeout")?.to_str().ok()?)?;
     Some(timeout - (timeout / MARGIN_SHARE).min(MARGIN_MAX))
 }
@@ -58,13 +58,13 @@ mod tests {
         ];
         for (text, micros) in table {
             let left = read(text).map(|timeout| {
-                let mut headers = MetadataMap::new();
+                let mut headers = HeaderMap::new();
                 headers.insert("grpc-timeout", text.parse().unwrap());
                 assert!(of(&headers).unwrap() <= timeout);
                 of(&headers).unwrap().as_micros()
             });
             assert_eq!(left, micros, "{text:?}");
         }
-        assert_eq!(of(&MetadataMap::new()), None);
+        assert_eq!(of(&HeaderMap::new()), None);
     }
 }

@@ -4,6 +4,7 @@
 //! its bytes are read: without a bound of our own, each of its streams could fill memory with a
 //! message that never ends.
 
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +12,6 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tonic::Status;
 use tonic::codegen::StdError;
 
@@ -37,23 +37,23 @@ impl Uploads {
     }
 }
 
-/// The body of a call on its way in.
-pub(super) struct Upload<B = Incoming> {
+/// The body of a call on its way in, and who counts it.
+pub(super) struct Upload<B, U: Deref<Target = Uploads> = Arc<Uploads>> {
     body: B,
-    uploads: Arc<Uploads>,
+    uploads: U,
     seen: usize,
     /// How many bytes it may send; none: as many as a message may have.
     max: Option<usize>,
 }
 
-impl<B> Upload<B> {
+impl<B, U: Deref<Target = Uploads>> Upload<B, U> {
     /// Of a call that is over in time.
-    pub(super) fn passing(body: B, uploads: Arc<Uploads>) -> Upload<B> {
+    pub(super) fn passing(body: B, uploads: U) -> Upload<B, U> {
         Upload { body, uploads, seen: 0, max: None }
     }
 
     /// Of a call that may stay open for ever.
-    pub(super) fn staying(body: B, uploads: Arc<Uploads>) -> Upload<B> {
+    pub(super) fn staying(body: B, uploads: U) -> Upload<B, U> {
         Upload { body, uploads, seen: 0, max: Some(STAYING_MAX) }
     }
 
@@ -80,7 +80,7 @@ impl<B> Upload<B> {
     }
 }
 
-impl<B> Drop for Upload<B> {
+impl<B, U: Deref<Target = Uploads>> Drop for Upload<B, U> {
     fn drop(&mut self) {
         match self.counted() {
             0 => {}
@@ -89,8 +89,9 @@ impl<B> Drop for Upload<B> {
     }
 }
 
-impl<B> Body for Upload<B>
+impl<B, U> Body for Upload<B, U>
 where
+    U: Deref<Target = Uploads> + Unpin,
     B: Body<Data = Bytes, Error: Into<StdError>> + Unpin,
 {
     type Data = Bytes;
