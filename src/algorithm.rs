@@ -3,6 +3,8 @@
 //! Both directions are pure. Limits that [`Limit::check`] refuses are brought to the nearest
 //! numbers that can be counted, so that nothing here can overflow.
 
+use smallvec::SmallVec;
+
 use crate::decision::Decision;
 use crate::limit::{Algorithm, HITS_END, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
 use crate::step::{INTEGER_END, Lease, Machine, Outcome, PAIR_COUNT_END, Seen, Step};
@@ -34,28 +36,30 @@ pub fn plan(limit: &Limit, hits: i64, now: Micros) -> Step {
     let now = now.min(LAST_INSTANT);
     let most = (HITS_END - 1) as i64;
     let hits = hits.clamp(-most, most);
-    let tiers = limit.tiers.iter();
+    let tiers = &limit.tiers;
     let machine = match limit.algorithm {
-        Algorithm::FixedWindow => {
-            Machine::Count(tiers.map(|t| fixed_window::plan(t, now)).collect())
-        }
-        Algorithm::SlidingWindow => {
-            Machine::Pair(tiers.map(|t| sliding_window::plan(t, now)).collect())
-        }
+        Algorithm::FixedWindow => Machine::Count(each(tiers, |t| fixed_window::plan(t, now))),
+        Algorithm::SlidingWindow => Machine::Pair(each(tiers, |t| sliding_window::plan(t, now))),
         Algorithm::SlidingWindowLog => {
-            Machine::Log(tiers.map(|t| sliding_window_log::plan(t, now)).collect())
+            Machine::Log(each(tiers, |t| sliding_window_log::plan(t, now)))
         }
         // A slot that nobody gives back leaves as an admission slides out of a log.
-        Algorithm::Concurrency => {
-            Machine::Slots(tiers.map(|t| sliding_window_log::plan(t, now)).collect())
-        }
+        Algorithm::Concurrency => Machine::Slots(each(tiers, |t| sliding_window_log::plan(t, now))),
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            let plan = |t| bucket::plan(t, hits.unsigned_abs(), now, limit.count_denied);
-            Machine::Tat(tiers.map(plan).collect())
+            let hits = hits.unsigned_abs();
+            Machine::Tat(each(tiers, |t| bucket::plan(t, hits, now, limit.count_denied)))
         }
     };
     let count_denied = limit.count_denied && limit.algorithm != Algorithm::Concurrency;
     Step { now, hits, count_denied, lease: None, machine }
+}
+
+/// What `plan` makes of each tier. Nearly every limit has one, which needs no list.
+fn each<T>(tiers: &[Tier], plan: impl Fn(&Tier) -> T) -> SmallVec<[T; 1]> {
+    match tiers {
+        [one] => SmallVec::from_buf([plan(one)]),
+        many => many.iter().map(plan).collect(),
+    }
 }
 
 /// What the store's answer to `step`, planned from `limit`, means.
@@ -68,6 +72,12 @@ pub fn report(limit: &Limit, step: &Step, outcome: &Outcome) -> Decision {
         _ if outcome.allowed => Until::Grows,
         _ => Until::Fits(step.hits.unsigned_abs()),
     };
+    if let [seen] = &outcome.tiers[..]
+        && seen.allowed == outcome.allowed
+    {
+        let reading = read(step, 0, seen, until).unwrap_or_default();
+        return reading.decision(limit, 0, outcome.allowed);
+    }
     let mut reported: Option<(usize, Reading)> = None;
     let mut longest = Micros::ZERO;
     for (index, seen) in outcome.tiers.iter().enumerate() {
@@ -84,16 +94,12 @@ pub fn report(limit: &Limit, step: &Step, outcome: &Outcome) -> Decision {
             reported = Some((index, reading));
         }
     }
-    let (tier, reading) = reported.unwrap_or_default();
-    Decision {
-        allowed: outcome.allowed,
-        tier,
-        limit: limit.tiers.get(tier).map_or(0, |tier| tier.requests),
-        remaining: reading.capacity.saturating_sub(reading.used),
-        used: reading.used,
+    let (tier, mut reading) = reported.unwrap_or_default();
+    if !outcome.allowed {
         // Denied hits that were counted may have filled another tier for longer.
-        reset_after: if outcome.allowed { reading.reset_after } else { longest },
+        reading.reset_after = longest;
     }
+    reading.decision(limit, tier, outcome.allowed)
 }
 
 /// What each tier of the counter says by itself, in the rule's order.
@@ -101,14 +107,7 @@ pub fn report_tiers(limit: &Limit, step: &Step, outcome: &Outcome) -> Vec<Decisi
     let alone = |(tier, seen): (usize, &Seen)| {
         let until = if seen.allowed { Until::Grows } else { Until::Fits(step.hits.unsigned_abs()) };
         let reading = read(step, tier, seen, until)?;
-        Some(Decision {
-            allowed: seen.allowed,
-            tier,
-            limit: limit.tiers.get(tier).map_or(0, |tier| tier.requests),
-            remaining: reading.capacity.saturating_sub(reading.used),
-            used: reading.used,
-            reset_after: reading.reset_after,
-        })
+        Some(reading.decision(limit, tier, seen.allowed))
     };
     outcome.tiers.iter().enumerate().filter_map(alone).collect()
 }
@@ -133,6 +132,18 @@ struct Reading {
 }
 
 impl Reading {
+    /// What it says as the answer of a counter, of which it is number `tier`.
+    fn decision(self, limit: &Limit, tier: usize, allowed: bool) -> Decision {
+        Decision {
+            allowed,
+            tier,
+            limit: limit.tiers.get(tier).map_or(0, |tier| tier.requests),
+            remaining: self.capacity.saturating_sub(self.used),
+            used: self.used,
+            reset_after: self.reset_after,
+        }
+    }
+
     /// A smaller share of it remains.
     fn is_fuller_than(&self, other: &Reading) -> bool {
         let remaining = |of: &Reading| u128::from(of.capacity.saturating_sub(of.used));

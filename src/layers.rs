@@ -15,13 +15,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join};
+use futures_util::future::join;
 
 use crate::decision::Decision;
 use crate::key::Key;
 use crate::limit::{Limit, Mode};
 use crate::step::{Lease, Step};
-use crate::store::{Store, StoreError};
+use crate::store::{MemoryStore, Store, StoreError};
 use crate::time::Micros;
 
 mod exact;
@@ -144,6 +144,15 @@ impl<S: Store> Layers<S> {
         }
     }
 
+    /// The store behind them, if that answers at once and nothing stands before it:
+    /// [`Ask::of_memory`] then decides as they do.
+    pub fn in_memory(&self) -> Option<&MemoryStore> {
+        match self {
+            Layers::Own(exact) => exact.store().in_memory(),
+            Layers::Shared(_) => None,
+        }
+    }
+
     /// Forgets the counter `key`, in the store and in whatever stands before it.
     pub async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
         match self {
@@ -186,12 +195,7 @@ impl<S: Store> Layer for Layers<S> {
     async fn ask(&self, ask: &Ask<'_>) -> Result<Decision, StoreError> {
         match self {
             Layers::Own(exact) => exact.ask(ask).await,
-            Layers::Shared(layers) => {
-                // Apart, so that decisions from memory do not carry the room for it along; and
-                // nameless, because the compiler would look through it for every caller.
-                let decided: BoxFuture<'_, _> = Box::pin(layers.ask(ask));
-                decided.await
-            }
+            Layers::Shared(layers) => layers.ask(ask).await,
         }
     }
 

@@ -1,8 +1,8 @@
 //! weir: a rate-limit decision service that speaks Envoy's protocol and always answers.
 //!
 //! One request's way, in one direction: [`server`] decodes bytes into a borrowed
-//! [`Request`](descriptor::Request); [`limiter`] reads the clock once, takes one snapshot of the
-//! [`rules`], and for every descriptor that meets a rule has [`algorithm`] plan a
+//! [`Request`](descriptor::Request); [`app`] reads the clock once and takes one snapshot of the
+//! [`rules`]; [`limiter`] for every descriptor that meets a rule has [`algorithm`] plan a
 //! [`Step`](step::Step), a [`store`] apply it to the counter behind its [`Key`](key::Key), and
 //! [`algorithm`] report the outcome as a [`Decision`](decision::Decision); the decisions fold into
 //! one [`Verdict`](decision::Verdict), which [`telemetry`] counts and [`server`] encodes.
@@ -33,7 +33,7 @@
 //! **Invariant:** `step`, `algorithm`, `decision`, `rules` (but for reading files) and the folding
 //! half of `limiter` are pure: no clock, no I/O, no logging, nothing to await.
 //!
-//! **Invariant:** the clock is read once per request, in [`limiter::Limiter::check`].
+//! **Invariant:** a request is decided for one instant, an argument of [`limiter::Limiter::check`].
 //!
 //! **Invariant:** a store never sees a descriptor, a rule or a limit; a rule never sees a store.
 //!

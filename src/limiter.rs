@@ -1,25 +1,22 @@
 //! The limiter: the one function that knows the order in which a request is decided.
 //!
-//! It reads the clock once, looks every descriptor up in one snapshot of the rules, asks the store
-//! about all counters at the same time, and folds the answers into a verdict. It cannot fail: where
-//! a store does not answer, the fallback does.
+//! It looks every descriptor up in one snapshot of the rules, asks the store about all counters at
+//! the same time, and folds the answers into a verdict. It cannot fail: where a store does not
+//! answer, the fallback does.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use smallvec::SmallVec;
-
 use crate::algorithm;
-use crate::decision::{Cause, Code, Verdict};
+use crate::decision::{Cause, Code, Status, Verdict};
 use crate::descriptor::Request;
-use crate::key::{Key, KeySeed};
-use crate::layers::{Ask, Layer, Layers};
-use crate::limit::{Algorithm, Limit, Mode};
-use crate::rules::{DeniedRequests, Rule, RuleSet};
-use crate::step::Lease;
-use crate::store::Store;
+use crate::key::KeySeed;
+use crate::layers::{Layer, Layers};
+use crate::limit::{Algorithm, Mode};
+use crate::rules::{DeniedRequests, RuleSet};
+use crate::store::{MemoryStore, Store};
 use crate::time::{Clock, Micros};
+use futures_util::future::{BoxFuture, join_all};
 
 mod answer;
 mod fallback;
@@ -29,6 +26,7 @@ mod ietf;
 mod inspect;
 mod lease;
 mod metadata;
+mod question;
 mod target;
 
 #[cfg(test)]
@@ -36,10 +34,10 @@ mod tests;
 
 pub use answer::{Answer, Headers};
 pub use fallback::Local;
-use fallback::Unanswered;
 pub use inspect::{Counter, NoCounter};
-use lease::{LeaseIds, Place, Taken};
-use target::{LeaseUse, Target};
+use lease::{LeaseIds, Taken};
+use question::Question;
+use target::Target;
 
 /// Decides requests against one store.
 pub struct Limiter<S, C> {
@@ -53,22 +51,14 @@ pub struct Limiter<S, C> {
 }
 
 /// What is known about one descriptor once its counter has answered.
-struct Decided<'r, S: Store> {
-    /// The rule, or none where nothing matched or the proxy sent the limit.
-    rule: Option<&'r Rule>,
-    /// The limit that was applied; none where nothing limits.
-    limit: Option<std::borrow::Cow<'r, Limit>>,
-    /// Which counter was asked; none where nothing limits.
-    key: Option<Key>,
+struct Decided<'t, S: Store> {
+    /// What the descriptor led to.
+    target: &'t Target<'t>,
     /// How it went.
     cause: Cause,
     /// What the request took under a lease.
     taken: Option<Taken<S>>,
 }
-
-/// One per descriptor, in their order. Several come as a list from [`join_all`] and are kept as they
-/// come; more room inside would be moved about for nothing.
-type DecidedList<'r, S> = SmallVec<[Decided<'r, S>; 1]>;
 
 impl<S: Store, C: Clock> Limiter<S, C> {
     /// A limiter whose counters live in a store of its own, under keys hashed with `seed`.
@@ -108,114 +98,123 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         &self.clock
     }
 
-    /// Decides a valid request. Never fails, and waits for nothing but the store.
-    pub async fn check(&self, rules: &RuleSet, request: &Request<'_>) -> Verdict {
-        let now = self.clock.now();
-        let patience = request.patience;
-        let decided: DecidedList<'_, S> = if let [one] = request.descriptors {
-            // The common case needs no list, neither of targets nor of futures.
-            let target = target::resolve_one(rules, request, one, &self.seed, &self.ids);
-            SmallVec::from_buf([self.decide(target, now, patience).await])
-        } else {
-            let targets = target::resolve(rules, request, &self.seed, &self.ids);
-            let all = targets.into_iter().map(|target| self.decide(target, now, patience));
-            SmallVec::from_vec(join_all(all).await)
-        };
-        let mut verdict = fold::verdict(&self.answer, request, &decided);
-        if verdict.code == Code::OverLimit {
-            let free = rules.denied_requests(request.domain) == DeniedRequests::Free;
-            self.give_back(free, decided, &verdict, now);
-        } else {
-            fold::grant(&mut verdict, decided);
+    /// Decides a valid request that came at `now` by our own clock. Never fails, and waits for
+    /// nothing but the store.
+    pub async fn check(&self, rules: &RuleSet, request: &Request<'_>, now: Micros) -> Verdict {
+        if let Some(store) = self.layers.in_memory() {
+            return self.check_at_once(store, rules, request, now);
         }
-        verdict
+        // Apart, so that decisions from memory do not carry the room for it along; and nameless,
+        // because the compiler would look through it for every caller.
+        let waiting: BoxFuture<'_, Verdict> = Box::pin(self.check_waiting(rules, request, now));
+        waiting.await
     }
 
-    async fn decide<'r>(
+    /// The same from a store that answers at once, without anything to wait for.
+    fn check_at_once(
         &self,
-        target: Target<'r>,
-        local: Micros,
-        patience: Option<Duration>,
-    ) -> Decided<'r, S> {
-        let (rule, limit, key, hits, lease) = match target {
-            Target::Free { rule, cause } => {
-                return Decided { rule, limit: None, key: None, cause, taken: None };
-            }
-            Target::Counter { rule, limit, key, hits, lease } => (rule, limit, key, hits, lease),
-        };
-        let asked = self.store().now(&key, local);
-        let now = asked.unwrap_or(local);
-        let under = lease.map(|lease| match lease {
-            LeaseUse::Open(id) => {
-                let hold = rule.and_then(|rule| rule.reserve).unwrap_or_default();
-                Lease::Open { id, until: now.saturating_add(hold) }
-            }
-            LeaseUse::Close(id) => Lease::Close(id),
-        });
-        let opens = match under {
-            Some(Lease::Open { id, .. }) => Some(id),
-            _ => None,
-        };
-        // Armed before the store is asked: whoever drops this call gives back what it may take.
-        let mut taken = opens
-            .map(|id| Taken::new(Place::Store(self.layers.clone()), id, &key, &limit, hits, now));
-        let index = rule.map(|rule| rule.index);
-        let shadow = rule.is_some_and(|rule| rule.shadow_mode);
-        let ask = Ask {
-            key: &key,
-            limit: &limit,
-            hits,
-            lease: under,
-            mode: rule.map_or(Mode::Exact, |rule| rule.mode),
-            over_limit_cache: rule.is_none_or(|rule| rule.over_limit_cache),
-            local,
-            now: asked,
-            patience,
-        };
-        if let (Some(own), Some(Lease::Close(id))) = (&self.local, under) {
-            // Apart, as all that is rare: decisions shall not carry the room for it along.
-            Box::pin(own.end(&key, &limit, hits, id, local)).await;
+        store: &MemoryStore,
+        rules: &RuleSet,
+        request: &Request<'_>,
+        now: Micros,
+    ) -> Verdict {
+        if let [one] = request.descriptors {
+            // The common case needs no list.
+            let mut target = target::of(rules, request, one, &self.seed);
+            target::settle(std::slice::from_mut(&mut target), &self.ids);
+            return self.verdict(rules, request, &mut [self.at_once(store, &target, now)], now);
         }
-        let cause = match self.layers.ask(&ask).await {
-            Ok(decision) => {
-                if let Some(nothing) = taken.take_if(|_| !decision.allowed) {
-                    nothing.keep();
-                }
-                // A settlement's hits were asked for when they were reserved.
-                let settles = matches!(lease, Some(LeaseUse::Close(_)));
-                let hits = if settles { hits.min(0) } else { hits };
-                Cause::Counted { rule: index, hits, decision, shadow }
+        let targets = target::resolve(rules, request, &self.seed, &self.ids);
+        let decide = |target| self.at_once(store, target, now);
+        let mut decided: Vec<Decided<'_, S>> = targets.iter().map(decide).collect();
+        self.verdict(rules, request, &mut decided, now)
+    }
+
+    /// Decides about one descriptor of a request that came at `now`.
+    fn at_once<'t>(
+        &self,
+        store: &MemoryStore,
+        target: &'t Target<'t>,
+        now: Micros,
+    ) -> Decided<'t, S> {
+        match target {
+            Target::Free { cause, .. } => Decided { target, cause: *cause, taken: None },
+            Target::Counter(question) => {
+                let begun = self.begin(question, now);
+                let answer = begun.ask(question, None).of_memory(store);
+                self.conclude(target, question, begun, answer)
             }
-            Err(error) => {
-                // It may have been taken all the same.
-                taken = None;
-                let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.answer.on_error);
-                let word = policy.word();
-                tracing::debug!(rule = rule.map(|rule| &*rule.label), word, %error, "fallback");
-                let from =
-                    Unanswered { rule: index, limit: &limit, key: &key, hits, lease: under, error };
-                let decide = fallback::decide(policy, self.local.as_ref(), from, local);
-                let cause = Box::pin(decide).await;
-                if let (Some(own), Cause::Fallback { decision: Some(one), .. }) =
-                    (&self.local, &cause)
-                    && one.allowed
-                {
-                    taken = opens.map(|id| {
-                        Taken::new(Place::Local(own.store().clone()), id, &key, &limit, hits, local)
-                    });
-                }
-                cause
+        }
+    }
+
+    async fn check_waiting(&self, rules: &RuleSet, request: &Request<'_>, now: Micros) -> Verdict {
+        if let [one] = request.descriptors {
+            // The common case needs no list, neither of targets nor of futures.
+            let mut target = target::of(rules, request, one, &self.seed);
+            target::settle(std::slice::from_mut(&mut target), &self.ids);
+            let decided = self.wait(&target, now, request.patience).await;
+            return self.verdict(rules, request, &mut [decided], now);
+        }
+        let targets = target::resolve(rules, request, &self.seed, &self.ids);
+        let waits = targets.iter().map(|target| self.wait(target, now, request.patience));
+        let mut decided = join_all(waits).await;
+        self.verdict(rules, request, &mut decided, now)
+    }
+
+    /// The same from a store that is waited for.
+    async fn wait<'t>(
+        &self,
+        target: &'t Target<'t>,
+        now: Micros,
+        patience: Option<Duration>,
+    ) -> Decided<'t, S> {
+        match target {
+            Target::Free { cause, .. } => Decided { target, cause: *cause, taken: None },
+            Target::Counter(question) => {
+                let begun = self.begin(question, now);
+                let answer = self.layers.ask(&begun.ask(question, patience)).await;
+                self.conclude(target, question, begun, answer)
             }
-        };
-        Decided { rule, limit: Some(limit), key: Some(key), cause, taken }
+        }
+    }
+
+    /// Folds what was decided, and gives back what a denied request took.
+    fn verdict(
+        &self,
+        rules: &RuleSet,
+        request: &Request<'_>,
+        decided: &mut [Decided<'_, S>],
+        now: Micros,
+    ) -> Verdict {
+        let answer = &self.answer;
+        let statuses: Vec<Status> = decided.iter().map(Decided::status).collect();
+        let folded = fold::overall(answer.quota_mode, decided, &statuses);
+        let shadowed = answer.shadow_mode && folded == Code::OverLimit;
+        let code = if shadowed { Code::Ok } else { folded };
+        let headers = headers::all(answer, code, decided, &statuses);
+        let mut metadata = metadata::of(answer.dynamic_metadata, request, decided, &statuses);
+        let mut grant = None;
+        if code == Code::OverLimit {
+            let free = rules.denied_requests(request.domain) == DeniedRequests::Free;
+            self.give_back(free, decided, &statuses, now);
+        } else {
+            grant = fold::grant(decided, &mut metadata);
+        }
+        Verdict { code, statuses, headers, metadata, shadowed, grant }
     }
 
     /// Gives back what a denied request took: slots always, because nothing will run in them; hits
     /// and reservations where the domain says that denied requests are free.
-    fn give_back(&self, free: bool, decided: DecidedList<'_, S>, verdict: &Verdict, now: Micros) {
-        for (one, status) in decided.into_iter().zip(&verdict.statuses) {
-            let Some((limit, key)) = one.limit.as_deref().zip(one.key) else { continue };
-            if let Some(taken) = one.taken {
+    fn give_back(
+        &self,
+        free: bool,
+        decided: &mut [Decided<'_, S>],
+        statuses: &[Status],
+        now: Micros,
+    ) {
+        for (one, status) in decided.iter_mut().zip(statuses) {
+            let Target::Counter(Question { rule, limit, key, .. }) = one.target else { continue };
+            if let Some(taken) = one.taken.take() {
                 if !free && !limit.counts_slots() {
                     taken.keep();
                 }
@@ -229,10 +228,10 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             let windows = [Algorithm::FixedWindow, Algorithm::SlidingWindow];
             let denied = limit.count_denied && windows.contains(&limit.algorithm);
             let counted = decision.allowed || denied;
-            let Ok(now) = self.store().now(&key, now) else { continue };
+            let Ok(now) = self.store().now(key, now) else { continue };
             if free && counted && status.code == Code::Ok {
-                let mode = one.rule.map_or(Mode::Exact, |rule| rule.mode);
-                self.layers.tell(&key, mode, algorithm::plan(limit, -hits, now));
+                let mode = rule.map_or(Mode::Exact, |rule| rule.mode);
+                self.layers.tell(key, mode, algorithm::plan(limit, -hits, now));
             }
         }
     }

@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
 use crate::descriptor::Entry;
 
 mod compile;
@@ -16,6 +14,7 @@ mod limits;
 mod matcher;
 mod mode;
 mod model;
+mod names;
 mod near;
 mod node;
 mod options;
@@ -43,7 +42,7 @@ pub use source::{SourceFile, Sources};
 #[derive(Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Rule>,
-    domains: HashMap<Arc<str>, Domain>,
+    domains: names::Names<Domain>,
     files: Vec<SourceInfo>,
     default_denied_requests: DeniedRequests,
 }
@@ -97,14 +96,14 @@ impl RuleSet {
 
     /// The names of all domains, in byte order.
     pub fn domains(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.domains.keys().map(|name| &**name).collect();
+        let mut names: Vec<&str> = self.domains.names().collect();
         names.sort_unstable();
         names
     }
 
     /// Some file defines this domain.
     pub fn has_domain(&self, domain: &str) -> bool {
-        self.domains.contains_key(domain)
+        self.domains.get(domain).is_some()
     }
 
     /// What becomes of hits that were taken by a request of this domain that is denied.

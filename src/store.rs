@@ -39,6 +39,12 @@ pub trait Store: Send + Sync + 'static {
         PartId(0)
     }
 
+    /// The counters in this process's memory, if this store is no more than those: they can be
+    /// asked without waiting.
+    fn in_memory(&self) -> Option<&MemoryStore> {
+        None
+    }
+
     /// Applies `step` to the counter `key`.
     fn apply(
         &self,

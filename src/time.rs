@@ -89,8 +89,9 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Micros {
-        let elapsed = u64::try_from(self.anchor.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.anchor_wall.saturating_add(Micros(elapsed))
+        let elapsed = self.anchor.elapsed();
+        let seconds = self.anchor_wall.saturating_add(Micros::from_secs(elapsed.as_secs()));
+        seconds.saturating_add(Micros(u64::from(elapsed.subsec_micros())))
     }
 }
 

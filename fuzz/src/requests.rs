@@ -10,7 +10,7 @@ use weir::limiter::{Answer, Headers, Limiter};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
 use weir::server::{Decide, bytes};
 use weir::store::memory::MemoryStore;
-use weir::time::{ManualClock, Micros};
+use weir::time::{Clock, ManualClock, Micros};
 
 /// Every kind of rule, under keys that are likely to be guessed.
 const RULES: &str = include_str!("rules.yaml");
@@ -31,7 +31,7 @@ struct Decider {
 
 impl Decide for Decider {
     async fn decide(&self, request: &Request<'_>) -> Verdict {
-        self.limiter.check(&self.rules, request).await
+        self.limiter.check(&self.rules, request, self.limiter.clock().now()).await
     }
 }
 

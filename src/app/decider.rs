@@ -12,7 +12,7 @@ use crate::rules::RuleSet;
 use crate::server::{Counters, Decide};
 use crate::settings::Settings;
 use crate::store::visits::{self, Visit};
-use crate::store::{MemoryStore, Stack};
+use crate::store::{MemoryStore, Stack, Store};
 use crate::telemetry::{Decisions, Requests, Slots, Top, Traces};
 use crate::time::{Clock, Micros, SystemClock};
 
@@ -100,7 +100,7 @@ impl Decider {
     /// The counters in this process's memory: all there are, or those of `on_error: local`.
     pub(super) fn in_memory(&self) -> Option<&MemoryStore> {
         let local = || self.limiter.local().map(|local| &**local.store());
-        self.limiter.store().memory().or_else(local)
+        self.limiter.store().in_memory().or_else(local)
     }
 }
 
@@ -111,9 +111,11 @@ impl Decide for Decider {
         let (deciding, began) = (self.requests.begin(), self.limiter.clock().now());
         let span = self.traces.as_ref().and_then(|traces| traces.begin(request, began));
         let (verdict, visits) = match &span {
-            None => (self.limiter.check(&now.rules, request).await, Vec::new()),
+            None => (self.limiter.check(&now.rules, request, began).await, Vec::new()),
             // Apart, so that requests that nobody traces do not carry the room for it along.
-            Some(_) => Box::pin(visits::collect(self.limiter.check(&now.rules, request))).await,
+            Some(_) => {
+                Box::pin(visits::collect(self.limiter.check(&now.rules, request, began))).await
+            }
         };
         let ended = self.limiter.clock().now();
         if let Some((traces, span)) = self.traces.as_ref().zip(span) {

@@ -8,7 +8,7 @@ use crate::decision::Decision;
 use crate::key::Key;
 use crate::limit::Mode;
 use crate::step::Step;
-use crate::store::{Store, StoreError};
+use crate::store::{MemoryStore, Store, StoreError};
 use crate::time::Micros;
 
 /// Plans a step, has the store apply it, and reports the outcome.
@@ -28,10 +28,27 @@ impl<S> Exact<S> {
     }
 }
 
+impl Ask<'_> {
+    /// Decides by `store` alone, which answers at once.
+    pub fn of_memory(&self, store: &MemoryStore) -> Result<Decision, StoreError> {
+        let step = self.step(self.now?);
+        // Not moved out: it was written just now, and a copy would wait for that.
+        match &store.apply_now(self.key, &step) {
+            Ok(outcome) => Ok(algorithm::report(self.limit, &step, outcome)),
+            Err(error) => Err(*error),
+        }
+    }
+
+    fn step(&self, now: Micros) -> Step {
+        let mut step = algorithm::plan(self.limit, self.hits, now);
+        step.lease = self.lease;
+        step
+    }
+}
+
 impl<S: Store> Layer for Exact<S> {
     async fn ask(&self, ask: &Ask<'_>) -> Result<Decision, StoreError> {
-        let mut step = algorithm::plan(ask.limit, ask.hits, ask.now?);
-        step.lease = ask.lease;
+        let step = ask.step(ask.now?);
         let outcome = self.store.apply_within(ask.key, &step, ask.patience).await?;
         Ok(algorithm::report(ask.limit, &step, &outcome))
     }

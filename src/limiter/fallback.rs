@@ -7,7 +7,7 @@ use crate::decision::{Cause, Decision};
 use crate::key::Key;
 use crate::limit::{Limit, OnError, Tier};
 use crate::step::{Lease, LeaseId};
-use crate::store::{MemoryStore, Store, StoreError};
+use crate::store::{MemoryStore, StoreError};
 use crate::time::Micros;
 
 /// Counters of this instance, for the time in which the shared ones cannot be asked.
@@ -39,18 +39,18 @@ impl Local {
     }
 
     /// Ends a lease that the fallback may have granted; one that it has not is unknown here.
-    pub(super) async fn end(&self, key: &Key, limit: &Limit, hits: i64, id: LeaseId, now: Micros) {
+    pub(super) fn end(&self, key: &Key, limit: &Limit, hits: i64, id: LeaseId, now: Micros) {
         let limit = share(limit, self.instances);
         let step = algorithm::plan(&limit, hits, now).leased(Lease::Close(id));
         // A lease that is not ended here ends with its hold.
-        let _ = self.store.apply(key, &step).await;
+        let _ = self.store.apply_now(key, &step);
     }
 
-    async fn decide(&self, from: &Unanswered<'_>, now: Micros) -> Option<Decision> {
+    fn decide(&self, from: &Unanswered<'_>, now: Micros) -> Option<Decision> {
         let limit = share(from.limit, self.instances);
         let mut step = algorithm::plan(&limit, from.hits, now);
         step.lease = from.lease;
-        let outcome = self.store.apply(from.key, &step).await.ok()?;
+        let outcome = self.store.apply_now(from.key, &step).ok()?;
         Some(algorithm::report(&limit, &step, &outcome))
     }
 }
@@ -67,14 +67,14 @@ fn share(limit: &Limit, instances: u64) -> Limit {
 }
 
 /// Decides as `policy` says. Peeks and refunds always pass.
-pub(super) async fn decide(
+pub(super) fn decide(
     policy: OnError,
     local: Option<&Local>,
     from: Unanswered<'_>,
     now: Micros,
 ) -> Cause {
     let decision = match (policy, local) {
-        (OnError::Local, Some(local)) => local.decide(&from, now).await,
+        (OnError::Local, Some(local)) => local.decide(&from, now),
         _ => None,
     };
     let allowed = match (policy, decision) {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::limit::Algorithm;
 
-    async fn passed(policy: OnError, limit: &Limit, calls: usize, hits: i64) -> usize {
+    fn passed(policy: OnError, limit: &Limit, calls: usize, hits: i64) -> usize {
         let local = Local::new(MemoryStore::new(100), 4);
         let now = Micros::from_secs(1_000);
         let mut passed = 0;
@@ -102,23 +102,23 @@ mod tests {
             let error = StoreError::Timeout;
             let key = &Key([1, 1]);
             let from = Unanswered { rule: None, limit, key, hits, lease: None, error };
-            let cause = decide(policy, Some(&local), from, now).await;
+            let cause = decide(policy, Some(&local), from, now);
             let Cause::Fallback { allowed, .. } = cause else { panic!("{cause:?}") };
             passed += usize::from(allowed);
         }
         passed
     }
 
-    #[tokio::test]
-    async fn local_lets_one_instances_share_through_rounded_up() {
+    #[test]
+    fn local_lets_one_instances_share_through_rounded_up() {
         let minute = Micros::from_secs(60);
         for (requests, share) in [(0, 0), (1, 1), (4, 1), (5, 2), (8, 2), (10, 3)] {
             let limit = Limit::fixed_window(requests, minute);
-            assert_eq!(passed(OnError::Local, &limit, 20, 1).await, share, "{requests}");
-            assert_eq!(passed(OnError::Allow, &limit, 20, 1).await, 20);
-            assert_eq!(passed(OnError::Deny, &limit, 20, 1).await, 0);
-            assert_eq!(passed(OnError::Deny, &limit, 20, 0).await, 20, "a peek passes");
-            assert_eq!(passed(OnError::Deny, &limit, 20, -1).await, 20, "so does a refund");
+            assert_eq!(passed(OnError::Local, &limit, 20, 1), share, "{requests}");
+            assert_eq!(passed(OnError::Allow, &limit, 20, 1), 20);
+            assert_eq!(passed(OnError::Deny, &limit, 20, 1), 0);
+            assert_eq!(passed(OnError::Deny, &limit, 20, 0), 20, "a peek passes");
+            assert_eq!(passed(OnError::Deny, &limit, 20, -1), 20, "so does a refund");
         }
         let tier = Tier { requests: 100, window: minute, burst: 10 };
         let bucket = Limit {
@@ -126,6 +126,6 @@ mod tests {
             tiers: Box::new([tier]),
             count_denied: false,
         };
-        assert_eq!(passed(OnError::Local, &bucket, 20, 1).await, 3, "a bucket is shared as well");
+        assert_eq!(passed(OnError::Local, &bucket, 20, 1), 3, "a bucket is shared as well");
     }
 }

@@ -1,11 +1,9 @@
 //! The fold: from what the counters said to one verdict.
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::{Decided, DecidedList, headers, metadata};
-use crate::decision::{Cause, Code, CurrentLimit, Decision, GiveBack, Grant, Status, Verdict};
-use crate::descriptor::Request;
+use super::Decided;
+use crate::decision::{Cause, Code, CurrentLimit, Decision, GiveBack, Grant, Status};
 use crate::limit::{Algorithm, Limit, Tier, Unit};
 use crate::rules::Rule;
 use crate::store::Store;
@@ -14,32 +12,18 @@ use crate::time::Micros;
 /// Reported as remaining by a rule that limits nothing: the largest number the protocol can carry.
 const REMAINING_UNLIMITED: u64 = u32::MAX as u64;
 
-/// Folds what is known about each descriptor into the answer to the request.
-pub(super) fn verdict<S: Store>(
-    answer: &Answer,
-    request: &Request<'_>,
-    decided: &[Decided<'_, S>],
-) -> Verdict {
-    let statuses: Vec<Status> = decided.iter().map(Decided::status).collect();
-    let folded = overall(answer.quota_mode, decided, &statuses);
-    let shadowed = answer.shadow_mode && folded == Code::OverLimit;
-    let code = if shadowed { Code::Ok } else { folded };
-    Verdict {
-        code,
-        headers: headers::all(answer, code, decided, &statuses),
-        metadata: metadata::of(answer.dynamic_metadata, request, decided, &statuses),
-        statuses,
-        shadowed,
-        grant: None,
+/// Hands over what a request took under its lease, and tells the caller its id in `metadata`.
+pub(super) fn grant<S: Store>(
+    decided: &mut [Decided<'_, S>],
+    metadata: &mut Option<Map<String, Value>>,
+) -> Option<Grant> {
+    if decided.iter().all(|one| one.taken.is_none()) {
+        return None;
     }
-}
-
-/// Hands what a request took under its lease to the verdict, and tells the caller its id.
-pub(super) fn grant<S: Store>(verdict: &mut Verdict, decided: DecidedList<'_, S>) {
     let mut first = None;
     let mut give_back: Vec<GiveBack> = Vec::new();
     for one in decided {
-        let Some(taken) = one.taken else { continue };
+        let Some(taken) = one.taken.take() else { continue };
         if let (Cause::Counted { hits, .. } | Cause::Fallback { hits, .. }, Some(id)) =
             (one.cause, taken.id())
         {
@@ -48,16 +32,20 @@ pub(super) fn grant<S: Store>(verdict: &mut Verdict, decided: DecidedList<'_, S>
         give_back.extend(taken.into_give_back());
     }
     let grant = Grant::new(give_back);
-    let Some((id, hits)) = first else { return };
-    let metadata = verdict.metadata.get_or_insert_default();
+    let (id, hits) = first?;
+    let metadata = metadata.get_or_insert_default();
     metadata.insert("lease".into(), json!({ "id": id.to_string(), "n": hits }));
-    verdict.grant = Some(grant);
+    Some(grant)
 }
 
 /// The overall code: over if any ordinary descriptor is over, or if there are quota descriptors and
 /// every one of them is. Global quota mode makes each descriptor one of quota, also those that
 /// nothing limits (which pass), but not those of unlimited rules.
-fn overall<S: Store>(global_quota: bool, decided: &[Decided<'_, S>], statuses: &[Status]) -> Code {
+pub(super) fn overall<S: Store>(
+    global_quota: bool,
+    decided: &[Decided<'_, S>],
+    statuses: &[Status],
+) -> Code {
     let mut quota = 0_usize;
     let mut quota_over = 0_usize;
     for (one, status) in decided.iter().zip(statuses) {
@@ -79,10 +67,11 @@ impl<S: Store> Decided<'_, S> {
             return !matches!(self.cause, Cause::Unlimited(_));
         }
         let replaced = matches!(self.cause, Cause::Replaced(_) | Cause::Unlimited(_));
-        !replaced && self.rule.is_some_and(|rule| rule.quota_mode)
+        !replaced && self.target.rule().is_some_and(|rule| rule.quota_mode)
     }
 
-    fn status(&self) -> Status {
+    /// The answer to this descriptor.
+    pub(super) fn status(&self) -> Status {
         let status = |code, limit, remaining, reset_after| Status {
             code,
             limit,
@@ -102,7 +91,7 @@ impl<S: Store> Decided<'_, S> {
                 status(code, limit, decision.remaining, Some(self.reset_after(&decision)))
             }
             Cause::Fallback { allowed, decision, .. } => {
-                let shadow = self.rule.is_some_and(|rule| rule.shadow_mode);
+                let shadow = self.target.rule().is_some_and(|rule| rule.shadow_mode);
                 let code = if allowed || shadow { Code::Ok } else { Code::OverLimit };
                 let limit = self.current_limit(decision.map_or(0, |decision| decision.tier));
                 let remaining = decision.map_or(0, |decision| decision.remaining);
@@ -115,7 +104,7 @@ impl<S: Store> Decided<'_, S> {
     /// incumbent counts them. Envoy shows the floor of what it gets.
     fn reset_after(&self, decision: &Decision) -> Micros {
         let exact = decision.reset_after;
-        let Some(limit) = self.limit.as_deref() else { return exact };
+        let Some(limit) = self.target.limit() else { return exact };
         let whole = |tier: &Tier| tier.window.0.is_multiple_of(Micros::SECOND.0);
         if limit.algorithm == Algorithm::FixedWindow && limit.tiers.iter().all(whole) {
             return Micros::from_secs(exact.ceil_secs());
@@ -124,7 +113,7 @@ impl<S: Store> Decided<'_, S> {
     }
 
     fn current_limit(&self, tier: usize) -> Option<CurrentLimit> {
-        let limit: &Limit = self.limit.as_deref()?;
+        let limit: &Limit = self.target.limit()?;
         let tier = limit.tiers.get(tier)?;
         let unit = match limit.algorithm {
             // Slots are not per time; the window there is only how long one is held.
@@ -132,7 +121,7 @@ impl<S: Store> Decided<'_, S> {
             _ => Unit::of_window(tier.window),
         };
         Some(CurrentLimit {
-            name: self.rule.and_then(|rule: &Rule| rule.name.clone()),
+            name: self.target.rule().and_then(|rule: &Rule| rule.name.clone()),
             requests: tier.requests,
             unit,
         })

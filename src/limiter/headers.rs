@@ -56,9 +56,9 @@ fn line<'d, S: Store>(
     status: &Status,
 ) -> Option<Line<'d>> {
     let Cause::Counted { decision, .. } = &one.cause else { return None };
-    let limit = one.limit.as_deref()?;
+    let limit = one.target.limit()?;
     let quota = one.is_quota(answer.quota_mode);
-    Some(Line { rule: one.rule, limit, decision, code: status.code, quota })
+    Some(Line { rule: one.target.rule(), limit, decision, code: status.code, quota })
 }
 
 fn families(answer: &Answer, lines: &[Line<'_>], list: &mut List) {
@@ -133,7 +133,7 @@ fn how<S: Store>(decided: &[Decided<'_, S>]) -> String {
         if !text.is_empty() {
             text.push_str(", ");
         }
-        let rule = match (one.rule, &one.cause) {
+        let rule = match (one.target.rule(), &one.cause) {
             (Some(rule), _) => ietf::quotable(&rule.label),
             (None, Cause::Counted { .. } | Cause::Fallback { .. }) => "override".into(),
             (None, _) => "none".into(),
@@ -142,7 +142,7 @@ fn how<S: Store>(decided: &[Decided<'_, S>]) -> String {
             Cause::Fallback { by, error, .. } => (by.word(), Some(error.word())),
             _ => ("none", None),
         };
-        let mode = one.rule.map_or("exact", |rule| rule.mode.word());
+        let mode = one.target.rule().map_or("exact", |rule| rule.mode.word());
         let _ = write!(text, "rule={rule};mode={mode};fallback={fallback}");
         if let Some(cause) = cause {
             let _ = write!(text, ";cause={cause}");

@@ -42,7 +42,7 @@ impl<S: Store> Decided<'_, S> {
         if !counted || status.code != Code::Ok {
             return None;
         }
-        self.rule?.metadata.as_deref()
+        self.target.rule()?.metadata.as_deref()
     }
 }
 

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::lease::{self, LeaseIds};
+use super::question::{LeaseUse, Question};
 use crate::decision::Cause;
 use crate::descriptor::{Descriptor, Request, split_lease};
-use crate::key::{Key, KeySeed};
+use crate::key::KeySeed;
 use crate::limit::Limit;
 use crate::rules::{self, Found, NameId, Policy, Rule, RuleSet};
-use crate::step::LeaseId;
 
 /// What one descriptor leads to.
 pub(super) enum Target<'r> {
@@ -22,27 +22,7 @@ pub(super) enum Target<'r> {
         cause: Cause,
     },
     /// A counter to ask.
-    Counter {
-        /// The rule that was met; none for a limit that the proxy sent.
-        rule: Option<&'r Rule>,
-        /// What to hold the counter against.
-        limit: Cow<'r, Limit>,
-        /// Which counter.
-        key: Key,
-        /// What to ask of it.
-        hits: i64,
-        /// The lease that the hits are taken under, or that they end.
-        lease: Option<LeaseUse>,
-    },
-}
-
-/// What a descriptor does with a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LeaseUse {
-    /// Takes something under this id, if it is allowed.
-    Open(LeaseId),
-    /// Gives back or settles what was taken under this id.
-    Close(LeaseId),
+    Counter(Question<'r>),
 }
 
 /// The targets of a request, one per descriptor, with replaced rules already dropped.
@@ -53,26 +33,13 @@ pub(super) fn resolve<'r>(
     ids: &LeaseIds,
 ) -> Vec<Target<'r>> {
     let descriptors = request.descriptors.iter();
-    let mut targets: Vec<_> = descriptors.map(|one| target(rules, request, one, seed)).collect();
+    let mut targets: Vec<_> = descriptors.map(|one| of(rules, request, one, seed)).collect();
     settle(&mut targets, ids);
     targets
 }
 
-/// The same for a request that has this descriptor only.
-pub(super) fn resolve_one<'r>(
-    rules: &'r RuleSet,
-    request: &Request<'_>,
-    descriptor: &Descriptor<'_>,
-    seed: &KeySeed,
-    ids: &LeaseIds,
-) -> Target<'r> {
-    let mut target = target(rules, request, descriptor, seed);
-    settle(std::slice::from_mut(&mut target), ids);
-    target
-}
-
 /// What the targets of one request mean for each other.
-fn settle(targets: &mut [Target<'_>], ids: &LeaseIds) {
+pub(super) fn settle(targets: &mut [Target<'_>], ids: &LeaseIds) {
     drop_replaced(targets);
     open_leases(targets, ids);
 }
@@ -81,7 +48,9 @@ fn settle(targets: &mut [Target<'_>], ids: &LeaseIds) {
 fn open_leases(targets: &mut [Target<'_>], ids: &LeaseIds) {
     let mut id = None;
     for target in targets {
-        if let Target::Counter { rule: Some(rule), hits: 1.., lease: lease @ None, .. } = target
+        if let Target::Counter(Question {
+            rule: Some(rule), hits: 1.., lease: lease @ None, ..
+        }) = target
             && rule.leases()
         {
             *lease = Some(LeaseUse::Open(*id.get_or_insert_with(|| ids.next())));
@@ -89,7 +58,8 @@ fn open_leases(targets: &mut [Target<'_>], ids: &LeaseIds) {
     }
 }
 
-fn target<'r>(
+/// What this descriptor of the request leads to, as long as the others are not looked at.
+pub(super) fn of<'r>(
     rules: &'r RuleSet,
     request: &Request<'_>,
     descriptor: &Descriptor<'_>,
@@ -105,13 +75,8 @@ fn target<'r>(
     }
     if let Some(sent) = descriptor.limit {
         let key = rules::override_key(seed, request.domain, descriptor.entries, sent.unit);
-        return Target::Counter {
-            rule: None,
-            limit: Cow::Owned(sent.into()),
-            key,
-            hits,
-            lease: None,
-        };
+        let limit = Cow::Owned(sent.into());
+        return Target::Counter(Question { rule: None, limit, key, hits, lease: None });
     }
     match found {
         Found::UnknownDomain | Found::Nothing => Target::Free { rule: None, cause: Cause::NoRule },
@@ -122,7 +87,7 @@ fn target<'r>(
             Policy::Limit(limit) => {
                 let key = rule.key(seed, descriptor.entries);
                 let limit = Cow::Borrowed(limit);
-                Target::Counter { rule: Some(rule), limit, key, hits, lease: None }
+                Target::Counter(Question { rule: Some(rule), limit, key, hits, lease: None })
             }
         },
     }
@@ -143,26 +108,27 @@ fn end_of_lease<'r>(
         return None;
     }
     let hits = descriptor.hits(request.hits_addend);
-    Some(Target::Counter {
+    Some(Target::Counter(Question {
         rule: Some(rule),
         limit: Cow::Borrowed(limit),
         key: rule.key(seed, &entries),
         // Envoy before 1.38 cannot send negative hits: the entry alone says what is meant.
         hits: if limit.counts_slots() { -hits.abs() } else { hits.abs() },
         lease: Some(LeaseUse::Close(lease::named(named))),
-    })
+    }))
 }
 
 /// Drops every limited rule whose name some matched rule of the request replaces. Rules that are
 /// themselves dropped still replace others, so the order of descriptors does not matter.
 fn drop_replaced(targets: &mut [Target<'_>]) {
-    let replaced: SmallVec<[NameId; 4]> =
-        targets.iter().filter_map(Target::rule).flat_map(|rule| &*rule.replaces).copied().collect();
-    if replaced.is_empty() {
+    let matched = || targets.iter().filter_map(Target::rule);
+    if matched().all(|rule| rule.replaces.is_empty()) {
         return;
     }
+    let replaced: SmallVec<[NameId; 4]> =
+        matched().flat_map(|rule| &*rule.replaces).copied().collect();
     for target in targets {
-        if let Target::Counter { rule: Some(rule), .. } = target
+        if let Target::Counter(Question { rule: Some(rule), .. }) = target
             && rule.name_id.is_some_and(|name| replaced.contains(&name))
         {
             *target = Target::Free { rule: Some(rule), cause: Cause::Replaced(rule.index) };
@@ -171,9 +137,18 @@ fn drop_replaced(targets: &mut [Target<'_>]) {
 }
 
 impl<'r> Target<'r> {
-    fn rule(&self) -> Option<&'r Rule> {
+    /// The rule that was met, if any.
+    pub(super) fn rule(&self) -> Option<&'r Rule> {
         match self {
-            Target::Free { rule, .. } | Target::Counter { rule, .. } => *rule,
+            Target::Free { rule, .. } | Target::Counter(Question { rule, .. }) => *rule,
+        }
+    }
+
+    /// The limit that applies, where one does.
+    pub(super) fn limit(&self) -> Option<&Limit> {
+        match self {
+            Target::Free { .. } => None,
+            Target::Counter(question) => Some(&question.limit),
         }
     }
 }

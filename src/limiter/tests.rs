@@ -59,7 +59,7 @@ impl Bench {
     }
 
     fn check(&self, request: &Request<'_>) -> Verdict {
-        let verdict = self.limiter.check(&self.rules, request);
+        let verdict = self.limiter.check(&self.rules, request, self.limiter.clock.now());
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(verdict)
     }
 }

@@ -38,7 +38,8 @@ pub(super) fn compile_with(
         RuleSet { default_denied_requests: options.denied_requests, ..RuleSet::default() };
     for draft in drafts(documents, options, &mut compiler.report) {
         let domain = compiler.domain(draft, options, &mut set.files);
-        set.domains.insert(Arc::clone(&domain.name), domain);
+        let name = Arc::clone(&domain.name);
+        set.domains.entry(&name, || domain);
     }
     set.rules = compiler.rules;
     let warnings = compiler.report.finish()?;

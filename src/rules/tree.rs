@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
 use super::matcher::{Matcher, Value};
+use super::names::Names;
 use super::problem::Place;
 use super::rule::PathNode;
 use crate::descriptor::Entry;
@@ -13,7 +12,7 @@ use crate::descriptor::Entry;
 #[derive(Debug, Default)]
 pub(super) struct Level {
     nodes: Vec<Node>,
-    keys: HashMap<Arc<str>, Branch>,
+    keys: Names<Branch>,
 }
 
 /// A descriptor of a rule file.
@@ -29,7 +28,7 @@ pub(super) struct Node {
 /// The nodes of one key, by index.
 #[derive(Debug, Default)]
 struct Branch {
-    exact: HashMap<Arc<str>, usize>,
+    exact: Names<usize>,
     /// Most specific kind first; among equals, first in the file.
     patterns: Vec<usize>,
     any: Option<usize>,
@@ -93,12 +92,12 @@ pub(super) fn walk<'t>(
 impl Level {
     /// Indexes nodes that are given in file order.
     pub(super) fn new(nodes: Vec<Node>) -> Level {
-        let mut keys: HashMap<Arc<str>, Branch> = HashMap::new();
+        let mut keys: Names<Branch> = Names::default();
         for (index, node) in nodes.iter().enumerate() {
-            let branch = keys.entry(Arc::clone(&node.spec.key)).or_default();
+            let branch = keys.entry(&node.spec.key, Branch::default);
             match &node.spec.matcher {
                 Matcher::Exact(value) => {
-                    branch.exact.insert(Arc::clone(value), index);
+                    *branch.exact.entry(value, || index) = index;
                 }
                 Matcher::Any => branch.any = Some(index),
                 _ => branch.patterns.push(index),
@@ -111,7 +110,7 @@ impl Level {
             for index in branch.patterns.iter().copied() {
                 let matcher = &nodes[index].spec.matcher;
                 if matches!(matcher, Matcher::Wildcard(_)) {
-                    branch.exact.entry(matcher.source().into()).or_insert(index);
+                    branch.exact.entry(&matcher.source().into(), || index);
                 }
             }
         }

@@ -65,6 +65,8 @@ pub(super) fn share(used: u64, max: u64) -> u16 {
         0
     } else if used >= max {
         u16::MAX
+    } else if let Some(used) = used.checked_mul(u64::from(u16::MAX)) {
+        (used / max) as u16
     } else {
         (u128::from(used) * u128::from(u16::MAX) / u128::from(max)) as u16
     }
@@ -83,20 +85,40 @@ fn turned<M: Meter>(tiers: &[M], state: &mut Option<State>) -> Turned<M> {
 /// Takes, looks at or gives back the step's hits.
 pub(super) fn apply<M: Meter>(step: &Step, tiers: &[M], state: &mut Option<State>) -> Outcome {
     let hits = step.hits.unsigned_abs();
+    let fits = |tier: &M, before| step.hits < 0 || tier.fits(before, hits);
+    let after = |tier: &M, before, allowed: bool| match step.hits {
+        ..=-1 => tier.refund(before, hits),
+        1.. if allowed || step.count_denied => tier.charge(before, hits),
+        _ => before,
+    };
+    if let [tier] = tiers {
+        // Nearly every limit has one tier: no lists.
+        let before = tier.turn(kept_one::<M>(state).copied());
+        let allowed = fits(tier, before);
+        let after = after(tier, before, allowed);
+        if after != before {
+            match kept_one::<M>(state) {
+                Some(kept) => *kept = after,
+                None => *state = Some(M::keep(Tiers::One(after))),
+            }
+        }
+        return Outcome { allowed, tiers: SmallVec::from_buf([seen(tier, after, allowed)]) };
+    }
     let before = turned(tiers, state);
     let pairs = || tiers.iter().zip(&before);
-    let fits: SmallVec<[bool; 1]> =
-        pairs().map(|(tier, &now)| step.hits < 0 || tier.fits(now, hits)).collect();
+    let fits: SmallVec<[bool; 1]> = pairs().map(|(tier, &now)| fits(tier, now)).collect();
     let allowed = fits.iter().all(|&fits| fits);
-    let after: Turned<M> = if step.hits < 0 {
-        pairs().map(|(tier, &now)| tier.refund(now, hits)).collect()
-    } else if step.hits > 0 && (allowed || step.count_denied) {
-        pairs().map(|(tier, &now)| tier.charge(now, hits)).collect()
-    } else {
-        before.clone()
-    };
+    let after: Turned<M> = pairs().map(|(tier, &now)| after(tier, now, allowed)).collect();
     write::<M>(state, &before, &after);
     outcome(tiers, &after, &fits)
+}
+
+/// The only tier in `state`, if it is this machine's and there is one.
+fn kept_one<M: Meter>(state: &mut Option<State>) -> Option<&mut M::State> {
+    match state.as_mut().and_then(M::tiers) {
+        Some(Tiers::One(kept)) => Some(kept),
+        _ => None,
+    }
 }
 
 /// Brings the reservation that `made` tells of, tier by tier, to the step's hits.
@@ -130,11 +152,14 @@ fn write<M: Meter>(state: &mut Option<State>, before: &[M::State], after: &[M::S
 }
 
 fn outcome<M: Meter>(tiers: &[M], after: &[M::State], fits: &[bool]) -> Outcome {
-    let seen = tiers.iter().zip(after).zip(fits).map(|((tier, &state), &allowed)| {
-        let [a, b, c] = tier.seen(state);
-        Seen { allowed, a, b, c }
-    });
+    let pairs = tiers.iter().zip(after).zip(fits);
+    let seen = pairs.map(|((tier, &state), &allowed)| seen(tier, state, allowed));
     Outcome { allowed: fits.iter().all(|&fits| fits), tiers: seen.collect() }
+}
+
+fn seen<M: Meter>(tier: &M, state: M::State, allowed: bool) -> Seen {
+    let [a, b, c] = tier.seen(state);
+    Seen { allowed, a, b, c }
 }
 
 /// The latest instant any tier speaks of.

@@ -93,17 +93,19 @@ impl MemoryStore {
     /// the counter is then as it was.
     pub fn apply_now(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
         let answer = self.shard(key).apply(key, step, &self.ledger);
-        answer
-            .or_else(|lack| {
-                if !self.ask_other_shards(lack, key, step.now) {
-                    return Err(lack);
-                }
-                self.shard(key).apply(key, step, &self.ledger)
-            })
-            .map_err(|_| {
-                self.ledger.count_refused();
-                StoreError::Full
-            })
+        answer.or_else(|lack| self.apply_for_want_of(lack, key, step))
+    }
+
+    /// Applies `step` once another shard has given way.
+    #[cold]
+    fn apply_for_want_of(&self, lack: Lack, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+        if self.ask_other_shards(lack, key, step.now)
+            && let Ok(outcome) = self.shard(key).apply(key, step, &self.ledger)
+        {
+            return Ok(outcome);
+        }
+        self.ledger.count_refused();
+        Err(StoreError::Full)
     }
 
     /// Forgets expired counters among the next `budget` (at least a slice of 128), a slice per
@@ -160,6 +162,10 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
+    fn in_memory(&self) -> Option<&MemoryStore> {
+        Some(self)
+    }
+
     fn apply(
         &self,
         key: &Key,

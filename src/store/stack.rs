@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-
 use super::{Guard, MemoryStore, PartId, RedisStore, Store, StoreError};
 use crate::key::Key;
 use crate::step::{Outcome, Step};
@@ -18,14 +16,6 @@ pub enum Stack {
 }
 
 impl Stack {
-    /// Counters of this process, where it counts in them.
-    pub fn memory(&self) -> Option<&MemoryStore> {
-        match self {
-            Stack::Memory(store) => Some(store),
-            Stack::Redis(_) => None,
-        }
-    }
-
     /// Counters of all processes, where it counts in them.
     pub fn redis(&self) -> Option<&Guard<RedisStore, SystemClock>> {
         match self {
@@ -65,6 +55,13 @@ impl Store for Stack {
         }
     }
 
+    fn in_memory(&self) -> Option<&MemoryStore> {
+        match self {
+            Stack::Memory(store) => Some(store),
+            Stack::Redis(_) => None,
+        }
+    }
+
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
         self.apply_within(key, step, None).await
     }
@@ -77,12 +74,7 @@ impl Store for Stack {
     ) -> Result<Outcome, StoreError> {
         match self {
             Stack::Memory(store) => store.apply_within(key, step, patience).await,
-            Stack::Redis(store) => {
-                // Apart, so that decisions from memory do not carry the room for it along; and
-                // nameless, because the compiler would look through it for every caller.
-                let visit: BoxFuture<'_, _> = Box::pin(store.apply_within(key, step, patience));
-                visit.await
-            }
+            Stack::Redis(store) => store.apply_within(key, step, patience).await,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is taken under a lease, and how it comes back.
 
 use super::*;
+use crate::key::Key;
 use crate::rules::DeniedRequests;
 use crate::step::{Outcome, Step};
 use crate::store::StoreError;
@@ -282,7 +283,7 @@ fn a_slot_of_the_fallback_comes_back_by_its_lease() {
         let one = Descriptor { entries, limit: None, hits_addend, is_negative_hits: hits < 0 };
         let (hits_addend, patience, caller) = (0, None, Default::default());
         let request = Request { domain: "d", descriptors: &[one], hits_addend, patience, caller };
-        runtime.block_on(limiter.check(&bench.rules, &request))
+        runtime.block_on(limiter.check(&bench.rules, &request, NOW))
     };
     let slots = Entry { key: "slots", value: "" };
     let (id, n) = lease(&deliver(ask(&[slots], 1))).expect("an acquire tells its lease");

@@ -67,28 +67,17 @@ impl Marks {
     }
 }
 
-/// A state on its way into a shard.
-pub(super) enum Packed {
-    /// It fits into an entry.
-    Small(Kind, [u64; 3]),
-    /// Several tiers, or a list.
-    Large(State),
-}
-
-impl From<State> for Packed {
-    fn from(state: State) -> Packed {
-        match state {
-            State::Count(Tiers::One(Count { start, count })) => {
-                Packed::Small(Kind::Count, [start.0, count, 0])
-            }
-            State::Pair(Tiers::One(Pair { start, current, previous })) => {
-                Packed::Small(Kind::Pair, [start.0, current, previous])
-            }
-            State::Tat(Tiers::One(Tat { micros, part })) => {
-                Packed::Small(Kind::Tat, [micros, part, 0])
-            }
-            several_or_list => Packed::Large(several_or_list),
+/// A state as an entry keeps it; `None` for several tiers, or a list.
+fn packed(state: &State) -> Option<(Kind, [u64; 3])> {
+    match state {
+        State::Count(Tiers::One(Count { start, count })) => {
+            Some((Kind::Count, [start.0, *count, 0]))
         }
+        State::Pair(Tiers::One(Pair { start, current, previous })) => {
+            Some((Kind::Pair, [start.0, *current, *previous]))
+        }
+        State::Tat(Tiers::One(Tat { micros, part })) => Some((Kind::Tat, [*micros, *part, 0])),
+        _ => None,
     }
 }
 
@@ -107,6 +96,21 @@ impl Entry {
     pub(super) fn set_marks(&mut self, marks: Marks) {
         self.expires_secs = marks.expires_secs;
         self.fullness = marks.fullness;
+    }
+
+    /// An entry has room for `state`.
+    pub(super) fn fits(state: &State) -> bool {
+        packed(state).is_some()
+    }
+
+    /// Puts what `step` made into the entry, if that has room for it: `false` if not. The entry
+    /// holds no large state.
+    pub(super) fn pack(&mut self, step: &Step, state: &State) -> bool {
+        let Some((kind, words)) = packed(state) else { return false };
+        self.kind = kind;
+        self.words = words;
+        self.set_marks(Marks::of(step, state));
+        true
     }
 
     /// The state packed in the entry; `None` if it is a large one.

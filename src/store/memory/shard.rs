@@ -1,7 +1,7 @@
 //! A shard: the counters behind one lock, found by key, each a step away from its next state.
 
 use super::dice::Dice;
-use super::entry::{Entry, Kind, Marks, Packed};
+use super::entry::{Entry, Kind, Marks};
 use super::index::{Index, PLACES};
 use super::large::{Large, Larges, bytes_of};
 use super::ledger::Ledger;
@@ -75,21 +75,23 @@ impl Shard {
             }
             return Ok(outcome);
         };
-        let mut state = self.slab.get(place).state();
+        let entry = self.slab.get_mut(place);
+        let mut state = entry.state();
         if state.is_none() {
             return self.apply_large(key, step, ledger);
         }
         let outcome = step.apply(&mut state);
-        self.settle(key, place, step, state, ledger)?;
+        match state {
+            Some(state) if entry.pack(step, &state) => {}
+            state => self.outgrow(key, place, step, state, ledger)?,
+        }
         Ok(outcome)
     }
 
     /// Adds a counter whose first state is `state`.
     fn begin(&mut self, key: &Key, step: &Step, state: State, ledger: &Ledger) -> Result<(), Lack> {
-        let marks = Marks::of(step, &state);
-        let packed = Packed::from(state);
-        if let Packed::Large(state) = &packed {
-            self.make_room(bytes_of(state), key, step.now, ledger)?;
+        if !Entry::fits(&state) {
+            self.make_room(bytes_of(&state), key, step.now, ledger)?;
         }
         self.make_seat(step.now, ledger)?;
         if self.index.is_tight(self.slab.len()) {
@@ -97,7 +99,7 @@ impl Shard {
         }
         let place = self.slab.push(Entry::new(*key));
         self.index.insert(key, place);
-        self.write(place, packed, marks, ledger);
+        self.write(place, step, state, ledger);
         Ok(())
     }
 
@@ -113,11 +115,12 @@ impl Shard {
         Ok(())
     }
 
-    /// Writes what a step made of the counter at `place`.
-    fn settle(
+    /// What a step has made of the counter at `place` is nothing, or too large for its entry.
+    #[cold]
+    fn outgrow(
         &mut self,
         key: &Key,
-        mut place: u32,
+        place: u32,
         step: &Step,
         state: Option<State>,
         ledger: &Ledger,
@@ -127,13 +130,9 @@ impl Shard {
             ledger.leave_seat();
             return Ok(());
         };
-        let marks = Marks::of(step, &state);
-        let packed = Packed::from(state);
-        if let Packed::Large(state) = &packed {
-            self.make_room(bytes_of(state), key, step.now, ledger)?;
-            place = self.find(key).expect("make_room spares the counter it is for");
-        }
-        self.write(place, packed, marks, ledger);
+        self.make_room(bytes_of(&state), key, step.now, ledger)?;
+        let place = self.find(key).expect("make_room spares the counter it is for");
+        self.write(place, step, state, ledger);
         Ok(())
     }
 
@@ -167,21 +166,16 @@ impl Shard {
         Ok(outcome)
     }
 
-    /// Puts a state into the entry at `place`, instead of the one it has.
-    fn write(&mut self, place: u32, packed: Packed, marks: Marks, ledger: &Ledger) {
-        self.drop_large(place, ledger);
-        let (kind, words) = match packed {
-            Packed::Small(kind, words) => (kind, words),
-            Packed::Large(state) => {
-                let bytes = bytes_of(&state);
-                ledger.charge(0, bytes);
-                (Kind::Large, [self.larges.push(Large { place, state: Some(state), bytes }), 0, 0])
-            }
-        };
+    /// Puts what `step` made into the entry at `place`, which holds no large state.
+    fn write(&mut self, place: u32, step: &Step, state: State, ledger: &Ledger) {
         let entry = self.slab.get_mut(place);
-        entry.kind = kind;
-        entry.words = words;
-        entry.set_marks(marks);
+        if !entry.pack(step, &state) {
+            let (bytes, marks) = (bytes_of(&state), Marks::of(step, &state));
+            ledger.charge(0, bytes);
+            entry.kind = Kind::Large;
+            entry.words[0] = self.larges.push(Large { place, state: Some(state), bytes });
+            entry.set_marks(marks);
+        }
     }
 
     /// Forgets the counter at `place`; the last counter moves there. The caller settles its seat.
