@@ -4,7 +4,8 @@
 -- TIER   start and end of the window that the step's instant falls into, us; hits that pass per window
 -- STATE  hits; start of their window, us. Both are what a tier answers.
 
-local TIER, STATE, COSTS = 3, 2, 0
+local TIER, STATE, COSTS, SPARE = 3, 2, 0, 0
+local VALUE_SIZE = 9 + 7 * STATE -- of one tier, without reservations
 local HITS_MAX = 2 ^ 53 - 1
 -- In the place of the limit: hits that were let pass elsewhere, see src/step/count.rs.
 local UNLIMITED = 2 ^ 53
@@ -60,4 +61,22 @@ local function latest(s) return S[s + 2] end
 local function expires(t, s)
   if S[s + 1] == 0 then return S[s + 2] end
   return S[s + 2] + (T[t + 2] - T[t + 1])
+end
+
+-- The usual step, all at once: see `run_one` in meter.lua. What is not usual is for those above.
+local function take_one(argument, raw)
+  local kind, _, act, count_denied, now, hits, start, ends, most =
+    parse('>BBBBI7I7I7I7I7', argument)
+  local count, since, till = 0, start, -1
+  if raw ~= '' then
+    if #raw ~= VALUE_SIZE then return end
+    local letter, tiers, kept, at, lives = parse('>BBI7I7I7', raw)
+    if letter ~= kind or tiers ~= 1 then return end
+    if at >= start then count, since = kept, at end
+    till = lives
+  end
+  if act ~= TAKE or since > start or count > HITS_MAX - hits then return end
+  local allowed, over = count <= most - hits, nil
+  if hits > 0 and (allowed or count_denied == 1) then count, over = count + hits, ends end
+  return allowed, pack('>I7I7', count, since), over, till, now
 end

@@ -2,11 +2,13 @@
 -- tat; twin of src/step/meter.rs. All tiers are checked first, then all are written; a refusal, a peek
 -- and a refund that finds nothing write nothing.
 --
--- Value: the machine's letter, the number of tiers (1 byte each), STATE numbers per tier (7 bytes
--- each), then the reservations if any are open.
+-- Value: the machine's letter, the number of tiers (1 byte each), STATE numbers per tier, the instant
+-- up to which the value is kept, us (7 bytes each), then the reservations if any are open.
 
 -- Longer than a value of the most tiers, 16, with the head of its reservations.
 local ENOUGH = '511'
+-- Bytes of a run that is one step of one tier without a lease.
+local RUN_SIZE = 18 + 7 * TIER
 
 -- S becomes what is kept in `value`; nothing, if that is empty.
 local function restore(value, last)
@@ -23,11 +25,42 @@ local function expiry(last)
   return over
 end
 
+-- Up to when to keep a value that says nothing from `over` on, where it is not kept long enough
+-- already. Longer than it must be where every hit moves `over`: 4 s, and an eighth of what is
+-- left, in which hits need not set the time to live again.
+local function keep_until(over, now)
+  return over + SPARE * (4000000 + floor(max(over - now, 0) / 8))
+end
+
+-- Writes a value without reservations, `states` behind its first two bytes, and when it expires.
+local function put(key, states, till, now)
+  call('SET', key, states .. pack('>I7', till), 'PX', ttl(till, now))
+end
+
+-- A run of one step that takes hits of one tier, on a counter without reservations: most are. It does
+-- what `run` does, which has all cases, without the tables and loops that these cases need; tells
+-- whether it was such a run.
+--
+-- The machine's `take_one` tells whether the hits pass and the new state; if that is to be written,
+-- from when on it says nothing, up to when the value is kept, or -1, and the step's instant. Nothing,
+-- if anything is out of the ordinary.
+local function run_one(key, argument, raw)
+  local allowed, state, over, till, now = take_one(argument, raw)
+  if allowed == nil then return false end
+  answered = answered + 1
+  answers[answered] = PASSES[allowed] .. state
+  if not over then return true end
+  if over <= till then call('SETRANGE', key, '2', state) -- it keeps its time to live
+  else put(key, argument:sub(1, 2) .. state, keep_until(over, now), now) end
+  return true
+end
+
 -- The steps of one run. What they leave is written once, at the end. A step under a lease is the
 -- only one of its run.
 local function run(key, argument, raw)
+  if #argument == RUN_SIZE and run_one(key, argument, raw) then return end
   local kind, tiers, act, count_denied, now, hits, at = parse(RUN_HEAD, argument)
-  local last, size = tiers - 1, 2 + 7 * tiers * STATE
+  local last, size = tiers - 1, 9 + 7 * tiers * STATE
   if #raw < size or raw:byte(1) ~= kind or raw:byte(2) ~= tiers then
     raw = '' -- of another machine or another number of tiers: nothing is known
   end
@@ -36,7 +69,10 @@ local function run(key, argument, raw)
     open_at, take, reserve = reservations()
     open = open_at(key, raw, size, tiers * COSTS)
   end
-  local kept, over, wrote_at, taken = #raw > size and raw:sub(1, size) or raw, 0, nil, false
+  local kept, over, wrote_at, taken = raw ~= '' and raw:sub(1, size - 7) or '', 0, nil, false
+  -- Up to when the value is kept, and when that was decided if it was by one of these steps. One that
+  -- is not there or has reservations is as good as not kept.
+  local till, set_at = #raw == size and parse('>I7', raw, size - 6) or -1, nil
   restore(kept, last)
 
   while true do
@@ -82,18 +118,24 @@ local function run(key, argument, raw)
     -- What only time has changed stays as it was.
     if changed then kept = argument:sub(1, 2) .. state
     elseif taken or at <= #argument then restore(kept, last) end
-    if changed or taken then over, wrote_at = expiry(last), now end
+    if changed or taken then
+      over, wrote_at = expiry(last), now
+      if over > till then till, set_at = keep_until(over, now), now end
+    end
     if at > #argument then break end
     act, count_denied, now, hits, at = parse(HEAD, argument, at)
   end
 
   if not wrote_at then return end
   if not open or (open.first == open.last and act ~= OPEN) then
-    call('SET', key, kept, 'PX', ttl(over, wrote_at))
-    return
+    if set_at then return put(key, kept, till, set_at) end
+    return call('SETRANGE', key, '0', kept)
   end
+  if open.first == open.last then open.ends = 0 end
+  till = max(over, open.ends, act == OPEN and ends or 0)
+  kept = kept .. pack('>I7', till)
   if #raw > size then call('SETRANGE', key, '0', kept)
-  else call('SET', key, kept, 'PX', ttl(over, wrote_at)) end
+  else call('SET', key, kept, 'PX', ttl(till, wrote_at)) end
   if act == OPEN then
     local made, costs = now, ''
     for i = 0, last do
@@ -106,7 +148,7 @@ local function run(key, argument, raw)
     end
     reserve(open, id, made, ends, hits, costs, now)
   end
-  call('PEXPIRE', key, ttl(max(over, open.ends), wrote_at))
+  if #raw > size then call('PEXPIRE', key, ttl(till, wrote_at)) end
 end
 
 return run_all(run, ENOUGH, 0)

@@ -6,7 +6,8 @@
 -- STATE  hits in the present window, in the one before it; start of the present one, us. All three are
 --        what a tier answers.
 
-local TIER, STATE, COSTS = 4, 3, 0
+local TIER, STATE, COSTS, SPARE = 4, 3, 0, 0
+local VALUE_SIZE = 9 + 7 * STATE -- of one tier, without reservations
 local COUNT_MAX = 2 ^ 52 - 1
 -- In the place of the limit: hits that were let pass elsewhere, see src/step/pair.rs.
 local UNLIMITED = 2 ^ 52
@@ -84,4 +85,26 @@ local function expires(t, s)
   local edge = S[s + 3] + T[t + 2]
   if S[s + 1] > 0 then return edge + T[t + 2] end
   return S[s + 2] > 0 and edge or S[s + 3]
+end
+
+-- The usual step, all at once: see `run_one` in meter.lua. What is not usual is for those above.
+local function take_one(argument, raw)
+  local kind, _, act, count_denied, now, hits, start, window, rest, most =
+    parse('>BBBBI7I7I7I7I7I7', argument)
+  local current, previous, till = 0, 0, -1
+  if raw ~= '' then
+    if #raw ~= VALUE_SIZE then return end
+    local letter, tiers, kept, before, since, lives = parse('>BBI7I7I7I7', raw)
+    if letter ~= kind or tiers ~= 1 or since > start then return end
+    if since == start then current, previous = kept, before
+    elseif since + window == start then previous = kept end
+    till = lives
+  end
+  if act ~= TAKE or current > COUNT_MAX - hits then return end
+  local room, over = most - current - hits, nil
+  local allowed = room >= 0 and (previous == 0 or covers(room, window, previous, rest))
+  if hits > 0 and (allowed or count_denied == 1) then
+    current, over = current + hits, start + window + window
+  end
+  return allowed, pack('>I7I7I7', current, previous, start), over, till, now
 end

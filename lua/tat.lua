@@ -6,7 +6,8 @@
 --        passes, the latest that denied hits can lead to
 -- STATE  theoretical arrival time, whole us and parts of one. Both are what a tier answers.
 
-local TIER, STATE, COSTS = 8, 2, 3
+local TIER, STATE, COSTS, SPARE = 8, 2, 3, 1
+local VALUE_SIZE = 9 + 7 * STATE -- of one tier, without reservations
 local NOW, PARTS, COST, HORIZON, MOST = 1, 2, 3, 5, 7
 local LAST = 2 ^ 53 - 2
 
@@ -109,4 +110,27 @@ local function latest() return 0 end
 
 local function expires(t, s)
   return S[s + 2] > 0 and S[s + 1] + 1 or S[s + 1]
+end
+
+-- The usual step, all at once: see `run_one` in meter.lua. What is not usual is for those above.
+local function take_one(argument, raw)
+  local kind, _, act, count_denied, at, hits, now, parts, cost, cost_part, horizon, horizon_part,
+    most, most_part = parse('>BBBBI7I7I7I7I7I7I7I7I7I7', argument)
+  local micros, part, till = now, 0, -1
+  if raw ~= '' then
+    if #raw ~= VALUE_SIZE then return end
+    local letter, tiers, kept, kept_part, lives = parse('>BBI7I7I7', raw)
+    if letter ~= kind or tiers ~= 1 or kept_part >= parts then return end
+    if kept >= now then micros, part = kept, kept_part end
+    till = lives
+  end
+  if act ~= TAKE or hits == 0 then return end
+  local after, after_part = plus(parts, micros, part, cost, cost_part)
+  if not reaches(after, after_part, horizon, horizon_part) then
+    if count_denied == 1 then return end
+    return false, pack('>I7I7', micros, part)
+  end
+  if not reaches(after, after_part, most, most_part) then return end
+  if after == micros and after_part == part then return end -- it cannot be fuller
+  return true, pack('>I7I7', after, after_part), after_part > 0 and after + 1 or after, till, at
 end

@@ -14,6 +14,8 @@
 --            tiers          7 bytes  per number, see TIER of each machine
 --            lease          8 bytes  its id, and 7 bytes until when it can be settled, us;
 --                                    of OPEN and CLOSE only
+-- ARGV[#KEYS + 1]  if it is there, every counter is named once, and no value is large: they may be
+--          read all at once
 -- Returns  one string, step by step in the order of the runs: per tier 1 byte, whether it lets the
 --          hits pass, 0 or 1; then per tier the machine's numbers, 7 bytes each. A step on a value
 --          that cannot be read answers REFUSED, and nothing was done; one that is alone in the call
@@ -24,7 +26,7 @@ local RUN_HEAD, HEAD = '>BBBBI7I7', '>BBI7I7'
 local PASSES = { [true] = '\1', [false] = '\0' }
 local REFUSED = '\2'
 local call, pcall, pack, parse = redis.call, redis.pcall, struct.pack, struct.unpack
-local floor, max, min = math.floor, math.max, math.min
+local floor, max, min, type = math.floor, math.max, math.min, type
 
 -- The answers so far.
 local answers, answered = {}, 0
@@ -37,7 +39,7 @@ end
 -- A value outlives what it says by this much, for callers whose clocks are a little behind.
 local GRACE_MS = 1000
 
--- How long to keep a value that says nothing from `expires` on, in ms. Garbage collection, never
+-- How long to keep a value that says nothing from `expires` on, or is kept until then, in ms. Garbage collection, never
 -- logic: the one place that divides, and it rounds up. As text, which costs Redis less, and most
 -- often the same one as before.
 local last_ms, last_text
@@ -50,14 +52,19 @@ end
 -- Runs all runs by `run`, each on the beginning of its counter's value. A value that is there and
 -- shorter than `least` is somebody else's.
 local function run_all(run, beginning, least)
-  for i = 1, #KEYS do
-    local raw = pcall('GETRANGE', KEYS[i], '0', beginning)
+  -- Nothing is said of a counter that is not there or cannot be read, nor of any if weir's user may
+  -- not do this: those are asked for one by one.
+  local keys, runs = KEYS, ARGV
+  local values = runs[#keys + 1] and pcall('MGET', unpack(keys)) or {}
+  for i = 1, #keys do
+    local key, raw = keys[i], values[i]
+    if not raw then raw = pcall('GETRANGE', key, '0', beginning) end
     if type(raw) == 'string' and #raw > 0 and #raw < least then
       raw = redis.error_reply('WRONGTYPE no counter of weir')
     end
     if type(raw) == 'string' then
-      run(KEYS[i], ARGV[i], raw)
-    elseif #KEYS == 1 then
+      run(key, runs[i], raw)
+    elseif #keys == 1 then
       return raw
     else
       answer(REFUSED)

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use weir::step::{INTEGER_END, Lease, Outcome, State, Step};
+use weir::step::{INTEGER_END, Lease, Machine, Outcome, State, Step};
 use weir::store::redis::batch::Call;
 use weir::store::redis::script::{self, Message, Script};
 
@@ -37,6 +37,14 @@ enum Life {
     Ms(u64),
     /// A step on a large state may have written or not: too slow to tell.
     Unknown,
+}
+
+impl Life {
+    /// Of a value that the step writes and that is kept until this instant.
+    fn from(until: f64, step: &Step) -> Life {
+        let left = ((until - step.now.0 as f64).max(0.0) + 999.0) / 1_000.0;
+        Life::Ms(left as u64 + GRACE_MS)
+    }
 }
 
 /// A connection with the scripts loaded.
@@ -128,11 +136,12 @@ fn millis(time: &Reply) -> u64 {
 /// What Rust says.
 fn expect(walk: &[Ask]) -> Vec<Expected> {
     let mut state: Option<State> = None;
-    let mut life = Life::None;
+    let (mut life, mut till) = (Life::None, 0.0);
     let step = |ask: &Ask| {
         let step = ask.step();
         let large = state.as_ref().is_some_and(|state| state.heap_bytes() > LARGE_BYTES);
         let before = if large { None } else { Some(state.clone()) };
+        let in_place = is_plain(&step, state.as_ref());
         let outcome = step.apply(&mut state);
         for seen in &outcome.tiers {
             assert!(seen.a < INTEGER_END && seen.b < INTEGER_END && seen.c < INTEGER_END);
@@ -144,17 +153,40 @@ fn expect(walk: &[Ask]) -> Vec<Expected> {
         let changed = before.map(|before| state != before);
         let wrote = match changed {
             Some(changed) => Some(changed || (counted && Script::of(&step) == Script::Holds)),
-            None => counted.then_some(true),
+            // Its last reservation has gone: the value was written anew.
+            None => (counted || is_plain(&step, state.as_ref())).then_some(true),
         };
         if let (Some(true), Some(state)) = (wrote, &state) {
-            let left = step.expires_at(state).saturating_sub(step.now);
-            life = Life::Ms(left.0.div_ceil(1_000) + GRACE_MS);
+            let over = step.expires_at(state).0 as f64;
+            if !is_plain(&step, Some(state)) {
+                life = Life::from(over, &step);
+            } else if !in_place || over > till {
+                till = kept_until(&step, over);
+                life = Life::from(till, &step);
+            }
         } else if wrote.is_none() {
             life = Life::Unknown;
         }
         Expected { outcome, reads_only: wrote == Some(false), life }
     };
     walk.iter().map(step).collect()
+}
+
+/// The state of a meter as this step's machine keeps it, without reservations: the scripts leave it
+/// its time to live where that is enough.
+fn is_plain(step: &Step, state: Option<&State>) -> bool {
+    match (&step.machine, state) {
+        (Machine::Count(tiers), Some(State::Count(kept))) => tiers.len() == kept.as_slice().len(),
+        (Machine::Pair(tiers), Some(State::Pair(kept))) => tiers.len() == kept.as_slice().len(),
+        (Machine::Tat(tiers), Some(State::Tat(kept))) => tiers.len() == kept.as_slice().len(),
+        _ => false,
+    }
+}
+
+/// The twin of `keep_until`, in doubles as there: far in the future they are all that is told.
+fn kept_until(step: &Step, over: f64) -> f64 {
+    let spare = 4e6 + ((over - step.now.0 as f64).max(0.0) / 8.0).floor();
+    over + if matches!(step.machine, Machine::Tat(_)) { spare } else { 0.0 }
 }
 
 fn difference(

@@ -37,6 +37,8 @@ pub struct Call<K, T> {
     steps: usize,
     /// Steps that share a run with others.
     shared: usize,
+    /// All steps are plain, and no counter has two runs.
+    plain: bool,
 }
 
 /// Steps on one counter.
@@ -84,6 +86,7 @@ impl<K: Clone + Eq + Hash + AsRef<[u8]>, T> Batch<K, T> {
             return Err(item);
         }
         call.steps += 1;
+        call.plain &= message.plain;
         if let Some((_, run)) = known
             && call.runs[run].takes(message)
         {
@@ -93,6 +96,8 @@ impl<K: Clone + Eq + Hash + AsRef<[u8]>, T> Batch<K, T> {
             run.steps.push((item, message.answer));
             return Ok(());
         }
+        // What the first run wrote must be read again.
+        call.plain &= known.is_none();
         self.places.insert(key.clone(), (index, call.runs.len()));
         call.runs.push(Run::new(key.clone(), message, item));
         Ok(())
@@ -107,7 +112,8 @@ impl<K: Clone + Eq + Hash + AsRef<[u8]>, T> Batch<K, T> {
             call.steps >= call.room(self.max)
         };
         found.filter(|index| !full(index)).unwrap_or_else(|| {
-            self.calls.push(Call { script, group, runs: Vec::new(), steps: 0, shared: 0 });
+            let (runs, steps, shared, plain) = (Vec::new(), 0, 0, true);
+            self.calls.push(Call { script, group, runs, steps, shared, plain });
             self.calls.len() - 1
         })
     }
@@ -136,7 +142,8 @@ impl<K: AsRef<[u8]>, T> Call<K, T> {
     /// Of one step.
     pub fn alone(key: K, message: &Message, item: T) -> Call<K, T> {
         let runs = vec![Run::new(key, message, item)];
-        Call { script: message.script, group: 0, runs, steps: 1, shared: 0 }
+        let plain = message.plain;
+        Call { script: message.script, group: 0, runs, steps: 1, shared: 0, plain }
     }
 
     fn room(&self, max: usize) -> usize {
@@ -165,12 +172,20 @@ impl<K: AsRef<[u8]>, T> Call<K, T> {
 
     /// `ARGV`.
     pub fn arguments(&self) -> impl Iterator<Item = &[u8]> {
-        self.runs.iter().map(|run| &run.argument[..])
+        let arguments = self.runs.iter().map(|run| &run.argument[..]);
+        arguments.chain(self.reads_at_once().then_some(&[][..]))
     }
 
     /// The same, which then leave the call.
     pub fn take_arguments(&mut self) -> impl Iterator<Item = Vec<u8>> {
-        self.runs.iter_mut().map(|run| std::mem::take(&mut run.argument))
+        let at_once = self.reads_at_once().then(Vec::new);
+        self.runs.iter_mut().map(|run| std::mem::take(&mut run.argument)).chain(at_once)
+    }
+
+    /// Whether one more argument says that all counters may be read by one command. A lone one is
+    /// read no faster so.
+    fn reads_at_once(&self) -> bool {
+        self.plain && self.runs.len() > 1
     }
 
     /// Every step's item, in the order of the answers.
@@ -310,5 +325,30 @@ mod tests {
         assert_eq!(dealt(&refused), [(0, 100), (2, 100), (1, 3), (3, 100)]);
         assert_eq!(dealt(&all[..50]), [(0, 1), (2, 2), (1, 3), (3, 200)]);
         assert_eq!(dealt(&[]), [(0, 200), (2, 200), (1, 200), (3, 200)]);
+    }
+
+    #[test]
+    fn counters_are_read_at_once_only_if_each_is_named_once_and_none_can_be_large() {
+        let [one, two, lease] = [count(1, false), count(2, false), count(1, true)];
+        let look = Message { plain: false, ..count(1, false) };
+        let table: [(&[(&str, &Message)], bool); 7] = [
+            (&[("a", &one)], false),
+            (&[("a", &one), ("a", &one)], false),
+            (&[("a", &one), ("b", &two), ("a", &one)], true),
+            (&[("a", &one), ("b", &one), ("a", &two)], false),
+            (&[("a", &one), ("b", &lease)], false),
+            (&[("a", &one), ("b", &one), ("b", &look)], false),
+            (&[("a", &log()), ("b", &log())], false),
+        ];
+        for (steps, at_once) in table {
+            let mut batch = Batch::new(9);
+            for (key, message) in steps {
+                batch.add(0, key, message, ()).expect("there is room");
+            }
+            let mut call = batch.into_calls().remove(0);
+            let arguments: Vec<Vec<u8>> = call.arguments().map(<[u8]>::to_vec).collect();
+            assert_eq!(arguments.len(), call.keys().count() + usize::from(at_once), "{steps:?}");
+            assert_eq!(call.take_arguments().collect::<Vec<_>>(), arguments);
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The contract with the Lua scripts: which one runs a step, its argument, and what it answers.
 //!
 //! A script takes one or many runs: `KEYS[i]` is a counter, `ARGV[i]` the steps on it, one after the
-//! other in the form that [`Message::of`] gives, behind what they share. It answers with one string,
+//! other in the form that [`Message::of`] gives, behind what they share. One more argument lets it
+//! read all counters at once. It answers with one string,
 //! [`Message::answer`] bytes per step, in the order of the runs. Each file of `lua/` tells its part
 //! in its header.
 
@@ -94,6 +95,9 @@ pub struct Message {
     pub head: [u8; 2],
     /// Whether other steps may stand in its run.
     pub mixes: bool,
+    /// It takes hits of a meter without a lease: of a rule without reservations, whose values are
+    /// small.
+    pub plain: bool,
     /// All else.
     pub body: SmallVec<[u8; BODY]>,
     /// Bytes that answer it.
@@ -129,6 +133,7 @@ impl Message {
             head: [kind(step), tiers(step).min(TIERS_MAX) as u8],
             // Reservations stand behind a meter's state and are changed in place.
             mixes: lease.is_none() || script == Script::Holds,
+            plain: matches!(act, Act::Take) && step.hits > 0 && script != Script::Holds,
             body,
             answer: answers(step),
         }
@@ -266,6 +271,19 @@ mod tests {
         let message = Message::of(&step);
         assert_eq!(message.body.to_vec(), expected.concat());
         assert_eq!((message.head, message.mixes, message.answer), ([b'c', 1], false, 15));
+    }
+
+    #[test]
+    fn a_step_is_plain_if_it_takes_hits_of_a_meter_without_a_lease() {
+        let close = Some(Lease::Close(LeaseId::from_bits(1)));
+        let open = Some(Lease::Open { id: LeaseId::from_bits(1), until: Micros(9) });
+        let tier = HoldTier { after: Micros(1), window: Micros(1), max: 1 };
+        let log = step(1, None, Machine::Log([tier].into_iter().collect()));
+        let plain = [count(1, None), pair(), count(0, None), count(-1, None)];
+        let others = [count(1, open), count(1, close), count(0, open), log];
+        let told = |steps: [Step; 4]| steps.map(|step| Message::of(&step).plain);
+        assert_eq!(told(plain), [true, true, false, false]);
+        assert_eq!(told(others), [false; 4]);
     }
 
     #[test]
