@@ -36,15 +36,16 @@ impl Inside {
         let limiter = Limiter::new(store, SystemClock::new(), KeySeed::random(), Answer::default());
         let users: Vec<String> = (0..users).map(|user| format!("u{user:07}")).collect();
         let inside = Inside { limiter, rules, users };
-        (0..inside.users.len()).try_for_each(|user| inside.decide(user * STRIDE))?;
+        let users = inside.users.len();
+        (0..users).try_for_each(|user| inside.decide(user * STRIDE % users))?;
         Ok(inside)
     }
 
-    /// Decides about user number `user`, round and round.
+    /// Decides about user number `user`.
     pub(crate) fn decide(&self, user: usize) -> anyhow::Result<()> {
         let entries = [
             Entry { key: "tenant", value: "acme" },
-            Entry { key: "user", value: &self.users[user % self.users.len()] },
+            Entry { key: "user", value: &self.users[user] },
         ];
         let descriptor = Descriptor {
             entries: &entries,
@@ -74,7 +75,7 @@ impl Inside {
             let (wall, before) = (Instant::now(), thread_cpu());
             for _ in 0..DECISIONS {
                 self.decide(user)?;
-                user += 1;
+                user = if user + 1 == self.users.len() { 0 } else { user + 1 };
             }
             let used = thread_cpu().zip(before).map(|(after, before)| after - before);
             let seconds = used.unwrap_or_else(|| wall.elapsed().as_secs_f64());

@@ -11,6 +11,7 @@ use crate::store::memory::MemoryStore;
 use crate::time::ManualClock;
 
 mod leases;
+mod waiting;
 
 /// 09:30:20 of some day: 20 s into its minute.
 const NOW: Micros = Micros::from_secs(1_000_000_000 / 60 * 60 + 20);
