@@ -8,6 +8,7 @@ mod health;
 mod http;
 mod pki;
 mod places;
+mod protocol;
 mod raw;
 mod support;
 mod tls;
