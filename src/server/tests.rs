@@ -10,6 +10,7 @@ mod pki;
 mod places;
 mod protocol;
 mod raw;
+mod resets;
 mod support;
 mod tls;
 mod upload;
