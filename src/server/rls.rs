@@ -57,9 +57,10 @@ impl<D: Decide> Rls<D> {
 
     async fn answer(&self, headers: &HeaderMap, body: RecvStream) -> Result<Answer, Status> {
         refuse_compression(headers)?;
-        let upload = Upload::passing(Incoming::new(body), &*self.uploads);
+        // The request borrows the bytes of its message, so they count until it is decided.
+        let mut upload = Upload::passing(Incoming::new(body), &*self.uploads);
         let content =
-            message::only(upload, self.max_message_bytes).await.inspect_err(|status| {
+            message::only(&mut upload, self.max_message_bytes).await.inspect_err(|status| {
                 if status.code() == Code::OutOfRange {
                     self.counters.message_too_large.add();
                 }
