@@ -10,7 +10,7 @@ use super::raw::{
 };
 use super::support::{serve, settings};
 use crate::decision::{Grant, Verdict};
-use crate::descriptor::Request;
+use crate::descriptor::{Request, RequestError};
 use crate::server::fake::Obedient;
 use crate::server::{Decide, Settings};
 
@@ -221,4 +221,41 @@ async fn a_client_that_answers_pings_may_be_silent() {
     drop(raw);
     server.stop().await;
     assert_eq!(counters.keepalive_timeout.get(), 0);
+}
+
+/// Waits for ever, and has a defect where a request is refused.
+struct Defective(mpsc::UnboundedSender<Event>);
+
+impl Decide for Defective {
+    async fn decide(&self, _: &Request<'_>) -> Verdict {
+        let _dropped = Dropped(Some(self.0.clone()));
+        let _ = self.0.send(Event::Begun);
+        std::future::pending().await
+    }
+
+    fn refused(&self, _: &RequestError) {
+        panic!("a test asked for it");
+    }
+}
+
+#[tokio::test]
+async fn a_defect_around_a_decision_ends_that_call_alone() {
+    let (events, mut told) = mpsc::unbounded_channel();
+    let server = serve(Defective(events), settings());
+    let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
+    assert!(raw.send(&call(1, "ok")).await);
+    assert_eq!(told.recv().await, Some(Event::Begun));
+    assert!(raw.send(&call(3, "")).await);
+    loop {
+        let said = raw.next().await.expect("the connection stays");
+        if said.kind == RST_STREAM {
+            assert_eq!(said.stream, 3);
+            break;
+        }
+    }
+    dealt_with(&mut raw).await;
+    assert!(told.try_recv().is_err(), "the other waits on");
+    drop(raw);
+    assert_eq!(told.recv().await, Some(Event::Dropped));
+    server.stop().await;
 }
