@@ -84,15 +84,14 @@ pub(super) async fn unless_reset<T>(
     .await
 }
 
-/// What the answer grants becomes the caller's once the client has room for it: until then it may
+/// What the answer grants becomes the caller's once the client has room for all of it: until then it may
 /// reset the call, and does where a proxy has timed out.
 async fn send(respond: &mut SendResponse<Bytes>, answer: Answer) -> Result<(), h2::Error> {
     let Answer { response, grant } = answer;
     let mut head = Response::new(());
     head.headers_mut().insert(CONTENT_TYPE, GRPC);
     let mut stream = respond.send_response(head, false)?;
-    outgoing::room(&mut stream).await?;
-    stream.send_data(message::framed(&response), false)?;
+    outgoing::data(&mut stream, message::framed(&response)).await?;
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(Status::GRPC_STATUS, OK);
     stream.send_trailers(trailers)?;
