@@ -7,6 +7,7 @@
 //! more. Those that are meant to stay open have no such end: health watches and reflection.
 
 use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -90,10 +91,12 @@ impl<D: Decide> Calls<D> {
                             }
                             let call = Arc::clone(&self.rls).call(request, respond);
                             let mut call = place(&mut spare, call);
-                            if call.as_mut().poll(context).is_ready() {
-                                spare = Some(call);
-                            } else {
-                                self.go_on(call, seen);
+                            let poll = || call.as_mut().poll(context);
+                            match catch_unwind(AssertUnwindSafe(poll)) {
+                                Ok(Poll::Ready(())) => spare = Some(call),
+                                Ok(Poll::Pending) => self.go_on(call, seen),
+                                // As in a task of its own: the call is reset, and no other.
+                                Err(_) => {}
                             }
                         }
                     }

@@ -39,10 +39,7 @@ pub(super) async fn send(
             }
         };
         match frame.into_data() {
-            Ok(data) => {
-                room(&mut stream).await?;
-                stream.send_data(data, false)?;
-            }
+            Ok(piece) => data(&mut stream, piece).await?,
             Err(other) => {
                 if let Ok(trailers) = other.into_trailers() {
                     return stream.send_trailers(trailers);
@@ -52,13 +49,22 @@ pub(super) async fn send(
     }
 }
 
-/// Waits until the client has room for more of the answer. An error means that it has gone, or reset
-/// the call.
-pub(super) async fn room(stream: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
-    // What a piece needs beyond one byte is asked for when it is sent.
-    stream.reserve_capacity(1);
-    if stream.capacity() > 0 {
-        return Ok(());
+/// Sends `data` as the client makes room for it, so that it is not kept for one that does not. An error
+/// means that the client has gone, or reset the call.
+pub(super) async fn data(stream: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2::Error> {
+    while !data.is_empty() {
+        stream.reserve_capacity(data.len());
+        let room = room(stream).await?.min(data.len());
+        stream.send_data(data.split_to(room), false)?;
+    }
+    Ok(())
+}
+
+/// How many bytes the client has room for, once there are any.
+async fn room(stream: &mut SendStream<Bytes>) -> Result<usize, h2::Error> {
+    let room = stream.capacity();
+    if room > 0 {
+        return Ok(room);
     }
     poll_fn(|context| {
         if let Poll::Ready(reason) = stream.poll_reset(context)? {
@@ -70,7 +76,7 @@ pub(super) async fn room(stream: &mut SendStream<Bytes>) -> Result<(), h2::Error
                 None => return Poll::Ready(Err(Reason::CANCEL.into())),
             }
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(stream.capacity()))
     })
     .await
 }

@@ -57,9 +57,10 @@ impl<D: Decide> Rls<D> {
 
     async fn answer(&self, headers: &HeaderMap, body: RecvStream) -> Result<Answer, Status> {
         refuse_compression(headers)?;
-        let upload = Upload::passing(Incoming::new(body), &*self.uploads);
+        // The request borrows the bytes of its message, so they count until it is decided.
+        let mut upload = Upload::passing(Incoming::new(body), &*self.uploads);
         let content =
-            message::only(upload, self.max_message_bytes).await.inspect_err(|status| {
+            message::only(&mut upload, self.max_message_bytes).await.inspect_err(|status| {
                 if status.code() == Code::OutOfRange {
                     self.counters.message_too_large.add();
                 }
@@ -83,15 +84,14 @@ pub(super) async fn unless_reset<T>(
     .await
 }
 
-/// What the answer grants becomes the caller's once the client has room for it: until then it may
+/// What the answer grants becomes the caller's once the client has room for all of it: until then it may
 /// reset the call, and does where a proxy has timed out.
 async fn send(respond: &mut SendResponse<Bytes>, answer: Answer) -> Result<(), h2::Error> {
     let Answer { response, grant } = answer;
     let mut head = Response::new(());
     head.headers_mut().insert(CONTENT_TYPE, GRPC);
     let mut stream = respond.send_response(head, false)?;
-    outgoing::room(&mut stream).await?;
-    stream.send_data(message::framed(&response), false)?;
+    outgoing::data(&mut stream, message::framed(&response)).await?;
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(Status::GRPC_STATUS, OK);
     stream.send_trailers(trailers)?;

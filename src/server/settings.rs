@@ -36,7 +36,7 @@ pub struct Grpc {
     pub listen: String,
     /// Largest request in bytes. Default 4 MiB, as every gRPC server's.
     pub max_message_bytes: usize,
-    /// Bytes of calls that have not been received whole, of all connections together, beside the
+    /// Bytes of calls that are being received or decided, of all connections together, beside the
     /// first 1024 of each. Default 64 MiB.
     pub max_upload_bytes: usize,
     /// Calls in flight on one connection; more wait at the client. Default 1024.

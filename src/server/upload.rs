@@ -1,8 +1,9 @@
-//! Uploads: a bound on what calls hold in memory before they have been received whole.
+//! Uploads: a bound on what calls hold in memory until they are decided.
 //!
 //! A message is put together before it is decoded, and HTTP/2 gives the client room again as soon as
 //! its bytes are read: without a bound of our own, each of its streams could fill memory with a
-//! message that never ends.
+//! message that never ends. And a request borrows the bytes of its message for as long as a store is
+//! asked, with whatever else its client has put there.
 
 use std::ops::Deref;
 use std::pin::Pin;
@@ -23,7 +24,7 @@ const FREE: usize = 1024;
 /// What a call that may stay open for ever may send at all: a name to watch, some to look up.
 const STAYING_MAX: usize = 4096;
 
-/// The bytes of all calls that have not been received whole.
+/// The bytes of all calls that are being received or decided.
 pub(super) struct Uploads {
     max: usize,
     held: AtomicUsize,

@@ -36,7 +36,7 @@ pub struct Grpc {
     pub tls_client_san: String,
     /// Largest request in bytes. Default 4194304. `WEIR__GRPC__MAX_MESSAGE_BYTES`.
     pub max_message_bytes: usize,
-    /// Bytes of requests that have not been received whole, of all connections together. Default
+    /// Bytes of requests that are being received or decided, of all connections together. Default
     /// 67108864. `WEIR__GRPC__MAX_UPLOAD_BYTES`.
     pub max_upload_bytes: usize,
     /// Largest headers of a request in bytes. Default 16384. `WEIR__GRPC__MAX_HEADER_BYTES`.

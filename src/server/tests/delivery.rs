@@ -1,14 +1,18 @@
 //! Answers that grant something, delivered or not.
 
 use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
 
 use http::Request;
 use prost::Message;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
+use super::raw::{DATA, END_STREAM, RST_STREAM, Raw, call, frame as http2, streams};
 use super::support::{request, serve, settings};
 use crate::decision::{Grant, Verdict};
+use crate::proto::RateLimitResponse;
 use crate::server::Decide;
 use crate::server::fake::Obedient;
 
@@ -77,4 +81,62 @@ async fn a_grant_whose_answer_is_reset_before_it_is_written_is_given_back() {
     assert_eq!(returns.recv().await, Some(()));
     connection.abort();
     served.stop().await;
+}
+
+/// With room for this much of each answer.
+const ONE_BYTE: (u16, u32) = (4, 1);
+
+#[tokio::test]
+async fn a_grant_whose_answer_is_reset_half_written_is_given_back() {
+    let (returned, mut returns) = mpsc::unbounded_channel();
+    let served = serve(Granting(returned), settings());
+    let mut raw = Raw::connect(served.addresses.grpc, &[ONE_BYTE]).await;
+    assert!(raw.send(&call(1, "ok")).await);
+    while raw.next().await.expect("the connection stays").kind != DATA {}
+    assert!(raw.send(&http2(RST_STREAM, 0, 1, &8_u32.to_be_bytes())).await);
+    assert_eq!(returns.recv().await, Some(()));
+    drop(raw);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_read_byte_by_byte_arrives() {
+    const WINDOW_UPDATE: u8 = 8;
+    let served = serve(Obedient, settings());
+    let mut raw = Raw::connect(served.addresses.grpc, &[ONE_BYTE]).await;
+    assert!(raw.send(&call(1, "full")).await);
+    let mut answer = Vec::new();
+    loop {
+        let said = raw.next().await.expect("the connection stays");
+        if said.kind == DATA {
+            assert_eq!(said.payload.len(), 1);
+            answer.extend(said.payload);
+            assert!(raw.send(&http2(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes())).await);
+        } else if said.stream == 1 && said.flags & END_STREAM != 0 {
+            break;
+        }
+    }
+    assert_eq!(RateLimitResponse::decode(&answer[5..]).unwrap().statuses.len(), 2);
+    drop(raw);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn answers_that_are_read_in_part_lose_their_calls() {
+    let mut impatient = settings();
+    impatient.grpc.call_timeout = Duration::from_millis(50);
+    let counters = Arc::clone(&impatient.counters);
+    let served = serve(Obedient, impatient);
+    let mut raw = Raw::connect(served.addresses.grpc, &[ONE_BYTE]).await;
+    for stream in streams().take(10) {
+        assert!(raw.send(&call(stream, "full")).await);
+    }
+    let mut resets = 0;
+    while resets < 10 {
+        let said = raw.next().await.expect("the connection stays");
+        resets += usize::from(said.kind == RST_STREAM);
+    }
+    drop(raw);
+    served.stop().await;
+    assert_eq!(counters.call_timeout.get(), 10);
 }

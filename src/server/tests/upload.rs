@@ -1,13 +1,19 @@
-//! Messages that are never sent whole: what they may hold, and that others are answered meanwhile.
+//! Messages that are never sent whole, or not answered yet: what they may hold, and that others are
+//! answered meanwhile.
 
 use std::sync::Arc;
 
+use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint};
+use tokio::sync::{Semaphore, mpsc};
 use tonic::Code;
 
-use super::raw::{DATA, END_HEADERS, HEADERS, Raw, call_headers, frame, headers_to, streams};
+use super::raw::{
+    DATA, END_HEADERS, END_STREAM, HEADERS, Raw, call_headers, frame, headers_to, streams,
+};
 use super::support::{Served, request, serve, settings};
 use crate::server::Counters;
-use crate::server::fake::Obedient;
+use crate::server::fake::{Gate, Obedient};
 
 const MAX: usize = 64 << 10;
 const PIECE: usize = 16 << 10;
@@ -71,6 +77,56 @@ async fn calls_that_stay_open_are_sent_no_large_message() {
         }
     }
     drop(hostile);
+    server.stop().await;
+    assert_eq!(counters.upload_refused.get(), 1);
+}
+
+/// A call of a small request with much beside it that weir does not know.
+fn stuffed(stream: u32) -> Vec<u8> {
+    let mut message = request("ok").encode_to_vec();
+    encode_key(100, WireType::LengthDelimited, &mut message);
+    encode_varint(PIECE as u64 - 100, &mut message);
+    message.resize(message.len() + PIECE - 100, b'x');
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    let body = [&[0], &length[..], &message].concat();
+    let head = frame(HEADERS, END_HEADERS, stream, &call_headers());
+    [head, frame(DATA, END_STREAM, stream, &body)].concat()
+}
+
+#[tokio::test]
+async fn messages_that_are_being_decided_are_held_and_counted() {
+    let (arrived, mut arrivals) = mpsc::unbounded_channel();
+    let go = Arc::new(Semaphore::new(0));
+    let mut settings = settings();
+    settings.cores = Some(1);
+    settings.grpc.max_upload_bytes = MAX;
+    let counters = Arc::clone(&settings.counters);
+    let server = serve(Gate { arrived, go: Arc::clone(&go) }, settings);
+    let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
+    for stream in streams().take(5) {
+        assert!(raw.send(&stuffed(stream)).await);
+    }
+    // As above: four fit.
+    loop {
+        let said = raw.next().await.expect("the connection stays");
+        if said.kind == HEADERS {
+            assert_eq!(said.stream, 9);
+            break;
+        }
+    }
+    for _ in 0..4 {
+        arrivals.recv().await.unwrap();
+    }
+    go.add_permits(1);
+    let mut answered = 0;
+    while answered < 4 {
+        let said = raw.next().await.expect("the connection stays");
+        answered += usize::from(said.kind == HEADERS && said.flags & END_STREAM != 0);
+    }
+    // What was answered holds nothing any more.
+    assert!(raw.send(&stuffed(11)).await);
+    arrivals.recv().await.unwrap();
+    drop(raw);
     server.stop().await;
     assert_eq!(counters.upload_refused.get(), 1);
 }

@@ -1,0 +1,154 @@
+//! gRPC over HTTP/2, piece by piece: what makes a call, and what everything else is answered.
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use http::{HeaderMap, Method};
+use prost::Message;
+use tokio::net::TcpStream;
+use tonic::Code::{self, Internal, InvalidArgument, OutOfRange, Unimplemented};
+
+use super::raw::{CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Raw, call_headers, frame};
+use super::support::{Served, request, serve, settings};
+use crate::proto::{self, RateLimitResponse};
+use crate::server::fake::Obedient;
+use crate::server::rls::PATH;
+
+const PRIORITY: u8 = 2;
+const PADDED: u8 = 8;
+const WITH_PRIORITY: u8 = 32;
+
+/// A message as it is sent.
+fn framed(compressed: u8, message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    [&[compressed], &length[..], message].concat()
+}
+
+fn good() -> Vec<u8> {
+    framed(0, &request("ok").encode_to_vec())
+}
+
+async fn client(server: &Served) -> SendRequest<Bytes> {
+    let stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// The `grpc-status` of a call with these headers, whose body comes in these pieces.
+async fn asked(
+    client: &mut SendRequest<Bytes>,
+    call: http::request::Builder,
+    pieces: &[Vec<u8>],
+    trailers: bool,
+) -> Code {
+    let call = call.header("content-type", "application/grpc").body(()).unwrap();
+    let mut client = client.clone().ready().await.unwrap();
+    let (answer, mut body) = client.send_request(call, pieces.is_empty() && !trailers).unwrap();
+    for (index, piece) in pieces.iter().enumerate() {
+        let last = index + 1 == pieces.len() && !trailers;
+        body.send_data(Bytes::from(piece.clone()), last).unwrap();
+    }
+    if trailers {
+        body.send_trailers(HeaderMap::new()).unwrap();
+    }
+    let (head, mut body) = answer.await.unwrap().into_parts();
+    assert_eq!(head.headers["content-type"], "application/grpc");
+    let mut bytes = Vec::new();
+    while let Some(piece) = body.data().await {
+        bytes.extend(piece.unwrap());
+    }
+    let said = body.trailers().await.unwrap().unwrap_or(head.headers);
+    let code = Code::from_bytes(said["grpc-status"].as_bytes());
+    assert_eq!(bytes.is_empty(), code != Code::Ok, "an answer, or a reason why not");
+    code
+}
+
+#[tokio::test]
+async fn one_message_makes_a_call_and_all_else_has_its_own_status() {
+    let server = serve(Obedient, settings());
+    let mut client = client(&server).await;
+    let uri = |path: &str| format!("http://{}{path}", server.addresses.grpc);
+    let to = |path: &str| http::Request::builder().method(Method::POST).uri(uri(path));
+    let call = || to(PATH);
+    let gzip = || call().header("grpc-encoding", "gzip");
+    let identity = || call().header("grpc-encoding", "identity");
+    let message = request("ok").encode_to_vec();
+    let (half, rest) = (good()[..9].to_vec(), good()[9..].to_vec());
+    let two = [good(), good()].concat();
+    let empty = Vec::new;
+    let table = [
+        ("whole", call(), vec![good()], false, Code::Ok),
+        ("in pieces", call(), vec![empty(), half.clone(), empty(), rest, empty()], false, Code::Ok),
+        ("with trailers", call(), vec![good()], true, Code::Ok),
+        ("as it is", identity(), vec![good()], false, Code::Ok),
+        (
+            "with a far end",
+            call().header("grpc-timeout", "99999999H"),
+            vec![good()],
+            false,
+            Code::Ok,
+        ),
+        ("with no end", call().header("grpc-timeout", "soon"), vec![good()], false, Code::Ok),
+        ("compressed", gzip(), vec![framed(1, &message)], false, Unimplemented),
+        ("perhaps compressed", gzip(), vec![good()], false, Unimplemented),
+        ("compressed somehow", call(), vec![framed(1, &message)], false, Internal),
+        ("compressed by nothing", identity(), vec![framed(1, &message)], false, Internal),
+        ("no message", call(), vec![], false, Unimplemented),
+        ("trailers alone", call(), vec![], true, Unimplemented),
+        ("two messages", call(), vec![two], false, Unimplemented),
+        ("one after the other", call(), vec![good(), good()], false, Unimplemented),
+        ("half a message", call(), vec![half], false, Internal),
+        ("no request", call(), vec![framed(0, &[255; 3])], false, InvalidArgument),
+        ("too large", call(), vec![vec![0, 127, 0, 0, 0]], false, OutOfRange),
+        (
+            "another method",
+            to("/envoy.service.ratelimit.v3.RateLimitService/No"),
+            vec![good()],
+            false,
+            Unimplemented,
+        ),
+        ("another service", to("/a.B/C"), vec![good()], false, Unimplemented),
+    ];
+    for (what, call, pieces, trailers, expected) in table {
+        assert_eq!(asked(&mut client, call, &pieces, trailers).await, expected, "{what}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_is_one_however_its_frames_are_cut_and_padded() {
+    let server = serve(Obedient, settings());
+    let headers = call_headers();
+    let (first, rest) = headers.split_at(9);
+    let padded = |bytes: &[u8]| [&[7], bytes, &[0; 7]].concat();
+    let prior = |bytes: &[u8]| [&[0, 0, 0, 0, 16], bytes].concat();
+    let ways = [
+        [frame(HEADERS, 0, 1, first), frame(CONTINUATION, END_HEADERS, 1, rest)].concat(),
+        frame(HEADERS, END_HEADERS | PADDED, 1, &padded(&headers)),
+        frame(HEADERS, END_HEADERS | WITH_PRIORITY, 1, &prior(&headers)),
+        [
+            frame(PRIORITY, 0, 1, &prior(&[])),
+            frame(HEADERS, END_HEADERS, 1, &headers),
+            frame(PRIORITY, 0, 1, &prior(&[])),
+        ]
+        .concat(),
+    ];
+    for head in ways {
+        let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
+        let body = frame(DATA, END_STREAM | PADDED, 1, &padded(&good()));
+        assert!(raw.send(&[&head[..], &body].concat()).await);
+        let mut answer = Vec::new();
+        loop {
+            let said = raw.next().await.expect("the connection stays");
+            if said.kind == DATA {
+                answer.extend(&said.payload);
+            }
+            if said.stream == 1 && said.flags & END_STREAM != 0 {
+                break;
+            }
+        }
+        let answer = RateLimitResponse::decode(&answer[5..]).unwrap();
+        assert_eq!(answer.overall_code(), proto::Code::Ok);
+    }
+    server.stop().await;
+}

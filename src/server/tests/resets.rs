@@ -1,0 +1,261 @@
+//! Calls whose client goes, at every moment: what they ask is dropped, and others go on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc};
+
+use super::raw::{
+    DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, Raw, call, call_headers, frame,
+};
+use super::support::{serve, settings};
+use crate::decision::{Grant, Verdict};
+use crate::descriptor::{Request, RequestError};
+use crate::server::fake::Obedient;
+use crate::server::{Decide, Settings};
+
+/// What has happened to a decision.
+#[derive(Debug, PartialEq, Eq)]
+enum Event {
+    Begun,
+    Dropped,
+    Decided,
+    GivenBack,
+}
+
+/// Waits before it decides, and grants something; tells all about it.
+struct Telling {
+    events: mpsc::UnboundedSender<Event>,
+    go: Arc<Semaphore>,
+}
+
+/// Says that a decision was dropped, unless it was made.
+struct Dropped(Option<mpsc::UnboundedSender<Event>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let _ = self.0.take().map(|events| events.send(Event::Dropped));
+    }
+}
+
+impl Decide for Telling {
+    async fn decide(&self, request: &Request<'_>) -> Verdict {
+        let events = self.events.clone();
+        let _ = events.send(Event::Begun);
+        let mut dropped = Dropped(Some(events.clone()));
+        let _pass = self.go.acquire().await;
+        dropped.0 = None;
+        let _ = events.send(Event::Decided);
+        let give_back = Box::new(move || drop(events.send(Event::GivenBack)));
+        Verdict { grant: Some(Grant::new(vec![give_back])), ..Obedient.decide(request).await }
+    }
+}
+
+/// A server of one core that decides once it is let go, and what it tells.
+fn serving(
+    tune: impl FnOnce(&mut Settings),
+) -> (super::support::Served, Arc<Semaphore>, mpsc::UnboundedReceiver<Event>) {
+    let mut settings = settings();
+    settings.cores = Some(1);
+    tune(&mut settings);
+    let (events, told) = mpsc::unbounded_channel();
+    let go = Arc::new(Semaphore::new(0));
+    (serve(Telling { events, go: Arc::clone(&go) }, settings), go, told)
+}
+
+fn reset(stream: u32) -> Vec<u8> {
+    frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())
+}
+
+/// Waits until the server has dealt with all that it was sent.
+async fn dealt_with(raw: &mut Raw) {
+    assert!(raw.send(&frame(PING, 0, 0, &[7; 8])).await);
+    while raw.next().await.expect("the connection stays").kind != PING {}
+}
+
+#[tokio::test]
+async fn a_call_that_is_reset_before_it_is_whole_is_never_decided() {
+    let (server, go, mut told) = serving(|_| {});
+    go.add_permits(1);
+    let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
+    let whole = call(1, "ok");
+    let head = |stream| frame(HEADERS, END_HEADERS, stream, &call_headers());
+    let body = |stream, flags| frame(DATA, flags, stream, &whole[whole.len() - 12..]);
+    // In one piece with the reset, or apart from it.
+    assert!(raw.send(&[head(1), reset(1)].concat()).await);
+    assert!(raw.send(&[head(3), body(3, 0), reset(3)].concat()).await);
+    assert!(raw.send(&[head(5), body(5, 0)].concat()).await);
+    dealt_with(&mut raw).await;
+    assert!(raw.send(&reset(5)).await);
+    assert!(raw.send(&call(9, "ok")).await);
+    loop {
+        let said = raw.next().await.expect("the connection stays");
+        if said.flags & END_STREAM != 0 && said.stream == 9 {
+            break;
+        }
+    }
+    drop(raw);
+    server.stop().await;
+    assert_eq!(told.recv().await, Some(Event::Begun));
+    assert_eq!(told.recv().await, Some(Event::Decided));
+    assert_eq!(told.recv().await, None, "the others have left no trace");
+}
+
+#[tokio::test]
+async fn a_whole_call_that_comes_with_its_reset_is_decided_once_and_given_back() {
+    let (server, go, mut told) = serving(|_| {});
+    go.add_permits(1);
+    let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
+    assert!(raw.send(&[call(1, "ok"), reset(1)].concat()).await);
+    for event in [Event::Begun, Event::Decided, Event::GivenBack] {
+        assert_eq!(told.recv().await, Some(event));
+    }
+    dealt_with(&mut raw).await;
+    drop(raw);
+    server.stop().await;
+    assert_eq!(told.recv().await, None);
+}
+
+#[tokio::test]
+async fn a_call_that_is_reset_while_it_is_decided_is_dropped_alone() {
+    let (server, go, mut told) = serving(|_| {});
+    let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
+    assert!(raw.send(&[call(1, "ok"), call(3, "ok")].concat()).await);
+    assert_eq!(told.recv().await, Some(Event::Begun));
+    assert_eq!(told.recv().await, Some(Event::Begun));
+    assert!(raw.send(&reset(1)).await);
+    assert_eq!(told.recv().await, Some(Event::Dropped));
+    go.add_permits(1);
+    assert_eq!(told.recv().await, Some(Event::Decided));
+    loop {
+        let said = raw.next().await.expect("the connection stays");
+        assert_ne!(said.stream, 1);
+        if said.flags & END_STREAM != 0 && said.stream == 3 {
+            break;
+        }
+    }
+    drop(raw);
+    server.stop().await;
+    assert_eq!(told.recv().await, None, "nothing was given back");
+}
+
+#[tokio::test]
+async fn a_connection_takes_its_calls_along() {
+    let (server, go, mut told) = serving(|_| {});
+    let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
+    assert!(raw.send(&call(1, "ok")).await);
+    assert_eq!(told.recv().await, Some(Event::Begun));
+    drop(raw);
+    assert_eq!(told.recv().await, Some(Event::Dropped));
+    go.close();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_decided_too_slowly_is_dropped_and_reset() {
+    let (server, _go, mut told) =
+        serving(|settings| settings.grpc.call_timeout = Duration::from_millis(50));
+    let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
+    assert!(raw.send(&call(1, "ok")).await);
+    assert_eq!(told.recv().await, Some(Event::Begun));
+    assert_eq!(told.recv().await, Some(Event::Dropped));
+    while raw.next().await.expect("the connection stays").kind != RST_STREAM {}
+    drop(raw);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_without_room_is_given_back_when_its_call_takes_too_long() {
+    const INITIAL_WINDOW_SIZE: u16 = 4;
+    let (server, go, mut told) =
+        serving(|settings| settings.grpc.call_timeout = Duration::from_millis(50));
+    go.add_permits(1);
+    let mut raw = Raw::connect(server.addresses.grpc, &[(INITIAL_WINDOW_SIZE, 0)]).await;
+    assert!(raw.send(&call(1, "ok")).await);
+    assert_eq!(told.recv().await, Some(Event::Begun));
+    assert_eq!(told.recv().await, Some(Event::Decided));
+    assert_eq!(told.recv().await, Some(Event::GivenBack));
+    while raw.next().await.expect("the connection stays").kind != RST_STREAM {}
+    drop(raw);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_is_told_to_go_still_gets_what_it_asked() {
+    let (server, go, mut told) =
+        serving(|settings| settings.grpc.max_connection_age = Some(Duration::from_millis(500)));
+    let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
+    assert!(raw.send(&call(1, "ok")).await);
+    assert_eq!(told.recv().await, Some(Event::Begun));
+    assert_eq!(raw.goodbye().await, Some(0), "without an error");
+    go.add_permits(1);
+    let mut answered = false;
+    while let Some(said) = raw.next().await {
+        if said.kind == PING && said.flags & 1 == 0 {
+            assert!(raw.send(&frame(PING, 1, 0, &said.payload)).await);
+        }
+        answered |= said.stream == 1 && said.flags & END_STREAM != 0;
+    }
+    assert!(answered, "and then it is closed");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_answers_pings_may_be_silent() {
+    let mut patient = settings();
+    patient.grpc.keepalive_interval = Some(Duration::from_millis(20));
+    patient.grpc.keepalive_timeout = Duration::from_secs(20);
+    let counters = Arc::clone(&patient.counters);
+    let server = serve(Obedient, patient);
+    let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
+    let mut asked = 0;
+    while asked < 5 {
+        let said = raw.next().await.expect("the connection stays");
+        if said.kind == PING && said.flags & 1 == 0 {
+            assert!(raw.send(&frame(PING, 1, 0, &said.payload)).await);
+            asked += 1;
+        }
+    }
+    assert!(raw.send(&call(1, "ok")).await);
+    while raw.next().await.expect("the connection stays").flags & END_STREAM == 0 {}
+    drop(raw);
+    server.stop().await;
+    assert_eq!(counters.keepalive_timeout.get(), 0);
+}
+
+/// Waits for ever, and has a defect where a request is refused.
+struct Defective(mpsc::UnboundedSender<Event>);
+
+impl Decide for Defective {
+    async fn decide(&self, _: &Request<'_>) -> Verdict {
+        let _dropped = Dropped(Some(self.0.clone()));
+        let _ = self.0.send(Event::Begun);
+        std::future::pending().await
+    }
+
+    fn refused(&self, _: &RequestError) {
+        panic!("a test asked for it");
+    }
+}
+
+#[tokio::test]
+async fn a_defect_around_a_decision_ends_that_call_alone() {
+    let (events, mut told) = mpsc::unbounded_channel();
+    let server = serve(Defective(events), settings());
+    let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
+    assert!(raw.send(&call(1, "ok")).await);
+    assert_eq!(told.recv().await, Some(Event::Begun));
+    assert!(raw.send(&call(3, "")).await);
+    loop {
+        let said = raw.next().await.expect("the connection stays");
+        if said.kind == RST_STREAM {
+            assert_eq!(said.stream, 3);
+            break;
+        }
+    }
+    dealt_with(&mut raw).await;
+    assert!(told.try_recv().is_err(), "the other waits on");
+    drop(raw);
+    assert_eq!(told.recv().await, Some(Event::Dropped));
+    server.stop().await;
+}
