@@ -39,9 +39,9 @@ end
 -- A value outlives what it says by this much, for callers whose clocks are a little behind.
 local GRACE_MS = 1000
 
--- How long to keep a value that says nothing from `expires` on, or is kept until then, in ms. Garbage collection, never
--- logic: the one place that divides, and it rounds up. As text, which costs Redis less, and most
--- often the same one as before.
+-- How long to keep a value that says nothing from `expires` on, or is kept until then, in ms.
+-- Garbage collection, never logic: the one place that divides, and it rounds up. As text, which costs
+-- Redis less, and most often the same one as before.
 local last_ms, last_text
 local function ttl(expires, now)
   local ms = floor((max(expires - now, 0) + 999) / 1000) + GRACE_MS
