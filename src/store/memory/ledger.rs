@@ -48,6 +48,11 @@ impl Ledger {
             .is_ok()
     }
 
+    /// No counter is held.
+    pub(super) fn is_empty(&self) -> bool {
+        self.counters.load(Relaxed) == 0
+    }
+
     /// Counts one counter less.
     pub(super) fn leave_seat(&self) {
         self.counters.fetch_sub(1, Relaxed);
