@@ -2,6 +2,8 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
 
 use serde_json::Value;
 
@@ -131,7 +133,16 @@ fn a_service_that_goes_away_is_in_the_report() {
     drop(service);
     // Who comes again has noticed.
     let place = TcpListener::bind(address).expect("the service has left it");
-    drop(place.accept().expect("a connection that was lost is opened again"));
+    let (told, comes) = mpsc::channel();
+    // All are turned away until the end: a connection that nobody accepts looks open, and calls on it
+    // go unanswered.
+    thread::spawn(move || {
+        place.incoming().try_for_each(|stream| {
+            drop(stream);
+            told.send(())
+        })
+    });
+    comes.recv().expect("a connection that was lost is opened again");
     load.signal("INT");
     assert_eq!(load.wait_for_exit().code(), Some(1));
     let report: Value = serde_json::from_str(&load.output()).expect("a report");
