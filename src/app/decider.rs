@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 
 use super::reload::Reloads;
 use crate::decision::Verdict;
-use crate::descriptor::{Request, RequestError};
+use crate::descriptor::Request;
 use crate::limiter::Limiter;
 use crate::rules::RuleSet;
 use crate::server::{Counters, Decide};
@@ -127,7 +127,7 @@ impl Decide for Decider {
         verdict
     }
 
-    fn refused(&self, _error: &RequestError) {
+    fn refused(&self) {
         self.requests.invalid();
     }
 

@@ -1,12 +1,10 @@
 //! Bytes in, bytes out: a call's whole way without a connection, for fuzzing and for tests.
 
-use std::fmt::Display;
 use std::sync::LazyLock;
 
-use prost::Message as _;
+use prost::Message;
 
 use super::decide::{Answer, Decide, Refusal, answer};
-use super::decode::Message;
 use super::json::Json;
 use crate::descriptor::{Bounds, Caller};
 use crate::proto::RateLimitResponse;
@@ -29,14 +27,13 @@ pub async fn protobuf(
     bounds: &Bounds,
     message: &[u8],
 ) -> Result<Vec<u8>, Refused> {
-    let message = Message::read(message).map_err(theirs)?;
-    Ok(delivered(answer(decider, bounds, &message, None, Caller::default()).await?).encode_to_vec())
+    Ok(delivered(answer(decider, bounds, message, None, Caller::default()).await?).encode_to_vec())
 }
 
 /// Answers a request as `/json` does.
 pub async fn json(decider: &impl Decide, bounds: &Bounds, body: &[u8]) -> Result<Vec<u8>, Refused> {
-    let bytes = JSON.read(body).map_err(theirs)?;
-    let message = Message::read(&bytes).map_err(theirs)?;
+    let unread = |error: serde_json::Error| Refused { reason: error.to_string(), defect: false };
+    let message = JSON.read(body).map_err(unread)?;
     let response = delivered(answer(decider, bounds, &message, None, Caller::default()).await?);
     JSON.write(&response).map_err(|error| Refused { reason: error.to_string(), defect: true })
 }
@@ -47,10 +44,6 @@ fn delivered(answer: Answer) -> RateLimitResponse {
         grant.delivered();
     }
     answer.response
-}
-
-fn theirs(error: impl Display) -> Refused {
-    Refused { reason: error.to_string(), defect: false }
 }
 
 impl From<Refusal> for Refused {

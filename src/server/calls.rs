@@ -34,6 +34,10 @@ const STAYING: [&str; 2] = ["/grpc.health.v1.Health/Watch", "/grpc.reflection."]
 /// Where a message beyond the bound is told, by the name of its status.
 const OUT_OF_RANGE: &str = "11";
 
+/// Calls of one read that a connection keeps room for. A burst is followed by others, or by an hour
+/// of silence.
+const ARRIVED: usize = 256;
+
 /// What answers the calls of a core's connections.
 pub(super) struct Calls<D> {
     pub(super) rls: Arc<Rls<D>>,
@@ -99,6 +103,7 @@ impl<D: Decide> Calls<D> {
                                 Err(_) => {}
                             }
                         }
+                        arrived.shrink_to(ARRIVED);
                     }
                 }
             }

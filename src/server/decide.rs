@@ -12,7 +12,7 @@ use crate::decision::{Grant, Verdict};
 use crate::descriptor::{Bounds, Caller, Request, RequestError};
 use crate::proto::RateLimitResponse;
 
-use super::decode::Message;
+use super::decode::{Message, Unreadable};
 use super::encode;
 
 /// Whoever decides requests.
@@ -21,7 +21,7 @@ pub trait Decide: Send + Sync + 'static {
     fn decide(&self, request: &Request<'_>) -> impl Future<Output = Verdict> + Send;
 
     /// A request was refused because it is not valid.
-    fn refused(&self, _error: &RequestError) {}
+    fn refused(&self) {}
 
     /// A defect ended a request without a verdict.
     fn failed(&self) {}
@@ -35,9 +35,12 @@ pub trait Decide: Send + Sync + 'static {
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    /// The caller's fault.
+    /// The caller's fault: no request.
     #[error(transparent)]
-    Request(RequestError),
+    Unreadable(#[from] Unreadable),
+    /// The caller's fault: one that cannot be decided.
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// Ours: a defect that was caught before it could take the process along.
     #[error("a defect stopped this decision; the log has its place")]
     Panicked,
@@ -58,21 +61,20 @@ pub(super) fn caller<'h>(decider: &impl Decide, headers: &'h HeaderMap) -> Calle
     Caller { traceparent: text("traceparent"), tracestate: text("tracestate") }
 }
 
-/// Decides `message`, which may be anything that a stranger can encode, for somebody who waits no
-/// longer than `patience`, on behalf of `caller`.
+/// Decides the request in `bytes`, which may be anything that a stranger can send, for somebody who
+/// waits no longer than `patience`, on behalf of `caller`.
 pub(super) async fn answer(
     decider: &impl Decide,
     bounds: &Bounds,
-    message: &Message<'_>,
+    bytes: &[u8],
     patience: Option<Duration>,
     caller: Caller<'_>,
 ) -> Result<Answer, Refusal> {
-    let refuse = |error| {
-        decider.refused(&error);
-        Refusal::Request(error)
-    };
-    let descriptors = message.descriptors().map_err(refuse)?;
-    let mut request = message.request(&descriptors, bounds).map_err(refuse)?;
+    let refuse = |_: &Refusal| decider.refused();
+    let message = Message::read(bytes).map_err(Refusal::from).inspect_err(refuse)?;
+    let descriptors = message.descriptors().map_err(Refusal::from).inspect_err(refuse)?;
+    let request = message.request(&descriptors, bounds).map_err(Refusal::from);
+    let mut request = request.inspect_err(refuse)?;
     request.patience = patience;
     request.caller = caller;
     let verdict = unless_panicked(pin!(decider.decide(&request))).await;
@@ -93,4 +95,54 @@ async fn unless_panicked<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Re
         }
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use prost::Message as _;
+
+    use crate::proto::RateLimitRequest;
+    use crate::server::fake::Obedient;
+
+    /// Counts what it is told of refusals.
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Decide for Counting {
+        async fn decide(&self, request: &Request<'_>) -> Verdict {
+            Obedient.decide(request).await
+        }
+
+        fn refused(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn every_refusal_is_told_once_and_no_answer_is() {
+        let request = |domain: &str| RateLimitRequest {
+            domain: domain.into(),
+            descriptors: vec![crate::proto::RateLimitDescriptor::default()],
+            hits_addend: 0,
+        };
+        let mut unit = request("ok");
+        unit.descriptors[0].limit =
+            Some(crate::proto::RateLimitOverride { unit: 99, ..Default::default() });
+        let table = [
+            (vec![0xff], 1),
+            (vec![], 1),
+            (request("").encode_to_vec(), 1),
+            (unit.encode_to_vec(), 1),
+            (request("ok").encode_to_vec(), 0),
+        ];
+        for (bytes, told) in table {
+            let decider = Counting::default();
+            let answer =
+                answer(&decider, &Bounds::default(), &bytes, None, Caller::default()).await;
+            assert_eq!((answer.is_err(), decider.0.into_inner()), (told == 1, told), "{bytes:?}");
+        }
+    }
 }

@@ -19,7 +19,6 @@ use crate::descriptor::Bounds;
 
 use super::counters::Counters;
 use super::decide::{Answer, Decide, Refusal, answer, caller};
-use super::decode::{Message, Unreadable};
 use super::incoming::Incoming;
 use super::upload::{Upload, Uploads};
 use super::{message, outgoing, patience};
@@ -65,9 +64,8 @@ impl<D: Decide> Rls<D> {
                     self.counters.message_too_large.add();
                 }
             })?;
-        let message = Message::read(&content)?;
         let caller = caller(&*self.decider, headers);
-        Ok(answer(&*self.decider, &self.bounds, &message, patience::of(headers), caller).await?)
+        Ok(answer(&*self.decider, &self.bounds, &content, patience::of(headers), caller).await?)
     }
 }
 
@@ -123,16 +121,12 @@ fn refuse_compression(headers: &HeaderMap) -> Result<(), Status> {
     Err(status)
 }
 
-impl From<Unreadable> for Status {
-    fn from(error: Unreadable) -> Status {
-        Status::invalid_argument(error.to_string())
-    }
-}
-
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Status {
         match &refusal {
-            Refusal::Request(_) => Status::invalid_argument(refusal.to_string()),
+            Refusal::Unreadable(_) | Refusal::Request(_) => {
+                Status::invalid_argument(refusal.to_string())
+            }
             Refusal::Panicked => Status::internal(refusal.to_string()),
         }
     }

@@ -6,7 +6,6 @@
 //! | `/healthcheck`, `/livez` | 200 `OK`, or 500 |
 //! | `/readyz` | 200 `OK`, or 503 |
 
-use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::Router;
@@ -21,7 +20,6 @@ use crate::descriptor::Bounds;
 use crate::proto::Code;
 
 use super::decide::{Answer, Decide, Refusal, answer, caller};
-use super::decode::Message;
 use super::json::Json;
 use super::lifecycle::Lifecycle;
 use super::settings::Settings;
@@ -58,17 +56,13 @@ async fn decide<D: Decide>(State(web): State<Arc<Web<D>>>, request: Request) -> 
         let reason = format!("the body is larger than {} bytes, or broke off", web.max_body_bytes);
         return (StatusCode::PAYLOAD_TOO_LARGE, reason).into_response();
     };
-    let refused = |error: &dyn Display| {
-        let reason = format!("the body is not a rate-limit request: {error}");
-        (StatusCode::BAD_REQUEST, reason).into_response()
-    };
-    let bytes = match web.json.read(&body) {
-        Ok(bytes) => bytes,
-        Err(error) => return refused(&error),
-    };
-    let message = match Message::read(&bytes) {
+    let message = match web.json.read(&body) {
         Ok(message) => message,
-        Err(error) => return refused(&error),
+        Err(error) => {
+            web.decider.refused();
+            let reason = format!("the body is not a rate-limit request: {error}");
+            return (StatusCode::BAD_REQUEST, reason).into_response();
+        }
     };
     match answer(&*web.decider, &web.bounds, &message, None, caller).await {
         Ok(Answer { response, grant }) => {
@@ -91,7 +85,7 @@ async fn decide<D: Decide>(State(web): State<Arc<Web<D>>>, request: Request) -> 
         }
         Err(refusal) => {
             let status = match refusal {
-                Refusal::Request(_) => StatusCode::BAD_REQUEST,
+                Refusal::Unreadable(_) | Refusal::Request(_) => StatusCode::BAD_REQUEST,
                 Refusal::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             };
             (status, refusal.to_string()).into_response()

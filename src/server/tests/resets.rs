@@ -10,7 +10,7 @@ use super::raw::{
 };
 use super::support::{serve, settings};
 use crate::decision::{Grant, Verdict};
-use crate::descriptor::{Request, RequestError};
+use crate::descriptor::Request;
 use crate::server::fake::Obedient;
 use crate::server::{Decide, Settings};
 
@@ -233,7 +233,7 @@ impl Decide for Defective {
         std::future::pending().await
     }
 
-    fn refused(&self, _: &RequestError) {
+    fn refused(&self) {
         panic!("a test asked for it");
     }
 }
