@@ -1,6 +1,7 @@
 //! A server under measurement: a child process, where it listens, and what it uses.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ pub(crate) struct Server {
     child: Child,
     /// Its gRPC address.
     pub(crate) address: String,
+    /// Its admin address, if it is weir.
+    admin: Option<String>,
     /// Kept open, so that what it says later has somewhere to go.
     said: Box<dyn Read + Send + Sync>,
 }
@@ -35,7 +38,8 @@ impl Server {
         let log = child.stderr.take().context("stderr is piped")?;
         Server::wait(child, log, |line| {
             let line: Value = serde_json::from_str(line).ok()?;
-            (line["message"] == "listening").then(|| line["grpc"].as_str().map(str::to_owned))?
+            let at = |port: &str| line[port].as_str().map(str::to_owned);
+            (line["message"] == "listening").then(|| Some((at("grpc")?, at("admin"))))?
         })
     }
 
@@ -45,28 +49,31 @@ impl Server {
         let child = command.arg("bare").stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = child.spawn()?;
         let out = child.stdout.take().context("stdout is piped")?;
-        Server::wait(child, out, |line| line.strip_prefix("listening on ").map(str::to_owned))
+        Server::wait(child, out, |line| {
+            Some((line.strip_prefix("listening on ")?.to_owned(), None))
+        })
     }
 
     fn wait(
         child: Child,
         said: impl Read + Send + Sync + 'static,
-        listening: impl Fn(&str) -> Option<String>,
+        listening: impl Fn(&str) -> Option<(String, Option<String>)>,
     ) -> anyhow::Result<Server> {
-        let mut server = Server { child, address: String::new(), said: Box::new(said) };
+        let mut server =
+            Server { child, address: String::new(), admin: None, said: Box::new(said) };
         let mut said = BufReader::with_capacity(1, &mut server.said);
         let mut all = String::new();
-        let address = loop {
+        let (address, admin) = loop {
             let mut line = String::new();
             if said.read_line(&mut line)? == 0 {
                 bail!("a server does not start; it said:\n{all}");
             }
             all += &line;
-            if let Some(address) = listening(line.trim_end()) {
-                break address;
+            if let Some(addresses) = listening(line.trim_end()) {
+                break addresses;
             }
         };
-        server.address = address;
+        (server.address, server.admin) = (address, admin);
         Ok(server)
     }
 
@@ -95,6 +102,20 @@ impl Server {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.context("Linux shows VmRSS")?.trim().trim_end_matches(" kB");
         Ok(kib.parse::<u64>()? * 1024)
+    }
+
+    /// Of all decisions so far, the share that a fallback made, as its metrics tell.
+    pub(crate) fn fallback_share(&self) -> anyhow::Result<f64> {
+        let admin = self.admin.as_deref().context("the yardstick has no metrics")?;
+        let mut stream = TcpStream::connect(admin)?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: weir\r\nconnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let sum = |name: &str| -> f64 {
+            let lines = text.lines().filter(|line| line.starts_with(name));
+            lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+        };
+        Ok(sum("weir_fallback_total{") / sum("weir_requests_total{"))
     }
 
     /// Puts load on it; the report, and the CPU time that it used meanwhile.

@@ -35,16 +35,17 @@ const RATE: f64 = 5_000.0;
 #[derive(Debug, Parser)]
 struct Options {
     /// `bare` runs the yardstick instead.
+    #[arg(value_parser = ["bare"])]
     program: Option<String>,
     /// Rounds; medians are taken over them.
-    #[arg(long, default_value_t = 7)]
-    rounds: usize,
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
     /// Seconds of each load of a round.
-    #[arg(long, default_value_t = 3.0)]
-    seconds: f64,
+    #[arg(long, default_value = "3", value_parser = seconds)]
+    seconds: Duration,
     /// Up to how many million counters the memory is looked at: 1 or 10.
-    #[arg(long, default_value_t = 10)]
-    millions: u64,
+    #[arg(long, default_value = "10", value_parser = ["1", "10"])]
+    millions: String,
     /// Leave Redis out.
     #[arg(long)]
     without_redis: bool,
@@ -67,6 +68,13 @@ fn main() -> anyhow::Result<()> {
     if options.program.as_deref() == Some("bare") {
         return bare::serve(std::thread::available_parallelism()?.get());
     }
+    if !options.bench {
+        // As a test, among all targets: it takes minutes, and would write over the page.
+        println!("nothing is measured without --bench, which cargo bench adds");
+        return Ok(());
+    }
+    // First, of what is measured and not of what is there when that is done.
+    let facts = machine::facts();
     let folder = tempfile::tempdir()?;
     if options.only_faults {
         print!("\n{}", faults(&options, folder.path())?.csv());
@@ -82,17 +90,19 @@ fn main() -> anyhow::Result<()> {
         println!("memory, rest and start");
         let rules = written(folder.path(), "rules.yaml", &rules("fixed_window"))?;
         let counters =
-            if options.millions >= 10 { &[1_000_000, 10_000_000][..] } else { &[1_000_000] };
-        let idle = Duration::from_secs(10).min(seconds(&options) * 4);
+            if options.millions == "10" { &[1_000_000, 10_000_000][..] } else { &[1_000_000] };
+        let idle = Duration::from_secs(10).min(options.seconds * 4);
         figures.join(size::measure(folder.path(), &rules, &open(&options), counters, idle)?);
-        page::write(&options.docs, options.rounds, &figures)?;
+        page::write(&options.docs, options.rounds, facts, &figures)?;
     }
     print!("\n{}", figures.csv());
     Ok(())
 }
 
-fn seconds(options: &Options) -> Duration {
-    Duration::from_secs_f64(options.seconds)
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map_err(|_| "not a number")?;
+    let length = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
+    if length.is_zero() { Err("more than nothing, please".into()) } else { Ok(length) }
 }
 
 /// Open loops of each server in a round. Other tenants of the machine disturb a tail far more than
@@ -103,7 +113,7 @@ const OPEN_TURNS: usize = 3;
 fn saturated(options: &Options) -> Plan {
     let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     let descriptor = vec![entry("tenant", "acme"), entry("user", "u{n}")];
-    Plan { duration: seconds(options), ..Plan::new("bench", vec![descriptor], KEYS) }
+    Plan { duration: options.seconds, ..Plan::new("bench", vec![descriptor], KEYS) }
 }
 
 /// Calls at a fixed rate.
@@ -167,9 +177,14 @@ fn rounds(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
             }
         }
         if let Some((redis, call)) = redis.as_ref().zip(call.as_ref()) {
-            let cost = redis.script_cost(call, KEYS, seconds(options) / 2)?;
+            let cost = redis.script_cost(call, KEYS, options.seconds / 2)?;
             figures.add("one EVALSHA each: Redis CPU s per million", 1e6 * cost);
+            let cost = redis.plain_cost(KEYS)?;
+            figures.add("one plain EVALSHA each: Redis CPU s per million", 1e6 * cost);
         }
+    }
+    if let Some(server) = &shared {
+        figures.set("Redis: decided by fallback, %", 100.0 * server.fallback_share()?);
     }
     Ok(figures)
 }
@@ -179,7 +194,7 @@ fn faults(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
     let rules = written(folder, "rules.yaml", &rules("fixed_window"))?;
     let plan = Plan { duration: Duration::from_secs(5), ..open(options) };
     let mut figures = Figures::default();
-    for _ in 0..options.rounds.clamp(1, 3) {
+    for _ in 0..options.rounds.min(3) {
         figures.join(faults::measure(&rules, &plan)?);
     }
     Ok(figures)
@@ -267,7 +282,7 @@ fn inside(options: &Options) -> anyhow::Result<Figures> {
     for (name, users) in [("1 000 counters", 1_000), ("1 M counters", 1_000_000)] {
         println!("inside the process, {name}");
         let inside = inside::Inside::new(&rules("fixed_window"), users)?;
-        for pace in inside.pace(options.rounds.max(3)).context("a decision")? {
+        for pace in inside.pace(usize::from(options.rounds.max(3))).context("a decision")? {
             figures.add(&format!("inside: million decisions per CPU second: {name}"), pace);
         }
     }

@@ -1,6 +1,7 @@
 //! The Redis under measurement: its CPU time, its own pace, and what a script call costs it.
 
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -102,6 +103,30 @@ impl Redis {
             }
         }
         Ok((self.cpu()? - before) / f64::from(calls))
+    }
+
+    /// CPU time of Redis for one call of a script that only counts, by redis-benchmark with as many
+    /// connections, pipelines as long and keys at random, in seconds per call.
+    pub(crate) fn plain_cost(&self, keys: u64) -> anyhow::Result<f64> {
+        const CALLS: u32 = 150_000;
+        const PLAIN: &str = "local count = redis.call('INCRBY', KEYS[1], ARGV[1]) \
+            if count == tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[1], 3600000) end \
+            return count";
+        let hash = Client::tcp(self.address(), PATIENCE)?.call(&["SCRIPT", "LOAD", PLAIN])?.text();
+        let before = self.cpu()?;
+        let (port, number) = (self.address().port(), |number: u64| number.to_string());
+        let ended = Command::new("redis-benchmark")
+            .args(["-h", "127.0.0.1", "-p", &number(port.into()), "-q"])
+            .args(["-c", &number(CONNECTIONS as u64), "-P", &number(PIPELINE as u64)])
+            .args(["-r", &number(keys), "-n", &number(CALLS.into())])
+            .args(["EVALSHA", &hash, "1", "plain:{00a}00000000000__rand_int__", "1"])
+            .stdout(Stdio::null())
+            .status()
+            .context("redis-benchmark, which comes with Redis, does not start")?;
+        if !ended.success() {
+            bail!("redis-benchmark has failed: {ended}");
+        }
+        Ok((self.cpu()? - before) / f64::from(CALLS))
     }
 
     /// Starts to send a PING every 2 ms.

@@ -64,9 +64,10 @@ pub(super) fn read(body: &[u8], status: Option<&[u8]>) -> Outcome {
     match status {
         Some(b"0") => {}
         Some(other) => {
-            let text = String::from_utf8_lossy(other);
-            let name = text.parse().ok().and_then(|number: usize| STATUS.get(number).copied());
-            return Outcome::Failed(format!("grpc {}", name.unwrap_or(&text)));
+            // By name only: the text of a stranger may be anything, and another one each time.
+            let number = std::str::from_utf8(other).ok().and_then(|text| text.parse().ok());
+            let name = number.and_then(|number: usize| STATUS.get(number).copied());
+            return Outcome::Failed(format!("grpc {}", name.unwrap_or("status that is none")));
         }
         None => return Outcome::Failed("no grpc-status".into()),
     }
@@ -147,7 +148,8 @@ mod tests {
         let good = frame(&RateLimitResponse::default());
         for (body, status, name) in [
             (&good[..], Some(&b"8"[..]), "grpc RESOURCE_EXHAUSTED"),
-            (&good, Some(b"99"), "grpc 99"),
+            (&good, Some(b"99"), "grpc status that is none"),
+            (&good, Some(b"\x9b8"), "grpc status that is none"),
             (&good, None, "no grpc-status"),
             (&[], Some(b"0"), "no message"),
             (&[0, 0, 0, 0, 1, 0xff], Some(b"0"), "not a RateLimitResponse"),

@@ -132,8 +132,10 @@ impl Plan {
         if !(1..=1 << 20).contains(&self.streams()) {
             return wrong("--streams must be from 1 to 2^20");
         }
-        if self.duration.is_zero() || self.duration > day || self.warmup > day {
-            return wrong("--duration must be more than 0, and with --warmup at most a day each");
+        if self.duration.is_zero() || self.duration.max(self.warmup).max(self.patience) > day {
+            return wrong(
+                "--duration must be more than 0, and with --warmup and --timeout at most a day each",
+            );
         }
         match self.spread {
             Spread::Zipf(power) if !(power > 0.0 && power <= 10.0) => {

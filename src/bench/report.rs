@@ -15,6 +15,9 @@ const BUSY: f64 = 0.9;
 /// The share of late calls beyond which latencies are not the service's alone.
 const LATE_SHARE: f64 = 0.01;
 
+/// The share of calls without a decision beyond which the latencies of the others flatter.
+const FAILED_SHARE: f64 = 0.001;
+
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
@@ -144,6 +147,12 @@ impl Report {
             ));
         }
         let sent = self.decided + self.failed;
+        if self.decided > 0 && self.failed as f64 > FAILED_SHARE * sent as f64 {
+            doubts.push(format!(
+                "{} of {sent} calls came to nothing: latencies are of the others only",
+                self.failed
+            ));
+        }
         if let Some(late) = self.late.filter(|late| *late as f64 > LATE_SHARE * sent as f64) {
             doubts.push(format!(
                 "{late} of {sent} calls were sent more than 1 ms late: the service had no stream \
