@@ -134,7 +134,7 @@ impl Plan {
         }
         if self.duration.is_zero() || self.duration.max(self.warmup).max(self.patience) > day {
             return wrong(
-                "--duration must be more than 0, and with --warmup and --timeout at most a day each",
+                "--duration must be more than 0; --warmup, --timeout and it, at most a day each",
             );
         }
         match self.spread {
