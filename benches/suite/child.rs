@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 use weir::bench::{Plan, Report, Stop, run};
 
@@ -108,14 +108,16 @@ impl Server {
     pub(crate) fn fallback_share(&self) -> anyhow::Result<f64> {
         let admin = self.admin.as_deref().context("the yardstick has no metrics")?;
         let mut stream = TcpStream::connect(admin)?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: weir\r\nconnection: close\r\n\r\n")?;
+        write!(stream, "GET /metrics HTTP/1.1\r\nhost: {admin}\r\nconnection: close\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         let sum = |name: &str| -> f64 {
             let lines = text.lines().filter(|line| line.starts_with(name));
             lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
         };
-        Ok(sum("weir_fallback_total{") / sum("weir_requests_total{"))
+        let decided = sum("weir_requests_total{");
+        ensure!(decided > 0.0, "metrics that tell of no decision: {text:.200}");
+        Ok(sum("weir_fallback_total{") / decided)
     }
 
     /// Puts load on it; the report, and the CPU time that it used meanwhile.
