@@ -49,18 +49,6 @@ pub(super) struct Calls<D> {
     pub(super) timeout: Duration,
 }
 
-impl<D> Clone for Calls<D> {
-    fn clone(&self) -> Calls<D> {
-        Calls {
-            rls: Arc::clone(&self.rls),
-            routes: self.routes.clone(),
-            uploads: Arc::clone(&self.uploads),
-            counters: Arc::clone(&self.counters),
-            timeout: self.timeout,
-        }
-    }
-}
-
 /// What a connection is used for.
 #[derive(Debug, Default)]
 pub(super) struct Seen {

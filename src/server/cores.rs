@@ -86,7 +86,7 @@ async fn serve<D: Decide>(queue: mpsc::Receiver<Dealt>, work: Work<D>) {
         life.reached(Phase::Stopping).await;
         tokio::time::sleep(patience).await;
     };
-    let shared = Shared {
+    let shared = Arc::new(Shared {
         calls: Calls {
             rls: Arc::new(Rls {
                 decider,
@@ -104,7 +104,7 @@ async fn serve<D: Decide>(queue: mpsc::Receiver<Dealt>, work: Work<D>) {
         counters: settings.counters,
         settings: settings.grpc,
         life: life.clone(),
-    };
+    });
     tokio::select! {
         () = connections(queue, shared) => {}
         () = out_of_patience => {
@@ -115,14 +115,15 @@ async fn serve<D: Decide>(queue: mpsc::Receiver<Dealt>, work: Work<D>) {
 
 /// Serves what comes out of `queue`, each connection in a task of its own, until the queue has ended
 /// and they have.
-async fn connections<D: Decide>(mut queue: mpsc::Receiver<Dealt>, shared: Shared<D>) {
+async fn connections<D: Decide>(mut queue: mpsc::Receiver<Dealt>, shared: Arc<Shared<D>>) {
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
             dealt = queue.recv() => {
                 // The queue's end is the signal: connections accepted before it are still served.
                 let Some(Dealt { stream, seat }) = dealt else { break };
-                let (shared, by) = (shared.clone(), open_by(shared.settings.handshake_timeout));
+                let by = open_by(shared.settings.handshake_timeout);
+                let shared = Arc::clone(&shared);
                 open.spawn(async move {
                     shared.serve(stream, by).await;
                     drop(seat);

@@ -33,21 +33,9 @@ pub(super) struct Shared<D> {
     pub(super) handshakes: Arc<Semaphore>,
 }
 
-impl<D> Clone for Shared<D> {
-    fn clone(&self) -> Shared<D> {
-        Shared {
-            settings: self.settings.clone(),
-            calls: self.calls.clone(),
-            counters: Arc::clone(&self.counters),
-            life: self.life.clone(),
-            handshakes: Arc::clone(&self.handshakes),
-        }
-    }
-}
-
 impl<D: Decide> Shared<D> {
     /// Serves one connection to its end.
-    pub(super) async fn serve(self, stream: StdStream, open_by: Instant) {
+    pub(super) async fn serve(self: Arc<Self>, stream: StdStream, open_by: Instant) {
         let Ok(stream) = TcpStream::from_std(stream) else { return };
         let Some(tls) = &self.settings.tls else { return self.speak(stream, open_by).await };
         let result = {
@@ -69,27 +57,27 @@ impl<D: Decide> Shared<D> {
         }
     }
 
-    async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin>(self, stream: S, open_by: Instant) {
+    async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin>(&self, stream: S, open_by: Instant) {
         let Shared { settings, calls, counters, life, .. } = self;
         let frames = Frames::new(settings.max_control_frames);
-        let (turn, counted) = (Turn::default(), Arc::clone(&counters));
+        let (turn, counted) = (Turn::default(), Arc::clone(counters));
         let stream =
             Connection::new(stream, open_by, settings.write_timeout, frames, turn.clone(), counted);
         let opened = tokio::select! {
-            opened = turn.by_turn(builder(&settings).handshake(stream)) => opened,
+            opened = turn.by_turn(builder(settings).handshake(stream)) => opened,
             () = life.reached(Phase::Stopping) => return,
         };
         let mut connection = match opened {
             Ok(connection) => connection,
-            Err(error) => return account(&counters, &error),
+            Err(error) => return account(counters, &error),
         };
         let seen = Arc::new(Seen::default());
         let pings = connection.ping_pong();
-        let mut silent = pin!(silence(pings, &turn, &settings));
+        let mut silent = pin!(silence(pings, &turn, settings));
         let age = settings.max_connection_age.map(around);
         let grace = tokio::select! {
             result = turn.by_turn(calls.answer(&mut connection, &seen)) => {
-                return result.unwrap_or_else(|error| account(&counters, &error));
+                return result.unwrap_or_else(|error| account(counters, &error));
             }
             () = silent.as_mut() => return counters.keepalive_timeout.add(),
             // The core's own patience ends what goes on for too long after that.
@@ -106,7 +94,7 @@ impl<D: Decide> Shared<D> {
         connection.graceful_shutdown();
         tokio::select! {
             result = turn.by_turn(calls.answer(&mut connection, &seen)) => {
-                result.unwrap_or_else(|error| account(&counters, &error));
+                result.unwrap_or_else(|error| account(counters, &error));
             }
             () = silent => counters.keepalive_timeout.add(),
             () = after(grace) => counters.cut.add(),
