@@ -40,9 +40,9 @@ pub struct Cli {
 enum Command {
     /// Answer proxies.
     Serve(Overrides),
-    /// Serve as the incumbent's image does, by its variables alone.
+    /// Serve as envoyproxy/ratelimit's image does, by its variables alone.
     #[command(skip)]
-    ServeAsIncumbent,
+    ServeAsEnvoyRatelimit,
     /// Read rule files, or settings and the rules they name, and list everything that is wrong.
     Check(CheckArgs),
     /// Say which rule a descriptor meets, and why.
@@ -135,8 +135,8 @@ pub(crate) struct TlsArgs {
     pub(crate) server_name: Option<String>,
 }
 
-/// The name of the incumbent's binary. Its image runs it without arguments.
-const INCUMBENT: &str = "ratelimit";
+/// The name of envoyproxy/ratelimit's binary. Its image runs it without arguments.
+const ENVOY_RATELIMIT: &str = "ratelimit";
 
 impl Cli {
     /// What this process was started to do. Wrong arguments end it with an explanation.
@@ -147,8 +147,8 @@ impl Cli {
     /// The same, from a name and arguments.
     fn from_words(words: Vec<OsString>) -> Cli {
         let name = words.first().and_then(|name| Path::new(name).file_name());
-        if words.len() == 1 && name.is_some_and(|name| name == INCUMBENT) {
-            return Cli { command: Command::ServeAsIncumbent };
+        if words.len() == 1 && name.is_some_and(|name| name == ENVOY_RATELIMIT) {
+            return Cli { command: Command::ServeAsEnvoyRatelimit };
         }
         Cli::parse_from(words)
     }
@@ -157,7 +157,7 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         let code = match self.command {
             Command::Serve(flags) => serve::run(&flags),
-            Command::ServeAsIncumbent => serve::as_incumbent(),
+            Command::ServeAsEnvoyRatelimit => serve::as_envoy_ratelimit(),
             Command::Check(args) => check::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Call(args) => call::run(&args),
@@ -190,14 +190,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_incumbents_name_alone_serves_and_with_arguments_is_weir() {
+    fn envoy_ratelimit_name_alone_serves_and_with_arguments_is_weir() {
         let parse = |words: &[&str]| Cli::from_words(words.iter().map(OsString::from).collect());
         for name in ["ratelimit", "/bin/ratelimit"] {
-            assert!(matches!(parse(&[name]).command, Command::ServeAsIncumbent), "{name}");
+            assert!(matches!(parse(&[name]).command, Command::ServeAsEnvoyRatelimit), "{name}");
             assert!(matches!(parse(&[name, "check", "x"]).command, Command::Check(_)), "{name}");
         }
         assert!(matches!(parse(&["weir", "serve"]).command, Command::Serve(_)));
         assert!(Cli::try_parse_from(["weir"]).is_err(), "weir says what it can do");
-        assert!(Cli::try_parse_from(["weir", "serve-as-incumbent"]).is_err());
+        assert!(Cli::try_parse_from(["weir", "serve-as-envoy-ratelimit"]).is_err());
     }
 }

@@ -55,7 +55,7 @@ pub struct Request<'a> {
     /// Cost of descriptors without one of their own; 0 counts as 1 (the protocol cannot tell 0 from absent).
     pub hits_addend: u32,
     /// How long the caller waits for the answer, when it says so.
-    pub patience: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// Who asks.
     pub caller: Caller<'a>,
 }
@@ -239,7 +239,7 @@ mod tests {
                 domain,
                 descriptors,
                 hits_addend: 0,
-                patience: None,
+                timeout: None,
                 caller: Caller::default(),
             }
             .validate(&bounds)

@@ -57,7 +57,7 @@ pub struct Ask<'a> {
     /// The same instant by the clock of the store, if that can be told.
     pub now: Result<Micros, StoreError>,
     /// How long the caller will wait.
-    pub patience: Option<Duration>,
+    pub timeout: Option<Duration>,
 }
 
 impl Ask<'_> {

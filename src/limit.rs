@@ -259,7 +259,7 @@ pub enum LimitError {
 }
 
 impl Limit {
-    /// The incumbent's only limit: a fixed window that counts denied hits as well.
+    /// envoyproxy/ratelimit's only limit: a fixed window that counts denied hits as well.
     pub fn fixed_window(requests: u64, window: Micros) -> Limit {
         let tier = Tier { requests, window, burst: requests };
         Limit { algorithm: Algorithm::FixedWindow, tiers: Box::new([tier]), count_denied: true }

@@ -152,11 +152,11 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             // The common case needs no list, neither of targets nor of futures.
             let mut target = target::of(rules, request, one, &self.seed);
             target::settle(std::slice::from_mut(&mut target), &self.ids);
-            let decided = self.wait(&target, now, request.patience).await;
+            let decided = self.wait(&target, now, request.timeout).await;
             return self.verdict(rules, request, &mut [decided], now);
         }
         let targets = target::resolve(rules, request, &self.seed, &self.ids);
-        let waits = targets.iter().map(|target| self.wait(target, now, request.patience));
+        let waits = targets.iter().map(|target| self.wait(target, now, request.timeout));
         let mut decided = join_all(waits).await;
         self.verdict(rules, request, &mut decided, now)
     }
@@ -166,13 +166,13 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         &self,
         target: &'t Target<'t>,
         now: Micros,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Decided<'t, S> {
         match target {
             Target::Free { cause, .. } => Decided { target, cause: *cause, taken: None },
             Target::Counter(question) => {
                 let begun = self.begin(question, now);
-                let answer = self.layers.ask(&begun.ask(question, patience)).await;
+                let answer = self.layers.ask(&begun.ask(question, timeout)).await;
                 self.conclude(target, question, begun, answer)
             }
         }

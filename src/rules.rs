@@ -112,7 +112,7 @@ impl RuleSet {
         domain.map_or(self.default_denied_requests, |domain| domain.denied_requests)
     }
 
-    /// The incumbent's `/rlconfig` text: one line per limit, in file order.
+    /// envoyproxy/ratelimit's `/rlconfig` text: one line per limit, in file order.
     pub fn dump(&self) -> String {
         dump::dump(&self.rules)
     }

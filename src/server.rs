@@ -37,7 +37,6 @@ mod listen;
 mod message;
 mod outgoing;
 mod pages;
-mod patience;
 mod peers;
 mod reflection;
 mod rls;
@@ -45,6 +44,7 @@ mod scrape;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod timeout;
 mod tls;
 mod turn;
 mod upload;

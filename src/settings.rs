@@ -1,7 +1,7 @@
 //! Settings: how this process runs, gathered from a file, the environment and flags.
 //!
-//! Layers, weakest first: the defaults; the incumbent's environment variables; `weir.yaml`
-//! (`--config`); `WEIR__SECTION__KEY`; flags. The incumbent's names are weakest because several are
+//! Layers, weakest first: the defaults; envoyproxy/ratelimit's environment variables; `weir.yaml`
+//! (`--config`); `WEIR__SECTION__KEY`; flags. envoyproxy/ratelimit's names are weakest because several are
 //! generic (`HOST`, `PORT`, `LOG_LEVEL`): a shell or a platform may set them for its own reasons,
 //! and that must not beat what somebody wrote down for weir.
 //!
@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::descriptor::Bounds;
 
-mod incumbent;
+mod envoy_ratelimit_env;
 mod json;
 mod layers;
 mod listeners;
@@ -32,7 +32,7 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
-pub use incumbent::incumbent_env;
+pub use envoy_ratelimit_env::image_env;
 pub use layers::{Loaded, Overrides, fields, load, process_env};
 pub use listeners::{Admin, ClientCert, Grpc, Http};
 pub use observed::{Metrics, OtlpHeaders, OtlpProtocol, Tracing};
@@ -133,9 +133,9 @@ pub struct Answer {
     /// Answers carry `x-weir-decision`, which says how they came about. Default false.
     /// `WEIR__ANSWER__DECISION_HEADER`.
     pub decision_header: bool,
-    /// The incumbent's three headers, beside those of `headers`. Default false.
-    /// `WEIR__ANSWER__INCUMBENT_HEADERS`, `LIMIT_RESPONSE_HEADERS_ENABLED`.
-    pub incumbent_headers: bool,
+    /// envoyproxy/ratelimit's three headers, beside those of `headers`. Default false.
+    /// `WEIR__ANSWER__ENVOY_RATELIMIT_HEADERS`, `LIMIT_RESPONSE_HEADERS_ENABLED`.
+    pub envoy_ratelimit_headers: bool,
     /// Name of the first of the three. Default `RateLimit-Limit`. `WEIR__ANSWER__LIMIT_HEADER`,
     /// `LIMIT_LIMIT_HEADER`.
     pub limit_header: String,

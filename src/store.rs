@@ -57,15 +57,15 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// [`apply`](Store::apply) for somebody who waits no longer than `patience`.
+    /// [`apply`](Store::apply) for somebody who waits no longer than `timeout`.
     fn apply_within(
         &self,
         key: &Key,
         step: &Step,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
         // A store in this process answers at once.
-        let _ = patience;
+        let _ = timeout;
         self.apply(key, step)
     }
 

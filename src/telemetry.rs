@@ -18,7 +18,7 @@ mod stats;
 mod top;
 mod trace;
 
-pub use compat::expose as expose_incumbents;
+pub use compat::expose as expose_envoy_ratelimit;
 pub use decisions::Decisions;
 pub use exposition::{Distribution, Exposition, Family, Kind, Sample, Value};
 pub use histogram::Histogram;
@@ -29,6 +29,6 @@ pub use push::{PushOptions, push};
 pub use requests::{Deciding, Requests};
 pub use series::{RuleSeries, Slots};
 pub use service::Service;
-pub use stats::{IncumbentReading, Outcome, Reading};
+pub use stats::{EnvoyRatelimitReading, Outcome, Reading};
 pub use top::Top;
 pub use trace::{RequestSpan, TraceOptions, Traces};

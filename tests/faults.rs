@@ -19,7 +19,7 @@ use redis::server::Server;
 mod redis;
 
 /// Longer than an answer takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a test waits for what it expects never to come.
 const SILENCE: Duration = Duration::from_millis(200);
 
@@ -30,13 +30,13 @@ fn is_silence(kind: ErrorKind) -> bool {
 #[test]
 fn a_killed_server_closes_its_connections_and_starts_again_empty() {
     let mut server = Server::listening(&[]);
-    let mut client = Client::tcp(server.address(), PATIENCE).expect("it listens");
+    let mut client = Client::tcp(server.address(), TIMEOUT).expect("it listens");
     client.ask(&["SET", "key", "1"]);
     server.kill();
     assert!(client.call(&["PING"]).is_err());
-    assert!(Client::tcp(server.address(), PATIENCE).is_err());
+    assert!(Client::tcp(server.address(), TIMEOUT).is_err());
     server.restart();
-    let mut client = Client::tcp(server.address(), PATIENCE).expect("it listens again");
+    let mut client = Client::tcp(server.address(), TIMEOUT).expect("it listens again");
     assert_eq!(client.ask(&["GET", "key"]), Reply::Nil);
 }
 
@@ -45,7 +45,7 @@ fn a_frozen_server_accepts_connections_and_answers_only_when_it_thaws() {
     let server = Server::listening(&[]);
     let mut client = Client::tcp(server.address(), SILENCE).expect("it listens");
     server.process().freeze();
-    let mut late = Client::tcp(server.address(), PATIENCE).expect("the system accepts for it");
+    let mut late = Client::tcp(server.address(), TIMEOUT).expect("the system accepts for it");
     let error = client.call(&["PING"]).expect_err("nobody answers");
     assert!(is_silence(error.kind()), "{error}");
     server.process().thaw();
@@ -61,13 +61,13 @@ fn a_silent_proxy_leaves_both_ends_waiting() {
     proxy.silence();
     let error = client.call(&["INCR", "key"]).expect_err("nobody answers");
     assert!(is_silence(error.kind()), "{error}");
-    let mut late = Client::tcp(proxy.address(), PATIENCE).expect("it still accepts");
+    let mut late = Client::tcp(proxy.address(), TIMEOUT).expect("it still accepts");
     assert_eq!(server.client().ask(&["GET", "key"]), Reply::Nil, "nothing has passed");
     proxy.heal();
     assert_eq!(late.ask(&["PING"]).text(), "PONG");
     proxy.cut();
     assert!(late.call(&["PING"]).is_err());
-    let mut client = Client::tcp(proxy.address(), PATIENCE).expect("new connections are taken");
+    let mut client = Client::tcp(proxy.address(), TIMEOUT).expect("new connections are taken");
     assert_eq!(client.ask(&["PING"]).text(), "PONG");
 }
 
@@ -104,7 +104,7 @@ fn a_full_server_refuses_to_write_and_still_reads() {
 #[test]
 fn a_wrong_password_and_a_missing_right_are_refused() {
     let server = Server::listening(&["--requirepass", "right"]);
-    let mut client = Client::tcp(server.address(), PATIENCE).expect("it listens");
+    let mut client = Client::tcp(server.address(), TIMEOUT).expect("it listens");
     let refused = |reply: std::io::Result<Reply>| reply.expect("an answer").text();
     assert!(refused(client.call(&["GET", "key"])).starts_with("NOAUTH"));
     assert!(refused(client.call(&["AUTH", "wrong"])).starts_with("WRONGPASS"));
@@ -116,7 +116,7 @@ fn a_wrong_password_and_a_missing_right_are_refused() {
     assert!(refused(client.call(&["GET", "other"])).starts_with("NOPERM"));
     // The password is changed under way: open connections stay, new ones are refused.
     admin.ask(&["CONFIG", "SET", "requirepass", "another"]);
-    let mut late = Client::tcp(server.address(), PATIENCE).expect("it listens");
+    let mut late = Client::tcp(server.address(), TIMEOUT).expect("it listens");
     assert!(refused(late.call(&["AUTH", "right"])).starts_with("WRONGPASS"));
 }
 
@@ -148,7 +148,7 @@ fn sentinels_put_the_replica_in_a_dead_primarys_place() {
     let sentinel = (std::net::Ipv4Addr::LOCALHOST, watched.sentinel_ports()[0]).into();
     watched.servers[0].kill();
     watched.wait_for_failover();
-    let mut client = Client::tcp(sentinel, PATIENCE).expect("it listens");
+    let mut client = Client::tcp(sentinel, TIMEOUT).expect("it listens");
     let Reply::List(address) =
         client.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", redis::sentinel::SERVICE])
     else {

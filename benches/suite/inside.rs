@@ -57,7 +57,7 @@ impl Inside {
             domain: "bench",
             descriptors: &[descriptor],
             hits_addend: 0,
-            patience: None,
+            timeout: None,
             caller: Caller::default(),
         };
         let now = self.limiter.clock().now();

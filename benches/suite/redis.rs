@@ -17,7 +17,7 @@ use bed::resp::{Client, Reply};
 use bed::server;
 
 /// Far longer than any answer takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Commands in one write, as redis-benchmark's `-P 16`.
 const PIPELINE: usize = 16;
@@ -44,7 +44,7 @@ impl Redis {
 
     /// CPU time used so far, in seconds, as it says itself.
     pub(crate) fn cpu(&self) -> anyhow::Result<f64> {
-        let info = Client::tcp(self.address(), PATIENCE)?.call(&["INFO", "CPU"])?.text();
+        let info = Client::tcp(self.address(), TIMEOUT)?.call(&["INFO", "CPU"])?.text();
         let field = |name: &str| -> anyhow::Result<f64> {
             let line = info.lines().find_map(|line| line.strip_prefix(name));
             Ok(line.with_context(|| format!("INFO CPU has {name}"))?.trim().parse()?)
@@ -54,7 +54,7 @@ impl Redis {
 
     /// The script call that `decide` makes Redis do, as Redis saw it.
     pub(crate) fn call_of(&self, decide: impl FnOnce()) -> anyhow::Result<Vec<Vec<u8>>> {
-        let mut monitor = Client::tcp(self.address(), PATIENCE)?;
+        let mut monitor = Client::tcp(self.address(), TIMEOUT)?;
         monitor.call(&["MONITOR"])?;
         decide();
         loop {
@@ -74,7 +74,7 @@ impl Redis {
     ) -> anyhow::Result<f64> {
         let mut clients = Vec::new();
         for _ in 0..CONNECTIONS {
-            clients.push(Client::tcp(self.address(), PATIENCE)?);
+            clients.push(Client::tcp(self.address(), TIMEOUT)?);
         }
         let before = self.cpu()?;
         let end = Instant::now() + length;
@@ -112,7 +112,7 @@ impl Redis {
         const PLAIN: &str = "local count = redis.call('INCRBY', KEYS[1], ARGV[1]) \
             if count == tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[1], 3600000) end \
             return count";
-        let hash = Client::tcp(self.address(), PATIENCE)?.call(&["SCRIPT", "LOAD", PLAIN])?.text();
+        let hash = Client::tcp(self.address(), TIMEOUT)?.call(&["SCRIPT", "LOAD", PLAIN])?.text();
         let before = self.cpu()?;
         let (port, number) = (self.address().port(), |number: u64| number.to_string());
         let ended = Command::new("redis-benchmark")
@@ -131,7 +131,7 @@ impl Redis {
 
     /// Starts to send a PING every 2 ms.
     pub(crate) fn ping(&self) -> anyhow::Result<Pings> {
-        let mut client = Client::tcp(self.address(), PATIENCE)?;
+        let mut client = Client::tcp(self.address(), TIMEOUT)?;
         let go_on = Arc::new(AtomicBool::new(true));
         let goes_on = Arc::clone(&go_on);
         let thread = thread::spawn(move || {

@@ -58,7 +58,7 @@ def test_no_password_is_in_an_object(case):
     assert "@" not in redis.get("url", "") and "password" not in redis
 
 
-def test_the_ports_are_the_incumbents():
+def test_the_ports_are_envoy_ratelimit():
     ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
     assert ports == {"grpc": 8081, "http": 8080, "metrics": 9090}
     service = {port["name"]: port for port in one("Service")["spec"]["ports"]}

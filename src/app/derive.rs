@@ -40,7 +40,7 @@ pub(super) fn answer(settings: &Settings) -> Answer {
             settings::Headers::Ietf => Headers::Ietf,
             settings::Headers::Both => Headers::Both,
         },
-        incumbent_headers: from.incumbent_headers.then(names),
+        envoy_ratelimit_headers: from.envoy_ratelimit_headers.then(names),
         decision_header: from.decision_header,
         shadow_mode: from.shadow_mode,
         quota_mode: from.quota_mode,

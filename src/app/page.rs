@@ -79,7 +79,7 @@ impl Decider {
             let first = u64::from(self.began_well);
             let loads = (ok + first, failed + 1 - first);
             let Decider { decisions, requests, .. } = self;
-            telemetry::expose_incumbents(decisions, &now.slots, requests, loads, &mut page);
+            telemetry::expose_envoy_ratelimit(decisions, &now.slots, requests, loads, &mut page);
         }
         page
     }

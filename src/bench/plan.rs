@@ -36,7 +36,7 @@ pub struct Plan {
     /// Time in which calls count.
     pub duration: Duration,
     /// How long after the end answers are waited for.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Threads of the generator; none: half of the cores.
     pub threads: Option<usize>,
     /// What the order of keys is drawn from.
@@ -80,7 +80,7 @@ impl Plan {
             streams: None,
             warmup: Duration::from_secs(1),
             duration: Duration::from_secs(10),
-            patience: Duration::from_secs(5),
+            timeout: Duration::from_secs(5),
             threads: None,
             seed: 1,
         }
@@ -132,7 +132,7 @@ impl Plan {
         if !(1..=1 << 20).contains(&self.streams()) {
             return wrong("--streams must be from 1 to 2^20");
         }
-        if self.duration.is_zero() || self.duration.max(self.warmup).max(self.patience) > day {
+        if self.duration.is_zero() || self.duration.max(self.warmup).max(self.timeout) > day {
             return wrong(
                 "--duration must be more than 0; --warmup, --timeout and it, at most a day each",
             );

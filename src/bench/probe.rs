@@ -58,10 +58,10 @@ pub(super) fn service(plan: &Plan, address: &str) -> Result<SocketAddr, Unfit> {
         }
         Err(last)
     };
-    let patience = plan.patience;
+    let timeout = plan.timeout;
     let asking = async {
-        let late = || Err(Unfit::Silent(here(), format!("no answer within {patience:?}")));
-        tokio::time::timeout(patience, asking).await.unwrap_or_else(|_| late())
+        let late = || Err(Unfit::Silent(here(), format!("no answer within {timeout:?}")));
+        tokio::time::timeout(timeout, asking).await.unwrap_or_else(|_| late())
     };
     LocalSet::new().block_on(&runtime, asking)
 }

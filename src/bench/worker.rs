@@ -45,7 +45,7 @@ impl Span {
     pub(super) fn from(begin: Instant, plan: &Plan) -> Span {
         let start = begin + plan.warmup;
         let end = start + plan.duration;
-        Span { begin, start, end, last: end + plan.patience }
+        Span { begin, start, end, last: end + plan.timeout }
     }
 }
 

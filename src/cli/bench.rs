@@ -79,7 +79,7 @@ impl BenchArgs {
             streams: self.streams,
             warmup: self.warmup,
             duration: self.duration,
-            patience: self.timeout,
+            timeout: self.timeout,
             threads: self.threads,
             seed: self.seed,
             ..Plan::new(&self.domain, descriptors, self.keys.unwrap_or(keys))

@@ -13,9 +13,9 @@ pub(super) fn run(flags: &Overrides) -> anyhow::Result<u8> {
     serve(flags, &settings::process_env())
 }
 
-/// The same, where the incumbent's image would read its rules if nothing said where they are.
-pub(super) fn as_incumbent() -> anyhow::Result<u8> {
-    serve(&Overrides::default(), &settings::incumbent_env(settings::process_env()))
+/// The same, where envoyproxy/ratelimit's image would read its rules if nothing said where they are.
+pub(super) fn as_envoy_ratelimit() -> anyhow::Result<u8> {
+    serve(&Overrides::default(), &settings::image_env(settings::process_env()))
 }
 
 fn serve(flags: &Overrides, env: &[(String, String)]) -> anyhow::Result<u8> {

@@ -49,7 +49,7 @@ impl Ask<'_> {
 impl<S: Store> Layer for Exact<S> {
     async fn ask(&self, ask: &Ask<'_>) -> Result<Decision, StoreError> {
         let step = ask.step(ask.now?);
-        let outcome = self.store.apply_within(ask.key, &step, ask.patience).await?;
+        let outcome = self.store.apply_within(ask.key, &step, ask.timeout).await?;
         Ok(algorithm::report(ask.limit, &step, &outcome))
     }
 

@@ -165,9 +165,9 @@ impl<S: Store> Layer for Leased<S> {
             Told::Waits(told) => {
                 let told = async { told.await.unwrap_or(Err(StoreError::Lost)) };
                 // As long as for the store itself, however many draws that takes.
-                match ask.patience.into_iter().chain(self.inner.store.deadline()).min() {
+                match ask.timeout.into_iter().chain(self.inner.store.deadline()).min() {
                     None => told.await,
-                    Some(patience) => store::within(patience, told).await,
+                    Some(timeout) => store::within(timeout, told).await,
                 }
             }
         }
@@ -288,7 +288,7 @@ impl<S: Store> Inner<S> {
             }
         };
         add(&self.counts.direct, 1);
-        let outcome = self.store.apply_within(ask.key, &step, ask.patience).await?;
+        let outcome = self.store.apply_within(ask.key, &step, ask.timeout).await?;
         Ok(algorithm::report(ask.limit, &step, &outcome))
     }
 

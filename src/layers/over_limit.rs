@@ -51,7 +51,7 @@ impl<S: Store> OverLimit<S> {
         set: &Set,
         key: &Key,
         step: &Step,
-        mut patience: Option<Duration>,
+        mut timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
         let before = set.mark();
         if before.holds_anything() {
@@ -63,7 +63,7 @@ impl<S: Store> OverLimit<S> {
                 Learned::Owes(owed) => {
                     // The store counts denied hits, and this step could tell that it did not hear
                     // of some.
-                    patience = self.settle(set, key, &owed, patience).await?;
+                    timeout = self.settle(set, key, &owed, timeout).await?;
                     // What was denied meanwhile goes ahead of it.
                     if step.hits > 0
                         && let Some(owed) = set.drop_known(key, step.now)
@@ -74,7 +74,7 @@ impl<S: Store> OverLimit<S> {
                 Learned::Nothing => {}
             }
         }
-        let outcome = self.store.apply_within(key, step, patience).await?;
+        let outcome = self.store.apply_within(key, step, timeout).await?;
         if !outcome.allowed
             && step.hits > 0
             && let Some(owed) = set.learn(before, key, step, &outcome)
@@ -90,17 +90,17 @@ impl<S: Store> OverLimit<S> {
         set: &Set,
         key: &Key,
         step: &Step,
-        mut patience: Option<Duration>,
+        mut timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
         if let Some(owed) = set.settle(key, step.now) {
-            patience = self.settle(set, key, &owed, patience).await?;
+            timeout = self.settle(set, key, &owed, timeout).await?;
         }
         if let Some(owed) = set.forget(key, step.now) {
             self.store.tell(key, owed);
         }
         // Dropped on the way, or without an answer, it may reach the counter any time.
         let mut late = Late { store: &*self.store, set, key, now: step.now, armed: true };
-        let result = self.store.apply_within(key, step, patience).await;
+        let result = self.store.apply_within(key, step, timeout).await;
         late.armed = matches!(result, Err(error) if error.may_have_run());
         if !late.armed
             && let Some(owed) = set.forget(key, step.now)
@@ -116,10 +116,10 @@ impl<S: Store> OverLimit<S> {
         set: &Set,
         key: &Key,
         owed: &Step,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<Option<Duration>, StoreError> {
-        let deadline = Deadline::after(patience.into_iter().chain(self.store.deadline()).min());
-        if let Err(error) = self.store.apply_within(key, owed, patience).await {
+        let deadline = Deadline::after(timeout.into_iter().chain(self.store.deadline()).min());
+        if let Err(error) = self.store.apply_within(key, owed, timeout).await {
             if !error.may_have_run() && !set.owe(key, owed) {
                 self.store.tell(key, owed.clone());
             }
@@ -177,13 +177,13 @@ impl<S: Store> Store for OverLimit<S> {
         &self,
         key: &Key,
         step: &Step,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
         let set = self.full.set(key);
         if gives_back(step) {
-            self.give_back(set, key, step, patience).await
+            self.give_back(set, key, step, timeout).await
         } else {
-            self.take(set, key, step, patience).await
+            self.take(set, key, step, timeout).await
         }
     }
 

@@ -50,7 +50,7 @@ const AT_ONCE: usize = 1_024;
 const VISITS_MAX: usize = 8;
 
 /// How long one visit is waited for, if the store does not give up earlier.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// After a failure the next exchange is tried so much later, or after an interval if that is less.
 const AGAIN: Micros = Micros::SECOND;
@@ -188,7 +188,7 @@ impl<S: Store> Synced<S> {
             };
             let (again, error) = match visit {
                 Ok(visit) => {
-                    let answer = self.store.apply_within(&key, &visit.step, Some(PATIENCE)).await;
+                    let answer = self.store.apply_within(&key, &visit.step, Some(TIMEOUT)).await;
                     let mut shard = self.shard(&key);
                     let replica = shard.get_mut(&key)?;
                     let heard = replica.hear(&visit, answer.as_ref().map_err(|error| *error));
@@ -223,7 +223,7 @@ impl<S: Store> Layer for Synced<S> {
             return Ok(decision);
         }
         let step = algorithm::plan(ask.limit, ask.hits, ask.now?);
-        let outcome = self.store.apply_within(ask.key, &step, ask.patience).await?;
+        let outcome = self.store.apply_within(ask.key, &step, ask.timeout).await?;
         if ask.hits != 0 {
             self.learn(ask, &step, &outcome);
         }

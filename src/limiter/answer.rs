@@ -7,8 +7,8 @@ use crate::limit::OnError;
 pub struct Answer {
     /// Which limit headers the client gets.
     pub headers: Headers,
-    /// The incumbent's three headers under these names (limit, remaining, reset), beside `headers`.
-    pub incumbent_headers: Option<[Box<str>; 3]>,
+    /// envoyproxy/ratelimit's three headers under these names (limit, remaining, reset), beside `headers`.
+    pub envoy_ratelimit_headers: Option<[Box<str>; 3]>,
     /// Adds `x-weir-decision`, which says how the answer came about.
     pub decision_header: bool,
     /// Lets every request pass that is over its limit; statuses still tell.

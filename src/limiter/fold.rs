@@ -101,7 +101,7 @@ impl<S: Store> Decided<'_, S> {
     }
 
     /// What the status says of the decision's reset: exact, but in whole seconds where the
-    /// incumbent counts them. Envoy shows the floor of what it gets.
+    /// envoyproxy/ratelimit counts them. Envoy shows the floor of what it gets.
     fn reset_after(&self, decision: &Decision) -> Micros {
         let exact = decision.reset_after;
         let Some(limit) = self.target.limit() else { return exact };

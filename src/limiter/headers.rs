@@ -32,7 +32,7 @@ pub(super) fn all<S: Store>(
     statuses: &[Status],
 ) -> List {
     let mut list = List::new();
-    let wanted = answer.headers != Headers::Off || answer.incumbent_headers.is_some();
+    let wanted = answer.headers != Headers::Off || answer.envoy_ratelimit_headers.is_some();
     if wanted {
         let lines: Vec<Line<'_>> = decided
             .iter()
@@ -65,8 +65,8 @@ fn families(answer: &Answer, lines: &[Line<'_>], list: &mut List) {
     if lines.is_empty() {
         return;
     }
-    if let Some(names) = &answer.incumbent_headers {
-        incumbent(names, lines, list);
+    if let Some(names) = &answer.envoy_ratelimit_headers {
+        envoy_ratelimit(names, lines, list);
     }
     if matches!(answer.headers, Headers::XRateLimit | Headers::Both) {
         x_ratelimit(lines, list);
@@ -108,9 +108,9 @@ fn x_ratelimit(lines: &[Line<'_>], list: &mut List) {
     list.push(("x-ratelimit-reset".into(), reset.to_string()));
 }
 
-/// The incumbent's three headers by its own choice: the first of the smallest remaining, but the
+/// envoyproxy/ratelimit's three headers by its own choice: the first of the smallest remaining, but the
 /// last of those over their limit (quota descriptors excepted) wins over all.
-fn incumbent(names: &[Box<str>; 3], lines: &[Line<'_>], list: &mut List) {
+fn envoy_ratelimit(names: &[Box<str>; 3], lines: &[Line<'_>], list: &mut List) {
     let mut chosen: Option<&Line<'_>> = None;
     for line in lines {
         let smaller =

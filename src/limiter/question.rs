@@ -51,12 +51,8 @@ pub(super) struct Begun<S: Store> {
 }
 
 impl<S: Store> Begun<S> {
-    /// What to ask, for somebody who waits no longer than `patience`.
-    pub(super) fn ask<'a>(
-        &self,
-        question: &'a Question<'_>,
-        patience: Option<Duration>,
-    ) -> Ask<'a> {
+    /// What to ask, for somebody who waits no longer than `timeout`.
+    pub(super) fn ask<'a>(&self, question: &'a Question<'_>, timeout: Option<Duration>) -> Ask<'a> {
         let rule = question.rule;
         Ask {
             key: &question.key,
@@ -67,7 +63,7 @@ impl<S: Store> Begun<S> {
             over_limit_cache: rule.is_none_or(|rule| rule.over_limit_cache),
             local: self.local,
             now: self.now,
-            patience,
+            timeout,
         }
     }
 }

@@ -53,7 +53,7 @@ impl Bench {
             domain: "d",
             descriptors: &descriptors,
             hits_addend: 0,
-            patience: None,
+            timeout: None,
             caller: Default::default(),
         };
         self.check(&request)
@@ -150,9 +150,9 @@ fn headers_speak_of_the_most_restrictive_descriptor_first() {
 }
 
 #[test]
-fn the_incumbents_headers_follow_its_own_choice() {
+fn envoy_ratelimit_headers_follow_its_own_choice() {
     let names = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"].map(Box::from);
-    let answer = Answer { incumbent_headers: Some(names), ..Answer::default() };
+    let answer = Answer { envoy_ratelimit_headers: Some(names), ..Answer::default() };
     let bench = Bench::new(NAMED, answer);
     let verdict = bench.ask(&[("wide", ""), ("tight", "")]);
     let sent: Vec<_> = verdict.headers.iter().map(|(n, v)| (n.as_ref(), v.as_str())).collect();
@@ -161,7 +161,7 @@ fn the_incumbents_headers_follow_its_own_choice() {
     bench.ask(&[("tight", "a"), ("tight", "a")]);
     let verdict = bench.ask(&[("tight", "a"), ("wide", "")]);
     assert_eq!(header(&verdict, "RateLimit-Limit"), Some("2"), "the one that is over");
-    assert_eq!(header(&verdict, "retry-after"), None, "the incumbent sends none");
+    assert_eq!(header(&verdict, "retry-after"), None, "envoyproxy/ratelimit sends none");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn any_mix_of_descriptors_has_an_order() {
         domain: "d",
         descriptors: &descriptors,
         hits_addend: 0,
-        patience: None,
+        timeout: None,
         caller: Default::default(),
     };
     let verdict = bench.check(&request);
@@ -234,7 +234,7 @@ fn any_mix_of_descriptors_has_an_order() {
             domain: "d",
             descriptors: &descriptors,
             hits_addend: 0,
-            patience: None,
+            timeout: None,
             caller: Default::default(),
         });
     };

@@ -7,7 +7,7 @@ use super::fields::one_line;
 use super::rule::{Policy, Rule};
 use crate::limit::{Algorithm, Limit, Mode, Tier, Unit};
 
-/// The incumbent's line per rule, in file order. What the incumbent does not have follows its
+/// envoyproxy/ratelimit's line per rule, in file order. What envoyproxy/ratelimit does not have follows its
 /// fields, and only where it is used.
 pub(super) fn dump(rules: &[Rule]) -> String {
     let mut text = String::new();
@@ -58,7 +58,7 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// The incumbent could say this limit.
+/// envoyproxy/ratelimit could say this limit.
 fn is_plain(limit: &Limit) -> bool {
     limit.algorithm == Algorithm::FixedWindow
         && limit.tiers.len() == 1

@@ -24,7 +24,7 @@ pub enum Unknown {
 /// What becomes of the hits that a request's other descriptors took when the request is denied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeniedRequests {
-    /// They stay counted, as with the incumbent.
+    /// They stay counted, as with envoyproxy/ratelimit.
     #[default]
     Count,
     /// They are given back.

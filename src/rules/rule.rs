@@ -96,7 +96,7 @@ impl Rule {
         key.finish()
     }
 
-    /// The incumbent's stat key (one segment per entry, joined with dots), without the domain.
+    /// envoyproxy/ratelimit's stat key (one segment per entry, joined with dots), without the domain.
     /// Allocates only when `detailed_metric` or `value_to_metric` ask for values of the request.
     pub fn stat_key(&self, entries: &[Entry<'_>]) -> Cow<'_, str> {
         if !self.is_detailed() {
@@ -215,7 +215,7 @@ pub fn override_key(seed: &KeySeed, domain: &str, entries: &[Entry<'_>], unit: U
     key.finish()
 }
 
-/// The incumbent's stat key of a limit that came with a request, without the domain.
+/// envoyproxy/ratelimit's stat key of a limit that came with a request, without the domain.
 pub fn override_stat_key(entries: &[Entry<'_>]) -> String {
     let mut text = String::new();
     for entry in entries {

@@ -1,10 +1,10 @@
-//! Scalars of rule files: booleans and integers in every spelling the incumbent reads, and JSON.
+//! Scalars of rule files: booleans and integers in every spelling envoyproxy/ratelimit reads, and JSON.
 
 use serde_json::{Map, Number, Value};
 
 use super::yaml::{Kind, Node, Scalar};
 
-/// A boolean of YAML 1.1 (the incumbent's version).
+/// A boolean of YAML 1.1 (envoyproxy/ratelimit's version).
 pub(super) fn boolean(text: &str) -> Option<bool> {
     match text {
         "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "y" | "Y" | "on" | "On" | "ON" => {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_in_the_incumbents_spellings() {
+    fn integers_in_envoy_ratelimit_spellings() {
         for (text, number) in
             [("0", 0), ("10", 10), ("1_000", 1_000), ("0x1F", 31), ("0o17", 15), ("0b11", 3)]
         {

@@ -106,7 +106,7 @@ impl Level {
         for branch in keys.values_mut() {
             branch.patterns.sort_by_key(|index| nodes[*index].spec.matcher.rank());
             // A value that spells a wildcard's own text meets that wildcard first, as it does with
-            // the incumbent, whose index holds patterns and values alike.
+            // envoyproxy/ratelimit, whose index holds patterns and values alike.
             for index in branch.patterns.iter().copied() {
                 let matcher = &nodes[index].spec.matcher;
                 if matches!(matcher, Matcher::Wildcard(_)) {

@@ -1,7 +1,7 @@
 //! YAML nodes that know their place: what a rule file says, before any meaning is given to it.
 //!
 //! Scalars keep their source text (`value: 1.5` is the text `1.5`), aliases are expanded under a
-//! bound, and `<<` merges as YAML 1.1 has it, because files for the incumbent use both.
+//! bound, and `<<` merges as YAML 1.1 has it, because files for envoyproxy/ratelimit use both.
 
 use std::collections::HashMap;
 use std::sync::Arc;

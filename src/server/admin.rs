@@ -27,7 +27,7 @@ pub trait AdminView: Send + Sync + 'static {
     fn metrics(&self) -> String;
     /// `/rules`: what is loaded, from which file, and the last error.
     fn rules(&self) -> serde_json::Value;
-    /// `/rlconfig`: one line per limit, in the incumbent's form.
+    /// `/rlconfig`: one line per limit, in envoyproxy/ratelimit's form.
     fn rlconfig(&self) -> String;
     /// `/settings`: what is in force, secrets masked.
     fn settings(&self) -> serde_json::Value;

@@ -81,10 +81,10 @@ impl Drop for StopAll {
 
 async fn serve<D: Decide>(queue: mpsc::Receiver<Dealt>, work: Work<D>) {
     let Work { decider, routes, uploads, settings, life } = work;
-    let patience = settings.drain.timeout;
-    let out_of_patience = async {
+    let timeout = settings.drain.timeout;
+    let drain_expired = async {
         life.reached(Phase::Stopping).await;
-        tokio::time::sleep(patience).await;
+        tokio::time::sleep(timeout).await;
     };
     let shared = Arc::new(Shared {
         calls: Calls {
@@ -107,8 +107,8 @@ async fn serve<D: Decide>(queue: mpsc::Receiver<Dealt>, work: Work<D>) {
     });
     tokio::select! {
         () = connections(queue, shared) => {}
-        () = out_of_patience => {
-            tracing::warn!(?patience, "calls were still in flight at the end of the drain");
+        () = drain_expired => {
+            tracing::warn!(?timeout, "calls were still in flight at the end of the drain");
         }
     }
 }

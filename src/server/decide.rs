@@ -62,12 +62,12 @@ pub(super) fn caller<'h>(decider: &impl Decide, headers: &'h HeaderMap) -> Calle
 }
 
 /// Decides the request in `bytes`, which may be anything that a stranger can send, for somebody who
-/// waits no longer than `patience`, on behalf of `caller`.
+/// waits no longer than `timeout`, on behalf of `caller`.
 pub(super) async fn answer(
     decider: &impl Decide,
     bounds: &Bounds,
     bytes: &[u8],
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     caller: Caller<'_>,
 ) -> Result<Answer, Refusal> {
     let refuse = |_: &Refusal| decider.refused();
@@ -75,7 +75,7 @@ pub(super) async fn answer(
     let descriptors = message.descriptors().map_err(Refusal::from).inspect_err(refuse)?;
     let request = message.request(&descriptors, bounds).map_err(Refusal::from);
     let mut request = request.inspect_err(refuse)?;
-    request.patience = patience;
+    request.timeout = timeout;
     request.caller = caller;
     let verdict = unless_panicked(pin!(decider.decide(&request))).await;
     let mut verdict = verdict.inspect_err(|_| decider.failed())?;

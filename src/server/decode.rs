@@ -133,7 +133,7 @@ impl<'m> Message<'m> {
     ) -> Result<Request<'r>, RequestError> {
         let Message { domain, hits_addend, .. } = *self;
         let caller = Caller::default();
-        let request = Request { domain, descriptors, hits_addend, patience: None, caller };
+        let request = Request { domain, descriptors, hits_addend, timeout: None, caller };
         request.validate(bounds)?;
         Ok(request)
     }

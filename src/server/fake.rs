@@ -103,7 +103,7 @@ pub(super) struct Patient {
 
 impl Decide for Patient {
     async fn decide(&self, request: &Request<'_>) -> Verdict {
-        self.waits.lock().unwrap().push(request.patience);
+        self.waits.lock().unwrap().push(request.timeout);
         verdict(request, Code::Ok)
     }
 }

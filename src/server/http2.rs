@@ -80,7 +80,7 @@ impl<D: Decide> Shared<D> {
                 return result.unwrap_or_else(|error| account(counters, &error));
             }
             () = silent.as_mut() => return counters.keepalive_timeout.add(),
-            // The core's own patience ends what goes on for too long after that.
+            // The core's own timeout ends what goes on for too long after that.
             () = life.reached(Phase::Stopping) => None,
             () = after(age) => {
                 counters.aged.add();

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_written_as_the_incumbent_writes_it() {
+    fn a_response_is_written_as_envoy_ratelimit_writes_it() {
         let response = encode::response(fake::full_verdict());
         let text = Json::new().write(&response).unwrap();
         let read: serde_json::Value = serde_json::from_slice(&text).unwrap();

@@ -21,7 +21,7 @@ use super::counters::Counters;
 use super::decide::{Answer, Decide, Refusal, answer, caller};
 use super::incoming::Incoming;
 use super::upload::{Upload, Uploads};
-use super::{message, outgoing, patience};
+use super::{message, outgoing, timeout};
 
 /// The path of its calls.
 pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -65,7 +65,7 @@ impl<D: Decide> Rls<D> {
                 }
             })?;
         let caller = caller(&*self.decider, headers);
-        Ok(answer(&*self.decider, &self.bounds, &content, patience::of(headers), caller).await?)
+        Ok(answer(&*self.decider, &self.bounds, &content, timeout::of(headers), caller).await?)
     }
 }
 

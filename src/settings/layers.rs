@@ -7,7 +7,7 @@ use config::{Environment, File, FileFormat, Source, Value, ValueKind};
 
 use super::problem::{Problem, Problems};
 use super::raw::Raw;
-use super::{Settings, incumbent, live, otel};
+use super::{Settings, envoy_ratelimit_env, live, otel};
 
 /// What the command line overrides.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -69,7 +69,7 @@ pub fn fields() -> Vec<(String, String)> {
 /// Every problem of every layer, at once.
 pub fn load(flags: &Overrides, env: &[(String, String)]) -> Result<Loaded, Problems> {
     let mut layers = Layers::default();
-    layers.add_incumbent(env);
+    layers.add_envoy_ratelimit(env);
     if let Some(path) = &flags.config {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
@@ -123,8 +123,8 @@ impl Default for Layers {
 type Spell<'a> = &'a dyn Fn(&str) -> String;
 
 impl Layers {
-    pub(super) fn add_incumbent(&mut self, env: &[(String, String)]) {
-        let leaves = incumbent::translate(env).into_iter().chain(otel::translate(env));
+    pub(super) fn add_envoy_ratelimit(&mut self, env: &[(String, String)]) {
+        let leaves = envoy_ratelimit_env::translate(env).into_iter().chain(otel::translate(env));
         self.leaves.extend(leaves.map(|leaf| (leaf.path.clone(), leaf)));
     }
 
@@ -212,7 +212,8 @@ impl Layers {
     }
 
     pub(super) fn finish(mut self, env: &[(String, String)]) -> Result<Loaded, Problems> {
-        let mut warnings = incumbent::warnings(env, self.leaves.contains_key("store.kind"));
+        let mut warnings =
+            envoy_ratelimit_env::warnings(env, self.leaves.contains_key("store.kind"));
         warnings.extend(near_misses(env, &self.fields));
         let mut origins = Origins::default();
         let defaults = config::Config::try_from(&Raw::default()).expect("texts can be settings");

@@ -150,8 +150,8 @@ fn answer(reader: &mut Reader<'_>) -> Answer {
         dynamic_metadata: reader
             .switch("answer.dynamic_metadata", |raw| &raw.answer.dynamic_metadata),
         decision_header: reader.switch("answer.decision_header", |raw| &raw.answer.decision_header),
-        incumbent_headers: reader
-            .switch("answer.incumbent_headers", |raw| &raw.answer.incumbent_headers),
+        envoy_ratelimit_headers: reader
+            .switch("answer.envoy_ratelimit_headers", |raw| &raw.answer.envoy_ratelimit_headers),
         limit_header: reader.read("answer.limit_header", |raw| &raw.answer.limit_header, header),
         remaining_header: reader.read(
             "answer.remaining_header",

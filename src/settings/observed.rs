@@ -14,7 +14,7 @@ use super::{json, scalar};
 /// What is counted for operators, and where they find it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Metrics {
-    /// Adds metrics under the incumbent's names. Default false. `WEIR__METRICS__COMPAT`,
+    /// Adds metrics under envoyproxy/ratelimit's names. Default false. `WEIR__METRICS__COMPAT`,
     /// `USE_PROMETHEUS`.
     pub compat: bool,
     /// A listener for the metrics alone, beside the admin listener's. Default none.

@@ -1,6 +1,6 @@
 //! OpenTelemetry's standard variables: what each of them means here.
 //!
-//! They are as weak as the incumbent's, because a platform sets them for everything it runs. Those
+//! They are as weak as envoyproxy/ratelimit's, because a platform sets them for everything it runs. Those
 //! about sampling and about who sends (`OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`,
 //! `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`) are read by OpenTelemetry's own library.
 

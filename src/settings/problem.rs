@@ -63,7 +63,7 @@ pub enum Problem {
         /// Their common address.
         value: String,
     },
-    /// A variable of the incumbent's whose meaning cannot be had, and must not be ignored.
+    /// A variable of envoyproxy/ratelimit's whose meaning cannot be had, and must not be ignored.
     #[error("{name}={value}: {what}")]
     Unsupported {
         /// The variable.

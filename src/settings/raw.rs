@@ -114,7 +114,7 @@ section!(Answer {
     quota_mode: String = "false",
     dynamic_metadata: String = "false",
     decision_header: String = "false",
-    incumbent_headers: String = "false",
+    envoy_ratelimit_headers: String = "false",
     limit_header: String = "RateLimit-Limit",
     remaining_header: String = "RateLimit-Remaining",
     reset_header: String = "RateLimit-Reset",

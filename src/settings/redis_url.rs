@@ -1,4 +1,4 @@
-//! The URL of Redis, in the forms that people have: fred's, plain addresses, and the incumbent's
+//! The URL of Redis, in the forms that people have: fred's, plain addresses, and envoyproxy/ratelimit's
 //! lists with what it keeps in other variables.
 
 use super::SecretUrl;
@@ -23,7 +23,7 @@ pub(super) enum Kind {
     Sentinel,
 }
 
-/// What the incumbent keeps in variables of their own.
+/// What envoyproxy/ratelimit keeps in variables of their own.
 #[derive(Debug, Default)]
 pub(super) struct Beside<'a> {
     /// `password` or `user:password`.
@@ -58,7 +58,7 @@ pub(super) fn read(text: &str) -> Result<SecretUrl, String> {
     list(text, kind, &Beside::default()).or_else(|_| error())
 }
 
-/// The incumbent's `REDIS_URL`, with what its other variables say.
+/// envoyproxy/ratelimit's `REDIS_URL`, with what its other variables say.
 pub(super) fn list(text: &str, kind: Kind, beside: &Beside<'_>) -> Result<SecretUrl, String> {
     let scheme = |scheme: &str| {
         let tls = if beside.tls { "rediss" } else { "redis" };
@@ -107,7 +107,7 @@ pub(super) fn list(text: &str, kind: Kind, beside: &Beside<'_>) -> Result<Secret
     Ok(SecretUrl::new(format!("{scheme}://{written}{}{query}", parts[0])))
 }
 
-/// A URL as the incumbent takes one, which knows no scheme for TLS.
+/// A URL as envoyproxy/ratelimit takes one, which knows no scheme for TLS.
 fn with_credentials(text: &str, beside: &Beside<'_>) -> Result<SecretUrl, String> {
     let url = read(text)?;
     let (scheme, rest) = url.reveal().split_once("://").unwrap_or_default();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_incumbents_variables_go_into_one_url() {
+    fn envoy_ratelimit_variables_go_into_one_url() {
         let plain = Beside::default();
         let full = Beside { auth: Some("me:p@ss/1"), sentinel_auth: Some("s"), tls: true };
         let word = Beside { auth: Some("pw"), ..Beside::default() };

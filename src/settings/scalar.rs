@@ -22,7 +22,7 @@ const NANOS: [(&str, u128); 9] = [
     ("d", 86_400_000_000_000),
 ];
 
-/// `true` or `false`, or one of Go's spellings, which the incumbent's variables use.
+/// `true` or `false`, or one of Go's spellings, which envoyproxy/ratelimit's variables use.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "true" | "True" | "TRUE" | "t" | "T" | "1" => Ok(true),

@@ -1,4 +1,4 @@
-//! What the layers promise together: precedence, the incumbent's names, and every kind of error.
+//! What the layers promise together: precedence, envoyproxy/ratelimit's names, and every kind of error.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -65,9 +65,9 @@ fn errors(file: &str, env: &[(&str, &str)], flags: Overrides) -> Vec<String> {
 #[test]
 fn each_layer_beats_all_below_it() {
     let file = "grpc: { listen: '[::]:3' }\nrules: { paths: [c, cc] }";
-    let incumbent = [("GRPC_PORT", "2"), ("RUNTIME_ROOT", "/b")];
+    let envoy_ratelimit = [("GRPC_PORT", "2"), ("RUNTIME_ROOT", "/b")];
     let ours = [("WEIR__GRPC__LISTEN", "[::]:4"), ("WEIR__RULES__PATHS", "d, dd")];
-    let all = [incumbent, ours].concat();
+    let all = [envoy_ratelimit, ours].concat();
     let flags = Overrides {
         grpc_listen: Some("[::]:5".to_owned()),
         rules: vec!["e".to_owned(), "ee".to_owned()],
@@ -76,8 +76,8 @@ fn each_layer_beats_all_below_it() {
     let none = Overrides::default;
     let table = [
         (run(NO_FILE, &[], none()), "[::]:8081", r#"["rules/"]"#),
-        (run(NO_FILE, &incumbent, none()), "[::]:2", r#"["/b/config"]"#),
-        (run(file, &incumbent, none()), "[::]:3", r#"["c","cc"]"#),
+        (run(NO_FILE, &envoy_ratelimit, none()), "[::]:2", r#"["/b/config"]"#),
+        (run(file, &envoy_ratelimit, none()), "[::]:3", r#"["c","cc"]"#),
         (run(file, &all, none()), "[::]:4", r#"["d","dd"]"#),
         (run(file, &all, flags), "[::]:5", r#"["e","ee"]"#),
     ];
@@ -125,7 +125,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("answer.quota_mode", "true"),
     ("answer.dynamic_metadata", "true"),
     ("answer.decision_header", "true"),
-    ("answer.incumbent_headers", "true"),
+    ("answer.envoy_ratelimit_headers", "true"),
     ("answer.limit_header", "X-L"),
     ("answer.remaining_header", "X-R"),
     ("answer.reset_header", "X-S"),
@@ -198,7 +198,7 @@ fn what_settings_shows_can_be_written_to_a_file_and_means_the_same() {
 }
 
 #[test]
-fn every_name_of_the_incumbents_that_means_something_is_heard() {
+fn every_name_of_envoy_ratelimit_that_means_something_is_heard() {
     /// What is set, and what that makes of which setting.
     type Row<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
     let table: [Row<'_>; 55] = [
@@ -224,7 +224,7 @@ fn every_name_of_the_incumbents_that_means_something_is_heard() {
         (&[("SHADOW_MODE", "F")], "answer.shadow_mode", "false"),
         (&[("QUOTA_MODE", "t")], "answer.quota_mode", "true"),
         (&[("RESPONSE_DYNAMIC_METADATA", "True")], "answer.dynamic_metadata", "true"),
-        (&[("LIMIT_RESPONSE_HEADERS_ENABLED", "true")], "answer.incumbent_headers", "true"),
+        (&[("LIMIT_RESPONSE_HEADERS_ENABLED", "true")], "answer.envoy_ratelimit_headers", "true"),
         (&[("LIMIT_RESPONSE_HEADERS_ENABLED", "true")], "answer.headers", "off"),
         (&[("LIMIT_LIMIT_HEADER", "X-L")], "answer.limit_header", "X-L"),
         (&[("LIMIT_REMAINING_HEADER", "X-R")], "answer.remaining_header", "X-R"),
@@ -282,7 +282,9 @@ fn every_name_of_the_incumbents_that_means_something_is_heard() {
         assert_eq!(value_of(loaded, path), meaning, "{env:?}");
     }
     let all: Vec<&str> = table.iter().flat_map(|(env, ..)| *env).map(|(name, _)| *name).collect();
-    for (name, ..) in incumbent::SETS.iter().filter(|(name, ..)| !name.ends_with("_GRACE")) {
+    for (name, ..) in
+        envoy_ratelimit_env::SETS.iter().filter(|(name, ..)| !name.ends_with("_GRACE"))
+    {
         assert!(all.contains(name), "{name} has no row");
     }
 }

@@ -94,11 +94,11 @@ impl<S: Store, C: Clock> Guard<S, C> {
         }
     }
 
-    /// A call about `key` that takes no longer than `patience`.
+    /// A call about `key` that takes no longer than `timeout`.
     async fn guarded<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         key: &Key,
-        patience: Duration,
+        timeout: Duration,
         call: impl FnOnce() -> F,
     ) -> Result<T, StoreError> {
         let began = self.clock.now();
@@ -106,10 +106,10 @@ impl<S: Store, C: Clock> Guard<S, C> {
         let part = self.at(id);
         let counted = Call::begin(&part, &self.clock, began);
         let counted = counted.inspect_err(|error| part.failed(*error))?;
-        let result = within(patience, call()).await;
+        let result = within(timeout, call()).await;
         let ended = self.clock.now();
         let error = result.as_ref().err();
-        counted.end(error, patience >= self.timeout, ended);
+        counted.end(error, timeout >= self.timeout, ended);
         visits::note(|| Visit { part: id, began, ended, error: error.copied() });
         match result {
             Ok(_) => self.latency.record(ended.saturating_sub(began)),
@@ -159,10 +159,10 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
         &self,
         key: &Key,
         step: &Step,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
-        let patience = patience.map_or(self.timeout, |patience| patience.min(self.timeout));
-        self.guarded(key, patience, || self.store.apply(key, step)).await
+        let timeout = timeout.map_or(self.timeout, |timeout| timeout.min(self.timeout));
+        self.guarded(key, timeout, || self.store.apply(key, step)).await
     }
 
     fn tell(&self, key: &Key, step: Step) {
@@ -178,13 +178,13 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
     }
 }
 
-/// The call's result, unless it takes longer than `patience`.
+/// The call's result, unless it takes longer than `timeout`.
 pub(crate) async fn within<T>(
-    patience: Duration,
+    timeout: Duration,
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     let mut call = pin!(call);
-    if let Ok(result) = tokio::time::timeout(patience, call.as_mut()).await {
+    if let Ok(result) = tokio::time::timeout(timeout, call.as_mut()).await {
         return result;
     }
     // A busy machine may be as late with the alarm as with the answer. One that has arrived is read

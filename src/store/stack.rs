@@ -70,11 +70,11 @@ impl Store for Stack {
         &self,
         key: &Key,
         step: &Step,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
         match self {
-            Stack::Memory(store) => store.apply_within(key, step, patience).await,
-            Stack::Redis(store) => store.apply_within(key, step, patience).await,
+            Stack::Memory(store) => store.apply_within(key, step, timeout).await,
+            Stack::Redis(store) => store.apply_within(key, step, timeout).await,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The incumbent's metrics, for dashboards that were made for it.
+//! envoyproxy/ratelimit's metrics, for dashboards that were made for it.
 //!
 //! `envoyproxy/ratelimit` names things in dotted statsd style and has statsd_exporter map them: the
 //! first segments of `domain.key_value.key_value` become labels, and what is deeper is added up.
@@ -10,7 +10,7 @@ use super::decisions::Decisions;
 use super::exposition::{Distribution, Exposition};
 use super::requests::Requests;
 use super::series::Slots;
-use super::stats::IncumbentReading;
+use super::stats::EnvoyRatelimitReading;
 
 /// The only method that is counted.
 const METHOD: (&str, &str) = ("grpc_method", "ShouldRateLimit");
@@ -21,7 +21,7 @@ const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 /// Domain, first and second key.
 type Names = (String, String, Option<String>);
 
-/// Writes the incumbent's metrics onto the page. `loads`: of rules, good and bad ones.
+/// Writes envoyproxy/ratelimit's metrics onto the page. `loads`: of rules, good and bad ones.
 pub fn expose(
     decisions: &Decisions,
     slots: &Slots,
@@ -45,8 +45,8 @@ pub fn expose(
 }
 
 fn rules(slots: &Slots, page: &mut Exposition) {
-    let mut sums: BTreeMap<Names, IncumbentReading> = BTreeMap::new();
-    let mut add = |domain: &str, stat_key: &str, reading: IncumbentReading| {
+    let mut sums: BTreeMap<Names, EnvoyRatelimitReading> = BTreeMap::new();
+    let mut add = |domain: &str, stat_key: &str, reading: EnvoyRatelimitReading| {
         let sum = sums.entry(names(domain, stat_key)).or_default();
         sum.total_hits += reading.total_hits;
         sum.within_limit += reading.within_limit;
@@ -57,13 +57,13 @@ fn rules(slots: &Slots, page: &mut Exposition) {
     for series in slots.all() {
         let values = series.values();
         if values.is_empty() {
-            add(&series.domain, &series.stat_key, series.reading().incumbent);
+            add(&series.domain, &series.stat_key, series.reading().envoy_ratelimit);
         }
         for (_, stat_key, reading) in values {
-            add(&series.domain, &stat_key, reading.incumbent);
+            add(&series.domain, &stat_key, reading.envoy_ratelimit);
         }
     }
-    type Field = fn(&IncumbentReading) -> u64;
+    type Field = fn(&EnvoyRatelimitReading) -> u64;
     let families: [(&str, &str, Field); 5] = [
         ("ratelimit_service_rate_limit_total_hits", "Hits.", |sum| sum.total_hits),
         ("ratelimit_service_rate_limit_within_limit", "Hits that passed.", |sum| sum.within_limit),
@@ -118,7 +118,7 @@ fn without_address_dots(text: &str) -> String {
     written
 }
 
-/// The same distribution in the incumbent's buckets. Ours end where theirs do.
+/// The same distribution in envoyproxy/ratelimit's buckets. Ours end where theirs do.
 fn coarse(fine: Distribution) -> Distribution {
     let up_to = |end: f64| {
         let ours = fine.buckets.iter().rev().find(|(ours, _)| *ours <= end);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_of_the_incumbents_end_where_ours_do() {
+    fn buckets_of_envoy_ratelimit_end_where_ours_do() {
         let histogram = super::super::histogram::Histogram::default();
         for micros in [1, 5_000, 5_001, 2_500_000, 7_000_000] {
             histogram.record(crate::time::Micros(micros));

@@ -7,7 +7,7 @@ use super::lanes::Lanes;
 use crate::time::Micros;
 
 /// Upper ends of the buckets in microseconds. From a decision in memory to a caller that gave up;
-/// from 5 ms on those that the incumbent's exporter has too.
+/// from 5 ms on those that envoyproxy/ratelimit's exporter has too.
 pub(super) const ENDS: [u64; 19] = [
     10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000,
     500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,

@@ -216,14 +216,14 @@ fn http(uri: Uri, signal: Signal) -> Result<Way, OtlpError> {
         uri
     };
     // Link::send has a deadline of its own.
-    let patience = Duration::MAX;
+    let timeout = Duration::MAX;
     let client: Box<dyn HttpClient> = if uri.scheme_str() == Some("https") {
         let ring = rustls::crypto::ring::default_provider();
         let tls = HttpsConnectorBuilder::new().with_provider_and_native_roots(ring);
         let tls = tls.map_err(|error| signal.error(error))?.https_only().enable_http1().build();
-        Box::new(HyperClient::new(tls, patience, None))
+        Box::new(HyperClient::new(tls, timeout, None))
     } else {
-        Box::new(HyperClient::with_default_connector(patience, None))
+        Box::new(HyperClient::with_default_connector(timeout, None))
     };
     Ok(Way::Http(client, uri))
 }

@@ -32,7 +32,7 @@ pub struct RuleSeries {
     pub domain: Arc<str>,
     /// Its place there: unique, together with the domain.
     pub selector: Arc<str>,
-    /// What the incumbent calls it.
+    /// What envoyproxy/ratelimit calls it.
     pub stat_key: Box<str>,
     stats: Lanes<Stats>,
     values: Option<Values>,
@@ -157,7 +157,7 @@ impl RuleSeries {
         causes
     }
 
-    /// What was counted by values, with their selector and the incumbent's name, in order.
+    /// What was counted by values, with their selector and envoyproxy/ratelimit's name, in order.
     pub(super) fn values(&self) -> Vec<(Box<str>, Box<str>, Reading)> {
         let Some(values) = &self.values else { return Vec::new() };
         let read = |stats: &Stats| {

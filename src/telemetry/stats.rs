@@ -46,7 +46,7 @@ impl Outcome {
     }
 }
 
-/// The share of a limit from which on hits count as near it, in tenths: the incumbent's default.
+/// The share of a limit from which on hits count as near it, in tenths: envoyproxy/ratelimit's default.
 const NEAR_LIMIT: u64 = 8;
 
 /// Decisions under one name.
@@ -56,12 +56,12 @@ pub(super) struct Stats {
     hits: [AtomicU64; Outcome::ALL.len()],
     /// Fallbacks by why the store did not answer, in the order of [`StoreError::ALL`].
     causes: [AtomicU64; StoreError::ALL.len()],
-    incumbent: Incumbent,
+    envoy_ratelimit: EnvoyRatelimitHits,
 }
 
-/// Hits split as the incumbent splits them, where that is not an outcome.
+/// Hits split as envoyproxy/ratelimit splits them, where that is not an outcome.
 #[derive(Debug, Default)]
-struct Incumbent {
+struct EnvoyRatelimitHits {
     near_limit: AtomicU64,
     over_limit: AtomicU64,
     shadow_mode: AtomicU64,
@@ -76,13 +76,13 @@ pub struct Reading {
     pub hits: [u64; Outcome::ALL.len()],
     /// Fallbacks by cause, in the order of [`StoreError::ALL`].
     pub causes: [u64; StoreError::ALL.len()],
-    /// The incumbent's numbers.
-    pub incumbent: IncumbentReading,
+    /// envoyproxy/ratelimit's numbers.
+    pub envoy_ratelimit: EnvoyRatelimitReading,
 }
 
-/// Hits by the incumbent's names and arithmetic (envoyproxy/ratelimit).
+/// Hits by envoyproxy/ratelimit's names and arithmetic (envoyproxy/ratelimit).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IncumbentReading {
+pub struct EnvoyRatelimitReading {
     /// Asked for.
     pub total_hits: u64,
     /// Of requests that passed.
@@ -134,7 +134,10 @@ impl Stats {
             Outcome::Within | Outcome::Refund | Outcome::Fallback => {}
             Outcome::Near => {
                 let before = decision.used.saturating_sub(size);
-                add(&self.incumbent.near_limit, decision.used.saturating_sub(near.max(before)));
+                add(
+                    &self.envoy_ratelimit.near_limit,
+                    decision.used.saturating_sub(near.max(before)),
+                );
             }
             Outcome::Over | Outcome::Shadow => self.split(size, decision, near, shadow),
         }
@@ -151,9 +154,9 @@ impl Stats {
         let before = if counted { decision.used.saturating_sub(hits) } else { limit };
         let over = hits.min(decision.used.saturating_sub(limit.max(before)));
         let over = if counted { over } else { hits };
-        add(&self.incumbent.over_limit, over);
-        add(&self.incumbent.near_limit, limit.saturating_sub(near.max(before)));
-        add(&self.incumbent.shadow_mode, if shadow { over } else { 0 });
+        add(&self.envoy_ratelimit.over_limit, over);
+        add(&self.envoy_ratelimit.near_limit, limit.saturating_sub(near.max(before)));
+        add(&self.envoy_ratelimit.shadow_mode, if shadow { over } else { 0 });
     }
 
     /// Adds the fallbacks by cause to `to`.
@@ -177,12 +180,12 @@ impl Stats {
         let hits = |outcome: Outcome| to.hits[outcome as usize] - before[outcome as usize];
         let within = hits(Outcome::Within) + hits(Outcome::Near);
         let denied = hits(Outcome::Over) + hits(Outcome::Shadow);
-        let shown = &mut to.incumbent;
+        let shown = &mut to.envoy_ratelimit;
         shown.total_hits += within + denied + hits(Outcome::Fallback);
         shown.within_limit += within;
-        shown.near_limit += self.incumbent.near_limit.load(Ordering::Relaxed);
-        shown.over_limit += self.incumbent.over_limit.load(Ordering::Relaxed);
-        shown.shadow_mode += self.incumbent.shadow_mode.load(Ordering::Relaxed);
+        shown.near_limit += self.envoy_ratelimit.near_limit.load(Ordering::Relaxed);
+        shown.over_limit += self.envoy_ratelimit.over_limit.load(Ordering::Relaxed);
+        shown.shadow_mode += self.envoy_ratelimit.shadow_mode.load(Ordering::Relaxed);
     }
 }
 
@@ -216,7 +219,7 @@ mod tests {
         assert_eq!(reading.decisions(outcome), 1);
         assert_eq!(reading.decisions.iter().sum::<u64>(), 1, "one outcome per decision");
         assert_eq!(reading.hits.iter().sum::<u64>(), hits.unsigned_abs());
-        let shown = reading.incumbent;
+        let shown = reading.envoy_ratelimit;
         let numbers = [
             shown.total_hits,
             shown.within_limit,
@@ -264,6 +267,6 @@ mod tests {
         let mut reading = Reading::default();
         stats.add_to(&mut reading);
         assert_eq!(reading.causes, [0, 0, 1, 0, 0, 0, 0, 0]);
-        assert_eq!(reading.incumbent.total_hits, 3);
+        assert_eq!(reading.envoy_ratelimit.total_hits, 3);
     }
 }

@@ -8,7 +8,7 @@ use super::resp::{Client, Reply};
 use super::server::Server;
 
 /// Far longer than anything waited for takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const PRIMARIES: usize = 3;
 const SLOTS: usize = 16_384;
@@ -205,7 +205,7 @@ fn is_in_step(node: &Server) -> bool {
 
 /// Asks again and again: a cluster tells nobody when its nodes have come to agree.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !holds() {
         assert!(Instant::now() < end, "in vain: {what}");
         thread::sleep(Duration::from_millis(10));

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Far longer than anything waited for takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Ends the server when the test's end of the pipe closes, however that comes about.
 /// It lets go of the log's pipes itself, so that they end with the server.
@@ -80,7 +80,7 @@ impl Process {
     }
 
     fn find(&self, mark: usize, text: &str) -> Result<String, String> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let mut lines = self.log.lines.lock().expect("no reader panicked");
         loop {
             if let Some(found) = lines.all.iter().skip(mark).find(|line| line.contains(text)) {

@@ -58,12 +58,12 @@ impl Client {
         Ok(Client::over(stream.try_clone()?, stream))
     }
 
-    /// Over TCP. An answer that stays away for longer than `patience` is an error.
-    pub(crate) fn tcp(address: SocketAddr, patience: Duration) -> io::Result<Client> {
-        let stream = TcpStream::connect_timeout(&address, patience)?;
+    /// Over TCP. An answer that stays away for longer than `timeout` is an error.
+    pub(crate) fn tcp(address: SocketAddr, timeout: Duration) -> io::Result<Client> {
+        let stream = TcpStream::connect_timeout(&address, timeout)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
         Ok(Client::over(stream.try_clone()?, stream))
     }
 

@@ -71,7 +71,7 @@ fn rules_shows_why_nothing_is_loaded() {
 }
 
 #[test]
-fn rlconfig_has_the_incumbents_line_per_limit() {
+fn rlconfig_has_envoy_ratelimit_line_per_limit() {
     let weir = Weir::start(RULES);
     let page = get(weir.admin, "/rlconfig");
     assert_eq!(page.status, 200);

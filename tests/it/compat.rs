@@ -1,4 +1,4 @@
-//! The incumbent's behaviour as tables: rules, requests, and what must be answered.
+//! envoyproxy/ratelimit's behaviour as tables: rules, requests, and what must be answered.
 //!
 //! Each file under `data/compat/` is one run of the binary. Its requests are asked in order, over
 //! gRPC, by a client made from Envoy's own definitions.
@@ -25,7 +25,7 @@ macro_rules! tables {
 tables! {
     collisions
     global_quota
-    global_quota_by_the_incumbents_name
+    global_quota_by_envoy_ratelimits_name
     global_shadow
     hits
     matching

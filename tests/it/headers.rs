@@ -1,4 +1,4 @@
-//! Limit headers that weir makes itself, and the incumbent's three.
+//! Limit headers that weir makes itself, and envoyproxy/ratelimit's three.
 
 use crate::support::edge::within_an_hour;
 use crate::support::rls::{Client, RateLimitResponse, descriptor, headers, request};
@@ -56,7 +56,7 @@ fn there_are_no_headers_unless_asked_for() {
 }
 
 #[test]
-fn the_incumbents_three_headers_follow_its_choice() {
+fn envoy_ratelimit_three_headers_follow_its_choice() {
     within_an_hour(|| {
         let weir = setup().env("LIMIT_RESPONSE_HEADERS_ENABLED", "true").start();
         let client = weir.client();
@@ -81,7 +81,7 @@ fn the_incumbents_three_headers_follow_its_choice() {
 }
 
 #[test]
-fn the_incumbents_headers_can_be_renamed() {
+fn envoy_ratelimit_headers_can_be_renamed() {
     within_an_hour(|| {
         let weir = setup()
             .env("LIMIT_RESPONSE_HEADERS_ENABLED", "true")

@@ -1,4 +1,4 @@
-//! The HTTP listener: `/json` in the incumbent's shape, and the plain health answers.
+//! The HTTP listener: `/json` in envoyproxy/ratelimit's shape, and the plain health answers.
 
 use crate::support::edge::within_an_hour;
 use crate::support::http::{Response, get, post};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bed::{Bed, Lease, MAX};
 use forms::{Form, NEW, OLD, classic, naive};
 
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 use crate::support::envoy::{self, NEWEST, OLDEST};
 use crate::support::held;
 use crate::support::stream::Stream;
@@ -206,7 +206,7 @@ fn after_a_crash_of_envoy_the_slots_come_back_within_hold() {
     let bed = bed.without_envoy();
     // An expiry is told to nobody: the only way to see it is to look until it has happened. A look
     // says how long it takes until the next slot is free, which is within `hold` at any time.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let look = bed.look();
         if look.limit_remaining as usize == MAX {

@@ -1,5 +1,5 @@
 //! The metrics: that the page is well-formed, that the documentation has all of them, and the
-//! incumbent's names.
+//! envoyproxy/ratelimit's names.
 
 use std::collections::BTreeSet;
 
@@ -238,7 +238,7 @@ fn rules_that_stay_go_on_counting_after_a_reload() {
 }
 
 #[test]
-fn the_incumbents_names_have_the_incumbents_labels_and_numbers() {
+fn envoy_ratelimit_names_have_envoy_ratelimit_labels_and_numbers() {
     within_an_hour(|| {
         let weir = setup().env("USE_PROMETHEUS", "true").env("PROMETHEUS_ADDR", "127.0.0.1:0");
         let mut weir = weir.env("PROMETHEUS_PATH", "/m").start();

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 use crate::support::http::get;
 use crate::support::rls::{Client, costing, descriptor, request};
 use crate::support::weir::{Weir, write};
@@ -34,7 +34,7 @@ fn limits(client: &Client, keys: &[&str]) -> Vec<u64> {
 
 /// Looks again and again: a process that has reloaded tells nobody but its log.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !holds() {
         assert!(Instant::now() < end, "in vain: {what}");
         thread::sleep(std::time::Duration::from_millis(10));
@@ -92,7 +92,7 @@ fn a_config_map_that_is_swapped_comes_into_force() {
 }
 
 #[test]
-fn the_incumbents_layouts_are_followed_whatever_it_is_told_to_watch() {
+fn envoy_ratelimit_layouts_are_followed_whatever_it_is_told_to_watch() {
     for watch_root in ["true", "false"] {
         let folder = TempDir::new().expect("a temporary folder");
         let root = folder.path();

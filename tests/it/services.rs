@@ -21,7 +21,7 @@ fn health(client: &Client, service: &str) -> Result<ServingStatus, Code> {
 }
 
 #[test]
-fn health_is_known_under_both_of_the_incumbents_names() {
+fn health_is_known_under_both_of_envoy_ratelimit_names() {
     let weir = Weir::setup().start();
     let client = weir.client();
     assert_eq!(health(&client, ""), Ok(ServingStatus::Serving));

@@ -1,7 +1,7 @@
 //! The black-box harness: the real binary, a real Envoy, and what stands around them.
 //!
 //! Nothing here sleeps. Whoever waits, waits for an event: a line of a log, an exit, an answer.
-//! [`PATIENCE`] only turns a hang into a failure that shows what the other side said.
+//! [`TIMEOUT`] only turns a hang into a failure that shows what the other side said.
 
 use std::time::Duration;
 
@@ -22,4 +22,4 @@ pub(crate) mod upstream;
 pub(crate) mod weir;
 
 /// How long an event may take before the test fails; far beyond what any of them needs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
 //! What Prometheus' own tool says about the metrics of a weir that uses all of it: Redis, every
-//! mode, TLS, detailed series, and the incumbent's names.
+//! mode, TLS, detailed series, and envoyproxy/ratelimit's names.
 
 use crate::bed::certificates::Certificates;
 use crate::bed::server::Server;
@@ -21,9 +21,9 @@ descriptors:
     rate_limit: { unit: hour, requests_per_unit: 5, mode: synced, sync_interval: 50ms }
 ";
 
-/// The incumbent's names are what they are; all others keep Prometheus' conventions.
+/// envoyproxy/ratelimit's names are what they are; all others keep Prometheus' conventions.
 #[test]
-fn promtool_complains_of_the_incumbents_names_only() {
+fn promtool_complains_of_envoy_ratelimit_names_only() {
     let (mut redis, certificates) = (Server::listening(&[]), Certificates::new());
     let path = |name: &str| certificates.path(name).display().to_string();
     let weir = over(&format!("redis://{}", redis.address()), RULES)
@@ -52,7 +52,7 @@ fn promtool_complains_of_the_incumbents_names_only() {
     let Some(complaints) = complaints(&page()) else { return };
     let (theirs, ours): (Vec<_>, Vec<_>) =
         complaints.iter().partition(|line| line.starts_with("ratelimit_"));
-    eprintln!("promtool: {ours:?} of weir's own, {} of the incumbent's", theirs.len());
+    eprintln!("promtool: {ours:?} of weir's own, {} of envoyproxy/ratelimit's", theirs.len());
     assert!(ours.is_empty(), "{ours:#?}");
     assert!(!theirs.is_empty(), "it has looked");
 }

@@ -105,7 +105,7 @@ fn a_demoted_primary_is_left_for_the_new_one() {
     ready(&weir);
     assert!(left(&weir).is_some());
     let address = (std::net::Ipv4Addr::LOCALHOST, port).into();
-    let mut sentinel = Client::tcp(address, crate::support::PATIENCE).expect("it listens");
+    let mut sentinel = Client::tcp(address, crate::support::TIMEOUT).expect("it listens");
     sentinel.ask(&["SENTINEL", "FAILOVER", SERVICE]);
     watched.wait_for_failover();
     let role = || watched.servers[1].client().ask(&["INFO", "replication"]).text();

@@ -42,7 +42,7 @@ fn status(http: SocketAddr) -> u16 {
 
 /// Asks again and again: what happens in two other processes tells nobody that it has happened.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = std::time::Instant::now() + crate::support::PATIENCE;
+    let end = std::time::Instant::now() + crate::support::TIMEOUT;
     while !holds() {
         assert!(std::time::Instant::now() < end, "in vain: {what}");
         std::thread::sleep(std::time::Duration::from_millis(20));

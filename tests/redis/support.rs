@@ -21,4 +21,4 @@ pub(crate) mod secret;
 pub(crate) mod weir;
 
 /// How long an event may take before a test fails; far beyond what any of them needs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);

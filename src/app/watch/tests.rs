@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 
 /// Far beyond what any change needs to be noticed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Practically never.
 const NEVER: Micros = Micros(u64::MAX / 2);
 
@@ -72,7 +72,7 @@ impl Bed {
         };
         let watcher = Watcher::start("watch-test", vec![path], pace, known, look, changed);
         let watcher = watcher.expect("a thread");
-        listens.recv_timeout(PATIENCE).expect("the first look");
+        listens.recv_timeout(TIMEOUT).expect("the first look");
         Bed { _watcher: watcher, changes, _folder: folder, root }
     }
 
@@ -84,7 +84,7 @@ impl Bed {
     fn told(&self, what: &str, holds: impl Fn(&str) -> bool) {
         let mut last = None;
         while !last.as_deref().is_some_and(&holds) {
-            let told = self.changes.recv_timeout(PATIENCE);
+            let told = self.changes.recv_timeout(TIMEOUT);
             last = Some(told.unwrap_or_else(|_| panic!("{what}: the last told was {last:?}")));
         }
     }
@@ -308,7 +308,7 @@ fn a_touch_and_what_does_not_count_are_no_change() {
     let file = fs::File::open(bed.path("d/a")).expect("it is there");
     file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("a touch");
     swap("d/b", "2");
-    let first = bed.changes.recv_timeout(PATIENCE).expect("told");
+    let first = bed.changes.recv_timeout(TIMEOUT).expect("told");
     assert_eq!(first, "a=1 b=2 ");
 }
 
@@ -324,9 +324,9 @@ fn what_changed_before_the_watcher_began_is_told() {
         let _ = told.send(());
     };
     let _watcher = Watcher::of_files("watch-test", vec![file.clone()], known, changed);
-    changes.recv_timeout(PATIENCE).expect("told");
+    changes.recv_timeout(TIMEOUT).expect("told");
     put(file, "3");
-    changes.recv_timeout(PATIENCE).expect("told again");
+    changes.recv_timeout(TIMEOUT).expect("told again");
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn a_watcher_that_is_dropped_ends() {
     // The thread owns the other end.
     assert!(
         changes
-            .recv_timeout(PATIENCE)
+            .recv_timeout(TIMEOUT)
             .is_err_and(|error| { error == std::sync::mpsc::RecvTimeoutError::Disconnected })
     );
 }

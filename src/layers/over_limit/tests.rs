@@ -64,12 +64,12 @@ impl Store for Visited {
         &self,
         key: &Key,
         step: &Step,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
-        let patience = patience.map_or(TIMEOUT, |patience| patience.min(TIMEOUT));
+        let timeout = timeout.map_or(TIMEOUT, |timeout| timeout.min(TIMEOUT));
         if !self.takes.is_zero() {
-            tokio::time::sleep(self.takes.min(patience)).await;
-            if self.takes > patience {
+            tokio::time::sleep(self.takes.min(timeout)).await;
+            if self.takes > timeout {
                 return Err(StoreError::Timeout);
             }
         }

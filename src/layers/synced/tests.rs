@@ -115,7 +115,7 @@ fn ask_for(
         over_limit_cache: true,
         local,
         now: synced.store.now(key, local),
-        patience: None,
+        timeout: None,
     };
     synced.ask(&ask).now_or_never().expect("memory answers at once")
 }

@@ -37,7 +37,7 @@ impl Bench {
             domain: "d",
             descriptors: &descriptors,
             hits_addend: 0,
-            patience: None,
+            timeout: None,
             caller: Default::default(),
         })
     }
@@ -281,8 +281,8 @@ fn a_slot_of_the_fallback_comes_back_by_its_lease() {
     let ask = |entries: &[Entry<'_>], hits: i64| {
         let hits_addend = Some(hits.unsigned_abs());
         let one = Descriptor { entries, limit: None, hits_addend, is_negative_hits: hits < 0 };
-        let (hits_addend, patience, caller) = (0, None, Default::default());
-        let request = Request { domain: "d", descriptors: &[one], hits_addend, patience, caller };
+        let (hits_addend, timeout, caller) = (0, None, Default::default());
+        let request = Request { domain: "d", descriptors: &[one], hits_addend, timeout, caller };
         runtime.block_on(limiter.check(&bench.rules, &request, NOW))
     };
     let slots = Entry { key: "slots", value: "" };

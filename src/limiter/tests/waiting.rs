@@ -58,7 +58,7 @@ async fn a_store_that_is_waited_for_decides_as_one_that_answers_at_once() {
             domain: "d",
             descriptors: &descriptors,
             hits_addend: 0,
-            patience: None,
+            timeout: None,
             caller: Default::default(),
         };
         let now = NOW.saturating_add(Micros::from_millis(500 * round as u64));

@@ -41,12 +41,12 @@ fn folder(below: &str) -> PathBuf {
 }
 
 #[test]
-fn the_incumbents_files_load_unchanged() {
-    let paths = [folder("tests/data/rules/incumbent")];
+fn envoy_ratelimit_files_load_unchanged() {
+    let paths = [folder("tests/data/rules/envoy_ratelimit")];
     let (set, warnings) = load(&paths, &Options::default()).unwrap_or_else(|p| panic!("{p:#?}"));
     assert!(warnings.is_empty(), "{warnings:#?}");
     assert_eq!(set.domains(), ["anchors", "basic", "flags", "nothing-yet"]);
-    assert_eq!(set.dump(), include_str!("../../../tests/data/rules/incumbent.dump"));
+    assert_eq!(set.dump(), include_str!("../../../tests/data/rules/envoy_ratelimit.dump"));
 }
 
 #[test]

@@ -253,6 +253,6 @@ proptest! {
 const MUTATED: [&str; 4] = [
     include_str!("../../../examples/rules/edge.yaml"),
     include_str!("../../../examples/rules/shop.yaml"),
-    include_str!("../../../tests/data/rules/incumbent/anchors.yml"),
-    include_str!("../../../tests/data/rules/incumbent/flags.yaml"),
+    include_str!("../../../tests/data/rules/envoy_ratelimit/anchors.yml"),
+    include_str!("../../../tests/data/rules/envoy_ratelimit/flags.yaml"),
 ];

@@ -1,9 +1,9 @@
-//! The incumbent's stat keys.
+//! envoyproxy/ratelimit's stat keys.
 
 use super::*;
 
 #[test]
-fn stat_keys_are_the_incumbents() {
+fn stat_keys_are_envoy_ratelimit() {
     let limit = "rate_limit: { unit: second, requests_per_unit: 1 }";
     let set = rules(&format!(
         r#"

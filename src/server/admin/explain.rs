@@ -92,9 +92,9 @@ fn read(body: &[u8], bounds: &Bounds) -> Result<(String, Vec<Typed>), String> {
 pub(super) fn validate(domain: &str, typed: &[Typed], bounds: &Bounds) -> Result<(), RequestError> {
     let entries: Vec<_> = typed.iter().map(Typed::entries).collect();
     let descriptors: Vec<_> = entries.iter().map(|entries| about(entries)).collect();
-    let (hits_addend, patience, caller) = (0, None, Caller::default());
+    let (hits_addend, timeout, caller) = (0, None, Caller::default());
     let request =
-        descriptor::Request { domain, descriptors: &descriptors, hits_addend, patience, caller };
+        descriptor::Request { domain, descriptors: &descriptors, hits_addend, timeout, caller };
     request.validate(bounds)
 }
 

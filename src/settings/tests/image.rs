@@ -1,12 +1,12 @@
-//! The incumbent's image: what its name alone changes.
+//! envoyproxy/ratelimit's image: what its name alone changes.
 
 use super::*;
 
 /// Its image looks for rules where nothing says where they are; anything that does wins.
 #[test]
-fn under_the_incumbents_name_its_own_folder_is_the_default() {
+fn under_envoy_ratelimit_name_its_own_folder_is_the_default() {
     let paths = |env: &[(&str, &str)]| {
-        let loaded = load(&Overrides::default(), &incumbent_env(pairs(env)));
+        let loaded = load(&Overrides::default(), &image_env(pairs(env)));
         loaded.map(|loaded| loaded.settings.rules.paths).unwrap_or_else(|errors| panic!("{errors}"))
     };
     for (env, path) in [

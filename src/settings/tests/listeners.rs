@@ -1,6 +1,6 @@
-//! The listeners' settings: their rows of the tables, and what the incumbent says about TLS.
+//! The listeners' settings: their rows of the tables, and what envoyproxy/ratelimit says about TLS.
 
-use super::{NO_FILE, errors, incumbent, run, value_of};
+use super::{NO_FILE, envoy_ratelimit_env, errors, run, value_of};
 use crate::settings::Overrides;
 
 /// A value other than the default for each, as text.
@@ -41,7 +41,7 @@ pub(super) const OTHERS: [(&str, &str); 33] = [
 ];
 
 #[test]
-fn the_incumbents_variables_of_tls_count_when_it_is_asked_for() {
+fn envoy_ratelimit_variables_of_tls_count_when_it_is_asked_for() {
     let on = ("GRPC_SERVER_USE_TLS", "true");
     let cert = ("GRPC_SERVER_TLS_CERT", "/certs/tls.crt");
     let key = ("GRPC_SERVER_TLS_KEY", "/certs/tls.key");
@@ -72,5 +72,5 @@ fn the_incumbents_variables_of_tls_count_when_it_is_asked_for() {
     }
     let file = "grpc: { tls_cert: a, tls_key: b }";
     assert_eq!(value_of(run(file, &[on], Overrides::default()), "grpc.tls_cert"), "a");
-    assert_eq!(incumbent::TLS[0].0, on.0);
+    assert_eq!(envoy_ratelimit_env::TLS[0].0, on.0);
 }

@@ -20,7 +20,7 @@ fn what_does_nothing_here_is_said_once_and_the_rest_of_the_environment_is_ignore
         "WEIR_GRPC_LISTEN is ignored; did you mean WEIR__GRPC__LISTEN?",
     ];
     assert_eq!(warnings, expected);
-    let always = incumbent::ALWAYS_SO.map(|name| (name, "true"));
+    let always = envoy_ratelimit_env::ALWAYS_SO.map(|name| (name, "true"));
     assert!(run(NO_FILE, &always, Overrides::default()).expect("valid").warnings.is_empty());
     let redis = |file| run(file, &[("BACKEND_TYPE", "redis")], Overrides::default());
     let first = |loaded: Result<Loaded, Vec<String>>| loaded.expect("valid").warnings.remove(0);

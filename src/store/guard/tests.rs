@@ -60,9 +60,9 @@ fn step() -> Step {
 }
 
 /// Asks once; the clock and tokio's time go on together.
-async fn ask(guard: &Guarded, key: &Key, patience: Option<Duration>) -> Result<(), StoreError> {
+async fn ask(guard: &Guarded, key: &Key, timeout: Option<Duration>) -> Result<(), StoreError> {
     let before = tokio::time::Instant::now();
-    let result = guard.apply_within(key, &step(), patience).await.map(|_| ());
+    let result = guard.apply_within(key, &step(), timeout).await.map(|_| ());
     let waited = u64::try_from(before.elapsed().as_micros()).unwrap();
     guard.clock.advance(Micros(waited));
     result
@@ -75,13 +75,13 @@ fn asked(guard: &Guarded) -> u32 {
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_longer_than_the_shorter_deadline() {
     let guard = guard(Ok(()));
-    for (patience, waits) in [(None, 10), (Some(4), 4), (Some(40), 10)] {
+    for (timeout, waits) in [(None, 10), (Some(4), 4), (Some(40), 10)] {
         let before = tokio::time::Instant::now();
-        let result = ask(&guard, &KEY, patience.map(Duration::from_millis)).await;
+        let result = ask(&guard, &KEY, timeout.map(Duration::from_millis)).await;
         assert_eq!(result, Err(StoreError::Timeout));
         let waited = before.elapsed();
         // Paused time moves in whole milliseconds, and may move one too far.
-        assert!((waits..=waits + 1).contains(&waited.as_millis()), "{patience:?}: {waited:?}");
+        assert!((waits..=waits + 1).contains(&waited.as_millis()), "{timeout:?}: {waited:?}");
     }
     guard.store.answers[0].add_permits(1);
     assert_eq!(ask(&guard, &KEY, None).await, Ok(()));

@@ -31,7 +31,7 @@ const ASK_WHILE_DOWN: Duration = Duration::from_millis(200);
 const ASK_PAUSE: Duration = Duration::from_millis(5);
 
 /// How long one answer may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often a clock is measured. Clocks that are off drift by microseconds in that time.
 const MEASURE_EVERY: Duration = Duration::from_secs(2);
@@ -108,7 +108,7 @@ async fn ask(
     for index in 0..up.len() {
         let ((host, _), known) = up[(turn + index) % up.len()];
         let asking = known.lane.command("CLUSTER", vec!["SLOTS".into()]);
-        if let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE, asking).await
+        if let Ok(Ok(answer)) = tokio::time::timeout(TIMEOUT, asking).await
             && let Some(runs) = topology::runs(&answer, host)
         {
             return Some(runs);
@@ -116,7 +116,7 @@ async fn ask(
     }
     for seed in seeds {
         let asking = ask_seed(config, seed);
-        if let Ok(Some(answer)) = tokio::time::timeout(PATIENCE, asking).await
+        if let Ok(Some(answer)) = tokio::time::timeout(TIMEOUT, asking).await
             && let Some(runs) = topology::runs(&answer, &seed.host)
         {
             return Some(runs);
@@ -191,7 +191,7 @@ async fn mind(shared: &Shared, node: &Node, lane: &Lane) {
         }
         for script in Script::ALL {
             // Whoever meets a node without it loads it; this only spares the first caller that.
-            let _ = tokio::time::timeout(PATIENCE, lane.load(script.source())).await;
+            let _ = tokio::time::timeout(TIMEOUT, lane.load(script.source())).await;
         }
         shared.ask.notify_one();
         loop {
@@ -213,7 +213,7 @@ async fn mind(shared: &Shared, node: &Node, lane: &Lane) {
 async fn measure(shared: &Shared, node: &Node, lane: &Lane, trips: &mut Trips) {
     let sent = shared.clock.now();
     let asking = lane.command("TIME", Vec::new());
-    let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE, asking).await else { return };
+    let Ok(Ok(answer)) = tokio::time::timeout(TIMEOUT, asking).await else { return };
     let received = shared.clock.now();
     if let Some(node_time) = time(&answer) {
         node.set_offset(trips.add(Trip { sent, received, node: node_time }));

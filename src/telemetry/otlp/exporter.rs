@@ -38,7 +38,7 @@ impl Exporter {
             runtime.block_on(async {
                 tokio::select! {
                     () = work(link, stopped.clone()) => {}
-                    () = patience(stopped) => {}
+                    () = grace(stopped) => {}
                 }
             });
         };
@@ -55,7 +55,7 @@ impl Exporter {
 }
 
 /// How long work may go on.
-async fn patience(mut stopped: watch::Receiver<bool>) {
+async fn grace(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
     sleep(LAST_WORDS).await;
 }

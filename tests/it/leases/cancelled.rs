@@ -9,7 +9,7 @@ use h2::client::SendRequest;
 use prost::Message;
 use tokio::net::TcpStream;
 
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 use crate::support::rls::{Client, RateLimitRequest, costing, descriptor, request};
 use crate::support::weir::Weir;
 
@@ -103,7 +103,7 @@ fn what_a_cancelled_call_took_comes_back_at_once() {
         }
     });
     // Nobody is told when a reset has arrived, so look until it shows.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while left(&looks) != [9, 93] {
         assert!(Instant::now() < deadline, "{:?} are left", left(&looks));
         looks.block_on(async { tokio::time::sleep(Duration::from_millis(5)).await });

@@ -30,7 +30,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Identity, ServerTlsConfig};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 /// A running collector. Its thread ends with the test.
 pub(crate) struct Collector {
@@ -170,7 +170,7 @@ impl Collector {
 
     /// Waits for a message of which `pick` makes something.
     pub(crate) fn wait<T>(&self, pick: impl Fn(&Received) -> Option<T>) -> (T, Received) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let received = self.received.recv_timeout(left).expect("a message that fits");

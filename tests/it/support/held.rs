@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Instant;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 /// A listening server. Its threads end with the test process.
 ///
@@ -55,7 +55,7 @@ impl Held {
 
     /// Waits until `count` requests in all have arrived.
     pub(crate) fn wait_for(&self, count: usize) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut now = self.hall.count();
         while now.arrived < count {
             let left = deadline.saturating_duration_since(Instant::now());

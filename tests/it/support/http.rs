@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 /// What came back.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ pub(crate) fn send(
     request.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
 
     let mut stream = TcpStream::connect(to).unwrap_or_else(|e| panic!("connect to {to}: {e}"));
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout that is not zero");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout that is not zero");
     stream.write_all(request.as_bytes()).expect("the request's head can be sent");
     // A server may refuse a large body unread; its answer is what counts then.
     let _ = stream.write_all(body);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Instant;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 /// A running child. Dropped: killed by its pid and reaped.
 pub(crate) struct Process {
@@ -43,7 +43,7 @@ impl Process {
     /// The first line, past or future, of which `pick` makes something. Fails when the child stops
     /// talking before it says such a line.
     pub(crate) fn wait_for<T>(&self, what: &str, pick: impl Fn(&str) -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut seen = 0;
         let mut spoken = self.log.spoken();
         loop {
@@ -63,7 +63,7 @@ impl Process {
 
     /// Waits until the child has ended.
     pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut spoken = self.log.spoken();
         // Both streams end with the process (it has no children that could hold them open).
         while spoken.closed < 2 {

@@ -17,7 +17,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint, Server};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::rls::{RateLimitRequest, RateLimitResponse, RateLimitServiceClient};
 
 /// One call that weir has answered.
@@ -59,7 +59,7 @@ impl Recorder {
 
     /// Waits until `count` calls in all have been answered, and gives them in order.
     pub(crate) fn wait_for(&self, count: usize) -> Vec<Call> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut answered = self.calls.answered.lock().expect("the relay does not panic");
         while answered.len() < count {
             let left = deadline.saturating_duration_since(Instant::now());

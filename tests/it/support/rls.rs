@@ -8,7 +8,7 @@ use envoy_types::pb::google::protobuf::UInt64Value;
 use tokio::runtime::{Builder, Runtime};
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 pub(crate) use common::RateLimitDescriptor;
 pub(crate) use common::rate_limit_descriptor::{Entry, RateLimitOverride};
@@ -41,7 +41,7 @@ impl Client {
 
     fn open(endpoint: Endpoint) -> Result<Client, tonic::transport::Error> {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let channel = runtime.block_on(endpoint.timeout(PATIENCE).connect())?;
+        let channel = runtime.block_on(endpoint.timeout(TIMEOUT).connect())?;
         Ok(Client { runtime, channel })
     }
 

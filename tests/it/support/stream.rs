@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use super::{PATIENCE, http};
+use super::{TIMEOUT, http};
 
 /// An answer that has begun. Dropped: the client is gone.
 pub(crate) struct Stream {
@@ -48,7 +48,7 @@ pub(crate) fn send(to: SocketAddr, path: &str, headers: &[(&str, &str)]) -> TcpS
     }
     request.push_str("\r\n");
     let mut stream = TcpStream::connect(to).unwrap_or_else(|e| panic!("connect to {to}: {e}"));
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout that is not zero");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout that is not zero");
     stream.write_all(request.as_bytes()).expect("the request can be sent");
     stream
 }

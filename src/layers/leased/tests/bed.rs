@@ -214,14 +214,14 @@ impl Instance {
         self.ask_within(key, limit, hits, local, None).await
     }
 
-    /// The same by somebody who waits no longer than `patience`.
+    /// The same by somebody who waits no longer than `timeout`.
     pub(super) async fn ask_within(
         &self,
         key: &Key,
         limit: &Limit,
         hits: i64,
         local: Micros,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<Decision, StoreError> {
         let shared = Shared { world: self.world.clone(), offset: self.offset };
         let now = shared.now(key, local);
@@ -235,7 +235,7 @@ impl Instance {
             over_limit_cache: true,
             local,
             now,
-            patience,
+            timeout,
         };
         self.leased.ask(&ask).await
     }

@@ -204,15 +204,15 @@ async fn nobody_waits_longer_for_a_draw_than_for_the_store() {
     world.deadline.store(10, Ordering::Relaxed);
     warm(&instance, &limit).await;
     world.stalled.store(true, Ordering::Relaxed);
-    for (patience, waits) in [(None, 10), (Some(4_000), 10), (Some(4), 4)] {
+    for (timeout, waits) in [(None, 10), (Some(4_000), 10), (Some(4), 4)] {
         let before = tokio::time::Instant::now();
-        let patience = patience.map(Duration::from_millis);
+        let timeout = timeout.map(Duration::from_millis);
         let (hits, local) = (held(&instance) as i64 + 1, instance.local());
-        let asked = instance.ask_within(&KEY, &limit, hits, local, patience);
+        let asked = instance.ask_within(&KEY, &limit, hits, local, timeout);
         // Without a deadline it would be for ever.
         let asked = tokio::time::timeout(Duration::from_secs(9), asked).await;
-        assert_eq!(asked, Ok(Err(StoreError::Timeout)), "{patience:?}");
+        assert_eq!(asked, Ok(Err(StoreError::Timeout)), "{timeout:?}");
         let waited = before.elapsed().as_millis();
-        assert!((waits..=waits + 1).contains(&waited), "{patience:?}: {waited} ms");
+        assert!((waits..=waits + 1).contains(&waited), "{timeout:?}: {waited} ms");
     }
 }

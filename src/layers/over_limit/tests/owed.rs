@@ -83,7 +83,7 @@ fn what_is_denied_while_hits_are_on_their_way_back_is_told() {
 #[tokio::test(start_paused = true)]
 async fn what_is_owed_and_the_step_share_one_deadline() {
     // The first visit leaves too little for the second, or enough.
-    for (takes, patience, result) in [
+    for (takes, timeout, result) in [
         (60, None, Err(StoreError::Timeout)),
         (40, None, Ok(())),
         (40, Some(60), Err(StoreError::Timeout)),
@@ -98,11 +98,11 @@ async fn what_is_owed_and_the_step_share_one_deadline() {
                 cached.apply(&key(1), &step(1)).await.expect("one visit has the time");
             }
             let before = tokio::time::Instant::now();
-            let patience = patience.map(Duration::from_millis);
-            let asked = cached.apply_within(&key(1), &step(hits), patience).await;
-            assert_eq!(asked.map(drop), result, "{takes} ms, {patience:?}");
+            let timeout = timeout.map(Duration::from_millis);
+            let asked = cached.apply_within(&key(1), &step(hits), timeout).await;
+            assert_eq!(asked.map(drop), result, "{takes} ms, {timeout:?}");
             let waited = before.elapsed();
-            assert!(waited <= patience.unwrap_or(TIMEOUT), "{takes}, {patience:?}: {waited:?}");
+            assert!(waited <= timeout.unwrap_or(TIMEOUT), "{takes}, {timeout:?}: {waited:?}");
         }
     }
 }

@@ -210,7 +210,7 @@ fn a_shorter_interval_is_heeded_at_once() {
         #[rustfmt::skip]
         let ask = Ask {
             key: &KEY, limit: &limit, hits: 1, lease: None, mode, over_limit_cache: true, local,
-            now, patience: None,
+            now, timeout: None,
         };
         synced.ask(&ask).now_or_never().expect("at once").expect("decided")
     };

@@ -1,4 +1,4 @@
-//! Under the incumbent's name: the sample deployments of Istio and Envoy, with only the image changed.
+//! Under envoyproxy/ratelimit's name: the sample deployments of Istio and Envoy, with only the image changed.
 
 use std::fs::{create_dir_all, read_to_string, remove_dir_all, rename};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -33,7 +33,7 @@ const ISTIO: [(&str, &str); 12] = [
     ("RATELIMIT_PORT_8081_TCP_ADDR", "10.96.0.10"),
 ];
 
-/// The same of the sample in the incumbent's own repository.
+/// The same of the sample in envoyproxy/ratelimit's own repository.
 const ENVOY: [(&str, &str); 7] = [
     ("USE_STATSD", "false"),
     ("LOG_LEVEL", "debug"),

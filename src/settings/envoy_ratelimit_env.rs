@@ -1,4 +1,4 @@
-//! The incumbent's environment variables: what each of them means here.
+//! envoyproxy/ratelimit's environment variables: what each of them means here.
 //!
 //! `envoyproxy/ratelimit` is set up by environment variables alone. Those that mean something here
 //! are the weakest layer above the defaults, so that a changed image is all it takes to move over.
@@ -14,7 +14,7 @@ use super::problem::Problem;
 use super::redis_url::{Beside, Kind};
 use super::{redis_url, scalar, secret};
 
-/// From the incumbent's spelling of a value to ours.
+/// From envoyproxy/ratelimit's spelling of a value to ours.
 type Translate = fn(&str) -> Result<String, String>;
 
 /// Variables that set one thing each: name, setting, translation.
@@ -30,7 +30,7 @@ pub(super) const SETS: [(&str, &str, Translate); 28] = [
     ("SHADOW_MODE", "answer.shadow_mode", as_is),
     ("QUOTA_MODE", "answer.quota_mode", as_is),
     ("RESPONSE_DYNAMIC_METADATA", "answer.dynamic_metadata", as_is),
-    ("LIMIT_RESPONSE_HEADERS_ENABLED", "answer.incumbent_headers", as_is),
+    ("LIMIT_RESPONSE_HEADERS_ENABLED", "answer.envoy_ratelimit_headers", as_is),
     ("LIMIT_LIMIT_HEADER", "answer.limit_header", as_is),
     ("LIMIT_REMAINING_HEADER", "answer.remaining_header", as_is),
     ("LIMIT_RESET_HEADER", "answer.reset_header", as_is),
@@ -77,7 +77,7 @@ pub(super) const FOLDER: [(&str, &str); 3] = [
     ("RUNTIME_APPDIRECTORY", "config"),
 ];
 
-/// Where the incumbent's metrics are scraped, when `USE_PROMETHEUS` asks for that.
+/// Where envoyproxy/ratelimit's metrics are scraped, when `USE_PROMETHEUS` asks for that.
 pub(super) const SCRAPED: [&str; 2] = ["PROMETHEUS_ADDR", ":9090"];
 
 /// Variables with no effect here, by reason. `*` stands for the rest of a name.
@@ -108,8 +108,8 @@ pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
 #[cfg(test)]
 pub(super) const ALWAYS_SO: [&str; 2] = ["RUNTIME_IGNOREDOTFILES", "RUNTIME_WATCH_ROOT"];
 
-/// `env` as the incumbent's image sees it: there, rules are looked for also when no variable says where.
-pub fn incumbent_env(mut env: Vec<(String, String)>) -> Vec<(String, String)> {
+/// `env` as envoyproxy/ratelimit's image sees it: there, rules are looked for also when no variable says where.
+pub fn image_env(mut env: Vec<(String, String)>) -> Vec<(String, String)> {
     let (root, folder) = FOLDER[0];
     let ours = env.iter().any(|(name, _)| name == "WEIR__RULES__PATHS");
     if !ours && FOLDER.iter().all(|(name, _)| get(&env, name).is_none()) {
@@ -118,7 +118,7 @@ pub fn incumbent_env(mut env: Vec<(String, String)>) -> Vec<(String, String)> {
     env
 }
 
-/// What the incumbent's variables set.
+/// What envoyproxy/ratelimit's variables set.
 pub(super) fn translate(env: &[(String, String)]) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     for (name, path, translate) in SETS {
@@ -235,7 +235,7 @@ fn folder(env: &[(String, String)]) -> Option<Leaf> {
     }
     let parts = FOLDER.iter().map(|(name, default)| get(env, name).unwrap_or(default));
     let mut path = PathBuf::new();
-    // An absolute part would replace what stands before it; the incumbent joins them.
+    // An absolute part would replace what stands before it; envoyproxy/ratelimit joins them.
     for (index, part) in parts.enumerate() {
         path.push(if index == 0 { part } else { part.trim_start_matches('/') });
     }
@@ -270,7 +270,7 @@ fn redis(env: &[(String, String)]) -> Vec<Leaf> {
     ]
 }
 
-/// The listener for metrics, as soon as there are metrics of the incumbent's.
+/// The listener for metrics, as soon as there are metrics of envoyproxy/ratelimit's.
 fn scraped(env: &[(String, String)]) -> Option<Leaf> {
     get(env, "USE_PROMETHEUS").filter(|text| scalar::switch(text) == Ok(true))?;
     let [name, default] = SCRAPED;
