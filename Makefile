@@ -24,17 +24,17 @@ test: $(ENVOYS:%=envoy-%) redis
 
 # Installs redis-server by the system's package manager if it is missing.
 redis:
-	@sh tests/bed/install-redis.sh
+	@sh tests/support/redis/install-redis.sh
 
 # What touches Redis, against Valkey: the one on the path, else Debian's, kept in target/.
 test-valkey: $(ENVOYS:%=envoy-%) redis
-	REDIS_SERVER=$$(sh tests/bed/find-valkey.sh) \
-		$(CARGO) test --locked --test agreement --test faults --test redis
+	REDIS_SERVER=$$(sh tests/support/redis/find-valkey.sh) \
+		$(CARGO) test --locked --test redis
 
 # A day of reloads, rotations and faults under 5 000 calls per second, on a release build, with
 # SOAK_PAUSE seconds of calls between two events.
 soak: $(ENVOYS:%=envoy-%) redis
-	WEIR_DAY_STRICT=1 WEIR_DAY_PAUSE=$(SOAK_PAUSE) $(CARGO) test --locked --release --test redis a_day -- --nocapture
+	WEIR_SOAK_STRICT=1 WEIR_SOAK_PAUSE=$(SOAK_PAUSE) $(CARGO) test --locked --release --test redis soak:: -- --nocapture
 
 lint:
 	$(CARGO) clippy --locked --all-targets -- -D warnings

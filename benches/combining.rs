@@ -17,10 +17,15 @@ use weir::store::redis::{Reach, Traffic};
 use weir::store::{PartId, RedisStore, Store};
 use weir::time::{Clock, Micros, SystemClock};
 
-use redis::server::Server;
+#[allow(dead_code, unused_imports, reason = "the tests use the rest")]
+#[path = "../tests/support"]
+mod support {
+    pub(crate) mod certificates;
+    pub(crate) mod redis;
+    pub(crate) mod wait;
+}
 
-#[path = "../tests/bed/redis.rs"]
-mod redis;
+use support::redis::server::Server;
 
 const CORES: usize = 2;
 const CALLERS: usize = 128;

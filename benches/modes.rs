@@ -12,21 +12,27 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-#[path = "../tests/bed/redis.rs"]
-mod bed;
 mod modes {
     pub(crate) mod chart;
     pub(crate) mod load;
     pub(crate) mod run;
 }
-#[path = "../tests/redis/start.rs"]
-mod start;
-#[path = "../tests/redis/support.rs"]
-mod support;
+#[allow(dead_code, unused_imports, reason = "the tests use the rest")]
+#[path = "../tests/support"]
+mod support {
+    pub(crate) mod certificates;
+    pub(crate) mod http;
+    pub(crate) mod on_redis;
+    pub(crate) mod process;
+    pub(crate) mod redis;
+    pub(crate) mod rls;
+    pub(crate) mod wait;
+    pub(crate) mod weir;
+}
 
-use bed::cluster::Cluster;
 use modes::chart::{Chart, Series};
 use modes::run::{Figures, MODES, Plan, run};
+use support::redis::cluster::Cluster;
 
 /// Calls per second of the table.
 const RATE: u32 = 1_000;

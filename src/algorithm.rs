@@ -21,8 +21,6 @@ mod laws;
 mod models;
 #[cfg(test)]
 mod states;
-#[cfg(test)]
-mod vectors;
 
 const _: () = assert!(HITS_END == INTEGER_END && SLIDING_REQUESTS_END == PAIR_COUNT_END);
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::load::{Call, EDGE, Load};
-use crate::bed::cluster::Cluster;
-use crate::bed::resp::Reply;
-use crate::start::{cluster_url, over, ready};
+use crate::support::on_redis::{cluster_url, over, ready};
+use crate::support::redis::cluster::Cluster;
+use crate::support::redis::resp::Reply;
 use crate::support::weir::Weir;
 
 const TENANTS: usize = 25;

@@ -9,7 +9,7 @@ use weir::bench::{Plan, Report};
 
 use crate::child::Server;
 use crate::figures::Figures;
-use crate::redis::bed::cluster::Cluster;
+use crate::support::redis::cluster::Cluster;
 
 /// When, after the load began, the fault happens: the load's connections are open by then.
 const AFTER: Duration = Duration::from_millis(500);

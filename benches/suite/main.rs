@@ -22,6 +22,14 @@ mod page;
 mod redis;
 mod size;
 
+#[allow(dead_code, unused_imports, reason = "the tests use the rest")]
+#[path = "../../tests/support"]
+mod support {
+    pub(crate) mod certificates;
+    pub(crate) mod redis;
+    pub(crate) mod wait;
+}
+
 use child::Server;
 use figures::Figures;
 use redis::{Pings, Redis};

@@ -9,12 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-#[path = "../../tests/bed/redis.rs"]
-#[rustfmt::skip]
-pub(crate) mod bed;
-
-use bed::resp::{Client, Reply};
-use bed::server;
+use crate::support::redis::resp::{Client, Reply};
+use crate::support::redis::server;
 
 /// Far longer than any answer takes.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,9 +1,9 @@
 //! The admin listener: what an operator can see.
 
-use crate::support::edge::within_an_hour;
 use crate::support::http::get;
 use crate::support::rls::{costing, descriptor, request};
 use crate::support::weir::Weir;
+use crate::support::window_edge::within_an_hour;
 
 const RULES: &str = "
 domain: d

@@ -7,10 +7,10 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::support::cli::{Run, run};
 use crate::support::http::get;
 use crate::support::process::Process;
 use crate::support::rls::{costing, descriptor, request};
+use crate::support::weir::cli::{Run, run};
 use crate::support::weir::{Weir, weir};
 
 const RULES: &str = "

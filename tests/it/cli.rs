@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::support::cli::{Run, run};
-use crate::support::edge::within_an_hour;
+use crate::support::weir::cli::{Run, run};
 use crate::support::weir::{Weir, write};
+use crate::support::window_edge::within_an_hour;
 
 const GOOD: &str = "
 domain: shop

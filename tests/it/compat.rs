@@ -6,8 +6,8 @@
 mod case;
 mod table;
 
-use crate::support::edge::within_an_hour;
 use crate::support::weir::Weir;
+use crate::support::window_edge::within_an_hour;
 use case::{Question, Shown};
 use table::{Row, Table};
 

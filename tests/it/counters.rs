@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::edge::within_an_hour;
 use crate::support::http::{Response, get, get_with, post, send};
 use crate::support::rls::{Client, descriptor, request};
 use crate::support::weir::{Setup, Weir};
+use crate::support::window_edge::within_an_hour;
 
 const RULES: &str = "
 domain: d

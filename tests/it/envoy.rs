@@ -1,12 +1,12 @@
 //! Real Envoys, the newest and the oldest supported, in front of a real weir.
 
-use crate::support::edge::within_an_hour;
+use crate::support::envoy::recorder::{Call, Recorder};
+use crate::support::envoy::upstream::{self, Upstream};
 use crate::support::envoy::{self, Envoy, NEWEST, OLDEST};
 use crate::support::http::Response;
-use crate::support::recorder::{Call, Recorder};
 use crate::support::rls::Code;
-use crate::support::upstream::{self, Upstream};
 use crate::support::weir::Weir;
+use crate::support::window_edge::within_an_hour;
 
 const BASIC: &str = include_str!("../../examples/envoy/basic.yaml");
 const COSTS: &str = include_str!("../../examples/envoy/costs.yaml");

@@ -1,8 +1,8 @@
 //! Limit headers that weir makes itself, and envoyproxy/ratelimit's three.
 
-use crate::support::edge::within_an_hour;
 use crate::support::rls::{Client, RateLimitResponse, descriptor, headers, request};
 use crate::support::weir::{Setup, Weir};
+use crate::support::window_edge::within_an_hour;
 
 const RULES: &str = "
 domain: d

@@ -2,12 +2,12 @@
 
 use tonic::Code as Grpc;
 
-use crate::support::edge::within_an_hour;
 use crate::support::http::{get, post};
 use crate::support::rls::{
     Client, RateLimitDescriptor, RateLimitOverride, costing, descriptor, request,
 };
 use crate::support::weir::Weir;
+use crate::support::window_edge::within_an_hour;
 
 const RULES: &str = "
 domain: d

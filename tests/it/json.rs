@@ -1,8 +1,8 @@
 //! The HTTP listener: `/json` in envoyproxy/ratelimit's shape, and the plain health answers.
 
-use crate::support::edge::within_an_hour;
 use crate::support::http::{Response, get, post};
 use crate::support::weir::Weir;
+use crate::support::window_edge::within_an_hour;
 use serde_json::json;
 
 const RULES: &str = "

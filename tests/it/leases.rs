@@ -1,22 +1,22 @@
 //! Concurrency limits and reservations that real Envoys acquire and give back.
 
-mod bed;
 mod budget;
 mod cancelled;
+mod docs;
+mod fixture;
 mod forms;
-mod page;
 
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bed::{Bed, Lease, MAX};
+use fixture::{Fixture, Lease, MAX};
 use forms::{Form, NEW, OLD, classic, naive};
 
-use crate::support::TIMEOUT;
+use crate::support::envoy::slow_upstream;
 use crate::support::envoy::{self, NEWEST, OLDEST};
-use crate::support::held;
-use crate::support::stream::Stream;
+use crate::support::http::stream::Stream;
+use crate::support::wait::TIMEOUT;
 
 const RULES: &str = include_str!("../../examples/rules/concurrency.yaml");
 
@@ -34,9 +34,9 @@ fn lasting() -> String {
 
 /// `count` requests at the same time, until each has the head of its answer: those that run, and
 /// how many were denied.
-fn crowd(bed: &Bed, count: usize) -> (Vec<Stream>, usize) {
+fn crowd(fixture: &Fixture, count: usize) -> (Vec<Stream>, usize) {
     let streams: Vec<Stream> = thread::scope(|scope| {
-        let asking: Vec<_> = (0..count).map(|_| scope.spawn(|| bed.open())).collect();
+        let asking: Vec<_> = (0..count).map(|_| scope.spawn(|| fixture.open())).collect();
         asking.into_iter().map(|one| one.join().expect("it was answered")).collect()
     });
     let (running, denied): (Vec<_>, Vec<_>) =
@@ -84,38 +84,38 @@ fn no_more_than_max_run_at_once_with_the_oldest_envoy() {
 /// 50 slow requests at the same time: 10 run, 40 are denied; when the 10 have ended all slots are
 /// free, each by one release of its own lease; and so again. Then 50 clients that come and go.
 fn no_more_than_max_run_at_once(form: &Form) {
-    let bed = Bed::start(form, &lasting());
+    let fixture = Fixture::start(form, &lasting());
     for round in 1..=3 {
-        let (running, denied) = crowd(&bed, 50);
+        let (running, denied) = crowd(&fixture, 50);
         assert_eq!((running.len(), denied), (MAX, 40));
-        assert_eq!(bed.free(), 0);
-        bed.upstream.let_all_go();
+        assert_eq!(fixture.free(), 0);
+        fixture.upstream.let_all_go();
         for stream in running {
-            assert_eq!(stream.finish().body, held::body(0));
+            assert_eq!(stream.finish().body, slow_upstream::body(0));
         }
-        let calls = bed.recorder.wait_for(round * (50 + MAX));
+        let calls = fixture.recorder.wait_for(round * (50 + MAX));
         assert_eq!(calls.len(), round * (50 + MAX), "one call per request, one more per slot");
-        assert_eq!(bed.free(), MAX, "all slots are free");
-        bed.upstream.hold_again();
+        assert_eq!(fixture.free(), MAX, "all slots are free");
+        fixture.upstream.hold_again();
     }
 
-    bed.upstream.let_all_go();
+    fixture.upstream.let_all_go();
     let passed: usize = thread::scope(|scope| {
-        let client = || (0..5).filter(|_| bed.open().finish().status == 200).count();
+        let client = || (0..5).filter(|_| fixture.open().finish().status == 200).count();
         let clients: Vec<_> = (0..50).map(|_| scope.spawn(client)).collect();
         clients.into_iter().map(|one| one.join().expect("it was answered")).sum()
     });
     assert!(passed >= MAX, "the first {MAX} found free slots");
-    let calls = bed.recorder.wait_for(3 * (50 + MAX) + 250 + passed);
-    assert_eq!(bed.free(), MAX, "all slots are free");
-    assert_eq!(bed.upstream.most_at_once(), MAX);
-    assert_eq!(bed.upstream.arrived(), 3 * MAX + passed, "what is denied goes no further");
+    let calls = fixture.recorder.wait_for(3 * (50 + MAX) + 250 + passed);
+    assert_eq!(fixture.free(), MAX, "all slots are free");
+    assert_eq!(fixture.upstream.most_at_once(), MAX);
+    assert_eq!(fixture.upstream.arrived(), 3 * MAX + passed, "what is denied goes no further");
 
     let granted: BTreeSet<Lease> = calls.iter().filter_map(Lease::granted).collect();
     let released: Vec<Lease> = calls.iter().filter_map(Lease::released).collect();
     assert_eq!(released.len(), granted.len(), "each is given back once");
     assert_eq!(released.into_iter().collect::<BTreeSet<_>>(), granted);
-    let negative = |call| Lease::released(call).is_some() == bed::is_negative(call);
+    let negative = |call| Lease::released(call).is_some() == fixture::is_negative(call);
     assert_eq!(calls.iter().all(negative), form.version == NEWEST, "how a release is sent");
 }
 
@@ -137,24 +137,24 @@ fn a_client_that_goes_frees_its_slot_in_the_classic_form() {
 /// Ten run and an eleventh is denied; four clients go in the middle of their answers; so four more
 /// run, and a fifth is denied. Slots last for hours, and nothing else has ended.
 fn a_client_that_goes_frees_its_slot(form: &Form) {
-    let bed = Bed::start(form, &lasting());
-    let (mut running, denied) = crowd(&bed, MAX + 1);
+    let fixture = Fixture::start(form, &lasting());
+    let (mut running, denied) = crowd(&fixture, MAX + 1);
     assert_eq!((running.len(), denied), (MAX, 1));
     for stream in running.drain(..4) {
         stream.abandon();
     }
-    let calls = bed.recorder.wait_for(11 + 4);
+    let calls = fixture.recorder.wait_for(11 + 4);
     assert_eq!(calls.iter().filter_map(Lease::released).count(), 4);
-    assert_eq!(bed.free(), 4);
-    let (more, denied) = crowd(&bed, 5);
+    assert_eq!(fixture.free(), 4);
+    let (more, denied) = crowd(&fixture, 5);
     assert_eq!((more.len(), denied), (4, 1));
 
-    bed.upstream.let_all_go();
+    fixture.upstream.let_all_go();
     for stream in running.into_iter().chain(more) {
-        assert_eq!(stream.finish().body, held::body(0), "it ran on undisturbed");
+        assert_eq!(stream.finish().body, slow_upstream::body(0), "it ran on undisturbed");
     }
-    bed.recorder.wait_for(11 + 4 + 5 + MAX);
-    assert_eq!(bed.free(), MAX);
+    fixture.recorder.wait_for(11 + 4 + 5 + MAX);
+    assert_eq!(fixture.free(), MAX);
 }
 
 #[test]
@@ -170,24 +170,24 @@ fn denied_requests_free_nothing_with_the_oldest_envoy() {
 /// Twenty denials later ten slots are still held. One request ends, and exactly one runs then. What
 /// Envoy would have sent for the denials it would have sent before that.
 fn denied_requests_free_nothing(form: &Form) {
-    let bed = Bed::start(form, &lasting());
-    let (running, _) = crowd(&bed, MAX);
-    assert_eq!(crowd(&bed, 20).1, 20);
-    bed.upstream.let_one_go();
-    let calls = bed.recorder.wait_for(MAX + 20 + 1);
+    let fixture = Fixture::start(form, &lasting());
+    let (running, _) = crowd(&fixture, MAX);
+    assert_eq!(crowd(&fixture, 20).1, 20);
+    fixture.upstream.let_one_go();
+    let calls = fixture.recorder.wait_for(MAX + 20 + 1);
     assert!(Lease::released(&calls[MAX + 20]).is_some(), "the one that has ended");
     assert_eq!(calls.iter().filter_map(Lease::granted).count(), MAX, "a denial grants nothing");
-    assert_eq!(bed.free(), 1);
-    let (more, denied) = crowd(&bed, 2);
+    assert_eq!(fixture.free(), 1);
+    let (more, denied) = crowd(&fixture, 2);
     assert_eq!((more.len(), denied), (1, 1));
 
-    bed.upstream.let_all_go();
+    fixture.upstream.let_all_go();
     for stream in running.into_iter().chain(more) {
         stream.finish();
     }
-    let calls = bed.recorder.wait_for(MAX + 20 + 1 + 2 + MAX);
+    let calls = fixture.recorder.wait_for(MAX + 20 + 1 + 2 + MAX);
     assert_eq!(calls.iter().filter_map(Lease::released).count(), MAX + 1);
-    assert_eq!(bed.free(), MAX);
+    assert_eq!(fixture.free(), MAX);
 }
 
 /// Envoy is killed (SIGKILL) while ten requests run: nobody gives their slots back, so they come back
@@ -195,20 +195,20 @@ fn denied_requests_free_nothing(form: &Form) {
 #[test]
 fn after_a_crash_of_envoy_the_slots_come_back_within_hold() {
     let hold = Duration::from_secs(3);
-    let bed = Bed::start(&NEW, &rules("3s"));
+    let fixture = Fixture::start(&NEW, &rules("3s"));
     let mut asked = Instant::now();
     let mut running = Vec::new();
     for _ in 0..MAX {
         asked = Instant::now();
-        running.push(bed.open());
+        running.push(fixture.open());
     }
     assert!(running.iter().all(|stream| stream.status == 200));
-    let bed = bed.without_envoy();
+    let fixture = fixture.without_envoy();
     // An expiry is told to nobody: the only way to see it is to look until it has happened. A look
     // says how long it takes until the next slot is free, which is within `hold` at any time.
     let deadline = Instant::now() + TIMEOUT;
     loop {
-        let look = bed.look();
+        let look = fixture.look();
         if look.limit_remaining as usize == MAX {
             break;
         }
@@ -216,10 +216,10 @@ fn after_a_crash_of_envoy_the_slots_come_back_within_hold() {
         let next = Duration::from_secs_f64(next.seconds as f64 + f64::from(next.nanos) / 1e9);
         assert!(next <= hold, "the next slot is free in {next:?}");
         assert!(Instant::now() < deadline, "{look:?}");
-        bed.pause();
+        fixture.pause();
     }
     assert!(asked.elapsed() >= hold, "the last slot was taken less than {hold:?} ago");
-    let calls = bed.recorder.wait_for(MAX);
+    let calls = fixture.recorder.wait_for(MAX);
     assert_eq!(calls.iter().filter_map(Lease::released).count(), 0, "nobody gave one back");
 }
 
@@ -228,23 +228,23 @@ fn after_a_crash_of_envoy_the_slots_come_back_within_hold() {
 #[test]
 fn without_leases_denials_free_slots_but_never_more_than_there_are() {
     let example = naive();
-    let bed = Bed::start(&Form { version: NEWEST, example: &example }, &lasting());
-    let (running, denied) = crowd(&bed, MAX + 1);
+    let fixture = Fixture::start(&Form { version: NEWEST, example: &example }, &lasting());
+    let (running, denied) = crowd(&fixture, MAX + 1);
     assert_eq!((running.len(), denied), (MAX, 1));
-    bed.recorder.wait_for(MAX + 1 + 1);
-    assert_eq!(bed.free(), 1, "the denied request has freed a slot that somebody runs in");
-    let late = bed.open();
-    assert_eq!((late.status, bed.upstream.most_at_once()), (200, MAX + 1), "one too many");
+    fixture.recorder.wait_for(MAX + 1 + 1);
+    assert_eq!(fixture.free(), 1, "the denied request has freed a slot that somebody runs in");
+    let late = fixture.open();
+    assert_eq!((late.status, fixture.upstream.most_at_once()), (200, MAX + 1), "one too many");
 
-    bed.upstream.let_all_go();
+    fixture.upstream.let_all_go();
     for stream in running.into_iter().chain([late]) {
         stream.finish();
     }
     // Ten and one were taken, and twelve given back.
-    let calls = bed.recorder.wait_for(MAX + 3 + MAX + 1);
-    assert_eq!(calls.iter().filter(|call| bed::is_negative(call)).count(), MAX + 2);
-    assert_eq!(bed.free(), MAX, "not more than there are");
-    bed.upstream.hold_again();
-    let (running, denied) = crowd(&bed, MAX + 1);
+    let calls = fixture.recorder.wait_for(MAX + 3 + MAX + 1);
+    assert_eq!(calls.iter().filter(|call| fixture::is_negative(call)).count(), MAX + 2);
+    assert_eq!(fixture.free(), MAX, "not more than there are");
+    fixture.upstream.hold_again();
+    let (running, denied) = crowd(&fixture, MAX + 1);
     assert_eq!((running.len(), denied), (MAX, 1));
 }

@@ -1,10 +1,12 @@
 //! Black-box tests: the real binary, asked as Envoy, a browser and a person ask it.
 
+mod accuracy;
 mod admin;
 mod bench;
 mod cli;
 mod compat;
 mod counters;
+mod docs;
 mod envoy;
 mod headers;
 mod hostile;
@@ -18,6 +20,24 @@ mod rolling;
 mod secrets;
 mod services;
 mod startup;
-mod support;
 mod tls;
 mod traces;
+mod vectors;
+mod wire;
+
+#[allow(dead_code, unused_imports, reason = "each test binary uses its part")]
+#[path = "../support"]
+mod support {
+    pub(crate) mod certificates;
+    pub(crate) mod collector;
+    pub(crate) mod envoy;
+    pub(crate) mod http;
+    pub(crate) mod process;
+    pub(crate) mod promtool;
+    pub(crate) mod rls;
+    pub(crate) mod secret;
+    pub(crate) mod vectors;
+    pub(crate) mod wait;
+    pub(crate) mod weir;
+    pub(crate) mod window_edge;
+}

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use format::Page;
 
-use crate::support::edge::within_an_hour;
 use crate::support::http::get;
 use crate::support::promtool;
 use crate::support::rls::{costing, descriptor, request};
 use crate::support::weir::{Setup, Weir};
+use crate::support::window_edge::within_an_hour;
 
 mod format;
 

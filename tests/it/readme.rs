@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::support::cli::run;
 use crate::support::http::post;
 use crate::support::weir::Weir;
+use crate::support::weir::cli::run;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

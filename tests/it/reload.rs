@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
-use crate::support::TIMEOUT;
 use crate::support::http::get;
 use crate::support::rls::{Client, costing, descriptor, request};
+use crate::support::wait::TIMEOUT;
 use crate::support::weir::{Weir, write};
 
 /// A file of domain `d` that limits `key` to `limit` an hour.

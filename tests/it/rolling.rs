@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
+use crate::support::envoy::upstream::Upstream;
 use crate::support::envoy::{self, Envoy, NEWEST};
 use crate::support::http::get;
-use crate::support::upstream::Upstream;
 use crate::support::weir::{Setup, Weir};
 
 const RULES: &str = "

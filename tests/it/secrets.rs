@@ -2,9 +2,9 @@
 
 use std::net::TcpListener;
 
+use crate::support::certificates::{Certificates, trusting};
 use crate::support::collector::Collector;
 use crate::support::http::{get, get_with, post};
-use crate::support::pki::{Certificates, trusting};
 use crate::support::rls::{Client, descriptor, request};
 use crate::support::weir::{Setup, Weir};
 

@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-use crate::support::edge::within_an_hour;
 use crate::support::http::get;
 use crate::support::rls::{descriptor, request};
 use crate::support::weir::{Weir, weir, write};
+use crate::support::window_edge::within_an_hour;
 
 const GOOD: &str = "
 domain: d

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use crate::support::cli;
+use crate::support::certificates::{Certificates, trusting};
+use crate::support::envoy::upstream::Upstream;
 use crate::support::envoy::{self, Envoy, NEWEST, OLDEST};
 use crate::support::http::get;
-use crate::support::pki::{Certificates, trusting};
 use crate::support::rls::{Client, descriptor, request};
 use crate::support::secret::Secret;
-use crate::support::upstream::Upstream;
+use crate::support::weir::cli;
 use crate::support::weir::{Setup, Weir, write};
 
 const RULES: &str = "

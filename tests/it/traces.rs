@@ -5,12 +5,12 @@ use std::net::TcpListener;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
 use opentelemetry_proto::tonic::metrics::v1::{Metric, metric};
 
+use crate::support::certificates::Certificates;
 use crate::support::collector::{Collector, hex, text};
-use crate::support::edge::within_an_hour;
 use crate::support::http::{get, send};
-use crate::support::pki::Certificates;
 use crate::support::rls::{Client, descriptor, request};
 use crate::support::weir::{Setup, Weir};
+use crate::support::window_edge::within_an_hour;
 
 const RULES: &str = "
 domain: d

@@ -3,7 +3,7 @@
 use prost::Message;
 use weir::proto::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
 
-use super::dice::Dice;
+use super::rng::Rng;
 
 /// Keys of the fuzzed service's rules, and one that no rule has.
 const KEYS: [&str; 5] = ["a", "c", "u", "q", "none"];
@@ -13,37 +13,37 @@ const VALUES: [&str; 6] = ["b", "axb", "", "z", "\u{e9}\u{1f600}", "a,b=c"];
 const HITS: [u64; 7] = [0, 1, 5, 11, u32::MAX as u64, (1 << 53) - 1, 1 << 53];
 
 /// A request, encoded.
-pub(crate) fn protobuf(dice: &mut Dice) -> Vec<u8> {
-    request(dice).encode_to_vec()
+pub(crate) fn protobuf(rng: &mut Rng) -> Vec<u8> {
+    request(rng).encode_to_vec()
 }
 
-fn request(dice: &mut Dice) -> RateLimitRequest {
+fn request(rng: &mut Rng) -> RateLimitRequest {
     RateLimitRequest {
-        domain: (*dice.pick(&["d", "d", "d", "other"])).to_owned(),
-        descriptors: (0..=dice.below(4)).map(|_| descriptor(dice)).collect(),
-        hits_addend: if dice.one_in(2) { 0 } else { dice.next() as u32 },
+        domain: (*rng.pick(&["d", "d", "d", "other"])).to_owned(),
+        descriptors: (0..=rng.below(4)).map(|_| descriptor(rng)).collect(),
+        hits_addend: if rng.one_in(2) { 0 } else { rng.next() as u32 },
     }
 }
 
-fn descriptor(dice: &mut Dice) -> RateLimitDescriptor {
-    let text = |dice: &mut Dice, from: &[&str]| (*dice.pick(from)).to_owned();
+fn descriptor(rng: &mut Rng) -> RateLimitDescriptor {
+    let text = |rng: &mut Rng, from: &[&str]| (*rng.pick(from)).to_owned();
     RateLimitDescriptor {
-        entries: (0..dice.below(4))
-            .map(|_| Entry { key: text(dice, &KEYS), value: text(dice, &VALUES) })
+        entries: (0..rng.below(4))
+            .map(|_| Entry { key: text(rng, &KEYS), value: text(rng, &VALUES) })
             .collect(),
-        limit: dice.one_in(4).then(|| RateLimitOverride {
-            requests_per_unit: dice.next() as u32,
-            unit: 1 + dice.below(7) as i32,
+        limit: rng.one_in(4).then(|| RateLimitOverride {
+            requests_per_unit: rng.next() as u32,
+            unit: 1 + rng.below(7) as i32,
         }),
-        hits_addend: dice.one_in(3).then(|| *dice.pick(&HITS)),
-        is_negative_hits: dice.one_in(4),
+        hits_addend: rng.one_in(3).then(|| *rng.pick(&HITS)),
+        is_negative_hits: rng.one_in(4),
     }
 }
 
 /// A request as JSON, in either spelling.
-pub(crate) fn json(dice: &mut Dice) -> Vec<u8> {
-    let request = request(dice);
-    let snake = dice.one_in(2);
+pub(crate) fn json(rng: &mut Rng) -> Vec<u8> {
+    let request = request(rng);
+    let snake = rng.one_in(2);
     let name = |camel: &'static str, other: &'static str| if snake { other } else { camel };
     let descriptor = |descriptor: &RateLimitDescriptor| {
         let entry = |entry: &Entry| serde_json::json!({ "key": entry.key, "value": entry.value });
@@ -71,14 +71,14 @@ pub(crate) fn json(dice: &mut Dice) -> Vec<u8> {
 }
 
 /// A rule file with every kind of matcher and limit.
-pub(crate) fn yaml(dice: &mut Dice) -> Vec<u8> {
+pub(crate) fn yaml(rng: &mut Rng) -> Vec<u8> {
     let mut text = "domain: d\ndescriptors:\n".to_owned();
-    level(dice, 1, &mut text);
+    level(rng, 1, &mut text);
     text.into_bytes()
 }
 
 /// Some descriptors below each other; their values differ, so that none is defined twice.
-fn level(dice: &mut Dice, depth: usize, text: &mut String) {
+fn level(rng: &mut Rng, depth: usize, text: &mut String) {
     const MATCHERS: [&str; 6] = [
         "value: v",
         "value: \"*w*\"",
@@ -98,14 +98,14 @@ fn level(dice: &mut Dice, depth: usize, text: &mut String) {
         "{ algorithm: concurrency, max: 5, hold: 30s }",
     ];
     let indent = "  ".repeat(2 * depth - 1);
-    for index in 0..=dice.below(3) {
-        *text += &format!("{indent}- key: k{index}\n{indent}  {}\n", dice.pick(&MATCHERS));
-        if dice.one_in(2) {
-            *text += &format!("{indent}  rate_limit: {}\n", dice.pick(&LIMITS));
+    for index in 0..=rng.below(3) {
+        *text += &format!("{indent}- key: k{index}\n{indent}  {}\n", rng.pick(&MATCHERS));
+        if rng.one_in(2) {
+            *text += &format!("{indent}  rate_limit: {}\n", rng.pick(&LIMITS));
         }
-        if depth < 4 && dice.one_in(3) {
+        if depth < 4 && rng.one_in(3) {
             *text += &format!("{indent}  descriptors:\n");
-            level(dice, depth + 1, text);
+            level(rng, depth + 1, text);
         }
     }
 }

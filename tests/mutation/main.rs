@@ -5,7 +5,6 @@
 //! `WEIR_MUTATION_ROUNDS` run others.
 
 mod corpus;
-mod dice;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 #[path = "../../fuzz/src/files.rs"]
 mod files;
@@ -14,13 +13,14 @@ mod mutate;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 #[path = "../../fuzz/src/requests.rs"]
 mod requests;
+mod rng;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
-use dice::Dice;
 use mutate::Language;
 use requests::Service;
+use rng::Rng;
 
 /// Inputs in all.
 const ROUNDS: usize = 1_000_000;
@@ -61,10 +61,10 @@ fn a_million_inputs_do_no_harm() {
 /// Feeds `rounds` inputs of a language to `eat`, which tells whether it accepted one. Inputs that
 /// are all refused at the door, or never, would try little.
 fn storm(seed: u64, rounds: usize, language: &Language, eat: impl Fn(&[u8]) -> bool) {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let mut accepted = 0;
     for round in 0..rounds {
-        let input = language.input(&mut dice);
+        let input = language.input(&mut rng);
         match catch_unwind(AssertUnwindSafe(|| eat(&input))) {
             Ok(fine) => accepted += usize::from(fine),
             Err(panic) => {

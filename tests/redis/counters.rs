@@ -1,8 +1,8 @@
 //! Counters by hand, in Redis: any instance shows what all have counted, and empties it for all.
 
-use crate::bed::cluster::Cluster;
-use crate::start::{alone, cluster_url, over, ready};
 use crate::support::http::{get, send};
+use crate::support::on_redis::{alone, cluster_url, over, ready};
+use crate::support::redis::cluster::Cluster;
 use crate::support::rls::{Client, descriptor, request};
 
 const RULES: &str = "

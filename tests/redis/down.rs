@@ -2,12 +2,13 @@
 
 use std::time::Instant;
 
-use crate::bed::cluster::Cluster;
-use crate::bed::proxy::Proxy;
-use crate::bed::server::Server;
-use crate::start::{alone, cluster_url, over, ready, until};
 use crate::support::http;
+use crate::support::on_redis::{alone, cluster_url, over, ready};
+use crate::support::redis::cluster::Cluster;
+use crate::support::redis::proxy::Proxy;
+use crate::support::redis::server::Server;
 use crate::support::rls::{Code, RateLimitResponse, costing, descriptor, headers, request};
+use crate::support::wait::until;
 use crate::support::weir::Weir;
 
 const RULES: &str = "
@@ -142,7 +143,7 @@ fn a_key_that_is_used_by_something_else_is_refused_not_misread() {
     assert!(passed(&ask(&weir, "deny")));
     let mut client = server.client();
     let name = match client.ask(&["KEYS", "weir:*"]) {
-        crate::bed::resp::Reply::List(names) => names[0].text(),
+        crate::support::redis::resp::Reply::List(names) => names[0].text(),
         other => panic!("{other:?}"),
     };
     client.ask(&["DEL", &name]);

@@ -8,12 +8,12 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::bed::resp::Reply;
-use crate::bed::server::Server;
-use crate::start::until;
 use crate::support::http::{get, post};
 use crate::support::process::Process;
+use crate::support::redis::resp::Reply;
+use crate::support::redis::server::Server;
 use crate::support::rls::{Client, Code, costing, descriptor, request};
+use crate::support::wait::until;
 use crate::support::weir::write;
 
 /// The environment of Istio's sample, word for word but for Redis's host and the root of the rules,

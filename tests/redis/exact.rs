@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::bed::cluster::Cluster;
-use crate::bed::server::Server;
-use crate::crowd::{Answer, ask_all, figures};
-use crate::start::{alone, cluster_url, over, ready};
+use crate::support::load::{Answer, ask_all, figures};
+use crate::support::on_redis::{alone, cluster_url, over, ready};
+use crate::support::redis::cluster::Cluster;
+use crate::support::redis::server::Server;
 use crate::support::rls::{costing, descriptor, request};
 use crate::support::weir::Weir;
 

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::bed::cluster::Cluster;
-use crate::bed::resp::Reply;
-use crate::bed::server::Server;
-use crate::crowd::{Answer, Crowd, Question, figures};
-use crate::start::{alone, cluster_url, over, ready, until};
 use crate::support::http;
+use crate::support::load::{Answer, Load, Question, figures};
+use crate::support::on_redis::{alone, cluster_url, over, ready};
+use crate::support::redis::cluster::Cluster;
+use crate::support::redis::resp::Reply;
+use crate::support::redis::server::Server;
 use crate::support::rls::{descriptor, headers, request};
+use crate::support::wait::until;
 use crate::support::weir::Weir;
 
 /// Far from any limit: these tests ask who counts, not who is denied.
@@ -50,7 +51,7 @@ fn two(cluster: &Cluster) -> [Weir; 2] {
     weirs.iter().for_each(ready);
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
     until("all counters exist and nothing falls back", || {
-        let answers = crate::crowd::ask_all(&addresses, 16, COUNTERS * 4, spread());
+        let answers = crate::support::load::ask_all(&addresses, 16, COUNTERS * 4, spread());
         fallen(answers.iter()).is_empty()
     });
     weirs
@@ -63,7 +64,7 @@ fn a_killed_primary_takes_only_its_own_counters_along_and_not_for_long() {
     let weirs = two(&cluster);
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
     let its_own = keys(&cluster.nodes[0]);
-    let crowd = Crowd::start(&addresses, 32, spread());
+    let crowd = Load::start(&addresses, 32, spread());
     let before = Instant::now();
     std::thread::sleep(Duration::from_secs(1));
     let killed = Instant::now();
@@ -109,7 +110,7 @@ fn a_stalled_node_costs_one_deadline_and_then_nothing() {
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
     let its_own = keys(&cluster.nodes[1]);
     let memory = weirs[0].process().resident_kib();
-    let crowd = Crowd::start(&addresses, 32, spread());
+    let crowd = Load::start(&addresses, 32, spread());
     std::thread::sleep(Duration::from_secs(1));
     let frozen = Instant::now();
     cluster.nodes[1].process().freeze();
@@ -171,7 +172,7 @@ descriptors:
     let name = names[0].text();
     let owner = cluster.owner(0, &name);
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
-    let crowd = Crowd::start(&addresses, 16, Arc::new(move |_| hot()));
+    let crowd = Load::start(&addresses, 16, Arc::new(move |_| hot()));
     for step in 1..=4 {
         let (from, to) = ((owner + step - 1) % 3, (owner + step) % 3);
         cluster.move_slot(cluster.slot(&name), from, to, || {
@@ -252,7 +253,7 @@ descriptors:
         .start();
     ready(&weir);
     let hot: Question = Arc::new(|_| request("d", vec![descriptor(&[("hot", "x")])]));
-    let crowd = Crowd::start(&[weir.grpc], 16, hot);
+    let crowd = Load::start(&[weir.grpc], 16, hot);
     let mut admin = server.client();
     for _ in 0..50 {
         admin.ask(&["SCRIPT", "FLUSH"]);

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::bed::server::Server;
-use crate::crowd::{ask_all, figures};
-use crate::start::{alone, over, ready};
 use crate::support::http;
+use crate::support::load::{ask_all, figures};
+use crate::support::on_redis::{alone, over, ready};
+use crate::support::redis::server::Server;
 use crate::support::rls::{descriptor, request};
 use crate::support::weir::Weir;
 

@@ -1,7 +1,7 @@
 //! Bad input reaches no script: whatever a client sends, a counter is counted or the call refused.
 
-use crate::bed::server::Server;
-use crate::start::{alone, over, ready};
+use crate::support::on_redis::{alone, over, ready};
+use crate::support::redis::server::Server;
 use crate::support::rls::{Code, costing, descriptor, request};
 
 const RULES: &str = "
@@ -37,7 +37,7 @@ fn every_character_every_length_and_the_largest_numbers_are_counted_apart() {
         assert_eq!(over.overall_code, i32::from(Code::OverLimit), "7 and the rest are too many");
     }
     let reply = server.client().ask(&["DBSIZE"]);
-    assert_eq!(reply, crate::bed::resp::Reply::Integer(values.len() as i64));
+    assert_eq!(reply, crate::support::redis::resp::Reply::Integer(values.len() as i64));
     for hits in [(1 << 53) - 1, (1 << 52) + 1, 1 << 31] {
         for key in ["k", "bucket"] {
             let asked = costing(hits, descriptor(&[(key, &hits.to_string())]));

@@ -4,15 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bed::cluster::Cluster;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::oracle::{Passed, broken};
-use crate::page::Page;
-use crate::start::{alone, cluster_url, over, ready, until};
+use crate::support::on_redis::{alone, cluster_url, over, ready};
+use crate::support::redis::cluster::Cluster;
 use crate::support::rls::{costing, descriptor, request};
+use crate::support::traffic::{Traffic, now};
+use crate::support::wait::until;
+use crate::support::weir::metrics::Metrics;
 use crate::support::weir::{Setup, Weir, write};
 use crate::time::Micros;
-use crate::traffic::{Traffic, now};
 
 /// A deadline that a busy machine seldom misses. A request that misses it is denied.
 const TIMEOUT: &str = "500ms";
@@ -160,8 +161,9 @@ fn a_lower_limit_holds_for_leased_rules_in_the_window_that_it_comes_in() {
     });
     let early = traffic.passed();
     // The others spend what they still hold, and nothing more: each has nothing but denials then.
-    let denied =
-        |weir: &Weir| Page::of(weir.admin).sum("weir_requests_total", &[r#"code="over_limit""#]);
+    let denied = |weir: &Weir| {
+        Metrics::scrape(weir.admin).sum("weir_requests_total", &[r#"code="over_limit""#])
+    };
     let before = weirs.each_ref().map(denied);
     until("all of them deny", || {
         weirs.iter().zip(before).all(|(weir, before)| denied(weir) >= before + 200)

@@ -1,12 +1,13 @@
 //! What Prometheus' own tool says about the metrics of a weir that uses all of it: Redis, every
 //! mode, TLS, detailed series, and envoyproxy/ratelimit's names.
 
-use crate::bed::certificates::Certificates;
-use crate::bed::server::Server;
-use crate::start::{over, ready, until};
+use crate::support::certificates::Certificates;
 use crate::support::http::get;
+use crate::support::on_redis::{over, ready};
 use crate::support::promtool::complaints;
+use crate::support::redis::server::Server;
 use crate::support::rls::{Client, costing, descriptor, request};
+use crate::support::wait::until;
 use tonic::transport::{Certificate, ClientTlsConfig};
 
 const RULES: &str = "

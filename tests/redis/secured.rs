@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::bed::certificates::Certificates;
-use crate::bed::cluster::Cluster;
-use crate::crowd::{Answer, Question, ask_all, figures};
-use crate::start::{alone, over, ready, until};
+use crate::support::certificates::Certificates;
+use crate::support::load::{Answer, Question, ask_all, figures};
+use crate::support::on_redis::{alone, over, ready};
+use crate::support::redis::cluster::Cluster;
 use crate::support::rls::{costing, descriptor, request};
+use crate::support::wait::until;
 use crate::support::weir::{Weir, write};
 
 const RULES: &str = "

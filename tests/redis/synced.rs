@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bed::cluster::Cluster;
-use crate::bed::proxy::Proxy;
-use crate::bed::server::Server;
-use crate::crowd::{Answer, Crowd, Question, figures};
 use crate::flood::scripts;
-use crate::page::Page;
-use crate::start::{alone, cluster_url, over, ready, until};
+use crate::support::load::{Answer, Load, Question, figures};
+use crate::support::on_redis::{alone, cluster_url, over, ready};
+use crate::support::redis::cluster::Cluster;
+use crate::support::redis::proxy::Proxy;
+use crate::support::redis::server::Server;
 use crate::support::rls::{costing, descriptor, request};
+use crate::support::wait::until;
 use crate::support::weir::Weir;
+use crate::support::weir::metrics::Metrics;
 
 const COUNTERS: usize = 25;
 const LIMIT: usize = 400;
@@ -46,7 +47,7 @@ fn passed(answers: &[Answer]) -> HashMap<usize, usize> {
 }
 
 fn metric(weir: &Weir, name: &str) -> u64 {
-    Page::of(weir.admin).sum(name, &[])
+    Metrics::scrape(weir.admin).sum(name, &[])
 }
 
 /// Waits until every instance has exchanged as many counts as `rounds` of all its counters make.
@@ -72,7 +73,7 @@ fn three_instances_let_through_the_limit_and_no_more_beyond_than_passes_in_an_in
     });
     weirs.iter().for_each(ready);
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
-    let crowd = Crowd::start(&addresses, 4, spread("tenant"));
+    let crowd = Load::start(&addresses, 4, spread("tenant"));
     let began = Instant::now();
     // What passes while we look counts too.
     let mut looked = HashMap::<usize, usize>::new();
@@ -139,7 +140,7 @@ fn with_redis_away_for_five_seconds_nothing_falls_back_and_all_is_counted_after(
     let mut warm = |weir: &Weir| {
         until("every counter is known", || {
             let question = spread("wide");
-            let answers = crate::crowd::ask_all(&[weir.grpc], 4, COUNTERS * 2, question);
+            let answers = crate::support::load::ask_all(&[weir.grpc], 4, COUNTERS * 2, question);
             let fallen = answers.iter().filter(|answer| answer.fallback().is_some()).count();
             before += 2;
             // What the fallback decided may have been counted or not.
@@ -153,7 +154,7 @@ fn with_redis_away_for_five_seconds_nothing_falls_back_and_all_is_counted_after(
         let look = request("d", vec![costing(0, descriptor(&[("wide", "0")]))]);
         u64::from(weir.client().ask(look).statuses[0].limit_remaining)
     };
-    let crowd = Crowd::start(&addresses, 4, spread("wide"));
+    let crowd = Load::start(&addresses, 4, spread("wide"));
     exchanged(&weirs, 1);
     proxy.silence();
     // The experiment.

@@ -2,9 +2,9 @@
 
 use opentelemetry_proto::tonic::trace::v1::Span;
 
-use crate::bed::server::Server;
-use crate::start::{alone, over, ready};
 use crate::support::collector::{Collector, hex, text};
+use crate::support::on_redis::{alone, over, ready};
+use crate::support::redis::server::Server;
 use crate::support::rls::{Client, descriptor, request};
 
 const RULES: &str = "

@@ -2,13 +2,13 @@
 
 use std::thread;
 
-use super::bed::{Bed, Lease};
+use super::fixture::{Fixture, Lease};
 use super::forms::Form;
-use crate::support::edge::within_an_hour;
+use crate::support::envoy::recorder::Call;
 use crate::support::envoy::{NEWEST, OLDEST};
+use crate::support::http::stream;
 use crate::support::http::{self, Response};
-use crate::support::recorder::Call;
-use crate::support::stream;
+use crate::support::window_edge::within_an_hour;
 
 const EXAMPLE: &str = include_str!("../../../examples/envoy/token-budget.yaml");
 const RULES: &str = include_str!("../../../examples/rules/token-budget.yaml");
@@ -27,35 +27,35 @@ fn rules(tokens: u32, calls: u32) -> String {
     rules
 }
 
-fn start(version: &str, rules: &str) -> Bed {
-    Bed::start(&Form { version, example: EXAMPLE }, rules)
+fn start(version: &str, rules: &str) -> Fixture {
+    Fixture::start(&Form { version, example: EXAMPLE }, rules)
 }
 
 /// Tokens left.
-fn left(bed: &Bed) -> u32 {
-    bed.look_at("llm", &[("tokens", "chat"), ("user", "anna")]).limit_remaining
+fn left(fixture: &Fixture) -> u32 {
+    fixture.look_at("llm", &[("tokens", "chat"), ("user", "anna")]).limit_remaining
 }
 
 /// A call of the model that costs `tokens`, to its end; `meanwhile` runs before it is let go.
-fn chat(bed: &Bed, tokens: u64, meanwhile: impl FnOnce()) -> Response {
-    let ingress = bed.envoy().ingress;
-    let before = bed.upstream.arrived();
+fn chat(fixture: &Fixture, tokens: u64, meanwhile: impl FnOnce()) -> Response {
+    let ingress = fixture.envoy().ingress;
+    let before = fixture.upstream.arrived();
     let cost = tokens.to_string();
     thread::scope(|scope| {
         let asking = scope.spawn(|| {
             let headers = [("x-user", "anna"), ("x-total-tokens", cost.as_str())];
             http::get_with(ingress, "/v1/chat", &headers)
         });
-        bed.upstream.wait_for(before + 1);
+        fixture.upstream.wait_for(before + 1);
         meanwhile();
-        bed.upstream.let_one_go();
+        fixture.upstream.let_one_go();
         asking.join().expect("it was answered")
     })
 }
 
 /// A call of the model that is denied.
-fn denied(bed: &Bed) {
-    let answer = http::get_with(bed.envoy().ingress, "/v1/chat", &[("x-user", "anna")]);
+fn denied(fixture: &Fixture) {
+    let answer = http::get_with(fixture.envoy().ingress, "/v1/chat", &[("x-user", "anna")]);
     assert_eq!(answer.status, 429);
 }
 
@@ -70,26 +70,26 @@ fn settled(call: &Call) -> Option<u64> {
 fn a_reservation_is_settled_to_the_true_cost_once() {
     for version in [NEWEST, OLDEST] {
         within_an_hour(|| {
-            let bed = start(version, &rules(10_000, 100));
+            let fixture = start(version, &rules(10_000, 100));
             let mut before = 10_000;
             for (number, cost) in [(1, 300), (2, 2_500), (3, 0)] {
-                let reserved = || assert_eq!(left(&bed), before - RESERVED, "while it runs");
-                let answer = chat(&bed, u64::from(cost), reserved);
+                let reserved = || assert_eq!(left(&fixture), before - RESERVED, "while it runs");
+                let answer = chat(&fixture, u64::from(cost), reserved);
                 assert_eq!(answer.status, 200);
-                let calls = bed.recorder.wait_for(2 * number);
+                let calls = fixture.recorder.wait_for(2 * number);
                 let (reserve, settle) = (&calls[2 * number - 2], &calls[2 * number - 1]);
                 assert_eq!(Lease::released(settle), Lease::granted(reserve));
                 assert!(Lease::granted(reserve).is_some());
                 assert_eq!(settled(settle), Some(u64::from(cost)), "what the model said");
                 before -= cost;
-                assert_eq!(left(&bed), before, "{cost} of {RESERVED}, on {version}");
+                assert_eq!(left(&fixture), before, "{cost} of {RESERVED}, on {version}");
             }
             // Whatever arrives twice has happened already.
-            let client = bed.weir.client();
-            for call in bed.recorder.wait_for(6) {
+            let client = fixture.weir.client();
+            for call in fixture.recorder.wait_for(6) {
                 if Lease::released(&call).is_some() {
                     client.ask(call.request);
-                    assert_eq!(left(&bed), before);
+                    assert_eq!(left(&fixture), before);
                 }
             }
         });
@@ -101,20 +101,20 @@ fn a_reservation_is_settled_to_the_true_cost_once() {
 #[test]
 fn a_reservation_that_does_not_fit_is_denied_and_takes_nothing() {
     within_an_hour(|| {
-        let bed = start(NEWEST, &rules(3_000, 100));
+        let fixture = start(NEWEST, &rules(3_000, 100));
         let beside = || {
-            assert_eq!(left(&bed), 1_000);
-            denied(&bed);
-            assert_eq!(left(&bed), 1_000, "the denied one reserves nothing");
+            assert_eq!(left(&fixture), 1_000);
+            denied(&fixture);
+            assert_eq!(left(&fixture), 1_000, "the denied one reserves nothing");
         };
-        assert_eq!(chat(&bed, 300, beside).status, 200);
-        let calls = bed.recorder.wait_for(3);
-        assert_eq!(left(&bed), 2_700);
+        assert_eq!(chat(&fixture, 300, beside).status, 200);
+        let calls = fixture.recorder.wait_for(3);
+        assert_eq!(left(&fixture), 2_700);
         assert_eq!(Lease::granted(&calls[1]), None);
-        assert_eq!(chat(&bed, 700, || ()).status, 200);
-        let calls = bed.recorder.wait_for(5);
+        assert_eq!(chat(&fixture, 700, || ()).status, 200);
+        let calls = fixture.recorder.wait_for(5);
         assert_eq!(calls.iter().filter_map(Lease::released).count(), 2);
-        assert_eq!(left(&bed), 2_000);
+        assert_eq!(left(&fixture), 2_000);
     });
 }
 
@@ -123,14 +123,14 @@ fn a_reservation_that_does_not_fit_is_denied_and_takes_nothing() {
 #[test]
 fn a_request_that_another_rule_denies_leaves_no_reservation_behind() {
     within_an_hour(|| {
-        let bed = start(NEWEST, &rules(10_000, 1));
-        assert_eq!(chat(&bed, 300, || ()).status, 200);
-        bed.recorder.wait_for(2);
+        let fixture = start(NEWEST, &rules(10_000, 1));
+        assert_eq!(chat(&fixture, 300, || ()).status, 200);
+        fixture.recorder.wait_for(2);
         for _ in 0..3 {
-            denied(&bed);
-            assert_eq!(left(&bed), 9_700);
+            denied(&fixture);
+            assert_eq!(left(&fixture), 9_700);
         }
-        let calls = bed.recorder.wait_for(5);
+        let calls = fixture.recorder.wait_for(5);
         assert!(calls[2..].iter().all(|call| Lease::granted(call).is_none()));
         assert_eq!(calls.iter().filter_map(Lease::released).count(), 1, "the first one's");
     });
@@ -141,13 +141,13 @@ fn a_request_that_another_rule_denies_leaves_no_reservation_behind() {
 #[test]
 fn a_cost_that_nobody_knows_stays_as_it_was_reserved() {
     within_an_hour(|| {
-        let bed = start(NEWEST, &rules(10_000, 100));
-        let gone = stream::send(bed.envoy().ingress, "/v1/chat", &[("x-user", "anna")]);
-        bed.upstream.wait_for(1);
+        let fixture = start(NEWEST, &rules(10_000, 100));
+        let gone = stream::send(fixture.envoy().ingress, "/v1/chat", &[("x-user", "anna")]);
+        fixture.upstream.wait_for(1);
         drop(gone);
-        assert_eq!(chat(&bed, 300, || bed.upstream.let_all_go()).status, 200);
-        let calls = bed.recorder.wait_for(3);
+        assert_eq!(chat(&fixture, 300, || fixture.upstream.let_all_go()).status, 200);
+        let calls = fixture.recorder.wait_for(3);
         assert_eq!(calls.iter().filter_map(Lease::released).count(), 1, "the second one's");
-        assert_eq!(left(&bed), 10_000 - RESERVED - 300);
+        assert_eq!(left(&fixture), 10_000 - RESERVED - 300);
     });
 }

@@ -9,8 +9,8 @@ use h2::client::SendRequest;
 use prost::Message;
 use tokio::net::TcpStream;
 
-use crate::support::TIMEOUT;
 use crate::support::rls::{Client, RateLimitRequest, costing, descriptor, request};
+use crate::support::wait::TIMEOUT;
 use crate::support::weir::Weir;
 
 /// Slots and reservations last for hours: what is free is free because it was given back.

@@ -1,0 +1,71 @@
+"""Alerts and dashboard: PromQL that Prometheus reads, words for who is woken, and the chart's own form of both.
+
+Whether their metrics exist is asked of a running weir, by tests/redis/alerts.rs.
+"""
+
+import json
+import shutil
+import subprocess
+
+import promql_parser
+import pytest
+import yaml
+
+from chart import CHART, one
+
+RULES = CHART / "files" / "alerts.yaml"
+ALERTS = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+DASHBOARD = json.loads((CHART / "files" / "dashboard.json").read_text())
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+def test_an_alert_can_be_evaluated_and_says_what_is_wrong(alert):
+    promql_parser.parse(alert["expr"])
+    assert alert["alert"].startswith("Weir")
+    assert alert["labels"]["severity"] in {"critical", "warning", "info"}
+    assert set(alert["annotations"]) == {"summary", "description"}
+
+
+def test_no_two_alerts_have_one_name():
+    names = [alert["alert"] for alert in ALERTS]
+    assert len(names) == len(set(names))
+
+
+def test_promtool_accepts_the_alerts():
+    """Where there is a promtool; without one, the parser above and the schema of custom.py have had their say."""
+    if tool := shutil.which("promtool"):
+        run = subprocess.run([tool, "check", "rules", RULES], capture_output=True, text=True)
+        assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_panel_can_be_drawn(panel):
+    assert panel["targets"], "a panel without a query"
+    for target in panel["targets"]:
+        promql_parser.parse(target["expr"].replace("$__rate_interval", "5m"))
+        assert 'namespace=~"$namespace",job=~"$job"' in target["expr"], "every panel follows the variables"
+
+
+def test_panels_have_ids_of_their_own_and_do_not_overlap():
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    taken = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert place["x"] + place["w"] <= 24 and not cells & taken, panel["title"]
+        taken |= cells
+
+
+def test_the_chart_installs_them_as_they_are():
+    found = json.loads(one("ConfigMap", "observed", suffix="-dashboard")["data"]["weir.json"])
+    assert found == DASHBOARD
+    labels = one("ConfigMap", "observed", suffix="-dashboard")["metadata"]["labels"]
+    assert labels["grafana_dashboard"] == "1"
+    groups = one("PrometheusRule", "observed")["spec"]["groups"]
+    installed = {rule["alert"]: rule for group in groups for rule in group["rules"]}
+    assert installed.pop("Ours") and len(installed) == len(ALERTS) - 1, "one is disabled"
+    for alert in ALERTS:
+        if alert["alert"] != "WeirMemoryFull":
+            expected = {**alert, "labels": {**alert["labels"], "team": "edge"}}
+            assert installed[alert["alert"]] == expected

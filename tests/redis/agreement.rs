@@ -1,0 +1,281 @@
+//! Agreement: the state machines in Rust and in Lua do the same, bit for bit, on a real Redis.
+//!
+//! Random walks over every algorithm: several tiers, hits below and above 0 and near 2^53, leases,
+//! reloaded rules, time that stands still, jumps to the edges of windows, and goes backwards.
+//! `WEIR_AGREEMENT_STEPS` sets the steps per algorithm, `WEIR_AGREEMENT_SEED` repeats a run.
+
+use std::hash::{BuildHasher, RandomState};
+
+use weir::limit::{Algorithm, Limit, Tier};
+use weir::step::{Lease, LeaseId};
+use weir::time::Micros;
+
+use crate::support::redis::server::Server;
+use crate::support::vectors;
+use twin::{Journey, Travelled, Twin};
+use walk::{Ask, Rng};
+
+mod twin;
+mod walk;
+
+/// Walks that travel together.
+const AT_ONCE: usize = 16;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number in the environment"))
+}
+
+fn seed() -> u64 {
+    let random = || RandomState::new().hash_one(());
+    let seed = number("WEIR_AGREEMENT_SEED").unwrap_or_else(random);
+    println!("WEIR_AGREEMENT_SEED={seed}");
+    seed
+}
+
+fn agree(algorithm: Algorithm) {
+    let steps = number("WEIR_AGREEMENT_STEPS").unwrap_or(100_000);
+    let seed = seed();
+    let (server, mut rng, mut done) = (Server::local(), Rng(seed), 0);
+    let mut twin = Twin::new(server.client());
+    while done < steps {
+        let walks: Vec<Vec<Ask>> = (0..AT_ONCE).map(|_| walk::walk(algorithm, &mut rng)).collect();
+        for (walk, difference) in walks.iter().zip(twin.compare(&walks)) {
+            if let Some((index, _)) = difference {
+                let (asks, what) = shrunk(&mut twin, walk[..=index].to_vec());
+                panic!("{what}\nat the last of\n{}\nWEIR_AGREEMENT_SEED={seed}", lines(&asks));
+            }
+            let own = walk.iter().filter(|ask| ask.limit.algorithm == algorithm);
+            done += own.count() as u64;
+        }
+    }
+    println!("{done} steps of {algorithm:?}");
+}
+
+fn lines(asks: &[Ask]) -> String {
+    asks.iter().map(Ask::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// A shortest walk that still differs: one after the other, asks are left out as long as it does.
+fn shrunk(twin: &mut Twin, mut asks: Vec<Ask>) -> (Vec<Ask>, String) {
+    let mut differs = |asks: &[Ask]| twin.compare(&[asks.to_vec()]).remove(0);
+    let (_, mut what) = differs(&asks).expect("it differed just now");
+    let mut index = asks.len();
+    while index > 0 {
+        index -= 1;
+        let mut fewer = asks.clone();
+        fewer.remove(index);
+        if let Some((last, other)) = differs(&fewer) {
+            fewer.truncate(last + 1);
+            (asks, what) = (fewer, other);
+            index = index.min(asks.len());
+        }
+    }
+    (asks, what)
+}
+
+#[test]
+fn fixed_window_is_the_same_in_lua() {
+    agree(Algorithm::FixedWindow);
+}
+
+#[test]
+fn sliding_window_is_the_same_in_lua() {
+    agree(Algorithm::SlidingWindow);
+}
+
+#[test]
+fn sliding_window_is_weighed_as_exactly_in_lua() {
+    let (server, mut rng) = (Server::local(), Rng(seed()));
+    let mut twin = Twin::new(server.client());
+    for _ in 0..50 {
+        let walks: Vec<Vec<Ask>> = (0..100).map(|_| walk::edge(&mut rng)).collect();
+        for (walk, difference) in walks.iter().zip(twin.compare(&walks)) {
+            assert_eq!(difference, None, "\n{}", lines(walk));
+        }
+    }
+}
+
+#[test]
+fn sliding_window_log_is_the_same_in_lua() {
+    agree(Algorithm::SlidingWindowLog);
+}
+
+#[test]
+fn token_bucket_is_the_same_in_lua() {
+    agree(Algorithm::TokenBucket);
+}
+
+#[test]
+fn leaky_bucket_is_the_same_in_lua() {
+    agree(Algorithm::LeakyBucket);
+}
+
+#[test]
+fn concurrency_is_the_same_in_lua() {
+    agree(Algorithm::Concurrency);
+}
+
+/// Asks of a limit with one tier at these instants: hits, and the lease they are about.
+fn asks(limit: &Limit, about: impl Iterator<Item = (u64, i64, Option<Lease>)>) -> Vec<Ask> {
+    let ask = |(now, hits, lease)| Ask {
+        limit: limit.clone(),
+        now: Micros(now),
+        hits,
+        lease,
+        elsewhere: 0,
+    };
+    about.map(ask).collect()
+}
+
+/// Walks do not get this far: lists as long as a limit allows, and many reservations.
+fn large_walks() -> Vec<Vec<Ask>> {
+    let limit = |algorithm, requests| {
+        let tier = Tier { requests, window: Micros(1_000_000), burst: requests };
+        Limit { algorithm, tiers: [tier].into(), count_denied: false }
+    };
+    let open = |id, until| Some(Lease::Open { id: LeaseId::from_bits(id), until: Micros(until) });
+    let close = |id| Some(Lease::Close(LeaseId::from_bits(id)));
+    let log = limit(Algorithm::SlidingWindowLog, 100_000);
+    let slots = limit(Algorithm::Concurrency, 100_000);
+    // A hundred thousand at once, some more that are denied, some that leave, some given back.
+    let full = |lease: Option<Lease>| {
+        let hits = [(5, 60_000), (7, 39_999), (7, 2), (8, 1), (1_000_004, 1), (1_000_005, 9_000)];
+        let more = [(1_000_006, -5_000), (1_000_007, 60_000), (2_000_006, 0), (2_000_007, 3)];
+        hits.into_iter().chain(more).map(move |(now, hits)| (now, hits, lease))
+    };
+    // Each enters as another leaves.
+    let steady = (0..3_000).map(|now| (10_000 * now, 1, None));
+    // Leases that end in another order than they began.
+    let held = (0..600).map(|id| (id, 1 + (id % 5) as i64, open(1 + id, 0)));
+    let freed = (0..600).map(|id| (700 + id, 2, close(1 + id * 7 % 600)));
+    let mut walks = vec![
+        asks(&log, full(None)),
+        asks(&slots, full(open(9, 0))),
+        asks(&slots, full(open(9, 0)).chain([(2_000_008, 70_000, close(9))])),
+        asks(&log, steady.clone()),
+        asks(&slots, steady),
+        asks(&slots, held.chain(freed)),
+    ];
+    // Far more reservations than are remembered, some timed out, settled from both ends.
+    for algorithm in walk::ALGORITHMS.into_iter().filter(|&a| a != Algorithm::Concurrency) {
+        let limit = limit(algorithm, 100_000);
+        let until = |id: u64| if id.is_multiple_of(3) { 20_000 } else { 5_000_000 };
+        let opened = (1..=11_000).map(|id| (id, 2, open(id, until(id))));
+        let settled =
+            (0..1_200).map(|n| (21_000 + n, 1, close(if n % 2 == 0 { n } else { 11_000 - n })));
+        let again = (1..=200).map(|id| (30_000 + id, 3, open(20_000 + id, 40_000)));
+        let late = (1..=200).map(|id| (39_900 + id, 5, close(20_000 + id)));
+        walks.push(asks(&limit, opened.chain(settled).chain(again).chain(late)));
+        // Most time out, those that stay are moved together, and are still found.
+        let until = |id: u64| if id <= 200 { 1_000 } else { 5_000_000 };
+        let opened = (1..=300).map(|id| (id, 2, open(id, until(id))));
+        let one_more = [(2_000, 2, open(301, 5_000_000))];
+        let settled = (150..=301).map(|id| (2_000 + id, 1, close(id)));
+        walks.push(asks(&limit, opened.chain(one_more).chain(settled)));
+    }
+    walks
+}
+
+#[test]
+fn the_largest_counters_are_the_same_in_lua() {
+    let server = Server::local();
+    let mut twin = Twin::new(server.client());
+    for walk in large_walks() {
+        if let Some((index, what)) = twin.compare(std::slice::from_ref(&walk)).remove(0) {
+            panic!("{what}\nat ask {index} of {}:\n{}", walk.len(), walk[index]);
+        }
+    }
+}
+
+/// What is decided together is decided as one by one: random steps on three counters, several of
+/// them next to each other, in calls of up to two hundred.
+fn agree_together(algorithm: Algorithm) {
+    let steps = number("WEIR_AGREEMENT_STEPS").unwrap_or(100_000);
+    let seed = seed();
+    let (server, mut rng) = (Server::local(), Rng(seed));
+    let mut twin = Twin::new(server.client());
+    let mut all = Travelled::default();
+    while (all.steps as u64) < steps {
+        let journey = Journey::new(&mut rng, |rng| walk::walk(algorithm, rng));
+        match twin.travel(&journey) {
+            Ok(Travelled { steps, calls, shared, at_once }) => {
+                assert_eq!(steps, journey.asks().count());
+                all.steps += steps;
+                all.calls += calls;
+                all.shared += shared;
+                all.at_once += at_once;
+            }
+            Err(what) => panic!("{what}\nin\n{}\nWEIR_AGREEMENT_SEED={seed}", journey.lines()),
+        }
+    }
+    println!("{algorithm:?} {all:?}");
+    assert!(all.calls * 3 < all.steps, "they hardly travelled together: {all:?}");
+    let lists = [Algorithm::SlidingWindowLog, Algorithm::Concurrency].contains(&algorithm);
+    assert!(lists || all.at_once * 20 > all.calls, "they were hardly read at once: {all:?}");
+}
+
+#[test]
+fn fixed_window_is_the_same_together() {
+    agree_together(Algorithm::FixedWindow);
+}
+
+#[test]
+fn sliding_window_is_the_same_together() {
+    agree_together(Algorithm::SlidingWindow);
+}
+
+#[test]
+fn sliding_window_log_is_the_same_together() {
+    agree_together(Algorithm::SlidingWindowLog);
+}
+
+#[test]
+fn token_bucket_is_the_same_together() {
+    agree_together(Algorithm::TokenBucket);
+}
+
+#[test]
+fn leaky_bucket_is_the_same_together() {
+    agree_together(Algorithm::LeakyBucket);
+}
+
+#[test]
+fn concurrency_is_the_same_together() {
+    agree_together(Algorithm::Concurrency);
+}
+
+#[test]
+fn as_many_counters_as_a_call_may_have_are_read_at_once() {
+    /// The largest `redis.batch`.
+    const COUNTERS: usize = 1_024;
+    let server = Server::local();
+    let mut twin = Twin::new(server.client());
+    for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::TokenBucket] {
+        let tier = Tier { requests: 2, window: Micros(1_000_000), burst: 2 };
+        let limit = Limit { algorithm, tiers: [tier].into(), count_denied: false };
+        let asks = asks(&limit, (0..4).map(|now| (now, 1, None)));
+        assert_eq!(twin.crowd(&asks, COUNTERS), Ok(()), "{algorithm:?}");
+        server.client().call(&["FLUSHALL"]).expect("an answer");
+    }
+}
+
+#[test]
+fn every_request_of_the_table_is_answered_by_lua_as_it_says() {
+    let server = Server::local();
+    let mut twin = Twin::new(server.client());
+    let walk = |vector: &vectors::Vector| {
+        let asks = vector.asks.iter().map(|ask| Ask {
+            limit: vector.limit.clone(),
+            now: ask.now,
+            hits: ask.hits,
+            lease: ask.lease,
+            elsewhere: 0,
+        });
+        asks.collect()
+    };
+    // Rust answers the table as it says: a test in the library. So it is enough to do as Rust does.
+    let walks: Vec<Vec<Ask>> = vectors::all().iter().map(walk).collect();
+    for (walk, difference) in walks.iter().zip(twin.compare(&walks)) {
+        assert_eq!(difference, None, "\n{}", lines(walk));
+    }
+}

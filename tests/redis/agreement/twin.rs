@@ -1,0 +1,220 @@
+//! Twin: the same steps by `Step::apply` and by the scripts on a real Redis, compared one by one.
+
+use std::io;
+
+use weir::step::{INTEGER_END, Lease, Machine, Outcome, State, Step};
+use weir::store::redis::batch::Call;
+use weir::store::redis::script::{self, Message, Script};
+
+use crate::agreement::walk::Ask;
+use crate::support::redis::resp::{Client, Reply};
+
+mod together;
+
+pub(crate) use together::{Journey, Travelled};
+
+/// How long a value is kept beyond its expiry, in ms: `GRACE_MS` of the scripts.
+const GRACE_MS: u64 = 1_000;
+
+/// Beyond it, a state is not compared with the one before the step.
+const LARGE_BYTES: usize = 100_000;
+
+/// What one step must come to.
+struct Expected {
+    outcome: Outcome,
+    /// The script may not write: a read-only call must be enough.
+    reads_only: bool,
+    life: Life,
+}
+
+/// What is left to live of the value when it was last written.
+#[derive(Clone, Copy, Debug)]
+enum Life {
+    /// There is no value.
+    None,
+    /// So many ms.
+    Ms(u64),
+    /// A step on a large state may have written or not: too slow to tell.
+    Unknown,
+}
+
+impl Life {
+    /// Of a value that the step writes and that is kept until this instant.
+    fn from(until: f64, step: &Step) -> Life {
+        let left = ((until - step.now.0 as f64).max(0.0) + 999.0) / 1_000.0;
+        Life::Ms(left as u64 + GRACE_MS)
+    }
+}
+
+/// A connection with the scripts loaded.
+pub(crate) struct Twin {
+    client: Client,
+    names: Vec<(Script, String)>,
+}
+
+impl Twin {
+    /// Loads the scripts over this connection.
+    pub(crate) fn new(mut client: Client) -> Twin {
+        let names = Script::ALL.map(|script| {
+            let loaded = client.call(&["SCRIPT", "LOAD", script.source()]).expect("an answer");
+            assert_eq!(loaded.text(), script.sha1(), "{script:?} has another name");
+            (script, script.sha1())
+        });
+        Twin { client, names: names.into() }
+    }
+
+    /// The first difference between Rust and Lua on each of these walks, all sent at once: the
+    /// number of the ask, and what differs.
+    pub(crate) fn compare(&mut self, walks: &[Vec<Ask>]) -> Vec<Option<(usize, String)>> {
+        let expected: Vec<Vec<Expected>> = walks.iter().map(|walk| expect(walk)).collect();
+        for (number, (walk, expected)) in walks.iter().zip(&expected).enumerate() {
+            self.queue(number, walk, expected);
+        }
+        self.client.send().expect("Redis listens");
+        let differences = walks
+            .iter()
+            .zip(&expected)
+            .map(|(walk, expected)| self.read_differences(walk, expected).expect("Redis answers"));
+        differences.collect()
+    }
+
+    /// One walk as one transaction, in which no value expires: time stands still for expiry.
+    fn queue(&mut self, number: usize, walk: &[Ask], expected: &[Expected]) {
+        let key = format!("walk:{number}").into_bytes();
+        self.client.queue(&[b"MULTI"]);
+        self.client.queue(&[b"DEL", &key]);
+        self.client.queue(&[b"TIME"]);
+        for (ask, expected) in walk.iter().zip(expected) {
+            let step = ask.step();
+            let script = Script::of(&step);
+            let (_, name) = self.names.iter().find(|(s, _)| *s == script).expect("all are loaded");
+            let argument = argument(&step);
+            let call: &[u8] = if expected.reads_only { b"EVALSHA_RO" } else { b"EVALSHA" };
+            self.client.queue(&[call, name.as_bytes(), b"1", &key, &argument]);
+            self.client.queue(&[b"PTTL", &key]);
+        }
+        self.client.queue(&[b"TIME"]);
+        self.client.queue(&[b"DEL", &key]);
+        self.client.queue(&[b"EXEC"]);
+    }
+
+    fn read_differences(
+        &mut self,
+        walk: &[Ask],
+        expected: &[Expected],
+    ) -> io::Result<Option<(usize, String)>> {
+        for _ in 0..2 * walk.len() + 5 {
+            self.client.read()?; // OK, then QUEUED
+        }
+        let Reply::List(replies) = self.client.read()? else {
+            panic!("a transaction answers with a list");
+        };
+        // Every value is written and looked at between these two looks at the server's clock.
+        let took_ms = millis(&replies[replies.len() - 2]) - millis(&replies[1]);
+        let pairs = replies[2..].chunks(2).zip(walk).zip(expected);
+        for (index, ((pair, ask), expected)) in pairs.enumerate() {
+            if let Some(difference) = difference(ask, expected, &pair[0], &pair[1], took_ms) {
+                return Ok(Some((index, difference)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn argument(step: &Step) -> Vec<u8> {
+    let call = Call::alone("", &Message::of(step), ());
+    call.arguments().flatten().copied().collect()
+}
+
+fn millis(time: &Reply) -> u64 {
+    let Reply::List(parts) = time else { panic!("TIME answers with a list: {time:?}") };
+    let number = |part: &Reply| part.text().parse::<u64>().expect("a number");
+    number(&parts[0]) * 1_000 + number(&parts[1]) / 1_000
+}
+
+/// What Rust says.
+fn expect(walk: &[Ask]) -> Vec<Expected> {
+    let mut state: Option<State> = None;
+    let (mut life, mut till) = (Life::None, 0.0);
+    let step = |ask: &Ask| {
+        let step = ask.step();
+        let large = state.as_ref().is_some_and(|state| state.heap_bytes() > LARGE_BYTES);
+        let before = if large { None } else { Some(state.clone()) };
+        let in_place = is_plain(&step, state.as_ref());
+        let outcome = step.apply(&mut state);
+        for seen in &outcome.tiers {
+            assert!(seen.a < INTEGER_END && seen.b < INTEGER_END && seen.c < INTEGER_END);
+        }
+        let counted = step.hits > 0
+            && (outcome.allowed || step.count_denied)
+            && !matches!(step.lease, Some(Lease::Close(_)));
+        // Denied hits that push as many equal ones out of a log change nothing, and are written.
+        let changed = before.map(|before| state != before);
+        let wrote = match changed {
+            Some(changed) => Some(changed || (counted && Script::of(&step) == Script::Holds)),
+            // Its last reservation has gone: the value was written anew.
+            None => (counted || is_plain(&step, state.as_ref())).then_some(true),
+        };
+        if let (Some(true), Some(state)) = (wrote, &state) {
+            let over = step.expires_at(state).0 as f64;
+            if !is_plain(&step, Some(state)) {
+                life = Life::from(over, &step);
+            } else if !in_place || over > till {
+                till = kept_until(&step, over);
+                life = Life::from(till, &step);
+            }
+        } else if wrote.is_none() {
+            life = Life::Unknown;
+        }
+        Expected { outcome, reads_only: wrote == Some(false), life }
+    };
+    walk.iter().map(step).collect()
+}
+
+/// The state of a meter as this step's machine keeps it, without reservations: the scripts leave it
+/// its time to live where that is enough.
+fn is_plain(step: &Step, state: Option<&State>) -> bool {
+    match (&step.machine, state) {
+        (Machine::Count(tiers), Some(State::Count(kept))) => tiers.len() == kept.as_slice().len(),
+        (Machine::Pair(tiers), Some(State::Pair(kept))) => tiers.len() == kept.as_slice().len(),
+        (Machine::Tat(tiers), Some(State::Tat(kept))) => tiers.len() == kept.as_slice().len(),
+        _ => false,
+    }
+}
+
+/// The twin of `keep_until`, in doubles as there: far in the future they are all that is told.
+fn kept_until(step: &Step, over: f64) -> f64 {
+    let spare = 4e6 + ((over - step.now.0 as f64).max(0.0) / 8.0).floor();
+    over + if matches!(step.machine, Machine::Tat(_)) { spare } else { 0.0 }
+}
+
+fn difference(
+    ask: &Ask,
+    expected: &Expected,
+    reply: &Reply,
+    ttl: &Reply,
+    took_ms: u64,
+) -> Option<String> {
+    let Reply::Bulk(bytes) = reply else {
+        let how = if expected.reads_only { "writing nothing" } else { "writing" };
+        return Some(format!("Rust says {:?}, {how}; Lua says {reply:?}", expected.outcome));
+    };
+    let got = script::decode(&ask.step(), bytes);
+    if got.as_ref() != Ok(&expected.outcome) {
+        return Some(format!("Rust says {:?}; Lua says {got:?}: {bytes:?}", expected.outcome));
+    }
+    let live = as_long_as(expected.life, ttl, took_ms);
+    (!live).then(|| format!("the value shall live {:?}; PTTL: {ttl:?}", expected.life))
+}
+
+/// The value has as long to live as it shall, with what `took_ms` for it to be looked at.
+fn as_long_as(life: Life, ttl: &Reply, took_ms: u64) -> bool {
+    match (life, ttl) {
+        (Life::None, Reply::Integer(-2)) => true,
+        (Life::Unknown, Reply::Integer(0..)) => true,
+        (Life::Ms(most), Reply::Integer(left)) => {
+            u64::try_from(*left).is_ok_and(|left| left <= most && left + took_ms >= most)
+        }
+        _ => false,
+    }
+}

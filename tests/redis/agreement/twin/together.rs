@@ -1,0 +1,206 @@
+//! Together: walks on several counters whose steps travel in few calls, against the same steps one
+//! by one in Rust.
+
+use weir::step::Outcome;
+use weir::store::redis::batch::{Batch, Call, Told};
+use weir::store::redis::script::{self, Message};
+
+use super::{Expected, Twin, as_long_as, expect, millis};
+use crate::agreement::walk::{Ask, Rng};
+use crate::support::redis::resp::Reply;
+
+/// Counters that are asked in turn.
+const COUNTERS: usize = 4;
+
+/// Which counter is asked, and by which ask of its walk.
+type Place = (usize, usize);
+
+/// Walks, one per counter, and what travels at the same time.
+pub(crate) struct Journey {
+    walks: Vec<Vec<Ask>>,
+    trips: Vec<Vec<Place>>,
+}
+
+/// Calls of one trip, with the place of every step.
+type Calls = Vec<Call<String, Place>>;
+
+impl Journey {
+    /// Walks that `walk` makes, cut into trips of up to forty steps at random.
+    pub(crate) fn new(rng: &mut Rng, mut walk: impl FnMut(&mut Rng) -> Vec<Ask>) -> Journey {
+        let walks: Vec<Vec<Ask>> = (0..COUNTERS).map(|_| walk(rng)).collect();
+        let mut next = [0; COUNTERS];
+        let mut trips = Vec::new();
+        // On some journeys steps that let a call read all its counters at once keep to themselves.
+        let apart = rng.below(3) == 0;
+        let row = if apart { 2 } else { 6 };
+        while (0..COUNTERS).any(|counter| next[counter] < walks[counter].len()) {
+            let mut trip: Vec<Place> = Vec::new();
+            let mut plain = true;
+            for _ in 0..=rng.below(40) {
+                // Often the same counter several times in a row.
+                let counter = rng.below(COUNTERS as u64) as usize;
+                for _ in 0..=rng.below(row) {
+                    let Some(ask) = walks[counter].get(next[counter]) else { break };
+                    let other = plain != Message::of(&ask.step()).plain;
+                    if apart && other && !trip.is_empty() {
+                        break;
+                    }
+                    plain ^= other;
+                    trip.push((counter, next[counter]));
+                    next[counter] += 1;
+                }
+            }
+            trips.push(trip);
+        }
+        Journey { walks, trips }
+    }
+
+    /// Steps in it.
+    pub(crate) fn asks(&self) -> impl Iterator<Item = &Ask> {
+        self.walks.iter().flatten()
+    }
+
+    /// As few calls as can carry each trip.
+    fn calls(&self) -> Calls {
+        let mut all = Vec::new();
+        for trip in &self.trips {
+            let mut rest = &trip[..];
+            while !rest.is_empty() {
+                let mut batch = Batch::new(usize::MAX);
+                while let [(counter, index), after @ ..] = rest {
+                    let message = Message::of(&self.walks[*counter][*index].step());
+                    let place = (*counter, *index);
+                    if batch.add(0, &key(*counter), &message, place).is_err() {
+                        break;
+                    }
+                    rest = after;
+                }
+                all.extend(batch.into_calls());
+            }
+        }
+        all
+    }
+
+    /// The steps in the order of travel, as lines.
+    pub(crate) fn lines(&self) -> String {
+        let line = |&(counter, index): &Place| {
+            format!("  {counter}.{index} {}\n", self.walks[counter][index])
+        };
+        let trip =
+            |trip: &Vec<Place>| format!("together\n{}", trip.iter().map(line).collect::<String>());
+        self.trips.iter().map(trip).collect()
+    }
+}
+
+fn key(counter: usize) -> String {
+    format!("together:{counter}")
+}
+
+/// What travelled, for the figures.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Travelled {
+    pub(crate) steps: usize,
+    pub(crate) calls: usize,
+    /// Steps that shared a run.
+    pub(crate) shared: usize,
+    /// Calls that read their counters at once.
+    pub(crate) at_once: usize,
+}
+
+impl Twin {
+    /// The first difference between Rust, one by one, and Lua, together.
+    pub(crate) fn travel(&mut self, journey: &Journey) -> Result<Travelled, String> {
+        let expected: Vec<Vec<Expected>> = journey.walks.iter().map(|walk| expect(walk)).collect();
+        let calls = journey.calls();
+        let mut travelled = Travelled { calls: calls.len(), ..Travelled::default() };
+        // In a transaction no value expires: time stands still for expiry.
+        self.client.queue(&[b"MULTI"]);
+        (0..COUNTERS).for_each(|counter| self.client.queue(&[b"DEL", key(counter).as_bytes()]));
+        self.client.queue(&[b"TIME"]);
+        for call in &calls {
+            travelled.steps += call.steps();
+            travelled.shared += call.shared();
+            let reads_only =
+                call.items().all(|&(counter, index)| expected[counter][index].reads_only);
+            let (name, count) = (call.script().sha1(), call.keys().count().to_string());
+            travelled.at_once += call.arguments().count() - call.keys().count();
+            let way: &[u8] = if reads_only { b"EVALSHA_RO" } else { b"EVALSHA" };
+            let mut command = vec![way, name.as_bytes(), count.as_bytes()];
+            command.extend(call.keys().map(|key| key.as_bytes()));
+            command.extend(call.arguments());
+            self.client.queue(&command);
+        }
+        (0..COUNTERS).for_each(|counter| self.client.queue(&[b"PTTL", key(counter).as_bytes()]));
+        self.client.queue(&[b"TIME"]);
+        self.client.queue(&[b"EXEC"]);
+        self.client.send().expect("Redis listens");
+        for _ in 0..2 * COUNTERS + 3 + calls.len() {
+            self.client.read().expect("OK, then QUEUED");
+        }
+        let Reply::List(replies) = self.client.read().expect("Redis answers") else {
+            panic!("a transaction answers with a list");
+        };
+        let replies = &replies[COUNTERS..];
+        let took_ms = millis(&replies[replies.len() - 1]) - millis(&replies[0]);
+        let (answers, lives) = replies[1..replies.len() - 1].split_at(calls.len());
+        let mut found = Ok(());
+        for (call, reply) in calls.into_iter().zip(answers) {
+            let Reply::Bulk(answer) = reply else { return Err(format!("Lua says {reply:?}")) };
+            call.deal(answer, |place, told| {
+                let ask = &journey.walks[place.0][place.1];
+                let right = &expected[place.0][place.1].outcome;
+                if found.is_ok() {
+                    found = compare(ask, right, told).map_err(|what| format!("{place:?}: {what}"));
+                }
+            });
+        }
+        found?;
+        for ((expected, left), counter) in expected.iter().zip(lives).zip(0..) {
+            let Some(last) = expected.last() else { continue };
+            if !as_long_as(last.life, left, took_ms) {
+                return Err(format!("{counter} shall live {:?}; PTTL: {left:?}", last.life));
+            }
+        }
+        Ok(travelled)
+    }
+}
+
+impl Twin {
+    /// The same asks of each of `count` counters, one call per ask: the first difference.
+    pub(crate) fn crowd(&mut self, asks: &[Ask], count: usize) -> Result<(), String> {
+        let mut state = None;
+        for ask in asks {
+            let (message, right) = (Message::of(&ask.step()), ask.step().apply(&mut state));
+            let mut batch = Batch::new(count);
+            for counter in 0..count {
+                batch.add(0, &format!("crowd:{counter}"), &message, ()).expect("there is room");
+            }
+            let call = batch.into_calls().remove(0);
+            let (name, keys) = (call.script().sha1(), count.to_string());
+            let mut command: Vec<&[u8]> = vec![b"EVALSHA", name.as_bytes(), keys.as_bytes()];
+            command.extend(call.keys().map(|key| key.as_bytes()));
+            command.extend(call.arguments());
+            self.client.queue(&command);
+            self.client.send().expect("Redis listens");
+            let reply = self.client.read().expect("Redis answers");
+            let Reply::Bulk(answer) = reply else { return Err(format!("Lua says {reply:?}")) };
+            let (mut found, mut dealt) = (Ok(()), 0);
+            call.deal(&answer, |(), told| {
+                dealt += 1;
+                found = found.clone().and_then(|()| compare(ask, &right, told));
+            });
+            assert_eq!(dealt, count);
+            found?;
+        }
+        Ok(())
+    }
+}
+
+fn compare(ask: &Ask, right: &Outcome, told: Told<'_>) -> Result<(), String> {
+    let Told::Outcome(bytes) = told else { return Err(format!("{told:?}")) };
+    let got = script::decode(&ask.step(), bytes);
+    if got.as_ref() == Ok(right) {
+        return Ok(());
+    }
+    Err(format!("Rust says {right:?}; Lua says {got:?}: {bytes:?}"))
+}

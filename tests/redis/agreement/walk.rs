@@ -1,0 +1,314 @@
+//! Walks: random sequences of steps on one counter, fond of edges.
+
+use std::fmt;
+
+use weir::limit::{Algorithm, FILL_MAX, HITS_END, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
+use weir::step::{CountTier, Lease, LeaseId, Machine, PairTier, Step};
+use weir::time::Micros;
+
+/// Every algorithm, in the order of the design's table.
+pub(crate) const ALGORITHMS: [Algorithm; 6] = [
+    Algorithm::FixedWindow,
+    Algorithm::SlidingWindow,
+    Algorithm::SlidingWindowLog,
+    Algorithm::TokenBucket,
+    Algorithm::LeakyBucket,
+    Algorithm::Concurrency,
+];
+
+/// One thing that a caller asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) limit: Limit,
+    pub(crate) now: Micros,
+    pub(crate) hits: i64,
+    pub(crate) lease: Option<Lease>,
+    /// The hits passed elsewhere, in windows that this tells of: two bits per tier. 0: they ask.
+    pub(crate) elsewhere: u64,
+}
+
+/// One line, short enough to be read next to others.
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.limit.algorithm)?;
+        for Tier { requests, window, burst } in &self.limit.tiers {
+            write!(f, " {requests}/{}us:{burst}", window.0)?;
+        }
+        let denied = if self.limit.count_denied { " count_denied" } else { "" };
+        write!(f, "{denied} | at {} hits {}", self.now.0, self.hits)?;
+        if self.elsewhere > 0 {
+            write!(f, " passed elsewhere {:?}", self.step().machine)?;
+        }
+        self.lease.map_or(Ok(()), |lease| write!(f, " {lease:?}"))
+    }
+}
+
+impl Ask {
+    /// The step that it comes to.
+    pub(crate) fn step(&self) -> Step {
+        let mut step = weir::algorithm::plan(&self.limit, self.hits, self.now);
+        if self.elsewhere > 0 {
+            passed_elsewhere(&mut step, self.elsewhere);
+        }
+        match self.lease {
+            Some(lease) => step.leased(lease),
+            None => step,
+        }
+    }
+}
+
+/// Per tier: the present window, the one before, the one before that, or one that is long over.
+fn passed_elsewhere(step: &mut Step, mut windows: u64) {
+    let mut begun = |start: Micros, window: Micros| {
+        let back = windows & 3;
+        windows >>= 2;
+        let back = if back == 3 { u64::MAX } else { window.0.saturating_mul(back) };
+        start.saturating_sub(Micros(back))
+    };
+    match &mut step.machine {
+        Machine::Count(tiers) => {
+            for tier in tiers {
+                let window = tier.end.saturating_sub(tier.start);
+                let start = begun(tier.start, window);
+                let end = start.saturating_add(window);
+                *tier = CountTier { start, end, max: CountTier::UNLIMITED };
+            }
+        }
+        Machine::Pair(tiers) => {
+            for tier in tiers {
+                let start = begun(tier.start, tier.window);
+                *tier = PairTier { start, max: PairTier::UNLIMITED, ..*tier };
+            }
+        }
+        _ => return,
+    }
+    step.count_denied = true;
+}
+
+/// A source of numbers that is the same for the same seed (splitmix64).
+pub(crate) struct Rng(pub(crate) u64);
+
+impl Rng {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Of 0..end.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.roll() % end.max(1)
+    }
+
+    /// Of 0..end, and as likely between 8 and 16 as between 2^40 and 2^41.
+    fn of_any_size(&mut self, end: u64) -> u64 {
+        let shift = self.below(u64::from(end.max(1).ilog2()) + 1);
+        self.below(end >> shift)
+    }
+
+    /// `times` out of `of`.
+    fn happens(&mut self, times: u64, of: u64) -> bool {
+        self.below(of) < times
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// The taste of one walk, so that walks differ more from each other than their steps do.
+struct Taste {
+    /// Of 10 asks, so many open or close a lease.
+    leases: u64,
+    /// Only additions, so that lists grow long.
+    piling: bool,
+    /// Time goes on by no more than a small part of the window.
+    slow: bool,
+}
+
+/// About sixty asks of one counter of `algorithm`.
+pub(crate) fn walk(algorithm: Algorithm, rng: &mut Rng) -> Vec<Ask> {
+    let starts = [0, 1, 99, 1_785_000_000_000_000, 1_785_000_000_000_001, (1 << 52) - 7];
+    let mut now = rng.pick(&starts) + rng.below(3);
+    let mut limit = limit(algorithm, rng);
+    let taste = Taste {
+        leases: rng.pick(&[0, 2, 2, 9]),
+        piling: rng.happens(1, 4),
+        slow: rng.happens(1, 3),
+    };
+    let length = 20 + rng.below(80);
+    let changes = rng.happens(1, 4);
+    let mut asks = Vec::new();
+    for _ in 0..length {
+        if changes && rng.happens(1, 12) {
+            limit = changed(&limit, algorithm, rng);
+        }
+        now = later(now, &limit, &taste, rng);
+        let hits = hits(&limit, &taste, rng);
+        let lease = rng.happens(taste.leases, 10).then(|| lease(now, &limit, rng));
+        // Never under a lease: rules whose hits pass elsewhere cannot reserve.
+        let told = hits != 0 && lease.is_none() && rng.happens(1, 5);
+        let elsewhere = if told { rng.roll() >> 1 } else { 0 };
+        asks.push(Ask { limit: limit.clone(), now: Micros(now), hits, lease, elsewhere });
+    }
+    asks
+}
+
+/// Three asks of a sliding window, the last two where the weighed sum is as near to the limit as it
+/// can come: one that does not fit, and the same a microsecond later, which does.
+pub(crate) fn edge(rng: &mut Rng) -> Vec<Ask> {
+    let requests = 2 + rng.of_any_size(SLIDING_REQUESTS_END - 2);
+    let window = 2 + rng.of_any_size(WINDOW_MAX.0 - 2);
+    let previous = 1 + rng.below(requests);
+    // Often room * window is one more or one less than a multiple of `previous`.
+    let (any, near) = (rng.below(previous), inverse(window, previous));
+    let room = rng.pick(&[any, near, previous - near]) % previous;
+    let rest = u128::from(room) * u128::from(window) / u128::from(previous);
+    let rest = u64::try_from(rest).expect("less than the window");
+    let tier = Tier { requests, window: Micros(window), burst: requests };
+    let limit =
+        Limit { algorithm: Algorithm::SlidingWindow, tiers: [tier].into(), count_denied: false };
+    let start = 1_785_000_000_000_000 / window * window;
+    let ask = |now, hits: u64| {
+        let hits = hits as i64;
+        Ask { limit: limit.clone(), now: Micros(now), hits, lease: None, elsewhere: 0 }
+    };
+    let end = start + 2 * window;
+    let hits = requests - room;
+    vec![ask(start, previous), ask(end - rest - 1, hits), ask(end - rest.max(1), hits)]
+}
+
+/// What times `number` is one more than a multiple of `of`, if anything is (Euclid's algorithm).
+fn inverse(number: u64, of: u64) -> u64 {
+    let (mut above, mut below) = ((i128::from(of), 0), (i128::from(number % of), 1));
+    while below.0 > 0 {
+        let times = above.0 / below.0;
+        (above, below) = (below, (above.0 - times * below.0, above.1 - times * below.1));
+    }
+    above.1.rem_euclid(i128::from(of)) as u64
+}
+
+fn limit(algorithm: Algorithm, rng: &mut Rng) -> Limit {
+    let tiers = (0..=rng.below(4).min(rng.below(4))).map(|_| tier(algorithm, rng)).collect();
+    let count_denied = algorithm != Algorithm::Concurrency && rng.happens(1, 2);
+    let limit = Limit { algorithm, tiers, count_denied };
+    limit.check().expect("walks are about limits that can be counted");
+    limit
+}
+
+/// The rule is reloaded with other numbers, or even with another algorithm.
+fn changed(limit: &Limit, algorithm: Algorithm, rng: &mut Rng) -> Limit {
+    let mut other = limit.clone();
+    let one = rng.below(limit.tiers.len() as u64) as usize;
+    match rng.below(4) {
+        0 => return self::limit(rng.pick(&ALGORITHMS), rng),
+        1 => return self::limit(algorithm, rng),
+        2 => other.tiers[one] = tier(limit.algorithm, rng),
+        _ if algorithm != Algorithm::Concurrency && limit.algorithm == algorithm => {
+            other.count_denied = !other.count_denied;
+        }
+        _ => {}
+    }
+    other
+}
+
+fn tier(algorithm: Algorithm, rng: &mut Rng) -> Tier {
+    let window = match rng.below(10) {
+        0..3 => 1 + rng.below(60),
+        3 => 1,
+        4 => WINDOW_MAX.0 - rng.below(3),
+        5 => 1 + rng.of_any_size(WINDOW_MAX.0),
+        6 => 86_400_000_000,
+        7 => 7,
+        _ => 1_000_000,
+    };
+    let listed = matches!(algorithm, Algorithm::SlidingWindowLog | Algorithm::Concurrency);
+    let end = match algorithm {
+        _ if listed => 400,
+        Algorithm::SlidingWindow => SLIDING_REQUESTS_END,
+        _ => HITS_END,
+    };
+    let requests = match rng.below(12) {
+        0 => 0,
+        1 => end - 1 - rng.below(3),
+        2 => rng.of_any_size(end),
+        3 => rng.below(200),
+        _ => 1 + rng.below(12),
+    };
+    let most = match algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket if requests > 0 => {
+            let fill = u128::from(FILL_MAX.0) * u128::from(requests) / u128::from(window);
+            u64::try_from(fill).unwrap_or(u64::MAX).min(HITS_END - 1)
+        }
+        _ => HITS_END - 1,
+    };
+    let burst = match rng.below(6) {
+        0 => most,
+        1 => 1 + rng.of_any_size(most),
+        2 => requests,
+        _ => 1 + rng.below(12),
+    };
+    Tier { requests, window: Micros(window), burst: burst.clamp(1, most.max(1)) }
+}
+
+/// The next instant: the same one, a little later, right at an edge, windows later, or earlier.
+fn later(now: u64, limit: &Limit, taste: &Taste, rng: &mut Rng) -> u64 {
+    let tier = rng.below(limit.tiers.len() as u64) as usize;
+    let window = limit.tiers[tier].window.0;
+    if taste.slow && rng.happens(9, 10) {
+        return now + rng.below(window / 50 + 2);
+    }
+    let edge = now - now % window;
+    let ahead = match rng.below(14) {
+        0..3 => now,
+        3 => now + 1,
+        4 => now + window / 3,
+        5 => now + window / 2,
+        6 => now + window - 1,
+        7 => now + window,
+        8 => now + window + 1,
+        9 => edge + window - rng.below(2),
+        10 => edge + 2 * window - rng.below(2),
+        11 => now + rng.below(3 * window),
+        12 => now.saturating_sub(rng.pick(&[1, window / 2, window, edge % 1_000])),
+        _ => now.saturating_sub(rng.below(2 * window)),
+    };
+    ahead.min(1 << 53)
+}
+
+fn hits(limit: &Limit, taste: &Taste, rng: &mut Rng) -> i64 {
+    let tier = &limit.tiers[rng.below(limit.tiers.len() as u64) as usize];
+    let most = match limit.algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => tier.burst,
+        _ => tier.requests,
+    };
+    let huge = (HITS_END - 1) as i64;
+    let around = most as i64 + rng.pick(&[-1, 0, 1, 0]);
+    let number = match rng.below(16) {
+        0 => 0,
+        1 => around,
+        2 => around / 2,
+        3 => around - 1 - rng.below(3) as i64,
+        4 => huge - rng.below(3) as i64,
+        5 => rng.of_any_size(HITS_END) as i64,
+        6 => (most / 7) as i64,
+        _ => 1 + rng.below(5) as i64,
+    };
+    let gives = !taste.piling && rng.happens(1, 4);
+    if gives { -number } else { number }
+}
+
+fn lease(now: u64, limit: &Limit, rng: &mut Rng) -> Lease {
+    // Few ids, so that they meet again; some whose bytes look like others' shifted ones.
+    let ids = [1, 2, 0x0101_0101_0101_0101, 0x0100, u64::MAX, 0x0001_0000_0000_0000];
+    let id = LeaseId::from_bits(rng.pick(&ids));
+    let window = limit.tiers[0].window.0;
+    let length = rng.pick(&[0, 1, window / 2, window, 3 * window, 600_000_000]);
+    if rng.happens(3, 5) {
+        Lease::Open { id, until: Micros((now + length).min(HITS_END - 1)) }
+    } else {
+        Lease::Close(id)
+    }
+}

@@ -1,0 +1,269 @@
+//! Company: what travels together is decided as if alone, fails alone, and costs Redis less.
+
+use std::collections::BTreeSet;
+use std::io::{BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use crate::support::http;
+use crate::support::load::{Answer, Question, ask_all, figures};
+use crate::support::on_redis::{alone, over, ready};
+use crate::support::redis::resp::Reply;
+use crate::support::redis::resp::read_command;
+use crate::support::redis::server::Server;
+use crate::support::rls::{RateLimitResponse, costing, descriptor, headers, request};
+use crate::support::wait::until;
+use crate::support::weir::Weir;
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: hot
+    rate_limit: { requests: 3000, window: 1000d }
+  - key: k
+    rate_limit: { requests: 1000000, window: 1000d }
+  - key: log
+    rate_limit: { algorithm: sliding_window_log, requests: 1000, window: 1000d }
+  - key: b
+    rate_limit: { algorithm: token_bucket, requests: 1000000, window: 1000d }
+";
+
+fn start(server: &Server, batch: &str) -> Weir {
+    let url = format!("redis+unix://{}", server.socket().display());
+    let weir = over(&url, RULES)
+        .env("WEIR__STORE__TIMEOUT", "20s")
+        .env("WEIR__REDIS__BATCH", batch)
+        // Every question shall get as far as Redis.
+        .env("WEIR__STORE__OVER_LIMIT_CACHE", "false")
+        .env("WEIR__REDIS__KEY_SECRET", batch)
+        .start();
+    ready(&weir);
+    weir
+}
+
+/// CPU seconds of the thread that runs commands.
+fn cpu(server: &Server) -> f64 {
+    let info = server.client().ask(&["INFO", "cpu"]).text();
+    let value = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)).expect("Redis 7 tells");
+        line.trim_start_matches(':').trim().parse::<f64>().expect("seconds")
+    };
+    value("used_cpu_user_main_thread:") + value("used_cpu_sys_main_thread:")
+}
+
+/// A number on the page of metrics, of the only node.
+fn metric(weir: &Weir, name: &str) -> u64 {
+    let page = http::get(weir.admin, "/metrics").body;
+    let line = page.lines().find(|line| line.starts_with(&format!("{name}{{")));
+    let value = line.and_then(|line| line.rsplit(' ').next()).and_then(|n| n.parse().ok());
+    value.unwrap_or_else(|| panic!("no {name} in\n{page}"))
+}
+
+#[test]
+fn a_hot_counter_is_decided_the_same_with_and_without_company() {
+    const QUESTIONS: usize = 8_000;
+    let _turn = alone();
+    let server = Server::local();
+    let hot: Question = Arc::new(|_| request("d", vec![descriptor(&[("hot", "x")])]));
+    for batch in ["1", "128"] {
+        let weir = start(&server, batch);
+        let before = cpu(&server);
+        let answers = ask_all(&[weir.grpc], 256, QUESTIONS, hot.clone());
+        let us = (cpu(&server) - before) * 1e6 / QUESTIONS as f64;
+        figures(&format!("256 callers on one counter, up to {batch} per call"), answers.iter());
+        let of = |name| metric(&weir, name);
+        let calls = of("weir_redis_calls_total");
+        let combined = of("weir_redis_combined_total");
+        eprintln!("{us:.2} us of Redis each, {calls} calls, {combined} combined");
+        assert_eq!(answers.iter().find_map(Answer::fallback), None);
+        assert_eq!(answers.iter().filter(|answer| answer.passed(0)).count(), 3_000);
+        // Everybody who passed saw another number left.
+        let left = answers.iter().filter(|answer| answer.passed(0));
+        let left: BTreeSet<u32> =
+            left.map(|answer| answer.response.statuses[0].limit_remaining).collect();
+        assert_eq!(left.len(), 3_000);
+        assert_eq!(of("weir_redis_steps_total"), QUESTIONS as u64);
+        if batch == "1" {
+            assert_eq!((calls, combined), (QUESTIONS as u64, 0));
+        } else {
+            assert!(calls * 5 < QUESTIONS as u64, "{calls} calls, {combined} combined");
+        }
+    }
+}
+
+/// How each descriptor of an answer was decided.
+fn causes(answer: &RateLimitResponse) -> Vec<String> {
+    let headers = headers(answer);
+    let (_, how) = headers.iter().find(|(name, _)| *name == "x-weir-decision").expect("asked for");
+    how.split(',').map(|one| one.rsplit(';').next().unwrap_or_default().trim().to_owned()).collect()
+}
+
+fn names(server: &Server) -> BTreeSet<String> {
+    match server.client().ask(&["KEYS", "weir:*"]) {
+        Reply::List(names) => names.iter().map(Reply::text).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_counter_that_cannot_be_read_takes_nobody_along() {
+    let _turn = alone();
+    let server = Server::local();
+    let weir = start(&server, "128");
+    let asked = |value: &str| descriptor(&[("k", value)]);
+    weir.client().ask(request("d", vec![asked("spoilt")]));
+    let name = names(&server).pop_first().expect("it was counted");
+    server.client().ask(&["DEL", &name]);
+    server.client().ask(&["RPUSH", &name, "nonsense"]);
+    let all = ["a", "spoilt", "b", "spoilt", "c"].map(asked);
+    let [none, refused] = ["fallback=none", "cause=refused"];
+    for left in [999_999, 999_998] {
+        let answer = weir.client().ask(request("d", all.to_vec()));
+        assert_eq!(causes(&answer), [none, refused, none, refused, none]);
+        for index in [0, 2, 4] {
+            assert_eq!(answer.statuses[index].limit_remaining, left, "counted once");
+        }
+    }
+
+    // A text that is too short to be a log.
+    let before = names(&server);
+    let logged = |value: &str| descriptor(&[("log", value)]);
+    weir.client().ask(request("d", vec![logged("spoilt")]));
+    let name = names(&server).difference(&before).next().cloned().expect("it was counted");
+    server.client().ask(&["SET", &name, "l"]);
+    let all = ["a", "spoilt", "b"].map(logged);
+    for left in [999, 998] {
+        let answer = weir.client().ask(request("d", all.to_vec()));
+        assert_eq!(causes(&answer), [none, refused, none]);
+        for index in [0, 2] {
+            assert_eq!(answer.statuses[index].limit_remaining, left, "counted once");
+        }
+    }
+    assert_eq!(server.client().ask(&["GET", &name]).text(), "l", "it is left as it is");
+}
+
+#[test]
+fn when_memory_is_full_those_who_only_look_are_answered_whatever_their_company() {
+    let _turn = alone();
+    let server = Server::listening(&["--maxmemory-policy", "noeviction"]);
+    let weir = start(&server, "128");
+    let (look, take) = (costing(0, descriptor(&[("k", "x")])), descriptor(&[("k", "y")]));
+    server.client().ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let all = || request("d", vec![look.clone(), take.clone(), look.clone()]);
+    let answer = weir.client().ask(all());
+    assert_eq!(causes(&answer), ["fallback=none", "cause=refused", "fallback=none"]);
+    server.client().ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(weir.client().ask(all()).statuses[1].limit_remaining, 999_999);
+}
+
+/// A Redis that answers no script while it is closed.
+struct Holder {
+    port: u16,
+    /// Calls that have come.
+    seen: AtomicUsize,
+    /// The last one came on the connection of a core, not on that which clocks are measured on.
+    own: AtomicBool,
+    closed: AtomicBool,
+    held: Mutex<Vec<TcpStream>>,
+}
+
+/// What it answers: one hit in the window that begins with the epoch.
+const ONE: &[u8] = b"$15\r\n\x01\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\r\n";
+
+impl Holder {
+    fn start() -> Arc<Holder> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let holder = Arc::new(Holder {
+            port: listener.local_addr().expect("bound").port(),
+            seen: AtomicUsize::new(0),
+            own: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            held: Mutex::default(),
+        });
+        let serving = holder.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let serving = serving.clone();
+                thread::spawn(move || serving.serve(stream));
+            }
+        });
+        holder
+    }
+
+    fn serve(&self, mut stream: TcpStream) {
+        let mut commands = BufReader::new(stream.try_clone().expect("a socket can be shared"));
+        let mut clock = false;
+        while let Some(command) = read_command(&mut commands) {
+            let answer: &[u8] = match command[0].to_ascii_uppercase().as_slice() {
+                b"PING" => b"+PONG\r\n",
+                b"CLIENT" => b":1\r\n",
+                b"INFO" => b"$22\r\nredis_version:7.0.15\r\n\r\n",
+                b"TIME" => {
+                    clock = true;
+                    b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n"
+                }
+                b"SCRIPT" => b"$40\r\n0123456789012345678901234567890123456789\r\n",
+                b"EVALSHA" => {
+                    assert_eq!(command[2], b"1", "each was sent when the one before had left");
+                    self.own.store(!clock, Ordering::SeqCst);
+                    if self.closed.load(Ordering::SeqCst) {
+                        let stream = stream.try_clone().expect("a socket can be shared");
+                        self.held.lock().expect("nobody panicked").push(stream);
+                        self.seen.fetch_add(1, Ordering::SeqCst);
+                        continue;
+                    }
+                    self.seen.fetch_add(1, Ordering::SeqCst);
+                    ONE
+                }
+                _ => b"-ERR unknown\r\n",
+            };
+            if stream.write_all(answer).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn seen(&self) -> usize {
+        self.seen.load(Ordering::SeqCst)
+    }
+
+    fn release(&self) {
+        self.closed.store(false, Ordering::SeqCst);
+        for mut stream in self.held.lock().expect("nobody panicked").drain(..) {
+            stream.write_all(ONE).expect("somebody waits for it");
+        }
+    }
+}
+
+#[test]
+fn who_gives_up_while_waiting_is_never_sent() {
+    let _turn = alone();
+    let holder = Holder::start();
+    let weir = over(&format!("redis://127.0.0.1:{}", holder.port), RULES)
+        .env("WEIR__STORE__TIMEOUT", "1s")
+        .env("WEIR__GRPC__CORES", "1")
+        .start();
+    ready(&weir);
+    let ask = || causes(&weir.client().ask(request("d", vec![descriptor(&[("k", "x")])])));
+    until("the core has a connection of its own", || {
+        ask();
+        holder.own.load(Ordering::SeqCst)
+    });
+    let before = holder.seen();
+    holder.closed.store(true, Ordering::SeqCst);
+    thread::scope(|scope| {
+        // As many calls as a connection has under way at once; two more have to wait.
+        for under_way in [1, 2] {
+            scope.spawn(|| assert_eq!(ask(), ["cause=timeout"]));
+            until("it is sent", || holder.seen() == before + under_way);
+        }
+        for _ in 0..2 {
+            scope.spawn(|| assert_eq!(ask(), ["cause=timeout"]));
+        }
+    });
+    holder.release();
+    assert_eq!(ask(), ["fallback=none"]);
+    assert_eq!(holder.seen(), before + 3, "those who waited in vain did not count");
+}

@@ -1,0 +1,215 @@
+//! Every way to reach Redis: credentials, sentinels, and passwords that change.
+
+use crate::exact;
+use crate::support::certificates::Certificates;
+use crate::support::http::send;
+use crate::support::on_redis::{alone, over, ready};
+use crate::support::redis::resp::Client;
+use crate::support::redis::sentinel::{SERVICE, Watched};
+use crate::support::redis::server::Server;
+use crate::support::rls::{costing, descriptor, headers, request};
+use crate::support::wait::until;
+use crate::support::weir::{Setup, Weir, write};
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: k
+    rate_limit: { requests: 1000000, window: 1000d }
+";
+
+/// What is left, or nothing when the fallback answered.
+fn left(weir: &Weir) -> Option<u32> {
+    let answer = weir.client().ask(request("d", vec![descriptor(&[("k", "x")])]));
+    let counted = headers(&answer).iter().any(|(_, how)| how.ends_with("fallback=none"));
+    counted.then(|| answer.statuses[0].limit_remaining)
+}
+
+#[test]
+fn an_acl_user_needs_no_more_than_the_documented_rights() {
+    let _turn = alone();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md"));
+    let page = page.expect("a page about Redis");
+    let line = page.lines().find(|line| line.starts_with("ACL SETUSER weir ")).expect("an example");
+    let server = Server::listening(&[]);
+    let words: Vec<&str> = line.split_whitespace().collect();
+    server.client().ask(&words);
+    let password = words.iter().find_map(|word| word.strip_prefix('>')).expect("a password");
+    server.client().ask(&["ACL", "SETUSER", "default", "off"]);
+    let weir = over(&format!("redis://weir:{password}@{}", server.address()), exact::RULES)
+        .env("WEIR__STORE__TIMEOUT", "5s")
+        .start();
+    ready(&weir);
+    for algorithm in exact::ALGORITHMS {
+        let ask = |hits| {
+            let descriptor = costing(hits, descriptor(&[(algorithm, "x")]));
+            let answer = weir.client().ask(request("d", vec![descriptor]));
+            let counted = headers(&answer).iter().any(|(_, how)| how.ends_with("fallback=none"));
+            assert!(counted, "{algorithm}: {answer:?}");
+            answer.statuses[0].limit_remaining
+        };
+        assert_eq!([ask(0), ask(2), ask(1)], [60, 58, 57], "{algorithm}");
+        ask(60);
+        let path = format!("/counters?domain=d&descriptor={algorithm}=x");
+        let emptied = || send(weir.admin, "DELETE", &path, &[], b"").json();
+        assert_eq!(emptied()["forgotten"], true, "{algorithm}");
+        assert_eq!(emptied()["forgotten"], false, "{algorithm}");
+        assert_eq!(ask(0), 60, "{algorithm}");
+    }
+}
+
+#[test]
+fn a_password_in_a_file_is_read_again_for_every_connection() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("password");
+    write(&file, "first\n");
+    let mut server = Server::listening(&["--requirepass", "first"]);
+    let weir = over(&format!("redis://{}", server.address()), RULES)
+        .env("WEIR__STORE__TIMEOUT", "5s")
+        .env("WEIR__REDIS__PASSWORD_FILE", &file.display().to_string())
+        .start();
+    ready(&weir);
+    assert_eq!(left(&weir), Some(999_999));
+    // Wrong until the file is mended; then it goes on by itself.
+    write(&file, "wrong\n");
+    server.restart();
+    until("it is let in no more", || left(&weir).is_none());
+    write(&file, "first\n");
+    until("it is let in again", || left(&weir).is_some());
+}
+
+#[test]
+fn sentinels_lead_to_the_primary_and_to_the_next_one() {
+    let _turn = alone();
+    let mut watched = Watched::start();
+    let ports = watched.sentinel_ports();
+    let nodes = ports[1..].iter().map(|port| format!("&node=127.0.0.1:{port}"));
+    let nodes: String = nodes.collect();
+    let url =
+        format!("redis-sentinel://127.0.0.1:{}?sentinelServiceName={SERVICE}{nodes}", ports[0]);
+    let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", "1s").start();
+    ready(&weir);
+    assert_eq!(left(&weir), Some(999_999));
+    watched.servers[0].kill();
+    watched.wait_for_failover();
+    until("the new primary counts", || left(&weir).is_some());
+}
+
+#[test]
+fn a_demoted_primary_is_left_for_the_new_one() {
+    let _turn = alone();
+    let watched = Watched::start();
+    let port = watched.sentinel_ports()[0];
+    let url = format!("redis-sentinel://127.0.0.1:{port}?sentinelServiceName={SERVICE}");
+    let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", "1s").start();
+    ready(&weir);
+    assert!(left(&weir).is_some());
+    let address = (std::net::Ipv4Addr::LOCALHOST, port).into();
+    let mut sentinel = Client::tcp(address, crate::support::wait::TIMEOUT).expect("it listens");
+    sentinel.ask(&["SENTINEL", "FAILOVER", SERVICE]);
+    watched.wait_for_failover();
+    let role = || watched.servers[1].client().ask(&["INFO", "replication"]).text();
+    until("the new primary counts", || role().contains("role:master") && left(&weir).is_some());
+}
+
+/// weir over TLS with these settings, or what it says when it does not start.
+fn over_tls(url: &str, settings: &[(&str, &std::path::Path)]) -> Setup {
+    let setup = over(url, RULES).env("WEIR__STORE__TIMEOUT", "5s");
+    settings.iter().fold(setup, |setup, (name, path)| setup.env(name, &path.display().to_string()))
+}
+
+#[test]
+fn tls_trusts_whom_it_is_told_to_and_shows_who_calls() {
+    let _turn = alone();
+    let certificates = Certificates::new();
+    let path = |name: &str| certificates.path(name);
+    let server = Server::tls(&certificates, true);
+    let url = format!("rediss://localhost:{}", server.port());
+    let (ca, cert, key) = (path("ca.crt"), path("client.crt"), path("client.key"));
+    let weir = over_tls(
+        &url,
+        &[
+            ("WEIR__REDIS__TLS_CA", &ca),
+            ("WEIR__REDIS__TLS_CERT", &cert),
+            ("WEIR__REDIS__TLS_KEY", &key),
+        ],
+    );
+    let weir = weir.start();
+    ready(&weir);
+    assert_eq!(left(&weir), Some(999_999));
+
+    // Without a certificate the server hangs up; weir goes on without it.
+    let mut nameless = over_tls(&url, &[("WEIR__REDIS__TLS_CA", &ca)]).start();
+    told(&mut nameless, "no connection to Redis");
+    assert_eq!(left(&nameless), None);
+
+    let half = over_tls(&url, &[("WEIR__REDIS__TLS_CERT", &cert)]);
+    let (status, said) = half.start_in_vain();
+    assert_eq!(status.code(), Some(64));
+    assert!(said.contains("redis.tls_cert and redis.tls_key go together"), "{said}");
+}
+
+#[test]
+fn tls_checks_the_host_name_unless_it_is_told_not_to() {
+    let _turn = alone();
+    let certificates = Certificates::new();
+    let ca = certificates.path("ca.crt");
+    let server = Server::tls(&certificates, false);
+    // The same machine by an address that the certificate is not made out to.
+    let url = format!("rediss://[::ffff:127.0.0.1]:{}", server.port());
+    let start = |skip: &str| {
+        over_tls(&url, &[("WEIR__REDIS__TLS_CA", &ca)])
+            .env("WEIR__REDIS__TLS_SKIP_HOSTNAME_CHECK", skip)
+            .start()
+    };
+    let mut strict = start("false");
+    told(&mut strict, "NotValidForName");
+    assert_eq!(left(&strict), None);
+    let lax = start("true");
+    ready(&lax);
+    assert_eq!(left(&lax), Some(999_999));
+    // The name is all that it does without: an authority of somebody else's is still refused.
+    let other = Certificates::new();
+    let mut fooled = over_tls(&url, &[("WEIR__REDIS__TLS_CA", &other.path("ca.crt"))])
+        .env("WEIR__REDIS__TLS_SKIP_HOSTNAME_CHECK", "true")
+        .start();
+    told(&mut fooled, "no connection to Redis");
+    assert_eq!(left(&fooled), None);
+}
+
+#[test]
+fn certificates_are_read_again_for_every_connection() {
+    let _turn = alone();
+    let mut certificates = Certificates::new();
+    let path = |name: &str| certificates.path(name);
+    let (ca, cert, key) = (path("ca.crt"), path("client.crt"), path("client.key"));
+    let mut server = Server::tls(&certificates, true);
+    let mut weir = over_tls(
+        &format!("rediss://localhost:{}", server.port()),
+        &[
+            ("WEIR__REDIS__TLS_CA", &ca),
+            ("WEIR__REDIS__TLS_CERT", &cert),
+            ("WEIR__REDIS__TLS_KEY", &key),
+        ],
+    )
+    .start();
+    ready(&weir);
+    assert_eq!(left(&weir), Some(999_999));
+    // Both sides by another authority: neither would know the other by the old files.
+    certificates.renew();
+    server.restart();
+    told(&mut weir, "certificates for Redis read again");
+    until("it is let in by the new ones", || left(&weir).is_some());
+    // Half-written: those that were good go on.
+    write(&key, "no key");
+    server.restart();
+    told(&mut weir, "certificates for Redis not read: those in use stay");
+    until("it is let in by those in use", || left(&weir).is_some());
+    assert!(!weir.process().output().contains("BEGIN"), "no key in the log");
+}
+
+/// Waits until weir has logged `text`.
+fn told(weir: &mut Weir, text: &str) {
+    weir.process().wait_for(text, |line| line.contains(text).then_some(()));
+}

@@ -1,0 +1,241 @@
+//! Faults: the test bed can do to a Redis all that happens to one in production.
+//!
+//! Each test causes one and sees it from a client's side, so that tests of weir may build on it.
+
+use std::io::ErrorKind;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::certificates::Certificates;
+use crate::support::redis::cluster::Cluster;
+use crate::support::redis::proxy::Proxy;
+use crate::support::redis::resp::{Client, Reply};
+use crate::support::redis::sentinel::{SERVICE, Watched};
+use crate::support::redis::server::Server;
+
+/// Longer than an answer takes.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a test waits for what it expects never to come.
+const SILENCE: Duration = Duration::from_millis(200);
+
+fn is_silence(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+#[test]
+fn a_killed_server_closes_its_connections_and_starts_again_empty() {
+    let mut server = Server::listening(&[]);
+    let mut client = Client::tcp(server.address(), TIMEOUT).expect("it listens");
+    client.ask(&["SET", "key", "1"]);
+    server.kill();
+    assert!(client.call(&["PING"]).is_err());
+    assert!(Client::tcp(server.address(), TIMEOUT).is_err());
+    server.restart();
+    let mut client = Client::tcp(server.address(), TIMEOUT).expect("it listens again");
+    assert_eq!(client.ask(&["GET", "key"]), Reply::Nil);
+}
+
+#[test]
+fn a_frozen_server_accepts_connections_and_answers_only_when_it_thaws() {
+    let server = Server::listening(&[]);
+    let mut client = Client::tcp(server.address(), SILENCE).expect("it listens");
+    server.process().freeze();
+    let mut late = Client::tcp(server.address(), TIMEOUT).expect("the system accepts for it");
+    let error = client.call(&["PING"]).expect_err("nobody answers");
+    assert!(is_silence(error.kind()), "{error}");
+    server.process().thaw();
+    assert_eq!(late.ask(&["PING"]).text(), "PONG");
+}
+
+#[test]
+fn a_silent_proxy_leaves_both_ends_waiting() {
+    let server = Server::listening(&[]);
+    let proxy = Proxy::to(server.address());
+    let mut client = Client::tcp(proxy.address(), SILENCE).expect("it listens");
+    assert_eq!(client.ask(&["PING"]).text(), "PONG");
+    proxy.silence();
+    let error = client.call(&["INCR", "key"]).expect_err("nobody answers");
+    assert!(is_silence(error.kind()), "{error}");
+    let mut late = Client::tcp(proxy.address(), TIMEOUT).expect("it still accepts");
+    assert_eq!(server.client().ask(&["GET", "key"]), Reply::Nil, "nothing has passed");
+    proxy.heal();
+    assert_eq!(late.ask(&["PING"]).text(), "PONG");
+    proxy.cut();
+    assert!(late.call(&["PING"]).is_err());
+    let mut client = Client::tcp(proxy.address(), TIMEOUT).expect("new connections are taken");
+    assert_eq!(client.ask(&["PING"]).text(), "PONG");
+}
+
+#[test]
+fn scripts_can_be_flushed_and_clients_paused() {
+    let server = Server::listening(&[]);
+    let mut admin = server.client();
+    let name = admin.ask(&["SCRIPT", "LOAD", "return redis.call('SET', KEYS[1], 1)"]).text();
+    admin.ask(&["SCRIPT", "FLUSH"]);
+    let reply = admin.call(&["EVALSHA", &name, "1", "key"]).expect("an answer");
+    assert!(reply.text().starts_with("NOSCRIPT"), "{reply:?}");
+    admin.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+    let mut client = Client::tcp(server.address(), SILENCE).expect("it listens");
+    assert_eq!(client.ask(&["GET", "key"]), Reply::Nil, "reading goes on");
+    let error = client.call(&["SET", "key", "1"]).expect_err("writing waits");
+    assert!(is_silence(error.kind()), "{error}");
+    admin.ask(&["CLIENT", "UNPAUSE"]);
+    assert_eq!(admin.ask(&["SET", "key", "2"]).text(), "OK");
+}
+
+#[test]
+fn a_full_server_refuses_to_write_and_still_reads() {
+    let server = Server::listening(&["--maxmemory-policy", "noeviction"]);
+    let mut client = server.client();
+    client.ask(&["SET", "key", "1"]);
+    client.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let reply = client.call(&["SET", "key", "2"]).expect("an answer");
+    assert!(reply.text().starts_with("OOM"), "{reply:?}");
+    assert_eq!(client.ask(&["GET", "key"]).text(), "1");
+    client.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    client.ask(&["SET", "key", "2"]);
+}
+
+#[test]
+fn a_wrong_password_and_a_missing_right_are_refused() {
+    let server = Server::listening(&["--requirepass", "right"]);
+    let mut client = Client::tcp(server.address(), TIMEOUT).expect("it listens");
+    let refused = |reply: std::io::Result<Reply>| reply.expect("an answer").text();
+    assert!(refused(client.call(&["GET", "key"])).starts_with("NOAUTH"));
+    assert!(refused(client.call(&["AUTH", "wrong"])).starts_with("WRONGPASS"));
+    assert_eq!(client.ask(&["AUTH", "right"]).text(), "OK");
+    let mut admin = server.client();
+    admin.ask(&["ACL", "SETUSER", "weir", "on", ">secret", "~weir:*", "+get"]);
+    assert_eq!(client.ask(&["AUTH", "weir", "secret"]).text(), "OK");
+    assert_eq!(client.ask(&["GET", "weir:1"]), Reply::Nil);
+    assert!(refused(client.call(&["GET", "other"])).starts_with("NOPERM"));
+    // The password is changed under way: open connections stay, new ones are refused.
+    admin.ask(&["CONFIG", "SET", "requirepass", "another"]);
+    let mut late = Client::tcp(server.address(), TIMEOUT).expect("it listens");
+    assert!(refused(late.call(&["AUTH", "right"])).starts_with("WRONGPASS"));
+}
+
+#[test]
+fn tls_is_spoken_to_those_who_trust_the_authority() {
+    let certificates = Certificates::new();
+    let path = |name: &str| certificates.path(name).display().to_string();
+    for clients in [false, true] {
+        let server = Server::tls(&certificates, clients);
+        let port = server.port().to_string();
+        let ping = |more: &[&str]| {
+            let mut command = Command::new("redis-cli");
+            command.args(["-h", "127.0.0.1", "-p", &port]).args(more).arg("PING");
+            let output = command.output().expect("redis-cli comes with redis-server");
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        };
+        let (ca, crt, key) = (path("ca.crt"), path("client.crt"), path("client.key"));
+        let trusting = ["--tls", "--cacert", &ca];
+        assert_eq!(ping(&trusting) == "PONG", !clients);
+        let known = [&trusting[..], &["--cert", &crt, "--key", &key]].concat();
+        assert_eq!(ping(&known), "PONG");
+        assert_ne!(ping(&[]), "PONG");
+    }
+}
+
+#[test]
+fn sentinels_put_the_replica_in_a_dead_primarys_place() {
+    let mut watched = Watched::start();
+    let sentinel = (std::net::Ipv4Addr::LOCALHOST, watched.sentinel_ports()[0]).into();
+    watched.servers[0].kill();
+    watched.wait_for_failover();
+    let mut client = Client::tcp(sentinel, TIMEOUT).expect("it listens");
+    let Reply::List(address) = client.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]) else {
+        panic!("an address");
+    };
+    assert_eq!(address[1].text(), watched.servers[1].port().to_string());
+    assert_eq!(watched.servers[1].client().ask(&["SET", "key", "1"]).text(), "OK");
+}
+
+#[test]
+fn a_cluster_fails_over_when_told_to_and_when_a_primary_dies() {
+    let mut cluster = Cluster::start();
+    let first = cluster.owner(0, "key");
+    let second = cluster.replica_of(first);
+    cluster.nodes[first].client().ask(&["SET", "key", "1"]);
+    cluster.fail_over(second);
+    cluster.wait_until_whole();
+    assert_eq!(cluster.owner(second, "key"), second);
+    assert_eq!(cluster.nodes[second].client().ask(&["GET", "key"]).text(), "1");
+    let moved = cluster.nodes[first].client().call(&["SET", "key", "2"]).expect("an answer");
+    assert!(moved.text().starts_with("MOVED"), "{moved:?}");
+    cluster.nodes[second].kill();
+    cluster.wait_for_primary(first);
+    assert_eq!(cluster.nodes[first].client().ask(&["SET", "key", "3"]).text(), "OK");
+    cluster.nodes[second].restart();
+    cluster.wait_until_whole();
+}
+
+#[test]
+fn a_slot_moves_to_another_node_while_it_is_used() {
+    let cluster = Cluster::start();
+    let from = cluster.owner(0, "key");
+    let to = (from + 1) % 3;
+    let (mut source, mut target) = (cluster.nodes[from].client(), cluster.nodes[to].client());
+    assert_eq!(source.ask(&["INCR", "key"]), Reply::Integer(1));
+    cluster.move_slot(cluster.slot("key"), from, to, || {
+        let asked = source.call(&["INCR", "key"]).expect("an answer");
+        assert!(asked.text().starts_with("ASK"), "{asked:?}");
+        let moved = target.call(&["INCR", "key"]).expect("an answer");
+        assert!(moved.text().starts_with("MOVED"), "{moved:?}");
+        target.ask(&["ASKING"]);
+        assert_eq!(target.ask(&["INCR", "key"]), Reply::Integer(2));
+    });
+    assert_eq!(target.ask(&["INCR", "key"]), Reply::Integer(3));
+    let moved = source.call(&["INCR", "key"]).expect("an answer");
+    assert!(moved.text().starts_with("MOVED"), "{moved:?}");
+    cluster.wait_until_whole();
+}
+
+#[test]
+fn a_slot_that_moves_under_load_loses_no_step_of_those_who_follow_it() {
+    let cluster = Cluster::start();
+    let from = cluster.owner(0, "key");
+    let to = (from + 1) % 3;
+    let clients = || [from, to].map(|node| cluster.nodes[node].client());
+    let (done, moved) = (AtomicU64::new(0), AtomicBool::new(false));
+    let follow = |mut nodes: [Client; 2]| {
+        let mut at = 0;
+        let mut redirected = 0;
+        // A few more after the slot has moved, so that the new owner is seen to serve.
+        let mut left = 100;
+        while left > 0 {
+            left -= u32::from(moved.load(Ordering::Relaxed));
+            let reply = nodes[at].call(&["INCR", "key"]).expect("an answer");
+            match reply.text().split(' ').next() {
+                Some("ASK") => {
+                    nodes[1 - at].ask(&["ASKING"]);
+                    nodes[1 - at].ask(&["INCR", "key"]);
+                }
+                Some("MOVED") => {
+                    at = 1 - at;
+                    redirected += 1;
+                    continue;
+                }
+                _ => assert!(matches!(reply, Reply::Integer(_)), "{reply:?}"),
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+        assert!(redirected > 0, "the slot has moved");
+    };
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            let nodes = clients();
+            scope.spawn(|| follow(nodes));
+        }
+        while done.load(Ordering::Relaxed) < 1_000 {
+            thread::yield_now();
+        }
+        let slot = cluster.slot("key");
+        cluster.move_slot(slot, from, to, || {});
+        moved.store(true, Ordering::Relaxed);
+    });
+    let count = cluster.nodes[to].client().ask(&["GET", "key"]).text();
+    assert_eq!(count, done.load(Ordering::Relaxed).to_string());
+}

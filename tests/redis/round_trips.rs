@@ -1,0 +1,123 @@
+//! Round trips: a request with several descriptors costs one, not one per descriptor, and so do
+//! many requests that wait for one node.
+
+use std::io::{BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::thread;
+
+use crate::support::on_redis::{alone, over, ready};
+use crate::support::redis::resp::read_command;
+use crate::support::redis::server::Server;
+use crate::support::rls::{descriptor, headers, request};
+use crate::support::weir::Weir;
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: k
+    rate_limit: { requests: 10, window: 1000d }
+  - key: b
+    rate_limit: { algorithm: token_bucket, requests: 10, window: 1000d }
+";
+
+const DESCRIPTORS: usize = 8;
+
+/// A server that answers scripts only when the steps of all of a request's descriptors have come:
+/// whoever waits for one answer before sending the next call waits for ever.
+fn reluctant() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || serve(stream));
+        }
+    });
+    port
+}
+
+fn serve(mut stream: TcpStream) {
+    let mut commands = BufReader::new(stream.try_clone().expect("a socket can be shared"));
+    let mut held: Vec<usize> = Vec::new();
+    while let Some(command) = read_command(&mut commands) {
+        let answer: &[u8] = match command[0].to_ascii_uppercase().as_slice() {
+            b"PING" => b"+PONG\r\n",
+            b"CLIENT" => b":1\r\n",
+            b"INFO" => b"$22\r\nredis_version:7.0.15\r\n\r\n",
+            b"TIME" => b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n",
+            b"SCRIPT" => b"$40\r\n0123456789012345678901234567890123456789\r\n",
+            b"EVALSHA" => {
+                let keys = std::str::from_utf8(&command[2]).expect("digits");
+                held.push(keys.parse().expect("a number of keys"));
+                if held.iter().sum::<usize>() < DESCRIPTORS {
+                    continue;
+                }
+                // One hit in the window that begins with the epoch, and it passes.
+                let one = [&[1][..], &[0, 0, 0, 0, 0, 0, 1], &[0; 7]].concat();
+                let answer = |keys: usize| {
+                    let length = format!("${}\r\n", keys * one.len()).into_bytes();
+                    [length, one.repeat(keys), b"\r\n".to_vec()].concat()
+                };
+                &held.drain(..).flat_map(answer).collect::<Vec<u8>>()
+            }
+            _ => b"-ERR unknown\r\n",
+        };
+        if stream.write_all(answer).is_err() {
+            break;
+        }
+    }
+}
+
+#[test]
+fn all_descriptors_of_a_request_are_under_way_before_the_first_answer_comes() {
+    let _turn = alone();
+    let weir = over(&format!("redis://127.0.0.1:{}", reluctant()), RULES)
+        .env("WEIR__STORE__TIMEOUT", "20s")
+        .env("WEIR__REDIS__POOL_SIZE", "1")
+        .env("WEIR__GRPC__CORES", "1")
+        .start();
+    ready(&weir);
+    // Two scripts: two calls, and neither waits for the other.
+    let asked = |n: usize| descriptor(&[(["k", "b"][n % 2], &n.to_string())]);
+    for _ in 0..3 {
+        let answer = weir.client().ask(request("d", (0..DESCRIPTORS).map(asked).collect()));
+        let how = headers(&answer)[0].1;
+        assert_eq!(how.matches("fallback=none").count(), DESCRIPTORS, "{how}");
+    }
+}
+
+/// Calls of scripts that a server has seen.
+fn calls(server: &Server) -> usize {
+    let stats = server.client().ask(&["INFO", "commandstats"]).text();
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    line.map_or(0, |line| line.split(',').next().and_then(|n| n.parse().ok()).expect("a number"))
+}
+
+#[test]
+fn all_descriptors_of_a_request_travel_in_one_call() {
+    let _turn = alone();
+    let server = Server::local();
+    let url = format!("redis+unix://{}", server.socket().display());
+    let start = |batch: &str| {
+        let weir = over(&url, RULES)
+            .env("WEIR__STORE__TIMEOUT", "20s")
+            .env("WEIR__REDIS__BATCH", batch)
+            .env("WEIR__STORE__OVER_LIMIT_CACHE", "false")
+            .env("WEIR__GRPC__CORES", "1")
+            .start();
+        ready(&weir);
+        weir
+    };
+    let asked = || {
+        let all = (0..DESCRIPTORS).map(|n| descriptor(&[("k", &n.to_string())]));
+        request("d", all.collect())
+    };
+    let cost = |weir: &Weir| {
+        weir.client().ask(asked());
+        let before = calls(&server);
+        (0..10).for_each(|_| assert_eq!(weir.client().ask(asked()).statuses.len(), DESCRIPTORS));
+        calls(&server) - before
+    };
+    assert_eq!(cost(&start("128")), 10);
+    assert_eq!(cost(&start("3")), 10 * DESCRIPTORS.div_ceil(3));
+    assert_eq!(cost(&start("1")), 10 * DESCRIPTORS);
+}

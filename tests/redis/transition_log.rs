@@ -1,0 +1,74 @@
+//! The log: what begins and ends is told once, and a request never.
+
+use serde_json::Value;
+
+use crate::support::on_redis::{alone, over, ready};
+use crate::support::redis::server::Server;
+use crate::support::rls::{Client, descriptor, request};
+use crate::support::wait::until;
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: user
+    rate_limit: { requests: 1000000, window: 1000d }
+";
+
+const REQUESTS: usize = 300;
+
+fn ask(client: &Client) {
+    client.ask(request("d", vec![descriptor(&[("user", "ann")])]));
+}
+
+fn says(line: &str, message: &str) -> Option<Value> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    line["message"].as_str()?.starts_with(message).then_some(line)
+}
+
+#[test]
+fn a_fallback_and_a_breaker_are_told_when_they_begin_and_end_and_a_request_never() {
+    let _turn = alone();
+    let redis = Server::listening(&[]);
+    // Patient, so that a busy machine is no fault of Redis.
+    let mut weir = over(&format!("redis://{}", redis.address()), RULES)
+        .env("WEIR__STORE__TIMEOUT", "300ms")
+        .start();
+    ready(&weir);
+    let client = weir.client();
+    let before = weir.process().output().lines().count();
+    (0..REQUESTS).for_each(|_| ask(&client));
+    let after = weir.process().output().lines().count();
+    assert_eq!(after, before, "{}", weir.process().output());
+    redis.process().freeze();
+    let wait = |weir: &mut crate::support::weir::Weir, message: &str| {
+        weir.process().wait_for(message, |line| says(line, message))
+    };
+    let told = |weir: &mut crate::support::weir::Weir, message: &str| {
+        let output = weir.process().output();
+        output.lines().filter(|line| says(line, message).is_some()).count()
+    };
+    until("the breaker opens", || {
+        ask(&client);
+        told(&mut weir, "the breaker opened") > 0
+    });
+    (0..REQUESTS).for_each(|_| ask(&client));
+    let began = wait(&mut weir, "a rule runs on its fallback");
+    assert_eq!((&began["level"], &began["domain"]), (&"WARN".into(), &"d".into()));
+    assert_eq!(began["rule"], "user");
+    redis.process().thaw();
+    until("the breaker closes", || {
+        ask(&client);
+        told(&mut weir, "the breaker closed") > 0
+    });
+    let ended = wait(&mut weir, "a rule counts again");
+    assert!(ended["decisions"].as_u64() > Some(REQUESTS as u64 / 2), "{ended}");
+    for message in [
+        "a rule runs on its fallback",
+        "the breaker opened",
+        "the breaker closed",
+        "a rule counts again",
+    ] {
+        let lines = told(&mut weir, message);
+        assert_eq!(lines, 1, "{message}: {}", weir.process().output());
+    }
+}

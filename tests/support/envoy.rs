@@ -1,0 +1,105 @@
+//! A real Envoy, as `make test` fetched it.
+
+pub(crate) mod recorder;
+pub(crate) mod slow_upstream;
+pub(crate) mod upstream;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::http;
+use super::process::Process;
+use super::weir::write;
+
+/// The Envoys that weir is tried with: the newest, and the oldest that the examples support.
+pub(crate) const NEWEST: &str = "1.40.0";
+pub(crate) const OLDEST: &str = "1.36.4";
+
+/// A running Envoy. Dropped: killed.
+#[allow(dead_code, reason = "some fields are held for what their drop does")]
+pub(crate) struct Envoy {
+    /// Its listener called `ingress`.
+    pub(crate) ingress: SocketAddr,
+    /// Where it tells about itself.
+    pub(crate) admin: SocketAddr,
+    // Held until the end of the test.
+    _process: Process,
+    _folder: TempDir,
+}
+
+impl Envoy {
+    /// Starts Envoy `version` on `config`, whose listeners should ask for port 0, and waits until
+    /// it serves.
+    pub(crate) fn start(version: &str, config: &str) -> Envoy {
+        let folder = TempDir::new().expect("a temporary folder");
+        let admin_path = folder.path().join("admin");
+        let mut command = envoy(version);
+        command.arg("--config-path").arg(config_file(&folder, config));
+        command.arg("--admin-address-path").arg(&admin_path);
+        // One worker is enough, and without hot restart several Envoys can run side by side.
+        command.args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "info"]);
+        let process = Process::spawn(&format!("envoy {version}"), command);
+        process.wait_for("that it serves", |line| {
+            line.contains("all dependencies initialized. starting workers").then_some(())
+        });
+        let admin = std::fs::read_to_string(&admin_path).expect("it has said where admin is");
+        let admin = admin.trim().parse().expect("an address");
+        let ingress = listener(admin, "ingress");
+        Envoy { ingress, admin, _process: process, _folder: folder }
+    }
+
+    /// `GET path` through its ingress.
+    pub(crate) fn get(&self, path: &str, headers: &[(&str, &str)]) -> http::Response {
+        http::get_with(self.ingress, path, headers)
+    }
+}
+
+/// What `envoy --mode validate` says about `config`: fine, or why not.
+pub(crate) fn validate(version: &str, config: &str) -> Result<(), String> {
+    let folder = TempDir::new().expect("a temporary folder");
+    let mut command = envoy(version);
+    command.args(["--mode", "validate", "--config-path"]).arg(config_file(&folder, config));
+    let output = command.output().expect("envoy starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(()) } else { Err(said) }
+}
+
+/// An example with its fixed ports exchanged for ones that are free, the stand-in for `upstream`,
+/// and the rate limit service for `rls`.
+pub(crate) fn tuned(example: &str, rls: SocketAddr, upstream: SocketAddr) -> String {
+    let cluster = |port: u16| format!("port_value: {port} }} }} }} }} ] }} ]");
+    let config = example
+        .replace(&cluster(8081), &cluster(rls.port()))
+        .replace(&cluster(10001), &cluster(upstream.port()));
+    assert!(!config.contains("8081 }") && config != example, "the example's clusters moved");
+    ["9901", "10000", "10001"].iter().fold(config, |config, port| {
+        config.replace(&format!("port_value: {port} "), "port_value: 0 ")
+    })
+}
+
+fn envoy(version: &str) -> Command {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let path = path.join("target/envoy").join(version).join("bin/envoy");
+    assert!(path.exists(), "there is no {}: run `make test`, it fetches Envoy", path.display());
+    Command::new(path)
+}
+
+fn config_file(folder: &TempDir, config: &str) -> PathBuf {
+    let path = folder.path().join("envoy.yaml");
+    write(&path, config);
+    path
+}
+
+/// Where a listener is bound, asked from the admin interface.
+fn listener(admin: SocketAddr, name: &str) -> SocketAddr {
+    let listeners = http::get(admin, "/listeners?format=json").json();
+    let statuses = listeners["listener_statuses"].as_array().expect("a list of listeners");
+    let status = statuses.iter().find(|status| status["name"] == name);
+    let address = &status.unwrap_or_else(|| panic!("no {name} in {listeners}"))["local_address"];
+    let socket = &address["socket_address"];
+    let ip = socket["address"].as_str().expect("an IP address");
+    format!("{ip}:{}", socket["port_value"]).parse().expect("an address")
+}

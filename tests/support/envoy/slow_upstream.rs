@@ -1,0 +1,157 @@
+//! An upstream that begins every answer at once and ends it when the test lets it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Instant;
+
+use crate::support::wait::TIMEOUT;
+
+/// A listening server. Its threads end with the test process.
+///
+/// It answers what a language model does, `{"usage": {"total_tokens": N}}`; N is the request's
+/// header `x-total-tokens`, or 0.
+pub(crate) struct SlowUpstream {
+    pub(crate) address: SocketAddr,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    count: Mutex<Count>,
+    change: Condvar,
+}
+
+#[derive(Default)]
+struct Count {
+    /// Requests so far.
+    arrived: usize,
+    /// Those that have not been let go.
+    running: usize,
+    /// The most that ever ran at the same time.
+    most: usize,
+    /// How many may go.
+    passes: usize,
+    /// Everybody may go.
+    open: bool,
+}
+
+impl SlowUpstream {
+    /// Listens on a port of its own.
+    pub(crate) fn start() -> SlowUpstream {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
+        let address = listener.local_addr().expect("a bound address");
+        let state = Arc::new(State::default());
+        let upstream = SlowUpstream { address, state: Arc::clone(&state) };
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let state = Arc::clone(&state);
+                thread::spawn(move || serve(stream.ok()?, &state));
+            }
+        });
+        upstream
+    }
+
+    /// Waits until `count` requests in all have arrived.
+    pub(crate) fn wait_for(&self, count: usize) {
+        let deadline = Instant::now() + TIMEOUT;
+        let mut now = self.state.count();
+        while now.arrived < count {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "{count} requests expected, {} came", now.arrived);
+            now = self.state.change.wait_timeout(now, left).expect("no server thread panics").0;
+        }
+    }
+
+    /// Lets one more request end, whichever comes first. One whose client has gone still counts.
+    pub(crate) fn let_one_go(&self) {
+        self.state.count().passes += 1;
+        self.state.change.notify_all();
+    }
+
+    /// Lets all requests end, also those to come.
+    pub(crate) fn let_all_go(&self) {
+        self.state.count().open = true;
+        self.state.change.notify_all();
+    }
+
+    /// Holds requests again, after [`SlowUpstream::let_all_go`].
+    pub(crate) fn hold_again(&self) {
+        self.state.count().open = false;
+    }
+
+    /// Requests so far.
+    pub(crate) fn arrived(&self) -> usize {
+        self.state.count().arrived
+    }
+
+    /// The most requests that ever ran at the same time.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.state.count().most
+    }
+}
+
+impl State {
+    fn count(&self) -> MutexGuard<'_, Count> {
+        self.count.lock().expect("nobody panics inside")
+    }
+
+    fn enter(&self) {
+        let mut count = self.count();
+        count.arrived += 1;
+        count.running += 1;
+        count.most = count.most.max(count.running);
+        self.change.notify_all();
+    }
+
+    /// Waits to be let go.
+    fn leave(&self) {
+        let mut count = self.count();
+        while !count.open && count.passes == 0 {
+            count = self.change.wait(count).expect("nobody panics inside");
+        }
+        if !count.open {
+            count.passes -= 1;
+        }
+        count.running -= 1;
+    }
+}
+
+/// Answers the requests of one connection until it closes. Bodies are not expected.
+fn serve(stream: TcpStream, state: &State) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut tokens = 0;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            let line = line.trim_end().to_ascii_lowercase();
+            if let Some(value) = line.strip_prefix("x-total-tokens:") {
+                tokens = value.trim().parse().ok()?;
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        state.enter();
+        let body = body(tokens);
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        let (begin, end) = body.split_at(1);
+        let begun = reader.get_mut().write_all((head + begin).as_bytes());
+        // It stops running before its last byte is there for anybody to see.
+        state.leave();
+        begun.ok()?;
+        reader.get_mut().write_all(end.as_bytes()).ok()?;
+    }
+}
+
+/// What a request that costs `tokens` is answered.
+pub(crate) fn body(tokens: u64) -> String {
+    format!(r#"{{"usage": {{"total_tokens": {tokens}}}}}"#)
+}

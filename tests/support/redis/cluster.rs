@@ -1,0 +1,213 @@
+//! A Redis Cluster: three primaries with a replica each, all on loopback.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::resp::{Client, Reply};
+use super::server::Server;
+use crate::support::certificates::Certificates;
+
+/// Far longer than anything waited for takes, even on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+const PRIMARIES: usize = 3;
+const SLOTS: usize = 16_384;
+
+/// Six nodes. Numbers 0, 1 and 2 start as primaries; 3, 4 and 5 as their replicas.
+pub(crate) struct Cluster {
+    /// All of them, in this order whatever their roles become.
+    pub(crate) nodes: Vec<Server>,
+}
+
+impl Cluster {
+    /// A node is taken for dead after a second, and the others go on without its slots.
+    pub(crate) fn start() -> Cluster {
+        let options = ["--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no"];
+        Cluster::with(&options)
+    }
+
+    /// With these options on every node.
+    pub(crate) fn with(options: &[&str]) -> Cluster {
+        Cluster::of(|| Server::node(options))
+    }
+
+    /// With these options, and TLS for clients and among the nodes.
+    pub(crate) fn tls(certificates: &Certificates, options: &[&str]) -> Cluster {
+        Cluster::of(|| Server::tls_node(certificates, options))
+    }
+
+    fn of(node: impl Fn() -> Server) -> Cluster {
+        let nodes: Vec<Server> = (0..2 * PRIMARIES).map(|_| node()).collect();
+        let cluster = Cluster { nodes };
+        for (index, node) in cluster.nodes.iter().enumerate() {
+            let mut client = node.client();
+            client.ask(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
+            if index < PRIMARIES {
+                let (first, end) = (index * SLOTS / PRIMARIES, (index + 1) * SLOTS / PRIMARIES);
+                let (first, last) = (first.to_string(), (end - 1).to_string());
+                client.ask(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
+            }
+        }
+        cluster.meet();
+        for (index, node) in cluster.nodes.iter().enumerate().skip(PRIMARIES) {
+            node.client().ask(&["CLUSTER", "REPLICATE", &cluster.id(index - PRIMARIES)]);
+        }
+        cluster.wait_until_whole();
+        cluster
+    }
+
+    fn meet(&self) {
+        let mut first = self.nodes[0].client();
+        for node in &self.nodes[1..] {
+            let bus = node.client().ask(&["CONFIG", "GET", "cluster-port"]);
+            let Reply::List(bus) = bus else { panic!("CONFIG GET answers with a list") };
+            let port = node.port().to_string();
+            first.ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus[1].text()]);
+        }
+        until("every node knows all others", || {
+            self.nodes.iter().all(|node| {
+                let lines = lines(&mut node.client());
+                let joined =
+                    |line: &&str| line.contains(" connected") && !line.contains("handshake");
+                lines.lines().filter(joined).count() == self.nodes.len()
+            })
+        });
+    }
+
+    /// Waits until every node serves, every slot has one owner that all agree on, and every replica
+    /// is in step with its primary.
+    pub(crate) fn wait_until_whole(&self) {
+        until("the cluster is whole", || {
+            let owners: Vec<Vec<String>> = self.nodes.iter().map(owners).collect();
+            owners.iter().all(|one| one == &owners[0]) && self.nodes.iter().all(is_in_step)
+        });
+    }
+
+    /// A node's name in the cluster.
+    pub(crate) fn id(&self, index: usize) -> String {
+        self.nodes[index].client().ask(&["CLUSTER", "MYID"]).text()
+    }
+
+    /// The slot that `key` falls into.
+    pub(crate) fn slot(&self, key: &str) -> i64 {
+        match self.nodes[0].client().ask(&["CLUSTER", "KEYSLOT", key]) {
+            Reply::Integer(slot) => slot,
+            other => panic!("CLUSTER KEYSLOT answers with a number: {other:?}"),
+        }
+    }
+
+    /// Which node serves `key`, as node `asked` sees it.
+    pub(crate) fn owner(&self, asked: usize, key: &str) -> usize {
+        let slot = self.slot(key);
+        let owner = ranges(&self.nodes[asked])
+            .into_iter()
+            .find(|(first, last, _)| (*first..=*last).contains(&slot));
+        self.named(&owner.expect("every slot is served").2)
+    }
+
+    /// Which node has this name in the cluster.
+    fn named(&self, id: &str) -> usize {
+        let is_it = |node: &Server| {
+            let client = node.try_client();
+            client.is_ok_and(|mut client| client.ask(&["CLUSTER", "MYID"]).text() == id)
+        };
+        self.nodes.iter().position(is_it).expect("all nodes are ours")
+    }
+
+    /// A replica of node `primary`.
+    pub(crate) fn replica_of(&self, primary: usize) -> usize {
+        let id = self.id(primary);
+        let lines = lines(&mut self.nodes[primary].client());
+        let line = lines.lines().find(|line| line.contains("slave") && line.contains(&id));
+        let name = line.expect("it has a replica").split(' ').next();
+        self.named(name.expect("a line begins with the name"))
+    }
+
+    /// Makes a replica the primary in its primary's place, by agreement of both.
+    pub(crate) fn fail_over(&self, replica: usize) {
+        self.nodes[replica].client().ask(&["CLUSTER", "FAILOVER"]);
+        self.wait_for_primary(replica);
+    }
+
+    /// Waits until this node is a primary.
+    pub(crate) fn wait_for_primary(&self, index: usize) {
+        let mut client = self.nodes[index].client();
+        until("the replica is a primary", || {
+            lines(&mut client).lines().any(|line| line.contains("myself,master"))
+        });
+    }
+
+    /// Moves a slot with its keys to another primary, the way resharding does it, while others may
+    /// use it. Between the two halves, `meanwhile` runs: every key of the slot has moved, and both
+    /// nodes still think of the slot as moving.
+    pub(crate) fn move_slot(&self, slot: i64, from: usize, to: usize, meanwhile: impl FnOnce()) {
+        let slot = slot.to_string();
+        let (from_id, to_id) = (self.id(from), self.id(to));
+        let (mut source, mut target) = (self.nodes[from].client(), self.nodes[to].client());
+        target.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
+        source.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
+        let port = self.nodes[to].port().to_string();
+        loop {
+            let keys = source.ask(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]);
+            let Reply::List(keys) = keys else { panic!("a list of keys") };
+            if keys.is_empty() {
+                break;
+            }
+            for key in keys {
+                source.ask(&["MIGRATE", "127.0.0.1", &port, &key.text(), "0", "5000"]);
+            }
+        }
+        meanwhile();
+        for client in [&mut target, &mut source] {
+            client.ask(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
+        }
+    }
+}
+
+fn lines(client: &mut Client) -> String {
+    client.ask(&["CLUSTER", "NODES"]).text()
+}
+
+/// First slot, last slot and the owner's name, as this node sees them.
+fn ranges(node: &Server) -> Vec<(i64, i64, String)> {
+    let Reply::List(ranges) = node.client().ask(&["CLUSTER", "SLOTS"]) else {
+        panic!("CLUSTER SLOTS answers with a list");
+    };
+    let range = |range: &Reply| match range {
+        Reply::List(parts) => match &parts[..] {
+            [Reply::Integer(first), Reply::Integer(last), Reply::List(owner), ..] => {
+                // After an address and a port, which differ by who asks.
+                (*first, *last, owner[2].text())
+            }
+            _ => panic!("not a range of slots: {parts:?}"),
+        },
+        _ => panic!("not a range of slots: {range:?}"),
+    };
+    ranges.iter().map(range).collect()
+}
+
+/// The ranges as text, in order.
+fn owners(node: &Server) -> Vec<String> {
+    let mut owners: Vec<String> = ranges(node).iter().map(|range| format!("{range:?}")).collect();
+    owners.sort();
+    owners
+}
+
+fn is_in_step(node: &Server) -> bool {
+    let mut client = node.client();
+    let state = client.ask(&["CLUSTER", "INFO"]).text();
+    let role = client.ask(&["INFO", "replication"]).text();
+    let whole = state.contains("cluster_state:ok") && state.contains("cluster_slots_ok:16384");
+    let synced = role.contains("role:master") && role.contains("connected_slaves:1")
+        || role.contains("master_link_status:up");
+    whole && synced
+}
+
+/// Asks again and again: a cluster tells nobody when its nodes have come to agree.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + TIMEOUT;
+    while !holds() {
+        assert!(Instant::now() < end, "in vain: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

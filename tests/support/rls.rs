@@ -1,0 +1,101 @@
+//! A gRPC client made from Envoy's own protocol definitions, so that ours are checked against them.
+
+use std::net::SocketAddr;
+
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3 as common;
+use envoy_types::pb::envoy::service::ratelimit::v3 as service;
+use envoy_types::pb::google::protobuf::UInt64Value;
+use tokio::runtime::{Builder, Runtime};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
+
+use super::wait::TIMEOUT;
+
+pub(crate) use common::RateLimitDescriptor;
+pub(crate) use common::rate_limit_descriptor::{Entry, RateLimitOverride};
+pub(crate) use service::rate_limit_response::{Code, DescriptorStatus};
+pub(crate) use service::rate_limit_service_client::RateLimitServiceClient;
+pub(crate) use service::{RateLimitRequest, RateLimitResponse};
+
+/// One connection, asked one question at a time.
+pub(crate) struct Client {
+    runtime: Runtime,
+    channel: Channel,
+}
+
+impl Client {
+    /// Connects.
+    pub(crate) fn connect(to: SocketAddr) -> Client {
+        let endpoint = Endpoint::from_shared(format!("http://{to}")).expect("a valid address");
+        Client::open(endpoint).unwrap_or_else(|e| panic!("{to}: {e}"))
+    }
+
+    /// Connects with TLS, whatever comes of it.
+    pub(crate) fn over_tls(
+        to: SocketAddr,
+        tls: ClientTlsConfig,
+    ) -> Result<Client, tonic::transport::Error> {
+        let endpoint = Endpoint::from_shared(format!("https://{to}")).expect("a valid address");
+        Client::open(endpoint.tls_config(tls)?)
+    }
+
+    fn open(endpoint: Endpoint) -> Result<Client, tonic::transport::Error> {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let channel = runtime.block_on(endpoint.timeout(TIMEOUT).connect())?;
+        Ok(Client { runtime, channel })
+    }
+
+    /// The connection itself, for clients of other services.
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    /// Runs a call of such a client.
+    pub(crate) fn block_on<T>(&self, call: impl Future<Output = T>) -> T {
+        self.runtime.block_on(call)
+    }
+
+    /// `ShouldRateLimit`, whatever comes of it.
+    pub(crate) fn try_ask(&self, request: RateLimitRequest) -> tonic::Result<RateLimitResponse> {
+        let mut client = RateLimitServiceClient::new(self.channel());
+        let answer = self.runtime.block_on(client.should_rate_limit(request));
+        answer.map(tonic::Response::into_inner)
+    }
+
+    /// `ShouldRateLimit` with a `traceparent`, which must be answered.
+    pub(crate) fn ask_in(&self, traceparent: &str, request: RateLimitRequest) -> RateLimitResponse {
+        let mut call = tonic::Request::new(request);
+        call.metadata_mut().insert("traceparent", traceparent.parse().expect("a header"));
+        let mut client = RateLimitServiceClient::new(self.channel());
+        let answer = self.runtime.block_on(client.should_rate_limit(call));
+        answer.expect("an answer").into_inner()
+    }
+
+    /// `ShouldRateLimit`, which must be answered.
+    pub(crate) fn ask(&self, request: RateLimitRequest) -> RateLimitResponse {
+        let shown = format!("{request:?}");
+        self.try_ask(request).unwrap_or_else(|status| panic!("{shown}\n{status:?}"))
+    }
+}
+
+/// A request without a cost of its own.
+pub(crate) fn request(domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
+    RateLimitRequest { domain: domain.to_owned(), descriptors, hits_addend: 0 }
+}
+
+/// A descriptor without a cost of its own.
+pub(crate) fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
+    let entry =
+        |(key, value): &(&str, &str)| Entry { key: (*key).to_owned(), value: (*value).to_owned() };
+    RateLimitDescriptor { entries: entries.iter().map(entry).collect(), ..Default::default() }
+}
+
+/// The same descriptor at a cost.
+pub(crate) fn costing(hits: u64, descriptor: RateLimitDescriptor) -> RateLimitDescriptor {
+    RateLimitDescriptor { hits_addend: Some(UInt64Value { value: hits }), ..descriptor }
+}
+
+/// The headers that an answer adds to the client's response.
+pub(crate) fn headers(answer: &RateLimitResponse) -> Vec<(&str, &str)> {
+    let headers = answer.response_headers_to_add.iter();
+    headers.map(|header| (header.key.as_str(), header.value.as_str())).collect()
+}

@@ -1,0 +1,158 @@
+//! The real binary, serving on ports of its own choice.
+
+pub(crate) mod cli;
+pub(crate) mod metrics;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use tempfile::TempDir;
+
+use super::process::Process;
+use super::rls::Client;
+
+/// A running `weir serve`. Dropped: killed.
+pub(crate) struct Weir {
+    process: Process,
+    folder: TempDir,
+    pub(crate) grpc: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+/// What to start it with.
+pub(crate) struct Setup {
+    folder: TempDir,
+    command: Command,
+    /// Flags that ask for free ports.
+    listeners: Vec<&'static str>,
+    /// Nothing: as the settings say.
+    rules: Option<PathBuf>,
+}
+
+impl Weir {
+    /// Starts with one rule file and nothing else.
+    pub(crate) fn start(rules: &str) -> Weir {
+        Weir::setup().rules("rules.yaml", rules).start()
+    }
+
+    /// Starts to describe a process; without rule files it has an empty folder of rules.
+    pub(crate) fn setup() -> Setup {
+        let folder = TempDir::new().expect("a temporary folder");
+        std::fs::create_dir(folder.path().join("rules")).expect("a folder in a fresh folder");
+        let mut command = weir();
+        command.arg("serve");
+        let rules = Some(folder.path().join("rules"));
+        command.env("WEIR__LOG__FORMAT", "json");
+        let listeners = vec!["--grpc-listen", "--http-listen", "--admin-listen"];
+        Setup { folder, command, listeners, rules }
+    }
+
+    /// A new connection to it.
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.grpc)
+    }
+
+    /// Where its rule files are.
+    pub(crate) fn rules_folder(&self) -> PathBuf {
+        self.folder.path().join("rules")
+    }
+
+    /// The running process.
+    pub(crate) fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}
+
+impl Setup {
+    /// Adds a rule file.
+    pub(crate) fn rules(self, name: &str, text: &str) -> Setup {
+        self.file(&format!("rules/{name}"), text)
+    }
+
+    /// Uses rules that are somewhere else.
+    pub(crate) fn rules_at(self, path: &Path) -> Setup {
+        Setup { rules: Some(path.to_owned()), ..self }
+    }
+
+    /// Uses the rules that the settings name.
+    pub(crate) fn rules_of_settings(self) -> Setup {
+        Setup { rules: None, ..self }
+    }
+
+    /// Adds any other file, beside the folder `rules`.
+    pub(crate) fn file(self, name: &str, text: &str) -> Setup {
+        write(&self.folder.path().join(name), text);
+        self
+    }
+
+    /// Where such a file is.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Sets an environment variable: a setting (`WEIR__SECTION__KEY`) or one of envoyproxy/ratelimit's.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Setup {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Uses a settings file that [`Setup::file`] wrote.
+    pub(crate) fn config(mut self, name: &str) -> Setup {
+        self.command.arg("--config").arg(self.folder.path().join(name));
+        self
+    }
+
+    /// Leaves the address of a listener to the settings.
+    pub(crate) fn without_flag(mut self, listener: &str) -> Setup {
+        self.listeners.retain(|name| *name != listener);
+        self
+    }
+
+    /// Starts it and waits until it says where it listens.
+    pub(crate) fn start(self) -> Weir {
+        let (process, folder) = self.spawn();
+        let [grpc, http, admin] = process.wait_for("where it listens", listening);
+        Weir { process, folder, grpc, http, admin }
+    }
+
+    /// Starts it and waits until it has given up; answers with what it said.
+    pub(crate) fn start_in_vain(self) -> (ExitStatus, String) {
+        let (mut process, _folder) = self.spawn();
+        let status = process.wait_for_exit();
+        (status, process.output())
+    }
+
+    fn spawn(mut self) -> (Process, TempDir) {
+        for listener in self.listeners {
+            self.command.args([listener, "127.0.0.1:0"]);
+        }
+        if let Some(rules) = self.rules {
+            self.command.arg("--rules").arg(rules);
+        }
+        (Process::spawn("weir", self.command), self.folder)
+    }
+}
+
+/// The binary, in an environment that no developer's shell leaks into.
+pub(crate) fn weir() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.env_clear();
+    command
+}
+
+/// Writes a file, with a better message than a bare `expect`.
+pub(crate) fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
+
+/// The three addresses in the log line that says so.
+fn listening(line: &str) -> Option<[SocketAddr; 3]> {
+    let line: serde_json::Value = serde_json::from_str(line).ok()?;
+    if line["message"] != "listening" {
+        return None;
+    }
+    let address = |name: &str| line[name].as_str()?.parse().ok();
+    Some([address("grpc")?, address("http")?, address("admin")?])
+}
