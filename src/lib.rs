@@ -10,6 +10,7 @@
 //! # Map
 //!
 //! - [`small`]: files that are read whole: certificates, secrets.
+//! - [`yaml`]: nodes with positions, of rule files and settings files.
 //! - [`time`]: microseconds, and the one trait that reads a clock.
 //! - [`descriptor`]: what a proxy asks, borrowed and bounded.
 //! - [`limit`]: the numbers of a limit: algorithm, tiers, units, and what they may be.
@@ -62,3 +63,4 @@ pub mod step;
 pub mod store;
 pub mod telemetry;
 pub mod time;
+pub mod yaml;

@@ -27,7 +27,6 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod yaml;
 
 pub use compile::compile;
 pub use explain::{Explanation, LevelNote, NodeNote, Outcome, RuleNote};

@@ -13,6 +13,7 @@ mod blank;
 const ARROWS: &[(&str, &str)] = &[
     ("small", ""),
     ("time", ""),
+    ("yaml", ""),
     ("limit", "time"),
     ("descriptor", "limit"),
     ("key", "time limit descriptor"),
@@ -20,14 +21,14 @@ const ARROWS: &[(&str, &str)] = &[
     ("store", "small time key step"),
     ("decision", "time limit descriptor store"),
     ("algorithm", "time limit step decision"),
-    ("rules", "time limit descriptor key"),
+    ("rules", "time yaml limit descriptor key"),
     ("layers", "time limit key step store decision algorithm"),
     ("limiter", "time limit descriptor key step store decision algorithm rules layers"),
     ("telemetry", "time limit descriptor key store decision rules limiter"),
     ("proto", ""),
     ("bench", "proto"),
     ("server", "small time limit descriptor decision rules limiter telemetry proto"),
-    ("settings", "descriptor"),
+    ("settings", "yaml descriptor"),
     (
         "app",
         "small time limit descriptor key store decision rules layers limiter telemetry server \
@@ -79,7 +80,7 @@ const WORDS: &[(&str, Where, &str)] = &[
     ("eprintln!", Where::Only(&["src/cli", "src/main"]), "only the command line prints"),
     ("dbg!", Where::Only(&[]), "left over"),
     ("todo!", Where::Only(&[]), "unfinished"),
-    ("saphyr_parser::", Where::Only(&["src/rules/yaml"]), "one file knows how YAML is parsed"),
+    ("saphyr_parser::", Where::Only(&["src/yaml"]), "one file knows how YAML is parsed"),
     (
         "crate::proto",
         Where::Only(&["src/server", "src/bench", "src/cli/call", "src/proto"]),

@@ -12,8 +12,9 @@ use super::problem::{Mark, Place, Problem, Report};
 use super::reader::Reader;
 use super::rule::{self, NameId, PathNode, Policy, Rule};
 use super::tree::{Level, Node};
-use super::{Domain, RuleSet, SourceFile, SourceInfo, node, yaml};
+use super::{Domain, RuleSet, SourceFile, SourceInfo, node};
 use crate::descriptor::Bounds;
+use crate::yaml;
 
 /// Joins files into a rule set. Beside it come warnings; instead of it, every error of every file.
 pub fn compile(
@@ -48,12 +49,13 @@ pub(super) fn compile_with(
 
 /// The documents of one file.
 fn read(file: &SourceFile, options: &Options, report: &mut Report, documents: &mut Vec<Document>) {
-    let before = std::mem::take(&mut report.incomplete);
-    let nodes = yaml::parse(&file.name, &file.text, report);
-    let failed = report.incomplete;
-    report.incomplete |= before;
+    let parsed = yaml::parse(&file.text);
+    report.incomplete |= !parsed.complete;
+    for fault in parsed.faults {
+        report.error(fault.at.in_file(&file.name), fault.what, fault.hint);
+    }
     let mut found = false;
-    for node in nodes {
+    for node in parsed.documents {
         let mut reader = Reader { file: &file.name, unknown: options.unknown_fields, report };
         let (at, empty) = (node.at, node.is_null());
         if let Some(document) = reader.document(node) {
@@ -74,7 +76,7 @@ fn read(file: &SourceFile, options: &Options, report: &mut Report, documents: &m
             found = true;
         }
     }
-    if !found && !failed {
+    if !found && parsed.complete {
         let hint = "write `domain: NAME` and `descriptors:`, or remove the file";
         let start = Mark { line: 1, column: 1 };
         report.error(start.in_file(&file.name), "the file holds no rules", hint);

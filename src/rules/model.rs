@@ -9,8 +9,8 @@ use super::fields::{Home, shorten};
 use super::problem::Mark;
 use super::reader::Reader;
 use super::scalar;
-use super::yaml::{Name, Node};
 use crate::time::Micros;
+use crate::yaml::{Name, Node};
 
 /// A field that was written: its value, or nothing when the value was wrong and is reported.
 #[derive(Clone, Debug)]

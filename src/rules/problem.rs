@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
+pub(super) use crate::yaml::Position as Mark;
+
 /// Where in which file something was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Place {
@@ -56,13 +58,6 @@ impl fmt::Display for Problem {
         }
         Ok(())
     }
-}
-
-/// A position in the file that is being read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Mark {
-    pub(super) line: u32,
-    pub(super) column: u32,
 }
 
 impl Mark {

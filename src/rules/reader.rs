@@ -8,8 +8,8 @@ use super::fields::{Home, shorten, stranger};
 use super::model::{Field, Text};
 use super::problem::{Mark, Place, Report};
 use super::scalar;
-use super::yaml::{Kind, Name, Node, Scalar};
 use crate::time::Micros;
+use crate::yaml::{Kind, Name, Node, Scalar};
 
 /// Reads the nodes of one file.
 pub(super) struct Reader<'a> {

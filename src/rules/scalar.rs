@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::yaml::{Kind, Node, Scalar};
+use crate::yaml::{Kind, Node, Scalar};
 
 /// A boolean of YAML 1.1 (envoyproxy/ratelimit's version).
 pub(super) fn boolean(text: &str) -> Option<bool> {
@@ -40,7 +40,7 @@ pub(super) fn integer(text: &str) -> Result<u64, &'static str> {
 }
 
 /// A map as JSON; the error is the place of what JSON cannot say, and why.
-pub(super) fn json_map(entries: &[(super::yaml::Name, Node)]) -> JsonResult<Map<String, Value>> {
+pub(super) fn json_map(entries: &[(crate::yaml::Name, Node)]) -> JsonResult<Map<String, Value>> {
     entries.iter().map(|(name, node)| Ok((name.text.to_string(), json(node)?))).collect()
 }
 

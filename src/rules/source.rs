@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::problem::{Mark, Place, Problem, Report};
-use super::yaml::FILE_BYTES_MAX;
 use super::{Options, RuleSet, compile};
+use crate::yaml::FILE_BYTES_MAX;
 
 /// Most files of one load.
 const FILES_MAX: usize = 10_000;

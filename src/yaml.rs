@@ -1,17 +1,15 @@
-//! YAML nodes that know their place: what a rule file says, before any meaning is given to it.
+//! This module reads YAML into nodes with positions, for rule files and settings files.
 //!
-//! Scalars keep their source text (`value: 1.5` is the text `1.5`), aliases are expanded under a
-//! bound, and `<<` merges as YAML 1.1 has it, because files for envoyproxy/ratelimit use both.
+//! Scalars keep their source text (`value: 1.5` is the text `1.5`). Aliases are expanded under a
+//! bound, and `<<` merges as in YAML 1.1, because files for envoyproxy/ratelimit use both.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
-use super::problem::{Mark, Report};
-
 /// Largest file that is read, in bytes.
-pub(super) const FILE_BYTES_MAX: usize = 16 << 20;
+pub const FILE_BYTES_MAX: usize = 16 << 20;
 /// Most nodes in one file, after aliases are expanded.
 const NODES_MAX: usize = 2_000_000;
 /// Most bytes that expanded aliases may stand for, in one file.
@@ -19,51 +17,69 @@ const ALIAS_BYTES_MAX: usize = 64 << 20;
 /// Deepest nesting; a rule tree at its own bound needs about half of it.
 const DEPTH_MAX: usize = 128;
 
+/// A position in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// From 1.
+    pub line: u32,
+    /// From 1, in characters.
+    pub column: u32,
+}
+
 /// One value with its position.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) at: Mark,
-    pub(super) kind: Kind,
+pub struct Node {
+    /// Its first character.
+    pub at: Position,
+    /// Its content.
+    pub kind: Kind,
 }
 
 /// What a value is made of.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// A single value.
     Scalar(Scalar),
+    /// `[a, b]`, or lines that start with `-`.
     List(Vec<Node>),
+    /// `name: value`, in the order of the file; every name occurs once.
     Map(Vec<(Name, Node)>),
 }
 
 /// A text, number, boolean or null, undecided.
 #[derive(Clone, Debug)]
-pub(super) struct Scalar {
-    pub(super) text: Arc<str>,
+pub struct Scalar {
+    /// The source text, without quotes.
+    pub text: Arc<str>,
     /// Written without quotes, so it may also be a number, a boolean or null.
-    pub(super) plain: bool,
+    pub plain: bool,
 }
 
 /// The left side of `name: value`.
 #[derive(Clone, Debug)]
-pub(super) struct Name {
-    pub(super) at: Mark,
-    pub(super) text: Arc<str>,
+pub struct Name {
+    /// Its first character.
+    pub at: Position,
+    /// Its text, without quotes.
+    pub text: Arc<str>,
     plain: bool,
 }
 
 impl Scalar {
     /// Nothing was written, or one of YAML's words for it.
-    pub(super) fn is_null(&self) -> bool {
+    pub fn is_null(&self) -> bool {
         self.plain && matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
     }
 }
 
 impl Node {
-    pub(super) fn is_null(&self) -> bool {
+    /// A scalar for which [`Scalar::is_null`] holds.
+    pub fn is_null(&self) -> bool {
         matches!(&self.kind, Kind::Scalar(scalar) if scalar.is_null())
     }
 
     /// What this is, for a message that says what it should have been.
-    pub(super) fn noun(&self) -> &'static str {
+    pub fn noun(&self) -> &'static str {
         match &self.kind {
             Kind::Scalar(scalar) if scalar.is_null() => "nothing",
             Kind::Scalar(_) => "a single value",
@@ -73,18 +89,40 @@ impl Node {
     }
 }
 
-/// The documents of a file. What is wrong goes to `report`; a syntax error ends the file.
-pub(super) fn parse(file: &Arc<str>, text: &str, report: &mut Report) -> Vec<Node> {
+/// The content of a file.
+#[derive(Debug)]
+pub struct Parsed {
+    /// One node per document.
+    pub documents: Vec<Node>,
+    /// Everything that is wrong with the syntax.
+    pub faults: Vec<Fault>,
+    /// False after a syntax error: the rest of the file was not read.
+    pub complete: bool,
+}
+
+/// A syntax problem.
+#[derive(Debug)]
+pub struct Fault {
+    /// Where it is.
+    pub at: Position,
+    /// The problem.
+    pub what: String,
+    /// The fix.
+    pub hint: &'static str,
+}
+
+/// Reads the documents of a file. A syntax error ends the reading.
+pub fn parse(text: &str) -> Parsed {
     let mut loader = Loader::new();
-    // Not every editor's byte order mark is removed by the parser.
+    // The parser removes only some byte order marks.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut fatal = None;
     for event in Parser::new_from_str(text) {
         let step = match event {
             Ok((event, span)) => loader.event(event, span),
             Err(error) => {
-                let at = mark(*error.marker());
-                let hint = "mend the YAML here or just above (indentation, quotes, brackets)";
+                let at = position(*error.marker());
+                let hint = "fix the YAML here or just above (indentation, quotes, brackets)";
                 Err(Fault { at, what: error.info().to_owned(), hint })
             }
         };
@@ -93,23 +131,14 @@ pub(super) fn parse(file: &Arc<str>, text: &str, report: &mut Report) -> Vec<Nod
             break;
         }
     }
-    report.incomplete |= fatal.is_some();
-    for fault in loader.faults.into_iter().chain(fatal) {
-        report.error(fault.at.in_file(file), fault.what, fault.hint);
-    }
-    loader.documents
-}
-
-/// A problem before the file's name is added.
-struct Fault {
-    at: Mark,
-    what: String,
-    hint: &'static str,
+    let complete = fatal.is_none();
+    let faults = loader.faults.into_iter().chain(fatal).collect();
+    Parsed { documents: loader.documents, faults, complete }
 }
 
 /// A list or map whose end has not been seen.
 struct Open {
-    at: Mark,
+    at: Position,
     anchor: usize,
     body: Body,
 }
@@ -155,7 +184,7 @@ impl Loader {
     }
 
     fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), Fault> {
-        let at = mark(span.start);
+        let at = position(span.start);
         match event {
             Event::DocumentStart(_) => self.anchors.clear(),
             Event::Scalar(text, style, anchor, tag) => {
@@ -176,7 +205,7 @@ impl Loader {
         Ok(())
     }
 
-    fn start(&mut self, at: Mark, anchor: usize, body: Body) -> Result<(), Fault> {
+    fn start(&mut self, at: Position, anchor: usize, body: Body) -> Result<(), Fault> {
         if self.open.len() >= DEPTH_MAX {
             return Err(too_deep(at));
         }
@@ -193,7 +222,7 @@ impl Loader {
         self.complete(Node { at, kind }, anchor)
     }
 
-    fn alias(&mut self, anchor: usize, at: Mark) -> Result<(), Fault> {
+    fn alias(&mut self, anchor: usize, at: Position) -> Result<(), Fault> {
         let Some(Anchored { node, size }) = self.anchors.get(&anchor) else {
             let hint = "an alias may only follow the anchor it names, outside of it";
             return Err(Fault { at, what: "this alias stands for itself".to_owned(), hint });
@@ -248,7 +277,7 @@ impl Loader {
     fn close_map(&mut self, entries: Vec<(Name, Node)>) -> Vec<(Name, Node)> {
         let mut own = Vec::with_capacity(entries.len());
         let mut inherited = Vec::new();
-        let mut seen: HashMap<Arc<str>, Mark> = HashMap::with_capacity(entries.len());
+        let mut seen: HashMap<Arc<str>, Position> = HashMap::with_capacity(entries.len());
         for (name, node) in entries {
             if name.plain && &*name.text == "<<" {
                 self.collect_merge(node, &mut inherited);
@@ -306,18 +335,18 @@ fn size(node: &Node) -> Size {
     }
 }
 
-fn mark(marker: saphyr_parser::Marker) -> Mark {
+fn position(marker: saphyr_parser::Marker) -> Position {
     let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     // The parser counts lines from 1 and columns from 0.
-    Mark { line: small(marker.line()), column: small(marker.col()).saturating_add(1) }
+    Position { line: small(marker.line()), column: small(marker.col()).saturating_add(1) }
 }
 
-fn too_deep(at: Mark) -> Fault {
+fn too_deep(at: Position) -> Fault {
     let what = format!("nested more than {DEPTH_MAX} levels deep");
-    Fault { at, what, hint: "no request has that many entries; flatten the rules" }
+    Fault { at, what, hint: "flatten the file" }
 }
 
-fn too_many(at: Mark) -> Fault {
+fn too_many(at: Position) -> Fault {
     let what = format!("more than {NODES_MAX} values in one file, aliases expanded");
     Fault { at, what, hint: "split the file, or write aliases out where they multiply each other" }
 }
