@@ -1,6 +1,6 @@
 //! Settings: how this process runs, gathered from a file, the environment and flags.
 //!
-//! Layers, weakest first: the defaults; envoyproxy/ratelimit's environment variables; `weir.yaml`
+//! Sources, weakest first: the defaults; envoyproxy/ratelimit's environment variables; `weir.yaml`
 //! (`--config`); `WEIR__SECTION__KEY`; flags. envoyproxy/ratelimit's names are weakest because several are
 //! generic (`HOST`, `PORT`, `LOG_LEVEL`): a shell or a platform may set them for its own reasons,
 //! and that must not beat what somebody wrote down for weir.
@@ -18,26 +18,28 @@ use serde::Serialize;
 use crate::descriptor::Bounds;
 
 mod envoy_ratelimit_env;
-mod json;
-mod layers;
+mod leaf;
 mod listeners;
-mod live;
-mod observed;
 mod otel;
+mod parse;
 mod problem;
 mod raw;
+mod reader;
 mod redis_url;
 mod scalar;
 mod secret;
+mod serialize;
+mod sources;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 
-pub use envoy_ratelimit_env::image_env;
-pub use layers::{Loaded, Overrides, fields, load, process_env};
+pub use envoy_ratelimit_env::with_default_runtime_root;
 pub use listeners::{Admin, ClientCert, Grpc, Http};
-pub use observed::{Metrics, OtlpHeaders, OtlpProtocol, Tracing};
 pub use problem::{Problem, Problems};
 pub use secret::{Secret, SecretUrl};
+pub use sources::{Loaded, Overrides, fields, load, process_env};
+pub use telemetry::{Metrics, OtlpHeaders, OtlpProtocol, Tracing};
 
 /// Everything an operator can set. Each field's environment name is `WEIR__SECTION__KEY`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -57,7 +59,7 @@ pub struct Settings {
     /// How Redis is reached, when `store.kind` is redis.
     pub redis: Redis,
     /// How large one request may be.
-    #[serde(with = "json::bounds")]
+    #[serde(with = "serialize::bounds")]
     pub bounds: Bounds,
     /// What decides when the store cannot.
     pub fallback: Fallback,
@@ -168,7 +170,7 @@ pub struct Store {
     pub kind: StoreKind,
     /// Longest wait for one decision of a store that can make one wait. Default 10ms, half of
     /// Envoy's own default. `WEIR__STORE__TIMEOUT`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub timeout: Duration,
     /// Counters the memory store keeps before it evicts. Default 4000000.
     /// `WEIR__STORE__MAX_COUNTERS`.
@@ -202,26 +204,26 @@ pub struct Redis {
     pub batch: usize,
     /// A name of Redis's access control list, instead of the URL's. Default none.
     /// `WEIR__REDIS__USERNAME`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub username: Option<String>,
     /// A file whose first line is the password, instead of the URL's; read for every new
     /// connection. Default none. `WEIR__REDIS__PASSWORD_FILE`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub password_file: Option<PathBuf>,
     /// What the names of counters are hashed with; the same for all instances that share them.
     /// Default none, which is the same for everybody. `WEIR__REDIS__KEY_SECRET`. Never printed.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub key_secret: Option<Secret>,
     /// Certificates of the authorities to trust with `rediss`; default the system's.
     /// `WEIR__REDIS__TLS_CA`, `REDIS_TLS_CACERT`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub tls_ca: Option<PathBuf>,
     /// Our certificate chain, for servers that want one. Default none. `WEIR__REDIS__TLS_CERT`,
     /// `REDIS_TLS_CLIENT_CERT`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub tls_cert: Option<PathBuf>,
     /// Its key. Default none. `WEIR__REDIS__TLS_KEY`, `REDIS_TLS_CLIENT_KEY`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub tls_key: Option<PathBuf>,
     /// The server's certificate need not name its host. Default false.
     /// `WEIR__REDIS__TLS_SKIP_HOSTNAME_CHECK`, `REDIS_TLS_SKIP_HOSTNAME_VERIFICATION`.
@@ -278,10 +280,10 @@ pub enum RequireRules {
 pub struct Drain {
     /// Time between failing readiness and refusing connections, for load balancers to notice.
     /// Default 5s. `WEIR__DRAIN__DELAY`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub delay: Duration,
     /// Time that requests in flight get after that. Default 30s. `WEIR__DRAIN__TIMEOUT`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub timeout: Duration,
 }
 
@@ -289,7 +291,7 @@ pub struct Drain {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Clock {
     /// Added to the machine's clock, in microseconds. Default 0s. `WEIR__CLOCK__OFFSET`.
-    #[serde(with = "json::signed_duration")]
+    #[serde(with = "serialize::signed_duration")]
     pub offset: i64,
 }
 
@@ -315,7 +317,7 @@ pub enum LogFormat {
 
 impl Default for Settings {
     fn default() -> Settings {
-        live::join(&raw::Raw::default(), &layers::Origins::default())
+        parse::parse(&raw::Raw::default(), &leaf::Origins::default())
             .expect("the defaults are valid: the tests build them")
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn run(flags: &Overrides) -> anyhow::Result<u8> {
 
 /// The same, where envoyproxy/ratelimit's image would read its rules if nothing said where they are.
 pub(super) fn as_envoy_ratelimit() -> anyhow::Result<u8> {
-    serve(&Overrides::default(), &settings::image_env(settings::process_env()))
+    serve(&Overrides::default(), &settings::with_default_runtime_root(settings::process_env()))
 }
 
 fn serve(flags: &Overrides, env: &[(String, String)]) -> anyhow::Result<u8> {

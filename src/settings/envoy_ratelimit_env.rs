@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use config::Value;
 
-use super::layers::Leaf;
+use super::leaf::Leaf;
 use super::problem::Problem;
 use super::redis_url::{Beside, Kind};
 use super::{redis_url, scalar, secret};
@@ -109,7 +109,7 @@ pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
 pub(super) const ALWAYS_SO: [&str; 2] = ["RUNTIME_IGNOREDOTFILES", "RUNTIME_WATCH_ROOT"];
 
 /// `env` as envoyproxy/ratelimit's image sees it: there, rules are looked for also when no variable says where.
-pub fn image_env(mut env: Vec<(String, String)>) -> Vec<(String, String)> {
+pub fn with_default_runtime_root(mut env: Vec<(String, String)>) -> Vec<(String, String)> {
     let (root, folder) = FOLDER[0];
     let ours = env.iter().any(|(name, _)| name == "WEIR__RULES__PATHS");
     if !ours && FOLDER.iter().all(|(name, _)| get(&env, name).is_none()) {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::live::Reader;
 use super::raw::Raw;
+use super::reader::Reader;
 use super::secret::Secret;
-use super::{json, scalar};
+use super::{scalar, serialize};
 
 /// The gRPC listener that proxies ask.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,14 +19,14 @@ pub struct Grpc {
     pub listen: SocketAddr,
     /// Our certificate chain. Default none: plain text. `WEIR__GRPC__TLS_CERT`,
     /// `GRPC_SERVER_TLS_CERT` with `GRPC_SERVER_USE_TLS`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub tls_cert: Option<PathBuf>,
     /// Its key. Default none. `WEIR__GRPC__TLS_KEY`, `GRPC_SERVER_TLS_KEY`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub tls_key: Option<PathBuf>,
     /// Certificates of the authorities whose clients are let in. Default none: everybody is.
     /// `WEIR__GRPC__TLS_CLIENT_CA`, `GRPC_CLIENT_TLS_CACERT`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub tls_client_ca: Option<PathBuf>,
     /// Whether a client must have such a certificate. Default required.
     /// `WEIR__GRPC__TLS_CLIENT_CERT`.
@@ -53,44 +53,44 @@ pub struct Grpc {
     pub max_connections: usize,
     /// Open connections of one address; `None` (written `off`): as many as there may be. Default
     /// off. `WEIR__GRPC__MAX_CONNECTIONS_PER_PEER`.
-    #[serde(with = "json::number_or_off")]
+    #[serde(with = "serialize::number_or_off")]
     pub max_connections_per_peer: Option<usize>,
     /// TLS handshakes at a time on one core. Default 32. `WEIR__GRPC__MAX_HANDSHAKES`.
     pub max_handshakes: usize,
     /// How long a connection may take to open. Default 10s. `WEIR__GRPC__HANDSHAKE_TIMEOUT`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub handshake_timeout: Duration,
     /// How long a call may take to be sent, answered and read. Default 10s.
     /// `WEIR__GRPC__CALL_TIMEOUT`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub call_timeout: Duration,
     /// How long a client may leave what it is sent unread. Default 20s.
     /// `WEIR__GRPC__WRITE_TIMEOUT`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub write_timeout: Duration,
     /// How often a ping asks whether a client still lives; `None` (written `off`): never. Default
     /// 60s. `WEIR__GRPC__KEEPALIVE_INTERVAL`.
-    #[serde(with = "json::duration_or_off")]
+    #[serde(with = "serialize::duration_or_off")]
     pub keepalive_interval: Option<Duration>,
     /// How long its answer may take. Default 20s. `WEIR__GRPC__KEEPALIVE_TIMEOUT`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub keepalive_timeout: Duration,
     /// Age, give or take a tenth, at which a connection is closed gracefully, so that proxies spread
     /// over new instances; `None` (written `off`): never. Default 24h.
     /// `WEIR__GRPC__MAX_CONNECTION_AGE`, `GRPC_MAX_CONNECTION_AGE`.
-    #[serde(with = "json::duration_or_off")]
+    #[serde(with = "serialize::duration_or_off")]
     pub max_connection_age: Option<Duration>,
     /// What calls get to end after that. Default 1h. `WEIR__GRPC__MAX_CONNECTION_AGE_GRACE`,
     /// `GRPC_MAX_CONNECTION_AGE_GRACE`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub max_connection_age_grace: Duration,
     /// How long a connection without calls may stay; `None` (written `off`): for ever. Default off.
     /// `WEIR__GRPC__MAX_CONNECTION_IDLE`.
-    #[serde(with = "json::duration_or_off")]
+    #[serde(with = "serialize::duration_or_off")]
     pub max_connection_idle: Option<Duration>,
     /// Single-threaded runtimes that serve; `None` (written `auto`): one per available core.
     /// Default auto. `WEIR__GRPC__CORES`.
-    #[serde(with = "json::cores")]
+    #[serde(with = "serialize::cores")]
     pub cores: Option<NonZeroUsize>,
 }
 
@@ -116,20 +116,20 @@ pub struct Http {
     pub max_head_bytes: usize,
     /// How long a head may take, and how long a connection may idle. Default 30s.
     /// `WEIR__HTTP__HEAD_TIMEOUT`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub head_timeout: Duration,
     /// How long a request may take from its head to its answer. Default 10s.
     /// `WEIR__HTTP__REQUEST_TIMEOUT`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub request_timeout: Duration,
     /// How long a connection lives, however busy. Default 10m. `WEIR__HTTP__MAX_CONNECTION_AGE`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub max_connection_age: Duration,
     /// Open connections. Default 1024. `WEIR__HTTP__MAX_CONNECTIONS`.
     pub max_connections: usize,
     /// Open connections of one address; `None` (written `off`): as many as there may be. Default
     /// 256. `WEIR__HTTP__MAX_CONNECTIONS_PER_PEER`.
-    #[serde(with = "json::number_or_off")]
+    #[serde(with = "serialize::number_or_off")]
     pub max_connections_per_peer: Option<usize>,
 }
 
@@ -140,11 +140,11 @@ pub struct Admin {
     pub listen: SocketAddr,
     /// What `/counters` wants as bearer token; beyond loopback it needs one. Default none.
     /// `WEIR__ADMIN__TOKEN`. Never printed.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub token: Option<Secret>,
     /// A file whose first line is the token, instead; read for every request that needs it.
     /// Default none. `WEIR__ADMIN__TOKEN_FILE`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub token_file: Option<PathBuf>,
     /// Open connections; the listener for metrics alone has as many. Default 64.
     /// `WEIR__ADMIN__MAX_CONNECTIONS`.

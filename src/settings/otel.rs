@@ -6,7 +6,7 @@
 
 use config::Value;
 
-use super::layers::Leaf;
+use super::leaf::Leaf;
 use super::problem::Problem;
 use super::{scalar, secret};
 

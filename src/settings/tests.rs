@@ -7,9 +7,9 @@ use super::*;
 
 mod image;
 mod listeners;
-mod observed;
 mod pages;
 mod secrets;
+mod telemetry;
 mod warnings;
 
 const NO_FILE: &str = "";
@@ -159,7 +159,7 @@ const OTHERS: &[(&str, &str)] = &[
 
 /// All of them, wherever they are listed.
 fn others() -> impl Iterator<Item = (&'static str, &'static str)> {
-    OTHERS.iter().copied().chain(listeners::OTHERS).chain(observed::OTHERS)
+    OTHERS.iter().copied().chain(listeners::OTHERS).chain(telemetry::OTHERS)
 }
 
 #[test]

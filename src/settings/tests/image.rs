@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn under_envoy_ratelimit_name_its_own_folder_is_the_default() {
     let paths = |env: &[(&str, &str)]| {
-        let loaded = load(&Overrides::default(), &image_env(pairs(env)));
+        let loaded = load(&Overrides::default(), &with_default_runtime_root(pairs(env)));
         loaded.map(|loaded| loaded.settings.rules.paths).unwrap_or_else(|errors| panic!("{errors}"))
     };
     for (env, path) in [

@@ -1,13 +1,14 @@
-//! Layers: the places settings come from, laid over one another; the strongest value wins.
+//! This module reads settings from their sources and layers them; the strongest source wins.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use config::{Environment, File, FileFormat, Source, Value, ValueKind};
 
+use super::leaf::{Leaf, Origins};
 use super::problem::{Problem, Problems};
 use super::raw::Raw;
-use super::{Settings, envoy_ratelimit_env, live, otel};
+use super::{Settings, envoy_ratelimit_env, otel, parse};
 
 /// What the command line overrides.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -63,66 +64,46 @@ pub fn fields() -> Vec<(String, String)> {
     fields
 }
 
-/// Lays all layers over one another. `env` is the environment ([`process_env`]).
+/// Layers all sources. `env` is the environment ([`process_env`]).
 ///
 /// # Errors
-/// Every problem of every layer, at once.
+/// Every problem of every source, at once.
 pub fn load(flags: &Overrides, env: &[(String, String)]) -> Result<Loaded, Problems> {
-    let mut layers = Layers::default();
-    layers.add_envoy_ratelimit(env);
+    let mut sources = Sources::default();
+    sources.add_envoy_ratelimit(env);
     if let Some(path) = &flags.config {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
-            Ok(text) => layers.add_file(&file, &text),
+            Ok(text) => sources.add_file(&file, &text),
             Err(error) => {
-                layers.problems.push(Problem::Unreadable { file, reason: error.to_string() });
+                sources.problems.push(Problem::Unreadable { file, reason: error.to_string() });
             }
         }
     }
-    layers.add_environment(env);
-    layers.add_flags(flags);
-    layers.finish(env)
-}
-
-/// Where each value came from, for messages.
-#[derive(Debug, Default)]
-pub(super) struct Origins(BTreeMap<String, String>);
-
-impl Origins {
-    /// The file, variable or flag that set `path`.
-    pub(super) fn of(&self, path: &str) -> String {
-        self.0.get(path).cloned().unwrap_or_else(|| "default".to_owned())
-    }
-}
-
-/// One value of one layer. A problem counts only if no stronger layer sets the same path: somebody
-/// else's `PORT` need not be a port when weir's own file says where to listen.
-#[derive(Debug)]
-pub(super) struct Leaf {
-    pub(super) path: String,
-    pub(super) origin: String,
-    pub(super) value: Result<Value, Problem>,
+    sources.add_environment(env);
+    sources.add_flags(flags);
+    sources.finish(env)
 }
 
 /// Values by path, strongest so far.
 #[derive(Debug)]
-pub(super) struct Layers {
+pub(super) struct Sources {
     fields: Vec<String>,
     leaves: BTreeMap<String, Leaf>,
     problems: Vec<Problem>,
 }
 
-impl Default for Layers {
+impl Default for Sources {
     fn default() -> Self {
         let fields = fields().into_iter().map(|(path, _)| path).collect();
-        Layers { fields, leaves: BTreeMap::new(), problems: Vec::new() }
+        Sources { fields, leaves: BTreeMap::new(), problems: Vec::new() }
     }
 }
 
-/// How a layer spells the path of a setting.
+/// How a source spells the path of a setting.
 type Spell<'a> = &'a dyn Fn(&str) -> String;
 
-impl Layers {
+impl Sources {
     pub(super) fn add_envoy_ratelimit(&mut self, env: &[(String, String)]) {
         let leaves = envoy_ratelimit_env::translate(env).into_iter().chain(otel::translate(env));
         self.leaves.extend(leaves.map(|leaf| (leaf.path.clone(), leaf)));
@@ -223,14 +204,14 @@ impl Layers {
                 Ok(value) => {
                     let known = "only names of settings get here, and they are paths";
                     builder = builder.set_override(&path, value).expect(known);
-                    origins.0.insert(path, leaf.origin);
+                    origins.add(path, leaf.origin);
                 }
                 Err(problem) => self.problems.push(problem),
             }
         }
         let raw = builder.build().and_then(config::Config::try_deserialize::<Raw>);
         let raw = raw.expect("the shape was checked value by value");
-        match live::join(&raw, &origins) {
+        match parse::parse(&raw, &origins) {
             Ok(settings) if self.problems.is_empty() => Ok(Loaded { settings, warnings }),
             Ok(_) => Err(Problems(self.problems)),
             Err(Problems(more)) => {

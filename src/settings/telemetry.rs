@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::live::Reader;
 use super::raw::Raw;
+use super::reader::Reader;
 use super::secret::SecretUrl;
-use super::{json, scalar};
+use super::{scalar, serialize};
 
 /// What is counted for operators, and where they find it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,7 +19,7 @@ pub struct Metrics {
     pub compat: bool,
     /// A listener for the metrics alone, beside the admin listener's. Default none.
     /// `WEIR__METRICS__LISTEN`, `PROMETHEUS_ADDR` with `USE_PROMETHEUS`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub listen: Option<SocketAddr>,
     /// Their path there. Default `/metrics`. `WEIR__METRICS__PATH`, `PROMETHEUS_PATH`.
     pub path: String,
@@ -37,7 +37,7 @@ pub struct Metrics {
     pub otlp: bool,
     /// The collector; `None`: as [`Tracing::endpoint`]. `WEIR__METRICS__OTLP_ENDPOINT`,
     /// `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub otlp_endpoint: Option<SecretUrl>,
     /// How they travel. Default http. `WEIR__METRICS__OTLP_PROTOCOL`,
     /// `OTEL_EXPORTER_OTLP_METRICS_PROTOCOL`, `OTEL_EXPORTER_OTLP_PROTOCOL`.
@@ -47,11 +47,11 @@ pub struct Metrics {
     pub otlp_headers: OtlpHeaders,
     /// How long one message may take. Default 10s. `WEIR__METRICS__OTLP_TIMEOUT`,
     /// `OTEL_EXPORTER_OTLP_METRICS_TIMEOUT`, `OTEL_EXPORTER_OTLP_TIMEOUT`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub otlp_timeout: Duration,
     /// Time between two messages. Default 60s. `WEIR__METRICS__OTLP_INTERVAL`,
     /// `OTEL_METRIC_EXPORT_INTERVAL`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub otlp_interval: Duration,
 }
 
@@ -65,7 +65,7 @@ pub struct Tracing {
     /// The collector; `None`: `http://localhost:4318`, over gRPC `http://localhost:4317`.
     /// `WEIR__TRACING__ENDPOINT`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`,
     /// `OTEL_EXPORTER_OTLP_ENDPOINT`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub endpoint: Option<SecretUrl>,
     /// How spans travel. Default http. `WEIR__TRACING__PROTOCOL`,
     /// `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL`, `OTEL_EXPORTER_OTLP_PROTOCOL`,
@@ -76,22 +76,22 @@ pub struct Tracing {
     pub headers: OtlpHeaders,
     /// How long one message may take. Default 10s. `WEIR__TRACING__TIMEOUT`,
     /// `OTEL_EXPORTER_OTLP_TRACES_TIMEOUT`, `OTEL_EXPORTER_OTLP_TIMEOUT`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub timeout: Duration,
     /// The share of requests whose caller has no trace that are traced; default as
     /// `OTEL_TRACES_SAMPLER` says, else all. `WEIR__TRACING__SAMPLING_RATE`,
     /// `TRACING_SAMPLING_RATE`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub sampling_rate: Option<f64>,
     /// `service.name`; default as `OTEL_SERVICE_NAME` says, else weir.
     /// `WEIR__TRACING__SERVICE_NAME`, `TRACING_SERVICE_NAME`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub service_name: Option<String>,
     /// `service.namespace`. `WEIR__TRACING__SERVICE_NAMESPACE`, `TRACING_SERVICE_NAMESPACE`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub service_namespace: Option<String>,
     /// `service.instance.id`. `WEIR__TRACING__SERVICE_INSTANCE_ID`, `TRACING_SERVICE_INSTANCE_ID`.
-    #[serde(with = "json::optional")]
+    #[serde(with = "serialize::optional")]
     pub service_instance_id: Option<String>,
     /// Spans that wait for the collector; further ones are dropped. Default 2048.
     /// `WEIR__TRACING__QUEUE`, `OTEL_BSP_MAX_QUEUE_SIZE`.
@@ -101,7 +101,7 @@ pub struct Tracing {
     pub batch: usize,
     /// How long a message waits to become full. Default 5s. `WEIR__TRACING__DELAY`,
     /// `OTEL_BSP_SCHEDULE_DELAY`.
-    #[serde(with = "json::duration")]
+    #[serde(with = "serialize::duration")]
     pub delay: Duration,
 }
 

@@ -1,19 +1,20 @@
-//! From texts to meanings: the one place that reads the values, and reports every bad one.
+//! This module parses the texts of all settings and reports every bad one.
 
-use super::layers::Origins;
+use super::leaf::Origins;
 use super::problem::{Problem, Problems};
 use super::raw::Raw;
+use super::reader::Reader;
 use super::secret::Secret;
 use super::{
     Answer, Clock, DeniedRequests, Drain, Fallback, Headers, Log, LogFormat, OnError, Readyz,
-    Redis, RequireRules, Rules, Settings, Store, StoreKind, UnknownFields, listeners, observed,
-    redis_url, scalar, secret,
+    Redis, RequireRules, Rules, Settings, Store, StoreKind, UnknownFields, listeners, redis_url,
+    scalar, telemetry,
 };
 use crate::descriptor::Bounds;
 
-/// What `raw` means.
-pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
-    let mut reader = Reader { raw, defaults: Raw::default(), origins, problems: Vec::new() };
+/// Parses `raw`.
+pub(super) fn parse(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
+    let mut reader = Reader::new(raw, origins);
     let settings = Settings {
         grpc: listeners::grpc(&mut reader),
         http: listeners::http(&mut reader),
@@ -47,68 +48,11 @@ pub(super) fn join(raw: &Raw, origins: &Origins) -> Result<Settings, Problems> {
             offset: reader.read("clock.offset", |raw| &raw.clock.offset, scalar::signed_duration),
         },
         log: log(&mut reader),
-        metrics: observed::metrics(&mut reader),
-        tracing: observed::tracing(&mut reader),
+        metrics: telemetry::metrics(&mut reader),
+        tracing: telemetry::tracing(&mut reader),
     };
     reader.problems.extend(shared_addresses(&settings));
     if reader.problems.is_empty() { Ok(settings) } else { Err(Problems(reader.problems)) }
-}
-
-/// Reads one value after the other and remembers what was wrong.
-pub(super) struct Reader<'a> {
-    raw: &'a Raw,
-    /// Stand in for bad values, so that reading goes on.
-    defaults: Raw,
-    origins: &'a Origins,
-    problems: Vec<Problem>,
-}
-
-impl Reader<'_> {
-    pub(super) fn read<T>(
-        &mut self,
-        path: &str,
-        text: fn(&Raw) -> &str,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> T {
-        let written = text(self.raw);
-        parse(written).unwrap_or_else(|what| {
-            self.bad(path, written, what);
-            parse(text(&self.defaults)).unwrap_or_else(|what| {
-                unreachable!("the default of {path} {what}");
-            })
-        })
-    }
-
-    pub(super) fn switch(&mut self, path: &str, text: fn(&Raw) -> &str) -> bool {
-        self.read(path, text, scalar::switch)
-    }
-
-    /// [`Reader::read`] for a text that is shown to nobody, even when it is bad.
-    pub(super) fn secret<T: Default>(
-        &mut self,
-        path: &str,
-        text: fn(&Raw) -> &str,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> T {
-        parse(text(self.raw)).unwrap_or_else(|what| {
-            self.bad(path, "hidden", what);
-            T::default()
-        })
-    }
-
-    /// A text; empty means that there is none.
-    pub(super) fn optional(&self, text: fn(&Raw) -> &str) -> Option<String> {
-        Some(text(self.raw).to_owned()).filter(|text| !text.is_empty())
-    }
-
-    fn bad(&mut self, path: &str, value: &str, what: String) {
-        self.problems.push(Problem::BadValue {
-            origin: self.origins.of(path),
-            key: path.to_owned(),
-            value: secret::mask(value),
-            what,
-        });
-    }
 }
 
 fn rules(reader: &mut Reader<'_>) -> Rules {
