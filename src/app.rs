@@ -29,7 +29,7 @@ mod sweeper;
 mod upkeep;
 mod watch;
 
-use certificates::Certificates;
+use certificates::CertificateWatcher;
 use decider::Decider;
 pub use derive::reading;
 use farewell::Farewell;
@@ -48,7 +48,7 @@ pub struct App {
     farewell: Farewell,
     _readiness: Readiness,
     _sweeper: Sweeper,
-    _certificates: Option<Certificates>,
+    _certificates: Option<CertificateWatcher>,
     _journal: Option<Journal>,
     /// Nothing where the operator wants to reload by hand.
     _watcher: Option<Watcher>,
@@ -158,7 +158,7 @@ impl App {
         let (first, reloads) = reload::first_rules(&settings, clock.now())?;
         let mut listeners = derive::server(&settings);
         let counters = Arc::clone(&listeners.counters);
-        let (tls, certificates) = Certificates::load(&settings, &counters, clock)?.unzip();
+        let (tls, certificates) = CertificateWatcher::load(&settings, &counters, clock)?.unzip();
         listeners.grpc.tls = tls;
         let bound = Server::bind(listeners)?;
         let at = bound.addresses()?;

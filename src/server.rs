@@ -56,7 +56,7 @@ pub use counters::{Counter, Counters, Port};
 pub use decide::Decide;
 pub use lifecycle::Health;
 pub use settings::{Admin, Drain, Grpc, Http, HttpLimits, Scraped, Settings};
-pub use tls::{Refreshed, Tls, TlsError, TlsFiles};
+pub use tls::{ReloadOutcome, TlsAcceptor, TlsConfig, TlsError};
 
 use cores::Work;
 use deal::Dealer;

@@ -5,49 +5,49 @@ use std::sync::Arc;
 
 use super::watch::{self, Watcher};
 use super::{StartError, derive};
-use crate::server::{Counters, Refreshed, Tls};
+use crate::server::{Counters, ReloadOutcome, TlsAcceptor};
 use crate::settings::Settings;
 use crate::time::{Clock, SystemClock};
 
 /// TLS that follows its files until it is dropped.
 #[derive(Debug)]
-pub(super) struct Certificates {
+pub(super) struct CertificateWatcher {
     _watcher: Watcher,
 }
 
-impl Certificates {
+impl CertificateWatcher {
     /// TLS as the settings want it, if they do, and the watch that keeps it up to date.
     pub(super) fn load(
         settings: &Settings,
         counters: &Arc<Counters>,
         clock: SystemClock,
-    ) -> Result<Option<(Tls, Certificates)>, StartError> {
+    ) -> Result<Option<(TlsAcceptor, CertificateWatcher)>, StartError> {
         let bad = |error: String| StartError::Config(vec![error]);
         let Some(files) = derive::tls(settings).map_err(bad)? else { return Ok(None) };
         let paths = files.paths();
         let known = watch::contents(&paths);
         let now = move || clock.now().0 / 1_000_000;
-        let (tls, warnings) = Tls::load(files, now(), Arc::clone(counters))
+        let (tls, warnings) = TlsAcceptor::load(files, now(), Arc::clone(counters))
             .map_err(|error| bad(error.to_string()))?;
         warn(warnings);
         let watcher = follow(tls.clone(), paths, known, now)?;
-        Ok(Some((tls, Certificates { _watcher: watcher })))
+        Ok(Some((tls, CertificateWatcher { _watcher: watcher })))
     }
 }
 
 fn follow(
-    tls: Tls,
+    tls: TlsAcceptor,
     paths: Vec<std::path::PathBuf>,
     known: watch::Digest,
     now: impl Fn() -> u64 + Send + 'static,
 ) -> io::Result<Watcher> {
-    Watcher::of_files("weir-certificates", paths, known, move || match tls.refresh(now()) {
-        Refreshed::Same => {}
-        Refreshed::New(warnings) => {
+    Watcher::of_files("weir-certificates", paths, known, move || match tls.reload(now()) {
+        ReloadOutcome::Unchanged => {}
+        ReloadOutcome::Reloaded(warnings) => {
             tracing::info!("certificates reloaded: new connections get them");
             warn(warnings);
         }
-        Refreshed::Bad(error) => {
+        ReloadOutcome::Failed(error) => {
             tracing::error!(%error, "certificates not reloaded: those in force stay");
         }
     })

@@ -10,7 +10,7 @@ use crate::limiter::{Answer, Headers};
 use crate::rules::{DeniedRequests, Options, Unknown};
 use crate::server;
 use crate::settings::{self, Settings};
-use crate::store::redis::{Reach, Tls};
+use crate::store::redis::{Reach, RedisTls};
 use crate::telemetry::{Destination, PushOptions, Service, TraceOptions};
 
 /// How rule files are read.
@@ -60,7 +60,7 @@ pub(super) fn redis(settings: &Settings, cores: usize) -> Reach {
         url: from.url.reveal().to_owned(),
         username: from.username.clone(),
         password_file: from.password_file.clone(),
-        tls: Tls {
+        tls: RedisTls {
             ca: from.tls_ca.clone(),
             cert: from.tls_cert.clone(),
             key: from.tls_key.clone(),
@@ -123,7 +123,7 @@ pub(super) fn shared_seed(settings: &Settings) -> KeySeed {
 
 /// The files of TLS, where it is asked for. What belongs together must be there together: a
 /// forgotten line must not mean plain text, or that everybody is let in.
-pub(super) fn tls(settings: &Settings) -> Result<Option<server::TlsFiles>, String> {
+pub(super) fn tls(settings: &Settings) -> Result<Option<server::TlsConfig>, String> {
     let grpc = &settings.grpc;
     let names = grpc.tls_client_san.split(',').map(str::trim).filter(|name| !name.is_empty());
     let client_san: Vec<String> = names.map(str::to_owned).collect();
@@ -131,7 +131,7 @@ pub(super) fn tls(settings: &Settings) -> Result<Option<server::TlsFiles>, Strin
         return Err("grpc.tls_client_san needs grpc.tls_client_ca; set both or none".to_owned());
     }
     match (&grpc.tls_cert, &grpc.tls_key) {
-        (Some(cert), Some(key)) => Ok(Some(server::TlsFiles {
+        (Some(cert), Some(key)) => Ok(Some(server::TlsConfig {
             cert: cert.clone(),
             key: key.clone(),
             client_ca: grpc.tls_client_ca.clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::admin::Token;
 use super::counters::Counters;
-use super::tls::Tls;
+use super::tls::TlsAcceptor;
 use crate::descriptor::Bounds;
 
 /// Everything that can be set.
@@ -74,7 +74,7 @@ pub struct Grpc {
     /// How long a connection on which nothing is asked may stay. None: for ever. Default none.
     pub max_connection_idle: Option<Duration>,
     /// TLS. None: plain text. Default none.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsAcceptor>,
 }
 
 impl Default for Grpc {

@@ -13,10 +13,10 @@ use tokio::sync::Semaphore;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
-mod clients;
+mod client_san;
 mod der;
 mod files;
-mod pair;
+mod rustls_config;
 mod validity;
 
 use files::Contents;
@@ -25,7 +25,7 @@ use super::counters::Counters;
 
 /// What an operator says about TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsFiles {
+pub struct TlsConfig {
     /// The certificate chain, PEM, the server's own first.
     pub cert: PathBuf,
     /// Its private key, PEM: PKCS#8, PKCS#1 or SEC1.
@@ -39,7 +39,7 @@ pub struct TlsFiles {
     pub client_san: Vec<String>,
 }
 
-impl TlsFiles {
+impl TlsConfig {
     /// Where they are, for whoever watches them.
     pub fn paths(&self) -> Vec<PathBuf> {
         let all = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];
@@ -54,10 +54,10 @@ pub struct TlsError(String);
 
 /// TLS of one port, shared by all its cores.
 #[derive(Clone)]
-pub struct Tls(Arc<Shared>);
+pub struct TlsAcceptor(Arc<Inner>);
 
-struct Shared {
-    files: TlsFiles,
+struct Inner {
+    files: TlsConfig,
     config: ArcSwap<ServerConfig>,
     /// What was read last, good or bad.
     read: Mutex<Contents>,
@@ -66,54 +66,54 @@ struct Shared {
 
 /// What came of looking at the files again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refreshed {
+pub enum ReloadOutcome {
     /// They hold what they held.
-    Same,
+    Unchanged,
     /// New ones are in force; existing connections keep theirs. With what the operator should know.
-    New(Vec<String>),
+    Reloaded(Vec<String>),
     /// The new ones are no good, and those before stay in force.
-    Bad(TlsError),
+    Failed(TlsError),
 }
 
-impl Tls {
+impl TlsAcceptor {
     /// Reads the files. With what the operator should know about them. `now` is in seconds since
     /// 1970.
     pub fn load(
-        files: TlsFiles,
+        files: TlsConfig,
         now: u64,
         counters: Arc<Counters>,
-    ) -> Result<(Tls, Vec<String>), TlsError> {
+    ) -> Result<(TlsAcceptor, Vec<String>), TlsError> {
         let contents = Contents::read(&files)?;
-        let config = pair::build(&files, &contents)?;
+        let config = rustls_config::build(&files, &contents)?;
         counters.tls_ends.set(config.ends);
         let warnings = config.warnings(&files, now);
-        let shared = Shared {
+        let shared = Inner {
             files,
             config: ArcSwap::new(config.rustls),
             read: Mutex::new(contents),
             counters,
         };
-        Ok((Tls(Arc::new(shared)), warnings))
+        Ok((TlsAcceptor(Arc::new(shared)), warnings))
     }
 
     /// Looks at the files again, and takes what is new and good.
-    pub fn refresh(&self, now: u64) -> Refreshed {
+    pub fn reload(&self, now: u64) -> ReloadOutcome {
         let this = &*self.0;
         let mut read = this.read.lock().unwrap_or_else(PoisonError::into_inner);
         // A file that is being replaced may be missing for a moment; it is bad once.
         let contents = match Contents::read(&this.files) {
             Ok(contents) => contents,
-            Err(_) if *read == Contents::default() => return Refreshed::Same,
+            Err(_) if *read == Contents::default() => return ReloadOutcome::Unchanged,
             Err(error) => {
                 *read = Contents::default();
                 this.counters.tls_refused.add();
-                return Refreshed::Bad(error);
+                return ReloadOutcome::Failed(error);
             }
         };
         if *read == contents {
-            return Refreshed::Same;
+            return ReloadOutcome::Unchanged;
         }
-        let built = pair::build(&this.files, &contents);
+        let built = rustls_config::build(&this.files, &contents);
         *read = contents;
         match built {
             Ok(config) => {
@@ -121,11 +121,11 @@ impl Tls {
                 this.config.store(config.rustls);
                 this.counters.tls_ends.set(config.ends);
                 this.counters.tls_reloaded.add();
-                Refreshed::New(warnings)
+                ReloadOutcome::Reloaded(warnings)
             }
             Err(error) => {
                 this.counters.tls_refused.add();
-                Refreshed::Bad(error)
+                ReloadOutcome::Failed(error)
             }
         }
     }
@@ -143,8 +143,8 @@ impl Tls {
     }
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for TlsAcceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("files", &self.0.files).finish_non_exhaustive()
+        f.debug_struct("TlsAcceptor").field("files", &self.0.files).finish_non_exhaustive()
     }
 }

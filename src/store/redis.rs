@@ -38,7 +38,7 @@ pub mod script;
 mod tally;
 mod topology;
 
-pub use reach::{Reach, ReachError, Tls};
+pub use reach::{Reach, ReachError, RedisTls};
 pub use tally::Traffic;
 
 use batch::Call;

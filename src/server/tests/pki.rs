@@ -14,7 +14,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tempfile::TempDir;
 
-use crate::server::TlsFiles;
+use crate::server::TlsConfig;
 
 /// A kind of key, and the form that it is written in.
 #[derive(Clone, Copy, Debug)]
@@ -119,11 +119,11 @@ impl Authority {
     }
 
     /// Writes `leaf` to files, for a server that lets everybody in.
-    pub(super) fn files(&self, leaf: &Leaf) -> TlsFiles {
-        let files = TlsFiles {
+    pub(super) fn files(&self, leaf: &Leaf) -> TlsConfig {
+        let files = TlsConfig {
             cert: self.path("tls.crt"),
             key: self.path("tls.key"),
-            ..TlsFiles::default()
+            ..TlsConfig::default()
         };
         fs::write(&files.cert, &leaf.cert).unwrap();
         fs::write(&files.key, &leaf.key).unwrap();

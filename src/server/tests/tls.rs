@@ -13,15 +13,18 @@ use super::pki::{Authority, EVERY_KEY, Kind, Leaf};
 use super::support::{Served, request, serve, settings};
 use crate::proto::RateLimitServiceClient;
 use crate::server::fake::Obedient;
-use crate::server::{Counters, Refreshed, Settings, Tls, TlsFiles};
+use crate::server::{Counters, ReloadOutcome, Settings, TlsAcceptor, TlsConfig};
 
 const NOW: u64 = 1_800_000_000;
 
 /// A server with these files, and its TLS.
-fn over_tls(files: TlsFiles, tune: impl FnOnce(&mut Settings)) -> (Served, Tls, Arc<Counters>) {
+fn over_tls(
+    files: TlsConfig,
+    tune: impl FnOnce(&mut Settings),
+) -> (Served, TlsAcceptor, Arc<Counters>) {
     let mut settings = settings();
     let counters = Arc::clone(&settings.counters);
-    let (tls, _) = Tls::load(files, NOW, Arc::clone(&counters)).unwrap();
+    let (tls, _) = TlsAcceptor::load(files, NOW, Arc::clone(&counters)).unwrap();
     settings.grpc.tls = Some(tls.clone());
     tune(&mut settings);
     (serve(Obedient, settings), tls, counters)
@@ -176,7 +179,7 @@ async fn new_files_serve_new_connections_and_bad_ones_change_nothing() {
     let files = authority.files(&first);
     let (server, tls, counters) = over_tls(files.clone(), |_| {});
     let old = channel(&server, trusting(&authority)).await.unwrap();
-    assert_eq!(tls.refresh(NOW), Refreshed::Same);
+    assert_eq!(tls.reload(NOW), ReloadOutcome::Unchanged);
 
     let other = Authority::new();
     let second = other.issue(Leaf::server());
@@ -190,18 +193,20 @@ async fn new_files_serve_new_connections_and_bad_ones_change_nothing() {
     for (number, (cert, key, why)) in bad.into_iter().enumerate() {
         fs::write(&files.cert, cert).unwrap();
         fs::write(&files.key, key).unwrap();
-        let Refreshed::Bad(error) = tls.refresh(NOW) else { panic!("number {number} was taken") };
+        let ReloadOutcome::Failed(error) = tls.reload(NOW) else {
+            panic!("number {number} was taken")
+        };
         assert!(error.to_string().contains(why), "{why}: {error}");
         assert!(!error.to_string().contains("BEGIN"), "it shows the key: {error}");
-        assert_eq!(tls.refresh(NOW), Refreshed::Same, "told once");
+        assert_eq!(tls.reload(NOW), ReloadOutcome::Unchanged, "told once");
         assert!(is_answered(&server, trusting(&authority)).await, "number {number}");
     }
     fs::remove_file(&files.key).unwrap();
-    assert!(matches!(tls.refresh(NOW), Refreshed::Bad(_)));
-    assert_eq!(tls.refresh(NOW), Refreshed::Same, "told once");
+    assert!(matches!(tls.reload(NOW), ReloadOutcome::Failed(_)));
+    assert_eq!(tls.reload(NOW), ReloadOutcome::Unchanged, "told once");
 
     fs::write(&files.key, &second.key).unwrap();
-    assert_eq!(tls.refresh(NOW), Refreshed::New(Vec::new()));
+    assert_eq!(tls.reload(NOW), ReloadOutcome::Reloaded(Vec::new()));
     assert!(is_answered(&server, trusting(&other)).await);
     assert!(!is_answered(&server, trusting(&authority)).await, "the old one is gone");
     let mut old = RateLimitServiceClient::new(old);
@@ -215,7 +220,7 @@ fn a_certificate_that_ends_is_used_with_a_warning() {
     let authority = Authority::new();
     let leaf = authority.issue(Leaf::server());
     let files = authority.files(&leaf);
-    let load = |now| Tls::load(files.clone(), now, Arc::default()).unwrap().1;
+    let load = |now| TlsAcceptor::load(files.clone(), now, Arc::default()).unwrap().1;
     let day = 24 * 3600;
     let (begins, ends) = (Leaf::BEGINS, Leaf::ENDS);
     assert_eq!(load(begins), Vec::<String>::new());
@@ -256,9 +261,9 @@ async fn certificates_change_under_load_without_a_failed_call() {
         let before = counters.tls_accepted.get();
         // Two writes: in between the pair does not match, and the old one stays.
         fs::write(&files.cert, &leaf.cert).unwrap();
-        assert!(matches!(tls.refresh(NOW), Refreshed::Bad(_)));
+        assert!(matches!(tls.reload(NOW), ReloadOutcome::Failed(_)));
         fs::write(&files.key, &leaf.key).unwrap();
-        assert_eq!(tls.refresh(NOW), Refreshed::New(Vec::new()));
+        assert_eq!(tls.reload(NOW), ReloadOutcome::Reloaded(Vec::new()));
         while counters.tls_accepted.get() < before + 8 {
             tokio::task::yield_now().await;
         }

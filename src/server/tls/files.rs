@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{TlsError, TlsFiles};
+use super::{TlsConfig, TlsError};
 use crate::small;
 
 /// What the files hold.
@@ -16,7 +16,7 @@ pub(super) struct Contents {
 
 impl Contents {
     /// Reads them.
-    pub(super) fn read(files: &TlsFiles) -> Result<Contents, TlsError> {
+    pub(super) fn read(files: &TlsConfig) -> Result<Contents, TlsError> {
         Ok(Contents {
             cert: read("grpc.tls_cert", &files.cert)?,
             key: read("grpc.tls_key", &files.key)?,

@@ -21,7 +21,7 @@ pub struct Reach {
     /// A file whose first line is the password; wins over the URL's. Read for every new connection.
     pub password_file: Option<PathBuf>,
     /// What TLS needs beside the URL.
-    pub tls: Tls,
+    pub tls: RedisTls,
     /// Connections per node and core; at least one.
     pub connections: usize,
     /// The most steps that one call carries; 0 and 1 send each alone.
@@ -30,7 +30,7 @@ pub struct Reach {
 
 /// What TLS needs beside the URL.
 #[derive(Clone, Debug, Default)]
-pub struct Tls {
+pub struct RedisTls {
     /// Certificates of the authorities that are trusted; the system's when absent.
     pub ca: Option<PathBuf>,
     /// Our certificate chain, for servers that want one.

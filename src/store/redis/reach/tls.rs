@@ -6,7 +6,7 @@ use fred::rustls::ClientConfig;
 use fred::rustls::client::Resumption;
 use fred::types::config::{TlsConfig, TlsConnector};
 
-use super::{ReachError, Tls};
+use super::{ReachError, RedisTls};
 
 mod certificates;
 mod files;
@@ -14,7 +14,7 @@ mod files;
 use files::Files;
 
 /// What fred shakes hands with: by the files as they are at each handshake.
-pub(super) fn config(tls: &Tls) -> Result<TlsConfig, ReachError> {
+pub(super) fn config(tls: &RedisTls) -> Result<TlsConfig, ReachError> {
     if tls.cert.is_some() != tls.key.is_some() {
         let text = "redis.tls_cert and redis.tls_key go together; set both or none";
         return Err(ReachError::new(text));

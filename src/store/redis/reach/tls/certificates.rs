@@ -10,7 +10,7 @@ use fred::rustls::pki_types::pem::PemObject;
 use fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use fred::rustls::sign::CertifiedKey;
 
-use super::{ReachError, Tls};
+use super::{ReachError, RedisTls};
 use crate::small;
 
 /// The files' bytes: authorities, our chain, its key; nothing where no file is named.
@@ -28,7 +28,7 @@ pub(super) struct Certificates {
 
 impl Bytes {
     /// Those that are in the files now.
-    pub(super) fn read(tls: &Tls) -> Result<Bytes, ReachError> {
+    pub(super) fn read(tls: &RedisTls) -> Result<Bytes, ReachError> {
         let read = |setting: &str, path: &Option<std::path::PathBuf>| {
             let path = path.as_deref();
             path.map(|path| small::read(path).map_err(|e| bad(setting, path, &e))).transpose()
@@ -46,7 +46,7 @@ impl Certificates {
     /// What these bytes say.
     pub(super) fn of(
         bytes: &Bytes,
-        tls: &Tls,
+        tls: &RedisTls,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Certificates, ReachError> {
         let Bytes([authorities, cert, key]) = bytes;

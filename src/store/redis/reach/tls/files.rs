@@ -13,11 +13,11 @@ use fred::rustls::sign::CertifiedKey;
 use fred::rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
 use super::certificates::{Bytes, Certificates};
-use super::{ReachError, Tls};
+use super::{ReachError, RedisTls};
 
 /// The files, and what was good of them last.
 pub(super) struct Files {
-    tls: Tls,
+    tls: RedisTls,
     provider: Arc<CryptoProvider>,
     last: Mutex<Last>,
 }
@@ -36,7 +36,7 @@ impl Files {
     /// # Errors
     ///
     /// Tells what to mend when they cannot be used.
-    pub(super) fn open(tls: Tls) -> Result<Files, ReachError> {
+    pub(super) fn open(tls: RedisTls) -> Result<Files, ReachError> {
         let provider = Arc::new(ring::default_provider());
         let bytes = Bytes::read(&tls)?;
         let good = Certificates::of(&bytes, &tls, &provider)?;
@@ -158,7 +158,7 @@ mod tests {
         let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
         write("crt", &first);
         write("key", &first_key);
-        let tls = Tls {
+        let tls = RedisTls {
             ca: Some(path("crt")),
             cert: Some(path("crt")),
             key: Some(path("key")),

@@ -11,7 +11,7 @@ use super::{TlsError, der};
 
 /// Trust that depends on a name as well.
 #[derive(Debug)]
-pub(super) struct Named {
+pub(super) struct SanVerifier {
     trust: Arc<dyn ClientCertVerifier>,
     /// The kind of each, and the name.
     names: Vec<(u8, String)>,
@@ -21,9 +21,9 @@ pub(super) struct Named {
 const DNS: u8 = 0x82;
 const URI: u8 = 0x86;
 
-impl Named {
+impl SanVerifier {
     /// `trust`, for the bearers of one of `names`; for all, if there are none.
-    pub(super) fn among(
+    pub(super) fn wrap(
         trust: Arc<dyn ClientCertVerifier>,
         names: &[String],
     ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
@@ -31,7 +31,7 @@ impl Named {
             return Ok(trust);
         }
         let names = names.iter().map(|name| kind(name)).collect::<Result<_, _>>()?;
-        Ok(Arc::new(Named { trust, names }))
+        Ok(Arc::new(SanVerifier { trust, names }))
     }
 }
 
@@ -62,7 +62,7 @@ fn fits(kind: u8, presented: &str, wanted: &str) -> bool {
     }
 }
 
-impl ClientCertVerifier for Named {
+impl ClientCertVerifier for SanVerifier {
     fn verify_client_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -8,17 +8,17 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
-use super::clients::Named;
+use super::client_san::SanVerifier;
 use super::files::{Contents, bad};
 use super::validity::Validity;
-use super::{TlsError, TlsFiles};
+use super::{TlsConfig, TlsError};
 
 /// What a certificate must still have left, in seconds, for nobody to be told: two weeks.
 const SOON: u64 = 14 * 24 * 3600;
 
 /// What files make.
 #[derive(Debug)]
-pub(super) struct Config {
+pub(super) struct BuiltConfig {
     pub(super) rustls: Arc<ServerConfig>,
     begins: u64,
     /// When the certificate ends, in seconds since 1970.
@@ -26,7 +26,7 @@ pub(super) struct Config {
 }
 
 /// What `contents` make.
-pub(super) fn build(files: &TlsFiles, contents: &Contents) -> Result<Config, TlsError> {
+pub(super) fn build(files: &TlsConfig, contents: &Contents) -> Result<BuiltConfig, TlsError> {
     let chain = certificates(&contents.cert).map_err(|e| bad("grpc.tls_cert", &files.cert, e))?;
     let validity = Validity::of(&chain[0])
         .ok_or_else(|| bad("grpc.tls_cert", &files.cert, "is not an X.509 certificate"))?;
@@ -55,7 +55,7 @@ pub(super) fn build(files: &TlsFiles, contents: &Contents) -> Result<Config, Tls
             let clients =
                 if files.client_optional { clients.allow_unauthenticated() } else { clients };
             let clients = clients.build().map_err(|error| wrong(error.to_string()))?;
-            builder.with_client_cert_verifier(Named::among(clients, &files.client_san)?)
+            builder.with_client_cert_verifier(SanVerifier::wrap(clients, &files.client_san)?)
         }
         _ => builder.with_no_client_auth(),
     };
@@ -64,13 +64,13 @@ pub(super) fn build(files: &TlsFiles, contents: &Contents) -> Result<Config, Tls
         TlsError(format!("{pair} {} do not go together: {error}", files.key.display()))
     })?;
     rustls.alpn_protocols = vec![b"h2".to_vec()];
-    Ok(Config { rustls: Arc::new(rustls), begins: validity.begins, ends: validity.ends })
+    Ok(BuiltConfig { rustls: Arc::new(rustls), begins: validity.begins, ends: validity.ends })
 }
 
-impl Config {
+impl BuiltConfig {
     /// What the operator should know at `now`, in seconds since 1970. The pair is used all the same:
     /// the clients decide whom they trust, and some look at no dates.
-    pub(super) fn warnings(&self, files: &TlsFiles, now: u64) -> Vec<String> {
+    pub(super) fn warnings(&self, files: &TlsConfig, now: u64) -> Vec<String> {
         let cert = files.cert.display();
         let what = if now < self.begins {
             "is not valid yet; is this machine's clock right?".to_owned()
