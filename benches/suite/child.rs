@@ -27,7 +27,16 @@ pub(crate) type Bytes = u64;
 impl Server {
     /// `weir serve` with these rules and settings (`WEIR__SECTION__KEY`).
     pub(crate) fn weir(rules: &Path, settings: &[(&str, &str)]) -> anyhow::Result<Server> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        Server::program(Path::new(env!("CARGO_BIN_EXE_weir")), rules, settings)
+    }
+
+    /// The same with another build of weir.
+    pub(crate) fn program(
+        program: &Path,
+        rules: &Path,
+        settings: &[(&str, &str)],
+    ) -> anyhow::Result<Server> {
+        let mut command = Command::new(program);
         command.env_clear().arg("serve").arg("--rules").arg(rules);
         for listener in ["--grpc-listen", "--http-listen", "--admin-listen"] {
             command.args([listener, "127.0.0.1:0"]);

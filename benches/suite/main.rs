@@ -57,6 +57,9 @@ struct Options {
     /// Leave Redis out.
     #[arg(long)]
     without_redis: bool,
+    /// Another build of weir, to be measured in the same rounds as this one.
+    #[arg(long)]
+    before: Option<PathBuf>,
     /// Only the servers' rounds: nothing else is measured, and nothing written.
     #[arg(long)]
     only_rounds: bool,
@@ -149,39 +152,77 @@ fn written(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
+/// What turns the shortcut for plain calls off, so that tonic serves all of them.
+const BY_TONIC: (&str, &str) = ("WEIR__GRPC__FAST_PATH", "false");
+
+/// A server of the rounds.
+struct Contestant {
+    /// Its name in the figures.
+    name: &'static str,
+    server: Server,
+    /// It counts in Redis.
+    on_redis: bool,
+}
+
+/// The servers of the rounds: the yardstick, this weir with and without its shortcut, and the build
+/// to compare it with, if one was named.
+fn contestants(
+    options: &Options,
+    rules: &Path,
+    redis: Option<&Redis>,
+) -> anyhow::Result<Vec<Contestant>> {
+    let contestant = |name, server, on_redis| Contestant { name, server, on_redis };
+    let mut all = vec![
+        contestant("yardstick", Server::bare()?, false),
+        contestant("memory", Server::weir(rules, &[])?, false),
+        contestant("memory, by tonic", Server::weir(rules, &[BY_TONIC])?, false),
+    ];
+    if let Some(before) = &options.before {
+        all.push(contestant("memory, before", Server::program(before, rules, &[])?, false));
+    }
+    if let Some(redis) = redis {
+        let (kind, url) = (("WEIR__STORE__KIND", "redis"), redis.url());
+        let url = ("WEIR__REDIS__URL", url.as_str());
+        all.push(contestant("Redis", Server::weir(rules, &[kind, url])?, true));
+        let by_tonic = Server::weir(rules, &[kind, url, BY_TONIC])?;
+        all.push(contestant("Redis, by tonic", by_tonic, true));
+        if let Some(before) = &options.before {
+            let server = Server::program(before, rules, &[kind, url])?;
+            all.push(contestant("Redis, before", server, true));
+        }
+    }
+    Ok(all)
+}
+
 /// Every server under every load, one after the other, and again.
 fn rounds(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
     let rules = written(folder, "rules.yaml", &rules("fixed_window"))?;
-    let bare = Server::bare()?;
-    let memory = Server::weir(&rules, &[])?;
     let redis = (!options.without_redis).then(Redis::start);
-    let shared = redis.as_ref().map(|redis| on_redis(redis, &rules)).transpose()?;
+    let contestants = contestants(options, &rules, redis.as_ref())?;
     let mut figures = Figures::default();
     let warm = Plan { duration: Duration::from_millis(500), ..saturated(options) };
-    let servers =
-        [("yardstick", Some(&bare)), ("memory", Some(&memory)), ("Redis", shared.as_ref())];
-    for (_, server) in servers {
-        server.map(|server| server.load(&warm)).transpose()?;
+    for one in &contestants {
+        one.server.load(&warm)?;
     }
-    let call =
-        redis.as_ref().zip(shared.as_ref()).map(|(redis, server)| one_call(redis, server, &warm));
+    let shared = contestants.iter().find(|one| one.name == "Redis").map(|one| &one.server);
+    let call = redis.as_ref().zip(shared).map(|(redis, server)| one_call(redis, server, &warm));
     let call = call.transpose()?;
     for round in 1..=options.rounds {
         println!("round {round} of {}", options.rounds);
-        for (name, server) in servers {
-            let Some(server) = server else { continue };
-            let redis = redis.as_ref().filter(|_| name == "Redis");
-            saturation(name, server, redis, &saturated(options), &mut figures)?;
+        for one in &contestants {
+            let redis = redis.as_ref().filter(|_| one.on_redis);
+            saturation(one.name, &one.server, redis, &saturated(options), &mut figures)?;
         }
-        for (name, server) in servers.repeat(OPEN_TURNS) {
-            let Some(server) = server else { continue };
-            // Beside every server, so that none of them has the machine more to itself.
-            let pings = redis.as_ref().map(Redis::ping).transpose()?;
-            let (report, _) = server.load(&open(options))?;
-            latencies(name, &report, &mut figures);
-            let p99 = pings.map(Pings::p99).transpose()?;
-            if let Some(p99) = p99.filter(|_| name == "Redis") {
-                figures.add("open: PING p99, us", p99);
+        for _ in 0..OPEN_TURNS {
+            for one in &contestants {
+                // Beside every server, so that none of them has the machine more to itself.
+                let pings = redis.as_ref().map(Redis::ping).transpose()?;
+                let (report, _) = one.server.load(&open(options))?;
+                latencies(one.name, &report, &mut figures);
+                let p99 = pings.map(Pings::p99).transpose()?;
+                if let Some(p99) = p99.filter(|_| one.name == "Redis") {
+                    figures.add("open: PING p99, us", p99);
+                }
             }
         }
         if let Some((redis, call)) = redis.as_ref().zip(call.as_ref()) {
@@ -191,7 +232,7 @@ fn rounds(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
             figures.add("one plain EVALSHA each: Redis CPU s per million", 1e6 * cost);
         }
     }
-    if let Some(server) = &shared {
+    if let Some(server) = shared {
         figures.set("Redis: decided by fallback, %", 100.0 * server.fallback_share()?);
     }
     Ok(figures)
@@ -206,10 +247,6 @@ fn faults(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
         figures.join(faults::measure(&rules, &plan)?);
     }
     Ok(figures)
-}
-
-fn on_redis(redis: &Redis, rules: &Path) -> anyhow::Result<Server> {
-    Server::weir(rules, &[("WEIR__STORE__KIND", "redis"), ("WEIR__REDIS__URL", &redis.url())])
 }
 
 /// The script call of one decision.
@@ -240,7 +277,9 @@ fn saturation(
     figures.add(&format!("saturated: calls per second: {name}"), report.per_second);
     figures.add(&format!("saturated: p99, us: {name}"), report.latency_us.p99);
     if let Some((before, after)) = before.zip(after) {
-        figures.add("saturated: Redis CPU s per million", per(after - before, 1e6));
+        let name = name.strip_prefix("Redis").unwrap_or(name);
+        let figure = format!("saturated: Redis CPU s per million{name}");
+        figures.add(&figure, per(after - before, 1e6));
     }
     Ok(())
 }

@@ -149,6 +149,7 @@ pub(crate) fn write(
         .replace("{{rounds}}", &rounds.to_string())
         .replace("{{promises}}", promises(figures).trim_end())
         .replace("{{servers}}", servers(figures).trim_end())
+        .replace("{{builds}}", builds(figures).trim_end())
         .replace("{{faults}}", faults(figures).trim_end())
         .replace("{{algorithms}}", algorithms(figures).trim_end());
     fs::write(docs.join("performance.md"), page)?;
@@ -188,11 +189,54 @@ fn servers(figures: &Figures) -> String {
             columns.iter().chain(&open).map(|column| figure(format!("{column}: {of}"))).collect();
         format!("| {name} | {} |\n", cells.join(" | "))
     };
-    for (name, of) in
-        [("yardstick", "yardstick"), ("weir from memory", "memory"), ("weir on Redis", "Redis")]
-    {
+    for (name, of) in [
+        ("yardstick", "yardstick"),
+        ("weir from memory", "memory"),
+        ("weir from memory, `grpc.fast_path: false`", "memory, by tonic"),
+        ("weir from memory, the build before", "memory, before"),
+        ("weir on Redis", "Redis"),
+        ("weir on Redis, `grpc.fast_path: false`", "Redis, by tonic"),
+        ("weir on Redis, the build before", "Redis, before"),
+    ] {
         if figures.get(&format!("open: p50, us: {of}")).is_some() {
             rows += &row(name, of);
+        }
+    }
+    rows
+}
+
+/// CPU time per call of the other builds and of tonic, as parts of this build's in the same round.
+fn builds(figures: &Figures) -> String {
+    let mut rows = String::new();
+    for (name, of, by) in [
+        (
+            "memory: server CPU, `grpc.fast_path: false`, of the fast path's",
+            "saturated: CPU s per 100 000: memory, by tonic",
+            "saturated: CPU s per 100 000: memory",
+        ),
+        (
+            "Redis: server CPU, `grpc.fast_path: false`, of the fast path's",
+            "saturated: CPU s per 100 000: Redis, by tonic",
+            "saturated: CPU s per 100 000: Redis",
+        ),
+        (
+            "memory: server CPU, this build, of the build before",
+            "saturated: CPU s per 100 000: memory",
+            "saturated: CPU s per 100 000: memory, before",
+        ),
+        (
+            "Redis: server CPU, this build, of the build before",
+            "saturated: CPU s per 100 000: Redis",
+            "saturated: CPU s per 100 000: Redis, before",
+        ),
+        (
+            "Redis: CPU of Redis, this build, of the build before",
+            "saturated: Redis CPU s per million",
+            "saturated: Redis CPU s per million, before",
+        ),
+    ] {
+        if let Some(ratio) = figures.ratio(of, by) {
+            rows += &format!("| {name} | {} |\n", short(ratio));
         }
     }
     rows
