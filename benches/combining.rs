@@ -14,7 +14,7 @@ use weir::algorithm::plan;
 use weir::key::Key;
 use weir::limit::{Algorithm, Limit, Tier};
 use weir::store::redis::{Reach, Traffic};
-use weir::store::{PartId, RedisStore, Store};
+use weir::store::{NodeId, RedisStore, Store};
 use weir::time::{Clock, Micros, SystemClock};
 
 #[allow(dead_code, unused_imports, reason = "the tests use the rest")]
@@ -126,10 +126,10 @@ fn round(server: &Server, store: &Arc<RedisStore>, way: Way) -> Round {
     if way.counters > 1 {
         work(store, way.counters, &limit, COUNTERS as usize);
     }
-    let (before, began, sent) = (cpu(server), Instant::now(), store.traffic(PartId(0)));
+    let (before, began, sent) = (cpu(server), Instant::now(), store.traffic(NodeId(0)));
     let passed = work(store, way.counters, &limit, DECISIONS);
     let took = began.elapsed().as_secs_f64();
-    let Traffic { calls, steps, .. } = store.traffic(PartId(0));
+    let Traffic { calls, steps, .. } = store.traffic(NodeId(0));
     Round {
         us: (cpu(server) - before) * 1e6 / DECISIONS as f64,
         per_second: DECISIONS as f64 / took,

@@ -9,8 +9,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{self, oneshot};
 
 use crate::key::KeySeed;
-use crate::layers::Layers;
-use crate::limiter::{Limiter, Local};
+use crate::limiter::{Limiter, LocalCounters};
+use crate::modes::Backend;
 use crate::server::{self, Server, Serving};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{Guard, MemoryStore, RedisStore, Stack};
@@ -237,11 +237,11 @@ fn limiter(
                 .map_err(|error| StartError::Config(vec![error.to_string()]))?;
             let guard = Guard::new(store, clock, settings.store.timeout);
             let seed = derive::shared_seed(settings);
-            let local = Local::new(memory, settings.fallback.instances);
+            let local = LocalCounters::new(memory, settings.fallback.instances);
             let layers = if settings.store.over_limit_cache {
-                Layers::shared(Stack::Redis(guard))
+                Backend::shared(Stack::Redis(guard))
             } else {
-                Layers::without_over_limit_cache(Stack::Redis(guard))
+                Backend::without_over_limit_cache(Stack::Redis(guard))
             };
             Ok(Limiter::over(layers, clock, seed, answer).with_local(local))
         }

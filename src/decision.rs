@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::limit::{OnError, Unit};
-use crate::store::StoreError;
+use crate::store_error::StoreError;
 use crate::time::Micros;
 
 /// The answer of one counter.

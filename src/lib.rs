@@ -18,9 +18,10 @@
 //! - [`algorithm`]: from a limit to a step, from an outcome to a decision; all division.
 //! - [`decision`]: decisions, statuses, verdicts, and what must be given back.
 //! - [`key`]: which counter, as 128 keyed bits.
+//! - [`store_error`]: why a store gave no outcome.
 //! - [`rules`]: YAML with positions, compiled into a tree; lookups; `explain`.
 //! - [`store`]: where counters live. [`store::memory`] is sharded, bounded and compact.
-//! - [`layers`]: how often a decision visits the store: exact, leased, synced.
+//! - [`modes`]: how often a decision visits the store: exact, leased, synced.
 //! - [`limiter`]: the order of a decision; leases, shadow and quota mode, headers, metadata.
 //! - [`telemetry`]: what was decided, as atomics and as Prometheus text.
 //! - [`proto`]: the generated messages, for the server, `weir call` and `weir bench` only.
@@ -51,9 +52,9 @@ pub mod cli;
 pub mod decision;
 pub mod descriptor;
 pub mod key;
-pub mod layers;
 pub mod limit;
 pub mod limiter;
+pub mod modes;
 pub mod proto;
 pub mod rules;
 pub mod server;
@@ -61,6 +62,7 @@ pub mod settings;
 pub mod small;
 pub mod step;
 pub mod store;
+pub mod store_error;
 pub mod telemetry;
 pub mod time;
 pub mod yaml;

@@ -11,14 +11,14 @@ use crate::algorithm;
 use crate::decision::{Cause, Code, Status, Verdict};
 use crate::descriptor::Request;
 use crate::key::KeySeed;
-use crate::layers::{Layer, Layers};
 use crate::limit::{Algorithm, Mode};
+use crate::modes::{Backend, ModePath};
 use crate::rules::{DeniedRequests, RuleSet};
 use crate::store::{MemoryStore, Store};
 use crate::time::{Clock, Micros};
 use futures_util::future::{BoxFuture, join_all};
 
-mod answer;
+mod counter_query;
 mod fallback;
 mod fold;
 mod headers;
@@ -26,60 +26,65 @@ mod ietf;
 mod inspect;
 mod lease;
 mod metadata;
-mod question;
-mod target;
+mod resolve;
+mod response_config;
 
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Answer, Headers};
-pub use fallback::Local;
+use counter_query::CounterQuery;
+pub use fallback::LocalCounters;
 pub use inspect::{Counter, NoCounter};
-use lease::{LeaseIds, Taken};
-use question::Question;
-use target::Target;
+use lease::{LeaseIds, UndoGuard};
+use resolve::Resolved;
+pub use response_config::{Headers, ResponseConfig};
 
 /// Decides requests against one store.
 pub struct Limiter<S, C> {
     /// Shared with what was taken under leases, which finds its way back when it is dropped.
-    layers: Arc<Layers<S>>,
+    layers: Arc<Backend<S>>,
     clock: C,
     seed: KeySeed,
-    answer: Answer,
+    answer: ResponseConfig,
     ids: LeaseIds,
-    local: Option<Local>,
+    local: Option<LocalCounters>,
 }
 
 /// What is known about one descriptor once its counter has answered.
 struct Decided<'t, S: Store> {
     /// What the descriptor led to.
-    target: &'t Target<'t>,
+    target: &'t Resolved<'t>,
     /// How it went.
     cause: Cause,
     /// What the request took under a lease.
-    taken: Option<Taken<S>>,
+    taken: Option<UndoGuard<S>>,
 }
 
 impl<S: Store, C: Clock> Limiter<S, C> {
     /// A limiter whose counters live in a store of its own, under keys hashed with `seed`.
-    pub fn new(store: S, clock: C, seed: KeySeed, answer: Answer) -> Limiter<S, C> {
-        Limiter::over(Layers::own(store), clock, seed, answer)
+    pub fn new(store: S, clock: C, seed: KeySeed, answer: ResponseConfig) -> Limiter<S, C> {
+        Limiter::over(Backend::own(store), clock, seed, answer)
     }
 
     /// A limiter that decides by `layers`, with keys hashed with `seed`.
-    pub fn over(layers: Layers<S>, clock: C, seed: KeySeed, answer: Answer) -> Limiter<S, C> {
+    pub fn over(
+        layers: Backend<S>,
+        clock: C,
+        seed: KeySeed,
+        answer: ResponseConfig,
+    ) -> Limiter<S, C> {
         let (layers, ids) = (Arc::new(layers), LeaseIds::new());
         Limiter { layers, clock, seed, answer, ids, local: None }
     }
 
     /// The same limiter with counters of its own, for rules with `on_error: local`. Without them
     /// such rules allow.
-    pub fn with_local(self, local: Local) -> Limiter<S, C> {
+    pub fn with_local(self, local: LocalCounters) -> Limiter<S, C> {
         Limiter { local: Some(local), ..self }
     }
 
     /// The counters of its own.
-    pub fn local(&self) -> Option<&Local> {
+    pub fn local(&self) -> Option<&LocalCounters> {
         self.local.as_ref()
     }
 
@@ -89,7 +94,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     }
 
     /// The layers around the store, for what they must do beside deciding.
-    pub fn layers(&self) -> &Arc<Layers<S>> {
+    pub fn layers(&self) -> &Arc<Backend<S>> {
         &self.layers
     }
 
@@ -120,11 +125,11 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     ) -> Verdict {
         if let [one] = request.descriptors {
             // The common case needs no list.
-            let mut target = target::of(rules, request, one, &self.seed);
-            target::settle(std::slice::from_mut(&mut target), &self.ids);
+            let mut target = resolve::of(rules, request, one, &self.seed);
+            resolve::settle(std::slice::from_mut(&mut target), &self.ids);
             return self.verdict(rules, request, &mut [self.at_once(store, &target, now)], now);
         }
-        let targets = target::resolve(rules, request, &self.seed, &self.ids);
+        let targets = resolve::resolve(rules, request, &self.seed, &self.ids);
         let decide = |target| self.at_once(store, target, now);
         let mut decided: Vec<Decided<'_, S>> = targets.iter().map(decide).collect();
         self.verdict(rules, request, &mut decided, now)
@@ -134,14 +139,14 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     fn at_once<'t>(
         &self,
         store: &MemoryStore,
-        target: &'t Target<'t>,
+        target: &'t Resolved<'t>,
         now: Micros,
     ) -> Decided<'t, S> {
         match target {
-            Target::Free { cause, .. } => Decided { target, cause: *cause, taken: None },
-            Target::Counter(question) => {
+            Resolved::Uncounted { cause, .. } => Decided { target, cause: *cause, taken: None },
+            Resolved::Counter(question) => {
                 let begun = self.begin(question, now);
-                let answer = begun.ask(question, None).of_memory(store);
+                let answer = begun.check(question, None).of_memory(store);
                 self.conclude(target, question, begun, answer)
             }
         }
@@ -150,12 +155,12 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     async fn check_waiting(&self, rules: &RuleSet, request: &Request<'_>, now: Micros) -> Verdict {
         if let [one] = request.descriptors {
             // The common case needs no list, neither of targets nor of futures.
-            let mut target = target::of(rules, request, one, &self.seed);
-            target::settle(std::slice::from_mut(&mut target), &self.ids);
+            let mut target = resolve::of(rules, request, one, &self.seed);
+            resolve::settle(std::slice::from_mut(&mut target), &self.ids);
             let decided = self.wait(&target, now, request.timeout).await;
             return self.verdict(rules, request, &mut [decided], now);
         }
-        let targets = target::resolve(rules, request, &self.seed, &self.ids);
+        let targets = resolve::resolve(rules, request, &self.seed, &self.ids);
         let waits = targets.iter().map(|target| self.wait(target, now, request.timeout));
         let mut decided = join_all(waits).await;
         self.verdict(rules, request, &mut decided, now)
@@ -164,15 +169,15 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     /// The same from a store that is waited for.
     async fn wait<'t>(
         &self,
-        target: &'t Target<'t>,
+        target: &'t Resolved<'t>,
         now: Micros,
         timeout: Option<Duration>,
     ) -> Decided<'t, S> {
         match target {
-            Target::Free { cause, .. } => Decided { target, cause: *cause, taken: None },
-            Target::Counter(question) => {
+            Resolved::Uncounted { cause, .. } => Decided { target, cause: *cause, taken: None },
+            Resolved::Counter(question) => {
                 let begun = self.begin(question, now);
-                let answer = self.layers.ask(&begun.ask(question, timeout)).await;
+                let answer = self.layers.check(&begun.check(question, timeout)).await;
                 self.conclude(target, question, begun, answer)
             }
         }
@@ -213,10 +218,12 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         now: Micros,
     ) {
         for (one, status) in decided.iter_mut().zip(statuses) {
-            let Target::Counter(Question { rule, limit, key, .. }) = one.target else { continue };
+            let Resolved::Counter(CounterQuery { rule, limit, key, .. }) = one.target else {
+                continue;
+            };
             if let Some(taken) = one.taken.take() {
                 if !free && !limit.counts_slots() {
-                    taken.keep();
+                    taken.disarm();
                 }
                 continue;
             }
@@ -231,7 +238,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             let Ok(now) = self.store().now(key, now) else { continue };
             if free && counted && status.code == Code::Ok {
                 let mode = rule.map_or(Mode::Exact, |rule| rule.mode);
-                self.layers.tell(key, mode, algorithm::plan(limit, -hits, now));
+                self.layers.apply_detached(key, mode, algorithm::plan(limit, -hits, now));
             }
         }
     }

@@ -7,12 +7,13 @@ use crate::key::Key;
 use crate::step::{Outcome, Step};
 use crate::time::Micros;
 
+pub mod call_trace;
 pub mod guard;
 pub mod memory;
 pub mod redis;
 mod stack;
-pub mod visits;
 
+pub use crate::store_error::StoreError;
 pub use guard::Guard;
 pub(crate) use guard::within;
 pub use memory::MemoryStore;
@@ -34,9 +35,9 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// The part of the store that `key` lives in. Parts fail each on its own.
-    fn part(&self, key: &Key) -> PartId {
+    fn node(&self, key: &Key) -> NodeId {
         let _ = key;
-        PartId(0)
+        NodeId(0)
     }
 
     /// The counters in this process's memory, if this store is no more than those: they can be
@@ -71,7 +72,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Applies `step` without anybody waiting for the outcome, for what must be given back when the
     /// one who took it has gone. As good as the store can: a store that cannot be reached forgets it.
-    fn tell(&self, key: &Key, step: Step);
+    fn apply_detached(&self, key: &Key, step: Step);
 
     /// Forgets the counter `key`, as if nothing had ever been counted on it. Tells whether there
     /// was one. For operators; waits as long as the store's own deadline.
@@ -81,66 +82,4 @@ pub trait Store: Send + Sync + 'static {
 /// A part of a store that fails on its own, such as a node of Redis. Numbers are given from 0 up
 /// and never mean another part later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PartId(pub u32);
-
-/// Why a store could not answer. The rule's `on_error` decides instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum StoreError {
-    /// No room for a new counter: all that could be evicted hold clients at their limit.
-    #[error("the memory store is full (store.max_counters) of counters at their limit")]
-    Full,
-    /// No answer within the deadline. The step may have been applied, or may be later.
-    #[error("the store did not answer in time (store.timeout, or the caller's own deadline)")]
-    Timeout,
-    /// The breaker is open: the store was not asked.
-    #[error("the store has stopped answering and is left alone for a moment")]
-    Open,
-    /// Too many calls are in flight: the store was not asked.
-    #[error("too many calls to the store are in flight")]
-    Busy,
-    /// There is no connection: the store was not asked.
-    #[error("there is no connection to the store")]
-    Unreachable,
-    /// The connection was lost after the step was sent. It may have been applied.
-    #[error("the connection to the store was lost before it answered")]
-    Lost,
-    /// The store answered with an error. The step was not applied.
-    #[error("the store refused: the log has its words")]
-    Refused,
-    /// The store answered something else than an outcome. The step may have been applied.
-    #[error("the store's answer was not understood: is another version or program using its keys?")]
-    Reply,
-}
-
-impl StoreError {
-    /// Every error, for metrics that count them apart.
-    pub const ALL: [StoreError; 8] = [
-        StoreError::Full,
-        StoreError::Timeout,
-        StoreError::Open,
-        StoreError::Busy,
-        StoreError::Unreachable,
-        StoreError::Lost,
-        StoreError::Refused,
-        StoreError::Reply,
-    ];
-
-    /// The step may have been applied, or may be yet. Otherwise it certainly was not and will not be.
-    pub const fn may_have_run(self) -> bool {
-        matches!(self, StoreError::Timeout | StoreError::Lost | StoreError::Reply)
-    }
-
-    /// One word for labels and headers.
-    pub const fn word(self) -> &'static str {
-        match self {
-            StoreError::Full => "full",
-            StoreError::Timeout => "timeout",
-            StoreError::Open => "open",
-            StoreError::Busy => "busy",
-            StoreError::Unreachable => "unreachable",
-            StoreError::Lost => "lost",
-            StoreError::Refused => "refused",
-            StoreError::Reply => "reply",
-        }
-    }
-}
+pub struct NodeId(pub u32);

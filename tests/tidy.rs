@@ -18,12 +18,13 @@ const ARROWS: &[(&str, &str)] = &[
     ("descriptor", "limit"),
     ("key", "time limit descriptor"),
     ("step", "time limit"),
-    ("store", "small time key step"),
-    ("decision", "time limit descriptor store"),
+    ("store_error", ""),
+    ("store", "small time key step store_error"),
+    ("decision", "time limit descriptor store_error"),
     ("algorithm", "time limit step decision"),
     ("rules", "time yaml limit descriptor key"),
-    ("layers", "time limit key step store decision algorithm"),
-    ("limiter", "time limit descriptor key step store decision algorithm rules layers"),
+    ("modes", "time limit key step store decision algorithm"),
+    ("limiter", "time limit descriptor key step store decision algorithm rules modes"),
     ("telemetry", "time limit descriptor key store decision rules limiter"),
     ("proto", ""),
     ("bench", "proto"),
@@ -31,12 +32,12 @@ const ARROWS: &[(&str, &str)] = &[
     ("settings", "yaml descriptor"),
     (
         "app",
-        "small time limit descriptor key store decision rules layers limiter telemetry server \
+        "small time limit descriptor key store decision rules modes limiter telemetry server \
          settings",
     ),
     (
         "cli",
-        "time limit descriptor key step store decision algorithm rules layers limiter telemetry \
+        "time limit descriptor key step store decision algorithm rules modes limiter telemetry \
          proto bench server settings app",
     ),
     ("main", "cli"),

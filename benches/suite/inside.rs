@@ -8,7 +8,7 @@ use anyhow::Context;
 use futures_util::FutureExt;
 use weir::descriptor::{Caller, Descriptor, Entry, Request};
 use weir::key::KeySeed;
-use weir::limiter::{Answer, Limiter};
+use weir::limiter::{Limiter, ResponseConfig};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
 use weir::store::MemoryStore;
 use weir::time::{Clock, SystemClock};
@@ -33,7 +33,8 @@ impl Inside {
         let compiled = compile(&[file], &Options::default());
         let (rules, _) = compiled.map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
         let store = MemoryStore::new(4 * users.max(100_000));
-        let limiter = Limiter::new(store, SystemClock::new(), KeySeed::random(), Answer::default());
+        let limiter =
+            Limiter::new(store, SystemClock::new(), KeySeed::random(), ResponseConfig::default());
         let users: Vec<String> = (0..users).map(|user| format!("u{user:07}")).collect();
         let inside = Inside { limiter, rules, users };
         let users = inside.users.len();

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use weir::decision::Verdict;
 use weir::descriptor::{Bounds, Request};
 use weir::key::KeySeed;
-use weir::limiter::{Answer, Headers, Limiter};
+use weir::limiter::{Headers, Limiter, ResponseConfig};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
 use weir::server::{Decide, bytes};
 use weir::store::memory::MemoryStore;
@@ -41,11 +41,11 @@ impl Default for Service {
         let compiled = compile(&[file], &Options::default());
         let rules = compiled.unwrap_or_else(|problems| panic!("{problems:#?}")).0;
         let clock = ManualClock::at(Micros::from_secs(1_700_000_000));
-        let answer = Answer {
+        let answer = ResponseConfig {
             headers: Headers::Both,
             decision_header: true,
             dynamic_metadata: true,
-            ..Answer::default()
+            ..ResponseConfig::default()
         };
         let store = MemoryStore::new(COUNTERS);
         let limiter = Limiter::new(store, clock, KeySeed::fixed([1, 2]), answer);

@@ -11,7 +11,7 @@ use crate::limiter::Limiter;
 use crate::rules::RuleSet;
 use crate::server::{Counters, Decide};
 use crate::settings::Settings;
-use crate::store::visits::{self, Visit};
+use crate::store::call_trace::{self, StoreCall};
 use crate::store::{MemoryStore, Stack, Store};
 use crate::telemetry::{Decisions, Requests, Slots, Top, Traces};
 use crate::time::{Clock, Micros, SystemClock};
@@ -92,9 +92,9 @@ impl Decider {
 
 impl Decider {
     /// The name of the node that was visited.
-    fn node(&self, visit: &Visit) -> Option<String> {
+    fn node(&self, call: &StoreCall) -> Option<String> {
         let parts = self.limiter.store().redis()?.store().parts();
-        parts.into_iter().find(|(part, _)| *part == visit.part).map(|(_, name)| name)
+        parts.into_iter().find(|(part, _)| *part == call.node).map(|(_, name)| name)
     }
 
     /// The counters in this process's memory: all there are, or those of `on_error: local`.
@@ -110,17 +110,17 @@ impl Decide for Decider {
         let now = self.in_force.load();
         let (deciding, began) = (self.requests.begin(), self.limiter.clock().now());
         let span = self.traces.as_ref().and_then(|traces| traces.begin(request, began));
-        let (verdict, visits) = match &span {
+        let (verdict, calls) = match &span {
             None => (self.limiter.check(&now.rules, request, began).await, Vec::new()),
             // Apart, so that requests that nobody traces do not carry the room for it along.
             Some(_) => {
-                Box::pin(visits::collect(self.limiter.check(&now.rules, request, began))).await
+                Box::pin(call_trace::collect(self.limiter.check(&now.rules, request, began))).await
             }
         };
         let ended = self.limiter.clock().now();
         if let Some((traces, span)) = self.traces.as_ref().zip(span) {
-            let node = |visit: &Visit| self.node(visit);
-            traces.end(span, &now.rules, &verdict, &visits, node, ended);
+            let node = |call: &StoreCall| self.node(call);
+            traces.end(span, &now.rules, &verdict, &calls, node, ended);
         }
         self.decisions.record(&now.rules, &now.slots, request, &verdict, ended);
         deciding.end(&verdict, ended.saturating_sub(began));

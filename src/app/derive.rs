@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::farewell;
 use crate::key::KeySeed;
 use crate::limit::OnError;
-use crate::limiter::{Answer, Headers};
+use crate::limiter::{Headers, ResponseConfig};
 use crate::rules::{DeniedRequests, Options, Unknown};
 use crate::server;
 use crate::settings::{self, Settings};
@@ -27,13 +27,13 @@ pub fn reading(settings: &Settings) -> Options {
 }
 
 /// How answers are given.
-pub(super) fn answer(settings: &Settings) -> Answer {
+pub(super) fn answer(settings: &Settings) -> ResponseConfig {
     let from = &settings.answer;
     let names = || {
         [&from.limit_header, &from.remaining_header, &from.reset_header]
             .map(|name| name.clone().into_boxed_str())
     };
-    Answer {
+    ResponseConfig {
         headers: match from.headers {
             settings::Headers::Off => Headers::Off,
             settings::Headers::XRatelimit => Headers::XRateLimit,

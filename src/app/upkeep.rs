@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::decider::Decider;
-use crate::layers::Layer;
+use crate::modes::ModePath;
 use crate::time::Clock;
 
 /// Time between two looks at what is due: as short as the shortest `sync_interval`.
@@ -55,6 +55,6 @@ async fn keep_up(decider: &Decider) {
     pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         pause.tick().await;
-        decider.limiter.layers().tick(decider.limiter.clock().now()).await;
+        decider.limiter.layers().run_due(decider.limiter.clock().now()).await;
     }
 }

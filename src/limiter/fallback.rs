@@ -11,7 +11,7 @@ use crate::store::{MemoryStore, StoreError};
 use crate::time::Micros;
 
 /// Counters of this instance, for the time in which the shared ones cannot be asked.
-pub struct Local {
+pub struct LocalCounters {
     store: Arc<MemoryStore>,
     instances: u64,
 }
@@ -27,10 +27,10 @@ pub(super) struct Unanswered<'a> {
     pub(super) error: StoreError,
 }
 
-impl Local {
+impl LocalCounters {
     /// Counters in `store`, each with the share of one of `instances` instances.
-    pub fn new(store: MemoryStore, instances: u64) -> Local {
-        Local { store: Arc::new(store), instances: instances.max(1) }
+    pub fn new(store: MemoryStore, instances: u64) -> LocalCounters {
+        LocalCounters { store: Arc::new(store), instances: instances.max(1) }
     }
 
     /// The counters, for what looks at them from outside (sweeps, metrics).
@@ -69,7 +69,7 @@ fn share(limit: &Limit, instances: u64) -> Limit {
 /// Decides as `policy` says. Peeks and refunds always pass.
 pub(super) fn decide(
     policy: OnError,
-    local: Option<&Local>,
+    local: Option<&LocalCounters>,
     from: Unanswered<'_>,
     now: Micros,
 ) -> Cause {
@@ -95,7 +95,7 @@ mod tests {
     use crate::limit::Algorithm;
 
     fn passed(policy: OnError, limit: &Limit, calls: usize, hits: i64) -> usize {
-        let local = Local::new(MemoryStore::new(100), 4);
+        let local = LocalCounters::new(MemoryStore::new(100), 4);
         let now = Micros::from_secs(1_000);
         let mut passed = 0;
         for _ in 0..calls {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::answer::{Answer, Headers};
+use super::response_config::{Headers, ResponseConfig};
 use super::{Decided, ietf};
 use crate::decision::{Cause, Code, Decision, Status};
 use crate::limit::{Algorithm, Limit, Tier};
@@ -26,7 +26,7 @@ pub(super) struct Line<'d> {
 
 /// All headers that the operator asked for.
 pub(super) fn all<S: Store>(
-    answer: &Answer,
+    answer: &ResponseConfig,
     code: Code,
     decided: &[Decided<'_, S>],
     statuses: &[Status],
@@ -51,7 +51,7 @@ pub(super) fn all<S: Store>(
 }
 
 fn line<'d, S: Store>(
-    answer: &Answer,
+    answer: &ResponseConfig,
     one: &'d Decided<'d, S>,
     status: &Status,
 ) -> Option<Line<'d>> {
@@ -61,7 +61,7 @@ fn line<'d, S: Store>(
     Some(Line { rule: one.target.rule(), limit, decision, code: status.code, quota })
 }
 
-fn families(answer: &Answer, lines: &[Line<'_>], list: &mut List) {
+fn families(answer: &ResponseConfig, lines: &[Line<'_>], list: &mut List) {
     if lines.is_empty() {
         return;
     }

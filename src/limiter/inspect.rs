@@ -12,7 +12,7 @@ use crate::rules::{Found, Policy, Rule, RuleSet};
 use crate::store::{Store, StoreError};
 use crate::time::Clock;
 
-use super::{Limiter, Local};
+use super::{Limiter, LocalCounters};
 
 /// The counter that a descriptor leads to.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
 
     /// Empties the counter, also the one of `on_error: local`. Tells whether there was one.
     pub async fn forget(&self, counter: &Counter<'_>) -> Result<bool, StoreError> {
-        let own = self.local().map(Local::store);
+        let own = self.local().map(LocalCounters::store);
         let local = own.is_some_and(|store| store.remove(&counter.key));
         Ok(self.layers.forget(&counter.key).await? || local)
     }

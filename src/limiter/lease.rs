@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::algorithm;
 use crate::decision::GiveBack;
 use crate::key::{Key, KeyBuilder, KeySeed};
-use crate::layers::{Layer, Layers};
 use crate::limit::{Limit, Mode};
+use crate::modes::{Backend, ModePath};
 use crate::step::{Lease, LeaseId, Step};
 use crate::store::{MemoryStore, Store};
 use crate::time::Micros;
@@ -44,42 +44,42 @@ pub(super) fn named(text: &str) -> LeaseId {
 
 /// What one step took under a lease. Dropped, it is given back; a call that is cancelled while its
 /// counter is asked therefore gives back whatever it may have taken.
-pub(super) struct Taken<S: Store> {
+pub(super) struct UndoGuard<S: Store> {
     /// In a box, because most decisions take nothing and carry the room for it along.
-    armed: Option<Box<(Place<S>, Key, Step)>>,
+    armed: Option<Box<(Origin<S>, Key, Step)>>,
 }
 
 /// Where it was taken.
-pub(super) enum Place<S> {
+pub(super) enum Origin<S> {
     /// Wherever counters are.
-    Store(Arc<Layers<S>>),
+    Store(Arc<Backend<S>>),
     /// From this instance's own counters, by the fallback.
     Local(Arc<MemoryStore>),
 }
 
-impl<S: Store> Place<S> {
-    fn tell(&self, key: &Key, undo: Step) {
+impl<S: Store> Origin<S> {
+    fn apply_detached(&self, key: &Key, undo: Step) {
         match self {
-            Place::Store(layers) => layers.tell(key, Mode::Exact, undo),
-            Place::Local(store) => store.tell(key, undo),
+            Origin::Store(layers) => layers.apply_detached(key, Mode::Exact, undo),
+            Origin::Local(store) => store.apply_detached(key, undo),
         }
     }
 }
 
-impl<S: Store> Taken<S> {
+impl<S: Store> UndoGuard<S> {
     /// What `hits` take of `limit` at `now`, in this place under this id, if they are allowed.
     pub(super) fn new(
-        place: Place<S>,
+        place: Origin<S>,
         id: LeaseId,
         key: &Key,
         limit: &Limit,
         hits: i64,
         now: Micros,
-    ) -> Taken<S> {
+    ) -> UndoGuard<S> {
         // A slot is given back as it was taken; a reservation is settled at no cost.
         let hits = if limit.counts_slots() { -hits } else { 0 };
         let undo = algorithm::plan(limit, hits, now).leased(Lease::Close(id));
-        Taken { armed: Some(Box::new((place, *key, undo))) }
+        UndoGuard { armed: Some(Box::new((place, *key, undo))) }
     }
 
     /// The lease's id.
@@ -90,22 +90,22 @@ impl<S: Store> Taken<S> {
     }
 
     /// Nothing was taken, or it shall stay taken.
-    pub(super) fn keep(mut self) {
+    pub(super) fn disarm(mut self) {
         self.armed = None;
     }
 
     /// The way back, for whoever writes the answer; `None` if nothing is left to give back.
     pub(super) fn into_give_back(mut self) -> Option<GiveBack> {
         let (place, key, undo) = *self.armed.take()?;
-        Some(Box::new(move || place.tell(&key, undo)))
+        Some(Box::new(move || place.apply_detached(&key, undo)))
     }
 }
 
-impl<S: Store> Drop for Taken<S> {
+impl<S: Store> Drop for UndoGuard<S> {
     fn drop(&mut self) {
         if let Some(armed) = self.armed.take() {
             let (place, key, undo) = *armed;
-            place.tell(&key, undo);
+            place.apply_detached(&key, undo);
         }
     }
 }

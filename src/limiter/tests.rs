@@ -22,11 +22,11 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(descriptors: &str, answer: Answer) -> Bench {
+    fn new(descriptors: &str, answer: ResponseConfig) -> Bench {
         Bench::with(descriptors, answer, &Options::default())
     }
 
-    fn with(descriptors: &str, answer: Answer, options: &Options) -> Bench {
+    fn with(descriptors: &str, answer: ResponseConfig, options: &Options) -> Bench {
         let text = format!("domain: d\ndescriptors:\n{descriptors}");
         let file = SourceFile { name: Arc::from("test.yaml"), text };
         let (rules, _) = crate::rules::compile(&[file], options)
@@ -101,7 +101,8 @@ fn the_overall_code_is_any_ordinary_denial_or_all_of_the_quota_descriptors() {
     ];
     for (full, asked, ordinary, global_quota) in table {
         for (quota_mode, code) in [(false, ordinary), (true, global_quota)] {
-            let bench = Bench::new(MIXED, Answer { quota_mode, ..Answer::default() });
+            let bench =
+                Bench::new(MIXED, ResponseConfig { quota_mode, ..ResponseConfig::default() });
             for key in *full {
                 bench.ask(&[(key, "")]);
             }
@@ -114,7 +115,8 @@ fn the_overall_code_is_any_ordinary_denial_or_all_of_the_quota_descriptors() {
 
 #[test]
 fn global_shadow_mode_passes_the_request_and_leaves_the_statuses() {
-    let bench = Bench::new(MIXED, Answer { shadow_mode: true, ..Answer::default() });
+    let bench =
+        Bench::new(MIXED, ResponseConfig { shadow_mode: true, ..ResponseConfig::default() });
     assert!(!bench.ask(&[("r", "")]).shadowed);
     let verdict = bench.ask(&[("r", "")]);
     assert_eq!((verdict.code, verdict.shadowed), (Code::Ok, true));
@@ -128,7 +130,8 @@ const NAMED: &str = "
 
 #[test]
 fn headers_speak_of_the_most_restrictive_descriptor_first() {
-    let bench = Bench::new(NAMED, Answer { headers: Headers::Both, ..Answer::default() });
+    let bench =
+        Bench::new(NAMED, ResponseConfig { headers: Headers::Both, ..ResponseConfig::default() });
     let asked = [("wide", ""), ("tight", "")];
     let verdict = bench.ask(&asked);
     assert_eq!(header(&verdict, "x-ratelimit-limit"), Some("2, 10;w=3600;name=\"wide\", 2;w=60"));
@@ -152,7 +155,8 @@ fn headers_speak_of_the_most_restrictive_descriptor_first() {
 #[test]
 fn envoy_ratelimit_headers_follow_its_own_choice() {
     let names = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"].map(Box::from);
-    let answer = Answer { envoy_ratelimit_headers: Some(names), ..Answer::default() };
+    let answer =
+        ResponseConfig { envoy_ratelimit_headers: Some(names), ..ResponseConfig::default() };
     let bench = Bench::new(NAMED, answer);
     let verdict = bench.ask(&[("wide", ""), ("tight", "")]);
     let sent: Vec<_> = verdict.headers.iter().map(|(n, v)| (n.as_ref(), v.as_str())).collect();
@@ -167,10 +171,11 @@ fn envoy_ratelimit_headers_follow_its_own_choice() {
 #[test]
 fn a_full_store_is_answered_by_the_fallback() {
     for (on_error, code) in [(OnError::Allow, Code::Ok), (OnError::Deny, Code::OverLimit)] {
-        let answer = Answer { on_error, decision_header: true, ..Answer::default() };
+        let answer =
+            ResponseConfig { on_error, decision_header: true, ..ResponseConfig::default() };
         let mut bench = Bench::new(MIXED, answer);
         let full = MemoryStore::new(1);
-        bench.limiter.layers = Arc::new(Layers::own(full));
+        bench.limiter.layers = Arc::new(Backend::own(full));
         // Fills every shard with clients at their limit, so that nothing may be evicted.
         let verdict = (0..10_000)
             .map(|client| client.to_string())
@@ -196,7 +201,8 @@ fn any_mix_of_descriptors_has_an_order() {
   - {key: n, rate_limit: {unit: minute, requests_per_unit: 1000}}
   - {key: b, rate_limit: {algorithm: token_bucket, unit: hour, requests_per_unit: 1, burst: 1000}}
 ";
-    let bench = Bench::new(rules, Answer { headers: Headers::Both, ..Answer::default() });
+    let bench =
+        Bench::new(rules, ResponseConfig { headers: Headers::Both, ..ResponseConfig::default() });
     let clients: Vec<String> = (0..100).map(|client| client.to_string()).collect();
     let key = |index| if index % 2 == 0 { "z" } else { "n" };
     let entry = |(index, value)| [Entry { key: key(index), value }];

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::visits::{self, Visit};
-use super::{PartId, Store, StoreError};
+use super::call_trace::{self, StoreCall};
+use super::{NodeId, Store, StoreError};
 use crate::key::Key;
 use crate::step::{Outcome, Step};
 use crate::time::{Clock, Micros};
@@ -84,7 +84,7 @@ impl<S: Store, C: Clock> Guard<S, C> {
     }
 
     /// How `part` is, and has been.
-    pub fn health(&self, part: PartId) -> PartHealth {
+    pub fn health(&self, part: NodeId) -> PartHealth {
         let part = self.at(part);
         PartHealth {
             breaker: part.breaker().shown(),
@@ -102,7 +102,7 @@ impl<S: Store, C: Clock> Guard<S, C> {
         call: impl FnOnce() -> F,
     ) -> Result<T, StoreError> {
         let began = self.clock.now();
-        let id = self.store.part(key);
+        let id = self.store.node(key);
         let part = self.at(id);
         let counted = Call::begin(&part, &self.clock, began);
         let counted = counted.inspect_err(|error| part.failed(*error))?;
@@ -110,7 +110,7 @@ impl<S: Store, C: Clock> Guard<S, C> {
         let ended = self.clock.now();
         let error = result.as_ref().err();
         counted.end(error, timeout >= self.timeout, ended);
-        visits::note(|| Visit { part: id, began, ended, error: error.copied() });
+        call_trace::record(|| StoreCall { node: id, began, ended, error: error.copied() });
         match result {
             Ok(_) => self.latency.record(ended.saturating_sub(began)),
             Err(error) => part.failed(error),
@@ -118,7 +118,7 @@ impl<S: Store, C: Clock> Guard<S, C> {
         result
     }
 
-    fn at(&self, part: PartId) -> Arc<Part> {
+    fn at(&self, part: NodeId) -> Arc<Part> {
         let index = part.0 as usize;
         if let Some(part) = self.parts.load().get(index) {
             return part.clone();
@@ -138,13 +138,13 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
     fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
         let now = self.store.now(key, local);
         if let Err(error) = now {
-            self.at(self.store.part(key)).failed(error);
+            self.at(self.store.node(key)).failed(error);
         }
         now
     }
 
-    fn part(&self, key: &Key) -> PartId {
-        self.store.part(key)
+    fn node(&self, key: &Key) -> NodeId {
+        self.store.node(key)
     }
 
     fn deadline(&self) -> Option<Duration> {
@@ -165,11 +165,11 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
         self.guarded(key, timeout, || self.store.apply(key, step)).await
     }
 
-    fn tell(&self, key: &Key, step: Step) {
+    fn apply_detached(&self, key: &Key, step: Step) {
         // What nobody waits for is not sent where it would only pile up.
-        let part = self.at(self.store.part(key));
+        let part = self.at(self.store.node(key));
         if part.breaker().shown() == Shown::Closed {
-            self.store.tell(key, step);
+            self.store.apply_detached(key, step);
         }
     }
 

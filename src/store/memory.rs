@@ -177,7 +177,7 @@ impl Store for MemoryStore {
         std::future::ready(self.apply_now(key, step))
     }
 
-    fn tell(&self, key: &Key, step: Step) {
+    fn apply_detached(&self, key: &Key, step: Step) {
         // Giving back needs no room, so there is nothing that could be full.
         let _ = self.apply_now(key, &step);
     }

@@ -19,7 +19,7 @@ use fred::error::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
-use super::{PartId, Store, StoreError};
+use super::{NodeId, Store, StoreError};
 use crate::key::Key;
 use crate::step::{Outcome, Step};
 use crate::time::{Clock, Micros, SystemClock};
@@ -143,13 +143,13 @@ impl RedisStore {
     }
 
     /// The nodes that own counters, with their names.
-    pub fn parts(&self) -> Vec<(PartId, String)> {
+    pub fn parts(&self) -> Vec<(NodeId, String)> {
         let topology = self.shared.topology.load();
         topology.nodes().iter().map(|node| (node.part(), node.label().to_owned())).collect()
     }
 
     /// What was sent to `part`.
-    pub fn traffic(&self, part: PartId) -> Traffic {
+    pub fn traffic(&self, part: NodeId) -> Traffic {
         let parts = self.shared.parts.lock().unwrap_or_else(PoisonError::into_inner);
         parts.get(part.0 as usize).map(|part| part.tally.traffic()).unwrap_or_default()
     }
@@ -168,16 +168,16 @@ impl Store for RedisStore {
         node.now(local).ok_or(StoreError::Unreachable)
     }
 
-    fn part(&self, key: &Key) -> PartId {
+    fn node(&self, key: &Key) -> NodeId {
         let topology = self.shared.topology.load();
-        topology.owner(slot(key)).map_or(PartId(0), |node| node.part())
+        topology.owner(slot(key)).map_or(NodeId(0), |node| node.part())
     }
 
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
         self.shared.apply(key, step).await
     }
 
-    fn tell(&self, key: &Key, step: Step) {
+    fn apply_detached(&self, key: &Key, step: Step) {
         let (shared, key) = (self.shared.clone(), *key);
         // Outside a runtime the process is ending, and what is not given back expires.
         let Ok(runtime) = Handle::try_current() else { return };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Guard, MemoryStore, PartId, RedisStore, Store, StoreError};
+use super::{Guard, MemoryStore, NodeId, RedisStore, Store, StoreError};
 use crate::key::Key;
 use crate::step::{Outcome, Step};
 use crate::time::{Micros, SystemClock};
@@ -41,10 +41,10 @@ impl Store for Stack {
         }
     }
 
-    fn part(&self, key: &Key) -> PartId {
+    fn node(&self, key: &Key) -> NodeId {
         match self {
-            Stack::Memory(store) => store.part(key),
-            Stack::Redis(store) => store.part(key),
+            Stack::Memory(store) => store.node(key),
+            Stack::Redis(store) => store.node(key),
         }
     }
 
@@ -78,10 +78,10 @@ impl Store for Stack {
         }
     }
 
-    fn tell(&self, key: &Key, step: Step) {
+    fn apply_detached(&self, key: &Key, step: Step) {
         match self {
-            Stack::Memory(store) => store.tell(key, step),
-            Stack::Redis(store) => store.tell(key, step),
+            Stack::Memory(store) => store.apply_detached(key, step),
+            Stack::Redis(store) => store.apply_detached(key, step),
         }
     }
 

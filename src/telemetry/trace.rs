@@ -20,7 +20,7 @@ use super::service::Service;
 use crate::decision::{Cause, Code, Status, Verdict};
 use crate::descriptor::{Caller, Request};
 use crate::rules::RuleSet;
-use crate::store::visits::Visit;
+use crate::store::call_trace::StoreCall;
 use crate::time::Micros;
 
 mod export;
@@ -107,20 +107,20 @@ impl Traces {
         Some(RequestSpan(span))
     }
 
-    /// Ends the span of a request that was decided at `now`; `visits` are its calls to the store,
+    /// Ends the span of a request that was decided at `now`; `calls` are its calls to the store,
     /// `node` names the one that was called.
     pub fn end(
         &self,
         span: RequestSpan,
         rules: &RuleSet,
         verdict: &Verdict,
-        visits: &[Visit],
-        node: impl Fn(&Visit) -> Option<String>,
+        calls: &[StoreCall],
+        node: impl Fn(&StoreCall) -> Option<String>,
         now: Micros,
     ) {
         let RequestSpan(mut span) = span;
-        for visit in visits {
-            self.visit(span.span_context(), visit, node(visit));
+        for call in calls {
+            self.call(span.span_context(), call, node(call));
         }
         let code = match verdict.code {
             Code::Ok => "ok",
@@ -142,21 +142,21 @@ impl Traces {
         span.end_with_timestamp(instant(now));
     }
 
-    fn visit(&self, request: &SpanContext, visit: &Visit, node: Option<String>) {
+    fn call(&self, request: &SpanContext, call: &StoreCall, node: Option<String>) {
         let parent = Context::new().with_remote_span_context(request.clone());
         let node = node.map(|node| KeyValue::new("server.address", node));
         let mut span = self
             .tracer
             .span_builder("store")
             .with_kind(SpanKind::Client)
-            .with_start_time(instant(visit.began))
+            .with_start_time(instant(call.began))
             .with_attributes(node.into_iter().chain([KeyValue::new("db.system.name", "redis")]))
             .start_with_context(&self.tracer, &parent);
-        if let Some(error) = visit.error {
+        if let Some(error) = call.error {
             span.set_attribute(KeyValue::new("error.type", error.word()));
             span.set_status(SpanStatus::error(error.to_string()));
         }
-        span.end_with_timestamp(instant(visit.ended));
+        span.end_with_timestamp(instant(call.ended));
     }
 
     /// Writes what became of spans onto the page.

@@ -16,7 +16,7 @@ mod fixtures;
 mod flood;
 mod inputs;
 mod leased;
-#[path = "../../src/layers/leased/tests/oracle.rs"]
+#[path = "../../src/modes/leased/tests/oracle.rs"]
 mod oracle;
 mod promtool;
 mod round_trips;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Decider, Exposition};
-use crate::layers::{LeaseCounts, SyncCounts};
+use crate::modes::{LeasedCounts, SyncedCounts};
 
 impl Decider {
     pub(super) fn layer_metrics(&self, page: &mut Exposition) {
@@ -13,27 +13,27 @@ impl Decider {
         let help = "Counters that the over-limit cache keeps.";
         page.gauge("weir_over_limit_cache_counters", help).single(layers.full().kept());
         lease_metrics(layers.leased().counts(), page);
-        let help = "Counters that hits are drawn of ahead.";
-        page.gauge("weir_lease_counters", help).single(layers.leased().held() as u64);
+        let help = "Counters with a local token pool.";
+        page.gauge("weir_leased_counters", help).single(layers.leased().held() as u64);
         let synced = layers.synced();
         synced_metrics(synced.counts(), synced.replicas(), page);
     }
 }
 
-fn lease_metrics(counts: &LeaseCounts, page: &mut Exposition) {
+fn lease_metrics(counts: &LeasedCounts, page: &mut Exposition) {
     let help =
-        "Draws of leased rules, by what came of them; and requests asked of Redis one by one.";
-    let draws = page.counter("weir_lease_draws_total", help);
+        "Token refills of leased rules, by result; direct: requests sent to Redis one by one.";
+    let refills = page.counter("weir_leased_refills_total", help);
     for (result, count) in [
-        ("granted", &counts.draws),
-        ("denied", &counts.draws_denied),
-        ("failed", &counts.draws_failed),
+        ("granted", &counts.refills),
+        ("denied", &counts.refills_denied),
+        ("failed", &counts.refills_failed),
         ("direct", &counts.direct),
     ] {
-        draws.sample(&[("result", result)], count.load(Ordering::Relaxed));
+        refills.sample(&[("result", result)], count.load(Ordering::Relaxed));
     }
-    let help = "Hits that were drawn ahead, and what became of them.";
-    let tokens = page.counter("weir_lease_hits_total", help);
+    let help = "Tokens (hits taken from Redis ahead) of leased rules, by what happened to them.";
+    let tokens = page.counter("weir_leased_tokens_total", help);
     for (fate, count) in [
         ("drawn", &counts.drawn),
         ("spent", &counts.spent),
@@ -42,20 +42,20 @@ fn lease_metrics(counts: &LeaseCounts, page: &mut Exposition) {
     ] {
         tokens.sample(&[("fate", fate)], count.load(Ordering::Relaxed));
     }
-    let help = "Requests of leased rules that waited for a draw, and that a draw denied.";
-    let requests = page.counter("weir_lease_requests_total", help);
+    let help = "Requests of leased rules that waited for a refill, or were denied after one.";
+    let requests = page.counter("weir_leased_requests_total", help);
     for (how, count) in [("waited", &counts.waits), ("denied", &counts.denied)] {
         requests.sample(&[("how", how)], count.load(Ordering::Relaxed));
     }
 }
 
-fn synced_metrics(counts: &SyncCounts, copies: u64, page: &mut Exposition) {
+fn synced_metrics(counts: &SyncedCounts, copies: u64, page: &mut Exposition) {
     let help = "Counters that a copy is kept of, for rules with mode: synced.";
     page.gauge("weir_synced_counters", help).single(copies);
     let help = "Exchanges of counts with the store that were completed.";
     page.counter("weir_synced_exchanges_total", help).single(counts.exchanges());
-    let help = "Steps that the store was asked for in exchanges.";
-    page.counter("weir_synced_visits_total", help).single(counts.visits());
+    let help = "Steps sent to the store in exchanges.";
+    page.counter("weir_synced_calls_total", help).single(counts.calls());
     let help = "Hits by which counters were newly seen to be over their limit in an exchange.";
     page.counter("weir_synced_overrun_hits_total", help).single(counts.overrun());
     let help = "Exchanges that the store left without an outcome, by class.";

@@ -15,10 +15,10 @@ const LEASING: &str = "
 ";
 
 /// One descriptor: its entries, and its signed hits.
-type Ask<'a> = (&'a [(&'a str, &'a str)], i64);
+type CounterCheck<'a> = (&'a [(&'a str, &'a str)], i64);
 
 impl Bench {
-    fn asks(&self, asks: &[Ask<'_>]) -> Verdict {
+    fn asks(&self, asks: &[CounterCheck<'_>]) -> Verdict {
         let entries: Vec<Vec<Entry<'_>>> = asks
             .iter()
             .map(|(pairs, _)| pairs.iter().map(|&(key, value)| Entry { key, value }).collect())
@@ -64,7 +64,7 @@ fn deliver(mut verdict: Verdict) -> Verdict {
 
 #[test]
 fn a_slot_is_held_until_its_lease_comes_back_once() {
-    let bench = Bench::new(LEASING, Answer::default());
+    let bench = Bench::new(LEASING, ResponseConfig::default());
     let first = deliver(bench.asks(&[(&[("slots", "")], 1)]));
     let (id, n) = lease(&first).expect("an acquire tells its lease");
     assert_eq!(n, 1);
@@ -90,7 +90,7 @@ fn a_slot_is_held_until_its_lease_comes_back_once() {
 
 #[test]
 fn an_answer_that_does_not_arrive_gives_back_what_it_took() {
-    let bench = Bench::new(LEASING, Answer::default());
+    let bench = Bench::new(LEASING, ResponseConfig::default());
     drop(bench.asks(&[(&[("slots", "")], 1), (&[("tokens", "")], 40)]));
     assert_eq!((bench.left("slots"), bench.left("tokens")), (2, 100));
     deliver(bench.asks(&[(&[("slots", "")], 1), (&[("tokens", "")], 40)]));
@@ -113,7 +113,7 @@ fn every_algorithm_reserves_settles_and_takes_back() {
 "
         );
         let options = Options { denied_requests: DeniedRequests::Free, ..Options::default() };
-        let bench = Bench::with(&rules, Answer::default(), &options);
+        let bench = Bench::with(&rules, ResponseConfig::default(), &options);
         drop(bench.asks(&[(&[("tokens", "")], 40)]));
         assert_eq!(bench.left("tokens"), 100, "{algorithm}: the answer did not arrive");
         bench.asks(&[(&[("tokens", "")], 40), (&[("full", "")], 1)]);
@@ -131,7 +131,7 @@ fn every_algorithm_reserves_settles_and_takes_back() {
 
 #[test]
 fn one_request_has_one_lease_for_all_that_it_takes() {
-    let bench = Bench::new(LEASING, Answer::default());
+    let bench = Bench::new(LEASING, ResponseConfig::default());
     let verdict = deliver(bench.asks(&[
         (&[("plain", "")], 1),
         (&[("slots", "")], 2),
@@ -147,7 +147,7 @@ fn one_request_has_one_lease_for_all_that_it_takes() {
 #[test]
 fn a_reservation_is_settled_to_the_true_cost_once() {
     for (cost, left) in [(10, 90), (70, 30), (0, 100)] {
-        let bench = Bench::new(LEASING, Answer::default());
+        let bench = Bench::new(LEASING, ResponseConfig::default());
         let (id, n) = lease(&deliver(bench.asks(&[(&[("tokens", "")], 40)]))).expect("reserved");
         assert_eq!((n, bench.left("tokens")), (40, 60));
         for _ in 0..2 {
@@ -160,7 +160,7 @@ fn a_reservation_is_settled_to_the_true_cost_once() {
 
 #[test]
 fn a_denied_request_holds_no_slot_and_keeps_hits_unless_they_are_free() {
-    let asks: &[Ask<'_>] = &[
+    let asks: &[CounterCheck<'_>] = &[
         (&[("slots", "")], 1),
         (&[("tokens", "")], 40),
         (&[("plain", "")], 2),
@@ -170,7 +170,7 @@ fn a_denied_request_holds_no_slot_and_keeps_hits_unless_they_are_free() {
         [(DeniedRequests::Count, 60, 1), (DeniedRequests::Free, 100, 3)]
     {
         let options = Options { denied_requests, ..Options::default() };
-        let bench = Bench::with(LEASING, Answer::default(), &options);
+        let bench = Bench::with(LEASING, ResponseConfig::default(), &options);
         let denied = bench.asks(asks);
         assert_eq!((denied.code, lease(&denied)), (Code::OverLimit, None));
         assert_eq!(bench.left("slots"), 2, "{denied_requests:?}");
@@ -182,7 +182,7 @@ fn a_denied_request_holds_no_slot_and_keeps_hits_unless_they_are_free() {
 #[test]
 fn in_global_shadow_mode_nothing_is_given_back_because_nothing_was_denied() {
     let options = Options { denied_requests: DeniedRequests::Free, ..Options::default() };
-    let answer = Answer { shadow_mode: true, ..Answer::default() };
+    let answer = ResponseConfig { shadow_mode: true, ..ResponseConfig::default() };
     let bench = Bench::with(LEASING, answer, &options);
     let passed =
         deliver(bench.asks(&[(&[("slots", "")], 1), (&[("plain", "")], 1), (&[("full", "")], 1)]));
@@ -198,7 +198,7 @@ fn a_lease_entry_is_a_key_like_any_other_where_nothing_is_leased() {
     descriptors:
     - {key: lease, rate_limit: {unit: minute, requests_per_unit: 5}}
 ";
-    let bench = Bench::new(nested, Answer::default());
+    let bench = Bench::new(nested, ResponseConfig::default());
     let verdict = bench.asks(&[(&[("car", "x"), ("lease", "monthly")], 1)]);
     assert_eq!(verdict.statuses[0].remaining, 4);
 }
@@ -211,7 +211,7 @@ fn what_denies_a_request_is_not_given_back() {
   - {key: tight, rate_limit: {unit: minute, requests_per_unit: 2}}
   - {key: plain, rate_limit: {unit: minute, requests_per_unit: 3}}
 ";
-    let bench = Bench::with(rules, Answer::default(), &options);
+    let bench = Bench::with(rules, ResponseConfig::default(), &options);
     assert_eq!(bench.asks(&[(&[("tight", "")], 2)]).code, Code::Ok);
     let denied = bench.asks(&[(&[("tight", "")], 1), (&[("plain", "")], 1)]);
     assert_eq!((denied.code, bench.left("plain")), (Code::OverLimit, 3));
@@ -239,7 +239,7 @@ fn what_a_shadow_rule_counted_is_given_back_and_no_more() {
   - {{key: full, rate_limit: {{unit: minute, requests_per_unit: 0}}}}
 "
         );
-        let bench = Bench::with(&rules, Answer::default(), &options);
+        let bench = Bench::with(&rules, ResponseConfig::default(), &options);
         deliver(bench.asks(&[(&[("watched", "")], 4)]));
         let denied = bench.asks(&[(&[("watched", "")], 6), (&[("full", "")], 1)]);
         assert_eq!(denied.code, Code::OverLimit);
@@ -249,7 +249,7 @@ fn what_a_shadow_rule_counted_is_given_back_and_no_more() {
 
 #[test]
 fn a_settlement_is_not_counted_as_another_request() {
-    let bench = Bench::new(LEASING, Answer::default());
+    let bench = Bench::new(LEASING, ResponseConfig::default());
     let (id, _) = lease(&deliver(bench.asks(&[(&[("tokens", "")], 40)]))).expect("reserved");
     let settled = bench.asks(&[(&[("tokens", ""), ("lease", &id)], 70)]);
     assert!(matches!(settled.statuses[0].cause, Cause::Counted { hits: 0, .. }));
@@ -263,7 +263,7 @@ impl Store for Away {
         Err(StoreError::Unreachable)
     }
 
-    fn tell(&self, _: &Key, _: Step) {}
+    fn apply_detached(&self, _: &Key, _: Step) {}
 
     async fn forget(&self, _: &Key) -> Result<bool, StoreError> {
         Err(StoreError::Unreachable)
@@ -273,10 +273,10 @@ impl Store for Away {
 /// Slots that the fallback grants are told by a lease as well, or nobody could give them back.
 #[test]
 fn a_slot_of_the_fallback_comes_back_by_its_lease() {
-    let bench = Bench::new(LEASING, Answer::default());
-    let answer = Answer { on_error: OnError::Local, ..Answer::default() };
+    let bench = Bench::new(LEASING, ResponseConfig::default());
+    let answer = ResponseConfig { on_error: OnError::Local, ..ResponseConfig::default() };
     let limiter = Limiter::new(Away, ManualClock::at(NOW), KeySeed::fixed([1, 2]), answer)
-        .with_local(Local::new(MemoryStore::new(100), 1));
+        .with_local(LocalCounters::new(MemoryStore::new(100), 1));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let ask = |entries: &[Entry<'_>], hits: i64| {
         let hits_addend = Some(hits.unsigned_abs());

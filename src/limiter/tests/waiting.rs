@@ -16,8 +16,8 @@ impl Store for Waited {
         self.0.apply_now(key, step)
     }
 
-    fn tell(&self, key: &Key, step: Step) {
-        self.0.tell(key, step);
+    fn apply_detached(&self, key: &Key, step: Step) {
+        self.0.apply_detached(key, step);
     }
 
     async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
@@ -37,7 +37,11 @@ async fn a_store_that_is_waited_for_decides_as_one_that_answers_at_once() {
   - {{key: old, rate_limit: {{name: old, unit: day, requests_per_unit: 1}}}}
 "
     );
-    let answer = Answer { headers: Headers::Both, decision_header: true, ..Answer::default() };
+    let answer = ResponseConfig {
+        headers: Headers::Both,
+        decision_header: true,
+        ..ResponseConfig::default()
+    };
     let bench = Bench::new(&rules, answer.clone());
     let (store, clock) = (Waited(MemoryStore::new(1_000)), ManualClock::at(NOW));
     let waiting = Limiter::new(store, clock, KeySeed::fixed([1, 2]), answer);

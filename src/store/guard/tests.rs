@@ -29,18 +29,18 @@ impl Slow {
 }
 
 impl Store for Slow {
-    fn part(&self, key: &Key) -> PartId {
-        PartId(u32::from(key.0[0] == 2))
+    fn node(&self, key: &Key) -> NodeId {
+        NodeId(u32::from(key.0[0] == 2))
     }
 
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        let answers = &self.answers[self.part(key).0 as usize];
+        let answers = &self.answers[self.node(key).0 as usize];
         answers.acquire().await.expect("never closed").forget();
         self.result.map(|()| step.apply(&mut None))
     }
 
-    fn tell(&self, _: &Key, _: Step) {
+    fn apply_detached(&self, _: &Key, _: Step) {
         self.told.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -112,14 +112,14 @@ async fn a_part_that_stalls_is_not_asked_and_the_other_one_is() {
     assert_eq!(asked(&guard), before);
     guard.store.answers[1].add_permits(1);
     assert_eq!(ask(&guard, &OTHER, None).await, Ok(()));
-    let health = guard.health(PartId(0));
+    let health = guard.health(NodeId(0));
     assert_eq!((health.breaker, health.opened), (Shown::Open, 1));
     let timeouts_and_open = [0, 5, 100, 0, 0, 0, 0, 0];
     assert_eq!(health.errors, timeouts_and_open, "in the order of StoreError::ALL");
-    let health = guard.health(PartId(1));
+    let health = guard.health(NodeId(1));
     assert_eq!((health.breaker, health.in_flight), (Shown::Closed, 0));
-    guard.tell(&KEY, step());
-    guard.tell(&OTHER, step());
+    guard.apply_detached(&KEY, step());
+    guard.apply_detached(&OTHER, step());
     assert_eq!(guard.store.told.load(Ordering::Relaxed), 1, "only the living part is told");
 
     // After its rest one call finds out that it is back.
@@ -127,7 +127,7 @@ async fn a_part_that_stalls_is_not_asked_and_the_other_one_is() {
     guard.store.answers[0].add_permits(2);
     assert_eq!(ask(&guard, &KEY, None).await, Ok(()));
     assert_eq!(ask(&guard, &KEY, None).await, Ok(()));
-    let health = guard.health(PartId(0));
+    let health = guard.health(NodeId(0));
     assert_eq!((health.breaker, health.in_flight), (Shown::Closed, 0));
 }
 
@@ -138,19 +138,19 @@ async fn callers_in_a_hurry_open_no_breaker_and_keep_none_open() {
     for _ in 0..50 {
         assert_eq!(ask(&guard, &KEY, hurry).await, Err(StoreError::Timeout));
     }
-    let health = guard.health(PartId(0));
+    let health = guard.health(NodeId(0));
     assert_eq!((health.breaker, health.opened), (Shown::Closed, 0));
 
     // Nor does one of them, as the probe, spoil it for the next call.
     for _ in 0..5 {
         assert_eq!(ask(&guard, &KEY, Some(TIMEOUT)).await, Err(StoreError::Timeout));
     }
-    assert_eq!(guard.health(PartId(0)).breaker, Shown::Open);
+    assert_eq!(guard.health(NodeId(0)).breaker, Shown::Open);
     guard.clock.advance(Micros::from_millis(200));
     assert_eq!(ask(&guard, &KEY, hurry).await, Err(StoreError::Timeout));
     guard.store.answers[0].add_permits(1);
     assert_eq!(ask(&guard, &KEY, None).await, Ok(()));
-    assert_eq!(guard.health(PartId(0)).breaker, Shown::Closed);
+    assert_eq!(guard.health(NodeId(0)).breaker, Shown::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,11 +174,11 @@ async fn beyond_the_bound_nobody_waits_and_a_dropped_call_makes_room() {
         assert!(futures_util::poll!(call).is_pending());
     }
     assert_eq!(ask(&guard, &KEY, None).await, Err(StoreError::Busy));
-    assert_eq!(guard.health(PartId(0)).in_flight, IN_FLIGHT_MAX);
+    assert_eq!(guard.health(NodeId(0)).in_flight, IN_FLIGHT_MAX);
     guard.store.answers[1].add_permits(1);
     assert_eq!(ask(&guard, &OTHER, None).await, Ok(()), "the other part has its own bound");
     drop(waiting);
-    assert_eq!(guard.health(PartId(0)).in_flight, 0);
+    assert_eq!(guard.health(NodeId(0)).in_flight, 0);
     guard.store.answers[0].add_permits(1);
     assert_eq!(ask(&guard, &KEY, None).await, Ok(()));
 }

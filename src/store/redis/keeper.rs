@@ -17,7 +17,7 @@ use super::offset::{Trip, Trips};
 use super::script::Script;
 use super::topology::{self, Run, Topology};
 use super::{Part, Shared};
-use crate::store::PartId;
+use crate::store::NodeId;
 use crate::time::{Clock, Micros};
 
 /// How often a healthy cluster is asked who owns what. Calls that meet a moved slot do not wait for
@@ -238,7 +238,7 @@ impl Shared {
             parts.len() - 1
         });
         let tally = parts[index].tally.clone();
-        let part = PartId(u32::try_from(index).unwrap_or(u32::MAX));
+        let part = NodeId(u32::try_from(index).unwrap_or(u32::MAX));
         Arc::new(Node::new(part, label, config, (self.lanes, self.steps_max), tally))
     }
 }

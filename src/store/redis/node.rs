@@ -11,7 +11,7 @@ use super::lane::Lane;
 use super::offset;
 use super::tally::Tally;
 use crate::key::Key;
-use crate::store::PartId;
+use crate::store::NodeId;
 use crate::time::Micros;
 
 /// Says that a node's clock was never measured.
@@ -23,7 +23,7 @@ pub(super) struct Node {
     /// Tells apart the nodes of all stores of this process.
     serial: u64,
     /// The part of the store that lives there.
-    part: PartId,
+    part: NodeId,
     label: String,
     /// How it is reached.
     config: Config,
@@ -57,7 +57,7 @@ thread_local! {
 impl Node {
     /// A node that nothing is known of but how to reach it. `label` is for people.
     pub(super) fn new(
-        part: PartId,
+        part: NodeId,
         label: String,
         config: Config,
         (lanes, steps_max): (usize, usize),
@@ -81,11 +81,11 @@ impl Node {
     /// A node that is not there.
     #[cfg(test)]
     pub(super) fn for_testing(label: &str) -> Node {
-        Node::new(PartId(0), label.to_owned(), Config::default(), (1, 1), Arc::default())
+        Node::new(NodeId(0), label.to_owned(), Config::default(), (1, 1), Arc::default())
     }
 
     /// The part of the store that lives here.
-    pub(super) fn part(&self) -> PartId {
+    pub(super) fn part(&self) -> NodeId {
         self.part
     }
 

@@ -1,0 +1,372 @@
+//! The over-limit cache against the plain store: the same decisions, with fewer visits.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures_util::FutureExt;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+use crate::algorithm;
+use crate::decision::Decision;
+use crate::limit::{Algorithm, Limit, Tier};
+use crate::step::LeaseId;
+use crate::store::MemoryStore;
+
+mod unreported;
+
+/// What a slow store may take.
+const TIMEOUT: Duration = Duration::from_millis(100);
+
+/// A store in memory that counts its visits, and answers only when it may.
+struct Visited {
+    memory: MemoryStore,
+    visits: AtomicUsize,
+    /// Steps are applied at once, but nobody hears.
+    held: AtomicBool,
+    heard: tokio::sync::Notify,
+    fails: AtomicBool,
+    /// Nothing is applied.
+    refuses: AtomicBool,
+    /// Each answer takes so long, if it is waited for.
+    takes: Duration,
+}
+
+impl Visited {
+    fn new() -> Arc<Visited> {
+        Visited::slow(Duration::ZERO)
+    }
+
+    fn slow(takes: Duration) -> Arc<Visited> {
+        Arc::new(Visited {
+            takes,
+            memory: MemoryStore::new(1_000),
+            visits: AtomicUsize::new(0),
+            held: AtomicBool::new(false),
+            heard: tokio::sync::Notify::new(),
+            fails: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
+        })
+    }
+
+    fn visits(&self) -> usize {
+        self.visits.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Store for Visited {
+    fn deadline(&self) -> Option<Duration> {
+        (!self.takes.is_zero()).then_some(TIMEOUT)
+    }
+
+    async fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        timeout: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
+        let timeout = timeout.map_or(TIMEOUT, |timeout| timeout.min(TIMEOUT));
+        if !self.takes.is_zero() {
+            tokio::time::sleep(self.takes.min(timeout)).await;
+            if self.takes > timeout {
+                return Err(StoreError::Timeout);
+            }
+        }
+        self.apply(key, step).await
+    }
+
+    async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+        self.visits.fetch_add(1, Ordering::Relaxed);
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(StoreError::Unreachable);
+        }
+        let outcome = self.memory.apply(key, step).await;
+        if self.held.load(Ordering::Relaxed) {
+            self.heard.notified().await;
+        }
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(StoreError::Timeout);
+        }
+        outcome
+    }
+
+    fn apply_detached(&self, key: &Key, step: Step) {
+        self.visits.fetch_add(1, Ordering::Relaxed);
+        self.memory.apply_detached(key, step);
+    }
+
+    async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        self.memory.forget(key).await
+    }
+}
+
+/// All in one set, so that they push each other out.
+fn key(number: u64) -> Key {
+    Key([number << 32, number])
+}
+
+fn cache(store: &Arc<Visited>) -> OverLimitStore<Visited> {
+    OverLimitStore::new(store.clone(), Arc::new(OverLimitCache::new()))
+}
+
+fn ask(store: &impl Store, key: &Key, limit: &Limit, step: &Step) -> Decision {
+    let outcome = store.apply(key, step).now_or_never().expect("memory answers at once");
+    algorithm::report(limit, step, &outcome.expect("there is room"))
+}
+
+fn limit(algorithm: Algorithm, requests: u64) -> Limit {
+    let tier = Tier { requests, window: Micros::from_secs(10), burst: requests };
+    Limit { algorithm, tiers: Box::new([tier]), count_denied: algorithm == Algorithm::FixedWindow }
+}
+
+/// What happens to one of the counters.
+#[derive(Clone, Debug)]
+struct Event {
+    counter: u64,
+    /// Microseconds since the last one; negative when the clock is set back.
+    later: i64,
+    hits: i64,
+    lease: Option<(u64, bool)>,
+    /// A reload, to this many requests.
+    requests: Option<u64>,
+    told: bool,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let later = prop_oneof![
+        6 => Just(0),
+        6 => 0..4_000_000_i64,
+        2 => 0..25_000_000_i64,
+        1 => select(vec![9_999_999, 10_000_000, 10_000_001]),
+        1 => -3_000_000..0_i64,
+    ];
+    let hits = prop_oneof![6 => Just(1), 4 => 0..14_i64, 1 => -4..0_i64];
+    let lease = proptest::option::weighted(0.1, (0..3_u64, any::<bool>()));
+    let requests = proptest::option::weighted(0.03, 0..9_u64);
+    (0..12_u64, later, hits, lease, requests, proptest::bool::weighted(0.5)).prop_map(
+        |(counter, later, hits, lease, requests, told)| Event {
+            counter,
+            later,
+            hits,
+            lease,
+            requests,
+            told,
+        },
+    )
+}
+
+fn limits() -> impl Strategy<Value = Limit> {
+    let tier = |window: u64| {
+        (0..9_u64, 1..9_u64).prop_map(move |(requests, burst)| Tier {
+            requests,
+            window: Micros::from_secs(window),
+            burst,
+        })
+    };
+    let tiers = prop_oneof![
+        2 => tier(10).prop_map(|tier| vec![tier]),
+        1 => (tier(10), tier(7)).prop_map(|(a, b)| vec![a, b]),
+    ];
+    (select(&Algorithm::ALL[..]), tiers, any::<bool>()).prop_map(
+        |(algorithm, tiers, count_denied)| Limit { algorithm, tiers: tiers.into(), count_denied },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn decisions_are_those_of_the_plain_store_to_the_last_number(
+        mut limit in limits(), events in vec(event(), 1..120),
+    ) {
+        let (plain, store) = (MemoryStore::new(1_000), Visited::new());
+        let cached = cache(&store);
+        let (mut now, mut latest) = (1_785_000_000_000_000_i64, 0);
+        for event in events {
+            // Further back, the store in memory may have forgotten.
+            now = (now + event.later).max(latest - 999_999);
+            latest = latest.max(now);
+            let key = key(event.counter % if limit.count_denied { 12 } else { 3 });
+            if let Some(requests) = event.requests {
+                limit.tiers[0].requests = requests;
+            }
+            let mut step = algorithm::plan(&limit, event.hits, Micros(now as u64));
+            step.lease = event.lease.map(|(id, opens)| {
+                let (id, until) = (LeaseId::from_bits(id), Micros(now as u64 + 20_000_000));
+                if opens { Lease::Open { id, until } } else { Lease::Close(id) }
+            });
+            if event.told && gives_back(&step) {
+                plain.apply_detached(&key, step.clone());
+                cached.apply_detached(&key, step);
+                continue;
+            }
+            let expected = ask(&plain, &key, &limit, &step);
+            prop_assert_eq!(ask(&cached, &key, &limit, &step), expected, "{:?} {:?}", step, limit);
+        }
+    }
+}
+
+#[test]
+fn a_full_counter_is_visited_once_until_it_has_room() {
+    for algorithm in Algorithm::ALL {
+        let (store, limit) = (Visited::new(), limit(algorithm, 3));
+        let (cached, key) = (cache(&store), key(1));
+        let at = |micros: u64| algorithm::plan(&limit, 1, Micros(1_000_000_000 + micros));
+        for micros in 0..3 {
+            assert!(ask(&cached, &key, &limit, &at(micros)).allowed);
+        }
+        store.visits();
+        let wait = ask(&cached, &key, &limit, &at(3)).reset_after.0;
+        for later in 4..1_000 {
+            assert!(!ask(&cached, &key, &limit, &at(later)).allowed);
+        }
+        let last = ask(&cached, &key, &limit, &at(3 + wait - 1));
+        assert_eq!((last.allowed, last.reset_after), (false, Micros(1)), "{algorithm:?}");
+        let visits = if algorithm == Algorithm::Concurrency { 998 } else { 1 };
+        assert_eq!(store.visits(), visits, "{algorithm:?}");
+        assert!(ask(&cached, &key, &limit, &at(3 + wait)).allowed, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn memory_is_bounded_whatever_keys_come() {
+    let (store, limit) = (Visited::new(), limit(Algorithm::FixedWindow, 0));
+    let cached = cache(&store);
+    let step = algorithm::plan(&limit, 1, Micros::SECOND);
+    for number in 0..200_000 {
+        let key = Key([number, 0]);
+        assert!(!ask(&cached, &key, &limit, &step).allowed);
+        if number % 3 == 0 {
+            cached.apply_detached(&key, algorithm::plan(&limit, -1, Micros::SECOND));
+        }
+    }
+    assert_eq!(cached.full.kept(), 65_536);
+}
+
+/// A counter of one hit, which is full, and what is asked of it.
+struct Bench {
+    store: Arc<Visited>,
+    cached: OverLimitStore<Visited>,
+    limit: Limit,
+}
+
+impl Bench {
+    fn full() -> Bench {
+        let (store, limit) = (Visited::new(), limit(Algorithm::TokenBucket, 1));
+        let bench = Bench { cached: cache(&store), store, limit };
+        assert!(bench.take(0));
+        bench
+    }
+
+    fn step(&self, hits: i64, second: u64) -> Step {
+        algorithm::plan(&self.limit, hits, Micros::from_secs(1_000 + second))
+    }
+
+    fn take(&self, second: u64) -> bool {
+        ask(&self.cached, &key(1), &self.limit, &self.step(1, second)).allowed
+    }
+}
+
+#[test]
+fn a_denial_on_its_way_while_hits_are_given_back_is_not_remembered() {
+    for told in [true, false] {
+        let bench = Bench::full();
+        let (key, take, refund) = (key(1), bench.step(1, 0), bench.step(-1, 0));
+        bench.store.held.store(true, Ordering::Relaxed);
+        let mut denial = Box::pin(bench.cached.apply(&key, &take));
+        assert!((&mut denial).now_or_never().is_none(), "denied, but nobody has heard");
+        bench.store.held.store(false, Ordering::Relaxed);
+        if told {
+            bench.cached.apply_detached(&key, refund);
+        } else {
+            ask(&bench.cached, &key, &bench.limit, &refund);
+        }
+        bench.store.heard.notify_one();
+        assert!(!denial.now_or_never().expect("heard").expect("answered").allowed);
+        assert!(bench.take(0), "there is room again");
+    }
+}
+
+#[test]
+fn a_denial_while_hits_are_on_their_way_back_is_forgotten_when_they_arrive() {
+    for dropped in [true, false] {
+        let bench = Bench::full();
+        let (key, refund) = (key(1), bench.step(-1, 0));
+        bench.store.held.store(true, Ordering::Relaxed);
+        let mut giving = Box::pin(bench.cached.apply(&key, &refund));
+        assert!((&mut giving).now_or_never().is_none());
+        bench.store.held.store(false, Ordering::Relaxed);
+        // The store had it already, so what makes the counter full again are another's hits.
+        let other = bench.step(1, 0);
+        assert!(ask(&bench.store.memory, &key, &bench.limit, &other).allowed);
+        assert!(!bench.take(0));
+        if dropped {
+            drop(giving);
+        } else {
+            bench.store.heard.notify_one();
+            giving.now_or_never().expect("heard").expect("answered");
+        }
+        bench.store.visits();
+        assert!(!bench.take(0));
+        assert_eq!(bench.store.visits(), 1, "it was forgotten");
+    }
+}
+
+#[test]
+fn what_is_given_back_without_an_answer_is_waited_for_in_quiet() {
+    for told in [true, false] {
+        let bench = Bench::full();
+        let (key, refund) = (key(1), bench.step(0, 0));
+        let refund = Step { hits: -1, machine: bench.step(-1, 0).machine, ..refund };
+        assert!(!bench.take(0));
+        if told {
+            bench.cached.apply_detached(&key, refund);
+        } else {
+            bench.store.fails.store(true, Ordering::Relaxed);
+            let result = bench.cached.apply(&key, &refund).now_or_never();
+            assert_eq!(result, Some(Err(StoreError::Timeout)));
+            bench.store.fails.store(false, Ordering::Relaxed);
+        }
+        assert!(bench.take(1), "there is room");
+        bench.store.visits();
+        for _ in 0..5 {
+            assert!(!bench.take(1));
+        }
+        assert_eq!(bench.store.visits(), 5, "for a second no denial is remembered");
+        for _ in 0..5 {
+            assert!(!bench.take(3));
+        }
+        assert_eq!(bench.store.visits(), 1);
+    }
+}
+
+#[test]
+fn a_leased_rules_denial_is_remembered_for_a_moment_only() {
+    let (store, limit) = (Visited::new(), limit(Algorithm::SlidingWindow, 0));
+    let cached = cache(&store).for_at_most(Micros::from_millis(100));
+    for millis in 0..1_000 {
+        let step = algorithm::plan(&limit, 1, Micros::from_millis(5_000 + millis));
+        assert!(!ask(&cached, &key(1), &limit, &step).allowed);
+    }
+    assert_eq!(store.visits(), 10);
+}
+
+#[test]
+fn a_counter_that_is_emptied_by_hand_is_not_denied_from_memory() {
+    let store = Visited::new();
+    let cache = cache(&store);
+    let limit = Limit::fixed_window(1, Micros::from_secs(3600));
+    let step = algorithm::plan(&limit, 1, Micros::from_secs(1_000_000));
+    let allowed = || ask(&cache, &key(1), &limit, &step).allowed;
+    assert_eq!([allowed(), allowed()], [true, false]);
+    store.visits();
+    assert!(!allowed());
+    assert_eq!(store.visits(), 0, "denied from memory");
+    assert_eq!(cache.forget(&key(1)).now_or_never(), Some(Ok(true)));
+    assert_eq!([allowed(), allowed()], [true, false]);
+}

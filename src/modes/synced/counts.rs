@@ -1,0 +1,58 @@
+//! Counts of exchanges, for metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::store::StoreError;
+
+/// What the synced layer has done since the process began.
+#[derive(Debug, Default)]
+pub struct SyncedCounts {
+    exchanges: AtomicU64,
+    failed: AtomicU64,
+    calls: AtomicU64,
+    failures: [AtomicU64; StoreError::ALL.len()],
+    overrun: AtomicU64,
+}
+
+impl SyncedCounts {
+    pub(super) fn exchange(&self, failed: bool) {
+        let count = if failed { &self.failed } else { &self.exchanges };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn call(&self, overrun: u64) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        if overrun > 0 {
+            self.overrun.fetch_add(overrun, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn failure(&self, error: StoreError) {
+        let known = StoreError::ALL.iter().position(|known| *known == error);
+        if let Some(count) = known.and_then(|index| self.failures.get(index)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counters exchanged.
+    pub fn exchanges(&self) -> u64 {
+        self.exchanges.load(Ordering::Relaxed)
+    }
+
+    /// Steps sent to the store for it.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Exchanges that failed, by why.
+    pub fn failures(&self) -> impl Iterator<Item = (StoreError, u64)> + '_ {
+        let counts = self.failures.iter().map(|count| count.load(Ordering::Relaxed));
+        StoreError::ALL.into_iter().zip(counts)
+    }
+
+    /// Hits by which counters were seen to be over their limits, each counted once by each instance
+    /// that saw it.
+    pub fn overrun(&self) -> u64 {
+        self.overrun.load(Ordering::Relaxed)
+    }
+}

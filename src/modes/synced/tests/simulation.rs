@@ -1,0 +1,158 @@
+//! Simulations: instances, random traffic, and an account of all that passed.
+
+use super::*;
+
+/// What one instance does next.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    instance: usize,
+    later: u64,
+    hits: i64,
+    fate: Option<Fate>,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let later = prop_oneof![4 => Just(0), 6 => 1..100_000_u64, 2 => 1..2_000_000_u64];
+    let hits = prop_oneof![8 => Just(1), 3 => 0..6_i64];
+    let fates = select(vec![Fate::Refused, Fate::LostAfter]);
+    let fate = proptest::option::weighted(0.02, fates);
+    let event = (0..3_usize, later, hits, fate).prop_map(|(instance, later, hits, fate)| Event {
+        instance,
+        later,
+        hits,
+        fate,
+    });
+    vec(event, 1..200)
+}
+
+fn limits() -> impl Strategy<Value = Limit> {
+    let one = |window: u64| {
+        (1..30_u64, 1..30_u64).prop_map(move |(requests, burst)| tier(requests, window, burst))
+    };
+    let tiers = prop_oneof![
+        2 => one(1_000_000).prop_map(|tier| vec![tier]),
+        1 => one(60_000_000).prop_map(|tier| vec![tier]),
+        2 => (one(1_000_000), one(7_000_000)).prop_map(|(a, b)| vec![a, b]),
+    ];
+    (select(&ALGORITHMS[..]), tiers).prop_map(|(algorithm, tiers)| Limit {
+        algorithm,
+        tiers: tiers.into(),
+        count_denied: false,
+    })
+}
+
+/// The same limit, so wide that everything passes: its state is the account of what has passed.
+fn account(limit: &Limit, state: &mut Option<State>, hits: i64, now: u64) {
+    let mut step = algorithm::plan(limit, hits, Micros(now));
+    step.count_denied = true;
+    if let crate::step::Machine::Tat(tiers) = &mut step.machine {
+        for tier in tiers {
+            tier.most = crate::step::Tat { micros: crate::step::INTEGER_END - 2, part: 0 };
+        }
+    }
+    step.apply(state);
+}
+
+fn would_pass(limit: &Limit, state: &Option<State>, hits: i64, now: u64) -> bool {
+    algorithm::plan(limit, hits, Micros(now)).apply(&mut state.clone()).allowed
+}
+
+/// Between two ticks, in microseconds.
+const TICK: u64 = 10_000;
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// An early denial would be one of hits that fit beside everything that has passed.
+    #[test]
+    fn nothing_is_denied_early_and_in_the_end_all_know_all(
+        limit in limits(), events in events(),
+    ) {
+        let shared = Shared::new();
+        let instances = [0, 1, 2].map(|_| SyncedPath::new(shared.clone()));
+        let (mut passed, mut now) = (None, START);
+        for event in &events {
+            now += event.later;
+            if let Some(fate) = event.fate {
+                // The first request of a counter may fail, which is another matter.
+                if instances[event.instance].replicas() > 0 {
+                    shared.meet(fate);
+                }
+            }
+            for instance in &instances {
+                run_due(instance, now);
+            }
+            lock(&shared.fates).clear();
+            let decision = ask(&instances[event.instance], &limit, event.hits, now).unwrap();
+            if decision.allowed {
+                account(&limit, &mut passed, event.hits, now);
+            } else {
+                let early = would_pass(&limit, &passed, event.hits, now);
+                prop_assert!(!early, "{:?} denied early at {}: {:?}", event, now - START, decision);
+            }
+        }
+        // Two exchanges of each without traffic: one to tell all, one to hear all.
+        now += 1;
+        for _ in 0..2 {
+            for instance in &instances {
+                let keys = instance.take_due(None);
+                for key in keys {
+                    instance.exchange(key, Micros(now), false).now_or_never().expect("at once");
+                }
+            }
+        }
+        for instance in &instances {
+            if instance.replicas() > 0 {
+                let seen = ask(instance, &limit, 0, now).unwrap();
+                prop_assert_eq!(seen, stored(&shared, &limit, now));
+            }
+        }
+        // And windows have counted every hit that passed, no more and no less.
+        if matches!(limit.algorithm, Algorithm::FixedWindow | Algorithm::SlidingWindow) {
+            let step = algorithm::plan(&limit, 0, Micros(now));
+            let outcome = step.apply(&mut passed);
+            let reported = algorithm::report(&limit, &step, &outcome);
+            prop_assert_eq!(stored(&shared, &limit, now), reported);
+        }
+    }
+
+    /// What passes beyond the limit is at most what the other instances let pass in one interval.
+    #[test]
+    fn a_window_runs_over_by_no_more_than_the_others_let_pass_in_one_interval(
+        requests in 1..60_u64, events in events(),
+    ) {
+        let limit = Limit {
+            algorithm: Algorithm::FixedWindow,
+            tiers: Box::new([tier(requests, 1 << 40, requests)]),
+            count_denied: false,
+        };
+        let shared = Shared::new();
+        let instances = [0, 1, 2].map(|_| SyncedPath::new(shared.clone()));
+        let (mut all, mut now) = (0_u64, START);
+        let mut passed: Vec<(usize, u64, u64)> = Vec::new();
+        for event in events {
+            for _ in 0..event.later.min(INTERVAL.0 / 4).div_ceil(TICK) {
+                now += TICK;
+                for instance in &instances {
+                    run_due(instance, now);
+                }
+            }
+            let decision = ask(&instances[event.instance], &limit, event.hits, now).unwrap();
+            if !decision.allowed || event.hits == 0 {
+                continue;
+            }
+            let hits = event.hits.unsigned_abs();
+            all += hits;
+            passed.push((event.instance, now, hits));
+            // By others, in one interval; each of its two exchanges may be late by a tick.
+            let since = now.saturating_sub(INTERVAL.0 + 2 * TICK);
+            let unheard = passed.iter().filter(|(by, at, _)| *by != event.instance && *at >= since);
+            let unheard: u64 = unheard.map(|(_, _, hits)| hits).sum();
+            prop_assert!(all <= requests + unheard, "{all} of {requests}, {unheard} unheard");
+        }
+    }
+}
