@@ -17,39 +17,40 @@ use crate::store::{Guard, MemoryStore, RedisStore, Stack};
 use crate::telemetry::{self, Exporter, OtlpError, Traces};
 use crate::time::{Clock, SystemClock};
 
+mod admin_view;
 mod certificates;
-mod decider;
 mod derive;
-mod farewell;
-mod journal;
-mod page;
+mod metrics;
 mod readiness;
 mod reload;
+mod service;
+mod shutdown;
 mod sweeper;
+mod transition_log;
 mod upkeep;
 mod watch;
 
 use certificates::CertificateWatcher;
-use decider::Decider;
 pub use derive::reading;
-use farewell::Farewell;
-use journal::Journal;
 use readiness::Readiness;
-use reload::Why;
+use reload::Trigger;
+use service::Service;
+use shutdown::ShutdownTasks;
 use sweeper::Sweeper;
+use transition_log::TransitionLog;
 use upkeep::Upkeep;
 use watch::Watcher;
 
 /// A running service.
 pub struct App {
-    decider: Arc<Decider>,
+    service: Arc<Service>,
     serving: Serving,
     shutdown: sync::watch::Sender<bool>,
-    farewell: Farewell,
+    shutdown_tasks: ShutdownTasks,
     _readiness: Readiness,
     _sweeper: Sweeper,
     _certificates: Option<CertificateWatcher>,
-    _journal: Option<Journal>,
+    _transition_log: Option<TransitionLog>,
     /// Nothing where the operator wants to reload by hand.
     _watcher: Option<Watcher>,
 }
@@ -92,7 +93,7 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
                 result = &mut end => return Ok(result.map_err(io::Error::other)??),
                 asked = signals.next() => match asked {
                     Asked::End => break,
-                    Asked::Reload => app.decider.reload(Why::Asked),
+                    Asked::Reload => app.service.reload(Trigger::Asked),
                 }
             }
         }
@@ -101,7 +102,7 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
         let over = tokio::time::sleep(drain.delay + drain.timeout);
         let orderly = async {
             end.await.map_err(io::Error::other)??;
-            app.farewell.say(over).await;
+            app.shutdown_tasks.run(over).await;
             Ok(())
         };
         tokio::select! {
@@ -165,23 +166,23 @@ impl App {
         let limiter = limiter(&settings, clock)?;
         let counted = first.rules.rules().len();
         let (traces, exporter) = traces(&settings)?.unzip();
-        let decider = Arc::new(Decider::new(limiter, first, reloads, settings, counters, traces));
-        let sweeper = Sweeper::start(decider.clone())?;
-        let journal = Journal::start(&decider)?;
-        let mut farewell = Farewell::default();
-        if let Some(upkeep) = Upkeep::start(decider.clone())? {
-            farewell.add("what the layers hold", upkeep.end());
+        let service = Arc::new(Service::new(limiter, first, reloads, settings, counters, traces));
+        let sweeper = Sweeper::start(service.clone())?;
+        let transition_log = TransitionLog::start(&service)?;
+        let mut shutdown_tasks = ShutdownTasks::default();
+        if let Some(upkeep) = Upkeep::start(service.clone())? {
+            shutdown_tasks.add("what the layers hold", upkeep.end());
         }
         if let Some(exporter) = exporter {
-            farewell.add("the last spans", exporter.end());
+            shutdown_tasks.add("the last spans", exporter.end());
         }
-        if let Some(pusher) = pusher(&decider)? {
-            farewell.add("the last metrics", pusher.end());
+        if let Some(pusher) = pusher(&service)? {
+            shutdown_tasks.add("the last metrics", pusher.end());
         }
-        let watcher = reload::watch(&decider)?;
-        let (readiness, health_seen) = Readiness::start(decider.clone())?;
+        let watcher = reload::watch(&service)?;
+        let (readiness, health_seen) = Readiness::start(service.clone())?;
         let (shutdown, told_to_stop) = sync::watch::channel(false);
-        let serving = bound.serve(decider.clone(), decider.clone(), health_seen, told_to_stop)?;
+        let serving = bound.serve(service.clone(), service.clone(), health_seen, told_to_stop)?;
         tracing::info!(
             grpc = %at.grpc,
             http = %at.http,
@@ -191,14 +192,14 @@ impl App {
             "listening"
         );
         Ok(App {
-            decider,
+            service,
             serving,
             shutdown,
-            farewell,
+            shutdown_tasks,
             _readiness: readiness,
             _sweeper: sweeper,
             _certificates: certificates,
-            _journal: journal,
+            _transition_log: transition_log,
             _watcher: watcher,
         })
     }
@@ -207,17 +208,17 @@ impl App {
 /// Traces, where somebody asked for them.
 fn traces(settings: &Settings) -> Result<Option<(Traces, Exporter)>, StartError> {
     let Some(options) = derive::traces(settings) else { return Ok(None) };
-    Ok(Some(Traces::start(&options, &derive::service(settings))?))
+    Ok(Some(Traces::start(&options, &derive::resource(settings))?))
 }
 
 /// What sends metrics, where somebody asked for that.
-fn pusher(decider: &Arc<Decider>) -> Result<Option<Exporter>, StartError> {
-    let settings = &decider.settings;
+fn pusher(service: &Arc<Service>) -> Result<Option<Exporter>, StartError> {
+    let settings = &service.settings;
     let Some(options) = derive::push(settings) else { return Ok(None) };
-    let (service, started) = (derive::service(settings), decider.started);
-    let decider = Arc::clone(decider);
-    let page = move || (decider.limiter.clock().now(), decider.exposition());
-    Ok(Some(telemetry::push(&options, &service, started, page)?))
+    let (resource, started) = (derive::resource(settings), service.started);
+    let service = Arc::clone(service);
+    let page = move || (service.limiter.clock().now(), service.exposition());
+    Ok(Some(telemetry::push(&options, &resource, started, page)?))
 }
 
 /// The limiter over the store that the settings chose. Redis need not be there yet.

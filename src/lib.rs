@@ -9,7 +9,7 @@
 //!
 //! # Map
 //!
-//! - [`small`]: files that are read whole: certificates, secrets.
+//! - [`secret_file`]: files that are read whole: certificates, secrets.
 //! - [`yaml`]: nodes with positions, of rule files and settings files.
 //! - [`time`]: microseconds, and the one trait that reads a clock.
 //! - [`descriptor`]: what a proxy asks, borrowed and bounded.
@@ -57,9 +57,9 @@ pub mod limiter;
 pub mod modes;
 pub mod proto;
 pub mod rules;
+pub mod secret_file;
 pub mod server;
 pub mod settings;
-pub mod small;
 pub mod step;
 pub mod store;
 pub mod store_error;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::farewell;
+use super::shutdown;
 use crate::key::KeySeed;
 use crate::limit::OnError;
 use crate::limiter::{Headers, ResponseConfig};
@@ -11,7 +11,7 @@ use crate::rules::{DeniedRequests, Options, Unknown};
 use crate::server;
 use crate::settings::{self, Settings};
 use crate::store::redis::{Reach, RedisTls};
-use crate::telemetry::{Destination, PushOptions, Service, TraceOptions};
+use crate::telemetry::{Destination, PushOptions, Resource, TraceOptions};
 
 /// How rule files are read.
 pub fn reading(settings: &Settings) -> Options {
@@ -93,9 +93,9 @@ pub(super) fn push(settings: &Settings) -> Option<PushOptions> {
 }
 
 /// Who a collector is told that spans and metrics are of.
-pub(super) fn service(settings: &Settings) -> Service {
+pub(super) fn resource(settings: &Settings) -> Resource {
     let from = settings.tracing.clone();
-    Service {
+    Resource {
         name: from.service_name,
         namespace: from.service_namespace,
         instance_id: from.service_instance_id,
@@ -198,7 +198,7 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
         }),
         drain: server::Drain {
             delay: settings.drain.delay,
-            timeout: farewell::for_calls(settings.drain.timeout),
+            timeout: shutdown::for_calls(settings.drain.timeout),
         },
         bounds: settings.bounds,
         cores: settings.grpc.cores.map(std::num::NonZeroUsize::get),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::decider::Decider;
+use super::service::Service;
 use crate::server::Health;
 use crate::settings::{Readyz, RequireRules};
 
@@ -26,20 +26,20 @@ pub(super) struct Readiness {
 impl Readiness {
     /// Ready at once, as the fallback answers where the store does not; or, where the operator wants
     /// that, whenever the store can be reached and there are rules.
-    pub(super) fn start(decider: Arc<Decider>) -> io::Result<(Readiness, watch::Receiver<Health>)> {
-        let Readyz { require_store, require_rules } = decider.settings.readyz;
-        let ready = move |decider: &Decider| {
-            (!require_store || decider.limiter.store().is_reachable())
-                && has_rules(decider, require_rules)
+    pub(super) fn start(service: Arc<Service>) -> io::Result<(Readiness, watch::Receiver<Health>)> {
+        let Readyz { require_store, require_rules } = service.settings.readyz;
+        let ready = move |service: &Service| {
+            (!require_store || service.limiter.store().is_reachable())
+                && has_rules(service, require_rules)
         };
-        let (health, seen) = watch::channel(Health { live: true, ready: ready(&decider) });
+        let (health, seen) = watch::channel(Health { live: true, ready: ready(&service) });
         let health = Arc::new(health);
         let (alive, ended) = mpsc::channel();
         if require_store || require_rules != RequireRules::Off {
             let health = health.clone();
             thread::Builder::new().name("weir-readiness".into()).spawn(move || {
                 while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                    let now = Health { live: true, ready: ready(&decider) };
+                    let now = Health { live: true, ready: ready(&service) };
                     health.send_if_modified(|known| std::mem::replace(known, now) != now);
                 }
             })?;
@@ -48,11 +48,11 @@ impl Readiness {
     }
 }
 
-fn has_rules(decider: &Decider, required: RequireRules) -> bool {
-    let any = || !decider.in_force.load().rules.domains().is_empty();
+fn has_rules(service: &Service, required: RequireRules) -> bool {
+    let any = || !service.active.load().rules.domains().is_empty();
     match required {
         RequireRules::Off => true,
         RequireRules::Loaded => any(),
-        RequireRules::Current => any() && decider.reloads.last_error.load().is_none(),
+        RequireRules::Current => any() && service.reloads.last_error.load().is_none(),
     }
 }

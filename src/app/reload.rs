@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 
-use super::decider::{Decider, InForce};
-use super::watch::{Pace, Watcher};
+use super::service::{ActiveRules, Service};
+use super::watch::{Timing, Watcher};
 use super::{StartError, derive, texts};
 use crate::rules::{Problem, RuleSet, Sources};
 use crate::settings::Settings;
-use crate::telemetry::Loads;
+use crate::telemetry::RuleReloads;
 use crate::time::{Clock, Micros};
 
 /// What a refusal of vanished files tells the operator to do.
@@ -24,7 +24,7 @@ const IF_MEANT: &str = "the rules in force stay; if you mean it, leave a file wi
 
 /// Why rules are read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum Trigger {
     /// The files have changed.
     Changed,
     /// Somebody asked for it: what is there is meant.
@@ -33,18 +33,18 @@ pub(super) enum Why {
 
 /// What became of the readings so far.
 #[derive(Debug)]
-pub(super) struct Reloads {
+pub(super) struct ReloadState {
     /// Why the last set that was read is not in force; a line per problem.
     pub(super) last_error: ArcSwapOption<String>,
     /// Sets that came into force after the first, and sets that did not.
-    pub(super) loads: Loads,
+    pub(super) loads: RuleReloads,
     /// Held while rules are read, so that an older set never follows a newer one.
-    tried: Mutex<Tried>,
+    last_attempt: Mutex<LastAttempt>,
 }
 
 /// The set that was read last.
 #[derive(Debug)]
-struct Tried {
+struct LastAttempt {
     digest: u64,
     /// Paths that the rules in force do not come from.
     without_files: Vec<PathBuf>,
@@ -55,7 +55,7 @@ struct Tried {
 pub(super) fn first_rules(
     settings: &Settings,
     now: Micros,
-) -> Result<(InForce, Reloads), StartError> {
+) -> Result<(ActiveRules, ReloadState), StartError> {
     let sources = Sources::read(&settings.rules.paths);
     let digest = sources.digest();
     let without_files = sources.without_files().to_vec();
@@ -76,47 +76,47 @@ pub(super) fn first_rules(
         Some(_) => settings.rules.paths.clone(),
         None => without_files,
     };
-    let reloads = Reloads {
+    let reloads = ReloadState {
         last_error: ArcSwapOption::from_pointee(last_error),
-        loads: Loads::default(),
-        tried: Mutex::new(Tried { digest, without_files }),
+        loads: RuleReloads::default(),
+        last_attempt: Mutex::new(LastAttempt { digest, without_files }),
     };
-    Ok((InForce::new(rules, now), reloads))
+    Ok((ActiveRules::new(rules, now), reloads))
 }
 
 /// Reloads whenever the files have changed, if the operator wants that.
-pub(super) fn watch(decider: &Arc<Decider>) -> io::Result<Option<Watcher>> {
-    if !decider.settings.rules.watch {
+pub(super) fn watch(service: &Arc<Service>) -> io::Result<Option<Watcher>> {
+    if !service.settings.rules.watch {
         return Ok(None);
     }
-    let paths = decider.settings.rules.paths.clone();
-    let known = decider.reloads.tried().digest;
-    let (looked_at, decider) = (paths.clone(), decider.clone());
+    let paths = service.settings.rules.paths.clone();
+    let known = service.reloads.last_attempt().digest;
+    let (looked_at, service) = (paths.clone(), service.clone());
     let look = move || Sources::read_once(&looked_at).digest();
-    let changed = move || decider.reload(Why::Changed);
-    Watcher::start("weir-rules", paths, Pace::default(), known, look, changed).map(Some)
+    let changed = move || service.reload(Trigger::Changed);
+    Watcher::start("weir-rules", paths, Timing::default(), known, look, changed).map(Some)
 }
 
-impl Reloads {
-    fn tried(&self) -> std::sync::MutexGuard<'_, Tried> {
+impl ReloadState {
+    fn last_attempt(&self) -> std::sync::MutexGuard<'_, LastAttempt> {
         // A panic while rules were read leaves the record of the reading before.
-        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last_attempt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Decider {
+impl Service {
     /// Reads the rules again. Counters of rules that stay are kept, as their keys are.
-    pub(super) fn reload(&self, why: Why) {
-        let mut tried = self.reloads.tried();
+    pub(super) fn reload(&self, trigger: Trigger) {
+        let mut last_attempt = self.reloads.last_attempt();
         let sources = Sources::read(&self.settings.rules.paths);
         let digest = sources.digest();
-        if why == Why::Changed && digest == tried.digest {
+        if trigger == Trigger::Changed && digest == last_attempt.digest {
             return;
         }
-        tried.digest = digest;
+        last_attempt.digest = digest;
         let without_files = sources.without_files().to_vec();
-        let gone = without_files.iter().find(|path| !tried.without_files.contains(path));
-        if let (Why::Changed, Some(path)) = (why, gone) {
+        let gone = without_files.iter().find(|path| !last_attempt.without_files.contains(path));
+        if let (Trigger::Changed, Some(path)) = (trigger, gone) {
             let error = format!("{}: its rule files are gone; {IF_MEANT}", path.display());
             tracing::error!("{error}");
             return self.refuse(error);
@@ -124,10 +124,10 @@ impl Decider {
         match sources.compile(&derive::reading(&self.settings)) {
             Ok((rules, warnings)) => {
                 warn(&warnings);
-                tried.without_files = without_files;
+                last_attempt.without_files = without_files;
                 let count = rules.rules().len();
                 let now = self.limiter.clock().now();
-                self.put_in_force(rules, now);
+                self.activate(rules, now);
                 self.reloads.last_error.store(None);
                 self.reloads.loads.ok();
                 tracing::info!(rules = count, "rules reloaded");

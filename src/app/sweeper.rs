@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use super::decider::Decider;
+use super::service::Service;
 use crate::time::Clock;
 
 /// Time between slices. At the slice's size a full store of a million counters is seen through
@@ -23,13 +23,13 @@ pub(super) struct Sweeper {
 }
 
 impl Sweeper {
-    /// Starts to sweep the decider's store.
-    pub(super) fn start(decider: Arc<Decider>) -> io::Result<Sweeper> {
+    /// Starts to sweep the service's store.
+    pub(super) fn start(service: Arc<Service>) -> io::Result<Sweeper> {
         let (alive, ended) = mpsc::channel();
         thread::Builder::new().name("weir-sweeper".into()).spawn(move || {
             while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-                if let Some(counters) = decider.in_memory() {
-                    counters.sweep(decider.limiter.clock().now(), SLICE);
+                if let Some(counters) = service.in_memory() {
+                    counters.sweep(service.limiter.clock().now(), SLICE);
                 }
             }
         })?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::decider::Decider;
+use super::service::Service;
 use crate::modes::ModePath;
 use crate::time::Clock;
 
@@ -22,9 +22,9 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
-    /// Starts the upkeep of the decider's layers, if there are any.
-    pub(super) fn start(decider: Arc<Decider>) -> io::Result<Option<Upkeep>> {
-        if decider.limiter.layers().between().is_none() {
+    /// Starts the upkeep of the service's layers, if there are any.
+    pub(super) fn start(service: Arc<Service>) -> io::Result<Option<Upkeep>> {
+        if service.limiter.layers().between().is_none() {
             return Ok(None);
         }
         let (alive, ended) = oneshot::channel::<()>();
@@ -34,9 +34,9 @@ impl Upkeep {
             runtime.block_on(async {
                 tokio::select! {
                     _ = ended => {}
-                    () = keep_up(&decider) => {}
+                    () = keep_up(&service) => {}
                 }
-                decider.limiter.layers().close(decider.limiter.clock().now()).await;
+                service.limiter.layers().close(service.limiter.clock().now()).await;
             });
             let _ = told.send(());
         })?;
@@ -50,11 +50,11 @@ impl Upkeep {
     }
 }
 
-async fn keep_up(decider: &Decider) {
+async fn keep_up(service: &Service) {
     let mut pause = interval(PAUSE);
     pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         pause.tick().await;
-        decider.limiter.layers().run_due(decider.limiter.clock().now()).await;
+        service.limiter.layers().run_due(service.limiter.clock().now()).await;
     }
 }

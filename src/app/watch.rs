@@ -5,7 +5,7 @@
 //! file systems (NFS, many overlays) tell nothing, and a machine may have no notifications left to
 //! give. So a touch is no change, and none is missed.
 //!
-//! [`debounce`] decides when to look, [`ground`] what to listen to; this file does both.
+//! [`debounce`] decides when to look, [`watch_set`] what to listen to; this file does both.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use std::{io, thread};
 
 use arc_swap::ArcSwap;
 
-use crate::small;
+use crate::secret_file;
 use crate::time::{Clock, Micros, SystemClock};
 
 mod debounce;
-mod ears;
-mod ground;
+mod fs_events;
 #[cfg(test)]
 mod tests;
+mod watch_set;
 
-pub(super) use debounce::Pace;
+pub(super) use debounce::Timing;
 
 use debounce::Debounce;
-use ears::Ears;
-use ground::Ground;
+use fs_events::FsEvents;
+use watch_set::WatchSet;
 
 /// What a look at the content yields: equal as long as nothing has changed.
 pub(super) type Digest = u64;
@@ -48,7 +48,7 @@ impl Watcher {
     pub(super) fn start(
         thread: &str,
         paths: Vec<PathBuf>,
-        pace: Pace,
+        timing: Timing,
         known: Digest,
         look: impl FnMut() -> Digest + Send + 'static,
         changed: impl FnMut() + Send + 'static,
@@ -56,10 +56,11 @@ impl Watcher {
         // One place: whoever finds it taken has nothing to add.
         let (wake, woken) = sync_channel(1);
         let ended = Arc::new(AtomicBool::new(false));
-        let ground = Arc::new(ArcSwap::default());
-        let ears = Ears::open(ground.clone(), wake.clone());
-        let (clock, debounce) = (SystemClock::new(), Debounce::new(pace));
-        let mut watch = Watch { paths, ground, ears, clock, debounce, known, look, changed };
+        let watch_set = Arc::new(ArcSwap::default());
+        let fs_events = FsEvents::open(watch_set.clone(), wake.clone());
+        let (clock, debounce) = (SystemClock::new(), Debounce::new(timing));
+        let mut watch =
+            Watch { paths, watch_set, fs_events, clock, debounce, known, look, changed };
         let watcher = Watcher { wake, ended: ended.clone() };
         thread::Builder::new().name(thread.to_owned()).spawn(move || watch.run(&woken, &ended))?;
         Ok(watcher)
@@ -74,7 +75,7 @@ impl Watcher {
         changed: impl FnMut() + Send + 'static,
     ) -> io::Result<Watcher> {
         let read = files.clone();
-        Watcher::start(thread, files, Pace::default(), known, move || contents(&read), changed)
+        Watcher::start(thread, files, Timing::default(), known, move || contents(&read), changed)
     }
 }
 
@@ -91,7 +92,7 @@ pub(super) fn contents(files: &[PathBuf]) -> Digest {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     for file in files {
-        small::read(file).map_err(|error| error.kind()).hash(&mut hasher);
+        secret_file::read(file).map_err(|error| error.kind()).hash(&mut hasher);
     }
     hasher.finish()
 }
@@ -99,9 +100,9 @@ pub(super) fn contents(files: &[PathBuf]) -> Digest {
 /// The watcher's thread.
 struct Watch<L, C> {
     paths: Vec<PathBuf>,
-    /// What is listened to, shared with the ears.
-    ground: Arc<ArcSwap<Ground>>,
-    ears: Ears,
+    /// What is listened to, shared with `fs_events`.
+    watch_set: Arc<ArcSwap<WatchSet>>,
+    fs_events: FsEvents,
     clock: SystemClock,
     debounce: Debounce,
     known: Digest,
@@ -116,7 +117,7 @@ impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
         self.poll();
         loop {
             let now = self.clock.now();
-            let pause = self.debounce.next(self.ears.are_sharp()).saturating_sub(now);
+            let pause = self.debounce.next(self.fs_events.is_complete()).saturating_sub(now);
             // Not heard out first: who never rests could put the look off for ever.
             if pause == Micros::ZERO {
                 self.wait_is_over();
@@ -125,13 +126,13 @@ impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
             if ended.load(Ordering::Relaxed) || heard == Err(RecvTimeoutError::Disconnected) {
                 return;
             } else if heard.is_ok() {
-                self.debounce.stir(self.clock.now());
+                self.debounce.on_event(self.clock.now());
             }
         }
     }
 
     fn wait_is_over(&mut self) {
-        if !self.debounce.is_stirred() {
+        if !self.debounce.is_pending() {
             return self.poll();
         }
         // First, so that nothing changes unheard between the look and the next one.
@@ -149,14 +150,14 @@ impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
         let now = self.clock.now();
         self.debounce.polled(now);
         if digest != self.known {
-            self.debounce.stir_seen(digest, now);
+            self.debounce.on_poll_change(digest, now);
         }
     }
 
     /// Hears what may matter now: links and folders come and go.
     fn listen(&mut self) {
-        let ground = Ground::under(&self.paths);
-        self.ears.turn_to(&ground);
-        self.ground.store(Arc::new(ground));
+        let watch_set = WatchSet::under(&self.paths);
+        self.fs_events.watch(&watch_set);
+        self.watch_set.store(Arc::new(watch_set));
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::decisions::Decisions;
 use super::exposition::{Distribution, Exposition};
 use super::requests::Requests;
-use super::series::Slots;
+use super::rule_metrics::RuleMetrics;
 use super::stats::EnvoyRatelimitReading;
 
 /// The only method that is counted.
@@ -24,13 +24,13 @@ type Names = (String, String, Option<String>);
 /// Writes envoyproxy/ratelimit's metrics onto the page. `loads`: of rules, good and bad ones.
 pub fn expose(
     decisions: &Decisions,
-    slots: &Slots,
+    rule_metrics: &RuleMetrics,
     requests: &Requests,
     loads: (u64, u64),
     page: &mut Exposition,
 ) {
-    rules(slots, page);
-    let fallbacks: u64 = slots.all().iter().flat_map(|one| one.reading().causes).sum();
+    rules(rule_metrics, page);
+    let fallbacks: u64 = rule_metrics.all().iter().flat_map(|one| one.reading().causes).sum();
     let fallbacks = fallbacks + decisions.sent().causes.iter().sum::<u64>();
     page.counter("ratelimit_service_should_rate_limit_error", "Errors; Redis's were answered.")
         .sample(&[("err_type", "redis_error")], fallbacks)
@@ -44,7 +44,7 @@ pub fn expose(
     page.counter("ratelimit_service_config_load_error", "Bad loads of rules.").single(bad);
 }
 
-fn rules(slots: &Slots, page: &mut Exposition) {
+fn rules(rule_metrics: &RuleMetrics, page: &mut Exposition) {
     let mut sums: BTreeMap<Names, EnvoyRatelimitReading> = BTreeMap::new();
     let mut add = |domain: &str, stat_key: &str, reading: EnvoyRatelimitReading| {
         let sum = sums.entry(names(domain, stat_key)).or_default();
@@ -54,7 +54,7 @@ fn rules(slots: &Slots, page: &mut Exposition) {
         sum.over_limit += reading.over_limit;
         sum.shadow_mode += reading.shadow_mode;
     };
-    for series in slots.all() {
+    for series in rule_metrics.all() {
         let values = series.values();
         if values.is_empty() {
             add(&series.domain, &series.stat_key, series.reading().envoy_ratelimit);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::exposition::Exposition;
-use super::lanes::Lanes;
-use super::series::{Room, RuleSeries, Slots};
+use super::rule_metrics::{Room, RuleMetrics, RuleSeries};
+use super::sharded::Sharded;
 use super::stats::{Outcome, Reading, Stats, add};
 use super::top::Top;
 use crate::decision::{Cause, Verdict};
@@ -20,7 +20,7 @@ use crate::time::Micros;
 /// All decisions of this process.
 pub struct Decisions {
     room: Arc<Room>,
-    plain: Lanes<Plain>,
+    plain: Sharded<Plain>,
     /// Who was denied most.
     pub top: Top,
 }
@@ -39,19 +39,19 @@ struct Plain {
 impl Decisions {
     /// Nothing decided yet. At most `max_series` series are made of values of requests.
     pub fn new(max_series: usize, top: Top) -> Decisions {
-        Decisions { room: Arc::new(Room::new(max_series)), plain: Lanes::default(), top }
+        Decisions { room: Arc::new(Room::new(max_series)), plain: Sharded::default(), top }
     }
 
     /// Series for every rule of `rules`. A rule that was there `before` goes on counting.
-    pub fn slots(&self, rules: &RuleSet, before: &Slots) -> Slots {
-        Slots::of(rules, before, &self.room)
+    pub fn rule_metrics(&self, rules: &RuleSet, before: &RuleMetrics) -> RuleMetrics {
+        RuleMetrics::of(rules, before, &self.room)
     }
 
-    /// Counts one verdict, given at `now`. `slots` belongs to the same `rules` that decided it.
+    /// Counts one verdict, given at `now`. `rule_metrics` belongs to the same `rules` that decided it.
     pub fn record(
         &self,
         rules: &RuleSet,
-        slots: &Slots,
+        rule_metrics: &RuleMetrics,
         request: &Request<'_>,
         verdict: &Verdict,
         now: Micros,
@@ -60,7 +60,7 @@ impl Decisions {
             match status.cause {
                 Cause::Counted { rule: Some(index), hits, .. }
                 | Cause::Fallback { rule: Some(index), hits, .. } => {
-                    let known = rules.rules().get(index).zip(slots.get(index));
+                    let known = rules.rules().get(index).zip(rule_metrics.get(index));
                     let Some((rule, series)) = known else { continue };
                     let outcome = series.record(rule, descriptor.entries, status);
                     if outcome == Some(Outcome::Over) {
@@ -69,12 +69,12 @@ impl Decisions {
                 }
                 // Its number of series would be the client's to choose.
                 Cause::Counted { rule: None, .. } | Cause::Fallback { rule: None, .. } => {
-                    self.plain.mine().sent.record(status);
+                    self.plain.local().sent.record(status);
                 }
-                Cause::UnknownDomain => add(&self.plain.mine().unknown_domain, 1),
-                Cause::NoRule => add(&self.plain.mine().no_rule, 1),
-                Cause::Unlimited(_) => add(&self.plain.mine().unlimited, 1),
-                Cause::Replaced(_) => add(&self.plain.mine().replaced, 1),
+                Cause::UnknownDomain => add(&self.plain.local().unknown_domain, 1),
+                Cause::NoRule => add(&self.plain.local().no_rule, 1),
+                Cause::Unlimited(_) => add(&self.plain.local().unlimited, 1),
+                Cause::Replaced(_) => add(&self.plain.local().replaced, 1),
             }
         }
     }
@@ -92,9 +92,9 @@ impl Decisions {
     }
 
     /// Writes everything onto the page.
-    pub fn expose(&self, slots: &Slots, page: &mut Exposition) {
+    pub fn expose(&self, rule_metrics: &RuleMetrics, page: &mut Exposition) {
         let readings: Vec<(&RuleSeries, Reading)> =
-            slots.all().iter().map(|series| (&**series, series.reading())).collect();
+            rule_metrics.all().iter().map(|series| (&**series, series.reading())).collect();
         let decisions = page.counter("weir_decisions_total", "Decisions by rule and outcome.");
         for (series, reading) in &readings {
             for (outcome, count) in Outcome::ALL.iter().zip(reading.decisions) {
@@ -114,14 +114,14 @@ impl Decisions {
                 fallbacks.sample(&labels(series, ("cause", error.word())), count);
             }
         }
-        self.expose_values(slots, page);
+        self.expose_values(rule_metrics, page);
         self.expose_plain(page);
     }
 
-    fn expose_values(&self, slots: &Slots, page: &mut Exposition) {
+    fn expose_values(&self, rule_metrics: &RuleMetrics, page: &mut Exposition) {
         let help = "The decisions of rules with detailed_metric or value_to_metric, by value.";
         let family = page.counter("weir_detailed_decisions_total", help);
-        for series in slots.all() {
+        for series in rule_metrics.all() {
             for (name, _, reading) in series.values() {
                 for (outcome, count) in used(Outcome::ALL.iter().zip(reading.decisions)) {
                     let [domain, rule, outcome] = labels(series, ("outcome", outcome.word()));
@@ -140,7 +140,7 @@ impl Decisions {
 
     fn expose_plain(&self, page: &mut Exposition) {
         let sum = |of: fn(&Plain) -> &AtomicU64| -> u64 {
-            self.plain.all().map(|lane| of(lane).load(Ordering::Relaxed)).sum()
+            self.plain.all().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
         };
         let help = "Descriptors that no counter was asked about, by why.";
         page.counter("weir_uncounted_descriptors_total", help)
@@ -159,7 +159,7 @@ impl Decisions {
     /// Decisions on limits that came with the request.
     pub(super) fn sent(&self) -> Reading {
         let mut sent = Reading::default();
-        self.plain.all().for_each(|lane| lane.sent.add_to(&mut sent));
+        self.plain.all().for_each(|shard| shard.sent.add_to(&mut sent));
         sent
     }
 }

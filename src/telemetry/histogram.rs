@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::exposition::Distribution;
-use super::lanes::Lanes;
+use super::sharded::Sharded;
 use crate::time::Micros;
 
 /// Upper ends of the buckets in microseconds. From a decision in memory to a caller that gave up;
@@ -15,7 +15,7 @@ pub(super) const ENDS: [u64; 19] = [
 
 /// Lengths of time, by length.
 #[derive(Debug, Default)]
-pub struct Histogram(Lanes<Buckets>);
+pub struct Histogram(Sharded<Buckets>);
 
 #[derive(Debug, Default)]
 struct Buckets {
@@ -28,7 +28,7 @@ impl Histogram {
     /// Counts one.
     pub fn record(&self, length: Micros) {
         let bucket = ENDS.partition_point(|end| *end < length.0);
-        let buckets = self.0.mine();
+        let buckets = self.0.local();
         buckets.counts[bucket].fetch_add(1, Ordering::Relaxed);
         buckets.sum.fetch_add(length.0, Ordering::Relaxed);
     }

@@ -19,8 +19,10 @@ use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic_prost::ProstCodec;
 
 mod exporter;
+mod metrics;
 
 pub use exporter::Exporter;
+pub use metrics::{PushOptions, push};
 
 /// Pauses before a message is sent again. After the last it is dropped.
 const PAUSES: [Duration; 3] =

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::exposition::Exposition;
 use super::histogram::Histogram;
-use super::lanes::Lanes;
+use super::sharded::Sharded;
 use crate::decision::{Code, Verdict};
 use crate::time::Micros;
 
 /// All requests of this process, over gRPC and HTTP.
 #[derive(Debug, Default)]
 pub struct Requests {
-    ended: Lanes<Ended>,
+    ended: Sharded<Ended>,
     durations: Histogram,
 }
 
@@ -38,12 +38,12 @@ impl Requests {
 
     /// A request was refused because it is not valid.
     pub fn invalid(&self) {
-        count(&self.ended.mine().invalid);
+        count(&self.ended.local().invalid);
     }
 
     /// A defect ended a request.
     pub fn failed(&self) {
-        count(&self.ended.mine().failed);
+        count(&self.ended.local().failed);
     }
 
     /// Writes everything onto the page.
@@ -82,7 +82,7 @@ impl Requests {
     }
 
     fn sum(&self, of: fn(&Ended) -> &AtomicU64) -> u64 {
-        self.ended.all().map(|lane| read(of(lane))).sum()
+        self.ended.all().map(|shard| read(of(shard))).sum()
     }
 }
 
@@ -90,7 +90,7 @@ impl Deciding<'_> {
     /// There is a verdict, after `took`.
     pub fn end(mut self, verdict: &Verdict, took: Micros) {
         let Some(requests) = self.0.take() else { return };
-        let ended = requests.ended.mine();
+        let ended = requests.ended.local();
         match verdict.code {
             Code::Ok => count(&ended.ok),
             Code::OverLimit => count(&ended.over_limit),
@@ -108,7 +108,7 @@ impl Drop for Deciding<'_> {
         if let Some(requests) = self.0
             && !std::thread::panicking()
         {
-            count(&requests.ended.mine().cancelled);
+            count(&requests.ended.local().cancelled);
         }
     }
 }

@@ -10,8 +10,8 @@ use hashbrown::HashMap;
 use serde_json::{Value, json};
 
 use super::exposition::{Exposition, cut};
-use super::lanes::Lanes;
-use super::series::RuleSeries;
+use super::rule_metrics::RuleSeries;
+use super::sharded::Sharded;
 use crate::descriptor::Entry;
 use crate::key::{Key, KeySeed};
 use crate::rules::{Rule, descriptor_selector};
@@ -35,7 +35,7 @@ const TEXT_BYTES_MAX: usize = 256;
 
 /// Who was denied most.
 pub struct Top {
-    lanes: Lanes<Mutex<Window>>,
+    shards: Sharded<Mutex<Window>>,
     /// Of this process alone: what is shown cannot be looked up elsewhere.
     seed: KeySeed,
     /// Values of requests are shown as they are, and not only as a hash.
@@ -73,7 +73,7 @@ struct Talker {
 impl Top {
     /// Nobody yet. `with_values`: requests' values may be shown.
     pub fn new(with_values: bool) -> Top {
-        Top { lanes: Lanes::default(), seed: KeySeed::random(), with_values }
+        Top { shards: Sharded::default(), seed: KeySeed::random(), with_values }
     }
 
     /// Hits of a request that `rule` decided were denied at `now`.
@@ -85,9 +85,9 @@ impl Top {
         hits: u64,
         now: Micros,
     ) {
-        // Held by a page that reads, or by a thread beyond the number of lanes: what is not counted
+        // Held by a page that reads, or by a thread beyond the number of shards: what is not counted
         // is too little to change the order.
-        let Ok(mut window) = self.lanes.mine().try_lock() else { return };
+        let Ok(mut window) = self.shards.local().try_lock() else { return };
         let key = rule.key(&self.seed, entries);
         window.sketch(now).add(key, hits.max(1), || About {
             domain: series.domain.clone(),
@@ -102,8 +102,8 @@ impl Top {
     /// The counters denied most in the minute before `now`, most first.
     fn talkers(&self, now: Micros) -> Vec<Talker> {
         let mut sums: HashMap<Key, Tally<About>> = HashMap::new();
-        for lane in self.lanes.all() {
-            let Ok(window) = lane.lock() else { continue };
+        for shard in self.shards.all() {
+            let Ok(window) = shard.lock() else { continue };
             for step in window.steps.iter().filter(|step| step.is_within(now)) {
                 for (key, tally) in step.sketch.all() {
                     sums.entry(*key)
@@ -186,7 +186,7 @@ impl Step {
 mod tests {
     use super::*;
     use crate::rules::{Options, RuleSet, SourceFile, compile};
-    use crate::telemetry::{Decisions, Slots};
+    use crate::telemetry::{Decisions, RuleMetrics};
 
     const RULES: &str = "
 domain: d
@@ -199,25 +199,25 @@ descriptors:
         compile(&[file], &Options::default()).expect("good rules").0
     }
 
-    fn denied(top: &Top, rules: &RuleSet, slots: &Slots, user: &str, now: Micros) {
+    fn denied(top: &Top, rules: &RuleSet, rule_metrics: &RuleMetrics, user: &str, now: Micros) {
         let entries = [Entry { key: "user", value: user }];
-        top.denied(&rules.rules()[0], &slots.all()[0], &entries, 1, now);
+        top.denied(&rules.rules()[0], &rule_metrics.all()[0], &entries, 1, now);
     }
 
-    fn slots(rules: &RuleSet) -> Slots {
-        Decisions::new(0, Top::new(false)).slots(rules, &Slots::default())
+    fn rule_metrics(rules: &RuleSet) -> RuleMetrics {
+        Decisions::new(0, Top::new(false)).rule_metrics(rules, &RuleMetrics::default())
     }
 
     #[test]
     fn a_minute_later_all_is_forgotten() {
         let (top, rules) = (Top::new(true), rules());
-        let slots = slots(&rules);
+        let rule_metrics = rule_metrics(&rules);
         let start = Micros::from_secs(1_000_000);
         for (user, times) in [("ann", 3), ("bob", 5)] {
-            (0..times).for_each(|_| denied(&top, &rules, &slots, user, start));
+            (0..times).for_each(|_| denied(&top, &rules, &rule_metrics, user, start));
         }
         let later = start.saturating_add(Micros::from_secs(30));
-        denied(&top, &rules, &slots, "ann", later);
+        denied(&top, &rules, &rule_metrics, "ann", later);
         let shown = |now| -> Vec<(String, u64)> {
             let page = top.to_json(now);
             assert_eq!(page["seconds"], 60);
@@ -238,10 +238,10 @@ descriptors:
     #[test]
     fn values_are_shown_only_where_that_is_allowed_and_never_whole_when_long() {
         let (rules, now) = (rules(), Micros::from_secs(1_000_000));
-        let slots = slots(&rules);
+        let rule_metrics = rule_metrics(&rules);
         for with_values in [false, true] {
             let top = Top::new(with_values);
-            denied(&top, &rules, &slots, &"secret".repeat(10_000), now);
+            denied(&top, &rules, &rule_metrics, &"secret".repeat(10_000), now);
             let mut page = Exposition::default();
             top.expose(now, &mut page);
             let texts = [top.to_json(now).to_string(), page.to_prometheus()];
@@ -255,10 +255,10 @@ descriptors:
     #[test]
     fn twenty_are_shown_whoever_else_comes() {
         let (top, rules) = (Top::new(true), rules());
-        let (slots, now) = (slots(&rules), Micros::from_secs(1_000_000));
+        let (rule_metrics, now) = (rule_metrics(&rules), Micros::from_secs(1_000_000));
         for round in 0..1000 {
-            denied(&top, &rules, &slots, &format!("once{round}"), now);
-            denied(&top, &rules, &slots, "often", now);
+            denied(&top, &rules, &rule_metrics, &format!("once{round}"), now);
+            denied(&top, &rules, &rule_metrics, "often", now);
         }
         let page = top.to_json(now);
         let shown = page["top"].as_array().unwrap();

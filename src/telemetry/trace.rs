@@ -16,7 +16,7 @@ use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, Span};
 
 use super::exposition::{Exposition, cut};
 use super::otlp::{Destination, Exporter, OtlpError};
-use super::service::Service;
+use super::resource::Resource;
 use crate::decision::{Cause, Code, Status, Verdict};
 use crate::descriptor::{Caller, Request};
 use crate::rules::RuleSet;
@@ -72,9 +72,9 @@ impl Traces {
     /// An address or headers that no collector could be reached with, or no thread.
     pub fn start(
         options: &TraceOptions,
-        service: &Service,
+        resource: &Resource,
     ) -> Result<(Traces, Exporter), OtlpError> {
-        let resource = service.resource();
+        let resource = resource.to_sdk();
         let counts = Arc::new(Counts::default());
         let (queue, exporter) = export::start(options, &resource, counts.clone())?;
         let mut provider =

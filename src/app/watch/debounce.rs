@@ -1,11 +1,11 @@
-//! The debounce: when to look, from when something stirred. Pure; time is an argument.
+//! The debounce: when to look, from when something changed. Pure; time is an argument.
 
 use super::Digest;
 use crate::time::Micros;
 
 /// How patient a watcher is.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::app) struct Pace {
+pub(in crate::app) struct Timing {
     /// So long must nothing stir before a look.
     pub(in crate::app) quiet: Micros,
     /// So long after the first stir a look comes, quiet or not.
@@ -13,16 +13,16 @@ pub(in crate::app) struct Pace {
     /// Time between looks without a hint.
     pub(in crate::app) poll: Micros,
     /// The same where hints may be missing.
-    pub(in crate::app) poll_deaf: Micros,
+    pub(in crate::app) poll_degraded: Micros,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace {
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing {
             quiet: Micros::from_millis(200),
             longest: Micros::from_secs(2),
             poll: Micros::from_secs(5),
-            poll_deaf: Micros::SECOND,
+            poll_degraded: Micros::SECOND,
         }
     }
 }
@@ -30,14 +30,14 @@ impl Default for Pace {
 /// Waits for quiet.
 #[derive(Debug)]
 pub(super) struct Debounce {
-    pace: Pace,
-    stirred: Option<Stirred>,
+    timing: Timing,
+    pending: Option<Pending>,
     polled: Micros,
 }
 
 /// Something has changed, or seems to have.
 #[derive(Clone, Copy, Debug)]
-struct Stirred {
+struct Pending {
     first: Micros,
     last: Micros,
     /// What a look without a hint saw: nobody tells when it changes once more.
@@ -45,27 +45,27 @@ struct Stirred {
 }
 
 impl Debounce {
-    pub(super) fn new(pace: Pace) -> Debounce {
-        Debounce { pace, stirred: None, polled: Micros::ZERO }
+    pub(super) fn new(timing: Timing) -> Debounce {
+        Debounce { timing, pending: None, polled: Micros::ZERO }
     }
 
-    /// Whether the next look is one that something stirred.
-    pub(super) fn is_stirred(&self) -> bool {
-        self.stirred.is_some()
+    /// Whether the next look follows an event.
+    pub(super) fn is_pending(&self) -> bool {
+        self.pending.is_some()
     }
 
     /// Something was heard.
-    pub(super) fn stir(&mut self, now: Micros) {
-        let Stirred { first, seen, .. } =
-            self.stirred.unwrap_or(Stirred { first: now, last: now, seen: None });
-        self.stirred = Some(Stirred { first, last: now, seen });
+    pub(super) fn on_event(&mut self, now: Micros) {
+        let Pending { first, seen, .. } =
+            self.pending.unwrap_or(Pending { first: now, last: now, seen: None });
+        self.pending = Some(Pending { first, last: now, seen });
     }
 
     /// Something was seen that nobody had told.
-    pub(super) fn stir_seen(&mut self, digest: Digest, now: Micros) {
-        self.stir(now);
-        if let Some(stirred) = &mut self.stirred {
-            stirred.seen = Some(digest);
+    pub(super) fn on_poll_change(&mut self, digest: Digest, now: Micros) {
+        self.on_event(now);
+        if let Some(pending) = &mut self.pending {
+            pending.seen = Some(digest);
         }
     }
 
@@ -76,25 +76,25 @@ impl Debounce {
 
     /// When to look next.
     pub(super) fn next(&self, sharp: bool) -> Micros {
-        let Pace { quiet, longest, poll, poll_deaf } = self.pace;
-        match self.stirred {
-            Some(Stirred { first, last, .. }) => {
+        let Timing { quiet, longest, poll, poll_degraded } = self.timing;
+        match self.pending {
+            Some(Pending { first, last, .. }) => {
                 last.saturating_add(quiet).min(first.saturating_add(longest))
             }
-            None => self.polled.saturating_add(if sharp { poll } else { poll_deaf }),
+            None => self.polled.saturating_add(if sharp { poll } else { poll_degraded }),
         }
     }
 
     /// Takes what a look saw when it was due. Tells whether that is believed; if not, another look
     /// comes after another quiet while.
     pub(super) fn settle(&mut self, digest: Digest, now: Micros) -> bool {
-        let Some(stirred) = self.stirred else { return true };
-        let moving = stirred.seen.is_some_and(|seen| seen != digest);
-        if moving && now < stirred.first.saturating_add(self.pace.longest) {
-            self.stirred = Some(Stirred { last: now, seen: Some(digest), ..stirred });
+        let Some(pending) = self.pending else { return true };
+        let moving = pending.seen.is_some_and(|seen| seen != digest);
+        if moving && now < pending.first.saturating_add(self.timing.longest) {
+            self.pending = Some(Pending { last: now, seen: Some(digest), ..pending });
             return false;
         }
-        self.stirred = None;
+        self.pending = None;
         self.polled = now;
         true
     }
@@ -110,34 +110,34 @@ mod tests {
 
     #[test]
     fn a_look_comes_after_200_ms_of_quiet_and_after_2_s_in_any_case() {
-        let mut debounce = Debounce::new(Pace::default());
+        let mut debounce = Debounce::new(Timing::default());
         debounce.polled(at(0));
-        assert_eq!(debounce.next(true), at(5_000), "nothing stirred: the poll is next");
+        assert_eq!(debounce.next(true), at(5_000), "nothing happened: the poll is next");
         assert_eq!(debounce.next(false), at(1_000), "sooner where hints may be missing");
-        debounce.stir(at(100));
-        assert!(debounce.is_stirred());
+        debounce.on_event(at(100));
+        assert!(debounce.is_pending());
         assert_eq!(debounce.next(true), at(300));
-        debounce.stir(at(250));
-        assert_eq!(debounce.next(true), at(450), "every stir begins the quiet anew");
+        debounce.on_event(at(250));
+        assert_eq!(debounce.next(true), at(450), "every event restarts the quiet period");
         for millis in (300..2_100).step_by(100) {
-            debounce.stir(at(millis));
+            debounce.on_event(at(millis));
         }
         assert_eq!(debounce.next(true), at(2_100), "2 s after the first");
         assert!(debounce.settle(7, at(2_100)));
-        assert!(!debounce.is_stirred());
+        assert!(!debounce.is_pending());
         assert_eq!(debounce.next(true), at(7_100), "a look is as good as a poll");
     }
 
     #[test]
     fn what_a_poll_sees_is_believed_when_two_looks_agree_or_after_2_s() {
-        let mut debounce = Debounce::new(Pace::default());
-        debounce.stir_seen(1, at(0));
+        let mut debounce = Debounce::new(Timing::default());
+        debounce.on_poll_change(1, at(0));
         assert_eq!(debounce.next(true), at(200));
         assert!(!debounce.settle(2, at(200)), "it is still being written");
         assert_eq!(debounce.next(true), at(400));
         assert!(debounce.settle(2, at(400)));
 
-        debounce.stir_seen(0, at(1_000));
+        debounce.on_poll_change(0, at(1_000));
         let mut digest = 0;
         let now = loop {
             let now = debounce.next(true);

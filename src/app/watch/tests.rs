@@ -15,13 +15,13 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const NEVER: Micros = Micros(u64::MAX / 2);
 
 /// Hints alone, or polls alone: what one of them misses the other must not make up for.
-const BY_HINTS: Pace =
-    Pace { quiet: Micros(20_000), longest: Micros::SECOND, poll: NEVER, poll_deaf: NEVER };
-const BY_POLLS: Pace = Pace {
+const BY_HINTS: Timing =
+    Timing { quiet: Micros(20_000), longest: Micros::SECOND, poll: NEVER, poll_degraded: NEVER };
+const BY_POLLS: Timing = Timing {
     quiet: Micros(20_000),
     longest: Micros::SECOND,
     poll: Micros(20_000),
-    poll_deaf: Micros(20_000),
+    poll_degraded: Micros(20_000),
 };
 
 /// A watched path and what was seen at it, as text.
@@ -53,7 +53,7 @@ fn digest(path: &Path) -> Digest {
 
 impl Bed {
     /// Watches `watched` below a fresh folder that `lay` has filled.
-    fn new(watched: &str, pace: Pace, lay: impl FnOnce(&Path)) -> Bed {
+    fn new(watched: &str, timing: Timing, lay: impl FnOnce(&Path)) -> Bed {
         let folder = TempDir::new().expect("a temporary folder");
         let root = folder.path().canonicalize().expect("it exists");
         lay(&root);
@@ -70,7 +70,7 @@ impl Bed {
         let changed = move || {
             let _ = told.send(seen(&shown));
         };
-        let watcher = Watcher::start("watch-test", vec![path], pace, known, look, changed);
+        let watcher = Watcher::start("watch-test", vec![path], timing, known, look, changed);
         let watcher = watcher.expect("a thread");
         listens.recv_timeout(TIMEOUT).expect("the first look");
         Bed { _watcher: watcher, changes, _folder: folder, root }
@@ -255,11 +255,11 @@ const WAYS: [Way; 13] = [
 
 #[test]
 fn every_way_in_which_files_change_is_told_by_hints_alone_and_by_polls_alone() {
-    for pace in [BY_HINTS, BY_POLLS] {
+    for timing in [BY_HINTS, BY_POLLS] {
         for way in &WAYS {
-            let bed = Bed::new(way.watched, pace, way.lay);
+            let bed = Bed::new(way.watched, timing, way.lay);
             (way.change)(&bed.root);
-            let what = format!("{}, {pace:?}", way.name);
+            let what = format!("{}, {timing:?}", way.name);
             bed.told(&what, |now| now == way.seen);
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use subtle::ConstantTimeEq;
 
-use crate::small;
+use crate::secret_file;
 
 /// Where the token is. Never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Token {
     pub(super) fn is_in(&self, header: &[u8]) -> Result<(), String> {
         let expected = match self {
             Token::Text(text) => text.clone(),
-            Token::File(path) => small::first_line(path).map_err(|error| {
+            Token::File(path) => secret_file::first_line(path).map_err(|error| {
                 // Without the path: whoever asks is not known yet.
                 tracing::warn!(path = %path.display(), %error, "admin.token_file cannot be read");
                 "admin.token_file cannot be read; the log says why".to_owned()

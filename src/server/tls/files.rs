@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::{TlsConfig, TlsError};
-use crate::small;
+use crate::secret_file;
 
 /// What the files hold.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Contents {
 }
 
 fn read(setting: &str, path: &Path) -> Result<Vec<u8>, TlsError> {
-    small::read(path).map_err(|error| bad(setting, path, error))
+    secret_file::read(path).map_err(|error| bad(setting, path, error))
 }
 
 /// What is wrong with a file.

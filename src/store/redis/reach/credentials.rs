@@ -7,7 +7,7 @@ use fred::error::{Error, ErrorKind};
 use fred::types::config::{Config, CredentialProvider, Server, ServerConfig};
 
 use super::ReachError;
-use crate::small;
+use crate::secret_file;
 
 /// A password in a file.
 pub(super) struct PasswordFile {
@@ -32,7 +32,7 @@ impl PasswordFile {
     /// The password that is in the file now: its first line.
     pub(super) fn read(&self) -> Result<String, ReachError> {
         let path = self.path.display();
-        let line = small::first_line(&self.path)
+        let line = secret_file::first_line(&self.path)
             .map_err(|error| ReachError::new(format!("redis.password_file {path}: {error}")))?;
         if line.is_empty() {
             return Err(ReachError::new(format!(

@@ -11,7 +11,7 @@ use fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use fred::rustls::sign::CertifiedKey;
 
 use super::{ReachError, RedisTls};
-use crate::small;
+use crate::secret_file;
 
 /// The files' bytes: authorities, our chain, its key; nothing where no file is named.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Bytes {
     pub(super) fn read(tls: &RedisTls) -> Result<Bytes, ReachError> {
         let read = |setting: &str, path: &Option<std::path::PathBuf>| {
             let path = path.as_deref();
-            path.map(|path| small::read(path).map_err(|e| bad(setting, path, &e))).transpose()
+            path.map(|path| secret_file::read(path).map_err(|e| bad(setting, path, &e))).transpose()
         };
         let authorities = read("redis.tls_ca", &tls.ca)?;
         Ok(Bytes([

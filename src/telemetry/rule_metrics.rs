@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 
-use super::lanes::Lanes;
+use super::sharded::Sharded;
 use super::stats::{Outcome, Reading, Stats, add};
 use crate::decision::Status;
 use crate::descriptor::Entry;
@@ -23,7 +23,7 @@ pub(super) const OTHER: &str = "other";
 
 /// The series of the rules of one [`RuleSet`], found by rule index.
 #[derive(Debug, Default)]
-pub struct Slots(Vec<Arc<RuleSeries>>);
+pub struct RuleMetrics(Vec<Arc<RuleSeries>>);
 
 /// The statistics of one rule.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct RuleSeries {
     pub selector: Arc<str>,
     /// What envoyproxy/ratelimit calls it.
     pub stat_key: Box<str>,
-    stats: Lanes<Stats>,
+    stats: Sharded<Stats>,
     values: Option<Values>,
 }
 
@@ -81,9 +81,9 @@ impl Room {
     }
 }
 
-impl Slots {
+impl RuleMetrics {
     /// Series for every rule of `rules`. A rule that was there `before` goes on counting.
-    pub(super) fn of(rules: &RuleSet, before: &Slots, room: &Arc<Room>) -> Slots {
+    pub(super) fn of(rules: &RuleSet, before: &RuleMetrics, room: &Arc<Room>) -> RuleMetrics {
         let known: HashMap<(&str, &str), &Arc<RuleSeries>> =
             before.0.iter().map(|one| ((&*one.domain, &*one.selector), one)).collect();
         let series = |rule: &Rule| {
@@ -93,7 +93,7 @@ impl Slots {
                 _ => Arc::new(RuleSeries::new(rule, selector, room)),
             }
         };
-        Slots(rules.rules().iter().map(series).collect())
+        RuleMetrics(rules.rules().iter().map(series).collect())
     }
 
     /// The series of the rule at `index`.
@@ -120,7 +120,7 @@ impl RuleSeries {
             domain: rule.domain.clone(),
             selector: selector.into(),
             stat_key: rule.written_stat_key().into(),
-            stats: Lanes::default(),
+            stats: Sharded::default(),
             values,
         }
     }
@@ -140,20 +140,20 @@ impl RuleSeries {
         if let Some(values) = &self.values {
             values.record(rule, entries, status);
         }
-        self.stats.mine().record(status)
+        self.stats.local().record(status)
     }
 
     /// What was counted so far.
     pub fn reading(&self) -> Reading {
         let mut reading = Reading::default();
-        self.stats.all().for_each(|lane| lane.add_to(&mut reading));
+        self.stats.all().for_each(|shard| shard.add_to(&mut reading));
         reading
     }
 
     /// Decisions by the fallback so far, by cause in the order of [`StoreError::ALL`].
     pub fn causes(&self) -> [u64; StoreError::ALL.len()] {
         let mut causes = [0; StoreError::ALL.len()];
-        self.stats.all().for_each(|lane| lane.add_causes_to(&mut causes));
+        self.stats.all().for_each(|shard| shard.add_causes_to(&mut causes));
         causes
     }
 

@@ -1,4 +1,4 @@
-//! The ground: everything on the file system that a change of the watched content must touch.
+//! The watch set: everything on the file system that a change of the watched content must touch.
 //!
 //! That is every folder and link on the way to a watched path, wherever links lead, and every
 //! folder below it. A swapped link, a folder that is replaced, removed or made, and a write to a
@@ -18,7 +18,7 @@ const PLACES_MAX: usize = 8_192;
 
 /// What to listen to.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Ground {
+pub(super) struct WatchSet {
     /// Files and folders to be told about.
     pub(super) places: BTreeSet<PathBuf>,
     /// Names that matter in them, each as a whole path.
@@ -29,26 +29,26 @@ pub(super) struct Ground {
     pub(super) incomplete: bool,
 }
 
-impl Ground {
+impl WatchSet {
     /// Looks up what matters for `paths` now.
-    pub(super) fn under(paths: &[PathBuf]) -> Ground {
-        let mut ground = Ground::default();
+    pub(super) fn under(paths: &[PathBuf]) -> WatchSet {
+        let mut watch_set = WatchSet::default();
         for path in paths {
             // Fails only without a working folder, and for the empty path.
             let Ok(path) = std::path::absolute(path) else { continue };
-            let Some(real) = ground.follow(&path) else { continue };
+            let Some(real) = watch_set.follow(&path) else { continue };
             if real.is_dir() {
-                ground.folder(real, 0);
+                watch_set.folder(real, 0);
             } else {
                 // Where a single file is mounted, its folder hears nothing of it.
-                ground.place(real);
+                watch_set.place(real);
             }
         }
-        ground
+        watch_set
     }
 
     /// Whether something that happened to `path` may change the content.
-    pub(super) fn concerns(&self, path: &Path) -> bool {
+    pub(super) fn contains_event(&self, path: &Path) -> bool {
         self.names.contains(path)
             || self.places.contains(path)
             || path.parent().is_some_and(|parent| self.folders.contains(parent))
@@ -141,31 +141,31 @@ mod tests {
         symlink("..data/a.yaml", path("mount/a.yaml")).expect("a link");
         symlink("mount", path("link")).expect("a link");
 
-        let ground = Ground::under(&[path("link")]);
+        let watch_set = WatchSet::under(&[path("link")]);
         for heard in ["", "mount", "mount/..1", "mount/sub"] {
-            assert!(ground.places.contains(&root.join(heard)), "{heard}: {ground:#?}");
+            assert!(watch_set.places.contains(&root.join(heard)), "{heard}: {watch_set:#?}");
         }
-        assert!(!ground.places.contains(&path("mount/sub/.git")));
+        assert!(!watch_set.places.contains(&path("mount/sub/.git")));
         for concerns in ["link", "mount", "mount/..data", "mount/b.yaml", "mount/sub/c.yaml"] {
-            assert!(ground.concerns(&path(concerns)), "{concerns}");
+            assert!(watch_set.contains_event(&path(concerns)), "{concerns}");
         }
-        assert!(ground.concerns(&path("mount/..1/a.yaml")), "the file behind the links");
-        assert!(!ground.concerns(&path("other")), "a neighbour is no concern");
+        assert!(watch_set.contains_event(&path("mount/..1/a.yaml")), "the file behind the links");
+        assert!(!watch_set.contains_event(&path("other")), "a neighbour is no concern");
 
-        let file = Ground::under(&[path("mount/a.yaml")]);
+        let file = WatchSet::under(&[path("mount/a.yaml")]);
         assert!(file.places.contains(&path("mount/..1/a.yaml")), "the file itself");
-        assert!(file.concerns(&path("mount/..data")));
-        assert!(!file.concerns(&path("mount/b.yaml")), "a neighbour is no concern");
+        assert!(file.contains_event(&path("mount/..data")));
+        assert!(!file.contains_event(&path("mount/b.yaml")), "a neighbour is no concern");
     }
 
     #[test]
     fn the_way_to_what_does_not_exist_yet_is_heard_as_far_as_it_goes() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let root = folder.path().canonicalize().expect("it exists");
-        let ground = Ground::under(&[root.join("a/b/c.yaml")]);
-        assert!(ground.places.contains(&root));
-        assert!(ground.concerns(&root.join("a")));
-        assert!(!ground.concerns(&root.join("b")));
+        let watch_set = WatchSet::under(&[root.join("a/b/c.yaml")]);
+        assert!(watch_set.places.contains(&root));
+        assert!(watch_set.contains_event(&root.join("a")));
+        assert!(!watch_set.contains_event(&root.join("b")));
     }
 
     #[test]
@@ -174,9 +174,9 @@ mod tests {
         let root = folder.path().canonicalize().expect("it exists");
         symlink("b", root.join("a")).expect("a link");
         symlink("a", root.join("b")).expect("a link");
-        let ground = Ground::under(&[root.join("a")]);
-        assert!(ground.concerns(&root.join("b")));
+        let watch_set = WatchSet::under(&[root.join("a")]);
+        assert!(watch_set.contains_event(&root.join("b")));
         symlink(".", root.join("self")).expect("a link");
-        assert!(Ground::under(&[root.join("self")]).places.contains(&root));
+        assert!(WatchSet::under(&[root.join("self")]).places.contains(&root));
     }
 }

@@ -1,10 +1,10 @@
-//! The decider: the limiter with the rules in force, and the counters of what it decided.
+//! The service: the limiter with the rules in force, and the counters of what it decided.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use super::reload::Reloads;
+use super::reload::ReloadState;
 use crate::decision::Verdict;
 use crate::descriptor::Request;
 use crate::limiter::Limiter;
@@ -13,41 +13,41 @@ use crate::server::{Counters, Decide};
 use crate::settings::Settings;
 use crate::store::call_trace::{self, StoreCall};
 use crate::store::{MemoryStore, Stack, Store};
-use crate::telemetry::{Decisions, Requests, Slots, Top, Traces};
+use crate::telemetry::{Decisions, Requests, RuleMetrics, Top, Traces};
 use crate::time::{Clock, Micros, SystemClock};
 
 /// One set of rules with the statistics of each.
-pub(super) struct InForce {
+pub(super) struct ActiveRules {
     pub(super) rules: RuleSet,
-    pub(super) slots: Slots,
+    pub(super) rule_metrics: RuleMetrics,
     /// When they were read.
     pub(super) loaded_at: Micros,
 }
 
-impl InForce {
+impl ActiveRules {
     /// Rules that come into force at `loaded_at`, and count from nothing.
-    pub(super) fn new(rules: RuleSet, loaded_at: Micros) -> InForce {
-        InForce { rules, slots: Slots::default(), loaded_at }
+    pub(super) fn new(rules: RuleSet, loaded_at: Micros) -> ActiveRules {
+        ActiveRules { rules, rule_metrics: RuleMetrics::default(), loaded_at }
     }
 
     /// The same, counted in `decisions`: rules that were there `before` go on counting.
-    fn counted(mut self, decisions: &Decisions, before: &Slots) -> InForce {
-        self.slots = decisions.slots(&self.rules, before);
+    fn counted(mut self, decisions: &Decisions, before: &RuleMetrics) -> ActiveRules {
+        self.rule_metrics = decisions.rule_metrics(&self.rules, before);
         self
     }
 }
 
 /// Everything that answers need, shared by all cores.
-pub(super) struct Decider {
+pub(super) struct Service {
     pub(super) limiter: Limiter<Stack, SystemClock>,
-    pub(super) in_force: ArcSwap<InForce>,
-    pub(super) reloads: Reloads,
+    pub(super) active: ArcSwap<ActiveRules>,
+    pub(super) reloads: ReloadState,
     pub(super) decisions: Decisions,
     pub(super) requests: Requests,
     /// Nothing where nobody asked for traces.
     pub(super) traces: Option<Traces>,
     /// The first rules were good ones.
-    pub(super) began_well: bool,
+    pub(super) started_with_rules: bool,
     /// When this process began.
     pub(super) started: Micros,
     pub(super) settings: Settings,
@@ -55,28 +55,28 @@ pub(super) struct Decider {
     pub(super) connections: Arc<Counters>,
 }
 
-impl Decider {
+impl Service {
     pub(super) fn new(
         limiter: Limiter<Stack, SystemClock>,
-        in_force: InForce,
-        reloads: Reloads,
+        active: ActiveRules,
+        reloads: ReloadState,
         settings: Settings,
         connections: Arc<Counters>,
         traces: Option<Traces>,
-    ) -> Decider {
-        let started = in_force.loaded_at;
+    ) -> Service {
+        let started = active.loaded_at;
         let top = Top::new(settings.metrics.top_values);
         let decisions = Decisions::new(settings.metrics.max_series, top);
-        let began_well = reloads.last_error.load().is_none();
-        let in_force = in_force.counted(&decisions, &Slots::default());
-        Decider {
+        let started_with_rules = reloads.last_error.load().is_none();
+        let active = active.counted(&decisions, &RuleMetrics::default());
+        Service {
             limiter,
-            in_force: ArcSwap::from_pointee(in_force),
+            active: ArcSwap::from_pointee(active),
             reloads,
             decisions,
             requests: Requests::default(),
             traces,
-            began_well,
+            started_with_rules,
             started,
             settings,
             connections,
@@ -84,13 +84,14 @@ impl Decider {
     }
 
     /// Brings rules into force, as a whole; those that stay keep their statistics.
-    pub(super) fn put_in_force(&self, rules: RuleSet, now: Micros) {
-        let next = InForce::new(rules, now).counted(&self.decisions, &self.in_force.load().slots);
-        self.in_force.store(Arc::new(next));
+    pub(super) fn activate(&self, rules: RuleSet, now: Micros) {
+        let next =
+            ActiveRules::new(rules, now).counted(&self.decisions, &self.active.load().rule_metrics);
+        self.active.store(Arc::new(next));
     }
 }
 
-impl Decider {
+impl Service {
     /// The name of the node that was visited.
     fn node(&self, call: &StoreCall) -> Option<String> {
         let parts = self.limiter.store().redis()?.store().parts();
@@ -104,10 +105,10 @@ impl Decider {
     }
 }
 
-impl Decide for Decider {
+impl Decide for Service {
     async fn decide(&self, request: &Request<'_>) -> Verdict {
         // One snapshot for the whole request: a reload cannot change the rules under it.
-        let now = self.in_force.load();
+        let now = self.active.load();
         let (deciding, began) = (self.requests.begin(), self.limiter.clock().now());
         let span = self.traces.as_ref().and_then(|traces| traces.begin(request, began));
         let (verdict, calls) = match &span {
@@ -122,7 +123,7 @@ impl Decide for Decider {
             let node = |call: &StoreCall| self.node(call);
             traces.end(span, &now.rules, &verdict, &calls, node, ended);
         }
-        self.decisions.record(&now.rules, &now.slots, request, &verdict, ended);
+        self.decisions.record(&now.rules, &now.rule_metrics, request, &verdict, ended);
         deciding.end(&verdict, ended.saturating_sub(began));
         verdict
     }

@@ -1,4 +1,4 @@
-//! The ears: the system's file notifications, as far as it has any to give.
+//! File system events: the system's file notifications, as far as it has any to give.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,49 +9,49 @@ use arc_swap::ArcSwap;
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::ground::Ground;
+use super::watch_set::WatchSet;
 
-/// Hears about places, and wakes whoever waits when one of them concerns the ground.
-pub(super) struct Ears {
+/// Hears about places, and wakes whoever waits when one of them is in the watch set.
+pub(super) struct FsEvents {
     watcher: Option<RecommendedWatcher>,
     places: BTreeSet<PathBuf>,
     /// Some place is not heard.
-    deaf: bool,
+    degraded: bool,
     /// It was said that some place is not heard.
     complained: bool,
 }
 
-impl Ears {
-    /// Ears that hear nothing yet.
-    pub(super) fn open(ground: Arc<ArcSwap<Ground>>, wake: SyncSender<()>) -> Ears {
+impl FsEvents {
+    /// Watches nothing yet.
+    pub(super) fn open(watch_set: Arc<ArcSwap<WatchSet>>, wake: SyncSender<()>) -> FsEvents {
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            if event.map_or(true, |event| concerns(&ground.load(), &event)) {
+            if event.map_or(true, |event| concerns(&watch_set.load(), &event)) {
                 let _ = wake.try_send(());
             }
         });
-        let mut ears =
-            Ears { watcher: None, places: BTreeSet::new(), deaf: true, complained: false };
+        let mut events =
+            FsEvents { watcher: None, places: BTreeSet::new(), degraded: true, complained: false };
         match watcher {
-            Ok(watcher) => (ears.watcher, ears.deaf) = (Some(watcher), false),
-            Err(error) => ears.complain(&error),
+            Ok(watcher) => (events.watcher, events.degraded) = (Some(watcher), false),
+            Err(error) => events.complain(&error),
         }
-        ears
+        events
     }
 
     /// They hear all that there is to hear.
-    pub(super) fn are_sharp(&self) -> bool {
-        !self.deaf
+    pub(super) fn is_complete(&self) -> bool {
+        !self.degraded
     }
 
-    /// Hears `ground` from now on, and nothing else.
-    pub(super) fn turn_to(&mut self, ground: &Ground) {
+    /// Watches `watch_set` from now on, and nothing else.
+    pub(super) fn watch(&mut self, watch_set: &WatchSet) {
         let Some(watcher) = &mut self.watcher else { return };
-        for place in self.places.difference(&ground.places) {
+        for place in self.places.difference(&watch_set.places) {
             // It may have gone, and its watch with it.
             let _ = watcher.unwatch(place);
         }
         let mut failure = None;
-        for place in &ground.places {
+        for place in &watch_set.places {
             // Those that are heard as well: a folder of the same name may be another one now.
             if let Err(error) = watcher.watch(place, RecursiveMode::NonRecursive)
                 && !is_harmless(&error)
@@ -59,8 +59,8 @@ impl Ears {
                 failure = Some(error);
             }
         }
-        self.places.clone_from(&ground.places);
-        self.deaf = failure.is_some() || ground.incomplete;
+        self.places.clone_from(&watch_set.places);
+        self.degraded = failure.is_some() || watch_set.incomplete;
         match failure {
             Some(error) => self.complain(&error),
             None => self.complained = false,
@@ -91,7 +91,7 @@ fn is_harmless(error: &notify::Error) -> bool {
     }
 }
 
-fn concerns(ground: &Ground, event: &Event) -> bool {
+fn concerns(watch_set: &WatchSet, event: &Event) -> bool {
     match event.kind {
         // Our own looks are such events.
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => {}
@@ -99,5 +99,5 @@ fn concerns(ground: &Ground, event: &Event) -> bool {
         _ => {}
     }
     // Without a path it tells that others were lost.
-    event.paths.is_empty() || event.paths.iter().any(|path| ground.concerns(path))
+    event.paths.is_empty() || event.paths.iter().any(|path| watch_set.contains_event(path))
 }

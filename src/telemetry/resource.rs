@@ -1,11 +1,11 @@
-//! The service: who a collector is told that spans and metrics are of.
+//! The OpenTelemetry resource: which service spans and metrics belong to.
 
 use opentelemetry::KeyValue;
-use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::Resource as SdkResource;
 
 /// What this service is called, beside what `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say.
 #[derive(Clone, Debug, Default)]
-pub struct Service {
+pub struct Resource {
     /// `service.name`; none: as the variables say, or weir.
     pub name: Option<String>,
     /// `service.namespace`.
@@ -14,9 +14,9 @@ pub struct Service {
     pub instance_id: Option<String>,
 }
 
-impl Service {
-    pub(super) fn resource(&self) -> Resource {
-        let told = Resource::builder().build();
+impl Resource {
+    pub(super) fn to_sdk(&self) -> SdkResource {
+        let told = SdkResource::builder().build();
         let is_named = told.iter().any(|(key, value)| {
             key.as_str() == "service.name" && !value.as_str().starts_with("unknown_service")
         });
@@ -28,6 +28,6 @@ impl Service {
             ("service.version", Some(env!("CARGO_PKG_VERSION").to_owned())),
         ];
         let own = own.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?)));
-        Resource::builder().with_attributes(own).build()
+        SdkResource::builder().with_attributes(own).build()
     }
 }

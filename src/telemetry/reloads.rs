@@ -7,12 +7,12 @@ use crate::time::Micros;
 
 /// Every time that rules were read again.
 #[derive(Debug, Default)]
-pub struct Loads {
+pub struct RuleReloads {
     ok: AtomicU64,
     failed: AtomicU64,
 }
 
-impl Loads {
+impl RuleReloads {
     /// Good rules came into force.
     pub fn ok(&self) {
         self.ok.fetch_add(1, Ordering::Relaxed);

@@ -11,14 +11,14 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint,
     ResourceMetrics, ScopeMetrics, Sum, metric,
 };
-use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::resource::v1::Resource as ProtoResource;
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::exposition::{Distribution, Exposition, Family, Kind, Sample, Value};
-use super::otlp::{Destination, Exporter, Link, OtlpError, Signal};
-use super::service::Service;
+use super::{Destination, Exporter, Link, OtlpError, Signal};
+use crate::telemetry::exposition::{Distribution, Exposition, Family, Kind, Sample, Value};
+use crate::telemetry::resource::Resource;
 use crate::time::Micros;
 
 /// Where metrics are sent, and how often.
@@ -37,12 +37,12 @@ pub struct PushOptions {
 /// An address or headers that no collector could be reached with, or no thread.
 pub fn push(
     options: &PushOptions,
-    service: &Service,
+    resource: &Resource,
     started: Micros,
     page: impl Fn() -> (Micros, Exposition) + Send + 'static,
 ) -> Result<Exporter, OtlpError> {
-    let attributes = ResourceAttributesWithSchema::from(&service.resource()).attributes.0;
-    let resource = Resource { attributes, ..Resource::default() };
+    let attributes = ResourceAttributesWithSchema::from(&resource.to_sdk()).attributes.0;
+    let resource = ProtoResource { attributes, ..ProtoResource::default() };
     let interval = options.interval;
     let message = move || {
         let (now, page) = page();
@@ -79,7 +79,7 @@ struct Period {
 }
 
 impl Period {
-    fn message(&self, resource: Resource, families: &[Family]) -> ExportMetricsServiceRequest {
+    fn message(&self, resource: ProtoResource, families: &[Family]) -> ExportMetricsServiceRequest {
         let scope = InstrumentationScope {
             name: "weir".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -178,7 +178,8 @@ mod tests {
         let distribution = Distribution { buckets, count: 9, sum: 7.5 };
         page.histogram("c_seconds", "C.").single(distribution);
         page.counter("d_total", "Nothing happened.");
-        let message = Period { began: 1, ends: 2 }.message(Resource::default(), page.families());
+        let message =
+            Period { began: 1, ends: 2 }.message(ProtoResource::default(), page.families());
         let metrics = &message.resource_metrics[0].scope_metrics[0].metrics;
         let shape: Vec<(&str, &str)> =
             metrics.iter().map(|metric| (metric.name.as_str(), metric.unit.as_str())).collect();

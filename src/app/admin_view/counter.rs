@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Decider;
+use super::Service;
 use crate::decision::Decision;
 use crate::descriptor::Typed;
 use crate::limiter::{Counter, NoCounter};
@@ -10,14 +10,14 @@ use crate::rules::RuleSet;
 use crate::server::NotShown;
 use crate::store::StoreError;
 
-impl Decider {
+impl Service {
     /// The counter and what each tier of it says.
     pub(super) async fn show_counter(
         &self,
         domain: &str,
         descriptor: &Typed,
     ) -> Result<Value, NotShown> {
-        let now = self.in_force.load_full();
+        let now = self.active.load_full();
         let counter = self.find(&now.rules, domain, descriptor)?;
         let tiers = self.limiter.inspect(&counter).await.map_err(not_answered)?;
         let mut shown = self.shown(&counter);
@@ -32,7 +32,7 @@ impl Decider {
         domain: &str,
         descriptor: &Typed,
     ) -> Result<Value, NotShown> {
-        let now = self.in_force.load_full();
+        let now = self.active.load_full();
         let counter = self.find(&now.rules, domain, descriptor)?;
         let forgotten = self.limiter.forget(&counter).await.map_err(not_answered)?;
         tracing::info!(domain, rule = %counter.rule.label, forgotten, "counter emptied by hand");

@@ -1,4 +1,4 @@
-//! Farewell: what is given back between the last answer and the exit, such as leases of counters.
+//! Shutdown tasks: what is returned between the last response and the exit, such as leases.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,11 +17,11 @@ type GiveBack = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Everything that wants to be told when the last answer has been given.
 #[derive(Default)]
-pub(super) struct Farewell {
+pub(super) struct ShutdownTasks {
     steps: Vec<(&'static str, GiveBack)>,
 }
 
-impl Farewell {
+impl ShutdownTasks {
     /// Adds a step; `what` names it in the log. It starts after the last answer, beside the others.
     pub(super) fn add(
         &mut self,
@@ -32,7 +32,7 @@ impl Farewell {
     }
 
     /// Does all of it until `over`, which ends what is not done by then.
-    pub(super) async fn say(self, over: impl Future<Output = ()>) {
+    pub(super) async fn run(self, over: impl Future<Output = ()>) {
         let steps = self.steps.into_iter().map(|(what, give_back)| async move {
             give_back.await;
             tracing::debug!(what, "given back");
@@ -66,16 +66,16 @@ mod tests {
                 done.fetch_add(1, Ordering::Relaxed);
             }
         };
-        let mut farewell = Farewell::default();
-        farewell.add("quick", step(3));
-        farewell.add("slow", step(4));
-        farewell.say(sleep(Duration::from_secs(5))).await;
+        let mut shutdown_tasks = ShutdownTasks::default();
+        shutdown_tasks.add("quick", step(3));
+        shutdown_tasks.add("slow", step(4));
+        shutdown_tasks.run(sleep(Duration::from_secs(5))).await;
         assert_eq!(done.load(Ordering::Relaxed), 2);
 
-        let mut farewell = Farewell::default();
-        farewell.add("endless", std::future::pending());
-        farewell.add("quick", step(1));
-        farewell.say(sleep(Duration::from_secs(5))).await;
+        let mut shutdown_tasks = ShutdownTasks::default();
+        shutdown_tasks.add("endless", std::future::pending());
+        shutdown_tasks.add("quick", step(1));
+        shutdown_tasks.run(sleep(Duration::from_secs(5))).await;
         assert_eq!(done.load(Ordering::Relaxed), 3);
     }
 

@@ -1,4 +1,4 @@
-//! Lanes: several copies of the same counters, so that cores do not count on one cache line.
+//! Sharded: several copies of the same counters, so that cores do not count on one cache line.
 
 use std::cell::Cell;
 use std::num::NonZero;
@@ -6,44 +6,44 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Lanes at most: more of them make pages of metrics slower, and rules larger.
-const LANES_MAX: usize = 8;
+/// Sharded at most: more of them make pages of metrics slower, and rules larger.
+const SHARDS_MAX: usize = 8;
 
-/// Counters of one kind, one copy per lane.
+/// Counters of one kind, one copy per shard.
 #[derive(Debug)]
-pub(super) struct Lanes<T>(Box<[Lane<T>]>);
+pub(super) struct Sharded<T>(Box<[Shard<T>]>);
 
 /// Two lines, because processors fetch neighbours along.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Lane<T>(T);
+struct Shard<T>(T);
 
-impl<T: Default> Default for Lanes<T> {
-    /// As many lanes as there are cores, rounded up to a power of two.
+impl<T: Default> Default for Sharded<T> {
+    /// As many shards as there are cores, rounded up to a power of two.
     fn default() -> Self {
-        // Asked once: every rule has lanes, and the system reads files of the cgroup to tell.
+        // Asked once: every rule has shards, and the system reads files of the cgroup to tell.
         static CORES: LazyLock<usize> =
             LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
-        Lanes::new(CORES.min(LANES_MAX).next_power_of_two())
+        Sharded::new(CORES.min(SHARDS_MAX).next_power_of_two())
     }
 }
 
-impl<T: Default> Lanes<T> {
-    /// `number` lanes, a power of two.
-    fn new(number: usize) -> Lanes<T> {
-        Lanes((0..number).map(|_| Lane::default()).collect())
+impl<T: Default> Sharded<T> {
+    /// `number` shards, a power of two.
+    fn new(number: usize) -> Sharded<T> {
+        Sharded((0..number).map(|_| Shard::default()).collect())
     }
 }
 
-impl<T> Lanes<T> {
-    /// The present thread's copy. Threads share one only when there are more of them than lanes.
-    pub(super) fn mine(&self) -> &T {
+impl<T> Sharded<T> {
+    /// The present thread's copy. Threads share one only when there are more of them than shards.
+    pub(super) fn local(&self) -> &T {
         &self.0[number() & (self.0.len() - 1)].0
     }
 
     /// Every copy, for those who add them up.
     pub(super) fn all(&self) -> impl Iterator<Item = &T> {
-        self.0.iter().map(|lane| &lane.0)
+        self.0.iter().map(|shard| &shard.0)
     }
 }
 
@@ -70,17 +70,17 @@ mod tests {
     #[test]
     fn what_threads_count_apart_adds_up() {
         for number in [1, 2, 8] {
-            let lanes: Lanes<AtomicU64> = Lanes::new(number);
+            let shards: Sharded<AtomicU64> = Sharded::new(number);
             thread::scope(|scope| {
                 for _ in 0..5 {
                     scope.spawn(|| {
                         for _ in 0..1000 {
-                            lanes.mine().fetch_add(1, Ordering::Relaxed);
+                            shards.local().fetch_add(1, Ordering::Relaxed);
                         }
                     });
                 }
             });
-            let sum: u64 = lanes.all().map(|lane| lane.load(Ordering::Relaxed)).sum();
+            let sum: u64 = shards.all().map(|shard| shard.load(Ordering::Relaxed)).sum();
             assert_eq!(sum, 5000);
         }
     }

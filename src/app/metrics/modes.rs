@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Decider, Exposition};
+use super::{Exposition, Service};
 use crate::modes::{LeasedCounts, SyncedCounts};
 
-impl Decider {
+impl Service {
     pub(super) fn layer_metrics(&self, page: &mut Exposition) {
         let Some(layers) = self.limiter.layers().between() else { return };
         let help = "Steps denied from memory, because their counter is known to be full.";

@@ -1,12 +1,12 @@
 //! Metrics of the stores: what is kept in memory, and how Redis answers.
 
-use super::{Decider, Exposition};
+use super::{Exposition, Service};
 use crate::store::StoreError;
 use crate::store::guard::{Latency, PartHealth, Shown};
 use crate::store::redis::Traffic;
 use crate::telemetry::Distribution;
 
-impl Decider {
+impl Service {
     pub(super) fn memory_metrics(&self, page: &mut Exposition) {
         let Some(counters) = self.in_memory() else { return };
         let stats = counters.stats();

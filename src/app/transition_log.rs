@@ -1,4 +1,4 @@
-//! The journal: lines in the log about what begins and ends, such as a fallback or a breaker's rest.
+//! The transition log: lines about what begins and ends, such as a fallback or an open breaker.
 //!
 //! A thread compares the counters once a second, so that no request ever logs, and the number of
 //! lines is bounded whatever happens.
@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use super::decider::Decider;
+use super::service::Service;
 use crate::store::StoreError;
 use crate::store::guard::Shown;
 use crate::time::{Clock, Micros};
@@ -26,27 +26,27 @@ const LINES_MAX: usize = 20;
 
 /// Stops its thread when dropped.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct TransitionLog {
     _alive: mpsc::Sender<()>,
 }
 
-impl Journal {
+impl TransitionLog {
     /// Starts to write, if there is a Redis: where counters are in memory alone, nothing that it
     /// tells of ever happens.
-    pub(super) fn start(decider: &Arc<Decider>) -> io::Result<Option<Journal>> {
-        if decider.limiter.store().redis().is_none() {
+    pub(super) fn start(service: &Arc<Service>) -> io::Result<Option<TransitionLog>> {
+        if service.limiter.store().redis().is_none() {
             return Ok(None);
         }
-        let decider = Arc::clone(decider);
+        let service = Arc::clone(service);
         let (alive, ended) = mpsc::channel();
         thread::Builder::new().name("weir-journal".into()).spawn(move || {
-            let mut notes = Notes::default();
+            let mut notes = TransitionLogState::default();
             while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-                let events = notes.compare(decider.limiter.clock().now(), &decider.seen());
+                let events = notes.compare(service.limiter.clock().now(), &service.seen());
                 write(&events);
             }
         })?;
-        Ok(Some(Journal { _alive: alive }))
+        Ok(Some(TransitionLog { _alive: alive }))
     }
 }
 
@@ -83,7 +83,7 @@ enum Event {
 
 /// What the looks before saw.
 #[derive(Debug, Default)]
-struct Notes {
+struct TransitionLogState {
     rules: HashMap<(Arc<str>, Arc<str>), RuleNote>,
     nodes: HashMap<String, (bool, u64)>,
 }
@@ -91,21 +91,21 @@ struct Notes {
 #[derive(Debug, Default)]
 struct RuleNote {
     causes: [u64; StoreError::ALL.len()],
-    falling: Option<Falling>,
+    fallback: Option<FallbackPeriod>,
 }
 
 /// A rule that runs on its fallback.
 #[derive(Debug)]
-struct Falling {
+struct FallbackPeriod {
     since: Micros,
     last: Micros,
     decisions: u64,
 }
 
-impl Decider {
+impl Service {
     fn seen(&self) -> Seen {
-        let now = self.in_force.load();
-        let rules = now.slots.all().iter().map(|series| RuleSeen {
+        let now = self.active.load();
+        let rules = now.rule_metrics.all().iter().map(|series| RuleSeen {
             domain: series.domain.clone(),
             rule: series.selector.clone(),
             causes: series.causes(),
@@ -122,7 +122,7 @@ impl Decider {
     }
 }
 
-impl Notes {
+impl TransitionLogState {
     fn compare(&mut self, now: Micros, seen: &Seen) -> Vec<Event> {
         let mut events = Vec::new();
         for node in &seen.nodes {
@@ -163,20 +163,20 @@ impl RuleNote {
         let grown_most = grown(most);
         self.causes = seen.causes;
         let (domain, rule) = (seen.domain.clone(), seen.rule.clone());
-        match &mut self.falling {
+        match &mut self.fallback {
             None if grown_most > 0 => {
-                self.falling = Some(Falling { since: now, last: now, decisions: more });
+                self.fallback = Some(FallbackPeriod { since: now, last: now, decisions: more });
                 let cause = StoreError::ALL[most];
                 events.push(Event::FallbackBegan { domain, rule, cause });
             }
-            Some(falling) if more > 0 => {
-                falling.last = now;
-                falling.decisions += more;
+            Some(fallback) if more > 0 => {
+                fallback.last = now;
+                fallback.decisions += more;
             }
-            Some(falling) if now.saturating_sub(falling.last) >= QUIET => {
-                let seconds = falling.last.saturating_sub(falling.since).ceil_secs();
-                let decisions = falling.decisions;
-                self.falling = None;
+            Some(fallback) if now.saturating_sub(fallback.last) >= QUIET => {
+                let seconds = fallback.last.saturating_sub(fallback.since).ceil_secs();
+                let decisions = fallback.decisions;
+                self.fallback = None;
                 events.push(Event::FallbackEnded { domain, rule, decisions, seconds });
             }
             _ => {}
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     /// Timeouts of one rule, seen at a second.
-    fn look(notes: &mut Notes, second: u64, timeouts: u64) -> Vec<Event> {
+    fn look(notes: &mut TransitionLogState, second: u64, timeouts: u64) -> Vec<Event> {
         let mut causes = [0; StoreError::ALL.len()];
         causes[1] = timeouts;
         let rule = RuleSeen { domain: "d".into(), rule: "k".into(), causes };
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_fallback_is_told_when_it_begins_and_when_it_has_been_quiet() {
-        let mut notes = Notes::default();
+        let mut notes = TransitionLogState::default();
         let (domain, rule): (Arc<str>, Arc<str>) = ("d".into(), "k".into());
         assert_eq!(look(&mut notes, 0, 0), []);
         let cause = StoreError::Timeout;
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_breaker_is_told_when_it_opens_and_when_it_closes() {
-        let mut notes = Notes::default();
+        let mut notes = TransitionLogState::default();
         let mut look = |closed, opened| {
             let node = NodeSeen { name: "n".into(), closed, opened };
             let seen = Seen { rules: vec![], nodes: vec![node] };
