@@ -158,7 +158,7 @@ impl App {
         let clock = SystemClock::new().off_by(settings.clock.offset);
         let (first, reloads) = reload::first_rules(&settings, clock.now())?;
         let mut listeners = derive::server(&settings);
-        let counters = Arc::clone(&listeners.counters);
+        let counters = Arc::clone(&listeners.server_metrics);
         let (tls, certificates) = CertificateWatcher::load(&settings, &counters, clock)?.unzip();
         listeners.grpc.tls = tls;
         let bound = Server::bind(listeners)?;
@@ -233,7 +233,7 @@ fn limiter(
             Ok(Limiter::new(Stack::Memory(memory), clock, KeySeed::random(), answer))
         }
         StoreKind::Redis => {
-            let cores = server::cores(&derive::server(settings));
+            let cores = server::worker_count(&derive::server(settings));
             let store = RedisStore::start(&derive::redis(settings, cores), clock)
                 .map_err(|error| StartError::Config(vec![error.to_string()]))?;
             let guard = Guard::new(store, clock, settings.store.timeout);

@@ -9,63 +9,43 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tonic::service::Routes;
 
-mod accept;
 mod admin;
-pub mod bytes;
-mod calls;
-mod connection;
-mod cores;
-mod counters;
-mod deal;
-mod decide;
-mod decode;
-mod encode;
-#[cfg(test)]
-mod fake;
-mod frames;
-mod front;
-mod health;
-mod http1;
-mod http2;
-mod incoming;
-mod json;
+mod config;
+mod grpc;
+mod http;
 mod lifecycle;
-mod listen;
-mod message;
-mod outgoing;
-mod pages;
-mod peers;
-mod reflection;
+mod listener;
+mod metrics;
 mod rls;
-mod scrape;
-mod settings;
+#[path = "server/tests/all.rs"]
 #[cfg(test)]
 mod tests;
-mod timeout;
 mod tls;
-mod turn;
-mod upload;
-mod web;
 
-pub use admin::{AdminView, NotShown, Token};
-pub use cores::count as cores;
-pub use counters::{Counter, Counters, Port};
-pub use decide::Decide;
+pub use self::config::{Admin, Drain, Grpc, Http, HttpLimits, Scraped, Settings};
+pub use admin::{AdminView, CounterError, Token};
+pub use grpc::worker::count as worker_count;
 pub use lifecycle::Health;
-pub use settings::{Admin, Drain, Grpc, Http, HttpLimits, Scraped, Settings};
+pub use metrics::{ListenerMetrics, Metric, ServerMetrics};
+pub use rls::handler::Decide;
+pub use rls::in_process;
 pub use tls::{ReloadOutcome, TlsAcceptor, TlsConfig, TlsError};
 
-use cores::Work;
-use deal::Dealer;
-use front::Front;
-use health::Reporter;
+use grpc::health::Reporter;
+use grpc::memory_budget::MemoryBudget;
+use grpc::reflection;
+use grpc::worker::{self, WorkerConfig};
+use http::metrics_page::MetricsPages;
+use http::{metrics_listener, routes};
 use lifecycle::Lifecycle;
-use pages::Pages;
-use peers::Peers;
-use upload::Uploads;
+use listener::acceptor::Acceptor;
+use listener::balance::LeastConnections;
+use listener::bind::bind;
+use listener::per_ip::PerIpLimit;
 
 /// A server that has not taken its ports yet.
 #[derive(Debug)]
@@ -103,10 +83,10 @@ pub struct Serving {
 impl Server {
     /// Takes the ports. The error names the address that cannot be had.
     pub fn bind(settings: Settings) -> io::Result<Bound> {
-        let grpc = listen::bind(&settings.grpc.listen)?;
-        let http = listen::bind(&settings.http.listen)?;
-        let admin = listen::bind(&settings.admin.listen)?;
-        let metrics = settings.metrics.as_ref().map(|one| listen::bind(&one.listen)).transpose()?;
+        let grpc = bind(&settings.grpc.listen)?;
+        let http = bind(&settings.http.listen)?;
+        let admin = bind(&settings.admin.listen)?;
+        let metrics = settings.metrics.as_ref().map(|one| bind(&one.listen)).transpose()?;
         Ok(Bound { settings, grpc, http, admin, metrics })
     }
 }
@@ -134,29 +114,34 @@ impl Bound {
         let Bound { settings, grpc, http, admin, metrics } = self;
         let life = Lifecycle::new(health);
         let loopback = admin.local_addr()?.ip().is_loopback();
-        let pages = Pages::new({
+        let pages = MetricsPages::new({
             let view = view.clone();
             move || view.metrics()
         });
-        let admin_routes = admin::router(view, pages.clone(), &settings, loopback);
+        let admin_routes = admin::router(
+            view,
+            pages.clone(),
+            admin::Access { token: settings.admin.token.clone(), loopback },
+            settings.bounds,
+        );
         let (reporter, health_service) = Reporter::new();
         let routes = reflection::add_to(Routes::new(health_service));
-        let (dealer, queues) = Dealer::new(
-            cores::count(&settings),
+        let (balancer, queues) = LeastConnections::new(
+            worker::count(&settings),
             settings.grpc.max_connections,
-            Peers::new(settings.grpc.max_connections_per_peer),
-            settings.counters.clone(),
+            PerIpLimit::new(settings.grpc.max_connections_per_peer),
+            settings.server_metrics.clone(),
         );
-        let front = Front {
-            grpc: (grpc, dealer),
+        let acceptor = Acceptor {
+            grpc: (grpc, balancer),
             http: (
                 http,
-                web::router(decider.clone(), &settings, life.clone()),
+                routes::router(decider.clone(), &settings, life.clone()),
                 settings.http.limits,
             ),
             admin: (admin, admin_routes, settings.admin.limits),
             reporter,
-            counters: settings.counters.clone(),
+            metrics: settings.server_metrics.clone(),
             life: life.clone(),
             shutdown,
             delay: settings.drain.delay,
@@ -164,17 +149,26 @@ impl Bound {
         let mut threads = Vec::with_capacity(queues.len() + 2);
         if let (Some(listener), Some(Scraped { path, .. })) = (metrics, &settings.metrics) {
             let limits = settings.admin.limits;
-            let counters = settings.counters.clone();
-            threads.push(scrape::start(listener, path, pages, limits, counters, life.clone())?);
+            let server_metrics = settings.server_metrics.clone();
+            threads.push(metrics_listener::start(
+                listener,
+                path,
+                pages,
+                limits,
+                server_metrics,
+                life.clone(),
+            )?);
         }
-        let uploads =
-            Arc::new(Uploads::new(settings.grpc.max_upload_bytes, settings.counters.clone()));
-        let work = Work { decider: decider.clone(), routes, uploads, settings, life };
+        let budget = Arc::new(MemoryBudget::new(
+            settings.grpc.max_upload_bytes,
+            settings.server_metrics.clone(),
+        ));
+        let config = WorkerConfig { decider: decider.clone(), routes, budget, settings, life };
         for (index, queue) in queues.into_iter().enumerate() {
-            threads.push(cores::start(index, queue, work.clone())?);
+            threads.push(worker::start(index, queue, config.clone())?);
         }
         // Last: when it or a core cannot start, its dealer is dropped, and the others end.
-        threads.push(front.start()?);
+        threads.push(acceptor.start()?);
         Ok(Serving { threads })
     }
 }
@@ -195,4 +189,9 @@ impl Serving {
         }
         result
     }
+}
+
+/// A single-threaded runtime with network and time.
+fn single_threaded_runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
 }

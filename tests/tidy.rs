@@ -71,7 +71,7 @@ const WORDS: &[(&str, Where, &str)] = &[
         "Instant::now",
         // A connection's deadlines are tokio's; no request is decided by them. A load generator
         // measures by the clock.
-        Where::Only(&["src/time", "src/server/connection", "src/bench"]),
+        Where::Only(&["src/time", "src/server/grpc/io", "src/bench"]),
         "time is an argument; only a Clock reads it",
     ),
     ("thread::sleep", Where::Only(&[]), "a sleeping thread serves nobody"),

@@ -8,7 +8,7 @@ use weir::descriptor::{Bounds, Request};
 use weir::key::KeySeed;
 use weir::limiter::{Headers, Limiter, ResponseConfig};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
-use weir::server::{Decide, bytes};
+use weir::server::{Decide, in_process};
 use weir::store::memory::MemoryStore;
 use weir::time::{Clock, ManualClock, Micros};
 
@@ -56,17 +56,17 @@ impl Default for Service {
 impl Service {
     /// Answers an encoded request (true) or refuses it (false); anything else is a panic.
     pub fn protobuf(&self, message: &[u8]) -> bool {
-        answered(bytes::protobuf(&self.decider, &self.bounds, message))
+        answered(in_process::protobuf(&self.decider, &self.bounds, message))
     }
 
     /// Answers a request in JSON (true) or refuses it (false).
     pub fn json(&self, message: &[u8]) -> bool {
-        answered(bytes::json(&self.decider, &self.bounds, message))
+        answered(in_process::json(&self.decider, &self.bounds, message))
     }
 }
 
 /// Runs a call to its end. The memory store never waits, so one poll must do.
-fn answered(call: impl Future<Output = Result<Vec<u8>, bytes::Refused>>) -> bool {
+fn answered(call: impl Future<Output = Result<Vec<u8>, in_process::Refused>>) -> bool {
     let mut context = Context::from_waker(Waker::noop());
     match pin!(call).poll(&mut context) {
         Poll::Ready(Ok(_)) => true,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::service::Service;
 use crate::descriptor::Typed;
 use crate::rules::SourceInfo;
-use crate::server::{AdminView, NotShown};
+use crate::server::{AdminView, CounterError};
 use crate::time::{Clock, Micros};
 
 mod counter;
@@ -37,11 +37,11 @@ impl AdminView for Service {
         json!(self.active.load().rules.explain(domain, &descriptor.entries()))
     }
 
-    async fn counter(&self, domain: &str, descriptor: &Typed) -> Result<Value, NotShown> {
+    async fn counter(&self, domain: &str, descriptor: &Typed) -> Result<Value, CounterError> {
         self.show_counter(domain, descriptor).await
     }
 
-    async fn forget(&self, domain: &str, descriptor: &Typed) -> Result<Value, NotShown> {
+    async fn forget(&self, domain: &str, descriptor: &Typed) -> Result<Value, CounterError> {
         self.forget_counter(domain, descriptor).await
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::watch::{self, Watcher};
 use super::{StartError, derive};
-use crate::server::{Counters, ReloadOutcome, TlsAcceptor};
+use crate::server::{ReloadOutcome, ServerMetrics, TlsAcceptor};
 use crate::settings::Settings;
 use crate::time::{Clock, SystemClock};
 
@@ -19,7 +19,7 @@ impl CertificateWatcher {
     /// TLS as the settings want it, if they do, and the watch that keeps it up to date.
     pub(super) fn load(
         settings: &Settings,
-        counters: &Arc<Counters>,
+        counters: &Arc<ServerMetrics>,
         clock: SystemClock,
     ) -> Result<Option<(TlsAcceptor, CertificateWatcher)>, StartError> {
         let bad = |error: String| StartError::Config(vec![error]);

@@ -202,7 +202,7 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
         },
         bounds: settings.bounds,
         cores: settings.grpc.cores.map(std::num::NonZeroUsize::get),
-        counters: Arc::default(),
+        server_metrics: Arc::default(),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::decision::Verdict;
 use crate::descriptor::Request;
 use crate::limiter::Limiter;
 use crate::rules::RuleSet;
-use crate::server::{Counters, Decide};
+use crate::server::{Decide, ServerMetrics};
 use crate::settings::Settings;
 use crate::store::call_trace::{self, StoreCall};
 use crate::store::{MemoryStore, Stack, Store};
@@ -52,7 +52,7 @@ pub(super) struct Service {
     pub(super) started: Micros,
     pub(super) settings: Settings,
     /// What the listeners see.
-    pub(super) connections: Arc<Counters>,
+    pub(super) connections: Arc<ServerMetrics>,
 }
 
 impl Service {
@@ -61,7 +61,7 @@ impl Service {
         active: ActiveRules,
         reloads: ReloadState,
         settings: Settings,
-        connections: Arc<Counters>,
+        connections: Arc<ServerMetrics>,
         traces: Option<Traces>,
     ) -> Service {
         let started = active.loaded_at;

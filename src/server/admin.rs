@@ -10,15 +10,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 
-use super::pages::Pages;
-use super::settings::Settings;
-use crate::descriptor::Typed;
+use crate::descriptor::{Bounds, Typed};
+use crate::server::http::metrics_page::MetricsPages;
 
 mod counters;
 mod explain;
 mod origin;
 mod token;
 
+pub(super) use counters::Access;
 pub use token::Token;
 
 /// What the application shows on the admin port. Every call is made for one scrape or one reader.
@@ -40,18 +40,18 @@ pub trait AdminView: Send + Sync + 'static {
         &self,
         domain: &str,
         descriptor: &Typed,
-    ) -> impl Future<Output = Result<serde_json::Value, NotShown>> + Send;
+    ) -> impl Future<Output = Result<serde_json::Value, CounterError>> + Send;
     /// `DELETE /counters`: empties that counter.
     fn forget(
         &self,
         domain: &str,
         descriptor: &Typed,
-    ) -> impl Future<Output = Result<serde_json::Value, NotShown>> + Send;
+    ) -> impl Future<Output = Result<serde_json::Value, CounterError>> + Send;
 }
 
 /// Why a counter is not shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotShown {
+pub enum CounterError {
     /// The descriptor has none; the text says why.
     NoCounter(String),
     /// The store did not answer; the text says why.
@@ -72,10 +72,11 @@ const INDEX: &str = "\
 /// The routes of the admin port. `loopback`: nobody beyond this machine reaches it.
 pub(super) fn router<V: AdminView>(
     view: Arc<V>,
-    pages: Pages,
-    settings: &Settings,
-    loopback: bool,
+    pages: MetricsPages,
+    access: Access,
+    bounds: Bounds,
 ) -> Router {
+    let loopback = access.loopback;
     Router::new()
         .route("/", get(INDEX))
         .route("/metrics", get(move || pages.answer()))
@@ -84,8 +85,8 @@ pub(super) fn router<V: AdminView>(
         .route("/settings", get(async |State(view): State<Arc<V>>| Json(view.settings())))
         .route("/top", get(async |State(view): State<Arc<V>>| Json(view.top())))
         .with_state(view.clone())
-        .merge(explain::router(view.clone(), settings.bounds))
-        .merge(counters::router(view, settings, loopback))
+        .merge(explain::router(view.clone(), bounds))
+        .merge(counters::router(view, access, bounds))
         .layer(from_fn_with_state(loopback, origin::check))
 }
 

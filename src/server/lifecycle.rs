@@ -74,6 +74,15 @@ impl Lifecycle {
     }
 }
 
+/// Stops the whole server when its thread ends, for whatever reason.
+pub(super) struct StopOnExit(pub(super) Lifecycle);
+
+impl Drop for StopOnExit {
+    fn drop(&mut self) {
+        self.0.advance(Phase::Stopping);
+    }
+}
+
 /// The server's life as a sequence of moments.
 pub(super) struct Changes {
     phase: watch::Receiver<Phase>,

@@ -21,7 +21,7 @@ mod validity;
 
 use files::Contents;
 
-use super::counters::Counters;
+use super::metrics::ServerMetrics;
 
 /// What an operator says about TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ struct Inner {
     config: ArcSwap<ServerConfig>,
     /// What was read last, good or bad.
     read: Mutex<Contents>,
-    counters: Arc<Counters>,
+    counters: Arc<ServerMetrics>,
 }
 
 /// What came of looking at the files again.
@@ -81,7 +81,7 @@ impl TlsAcceptor {
     pub fn load(
         files: TlsConfig,
         now: u64,
-        counters: Arc<Counters>,
+        counters: Arc<ServerMetrics>,
     ) -> Result<(TlsAcceptor, Vec<String>), TlsError> {
         let contents = Contents::read(&files)?;
         let config = rustls_config::build(&files, &contents)?;

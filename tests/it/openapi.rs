@@ -14,7 +14,7 @@ mod schema;
 const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 
 /// The files with the routes of the two ports.
-const ROUTERS: [&str; 4] = ["web.rs", "admin.rs", "admin/counters.rs", "admin/explain.rs"];
+const ROUTERS: [&str; 4] = ["http/routes.rs", "admin.rs", "admin/counters.rs", "admin/explain.rs"];
 
 const RULES: &str = "
 domain: d

@@ -7,7 +7,7 @@ use crate::decision::Decision;
 use crate::descriptor::Typed;
 use crate::limiter::{Counter, NoCounter};
 use crate::rules::RuleSet;
-use crate::server::NotShown;
+use crate::server::CounterError;
 use crate::store::StoreError;
 
 impl Service {
@@ -16,7 +16,7 @@ impl Service {
         &self,
         domain: &str,
         descriptor: &Typed,
-    ) -> Result<Value, NotShown> {
+    ) -> Result<Value, CounterError> {
         let now = self.active.load_full();
         let counter = self.find(&now.rules, domain, descriptor)?;
         let tiers = self.limiter.inspect(&counter).await.map_err(not_answered)?;
@@ -31,7 +31,7 @@ impl Service {
         &self,
         domain: &str,
         descriptor: &Typed,
-    ) -> Result<Value, NotShown> {
+    ) -> Result<Value, CounterError> {
         let now = self.active.load_full();
         let counter = self.find(&now.rules, domain, descriptor)?;
         let forgotten = self.limiter.forget(&counter).await.map_err(not_answered)?;
@@ -46,14 +46,14 @@ impl Service {
         rules: &'r RuleSet,
         domain: &str,
         descriptor: &Typed,
-    ) -> Result<Counter<'r>, NotShown> {
+    ) -> Result<Counter<'r>, CounterError> {
         self.limiter.counter(rules, domain, &descriptor.entries()).map_err(|none| {
             let why = match none {
                 NoCounter::UnknownDomain => "no file defines this domain",
                 NoCounter::NoRule => "no rule limits this descriptor",
                 NoCounter::Unlimited => "its rule is unlimited, so nothing is counted",
             };
-            NotShown::NoCounter(format!("{why}; POST it to /explain to see why"))
+            CounterError::NoCounter(format!("{why}; POST it to /explain to see why"))
         })
     }
 
@@ -88,6 +88,6 @@ fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 
-fn not_answered(error: StoreError) -> NotShown {
-    NotShown::Store(error.to_string())
+fn not_answered(error: StoreError) -> CounterError {
+    CounterError::Store(error.to_string())
 }

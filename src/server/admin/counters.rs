@@ -11,32 +11,30 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::Deserialize;
 
-use super::{AdminView, NotShown, Token, explain, refusal};
+use super::{AdminView, CounterError, Token, explain, refusal};
 use crate::descriptor::{Bounds, Typed};
-use crate::server::settings::Settings;
 
-/// Which counter.
+/// CounterParams counter.
 #[derive(Deserialize)]
-struct Which {
+struct CounterParams {
     domain: String,
     descriptor: String,
 }
 
 type Shared<V> = State<(Arc<V>, Bounds)>;
 
-pub(super) fn router<V: AdminView>(view: Arc<V>, settings: &Settings, loopback: bool) -> Router {
-    let access = Access { token: settings.admin.token.clone(), loopback };
+pub(super) fn router<V: AdminView>(view: Arc<V>, access: Access, bounds: Bounds) -> Router {
     Router::new()
         .route("/counters", get(show::<V>).delete(forget::<V>))
         .route_layer(from_fn_with_state(access, only_who_may))
-        .with_state((view, settings.bounds))
+        .with_state((view, bounds))
 }
 
 /// Who may see and empty counters: whoever has the token; without one, this machine.
 #[derive(Clone)]
-struct Access {
-    token: Option<Token>,
-    loopback: bool,
+pub(in crate::server) struct Access {
+    pub(in crate::server) token: Option<Token>,
+    pub(in crate::server) loopback: bool,
 }
 
 async fn only_who_may(State(access): State<Access>, request: Request, next: Next) -> Response {
@@ -62,24 +60,24 @@ async fn only_who_may(State(access): State<Access>, request: Request, next: Next
     refusal(StatusCode::FORBIDDEN, refused)
 }
 
-async fn show<V: AdminView>(State((view, bounds)): Shared<V>, which: Asked) -> Response {
-    match read(which, &bounds) {
+async fn show<V: AdminView>(State((view, bounds)): Shared<V>, params: ParamsResult) -> Response {
+    match read(params, &bounds) {
         Ok((domain, descriptor)) => answer(view.counter(&domain, &descriptor).await),
         Err(reason) => refusal(StatusCode::BAD_REQUEST, reason),
     }
 }
 
-async fn forget<V: AdminView>(State((view, bounds)): Shared<V>, which: Asked) -> Response {
-    match read(which, &bounds) {
+async fn forget<V: AdminView>(State((view, bounds)): Shared<V>, params: ParamsResult) -> Response {
+    match read(params, &bounds) {
         Ok((domain, descriptor)) => answer(view.forget(&domain, &descriptor).await),
         Err(reason) => refusal(StatusCode::BAD_REQUEST, reason),
     }
 }
 
-type Asked = Result<Query<Which>, axum::extract::rejection::QueryRejection>;
+type ParamsResult = Result<Query<CounterParams>, axum::extract::rejection::QueryRejection>;
 
-fn read(which: Asked, bounds: &Bounds) -> Result<(String, Typed), String> {
-    let Query(Which { domain, descriptor }) = which.map_err(|error| {
+fn read(params: ParamsResult, bounds: &Bounds) -> Result<(String, Typed), String> {
+    let Query(CounterParams { domain, descriptor }) = params.map_err(|error| {
         format!("write ?domain=D&descriptor=key=value,key=value: {}", error.body_text())
     })?;
     let typed = [descriptor.parse::<Typed>()?];
@@ -88,10 +86,10 @@ fn read(which: Asked, bounds: &Bounds) -> Result<(String, Typed), String> {
     Ok((domain, typed))
 }
 
-fn answer(shown: Result<serde_json::Value, NotShown>) -> Response {
+fn answer(shown: Result<serde_json::Value, CounterError>) -> Response {
     match shown {
         Ok(value) => ([(CACHE_CONTROL, "no-store")], Json(value)).into_response(),
-        Err(NotShown::NoCounter(why)) => refusal(StatusCode::NOT_FOUND, why),
-        Err(NotShown::Store(why)) => refusal(StatusCode::SERVICE_UNAVAILABLE, why),
+        Err(CounterError::NoCounter(why)) => refusal(StatusCode::NOT_FOUND, why),
+        Err(CounterError::Store(why)) => refusal(StatusCode::SERVICE_UNAVAILABLE, why),
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::support::{http, read_answer, request, serve, settings};
 use crate::server::Settings;
-use crate::server::fake::{Gate, Obedient};
+use crate::server::tests::test_handlers::{Blocking, ByDomain};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -31,7 +31,7 @@ async fn closed(mut stream: TcpStream) {
 
 #[tokio::test]
 async fn silence_is_closed_on_every_port() {
-    let server = serve(Obedient, impatient());
+    let server = serve(ByDomain, impatient());
     for port in [server.addresses.grpc, server.addresses.http] {
         closed(TcpStream::connect(port).await.unwrap()).await;
         let mut half = TcpStream::connect(port).await.unwrap();
@@ -43,7 +43,7 @@ async fn silence_is_closed_on_every_port() {
 
 #[tokio::test]
 async fn a_body_that_never_comes_is_not_waited_for() {
-    let server = serve(Obedient, impatient());
+    let server = serve(ByDomain, impatient());
     let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
     let head = b"POST /json HTTP/1.1\r\nhost: t\r\ncontent-length: 100\r\n\r\n{";
     stream.write_all(head).await.unwrap();
@@ -56,9 +56,9 @@ async fn one_connection_too_many_is_closed_and_its_place_comes_back() {
     let mut few = settings();
     few.grpc.max_connections = 1;
     few.http.limits.max_connections = 1;
-    let counters = Arc::clone(&few.counters);
-    let server = serve(Obedient, few);
-    let ports = [(server.addresses.grpc, &counters.grpc), (server.addresses.http, &counters.http)];
+    let metrics = Arc::clone(&few.server_metrics);
+    let server = serve(ByDomain, few);
+    let ports = [(server.addresses.grpc, &metrics.grpc), (server.addresses.http, &metrics.http)];
     for (address, port) in ports {
         let first = TcpStream::connect(address).await.unwrap();
         closed(TcpStream::connect(address).await.unwrap()).await;
@@ -71,15 +71,15 @@ async fn one_connection_too_many_is_closed_and_its_place_comes_back() {
     assert_eq!(http(server.addresses.http, "GET", "/livez", "").await.status, 200);
     server.try_call().await.unwrap();
     server.stop().await;
-    assert_eq!((counters.grpc.full.get(), counters.http.full.get()), (1, 1));
+    assert_eq!((metrics.grpc.full.get(), metrics.http.full.get()), (1, 1));
 }
 
 #[tokio::test]
 async fn a_message_beyond_the_bound_is_refused() {
     let mut small = settings();
     small.grpc.max_message_bytes = 1000;
-    let counters = Arc::clone(&small.counters);
-    let server = serve(Obedient, small);
+    let metrics = Arc::clone(&small.server_metrics);
+    let server = serve(ByDomain, small);
     let mut client = server.client().await;
     let mut large = request("ok");
     large.descriptors[0].entries[0].value = "v".repeat(1000);
@@ -87,7 +87,7 @@ async fn a_message_beyond_the_bound_is_refused() {
     assert_eq!(status.code(), tonic::Code::OutOfRange);
     client.should_rate_limit(request("ok")).await.unwrap();
     server.stop().await;
-    assert_eq!(counters.message_too_large.get(), 1);
+    assert_eq!(metrics.message_too_large.get(), 1);
 }
 
 /// What an HTTP/2 client says first, with an empty SETTINGS frame.
@@ -99,8 +99,8 @@ async fn an_old_connection_is_told_to_go() {
     let mut short_lived = settings();
     // Longer than SHORT: a busy machine must get the hello through before the goodbye.
     short_lived.grpc.max_connection_age = Some(10 * SHORT);
-    let counters = Arc::clone(&short_lived.counters);
-    let server = serve(Obedient, short_lived);
+    let metrics = Arc::clone(&short_lived.server_metrics);
+    let server = serve(ByDomain, short_lived);
     let mut stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
     stream.write_all(HELLO).await.unwrap();
     let mut said = Vec::new();
@@ -109,7 +109,7 @@ async fn an_old_connection_is_told_to_go() {
     }
     drop(stream);
     server.stop().await;
-    assert_eq!(counters.aged.get(), 1);
+    assert_eq!(metrics.aged.get(), 1);
 }
 
 #[tokio::test]
@@ -118,13 +118,13 @@ async fn a_connection_that_does_not_go_is_closed() {
     // As above: a connection that has not said hello goes at once.
     short_lived.grpc.max_connection_age = Some(10 * SHORT);
     short_lived.grpc.max_connection_age_grace = SHORT;
-    let counters = Arc::clone(&short_lived.counters);
-    let server = serve(Obedient, short_lived);
+    let metrics = Arc::clone(&short_lived.server_metrics);
+    let server = serve(ByDomain, short_lived);
     let mut stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
     stream.write_all(HELLO).await.unwrap();
     closed(stream).await;
     server.stop().await;
-    assert_eq!(counters.cut.get(), 1);
+    assert_eq!(metrics.cut.get(), 1);
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn a_call_that_never_ends_holds_up_the_end_no_longer_than_the_bound() {
     let (arrived, mut arrivals) = mpsc::unbounded_channel();
     let mut impatient = settings();
     impatient.drain.timeout = SHORT;
-    let server = serve(Gate { arrived, go: Arc::new(Semaphore::new(0)) }, impatient);
+    let server = serve(Blocking { arrived, go: Arc::new(Semaphore::new(0)) }, impatient);
     let mut client = server.client().await;
     let call = tokio::spawn(async move { client.should_rate_limit(request("d")).await });
     arrivals.recv().await.unwrap();

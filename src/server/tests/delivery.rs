@@ -14,7 +14,7 @@ use super::support::{request, serve, settings};
 use crate::decision::{Grant, Verdict};
 use crate::proto::RateLimitResponse;
 use crate::server::Decide;
-use crate::server::fake::Obedient;
+use crate::server::tests::test_handlers::ByDomain;
 
 /// Says yes, and tells when what it granted is given back.
 struct Granting(mpsc::UnboundedSender<()>);
@@ -25,7 +25,7 @@ impl Decide for Granting {
         let give_back = Box::new(move || {
             let _ = returned.send(());
         });
-        Verdict { grant: Some(Grant::new(vec![give_back])), ..Obedient.decide(request).await }
+        Verdict { grant: Some(Grant::new(vec![give_back])), ..ByDomain.decide(request).await }
     }
 }
 
@@ -102,7 +102,7 @@ async fn a_grant_whose_answer_is_reset_half_written_is_given_back() {
 #[tokio::test]
 async fn an_answer_that_is_read_byte_by_byte_arrives() {
     const WINDOW_UPDATE: u8 = 8;
-    let served = serve(Obedient, settings());
+    let served = serve(ByDomain, settings());
     let mut raw = Raw::connect(served.addresses.grpc, &[ONE_BYTE]).await;
     assert!(raw.send(&call(1, "full")).await);
     let mut answer = Vec::new();
@@ -125,8 +125,8 @@ async fn an_answer_that_is_read_byte_by_byte_arrives() {
 async fn answers_that_are_read_in_part_lose_their_calls() {
     let mut impatient = settings();
     impatient.grpc.call_timeout = Duration::from_millis(50);
-    let counters = Arc::clone(&impatient.counters);
-    let served = serve(Obedient, impatient);
+    let metrics = Arc::clone(&impatient.server_metrics);
+    let served = serve(ByDomain, impatient);
     let mut raw = Raw::connect(served.addresses.grpc, &[ONE_BYTE]).await;
     for stream in streams().take(10) {
         assert!(raw.send(&call(stream, "full")).await);
@@ -138,5 +138,5 @@ async fn answers_that_are_read_in_part_lose_their_calls() {
     }
     drop(raw);
     served.stop().await;
-    assert_eq!(counters.call_timeout.get(), 10);
+    assert_eq!(metrics.call_timeout.get(), 10);
 }

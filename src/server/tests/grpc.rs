@@ -8,11 +8,11 @@ use tonic::Code::{Internal, InvalidArgument};
 
 use super::support::{http, request, serve, settings};
 use crate::proto::{Code, Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
-use crate::server::fake::{Gate, Obedient, Patient, Whereabouts};
+use crate::server::tests::test_handlers::{Blocking, ByDomain, RecordsThread, RecordsTimeout};
 
 #[tokio::test]
 async fn a_decision_arrives_with_its_code() {
-    let server = serve(Obedient, settings());
+    let server = serve(ByDomain, settings());
     let mut client = server.client().await;
     for (domain, code, statuses) in
         [("ok", Code::Ok, 1), ("over", Code::OverLimit, 1), ("full", Code::OverLimit, 2)]
@@ -25,7 +25,7 @@ async fn a_decision_arrives_with_its_code() {
 
 #[tokio::test]
 async fn the_callers_deadline_reaches_the_decision_with_a_margin_and_json_has_none() {
-    let patient = Patient::default();
+    let patient = RecordsTimeout::default();
     let waits = patient.waits.clone();
     let server = serve(patient, settings());
     let mut client = server.client().await;
@@ -42,7 +42,7 @@ async fn the_callers_deadline_reaches_the_decision_with_a_margin_and_json_has_no
 
 #[tokio::test]
 async fn a_bad_request_is_refused_with_its_reason_and_the_connection_goes_on() {
-    let server = serve(Obedient, settings());
+    let server = serve(ByDomain, settings());
     let mut client = server.client().await;
     let good = || request("ok");
     let with = |descriptor: RateLimitDescriptor| RateLimitRequest {
@@ -84,7 +84,7 @@ async fn a_bad_request_is_refused_with_its_reason_and_the_connection_goes_on() {
 
 #[tokio::test]
 async fn a_defect_in_one_decision_is_an_internal_error_and_no_more() {
-    let server = serve(Obedient, settings());
+    let server = serve(ByDomain, settings());
     let mut client = server.client().await;
     let status = client.should_rate_limit(request("panic")).await.unwrap_err();
     assert_eq!(status.code(), Internal);
@@ -96,7 +96,7 @@ async fn a_defect_in_one_decision_is_an_internal_error_and_no_more() {
 async fn a_call_in_flight_is_answered_after_the_stop_began() {
     let (arrived, mut arrivals) = mpsc::unbounded_channel();
     let go = Arc::new(Semaphore::new(0));
-    let server = serve(Gate { arrived, go: Arc::clone(&go) }, settings());
+    let server = serve(Blocking { arrived, go: Arc::clone(&go) }, settings());
     let mut client = server.client().await;
     let call = tokio::spawn(async move { client.should_rate_limit(request("d")).await });
     arrivals.recv().await.unwrap();
@@ -114,7 +114,7 @@ async fn a_call_in_flight_is_answered_after_the_stop_began() {
 
 #[tokio::test]
 async fn few_connections_are_spread_evenly_and_each_stays_on_its_core() {
-    let decider = Whereabouts::default();
+    let decider = RecordsThread::default();
     let threads = Arc::clone(&decider.threads);
     let server = serve(decider, settings());
     let mut clients = Vec::new();

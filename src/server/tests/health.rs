@@ -9,7 +9,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use super::support::{Served, http, serve, settings};
 use crate::server::Health;
-use crate::server::fake::Obedient;
+use crate::server::tests::test_handlers::ByDomain;
 
 const NAMES: [&str; 2] = ["", "ratelimit"];
 
@@ -48,7 +48,7 @@ async fn every_form_of_health_follows_the_application_and_the_end() {
     let mut patient = settings();
     // Long enough to look around in; the end of the test does not wait for it.
     patient.drain.delay = Duration::from_secs(3600);
-    let server = serve(Obedient, patient);
+    let server = serve(ByDomain, patient);
     let ok = |status| (status, "OK".to_owned());
     let (dead, unready) = ((500, String::new()), (503, "not ready".to_owned()));
 
@@ -68,7 +68,7 @@ async fn every_form_of_health_follows_the_application_and_the_end() {
 
 #[tokio::test]
 async fn a_health_watch_does_not_hold_up_the_end() {
-    let server = serve(Obedient, settings());
+    let server = serve(ByDomain, settings());
     let mut client = HealthClient::new(server.channel().await);
     let mut stream = client.watch(ask("ratelimit")).await.unwrap().into_inner();
     stream.next().await.unwrap().unwrap();
@@ -78,7 +78,7 @@ async fn a_health_watch_does_not_hold_up_the_end() {
 
 #[tokio::test]
 async fn an_unknown_name_is_not_found() {
-    let server = serve(Obedient, settings());
+    let server = serve(ByDomain, settings());
     let mut client = HealthClient::new(server.channel().await);
     let status = client.check(ask("other")).await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::NotFound);
@@ -108,7 +108,7 @@ macro_rules! services_of {
 
 #[tokio::test]
 async fn reflection_lists_the_service_in_both_versions() {
-    let server = serve(Obedient, settings());
+    let server = serve(ByDomain, settings());
     for services in [services_of!(v1, server), services_of!(v1alpha, server)] {
         for name in ["envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health"] {
             assert!(services.iter().any(|service| service == name), "{name} in {services:?}");

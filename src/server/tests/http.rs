@@ -1,13 +1,13 @@
 //! The HTTP and admin ports.
 
 use super::support::{http, serve, settings};
-use crate::server::fake::Obedient;
+use crate::server::tests::test_handlers::ByDomain;
 
 const OK: &str = r#"{"domain": "ok", "descriptors": [{"entries": [{"key": "k"}]}]}"#;
 
 #[tokio::test]
 async fn json_decides_with_any_method_and_says_so_in_its_status() {
-    let server = serve(Obedient, settings());
+    let server = serve(ByDomain, settings());
     let port = server.addresses.http;
     for method in ["POST", "GET", "PUT", "PATCH", "DELETE"] {
         let answer = http(port, method, "/json", OK).await;
@@ -25,7 +25,7 @@ async fn json_decides_with_any_method_and_says_so_in_its_status() {
 async fn json_refuses_what_it_cannot_decide_with_the_reason() {
     let mut small = settings();
     small.http.max_body_bytes = 200;
-    let server = serve(Obedient, small);
+    let server = serve(ByDomain, small);
     let padding = " ".repeat(1000);
     let unit = r#"{"domain": "d", "descriptors": [{"limit": {"requestsPerUnit": 1}}]}"#;
     for (body, status, reason) in [
@@ -49,7 +49,7 @@ async fn json_refuses_what_it_cannot_decide_with_the_reason() {
 
 #[tokio::test]
 async fn admin_shows_what_the_application_says() {
-    let server = serve(Obedient, settings());
+    let server = serve(ByDomain, settings());
     for (path, content_type, body) in [
         ("/metrics", "text/plain; version=0.0.4; charset=utf-8", "weir_up 1\n"),
         ("/rules", "application/json", r#"{"files":[]}"#),

@@ -10,8 +10,8 @@ use tonic::Code::{self, Internal, InvalidArgument, OutOfRange, Unimplemented};
 use super::raw::{CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Raw, call_headers, frame};
 use super::support::{Served, request, serve, settings};
 use crate::proto::{self, RateLimitResponse};
-use crate::server::fake::Obedient;
-use crate::server::rls::PATH;
+use crate::server::grpc::should_rate_limit::PATH;
+use crate::server::tests::test_handlers::ByDomain;
 
 const PRIORITY: u8 = 2;
 const PADDED: u8 = 8;
@@ -65,7 +65,7 @@ async fn asked(
 
 #[tokio::test]
 async fn one_message_makes_a_call_and_all_else_has_its_own_status() {
-    let server = serve(Obedient, settings());
+    let server = serve(ByDomain, settings());
     let mut client = client(&server).await;
     let uri = |path: &str| format!("http://{}{path}", server.addresses.grpc);
     let to = |path: &str| http::Request::builder().method(Method::POST).uri(uri(path));
@@ -117,7 +117,7 @@ async fn one_message_makes_a_call_and_all_else_has_its_own_status() {
 
 #[tokio::test]
 async fn a_call_is_one_however_its_frames_are_cut_and_padded() {
-    let server = serve(Obedient, settings());
+    let server = serve(ByDomain, settings());
     let headers = call_headers();
     let (first, rest) = headers.split_at(9);
     let padded = |bytes: &[u8]| [&[7], bytes, &[0; 7]].concat();

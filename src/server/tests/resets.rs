@@ -11,7 +11,7 @@ use super::raw::{
 use super::support::{serve, settings};
 use crate::decision::{Grant, Verdict};
 use crate::descriptor::Request;
-use crate::server::fake::Obedient;
+use crate::server::tests::test_handlers::ByDomain;
 use crate::server::{Decide, Settings};
 
 /// What has happened to a decision.
@@ -47,7 +47,7 @@ impl Decide for Telling {
         dropped.0 = None;
         let _ = events.send(Event::Decided);
         let give_back = Box::new(move || drop(events.send(Event::GivenBack)));
-        Verdict { grant: Some(Grant::new(vec![give_back])), ..Obedient.decide(request).await }
+        Verdict { grant: Some(Grant::new(vec![give_back])), ..ByDomain.decide(request).await }
     }
 }
 
@@ -205,8 +205,8 @@ async fn a_client_that_answers_pings_may_be_silent() {
     let mut patient = settings();
     patient.grpc.keepalive_interval = Some(Duration::from_millis(20));
     patient.grpc.keepalive_timeout = Duration::from_secs(20);
-    let counters = Arc::clone(&patient.counters);
-    let server = serve(Obedient, patient);
+    let metrics = Arc::clone(&patient.server_metrics);
+    let server = serve(ByDomain, patient);
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     let mut asked = 0;
     while asked < 5 {
@@ -220,7 +220,7 @@ async fn a_client_that_answers_pings_may_be_silent() {
     while raw.next().await.expect("the connection stays").flags & END_STREAM == 0 {}
     drop(raw);
     server.stop().await;
-    assert_eq!(counters.keepalive_timeout.get(), 0);
+    assert_eq!(metrics.keepalive_timeout.get(), 0);
 }
 
 /// Waits for ever, and has a defect where a request is refused.

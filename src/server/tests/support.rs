@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tonic::transport::Channel;
 
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
-use crate::server::fake::View;
+use crate::server::tests::test_handlers::View;
 use crate::server::{Addresses, Decide, Drain, Health, Server, Serving, Settings};
 
 /// A server under test. Dropping it stops it.

@@ -12,8 +12,8 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 use super::pki::{Authority, EVERY_KEY, Kind, Leaf};
 use super::support::{Served, request, serve, settings};
 use crate::proto::RateLimitServiceClient;
-use crate::server::fake::Obedient;
-use crate::server::{Counters, ReloadOutcome, Settings, TlsAcceptor, TlsConfig};
+use crate::server::tests::test_handlers::ByDomain;
+use crate::server::{ReloadOutcome, ServerMetrics, Settings, TlsAcceptor, TlsConfig};
 
 const NOW: u64 = 1_800_000_000;
 
@@ -21,13 +21,13 @@ const NOW: u64 = 1_800_000_000;
 fn over_tls(
     files: TlsConfig,
     tune: impl FnOnce(&mut Settings),
-) -> (Served, TlsAcceptor, Arc<Counters>) {
+) -> (Served, TlsAcceptor, Arc<ServerMetrics>) {
     let mut settings = settings();
-    let counters = Arc::clone(&settings.counters);
-    let (tls, _) = TlsAcceptor::load(files, NOW, Arc::clone(&counters)).unwrap();
+    let metrics = Arc::clone(&settings.server_metrics);
+    let (tls, _) = TlsAcceptor::load(files, NOW, Arc::clone(&metrics)).unwrap();
     settings.grpc.tls = Some(tls.clone());
     tune(&mut settings);
-    (serve(Obedient, settings), tls, counters)
+    (serve(ByDomain, settings), tls, metrics)
 }
 
 fn trusting(authority: &Authority) -> ClientTlsConfig {
@@ -58,9 +58,9 @@ async fn every_kind_of_key_serves() {
     let authority = Authority::new();
     for kind in EVERY_KEY {
         let files = authority.files(&authority.issue(Leaf::server().kind(kind)));
-        let (server, _, counters) = over_tls(files, |_| {});
+        let (server, _, metrics) = over_tls(files, |_| {});
         assert!(is_answered(&server, trusting(&authority)).await, "{kind:?}");
-        assert_eq!(counters.tls_accepted.get(), 1);
+        assert_eq!(metrics.tls_accepted.get(), 1);
         server.stop().await;
     }
 }
@@ -96,13 +96,13 @@ async fn only_clients_with_a_trusted_certificate_of_the_right_name_are_let_in() 
     let mut files = authority.files(&authority.issue(Leaf::server()));
     files.client_ca = Some(authority.path("ca.crt"));
     files.client_san = vec!["envoy.gateway".into(), "spiffe://cluster/envoy".into()];
-    let (server, _, counters) = over_tls(files.clone(), |_| {});
+    let (server, _, metrics) = over_tls(files.clone(), |_| {});
     let good = [&["envoy.gateway"], &["*.gateway"], &["spiffe://cluster/envoy"]];
     for names in good {
         let leaf = authority.issue(Leaf::client(names));
         assert!(is_answered(&server, showing(&authority, &leaf)).await, "{names:?}");
     }
-    assert_eq!(counters.tls_failed.get(), 0);
+    assert_eq!(metrics.tls_failed.get(), 0);
     let bad = [
         authority.issue(Leaf::client(&["other.gateway"])),
         authority.issue(Leaf::client(&["*.example"])),
@@ -115,7 +115,7 @@ async fn only_clients_with_a_trusted_certificate_of_the_right_name_are_let_in() 
     }
     assert!(!is_answered(&server, trusting(&authority)).await, "without a certificate");
     server.stop().await;
-    assert!(counters.tls_failed.get() >= 6);
+    assert!(metrics.tls_failed.get() >= 6);
 
     files.client_optional = true;
     let (server, ..) = over_tls(files, |_| {});
@@ -128,7 +128,7 @@ async fn only_clients_with_a_trusted_certificate_of_the_right_name_are_let_in() 
 async fn plain_text_and_silence_are_turned_away_and_hold_up_nobody() {
     let authority = Authority::new();
     let files = authority.files(&authority.issue(Leaf::server()));
-    let (server, _, counters) = over_tls(files, |settings| {
+    let (server, _, metrics) = over_tls(files, |settings| {
         settings.grpc.handshake_timeout = Duration::from_millis(300);
         settings.grpc.max_handshakes = 1;
         settings.cores = Some(1);
@@ -149,14 +149,14 @@ async fn plain_text_and_silence_are_turned_away_and_hold_up_nobody() {
     }
     // A client hears of its failure before it is counted; a server that has ended has counted all.
     server.stop().await;
-    assert_eq!((counters.tls_failed.get(), counters.hello_timeout.get()), (1, 2));
+    assert_eq!((metrics.tls_failed.get(), metrics.hello_timeout.get()), (1, 2));
 }
 
 #[tokio::test]
 async fn a_handshake_that_stalls_makes_room_in_time() {
     let authority = Authority::new();
     let files = authority.files(&authority.issue(Leaf::server()));
-    let (server, _, counters) = over_tls(files, |settings| {
+    let (server, _, metrics) = over_tls(files, |settings| {
         settings.grpc.handshake_timeout = Duration::from_millis(500);
         settings.grpc.max_handshakes = 1;
         settings.cores = Some(1);
@@ -169,7 +169,7 @@ async fn a_handshake_that_stalls_makes_room_in_time() {
     // Those who came meanwhile wait for the place, or are told to come again.
     while !is_answered(&server, trusting(&authority)).await {}
     server.stop().await;
-    assert!(counters.hello_timeout.get() >= 1);
+    assert!(metrics.hello_timeout.get() >= 1);
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn new_files_serve_new_connections_and_bad_ones_change_nothing() {
     let authority = Authority::new();
     let first = authority.issue(Leaf::server());
     let files = authority.files(&first);
-    let (server, tls, counters) = over_tls(files.clone(), |_| {});
+    let (server, tls, metrics) = over_tls(files.clone(), |_| {});
     let old = channel(&server, trusting(&authority)).await.unwrap();
     assert_eq!(tls.reload(NOW), ReloadOutcome::Unchanged);
 
@@ -211,7 +211,7 @@ async fn new_files_serve_new_connections_and_bad_ones_change_nothing() {
     assert!(!is_answered(&server, trusting(&authority)).await, "the old one is gone");
     let mut old = RateLimitServiceClient::new(old);
     old.should_rate_limit(request("ok")).await.expect("what was open stays open");
-    assert_eq!((counters.tls_reloaded.get(), counters.tls_refused.get()), (1, 6));
+    assert_eq!((metrics.tls_reloaded.get(), metrics.tls_refused.get()), (1, 6));
     server.stop().await;
 }
 
@@ -238,7 +238,7 @@ fn a_certificate_that_ends_is_used_with_a_warning() {
 async fn certificates_change_under_load_without_a_failed_call() {
     let authority = Authority::new();
     let files = authority.files(&authority.issue(Leaf::server()));
-    let (server, tls, counters) = over_tls(files.clone(), |_| {});
+    let (server, tls, metrics) = over_tls(files.clone(), |_| {});
     let server = Arc::new(server);
     let over = Arc::new(AtomicBool::new(false));
     let callers: Vec<_> = (0..4)
@@ -258,13 +258,13 @@ async fn certificates_change_under_load_without_a_failed_call() {
     for number in 0..10 {
         let kind = if number % 2 == 0 { Kind::Ed25519 } else { Kind::P256 };
         let leaf = authority.issue(Leaf::server().kind(kind));
-        let before = counters.tls_accepted.get();
+        let before = metrics.tls_accepted.get();
         // Two writes: in between the pair does not match, and the old one stays.
         fs::write(&files.cert, &leaf.cert).unwrap();
         assert!(matches!(tls.reload(NOW), ReloadOutcome::Failed(_)));
         fs::write(&files.key, &leaf.key).unwrap();
         assert_eq!(tls.reload(NOW), ReloadOutcome::Reloaded(Vec::new()));
-        while counters.tls_accepted.get() < before + 8 {
+        while metrics.tls_accepted.get() < before + 8 {
             tokio::task::yield_now().await;
         }
     }
@@ -272,6 +272,6 @@ async fn certificates_change_under_load_without_a_failed_call() {
     for caller in callers {
         assert!(caller.await.unwrap() > 0);
     }
-    assert_eq!(counters.tls_failed.get(), 0);
+    assert_eq!(metrics.tls_failed.get(), 0);
     Arc::into_inner(server).unwrap().stop().await;
 }

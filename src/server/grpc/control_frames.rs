@@ -1,0 +1,166 @@
+//! ControlFrameLimiter: how many a client sends that ask for nothing, such as pings and settings.
+//!
+//! h2 answers each of them and takes no notice of their number. Here they cost a budget, which calls
+//! and time fill again: a well-behaved client needs a few per call and a few per minute.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A frame's header: length (24 bits), type, flags, stream (RFC 9113, section 4.1).
+const HEADER_BYTES: usize = 9;
+
+/// What one call puts back: room for its window updates, its reset and a ping.
+const PER_CALL: u32 = 4;
+
+/// What one second puts back.
+const PER_SECOND: u32 = 100;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+/// Of PING and SETTINGS.
+const ACK: u8 = 1;
+/// Of DATA.
+const END_STREAM: u8 = 1;
+
+/// Reads a connection's frames as they pass and keeps its budget.
+#[derive(Debug)]
+pub(super) struct ControlFrameLimiter {
+    header: [u8; HEADER_BYTES],
+    have: usize,
+    payload_left: usize,
+    budget: u32,
+    max: u32,
+    filled_at: Option<Instant>,
+}
+
+impl ControlFrameLimiter {
+    /// A budget of `max` frames.
+    pub(super) fn new(max: u32) -> ControlFrameLimiter {
+        let header = [0; HEADER_BYTES];
+        ControlFrameLimiter { header, have: 0, payload_left: 0, budget: max, max, filled_at: None }
+    }
+
+    /// Takes note of `bytes`, cut anywhere. False: the budget is spent. The time is asked for only
+    /// when it may be.
+    pub(super) fn read(&mut self, mut bytes: &[u8], now: impl Fn() -> Instant) -> bool {
+        let mut within = true;
+        loop {
+            let skip = self.payload_left.min(bytes.len());
+            self.payload_left -= skip;
+            bytes = &bytes[skip..];
+            if bytes.is_empty() {
+                return within;
+            }
+            let take = (HEADER_BYTES - self.have).min(bytes.len());
+            self.header[self.have..self.have + take].copy_from_slice(&bytes[..take]);
+            self.have += take;
+            bytes = &bytes[take..];
+            if self.have == HEADER_BYTES {
+                self.have = 0;
+                within &= self.count(&now);
+            }
+        }
+    }
+
+    /// Settles for the frame whose header is complete.
+    fn count(&mut self, now: impl Fn() -> Instant) -> bool {
+        let [a, b, c, kind, flags, ..] = self.header;
+        let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+        self.payload_left = length;
+        match kind {
+            HEADERS => self.budget = self.budget.saturating_add(PER_CALL).min(self.max),
+            // Their content is bounded by windows and by the size of headers.
+            DATA if length > 0 || flags & END_STREAM != 0 => {}
+            CONTINUATION => {}
+            // Answers to what we asked.
+            4 | 6 if flags & ACK != 0 => {}
+            _ => return self.spend(now()),
+        }
+        true
+    }
+
+    fn spend(&mut self, now: Instant) -> bool {
+        if self.budget == 0 {
+            let since = self.filled_at.map_or(Duration::ZERO, |at| now.duration_since(at));
+            let refill = u128::from(PER_SECOND) * since.as_millis() / 1000;
+            self.budget = u32::try_from(refill).unwrap_or(u32::MAX).min(self.max);
+            self.filled_at = None;
+        }
+        self.filled_at.get_or_insert(now);
+        let left = self.budget.checked_sub(1);
+        self.budget = left.unwrap_or(0);
+        left.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(payload.len()).unwrap();
+        [&[0, 0, length, kind, flags, 0, 0, 0, 1], payload].concat()
+    }
+
+    /// How many of `frame` pass in a row, up to 1000.
+    fn passing(frames: &mut ControlFrameLimiter, frame: &[u8], at: Instant) -> usize {
+        (0..1000).take_while(|_| frames.read(frame, || at)).count()
+    }
+
+    #[test]
+    fn what_asks_for_nothing_is_counted_wherever_the_bytes_are_cut() {
+        let at = Instant::now();
+        let flood = [frame(6, 0, &[0; 8]), frame(4, 0, &[]), frame(0, 0, &[])].concat();
+        for cut in 1..flood.len() {
+            let mut frames = ControlFrameLimiter::new(6);
+            let bytes = flood.repeat(3);
+            let passed = bytes.chunks(cut).take_while(|part| frames.read(part, || at)).count();
+            assert!((6 * 9 + 2 * 8) / cut <= passed + 1, "cut by {cut}: too early");
+            assert!(passed < bytes.len().div_ceil(cut), "cut by {cut}: not at all");
+        }
+    }
+
+    #[test]
+    fn calls_data_and_answers_are_free() {
+        let at = Instant::now();
+        let free = [
+            frame(1, 4, b"head"),
+            frame(0, 0, b"data"),
+            frame(0, 1, &[]),
+            frame(9, 0, &[]),
+            frame(4, 1, &[]),
+            frame(6, 1, &[0; 8]),
+        ];
+        for frame in free {
+            assert_eq!(passing(&mut ControlFrameLimiter::new(3), &frame, at), 1000, "{frame:?}");
+        }
+    }
+
+    #[test]
+    fn each_frame_that_costs_is_told_from_those_that_do_not() {
+        let at = Instant::now();
+        for kind in [2, 3, 4, 5, 6, 7, 8, 10, 255] {
+            assert_eq!(
+                passing(&mut ControlFrameLimiter::new(3), &frame(kind, 0, &[]), at),
+                3,
+                "type {kind}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_call_puts_back_four_and_a_second_a_hundred_and_never_more_than_the_budget() {
+        let at = Instant::now();
+        let (ping, call) = (frame(6, 0, &[0; 8]), frame(1, 4, &[]));
+        let mut frames = ControlFrameLimiter::new(150);
+        assert_eq!(passing(&mut frames, &ping, at), 150);
+        assert!(frames.read(&call, || at));
+        assert_eq!(passing(&mut frames, &ping, at), 4);
+        assert_eq!(passing(&mut frames, &ping, at + Duration::from_millis(500)), 50);
+        assert_eq!(passing(&mut frames, &ping, at + Duration::from_secs(60)), 150);
+        assert_eq!(passing(&mut frames, &call, at), 1000);
+        assert_eq!(passing(&mut frames, &ping, at + Duration::from_secs(60)), 150);
+    }
+}

@@ -1,0 +1,37 @@
+//! A listener for metrics alone: for scrapers that must not reach the admin port.
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use axum::Router;
+use axum::routing::get;
+use tokio::net;
+
+use super::metrics_page::MetricsPages;
+use super::server;
+use crate::server::config::HttpLimits;
+use crate::server::lifecycle::Lifecycle;
+use crate::server::metrics::ServerMetrics;
+use crate::server::single_threaded_runtime;
+
+/// Starts the thread that serves `path` on `listener` until the server stops.
+pub(in crate::server) fn start(
+    listener: TcpListener,
+    path: &str,
+    pages: MetricsPages,
+    limits: HttpLimits,
+    metrics: Arc<ServerMetrics>,
+    life: Lifecycle,
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    let routes = Router::new().route(path, get(move || pages.answer()));
+    let runtime = single_threaded_runtime()?;
+    thread::Builder::new().name("weir-metrics".into()).spawn(move || {
+        runtime.block_on(async {
+            let listener = net::TcpListener::from_std(listener)?;
+            server::serve(listener, routes, limits, (&metrics, |all| &all.metrics), &life).await;
+            Ok(())
+        })
+    })
+}

@@ -1,0 +1,111 @@
+//! An HTTP/1 server that slow, idle and hostile clients cannot pin.
+//!
+//! Every step has a bound: the head, the request, the connection's life, and their number, in all
+//! and of one address.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use hyper::server::conn::http1::Builder;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::server::config::HttpLimits;
+use crate::server::lifecycle::{Lifecycle, Phase};
+use crate::server::listener::accept;
+use crate::server::listener::per_ip::PerIpLimit;
+use crate::server::metrics::{ListenerMetrics, ServerMetrics};
+
+/// Serves `router` on `listener` until the server stops, then gives open requests
+/// [`HttpLimits::request_timeout`] to finish.
+pub(in crate::server) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: HttpLimits,
+    (metrics, listener_metrics): (&Arc<ServerMetrics>, fn(&ServerMetrics) -> &ListenerMetrics),
+    life: &Lifecycle,
+) {
+    let bound = (limits.request_timeout, Arc::clone(metrics));
+    let router = router.layer(from_fn_with_state(bound, within));
+    let places = Arc::new(Semaphore::new(limits.max_connections));
+    let per_ip = PerIpLimit::new(limits.max_connections_per_peer);
+    let take = |stream, address| {
+        listener_metrics(metrics).accepted.add();
+        // Without a place the connection is closed here.
+        let Some(peer) = per_ip.try_acquire(address) else {
+            return listener_metrics(metrics).peer_full.add();
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            return listener_metrics(metrics).full.add();
+        };
+        let (router, life, metrics) = (router.clone(), life.clone(), Arc::clone(metrics));
+        listener_metrics(&metrics).open.add();
+        tokio::spawn(async move {
+            connection(stream, router, limits, &metrics, life.reached(Phase::Stopping)).await;
+            listener_metrics(&metrics).open.subtract();
+            drop((place, peer));
+        });
+    };
+    tokio::select! {
+        () = accept::accept(listener, take) => {}
+        () = life.reached(Phase::Stopping) => {}
+    }
+    let all = u32::try_from(limits.max_connections).unwrap_or(u32::MAX);
+    let _ = tokio::time::timeout(limits.request_timeout, places.acquire_many(all)).await;
+}
+
+async fn connection(
+    stream: TcpStream,
+    router: Router,
+    limits: HttpLimits,
+    metrics: &ServerMetrics,
+    stopping: impl Future<Output = ()>,
+) {
+    let connection = Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_timeout)
+        .max_buf_size(limits.max_head_bytes)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = pin!(connection);
+    tokio::select! {
+        result = connection.as_mut() => return count_error(metrics, result),
+        () = stopping => {}
+        () = tokio::time::sleep(limits.max_connection_age) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = tokio::time::timeout(limits.request_timeout, connection).await;
+}
+
+/// Counts what a client could not get right in time or in size. How else it ended is its business.
+fn count_error(metrics: &ServerMetrics, result: Result<(), hyper::Error>) {
+    match result {
+        Err(error) if error.is_timeout() => metrics.http_timeout.add(),
+        Err(error) if error.is_parse_too_large() => metrics.http_too_large.add(),
+        _ => {}
+    }
+}
+
+/// Ends a request that takes longer than the limit: its body comes too slowly.
+async fn within(
+    State((limit, metrics)): State<(Duration, Arc<ServerMetrics>)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Ok(response) = tokio::time::timeout(limit, next.run(request)).await else {
+        metrics.http_timeout.add();
+        return (StatusCode::REQUEST_TIMEOUT, "the request took too long\n").into_response();
+    };
+    if response.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        metrics.http_too_large.add();
+    }
+    response
+}

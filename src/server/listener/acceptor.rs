@@ -1,0 +1,94 @@
+//! The front: the one thread that accepts connections, serves HTTP and admin, and leads the end.
+
+use std::io;
+use std::net::{IpAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net;
+use tokio::sync::watch;
+
+use super::accept;
+use super::balance::LeastConnections;
+use crate::server::config::HttpLimits;
+use crate::server::grpc::health::Reporter;
+use crate::server::http::server as http1;
+use crate::server::lifecycle::{Lifecycle, Phase, StopOnExit};
+use crate::server::metrics::ServerMetrics;
+use crate::server::single_threaded_runtime;
+
+/// Everything that the front looks after.
+pub(in crate::server) struct Acceptor {
+    pub(in crate::server) grpc: (TcpListener, LeastConnections),
+    pub(in crate::server) http: (TcpListener, Router, HttpLimits),
+    pub(in crate::server) admin: (TcpListener, Router, HttpLimits),
+    pub(in crate::server) reporter: Reporter,
+    pub(in crate::server) metrics: Arc<ServerMetrics>,
+    pub(in crate::server) life: Lifecycle,
+    pub(in crate::server) shutdown: watch::Receiver<bool>,
+    /// From "not serving" to the end of accepting.
+    pub(in crate::server) delay: Duration,
+}
+
+impl Acceptor {
+    /// Starts the thread.
+    pub(in crate::server) fn start(self) -> io::Result<JoinHandle<io::Result<()>>> {
+        let runtime = single_threaded_runtime()?;
+        thread::Builder::new().name("weir-acceptor".into()).spawn(move || {
+            let _last = StopOnExit(self.life.clone());
+            runtime.block_on(self.serve())
+        })
+    }
+
+    async fn serve(self) -> io::Result<()> {
+        let (grpc, balancer) = self.grpc;
+        let (http, http_routes, http_limits) = self.http;
+        let (admin, admin_routes, admin_limits) = self.admin;
+        let grpc = net::TcpListener::from_std(grpc)?;
+        let http = net::TcpListener::from_std(http)?;
+        let admin = net::TcpListener::from_std(admin)?;
+        let (life, metrics) = (&self.life, &self.metrics);
+        // Before the first connection, so that nobody is told "serving" too early.
+        self.reporter.start().await;
+        tokio::join!(
+            drain(life, self.shutdown, self.delay),
+            self.reporter.follow(life),
+            assign(grpc, balancer, life),
+            http1::serve(http, http_routes, http_limits, (metrics, |all| &all.http), life),
+            http1::serve(admin, admin_routes, admin_limits, (metrics, |all| &all.admin), life),
+        );
+        Ok(())
+    }
+}
+
+/// Waits for the order to stop, and leads through the phases.
+async fn drain(life: &Lifecycle, mut shutdown: watch::Receiver<bool>, delay: Duration) {
+    let in_order = async {
+        // A sender that is gone cannot ask any more; it has asked by going.
+        let _ = shutdown.wait_for(|stop| *stop).await;
+        life.advance(Phase::Draining);
+        tokio::time::sleep(delay).await;
+        life.advance(Phase::Stopping);
+    };
+    tokio::select! {
+        () = in_order => {}
+        () = life.reached(Phase::Stopping) => {}
+    }
+}
+
+/// Accepts and deals until the server stops. Then the balancer is dropped, which tells the cores.
+async fn assign(listener: net::TcpListener, balancer: LeastConnections, life: &Lifecycle) {
+    let take = |stream: net::TcpStream, peer: IpAddr| {
+        // Leaves this runtime here, and joins its core's when that picks it up.
+        let assigned = stream.into_std().is_ok_and(|stream| balancer.assign(stream, peer));
+        if !assigned {
+            tracing::debug!("closed a connection: there are too many");
+        }
+    };
+    tokio::select! {
+        () = accept::accept(listener, take) => {}
+        () = life.reached(Phase::Stopping) => {}
+    }
+}

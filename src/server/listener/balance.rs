@@ -1,0 +1,203 @@
+//! The balancer: hands each accepted connection to the worker with the fewest open ones.
+//!
+//! Envoy opens one long connection per worker thread. Hashing those over ports, as the kernel does
+//! with `SO_REUSEPORT`, leaves some workers with several and others idle for hours; counting does not.
+
+use std::net::{IpAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::mpsc;
+
+use super::per_ip::{PerIpLimit, PerIpPermit};
+use crate::server::metrics::ServerMetrics;
+
+/// Connections that may wait for one worker to pick them up.
+const QUEUE: usize = 1024;
+
+/// A connection on its way to a worker, counted there from now until it is dropped.
+#[derive(Debug)]
+pub(in crate::server) struct Accepted {
+    pub(in crate::server) stream: TcpStream,
+    pub(in crate::server) guard: ConnectionGuard,
+}
+
+/// One place taken on a worker, and one of its peer's. Gives them back when dropped.
+#[derive(Debug)]
+pub(in crate::server) struct ConnectionGuard {
+    worker: Arc<AtomicUsize>,
+    metrics: Arc<ServerMetrics>,
+    _peer: PerIpPermit,
+}
+
+impl ConnectionGuard {
+    fn new(
+        worker: &Arc<AtomicUsize>,
+        metrics: &Arc<ServerMetrics>,
+        peer: PerIpPermit,
+    ) -> ConnectionGuard {
+        worker.fetch_add(1, Ordering::Relaxed);
+        metrics.grpc.open.add();
+        ConnectionGuard { worker: Arc::clone(worker), metrics: Arc::clone(metrics), _peer: peer }
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.worker.fetch_sub(1, Ordering::Relaxed);
+        self.metrics.grpc.open.subtract();
+    }
+}
+
+/// Deals connections. Dropping it tells every worker that no more will come.
+#[derive(Debug)]
+pub(in crate::server) struct LeastConnections {
+    workers: Vec<Worker>,
+    max: usize,
+    per_ip: PerIpLimit,
+    metrics: Arc<ServerMetrics>,
+}
+
+#[derive(Debug)]
+struct Worker {
+    open: Arc<AtomicUsize>,
+    queue: mpsc::Sender<Accepted>,
+}
+
+impl LeastConnections {
+    /// A balancer to `workers` workers that keeps at most `max` connections open, and of each peer those
+    /// that `per_ip` allows; and each worker's queue.
+    pub(in crate::server) fn new(
+        workers: usize,
+        max: usize,
+        per_ip: PerIpLimit,
+        metrics: Arc<ServerMetrics>,
+    ) -> (LeastConnections, Vec<mpsc::Receiver<Accepted>>) {
+        let worker = || {
+            let (queue, receiver) = mpsc::channel(QUEUE);
+            (Worker { open: Arc::default(), queue }, receiver)
+        };
+        let (workers, queues) = (0..workers).map(|_| worker()).unzip();
+        (LeastConnections { workers, max, per_ip, metrics }, queues)
+    }
+
+    /// Hands `stream` to the worker with the fewest open connections that can take it. Closes it, and
+    /// says so, when there are too many already.
+    pub(in crate::server) fn assign(&self, stream: TcpStream, peer: IpAddr) -> bool {
+        let port = &self.metrics.grpc;
+        port.accepted.add();
+        let Some(peer) = self.per_ip.try_acquire(peer) else {
+            port.peer_full.add();
+            return false;
+        };
+        let assigned = self.try_assign(stream, peer);
+        if !assigned {
+            port.full.add();
+        }
+        assigned
+    }
+
+    fn try_assign(&self, stream: TcpStream, peer: PerIpPermit) -> bool {
+        let mut order: Vec<(usize, &Worker)> = self.workers.iter().map(|c| (c.open(), c)).collect();
+        if order.iter().map(|(open, _)| open).sum::<usize>() >= self.max {
+            return false;
+        }
+        order.sort_by_key(|(open, _)| *open);
+        let place =
+            order.iter().find_map(|(_, worker)| Some((worker, worker.queue.try_reserve().ok()?)));
+        let Some((worker, place)) = place else { return false };
+        place.send(Accepted {
+            stream,
+            guard: ConnectionGuard::new(&worker.open, &self.metrics, peer),
+        });
+        true
+    }
+}
+
+impl Worker {
+    fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn balancer(workers: usize, max: usize) -> (LeastConnections, Vec<mpsc::Receiver<Accepted>>) {
+        LeastConnections::new(workers, max, PerIpLimit::new(None), Arc::default())
+    }
+
+    /// Both ends of a new connection; the client's end only has to stay open.
+    fn connection(listener: &TcpListener) -> (TcpStream, TcpStream) {
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    fn opens(balancer: &LeastConnections) -> Vec<usize> {
+        balancer.workers.iter().map(Worker::open).collect()
+    }
+
+    #[test]
+    fn each_connection_goes_to_the_core_with_the_fewest() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (balancer, mut queues) = balancer(3, 100);
+        let mut clients = Vec::new();
+        let mut assign = || {
+            let (client, stream) = connection(&listener);
+            clients.push(client);
+            balancer.assign(stream, PEER)
+        };
+        for _ in 0..7 {
+            assert!(assign());
+        }
+        assert_eq!(opens(&balancer), [3, 2, 2]);
+
+        let gone = [queues[1].try_recv().unwrap(), queues[1].try_recv().unwrap()];
+        assert_eq!(opens(&balancer), [3, 2, 2], "picked up is still open");
+        drop(gone);
+        assert_eq!(opens(&balancer), [3, 0, 2]);
+        for _ in 0..3 {
+            assert!(assign());
+        }
+        assert_eq!(opens(&balancer), [3, 3, 2], "the next ones make up for those that left");
+    }
+
+    #[test]
+    fn a_core_that_is_gone_or_full_is_passed_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (balancer, mut queues) = balancer(2, 100);
+        drop(queues.remove(0));
+        let (_client, stream) = connection(&listener);
+        assert!(balancer.assign(stream, PEER));
+        assert_eq!(opens(&balancer), [0, 1]);
+        drop(queues);
+        let (_client, stream) = connection(&listener);
+        assert!(!balancer.assign(stream, PEER), "nobody is left to take it");
+        assert_eq!(opens(&balancer), [0, 0]);
+    }
+
+    #[test]
+    fn one_connection_too_many_is_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (balancer, mut queues) = balancer(2, 2);
+        let clients: Vec<_> = (0..2)
+            .map(|_| {
+                let (client, stream) = connection(&listener);
+                assert!(balancer.assign(stream, PEER));
+                client
+            })
+            .collect();
+        let (_client, stream) = connection(&listener);
+        assert!(!balancer.assign(stream, PEER));
+        assert_eq!(balancer.metrics.grpc.full.get(), 1);
+        drop(queues[0].try_recv().unwrap());
+        let (_client, stream) = connection(&listener);
+        assert!(balancer.assign(stream, PEER), "the place is free again");
+        assert_eq!(balancer.metrics.grpc.full.get(), 1);
+        drop(clients);
+    }
+}

@@ -1,0 +1,104 @@
+//! Listening sockets, bound before anything is served so that a taken port is an error at start.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Connections that may wait in the kernel while the acceptor is busy.
+const BACKLOG: i32 = 1024;
+
+/// A listening, non-blocking socket on `host:port`.
+///
+/// `[::]` listens to IPv4 as well, whatever the machine's default, and becomes `0.0.0.0` where
+/// there is no IPv6. The error names the address.
+pub(in crate::server) fn bind(listen: &str) -> io::Result<TcpListener> {
+    let explain = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot listen on {listen}: {error}"))
+    };
+    let addresses = listen.to_socket_addrs().map_err(explain)?;
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in addresses {
+        match bind_or_fall_back(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(explain(last))
+}
+
+fn bind_or_fall_back(address: SocketAddr) -> io::Result<TcpListener> {
+    match bind_one(address) {
+        Err(error) if has_no_ipv6(&error) && is_any_ipv6(address) => {
+            bind_one((Ipv4Addr::UNSPECIFIED, address.port()).into())
+        }
+        result => result,
+    }
+}
+
+fn is_any_ipv6(address: SocketAddr) -> bool {
+    address.is_ipv6() && address.ip().is_unspecified()
+}
+
+/// A kernel without IPv6 has no such sockets; one with IPv6 switched off has no such addresses.
+fn has_no_ipv6(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::AddrNotAvailable)
+        || error.raw_os_error() == Some(EAFNOSUPPORT)
+}
+
+/// "Address family not supported by protocol" on Linux; the standard library has no kind for it.
+const EAFNOSUPPORT: i32 = 97;
+
+fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if is_any_ipv6(address) {
+        socket.set_only_v6(false)?;
+    }
+    // Lets a restart take the port while old connections still linger.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+
+    #[test]
+    fn the_ipv6_wildcard_takes_ipv4_as_well() {
+        let listener = bind("[::]:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert_ne!(port, 0);
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    }
+
+    #[test]
+    fn a_name_is_looked_up() {
+        let listener = bind("localhost:0").unwrap();
+        assert!(listener.local_addr().unwrap().ip().is_loopback());
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_had_is_named_in_the_error() {
+        let taken = bind("127.0.0.1:0").unwrap();
+        let taken = taken.local_addr().unwrap().to_string();
+        for listen in [taken.as_str(), "127.0.0.1", "127.0.0.1:70000", "", ":8081x"] {
+            let error = bind(listen).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("cannot listen on {listen}: ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_a_missing_ipv6_sends_the_wildcard_to_ipv4() {
+        let error = |number| io::Error::from_raw_os_error(number);
+        let (in_use, not_available) = (98, 99);
+        assert!(has_no_ipv6(&error(EAFNOSUPPORT)) && has_no_ipv6(&error(not_available)));
+        assert!(!has_no_ipv6(&error(in_use)));
+        assert!(is_any_ipv6("[::]:1".parse().unwrap()));
+        assert!(!is_any_ipv6("[::1]:1".parse().unwrap()));
+        assert!(!is_any_ipv6("0.0.0.0:1".parse().unwrap()));
+    }
+}

@@ -1,0 +1,79 @@
+//! PerIpLimit: how many connections each address has open, where that is bounded.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Open connections by address. Holds as many addresses as there are connections.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct PerIpLimit {
+    /// None: everybody may have as many as there are.
+    max: Option<usize>,
+    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+/// One connection of an address, until it is dropped.
+#[derive(Debug)]
+pub(in crate::server) struct PerIpPermit {
+    address: IpAddr,
+    open: Option<Arc<Mutex<HashMap<IpAddr, usize>>>>,
+}
+
+impl PerIpLimit {
+    /// At most `max` connections per address.
+    pub(in crate::server) fn new(max: Option<usize>) -> PerIpLimit {
+        PerIpLimit { max, open: Arc::default() }
+    }
+
+    /// One more of `address`, unless it has as many as it may.
+    pub(in crate::server) fn try_acquire(&self, address: IpAddr) -> Option<PerIpPermit> {
+        // A client of a dual-stack port is the same one however it is written.
+        let address = address.to_canonical();
+        let Some(max) = self.max else { return Some(PerIpPermit { address, open: None }) };
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(address).or_default();
+        if *count >= max {
+            return None;
+        }
+        *count += 1;
+        Some(PerIpPermit { address, open: Some(Arc::clone(&self.open)) })
+    }
+}
+
+impl Drop for PerIpPermit {
+    fn drop(&mut self) {
+        let Some(open) = &self.open else { return };
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_its_share_however_it_is_written_and_is_forgotten_when_it_has_none() {
+        let peers = PerIpLimit::new(Some(2));
+        let ip = |text: &str| text.parse().unwrap();
+        let first = peers.try_acquire(ip("10.0.0.1")).unwrap();
+        let _second = peers.try_acquire(ip("::ffff:10.0.0.1")).unwrap();
+        assert!(peers.try_acquire(ip("10.0.0.1")).is_none());
+        let other = peers.try_acquire(ip("10.0.0.2")).unwrap();
+        drop((first, other));
+        let _third = peers.try_acquire(ip("10.0.0.1")).unwrap();
+        assert_eq!(peers.open.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn without_a_bound_nobody_is_counted() {
+        let peers = PerIpLimit::new(None);
+        let taken: Vec<_> = (0..100).map(|_| peers.try_acquire("::1".parse().unwrap())).collect();
+        assert!(taken.iter().all(Option::is_some) && peers.open.lock().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,259 @@
+//! ServerMetrics of what the listeners see and refuse: plain atomics, read by whoever shows metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::telemetry::Exposition;
+
+/// One number that only goes up, or one that is set.
+#[derive(Debug, Default)]
+pub struct Metric(AtomicU64);
+
+impl Metric {
+    /// One more.
+    pub(super) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One less, for what is open now.
+    pub(super) fn subtract(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// From now on this many.
+    pub(super) fn set(&self, number: u64) {
+        self.0.store(number, Ordering::Relaxed);
+    }
+
+    /// How many.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one port sees.
+#[derive(Debug, Default)]
+pub struct ListenerMetrics {
+    /// Connections accepted.
+    pub accepted: Metric,
+    /// Connections open now.
+    pub open: Metric,
+    /// Closed at once: as many were open as may be.
+    pub full: Metric,
+    /// Closed at once: as many were open from that address as may be.
+    pub peer_full: Metric,
+}
+
+/// Everything that is counted about connections.
+#[derive(Debug, Default)]
+pub struct ServerMetrics {
+    /// The gRPC port.
+    pub grpc: ListenerMetrics,
+    /// The HTTP port.
+    pub http: ListenerMetrics,
+    /// The admin port.
+    pub admin: ListenerMetrics,
+    /// The port for scrapers.
+    pub metrics: ListenerMetrics,
+    /// TLS handshakes that succeeded.
+    pub tls_accepted: Metric,
+    /// TLS handshakes that failed: no TLS, no trust, no common version.
+    pub tls_failed: Metric,
+    /// Times that new TLS files came into force.
+    pub tls_reloaded: Metric,
+    /// Times that new TLS files were no good.
+    pub tls_refused: Metric,
+    /// When the certificate in force ends, in seconds since 1970; 0 without TLS.
+    pub tls_ends: Metric,
+    /// Connections that did not open in time: silent, or a handshake that did not end.
+    pub hello_timeout: Metric,
+    /// Connections whose client did not read what it was sent.
+    pub write_timeout: Metric,
+    /// Connections whose client answered no ping.
+    pub keepalive_timeout: Metric,
+    /// Connections that sent more resets, control frames or continuations than any client needs.
+    pub flood: Metric,
+    /// Connections that broke HTTP's rules in another way.
+    pub protocol_error: Metric,
+    /// Connections told to go for their age.
+    pub aged: Metric,
+    /// Connections told to go because nothing was asked on them.
+    pub idle: Metric,
+    /// Connections cut at the end of their grace.
+    pub cut: Metric,
+    /// Calls that took too long to be sent or to be read, and were reset.
+    pub call_timeout: Metric,
+    /// Messages beyond `grpc.max_message_bytes`.
+    pub message_too_large: Metric,
+    /// Calls refused because of `grpc.max_upload_bytes`, or because a call that may stay open sent
+    /// too much.
+    pub upload_refused: Metric,
+    /// HTTP requests whose head or body came too slowly.
+    pub http_timeout: Metric,
+    /// HTTP requests whose head or body was too large.
+    pub http_too_large: Metric,
+}
+
+impl ServerMetrics {
+    /// Writes all of them as metrics.
+    pub fn expose(&self, page: &mut Exposition) {
+        let ports = [
+            ("grpc", &self.grpc),
+            ("http", &self.http),
+            ("admin", &self.admin),
+            ("metrics", &self.metrics),
+        ];
+        const OPEN: &str = "weir_connections_open";
+        page.family(OPEN, "gauge", "Connections open now.");
+        for (listener, port) in ports {
+            page.sample(OPEN, &[("listener", listener)], port.open.get());
+        }
+        const ACCEPTED: &str = "weir_connections_accepted_total";
+        page.family(ACCEPTED, "counter", "Connections accepted.");
+        for (listener, port) in ports {
+            page.sample(ACCEPTED, &[("listener", listener)], port.accepted.get());
+        }
+        const REFUSED: &str = "weir_connections_refused_total";
+        page.family(REFUSED, "counter", "Connections closed at once, because of too many others.");
+        for (listener, port) in ports {
+            for (limit, count) in [("total", &port.full), ("peer", &port.peer_full)] {
+                page.sample(REFUSED, &[("listener", listener), ("limit", limit)], count.get());
+            }
+        }
+        self.expose_grpc(page);
+        const HTTP: &str = "weir_http_refused_total";
+        page.family(HTTP, "counter", "HTTP requests refused for their pace or size.");
+        for (reason, count) in
+            [("timeout", &self.http_timeout), ("too_large", &self.http_too_large)]
+        {
+            page.sample(HTTP, &[("reason", reason)], count.get());
+        }
+    }
+
+    fn expose_grpc(&self, page: &mut Exposition) {
+        const HANDSHAKES: &str = "weir_tls_handshakes_total";
+        page.family(HANDSHAKES, "counter", "TLS handshakes by their outcome.");
+        for (outcome, count) in [("ok", &self.tls_accepted), ("failed", &self.tls_failed)] {
+            page.sample(HANDSHAKES, &[("outcome", outcome)], count.get());
+        }
+        const RELOADS: &str = "weir_tls_reloads_total";
+        page.family(RELOADS, "counter", "Changes of the TLS files by their outcome.");
+        for (outcome, count) in [("ok", &self.tls_reloaded), ("failed", &self.tls_refused)] {
+            page.sample(RELOADS, &[("outcome", outcome)], count.get());
+        }
+        page.single(
+            "weir_tls_certificate_expiry_timestamp_seconds",
+            "gauge",
+            "When the certificate in force ends, in seconds since 1970; 0 without TLS.",
+            self.tls_ends.get(),
+        );
+        const ENDED: &str = "weir_grpc_connections_ended_total";
+        page.family(ENDED, "counter", "gRPC connections that weir ended, by reason.");
+        for (reason, count) in [
+            ("hello_timeout", &self.hello_timeout),
+            ("write_timeout", &self.write_timeout),
+            ("keepalive_timeout", &self.keepalive_timeout),
+            ("flood", &self.flood),
+            ("protocol_error", &self.protocol_error),
+            ("age", &self.aged),
+            ("idle", &self.idle),
+            ("grace_over", &self.cut),
+        ] {
+            page.sample(ENDED, &[("reason", reason)], count.get());
+        }
+        const CALLS: &str = "weir_grpc_calls_refused_total";
+        page.family(CALLS, "counter", "gRPC calls refused for their pace or size.");
+        for (reason, count) in [
+            ("timeout", &self.call_timeout),
+            ("too_large", &self.message_too_large),
+            ("upload", &self.upload_refused),
+        ] {
+            page.sample(CALLS, &[("reason", reason)], count.get());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_is_shown() {
+        let all_metrics = ServerMetrics::default();
+        // Without `..`: whoever adds a field is told to add it here.
+        let ServerMetrics {
+            grpc,
+            http,
+            admin,
+            metrics,
+            tls_accepted,
+            tls_failed,
+            tls_reloaded,
+            tls_refused,
+            tls_ends,
+            hello_timeout,
+            write_timeout,
+            keepalive_timeout,
+            flood,
+            protocol_error,
+            aged,
+            idle,
+            cut,
+            call_timeout,
+            message_too_large,
+            upload_refused,
+            http_timeout,
+            http_too_large,
+        } = &all_metrics;
+        let ended = |reason| format!("weir_grpc_connections_ended_total{{reason=\"{reason}\"}}");
+        let called = |reason| format!("weir_grpc_calls_refused_total{{reason=\"{reason}\"}}");
+        let asked = |reason| format!("weir_http_refused_total{{reason=\"{reason}\"}}");
+        let shaken = |outcome| format!("weir_tls_handshakes_total{{outcome=\"{outcome}\"}}");
+        let reloaded = |outcome| format!("weir_tls_reloads_total{{outcome=\"{outcome}\"}}");
+        let mut all = vec![
+            (tls_accepted, shaken("ok")),
+            (tls_failed, shaken("failed")),
+            (tls_reloaded, reloaded("ok")),
+            (tls_refused, reloaded("failed")),
+            (tls_ends, "weir_tls_certificate_expiry_timestamp_seconds".to_owned()),
+            (hello_timeout, ended("hello_timeout")),
+            (write_timeout, ended("write_timeout")),
+            (keepalive_timeout, ended("keepalive_timeout")),
+            (flood, ended("flood")),
+            (protocol_error, ended("protocol_error")),
+            (aged, ended("age")),
+            (idle, ended("idle")),
+            (cut, ended("grace_over")),
+            (call_timeout, called("timeout")),
+            (message_too_large, called("too_large")),
+            (upload_refused, called("upload")),
+            (http_timeout, asked("timeout")),
+            (http_too_large, asked("too_large")),
+        ];
+        for (name, port) in [("grpc", grpc), ("http", http), ("admin", admin), ("metrics", metrics)]
+        {
+            let ListenerMetrics { accepted, open, full, peer_full } = port;
+            let refused = |limit| {
+                let name = format!("listener=\"{name}\",limit=\"{limit}\"");
+                format!("weir_connections_refused_total{{{name}}}")
+            };
+            all.extend([
+                (accepted, format!("weir_connections_accepted_total{{listener=\"{name}\"}}")),
+                (open, format!("weir_connections_open{{listener=\"{name}\"}}")),
+                (full, refused("total")),
+                (peer_full, refused("peer")),
+            ]);
+        }
+        for (number, (counter, _)) in (1..).zip(&all) {
+            counter.set(number);
+        }
+        let mut page = Exposition::default();
+        all_metrics.expose(&mut page);
+        let page = page.to_prometheus();
+        let mut shown: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).collect();
+        let mut expected: Vec<String> =
+            (1..).zip(&all).map(|(number, (_, series))| format!("{series} {number}")).collect();
+        shown.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(shown, expected);
+    }
+}

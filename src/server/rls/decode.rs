@@ -1,0 +1,357 @@
+//! From the bytes of a `RateLimitRequest` to a borrowed [`Request`]: two flat buffers, no text is
+//! copied.
+//!
+//! What is read is what any protobuf decoder reads: the tests hold it to prost's. But an empty
+//! descriptor is two bytes on the wire and more than fifty in memory, so messages of too many parts
+//! are given up before they have taken memory out of proportion to their size.
+
+use std::str::{Utf8Error, from_utf8};
+
+use smallvec::SmallVec;
+
+use crate::descriptor::{Bounds, Caller, Descriptor, Entry, Request, RequestError};
+use crate::limit::{Override, Unit};
+use crate::proto::wire::{self, Malformed, Value};
+
+/// Descriptors and entries in one message, together. Far more than any bound on requests lets
+/// through.
+const PARTS: usize = 65_536;
+
+/// A request as it lies in its bytes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Message<'m> {
+    domain: &'m str,
+    hits_addend: u32,
+    /// All entries of all descriptors, one after the other. Envoy sends few: they fit inline.
+    entries: SmallVec<[Entry<'m>; 8]>,
+    descriptors: SmallVec<[Sent; 2]>,
+}
+
+/// A descriptor as it was sent.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sent {
+    entries: usize,
+    limit: Option<Limit>,
+    hits_addend: Option<u64>,
+    is_negative_hits: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Limit {
+    requests_per_unit: u32,
+    unit: i32,
+}
+
+/// The descriptors, each borrowing its slice of the entries.
+pub(super) type Descriptors<'m> = SmallVec<[Descriptor<'m>; 2]>;
+
+/// Why bytes are no request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(in crate::server) enum DecodeError {
+    #[error("the message is not a RateLimitRequest: {0}")]
+    Malformed(#[from] Malformed),
+    #[error("the message is not a RateLimitRequest: `{0}` is of another type")]
+    Type(&'static str),
+    #[error("the message is not a RateLimitRequest: a text is not UTF-8: {0}")]
+    Text(#[from] Utf8Error),
+    #[error("more than {PARTS} descriptors and entries in one message")]
+    Parts,
+}
+
+impl<'m> Message<'m> {
+    /// The request in `bytes`.
+    pub(super) fn read(mut bytes: &'m [u8]) -> Result<Message<'m>, DecodeError> {
+        let mut message = Message::default();
+        while let Some(field) = wire::next(&mut bytes)? {
+            match field {
+                (1, Value::Bytes(domain)) => message.domain = from_utf8(domain)?,
+                (1, _) => return Err(DecodeError::Type("domain")),
+                (2, Value::Bytes(descriptor)) => message.descriptor(descriptor)?,
+                (2, _) => return Err(DecodeError::Type("descriptors")),
+                // The lower half, as every decoder does with a number that is too large.
+                (3, Value::Number(hits)) => message.hits_addend = hits as u32,
+                (3, _) => return Err(DecodeError::Type("hits_addend")),
+                _ => {}
+            }
+        }
+        Ok(message)
+    }
+
+    fn descriptor(&mut self, mut bytes: &'m [u8]) -> Result<(), DecodeError> {
+        let (before, mut sent) = (self.entries.len(), Sent::default());
+        self.bound(1)?;
+        while let Some(field) = wire::next(&mut bytes)? {
+            match field {
+                (1, Value::Bytes(entry)) => {
+                    self.bound(2)?;
+                    self.entries.push(read_entry(entry)?);
+                }
+                (1, _) => return Err(DecodeError::Type("entries")),
+                (2, Value::Bytes(limit)) => {
+                    read_limit(sent.limit.get_or_insert_default(), limit)?;
+                }
+                (2, _) => return Err(DecodeError::Type("limit")),
+                (3, Value::Bytes(hits)) => read_hits(sent.hits_addend.get_or_insert(0), hits)?,
+                (3, _) => return Err(DecodeError::Type("hits_addend")),
+                (4, Value::Number(truth)) => sent.is_negative_hits = truth != 0,
+                (4, _) => return Err(DecodeError::Type("is_negative_hits")),
+                _ => {}
+            }
+        }
+        sent.entries = self.entries.len() - before;
+        self.descriptors.push(sent);
+        Ok(())
+    }
+
+    /// Refuses so many parts beside those that are complete.
+    fn bound(&self, more: usize) -> Result<(), DecodeError> {
+        let parts = self.descriptors.len() + self.entries.len() + more;
+        if parts > PARTS { Err(DecodeError::Parts) } else { Ok(()) }
+    }
+
+    /// The descriptors, over the slices of the entries.
+    pub(super) fn descriptors(&self) -> Result<Descriptors<'_>, RequestError> {
+        let mut entries = &self.entries[..];
+        let one = |(index, sent): (usize, &Sent)| {
+            let (own, rest) = entries.split_at(sent.entries);
+            entries = rest;
+            Ok(Descriptor {
+                entries: own,
+                limit: sent.limit.map(|limit| limit_of(index, limit)).transpose()?,
+                hits_addend: sent.hits_addend,
+                is_negative_hits: sent.is_negative_hits,
+            })
+        };
+        self.descriptors.iter().enumerate().map(one).collect()
+    }
+
+    /// The request over `descriptors`, refused when it is beyond `bounds`.
+    pub(super) fn request<'r>(
+        &'r self,
+        descriptors: &'r [Descriptor<'r>],
+        bounds: &Bounds,
+    ) -> Result<Request<'r>, RequestError> {
+        let Message { domain, hits_addend, .. } = *self;
+        let caller = Caller::default();
+        let request = Request { domain, descriptors, hits_addend, timeout: None, caller };
+        request.validate(bounds)?;
+        Ok(request)
+    }
+}
+
+fn read_entry(mut bytes: &[u8]) -> Result<Entry<'_>, DecodeError> {
+    let mut entry = Entry { key: "", value: "" };
+    while let Some(field) = wire::next(&mut bytes)? {
+        match field {
+            (1, Value::Bytes(key)) => entry.key = from_utf8(key)?,
+            (1, _) => return Err(DecodeError::Type("key")),
+            (2, Value::Bytes(value)) => entry.value = from_utf8(value)?,
+            (2, _) => return Err(DecodeError::Type("value")),
+            _ => {}
+        }
+    }
+    Ok(entry)
+}
+
+/// A limit that is sent in several parts is all of them together, the last one first.
+fn read_limit(limit: &mut Limit, mut bytes: &[u8]) -> Result<(), DecodeError> {
+    while let Some(field) = wire::next(&mut bytes)? {
+        match field {
+            (1, Value::Number(requests)) => limit.requests_per_unit = requests as u32,
+            (1, _) => return Err(DecodeError::Type("requests_per_unit")),
+            (2, Value::Number(unit)) => limit.unit = unit as i32,
+            (2, _) => return Err(DecodeError::Type("unit")),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn read_hits(hits: &mut u64, mut bytes: &[u8]) -> Result<(), DecodeError> {
+    while let Some(field) = wire::next(&mut bytes)? {
+        match field {
+            (1, Value::Number(number)) => *hits = number,
+            (1, _) => return Err(DecodeError::Type("hits_addend")),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn limit_of(index: usize, sent: Limit) -> Result<Override, RequestError> {
+    let unit = unit_of(sent.unit).ok_or(RequestError::UnknownUnit { index, unit: sent.unit })?;
+    Ok(Override { requests_per_unit: sent.requests_per_unit, unit })
+}
+
+fn unit_of(number: i32) -> Option<Unit> {
+    Some(match number {
+        1 => Unit::Second,
+        2 => Unit::Minute,
+        3 => Unit::Hour,
+        4 => Unit::Day,
+        5 => Unit::Month,
+        6 => Unit::Year,
+        7 => Unit::Week,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use prost::Message as _;
+
+    use crate::proto::{self, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
+
+    fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
+        let entry = |(key, value): &(&str, &str)| proto::Entry {
+            key: key.to_string(),
+            value: value.to_string(),
+        };
+        RateLimitDescriptor { entries: entries.iter().map(entry).collect(), ..Default::default() }
+    }
+
+    #[test]
+    fn every_descriptor_keeps_its_own_entries_and_fields() {
+        let message = RateLimitRequest {
+            domain: "shop".into(),
+            descriptors: vec![
+                descriptor(&[("a", "1"), ("b", "")]),
+                RateLimitDescriptor {
+                    limit: Some(RateLimitOverride { requests_per_unit: 9, unit: 7 }),
+                    hits_addend: Some(0),
+                    ..descriptor(&[])
+                },
+                RateLimitDescriptor { is_negative_hits: true, ..descriptor(&[("c", "3")]) },
+            ],
+            hits_addend: 4,
+        };
+        let bytes = message.encode_to_vec();
+        let message = Message::read(&bytes).unwrap();
+        let descriptors = message.descriptors().unwrap();
+        let request = message.request(&descriptors, &Bounds::default()).unwrap();
+        assert_eq!((request.domain, request.hits_addend), ("shop", 4));
+        let [first, second, third] = request.descriptors else { panic!("three descriptors") };
+        assert_eq!(first.entries, [Entry { key: "a", value: "1" }, Entry { key: "b", value: "" }]);
+        assert!(first.limit.is_none() && first.hits_addend.is_none() && !first.is_negative_hits);
+        assert_eq!(second.entries, []);
+        assert_eq!(second.limit, Some(Override { requests_per_unit: 9, unit: Unit::Week }));
+        assert_eq!(second.hits_addend, Some(0));
+        assert_eq!(third.entries, [Entry { key: "c", value: "3" }]);
+        assert!(third.is_negative_hits);
+    }
+
+    #[test]
+    fn a_unit_number_is_the_protocols_and_any_other_is_refused_with_its_place() {
+        use Unit::*;
+        let known = [Second, Minute, Hour, Day, Month, Year, Week];
+        for (number, unit) in (1..).zip(known) {
+            assert_eq!(unit_of(number), Some(unit));
+        }
+        for unit in [i32::MIN, -1, 0, 8, i32::MAX] {
+            let limit = Some(RateLimitOverride { requests_per_unit: 1, unit });
+            let message = RateLimitRequest {
+                domain: "d".into(),
+                descriptors: vec![
+                    descriptor(&[("k", "v")]),
+                    RateLimitDescriptor { limit, ..descriptor(&[("k", "v")]) },
+                ],
+                hits_addend: 0,
+            };
+            let bytes = message.encode_to_vec();
+            let refusal = Message::read(&bytes).unwrap().descriptors().unwrap_err();
+            assert_eq!(refusal, RequestError::UnknownUnit { index: 1, unit });
+        }
+    }
+
+    #[test]
+    fn more_parts_than_any_request_has_are_given_up_wherever_they_are() {
+        let entries = |count: usize| descriptor(&[("", "")].repeat(count));
+        let refused = |descriptors: Vec<RateLimitDescriptor>| {
+            let message = RateLimitRequest { descriptors, ..Default::default() };
+            Message::read(&message.encode_to_vec()).is_err_and(|error| error == DecodeError::Parts)
+        };
+        assert!(!refused(vec![entries(0); PARTS]));
+        assert!(refused(vec![entries(0); PARTS + 1]));
+        assert!(!refused(vec![entries(PARTS - 1)]));
+        assert!(refused(vec![entries(PARTS)]));
+        assert!(refused(vec![entries(PARTS / 2), entries(PARTS / 2)]));
+    }
+
+    /// What prost makes of a message, in our form.
+    fn by_prost(message: &RateLimitRequest) -> Message<'_> {
+        let sent = |descriptor: &RateLimitDescriptor| Sent {
+            entries: descriptor.entries.len(),
+            limit: descriptor.limit.map(|limit| Limit {
+                requests_per_unit: limit.requests_per_unit,
+                unit: limit.unit,
+            }),
+            hits_addend: descriptor.hits_addend,
+            is_negative_hits: descriptor.is_negative_hits,
+        };
+        let entries = message.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
+        Message {
+            domain: &message.domain,
+            hits_addend: message.hits_addend,
+            entries: entries.map(|one| Entry { key: &one.key, value: &one.value }).collect(),
+            descriptors: message.descriptors.iter().map(sent).collect(),
+        }
+    }
+
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof!["[a-z]{0,4}", "\\PC{0,3}", Just("\u{a}\0\u{12}\u{2}".to_owned())]
+    }
+
+    prop_compose! {
+        fn any_descriptor()(
+            entries in prop::collection::vec((text(), text()), 0..4),
+            limit in prop::option::of((any::<u32>(), -2..9)),
+            hits_addend in prop::option::of(any::<u64>()),
+            is_negative_hits in any::<bool>(),
+        ) -> RateLimitDescriptor {
+            let entries = entries.into_iter().map(|(key, value)| proto::Entry { key, value });
+            let limit = limit.map(|(requests_per_unit, unit)| {
+                RateLimitOverride { requests_per_unit, unit }
+            });
+            RateLimitDescriptor {
+                entries: entries.collect(), limit, hits_addend, is_negative_hits,
+            }
+        }
+    }
+
+    /// Bytes that are nearly a request: some are put in, changed, cut off, or are there twice.
+    fn nearly() -> impl Strategy<Value = Vec<u8>> {
+        let request = (text(), prop::collection::vec(any_descriptor(), 0..3), any::<u32>());
+        let request = request.prop_map(|(domain, descriptors, hits_addend)| {
+            RateLimitRequest { domain, descriptors, hits_addend }.encode_to_vec()
+        });
+        let change = (any::<prop::sample::Index>(), 0..4, any::<u8>());
+        (request, prop::collection::vec(change, 0..6)).prop_map(|(mut bytes, changes)| {
+            for (place, what, byte) in changes {
+                let place = place.index(bytes.len() + 1);
+                match what {
+                    0 => bytes.insert(place, byte),
+                    1 if place < bytes.len() => bytes[place] = byte,
+                    2 => bytes.truncate(place),
+                    _ => bytes.extend_from_within(place..),
+                }
+            }
+            bytes
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        #[test]
+        fn what_is_read_is_what_any_decoder_reads(bytes in nearly()) {
+            let theirs = RateLimitRequest::decode(&bytes[..]);
+            let ours = Message::read(&bytes);
+            prop_assert_eq!(theirs.is_ok(), ours.is_ok(), "{:?}", theirs);
+            if let (Ok(theirs), Ok(ours)) = (&theirs, &ours) {
+                prop_assert_eq!(ours, &by_prost(theirs));
+            }
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! What hostile clients really send, what becomes of them, and that others are answered meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::raw::{
+    CONTINUATION, DATA, END_HEADERS, ENHANCE_YOUR_CALM, HEADERS, PING, REFUSED_STREAM, RST_STREAM,
+    Raw, SETTINGS, call, call_headers, frame, streams,
+};
+use super::support::{Served, read_answer, request, serve, settings};
+use crate::decision::Verdict;
+use crate::descriptor::Request;
+use crate::server::tests::test_handlers::ByDomain;
+use crate::server::{Decide, Metric, ServerMetrics, Settings};
+
+const SHORT: Duration = Duration::from_millis(50);
+
+/// A server of one core, and its metrics.
+fn serving(tune: impl FnOnce(&mut Settings)) -> (Served, Arc<ServerMetrics>) {
+    let mut settings = settings();
+    settings.cores = Some(1);
+    tune(&mut settings);
+    let metrics = Arc::clone(&settings.server_metrics);
+    (serve(ByDomain, settings), metrics)
+}
+
+/// Waits until something has been counted once: the count may come after the answer.
+async fn counted(counter: &Metric) {
+    while counter.get() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(counter.get(), 1);
+}
+
+/// Sends `flood` again and again until the server has had enough; other clients are answered before
+/// and after. How many times it took.
+async fn flood(server: &Served, flood: impl Fn(u32) -> Vec<u8>) -> (Option<u32>, usize) {
+    server.try_call().await.unwrap();
+    let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
+    let mut sent = 0;
+    for stream in streams().take(1_000_000) {
+        if !hostile.send(&flood(stream)).await {
+            break;
+        }
+        sent += 1;
+        // Answers are read as they come, or the server would wait for that.
+        let mut answers = [0; 4096];
+        if hostile.stream.try_read(&mut answers).is_ok_and(|bytes| bytes == 0) {
+            break;
+        }
+    }
+    server.try_call().await.unwrap();
+    (hostile.goodbye().await, sent)
+}
+
+#[tokio::test]
+async fn a_rapid_reset_is_ended_and_counted() {
+    let (server, metrics) = serving(|_| {});
+    let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
+    let reset = |stream| {
+        let headers = frame(HEADERS, END_HEADERS, stream, &call_headers());
+        [headers, frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())].concat()
+    };
+    // In one piece: the server sees each call and its reset together.
+    let burst: Vec<u8> = streams().take(2000).flat_map(reset).collect();
+    let _ = hostile.send(&burst).await;
+    assert_eq!(hostile.goodbye().await, Some(ENHANCE_YOUR_CALM));
+    server.try_call().await.unwrap();
+    server.stop().await;
+    assert_eq!(metrics.flood.get(), 1);
+}
+
+#[tokio::test]
+async fn floods_of_frames_that_ask_for_nothing_are_ended_and_counted() {
+    /// What it is called, and its frame number so-and-so.
+    type Flood<'a> = (&'a str, &'a dyn Fn(u32) -> Vec<u8>);
+    let floods: [Flood<'_>; 4] = [
+        ("pings", &|_| frame(PING, 0, 0, &[0; 8])),
+        ("settings", &|_| frame(SETTINGS, 0, 0, &[])),
+        ("priorities", &|stream| frame(2, 0, stream, &[0, 0, 0, 0, 1])),
+        ("unknown", &|_| frame(99, 0, 0, b"?")),
+    ];
+    for (what, bytes) in floods {
+        let (server, metrics) = serving(|settings| settings.grpc.max_control_frames = 500);
+        let (_, sent) = flood(&server, bytes).await;
+        assert!(sent < 1_000_000, "{what}: {sent} passed");
+        server.stop().await;
+        assert_eq!(metrics.flood.get(), 1, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_may_ping_and_reset_as_long_as_it_asks() {
+    let (server, metrics) = serving(|settings| settings.grpc.max_control_frames = 10);
+    let mut client = Raw::connect(server.addresses.grpc, &[]).await;
+    for stream in streams().take(500) {
+        assert!(client.send(&call(stream, "ok")).await);
+        assert!(client.send(&frame(PING, 0, 0, &[7; 8])).await);
+        loop {
+            let said = client.next().await.expect("it goes on");
+            if said.kind == PING && said.payload == [7; 8] {
+                break;
+            }
+        }
+    }
+    assert_eq!(metrics.flood.get(), 0);
+    drop(client);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn headers_without_end_are_ended() {
+    let (server, metrics) = serving(|_| {});
+    let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
+    assert!(hostile.send(&frame(HEADERS, 0, 1, &call_headers())).await);
+    let more = frame(CONTINUATION, 0, 1, &[0; 0]);
+    let mut sent = 0;
+    while hostile.send(&more.repeat(1000)).await {
+        sent += 1000;
+        assert!(sent < 10_000_000, "it is never enough");
+    }
+    server.try_call().await.unwrap();
+    server.stop().await;
+    assert_eq!(metrics.flood.get() + metrics.protocol_error.get(), 1);
+}
+
+#[tokio::test]
+async fn headers_beyond_the_bound_are_refused() {
+    let (server, _) = serving(|settings| settings.grpc.max_header_bytes = 1024);
+    let mut client = Raw::connect(server.addresses.grpc, &[]).await;
+    let long = [&call_headers()[..], &[0x00, 1, b'x', 126], &[b'y'; 126]].concat();
+    let many = [long, [&[0x00, 1, b'z', 126][..], &[b'y'; 126]].concat().repeat(10)].concat();
+    assert!(client.send(&frame(HEADERS, END_HEADERS, 1, &many)).await);
+    loop {
+        let said = client.next().await.expect("an answer");
+        if said.stream == 1 {
+            // Indexed or literal, the status is 431.
+            let text = String::from_utf8_lossy(&said.payload).into_owned();
+            assert!(said.kind == HEADERS || said.kind == RST_STREAM, "{said:?} {text}");
+            break;
+        }
+    }
+    server.try_call().await.unwrap();
+    drop(client);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_without_room_for_answers_loses_its_calls() {
+    let (server, metrics) = serving(|settings| settings.grpc.call_timeout = SHORT);
+    const INITIAL_WINDOW_SIZE: u16 = 4;
+    let mut hostile = Raw::connect(server.addresses.grpc, &[(INITIAL_WINDOW_SIZE, 0)]).await;
+    for stream in streams().take(100) {
+        assert!(hostile.send(&call(stream, "full")).await);
+    }
+    let mut reset = 0;
+    while reset < 100 {
+        let said = hostile.next().await.expect("the connection stays");
+        reset += usize::from(said.kind == RST_STREAM);
+    }
+    server.try_call().await.unwrap();
+    drop(hostile);
+    server.stop().await;
+    assert_eq!(metrics.call_timeout.get(), 100);
+}
+
+#[tokio::test]
+async fn calls_beyond_those_that_may_be_in_flight_are_refused() {
+    const MAX_CONCURRENT_STREAMS: [u8; 2] = [0, 3];
+    let (server, _) = serving(|settings| settings.grpc.max_concurrent_streams = 3);
+    let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
+    for stream in streams().take(5) {
+        let begun = frame(HEADERS, END_HEADERS, stream, &call_headers());
+        assert!(hostile.send(&begun).await);
+    }
+    assert!(hostile.send(&frame(PING, 0, 0, &[7; 8])).await);
+    let (mut told, mut refused) = (Vec::new(), Vec::new());
+    loop {
+        let said = hostile.next().await.expect("the connection stays");
+        match said.kind {
+            SETTINGS => told.extend(said.payload.chunks(6).map(<[u8]>::to_vec)),
+            RST_STREAM => refused.push((said.stream, said.payload)),
+            // All that came before it has been dealt with.
+            PING if said.payload == [7; 8] => break,
+            _ => {}
+        }
+    }
+    assert!(told.contains(&[&MAX_CONCURRENT_STREAMS[..], &[0, 0, 0, 3]].concat()), "{told:?}");
+    let reason = REFUSED_STREAM.to_be_bytes().to_vec();
+    assert_eq!(refused, [(7, reason.clone()), (9, reason)]);
+    server.try_call().await.unwrap();
+    drop(hostile);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_never_sent_whole_is_reset() {
+    let (server, metrics) = serving(|settings| settings.grpc.call_timeout = SHORT);
+    let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
+    assert!(hostile.send(&frame(HEADERS, END_HEADERS, 1, &call_headers())).await);
+    assert!(hostile.send(&frame(DATA, 0, 1, &[0, 0, 0, 9])).await);
+    loop {
+        let said = hostile.next().await.expect("the connection stays");
+        if said.kind == RST_STREAM && said.stream == 1 {
+            break;
+        }
+    }
+    assert!(hostile.send(&call(3, "ok")).await, "the connection is still good");
+    drop(hostile);
+    server.stop().await;
+    assert_eq!(metrics.call_timeout.get(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_closed() {
+    let (server, metrics) = serving(|settings| {
+        settings.grpc.write_timeout = SHORT;
+        settings.grpc.keepalive_interval = None;
+    });
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let stream = socket.connect(server.addresses.grpc).await.unwrap();
+    // All the room there is, so that only the socket stops the answers.
+    let mut hostile = Raw::over(stream, &[(4, (1 << 31) - 1)]).await;
+    let room = ((1_u32 << 31) - 1 - 65_535).to_be_bytes();
+    assert!(hostile.send(&frame(8, 0, 0, &room)).await);
+    let mut sent = 0;
+    for stream in streams() {
+        if !hostile.send(&call(stream, "full")).await {
+            break;
+        }
+        sent += 1;
+        assert!(sent < 1_000_000, "all its answers are kept");
+    }
+    server.try_call().await.unwrap();
+    server.stop().await;
+    assert_eq!(metrics.write_timeout.get(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_answers_no_ping_is_closed() {
+    let (server, metrics) = serving(|settings| {
+        settings.grpc.keepalive_interval = Some(SHORT);
+        settings.grpc.keepalive_timeout = SHORT;
+    });
+    let mut dead = Raw::connect(server.addresses.grpc, &[]).await;
+    dead.closed().await;
+    server.stop().await;
+    assert_eq!(metrics.keepalive_timeout.get(), 1);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_told_to_go() {
+    let (server, metrics) =
+        serving(|settings| settings.grpc.max_connection_idle = Some(10 * SHORT));
+    let mut idle = Raw::connect(server.addresses.grpc, &[]).await;
+    let said = idle.goodbye().await;
+    assert_eq!(said, Some(0), "without an error");
+    assert_eq!(metrics.idle.get(), 1);
+    drop(idle);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn one_address_has_no_more_connections_than_it_may() {
+    let (server, metrics) = serving(|settings| settings.grpc.max_connections_per_peer = Some(2));
+    let connect = || Raw::connect(server.addresses.grpc, &[]);
+    let (mut first, second) = (connect().await, connect().await);
+    // Answered, so it is counted.
+    assert_eq!(first.next().await.map(|frame| frame.kind), Some(SETTINGS));
+    let mut third = TcpStream::connect(server.addresses.grpc).await.unwrap();
+    assert_eq!(third.read(&mut [0; 9]).await.unwrap_or(0), 0, "closed at once");
+    assert_eq!(metrics.grpc.peer_full.get(), 1);
+    drop(first);
+    while server.try_call().await.is_err() {}
+    drop(second);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_large_head_of_http_1_is_refused_and_counted() {
+    let (server, metrics) = serving(|settings| settings.http.limits.max_head_bytes = 8192);
+    let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
+    let head = format!("GET /livez HTTP/1.1\r\nhost: t\r\nx: {}\r\n\r\n", "y".repeat(10_000));
+    let _ = stream.write_all(head.as_bytes()).await;
+    assert_eq!(read_answer(&mut stream).await.status, 431);
+    counted(&metrics.http_too_large).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_that_comes_drop_by_drop_is_not_waited_for() {
+    let (server, metrics) = serving(|settings| settings.http.limits.head_timeout = SHORT);
+    let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
+    let mut drops = "GET /livez HTTP/1.1\r\n".bytes().chain(std::iter::repeat(b'x'));
+    // Each drop renews nothing: the time is the head's, not the drop's.
+    while stream.write_all(&[drops.next().unwrap()]).await.is_ok() {
+        let mut answer = [0; 64];
+        if stream.try_read(&mut answer).is_ok_and(|bytes| bytes == 0) {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    counted(&metrics.http_timeout).await;
+    server.stop().await;
+}
+
+/// Counts what it decides, by domain.
+#[derive(Default)]
+struct Tally {
+    flood: Arc<AtomicUsize>,
+}
+
+impl Decide for Tally {
+    async fn decide(&self, request: &Request<'_>) -> Verdict {
+        if request.domain == "flood" {
+            self.flood.fetch_add(1, Ordering::Relaxed);
+        }
+        ByDomain.decide(request).await
+    }
+}
+
+/// One connection sends calls as fast as it can; another on the same core asks one at a time. In each
+/// of its turns the first has 16 KiB, which is less than 200 calls, and the second waits a few turns.
+#[tokio::test]
+async fn a_connection_that_sends_without_end_leaves_the_others_their_turns() {
+    let mut one_core = settings();
+    one_core.cores = Some(1);
+    let tally = Tally::default();
+    let served = Arc::clone(&tally.flood);
+    let server = serve(tally, one_core);
+    let stream = std::net::TcpStream::connect(server.addresses.grpc).unwrap();
+    let reader = stream.try_clone().unwrap();
+    let hostile = std::thread::spawn(move || {
+        use std::io::Write;
+        let mut stream = stream;
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+        let room = [&4_u16.to_be_bytes()[..], &((1_u32 << 31) - 1).to_be_bytes()].concat();
+        stream.write_all(&frame(SETTINGS, 0, 0, &room)).unwrap();
+        let room = ((1_u32 << 31) - 1 - 65_535).to_be_bytes();
+        stream.write_all(&frame(8, 0, 0, &room)).unwrap();
+        let mut streams = streams();
+        // Until the test closes the connection.
+        while streams.by_ref().next().is_some_and(|id| stream.write_all(&call(id, "flood")).is_ok())
+        {
+        }
+    });
+    let drain = std::thread::spawn({
+        let reader = reader.try_clone().unwrap();
+        move || std::io::copy(&mut &reader, &mut std::io::sink())
+    });
+    while served.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let mut client = server.client().await;
+    client.should_rate_limit(request("ok")).await.unwrap();
+    let before = served.load(Ordering::Relaxed);
+    const CALLS: usize = 50;
+    for _ in 0..CALLS {
+        client.should_rate_limit(request("ok")).await.unwrap();
+    }
+    let meanwhile = served.load(Ordering::Relaxed) - before;
+    reader.shutdown(std::net::Shutdown::Both).unwrap();
+    hostile.join().unwrap();
+    let _ = drain.join().unwrap();
+    assert!(meanwhile > 0, "it is no flood");
+    assert!(meanwhile / CALLS < 2000, "{meanwhile} calls of the flood during {CALLS} others");
+    server.stop().await;
+}

@@ -1,0 +1,89 @@
+//! How many connections the listeners of HTTP/1 take, in all and of one address.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::support::{Served, read_answer, serve, settings};
+use crate::server::tests::test_handlers::ByDomain;
+use crate::server::{ListenerMetrics, Scraped, ServerMetrics, Settings};
+
+/// A port, a path that it answers, and what it has counted.
+type Listener = (SocketAddr, &'static str, fn(&ServerMetrics) -> &ListenerMetrics);
+
+/// A server with its three listeners of HTTP/1, and its metrics.
+fn serving(tune: impl FnOnce(&mut Settings)) -> (Served, [Listener; 3], Arc<ServerMetrics>) {
+    let mut settings = settings();
+    settings.metrics = Some(Scraped { listen: "127.0.0.1:0".into(), path: "/metrics".into() });
+    tune(&mut settings);
+    let metrics = Arc::clone(&settings.server_metrics);
+    let server = serve(ByDomain, settings);
+    let at = server.addresses;
+    let listeners: [Listener; 3] = [
+        (at.http, "/healthcheck", |metrics| &metrics.http),
+        (at.admin, "/metrics", |metrics| &metrics.admin),
+        (at.metrics.unwrap(), "/metrics", |metrics| &metrics.metrics),
+    ];
+    (server, listeners, metrics)
+}
+
+/// So many connections to `port`, which are silent.
+async fn silent(port: SocketAddr, number: usize) -> Vec<TcpStream> {
+    let mut open = Vec::new();
+    for _ in 0..number {
+        open.push(TcpStream::connect(port).await.unwrap());
+    }
+    open
+}
+
+/// Connects and waits until the server has closed that connection.
+async fn turned_away(port: SocketAddr) {
+    let mut stream = TcpStream::connect(port).await.unwrap();
+    assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0, "closed without a word");
+}
+
+/// The status that `path` has on an open connection, which it closes.
+async fn status(mut stream: TcpStream, path: &str) -> u16 {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    read_answer(&mut stream).await.status
+}
+
+#[tokio::test]
+async fn an_address_that_takes_all_it_may_leaves_places_for_another() {
+    let (server, listeners, metrics) = serving(|settings| {
+        settings.http.limits.max_connections_per_peer = Some(4);
+        settings.admin.limits.max_connections_per_peer = Some(4);
+    });
+    for (port, path, _) in listeners {
+        let mut greedy = silent(port, 4).await;
+        turned_away(port).await;
+        let other = TcpSocket::new_v4().unwrap();
+        other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        assert_eq!(status(other.connect(port).await.unwrap(), path).await, 200, "{port} {path}");
+        assert_eq!(status(greedy.remove(0), path).await, 200, "those that it has are good");
+    }
+    server.stop().await;
+    for (_, path, port) in listeners {
+        let port = port(&metrics);
+        let counts = (port.accepted.get(), port.peer_full.get(), port.full.get());
+        assert_eq!(counts, (6, 1, 0), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn those_who_read_metrics_take_64_connections_and_no_more() {
+    let (server, listeners, metrics) = serving(|_| {});
+    for (port, path, _) in &listeners[1..] {
+        let mut open = silent(*port, 64).await;
+        turned_away(*port).await;
+        assert_eq!(status(open.remove(0), path).await, 200, "those that there are are good");
+    }
+    server.stop().await;
+    for (_, _, port) in &listeners[1..] {
+        let port = port(&metrics);
+        assert_eq!((port.accepted.get(), port.full.get(), port.peer_full.get()), (65, 1, 0));
+    }
+}

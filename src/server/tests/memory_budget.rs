@@ -1,0 +1,132 @@
+//! Messages that are never sent whole, or not answered yet: what they may hold, and that others are
+//! answered meanwhile.
+
+use std::sync::Arc;
+
+use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint};
+use tokio::sync::{Semaphore, mpsc};
+use tonic::Code;
+
+use super::raw::{
+    DATA, END_HEADERS, END_STREAM, HEADERS, Raw, call_headers, frame, headers_to, streams,
+};
+use super::support::{Served, request, serve, settings};
+use crate::server::ServerMetrics;
+use crate::server::tests::test_handlers::{Blocking, ByDomain};
+
+const MAX: usize = 64 << 10;
+const PIECE: usize = 16 << 10;
+
+fn serving() -> (Served, Arc<ServerMetrics>) {
+    let mut settings = settings();
+    settings.cores = Some(1);
+    settings.grpc.max_upload_bytes = MAX;
+    let metrics = Arc::clone(&settings.server_metrics);
+    (serve(ByDomain, settings), metrics)
+}
+
+/// The beginning of a call whose message would have a million bytes.
+fn beginning(stream: u32, headers: &[u8]) -> Vec<u8> {
+    let mut piece = vec![b'x'; PIECE];
+    piece[..5].copy_from_slice(&[0, 0, 0x0f, 0x42, 0x40]);
+    [frame(HEADERS, END_HEADERS, stream, headers), frame(DATA, 0, stream, &piece)].concat()
+}
+
+/// What becomes of a whole message that is more than free.
+async fn large(server: &Served) -> Code {
+    let large = request(&"x".repeat(PIECE));
+    let answer = server.client().await.should_rate_limit(large).await;
+    answer.map_or_else(|status| status.code(), |_| Code::Ok)
+}
+
+#[tokio::test]
+async fn halves_of_messages_hold_no_more_than_they_may_and_give_it_back() {
+    let (server, metrics) = serving();
+    let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
+    for stream in streams().take(8) {
+        assert!(hostile.send(&beginning(stream, &call_headers())).await);
+    }
+    // Four pieces fit, beside what is free: the fifth call is the first to be refused.
+    loop {
+        let said = hostile.next().await.expect("the connection stays");
+        if said.kind == HEADERS {
+            assert_eq!(said.stream, 9);
+            break;
+        }
+    }
+    server.try_call().await.unwrap();
+    assert_eq!(large(&server).await, Code::ResourceExhausted);
+    drop(hostile);
+    while large(&server).await == Code::ResourceExhausted {}
+    assert_eq!(large(&server).await, Code::Ok);
+    server.stop().await;
+    assert!(metrics.upload_refused.get() >= 5);
+}
+
+#[tokio::test]
+async fn calls_that_stay_open_are_sent_no_large_message() {
+    let (server, metrics) = serving();
+    let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
+    let watch = headers_to("/grpc.health.v1.Health/Watch");
+    assert!(hostile.send(&beginning(1, &watch)).await);
+    loop {
+        let said = hostile.next().await.expect("the connection stays");
+        if said.kind == HEADERS && said.stream == 1 {
+            break;
+        }
+    }
+    drop(hostile);
+    server.stop().await;
+    assert_eq!(metrics.upload_refused.get(), 1);
+}
+
+/// A call of a small request with much beside it that weir does not know.
+fn stuffed(stream: u32) -> Vec<u8> {
+    let mut message = request("ok").encode_to_vec();
+    encode_key(100, WireType::LengthDelimited, &mut message);
+    encode_varint(PIECE as u64 - 100, &mut message);
+    message.resize(message.len() + PIECE - 100, b'x');
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    let body = [&[0], &length[..], &message].concat();
+    let head = frame(HEADERS, END_HEADERS, stream, &call_headers());
+    [head, frame(DATA, END_STREAM, stream, &body)].concat()
+}
+
+#[tokio::test]
+async fn messages_that_are_being_decided_are_held_and_counted() {
+    let (arrived, mut arrivals) = mpsc::unbounded_channel();
+    let go = Arc::new(Semaphore::new(0));
+    let mut settings = settings();
+    settings.cores = Some(1);
+    settings.grpc.max_upload_bytes = MAX;
+    let metrics = Arc::clone(&settings.server_metrics);
+    let server = serve(Blocking { arrived, go: Arc::clone(&go) }, settings);
+    let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
+    for stream in streams().take(5) {
+        assert!(raw.send(&stuffed(stream)).await);
+    }
+    // As above: four fit.
+    loop {
+        let said = raw.next().await.expect("the connection stays");
+        if said.kind == HEADERS {
+            assert_eq!(said.stream, 9);
+            break;
+        }
+    }
+    for _ in 0..4 {
+        arrivals.recv().await.unwrap();
+    }
+    go.add_permits(1);
+    let mut answered = 0;
+    while answered < 4 {
+        let said = raw.next().await.expect("the connection stays");
+        answered += usize::from(said.kind == HEADERS && said.flags & END_STREAM != 0);
+    }
+    // What was answered holds nothing any more.
+    assert!(raw.send(&stuffed(11)).await);
+    arrivals.recv().await.unwrap();
+    drop(raw);
+    server.stop().await;
+    assert_eq!(metrics.upload_refused.get(), 1);
+}

@@ -1,0 +1,146 @@
+//! Deciders, verdicts and an admin view for tests.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::decision::{Cause, Code, CurrentLimit, Status, Verdict};
+use crate::descriptor::{Request, Typed};
+use crate::limit::Unit;
+use crate::time::Micros;
+
+use crate::server::{AdminView, CounterError, Decide};
+
+/// A verdict with every field filled.
+pub(in crate::server) fn full_verdict() -> Verdict {
+    let over = Status {
+        code: Code::OverLimit,
+        limit: Some(CurrentLimit {
+            name: Some("product".into()),
+            requests: 10,
+            unit: Some(Unit::Week),
+        }),
+        remaining: 3,
+        reset_after: Some(Micros(60_000_000)),
+        cause: Cause::NoRule,
+    };
+    let serde_json::Value::Object(metadata) = serde_json::json!({"domain": "shop", "n": 2}) else {
+        unreachable!("an object");
+    };
+    Verdict {
+        code: Code::OverLimit,
+        statuses: vec![over, no_limit()],
+        headers: vec![("retry-after".into(), "60".into())],
+        metadata: Some(metadata),
+        shadowed: false,
+        grant: None,
+    }
+}
+
+fn no_limit() -> Status {
+    Status { code: Code::Ok, limit: None, remaining: 0, reset_after: None, cause: Cause::NoRule }
+}
+
+fn verdict(request: &Request<'_>, code: Code) -> Verdict {
+    Verdict {
+        code,
+        statuses: request.descriptors.iter().map(|_| no_limit()).collect(),
+        headers: Vec::new(),
+        metadata: None,
+        shadowed: false,
+        grant: None,
+    }
+}
+
+/// Says what the domain says: `ok`, `over`, `full` (every field) or `panic`.
+pub(in crate::server) struct ByDomain;
+
+impl Decide for ByDomain {
+    async fn decide(&self, request: &Request<'_>) -> Verdict {
+        match request.domain {
+            "over" => verdict(request, Code::OverLimit),
+            "full" => full_verdict(),
+            "panic" => panic!("a test asked for it"),
+            _ => verdict(request, Code::Ok),
+        }
+    }
+}
+
+/// Tells when a call has arrived, and answers it when it is let go.
+pub(in crate::server) struct Blocking {
+    pub(in crate::server) arrived: mpsc::UnboundedSender<()>,
+    pub(in crate::server) go: Arc<Semaphore>,
+}
+
+impl Decide for Blocking {
+    async fn decide(&self, request: &Request<'_>) -> Verdict {
+        let _ = self.arrived.send(());
+        let _pass = self.go.acquire().await;
+        verdict(request, Code::Ok)
+    }
+}
+
+/// Lists the threads that it was asked on.
+#[derive(Default)]
+pub(in crate::server) struct RecordsThread {
+    pub(in crate::server) threads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Decide for RecordsThread {
+    async fn decide(&self, request: &Request<'_>) -> Verdict {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        self.threads.lock().unwrap().push(name);
+        verdict(request, Code::Ok)
+    }
+}
+
+/// Lists how long its callers wait.
+#[derive(Default)]
+pub(in crate::server) struct RecordsTimeout {
+    pub(in crate::server) waits: Arc<Mutex<Vec<Option<Duration>>>>,
+}
+
+impl Decide for RecordsTimeout {
+    async fn decide(&self, request: &Request<'_>) -> Verdict {
+        self.waits.lock().unwrap().push(request.timeout);
+        verdict(request, Code::Ok)
+    }
+}
+
+/// Shows a word per endpoint.
+pub(in crate::server) struct View;
+
+impl AdminView for View {
+    fn metrics(&self) -> String {
+        "weir_up 1\n".into()
+    }
+
+    fn rules(&self) -> serde_json::Value {
+        serde_json::json!({"files": []})
+    }
+
+    fn rlconfig(&self) -> String {
+        "shop.k: unit=SECOND\n".into()
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        serde_json::json!({"grpc": {}})
+    }
+
+    fn explain(&self, domain: &str, descriptor: &Typed) -> serde_json::Value {
+        serde_json::json!([domain, descriptor.0])
+    }
+
+    async fn counter(&self, _: &str, _: &Typed) -> Result<serde_json::Value, CounterError> {
+        Err(CounterError::NoCounter("none".into()))
+    }
+
+    async fn forget(&self, _: &str, _: &Typed) -> Result<serde_json::Value, CounterError> {
+        Err(CounterError::Store("down".into()))
+    }
+
+    fn top(&self) -> serde_json::Value {
+        serde_json::json!({"top": []})
+    }
+}
