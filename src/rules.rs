@@ -14,8 +14,7 @@ mod limits;
 mod matcher;
 mod mode;
 mod model;
-mod names;
-mod near;
+mod near_miss;
 mod node;
 mod options;
 mod problem;
@@ -23,16 +22,17 @@ mod reader;
 mod rule;
 mod scalar;
 mod selector;
+mod small_map;
 mod source;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 pub use compile::compile;
-pub use explain::{Explanation, LevelNote, NodeNote, Outcome, RuleNote};
-pub use near::Near;
-pub use options::{DeniedRequests, Options, Unknown};
-pub use problem::{Place, Problem};
+pub use explain::{Explanation, LevelTrace, LookupOutcome, NodeInfo, RuleInfo};
+pub use near_miss::NearMiss;
+pub use options::{DeniedRequests, Options, UnknownFields};
+pub use problem::{Location, RuleProblem};
 pub use rule::{NameId, Policy, Rule, override_key, override_stat_key};
 pub use selector::descriptor_selector;
 pub use source::{SourceFile, Sources};
@@ -41,7 +41,7 @@ pub use source::{SourceFile, Sources};
 #[derive(Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Rule>,
-    domains: names::Names<Domain>,
+    domains: small_map::SmallMap<Domain>,
     files: Vec<SourceInfo>,
     default_denied_requests: DeniedRequests,
 }
@@ -78,7 +78,10 @@ pub enum Found<'r> {
 
 /// Reads and compiles files and folders. Beside the rule set come warnings; instead of it, every
 /// error of every file. A missing or empty folder is a warning.
-pub fn load(paths: &[PathBuf], options: &Options) -> Result<(RuleSet, Vec<Problem>), Vec<Problem>> {
+pub fn load(
+    paths: &[PathBuf],
+    options: &Options,
+) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
     Sources::read(paths).compile(options)
 }
 
@@ -95,7 +98,7 @@ impl RuleSet {
 
     /// The names of all domains, in byte order.
     pub fn domains(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.domains.names().collect();
+        let mut names: Vec<&str> = self.domains.keys().collect();
         names.sort_unstable();
         names
     }
@@ -119,7 +122,7 @@ impl RuleSet {
     /// The rule that a descriptor with these entries meets. Allocates nothing.
     pub fn find(&self, domain: &str, entries: &[Entry<'_>]) -> Found<'_> {
         let Some(domain) = self.domains.get(domain) else { return Found::UnknownDomain };
-        match tree::walk(&domain.root, entries, &mut tree::NoNotes) {
+        match tree::walk(&domain.root, entries, &mut tree::NoVisitor) {
             tree::End::Rule(index) => Found::Rule(&self.rules[index]),
             _ => Found::Nothing,
         }

@@ -7,7 +7,7 @@ use super::shutdown;
 use crate::key::KeySeed;
 use crate::limit::OnError;
 use crate::limiter::{Headers, ResponseConfig};
-use crate::rules::{DeniedRequests, Options, Unknown};
+use crate::rules::{DeniedRequests, Options, UnknownFields};
 use crate::server;
 use crate::settings::{self, Settings};
 use crate::store::redis::{Reach, RedisTls};
@@ -16,8 +16,8 @@ use crate::telemetry::{Destination, PushOptions, Resource, TraceOptions};
 /// How rule files are read.
 pub fn reading(settings: &Settings) -> Options {
     let unknown_fields = match settings.rules.unknown_fields {
-        settings::UnknownFields::Error => Unknown::Error,
-        settings::UnknownFields::Warn => Unknown::Warn,
+        settings::UnknownFields::Error => UnknownFields::Error,
+        settings::UnknownFields::Warn => UnknownFields::Warn,
     };
     let denied_requests = match settings.rules.denied_requests {
         settings::DeniedRequests::Count => DeniedRequests::Count,

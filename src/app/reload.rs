@@ -13,7 +13,7 @@ use arc_swap::ArcSwapOption;
 use super::service::{ActiveRules, Service};
 use super::watch::{Timing, Watcher};
 use super::{StartError, derive, texts};
-use crate::rules::{Problem, RuleSet, Sources};
+use crate::rules::{RuleProblem, RuleSet, Sources};
 use crate::settings::Settings;
 use crate::telemetry::RuleReloads;
 use crate::time::{Clock, Micros};
@@ -146,13 +146,13 @@ impl Service {
     }
 }
 
-fn warn(warnings: &[Problem]) {
+fn warn(warnings: &[RuleProblem]) {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
 }
 
-fn complain(problems: &[Problem]) {
+fn complain(problems: &[RuleProblem]) {
     for problem in problems {
         tracing::error!("{problem}");
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{CheckArgs, ReadingArgs, exit, say};
 use crate::app;
-use crate::rules::{self, Options, RuleSet, Unknown};
+use crate::rules::{self, Options, RuleSet, UnknownFields};
 use crate::settings::{self, Overrides, Settings};
 
 /// Lists every problem; 0 when there is none that keeps the files from being loaded.
@@ -18,7 +18,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
         options = app::reading(&settings);
         options.merge_domains |= args.reading.merge_domains;
         if args.reading.allow_unknown_fields {
-            options.unknown_fields = Unknown::Warn;
+            options.unknown_fields = UnknownFields::Warn;
         }
         if paths.is_empty() {
             paths = settings.rules.paths;
@@ -60,8 +60,8 @@ pub(super) fn load(paths: &[PathBuf], reading: &ReadingArgs) -> anyhow::Result<O
 
 fn options(reading: &ReadingArgs) -> Options {
     let unknown_fields = match reading.allow_unknown_fields {
-        true => Unknown::Warn,
-        false => Unknown::Error,
+        true => UnknownFields::Warn,
+        false => UnknownFields::Error,
     };
     Options { merge_domains: reading.merge_domains, unknown_fields, ..Options::default() }
 }

@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::fields::nearest;
-use super::limits::Limits;
+use super::limits::LimitReader;
 use super::matcher::Matcher;
-use super::model::{Descriptor, Document, Field, RateLimit};
+use super::model::{Document, Field, RawDescriptor, RawRateLimit};
 use super::options::{DeniedRequests, Options};
-use super::problem::{Mark, Place, Problem, Report};
-use super::reader::Reader;
+use super::problem::{Location, Position, Report, RuleProblem};
+use super::reader::FieldReader;
 use super::rule::{self, NameId, PathNode, Policy, Rule};
 use super::tree::{Level, Node};
 use super::{Domain, RuleSet, SourceFile, SourceInfo, node};
@@ -20,7 +20,7 @@ use crate::yaml;
 pub fn compile(
     files: &[SourceFile],
     options: &Options,
-) -> Result<(RuleSet, Vec<Problem>), Vec<Problem>> {
+) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
     compile_with(files, options, Report::default())
 }
 
@@ -29,7 +29,7 @@ pub(super) fn compile_with(
     files: &[SourceFile],
     options: &Options,
     mut report: Report,
-) -> Result<(RuleSet, Vec<Problem>), Vec<Problem>> {
+) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
     let mut documents = Vec::new();
     for file in files {
         read(file, options, &mut report, &mut documents);
@@ -37,7 +37,7 @@ pub(super) fn compile_with(
     let mut compiler = Compiler { report, ..Compiler::default() };
     let mut set =
         RuleSet { default_denied_requests: options.denied_requests, ..RuleSet::default() };
-    for draft in drafts(documents, options, &mut compiler.report) {
+    for draft in domain_drafts(documents, options, &mut compiler.report) {
         let domain = compiler.domain(draft, options, &mut set.files);
         let name = Arc::clone(&domain.name);
         set.domains.entry(&name, || domain);
@@ -56,7 +56,7 @@ fn read(file: &SourceFile, options: &Options, report: &mut Report, documents: &m
     }
     let mut found = false;
     for node in parsed.documents {
-        let mut reader = Reader { file: &file.name, unknown: options.unknown_fields, report };
+        let mut reader = FieldReader { file: &file.name, unknown: options.unknown_fields, report };
         let (at, empty) = (node.at, node.is_null());
         if let Some(document) = reader.document(node) {
             found = true;
@@ -78,35 +78,39 @@ fn read(file: &SourceFile, options: &Options, report: &mut Report, documents: &m
     }
     if !found && parsed.complete {
         let hint = "write `domain: NAME` and `descriptors:`, or remove the file";
-        let start = Mark { line: 1, column: 1 };
+        let start = Position { line: 1, column: 1 };
         report.error(start.in_file(&file.name), "the file holds no rules", hint);
     }
 }
 
 /// The documents of one domain.
-struct Draft {
+struct DomainDraft {
     name: Arc<str>,
     /// Where the domain was named first.
-    place: Place,
+    location: Location,
     documents: Vec<Document>,
 }
 
 /// Groups documents by domain, in the order in which domains first appear. Documents without a
 /// domain stand alone, so that what is wrong in them is still found.
-fn drafts(documents: Vec<Document>, options: &Options, report: &mut Report) -> Vec<Draft> {
-    let mut drafts: Vec<Draft> = Vec::new();
+fn domain_drafts(
+    documents: Vec<Document>,
+    options: &Options,
+    report: &mut Report,
+) -> Vec<DomainDraft> {
+    let mut drafts: Vec<DomainDraft> = Vec::new();
     let mut by_name: HashMap<Arc<str>, usize> = HashMap::new();
     for document in documents {
         let written = document.domain.clone().and_then(|domain| Some((domain.at, domain.value?)));
         let Some((at, name)) = written.filter(|(_, name)| !name.is_empty()) else {
-            let place = document.at.in_file(&document.file);
-            drafts.push(Draft { name: Arc::from(""), place, documents: vec![document] });
+            let location = document.at.in_file(&document.file);
+            drafts.push(DomainDraft { name: Arc::from(""), location, documents: vec![document] });
             continue;
         };
         if let Some(index) = by_name.get(&name) {
             let draft = &mut drafts[*index];
             if !options.merge_domains {
-                let what = format!("domain `{name}` is already defined at {}", draft.place);
+                let what = format!("domain `{name}` is already defined at {}", draft.location);
                 let hint = "join the two, or allow it with `rules.merge_domains: true`";
                 report.error(at.in_file(&document.file), what, hint);
             }
@@ -114,8 +118,8 @@ fn drafts(documents: Vec<Document>, options: &Options, report: &mut Report) -> V
             continue;
         }
         by_name.insert(Arc::clone(&name), drafts.len());
-        let place = at.in_file(&document.file);
-        drafts.push(Draft { name, place, documents: vec![document] });
+        let location = at.in_file(&document.file);
+        drafts.push(DomainDraft { name, location, documents: vec![document] });
     }
     drafts
 }
@@ -127,16 +131,21 @@ struct Compiler {
     rules: Vec<Rule>,
     names: HashMap<Arc<str>, NameId>,
     /// `replaces` of the domain at hand, to be looked up once all its names are known.
-    replaced: Vec<(Place, Arc<str>)>,
+    replaced: Vec<(Location, Arc<str>)>,
     /// Names of the domain at hand.
     defined: HashSet<Arc<str>>,
     path: Vec<Arc<PathNode>>,
     domain: Arc<str>,
-    patterns: node::PatternCount,
+    regexes: node::RegexBudget,
 }
 
 impl Compiler {
-    fn domain(&mut self, draft: Draft, options: &Options, files: &mut Vec<SourceInfo>) -> Domain {
+    fn domain(
+        &mut self,
+        draft: DomainDraft,
+        options: &Options,
+        files: &mut Vec<SourceInfo>,
+    ) -> Domain {
         self.domain = Arc::clone(&draft.name);
         self.defined.clear();
         let denied_requests = self.denied_requests(&draft.documents);
@@ -158,18 +167,18 @@ impl Compiler {
 
     /// Files of one domain must not contradict each other; those that say nothing agree.
     fn denied_requests(&mut self, documents: &[Document]) -> Option<DeniedRequests> {
-        let mut first: Option<(DeniedRequests, Place)> = None;
+        let mut first: Option<(DeniedRequests, Location)> = None;
         for document in documents {
             let Some(Field { at, value: Some(value) }) = document.denied_requests else { continue };
-            let place = at.in_file(&document.file);
+            let location = at.in_file(&document.file);
             match &first {
                 Some((other, earlier)) if *other != value => {
                     let what = format!("`denied_requests` differs from {earlier}");
                     let hint = "write the same in all files of the domain, or in only one";
-                    self.report.error(place, what, hint);
+                    self.report.error(location, what, hint);
                 }
                 Some(_) => {}
-                None => first = Some((value, place)),
+                None => first = Some((value, location)),
             }
         }
         first.map(|(value, _)| value)
@@ -178,23 +187,23 @@ impl Compiler {
     fn level(
         &mut self,
         files: &mut Vec<SourceInfo>,
-        descriptors: Vec<(usize, Descriptor)>,
+        descriptors: Vec<(usize, RawDescriptor)>,
     ) -> Level {
-        let mut seen: HashMap<(Arc<str>, (u8, String)), Place> = HashMap::new();
+        let mut seen: HashMap<(Arc<str>, (u8, String)), Location> = HashMap::new();
         let mut nodes = Vec::with_capacity(descriptors.len());
         for (file, mut descriptor) in descriptors {
-            let place = descriptor.at.in_file(&files[file].path);
+            let location = descriptor.at.in_file(&files[file].path);
             let most = Bounds::default().entries;
             if self.path.len() >= most {
                 let what = format!("rules nested more than {most} levels deep");
                 let hint = "no request may have that many entries; flatten the rules";
-                self.report.error(place, what, hint);
+                self.report.error(location, what, hint);
                 break;
             }
             let children = std::mem::take(&mut descriptor.descriptors);
-            let mut reading = node::Reading { place: &place, report: &mut self.report };
-            let spec = Arc::new(reading.spec(&descriptor, &mut self.patterns));
-            let same = (Arc::clone(&spec.key), spec.matcher.sameness());
+            let mut compiler = node::NodeCompiler { location: &location, report: &mut self.report };
+            let spec = Arc::new(compiler.spec(&descriptor, &mut self.regexes));
+            let same = (Arc::clone(&spec.key), spec.matcher.duplicate_key());
             if spec.key.is_empty() {
                 // Reported already; several of them are not the same descriptor.
             } else if let Some(first) = seen.get(&same) {
@@ -203,30 +212,30 @@ impl Compiler {
                     other => format!("`{}` with {} `{}`", spec.key, other.noun(), other.source()),
                 };
                 let what = format!("{text} is already defined at {first}");
-                self.report.error(place.clone(), what, "join the two");
+                self.report.error(location.clone(), what, "join the two");
             } else {
-                seen.insert(same, place.clone());
+                seen.insert(same, location.clone());
             }
             self.path.push(Arc::clone(&spec));
-            let rule = self.rule(&descriptor, &place);
+            let rule = self.rule(&descriptor, &location);
             files[file].rules += usize::from(rule.is_some());
             let children = (!children.is_empty()).then(|| {
                 let children = children.into_iter().map(|child| (file, child)).collect();
                 self.level(files, children)
             });
             self.path.pop();
-            nodes.push(Node { spec, place, rule, children });
+            nodes.push(Node { spec, location, rule, children });
         }
         Level::new(nodes)
     }
 
     /// Adds the rule of a descriptor, if it has one.
-    fn rule(&mut self, descriptor: &Descriptor, place: &Place) -> Option<usize> {
+    fn rule(&mut self, descriptor: &RawDescriptor, location: &Location) -> Option<usize> {
         let Some(raw) = &descriptor.rate_limit else {
-            self.warn_of_idle_flags(descriptor, place);
+            self.warn_of_idle_flags(descriptor, location);
             return None;
         };
-        let mut limits = Limits { file: &place.file, report: &mut self.report };
+        let mut limits = LimitReader { file: &location.file, report: &mut self.report };
         let mut policy = limits.policy(raw);
         let mode = limits.mode(raw, policy.as_mut());
         let reserve = limits.reserve(raw, policy.as_ref());
@@ -234,7 +243,7 @@ impl Compiler {
         let name = raw.name.as_ref().and_then(|name| name.value.clone());
         let name = name.filter(|name| !name.is_empty());
         self.defined.extend(name.clone());
-        let replaces = self.replaces(raw, place);
+        let replaces = self.replaces(raw, location);
         // A rule whose limit is wrong keeps its place, so that its descendants are checked too.
         let policy = policy.unwrap_or(Policy::Unlimited);
         let keys: Vec<&str> = self.path.iter().map(|node| &*node.key).collect();
@@ -259,7 +268,7 @@ impl Compiler {
             shadow_mode: is_on(descriptor.shadow_mode.as_ref()),
             quota_mode: is_on(descriptor.quota_mode.as_ref()),
             metadata: metadata.map(Arc::new),
-            place: place.clone(),
+            location: location.clone(),
             detailed_metric: is_on(descriptor.detailed_metric.as_ref()),
             written_stat_key: rule::written_stat_key(&self.path),
             path: self.path.clone().into(),
@@ -267,11 +276,11 @@ impl Compiler {
         Some(index)
     }
 
-    fn replaces(&mut self, raw: &RateLimit, place: &Place) -> Box<[NameId]> {
+    fn replaces(&mut self, raw: &RawRateLimit, location: &Location) -> Box<[NameId]> {
         let own = raw.name.as_ref().and_then(|name| name.value.as_deref());
         let mut numbers = Vec::new();
         for target in &raw.replaces {
-            let at = target.at.in_file(&place.file);
+            let at = target.at.in_file(&location.file);
             let Some(name) = &target.value else { continue };
             if name.is_empty() {
                 let what = "an item of `replaces` has no name";
@@ -288,7 +297,7 @@ impl Compiler {
     }
 
     fn check_replaces(&mut self) {
-        for (place, name) in std::mem::take(&mut self.replaced) {
+        for (location, name) in std::mem::take(&mut self.replaced) {
             // A name that is missing may stand in the part that could not be read.
             if self.defined.contains(&name) || self.report.incomplete {
                 continue;
@@ -300,7 +309,7 @@ impl Compiler {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => "`replaces` takes the `name` of another `rate_limit`".to_owned(),
             };
-            self.report.error(place, what, hint);
+            self.report.error(location, what, hint);
         }
     }
 
@@ -309,11 +318,11 @@ impl Compiler {
         *self.names.entry(Arc::clone(name)).or_insert(NameId(next))
     }
 
-    fn warn_of_idle_flags(&mut self, descriptor: &Descriptor, place: &Place) {
+    fn warn_of_idle_flags(&mut self, descriptor: &RawDescriptor, location: &Location) {
         let at = |flag: &Option<Field<bool>>| {
             flag.as_ref().filter(|flag| flag.value == Some(true)).map(|flag| flag.at)
         };
-        let idle: [(&str, Option<Mark>); 4] = [
+        let idle: [(&str, Option<Position>); 4] = [
             ("shadow_mode", at(&descriptor.shadow_mode)),
             ("quota_mode", at(&descriptor.quota_mode)),
             ("detailed_metric", at(&descriptor.detailed_metric)),
@@ -323,7 +332,7 @@ impl Compiler {
             if let Some(at) = at {
                 let what = format!("`{name}` does nothing: this descriptor has no `rate_limit`");
                 let hint = "move it to the descriptor that has one";
-                self.report.warn(at.in_file(&place.file), what, hint);
+                self.report.warn(at.in_file(&location.file), what, hint);
             }
         }
     }

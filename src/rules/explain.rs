@@ -7,11 +7,11 @@ use serde::Serialize;
 use super::dump::tier_text;
 use super::duration;
 use super::fields::{nearest, shorten};
-use super::matcher::{Counted, Matcher};
-use super::near::{self, Near};
-use super::problem::Place;
+use super::matcher::{CounterPart, Matcher};
+use super::near_miss::{self, NearMiss};
+use super::problem::Location;
 use super::rule::{PathNode, Policy, Rule};
-use super::tree::{self, End, Level, Node, Notebook};
+use super::tree::{self, End, Level, Node, Visitor};
 use super::{DeniedRequests, Domain, Found, RuleSet};
 use crate::descriptor::{Entry, split_lease};
 use crate::limit::Mode;
@@ -24,43 +24,43 @@ pub struct Explanation {
     /// The lease that the descriptor ends, if its rule leases; its entry is not part of the counter.
     pub lease: Option<String>,
     /// One per entry that was looked at.
-    pub levels: Vec<LevelNote>,
+    pub levels: Vec<LevelTrace>,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: LookupOutcome,
 }
 
 /// One entry's choice among the nodes of a level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LevelNote {
+pub struct LevelTrace {
     /// The entry as `key=value`.
     pub entry: String,
     /// More specific patterns that did not accept the value, in the order in which they were tried.
-    pub refused: Vec<NodeNote>,
+    pub rejected: Vec<NodeInfo>,
     /// The node that did.
-    pub took: Option<NodeNote>,
+    pub accepted: Option<NodeInfo>,
 }
 
 /// A node of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NodeNote {
+pub struct NodeInfo {
     /// What it accepts.
     pub accepts: String,
     /// Where it was written.
-    pub place: Place,
+    pub location: Location,
 }
 
 /// How a lookup ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum LookupOutcome {
     /// This rule decides.
-    Rule(RuleNote),
+    Rule(RuleInfo),
     /// Nothing limits the descriptor.
     Nothing {
         /// Where the walk stopped.
         why: String,
         /// Rules that come close, closest first.
-        near: Vec<Near>,
+        near_misses: Vec<NearMiss>,
     },
     /// No file defines the domain.
     UnknownDomain {
@@ -71,11 +71,11 @@ pub enum Outcome {
 
 /// The rule that decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RuleNote {
+pub struct RuleInfo {
     /// Its name, else its keys.
     pub label: String,
     /// Where it was written.
-    pub place: Place,
+    pub location: Location,
     /// What it does with hits: the algorithm, or `unlimited`.
     pub policy: String,
     /// Each tier in words.
@@ -88,24 +88,24 @@ pub struct RuleNote {
 
 /// Keeps what a walk passes.
 #[derive(Default)]
-struct Notes<'t> {
+struct Recorder<'t> {
     levels: Vec<(Vec<&'t Node>, Option<&'t Node>)>,
 }
 
-impl<'t> Notebook<'t> for Notes<'t> {
+impl<'t> Visitor<'t> for Recorder<'t> {
     fn level(&mut self, _: &'t Level) {
         self.levels.push((Vec::new(), None));
     }
 
-    fn refused(&mut self, node: &'t Node) {
-        if let Some((refused, _)) = self.levels.last_mut() {
-            refused.push(node);
+    fn rejected(&mut self, node: &'t Node) {
+        if let Some((rejected, _)) = self.levels.last_mut() {
+            rejected.push(node);
         }
     }
 
-    fn took(&mut self, node: &'t Node) {
-        if let Some((_, took)) = self.levels.last_mut() {
-            *took = Some(node);
+    fn accepted(&mut self, node: &'t Node) {
+        if let Some((_, accepted)) = self.levels.last_mut() {
+            *accepted = Some(node);
         }
     }
 }
@@ -128,24 +128,25 @@ impl RuleSet {
         let name = shorten(domain);
         let Some(domain) = self.domains.get(domain) else {
             let hint = self.domain_hint(domain);
-            let outcome = Outcome::UnknownDomain { hint };
+            let outcome = LookupOutcome::UnknownDomain { hint };
             return Explanation { domain: name, lease: None, levels: Vec::new(), outcome };
         };
-        let mut notes = Notes::default();
-        let end = tree::walk(&domain.root, entries, &mut notes);
-        let levels = notes.levels.iter().zip(entries).map(|((refused, took), entry)| LevelNote {
-            entry: entry_text(entry),
-            refused: refused.iter().map(|node| note(node)).collect(),
-            took: took.map(note),
-        });
+        let mut recorder = Recorder::default();
+        let end = tree::walk(&domain.root, entries, &mut recorder);
+        let levels =
+            recorder.levels.iter().zip(entries).map(|((rejected, accepted), entry)| LevelTrace {
+                entry: entry_text(entry),
+                rejected: rejected.iter().map(|node| node_info(node)).collect(),
+                accepted: accepted.map(node_info),
+            });
         let outcome = match end {
-            End::Rule(index) => Outcome::Rule(self.rule_note(&self.rules[index], entries)),
-            miss => self.miss(domain, entries, miss, &notes),
+            End::Rule(index) => LookupOutcome::Rule(self.rule_info(&self.rules[index], entries)),
+            miss => self.miss(domain, entries, miss, &recorder),
         };
         Explanation { domain: name, lease: None, levels: levels.collect(), outcome }
     }
 
-    fn rule_note(&self, rule: &Rule, entries: &[Entry<'_>]) -> RuleNote {
+    fn rule_info(&self, rule: &Rule, entries: &[Entry<'_>]) -> RuleInfo {
         let (policy, tiers) = match &rule.policy {
             Policy::Unlimited => ("unlimited".to_owned(), Vec::new()),
             Policy::Limit(limit) => (
@@ -168,7 +169,7 @@ impl RuleSet {
             }
         }
         let label = shorten(&rule.label);
-        RuleNote { label, place: rule.place.clone(), policy, tiers, options, counter }
+        RuleInfo { label, location: rule.location.clone(), policy, tiers, options, counter }
     }
 
     /// Which rules this one drops from a request that meets them too.
@@ -198,30 +199,34 @@ impl RuleSet {
         domain: &Domain,
         entries: &[Entry<'_>],
         end: End<'_>,
-        notes: &Notes<'_>,
-    ) -> Outcome {
-        let depth = notes.levels.len();
+        recorder: &Recorder<'_>,
+    ) -> LookupOutcome {
+        let depth = recorder.levels.len();
         let why = match end {
             End::NoEntries => "the descriptor has no entries".to_owned(),
             End::NoLimit(node) => {
-                format!("the descriptor ends at {}, which has no `rate_limit`", node.place)
+                format!("the descriptor ends at {}, which has no `rate_limit`", node.location)
             }
             End::TooLong(node) => {
                 let left = entries.get(depth).map(entry_text).unwrap_or_default();
-                format!("nothing is below {}, and `{left}` is left", node.place)
+                format!("nothing is below {}, and `{left}` is left", node.location)
             }
             End::NoMatch | End::Rule(_) => {
                 let entry = entries.get(depth - 1).map(entry_text).unwrap_or_default();
                 format!("level {depth} has nothing for `{entry}`")
             }
         };
-        let taken: Vec<&Node> = notes.levels.iter().filter_map(|(_, took)| *took).collect();
-        Outcome::Nothing { why, near: near::nearest(&domain.root, &self.rules, entries, &taken) }
+        let taken: Vec<&Node> =
+            recorder.levels.iter().filter_map(|(_, accepted)| *accepted).collect();
+        LookupOutcome::Nothing {
+            why,
+            near_misses: near_miss::nearest(&domain.root, &self.rules, entries, &taken),
+        }
     }
 }
 
-fn note(node: &Node) -> NodeNote {
-    NodeNote { accepts: accepts(&node.spec), place: node.place.clone() }
+fn node_info(node: &Node) -> NodeInfo {
+    NodeInfo { accepts: accepts(&node.spec), location: node.location.clone() }
 }
 
 /// What a node accepts, in words.
@@ -279,16 +284,16 @@ fn parts(node: &PathNode, value: &str) -> Vec<String> {
     if let Matcher::Exact(value) = &node.matcher {
         return vec![format!("{key}={}", shorten(value))];
     }
-    if !node.counts_apart() {
+    if !node.counts_per_value() {
         let source = shorten(node.matcher.source());
         return vec![format!("{key}={source} (one counter for all values)")];
     }
     let mut parts = Vec::new();
-    node.matcher.counted(value, |part| {
+    node.matcher.counter_parts(value, |part| {
         parts.push(match part {
-            Counted::Value(text) => format!("{key}={} (a counter per value)", shorten(text)),
-            Counted::Address(address) => format!("{key}={address} (a counter per address)"),
-            Counted::Variable { name, text } => {
+            CounterPart::Value(text) => format!("{key}={} (a counter per value)", shorten(text)),
+            CounterPart::Address(address) => format!("{key}={address} (a counter per address)"),
+            CounterPart::Variable { name, text } => {
                 format!("{key}: {name}={} (a counter per {name})", shorten(text))
             }
         });
@@ -301,11 +306,11 @@ impl fmt::Display for Explanation {
         writeln!(f, "domain {}", self.domain)?;
         for level in &self.levels {
             writeln!(f, "  {}", level.entry)?;
-            for node in &level.refused {
-                writeln!(f, "    no:  {} ({})", node.accepts, node.place)?;
+            for node in &level.rejected {
+                writeln!(f, "    no:  {} ({})", node.accepts, node.location)?;
             }
-            match &level.took {
-                Some(node) => writeln!(f, "    yes: {} ({})", node.accepts, node.place)?,
+            match &level.accepted {
+                Some(node) => writeln!(f, "    yes: {} ({})", node.accepts, node.location)?,
                 None => writeln!(f, "    nothing accepts it")?,
             }
         }
@@ -319,11 +324,11 @@ impl fmt::Display for Explanation {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for LookupOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Outcome::Rule(rule) => {
-                writeln!(f, "rule    {} ({})", rule.label, rule.place)?;
+            LookupOutcome::Rule(rule) => {
+                writeln!(f, "rule    {} ({})", rule.label, rule.location)?;
                 writeln!(f, "limit   {}", rule.policy)?;
                 for tier in &rule.tiers {
                     writeln!(f, "        {tier}")?;
@@ -333,13 +338,13 @@ impl fmt::Display for Outcome {
                 }
                 writeln!(f, "counter {}", rule.counter.join(", "))
             }
-            Outcome::UnknownDomain { hint } => {
+            LookupOutcome::UnknownDomain { hint } => {
                 writeln!(f, "no rule: no file defines this domain; {hint}")
             }
-            Outcome::Nothing { why, near } => {
+            LookupOutcome::Nothing { why, near_misses } => {
                 writeln!(f, "no rule: {why}")?;
-                for rule in near {
-                    writeln!(f, "near    {} ({})", rule.label, rule.place)?;
+                for rule in near_misses {
+                    writeln!(f, "near    {} ({})", rule.label, rule.location)?;
                     for difference in &rule.differs {
                         writeln!(f, "        {difference}")?;
                     }

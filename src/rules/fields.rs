@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// A kind of map in a rule file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum Section {
     /// The top of a document.
     File,
     /// An item of `descriptors`.
@@ -19,16 +19,22 @@ pub(super) enum Home {
     Reserve,
 }
 
-impl Home {
+impl Section {
     /// Where a name that does not fit may belong instead, most likely first.
-    const ALL: [Home; 6] =
-        [Home::Descriptor, Home::RateLimit, Home::Tier, Home::File, Home::Replaces, Home::Reserve];
+    const ALL: [Section; 6] = [
+        Section::Descriptor,
+        Section::RateLimit,
+        Section::Tier,
+        Section::File,
+        Section::Replaces,
+        Section::Reserve,
+    ];
 
     /// Every field that may stand here.
     pub(super) const fn fields(self) -> &'static [&'static str] {
         match self {
-            Home::File => &["domain", "descriptors", "denied_requests"],
-            Home::Descriptor => &[
+            Section::File => &["domain", "descriptors", "denied_requests"],
+            Section::Descriptor => &[
                 "key",
                 "value",
                 "value_template",
@@ -44,7 +50,7 @@ impl Home {
                 "share_threshold",
                 "metadata",
             ],
-            Home::RateLimit => &[
+            Section::RateLimit => &[
                 "unit",
                 "requests_per_unit",
                 "unit_multiplier",
@@ -65,32 +71,32 @@ impl Home {
                 "name",
                 "replaces",
             ],
-            Home::Tier => {
+            Section::Tier => {
                 &["requests", "window", "burst", "requests_per_unit", "unit", "unit_multiplier"]
             }
-            Home::Replaces => &["name"],
-            Home::Reserve => &["hold"],
+            Section::Replaces => &["name"],
+            Section::Reserve => &["hold"],
         }
     }
 
-    const fn place(self) -> &'static str {
+    const fn location(self) -> &'static str {
         match self {
-            Home::File => "at the top of the file, beside `domain`",
-            Home::Descriptor => "in the descriptor, beside `key`",
-            Home::RateLimit => "inside `rate_limit`",
-            Home::Tier => "in an item of `tiers`",
-            Home::Replaces => "in an item of `replaces`",
-            Home::Reserve => "inside `reserve`",
+            Section::File => "at the top of the file, beside `domain`",
+            Section::Descriptor => "in the descriptor, beside `key`",
+            Section::RateLimit => "inside `rate_limit`",
+            Section::Tier => "in an item of `tiers`",
+            Section::Replaces => "in an item of `replaces`",
+            Section::Reserve => "inside `reserve`",
         }
     }
 }
 
 /// What is wrong with a field that does not belong `here`, and what to do.
-pub(super) fn stranger(here: Home, name: &str) -> (String, String) {
-    let homes = Home::ALL.iter().filter(|home| home.fields().contains(&name));
-    if let Some(home) = homes.copied().next() {
+pub(super) fn unknown_field(here: Section, name: &str) -> (String, String) {
+    let sections = Section::ALL.iter().filter(|section| section.fields().contains(&name));
+    if let Some(section) = sections.copied().next() {
         let what = format!("`{name}` does not belong here and would do nothing");
-        return (what, format!("it belongs {}", home.place()));
+        return (what, format!("it belongs {}", section.location()));
     }
     let what = format!("unknown field `{}`", shorten(name));
     let hint = match nearest(name, here.fields().iter().copied()) {
@@ -163,16 +169,16 @@ mod tests {
     #[test]
     fn a_misspelt_field_is_recognised() {
         for (here, name, expected) in [
-            (Home::Descriptor, "ratelimit", "did you mean `rate_limit`?"),
-            (Home::Descriptor, "Key", "did you mean `key`?"),
-            (Home::RateLimit, "request_per_unit", "did you mean `requests_per_unit`?"),
-            (Home::RateLimit, "algoritm", "did you mean `algorithm`?"),
-            (Home::Descriptor, "name", "it belongs inside `rate_limit`"),
-            (Home::RateLimit, "shadow_mode", "it belongs in the descriptor, beside `key`"),
-            (Home::File, "rate_limit", "it belongs in the descriptor, beside `key`"),
-            (Home::Replaces, "zzz", "the fields here are name"),
+            (Section::Descriptor, "ratelimit", "did you mean `rate_limit`?"),
+            (Section::Descriptor, "Key", "did you mean `key`?"),
+            (Section::RateLimit, "request_per_unit", "did you mean `requests_per_unit`?"),
+            (Section::RateLimit, "algoritm", "did you mean `algorithm`?"),
+            (Section::Descriptor, "name", "it belongs inside `rate_limit`"),
+            (Section::RateLimit, "shadow_mode", "it belongs in the descriptor, beside `key`"),
+            (Section::File, "rate_limit", "it belongs in the descriptor, beside `key`"),
+            (Section::Replaces, "zzz", "the fields here are name"),
         ] {
-            assert_eq!(stranger(here, name).1, expected, "{name}");
+            assert_eq!(unknown_field(here, name).1, expected, "{name}");
         }
     }
 

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use super::fields::{nearest, shorten};
-use super::model::{self, Field, RateLimit, Text};
-use super::problem::{Mark, Report};
+use super::model::{self, Field, RawRateLimit, Text};
+use super::problem::{Position, Report};
 use super::rule::Policy;
 use crate::limit::{Algorithm, Limit, LimitError, OnError, Tier, Unit, WINDOW_MAX};
 use crate::time::Micros;
 
 /// Reads the limits of one file.
-pub(super) struct Limits<'a> {
+pub(super) struct LimitReader<'a> {
     pub(super) file: &'a Arc<str>,
     pub(super) report: &'a mut Report,
 }
 
-impl Limits<'_> {
+impl LimitReader<'_> {
     /// What the rule does with hits; `None` when something is wrong, and reported.
-    pub(super) fn policy(&mut self, raw: &RateLimit) -> Option<Policy> {
+    pub(super) fn policy(&mut self, raw: &RawRateLimit) -> Option<Policy> {
         if raw.unlimited.as_ref().is_some_and(|flag| flag.value == Some(true)) {
             self.unlimited(raw);
             return Some(Policy::Unlimited);
@@ -35,7 +35,11 @@ impl Limits<'_> {
     }
 
     /// How long a reservation waits to be settled.
-    pub(super) fn reserve(&mut self, raw: &RateLimit, policy: Option<&Policy>) -> Option<Micros> {
+    pub(super) fn reserve(
+        &mut self,
+        raw: &RawRateLimit,
+        policy: Option<&Policy>,
+    ) -> Option<Micros> {
         let reserve = raw.reserve.as_ref()?;
         match policy {
             Some(Policy::Limit(Limit { algorithm: Algorithm::Concurrency, .. })) => {
@@ -59,7 +63,7 @@ impl Limits<'_> {
     }
 
     /// What decides when the counter cannot be asked.
-    pub(super) fn on_error(&mut self, raw: &RateLimit) -> Option<OnError> {
+    pub(super) fn on_error(&mut self, raw: &RawRateLimit) -> Option<OnError> {
         let text = raw.on_error.as_ref()?;
         let name = text.value.as_deref()?;
         let found = OnError::ALL.into_iter().find(|known| known.word() == name);
@@ -70,7 +74,7 @@ impl Limits<'_> {
         found
     }
 
-    fn unlimited(&mut self, raw: &RateLimit) {
+    fn unlimited(&mut self, raw: &RawRateLimit) {
         let tier = &raw.tier;
         if let Some(unit) = &tier.unit {
             match unit.value.as_deref().and_then(Unit::from_name) {
@@ -124,7 +128,7 @@ impl Limits<'_> {
     }
 
     /// `max` and `hold` of a concurrency limit.
-    fn slots(&mut self, raw: &RateLimit) -> Option<Tier> {
+    fn slots(&mut self, raw: &RawRateLimit) -> Option<Tier> {
         let written = tier_fields(&raw.tier)
             .into_iter()
             .chain([("tiers", raw.tiers.as_ref().map(|field| field.at))]);
@@ -142,7 +146,7 @@ impl Limits<'_> {
         Some(Tier { requests, window, burst: requests })
     }
 
-    fn tiers(&mut self, raw: &RateLimit, algorithm: Algorithm) -> Option<Vec<Tier>> {
+    fn tiers(&mut self, raw: &RawRateLimit, algorithm: Algorithm) -> Option<Vec<Tier>> {
         for (name, at) in [
             ("max", raw.max.as_ref().map(|field| field.at)),
             ("hold", raw.hold.as_ref().map(|field| field.at)),
@@ -155,10 +159,10 @@ impl Limits<'_> {
         let Some(Field { value, .. }) = &raw.tiers else {
             return Some(vec![self.tier(&raw.tier, algorithm)?]);
         };
-        for (name, place) in tier_fields(&raw.tier) {
-            if let Some(place) = place {
+        for (name, location) in tier_fields(&raw.tier) {
+            if let Some(location) = location {
                 let what = format!("`{name}` stands beside `tiers`");
-                self.error(place, what, "move it into an item of `tiers`, or remove `tiers`");
+                self.error(location, what, "move it into an item of `tiers`, or remove `tiers`");
             }
         }
         let written = value.as_deref().unwrap_or_default();
@@ -166,7 +170,7 @@ impl Limits<'_> {
         tiers.into_iter().collect()
     }
 
-    fn tier(&mut self, raw: &model::Tier, algorithm: Algorithm) -> Option<Tier> {
+    fn tier(&mut self, raw: &model::RawTier, algorithm: Algorithm) -> Option<Tier> {
         let by_unit =
             raw.unit.is_some() || raw.requests_per_unit.is_some() || raw.unit_multiplier.is_some();
         let by_window = raw.requests.is_some() || raw.window.is_some();
@@ -182,7 +186,7 @@ impl Limits<'_> {
     }
 
     /// `requests_per_unit` per `unit_multiplier` times `unit`.
-    fn named_window(&mut self, raw: &model::Tier) -> Option<(u64, Micros)> {
+    fn named_window(&mut self, raw: &model::RawTier) -> Option<(u64, Micros)> {
         let unit = self.unit(raw);
         let hint = "write `requests_per_unit: 100`, say; an explicit 0 blocks every request";
         let requests =
@@ -204,7 +208,7 @@ impl Limits<'_> {
         Some((requests?, Micros(window)))
     }
 
-    fn unit(&mut self, raw: &model::Tier) -> Option<Unit> {
+    fn unit(&mut self, raw: &model::RawTier) -> Option<Unit> {
         let names = Unit::ALL.map(Unit::name);
         let choices = format!("write one of {}", names.join(", "));
         let unit = self.required(raw.unit.as_ref(), "unit", raw.at, &choices)?;
@@ -221,7 +225,7 @@ impl Limits<'_> {
     }
 
     /// `requests` per `window`.
-    fn free_window(&mut self, raw: &model::Tier) -> Option<(u64, Micros)> {
+    fn free_window(&mut self, raw: &model::RawTier) -> Option<(u64, Micros)> {
         let hint = "write `requests: 100`, say; an explicit 0 blocks every request";
         let requests = self.required(raw.requests.as_ref(), "requests", raw.at, hint);
         let window =
@@ -230,7 +234,7 @@ impl Limits<'_> {
     }
 
     /// The outer `None` is an error, the inner one says that nothing was written.
-    fn burst(&mut self, raw: &model::Tier, algorithm: Algorithm) -> Option<Option<u64>> {
+    fn burst(&mut self, raw: &model::RawTier, algorithm: Algorithm) -> Option<Option<u64>> {
         let Some(burst) = &raw.burst else { return Some(None) };
         if !matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket) {
             let hint = "add `algorithm: token_bucket` or `leaky_bucket`, or remove it";
@@ -240,18 +244,18 @@ impl Limits<'_> {
     }
 
     /// The one place where a finished limit is held against what stores can keep.
-    fn check_bounds(&mut self, limit: &Limit, raw: &RateLimit) {
+    fn check_bounds(&mut self, limit: &Limit, raw: &RawRateLimit) {
         for (tier, error) in limit.problems() {
             let written = raw.tiers.as_ref().and_then(|tiers| tiers.value.as_ref()?.get(tier?));
-            let at = place(raw, written.unwrap_or(&raw.tier), &error);
+            let at = error_position(raw, written.unwrap_or(&raw.tier), &error);
             self.error(at, error.to_string(), "");
         }
     }
 }
 
 /// Where the number stands that an error is about.
-fn place(raw: &RateLimit, tier: &model::Tier, error: &LimitError) -> Mark {
-    fn at<T>(field: &Option<Field<T>>) -> Option<Mark> {
+fn error_position(raw: &RawRateLimit, tier: &model::RawTier, error: &LimitError) -> Position {
+    fn at<T>(field: &Option<Field<T>>) -> Option<Position> {
         field.as_ref().map(|field| field.at)
     }
     let requests = || at(&tier.requests).or(at(&tier.requests_per_unit)).or(at(&raw.max));
@@ -271,12 +275,12 @@ fn place(raw: &RateLimit, tier: &model::Tier, error: &LimitError) -> Mark {
 }
 
 // Single numbers.
-impl Limits<'_> {
+impl LimitReader<'_> {
     fn required<'f, T>(
         &mut self,
         field: Option<&'f Field<T>>,
         name: &str,
-        at: Mark,
+        at: Position,
         hint: &str,
     ) -> Option<&'f Field<T>> {
         if field.is_none() {
@@ -285,17 +289,17 @@ impl Limits<'_> {
         field
     }
 
-    pub(super) fn error(&mut self, at: Mark, what: impl Into<String>, hint: impl Into<String>) {
+    pub(super) fn error(&mut self, at: Position, what: impl Into<String>, hint: impl Into<String>) {
         self.report.error(at.in_file(self.file), what, hint);
     }
 
-    fn warn(&mut self, at: Mark, what: &str, hint: &str) {
+    fn warn(&mut self, at: Position, what: &str, hint: &str) {
         self.report.warn(at.in_file(self.file), what, hint);
     }
 }
 
 /// The fields of a tier, with the places of those that were written.
-fn tier_fields(tier: &model::Tier) -> [(&'static str, Option<Mark>); 6] {
+fn tier_fields(tier: &model::RawTier) -> [(&'static str, Option<Position>); 6] {
     [
         ("unit", tier.unit.as_ref().map(|field| field.at)),
         ("requests_per_unit", tier.requests_per_unit.as_ref().map(|field| field.at)),

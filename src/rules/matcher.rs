@@ -8,12 +8,12 @@ use ipnet::IpNet;
 
 use crate::key::KeyBuilder;
 
-mod pattern;
+mod anchored_regex;
 mod template;
 mod wildcard;
 
-use pattern::Pattern;
-use template::{Path, Template};
+use anchored_regex::AnchoredRegex;
+use template::{PathSegments, Template};
 use wildcard::Wildcard;
 
 /// How a node accepts values.
@@ -24,7 +24,7 @@ pub(super) enum Matcher {
     /// A path with variables.
     Template(Template),
     /// A regular expression over the whole value.
-    Regex(Pattern),
+    Regex(AnchoredRegex),
     /// Addresses of a network.
     Cidr(Network),
     /// Literal parts with anything between them.
@@ -41,19 +41,19 @@ pub(super) struct Network {
 }
 
 /// A request's value, with the address or path it spells once somebody asked for that.
-pub(super) struct Value<'a> {
+pub(super) struct EntryValue<'a> {
     text: &'a str,
     address: OnceCell<Option<IpAddr>>,
-    path: OnceCell<Path<'a>>,
+    path: OnceCell<PathSegments<'a>>,
 }
 
-impl<'a> Value<'a> {
-    pub(super) fn new(text: &'a str) -> Value<'a> {
-        Value { text, address: OnceCell::new(), path: OnceCell::new() }
+impl<'a> EntryValue<'a> {
+    pub(super) fn new(text: &'a str) -> EntryValue<'a> {
+        EntryValue { text, address: OnceCell::new(), path: OnceCell::new() }
     }
 
-    fn path(&self) -> &Path<'a> {
-        self.path.get_or_init(|| Path::new(self.text))
+    fn path(&self) -> &PathSegments<'a> {
+        self.path.get_or_init(|| PathSegments::new(self.text))
     }
 
     /// An IPv4 address that is written as IPv6 is the IPv4 address.
@@ -63,7 +63,7 @@ impl<'a> Value<'a> {
 }
 
 /// Why a text is no matcher: what is wrong, and what to write.
-pub(super) type Refused = (String, &'static str);
+pub(super) type MatcherError = (String, &'static str);
 
 impl Matcher {
     /// `value`, which is a wildcard when it has a `*`.
@@ -76,17 +76,17 @@ impl Matcher {
     }
 
     /// `value_template`, counting by these variables.
-    pub(super) fn template(text: Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, Refused> {
+    pub(super) fn template(text: Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, MatcherError> {
         Template::new(text, count_by).map(Matcher::Template)
     }
 
     /// `value_regex`, counting by these named groups (by the whole value when there are none).
-    pub(super) fn regex(text: Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, Refused> {
-        Pattern::new(text, count_by).map(Matcher::Regex)
+    pub(super) fn regex(text: Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, MatcherError> {
+        AnchoredRegex::new(text, count_by).map(Matcher::Regex)
     }
 
     /// `value_cidr`.
-    pub(super) fn cidr(text: Arc<str>) -> Result<Matcher, Refused> {
+    pub(super) fn cidr(text: Arc<str>) -> Result<Matcher, MatcherError> {
         let hint = "write a network like 10.0.0.0/8 or 2001:db8::/32";
         let net: IpNet = match text.parse::<IpAddr>() {
             Ok(address) => address.to_canonical().into(),
@@ -135,7 +135,7 @@ impl Matcher {
     }
 
     /// What two matchers share when one of them can never be reached.
-    pub(super) fn sameness(&self) -> (u8, String) {
+    pub(super) fn duplicate_key(&self) -> (u8, String) {
         let text = match self {
             Matcher::Template(template) => template.without_names(),
             Matcher::Cidr(network) => network.net.to_string(),
@@ -154,7 +154,7 @@ impl Matcher {
     }
 
     /// The value is accepted.
-    pub(super) fn matches(&self, value: &Value<'_>) -> bool {
+    pub(super) fn matches(&self, value: &EntryValue<'_>) -> bool {
         match self {
             Matcher::Exact(text) => **text == *value.text,
             Matcher::Template(template) => template.matches(value.path()),
@@ -168,7 +168,7 @@ impl Matcher {
     }
 
     /// Different values of this level count separately.
-    pub(super) fn counts_apart(&self) -> bool {
+    pub(super) fn counts_per_value(&self) -> bool {
         match self {
             Matcher::Exact(_) => false,
             Matcher::Template(template) => !template.count_by().is_empty(),
@@ -177,15 +177,15 @@ impl Matcher {
     }
 
     /// Adds what tells counters apart to `key`. Allocates only for a regex with `count_by`.
-    pub(super) fn add_counted(&self, value: &str, key: &mut KeyBuilder) {
-        self.counted(value, |part| match part {
-            Counted::Value(text) | Counted::Variable { text, .. } => {
+    pub(super) fn add_counter_parts(&self, value: &str, key: &mut KeyBuilder) {
+        self.counter_parts(value, |part| match part {
+            CounterPart::Value(text) | CounterPart::Variable { text, .. } => {
                 key.text(text);
             }
-            Counted::Address(IpAddr::V4(address)) => {
+            CounterPart::Address(IpAddr::V4(address)) => {
                 key.number(4).number(u64::from(address.to_bits()));
             }
-            Counted::Address(IpAddr::V6(address)) => {
+            CounterPart::Address(IpAddr::V6(address)) => {
                 let bits = address.to_bits();
                 key.number(6).number((bits >> 64) as u64).number(bits as u64);
             }
@@ -193,26 +193,32 @@ impl Matcher {
     }
 
     /// Calls `each` with every part of a matching value that tells counters apart.
-    pub(super) fn counted<'a>(&'a self, value: &'a str, mut each: impl FnMut(Counted<'a>)) {
-        let mut variable = |name, text| each(Counted::Variable { name, text });
+    pub(super) fn counter_parts<'a>(
+        &'a self,
+        value: &'a str,
+        mut each: impl FnMut(CounterPart<'a>),
+    ) {
+        let mut variable = |name, text| each(CounterPart::Variable { name, text });
         match self {
             Matcher::Exact(_) => {}
             Matcher::Template(template) => template.captured(value, variable),
             Matcher::Regex(pattern) if !pattern.count_by().is_empty() => {
                 pattern.captured(value, &mut variable);
             }
-            Matcher::Cidr(_) => match Value::new(value).address() {
-                Some(address) => each(Counted::Address(address)),
-                None => each(Counted::Value(value)),
+            Matcher::Cidr(_) => match EntryValue::new(value).address() {
+                Some(address) => each(CounterPart::Address(address)),
+                None => each(CounterPart::Value(value)),
             },
-            Matcher::Regex(_) | Matcher::Wildcard(_) | Matcher::Any => each(Counted::Value(value)),
+            Matcher::Regex(_) | Matcher::Wildcard(_) | Matcher::Any => {
+                each(CounterPart::Value(value))
+            }
         }
     }
 }
 
 /// One part of a value that tells counters apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted<'a> {
+pub(super) enum CounterPart<'a> {
     /// The whole value as it came.
     Value(&'a str),
     /// A variable of a template, or a group of a regex.
@@ -241,7 +247,7 @@ mod tests {
     use super::*;
 
     fn matches(matcher: &Matcher, value: &str) -> bool {
-        matcher.matches(&Value::new(value))
+        matcher.matches(&EntryValue::new(value))
     }
 
     #[test]
@@ -270,7 +276,7 @@ mod tests {
         let matcher = Matcher::cidr("::/0".into()).expect("valid");
         let counted = |value| {
             let mut parts = Vec::new();
-            matcher.counted(value, |part| parts.push(part));
+            matcher.counter_parts(value, |part| parts.push(part));
             parts
         };
         assert_eq!(counted("::1"), counted("0:0:0:0:0:0:0:1"));

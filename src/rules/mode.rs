@@ -1,9 +1,9 @@
 //! The `mode` of a rule: how often its decisions visit the store, and what that asks of its limit.
 
 use super::fields::{nearest, shorten};
-use super::limits::Limits;
-use super::model::{Field, RateLimit};
-use super::problem::Mark;
+use super::limits::LimitReader;
+use super::model::{Field, RawRateLimit};
+use super::problem::Position;
 use super::rule::Policy;
 use crate::limit::{Algorithm, Limit, Mode};
 use crate::time::Micros;
@@ -17,10 +17,10 @@ const SYNC_INTERVALS: (Micros, Micros) = (Micros::from_millis(10), Micros::from_
 
 const NAMES: [&str; 3] = ["exact", "leased", "synced"];
 
-impl Limits<'_> {
+impl LimitReader<'_> {
     /// How often decisions visit the store. In the modes that decide here, denied hits are not
     /// counted: the store does not hear of them.
-    pub(super) fn mode(&mut self, raw: &RateLimit, policy: Option<&mut Policy>) -> Mode {
+    pub(super) fn mode(&mut self, raw: &RawRateLimit, policy: Option<&mut Policy>) -> Mode {
         let mode = self.written_mode(raw);
         if let Some(interval) = &raw.sync_interval
             && !matches!(mode, Mode::Synced { .. })
@@ -37,7 +37,7 @@ impl Limits<'_> {
         mode
     }
 
-    fn written_mode(&mut self, raw: &RateLimit) -> Mode {
+    fn written_mode(&mut self, raw: &RawRateLimit) -> Mode {
         let Some(text) = &raw.mode else { return Mode::Exact };
         match text.value.as_deref() {
             Some("leased") => Mode::Leased,
@@ -67,7 +67,7 @@ impl Limits<'_> {
         interval.clamp(shortest, longest)
     }
 
-    fn check_mode(&mut self, mode: Mode, at: Mark, raw: &RateLimit, limit: &Limit) {
+    fn check_mode(&mut self, mode: Mode, at: Position, raw: &RawRateLimit, limit: &Limit) {
         let word = mode.word();
         let name = limit.algorithm.name();
         if matches!(limit.algorithm, Algorithm::SlidingWindowLog | Algorithm::Concurrency) {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::DeniedRequests;
-use super::fields::{Home, shorten};
-use super::problem::Mark;
-use super::reader::Reader;
+use super::fields::{Section, shorten};
+use super::problem::Position;
+use super::reader::FieldReader;
 use super::scalar;
 use crate::time::Micros;
 use crate::yaml::{Name, Node};
@@ -15,7 +15,7 @@ use crate::yaml::{Name, Node};
 /// A field that was written: its value, or nothing when the value was wrong and is reported.
 #[derive(Clone, Debug)]
 pub(super) struct Field<T> {
-    pub(super) at: Mark,
+    pub(super) at: Position,
     pub(super) value: Option<T>,
 }
 
@@ -26,24 +26,24 @@ pub(super) type Text = Field<Arc<str>>;
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) file: Arc<str>,
-    pub(super) at: Mark,
+    pub(super) at: Position,
     pub(super) domain: Option<Text>,
     pub(super) denied_requests: Option<Field<DeniedRequests>>,
-    pub(super) descriptors: Vec<Descriptor>,
+    pub(super) descriptors: Vec<RawDescriptor>,
 }
 
 /// An item of `descriptors`.
 #[derive(Debug, Default)]
-pub(super) struct Descriptor {
-    pub(super) at: Mark,
+pub(super) struct RawDescriptor {
+    pub(super) at: Position,
     pub(super) key: Option<Text>,
     pub(super) value: Option<Text>,
     pub(super) value_template: Option<Text>,
     pub(super) value_regex: Option<Text>,
     pub(super) value_cidr: Option<Text>,
     pub(super) count_by: Option<Field<Vec<Text>>>,
-    pub(super) rate_limit: Option<RateLimit>,
-    pub(super) descriptors: Vec<Descriptor>,
+    pub(super) rate_limit: Option<RawRateLimit>,
+    pub(super) descriptors: Vec<RawDescriptor>,
     pub(super) shadow_mode: Option<Field<bool>>,
     pub(super) quota_mode: Option<Field<bool>>,
     pub(super) detailed_metric: Option<Field<bool>>,
@@ -54,17 +54,17 @@ pub(super) struct Descriptor {
 
 /// The map under `rate_limit`.
 #[derive(Debug, Default)]
-pub(super) struct RateLimit {
-    pub(super) at: Mark,
+pub(super) struct RawRateLimit {
+    pub(super) at: Position,
     pub(super) algorithm: Option<Text>,
     pub(super) unlimited: Option<Field<bool>>,
     /// The tier that is written without `tiers`.
-    pub(super) tier: Tier,
-    pub(super) tiers: Option<Field<Vec<Tier>>>,
+    pub(super) tier: RawTier,
+    pub(super) tiers: Option<Field<Vec<RawTier>>>,
     pub(super) max: Option<Field<u64>>,
     pub(super) hold: Option<Field<Micros>>,
     pub(super) count_denied: Option<Field<bool>>,
-    pub(super) reserve: Option<Reserve>,
+    pub(super) reserve: Option<RawReserve>,
     pub(super) on_error: Option<Text>,
     pub(super) mode: Option<Text>,
     pub(super) sync_interval: Option<Field<Micros>>,
@@ -75,8 +75,8 @@ pub(super) struct RateLimit {
 
 /// An item of `tiers`, or the same fields beside them.
 #[derive(Debug, Default)]
-pub(super) struct Tier {
-    pub(super) at: Mark,
+pub(super) struct RawTier {
+    pub(super) at: Position,
     pub(super) unit: Option<Text>,
     pub(super) requests_per_unit: Option<Field<u64>>,
     pub(super) unit_multiplier: Option<Field<u64>>,
@@ -87,12 +87,12 @@ pub(super) struct Tier {
 
 /// The map under `reserve`.
 #[derive(Debug, Default)]
-pub(super) struct Reserve {
-    pub(super) at: Mark,
+pub(super) struct RawReserve {
+    pub(super) at: Position,
     pub(super) hold: Option<Field<Micros>>,
 }
 
-impl Reader<'_> {
+impl FieldReader<'_> {
     /// One document; `None` when it is empty or not even a map.
     pub(super) fn document(&mut self, node: Node) -> Option<Document> {
         if node.is_null() {
@@ -113,23 +113,23 @@ impl Reader<'_> {
                 "domain" => document.domain = self.text(&name, node),
                 "descriptors" => document.descriptors = self.descriptors(node),
                 "denied_requests" => document.denied_requests = self.denied_requests(&name, node),
-                _ => self.stranger(Home::File, &name, &node),
+                _ => self.unknown_field(Section::File, &name, &node),
             }
         }
         Some(document)
     }
 
-    fn descriptors(&mut self, node: Node) -> Vec<Descriptor> {
+    fn descriptors(&mut self, node: Node) -> Vec<RawDescriptor> {
         let hint = "write each descriptor as an item that begins with `- key:`";
         let items = self.rule_list(node, "`descriptors`", hint);
         items.into_iter().filter_map(|item| self.descriptor(item)).collect()
     }
 
-    fn descriptor(&mut self, node: Node) -> Option<Descriptor> {
+    fn descriptor(&mut self, node: Node) -> Option<RawDescriptor> {
         let at = node.at;
         let entries =
             self.rule_map(node, "an item of `descriptors`", "begin it with `- key: NAME`")?;
-        let mut descriptor = Descriptor { at, ..Descriptor::default() };
+        let mut descriptor = RawDescriptor { at, ..RawDescriptor::default() };
         for (name, node) in entries {
             let it = &mut descriptor;
             match &*name.text {
@@ -147,20 +147,20 @@ impl Reader<'_> {
                 "value_to_metric" => it.value_to_metric = self.flag(&name, node),
                 "share_threshold" => it.share_threshold = self.flag(&name, node),
                 "metadata" => it.metadata = self.metadata(node),
-                _ => self.stranger(Home::Descriptor, &name, &node),
+                _ => self.unknown_field(Section::Descriptor, &name, &node),
             }
         }
         Some(descriptor)
     }
 
-    fn rate_limit(&mut self, node: Node) -> Option<RateLimit> {
+    fn rate_limit(&mut self, node: Node) -> Option<RawRateLimit> {
         if node.is_null() {
             return None;
         }
         let at = node.at;
         let hint = "write `unit:` and `requests_per_unit:` below it";
         let entries = self.rule_map(node, "`rate_limit`", hint)?;
-        let mut limit = RateLimit { at, ..RateLimit::default() };
+        let mut limit = RawRateLimit { at, ..RawRateLimit::default() };
         limit.tier.at = at;
         for (name, node) in entries {
             let it = &mut limit;
@@ -180,7 +180,7 @@ impl Reader<'_> {
                 "replaces" => it.replaces = self.replaces(node),
                 _ => {
                     if let Some(node) = self.tier_field(&mut it.tier, &name, node) {
-                        self.stranger(Home::RateLimit, &name, &node);
+                        self.unknown_field(Section::RateLimit, &name, &node);
                     }
                 }
             }
@@ -188,7 +188,7 @@ impl Reader<'_> {
         Some(limit)
     }
 
-    fn tiers(&mut self, node: Node) -> Option<Field<Vec<Tier>>> {
+    fn tiers(&mut self, node: Node) -> Option<Field<Vec<RawTier>>> {
         if node.is_null() {
             return None;
         }
@@ -196,11 +196,11 @@ impl Reader<'_> {
         let hint = "write items like `- { requests: 100, window: 10s }`";
         let mut tiers = Vec::new();
         for item in self.list(node, "`tiers`", hint) {
-            let mut tier = Tier { at: item.at, ..Tier::default() };
+            let mut tier = RawTier { at: item.at, ..RawTier::default() };
             let Some(entries) = self.map(item, "an item of `tiers`", hint) else { continue };
             for (name, node) in entries {
                 if let Some(node) = self.tier_field(&mut tier, &name, node) {
-                    self.stranger(Home::Tier, &name, &node);
+                    self.unknown_field(Section::Tier, &name, &node);
                 }
             }
             tiers.push(tier);
@@ -209,7 +209,7 @@ impl Reader<'_> {
     }
 
     /// Reads a field of a tier; gives the node back when it is none.
-    fn tier_field(&mut self, tier: &mut Tier, name: &Name, node: Node) -> Option<Node> {
+    fn tier_field(&mut self, tier: &mut RawTier, name: &Name, node: Node) -> Option<Node> {
         match &*name.text {
             "unit" => tier.unit = self.text(name, node),
             "requests_per_unit" => tier.requests_per_unit = self.number(name, node),
@@ -222,17 +222,17 @@ impl Reader<'_> {
         None
     }
 
-    fn reserve(&mut self, node: Node) -> Option<Reserve> {
+    fn reserve(&mut self, node: Node) -> Option<RawReserve> {
         if node.is_null() {
             return None;
         }
         let at = node.at;
         let entries = self.map(node, "`reserve`", "write `reserve: { hold: 10m }`")?;
-        let mut reserve = Reserve { at, hold: None };
+        let mut reserve = RawReserve { at, hold: None };
         for (name, node) in entries {
             match &*name.text {
                 "hold" => reserve.hold = self.duration(&name, node),
-                _ => self.stranger(Home::Reserve, &name, &node),
+                _ => self.unknown_field(Section::Reserve, &name, &node),
             }
         }
         Some(reserve)
@@ -248,7 +248,7 @@ impl Reader<'_> {
             for (name, node) in entries {
                 match &*name.text {
                     "name" => target = self.text(&name, node),
-                    _ => self.stranger(Home::Replaces, &name, &node),
+                    _ => self.unknown_field(Section::Replaces, &name, &node),
                 }
             }
             names.push(target.unwrap_or(Field { at, value: Some(Arc::from("")) }));

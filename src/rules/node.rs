@@ -3,30 +3,30 @@
 use std::sync::Arc;
 
 use super::fields::shorten;
-use super::matcher::{Matcher, Refused};
-use super::model::{Descriptor, Field, Text};
-use super::problem::{Mark, Place, Report};
+use super::matcher::{Matcher, MatcherError};
+use super::model::{Field, RawDescriptor, Text};
+use super::problem::{Location, Position, Report};
 use super::rule::PathNode;
 
 /// Most regular expressions in one rule set; with the bound on each they bound the memory of all.
-const PATTERNS_MAX: usize = 1_000;
+const REGEXES_MAX: usize = 1_000;
 
 /// How many regular expressions were compiled so far.
 #[derive(Debug, Default)]
-pub(super) struct PatternCount(usize);
+pub(super) struct RegexBudget(usize);
 
 /// Reads one descriptor of a file.
-pub(super) struct Reading<'a> {
+pub(super) struct NodeCompiler<'a> {
     /// The descriptor's own place.
-    pub(super) place: &'a Place,
+    pub(super) location: &'a Location,
     pub(super) report: &'a mut Report,
 }
 
-impl Reading<'_> {
+impl NodeCompiler<'_> {
     /// What the descriptor asks of an entry. What is wrong is reported and stands for any value.
-    pub(super) fn spec(&mut self, raw: &Descriptor, patterns: &mut PatternCount) -> PathNode {
+    pub(super) fn spec(&mut self, raw: &RawDescriptor, regexes: &mut RegexBudget) -> PathNode {
         let key = self.key(raw.key.as_ref());
-        let matcher = self.matcher(raw, patterns);
+        let matcher = self.matcher(raw, regexes);
         let share = raw.share_threshold.as_ref();
         let share = share.filter(|flag| flag.value == Some(true)).map(|flag| flag.at);
         if let Some(at) = share {
@@ -44,7 +44,11 @@ impl Reading<'_> {
     fn key(&mut self, written: Option<&Text>) -> Arc<str> {
         let Some(field) = written else {
             let what = "`key` is missing";
-            self.report.error(self.place.clone(), what, "begin the descriptor with `- key: NAME`");
+            self.report.error(
+                self.location.clone(),
+                what,
+                "begin the descriptor with `- key: NAME`",
+            );
             return Arc::from("");
         };
         let Some(key) = &field.value else { return Arc::from("") };
@@ -58,7 +62,7 @@ impl Reading<'_> {
     }
 
     /// The one matcher of the descriptor; `None` when it is wrong.
-    fn matcher(&mut self, raw: &Descriptor, patterns: &mut PatternCount) -> Option<Matcher> {
+    fn matcher(&mut self, raw: &RawDescriptor, regexes: &mut RegexBudget) -> Option<Matcher> {
         let written: Vec<(&str, &Text)> = [
             ("value", &raw.value),
             ("value_template", &raw.value_template),
@@ -91,15 +95,15 @@ impl Reading<'_> {
         let matcher = match *name {
             "value_template" => Matcher::template(Arc::clone(&text), &count_by),
             "value_regex" => {
-                patterns.more().and_then(|()| Matcher::regex(Arc::clone(&text), &count_by))
+                regexes.take().and_then(|()| Matcher::regex(Arc::clone(&text), &count_by))
             }
             "value_cidr" => Matcher::cidr(Arc::clone(&text)),
             _ => Ok(Matcher::value(Arc::clone(&text))),
         };
-        let refused = |(why, hint): Refused| {
+        let report = |(why, hint): MatcherError| {
             self.error(field.at, format!("`{name}` cannot be `{}`: {why}", shorten(&text)), hint);
         };
-        matcher.map_err(refused).ok()
+        matcher.map_err(report).ok()
     }
 
     fn count_by(&mut self, written: Option<&Field<Vec<Text>>>) -> Vec<Arc<str>> {
@@ -113,7 +117,7 @@ impl Reading<'_> {
         names
     }
 
-    fn check_share(&mut self, at: Mark, matcher: &Option<Matcher>) {
+    fn check_share(&mut self, at: Position, matcher: &Option<Matcher>) {
         match matcher {
             Some(Matcher::Exact(_) | Matcher::Any) => {
                 let what = "`share_threshold` needs a `value` with a `*` (or a template, regex or \
@@ -133,18 +137,18 @@ impl Reading<'_> {
         }
     }
 
-    fn error(&mut self, at: Mark, what: impl Into<String>, hint: impl Into<String>) {
-        self.report.error(at.in_file(&self.place.file), what, hint);
+    fn error(&mut self, at: Position, what: impl Into<String>, hint: impl Into<String>) {
+        self.report.error(at.in_file(&self.location.file), what, hint);
     }
 }
 
-impl PatternCount {
-    fn more(&mut self) -> Result<(), Refused> {
+impl RegexBudget {
+    fn take(&mut self) -> Result<(), MatcherError> {
         self.0 += 1;
-        if self.0 <= PATTERNS_MAX {
+        if self.0 <= REGEXES_MAX {
             return Ok(());
         }
         let hint = "use `value_template` or wildcards where they can say the same";
-        Err((format!("there are already {PATTERNS_MAX} regular expressions"), hint))
+        Err((format!("there are already {REGEXES_MAX} regular expressions"), hint))
     }
 }

@@ -6,14 +6,14 @@ pub struct Options {
     /// Files of one domain are joined in the order of their names; else a second one is an error.
     pub merge_domains: bool,
     /// What a misplaced or unknown field is.
-    pub unknown_fields: Unknown,
+    pub unknown_fields: UnknownFields,
     /// For domains whose files do not say.
     pub denied_requests: DeniedRequests,
 }
 
 /// What a misplaced or unknown field is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unknown {
+pub enum UnknownFields {
     /// The file is refused.
     #[default]
     Error,

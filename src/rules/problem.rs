@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-pub(super) use crate::yaml::Position as Mark;
+pub(super) use crate::yaml::Position;
 
 /// Where in which file something was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Place {
+pub struct Location {
     /// The file as the user named it.
     #[serde(serialize_with = "text")]
     pub file: Arc<str>,
@@ -19,14 +19,14 @@ pub struct Place {
     pub column: usize,
 }
 
-impl Place {
+impl Location {
     /// A file or folder as a whole.
-    pub fn whole(file: &Arc<str>) -> Place {
-        Place { file: Arc::clone(file), line: 0, column: 0 }
+    pub fn whole(file: &Arc<str>) -> Location {
+        Location { file: Arc::clone(file), line: 0, column: 0 }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => f.write_str(&self.file),
@@ -41,18 +41,18 @@ fn text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error
 
 /// Something in a rule file that is wrong (an error) or does not do what it seems to (a warning).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
+pub struct RuleProblem {
     /// Where it was written.
-    pub place: Place,
+    pub location: Location,
     /// What is wrong, naming the field.
     pub what: String,
     /// What to write instead; may be empty.
     pub hint: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for RuleProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.what)?;
+        write!(f, "{}: {}", self.location, self.what)?;
         if !self.hint.is_empty() {
             write!(f, "; {}", self.hint)?;
         }
@@ -60,9 +60,9 @@ impl fmt::Display for Problem {
     }
 }
 
-impl Mark {
-    pub(super) fn in_file(self, file: &Arc<str>) -> Place {
-        Place { file: Arc::clone(file), line: self.line as usize, column: self.column as usize }
+impl Position {
+    pub(super) fn in_file(self, file: &Arc<str>) -> Location {
+        Location { file: Arc::clone(file), line: self.line as usize, column: self.column as usize }
     }
 }
 
@@ -72,45 +72,55 @@ const PROBLEMS_MAX: usize = 1_000;
 /// Collects every problem of a load.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
-    errors: Vec<Problem>,
-    warnings: Vec<Problem>,
+    errors: Vec<RuleProblem>,
+    warnings: Vec<RuleProblem>,
     unlisted: usize,
     /// Some rules could not be read at all, so a name that is missing may well be defined.
     pub(super) incomplete: bool,
 }
 
 impl Report {
-    pub(super) fn error(&mut self, place: Place, what: impl Into<String>, hint: impl Into<String>) {
+    pub(super) fn error(
+        &mut self,
+        location: Location,
+        what: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
         if self.errors.len() < PROBLEMS_MAX {
-            self.errors.push(Problem { place, what: what.into(), hint: hint.into() });
+            self.errors.push(RuleProblem { location, what: what.into(), hint: hint.into() });
         } else {
             self.unlisted += 1;
         }
     }
 
-    pub(super) fn warn(&mut self, place: Place, what: impl Into<String>, hint: impl Into<String>) {
+    pub(super) fn warn(
+        &mut self,
+        location: Location,
+        what: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
         if self.warnings.len() < PROBLEMS_MAX {
-            self.warnings.push(Problem { place, what: what.into(), hint: hint.into() });
+            self.warnings.push(RuleProblem { location, what: what.into(), hint: hint.into() });
         }
     }
 
     /// Everything so far.
-    pub(super) fn problems(&self) -> impl Iterator<Item = &Problem> {
+    pub(super) fn problems(&self) -> impl Iterator<Item = &RuleProblem> {
         self.errors.iter().chain(&self.warnings)
     }
 
     /// The warnings, or every error in the order of files and lines.
-    pub(super) fn finish(mut self) -> Result<Vec<Problem>, Vec<Problem>> {
+    pub(super) fn finish(mut self) -> Result<Vec<RuleProblem>, Vec<RuleProblem>> {
         self.warnings.sort();
         if self.errors.is_empty() {
             return Ok(self.warnings);
         }
         self.errors.sort();
         if self.unlisted > 0 {
-            let last = self.errors.last().expect("there is at least one error").place.clone();
+            let last = self.errors.last().expect("there is at least one error").location.clone();
             let what = format!("{} more errors are not listed", self.unlisted);
-            self.errors.push(Problem {
-                place: Place::whole(&last.file),
+            self.errors.push(RuleProblem {
+                location: Location::whole(&last.file),
                 what,
                 hint: String::new(),
             });

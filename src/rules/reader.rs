@@ -2,32 +2,32 @@
 
 use std::sync::Arc;
 
-use super::Unknown;
+use super::UnknownFields;
 use super::duration;
-use super::fields::{Home, shorten, stranger};
+use super::fields::{Section, shorten, unknown_field};
 use super::model::{Field, Text};
-use super::problem::{Mark, Place, Report};
+use super::problem::{Location, Position, Report};
 use super::scalar;
 use crate::time::Micros;
 use crate::yaml::{Kind, Name, Node, Scalar};
 
 /// Reads the nodes of one file.
-pub(super) struct Reader<'a> {
+pub(super) struct FieldReader<'a> {
     pub(super) file: &'a Arc<str>,
-    pub(super) unknown: Unknown,
+    pub(super) unknown: UnknownFields,
     pub(super) report: &'a mut Report,
 }
 
-impl Reader<'_> {
+impl FieldReader<'_> {
     /// Reports a field that does not belong here.
-    pub(super) fn stranger(&mut self, home: Home, name: &Name, node: &Node) {
+    pub(super) fn unknown_field(&mut self, section: Section, name: &Name, node: &Node) {
         // Under a misspelt name there may be rules.
         self.report.incomplete |= !matches!(node.kind, Kind::Scalar(_));
-        let (what, hint) = stranger(home, &name.text);
-        let place = name.at.in_file(self.file);
+        let (what, hint) = unknown_field(section, &name.text);
+        let location = name.at.in_file(self.file);
         match self.unknown {
-            Unknown::Error => self.report.error(place, what, hint),
-            Unknown::Warn => self.report.warn(place, what, hint),
+            UnknownFields::Error => self.report.error(location, what, hint),
+            UnknownFields::Warn => self.report.warn(location, what, hint),
         }
     }
 
@@ -123,13 +123,13 @@ impl Reader<'_> {
         None
     }
 
-    /// [`Reader::list`] of what may hold rules.
+    /// [`FieldReader::list`] of what may hold rules.
     pub(super) fn rule_list(&mut self, node: Node, whose: &str, hint: &str) -> Vec<Node> {
         self.report.incomplete |= !matches!(node.kind, Kind::List(_)) && !node.is_null();
         self.list(node, whose, hint)
     }
 
-    /// [`Reader::map`] of what may hold rules.
+    /// [`FieldReader::map`] of what may hold rules.
     pub(super) fn rule_map(
         &mut self,
         node: Node,
@@ -141,16 +141,16 @@ impl Reader<'_> {
         entries
     }
 
-    fn bad(&mut self, name: &Name, at: Mark, text: &str, why: &str, hint: &str) {
+    fn bad(&mut self, name: &Name, at: Position, text: &str, why: &str, hint: &str) {
         let what = format!("`{}` cannot be `{}`: {why}", name.text, shorten(text));
         self.error(at, what, hint);
     }
 
-    pub(super) fn error(&mut self, at: Mark, what: impl Into<String>, hint: impl Into<String>) {
-        self.report.error(self.place(at), what, hint);
+    pub(super) fn error(&mut self, at: Position, what: impl Into<String>, hint: impl Into<String>) {
+        self.report.error(self.location(at), what, hint);
     }
 
-    fn place(&self, at: Mark) -> Place {
+    fn location(&self, at: Position) -> Location {
         at.in_file(self.file)
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::matcher::Matcher;
-use super::problem::Place;
+use super::problem::Location;
 use crate::descriptor::Entry;
 use crate::key::{Key, KeyBuilder, KeySeed, RuleId};
 use crate::limit::{Algorithm, Limit, Mode, OnError, Unit};
@@ -58,7 +58,7 @@ pub struct Rule {
     /// Returned as dynamic metadata when the rule passes.
     pub metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
     /// Where it was written.
-    pub place: Place,
+    pub location: Location,
     /// The nodes from the root to the rule, one per entry.
     pub(super) path: Box<[Arc<PathNode>]>,
     /// The stat key shows every key and value.
@@ -89,8 +89,8 @@ impl Rule {
     pub fn key(&self, seed: &KeySeed, entries: &[Entry<'_>]) -> Key {
         let mut key = KeyBuilder::for_rule(seed, self.id);
         for (node, entry) in self.path.iter().zip(entries) {
-            if node.counts_apart() {
-                node.matcher.add_counted(entry.value, &mut key);
+            if node.counts_per_value() {
+                node.matcher.add_counter_parts(entry.value, &mut key);
             }
         }
         key.finish()
@@ -136,8 +136,8 @@ impl Rule {
 
 impl PathNode {
     /// Different values of this level count on different counters.
-    pub(super) fn counts_apart(&self) -> bool {
-        !self.share_threshold && self.matcher.counts_apart()
+    pub(super) fn counts_per_value(&self) -> bool {
+        !self.share_threshold && self.matcher.counts_per_value()
     }
 
     fn push_written_value(&self, text: &mut String) {

@@ -44,7 +44,7 @@ pub(super) fn json_map(entries: &[(crate::yaml::Name, Node)]) -> JsonResult<Map<
     entries.iter().map(|(name, node)| Ok((name.text.to_string(), json(node)?))).collect()
 }
 
-type JsonResult<T> = Result<T, (super::problem::Mark, &'static str)>;
+type JsonResult<T> = Result<T, (super::problem::Position, &'static str)>;
 
 fn json(node: &Node) -> JsonResult<Value> {
     Ok(match &node.kind {

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::problem::{Mark, Place, Problem, Report};
+use super::problem::{Location, Position, Report, RuleProblem};
 use super::{Options, RuleSet, compile};
 use crate::yaml::FILE_BYTES_MAX;
 
@@ -57,9 +57,10 @@ impl Sources {
             }
             sources = again;
         }
-        let place = paths.first().map_or_else(|| Place::whole(&"".into()), |path| whole(path));
+        let location =
+            paths.first().map_or_else(|| Location::whole(&"".into()), |path| whole(path));
         let hint = "put new files in place by renaming, or all at once by a link";
-        sources.report.error(place, "the rule files change while they are being read", hint);
+        sources.report.error(location, "the rule files change while they are being read", hint);
         sources
     }
 
@@ -98,7 +99,10 @@ impl Sources {
 
     /// Compiles the files. Beside the rule set come warnings; instead of it, every error of every
     /// file.
-    pub fn compile(self, options: &Options) -> Result<(RuleSet, Vec<Problem>), Vec<Problem>> {
+    pub fn compile(
+        self,
+        options: &Options,
+    ) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
         compile::compile_with(&self.files, options, self.report)
     }
 }
@@ -118,7 +122,7 @@ fn read(mut found: Vec<PathBuf>, report: &mut Report) -> Vec<SourceFile> {
         bytes += file.text.len();
         if bytes > BYTES_MAX {
             let what = format!("rule files of more than {} MiB in all", BYTES_MAX >> 20);
-            report.error(Place::whole(&file.name), what, "name fewer folders");
+            report.error(Location::whole(&file.name), what, "name fewer folders");
             break;
         }
         files.push(file);
@@ -198,8 +202,8 @@ fn read_file(path: &Path, report: &mut Report) -> Option<SourceFile> {
             Err(error) => {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let at = end_of(&String::from_utf8_lossy(valid));
-                let place = at.in_file(&name(path));
-                report.error(place, "this is not UTF-8 text", "save the file as UTF-8");
+                let location = at.in_file(&name(path));
+                report.error(location, "this is not UTF-8 text", "save the file as UTF-8");
                 report.incomplete = true;
                 None
             }
@@ -222,11 +226,11 @@ fn read_bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
     Ok((bytes.len() <= FILE_BYTES_MAX).then_some(bytes))
 }
 
-fn end_of(text: &str) -> Mark {
+fn end_of(text: &str) -> Position {
     let line = text.matches('\n').count() + 1;
     let column = text.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
     let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Mark { line: small(line), column: small(column) }
+    Position { line: small(line), column: small(column) }
 }
 
 fn unreadable(path: &Path, error: &std::io::Error, report: &mut Report) {
@@ -234,8 +238,8 @@ fn unreadable(path: &Path, error: &std::io::Error, report: &mut Report) {
     report.incomplete = true;
 }
 
-fn whole(path: &Path) -> Place {
-    Place::whole(&name(path))
+fn whole(path: &Path) -> Location {
+    Location::whole(&name(path))
 }
 
 fn name(path: &Path) -> Arc<str> {

@@ -9,8 +9,8 @@ mod folders;
 mod matching;
 mod random;
 mod selectors;
-mod spelling;
 mod stats;
+mod yaml_forms;
 
 /// A rule set from one text that must compile without warnings.
 fn rules(text: &str) -> RuleSet {
@@ -19,7 +19,10 @@ fn rules(text: &str) -> RuleSet {
     set
 }
 
-fn compiled(text: &str, options: &Options) -> Result<(RuleSet, Vec<Problem>), Vec<Problem>> {
+fn compiled(
+    text: &str,
+    options: &Options,
+) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
     compile(&[file("test.yaml", text)], options)
 }
 

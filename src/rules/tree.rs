@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use super::matcher::{Matcher, Value};
-use super::names::Names;
-use super::problem::Place;
+use super::matcher::{EntryValue, Matcher};
+use super::problem::Location;
 use super::rule::PathNode;
+use super::small_map::SmallMap;
 use crate::descriptor::Entry;
 
 /// Nodes among which one entry chooses.
 #[derive(Debug, Default)]
 pub(super) struct Level {
     nodes: Vec<Node>,
-    keys: Names<Branch>,
+    keys: SmallMap<KeyIndex>,
 }
 
 /// A descriptor of a rule file.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) spec: Arc<PathNode>,
-    pub(super) place: Place,
+    pub(super) location: Location,
     /// Index of the rule that sits here.
     pub(super) rule: Option<usize>,
     pub(super) children: Option<Level>,
@@ -27,8 +27,8 @@ pub(super) struct Node {
 
 /// The nodes of one key, by index.
 #[derive(Debug, Default)]
-struct Branch {
-    exact: Names<usize>,
+struct KeyIndex {
+    exact: SmallMap<usize>,
     /// Most specific kind first; among equals, first in the file.
     patterns: Vec<usize>,
     any: Option<usize>,
@@ -50,36 +50,36 @@ pub(super) enum End<'t> {
 }
 
 /// Somebody who watches a walk.
-pub(super) trait Notebook<'t> {
+pub(super) trait Visitor<'t> {
     /// An entry is looked up in a level.
     fn level(&mut self, level: &'t Level);
     /// The entry's value is not what this pattern accepts.
-    fn refused(&mut self, node: &'t Node);
+    fn rejected(&mut self, node: &'t Node);
     /// This node accepts the entry.
-    fn took(&mut self, node: &'t Node);
+    fn accepted(&mut self, node: &'t Node);
 }
 
 /// Writes nothing, for the hot path.
-pub(super) struct NoNotes;
+pub(super) struct NoVisitor;
 
-impl<'t> Notebook<'t> for NoNotes {
+impl<'t> Visitor<'t> for NoVisitor {
     fn level(&mut self, _: &'t Level) {}
-    fn refused(&mut self, _: &'t Node) {}
-    fn took(&mut self, _: &'t Node) {}
+    fn rejected(&mut self, _: &'t Node) {}
+    fn accepted(&mut self, _: &'t Node) {}
 }
 
 /// Follows a descriptor down the tree, one level per entry, without ever going back.
 pub(super) fn walk<'t>(
     root: &'t Level,
     entries: &[Entry<'_>],
-    notes: &mut impl Notebook<'t>,
+    visitor: &mut impl Visitor<'t>,
 ) -> End<'t> {
     let mut level = root;
     let mut entries = entries.iter().peekable();
     while let Some(entry) = entries.next() {
-        notes.level(level);
-        let Some(node) = level.choose(entry, notes) else { return End::NoMatch };
-        notes.took(node);
+        visitor.level(level);
+        let Some(node) = level.choose(entry, visitor) else { return End::NoMatch };
+        visitor.accepted(node);
         if entries.peek().is_none() {
             return node.rule.map_or(End::NoLimit(node), End::Rule);
         }
@@ -92,25 +92,25 @@ pub(super) fn walk<'t>(
 impl Level {
     /// Indexes nodes that are given in file order.
     pub(super) fn new(nodes: Vec<Node>) -> Level {
-        let mut keys: Names<Branch> = Names::default();
+        let mut keys: SmallMap<KeyIndex> = SmallMap::default();
         for (index, node) in nodes.iter().enumerate() {
-            let branch = keys.entry(&node.spec.key, Branch::default);
+            let key_index = keys.entry(&node.spec.key, KeyIndex::default);
             match &node.spec.matcher {
                 Matcher::Exact(value) => {
-                    *branch.exact.entry(value, || index) = index;
+                    *key_index.exact.entry(value, || index) = index;
                 }
-                Matcher::Any => branch.any = Some(index),
-                _ => branch.patterns.push(index),
+                Matcher::Any => key_index.any = Some(index),
+                _ => key_index.patterns.push(index),
             }
         }
-        for branch in keys.values_mut() {
-            branch.patterns.sort_by_key(|index| nodes[*index].spec.matcher.rank());
+        for key_index in keys.values_mut() {
+            key_index.patterns.sort_by_key(|index| nodes[*index].spec.matcher.rank());
             // A value that spells a wildcard's own text meets that wildcard first, as it does with
             // envoyproxy/ratelimit, whose index holds patterns and values alike.
-            for index in branch.patterns.iter().copied() {
+            for index in key_index.patterns.iter().copied() {
                 let matcher = &nodes[index].spec.matcher;
                 if matches!(matcher, Matcher::Wildcard(_)) {
-                    branch.exact.entry(&matcher.source().into(), || index);
+                    key_index.exact.entry(&matcher.source().into(), || index);
                 }
             }
         }
@@ -122,19 +122,19 @@ impl Level {
         &self.nodes
     }
 
-    fn choose<'t>(&'t self, entry: &Entry<'_>, notes: &mut impl Notebook<'t>) -> Option<&'t Node> {
-        let branch = self.keys.get(entry.key)?;
-        if let Some(index) = branch.exact.get(entry.value) {
+    fn choose<'t>(&'t self, entry: &Entry<'_>, visitor: &mut impl Visitor<'t>) -> Option<&'t Node> {
+        let key_index = self.keys.get(entry.key)?;
+        if let Some(index) = key_index.exact.get(entry.value) {
             return Some(&self.nodes[*index]);
         }
-        let value = Value::new(entry.value);
-        for index in &branch.patterns {
+        let value = EntryValue::new(entry.value);
+        for index in &key_index.patterns {
             let node = &self.nodes[*index];
             if node.spec.matcher.matches(&value) {
                 return Some(node);
             }
-            notes.refused(node);
+            visitor.rejected(node);
         }
-        branch.any.map(|index| &self.nodes[index])
+        key_index.any.map(|index| &self.nodes[index])
     }
 }

@@ -45,7 +45,7 @@ fn a_counter_is_shown_without_counting_and_emptied() {
         assert_eq!(empty["rule"], "per-user");
         assert_eq!(empty["algorithm"], "fixed_window");
         assert_eq!(empty["store"], "memory");
-        assert_eq!(empty["place"]["line"], 4);
+        assert_eq!(empty["location"]["line"], 4);
         assert_eq!(
             (&empty["tiers"][0]["used"], &empty["tiers"][0]["remaining"]),
             (&json!(0), &json!(3))
@@ -200,7 +200,7 @@ fn explain_says_what_the_command_says() {
     assert_eq!(rule["kind"], "rule");
     assert_eq!(rule["label"], "per-user");
     assert_eq!(rule["tiers"][0], "3 per 1h");
-    assert!(rule["place"]["file"].as_str().is_some_and(|file| file.ends_with("rules.yaml")));
+    assert!(rule["location"]["file"].as_str().is_some_and(|file| file.ends_with("rules.yaml")));
     let several = ask(json!({
         "domain": "d",
         "descriptors": [

@@ -66,7 +66,7 @@ impl Service {
         json!({
             "domain": &*rule.domain,
             "rule": &*rule.label,
-            "place": &rule.place,
+            "location": &rule.location,
             "store": if self.limiter.store().redis().is_some() { "redis" } else { "memory" },
             "key": name,
         })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Refused;
+use super::MatcherError;
 
 /// A path such as `/v1/organizations/{orgId}/product/{id}`.
 #[derive(Clone, Debug)]
@@ -28,19 +28,19 @@ const SEGMENTS_MAX: usize = 32;
 
 /// A value cut at its slashes, without its query string: cut once, held against many templates.
 #[derive(Debug)]
-pub(super) struct Path<'a> {
+pub(super) struct PathSegments<'a> {
     texts: [&'a str; SEGMENTS_MAX],
     /// One more than fit when there are too many for any template.
     count: usize,
 }
 
-impl<'a> Path<'a> {
-    pub(super) fn new(value: &'a str) -> Path<'a> {
-        let mut path = Path { texts: [""; SEGMENTS_MAX], count: 0 };
+impl<'a> PathSegments<'a> {
+    pub(super) fn new(value: &'a str) -> PathSegments<'a> {
+        let mut path = PathSegments { texts: [""; SEGMENTS_MAX], count: 0 };
         for text in without_query(value).split('/') {
             path.count += 1;
             match path.texts.get_mut(path.count - 1) {
-                Some(place) => *place = text,
+                Some(slot) => *slot = text,
                 None => break,
             }
         }
@@ -63,7 +63,7 @@ const HINT: &str = "a variable is a whole segment, as in `/users/{id}/orders`; f
                     use `value_regex`";
 
 impl Template {
-    pub(super) fn new(source: Arc<str>, count_by: &[Arc<str>]) -> Result<Template, Refused> {
+    pub(super) fn new(source: Arc<str>, count_by: &[Arc<str>]) -> Result<Template, MatcherError> {
         if source.contains('?') {
             let hint = "leave out `?` and what follows: it is not part of the path";
             return Err(("it has a query string".to_owned(), hint));
@@ -116,7 +116,7 @@ impl Template {
         texts.collect::<Vec<_>>().join("/")
     }
 
-    pub(super) fn matches(&self, path: &Path<'_>) -> bool {
+    pub(super) fn matches(&self, path: &PathSegments<'_>) -> bool {
         let parts = path.segments();
         let accepts = |(segment, part): (&Segment, &&str)| match segment {
             // Segments are short, so a loop over bytes beats the call that `==` makes several times
@@ -137,7 +137,7 @@ impl Template {
     }
 }
 
-fn segment(text: &str) -> Result<Segment, Refused> {
+fn segment(text: &str) -> Result<Segment, MatcherError> {
     let inner = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     match inner {
         Some("") => Err(("a variable has no name".to_owned(), HINT)),
@@ -173,10 +173,10 @@ mod tests {
         ] {
             let matcher = Template::new(template.into(), &[]).expect(template);
             for value in yes {
-                assert!(matcher.matches(&Path::new(value)), "{template} {value}");
+                assert!(matcher.matches(&PathSegments::new(value)), "{template} {value}");
             }
             for value in no {
-                assert!(!matcher.matches(&Path::new(value)), "{template} {value}");
+                assert!(!matcher.matches(&PathSegments::new(value)), "{template} {value}");
             }
         }
     }
@@ -185,9 +185,9 @@ mod tests {
     fn a_longest_template_matches_its_path_and_no_longer_one() {
         let longest = "/x".repeat(SEGMENTS_MAX - 1);
         let template = Template::new(longest.as_str().into(), &[]).expect("valid");
-        assert!(template.matches(&Path::new(&longest)));
-        assert!(!template.matches(&Path::new(&(longest.clone() + "/x"))));
-        assert!(!template.matches(&Path::new(&"/".repeat(60_000))));
+        assert!(template.matches(&PathSegments::new(&longest)));
+        assert!(!template.matches(&PathSegments::new(&(longest.clone() + "/x"))));
+        assert!(!template.matches(&PathSegments::new(&"/".repeat(60_000))));
     }
 
     #[test]

@@ -8,7 +8,7 @@ fn problems(text: &str) -> String {
         Ok((_, warnings)) => (warnings, "warning "),
         Err(errors) => (errors, ""),
     };
-    let line = |problem: &Problem| {
+    let line = |problem: &RuleProblem| {
         let text = problem.to_string();
         let text = text.strip_prefix("test.yaml").expect("the file is named first");
         format!("{prefix}{}\n", text.strip_prefix(':').unwrap_or(text))
@@ -120,7 +120,7 @@ fn domains_of_several_files_merge_only_when_they_may() {
 #[test]
 fn a_stray_field_is_only_a_warning_where_that_is_asked_for() {
     let text = "domain: d\nextra: 1\ndescriptors: [{ key: a, unit: day }]";
-    let warn = Options { unknown_fields: Unknown::Warn, ..Options::default() };
+    let warn = Options { unknown_fields: UnknownFields::Warn, ..Options::default() };
     let (_, warnings) = compiled(text, &warn).expect("it loads");
     let errors = compiled(text, &Options::default()).expect_err("it is refused");
     assert_eq!(warnings, errors);

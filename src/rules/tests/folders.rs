@@ -8,7 +8,7 @@ fn domain(name: &str) -> String {
     format!("domain: {name}\n")
 }
 
-fn read(paths: &[PathBuf]) -> (Vec<String>, Vec<Problem>) {
+fn read(paths: &[PathBuf]) -> (Vec<String>, Vec<RuleProblem>) {
     let (set, warnings) = load(paths, &Options::default()).unwrap_or_else(|p| panic!("{p:#?}"));
     let domains = set.files().iter().map(|file| file.domain.to_string()).collect();
     (domains, warnings)
@@ -45,7 +45,7 @@ fn a_missing_or_empty_folder_is_a_warning() {
         let (domains, warnings) = read(std::slice::from_ref(&path));
         assert!(domains.is_empty());
         assert_eq!(warnings.len(), 1);
-        assert_eq!(*warnings[0].place.file, *path.to_string_lossy());
+        assert_eq!(*warnings[0].location.file, *path.to_string_lossy());
     }
 }
 
@@ -56,7 +56,7 @@ fn what_cannot_be_text_is_an_error_with_its_place() {
     fs::write(&path, b"domain: d\nx: \xff\n").expect("a file");
     let errors = load(std::slice::from_ref(&path), &Options::default()).expect_err("not UTF-8");
     assert_eq!(errors.len(), 1);
-    assert_eq!((errors[0].place.line, errors[0].place.column), (2, 4));
+    assert_eq!((errors[0].location.line, errors[0].location.column), (2, 4));
 
     fs::write(&path, vec![b' '; crate::yaml::FILE_BYTES_MAX + 1]).expect("a file");
     let errors = load(&[path], &Options::default()).expect_err("too large");

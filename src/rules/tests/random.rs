@@ -169,12 +169,12 @@ proptest! {
             let expected = reference(&items, &entries)
                 .map(|item| line_of(&items, item, &mut 3).expect("it is in the file"));
             let found = match set.find("d", &entries) {
-                Found::Rule(rule) => Some(rule.place.line),
+                Found::Rule(rule) => Some(rule.location.line),
                 _ => None,
             };
             prop_assert_eq!(found, expected, "{:?} in\n{}", pairs, text);
             let explained = match set.explain("d", &entries).outcome {
-                Outcome::Rule(rule) => Some(rule.place.line),
+                LookupOutcome::Rule(rule) => Some(rule.location.line),
                 _ => None,
             };
             prop_assert_eq!(explained, expected, "explain tells the same story");
@@ -241,7 +241,8 @@ proptest! {
             text.splice(start..end, insert.chars());
         }
         let text: String = text.into_iter().collect();
-        match compiled(&text, &Options { unknown_fields: Unknown::Warn, ..Options::default() }) {
+        let options = Options { unknown_fields: UnknownFields::Warn, ..Options::default() };
+        match compiled(&text, &options) {
             Ok((set, _)) => {
                 let _ = set.explain("demo", &entries("user=a,path=/x"));
             }

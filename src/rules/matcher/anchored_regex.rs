@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 
-use super::Refused;
+use super::MatcherError;
 
 /// A regular expression that must match from the first character to the last.
 #[derive(Clone, Debug)]
-pub(in crate::rules) struct Pattern {
+pub(in crate::rules) struct AnchoredRegex {
     source: Arc<str>,
     regex: Regex,
     count_by: Box<[Arc<str>]>,
@@ -19,8 +19,11 @@ pub(in crate::rules) struct Pattern {
 /// Largest compiled form, in bytes: room for any sensible pattern, no room for `(a{1000}){1000}`.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 
-impl Pattern {
-    pub(super) fn new(source: Arc<str>, count_by: &[Arc<str>]) -> Result<Pattern, Refused> {
+impl AnchoredRegex {
+    pub(super) fn new(
+        source: Arc<str>,
+        count_by: &[Arc<str>],
+    ) -> Result<AnchoredRegex, MatcherError> {
         // Alone first: `a)|(b` would be valid only inside the group that anchors it.
         compile(&source)?;
         let regex = compile(&format!(r"\A(?:{source})\z"))?;
@@ -34,7 +37,7 @@ impl Pattern {
                 }
             }
         }
-        Ok(Pattern { source, regex, count_by: count_by.into(), groups: groups.into() })
+        Ok(AnchoredRegex { source, regex, count_by: count_by.into(), groups: groups.into() })
     }
 
     pub(super) fn source(&self) -> &str {
@@ -60,7 +63,7 @@ impl Pattern {
     }
 }
 
-fn compile(text: &str) -> Result<Regex, Refused> {
+fn compile(text: &str) -> Result<Regex, MatcherError> {
     let mut builder = RegexBuilder::new(text);
     builder.size_limit(COMPILED_BYTES_MAX).dfa_size_limit(COMPILED_BYTES_MAX);
     builder.build().map_err(|error| match error {
@@ -93,7 +96,7 @@ mod tests {
             ("(?i)get|post", vec!["GET", "Post"], vec!["put"]),
             ("[0-9]{3}", vec!["123"], vec!["1234", "12"]),
         ] {
-            let matcher = Pattern::new(pattern.into(), &[]).expect(pattern);
+            let matcher = AnchoredRegex::new(pattern.into(), &[]).expect(pattern);
             for value in yes {
                 assert!(matcher.matches(value), "{pattern} {value:?}");
             }
@@ -106,7 +109,7 @@ mod tests {
     #[test]
     fn a_pattern_captures_the_groups_it_counts_by() {
         let count_by: [Arc<str>; 2] = ["b".into(), "a".into()];
-        let pattern = Pattern::new("(?<a>.)(?<b>x)?(.)".into(), &count_by).expect("valid");
+        let pattern = AnchoredRegex::new("(?<a>.)(?<b>x)?(.)".into(), &count_by).expect("valid");
         let mut parts = Vec::new();
         pattern.captured("12", |name, part| parts.push((name, part)));
         assert_eq!(parts, [("b", ""), ("a", "1")]);
@@ -115,9 +118,9 @@ mod tests {
     #[test]
     fn bad_patterns_are_refused_in_one_line() {
         for bad in ["(", "a)|(b", "(?=a)", r"\1", "(a{1000}){1000}", "(?x) a # comment"] {
-            let (why, hint) = Pattern::new(bad.into(), &[]).expect_err(bad);
+            let (why, hint) = AnchoredRegex::new(bad.into(), &[]).expect_err(bad);
             assert!(!why.is_empty() && !why.contains('\n') && !hint.is_empty(), "{bad}: {why}");
         }
-        assert!(Pattern::new("(?<a>.)".into(), &["b".into()]).is_err());
+        assert!(AnchoredRegex::new("(?<a>.)".into(), &["b".into()]).is_err());
     }
 }

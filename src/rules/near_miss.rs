@@ -4,22 +4,22 @@ use serde::Serialize;
 
 use super::explain::{accepts, entry_text};
 use super::fields::{nearest as closest_text, shorten};
-use super::matcher::{Matcher, Value};
-use super::problem::Place;
+use super::matcher::{EntryValue, Matcher};
+use super::problem::Location;
 use super::rule::{PathNode, Rule};
 use super::tree::{Level, Node};
 use crate::descriptor::Entry;
 
 /// How many are told.
-const NEAR_MAX: usize = 3;
+const NEAR_MISSES_MAX: usize = 3;
 
 /// A rule that a descriptor almost met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Near {
+pub struct NearMiss {
     /// Its name, else its keys.
     pub label: String,
     /// Where it was written.
-    pub place: Place,
+    pub location: Location,
     /// What would have to be otherwise, one reason per item.
     pub differs: Vec<String>,
 }
@@ -31,17 +31,17 @@ pub(super) fn nearest(
     rules: &[Rule],
     entries: &[Entry<'_>],
     taken: &[&Node],
-) -> Vec<Near> {
+) -> Vec<NearMiss> {
     let mut found = Vec::new();
     collect(root, rules, entries, &mut found);
     found.sort_by_key(|(cost, index)| (*cost, *index));
-    found.truncate(NEAR_MAX);
-    let near = |(_, index): (usize, usize)| {
+    found.truncate(NEAR_MISSES_MAX);
+    let near_miss = |(_, index): (usize, usize)| {
         let rule = &rules[index];
         let differs = differences(rule, entries, taken);
-        Near { label: shorten(&rule.label), place: rule.place.clone(), differs }
+        NearMiss { label: shorten(&rule.label), location: rule.location.clone(), differs }
     };
-    found.into_iter().map(near).collect()
+    found.into_iter().map(near_miss).collect()
 }
 
 /// Every rule that has anything in common with the descriptor, with its distance.
@@ -68,7 +68,7 @@ fn cost(rule: &Rule, entries: &[Entry<'_>]) -> Option<usize> {
     for (node, entry) in rule.path.iter().zip(entries) {
         if *node.key == *entry.key {
             common = true;
-            cost += usize::from(!node.matcher.matches(&Value::new(entry.value)));
+            cost += usize::from(!node.matcher.matches(&EntryValue::new(entry.value)));
         } else {
             common |= is_misspelt(&node.key, entry.key);
             cost += 3;
@@ -103,7 +103,7 @@ fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&Node]) -> Vec<Strin
         let (key, value) = (shorten(entry.key), shorten(entry.value));
         if *node.key != *entry.key {
             differs.push(format!("entry {} is `{key}`, and it asks for `{}`", index + 1, node.key));
-        } else if !node.matcher.matches(&Value::new(entry.value)) {
+        } else if !node.matcher.matches(&EntryValue::new(entry.value)) {
             differs.push(match &node.matcher {
                 Matcher::Exact(wanted) => format!("value `{value}` is not `{}`", shorten(wanted)),
                 other => {
@@ -127,10 +127,12 @@ fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&Node]) -> Vec<Strin
 
 /// The node that took the descriptor away from a rule that would have accepted it.
 fn overtaken(path: &[std::sync::Arc<PathNode>], taken: &[&Node]) -> Option<String> {
-    let other =
-        path.iter().zip(taken).find(|(node, took)| !std::sync::Arc::ptr_eq(node, &took.spec));
-    other.map(|(_, took)| {
-        let place = &took.place;
-        format!("it would match, but {place} is more specific, and matching never goes back")
+    let other = path
+        .iter()
+        .zip(taken)
+        .find(|(node, accepted)| !std::sync::Arc::ptr_eq(node, &accepted.spec));
+    other.map(|(_, node)| {
+        let location = &node.location;
+        format!("it would match, but {location} is more specific, and matching never goes back")
     })
 }

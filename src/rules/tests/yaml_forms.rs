@@ -65,7 +65,7 @@ descriptors:
   rate_limit: *bad
 ";
     let errors = compiled(text, &Options::default()).expect_err("three things are wrong");
-    let places: Vec<_> =
-        errors.iter().map(|error| (error.place.line, error.place.column)).collect();
-    assert_eq!(places, [(4, 12), (6, 27), (6, 27)], "{errors:#?}");
+    let locations: Vec<_> =
+        errors.iter().map(|error| (error.location.line, error.location.column)).collect();
+    assert_eq!(locations, [(4, 12), (6, 27), (6, 27)], "{errors:#?}");
 }

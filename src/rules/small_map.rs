@@ -9,38 +9,38 @@ const FEW: usize = 4;
 
 /// What belongs to each name.
 #[derive(Debug)]
-pub(super) enum Names<T> {
+pub(super) enum SmallMap<T> {
     /// At most [`FEW`], in the order in which they came.
     Few(Vec<(Arc<str>, T)>),
     /// More.
     Many(HashMap<Arc<str>, T>),
 }
 
-impl<T> Default for Names<T> {
+impl<T> Default for SmallMap<T> {
     fn default() -> Self {
-        Names::Few(Vec::new())
+        SmallMap::Few(Vec::new())
     }
 }
 
-impl<T> Names<T> {
+impl<T> SmallMap<T> {
     /// What belongs to `name`.
     pub(super) fn get(&self, name: &str) -> Option<&T> {
         match self {
-            Names::Few(few) => few.iter().find(|(known, _)| **known == *name).map(|(_, of)| of),
-            Names::Many(many) => many.get(name),
+            SmallMap::Few(few) => few.iter().find(|(known, _)| **known == *name).map(|(_, of)| of),
+            SmallMap::Many(many) => many.get(name),
         }
     }
 
     /// What belongs to `name`: from now on what `make` makes, if there is nothing yet.
     pub(super) fn entry(&mut self, name: &Arc<str>, make: impl FnOnce() -> T) -> &mut T {
-        if let Names::Few(few) = self
+        if let SmallMap::Few(few) = self
             && few.len() == FEW
             && few.iter().all(|(known, _)| known != name)
         {
-            *self = Names::Many(few.drain(..).collect());
+            *self = SmallMap::Many(few.drain(..).collect());
         }
         match self {
-            Names::Few(few) => {
+            SmallMap::Few(few) => {
                 let known = few.iter().position(|(known, _)| known == name);
                 let at = known.unwrap_or_else(|| {
                     few.push((name.clone(), make()));
@@ -48,15 +48,15 @@ impl<T> Names<T> {
                 });
                 &mut few[at].1
             }
-            Names::Many(many) => many.entry(name.clone()).or_insert_with(make),
+            SmallMap::Many(many) => many.entry(name.clone()).or_insert_with(make),
         }
     }
 
     /// All names, in no order.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
         let (few, many) = match self {
-            Names::Few(few) => (&few[..], None),
-            Names::Many(many) => (&[][..], Some(many)),
+            SmallMap::Few(few) => (&few[..], None),
+            SmallMap::Many(many) => (&[][..], Some(many)),
         };
         let many = many.into_iter().flat_map(HashMap::keys);
         few.iter().map(|(name, _)| name).chain(many).map(|name| &**name)
@@ -65,8 +65,8 @@ impl<T> Names<T> {
     /// What belongs to all of them, in no order.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let (few, many) = match self {
-            Names::Few(few) => (&mut few[..], None),
-            Names::Many(many) => (&mut [][..], Some(many)),
+            SmallMap::Few(few) => (&mut few[..], None),
+            SmallMap::Many(many) => (&mut [][..], Some(many)),
         };
         few.iter_mut().map(|(_, of)| of).chain(many.into_iter().flat_map(HashMap::values_mut))
     }
@@ -78,14 +78,14 @@ mod tests {
 
     #[test]
     fn few_and_many_are_found_alike() {
-        let mut names: Names<usize> = Names::default();
+        let mut names: SmallMap<usize> = SmallMap::default();
         for number in 0..3 * FEW {
             let name: Arc<str> = number.to_string().into();
             assert_eq!(names.get(&name), None);
             assert_eq!(*names.entry(&name, || number), number);
             assert_eq!(*names.entry(&name, || 99), number, "it is there once");
             assert!((0..=number).all(|one| names.get(&one.to_string()) == Some(&one)));
-            let mut all: Vec<usize> = names.names().map(|name| name.parse().unwrap()).collect();
+            let mut all: Vec<usize> = names.keys().map(|name| name.parse().unwrap()).collect();
             all.sort_unstable();
             assert!(all.into_iter().eq(0..=number));
             assert_eq!(names.values_mut().count(), number + 1);
