@@ -13,7 +13,7 @@ use std::time::Instant;
 use weir::algorithm::plan;
 use weir::key::Key;
 use weir::limit::{Algorithm, Limit, Tier};
-use weir::store::redis::{Reach, Traffic};
+use weir::store::redis::{NodeStats, RedisConfig};
 use weir::store::{NodeId, RedisStore, Store};
 use weir::time::{Clock, Micros, SystemClock};
 
@@ -56,7 +56,7 @@ fn main() {
     let server = Server::local();
     let store = |batch| {
         let url = format!("redis+unix://{}", server.socket().display());
-        let reach = Reach { url, connections: 1, batch, ..Reach::default() };
+        let reach = RedisConfig { url, connections: 1, batch, ..RedisConfig::default() };
         Arc::new(RedisStore::start(&reach, SystemClock::default()).expect("settings that work"))
     };
     let stores = [store(1), store(128)];
@@ -126,10 +126,10 @@ fn round(server: &Server, store: &Arc<RedisStore>, way: Way) -> Round {
     if way.counters > 1 {
         work(store, way.counters, &limit, COUNTERS as usize);
     }
-    let (before, began, sent) = (cpu(server), Instant::now(), store.traffic(NodeId(0)));
+    let (before, began, sent) = (cpu(server), Instant::now(), store.node_stats(NodeId(0)));
     let passed = work(store, way.counters, &limit, DECISIONS);
     let took = began.elapsed().as_secs_f64();
-    let Traffic { calls, steps, .. } = store.traffic(NodeId(0));
+    let NodeStats { calls, steps, .. } = store.node_stats(NodeId(0));
     Round {
         us: (cpu(server) - before) * 1e6 / DECISIONS as f64,
         per_second: DECISIONS as f64 / took,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use smallvec::smallvec;
 use weir::key::{Key, KeyBuilder, KeySeed};
-use weir::step::{CountTier, Machine, Step};
+use weir::step::{FixedWindowTier, Params, Step};
 use weir::store::MemoryStore;
 use weir::time::Micros;
 
@@ -20,13 +20,13 @@ fn key(n: u64) -> Key {
 
 /// One hit of a limit that is never reached, in one long window.
 fn hit() -> Step {
-    let tier = CountTier { start: Micros::ZERO, end: Micros::from_secs(3600), max: 1 << 40 };
+    let tier = FixedWindowTier { start: Micros::ZERO, end: Micros::from_secs(3600), max: 1 << 40 };
     Step {
         now: Micros::SECOND,
         hits: 1,
         count_denied: false,
         lease: None,
-        machine: Machine::Count(smallvec![tier]),
+        params: Params::FixedWindow(smallvec![tier]),
     }
 }
 

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::decision::Decision;
 use crate::limit::{Algorithm, HITS_END, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
-use crate::step::{INTEGER_END, Lease, Machine, Outcome, PAIR_COUNT_END, Seen, Step};
+use crate::step::{INTEGER_END, Lease, Outcome, Params, SLIDING_COUNT_END, Step, TierResult};
 use crate::time::Micros;
 
 mod bucket;
@@ -22,34 +22,36 @@ mod models;
 #[cfg(test)]
 mod states;
 
-const _: () = assert!(HITS_END == INTEGER_END && SLIDING_REQUESTS_END == PAIR_COUNT_END);
+const _: () = assert!(HITS_END == INTEGER_END && SLIDING_REQUESTS_END == SLIDING_COUNT_END);
 
 /// The last instant that is told from the next, in the year 2112: the longest window and the
 /// slowest bucket after it still end below 2^53.
 const LAST_INSTANT: Micros = Micros((1 << 52) - 1);
 
 /// What a store must be asked to decide `hits` on a counter of `limit` at `now`: hits to take, 0 to
-/// look, negative to give back. Under a lease: [`Step::leased`].
+/// look, negative to give back. Under a lease: [`Step::with_lease`].
 pub fn plan(limit: &Limit, hits: i64, now: Micros) -> Step {
     let now = now.min(LAST_INSTANT);
     let most = (HITS_END - 1) as i64;
     let hits = hits.clamp(-most, most);
     let tiers = &limit.tiers;
-    let machine = match limit.algorithm {
-        Algorithm::FixedWindow => Machine::Count(each(tiers, |t| fixed_window::plan(t, now))),
-        Algorithm::SlidingWindow => Machine::Pair(each(tiers, |t| sliding_window::plan(t, now))),
+    let params = match limit.algorithm {
+        Algorithm::FixedWindow => Params::FixedWindow(each(tiers, |t| fixed_window::plan(t, now))),
+        Algorithm::SlidingWindow => {
+            Params::SlidingWindow(each(tiers, |t| sliding_window::plan(t, now)))
+        }
         Algorithm::SlidingWindowLog => {
-            Machine::Log(each(tiers, |t| sliding_window_log::plan(t, now)))
+            Params::Log(each(tiers, |t| sliding_window_log::plan(t, now)))
         }
         // A slot that nobody gives back leaves as an admission slides out of a log.
-        Algorithm::Concurrency => Machine::Slots(each(tiers, |t| sliding_window_log::plan(t, now))),
+        Algorithm::Concurrency => Params::Slots(each(tiers, |t| sliding_window_log::plan(t, now))),
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
             let hits = hits.unsigned_abs();
-            Machine::Tat(each(tiers, |t| bucket::plan(t, hits, now, limit.count_denied)))
+            Params::Gcra(each(tiers, |t| bucket::plan(t, hits, now, limit.count_denied)))
         }
     };
     let count_denied = limit.count_denied && limit.algorithm != Algorithm::Concurrency;
-    Step { now, hits, count_denied, lease: None, machine }
+    Step { now, hits, count_denied, lease: None, params }
 }
 
 /// What `plan` makes of each tier. Nearly every limit has one, which needs no list.
@@ -102,7 +104,7 @@ pub fn report(limit: &Limit, step: &Step, outcome: &Outcome) -> Decision {
 
 /// What each tier of the counter says by itself, in the rule's order.
 pub fn report_tiers(limit: &Limit, step: &Step, outcome: &Outcome) -> Vec<Decision> {
-    let alone = |(tier, seen): (usize, &Seen)| {
+    let alone = |(tier, seen): (usize, &TierResult)| {
         let until = if seen.allowed { Until::Grows } else { Until::Fits(step.hits.unsigned_abs()) };
         let reading = read(step, tier, seen, until)?;
         Some(reading.decision(limit, tier, seen.allowed))
@@ -152,16 +154,16 @@ impl Reading {
     }
 }
 
-fn read(step: &Step, index: usize, seen: &Seen, until: Until) -> Option<Reading> {
-    match &step.machine {
-        Machine::Count(tiers) => {
+fn read(step: &Step, index: usize, seen: &TierResult, until: Until) -> Option<Reading> {
+    match &step.params {
+        Params::FixedWindow(tiers) => {
             tiers.get(index).map(|t| fixed_window::read(t, step.now, seen, until))
         }
-        Machine::Pair(tiers) => {
+        Params::SlidingWindow(tiers) => {
             tiers.get(index).map(|t| sliding_window::read(t, step.now, seen, until))
         }
-        Machine::Tat(tiers) => tiers.get(index).map(|t| bucket::read(t, seen, until)),
-        Machine::Log(tiers) | Machine::Slots(tiers) => {
+        Params::Gcra(tiers) => tiers.get(index).map(|t| bucket::read(t, seen, until)),
+        Params::Log(tiers) | Params::Slots(tiers) => {
             tiers.get(index).map(|t| sliding_window_log::read(t, step.now, seen))
         }
     }

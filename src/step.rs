@@ -8,27 +8,27 @@
 //! - A refused step and a peek leave the state as it was; the one exception is `count_denied`.
 //! - All tiers are checked first, then all are written.
 //! - Stored instants never move backwards, even when the clock does.
-//! - A state that has expired, or that belongs to another machine or another number of tiers
+//! - A state that has expired, or that belongs to another algorithm or another number of tiers
 //!   (the rule was changed), is as good as none.
 
 use smallvec::SmallVec;
 
 use crate::time::Micros;
 
-mod count;
-mod holds;
+mod entries;
+mod fixed_window;
+mod gcra;
 mod lease;
-mod meter;
-mod pair;
 mod reservation;
-mod tat;
+mod sliding_window;
+mod tier;
 
-pub use count::{Count, CountTier};
-pub use holds::{HoldTier, Holds};
-pub use lease::{Lease, LeaseId, NotALeaseId};
-pub use pair::{PAIR_COUNT_END, Pair, PairTier};
+pub use entries::{Entries, EntriesTier};
+pub use fixed_window::{FixedWindow, FixedWindowTier};
+pub use gcra::{GcraTier, GcraTime};
+pub use lease::{Lease, LeaseId, ParseLeaseIdError};
 pub use reservation::{RESERVATIONS_MAX, Reserved};
-pub use tat::{Tat, TatTier};
+pub use sliding_window::{SLIDING_COUNT_END, SlidingWindow, SlidingWindowTier};
 
 /// One past the largest integer in a step or a state: below it, doubles are exact.
 pub const INTEGER_END: u64 = 1 << 53;
@@ -44,36 +44,36 @@ pub struct Step {
     pub count_denied: bool,
     /// The lease that the hits are taken under, or that they end.
     pub lease: Option<Lease>,
-    /// The state machine and its numbers, one set per tier.
-    pub machine: Machine,
+    /// The algorithm and its numbers, one set per tier.
+    pub params: Params,
 }
 
-/// Which state machine, with its numbers per tier.
+/// Which algorithm, with its numbers per tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Machine {
+pub enum Params {
     /// fixed_window
-    Count(SmallVec<[CountTier; 1]>),
+    FixedWindow(SmallVec<[FixedWindowTier; 1]>),
     /// sliding_window
-    Pair(SmallVec<[PairTier; 1]>),
+    SlidingWindow(SmallVec<[SlidingWindowTier; 1]>),
     /// token_bucket and leaky_bucket
-    Tat(SmallVec<[TatTier; 1]>),
+    Gcra(SmallVec<[GcraTier; 1]>),
     /// sliding_window_log
-    Log(SmallVec<[HoldTier; 1]>),
+    Log(SmallVec<[EntriesTier; 1]>),
     /// concurrency: holds that have owners
-    Slots(SmallVec<[HoldTier; 1]>),
+    Slots(SmallVec<[EntriesTier; 1]>),
 }
 
 /// What a store keeps for one counter. Absent means empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// fixed_window
-    Count(Tiers<Count>),
+    FixedWindow(Tiers<FixedWindow>),
     /// sliding_window
-    Pair(Tiers<Pair>),
+    SlidingWindow(Tiers<SlidingWindow>),
     /// token_bucket and leaky_bucket
-    Tat(Tiers<Tat>),
+    Gcra(Tiers<GcraTime>),
     /// sliding_window_log and concurrency: all tiers share the entries.
-    Holds(Box<Holds>),
+    Entries(Box<Entries>),
     /// Any but concurrency, while reservations are open.
     Reserved(Box<Reserved>),
 }
@@ -93,19 +93,19 @@ pub struct Outcome {
     /// Every tier let the hits pass.
     pub allowed: bool,
     /// What each tier's state says after the step, for `algorithm::report`.
-    pub tiers: SmallVec<[Seen; 1]>,
+    pub tiers: SmallVec<[TierResult; 1]>,
 }
 
-/// What one tier looks like after a step; the meaning of the numbers is its machine's.
+/// What one tier looks like after a step; the meaning of the numbers is its algorithm's.
 ///
-/// | machine | a | b | c |
+/// | algorithm | a | b | c |
 /// | --- | --- | --- | --- |
 /// | count | hits | start of their window | 0 |
 /// | pair | hits in the present window | in the one before | start of the present one |
 /// | tat | arrival time, whole microseconds | its part | 0 |
 /// | log, slots | units in use | when the unit leaves that is waited for, or 0 | 0 |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct TierResult {
     /// This tier alone would have let the hits pass.
     pub allowed: bool,
     /// First number.
@@ -118,15 +118,15 @@ pub struct Seen {
 
 impl Step {
     /// The same step under a lease.
-    pub fn leased(mut self, lease: Lease) -> Step {
+    pub fn with_lease(mut self, lease: Lease) -> Step {
         self.lease = Some(lease);
         self
     }
 
     /// Applies the step to a counter, in place.
     pub fn apply(&self, state: &mut Option<State>) -> Outcome {
-        match &self.machine {
-            Machine::Slots(tiers) => holds::apply(self, tiers, true, state),
+        match &self.params {
+            Params::Slots(tiers) => entries::apply(self, tiers, true, state),
             _ => reservation::apply(self, state),
         }
     }
@@ -134,33 +134,33 @@ impl Step {
     /// The state that the counter was left in, as far as `outcome` of this step tells it: turned to
     /// the step's instant, and without reservations. `None` for a log and for slots, whose outcomes
     /// do not.
-    pub fn left(&self, outcome: &Outcome) -> Option<State> {
+    pub fn state_after(&self, outcome: &Outcome) -> Option<State> {
         let seen = &outcome.tiers;
-        let state = match &self.machine {
-            Machine::Count(_) => State::Count(Tiers::each(seen, |seen| Count {
+        let state = match &self.params {
+            Params::FixedWindow(_) => State::FixedWindow(Tiers::each(seen, |seen| FixedWindow {
                 start: Micros(seen.b),
                 count: seen.a,
             })),
-            Machine::Pair(_) => State::Pair(Tiers::each(seen, |seen| Pair {
-                start: Micros(seen.c),
-                current: seen.a,
-                previous: seen.b,
+            Params::SlidingWindow(_) => State::SlidingWindow(Tiers::each(seen, |seen| {
+                SlidingWindow { start: Micros(seen.c), current: seen.a, previous: seen.b }
             })),
-            Machine::Tat(_) => {
-                State::Tat(Tiers::each(seen, |seen| Tat { micros: seen.a, part: seen.b }))
+            Params::Gcra(_) => {
+                State::Gcra(Tiers::each(seen, |seen| GcraTime { micros: seen.a, part: seen.b }))
             }
-            Machine::Log(_) | Machine::Slots(_) => return None,
+            Params::Log(_) | Params::Slots(_) => return None,
         };
         Some(state)
     }
 
     /// From when on `state` says nothing any more: a counter without it would answer the same.
     pub fn expires_at(&self, state: &State) -> Micros {
-        match (&self.machine, state) {
-            (Machine::Count(tiers), State::Count(kept)) => meter::expires(tiers, kept),
-            (Machine::Pair(tiers), State::Pair(kept)) => meter::expires(tiers, kept),
-            (Machine::Tat(tiers), State::Tat(kept)) => meter::expires(tiers, kept),
-            (Machine::Log(tiers) | Machine::Slots(tiers), State::Holds(holds)) => {
+        match (&self.params, state) {
+            (Params::FixedWindow(tiers), State::FixedWindow(kept)) => tier::expires(tiers, kept),
+            (Params::SlidingWindow(tiers), State::SlidingWindow(kept)) => {
+                tier::expires(tiers, kept)
+            }
+            (Params::Gcra(tiers), State::Gcra(kept)) => tier::expires(tiers, kept),
+            (Params::Log(tiers) | Params::Slots(tiers), State::Entries(holds)) => {
                 holds.expires(tiers)
             }
             (_, State::Reserved(reserved)) => {
@@ -175,11 +175,13 @@ impl Step {
     /// forgotten
     /// without it: 0..=65534 for the fullest tier's share, 65535 when one is at or over its limit.
     pub fn fullness(&self, state: &State) -> u16 {
-        match (&self.machine, state) {
-            (Machine::Count(tiers), State::Count(kept)) => meter::fullness(tiers, kept),
-            (Machine::Pair(tiers), State::Pair(kept)) => meter::fullness(tiers, kept),
-            (Machine::Tat(tiers), State::Tat(kept)) => meter::fullness(tiers, kept),
-            (Machine::Log(tiers) | Machine::Slots(tiers), State::Holds(holds)) => {
+        match (&self.params, state) {
+            (Params::FixedWindow(tiers), State::FixedWindow(kept)) => tier::fullness(tiers, kept),
+            (Params::SlidingWindow(tiers), State::SlidingWindow(kept)) => {
+                tier::fullness(tiers, kept)
+            }
+            (Params::Gcra(tiers), State::Gcra(kept)) => tier::fullness(tiers, kept),
+            (Params::Log(tiers) | Params::Slots(tiers), State::Entries(holds)) => {
                 holds.fullness(tiers)
             }
             (_, State::Reserved(reserved)) => {
@@ -194,10 +196,10 @@ impl State {
     /// Memory that the state holds beside its own size.
     pub fn heap_bytes(&self) -> usize {
         match self {
-            State::Count(tiers) => tiers.heap_bytes(),
-            State::Pair(tiers) => tiers.heap_bytes(),
-            State::Tat(tiers) => tiers.heap_bytes(),
-            State::Holds(holds) => holds.heap_bytes(),
+            State::FixedWindow(tiers) => tiers.heap_bytes(),
+            State::SlidingWindow(tiers) => tiers.heap_bytes(),
+            State::Gcra(tiers) => tiers.heap_bytes(),
+            State::Entries(holds) => holds.heap_bytes(),
             State::Reserved(reserved) => {
                 reserved.heap_bytes() + reserved.counted.as_ref().map_or(0, State::heap_bytes)
             }
@@ -214,7 +216,7 @@ impl<T: Copy> Tiers<T> {
         }
     }
 
-    fn each(seen: &[Seen], state: impl Fn(&Seen) -> T) -> Tiers<T> {
+    fn each(seen: &[TierResult], state: impl Fn(&TierResult) -> T) -> Tiers<T> {
         match seen {
             [one] => Tiers::One(state(one)),
             many => Tiers::Many(many.iter().map(state).collect()),

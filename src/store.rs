@@ -15,7 +15,7 @@ mod stack;
 
 pub use crate::store_error::StoreError;
 pub use guard::Guard;
-pub(crate) use guard::within;
+pub(crate) use guard::with_timeout;
 pub use memory::MemoryStore;
 pub use redis::RedisStore;
 pub use stack::Stack;

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use smallvec::smallvec;
 use weir::key::Key;
-use weir::step::{CountTier, HoldTier, Machine, Step};
+use weir::step::{EntriesTier, FixedWindowTier, Params, Step};
 use weir::store::MemoryStore;
 use weir::time::Micros;
 
@@ -33,20 +33,20 @@ fn key(n: u64) -> Key {
 
 /// One hit of a limit of 100 per minute, in the minute that starts at 0.
 fn hit() -> Step {
-    let tier = CountTier { start: Micros::ZERO, end: Micros::from_secs(60), max: 100 };
+    let tier = FixedWindowTier { start: Micros::ZERO, end: Micros::from_secs(60), max: 100 };
     Step {
         now: Micros::SECOND,
         hits: 1,
         count_denied: false,
         lease: None,
-        machine: Machine::Count(smallvec![tier]),
+        params: Params::FixedWindow(smallvec![tier]),
     }
 }
 
 /// One hit of a log of 100 in the last minute.
 fn logged(now: Micros) -> Step {
-    let tier = HoldTier { after: Micros::ZERO, window: Micros::from_secs(60), max: 100 };
-    Step { now, machine: Machine::Log(smallvec![tier]), ..hit() }
+    let tier = EntriesTier { after: Micros::ZERO, window: Micros::from_secs(60), max: 100 };
+    Step { now, params: Params::Log(smallvec![tier]), ..hit() }
 }
 
 fn fill(store: &MemoryStore, numbers: Range<u64>) {

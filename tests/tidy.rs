@@ -99,11 +99,11 @@ const WORDS: &[(&str, Where, &str)] = &[
 const EMPTY_NAMES: &[&str] =
     &["mod", "util", "utils", "common", "helper", "helpers", "types", "misc", "manager"];
 
-/// Files of `src/step/` and `lua/` that are no state machines, with what they are.
+/// Files of `src/step/` and `lua/` that have no twin, with what they are.
 const WITHOUT_TWIN: &[(&str, &str)] = &[
     ("lease", "the names of holders"),
-    ("tests", "laws of all machines"),
-    ("value", "how scripts read their argument and let a key expire"),
+    ("tests", "laws of all state machines"),
+    ("protocol", "how scripts read their argument and let a key expire"),
     ("deque", "the standard library's, in a string"),
 ];
 

@@ -5,31 +5,31 @@
 
 use super::{Reading, Until, window};
 use crate::limit::{FILL_MAX, HITS_END, Tier};
-use crate::step::{Seen, Tat, TatTier};
+use crate::step::{GcraTier, GcraTime, TierResult};
 use crate::time::Micros;
 
 /// Longer than any bucket takes to fill, so it never fits: 142 years.
 const NEVER: u64 = 1 << 52;
 
 /// One tier's part of a step.
-pub(super) fn plan(tier: &Tier, hits: u64, now: Micros, count_denied: bool) -> TatTier {
+pub(super) fn plan(tier: &Tier, hits: u64, now: Micros, count_denied: bool) -> GcraTier {
     let rate = tier.requests.min(HITS_END - 1);
     let parts = rate.max(1);
     let cost = length(hits, tier, parts);
     let one = if hits == 1 { cost } else { length(1, tier, parts) };
     // No rate, no burst: requests of 0 block everything.
     let burst = if rate == 0 { 0 } else { tier.burst.min(HITS_END - 1) };
-    let full = length(burst, tier, parts).min(Tat { micros: FILL_MAX.0, part: 0 });
-    let horizon = Tat { micros: now.0 + full.micros, part: full.part };
+    let full = length(burst, tier, parts).min(GcraTime { micros: FILL_MAX.0, part: 0 });
+    let horizon = GcraTime { micros: now.0 + full.micros, part: full.part };
     let most = if count_denied { sum(horizon, full, parts) } else { horizon };
-    TatTier { now, parts, cost, one, horizon, most }
+    GcraTier { now, parts, cost, one, horizon, most }
 }
 
 /// `hits * window / requests`, exactly.
-fn length(hits: u64, tier: &Tier, parts: u64) -> Tat {
+fn length(hits: u64, tier: &Tier, parts: u64) -> GcraTime {
     let window = window(tier);
     if hits == parts {
-        return Tat { micros: window, part: 0 };
+        return GcraTime { micros: window, part: 0 };
     }
     let (micros, part) = match hits.checked_mul(window) {
         Some(total) => (u128::from(total / parts), total % parts),
@@ -39,25 +39,25 @@ fn length(hits: u64, tier: &Tier, parts: u64) -> Tat {
         }
     };
     match u64::try_from(micros) {
-        Ok(micros) if micros < NEVER => Tat { micros, part },
-        _ => Tat { micros: NEVER, part: 0 },
+        Ok(micros) if micros < NEVER => GcraTime { micros, part },
+        _ => GcraTime { micros: NEVER, part: 0 },
     }
 }
 
-fn sum(a: Tat, b: Tat, parts: u64) -> Tat {
+fn sum(a: GcraTime, b: GcraTime, parts: u64) -> GcraTime {
     let part = a.part + b.part;
-    Tat { micros: a.micros + b.micros + part / parts, part: part % parts }
+    GcraTime { micros: a.micros + b.micros + part / parts, part: part % parts }
 }
 
 /// One tier's part of a decision.
 ///
 /// Everything is in parts of a microsecond, of which a hit is `one` and an instant `now * parts`.
-pub(super) fn read(tier: &TatTier, seen: &Seen, until: Until) -> Reading {
+pub(super) fn read(tier: &GcraTier, seen: &TierResult, until: Until) -> Reading {
     let parts = u128::from(tier.parts);
-    let in_parts = |length: Tat| u128::from(length.micros) * parts + u128::from(length.part);
+    let in_parts = |length: GcraTime| u128::from(length.micros) * parts + u128::from(length.part);
     let one = in_parts(tier.one).max(1);
     let now = u128::from(tier.now.0) * parts;
-    let tat = in_parts(Tat { micros: seen.a, part: seen.b }).max(now);
+    let tat = in_parts(GcraTime { micros: seen.a, part: seen.b }).max(now);
     let full = in_parts(tier.horizon).saturating_sub(now);
     let level = tat - now;
 

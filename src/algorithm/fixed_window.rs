@@ -2,20 +2,25 @@
 
 use super::{Reading, Until, window};
 use crate::limit::{HITS_END, Tier};
-use crate::step::{CountTier, Seen};
+use crate::step::{FixedWindowTier, TierResult};
 use crate::time::Micros;
 
 /// One tier's part of a step.
-pub(super) fn plan(tier: &Tier, now: Micros) -> CountTier {
+pub(super) fn plan(tier: &Tier, now: Micros) -> FixedWindowTier {
     let window = window(tier);
     let start = now.0 - now.0 % window;
     let max = tier.requests.min(HITS_END - 1);
-    CountTier { start: Micros(start), end: Micros(start + window), max }
+    FixedWindowTier { start: Micros(start), end: Micros(start + window), max }
 }
 
 /// One tier's part of a decision. Reset is the end of the window, unless a denial is not this
 /// tier's.
-pub(super) fn read(tier: &CountTier, now: Micros, seen: &Seen, until: Until) -> Reading {
+pub(super) fn read(
+    tier: &FixedWindowTier,
+    now: Micros,
+    seen: &TierResult,
+    until: Until,
+) -> Reading {
     let window = tier.end.saturating_sub(tier.start);
     let end = Micros(seen.b).saturating_add(window);
     let at = match until {

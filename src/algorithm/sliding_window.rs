@@ -12,14 +12,14 @@
 
 use super::{Reading, Until, window};
 use crate::limit::{SLIDING_REQUESTS_END, Tier};
-use crate::step::{Pair, PairTier, Seen};
+use crate::step::{SlidingWindow, SlidingWindowTier, TierResult};
 use crate::time::Micros;
 
 /// One tier's part of a step.
-pub(super) fn plan(tier: &Tier, now: Micros) -> PairTier {
+pub(super) fn plan(tier: &Tier, now: Micros) -> SlidingWindowTier {
     let window = window(tier);
     let elapsed = now.0 % window;
-    PairTier {
+    SlidingWindowTier {
         start: Micros(now.0 - elapsed),
         window: Micros(window),
         rest: Micros(window - elapsed),
@@ -28,8 +28,13 @@ pub(super) fn plan(tier: &Tier, now: Micros) -> PairTier {
 }
 
 /// One tier's part of a decision.
-pub(super) fn read(tier: &PairTier, now: Micros, seen: &Seen, until: Until) -> Reading {
-    let pair = Pair { current: seen.a, previous: seen.b, start: Micros(seen.c) };
+pub(super) fn read(
+    tier: &SlidingWindowTier,
+    now: Micros,
+    seen: &TierResult,
+    until: Until,
+) -> Reading {
+    let pair = SlidingWindow { current: seen.a, previous: seen.b, start: Micros(seen.c) };
     let used = pair.current + tier.shown(pair);
     let target = match until {
         // More than the limit: until empty.
@@ -43,7 +48,7 @@ pub(super) fn read(tier: &PairTier, now: Micros, seen: &Seen, until: Until) -> R
 }
 
 /// When no more than `target` hits are in sight, if none are added.
-fn falls_to(tier: &PairTier, pair: Pair, target: u64) -> Micros {
+fn falls_to(tier: &SlidingWindowTier, pair: SlidingWindow, target: u64) -> Micros {
     // The most of `count`'s window that may still be in sight.
     let rest = |room: u64, count: u64| {
         let rest = u128::from(room) * u128::from(tier.window.0) / u128::from(count.max(1));

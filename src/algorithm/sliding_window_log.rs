@@ -5,13 +5,13 @@
 
 use super::{Reading, window};
 use crate::limit::{HOLDS_MAX, Tier};
-use crate::step::{HoldTier, Seen};
+use crate::step::{EntriesTier, TierResult};
 use crate::time::Micros;
 
 /// One tier's part of a step.
-pub(super) fn plan(tier: &Tier, now: Micros) -> HoldTier {
+pub(super) fn plan(tier: &Tier, now: Micros) -> EntriesTier {
     let window = window(tier);
-    HoldTier {
+    EntriesTier {
         after: Micros((now.0 + 1).saturating_sub(window)),
         window: Micros(window),
         max: tier.requests.min(HOLDS_MAX),
@@ -19,6 +19,6 @@ pub(super) fn plan(tier: &Tier, now: Micros) -> HoldTier {
 }
 
 /// One tier's part of a decision.
-pub(super) fn read(tier: &HoldTier, now: Micros, seen: &Seen) -> Reading {
+pub(super) fn read(tier: &EntriesTier, now: Micros, seen: &TierResult) -> Reading {
     Reading { capacity: tier.max, used: seen.a, reset_after: Micros(seen.b).saturating_sub(now) }
 }

@@ -10,7 +10,7 @@ use crate::limiter::{Headers, ResponseConfig};
 use crate::rules::{DeniedRequests, Options, UnknownFields};
 use crate::server;
 use crate::settings::{self, Settings};
-use crate::store::redis::{Reach, RedisTls};
+use crate::store::redis::{RedisConfig, RedisTls};
 use crate::telemetry::{Destination, PushOptions, Resource, TraceOptions};
 
 /// How rule files are read.
@@ -54,9 +54,9 @@ pub(super) fn answer(settings: &Settings) -> ResponseConfig {
 }
 
 /// How Redis is reached. `cores` share the connections.
-pub(super) fn redis(settings: &Settings, cores: usize) -> Reach {
+pub(super) fn redis(settings: &Settings, cores: usize) -> RedisConfig {
     let from = &settings.redis;
-    Reach {
+    RedisConfig {
         url: from.url.reveal().to_owned(),
         username: from.username.clone(),
         password_file: from.password_file.clone(),

@@ -94,7 +94,7 @@ impl Service {
 impl Service {
     /// The name of the node that was visited.
     fn node(&self, call: &StoreCall) -> Option<String> {
-        let parts = self.limiter.store().redis()?.store().parts();
+        let parts = self.limiter.store().redis()?.store().nodes();
         parts.into_iter().find(|(part, _)| *part == call.node).map(|(_, name)| name)
     }
 

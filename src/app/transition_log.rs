@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::service::Service;
 use crate::store::StoreError;
-use crate::store::guard::Shown;
+use crate::store::guard::BreakerState;
 use crate::time::{Clock, Micros};
 
 /// Time between two looks.
@@ -111,10 +111,10 @@ impl Service {
             causes: series.causes(),
         });
         let nodes = self.limiter.store().redis().map(|guard| {
-            let parts = guard.store().parts().into_iter();
+            let parts = guard.store().nodes().into_iter();
             parts.map(|(part, name)| {
                 let health = guard.health(part);
-                let closed = health.breaker == Shown::Closed;
+                let closed = health.breaker == BreakerState::Closed;
                 NodeSeen { name, closed, opened: health.opened }
             })
         });

@@ -41,7 +41,7 @@ impl LocalCounters {
     /// Ends a lease that the fallback may have granted; one that it has not is unknown here.
     pub(super) fn end(&self, key: &Key, limit: &Limit, hits: i64, id: LeaseId, now: Micros) {
         let limit = share(limit, self.instances);
-        let step = algorithm::plan(&limit, hits, now).leased(Lease::Close(id));
+        let step = algorithm::plan(&limit, hits, now).with_lease(Lease::Close(id));
         // A lease that is not ended here ends with its hold.
         let _ = self.store.apply_now(key, &step);
     }

@@ -78,7 +78,7 @@ impl<S: Store> UndoGuard<S> {
     ) -> UndoGuard<S> {
         // A slot is given back as it was taken; a reservation is settled at no cost.
         let hits = if limit.counts_slots() { -hits } else { 0 };
-        let undo = algorithm::plan(limit, hits, now).leased(Lease::Close(id));
+        let undo = algorithm::plan(limit, hits, now).with_lease(Lease::Close(id));
         UndoGuard { armed: Some(Box::new((place, *key, undo))) }
     }
 

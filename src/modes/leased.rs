@@ -167,7 +167,7 @@ impl<S: Store> ModePath for LeasedPath<S> {
                 // As long as for the store itself, however many draws that takes.
                 match check.timeout.into_iter().chain(self.inner.store.deadline()).min() {
                     None => told.await,
-                    Some(timeout) => store::within(timeout, told).await,
+                    Some(timeout) => store::with_timeout(timeout, told).await,
                 }
             }
         }

@@ -35,18 +35,18 @@ impl fmt::Display for LeaseId {
 /// The text is not the id of any lease of ours; to release it is to release an unknown id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a lease id is 16 lower-case hexadecimal digits, as the granting answer gave it")]
-pub struct NotALeaseId;
+pub struct ParseLeaseIdError;
 
 impl FromStr for LeaseId {
-    type Err = NotALeaseId;
+    type Err = ParseLeaseIdError;
 
-    fn from_str(text: &str) -> Result<LeaseId, NotALeaseId> {
+    fn from_str(text: &str) -> Result<LeaseId, ParseLeaseIdError> {
         let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         if text.len() != 16 || !text.bytes().all(digit) {
-            return Err(NotALeaseId);
+            return Err(ParseLeaseIdError);
         }
-        let bits = u64::from_str_radix(text, 16).map_err(|_| NotALeaseId)?;
-        NonZeroU64::new(bits).map(LeaseId).ok_or(NotALeaseId)
+        let bits = u64::from_str_radix(text, 16).map_err(|_| ParseLeaseIdError)?;
+        NonZeroU64::new(bits).map(LeaseId).ok_or(ParseLeaseIdError)
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(id.to_string().parse(), Ok(id));
         for text in ["", "0", "0000000000000000", "00ABCDEF01234567", "+0abcdef01234567", "€€€€"]
         {
-            assert_eq!(text.parse::<LeaseId>(), Err(NotALeaseId), "{text}");
+            assert_eq!(text.parse::<LeaseId>(), Err(ParseLeaseIdError), "{text}");
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Reservations: hits charged before their true number is known, until they are settled.
 //!
-//! They stand beside the state of any counting machine, so a counter without one pays nothing.
+//! They stand beside the state of any counting algorithm, so a counter without one pays nothing.
 
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
-use super::meter::{self, Cost, Made};
-use super::{Lease, LeaseId, Machine, Outcome, State, Step, holds};
+use super::tier::{self, BucketCost, Charge};
+use super::{Lease, LeaseId, Outcome, Params, State, Step, entries};
 use crate::time::Micros;
 
 /// Reservations that one counter remembers. Beyond it the oldest is forgotten: its charge stays, as
@@ -33,20 +33,20 @@ pub(super) struct Reservation {
     until: Micros,
     hits: u64,
     /// What the hits cost in each tier, where that depends on more than their number.
-    costs: SmallVec<[Cost; 1]>,
+    costs: SmallVec<[BucketCost; 1]>,
 }
 
 impl Reservation {
-    fn made(&self, tier: usize) -> Made {
+    fn made(&self, tier: usize) -> Charge {
         let cost = self.costs.get(tier).copied().unwrap_or_default();
-        Made { at: self.at, hits: self.hits, cost }
+        Charge { at: self.at, hits: self.hits, cost }
     }
 }
 
-/// The step's outcome on a counting machine, with what its lease says.
+/// The step's outcome on a counting algorithm, with what its lease says.
 pub(super) fn apply(step: &Step, state: &mut Option<State>) -> Outcome {
     if let Some(State::Reserved(reserved)) = state
-        && !belongs(&step.machine, reserved.counted.as_ref())
+        && !belongs(&step.params, reserved.counted.as_ref())
     {
         // The charges are as good as gone, so there is nothing to settle them against.
         let mut fresh = None;
@@ -63,13 +63,17 @@ pub(super) fn apply(step: &Step, state: &mut Option<State>) -> Outcome {
     }
 }
 
-/// The state is this machine's, of as many tiers.
-fn belongs(machine: &Machine, state: Option<&State>) -> bool {
-    match (machine, state) {
-        (Machine::Count(tiers), Some(State::Count(kept))) => tiers.len() == kept.as_slice().len(),
-        (Machine::Pair(tiers), Some(State::Pair(kept))) => tiers.len() == kept.as_slice().len(),
-        (Machine::Tat(tiers), Some(State::Tat(kept))) => tiers.len() == kept.as_slice().len(),
-        (Machine::Log(_), Some(State::Holds(holds))) => holds.leases.is_none(),
+/// The state is this algorithm's, of as many tiers.
+fn belongs(params: &Params, state: Option<&State>) -> bool {
+    match (params, state) {
+        (Params::FixedWindow(tiers), Some(State::FixedWindow(kept))) => {
+            tiers.len() == kept.as_slice().len()
+        }
+        (Params::SlidingWindow(tiers), Some(State::SlidingWindow(kept))) => {
+            tiers.len() == kept.as_slice().len()
+        }
+        (Params::Gcra(tiers), Some(State::Gcra(kept))) => tiers.len() == kept.as_slice().len(),
+        (Params::Log(_), Some(State::Entries(holds))) => holds.leases.is_none(),
         (_, state) => state.is_none(),
     }
 }
@@ -87,12 +91,12 @@ fn counted(state: &mut Option<State>) -> &mut Option<State> {
 }
 
 fn count(step: &Step, state: &mut Option<State>) -> Outcome {
-    match &step.machine {
-        Machine::Count(tiers) => meter::apply(step, tiers, state),
-        Machine::Pair(tiers) => meter::apply(step, tiers, state),
-        Machine::Tat(tiers) => meter::apply(step, tiers, state),
-        Machine::Log(tiers) => holds::apply(step, tiers, false, state),
-        Machine::Slots(tiers) => holds::apply(step, tiers, true, state),
+    match &step.params {
+        Params::FixedWindow(tiers) => tier::apply(step, tiers, state),
+        Params::SlidingWindow(tiers) => tier::apply(step, tiers, state),
+        Params::Gcra(tiers) => tier::apply(step, tiers, state),
+        Params::Log(tiers) => entries::apply(step, tiers, false, state),
+        Params::Slots(tiers) => entries::apply(step, tiers, true, state),
     }
 }
 
@@ -102,17 +106,17 @@ fn reserve(step: &Step, state: &mut Option<State>, id: LeaseId, until: Micros) -
     if !outcome.allowed {
         return outcome;
     }
-    let latest = match &step.machine {
-        Machine::Count(tiers) => meter::latest(tiers, inner),
-        Machine::Pair(tiers) => meter::latest(tiers, inner),
-        Machine::Tat(tiers) => meter::latest(tiers, inner),
-        Machine::Log(_) | Machine::Slots(_) => match inner {
-            Some(State::Holds(holds)) => holds.latest(),
+    let latest = match &step.params {
+        Params::FixedWindow(tiers) => tier::latest(tiers, inner),
+        Params::SlidingWindow(tiers) => tier::latest(tiers, inner),
+        Params::Gcra(tiers) => tier::latest(tiers, inner),
+        Params::Log(_) | Params::Slots(_) => match inner {
+            Some(State::Entries(holds)) => holds.latest(),
             _ => Micros::ZERO,
         },
     };
-    let costs = match &step.machine {
-        Machine::Tat(tiers) => meter::costs(tiers, inner),
+    let costs = match &step.params {
+        Params::Gcra(tiers) => tier::costs(tiers, inner),
         _ => SmallVec::new(),
     };
     // Where the hits were charged, also when the clock was set back.
@@ -142,17 +146,17 @@ fn settle(step: &Step, state: &mut Option<State>, id: LeaseId) -> Outcome {
     };
     let inner = counted(state);
     let made = |tier| found.as_ref().map(|found| found.made(tier));
-    let outcome = match &step.machine {
-        Machine::Count(tiers) => meter::settle(step, tiers, inner, made),
-        Machine::Pair(tiers) => meter::settle(step, tiers, inner, made),
-        Machine::Tat(tiers) => meter::settle(step, tiers, inner, made),
-        Machine::Log(tiers) | Machine::Slots(tiers) => {
-            let charged = made(0).unwrap_or(Made {
+    let outcome = match &step.params {
+        Params::FixedWindow(tiers) => tier::settle(step, tiers, inner, made),
+        Params::SlidingWindow(tiers) => tier::settle(step, tiers, inner, made),
+        Params::Gcra(tiers) => tier::settle(step, tiers, inner, made),
+        Params::Log(tiers) | Params::Slots(tiers) => {
+            let charged = made(0).unwrap_or(Charge {
                 at: step.now,
                 hits: step.hits.unsigned_abs(), // nothing is found: nothing differs
-                cost: Cost::default(),
+                cost: BucketCost::default(),
             });
-            holds::settle(step, tiers, inner, charged)
+            entries::settle(step, tiers, inner, charged)
         }
     };
     if let Some(State::Reserved(reserved)) = state

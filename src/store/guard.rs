@@ -21,10 +21,10 @@ use crate::time::{Clock, Micros};
 mod breaker;
 mod latency;
 
-pub use breaker::Shown;
+pub use breaker::BreakerState;
 pub use latency::Latency;
 
-use breaker::{Admission, Breaker, Fate};
+use breaker::{Breaker, CallPermit, CallResult};
 
 /// Calls in flight to one part. A node of Redis runs some hundred thousand scripts per second, so
 /// more than this would not be answered before the usual deadline anyway.
@@ -36,16 +36,16 @@ pub struct Guard<S, C> {
     store: S,
     clock: C,
     timeout: Duration,
-    parts: ArcSwap<Vec<Arc<Part>>>,
+    nodes: ArcSwap<Vec<Arc<NodeGuard>>>,
     latency: Latency,
 }
 
 /// What is known of one part.
 #[derive(Debug, Default)]
-struct Part {
+struct NodeGuard {
     in_flight: AtomicUsize,
     /// The breaker would let any call through and learn nothing from an answer.
-    calm: AtomicBool,
+    always_pass: AtomicBool,
     breaker: Mutex<Breaker>,
     /// Times that the breaker opened.
     opened: AtomicU64,
@@ -55,9 +55,9 @@ struct Part {
 
 /// How a part is, and has been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartHealth {
+pub struct NodeHealth {
     /// Its breaker.
-    pub breaker: Shown,
+    pub breaker: BreakerState,
     /// Times that the breaker opened after it had been closed.
     pub opened: u64,
     /// Calls in flight to it.
@@ -69,8 +69,8 @@ pub struct PartHealth {
 impl<S: Store, C: Clock> Guard<S, C> {
     /// Guards `store`: no call takes longer than `timeout`.
     pub fn new(store: S, clock: C, timeout: Duration) -> Guard<S, C> {
-        let parts = ArcSwap::default();
-        Guard { store, clock, timeout, parts, latency: Latency::default() }
+        let nodes = ArcSwap::default();
+        Guard { store, clock, timeout, nodes, latency: Latency::default() }
     }
 
     /// The store that is guarded.
@@ -84,10 +84,10 @@ impl<S: Store, C: Clock> Guard<S, C> {
     }
 
     /// How `part` is, and has been.
-    pub fn health(&self, part: NodeId) -> PartHealth {
+    pub fn health(&self, part: NodeId) -> NodeHealth {
         let part = self.at(part);
-        PartHealth {
-            breaker: part.breaker().shown(),
+        NodeHealth {
+            breaker: part.breaker().state(),
             opened: part.opened.load(Ordering::Relaxed),
             in_flight: part.in_flight.load(Ordering::Relaxed),
             errors: part.errors.each_ref().map(|count| count.load(Ordering::Relaxed)),
@@ -104,9 +104,9 @@ impl<S: Store, C: Clock> Guard<S, C> {
         let began = self.clock.now();
         let id = self.store.node(key);
         let part = self.at(id);
-        let counted = Call::begin(&part, &self.clock, began);
+        let counted = InFlightCall::begin(&part, &self.clock, began);
         let counted = counted.inspect_err(|error| part.failed(*error))?;
-        let result = within(timeout, call()).await;
+        let result = with_timeout(timeout, call()).await;
         let ended = self.clock.now();
         let error = result.as_ref().err();
         counted.end(error, timeout >= self.timeout, ended);
@@ -118,19 +118,19 @@ impl<S: Store, C: Clock> Guard<S, C> {
         result
     }
 
-    fn at(&self, part: NodeId) -> Arc<Part> {
+    fn at(&self, part: NodeId) -> Arc<NodeGuard> {
         let index = part.0 as usize;
-        if let Some(part) = self.parts.load().get(index) {
+        if let Some(part) = self.nodes.load().get(index) {
             return part.clone();
         }
-        self.parts.rcu(|parts| {
-            let mut grown = Vec::clone(parts);
+        self.nodes.rcu(|nodes| {
+            let mut grown = Vec::clone(nodes);
             while grown.len() <= index {
                 grown.push(Arc::default());
             }
             grown
         });
-        self.parts.load()[index].clone()
+        self.nodes.load()[index].clone()
     }
 }
 
@@ -168,7 +168,7 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
     fn apply_detached(&self, key: &Key, step: Step) {
         // What nobody waits for is not sent where it would only pile up.
         let part = self.at(self.store.node(key));
-        if part.breaker().shown() == Shown::Closed {
+        if part.breaker().state() == BreakerState::Closed {
             self.store.apply_detached(key, step);
         }
     }
@@ -179,7 +179,7 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
 }
 
 /// The call's result, unless it takes longer than `timeout`.
-pub(crate) async fn within<T>(
+pub(crate) async fn with_timeout<T>(
     timeout: Duration,
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
@@ -197,20 +197,24 @@ pub(crate) async fn within<T>(
 }
 
 /// A call in flight; counted until it is dropped.
-struct Call<'a, C: Clock> {
-    part: &'a Part,
+struct InFlightCall<'a, C: Clock> {
+    part: &'a NodeGuard,
     clock: &'a C,
-    admission: Admission,
+    permit: CallPermit,
     reported: bool,
 }
 
-impl<'a, C: Clock> Call<'a, C> {
-    fn begin(part: &'a Part, clock: &'a C, now: Micros) -> Result<Call<'a, C>, StoreError> {
-        let admission = part.admit(now);
-        if admission == Admission::Refuse {
+impl<'a, C: Clock> InFlightCall<'a, C> {
+    fn begin(
+        part: &'a NodeGuard,
+        clock: &'a C,
+        now: Micros,
+    ) -> Result<InFlightCall<'a, C>, StoreError> {
+        let permit = part.admit(now);
+        if permit == CallPermit::Refuse {
             return Err(StoreError::Open);
         }
-        let call = Call { part, clock, admission, reported: false };
+        let call = InFlightCall { part, clock, permit, reported: false };
         if part.in_flight.fetch_add(1, Ordering::Relaxed) >= IN_FLIGHT_MAX {
             return Err(StoreError::Busy);
         }
@@ -219,28 +223,30 @@ impl<'a, C: Clock> Call<'a, C> {
 
     /// It came to `error`, or to an answer; `full`: it had the whole deadline.
     fn end(mut self, error: Option<&StoreError>, full: bool, now: Micros) {
-        let fate = match error {
+        let result = match error {
             // Its caller was in a hurry, which says nothing about the node.
-            Some(StoreError::Timeout) if !full => Fate::Abandoned,
-            Some(StoreError::Timeout | StoreError::Lost | StoreError::Unreachable) => Fate::Failed,
+            Some(StoreError::Timeout) if !full => CallResult::Abandoned,
+            Some(StoreError::Timeout | StoreError::Lost | StoreError::Unreachable) => {
+                CallResult::Failed
+            }
             // A node that refuses is alive, and quick.
-            _ => Fate::Answered,
+            _ => CallResult::Answered,
         };
         self.reported = true;
-        self.part.report(self.admission, fate, now);
+        self.part.report(self.permit, result, now);
     }
 }
 
-impl<C: Clock> Drop for Call<'_, C> {
+impl<C: Clock> Drop for InFlightCall<'_, C> {
     fn drop(&mut self) {
         self.part.in_flight.fetch_sub(1, Ordering::Relaxed);
         if !self.reported {
-            self.part.report(self.admission, Fate::Abandoned, self.clock.now());
+            self.part.report(self.permit, CallResult::Abandoned, self.clock.now());
         }
     }
 }
 
-impl Part {
+impl NodeGuard {
     fn failed(&self, error: StoreError) {
         if let Some(class) = StoreError::ALL.iter().position(|known| *known == error) {
             self.errors[class].fetch_add(1, Ordering::Relaxed);
@@ -251,25 +257,25 @@ impl Part {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn admit(&self, now: Micros) -> Admission {
-        if self.calm.load(Ordering::Relaxed) {
-            return Admission::Pass;
+    fn admit(&self, now: Micros) -> CallPermit {
+        if self.always_pass.load(Ordering::Relaxed) {
+            return CallPermit::Pass;
         }
         self.breaker().admit(now)
     }
 
-    fn report(&self, admission: Admission, fate: Fate, now: Micros) {
-        // The usual case touches no lock: all cores answer for the same parts.
-        if fate != Fate::Failed && self.calm.load(Ordering::Relaxed) {
+    fn report(&self, permit: CallPermit, result: CallResult, now: Micros) {
+        // The usual case touches no lock: all cores answer for the same nodes.
+        if result != CallResult::Failed && self.always_pass.load(Ordering::Relaxed) {
             return;
         }
         let mut breaker = self.breaker();
-        let closed = breaker.shown() == Shown::Closed;
-        breaker.report(admission, fate, now);
-        if closed && breaker.shown() == Shown::Open {
+        let closed = breaker.state() == BreakerState::Closed;
+        breaker.report(permit, result, now);
+        if closed && breaker.state() == BreakerState::Open {
             self.opened.fetch_add(1, Ordering::Relaxed);
         }
-        self.calm.store(breaker.is_calm(), Ordering::Relaxed);
+        self.always_pass.store(breaker.always_passes(), Ordering::Relaxed);
     }
 }
 

@@ -15,21 +15,21 @@
 use std::future::Future;
 use std::sync::PoisonError;
 
-use self::ledger::Ledger;
-pub use self::ledger::Stats;
-use self::shard::{Lack, Shard};
+use self::budget::Budget;
+pub use self::budget::MemoryStats;
+use self::shard::{Full, Shard};
 use self::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 use super::{Store, StoreError};
 use crate::key::Key;
 use crate::step::{Outcome, State, Step};
 use crate::time::Micros;
 
-mod dice;
+mod budget;
 mod entry;
 mod evict;
 mod index;
-mod large;
-mod ledger;
+mod large_state;
+mod rng;
 mod shard;
 mod slab;
 mod sync;
@@ -46,21 +46,21 @@ const LARGE_BYTES_PER_COUNTER: usize = 64;
 /// Bytes of large states that even a small store may hold: some logs of 100 000 instants.
 const LARGE_BYTES_MIN: usize = 16 << 20;
 /// Other shards asked to give way when one has nothing to evict.
-const SHARDS_ASKED: usize = 8;
+const SHARDS_TRIED: usize = 8;
 /// Entries examined under one lock by a sweep.
 const SWEEP_SLICE: u32 = 128;
 
 /// Counters in the memory of this process.
 pub struct MemoryStore {
-    shards: Box<[Slot]>,
-    ledger: Ledger,
+    shards: Box<[PaddedShard]>,
+    budget: Budget,
     /// The shard that housekeeping turns to next.
     next: AtomicUsize,
 }
 
 /// A shard on cache lines of its own, so that neighbours do not slow each other down.
 #[repr(align(64))]
-struct Slot(Mutex<Shard>);
+struct PaddedShard(Mutex<Shard>);
 
 impl MemoryStore {
     /// A store of at most `max_counters` counters (at least 1 and at most 2^29 are held).
@@ -79,8 +79,8 @@ impl MemoryStore {
         let for_concurrency = (max_counters / 256).clamp(1, 64);
         let shards = (max_counters / SHARD_COUNTERS).clamp(for_concurrency, SHARDS_MAX);
         MemoryStore {
-            shards: (0..shards).map(|_| Slot(Mutex::new(Shard::new()))).collect(),
-            ledger: Ledger::new(max_counters, large_bytes),
+            shards: (0..shards).map(|_| PaddedShard(Mutex::new(Shard::new()))).collect(),
+            budget: Budget::new(max_counters, large_bytes),
             next: AtomicUsize::new(0),
         }
     }
@@ -92,19 +92,24 @@ impl MemoryStore {
     /// [`StoreError::Full`] if the step needs room and every counter looked at is at its limit;
     /// the counter is then as it was.
     pub fn apply_now(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
-        let answer = self.shard(key).apply(key, step, &self.ledger);
-        answer.or_else(|lack| self.apply_for_want_of(lack, key, step))
+        let answer = self.shard(key).apply(key, step, &self.budget);
+        answer.or_else(|full| self.apply_after_eviction(full, key, step))
     }
 
     /// Applies `step` once another shard has given way.
     #[cold]
-    fn apply_for_want_of(&self, lack: Lack, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
-        if self.ask_other_shards(lack, key, step.now)
-            && let Ok(outcome) = self.shard(key).apply(key, step, &self.ledger)
+    fn apply_after_eviction(
+        &self,
+        full: Full,
+        key: &Key,
+        step: &Step,
+    ) -> Result<Outcome, StoreError> {
+        if self.evict_elsewhere(full, key, step.now)
+            && let Ok(outcome) = self.shard(key).apply(key, step, &self.budget)
         {
             return Ok(outcome);
         }
-        self.ledger.count_refused();
+        self.budget.count_refused();
         Err(StoreError::Full)
     }
 
@@ -112,11 +117,11 @@ impl MemoryStore {
     /// shard and lock. Tells how many went. Calls of 1 000 every 10 ms go round a million counters
     /// in 10 s.
     pub fn sweep(&self, now: Micros, budget: usize) -> usize {
-        if self.ledger.is_empty() {
+        if self.budget.is_empty() {
             return 0;
         }
         let slices = budget.div_ceil(SWEEP_SLICE as usize).max(1);
-        let swept = |_| self.next_shard().reclaim(now, SWEEP_SLICE, &self.ledger);
+        let swept = |_| self.next_shard().reclaim(now, SWEEP_SLICE, &self.budget);
         (0..slices).map(swept).sum()
     }
 
@@ -130,20 +135,20 @@ impl MemoryStore {
     pub fn remove(&self, key: &Key) -> bool {
         let mut shard = self.shard(key);
         let Some(place) = shard.find(key) else { return false };
-        shard.remove(place, &self.ledger);
-        self.ledger.leave_seat();
+        shard.remove(place, &self.budget);
+        self.budget.release();
         true
     }
 
     /// What the store holds and has done so far.
-    pub fn stats(&self) -> Stats {
-        self.ledger.stats()
+    pub fn stats(&self) -> MemoryStats {
+        self.budget.stats()
     }
 
     /// Evicts a counter of another shard. Tells whether one could go.
-    fn ask_other_shards(&self, lack: Lack, spared: &Key, now: Micros) -> bool {
-        let asked = SHARDS_ASKED.min(self.shards.len());
-        (0..asked).any(|_| self.next_shard().give_way(lack, spared, now, &self.ledger))
+    fn evict_elsewhere(&self, full: Full, except: &Key, now: Micros) -> bool {
+        let asked = SHARDS_TRIED.min(self.shards.len());
+        (0..asked).any(|_| self.next_shard().evict_one(full, except, now, &self.budget))
     }
 
     /// The shard of `key`, by other bits than those the shard's index uses.

@@ -25,30 +25,30 @@ use crate::step::{Outcome, Step};
 use crate::time::{Clock, Micros, SystemClock};
 
 pub mod batch;
-mod fault;
+mod batcher;
+mod clock_offset;
+mod config;
+mod connection;
+mod discovery;
+mod error;
 mod forget;
-mod keeper;
-mod lane;
 mod name;
 mod node;
-mod offset;
-mod queue;
-mod reach;
 pub mod script;
-mod tally;
+mod stats;
 mod topology;
 
-pub use reach::{Reach, ReachError, RedisTls};
-pub use tally::Traffic;
+pub use config::{RedisConfig, RedisConfigError, RedisTls};
+pub use stats::NodeStats;
 
-use batch::Call;
-use fault::{Elsewhere, Fault};
-use lane::Lane;
-use name::{Name, slot};
-use node::Node;
-use queue::Setback;
-use script::{Message, Script};
-use tally::Tally;
+use batch::ScriptCall;
+use batcher::BatchError;
+use connection::Connection;
+use error::{Redirect, RedisError};
+use name::{CounterName, slot};
+use node::RedisNode;
+use script::{EncodedStep, Script};
+use stats::AtomicStats;
 use topology::Topology;
 
 /// How often one call may be sent: a slot may move while its owner is being looked for, the new one
@@ -65,35 +65,35 @@ const NAMED_MAX: usize = 64;
 /// Counters in Redis. Dropping it closes its connections.
 #[derive(Debug)]
 pub struct RedisStore {
-    shared: Arc<Shared>,
+    shared: Arc<Router>,
     /// Ends the keeper when dropped.
-    _keeper: oneshot::Sender<()>,
+    _discovery: oneshot::Sender<()>,
 }
 
 /// What calls and the keeper both know.
 #[derive(Debug)]
-struct Shared {
+struct Router {
     clock: SystemClock,
     topology: ArcSwap<Topology>,
     /// Wakes the keeper: the topology has changed, or seems to.
     ask: Notify,
     /// Connections per node and core.
-    lanes: usize,
+    connections: usize,
     /// Addresses that nodes named and the keeper does not know yet.
     named: Mutex<Vec<(String, u16)>>,
     /// The most steps per call.
     steps_max: usize,
-    /// The parts, by number.
-    parts: Mutex<Vec<Part>>,
+    /// The node_records, by number.
+    node_records: Mutex<Vec<NodeRecord>>,
     /// When the words of a refusal were last logged, by our clock.
-    complained: AtomicU64,
+    refusal_logged_at: AtomicU64,
 }
 
 /// What stays of a node that goes, for when it comes back.
 #[derive(Debug)]
-struct Part {
+struct NodeRecord {
     label: String,
-    tally: Arc<Tally>,
+    stats: Arc<AtomicStats>,
 }
 
 impl RedisStore {
@@ -102,25 +102,25 @@ impl RedisStore {
     ///
     /// # Errors
     /// Settings that no server could ever be reached with, or a thread that cannot be had.
-    pub fn start(reach: &Reach, clock: SystemClock) -> Result<RedisStore, ReachError> {
-        let config = reach.config()?;
-        let shared = Arc::new(Shared {
+    pub fn start(config: &RedisConfig, clock: SystemClock) -> Result<RedisStore, RedisConfigError> {
+        let fred_config = config.fred_config()?;
+        let shared = Arc::new(Router {
             clock,
             topology: ArcSwap::from_pointee(Topology::unknown()),
             ask: Notify::new(),
-            lanes: reach.connections,
-            steps_max: reach.batch.max(1),
+            connections: config.connections,
+            steps_max: config.batch.max(1),
             named: Mutex::default(),
-            parts: Mutex::default(),
-            complained: AtomicU64::new(0),
+            node_records: Mutex::default(),
+            refusal_logged_at: AtomicU64::new(0),
         });
-        let (keeper, dropped) = oneshot::channel::<()>();
+        let (alive, dropped) = oneshot::channel::<()>();
         let kept = shared.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("weir-redis".into()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = keeper::run(kept.clone(), config) => {}
+                    () = discovery::run(kept.clone(), fred_config) => {}
                     _ = dropped => {}
                 }
                 for node in kept.topology.load().nodes() {
@@ -128,7 +128,7 @@ impl RedisStore {
                 }
             });
         })?;
-        Ok(RedisStore { shared, _keeper: keeper })
+        Ok(RedisStore { shared, _discovery: alive })
     }
 
     /// Whether any counter can be counted at present, as far as is known.
@@ -139,25 +139,25 @@ impl RedisStore {
 
     /// What Redis calls the counter `key`.
     pub fn name_of(&self, key: &Key) -> String {
-        String::from_utf8_lossy(Name::of(key).as_ref()).into_owned()
+        String::from_utf8_lossy(CounterName::of(key).as_ref()).into_owned()
     }
 
     /// The nodes that own counters, with their names.
-    pub fn parts(&self) -> Vec<(NodeId, String)> {
+    pub fn nodes(&self) -> Vec<(NodeId, String)> {
         let topology = self.shared.topology.load();
         topology.nodes().iter().map(|node| (node.part(), node.label().to_owned())).collect()
     }
 
     /// What was sent to `part`.
-    pub fn traffic(&self, part: NodeId) -> Traffic {
-        let parts = self.shared.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        parts.get(part.0 as usize).map(|part| part.tally.traffic()).unwrap_or_default()
+    pub fn node_stats(&self, part: NodeId) -> NodeStats {
+        let node_records = self.shared.node_records.lock().unwrap_or_else(PoisonError::into_inner);
+        node_records.get(part.0 as usize).map(|part| part.stats.stats()).unwrap_or_default()
     }
 }
 
-impl From<io::Error> for ReachError {
-    fn from(error: io::Error) -> ReachError {
-        ReachError::new(format!("the thread that minds Redis did not start: {error}"))
+impl From<io::Error> for RedisConfigError {
+    fn from(error: io::Error) -> RedisConfigError {
+        RedisConfigError::new(format!("the thread that minds Redis did not start: {error}"))
     }
 }
 
@@ -194,50 +194,52 @@ impl Store for RedisStore {
 }
 
 /// Where a step goes next.
-struct Aim {
-    node: Arc<Node>,
-    way: Way,
+struct Route {
+    node: Arc<RedisNode>,
+    way: SendMode,
 }
 
 /// How it goes there.
 #[derive(Clone, Copy)]
-enum Way {
+enum SendMode {
     /// In a call with whatever else goes there.
-    Together,
+    Batched,
     /// In a call of its own.
-    Alone,
+    Single,
     /// The same, and the slot is on its way there: say so.
     Asking,
 }
 
-impl Shared {
+impl Router {
     async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
-        let (name, message) = (Name::of(key), Message::of(step));
-        let mut aim = Aim { node: self.owner(key)?, way: Way::Together };
+        let (name, message) = (CounterName::of(key), EncodedStep::of(step));
+        let mut route = Route { node: self.owner(key)?, way: SendMode::Batched };
         for _ in 0..SENDS_MAX {
-            let lane = aim.node.lane(key).ok_or(StoreError::Unreachable)?;
-            lane.ready().await?;
-            let alone = || Call::alone(name, &message, ());
-            let answer = match aim.way {
-                Way::Together => queue::ask(&lane, self.group(key), name, message.clone()).await?,
-                Way::Alone => queue::own(lane.call(&mut alone()).await),
-                Way::Asking => queue::own(lane.call_asking(&mut alone()).await),
+            let connection = route.node.connection(key).ok_or(StoreError::Unreachable)?;
+            connection.ready().await?;
+            let alone = || ScriptCall::alone(name, &message, ());
+            let answer = match route.way {
+                SendMode::Batched => {
+                    batcher::ask(&connection, self.group(key), name, message.clone()).await?
+                }
+                SendMode::Single => batcher::own(connection.call(&mut alone()).await),
+                SendMode::Asking => batcher::own(connection.call_asking(&mut alone()).await),
             };
             match answer {
                 Ok(bytes) => {
                     return script::decode(step, &bytes).map_err(|_| StoreError::Reply);
                 }
-                Err(Setback::Reply) => return Err(StoreError::Reply),
-                Err(Setback::Company) => aim.way = Way::Alone,
-                Err(Setback::Error(error)) => {
-                    aim = self.next(aim, key, &error, &lane, message.script).await?;
+                Err(BatchError::Reply) => return Err(StoreError::Reply),
+                Err(BatchError::RetryAlone) => route.way = SendMode::Single,
+                Err(BatchError::Error(error)) => {
+                    route = self.next(route, key, &error, &connection, message.script).await?;
                 }
             }
         }
         Err(StoreError::Refused)
     }
 
-    fn owner(&self, key: &Key) -> Result<Arc<Node>, StoreError> {
+    fn owner(&self, key: &Key) -> Result<Arc<RedisNode>, StoreError> {
         self.topology.load().owner(slot(key)).cloned().ok_or(StoreError::Unreachable)
     }
 
@@ -249,80 +251,80 @@ impl Shared {
     /// Where to send a step again that certainly did not run.
     async fn next(
         &self,
-        aim: Aim,
+        route: Route,
         key: &Key,
         error: &Error,
-        lane: &Lane,
+        connection: &Connection,
         script: Script,
-    ) -> Result<Aim, StoreError> {
-        match Fault::of(error) {
-            Fault::NoScript => match lane.load(script.source()).await {
-                Ok(()) => Ok(aim),
-                Err(error) => Err(self.complain(&aim.node, &error)),
+    ) -> Result<Route, StoreError> {
+        match RedisError::of(error) {
+            RedisError::NoScript => match connection.load(script.source()).await {
+                Ok(()) => Ok(route),
+                Err(error) => Err(self.log_refusal(&route.node, &error)),
             },
-            Fault::Moved(elsewhere) => match self.find(elsewhere, &aim.node) {
+            RedisError::Moved(redirect) => match self.find(redirect, &route.node) {
                 Some(node) => {
                     self.learn(slot(key), &node);
                     self.ask.notify_one();
-                    Ok(Aim { node, way: Way::Together })
+                    Ok(Route { node, way: SendMode::Batched })
                 }
                 None => self.ask_again(key).await,
             },
-            Fault::Ask(elsewhere) => match self.find(elsewhere, &aim.node) {
-                Some(node) => Ok(Aim { node, way: Way::Asking }),
+            RedisError::Ask(redirect) => match self.find(redirect, &route.node) {
+                Some(node) => Ok(Route { node, way: SendMode::Asking }),
                 None => self.ask_again(key).await,
             },
-            Fault::TryAgain | Fault::Loading => {
+            RedisError::TryAgain | RedisError::Loading => {
                 tokio::time::sleep(TRY_AGAIN).await;
-                Ok(aim)
+                Ok(route)
             }
-            Fault::ReadOnly => {
+            RedisError::ReadOnly => {
                 // A primary that was demoted: fred finds the new one when it connects anew.
-                if self.may_complain() {
-                    tracing::warn!(node = %aim.node.label(), %error, "Redis refuses to count");
-                    lane.renew();
+                if self.may_log_refusal() {
+                    tracing::warn!(node = %route.node.label(), %error, "Redis refuses to count");
+                    connection.renew();
                 }
                 self.ask.notify_one();
                 Err(StoreError::Refused)
             }
-            Fault::Final(StoreError::Lost) => {
+            RedisError::Final(StoreError::Lost) => {
                 self.ask.notify_one();
                 Err(StoreError::Lost)
             }
-            Fault::Memory | Fault::Final(_) => Err(self.complain(&aim.node, error)),
+            RedisError::Memory | RedisError::Final(_) => Err(self.log_refusal(&route.node, error)),
         }
     }
 
     /// What an error comes to. The words of a refusal are logged: they tell what to mend.
-    fn complain(&self, node: &Node, error: &Error) -> StoreError {
-        let class = match Fault::of(error) {
-            Fault::Final(class) => class,
+    fn log_refusal(&self, node: &RedisNode, error: &Error) -> StoreError {
+        let class = match RedisError::of(error) {
+            RedisError::Final(class) => class,
             _ => StoreError::Refused,
         };
-        if matches!(class, StoreError::Refused | StoreError::Reply) && self.may_complain() {
+        if matches!(class, StoreError::Refused | StoreError::Reply) && self.may_log_refusal() {
             tracing::warn!(node = %node.label(), %error, "Redis refuses to count");
         }
         class
     }
 
     /// Once a second at most: thousands of calls may meet the same.
-    fn may_complain(&self) -> bool {
+    fn may_log_refusal(&self) -> bool {
         let (now, relaxed) = (self.clock.now().0, Ordering::Relaxed);
-        let last = self.complained.load(relaxed);
+        let last = self.refusal_logged_at.load(relaxed);
         now.saturating_sub(last) >= Micros::SECOND.0
-            && self.complained.compare_exchange(last, now, relaxed, relaxed).is_ok()
+            && self.refusal_logged_at.compare_exchange(last, now, relaxed, relaxed).is_ok()
     }
 
     /// The node that another one named. One that is not known yet is made known.
-    fn find(&self, elsewhere: Elsewhere, asked: &Node) -> Option<Arc<Node>> {
-        let host = if elsewhere.host.is_empty() { asked.host() } else { elsewhere.host };
-        let label = format!("{host}:{}", elsewhere.port);
+    fn find(&self, redirect: Redirect, asked: &RedisNode) -> Option<Arc<RedisNode>> {
+        let host = if redirect.host.is_empty() { asked.host() } else { redirect.host };
+        let label = format!("{host}:{}", redirect.port);
         let topology = self.topology.load();
         let found = topology.nodes().iter().find(|node| node.label() == label).cloned();
         if found.is_none() {
             // Of a handful of nodes at most: those that take over their first slot.
             let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
-            let address = (host, elsewhere.port);
+            let address = (host, redirect.port);
             if named.len() < NAMED_MAX && !named.contains(&address) {
                 named.push(address);
             }
@@ -331,14 +333,14 @@ impl Shared {
     }
 
     /// The same step once more, while the keeper gets to know the node that it should go to.
-    async fn ask_again(&self, key: &Key) -> Result<Aim, StoreError> {
+    async fn ask_again(&self, key: &Key) -> Result<Route, StoreError> {
         self.ask.notify_one();
         tokio::time::sleep(TRY_AGAIN).await;
-        Ok(Aim { node: self.owner(key)?, way: Way::Together })
+        Ok(Route { node: self.owner(key)?, way: SendMode::Batched })
     }
 
     /// Remembers that `slot` is `node`'s.
-    fn learn(&self, slot: u16, node: &Arc<Node>) {
+    fn learn(&self, slot: u16, node: &Arc<RedisNode>) {
         self.topology.rcu(|topology| match topology.owner(slot) {
             Some(owner) if Arc::ptr_eq(owner, node) => topology.clone(),
             _ => Arc::new(topology.moved(slot, node.clone())),

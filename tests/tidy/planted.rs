@@ -79,7 +79,7 @@ fn what_is_allowed_is_not_complained_about() {
 #[test]
 fn only_files_declared_for_tests_are_spared() {
     let step = source("src/step.rs", "#[cfg(test)]\nmod laws;\nmod count;\n#[cfg(test)] mod t {}");
-    let below = ["laws", "laws/deep", "count", "lawsuit", "t"];
+    let below = ["laws", "laws/deep", "fixed_window", "lawsuit", "t"];
     let mut sources = vec![step];
     sources.extend(below.map(|stem| source(&format!("src/step/{stem}.rs"), "")));
     assert_eq!(test_files(&sources), ["src/step/laws.rs", "src/step/laws/deep.rs"]);
@@ -87,15 +87,15 @@ fn only_files_declared_for_tests_are_spared() {
 
 #[test]
 fn a_step_without_its_twin_is_missed_once_there_is_lua() {
-    let rust = || source("src/step/count.rs", "");
+    let rust = || source("src/step/fixed_window.rs", "");
     let lua = |name: &str| Source { path: format!("lua/{name}.lua"), text: String::new() };
     assert!(twins(&[rust()]).is_empty());
-    assert!(twins(&[rust(), lua("count")]).is_empty());
+    assert!(twins(&[rust(), lua("fixed_window")]).is_empty());
     assert_eq!(
-        twins(&[rust(), lua("count"), lua("tat")]),
-        ["lua/tat: its twin src/step/tat.rs is missing"]
+        twins(&[rust(), lua("fixed_window"), lua("gcra")]),
+        ["lua/gcra: its twin src/step/gcra.rs is missing"]
     );
-    assert_eq!(twins(&[rust(), lua("tat")]).len(), 2);
+    assert_eq!(twins(&[rust(), lua("gcra")]).len(), 2);
 }
 
 #[test]

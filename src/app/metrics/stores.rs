@@ -2,8 +2,8 @@
 
 use super::{Exposition, Service};
 use crate::store::StoreError;
-use crate::store::guard::{Latency, PartHealth, Shown};
-use crate::store::redis::Traffic;
+use crate::store::guard::{BreakerState, Latency, NodeHealth};
+use crate::store::redis::NodeStats;
 use crate::telemetry::Distribution;
 
 impl Service {
@@ -27,8 +27,8 @@ impl Service {
 
     pub(super) fn redis_metrics(&self, page: &mut Exposition) {
         let Some(guard) = self.limiter.store().redis() else { return };
-        let parts = guard.store().parts();
-        let nodes: Vec<(&str, PartHealth)> =
+        let parts = guard.store().nodes();
+        let nodes: Vec<(&str, NodeHealth)> =
             parts.iter().map(|(part, name)| (&**name, guard.health(*part))).collect();
         let help = "Whether some node of Redis can be asked (1) or none (0).";
         let reachable = guard.store().is_reachable();
@@ -37,9 +37,9 @@ impl Service {
         let family = page.gauge("weir_redis_breaker_state", help);
         for (name, health) in &nodes {
             let state = match health.breaker {
-                Shown::Closed => 0,
-                Shown::Open => 1,
-                Shown::Probing => 2,
+                BreakerState::Closed => 0,
+                BreakerState::Open => 1,
+                BreakerState::Probing => 2,
             };
             family.sample(&[("node", name)], state);
         }
@@ -48,9 +48,9 @@ impl Service {
         for (name, health) in &nodes {
             family.sample(&[("node", name)], health.opened);
         }
-        let traffic: Vec<(&str, Traffic)> =
-            parts.iter().map(|(part, name)| (&**name, guard.store().traffic(*part))).collect();
-        let mut each = |name: &'static str, help: &'static str, of: fn(&Traffic) -> u64| {
+        let traffic: Vec<(&str, NodeStats)> =
+            parts.iter().map(|(part, name)| (&**name, guard.store().node_stats(*part))).collect();
+        let mut each = |name: &'static str, help: &'static str, of: fn(&NodeStats) -> u64| {
             let family = page.counter(name, help);
             for (node, traffic) in &traffic {
                 family.sample(&[("node", node)], of(traffic));

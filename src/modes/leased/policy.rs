@@ -6,7 +6,7 @@ use std::iter::zip;
 
 use crate::algorithm;
 use crate::limit::{Algorithm, Limit};
-use crate::step::{Machine, Outcome, State, Step, TatTier};
+use crate::step::{GcraTier, Outcome, Params, State, Step};
 use crate::time::Micros;
 
 /// The longest life of a token from a bucket.
@@ -50,7 +50,7 @@ impl TokenPolicy {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 let small =
                     |tier: &crate::limit::Tier| tier.requests == 0 || tier.burst < BURST_MIN;
-                let life = life(&algorithm::plan(limit, 0, Micros::ZERO).machine);
+                let life = life(&algorithm::plan(limit, 0, Micros::ZERO).params);
                 if life < LIFE_MIN || limit.tiers.iter().any(small) {
                     return None;
                 }
@@ -72,7 +72,7 @@ impl TokenPolicy {
     /// A step on the counter: a draw, a look, or a way back.
     pub(super) fn plan(&self, hits: i64, now: Micros) -> Step {
         let mut step = algorithm::plan(&self.limit, hits, now);
-        if let (Machine::Tat(tiers), Some(life)) = (&mut step.machine, self.life) {
+        if let (Params::Gcra(tiers), Some(life)) = (&mut step.params, self.life) {
             for tier in tiers {
                 tier.horizon.micros -= life.0;
                 tier.most = tier.horizon;
@@ -84,9 +84,9 @@ impl TokenPolicy {
     /// How long tokens drawn at `now` could be good.
     pub(super) fn span(&self, now: Micros) -> Micros {
         self.life.unwrap_or_else(|| {
-            let ends = match self.plan(0, now).machine {
-                Machine::Count(tiers) => tiers.iter().map(|tier| tier.end).min(),
-                Machine::Pair(tiers) => {
+            let ends = match self.plan(0, now).params {
+                Params::FixedWindow(tiers) => tiers.iter().map(|tier| tier.end).min(),
+                Params::SlidingWindow(tiers) => {
                     tiers.iter().map(|tier| tier.start.saturating_add(tier.window)).min()
                 }
                 _ => None,
@@ -104,12 +104,13 @@ impl TokenPolicy {
     pub(super) fn batch(&self, step: &Step, outcome: &Outcome) -> Batch {
         let seen = &outcome.tiers;
         // The window that the store counted them in, which may be a later one than was meant.
-        let until = match &step.machine {
-            Machine::Count(tiers) => {
-                let window = |tier: &crate::step::CountTier| tier.end.saturating_sub(tier.start);
+        let until = match &step.params {
+            Params::FixedWindow(tiers) => {
+                let window =
+                    |tier: &crate::step::FixedWindowTier| tier.end.saturating_sub(tier.start);
                 zip(tiers, seen).map(|(t, s)| Micros(s.b).saturating_add(window(t))).min()
             }
-            Machine::Pair(tiers) => {
+            Params::SlidingWindow(tiers) => {
                 zip(tiers, seen).map(|(t, s)| Micros(s.c).saturating_add(t.window)).min()
             }
             _ => self.life.map(|life| step.now.saturating_add(life)),
@@ -125,21 +126,21 @@ impl TokenPolicy {
         let rooms = self.limit.tiers.iter().enumerate().map(|(index, tier)| {
             // Of several tiers only one is reported, so each is asked for itself.
             let limit = Limit { tiers: Box::new([*tier]), ..self.limit.clone() };
-            let machine = match &step.machine {
-                Machine::Count(tiers) => {
-                    Machine::Count(tiers.get(index).copied().into_iter().collect())
+            let params = match &step.params {
+                Params::FixedWindow(tiers) => {
+                    Params::FixedWindow(tiers.get(index).copied().into_iter().collect())
                 }
-                Machine::Pair(tiers) => {
-                    Machine::Pair(tiers.get(index).copied().into_iter().collect())
+                Params::SlidingWindow(tiers) => {
+                    Params::SlidingWindow(tiers.get(index).copied().into_iter().collect())
                 }
-                Machine::Tat(tiers) => {
-                    Machine::Tat(tiers.get(index).copied().into_iter().collect())
+                Params::Gcra(tiers) => {
+                    Params::Gcra(tiers.get(index).copied().into_iter().collect())
                 }
                 other => other.clone(),
             };
             let tiers = outcome.tiers.get(index).copied().into_iter().collect();
             let outcome = Outcome { allowed: outcome.allowed, tiers };
-            algorithm::report(&limit, &Step { machine, ..step.clone() }, &outcome).remaining
+            algorithm::report(&limit, &Step { params, ..step.clone() }, &outcome).remaining
         });
         rooms.min().unwrap_or_default()
     }
@@ -153,40 +154,40 @@ impl TokenPolicy {
         // An instant inside all windows that they were drawn in.
         let inside = batch.until.saturating_sub(Micros(1));
         let step = |tokens: u64, at| self.plan(-i64::try_from(tokens).unwrap_or(i64::MAX), at);
-        match self.plan(0, inside).machine {
-            Machine::Count(tiers) => {
+        match self.plan(0, inside).params {
+            Params::FixedWindow(tiers) => {
                 let counts = tiers.iter().any(|tier| now.is_none_or(|now| tier.end > now));
                 counts.then(|| step(batch.tokens, inside))
             }
-            Machine::Pair(tiers) => {
-                let shows = |tier: &crate::step::PairTier| {
+            Params::SlidingWindow(tiers) => {
+                let shows = |tier: &crate::step::SlidingWindowTier| {
                     let edge = tier.start.saturating_add(tier.window);
                     now.is_none_or(|now| edge.saturating_add(tier.window) > now)
                 };
                 tiers.iter().any(shows).then(|| step(batch.tokens, inside))
             }
-            Machine::Tat(tiers) => {
+            Params::Gcra(tiers) => {
                 let (now, life) = (now?, self.life.unwrap_or_default());
                 let past = now.saturating_sub(batch.at).saturating_add(life);
                 let gone = tiers.iter().map(|tier| drained(tier, past)).max()?;
                 let left = batch.tokens.saturating_sub(gone);
                 (left > 0).then(|| step(left, now))
             }
-            Machine::Log(_) | Machine::Slots(_) => None,
+            Params::Log(_) | Params::Slots(_) => None,
         }
     }
 }
 
 /// An eighth of what the fastest tier takes to fill, but not too long.
-fn life(machine: &Machine) -> Micros {
-    let Machine::Tat(tiers) = machine else { return Micros::ZERO };
+fn life(params: &Params) -> Micros {
+    let Params::Gcra(tiers) = params else { return Micros::ZERO };
     let fill =
-        |tier: &TatTier| Micros(tier.horizon.micros.saturating_sub(tier.now.0) >> LIFE_SHIFT);
+        |tier: &GcraTier| Micros(tier.horizon.micros.saturating_sub(tier.now.0) >> LIFE_SHIFT);
     tiers.iter().map(fill).min().unwrap_or_default().min(LIFE_MAX)
 }
 
 /// Tokens of which anything may have drained in `time`.
-fn drained(tier: &TatTier, time: Micros) -> u64 {
+fn drained(tier: &GcraTier, time: Micros) -> u64 {
     // A shorter token is a safe one; one of no whole microsecond is not worth the trouble.
     match tier.one.micros {
         0 => u64::MAX,

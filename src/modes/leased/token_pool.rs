@@ -266,7 +266,7 @@ impl TokenPool {
         match result {
             Ok(outcome) => {
                 if current {
-                    self.known = draw.step.left(outcome);
+                    self.known = draw.step.state_after(outcome);
                 }
                 if outcome.allowed {
                     let batch = draw.policy.batch(&draw.step, outcome);

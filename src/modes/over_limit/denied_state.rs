@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use smallvec::smallvec;
 
-use crate::step::{CountTier, Lease, Machine, Outcome, State, Step};
+use crate::step::{FixedWindowTier, Lease, Outcome, Params, State, Step};
 use crate::time::Micros;
 
 /// What is known of a counter since it denied a step.
@@ -34,20 +34,20 @@ impl DeniedState {
     /// back at any time, by any instance; and where denied hits are counted, each changes what the
     /// next one meets, except in a fixed window of one tier, whose end they do not move.
     pub(super) fn of(step: &Step, outcome: &Outcome) -> Option<DeniedState> {
-        let (known, ends) = match &step.machine {
-            Machine::Count(tiers) if step.count_denied && tiers.len() > 1 => return None,
-            Machine::Count(_) => {
-                let state = step.left(outcome)?;
+        let (known, ends) = match &step.params {
+            Params::FixedWindow(tiers) if step.count_denied && tiers.len() > 1 => return None,
+            Params::FixedWindow(_) => {
+                let state = step.state_after(outcome)?;
                 let ends = step.expires_at(&state);
                 (Known::State(state), ends)
             }
             _ if step.count_denied => return None,
-            Machine::Pair(_) | Machine::Tat(_) => {
-                let state = step.left(outcome)?;
+            Params::SlidingWindow(_) | Params::Gcra(_) => {
+                let state = step.state_after(outcome)?;
                 let ends = step.expires_at(&state);
                 (Known::State(state), ends)
             }
-            Machine::Log(tiers) => {
+            Params::Log(tiers) => {
                 let denied = || outcome.tiers.iter().zip(tiers).filter(|(seen, _)| !seen.allowed);
                 // More hits wait for another unit than the oldest, and so does a log that holds
                 // more than its limit: the numbers of their denials change meanwhile.
@@ -57,9 +57,9 @@ impl DeniedState {
                 let ends = denied().map(|(seen, _)| Micros(seen.b)).max()?;
                 (Known::Answer(outcome.clone()), ends)
             }
-            Machine::Slots(_) => return None,
+            Params::Slots(_) => return None,
         };
-        Some(DeniedState { at: step.now, limit: limit(&step.machine), known, owed: 0, ends })
+        Some(DeniedState { at: step.now, limit: limit(&step.params), known, owed: 0, ends })
     }
 
     /// What the counter would answer to `step`, if it is known that it would deny it. At most
@@ -67,7 +67,7 @@ impl DeniedState {
     pub(super) fn answer(&mut self, step: &Step, at_most: Option<Micros>) -> Option<Outcome> {
         let takes = step.hits > 0 && !matches!(step.lease, Some(Lease::Close(_)));
         // A clock that was set back meets a state that was turned forward.
-        if !takes || step.now < self.at || limit(&step.machine) != self.limit {
+        if !takes || step.now < self.at || limit(&step.params) != self.limit {
             return None;
         }
         if at_most.is_some_and(|length| step.now >= self.at.saturating_add(length)) {
@@ -107,16 +107,17 @@ impl DeniedState {
         if hits == 0 || now >= self.ends {
             return None;
         }
-        let tier = CountTier { start, end: self.ends, max: 0 };
+        let tier = FixedWindowTier { start, end: self.ends, max: 0 };
         let now = now.max(start);
-        let machine = Machine::Count(smallvec![tier]);
-        Some(Step { now, hits, count_denied: true, lease: None, machine })
+        let params = Params::FixedWindow(smallvec![tier]);
+        Some(Step { now, hits, count_denied: true, lease: None, params })
     }
 
     /// What [`settle`](DeniedState::settle) told has not reached the counter. Tells whether it is owed
     /// again: not, if this is of another window.
     pub(super) fn owe(&mut self, unheard: &Step) -> bool {
-        let (Known::State(state), Machine::Count(tiers)) = (&self.known, &unheard.machine) else {
+        let (Known::State(state), Params::FixedWindow(tiers)) = (&self.known, &unheard.params)
+        else {
             return false;
         };
         if start(state) != tiers.first().map(|tier| tier.start) {
@@ -135,34 +136,34 @@ impl DeniedState {
 /// The window that a fixed window's only tier counts.
 fn start(state: &State) -> Option<Micros> {
     match state {
-        State::Count(tiers) => tiers.as_slice().first().map(|count| count.start),
+        State::FixedWindow(tiers) => tiers.as_slice().first().map(|count| count.start),
         _ => None,
     }
 }
 
 /// A number that two machines share only if their limits are the same.
-fn limit(machine: &Machine) -> u64 {
+fn limit(params: &Params) -> u64 {
     let mut hash = DefaultHasher::new();
-    std::mem::discriminant(machine).hash(&mut hash);
-    match machine {
-        Machine::Count(tiers) => {
+    std::mem::discriminant(params).hash(&mut hash);
+    match params {
+        Params::FixedWindow(tiers) => {
             for tier in tiers {
                 (tier.end.saturating_sub(tier.start), tier.max).hash(&mut hash);
             }
         }
-        Machine::Pair(tiers) => {
+        Params::SlidingWindow(tiers) => {
             for tier in tiers {
                 (tier.window, tier.max).hash(&mut hash);
             }
         }
-        Machine::Tat(tiers) => {
+        Params::Gcra(tiers) => {
             for tier in tiers {
                 let full = tier.horizon.micros.saturating_sub(tier.now.0);
                 (tier.parts, tier.one.micros, tier.one.part).hash(&mut hash);
                 (full, tier.horizon.part).hash(&mut hash);
             }
         }
-        Machine::Log(tiers) | Machine::Slots(tiers) => {
+        Params::Log(tiers) | Params::Slots(tiers) => {
             for tier in tiers {
                 (tier.window, tier.max).hash(&mut hash);
             }

@@ -322,7 +322,7 @@ fn what_is_given_back_without_an_answer_is_waited_for_in_quiet() {
     for told in [true, false] {
         let bench = Bench::full();
         let (key, refund) = (key(1), bench.step(0, 0));
-        let refund = Step { hits: -1, machine: bench.step(-1, 0).machine, ..refund };
+        let refund = Step { hits: -1, params: bench.step(-1, 0).params, ..refund };
         assert!(!bench.take(0));
         if told {
             bench.cached.apply_detached(&key, refund);

@@ -15,7 +15,8 @@ use smallvec::SmallVec;
 use crate::algorithm;
 use crate::limit::Limit;
 use crate::step::{
-    Count, CountTier, INTEGER_END, Machine, Pair, PairTier, State, Step, Tat, TatTier, Tiers,
+    FixedWindow, FixedWindowTier, GcraTier, GcraTime, INTEGER_END, Params, SlidingWindow,
+    SlidingWindowTier, State, Step, Tiers,
 };
 use crate::time::Micros;
 
@@ -38,8 +39,8 @@ fn look(limit: &Limit, now: Micros) -> Step {
 /// The instant to compare the states at: `now`, or the latest window that any of them has begun.
 fn instant(states: &[&Option<State>], now: Micros) -> Micros {
     let begun = states.iter().filter_map(|state| state.as_ref()).map(|state| match state {
-        State::Count(tiers) => tiers.as_slice().iter().map(|count| count.start).max(),
-        State::Pair(tiers) => tiers.as_slice().iter().map(|pair| pair.start).max(),
+        State::FixedWindow(tiers) => tiers.as_slice().iter().map(|count| count.start).max(),
+        State::SlidingWindow(tiers) => tiers.as_slice().iter().map(|pair| pair.start).max(),
         _ => None,
     });
     begun.flatten().max().unwrap_or_default().max(now)
@@ -49,12 +50,12 @@ fn instant(states: &[&Option<State>], now: Micros) -> Micros {
 fn cells(step: &Step, state: &Option<State>) -> Rows {
     let outcome = step.apply(&mut state.clone());
     let seen = outcome.tiers.iter().enumerate();
-    let row = |(index, seen): (usize, &crate::step::Seen)| match &step.machine {
-        Machine::Tat(tiers) => {
-            let parts = tiers.get(index).map_or(1, |tier: &TatTier| tier.parts);
+    let row = |(index, seen): (usize, &crate::step::TierResult)| match &step.params {
+        Params::Gcra(tiers) => {
+            let parts = tiers.get(index).map_or(1, |tier: &GcraTier| tier.parts);
             [i128::from(seen.a) * i128::from(parts) + i128::from(seen.b), 0]
         }
-        Machine::Pair(_) => [i128::from(seen.a), i128::from(seen.b)],
+        Params::SlidingWindow(_) => [i128::from(seen.a), i128::from(seen.b)],
         _ => [i128::from(seen.a), 0],
     };
     seen.map(row).collect()
@@ -79,42 +80,42 @@ pub(super) fn carry(
     let count = |index, cell, end: u64| {
         u64::try_from(sum(index, cell).max(0)).unwrap_or(u64::MAX).min(end - 1)
     };
-    match &step.machine {
-        Machine::Count(tiers) => {
+    match &step.params {
+        Params::FixedWindow(tiers) => {
             let tiers = tiers.iter().enumerate();
-            let kept = tiers.map(|(i, tier)| Count {
+            let kept = tiers.map(|(i, tier)| FixedWindow {
                 start: tier.start,
                 count: count(i, PRESENT, INTEGER_END),
             });
-            Some(State::Count(Tiers::from_slice(&kept.collect::<Vec<_>>())))
+            Some(State::FixedWindow(Tiers::from_slice(&kept.collect::<Vec<_>>())))
         }
-        Machine::Pair(tiers) => {
-            let kept = tiers.iter().enumerate().map(|(i, tier)| Pair {
+        Params::SlidingWindow(tiers) => {
+            let kept = tiers.iter().enumerate().map(|(i, tier)| SlidingWindow {
                 start: tier.start,
-                current: count(i, PRESENT, PairTier::UNLIMITED),
-                previous: count(i, BEFORE, PairTier::UNLIMITED),
+                current: count(i, PRESENT, SlidingWindowTier::UNLIMITED),
+                previous: count(i, BEFORE, SlidingWindowTier::UNLIMITED),
             });
-            Some(State::Pair(Tiers::from_slice(&kept.collect::<Vec<_>>())))
+            Some(State::SlidingWindow(Tiers::from_slice(&kept.collect::<Vec<_>>())))
         }
-        Machine::Tat(tiers) => {
+        Params::Gcra(tiers) => {
             let kept = tiers.iter().enumerate().map(|(i, tier)| {
                 let empty = i128::from(tier.now.0) * i128::from(tier.parts);
                 tat(sum(i, PRESENT).max(empty), tier.parts)
             });
-            Some(State::Tat(Tiers::from_slice(&kept.collect::<Vec<_>>())))
+            Some(State::Gcra(Tiers::from_slice(&kept.collect::<Vec<_>>())))
         }
-        Machine::Log(_) | Machine::Slots(_) => None,
+        Params::Log(_) | Params::Slots(_) => None,
     }
 }
 
 /// So many parts as an instant or a length.
-fn tat(parts: i128, per_micro: u64) -> Tat {
+fn tat(parts: i128, per_micro: u64) -> GcraTime {
     let per_micro = i128::from(per_micro.max(1));
     let micros = u64::try_from(parts / per_micro).unwrap_or(u64::MAX);
     if micros >= INTEGER_END - 2 {
-        return Tat { micros: INTEGER_END - 2, part: 0 };
+        return GcraTime { micros: INTEGER_END - 2, part: 0 };
     }
-    Tat { micros, part: (parts % per_micro) as u64 }
+    GcraTime { micros, part: (parts % per_micro) as u64 }
 }
 
 /// Whether `state` holds at least as much as `other` in every cell.
@@ -150,29 +151,29 @@ pub(super) fn part(
     let amount = |row: &Cells| cell(row).map(|cell| row[cell] * sign);
     let hits = missing.iter().filter_map(amount).min()?;
     let chosen: SmallVec<[Option<usize>; 1]> = missing.iter().map(cell).collect();
-    let hits = match &mut step.machine {
-        Machine::Count(tiers) => {
+    let hits = match &mut step.params {
+        Params::FixedWindow(tiers) => {
             for (tier, cell) in tiers.iter_mut().zip(chosen) {
                 *tier = counting(*tier, cell);
             }
             hits
         }
-        Machine::Pair(tiers) => {
+        Params::SlidingWindow(tiers) => {
             for (tier, cell) in tiers.iter_mut().zip(chosen) {
                 *tier = weighing(*tier, cell);
             }
             hits
         }
-        Machine::Tat(tiers) => {
+        Params::Gcra(tiers) => {
             for ((tier, cell), row) in tiers.iter_mut().zip(chosen).zip(&missing) {
                 let length = cell.map_or(0, |cell| row[cell] * sign);
                 tier.cost = tat(length, tier.parts);
                 // No debt is too large: the hits were let pass.
-                tier.most = Tat { micros: INTEGER_END - 2, part: 0 };
+                tier.most = GcraTime { micros: INTEGER_END - 2, part: 0 };
             }
             1
         }
-        Machine::Log(_) | Machine::Slots(_) => return None,
+        Params::Log(_) | Params::Slots(_) => return None,
     };
     step.hits = i64::try_from(hits * sign).unwrap_or(0).clamp(1 - (1 << 52), (1 << 52) - 1);
     step.count_denied = true;
@@ -180,42 +181,43 @@ pub(super) fn part(
 }
 
 /// The tier, touched in its present window or not at all: a window that is over is left alone.
-fn counting(tier: CountTier, cell: Option<usize>) -> CountTier {
+fn counting(tier: FixedWindowTier, cell: Option<usize>) -> FixedWindowTier {
     let (start, end) = match cell {
         Some(_) => (tier.start, tier.end),
         None => (Micros::ZERO, tier.end.saturating_sub(tier.start)),
     };
-    CountTier { start, end, max: CountTier::UNLIMITED }
+    FixedWindowTier { start, end, max: FixedWindowTier::UNLIMITED }
 }
 
 /// The tier, touched in its present window, in the one before, or not at all.
-fn weighing(tier: PairTier, cell: Option<usize>) -> PairTier {
+fn weighing(tier: SlidingWindowTier, cell: Option<usize>) -> SlidingWindowTier {
     let start = match cell {
         Some(PRESENT) => tier.start,
         Some(_) => tier.start.saturating_sub(tier.window),
         None => Micros::ZERO,
     };
-    PairTier { start, rest: tier.window, max: PairTier::UNLIMITED, ..tier }
+    SlidingWindowTier { start, rest: tier.window, max: SlidingWindowTier::UNLIMITED, ..tier }
 }
 
 /// By how many hits `state` is above its limit.
 pub(super) fn excess(limit: &Limit, now: Micros, state: &Option<State>) -> u64 {
     let step = look(limit, instant(&[state], now));
     let rows = cells(&step, state);
-    let above = |(index, row): (usize, &Cells)| match &step.machine {
-        Machine::Count(tiers) => row[0] - i128::from(tiers[index].max),
-        Machine::Pair(tiers) => {
+    let above = |(index, row): (usize, &Cells)| match &step.params {
+        Params::FixedWindow(tiers) => row[0] - i128::from(tiers[index].max),
+        Params::SlidingWindow(tiers) => {
             let tier = &tiers[index];
             let window = i128::from(tier.window.0.max(1));
             row[0] + row[1] * i128::from(tier.rest.0) / window - i128::from(tier.max)
         }
-        Machine::Tat(tiers) => {
+        Params::Gcra(tiers) => {
             let tier = &tiers[index];
-            let parts =
-                |tat: Tat| i128::from(tat.micros) * i128::from(tier.parts) + i128::from(tat.part);
+            let parts = |tat: GcraTime| {
+                i128::from(tat.micros) * i128::from(tier.parts) + i128::from(tat.part)
+            };
             (row[0] - parts(tier.horizon)) / parts(tier.one).max(1)
         }
-        Machine::Log(_) | Machine::Slots(_) => 0,
+        Params::Log(_) | Params::Slots(_) => 0,
     };
     let above = rows.iter().enumerate().map(above).max().unwrap_or(0);
     u64::try_from(above.max(0)).unwrap_or(u64::MAX)

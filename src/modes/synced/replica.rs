@@ -69,7 +69,7 @@ impl Replica {
         outcome: &Outcome,
         local: Micros,
     ) -> Option<Replica> {
-        let state = Some(step.left(outcome)?);
+        let state = Some(step.state_after(outcome)?);
         Some(Replica {
             limit: limit.clone(),
             interval,
@@ -118,7 +118,7 @@ impl Replica {
 
     /// Another request of ours visited the store before it knew of this replica.
     pub(super) fn hear_of(&mut self, step: &Step, outcome: &Outcome) {
-        let Some(state) = step.left(outcome) else { return };
+        let Some(state) = step.state_after(outcome) else { return };
         let state = Some(state);
         // Answers may overtake each other: the one that tells more is the later one.
         if self.doubt.is_none() && covers(&self.limit, step.now, &state, &self.told) {
@@ -184,7 +184,7 @@ impl Replica {
         };
         // What happened meanwhile counts from its own instants on.
         let now = visit.step.now.max(self.latest);
-        let Some(state) = visit.step.left(outcome).map(Some) else {
+        let Some(state) = visit.step.state_after(outcome).map(Some) else {
             return SyncResult { overrun: 0 };
         };
         let arrived = match self.doubt.take() {

@@ -1,8 +1,8 @@
-//! The circuit breaker of one node: a pure state machine that says when asking is a waste of time.
+//! The circuit breaker of one node: a pure algorithm that says when asking is a waste of time.
 //!
 //! Closed, it lets everything through and looks for a burst of failures. Open, it lets nothing
 //! through, so nobody waits for a node that does not answer. Then it lets one call through; that
-//! call's fate closes it or opens it again for twice as long.
+//! call's result closes it or opens it again for twice as long.
 
 use crate::time::Micros;
 
@@ -19,7 +19,7 @@ const REST: Micros = Micros::from_millis(100);
 /// The longest rest: what a node that came back may have to wait for its first call.
 const REST_MAX: Micros = Micros::from_millis(800);
 
-/// The longest wait for a probe's fate. Its caller's deadline is far shorter; if it never reports,
+/// The longest wait for a probe's result. Its caller's deadline is far shorter; if it never reports,
 /// another call may try.
 const PROBE: Micros = Micros::SECOND;
 
@@ -41,10 +41,10 @@ enum State {
 
 /// What to do with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(super) enum CallPermit {
     /// Let it through.
     Pass,
-    /// Let it through: the node's fate hangs on it.
+    /// Let it through: the node's result hangs on it.
     Probe,
     /// Do not ask the node.
     Refuse,
@@ -52,7 +52,7 @@ pub(super) enum Admission {
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum CallResult {
     /// The node answered, be it with an error.
     Answered,
     /// It did not.
@@ -63,7 +63,7 @@ pub(super) enum Fate {
 
 /// What an operator sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum BreakerState {
     /// Serving.
     Closed,
     /// Tripped.
@@ -80,22 +80,22 @@ impl Default for Breaker {
 
 impl Breaker {
     /// Decides about a call at `now`.
-    pub(super) fn admit(&mut self, now: Micros) -> Admission {
+    pub(super) fn admit(&mut self, now: Micros) -> CallPermit {
         match self.state {
-            State::Closed { .. } => Admission::Pass,
+            State::Closed { .. } => CallPermit::Pass,
             State::Open { until, rest } | State::Probing { until, rest } if now >= until => {
                 self.state = State::Probing { until: now.saturating_add(PROBE), rest };
-                Admission::Probe
+                CallPermit::Probe
             }
-            State::Open { .. } | State::Probing { .. } => Admission::Refuse,
+            State::Open { .. } | State::Probing { .. } => CallPermit::Refuse,
         }
     }
 
-    /// Learns the fate of a call that was let through as `admission`.
-    pub(super) fn report(&mut self, admission: Admission, fate: Fate, now: Micros) {
-        match (self.state, fate) {
-            (State::Closed { .. }, Fate::Answered) => *self = Breaker::default(),
-            (State::Closed { failures, since }, Fate::Failed) => {
+    /// Learns the result of a call that was let through as `permit`.
+    pub(super) fn report(&mut self, permit: CallPermit, result: CallResult, now: Micros) {
+        match (self.state, result) {
+            (State::Closed { .. }, CallResult::Answered) => *self = Breaker::default(),
+            (State::Closed { failures, since }, CallResult::Failed) => {
                 let since = if failures == 0 { now } else { since };
                 let failures = failures.saturating_add(1);
                 let spanned = now.saturating_sub(since) >= SPAN;
@@ -105,14 +105,14 @@ impl Breaker {
                     State::Closed { failures, since }
                 };
             }
-            (State::Probing { rest, .. }, _) if admission == Admission::Probe => match fate {
-                Fate::Answered => *self = Breaker::default(),
-                Fate::Failed => {
+            (State::Probing { rest, .. }, _) if permit == CallPermit::Probe => match result {
+                CallResult::Answered => *self = Breaker::default(),
+                CallResult::Failed => {
                     let rest = rest.saturating_add(rest).min(REST_MAX);
                     self.state = State::Open { until: now.saturating_add(rest), rest };
                 }
                 // Nothing was learned: the next call probes.
-                Fate::Abandoned => self.state = State::Open { until: now, rest },
+                CallResult::Abandoned => self.state = State::Open { until: now, rest },
             },
             // Calls from before it opened: an answer is no promise that the next one comes too.
             (State::Closed { .. } | State::Open { .. } | State::Probing { .. }, _) => {}
@@ -120,16 +120,16 @@ impl Breaker {
     }
 
     /// Closed and without a failure: nothing to decide, and an answer would change nothing.
-    pub(super) fn is_calm(&self) -> bool {
+    pub(super) fn always_passes(&self) -> bool {
         matches!(self.state, State::Closed { failures: 0, .. })
     }
 
     /// The state, without its numbers.
-    pub(super) fn shown(&self) -> Shown {
+    pub(super) fn state(&self) -> BreakerState {
         match self.state {
-            State::Closed { .. } => Shown::Closed,
-            State::Open { .. } => Shown::Open,
-            State::Probing { .. } => Shown::Probing,
+            State::Closed { .. } => BreakerState::Closed,
+            State::Open { .. } => BreakerState::Open,
+            State::Probing { .. } => BreakerState::Probing,
         }
     }
 }
@@ -143,28 +143,28 @@ mod tests {
     const MS: u64 = 1_000;
 
     /// Reads a script of `<ms> <what>` and compares the state after each line.
-    fn check(script: &[(u64, &str, Shown)]) {
+    fn check(script: &[(u64, &str, BreakerState)]) {
         let mut breaker = Breaker::default();
         for (line, (ms, what, shown)) in script.iter().enumerate() {
             let now = Micros(ms * MS);
             match *what {
-                "pass" => assert_eq!(breaker.admit(now), Admission::Pass, "line {line}"),
-                "probe" => assert_eq!(breaker.admit(now), Admission::Probe, "line {line}"),
-                "refuse" => assert_eq!(breaker.admit(now), Admission::Refuse, "line {line}"),
-                "failed" => breaker.report(Admission::Pass, Fate::Failed, now),
-                "answered" => breaker.report(Admission::Pass, Fate::Answered, now),
-                "probe failed" => breaker.report(Admission::Probe, Fate::Failed, now),
-                "probe answered" => breaker.report(Admission::Probe, Fate::Answered, now),
-                "probe abandoned" => breaker.report(Admission::Probe, Fate::Abandoned, now),
+                "pass" => assert_eq!(breaker.admit(now), CallPermit::Pass, "line {line}"),
+                "probe" => assert_eq!(breaker.admit(now), CallPermit::Probe, "line {line}"),
+                "refuse" => assert_eq!(breaker.admit(now), CallPermit::Refuse, "line {line}"),
+                "failed" => breaker.report(CallPermit::Pass, CallResult::Failed, now),
+                "answered" => breaker.report(CallPermit::Pass, CallResult::Answered, now),
+                "probe failed" => breaker.report(CallPermit::Probe, CallResult::Failed, now),
+                "probe answered" => breaker.report(CallPermit::Probe, CallResult::Answered, now),
+                "probe abandoned" => breaker.report(CallPermit::Probe, CallResult::Abandoned, now),
                 other => panic!("{other}"),
             }
-            assert_eq!(breaker.shown(), *shown, "line {line}: {what} at {ms} ms");
+            assert_eq!(breaker.state(), *shown, "line {line}: {what} at {ms} ms");
         }
     }
 
     #[test]
     fn it_opens_after_a_burst_and_closes_after_one_probe() {
-        use Shown::*;
+        use BreakerState::*;
         check(&[
             (0, "failed", Closed),
             (0, "failed", Closed),
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn an_answer_in_between_keeps_it_closed() {
-        use Shown::*;
+        use BreakerState::*;
         check(&[
             (0, "failed", Closed),
             (30, "failed", Closed),
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_probe_that_never_reports_is_followed_by_another() {
-        use Shown::*;
+        use BreakerState::*;
         check(&[
             (0, "failed", Closed),
             (1, "failed", Closed),
@@ -225,23 +225,23 @@ mod tests {
         ) {
             let mut breaker = Breaker::default();
             let mut now = Micros::ZERO;
-            for (ms, fate) in events {
+            for (ms, result) in events {
                 now = now.saturating_add(Micros(ms * MS));
-                let admission = breaker.admit(now);
-                let fate = [Fate::Answered, Fate::Failed, Fate::Abandoned][usize::from(fate)];
-                if admission != Admission::Refuse {
-                    breaker.report(admission, fate, now);
+                let permit = breaker.admit(now);
+                let result = [CallResult::Answered, CallResult::Failed, CallResult::Abandoned][usize::from(result)];
+                if permit != CallPermit::Refuse {
+                    breaker.report(permit, result, now);
                 }
             }
             let end = now.saturating_add(Micros::from_secs(2));
             while now < end {
-                let admission = breaker.admit(now);
-                if admission != Admission::Refuse {
-                    breaker.report(admission, Fate::Answered, now);
+                let permit = breaker.admit(now);
+                if permit != CallPermit::Refuse {
+                    breaker.report(permit, CallResult::Answered, now);
                 }
                 now = now.saturating_add(Micros(10 * MS));
             }
-            prop_assert!(breaker.is_calm());
+            prop_assert!(breaker.always_passes());
         }
 
         #[test]
@@ -250,22 +250,22 @@ mod tests {
         ) {
             let mut breaker = Breaker::default();
             for ms in [0, 5, 10, 15, 20] {
-                breaker.report(Admission::Pass, Fate::Failed, Micros(ms * MS));
+                breaker.report(CallPermit::Pass, CallResult::Failed, Micros(ms * MS));
             }
-            prop_assert_eq!(breaker.shown(), Shown::Open);
+            prop_assert_eq!(breaker.state(), BreakerState::Open);
             let mut now = Micros(20 * MS);
             let mut waiting = 0_u64;
             let mut last_probe = Micros::ZERO;
             for ms in events {
                 now = now.saturating_add(Micros(ms * MS));
                 match breaker.admit(now) {
-                    Admission::Refuse => {}
-                    Admission::Probe => {
+                    CallPermit::Refuse => {}
+                    CallPermit::Probe => {
                         prop_assert!(waiting == 0 || now >= last_probe.saturating_add(PROBE));
                         waiting = 1;
                         last_probe = now;
                     }
-                    Admission::Pass => prop_assert!(false, "it never closed"),
+                    CallPermit::Pass => prop_assert!(false, "it never closed"),
                 }
             }
         }

@@ -13,7 +13,7 @@ const KEY: Key = Key([1, 2]);
 const OTHER: Key = Key([2, 2]);
 const TIMEOUT: Duration = Duration::from_millis(10);
 
-/// A store of two parts, by the first half of the key. A part answers when it is given a permit.
+/// A store of two nodes, by the first half of the key. A part answers when it is given a permit.
 struct Slow {
     answers: [Semaphore; 2],
     result: Result<(), StoreError>,
@@ -113,11 +113,11 @@ async fn a_part_that_stalls_is_not_asked_and_the_other_one_is() {
     guard.store.answers[1].add_permits(1);
     assert_eq!(ask(&guard, &OTHER, None).await, Ok(()));
     let health = guard.health(NodeId(0));
-    assert_eq!((health.breaker, health.opened), (Shown::Open, 1));
+    assert_eq!((health.breaker, health.opened), (BreakerState::Open, 1));
     let timeouts_and_open = [0, 5, 100, 0, 0, 0, 0, 0];
     assert_eq!(health.errors, timeouts_and_open, "in the order of StoreError::ALL");
     let health = guard.health(NodeId(1));
-    assert_eq!((health.breaker, health.in_flight), (Shown::Closed, 0));
+    assert_eq!((health.breaker, health.in_flight), (BreakerState::Closed, 0));
     guard.apply_detached(&KEY, step());
     guard.apply_detached(&OTHER, step());
     assert_eq!(guard.store.told.load(Ordering::Relaxed), 1, "only the living part is told");
@@ -128,7 +128,7 @@ async fn a_part_that_stalls_is_not_asked_and_the_other_one_is() {
     assert_eq!(ask(&guard, &KEY, None).await, Ok(()));
     assert_eq!(ask(&guard, &KEY, None).await, Ok(()));
     let health = guard.health(NodeId(0));
-    assert_eq!((health.breaker, health.in_flight), (Shown::Closed, 0));
+    assert_eq!((health.breaker, health.in_flight), (BreakerState::Closed, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,18 +139,18 @@ async fn callers_in_a_hurry_open_no_breaker_and_keep_none_open() {
         assert_eq!(ask(&guard, &KEY, hurry).await, Err(StoreError::Timeout));
     }
     let health = guard.health(NodeId(0));
-    assert_eq!((health.breaker, health.opened), (Shown::Closed, 0));
+    assert_eq!((health.breaker, health.opened), (BreakerState::Closed, 0));
 
     // Nor does one of them, as the probe, spoil it for the next call.
     for _ in 0..5 {
         assert_eq!(ask(&guard, &KEY, Some(TIMEOUT)).await, Err(StoreError::Timeout));
     }
-    assert_eq!(guard.health(NodeId(0)).breaker, Shown::Open);
+    assert_eq!(guard.health(NodeId(0)).breaker, BreakerState::Open);
     guard.clock.advance(Micros::from_millis(200));
     assert_eq!(ask(&guard, &KEY, hurry).await, Err(StoreError::Timeout));
     guard.store.answers[0].add_permits(1);
     assert_eq!(ask(&guard, &KEY, None).await, Ok(()));
-    assert_eq!(guard.health(NodeId(0)).breaker, Shown::Closed);
+    assert_eq!(guard.health(NodeId(0)).breaker, BreakerState::Closed);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,11 @@
 //! One counter as a shard keeps it: 48 bytes, with a small state packed into three words.
 
 use crate::key::Key;
-use crate::step::{Count, Pair, State, Step, Tat, Tiers};
+use crate::step::{FixedWindow, GcraTime, SlidingWindow, State, Step, Tiers};
 use crate::time::Micros;
 
-const _: () = assert!(size_of::<Entry>() == 48, "the memory bound is counted from this size");
+const _: () =
+    assert!(size_of::<CounterEntry>() == 48, "the memory bound is counted from this size");
 
 /// Fullness of a counter whose client is limited: it is never evicted.
 const LIMITED: u16 = u16::MAX;
@@ -15,41 +16,41 @@ const GRACE_SECS: u32 = 1;
 
 /// A counter.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct CounterEntry {
     pub(super) key: Key,
     /// The packed state; of a large one, `words[0]` is its number in the shard's list.
     pub(super) words: [u64; 3],
-    // The marks, laid flat so that the kind fits beside them.
+    // The meta, laid flat so that the kind fits beside them.
     expires_secs: u32,
     fullness: u16,
-    pub(super) kind: Kind,
+    pub(super) kind: StateKind,
 }
 
 /// What `words` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Count,
-    Pair,
-    Tat,
+pub(super) enum StateKind {
+    FixedWindow,
+    SlidingWindow,
+    Gcra,
     Large,
 }
 
 /// What housekeeping must know of a counter without its step at hand.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Marks {
+pub(super) struct EntryMeta {
     /// When the state says nothing any more, in seconds since the epoch, rounded up.
     expires_secs: u32,
     /// How close to its limit the counter is: 0 empty, 65535 limited.
     fullness: u16,
 }
 
-impl Marks {
-    /// The marks of `state` after `step`.
-    pub(super) fn of(step: &Step, state: &State) -> Marks {
+impl EntryMeta {
+    /// The meta of `state` after `step`.
+    pub(super) fn of(step: &Step, state: &State) -> EntryMeta {
         let expires = step.expires_at(state).ceil_secs();
         // Instants past 2106 do not fit: such a counter never expires, which only costs memory.
         let expires_secs = u32::try_from(expires).unwrap_or(u32::MAX);
-        Marks { expires_secs, fullness: step.fullness(state) }
+        EntryMeta { expires_secs, fullness: step.fullness(state) }
     }
 
     /// Nothing is lost by forgetting it, even if the next step is slightly older than `now`.
@@ -68,34 +69,42 @@ impl Marks {
 }
 
 /// A state as an entry keeps it; `None` for several tiers, or a list.
-fn packed(state: &State) -> Option<(Kind, [u64; 3])> {
+fn packed(state: &State) -> Option<(StateKind, [u64; 3])> {
     match state {
-        State::Count(Tiers::One(Count { start, count })) => {
-            Some((Kind::Count, [start.0, *count, 0]))
+        State::FixedWindow(Tiers::One(FixedWindow { start, count })) => {
+            Some((StateKind::FixedWindow, [start.0, *count, 0]))
         }
-        State::Pair(Tiers::One(Pair { start, current, previous })) => {
-            Some((Kind::Pair, [start.0, *current, *previous]))
+        State::SlidingWindow(Tiers::One(SlidingWindow { start, current, previous })) => {
+            Some((StateKind::SlidingWindow, [start.0, *current, *previous]))
         }
-        State::Tat(Tiers::One(Tat { micros, part })) => Some((Kind::Tat, [*micros, *part, 0])),
+        State::Gcra(Tiers::One(GcraTime { micros, part })) => {
+            Some((StateKind::Gcra, [*micros, *part, 0]))
+        }
         _ => None,
     }
 }
 
-impl Entry {
+impl CounterEntry {
     /// A counter without a state yet.
-    pub(super) const fn new(key: Key) -> Entry {
-        Entry { key, words: [0; 3], expires_secs: 0, fullness: 0, kind: Kind::Count }
+    pub(super) const fn new(key: Key) -> CounterEntry {
+        CounterEntry {
+            key,
+            words: [0; 3],
+            expires_secs: 0,
+            fullness: 0,
+            kind: StateKind::FixedWindow,
+        }
     }
 
     /// What housekeeping knows of it.
-    pub(super) fn marks(&self) -> Marks {
-        Marks { expires_secs: self.expires_secs, fullness: self.fullness }
+    pub(super) fn meta(&self) -> EntryMeta {
+        EntryMeta { expires_secs: self.expires_secs, fullness: self.fullness }
     }
 
     /// Tells housekeeping what it must know.
-    pub(super) fn set_marks(&mut self, marks: Marks) {
-        self.expires_secs = marks.expires_secs;
-        self.fullness = marks.fullness;
+    pub(super) fn set_meta(&mut self, meta: EntryMeta) {
+        self.expires_secs = meta.expires_secs;
+        self.fullness = meta.fullness;
     }
 
     /// An entry has room for `state`.
@@ -109,7 +118,7 @@ impl Entry {
         let Some((kind, words)) = packed(state) else { return false };
         self.kind = kind;
         self.words = words;
-        self.set_marks(Marks::of(step, state));
+        self.set_meta(EntryMeta::of(step, state));
         true
     }
 
@@ -117,13 +126,15 @@ impl Entry {
     pub(super) fn state(&self) -> Option<State> {
         let [a, b, c] = self.words;
         match self.kind {
-            Kind::Count => Some(State::Count(Tiers::One(Count { start: Micros(a), count: b }))),
-            Kind::Pair => {
-                let pair = Pair { start: Micros(a), current: b, previous: c };
-                Some(State::Pair(Tiers::One(pair)))
+            StateKind::FixedWindow => {
+                Some(State::FixedWindow(Tiers::One(FixedWindow { start: Micros(a), count: b })))
             }
-            Kind::Tat => Some(State::Tat(Tiers::One(Tat { micros: a, part: b }))),
-            Kind::Large => None,
+            StateKind::SlidingWindow => {
+                let pair = SlidingWindow { start: Micros(a), current: b, previous: c };
+                Some(State::SlidingWindow(Tiers::One(pair)))
+            }
+            StateKind::Gcra => Some(State::Gcra(Tiers::One(GcraTime { micros: a, part: b }))),
+            StateKind::Large => None,
         }
     }
 }

@@ -4,8 +4,8 @@
 //! client that knows the order can steer it. What is looked at is bounded, so that a flood of new
 //! keys does not make a step slow.
 
-use super::ledger::Ledger;
-use super::shard::{Lack, Shard};
+use super::budget::Budget;
+use super::shard::{Full, Shard};
 use crate::key::Key;
 use crate::time::Micros;
 
@@ -13,7 +13,7 @@ use crate::time::Micros;
 const SAMPLE: u32 = 8;
 /// Entries looked at beyond the sample if all of it holds limited clients.
 const FURTHER: u32 = 64;
-/// Large states evicted for one step at most.
+/// LargeState states evicted for one step at most.
 const LARGE_VICTIMS_MAX: u32 = 8;
 
 impl Shard {
@@ -24,70 +24,70 @@ impl Shard {
             return self.least_lost(0..len, now);
         }
         let mut sample = [0; SAMPLE as usize];
-        sample.fill_with(|| self.dice.below(len));
+        sample.fill_with(|| self.rng.below(len));
         self.least_lost(sample.into_iter(), now).or_else(|| {
-            let start = self.dice.below(len);
+            let start = self.rng.below(len);
             let further = (0..FURTHER.min(len)).map(|step| (start + step) % len);
             self.least_lost(further, now)
         })
     }
 
-    /// Evicts a counter, though for bytes not that of `spared`, to make room for another shard.
+    /// Evicts a counter, though for bytes not that of `except`, to make room for another shard.
     /// Tells whether one could go.
-    pub(super) fn give_way(
+    pub(super) fn evict_one(
         &mut self,
-        lack: Lack,
-        spared: &Key,
+        full: Full,
+        except: &Key,
         now: Micros,
-        ledger: &Ledger,
+        budget: &Budget,
     ) -> bool {
-        let victim = match lack {
-            Lack::Seat => self.victim(now),
-            Lack::Bytes => self.large_victim(spared, now),
+        let victim = match full {
+            Full::Counters => self.victim(now),
+            Full::Bytes => self.large_victim(except, now),
         };
         if let Some(victim) = victim {
-            self.remove(victim, ledger);
-            ledger.leave_seat();
-            ledger.count_evicted();
+            self.remove(victim, budget);
+            budget.release();
+            budget.count_evicted();
         }
         victim.is_some()
     }
 
-    /// Evicts large states, except that of `spared`, until `bytes` more fit.
+    /// Evicts large states, except that of `except`, until `bytes` more fit.
     pub(super) fn make_room(
         &mut self,
         bytes: usize,
-        spared: &Key,
+        except: &Key,
         now: Micros,
-        ledger: &Ledger,
-    ) -> Result<(), Lack> {
+        budget: &Budget,
+    ) -> Result<(), Full> {
         for _ in 0..LARGE_VICTIMS_MAX {
-            if ledger.has_bytes(bytes) {
+            if budget.has_bytes(bytes) {
                 return Ok(());
             }
-            let victim = self.large_victim(spared, now).ok_or(Lack::Bytes)?;
-            self.remove(victim, ledger);
-            ledger.leave_seat();
-            ledger.count_evicted();
+            let victim = self.large_victim(except, now).ok_or(Full::Bytes)?;
+            self.remove(victim, budget);
+            budget.release();
+            budget.count_evicted();
         }
-        if ledger.has_bytes(bytes) { Ok(()) } else { Err(Lack::Bytes) }
+        if budget.has_bytes(bytes) { Ok(()) } else { Err(Full::Bytes) }
     }
 
     /// The place of a counter with a large state to evict.
-    fn large_victim(&mut self, spared: &Key, now: Micros) -> Option<u32> {
-        let len = self.larges.len();
+    fn large_victim(&mut self, except: &Key, now: Micros) -> Option<u32> {
+        let len = self.large_states.len();
         // Few large states are looked at one by one, many are sampled.
-        let start = self.dice.below(len);
+        let start = self.rng.below(len);
         let candidates = (0..SAMPLE.min(len)).map(|step| u64::from((start + step) % len));
-        let places = candidates.map(|id| self.larges.get(id).place);
-        let others = places.filter(|&place| self.slab.get(place).key != *spared);
+        let places = candidates.map(|id| self.large_states.get(id).place);
+        let others = places.filter(|&place| self.slab.get(place).key != *except);
         self.least_lost(others, now)
     }
 
     /// Which of `places` would lose the least.
     fn least_lost(&self, places: impl Iterator<Item = u32>, now: Micros) -> Option<u32> {
         let losses =
-            places.filter_map(|place| Some((self.slab.get(place).marks().loss(now)?, place)));
+            places.filter_map(|place| Some((self.slab.get(place).meta().loss(now)?, place)));
         losses.min_by_key(|&(loss, _)| loss).map(|(_, place)| place)
     }
 }

@@ -1,6 +1,6 @@
 //! The slab of a shard: its counters side by side, in chunks that are given back when empty.
 
-use super::entry::Entry;
+use super::entry::CounterEntry;
 use crate::key::Key;
 
 /// Entries per chunk: 3 KiB. Small, because each shard has one chunk that is partly empty.
@@ -10,7 +10,7 @@ const CHUNK: usize = 64;
 #[derive(Default)]
 pub(super) struct Slab {
     #[expect(clippy::vec_box, reason = "a chunk must not move when the list grows")]
-    chunks: Vec<Box<[Entry; CHUNK]>>,
+    chunks: Vec<Box<[CounterEntry; CHUNK]>>,
     len: u32,
 }
 
@@ -21,21 +21,21 @@ impl Slab {
     }
 
     /// The entry at `place`.
-    pub(super) fn get(&self, place: u32) -> &Entry {
+    pub(super) fn get(&self, place: u32) -> &CounterEntry {
         debug_assert!(place < self.len);
         let place = place as usize;
         &self.chunks[place / CHUNK][place % CHUNK]
     }
 
     /// The entry at `place`, to change it.
-    pub(super) fn get_mut(&mut self, place: u32) -> &mut Entry {
+    pub(super) fn get_mut(&mut self, place: u32) -> &mut CounterEntry {
         debug_assert!(place < self.len);
         let place = place as usize;
         &mut self.chunks[place / CHUNK][place % CHUNK]
     }
 
     /// Adds an entry at the end and tells its place.
-    pub(super) fn push(&mut self, entry: Entry) -> u32 {
+    pub(super) fn push(&mut self, entry: CounterEntry) -> u32 {
         let place = self.len;
         if place as usize == self.chunks.len() * CHUNK {
             self.chunks.push(empty_chunk());
@@ -67,16 +67,16 @@ impl Slab {
 }
 
 /// A chunk made on the heap; an array expression would go through the stack.
-fn empty_chunk() -> Box<[Entry; CHUNK]> {
-    vec![Entry::new(Key([0; 2])); CHUNK].try_into().expect("the length is CHUNK")
+fn empty_chunk() -> Box<[CounterEntry; CHUNK]> {
+    vec![CounterEntry::new(Key([0; 2])); CHUNK].try_into().expect("the length is CHUNK")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn entry(id: u64) -> Entry {
-        Entry::new(Key([id, 0]))
+    fn entry(id: u64) -> CounterEntry {
+        CounterEntry::new(Key([id, 0]))
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use smallvec::smallvec;
 
-use super::entry::Kind;
-use super::large::bytes_of;
+use super::entry::StateKind;
+use super::large_state::bytes_of;
 use super::*;
 use crate::key::{KeyBuilder, KeySeed};
-use crate::step::{CountTier, HoldTier, Machine};
+use crate::step::{EntriesTier, FixedWindowTier, Params};
 
 // Under the model checker a lock works only inside one of its runs.
 #[cfg(not(feature = "shuttle"))]
@@ -29,16 +29,16 @@ fn key(n: u64) -> Key {
     KeyBuilder::start(&KeySeed::fixed([7, 7])).number(n).finish()
 }
 
-fn step(now: Micros, hits: i64, machine: Machine) -> Step {
-    Step { now, hits, count_denied: false, lease: None, machine }
+fn step(now: Micros, hits: i64, params: Params) -> Step {
+    Step { now, hits, count_denied: false, lease: None, params }
 }
 
 /// `hits` of a limit of `max` per window of `secs` seconds.
 fn count_per(secs: u64, now: Micros, hits: i64, max: u64) -> Step {
     let window = Micros::from_secs(secs);
     let start = Micros(now.0 - now.0 % window.0);
-    let tier = CountTier { start, end: start.saturating_add(window), max };
-    step(now, hits, Machine::Count(smallvec![tier]))
+    let tier = FixedWindowTier { start, end: start.saturating_add(window), max };
+    step(now, hits, Params::FixedWindow(smallvec![tier]))
 }
 
 /// `hits` of a limit of `max` per minute.
@@ -50,7 +50,7 @@ fn count(now: Micros, hits: i64, max: u64) -> Step {
 fn log(now: Micros, hits: i64, max: u64) -> Step {
     let window = Micros::from_secs(60);
     let after = now.saturating_sub(window).saturating_add(Micros(1));
-    step(now, hits, Machine::Log(smallvec![HoldTier { after, window, max }]))
+    step(now, hits, Params::Log(smallvec![EntriesTier { after, window, max }]))
 }
 
 /// Takes the store apart and checks that every part fits the others.
@@ -58,20 +58,20 @@ fn audit(store: &MemoryStore) {
     let (mut counters, mut large_bytes) = (0, 0);
     for number in 0..store.shards.len() {
         let shard = store.lock(number);
-        let mut larges = 0;
+        let mut large_states = 0;
         assert!(shard.index.slots() >= shard.slab.len() as usize);
         for place in 0..shard.slab.len() {
             let entry = shard.slab.get(place);
             assert_eq!(shard.find(&entry.key), Some(place), "the index leads to every entry");
-            if entry.kind == Kind::Large {
-                let large = shard.larges.get(entry.words[0]);
+            if entry.kind == StateKind::Large {
+                let large = shard.large_states.get(entry.words[0]);
                 assert_eq!(large.place, place, "entry and large state point to each other");
                 assert_eq!(large.bytes, bytes_of(large.state.as_ref().unwrap()));
                 large_bytes += large.bytes as u64;
-                larges += 1;
+                large_states += 1;
             }
         }
-        assert_eq!(shard.larges.len(), larges, "every large state has an entry");
+        assert_eq!(shard.large_states.len(), large_states, "every large state has an entry");
         counters += u64::from(shard.slab.len());
     }
     let stats = store.stats();

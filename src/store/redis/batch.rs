@@ -10,7 +10,7 @@ use std::hash::Hash;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::script::{Message, Script};
+use super::script::{EncodedStep, Script};
 
 /// Answers for a run whose counter could not be read: nothing was done.
 const REFUSED: u8 = 2;
@@ -22,7 +22,7 @@ const HOLDS_MAX: usize = 16;
 /// Steps on counters named by `K`, each with an item that is given back with its answer.
 #[derive(Debug)]
 pub struct Batch<K, T> {
-    calls: Vec<Call<K, T>>,
+    calls: Vec<ScriptCall<K, T>>,
     /// The last run of each counter: which call, which run of it.
     places: HashMap<K, (usize, usize)>,
     max: usize,
@@ -30,7 +30,7 @@ pub struct Batch<K, T> {
 
 /// One call of one script.
 #[derive(Debug)]
-pub struct Call<K, T> {
+pub struct ScriptCall<K, T> {
     script: Script,
     group: u16,
     runs: Vec<Run<K, T>>,
@@ -54,7 +54,7 @@ struct Run<K, T> {
 
 /// What a call's answer says about one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told<'a> {
+pub enum StepReply<'a> {
     /// These bytes, for [`decode`](super::script::decode).
     Outcome(&'a [u8]),
     /// It did not run, because the counter cannot be read. Asked alone it hears why.
@@ -74,7 +74,7 @@ impl<K: Clone + Eq + Hash + AsRef<[u8]>, T> Batch<K, T> {
     /// # Errors
     /// Gives `item` back if the step must leave later: there is no room for it, or the counter's
     /// other steps are in a call of another script.
-    pub fn add(&mut self, group: u16, key: &K, message: &Message, item: T) -> Result<(), T> {
+    pub fn add(&mut self, group: u16, key: &K, message: &EncodedStep, item: T) -> Result<(), T> {
         let known = self.places.get(key).copied();
         let index = match known {
             Some((index, _)) if self.calls[index].script != message.script => return Err(item),
@@ -105,27 +105,27 @@ impl<K: Clone + Eq + Hash + AsRef<[u8]>, T> Batch<K, T> {
 
     fn call(&mut self, script: Script, group: u16) -> usize {
         // The newest one: earlier ones of the same kind are full.
-        let same = |call: &Call<K, T>| call.script == script && call.group == group;
+        let same = |call: &ScriptCall<K, T>| call.script == script && call.group == group;
         let found = self.calls.iter().rposition(same);
         let full = |index: &usize| {
-            let call: &Call<K, T> = &self.calls[*index];
+            let call: &ScriptCall<K, T> = &self.calls[*index];
             call.steps >= call.room(self.max)
         };
         found.filter(|index| !full(index)).unwrap_or_else(|| {
             let (runs, steps, shared, plain) = (Vec::new(), 0, 0, true);
-            self.calls.push(Call { script, group, runs, steps, shared, plain });
+            self.calls.push(ScriptCall { script, group, runs, steps, shared, plain });
             self.calls.len() - 1
         })
     }
 
     /// The calls, in the order in which they shall be sent.
-    pub fn into_calls(self) -> Vec<Call<K, T>> {
+    pub fn into_calls(self) -> Vec<ScriptCall<K, T>> {
         self.calls
     }
 }
 
 impl<K: AsRef<[u8]>, T> Run<K, T> {
-    fn new(key: K, message: &Message, item: T) -> Run<K, T> {
+    fn new(key: K, message: &EncodedStep, item: T) -> Run<K, T> {
         let mut argument = Vec::with_capacity(2 + message.body.len());
         argument.extend(message.head);
         argument.extend_from_slice(&message.body);
@@ -133,21 +133,21 @@ impl<K: AsRef<[u8]>, T> Run<K, T> {
         Run { key, head: message.head, mixes: message.mixes, argument, steps }
     }
 
-    fn takes(&self, message: &Message) -> bool {
+    fn takes(&self, message: &EncodedStep) -> bool {
         self.mixes && message.mixes && self.head == message.head
     }
 }
 
-impl<K: AsRef<[u8]>, T> Call<K, T> {
+impl<K: AsRef<[u8]>, T> ScriptCall<K, T> {
     /// Of one step.
-    pub fn alone(key: K, message: &Message, item: T) -> Call<K, T> {
+    pub fn alone(key: K, message: &EncodedStep, item: T) -> ScriptCall<K, T> {
         let runs = vec![Run::new(key, message, item)];
         let plain = message.plain;
-        Call { script: message.script, group: 0, runs, steps: 1, shared: 0, plain }
+        ScriptCall { script: message.script, group: 0, runs, steps: 1, shared: 0, plain }
     }
 
     fn room(&self, max: usize) -> usize {
-        if self.script == Script::Holds { max.min(HOLDS_MAX) } else { max }
+        if self.script == Script::Entries { max.min(HOLDS_MAX) } else { max }
     }
 
     /// The script to call.
@@ -199,18 +199,18 @@ impl<K: AsRef<[u8]>, T> Call<K, T> {
     }
 
     /// Deals the script's answer out.
-    pub fn deal(self, answer: &[u8], mut to: impl FnMut(T, Told<'_>)) {
+    pub fn deal(self, answer: &[u8], mut to: impl FnMut(T, StepReply<'_>)) {
         let mut rest = Some(answer);
         for run in self.runs {
             if let Some((&REFUSED, after)) = rest.and_then(<[u8]>::split_first) {
                 rest = Some(after);
-                run.steps.into_iter().for_each(|(item, _)| to(item, Told::Refused));
+                run.steps.into_iter().for_each(|(item, _)| to(item, StepReply::Refused));
                 continue;
             }
             for (item, length) in run.steps {
                 let split = rest.and_then(|rest| rest.split_at_checked(length));
                 rest = split.map(|(_, after)| after);
-                to(item, split.map_or(Told::Malformed, |(own, _)| Told::Outcome(own)));
+                to(item, split.map_or(StepReply::Malformed, |(own, _)| StepReply::Outcome(own)));
             }
         }
     }
@@ -219,31 +219,34 @@ impl<K: AsRef<[u8]>, T> Call<K, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::{CountTier, HoldTier, Lease, LeaseId, Machine, Step};
+    use crate::step::{EntriesTier, FixedWindowTier, Lease, LeaseId, Params, Step};
     use crate::time::Micros;
 
-    fn count(tiers: usize, lease: bool) -> Message {
-        let tier = CountTier { start: Micros(1), end: Micros(2), max: 3 };
-        message(Machine::Count((0..tiers).map(|_| tier).collect()), lease)
+    fn count(tiers: usize, lease: bool) -> EncodedStep {
+        let tier = FixedWindowTier { start: Micros(1), end: Micros(2), max: 3 };
+        message(Params::FixedWindow((0..tiers).map(|_| tier).collect()), lease)
     }
 
-    fn log() -> Message {
-        let tier = HoldTier { after: Micros(1), window: Micros(2), max: 3 };
-        message(Machine::Log([tier].into_iter().collect()), true)
+    fn log() -> EncodedStep {
+        let tier = EntriesTier { after: Micros(1), window: Micros(2), max: 3 };
+        message(Params::Log([tier].into_iter().collect()), true)
     }
 
-    fn message(machine: Machine, lease: bool) -> Message {
+    fn message(params: Params, lease: bool) -> EncodedStep {
         let lease = lease.then_some(Lease::Close(LeaseId::from_bits(1)));
-        Message::of(&Step { now: Micros(1), hits: 1, count_denied: false, lease, machine })
+        EncodedStep::of(&Step { now: Micros(1), hits: 1, count_denied: false, lease, params })
     }
 
     /// The items of every run of every call, and those that must leave later.
-    fn packed(max: usize, steps: &[(u16, &'static str, Message)]) -> (Vec<Vec<Vec<usize>>>, usize) {
+    fn packed(
+        max: usize,
+        steps: &[(u16, &'static str, EncodedStep)],
+    ) -> (Vec<Vec<Vec<usize>>>, usize) {
         let mut batch = Batch::new(max);
         let added = steps.iter().enumerate().position(|(item, (group, key, message))| {
             batch.add(*group, key, message, item).is_err()
         });
-        let runs = |call: Call<&str, usize>| {
+        let runs = |call: ScriptCall<&str, usize>| {
             let items = |run: Run<_, usize>| run.steps.into_iter().map(|(item, _)| item).collect();
             call.runs.into_iter().map(items).collect()
         };
@@ -254,7 +257,7 @@ mod tests {
     #[test]
     fn steps_on_one_counter_stand_together_in_the_order_of_arrival() {
         let [one, two] = [count(1, false), count(2, false)];
-        let (a, b) = (|message: &Message| (0, "a", message.clone()), (0, "b", one.clone()));
+        let (a, b) = (|message: &EncodedStep| (0, "a", message.clone()), (0, "b", one.clone()));
         /// The runs of each call, as numbers of steps.
         type Runs = Vec<Vec<Vec<usize>>>;
         let table: [(usize, Vec<_>, Runs, usize); 8] = [
@@ -310,9 +313,9 @@ mod tests {
                 told.push((
                     item,
                     match what {
-                        Told::Outcome(bytes) => usize::from(bytes[14]),
-                        Told::Refused => 100,
-                        Told::Malformed => 200,
+                        StepReply::Outcome(bytes) => usize::from(bytes[14]),
+                        StepReply::Refused => 100,
+                        StepReply::Malformed => 200,
                     },
                 ));
             });
@@ -330,8 +333,8 @@ mod tests {
     #[test]
     fn counters_are_read_at_once_only_if_each_is_named_once_and_none_can_be_large() {
         let [one, two, lease] = [count(1, false), count(2, false), count(1, true)];
-        let look = Message { plain: false, ..count(1, false) };
-        let table: [(&[(&str, &Message)], bool); 7] = [
+        let look = EncodedStep { plain: false, ..count(1, false) };
+        let table: [(&[(&str, &EncodedStep)], bool); 7] = [
             (&[("a", &one)], false),
             (&[("a", &one), ("a", &one)], false),
             (&[("a", &one), ("b", &two), ("a", &one)], true),

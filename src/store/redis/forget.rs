@@ -3,35 +3,35 @@
 use bytes::Bytes;
 use fred::types::Value;
 
-use super::fault::Fault;
-use super::name::Name;
-use super::{SENDS_MAX, Shared, slot};
+use super::error::RedisError;
+use super::name::CounterName;
+use super::{Router, SENDS_MAX, slot};
 use crate::key::Key;
 use crate::store::StoreError;
 
-impl Shared {
+impl Router {
     /// Unlinks the key. While its slot is on its way to another node Redis may say that it is not
     /// there; that is refused, and can be asked again when the slot has arrived.
     pub(super) async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
-        let name = Name::of(key);
+        let name = CounterName::of(key);
         let mut node = self.owner(key)?;
         for _ in 0..SENDS_MAX {
-            let lane = node.lane(key).ok_or(StoreError::Unreachable)?;
-            lane.ready().await?;
+            let connection = node.connection(key).ok_or(StoreError::Unreachable)?;
+            connection.ready().await?;
             let argument = Value::Bytes(Bytes::copy_from_slice(name.as_ref()));
-            let error = match lane.command("UNLINK", vec![argument]).await {
+            let error = match connection.command("UNLINK", vec![argument]).await {
                 Ok(answer) => return answer.as_i64().map(|n| n > 0).ok_or(StoreError::Reply),
                 Err(error) => error,
             };
-            match Fault::of(&error) {
-                Fault::Moved(elsewhere) => match self.find(elsewhere, &node) {
+            match RedisError::of(&error) {
+                RedisError::Moved(redirect) => match self.find(redirect, &node) {
                     Some(owner) => {
                         self.learn(slot(key), &owner);
                         node = owner;
                     }
                     None => node = self.ask_again(key).await?.node,
                 },
-                Fault::Final(_) => return Err(self.complain(&node, &error)),
+                RedisError::Final(_) => return Err(self.log_refusal(&node, &error)),
                 _ => return Err(StoreError::Refused),
             }
         }

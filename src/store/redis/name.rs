@@ -61,11 +61,11 @@ const BASE_64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 
 /// A counter's name. Different keys have different names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Name([u8; LENGTH]);
+pub(super) struct CounterName([u8; LENGTH]);
 
-impl Name {
+impl CounterName {
     /// The name of the counter `key`.
-    pub(super) fn of(key: &Key) -> Name {
+    pub(super) fn of(key: &Key) -> CounterName {
         let mut name = *b"weir:{000}0000000000000000000000";
         let bits = (u128::from(key.0[0]) << 64) | u128::from(key.0[1]);
         name[6..9].copy_from_slice(&tag(key).digits);
@@ -74,11 +74,11 @@ impl Name {
             *digit = BASE_64[(rest & 63) as usize];
             rest >>= 6;
         }
-        Name(name)
+        CounterName(name)
     }
 }
 
-impl AsRef<[u8]> for Name {
+impl AsRef<[u8]> for CounterName {
     /// The bytes to send.
     fn as_ref(&self) -> &[u8] {
         &self.0
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_name_shows_every_bit_of_the_key_behind_its_hash_tag() {
-        let text = |key| String::from_utf8(Name::of(&Key(key)).as_ref().to_vec()).unwrap();
+        let text = |key| String::from_utf8(CounterName::of(&Key(key)).as_ref().to_vec()).unwrap();
         assert_eq!(&text([0, 0])[9..], "}AAAAAAAAAAAAAAAAAAAAAA");
         assert_eq!(&text([u64::MAX, u64::MAX])[9..], "}D_____________________");
         assert_eq!(&text([0xabc0_0000_0000_0000, 1])[9..], "}CrwAAAAAAAAAAAAAAAAAAB");
@@ -119,7 +119,7 @@ mod tests {
     fn a_slot_is_what_a_cluster_makes_of_the_name() {
         let mut tags = std::collections::HashSet::new();
         for key in keys() {
-            let name = Name::of(&key);
+            let name = CounterName::of(&key);
             assert_eq!(slot(&key), fred::util::redis_keyslot(name.as_ref()));
             assert!(tags.insert(name.0[6..9].to_vec()), "two buckets have one tag");
         }

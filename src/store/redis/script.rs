@@ -1,34 +1,34 @@
 //! The contract with the Lua scripts: which one runs a step, its argument, and what it answers.
 //!
 //! A script takes one or many runs: `KEYS[i]` is a counter, `ARGV[i]` the steps on it, one after the
-//! other in the form that [`Message::of`] gives, behind what they share. One more argument lets it
+//! other in the form that [`EncodedStep::of`] gives, behind what they share. One more argument lets it
 //! read all counters at once. It answers with one string,
-//! [`Message::answer`] bytes per step, in the order of the runs. Each file of `lua/` tells its part
+//! [`EncodedStep::answer`] bytes per step, in the order of the runs. Each file of `lua/` tells its part
 //! in its header.
 
 use smallvec::SmallVec;
 
-use crate::step::{INTEGER_END, Lease, Machine, Outcome, Seen, Step};
+use crate::step::{INTEGER_END, Lease, Outcome, Params, Step, TierResult};
 
 /// The most tiers a script takes, which is the most that a rule may have.
 const TIERS_MAX: usize = 16;
 
-/// A script: one per state machine.
+/// A script: one per algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Script {
     /// fixed_window
-    Count,
+    FixedWindow,
     /// sliding_window
-    Pair,
+    SlidingWindow,
     /// token_bucket and leaky_bucket
-    Tat,
+    Gcra,
     /// sliding_window_log and concurrency
-    Holds,
+    Entries,
 }
 
 /// What a step shall do, as the first byte of its argument.
 #[derive(Clone, Copy)]
-enum Act {
+enum Action {
     /// Take the hits; none to look.
     Take = 0,
     /// Give the hits back.
@@ -46,25 +46,26 @@ pub struct Malformed;
 
 impl Script {
     /// Every script.
-    pub const ALL: [Script; 4] = [Script::Count, Script::Pair, Script::Tat, Script::Holds];
+    pub const ALL: [Script; 4] =
+        [Script::FixedWindow, Script::SlidingWindow, Script::Gcra, Script::Entries];
 
     /// The one that runs `step`.
     pub fn of(step: &Step) -> Script {
-        match step.machine {
-            Machine::Count(_) => Script::Count,
-            Machine::Pair(_) => Script::Pair,
-            Machine::Tat(_) => Script::Tat,
-            Machine::Log(_) | Machine::Slots(_) => Script::Holds,
+        match step.params {
+            Params::FixedWindow(_) => Script::FixedWindow,
+            Params::SlidingWindow(_) => Script::SlidingWindow,
+            Params::Gcra(_) => Script::Gcra,
+            Params::Log(_) | Params::Slots(_) => Script::Entries,
         }
     }
 
     /// Its text, to be loaded on every node.
     pub const fn source(self) -> &'static str {
         match self {
-            Script::Count => COUNT,
-            Script::Pair => PAIR,
-            Script::Tat => TAT,
-            Script::Holds => HOLDS,
+            Script::FixedWindow => FIXED_WINDOW,
+            Script::SlidingWindow => SLIDING_WINDOW,
+            Script::Gcra => GCRA,
+            Script::Entries => ENTRIES,
         }
     }
 
@@ -81,17 +82,17 @@ macro_rules! script {
     };
 }
 
-const COUNT: &str = script!("value" "deque" "reservation" "count" "meter");
-const PAIR: &str = script!("value" "deque" "reservation" "pair" "meter");
-const TAT: &str = script!("value" "deque" "reservation" "tat" "meter");
-const HOLDS: &str = script!("value" "deque" "reservation" "holds");
+const FIXED_WINDOW: &str = script!("protocol" "deque" "reservation" "fixed_window" "tier");
+const SLIDING_WINDOW: &str = script!("protocol" "deque" "reservation" "sliding_window" "tier");
+const GCRA: &str = script!("protocol" "deque" "reservation" "gcra" "tier");
+const ENTRIES: &str = script!("protocol" "deque" "reservation" "entries");
 
 /// A step in the form that a script reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct EncodedStep {
     /// The script that reads it.
     pub script: Script,
-    /// What all steps of a run share: the machine's letter, and how many tiers.
+    /// What all steps of a run share: the algorithm's letter, and how many tiers.
     pub head: [u8; 2],
     /// Whether other steps may stand in its run.
     pub mixes: bool,
@@ -107,59 +108,59 @@ pub struct Message {
 /// Bytes of a step of one tier; others allocate.
 const BODY: usize = 16 + 8 * 7 + 15;
 
-impl Message {
+impl EncodedStep {
     /// What tells a script to do `step`.
-    pub fn of(step: &Step) -> Message {
+    pub fn of(step: &Step) -> EncodedStep {
         let (act, lease) = match step.lease {
-            Some(Lease::Close(id)) => (Act::Close, Some((id, None))),
+            Some(Lease::Close(id)) => (Action::Close, Some((id, None))),
             // Means nothing on a peek or a refund.
             Some(Lease::Open { id, until }) if step.hits > 0 => {
-                (Act::Open, Some((id, Some(until))))
+                (Action::Open, Some((id, Some(until))))
             }
-            _ if step.hits < 0 => (Act::GiveBack, None),
-            _ => (Act::Take, None),
+            _ if step.hits < 0 => (Action::GiveBack, None),
+            _ => (Action::Take, None),
         };
         let mut body = SmallVec::new();
         body.extend_from_slice(&[act as u8, u8::from(step.count_denied)]);
         numbers(&mut body, &[step.now.0, step.hits.unsigned_abs()]);
-        tiers_of(&step.machine, &mut body);
+        tiers_of(&step.params, &mut body);
         if let Some((id, until)) = lease {
             body.extend_from_slice(&id.0.get().to_be_bytes());
             numbers(&mut body, &[until.unwrap_or_default().0]);
         }
         let script = Script::of(step);
-        Message {
+        EncodedStep {
             script,
             head: [kind(step), tiers(step).min(TIERS_MAX) as u8],
             // Reservations stand behind a meter's state and are changed in place.
-            mixes: lease.is_none() || script == Script::Holds,
-            plain: matches!(act, Act::Take) && step.hits > 0 && script != Script::Holds,
+            mixes: lease.is_none() || script == Script::Entries,
+            plain: matches!(act, Action::Take) && step.hits > 0 && script != Script::Entries,
             body,
             answer: answers(step),
         }
     }
 }
 
-fn tiers_of(machine: &Machine, body: &mut SmallVec<[u8; BODY]>) {
-    match machine {
-        Machine::Count(tiers) => {
+fn tiers_of(params: &Params, body: &mut SmallVec<[u8; BODY]>) {
+    match params {
+        Params::FixedWindow(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
                 numbers(body, &[tier.start.0, tier.end.0, tier.max]);
             }
         }
-        Machine::Pair(tiers) => {
+        Params::SlidingWindow(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
                 numbers(body, &[tier.start.0, tier.window.0, tier.rest.0, tier.max]);
             }
         }
-        Machine::Tat(tiers) => {
+        Params::Gcra(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
                 numbers(body, &[tier.now.0, tier.parts, tier.cost.micros, tier.cost.part]);
                 numbers(body, &[tier.horizon.micros, tier.horizon.part]);
                 numbers(body, &[tier.most.micros, tier.most.part]);
             }
         }
-        Machine::Log(tiers) | Machine::Slots(tiers) => {
+        Params::Log(tiers) | Params::Slots(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
                 numbers(body, &[tier.after.0, tier.window.0, tier.max]);
             }
@@ -167,14 +168,14 @@ fn tiers_of(machine: &Machine, body: &mut SmallVec<[u8; BODY]>) {
     }
 }
 
-/// The machine's letter, by which a state is told from another machine's.
+/// The algorithm's letter, by which a state is told from another algorithm's.
 fn kind(step: &Step) -> u8 {
-    match step.machine {
-        Machine::Count(_) => b'c',
-        Machine::Pair(_) => b'p',
-        Machine::Tat(_) => b't',
-        Machine::Log(_) => b'l',
-        Machine::Slots(_) => b's',
+    match step.params {
+        Params::FixedWindow(_) => b'c',
+        Params::SlidingWindow(_) => b'p',
+        Params::Gcra(_) => b't',
+        Params::Log(_) => b'l',
+        Params::Slots(_) => b's',
     }
 }
 
@@ -193,19 +194,19 @@ fn answers(step: &Step) -> usize {
 }
 
 fn tiers(step: &Step) -> usize {
-    match &step.machine {
-        Machine::Count(tiers) => tiers.len(),
-        Machine::Pair(tiers) => tiers.len(),
-        Machine::Tat(tiers) => tiers.len(),
-        Machine::Log(tiers) | Machine::Slots(tiers) => tiers.len(),
+    match &step.params {
+        Params::FixedWindow(tiers) => tiers.len(),
+        Params::SlidingWindow(tiers) => tiers.len(),
+        Params::Gcra(tiers) => tiers.len(),
+        Params::Log(tiers) | Params::Slots(tiers) => tiers.len(),
     }
 }
 
 fn per_tier(step: &Step) -> usize {
-    if matches!(step.machine, Machine::Pair(_)) { 3 } else { 2 }
+    if matches!(step.params, Params::SlidingWindow(_)) { 3 } else { 2 }
 }
 
-/// The outcome of `step` that these bytes, [`Message::answer`] of them, tell.
+/// The outcome of `step` that these bytes, [`EncodedStep::answer`] of them, tell.
 pub fn decode(step: &Step, answer: &[u8]) -> Result<Outcome, Malformed> {
     if answer.is_empty() || answer.len() != answers(step) {
         return Err(Malformed);
@@ -225,34 +226,35 @@ pub fn decode(step: &Step, answer: &[u8]) -> Result<Outcome, Malformed> {
         };
         let mut numbers = numbers.chunks_exact(7);
         let (a, b) = (number(numbers.next())?, number(numbers.next())?);
-        Ok(Seen { allowed, a, b, c: number(numbers.next())? })
+        Ok(TierResult { allowed, a, b, c: number(numbers.next())? })
     });
-    let tiers: SmallVec<[Seen; 1]> = tiers.collect::<Result<_, _>>()?;
+    let tiers: SmallVec<[TierResult; 1]> = tiers.collect::<Result<_, _>>()?;
     Ok(Outcome { allowed: tiers.iter().all(|tier| tier.allowed), tiers })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::{CountTier, HoldTier, LeaseId, PairTier};
+    use crate::step::{EntriesTier, FixedWindowTier, LeaseId, SlidingWindowTier};
     use crate::time::Micros;
 
-    fn step(hits: i64, lease: Option<Lease>, machine: Machine) -> Step {
-        Step { now: Micros(0x0102_0304_0506_0708), hits, count_denied: true, lease, machine }
+    fn step(hits: i64, lease: Option<Lease>, params: Params) -> Step {
+        Step { now: Micros(0x0102_0304_0506_0708), hits, count_denied: true, lease, params }
     }
 
     fn count(hits: i64, lease: Option<Lease>) -> Step {
-        let tier = CountTier { start: Micros(1), end: Micros(2), max: 3 };
-        step(hits, lease, Machine::Count([tier].into_iter().collect()))
+        let tier = FixedWindowTier { start: Micros(1), end: Micros(2), max: 3 };
+        step(hits, lease, Params::FixedWindow([tier].into_iter().collect()))
     }
 
     fn pair() -> Step {
-        let tier = PairTier { start: Micros(1), window: Micros(2), rest: Micros(3), max: 4 };
-        step(1, None, Machine::Pair([tier; 2].into_iter().collect()))
+        let tier =
+            SlidingWindowTier { start: Micros(1), window: Micros(2), rest: Micros(3), max: 4 };
+        step(1, None, Params::SlidingWindow([tier; 2].into_iter().collect()))
     }
 
     fn body(step: &Step) -> Vec<u8> {
-        Message::of(step).body.to_vec()
+        EncodedStep::of(step).body.to_vec()
     }
 
     #[test]
@@ -268,7 +270,7 @@ mod tests {
             &[0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88],
             &[0; 7],
         ];
-        let message = Message::of(&step);
+        let message = EncodedStep::of(&step);
         assert_eq!(message.body.to_vec(), expected.concat());
         assert_eq!((message.head, message.mixes, message.answer), ([b'c', 1], false, 15));
     }
@@ -277,11 +279,11 @@ mod tests {
     fn a_step_is_plain_if_it_takes_hits_of_a_meter_without_a_lease() {
         let close = Some(Lease::Close(LeaseId::from_bits(1)));
         let open = Some(Lease::Open { id: LeaseId::from_bits(1), until: Micros(9) });
-        let tier = HoldTier { after: Micros(1), window: Micros(1), max: 1 };
-        let log = step(1, None, Machine::Log([tier].into_iter().collect()));
+        let tier = EntriesTier { after: Micros(1), window: Micros(1), max: 1 };
+        let log = step(1, None, Params::Log([tier].into_iter().collect()));
         let plain = [count(1, None), pair(), count(0, None), count(-1, None)];
         let others = [count(1, open), count(1, close), count(0, open), log];
-        let told = |steps: [Step; 4]| steps.map(|step| Message::of(&step).plain);
+        let told = |steps: [Step; 4]| steps.map(|step| EncodedStep::of(&step).plain);
         assert_eq!(told(plain), [true, true, false, false]);
         assert_eq!(told(others), [false; 4]);
     }
@@ -310,7 +312,7 @@ mod tests {
     fn an_answer_is_read_per_tier_and_allowed_only_by_all() {
         let reply = answer(&[1, 0], &[10, 20, 30, 11, 21, INTEGER_END - 1]);
         let outcome = decode(&pair(), &reply).expect("as many as the tiers need");
-        let seen = |allowed, a, b, c| Seen { allowed, a, b, c };
+        let seen = |allowed, a, b, c| TierResult { allowed, a, b, c };
         let second = seen(false, 11, 21, INTEGER_END - 1);
         assert_eq!(outcome.tiers[..], [seen(true, 10, 20, 30), second]);
         assert!(!outcome.allowed);
@@ -332,11 +334,11 @@ mod tests {
         for reply in replies {
             assert_eq!(decode(&count(1, None), &reply), Err(Malformed), "{reply:?}");
         }
-        let none = step(1, None, Machine::Log([].into_iter().collect()));
+        let none = step(1, None, Params::Log([].into_iter().collect()));
         assert_eq!(decode(&none, &[]), Err(Malformed), "a step without tiers decides nothing");
-        let tier = HoldTier { after: Micros(1), window: Micros(1), max: 1 };
-        let many = step(1, None, Machine::Slots([tier; 17].into_iter().collect()));
-        assert_eq!(Message::of(&many).head[1], 16);
+        let tier = EntriesTier { after: Micros(1), window: Micros(1), max: 1 };
+        let many = step(1, None, Params::Slots([tier; 17].into_iter().collect()));
+        assert_eq!(EncodedStep::of(&many).head[1], 16);
         let short = answer(&[1; 16], &[1; 32]);
         assert_eq!(decode(&many, &short), Err(Malformed), "more tiers than a script takes");
     }

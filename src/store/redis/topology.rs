@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fred::types::Value;
 
-use super::node::Node;
+use super::node::RedisNode;
 
 /// Slots of a cluster (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
 pub(super) const SLOTS: usize = 16_384;
@@ -17,14 +17,14 @@ const NOBODY: u16 = u16::MAX;
 /// Who owns what.
 #[derive(Clone, Debug)]
 pub(super) struct Topology {
-    nodes: Vec<Arc<Node>>,
+    nodes: Vec<Arc<RedisNode>>,
     /// Index into `nodes` by slot; absent without a cluster.
     owners: Option<Box<[u16]>>,
 }
 
-/// A run of slots and the address of the node that owns it.
+/// A range of slots and the address of the node that owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct SlotRange {
     /// First slot.
     pub(super) from: u16,
     /// Last slot.
@@ -40,27 +40,27 @@ impl Topology {
     }
 
     /// One node that owns everything.
-    pub(super) fn single(node: Arc<Node>) -> Topology {
+    pub(super) fn single(node: Arc<RedisNode>) -> Topology {
         Topology { nodes: vec![node], owners: None }
     }
 
     /// A cluster: `node` gives the node at an address, the same one for the same address.
     pub(super) fn cluster(
-        runs: &[Run],
-        mut node: impl FnMut(&(String, u16)) -> Arc<Node>,
+        ranges: &[SlotRange],
+        mut node: impl FnMut(&(String, u16)) -> Arc<RedisNode>,
     ) -> Topology {
-        let mut nodes: Vec<Arc<Node>> = Vec::new();
+        let mut nodes: Vec<Arc<RedisNode>> = Vec::new();
         let mut owners = vec![NOBODY; SLOTS].into_boxed_slice();
-        for run in runs {
-            let owner = node(&run.address);
+        for range in ranges {
+            let owner = node(&range.address);
             let index = position(&mut nodes, owner);
-            owners[usize::from(run.from)..=usize::from(run.to)].fill(index);
+            owners[usize::from(range.from)..=usize::from(range.to)].fill(index);
         }
         Topology { nodes, owners: Some(owners) }
     }
 
     /// The same, and `more` are known too.
-    pub(super) fn with(mut self, more: impl Iterator<Item = Arc<Node>>) -> Topology {
+    pub(super) fn with(mut self, more: impl Iterator<Item = Arc<RedisNode>>) -> Topology {
         for node in more {
             position(&mut self.nodes, node);
         }
@@ -68,7 +68,7 @@ impl Topology {
     }
 
     /// The same, but `slot` is `node`'s.
-    pub(super) fn moved(&self, slot: u16, node: Arc<Node>) -> Topology {
+    pub(super) fn moved(&self, slot: u16, node: Arc<RedisNode>) -> Topology {
         let mut topology = self.clone();
         let index = position(&mut topology.nodes, node);
         if let Some(owners) = &mut topology.owners {
@@ -83,7 +83,7 @@ impl Topology {
     }
 
     /// The owner of `slot`.
-    pub(super) fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
+    pub(super) fn owner(&self, slot: u16) -> Option<&Arc<RedisNode>> {
         match &self.owners {
             None => self.nodes.first(),
             Some(owners) => self.nodes.get(usize::from(owners[usize::from(slot)])),
@@ -91,12 +91,12 @@ impl Topology {
     }
 
     /// Every node that is known, also those that own nothing yet.
-    pub(super) fn nodes(&self) -> &[Arc<Node>] {
+    pub(super) fn nodes(&self) -> &[Arc<RedisNode>] {
         &self.nodes
     }
 }
 
-fn position(nodes: &mut Vec<Arc<Node>>, node: Arc<Node>) -> u16 {
+fn position(nodes: &mut Vec<Arc<RedisNode>>, node: Arc<RedisNode>) -> u16 {
     let found = nodes.iter().position(|known| Arc::ptr_eq(known, &node));
     let index = found.unwrap_or_else(|| {
         nodes.push(node);
@@ -109,12 +109,12 @@ fn position(nodes: &mut Vec<Arc<Node>>, node: Arc<Node>) -> u16 {
 /// Reads the answer of `CLUSTER SLOTS` that `asked` gave: a list of
 /// `[from, to, [host, port, ...], replica...]`. An empty or unknown host is the one that was asked.
 /// Nothing, if any part of it cannot be.
-pub(super) fn runs(answer: &Value, asked: &str) -> Option<Vec<Run>> {
+pub(super) fn slot_ranges(answer: &Value, asked: &str) -> Option<Vec<SlotRange>> {
     let Value::Array(entries) = answer else { return None };
     let slot = |value: &Value| {
         value.as_u64().and_then(|n| u16::try_from(n).ok()).filter(|n| usize::from(*n) < SLOTS)
     };
-    let runs: Option<Vec<Run>> = entries
+    let ranges: Option<Vec<SlotRange>> = entries
         .iter()
         .map(|entry| {
             let Value::Array(parts) = entry else { return None };
@@ -124,17 +124,17 @@ pub(super) fn runs(answer: &Value, asked: &str) -> Option<Vec<Run>> {
             let host = host.unwrap_or_else(|| asked.to_owned());
             let port = port.as_u64().and_then(|port| u16::try_from(port).ok())?;
             let (from, to) = (slot(from)?, slot(to)?);
-            (from <= to).then_some(Run { from, to, address: (host, port) })
+            (from <= to).then_some(SlotRange { from, to, address: (host, port) })
         })
         .collect();
-    runs.filter(|runs| !runs.is_empty())
+    ranges.filter(|ranges| !ranges.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run(from: i64, to: i64, host: Value, port: i64) -> Value {
+    fn range(from: i64, to: i64, host: Value, port: i64) -> Value {
         let id = Value::from("07c37dfeb235213a872192d90877d0cd55635b91");
         let primary = Value::Array(vec![host, port.into(), id.clone()]);
         let replica = Value::Array(vec!["10.9.9.9".into(), 1.into(), id]);
@@ -144,36 +144,36 @@ mod tests {
     #[test]
     fn the_answer_of_cluster_slots_is_read_whole_or_not_at_all() {
         let answer = Value::Array(vec![
-            run(0, 5460, "10.0.0.1".into(), 7000),
-            run(5461, 16_383, "".into(), 7001),
+            range(0, 5460, "10.0.0.1".into(), 7000),
+            range(5461, 16_383, "".into(), 7001),
         ]);
         let expected = vec![
-            Run { from: 0, to: 5460, address: ("10.0.0.1".into(), 7000) },
-            Run { from: 5461, to: 16_383, address: ("seed".into(), 7001) },
+            SlotRange { from: 0, to: 5460, address: ("10.0.0.1".into(), 7000) },
+            SlotRange { from: 5461, to: 16_383, address: ("seed".into(), 7001) },
         ];
-        assert_eq!(runs(&answer, "seed"), Some(expected));
+        assert_eq!(slot_ranges(&answer, "seed"), Some(expected));
         let bad = [
             Value::Null,
             Value::Array(vec![]),
-            Value::Array(vec![run(0, 16_384, "a".into(), 1)]),
-            Value::Array(vec![run(9, 3, "a".into(), 1)]),
-            Value::Array(vec![run(0, 3, "a".into(), 70_000)]),
-            Value::Array(vec![run(0, 3, "a".into(), 1), Value::Null]),
+            Value::Array(vec![range(0, 16_384, "a".into(), 1)]),
+            Value::Array(vec![range(9, 3, "a".into(), 1)]),
+            Value::Array(vec![range(0, 3, "a".into(), 70_000)]),
+            Value::Array(vec![range(0, 3, "a".into(), 1), Value::Null]),
         ];
         for answer in bad {
-            assert_eq!(runs(&answer, "seed"), None, "{answer:?}");
+            assert_eq!(slot_ranges(&answer, "seed"), None, "{answer:?}");
         }
     }
 
     #[test]
     fn a_slot_belongs_to_the_last_owner_that_was_told() {
-        let [a, b, c] = ["a", "b", "c"].map(|name| Arc::new(Node::for_testing(name)));
-        let runs = [
-            Run { from: 0, to: 99, address: ("a".into(), 1) },
-            Run { from: 100, to: 200, address: ("b".into(), 1) },
+        let [a, b, c] = ["a", "b", "c"].map(|name| Arc::new(RedisNode::for_testing(name)));
+        let ranges = [
+            SlotRange { from: 0, to: 99, address: ("a".into(), 1) },
+            SlotRange { from: 100, to: 200, address: ("b".into(), 1) },
         ];
         let find = |address: &(String, u16)| if address.0 == "a" { a.clone() } else { b.clone() };
-        let topology = Topology::cluster(&runs, find);
+        let topology = Topology::cluster(&ranges, find);
         let owner = |topology: &Topology, slot| topology.owner(slot).map(|n| n.label().to_owned());
         assert_eq!(owner(&topology, 99).as_deref(), Some("a"));
         assert_eq!(owner(&topology, 100).as_deref(), Some("b"));

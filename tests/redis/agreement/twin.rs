@@ -2,9 +2,9 @@
 
 use std::io;
 
-use weir::step::{INTEGER_END, Lease, Machine, Outcome, State, Step};
-use weir::store::redis::batch::Call;
-use weir::store::redis::script::{self, Message, Script};
+use weir::step::{INTEGER_END, Lease, Outcome, Params, State, Step};
+use weir::store::redis::batch::ScriptCall;
+use weir::store::redis::script::{self, EncodedStep, Script};
 
 use crate::agreement::walk::Ask;
 use crate::support::redis::resp::{Client, Reply};
@@ -122,7 +122,7 @@ impl Twin {
 }
 
 fn argument(step: &Step) -> Vec<u8> {
-    let call = Call::alone("", &Message::of(step), ());
+    let call = ScriptCall::alone("", &EncodedStep::of(step), ());
     call.arguments().flatten().copied().collect()
 }
 
@@ -151,7 +151,7 @@ fn expect(walk: &[Ask]) -> Vec<Expected> {
         // Denied hits that push as many equal ones out of a log change nothing, and are written.
         let changed = before.map(|before| state != before);
         let wrote = match changed {
-            Some(changed) => Some(changed || (counted && Script::of(&step) == Script::Holds)),
+            Some(changed) => Some(changed || (counted && Script::of(&step) == Script::Entries)),
             // Its last reservation has gone: the value was written anew.
             None => (counted || is_plain(&step, state.as_ref())).then_some(true),
         };
@@ -171,13 +171,17 @@ fn expect(walk: &[Ask]) -> Vec<Expected> {
     walk.iter().map(step).collect()
 }
 
-/// The state of a meter as this step's machine keeps it, without reservations: the scripts leave it
+/// The state of a meter as this step's algorithm keeps it, without reservations: the scripts leave it
 /// its time to live where that is enough.
 fn is_plain(step: &Step, state: Option<&State>) -> bool {
-    match (&step.machine, state) {
-        (Machine::Count(tiers), Some(State::Count(kept))) => tiers.len() == kept.as_slice().len(),
-        (Machine::Pair(tiers), Some(State::Pair(kept))) => tiers.len() == kept.as_slice().len(),
-        (Machine::Tat(tiers), Some(State::Tat(kept))) => tiers.len() == kept.as_slice().len(),
+    match (&step.params, state) {
+        (Params::FixedWindow(tiers), Some(State::FixedWindow(kept))) => {
+            tiers.len() == kept.as_slice().len()
+        }
+        (Params::SlidingWindow(tiers), Some(State::SlidingWindow(kept))) => {
+            tiers.len() == kept.as_slice().len()
+        }
+        (Params::Gcra(tiers), Some(State::Gcra(kept))) => tiers.len() == kept.as_slice().len(),
         _ => false,
     }
 }
@@ -185,7 +189,7 @@ fn is_plain(step: &Step, state: Option<&State>) -> bool {
 /// The twin of `keep_until`, in doubles as there: far in the future they are all that is told.
 fn kept_until(step: &Step, over: f64) -> f64 {
     let spare = 4e6 + ((over - step.now.0 as f64).max(0.0) / 8.0).floor();
-    over + if matches!(step.machine, Machine::Tat(_)) { spare } else { 0.0 }
+    over + if matches!(step.params, Params::Gcra(_)) { spare } else { 0.0 }
 }
 
 fn difference(

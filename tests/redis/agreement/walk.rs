@@ -3,7 +3,7 @@
 use std::fmt;
 
 use weir::limit::{Algorithm, FILL_MAX, HITS_END, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
-use weir::step::{CountTier, Lease, LeaseId, Machine, PairTier, Step};
+use weir::step::{FixedWindowTier, Lease, LeaseId, Params, SlidingWindowTier, Step};
 use weir::time::Micros;
 
 /// Every algorithm, in the order of the design's table.
@@ -37,7 +37,7 @@ impl fmt::Display for Ask {
         let denied = if self.limit.count_denied { " count_denied" } else { "" };
         write!(f, "{denied} | at {} hits {}", self.now.0, self.hits)?;
         if self.elsewhere > 0 {
-            write!(f, " passed elsewhere {:?}", self.step().machine)?;
+            write!(f, " passed elsewhere {:?}", self.step().params)?;
         }
         self.lease.map_or(Ok(()), |lease| write!(f, " {lease:?}"))
     }
@@ -51,7 +51,7 @@ impl Ask {
             passed_elsewhere(&mut step, self.elsewhere);
         }
         match self.lease {
-            Some(lease) => step.leased(lease),
+            Some(lease) => step.with_lease(lease),
             None => step,
         }
     }
@@ -65,19 +65,19 @@ fn passed_elsewhere(step: &mut Step, mut windows: u64) {
         let back = if back == 3 { u64::MAX } else { window.0.saturating_mul(back) };
         start.saturating_sub(Micros(back))
     };
-    match &mut step.machine {
-        Machine::Count(tiers) => {
+    match &mut step.params {
+        Params::FixedWindow(tiers) => {
             for tier in tiers {
                 let window = tier.end.saturating_sub(tier.start);
                 let start = begun(tier.start, window);
                 let end = start.saturating_add(window);
-                *tier = CountTier { start, end, max: CountTier::UNLIMITED };
+                *tier = FixedWindowTier { start, end, max: FixedWindowTier::UNLIMITED };
             }
         }
-        Machine::Pair(tiers) => {
+        Params::SlidingWindow(tiers) => {
             for tier in tiers {
                 let start = begun(tier.start, tier.window);
-                *tier = PairTier { start, max: PairTier::UNLIMITED, ..*tier };
+                *tier = SlidingWindowTier { start, max: SlidingWindowTier::UNLIMITED, ..*tier };
             }
         }
         _ => return,

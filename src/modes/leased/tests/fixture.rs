@@ -130,7 +130,7 @@ impl World {
         let mut counters = self.counters.lock().unwrap();
         let state = counters.entry(key).or_default();
         let outcome = step.apply(state);
-        if let Some(State::Count(tiers)) = state {
+        if let Some(State::FixedWindow(tiers)) = state {
             let first = tiers.as_slice()[0];
             let mut highest = self.highest.lock().unwrap();
             let most = highest.entry((key, first.start)).or_default();

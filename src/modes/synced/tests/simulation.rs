@@ -45,9 +45,9 @@ fn limits() -> impl Strategy<Value = Limit> {
 fn account(limit: &Limit, state: &mut Option<State>, hits: i64, now: u64) {
     let mut step = algorithm::plan(limit, hits, Micros(now));
     step.count_denied = true;
-    if let crate::step::Machine::Tat(tiers) = &mut step.machine {
+    if let crate::step::Params::Gcra(tiers) = &mut step.params {
         for tier in tiers {
-            tier.most = crate::step::Tat { micros: crate::step::INTEGER_END - 2, part: 0 };
+            tier.most = crate::step::GcraTime { micros: crate::step::INTEGER_END - 2, part: 0 };
         }
     }
     step.apply(state);

@@ -115,8 +115,8 @@ fn the_bound_holds_while_threads_evict_each_others_counters() {
         |store, thread| {
             for n in 0..4 {
                 // Where all others are limited it is refused; the bound is what counts here.
-                let machine = if n % 2 == 0 { count } else { log };
-                let _ = store.apply_now(&key(10 * thread + n), &machine(NOW, n as i64, 3));
+                let params = if n % 2 == 0 { count } else { log };
+                let _ = store.apply_now(&key(10 * thread + n), &params(NOW, n as i64, 3));
                 assert!(store.stats().counters <= 3);
             }
             0
@@ -149,6 +149,6 @@ fn two_shards(max_counters: usize) -> MemoryStore {
 
 /// A store of fewer counters than would give it two shards, so that they must ask each other.
 fn split(mut store: MemoryStore) -> MemoryStore {
-    store.shards = (0..2).map(|_| Slot(Mutex::new(Shard::new()))).collect();
+    store.shards = (0..2).map(|_| PaddedShard(Mutex::new(Shard::new()))).collect();
     store
 }

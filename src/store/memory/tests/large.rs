@@ -84,5 +84,5 @@ fn a_state_moves_between_entry_and_list_as_its_rule_changes() {
         assert!(!store.remove(&key(client)));
         audit(&store);
     }
-    assert_eq!(store.stats(), Stats::default());
+    assert_eq!(store.stats(), MemoryStats::default());
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use smallvec::SmallVec;
 
 use super::*;
-use crate::step::{Lease, LeaseId, PairTier, Tat, TatTier};
+use crate::step::{GcraTier, GcraTime, Lease, LeaseId, SlidingWindowTier};
 
 const KEYS: u64 = 24;
 
@@ -46,34 +46,35 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// The machine of key number `key` at `now`: every kind, with one tier and with two.
-fn machine(key: u64, now: Micros, hits: i64) -> Machine {
+/// The algorithm of key number `key` at `now`: every kind, with one tier and with two.
+fn params(key: u64, now: Micros, hits: i64) -> Params {
     let max = 4 + key;
     let tiers: &[u64] = if key % 10 < 5 { &[7] } else { &[5, 20] };
     let windows = tiers.iter().map(|&secs| Micros::from_secs(secs));
     match key % 5 {
-        0 => Machine::Count(windows.map(|w| count_tier(w, now, max)).collect()),
-        1 => Machine::Pair(windows.map(|w| pair_tier(w, now, max)).collect()),
-        2 => Machine::Tat(windows.map(|w| tat_tier(w, now, max, hits)).collect()),
-        3 => Machine::Log(hold_tiers(windows, now, max)),
-        _ => Machine::Slots(hold_tiers(windows, now, max)),
+        0 => Params::FixedWindow(windows.map(|w| count_tier(w, now, max)).collect()),
+        1 => Params::SlidingWindow(windows.map(|w| pair_tier(w, now, max)).collect()),
+        2 => Params::Gcra(windows.map(|w| tat_tier(w, now, max, hits)).collect()),
+        3 => Params::Log(hold_tiers(windows, now, max)),
+        _ => Params::Slots(hold_tiers(windows, now, max)),
     }
 }
 
-fn count_tier(window: Micros, now: Micros, max: u64) -> CountTier {
+fn count_tier(window: Micros, now: Micros, max: u64) -> FixedWindowTier {
     let start = Micros(now.0 - now.0 % window.0);
-    CountTier { start, end: start.saturating_add(window), max }
+    FixedWindowTier { start, end: start.saturating_add(window), max }
 }
 
-fn pair_tier(window: Micros, now: Micros, max: u64) -> PairTier {
+fn pair_tier(window: Micros, now: Micros, max: u64) -> SlidingWindowTier {
     let start = Micros(now.0 - now.0 % window.0);
-    PairTier { start, window, rest: Micros(window.0 - now.0 % window.0), max }
+    SlidingWindowTier { start, window, rest: Micros(window.0 - now.0 % window.0), max }
 }
 
-fn tat_tier(window: Micros, now: Micros, max: u64, hits: i64) -> TatTier {
-    let length = |hits: u64| Tat { micros: window.0 * hits / max, part: window.0 * hits % max };
-    let after = |length: Tat| Tat { micros: now.0 + length.micros, ..length };
-    TatTier {
+fn tat_tier(window: Micros, now: Micros, max: u64, hits: i64) -> GcraTier {
+    let length =
+        |hits: u64| GcraTime { micros: window.0 * hits / max, part: window.0 * hits % max };
+    let after = |length: GcraTime| GcraTime { micros: now.0 + length.micros, ..length };
+    GcraTier {
         now,
         parts: max,
         cost: length(hits.unsigned_abs()),
@@ -87,10 +88,10 @@ fn hold_tiers(
     windows: impl Iterator<Item = Micros>,
     now: Micros,
     max: u64,
-) -> SmallVec<[HoldTier; 1]> {
+) -> SmallVec<[EntriesTier; 1]> {
     let tier = |window| {
         let after = now.saturating_sub(window).saturating_add(Micros(1));
-        HoldTier { after, window, max }
+        EntriesTier { after, window, max }
     };
     windows.map(tier).collect()
 }
@@ -107,8 +108,8 @@ proptest! {
             match action {
                 Action::Apply { key: n, hits, count_denied, lease, late } => {
                     let now = now.saturating_sub(Micros(late));
-                    let machine = machine(n, now, hits);
-                    let step = Step { now, hits, count_denied, lease, machine };
+                    let params = params(n, now, hits);
+                    let step = Step { now, hits, count_denied, lease, params };
                     let expected = step.apply(model.entry(n).or_default());
                     prop_assert_eq!(store.apply_now(&key(n), &step), Ok(expected), "{:?}", step);
                 }

@@ -2,8 +2,8 @@
 //! by one in Rust.
 
 use weir::step::Outcome;
-use weir::store::redis::batch::{Batch, Call, Told};
-use weir::store::redis::script::{self, Message};
+use weir::store::redis::batch::{Batch, ScriptCall, StepReply};
+use weir::store::redis::script::{self, EncodedStep};
 
 use super::{Expected, Twin, as_long_as, expect, millis};
 use crate::agreement::walk::{Ask, Rng};
@@ -22,7 +22,7 @@ pub(crate) struct Journey {
 }
 
 /// Calls of one trip, with the place of every step.
-type Calls = Vec<Call<String, Place>>;
+type Calls = Vec<ScriptCall<String, Place>>;
 
 impl Journey {
     /// Walks that `walk` makes, cut into trips of up to forty steps at random.
@@ -41,7 +41,7 @@ impl Journey {
                 let counter = rng.below(COUNTERS as u64) as usize;
                 for _ in 0..=rng.below(row) {
                     let Some(ask) = walks[counter].get(next[counter]) else { break };
-                    let other = plain != Message::of(&ask.step()).plain;
+                    let other = plain != EncodedStep::of(&ask.step()).plain;
                     if apart && other && !trip.is_empty() {
                         break;
                     }
@@ -68,7 +68,7 @@ impl Journey {
             while !rest.is_empty() {
                 let mut batch = Batch::new(usize::MAX);
                 while let [(counter, index), after @ ..] = rest {
-                    let message = Message::of(&self.walks[*counter][*index].step());
+                    let message = EncodedStep::of(&self.walks[*counter][*index].step());
                     let place = (*counter, *index);
                     if batch.add(0, &key(*counter), &message, place).is_err() {
                         break;
@@ -170,7 +170,7 @@ impl Twin {
     pub(crate) fn crowd(&mut self, asks: &[Ask], count: usize) -> Result<(), String> {
         let mut state = None;
         for ask in asks {
-            let (message, right) = (Message::of(&ask.step()), ask.step().apply(&mut state));
+            let (message, right) = (EncodedStep::of(&ask.step()), ask.step().apply(&mut state));
             let mut batch = Batch::new(count);
             for counter in 0..count {
                 batch.add(0, &format!("crowd:{counter}"), &message, ()).expect("there is room");
@@ -196,8 +196,8 @@ impl Twin {
     }
 }
 
-fn compare(ask: &Ask, right: &Outcome, told: Told<'_>) -> Result<(), String> {
-    let Told::Outcome(bytes) = told else { return Err(format!("{told:?}")) };
+fn compare(ask: &Ask, right: &Outcome, told: StepReply<'_>) -> Result<(), String> {
+    let StepReply::Outcome(bytes) = told else { return Err(format!("{told:?}")) };
     let got = script::decode(&ask.step(), bytes);
     if got.as_ref() == Ok(right) {
         return Ok(());

@@ -1,5 +1,5 @@
 -- Pair: hits in the present window and in the one before it. The state machine of sliding_window.
--- Twin of src/step/pair.rs; meter.lua, which follows, has the law.
+-- Twin of src/step/sliding_window.rs; tier.lua, which follows, has the law.
 --
 -- TIER   start of the window that the step's instant falls into, its length, what is left of it, us;
 --        hits that pass in any window, below 2^52
@@ -9,7 +9,7 @@
 local TIER, STATE, COSTS, SPARE = 4, 3, 0, 0
 local VALUE_SIZE = 9 + 7 * STATE -- of one tier, without reservations
 local COUNT_MAX = 2 ^ 52 - 1
--- In the place of the limit: hits that were let pass elsewhere, see src/step/pair.rs.
+-- In the place of the limit: hits that were let pass elsewhere, see src/step/sliding_window.rs.
 local UNLIMITED = 2 ^ 52
 local HALF = 2 ^ 24
 
@@ -32,7 +32,7 @@ local function turn(t, s)
   S[s + 1], S[s + 2], S[s + 3] = 0, previous, start
 end
 
--- a * x >= b * y, exactly, though the products have up to 100 bits: see src/step/pair.rs.
+-- a * x >= b * y, exactly, though the products have up to 100 bits: see src/step/sliding_window.rs.
 local function covers(a, x, b, y)
   local a1, x1, b1, y1 = floor(a / HALF), floor(x / HALF), floor(b / HALF), floor(y / HALF)
   local a0, x0, b0, y0 = a - a1 * HALF, x - x1 * HALF, b - b1 * HALF, y - y1 * HALF
@@ -87,7 +87,7 @@ local function expires(t, s)
   return S[s + 2] > 0 and edge or S[s + 3]
 end
 
--- The usual step, all at once: see `run_one` in meter.lua. What is not usual is for those above.
+-- The usual step, all at once: see `run_one` in tier.lua. What is not usual is for those above.
 local function take_one(argument, raw)
   local kind, _, act, count_denied, now, hits, start, window, rest, most =
     parse('>BBBBI7I7I7I7I7I7', argument)

@@ -1,9 +1,9 @@
-//! The ledger of a memory store: its bounds and what all its shards use together, as plain atomics.
+//! The budget of a memory store: its bounds and what all its shards use together, as plain atomics.
 
 use super::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Bounds and totals. Shards share one; no total orders any other memory, so all is relaxed.
-pub(super) struct Ledger {
+pub(super) struct Budget {
     counters_max: usize,
     large_bytes_max: usize,
     counters: AtomicUsize,
@@ -15,7 +15,7 @@ pub(super) struct Ledger {
 
 /// What a memory store holds and has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct MemoryStats {
     /// Counters held now, those included that have expired and were not met yet.
     pub counters: u64,
     /// Bytes that states too large for an entry take now.
@@ -28,9 +28,9 @@ pub struct Stats {
     pub reclaimed: u64,
 }
 
-impl Ledger {
-    pub(super) fn new(counters_max: usize, large_bytes_max: usize) -> Ledger {
-        Ledger {
+impl Budget {
+    pub(super) fn new(counters_max: usize, large_bytes_max: usize) -> Budget {
+        Budget {
             counters_max,
             large_bytes_max,
             counters: AtomicUsize::new(0),
@@ -42,7 +42,7 @@ impl Ledger {
     }
 
     /// Counts one more counter, unless the store is full.
-    pub(super) fn take_seat(&self) -> bool {
+    pub(super) fn try_reserve(&self) -> bool {
         self.counters
             .fetch_update(Relaxed, Relaxed, |taken| (taken < self.counters_max).then(|| taken + 1))
             .is_ok()
@@ -54,11 +54,11 @@ impl Ledger {
     }
 
     /// Counts one counter less.
-    pub(super) fn leave_seat(&self) {
+    pub(super) fn release(&self) {
         self.counters.fetch_sub(1, Relaxed);
     }
 
-    /// Large states may take `bytes` more. Threads that ask at the same time are all told so: the
+    /// LargeState states may take `bytes` more. Threads that ask at the same time are all told so: the
     /// bound may be passed by what each thread then adds in one step.
     pub(super) fn has_bytes(&self, bytes: usize) -> bool {
         self.large_bytes.load(Relaxed).saturating_add(bytes) <= self.large_bytes_max
@@ -82,8 +82,8 @@ impl Ledger {
     }
 
     /// The totals, each read on its own.
-    pub(super) fn stats(&self) -> Stats {
-        Stats {
+    pub(super) fn stats(&self) -> MemoryStats {
+        MemoryStats {
             counters: self.counters.load(Relaxed) as u64,
             large_bytes: self.large_bytes.load(Relaxed) as u64,
             evicted: self.evicted.load(Relaxed),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts from the start of the process.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct AtomicStats {
     calls: AtomicU64,
     steps: AtomicU64,
     shared: AtomicU64,
@@ -12,7 +12,7 @@ pub(super) struct Tally {
 
 /// What a [`RedisStore`](super::RedisStore) sent to one of its parts since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
+pub struct NodeStats {
     /// Calls of scripts.
     pub calls: u64,
     /// Steps in them.
@@ -21,7 +21,7 @@ pub struct Traffic {
     pub shared: u64,
 }
 
-impl Tally {
+impl AtomicStats {
     /// Counts one call.
     pub(super) fn count(&self, steps: usize, shared: usize) {
         self.calls.fetch_add(1, Ordering::Relaxed);
@@ -32,8 +32,8 @@ impl Tally {
     }
 
     /// The counts.
-    pub(super) fn traffic(&self) -> Traffic {
+    pub(super) fn stats(&self) -> NodeStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Traffic { calls: read(&self.calls), steps: read(&self.steps), shared: read(&self.shared) }
+        NodeStats { calls: read(&self.calls), steps: read(&self.steps), shared: read(&self.shared) }
     }
 }

@@ -1,5 +1,5 @@
 -- Meter: the law of the machines whose state has a fixed size per tier. Last part of count, pair and
--- tat; twin of src/step/meter.rs. All tiers are checked first, then all are written; a refusal, a peek
+-- tat; twin of src/step/tier.rs. All tiers are checked first, then all are written; a refusal, a peek
 -- and a refund that finds nothing write nothing.
 --
 -- Value: the machine's letter, the number of tiers (1 byte each), STATE numbers per tier, the instant

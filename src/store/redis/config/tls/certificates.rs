@@ -10,7 +10,7 @@ use fred::rustls::pki_types::pem::PemObject;
 use fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use fred::rustls::sign::CertifiedKey;
 
-use super::{ReachError, RedisTls};
+use super::{RedisConfigError, RedisTls};
 use crate::secret_file;
 
 /// The files' bytes: authorities, our chain, its key; nothing where no file is named.
@@ -28,7 +28,7 @@ pub(super) struct Certificates {
 
 impl Bytes {
     /// Those that are in the files now.
-    pub(super) fn read(tls: &RedisTls) -> Result<Bytes, ReachError> {
+    pub(super) fn read(tls: &RedisTls) -> Result<Bytes, RedisConfigError> {
         let read = |setting: &str, path: &Option<std::path::PathBuf>| {
             let path = path.as_deref();
             path.map(|path| secret_file::read(path).map_err(|e| bad(setting, path, &e))).transpose()
@@ -48,12 +48,12 @@ impl Certificates {
         bytes: &Bytes,
         tls: &RedisTls,
         provider: &Arc<CryptoProvider>,
-    ) -> Result<Certificates, ReachError> {
+    ) -> Result<Certificates, RedisConfigError> {
         let Bytes([authorities, cert, key]) = bytes;
         let roots = Arc::new(roots(authorities.as_deref().zip(tls.ca.as_deref()))?);
         let chain = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider))
             .build()
-            .map_err(|error| ReachError::new(format!("redis.tls_ca: {error}")))?;
+            .map_err(|error| RedisConfigError::new(format!("redis.tls_ca: {error}")))?;
         let own = match (cert.as_deref().zip(tls.cert.as_deref()), key.as_deref(), &tls.key) {
             (Some((cert, path)), Some(key), Some(key_path)) => {
                 let cert = certificates("redis.tls_cert", path, cert)?;
@@ -61,7 +61,7 @@ impl Certificates {
                     .map_err(|error| bad("redis.tls_key", key_path, &error))?;
                 let own = CertifiedKey::from_der(cert, key, provider);
                 let own = own.map_err(|error| {
-                    ReachError::new(format!("redis.tls_cert and redis.tls_key: {error}"))
+                    RedisConfigError::new(format!("redis.tls_cert and redis.tls_key: {error}"))
                 })?;
                 Some(Arc::new(own))
             }
@@ -71,7 +71,7 @@ impl Certificates {
     }
 }
 
-fn roots(authorities: Option<(&[u8], &Path)>) -> Result<RootCertStore, ReachError> {
+fn roots(authorities: Option<(&[u8], &Path)>) -> Result<RootCertStore, RedisConfigError> {
     let mut store = RootCertStore::empty();
     match authorities {
         Some((bytes, path)) => {
@@ -88,7 +88,7 @@ fn roots(authorities: Option<(&[u8], &Path)>) -> Result<RootCertStore, ReachErro
     if store.is_empty() {
         let text =
             "no certificate authority is trusted; set redis.tls_ca to a file of certificates";
-        return Err(ReachError::new(text));
+        return Err(RedisConfigError::new(text));
     }
     Ok(store)
 }
@@ -97,7 +97,7 @@ fn certificates(
     setting: &str,
     path: &Path,
     bytes: &[u8],
-) -> Result<Vec<CertificateDer<'static>>, ReachError> {
+) -> Result<Vec<CertificateDer<'static>>, RedisConfigError> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
     let certificates = read.map_err(|error| bad(setting, path, &error))?;
     if certificates.is_empty() {
@@ -106,6 +106,6 @@ fn certificates(
     Ok(certificates)
 }
 
-fn bad(setting: &str, path: &Path, reason: &dyn std::fmt::Display) -> ReachError {
-    ReachError::new(format!("{setting} {}: {reason}", path.display()))
+fn bad(setting: &str, path: &Path, reason: &dyn std::fmt::Display) -> RedisConfigError {
+    RedisConfigError::new(format!("{setting} {}: {reason}", path.display()))
 }

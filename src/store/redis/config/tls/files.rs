@@ -13,7 +13,7 @@ use fred::rustls::sign::CertifiedKey;
 use fred::rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
 use super::certificates::{Bytes, Certificates};
-use super::{ReachError, RedisTls};
+use super::{RedisConfigError, RedisTls};
 
 /// The files, and what was good of them last.
 pub(super) struct Files {
@@ -27,7 +27,7 @@ struct Last {
     /// What `good` was made of.
     bytes: Bytes,
     /// What the files were found to be that are no good; told already.
-    told: Option<ReachError>,
+    told: Option<RedisConfigError>,
 }
 
 impl Files {
@@ -36,7 +36,7 @@ impl Files {
     /// # Errors
     ///
     /// Tells what to mend when they cannot be used.
-    pub(super) fn open(tls: RedisTls) -> Result<Files, ReachError> {
+    pub(super) fn open(tls: RedisTls) -> Result<Files, RedisConfigError> {
         let provider = Arc::new(ring::default_provider());
         let bytes = Bytes::read(&tls)?;
         let good = Certificates::of(&bytes, &tls, &provider)?;

@@ -11,12 +11,12 @@ use fred::interfaces::ClientLike;
 use fred::types::config::{Config, Server, ServerConfig};
 use fred::types::{ClusterHash, CustomCommand, Value};
 
-use super::lane::{self, Lane};
-use super::node::Node;
-use super::offset::{Trip, Trips};
+use super::clock_offset::{RttSample, RttSamples};
+use super::connection::{self, Connection};
+use super::node::RedisNode;
 use super::script::Script;
-use super::topology::{self, Run, Topology};
-use super::{Part, Shared};
+use super::topology::{self, SlotRange, Topology};
+use super::{NodeRecord, Router};
 use crate::store::NodeId;
 use crate::time::{Clock, Micros};
 
@@ -43,15 +43,15 @@ const FIRST_MEASUREMENTS: usize = 3;
 const MISSING_MAX: u32 = 5;
 
 /// What the keeper knows of each node.
-struct Known {
-    node: Arc<Node>,
-    lane: Arc<Lane>,
+struct KnownNode {
+    node: Arc<RedisNode>,
+    connection: Arc<Connection>,
     /// Answers in a row that did not name it.
     missing: u32,
 }
 
 /// Keeps `shared` up to date until the store is dropped.
-pub(super) async fn run(shared: Arc<Shared>, config: Config) {
+pub(super) async fn run(shared: Arc<Router>, config: Config) {
     match &config.server {
         ServerConfig::Clustered { hosts, .. } => {
             let seeds = hosts.clone();
@@ -59,9 +59,9 @@ pub(super) async fn run(shared: Arc<Shared>, config: Config) {
         }
         _ => {
             let node = shared.node(label(&config.server), config);
-            let Some(lane) = node.connect_keeper() else { return };
+            let Some(connection) = node.connect_shared() else { return };
             shared.topology.store(Arc::new(Topology::single(node.clone())));
-            mind(&shared, &node, &lane).await;
+            mind(&shared, &node, &connection).await;
         }
     }
 }
@@ -76,16 +76,16 @@ fn label(server: &ServerConfig) -> String {
     }
 }
 
-async fn cluster(shared: &Arc<Shared>, config: &Config, seeds: &[Server]) {
-    let mut known: HashMap<(String, u16), Known> = HashMap::new();
+async fn cluster(shared: &Arc<Router>, config: &Config, seeds: &[Server]) {
+    let mut known: HashMap<(String, u16), KnownNode> = HashMap::new();
     let mut turn = 0;
     loop {
         turn += 1;
         let asked = shared.clock.now();
-        if let Some(runs) = ask(config, &known, seeds, turn).await {
-            take(shared, config, &mut known, &runs);
+        if let Some(ranges) = ask(config, &known, seeds, turn).await {
+            take(shared, config, &mut known, &ranges);
         }
-        let whole = !known.is_empty() && known.values().all(|known| known.lane.is_up());
+        let whole = !known.is_empty() && known.values().all(|known| known.connection.is_up());
         let pause = if whole { ASK_EVERY } else { ASK_WHILE_DOWN };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
@@ -100,33 +100,33 @@ async fn cluster(shared: &Arc<Shared>, config: &Config, seeds: &[Server]) {
 /// believed for ever. Seeds are asked when no node that is known answers.
 async fn ask(
     config: &Config,
-    known: &HashMap<(String, u16), Known>,
+    known: &HashMap<(String, u16), KnownNode>,
     seeds: &[Server],
     turn: usize,
-) -> Option<Vec<Run>> {
-    let up: Vec<_> = known.iter().filter(|(_, known)| known.lane.is_up()).collect();
+) -> Option<Vec<SlotRange>> {
+    let up: Vec<_> = known.iter().filter(|(_, known)| known.connection.is_up()).collect();
     for index in 0..up.len() {
         let ((host, _), known) = up[(turn + index) % up.len()];
-        let asking = known.lane.command("CLUSTER", vec!["SLOTS".into()]);
+        let asking = known.connection.command("CLUSTER", vec!["SLOTS".into()]);
         if let Ok(Ok(answer)) = tokio::time::timeout(TIMEOUT, asking).await
-            && let Some(runs) = topology::runs(&answer, host)
+            && let Some(ranges) = topology::slot_ranges(&answer, host)
         {
-            return Some(runs);
+            return Some(ranges);
         }
     }
     for seed in seeds {
         let asking = ask_seed(config, seed);
         if let Ok(Some(answer)) = tokio::time::timeout(TIMEOUT, asking).await
-            && let Some(runs) = topology::runs(&answer, &seed.host)
+            && let Some(ranges) = topology::slot_ranges(&answer, &seed.host)
         {
-            return Some(runs);
+            return Some(ranges);
         }
     }
     None
 }
 
 async fn ask_seed(config: &Config, seed: &Server) -> Option<Value> {
-    let client = lane::client(at(config, &seed.host, seed.port))?;
+    let client = connection::client(at(config, &seed.host, seed.port))?;
     let driver = client.connect();
     client.wait_for_connect().await.ok()?;
     let command = CustomCommand::new_static("CLUSTER", ClusterHash::FirstKey, false);
@@ -143,10 +143,10 @@ fn at(config: &Config, host: &str, port: u16) -> Config {
 
 /// Takes a new answer: begins to mind new nodes, and lets go of those that are named no more.
 fn take(
-    shared: &Arc<Shared>,
+    shared: &Arc<Router>,
     config: &Config,
-    known: &mut HashMap<(String, u16), Known>,
-    runs: &[Run],
+    known: &mut HashMap<(String, u16), KnownNode>,
+    ranges: &[SlotRange],
 ) {
     for one in known.values_mut() {
         one.missing += 1;
@@ -154,22 +154,22 @@ fn take(
     let named = std::mem::take(
         &mut *shared.named.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
     );
-    for address in runs.iter().map(|run| &run.address).chain(&named) {
+    for address in ranges.iter().map(|range| &range.address).chain(&named) {
         if let Some(one) = known.get_mut(address) {
             one.missing = 0;
             continue;
         }
         let (host, port) = address;
         let node = shared.node(format!("{host}:{port}"), at(config, host, *port));
-        let Some(lane) = node.connect_keeper() else { continue };
+        let Some(connection) = node.connect_shared() else { continue };
         tracing::info!(node = %node.label(), "a node of the cluster");
-        let minded = (shared.clone(), node.clone(), lane.clone());
+        let minded = (shared.clone(), node.clone(), connection.clone());
         tokio::spawn(async move { mind(&minded.0, &minded.1, &minded.2).await });
-        known.insert(address.clone(), Known { node, lane, missing: 0 });
+        known.insert(address.clone(), KnownNode { node, connection, missing: 0 });
     }
-    let runs: Vec<Run> =
-        runs.iter().filter(|run| known.contains_key(&run.address)).cloned().collect();
-    let topology = Topology::cluster(&runs, |address| known[address].node.clone())
+    let ranges: Vec<SlotRange> =
+        ranges.iter().filter(|range| known.contains_key(&range.address)).cloned().collect();
+    let topology = Topology::cluster(&ranges, |address| known[address].node.clone())
         .with(known.values().map(|one| one.node.clone()));
     shared.topology.store(Arc::new(topology));
     known.retain(|_, one| {
@@ -183,63 +183,70 @@ fn take(
 }
 
 /// Teaches one node the scripts and measures its clock, again after every new connection.
-async fn mind(shared: &Shared, node: &Node, lane: &Lane) {
-    while lane.up().await.is_some() {
-        let mut trips = Trips::default();
+async fn mind(shared: &Router, node: &RedisNode, connection: &Connection) {
+    while connection.up().await.is_some() {
+        let mut samples = RttSamples::default();
         for _ in 0..FIRST_MEASUREMENTS {
-            measure(shared, node, lane, &mut trips).await;
+            measure(shared, node, connection, &mut samples).await;
         }
         for script in Script::ALL {
             // Whoever meets a node without it loads it; this only spares the first caller that.
-            let _ = tokio::time::timeout(TIMEOUT, lane.load(script.source())).await;
+            let _ = tokio::time::timeout(TIMEOUT, connection.load(script.source())).await;
         }
         shared.ask.notify_one();
         loop {
             tokio::select! {
-                () = lane.down() => {
+                () = connection.down() => {
                     // Calls may have noticed before, and had the cluster asked while it still
                     // seemed whole.
                     shared.ask.notify_one();
                     break;
                 }
                 () = tokio::time::sleep(MEASURE_EVERY) => {
-                    measure(shared, node, lane, &mut trips).await;
+                    measure(shared, node, connection, &mut samples).await;
                 }
             }
         }
     }
 }
 
-async fn measure(shared: &Shared, node: &Node, lane: &Lane, trips: &mut Trips) {
+async fn measure(
+    shared: &Router,
+    node: &RedisNode,
+    connection: &Connection,
+    samples: &mut RttSamples,
+) {
     let sent = shared.clock.now();
-    let asking = lane.command("TIME", Vec::new());
+    let asking = connection.command("TIME", Vec::new());
     let Ok(Ok(answer)) = tokio::time::timeout(TIMEOUT, asking).await else { return };
     let received = shared.clock.now();
     if let Some(node_time) = time(&answer) {
-        node.set_offset(trips.add(Trip { sent, received, node: node_time }));
+        node.set_offset(samples.add(RttSample { sent, received, node: node_time }));
     }
 }
 
 /// Reads the answer of `TIME`: seconds and microseconds, as texts.
 fn time(answer: &Value) -> Option<Micros> {
-    let Value::Array(parts) = answer else { return None };
-    let [seconds, micros] = parts.as_slice() else { return None };
+    let Value::Array(node_records) = answer else { return None };
+    let [seconds, micros] = node_records.as_slice() else { return None };
     let micros = micros.as_u64().filter(|micros| *micros < 1_000_000)?;
     Some(Micros::from_secs(seconds.as_u64()?).saturating_add(Micros(micros)))
 }
 
-impl Shared {
+impl Router {
     /// A new node, with the next number.
-    fn node(&self, label: String, config: Config) -> Arc<Node> {
-        let mut parts = self.parts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    fn node(&self, label: String, config: Config) -> Arc<RedisNode> {
+        let mut node_records =
+            self.node_records.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         // A node that comes back is the same part: its breaker and its metrics go on.
-        let index = parts.iter().position(|known| known.label == label).unwrap_or_else(|| {
-            parts.push(Part { label: label.clone(), tally: Arc::default() });
-            parts.len() - 1
-        });
-        let tally = parts[index].tally.clone();
+        let index =
+            node_records.iter().position(|known| known.label == label).unwrap_or_else(|| {
+                node_records.push(NodeRecord { label: label.clone(), stats: Arc::default() });
+                node_records.len() - 1
+            });
+        let stats = node_records[index].stats.clone();
         let part = NodeId(u32::try_from(index).unwrap_or(u32::MAX));
-        Arc::new(Node::new(part, label, config, (self.lanes, self.steps_max), tally))
+        Arc::new(RedisNode::new(part, label, config, (self.connections, self.steps_max), stats))
     }
 }
 

@@ -1,6 +1,6 @@
-//! A lane: one pipelined connection to one node, on the runtime that opened it.
+//! A connection: one pipelined connection to one node, on the runtime that opened it.
 //!
-//! fred keeps the connection up for ever; the lane knows whether it is up, so that nobody waits for
+//! fred keeps the connection up for ever; the connection knows whether it is up, so that nobody waits for
 //! one that is not.
 
 use std::sync::{Arc, LazyLock};
@@ -16,10 +16,10 @@ use fred::types::config::{Config, Options, ReconnectPolicy, UnresponsiveConfig};
 use fred::types::{ClusterHash, CustomCommand, Value};
 use tokio::sync::watch;
 
-use super::batch::Call;
-use super::queue::Queue;
+use super::batch::ScriptCall;
+use super::batcher::Queue;
 use super::script::Script;
-use super::tally::Tally;
+use super::stats::AtomicStats;
 use crate::store::StoreError;
 
 /// How long a connection may take to open, and the commands that set it up. Longer than any live
@@ -41,14 +41,14 @@ const JITTER_MS: u32 = 50;
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct Connection {
     client: Client,
     calls: WithOptions<Client>,
     state: watch::Receiver<State>,
     queue: Queue,
     /// The most steps that one call carries.
     steps_max: usize,
-    tally: Arc<Tally>,
+    stats: Arc<AtomicStats>,
 }
 
 /// What is known of a connection.
@@ -63,7 +63,7 @@ enum State {
     Closed,
 }
 
-impl Lane {
+impl Connection {
     /// Begins to connect, and goes on until `gone` says so or is dropped. Nothing only if the
     /// settings make no client.
     pub(super) fn open(
@@ -71,8 +71,8 @@ impl Lane {
         label: &str,
         gone: watch::Receiver<bool>,
         steps_max: usize,
-        tally: Arc<Tally>,
-    ) -> Option<Arc<Lane>> {
+        stats: Arc<AtomicStats>,
+    ) -> Option<Arc<Connection>> {
         let client = client(config.clone())?;
         let (told, state) = watch::channel(State::Opening);
         tokio::spawn(keep_up(client.clone(), told, gone, label.to_owned()));
@@ -81,7 +81,7 @@ impl Lane {
         let options = Options { max_attempts: Some(1), fail_fast: true, ..Options::default() };
         let calls = client.with_options(&options);
         let queue = Queue::default();
-        Some(Arc::new(Lane { calls, client, state, queue, steps_max, tally }))
+        Some(Arc::new(Connection { calls, client, state, queue, steps_max, stats }))
     }
 
     /// The steps that wait for it.
@@ -138,9 +138,9 @@ impl Lane {
     /// Makes a call: the script's answer.
     pub(super) async fn call<K: AsRef<[u8]>, T>(
         &self,
-        call: &mut Call<K, T>,
+        call: &mut ScriptCall<K, T>,
     ) -> Result<Bytes, Error> {
-        self.tally.count(call.steps(), call.shared());
+        self.stats.count(call.steps(), call.shared());
         let keys: Vec<fred::types::Key> = call.keys().map(|key| key.as_ref().into()).collect();
         let arguments: Vec<Value> =
             call.take_arguments().map(|argument| Value::Bytes(argument.into())).collect();
@@ -150,9 +150,9 @@ impl Lane {
     /// The same on a node that takes the slot over: it answers only who says that it was sent.
     pub(super) async fn call_asking<K: AsRef<[u8]>, T>(
         &self,
-        call: &mut Call<K, T>,
+        call: &mut ScriptCall<K, T>,
     ) -> Result<Bytes, Error> {
-        self.tally.count(call.steps(), call.shared());
+        self.stats.count(call.steps(), call.shared());
         let pipeline = self.client.pipeline();
         let asking = CustomCommand::new_static("ASKING", ClusterHash::FirstKey, false);
         let _: () = pipeline.custom(asking, Vec::<Value>::new()).await?;

@@ -1,15 +1,15 @@
-//! Dice: cheap random numbers that a client cannot foresee, to pick whom to evict.
+//! Rng: cheap random numbers that a client cannot foresee, to pick whom to evict.
 
 use std::hash::{BuildHasher, RandomState};
 
 /// A splitmix64 generator (Steele, Lea, Flood: <https://doi.org/10.1145/2660193.2660195>) seeded
 /// from the operating system. Its numbers never leave the store.
-pub(super) struct Dice(u64);
+pub(super) struct Rng(u64);
 
-impl Dice {
-    /// Dice of their own sequence.
-    pub(super) fn new() -> Dice {
-        Dice(RandomState::new().hash_one(0))
+impl Rng {
+    /// Rng of their own sequence.
+    pub(super) fn new() -> Rng {
+        Rng(RandomState::new().hash_one(0))
     }
 
     /// A number below `end`; 0 if `end` is 0.

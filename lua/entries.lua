@@ -1,5 +1,5 @@
 -- Holds: one entry per unit in use. The state machine of sliding_window_log and concurrency.
--- Twin of src/step/holds.rs, and the last part of its script. All tiers read the same entries.
+-- Twin of src/step/entries.rs, and the last part of its script. All tiers read the same entries.
 --
 -- TIER   units taken at this instant or later are in use, us; how long a unit is in use, us; units
 --        that can be in use at once

@@ -1,15 +1,15 @@
-//! Pair: hits in the present window and in the one before it. The state machine of sliding_window.
+//! SlidingWindow: hits in the present window and in the one before it. The algorithm of sliding_window.
 
-use super::meter::{Made, Meter, share};
+use super::tier::{Charge, TierParams, share};
 use super::{State, Tiers};
 use crate::time::Micros;
 
 /// One past the largest count of a window: half of what a double holds exactly, see `covers`.
-pub const PAIR_COUNT_END: u64 = 1 << 52;
+pub const SLIDING_COUNT_END: u64 = 1 << 52;
 
 /// The numbers of one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PairTier {
+pub struct SlidingWindowTier {
     /// Start of the window that the step's instant falls into.
     pub start: Micros,
     /// Length of a window: below 2^48.
@@ -23,7 +23,7 @@ pub struct PairTier {
 
 /// The state of one tier. Counts stay below 2^52.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct SlidingWindow {
     /// Start of the window that `current` counts.
     pub start: Micros,
     /// Hits in that window.
@@ -32,45 +32,45 @@ pub struct Pair {
     pub previous: u64,
 }
 
-impl PairTier {
+impl SlidingWindowTier {
     /// In the place of `max`: hits that were let pass elsewhere are counted whatever the limit, each
     /// in the window of the step's instant, as long as that is in sight.
-    pub const UNLIMITED: u64 = PAIR_COUNT_END;
+    pub const UNLIMITED: u64 = SLIDING_COUNT_END;
 }
 
-impl Meter for PairTier {
-    type State = Pair;
+impl TierParams for SlidingWindowTier {
+    type State = SlidingWindow;
 
-    fn turn(&self, kept: Option<Pair>) -> Pair {
+    fn turn(&self, kept: Option<SlidingWindow>) -> SlidingWindow {
         match kept {
             // Also a later window: the clock was set back, and no count may be lost.
             Some(kept) if kept.start >= self.start => kept,
             Some(kept) if kept.start.saturating_add(self.window) == self.start => {
-                Pair { start: self.start, current: 0, previous: kept.current }
+                SlidingWindow { start: self.start, current: 0, previous: kept.current }
             }
-            _ => Pair { start: self.start, current: 0, previous: 0 },
+            _ => SlidingWindow { start: self.start, current: 0, previous: 0 },
         }
     }
 
-    fn fits(&self, state: Pair, hits: u64) -> bool {
+    fn fits(&self, state: SlidingWindow, hits: u64) -> bool {
         // previous * rest / window + current + hits <= max, without dividing.
         let room = self.max as i64 - state.current as i64 - hits as i64;
         room >= 0 && covers(room, self.window, state.previous, self.rest(state))
     }
 
-    fn charge(&self, state: Pair, hits: u64) -> Pair {
-        if self.max == PairTier::UNLIMITED && state.start > self.start {
+    fn charge(&self, state: SlidingWindow, hits: u64) -> SlidingWindow {
+        if self.max == SlidingWindowTier::UNLIMITED && state.start > self.start {
             if state.start > self.start.saturating_add(self.window) {
                 return state; // out of sight
             }
-            let room = PAIR_COUNT_END - 1 - state.previous;
-            return Pair { previous: state.previous + hits.min(room), ..state };
+            let room = SLIDING_COUNT_END - 1 - state.previous;
+            return SlidingWindow { previous: state.previous + hits.min(room), ..state };
         }
-        let room = PAIR_COUNT_END - 1 - state.current;
-        Pair { current: state.current + hits.min(room), ..state }
+        let room = SLIDING_COUNT_END - 1 - state.current;
+        SlidingWindow { current: state.current + hits.min(room), ..state }
     }
 
-    fn refund(&self, state: Pair, hits: u64) -> Pair {
+    fn refund(&self, state: SlidingWindow, hits: u64) -> SlidingWindow {
         // The newest hits first, as everywhere; but none that are newer than the step, whose own
         // were taken before (its window is over, or the clock was set back).
         if state.start > self.start.saturating_add(self.window) {
@@ -79,32 +79,36 @@ impl Meter for PairTier {
         let newest = if state.start > self.start { 0 } else { state.current };
         let current = hits.min(newest);
         let previous = (hits - current).min(state.previous);
-        Pair { current: state.current - current, previous: state.previous - previous, ..state }
+        SlidingWindow {
+            current: state.current - current,
+            previous: state.previous - previous,
+            ..state
+        }
     }
 
-    fn settle(&self, state: Pair, made: Made, hits: u64) -> Pair {
+    fn settle(&self, state: SlidingWindow, made: Charge, hits: u64) -> SlidingWindow {
         if hits >= made.hits {
             return self.charge(state, hits - made.hits);
         }
         let back = made.hits - hits;
         if made.at >= state.start {
-            Pair { current: state.current - back.min(state.current), ..state }
+            SlidingWindow { current: state.current - back.min(state.current), ..state }
         } else if made.at.saturating_add(self.window) >= state.start {
-            Pair { previous: state.previous - back.min(state.previous), ..state }
+            SlidingWindow { previous: state.previous - back.min(state.previous), ..state }
         } else {
             state // out of sight, and with it the charge
         }
     }
 
-    fn latest(&self, state: Pair) -> Micros {
+    fn latest(&self, state: SlidingWindow) -> Micros {
         state.start
     }
 
-    fn seen(&self, state: Pair) -> [u64; 3] {
+    fn seen(&self, state: SlidingWindow) -> [u64; 3] {
         [state.current, state.previous, state.start.0]
     }
 
-    fn expires(&self, state: Pair) -> Micros {
+    fn expires(&self, state: SlidingWindow) -> Micros {
         let edge = state.start.saturating_add(self.window);
         match (state.current, state.previous) {
             (0, 0) => state.start,
@@ -113,30 +117,30 @@ impl Meter for PairTier {
         }
     }
 
-    fn fullness(&self, state: Pair) -> u16 {
+    fn fullness(&self, state: SlidingWindow) -> u16 {
         share(state.current.saturating_add(self.shown(state)), self.max)
     }
 
-    fn tiers(state: &mut State) -> Option<&mut Tiers<Pair>> {
+    fn tiers(state: &mut State) -> Option<&mut Tiers<SlidingWindow>> {
         match state {
-            State::Pair(tiers) => Some(tiers),
+            State::SlidingWindow(tiers) => Some(tiers),
             _ => None,
         }
     }
 
-    fn keep(tiers: Tiers<Pair>) -> State {
-        State::Pair(tiers)
+    fn keep(tiers: Tiers<SlidingWindow>) -> State {
+        State::SlidingWindow(tiers)
     }
 }
 
-impl PairTier {
+impl SlidingWindowTier {
     /// How much of the state's previous window is in sight: all of it when the clock was set back.
-    pub(crate) fn rest(&self, state: Pair) -> Micros {
+    pub(crate) fn rest(&self, state: SlidingWindow) -> Micros {
         if state.start > self.start { self.window } else { self.rest }
     }
 
     /// The previous window's share, rounded up. Divides, so it has no twin: for reports only.
-    pub(crate) fn shown(&self, state: Pair) -> u64 {
+    pub(crate) fn shown(&self, state: SlidingWindow) -> u64 {
         let product = u128::from(state.previous) * u128::from(self.rest(state).0);
         product.div_ceil(u128::from(self.window.0.max(1))) as u64
     }
@@ -202,8 +206,8 @@ mod tests {
 
         #[test]
         fn covers_compares_exactly_and_a_double_can_hold_every_step_of_it(
-            a in prop_oneof![0..PAIR_COUNT_END, Just(PAIR_COUNT_END - 1), 0..100u64],
-            b in prop_oneof![0..PAIR_COUNT_END, Just(PAIR_COUNT_END - 1), 0..100u64],
+            a in prop_oneof![0..SLIDING_COUNT_END, Just(SLIDING_COUNT_END - 1), 0..100u64],
+            b in prop_oneof![0..SLIDING_COUNT_END, Just(SLIDING_COUNT_END - 1), 0..100u64],
             x in prop_oneof![1..WINDOW_END, Just(WINDOW_END - 1), 1..100u64],
             y in prop_oneof![1..WINDOW_END, Just(WINDOW_END - 1), 1..100u64],
         ) {
@@ -214,7 +218,7 @@ mod tests {
 
         #[test]
         fn covers_is_exact_where_the_products_are_next_to_each_other(
-            a in 1..PAIR_COUNT_END, x in 1..WINDOW_END - 1, b in 1..PAIR_COUNT_END,
+            a in 1..SLIDING_COUNT_END, x in 1..WINDOW_END - 1, b in 1..SLIDING_COUNT_END,
         ) {
             let (a, b) = (a.min(b), a.max(b));
             let edge = u128::from(a) * u128::from(x) / u128::from(b);

@@ -1,5 +1,5 @@
 -- Count: how many hits fell into the present window. The state machine of fixed_window.
--- Twin of src/step/count.rs; meter.lua, which follows, has the law.
+-- Twin of src/step/fixed_window.rs; tier.lua, which follows, has the law.
 --
 -- TIER   start and end of the window that the step's instant falls into, us; hits that pass per window
 -- STATE  hits; start of their window, us. Both are what a tier answers.
@@ -7,7 +7,7 @@
 local TIER, STATE, COSTS, SPARE = 3, 2, 0, 0
 local VALUE_SIZE = 9 + 7 * STATE -- of one tier, without reservations
 local HITS_MAX = 2 ^ 53 - 1
--- In the place of the limit: hits that were let pass elsewhere, see src/step/count.rs.
+-- In the place of the limit: hits that were let pass elsewhere, see src/step/fixed_window.rs.
 local UNLIMITED = 2 ^ 53
 
 -- The tiers' numbers and their states in the present step: tier i begins at T[i * TIER + 1].
@@ -63,7 +63,7 @@ local function expires(t, s)
   return S[s + 2] + (T[t + 2] - T[t + 1])
 end
 
--- The usual step, all at once: see `run_one` in meter.lua. What is not usual is for those above.
+-- The usual step, all at once: see `run_one` in tier.lua. What is not usual is for those above.
 local function take_one(argument, raw)
   local kind, _, act, count_denied, now, hits, start, ends, most =
     parse('>BBBBI7I7I7I7I7', argument)

@@ -1,4 +1,4 @@
-//! Holds: one entry per unit in use. The state machine of sliding_window_log and concurrency.
+//! Entries: one entry per unit in use. The algorithm of sliding_window_log and concurrency.
 //!
 //! An entry is the instant at which a unit was taken, and for concurrency also the lease it belongs
 //! to. The unit is in use for `window` after that instant: until the admission slides out of the
@@ -9,13 +9,13 @@ use std::iter::repeat_n;
 
 use smallvec::SmallVec;
 
-use super::meter::{Made, share};
-use super::{Lease, LeaseId, Outcome, Seen, State, Step};
+use super::tier::{Charge, share};
+use super::{Lease, LeaseId, Outcome, State, Step, TierResult};
 use crate::time::Micros;
 
 /// The numbers of one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HoldTier {
+pub struct EntriesTier {
     /// Units taken at this instant or later are in use.
     pub after: Micros,
     /// How long a unit stays in use.
@@ -26,7 +26,7 @@ pub struct HoldTier {
 
 /// The state: units in the order in which they were taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holds {
+pub struct Entries {
     /// When each unit was taken, never decreasing.
     pub(super) instants: VecDeque<u64>,
     /// Whose each unit is, for concurrency; 0 is nobody's.
@@ -36,16 +36,17 @@ pub struct Holds {
 /// What both algorithms do with the step's hits.
 pub(super) fn apply(
     step: &Step,
-    tiers: &[HoldTier],
+    tiers: &[EntriesTier],
     named: bool,
     state: &mut Option<State>,
 ) -> Outcome {
     let hits = step.hits.unsigned_abs();
     let back = named.then_some(step.lease).flatten().and_then(Lease::closes);
-    let none = Holds::default();
+    let none = Entries::default();
     let before = held(state, named).unwrap_or(&none);
     let take = back.is_none() && step.hits >= 0;
-    let fits = |tier: &HoldTier| !take || before.size(tier) as i64 <= tier.max as i64 - hits as i64;
+    let fits =
+        |tier: &EntriesTier| !take || before.size(tier) as i64 <= tier.max as i64 - hits as i64;
     let fits: SmallVec<[bool; 1]> = tiers.iter().map(fits).collect();
     let allowed = fits.iter().all(|&fits| fits);
     let gives = if take { 0 } else { before.gives(hits, back, oldest(tiers)) };
@@ -66,9 +67,9 @@ pub(super) fn apply(
 /// Brings a reservation in a log from `made.hits` entries to the step's hits.
 pub(super) fn settle(
     step: &Step,
-    tiers: &[HoldTier],
+    tiers: &[EntriesTier],
     state: &mut Option<State>,
-    made: Made,
+    made: Charge,
 ) -> Outcome {
     let hits = step.hits.unsigned_abs();
     if hits > made.hits {
@@ -83,33 +84,33 @@ pub(super) fn settle(
         let back = (end - first).min(to_len(made.hits - hits));
         instants.drain(end - back..end);
     }
-    let none = Holds::default();
+    let none = Entries::default();
     let fits: SmallVec<[bool; 1]> = tiers.iter().map(|_| true).collect();
     outcome(step, tiers, held(state, false).unwrap_or(&none), true, &fits)
 }
 
 /// The holds in `state`, if they are of this kind.
-fn held(state: &Option<State>, named: bool) -> Option<&Holds> {
+fn held(state: &Option<State>, named: bool) -> Option<&Entries> {
     match state {
-        Some(State::Holds(holds)) if holds.leases.is_some() == named => Some(holds),
+        Some(State::Entries(holds)) if holds.leases.is_some() == named => Some(holds),
         _ => None,
     }
 }
 
 /// The holds in `state`, empty ones in place of whatever else it is.
-fn held_mut(state: &mut Option<State>, named: bool) -> &mut Holds {
+fn held_mut(state: &mut Option<State>, named: bool) -> &mut Entries {
     if held(state, named).is_none() {
         let leases = named.then(VecDeque::new);
-        *state = Some(State::Holds(Box::new(Holds { instants: VecDeque::new(), leases })));
+        *state = Some(State::Entries(Box::new(Entries { instants: VecDeque::new(), leases })));
     }
     match state {
-        Some(State::Holds(holds)) => holds,
+        Some(State::Entries(holds)) => holds,
         _ => unreachable!("holds were put there just now"),
     }
 }
 
 /// Units taken before this instant are in use for no tier.
-fn oldest(tiers: &[HoldTier]) -> Micros {
+fn oldest(tiers: &[EntriesTier]) -> Micros {
     tiers.iter().map(|tier| tier.after).min().unwrap_or_default()
 }
 
@@ -117,14 +118,14 @@ fn to_len(hits: u64) -> usize {
     usize::try_from(hits).unwrap_or(usize::MAX)
 }
 
-impl Holds {
+impl Entries {
     /// Index of the first unit that was taken at `after` or later.
     fn first(&self, after: Micros) -> usize {
         self.instants.partition_point(|&at| at < after.0)
     }
 
     /// Units in use.
-    fn size(&self, tier: &HoldTier) -> u64 {
+    fn size(&self, tier: &EntriesTier) -> u64 {
         (self.instants.len() - self.first(tier.after)) as u64
     }
 
@@ -141,7 +142,7 @@ impl Holds {
         held.min(to_len(hits))
     }
 
-    fn add(&mut self, now: Micros, hits: u64, lease: Option<LeaseId>, tiers: &[HoldTier]) {
+    fn add(&mut self, now: Micros, hits: u64, lease: Option<LeaseId>, tiers: &[EntriesTier]) {
         // Never before the last one: should the clock be set back, units stay a little longer.
         let at = now.0.max(self.instants.back().copied().unwrap_or(0));
         let max = tiers.iter().map(|tier| tier.max).max().unwrap_or(0);
@@ -187,7 +188,7 @@ impl Holds {
     }
 
     /// Drops what is in use for no tier, and the memory that it took if that was most of it.
-    fn trim(&mut self, tiers: &[HoldTier]) {
+    fn trim(&mut self, tiers: &[EntriesTier]) {
         let gone = self.first(oldest(tiers));
         self.instants.drain(..gone);
         let roomy = |held: &VecDeque<u64>| held.capacity() > 4 * held.len() + 16;
@@ -204,7 +205,7 @@ impl Holds {
 
     /// When the unit leaves that is waited for: for the same hits to fit, or else for room to grow.
     /// 0 when nothing is.
-    fn leaves(&self, tier: &HoldTier, hits: u64, allowed: bool) -> u64 {
+    fn leaves(&self, tier: &EntriesTier, hits: u64, allowed: bool) -> u64 {
         let size = self.size(tier);
         let wait = if allowed {
             size.min(size.saturating_sub(tier.max) + 1)
@@ -218,13 +219,13 @@ impl Holds {
     }
 
     /// From when on nothing is in use.
-    pub(super) fn expires(&self, tiers: &[HoldTier]) -> Micros {
+    pub(super) fn expires(&self, tiers: &[EntriesTier]) -> Micros {
         let longest = tiers.iter().map(|tier| tier.window).max().unwrap_or_default();
         self.instants.back().map_or(Micros::ZERO, |&at| Micros(at).saturating_add(longest))
     }
 
     /// The fullest tier's share.
-    pub(super) fn fullness(&self, tiers: &[HoldTier]) -> u16 {
+    pub(super) fn fullness(&self, tiers: &[EntriesTier]) -> u16 {
         tiers.iter().map(|tier| share(self.size(tier), tier.max)).max().unwrap_or_default()
     }
 
@@ -236,19 +237,19 @@ impl Holds {
     /// Memory behind the pointer.
     pub(super) fn heap_bytes(&self) -> usize {
         let leases = self.leases.as_ref().map_or(0, VecDeque::capacity);
-        size_of::<Holds>() + size_of::<u64>() * (self.instants.capacity() + leases)
+        size_of::<Entries>() + size_of::<u64>() * (self.instants.capacity() + leases)
     }
 }
 
 fn outcome(
     step: &Step,
-    tiers: &[HoldTier],
-    holds: &Holds,
+    tiers: &[EntriesTier],
+    holds: &Entries,
     allowed: bool,
     fits: &[bool],
 ) -> Outcome {
     let hits = step.hits.unsigned_abs();
-    let seen = tiers.iter().zip(fits).map(|(tier, &fits)| Seen {
+    let seen = tiers.iter().zip(fits).map(|(tier, &fits)| TierResult {
         allowed: fits,
         a: holds.size(tier),
         b: holds.leaves(tier, hits, allowed),

@@ -1,4 +1,4 @@
-//! Tat: the instant at which a bucket is empty again. The state machine of token_bucket and
+//! GcraTime: the instant at which a bucket is empty again. The algorithm of token_bucket and
 //! leaky_bucket.
 //!
 //! The generic cell rate algorithm keeps one number, the theoretical arrival time: every hit moves
@@ -10,14 +10,14 @@
 //!     |--- level ---|------- tokens left -------|
 //! ```
 
-use super::meter::{Cost, Made, Meter, share};
+use super::tier::{BucketCost, Charge, TierParams, share};
 use super::{INTEGER_END, State, Tiers};
 use crate::time::Micros;
 
 /// An instant or a length of time, exact to a fraction of a microsecond. As the state of one tier:
 /// the theoretical arrival time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tat {
+pub struct GcraTime {
     /// Whole microseconds.
     pub micros: u64,
     /// `part / parts` of a microsecond more, where `parts` is the tier's; less than `parts`.
@@ -26,43 +26,43 @@ pub struct Tat {
 
 /// The numbers of one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TatTier {
+pub struct GcraTier {
     /// The step's instant.
     pub now: Micros,
     /// How many parts make a microsecond: the tier's requests, at least 1.
     pub parts: u64,
     /// How far the step's hits move the arrival time.
-    pub cost: Tat,
+    pub cost: GcraTime,
     /// How far one hit moves it.
-    pub one: Tat,
+    pub one: GcraTime,
     /// The latest arrival time that still passes.
-    pub horizon: Tat,
+    pub horizon: GcraTime,
     /// The latest arrival time that denied hits can lead to: they run up a debt of one full bucket
     /// at most, or a flood of them would shut the counter for years.
-    pub most: Tat,
+    pub most: GcraTime,
 }
 
-impl Meter for TatTier {
-    type State = Tat;
+impl TierParams for GcraTier {
+    type State = GcraTime;
 
-    fn turn(&self, kept: Option<Tat>) -> Tat {
-        let now = Tat { micros: self.now.0, part: 0 };
+    fn turn(&self, kept: Option<GcraTime>) -> GcraTime {
+        let now = GcraTime { micros: self.now.0, part: 0 };
         kept.map_or(now, |kept| now.max(self.in_parts(kept)))
     }
 
-    fn fits(&self, state: Tat, _hits: u64) -> bool {
+    fn fits(&self, state: GcraTime, _hits: u64) -> bool {
         self.plus(state, self.cost) <= self.horizon
     }
 
-    fn charge(&self, state: Tat, _hits: u64) -> Tat {
+    fn charge(&self, state: GcraTime, _hits: u64) -> GcraTime {
         self.plus(state, self.cost).min(self.most.max(state))
     }
 
-    fn refund(&self, state: Tat, _hits: u64) -> Tat {
+    fn refund(&self, state: GcraTime, _hits: u64) -> GcraTime {
         self.minus(state, self.cost)
     }
 
-    fn settle(&self, state: Tat, made: Made, _hits: u64) -> Tat {
+    fn settle(&self, state: GcraTime, made: Charge, _hits: u64) -> GcraTime {
         // The true cost is charged whole: it has been used, whatever the bucket says.
         let charged = self.in_parts(made.cost.length);
         if self.cost >= charged {
@@ -71,29 +71,29 @@ impl Meter for TatTier {
             // What has drained since cannot come back. The charge drains after all that was there
             // before it, so this much of it is left; less if the bucket ran empty meanwhile.
             let left = made.cost.drained.saturating_sub(self.now);
-            let left = Tat { micros: left.0, part: 0 };
+            let left = GcraTime { micros: left.0, part: 0 };
             self.minus(state, self.length_between(self.cost, charged).min(left))
         }
     }
 
-    fn cost(&self, state: Tat) -> Cost {
-        Cost { length: self.cost, drained: self.expires(state) }
+    fn cost(&self, state: GcraTime) -> BucketCost {
+        BucketCost { length: self.cost, drained: self.expires(state) }
     }
 
-    fn latest(&self, _state: Tat) -> Micros {
+    fn latest(&self, _state: GcraTime) -> Micros {
         Micros::ZERO
     }
 
-    fn seen(&self, state: Tat) -> [u64; 3] {
+    fn seen(&self, state: GcraTime) -> [u64; 3] {
         [state.micros, state.part, 0]
     }
 
-    fn expires(&self, state: Tat) -> Micros {
+    fn expires(&self, state: GcraTime) -> Micros {
         Micros(state.micros + u64::from(state.part > 0))
     }
 
-    fn fullness(&self, state: Tat) -> u16 {
-        if self.horizon == (Tat { micros: self.now.0, part: 0 }) {
+    fn fullness(&self, state: GcraTime) -> u16 {
+        if self.horizon == (GcraTime { micros: self.now.0, part: 0 }) {
             return 0; // nothing ever passes, so nothing is forgotten
         }
         if self.plus(state, self.one) > self.horizon {
@@ -102,54 +102,57 @@ impl Meter for TatTier {
         share(state.micros - self.now.0, self.horizon.micros - self.now.0).min(u16::MAX - 1)
     }
 
-    fn tiers(state: &mut State) -> Option<&mut Tiers<Tat>> {
+    fn tiers(state: &mut State) -> Option<&mut Tiers<GcraTime>> {
         match state {
-            State::Tat(tiers) => Some(tiers),
+            State::Gcra(tiers) => Some(tiers),
             _ => None,
         }
     }
 
-    fn keep(tiers: Tiers<Tat>) -> State {
-        State::Tat(tiers)
+    fn keep(tiers: Tiers<GcraTime>) -> State {
+        State::Gcra(tiers)
     }
 }
 
-impl TatTier {
+impl GcraTier {
     /// A state or a cost from before the rule's rate was lowered, whose part is too large: rounded
     /// up.
-    fn in_parts(&self, kept: Tat) -> Tat {
-        if kept.part < self.parts { kept } else { Tat { micros: kept.micros + 1, part: 0 } }
+    fn in_parts(&self, kept: GcraTime) -> GcraTime {
+        if kept.part < self.parts { kept } else { GcraTime { micros: kept.micros + 1, part: 0 } }
     }
 
     /// `a + b`; stops at the last instant that a double can tell from the next.
-    fn plus(&self, a: Tat, b: Tat) -> Tat {
+    fn plus(&self, a: GcraTime, b: GcraTime) -> GcraTime {
         let last = INTEGER_END - 2;
         if a.micros > last - b.micros.min(last) {
-            return Tat { micros: last, part: 0 };
+            return GcraTime { micros: last, part: 0 };
         }
         let micros = a.micros + b.micros;
         // a.part + b.part may not be exact in a double: compared by what is missing to the next
         // whole.
         let missing = self.parts - b.part;
         if a.part >= missing {
-            Tat { micros: micros + 1, part: a.part - missing }
+            GcraTime { micros: micros + 1, part: a.part - missing }
         } else {
-            Tat { micros, part: a.part + b.part }
+            GcraTime { micros, part: a.part + b.part }
         }
     }
 
     /// `a - b`, but not before the step's instant: a bucket is never emptier than empty.
-    fn minus(&self, a: Tat, b: Tat) -> Tat {
-        let empty = Tat { micros: self.now.0, part: 0 };
+    fn minus(&self, a: GcraTime, b: GcraTime) -> GcraTime {
+        let empty = GcraTime { micros: self.now.0, part: 0 };
         if a <= self.plus(empty, b) { empty } else { self.length_between(b, a) }
     }
 
     /// `to - from`, where `from` is not larger.
-    fn length_between(&self, from: Tat, to: Tat) -> Tat {
+    fn length_between(&self, from: GcraTime, to: GcraTime) -> GcraTime {
         if to.part >= from.part {
-            Tat { micros: to.micros - from.micros, part: to.part - from.part }
+            GcraTime { micros: to.micros - from.micros, part: to.part - from.part }
         } else {
-            Tat { micros: to.micros - from.micros - 1, part: to.part + (self.parts - from.part) }
+            GcraTime {
+                micros: to.micros - from.micros - 1,
+                part: to.part + (self.parts - from.part),
+            }
         }
     }
 }

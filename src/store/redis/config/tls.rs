@@ -6,7 +6,7 @@ use fred::rustls::ClientConfig;
 use fred::rustls::client::Resumption;
 use fred::types::config::{TlsConfig, TlsConnector};
 
-use super::{ReachError, RedisTls};
+use super::{RedisConfigError, RedisTls};
 
 mod certificates;
 mod files;
@@ -14,15 +14,15 @@ mod files;
 use files::Files;
 
 /// What fred shakes hands with: by the files as they are at each handshake.
-pub(super) fn config(tls: &RedisTls) -> Result<TlsConfig, ReachError> {
+pub(super) fn config(tls: &RedisTls) -> Result<TlsConfig, RedisConfigError> {
     if tls.cert.is_some() != tls.key.is_some() {
         let text = "redis.tls_cert and redis.tls_key go together; set both or none";
-        return Err(ReachError::new(text));
+        return Err(RedisConfigError::new(text));
     }
     let files = Arc::new(Files::open(tls.clone())?);
     let builder = ClientConfig::builder_with_provider(files.provider())
         .with_safe_default_protocol_versions()
-        .map_err(|error| ReachError::new(format!("TLS to Redis: {error}")))?
+        .map_err(|error| RedisConfigError::new(format!("TLS to Redis: {error}")))?
         .dangerous()
         .with_custom_certificate_verifier(files.clone());
     let mut config = match tls.cert {

@@ -1,4 +1,4 @@
-//! Reach: how Redis is reached, from what an operator writes to what fred connects with.
+//! RedisConfig: how Redis is reached, from what an operator writes to what fred connects with.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use credentials::PasswordFile;
 
 /// How Redis is reached.
 #[derive(Clone, Default)]
-pub struct Reach {
+pub struct RedisConfig {
     /// `redis://`, `redis-cluster://` or `redis-sentinel://` with host, port and credentials,
     /// `rediss...` for TLS, more nodes as `?node=host:port&node=...`, or `redis+unix://` with a
     /// path. Holds a password, perhaps.
@@ -44,33 +44,37 @@ pub struct RedisTls {
 /// Why Redis cannot be reached, whatever the servers do. Tells what to mend; shows no password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ReachError(String);
+pub struct RedisConfigError(String);
 
-impl ReachError {
-    pub(super) fn new(text: impl Into<String>) -> ReachError {
-        ReachError(text.into())
+impl RedisConfigError {
+    pub(super) fn new(text: impl Into<String>) -> RedisConfigError {
+        RedisConfigError(text.into())
     }
 }
 
-impl std::fmt::Debug for Reach {
+impl std::fmt::Debug for RedisConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The URL may hold a password.
-        f.debug_struct("Reach").field("connections", &self.connections).finish_non_exhaustive()
+        f.debug_struct("RedisConfig")
+            .field("connections", &self.connections)
+            .finish_non_exhaustive()
     }
 }
 
-impl Reach {
+impl RedisConfig {
     /// What fred connects with.
-    pub(super) fn config(&self) -> Result<Config, ReachError> {
+    pub(super) fn fred_config(&self) -> Result<Config, RedisConfigError> {
         let (scheme, rest) = self.url.split_once("://").ok_or_else(|| {
-            ReachError::new("redis.url has no scheme; write one such as redis://127.0.0.1:6379")
+            RedisConfigError::new(
+                "redis.url has no scheme; write one such as redis://127.0.0.1:6379",
+            )
         })?;
         let with_tls = scheme.starts_with("rediss");
         // fred would load the system's certificates here, and again below.
         let plain =
             if with_tls { scheme.replacen("rediss", "redis", 1) } else { scheme.to_owned() };
         let mut config = Config::from_url(&format!("{plain}://{rest}")).map_err(|error| {
-            ReachError::new(format!("redis.url cannot be read: {}", error.details()))
+            RedisConfigError::new(format!("redis.url cannot be read: {}", error.details()))
         })?;
         unbracket(&mut config.server);
         if with_tls {
@@ -84,7 +88,7 @@ impl Reach {
             file.read()?;
             config.credential_provider = Some(std::sync::Arc::new(file));
         }
-        // The first attempt is made at once; later ones are the lane's business.
+        // The first attempt is made at once; later ones are the connection's business.
         config.fail_fast = true;
         Ok(config)
     }
@@ -109,9 +113,9 @@ fn unbracket(server: &mut ServerConfig) {
 mod tests {
     use super::*;
 
-    fn server(url: &str) -> Result<ServerConfig, ReachError> {
-        let reach = Reach { url: url.to_owned(), ..Reach::default() };
-        reach.config().map(|config| config.server)
+    fn server(url: &str) -> Result<ServerConfig, RedisConfigError> {
+        let redis = RedisConfig { url: url.to_owned(), ..RedisConfig::default() };
+        redis.fred_config().map(|config| config.server)
     }
 
     #[test]

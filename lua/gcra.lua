@@ -1,5 +1,5 @@
 -- Tat: the instant at which a bucket is empty again. The state machine of token_bucket and
--- leaky_bucket. Twin of src/step/tat.rs; meter.lua, which follows, has the law.
+-- leaky_bucket. Twin of src/step/gcra.rs; tier.lua, which follows, has the law.
 --
 -- TIER   the step's instant, us; how many parts make a us; then lengths and instants of two numbers
 --        each, whole us and parts of one: what the hits cost, the latest arrival time that still
@@ -112,7 +112,7 @@ local function expires(t, s)
   return S[s + 2] > 0 and S[s + 1] + 1 or S[s + 1]
 end
 
--- The usual step, all at once: see `run_one` in meter.lua. What is not usual is for those above.
+-- The usual step, all at once: see `run_one` in tier.lua. What is not usual is for those above.
 local function take_one(argument, raw)
   local kind, _, act, count_denied, at, hits, now, parts, cost, cost_part, horizon, horizon_part,
     most, most_part = parse('>BBBBI7I7I7I7I7I7I7I7I7I7', argument)

@@ -1,13 +1,13 @@
-//! Meter: one tier of a machine whose state has a fixed size, and the law that all of them follow.
+//! TierParams: one tier of an algorithm whose state has a fixed size, and the law that all of them follow.
 
 use smallvec::SmallVec;
 
-use super::{Outcome, Seen, State, Step, Tat, Tiers};
+use super::{GcraTime, Outcome, State, Step, TierResult, Tiers};
 use crate::time::Micros;
 
 /// One tier's numbers. `hits` and all that a method computes stays below 2^53, so that its twin can
 /// do the same in doubles.
-pub(super) trait Meter {
+pub(super) trait TierParams {
     /// What is kept for one tier.
     type State: Copy + PartialEq;
 
@@ -20,10 +20,10 @@ pub(super) trait Meter {
     /// The state with the hits given back, never below empty.
     fn refund(&self, state: Self::State, hits: u64) -> Self::State;
     /// The state with the reservation `made` brought to the hits.
-    fn settle(&self, state: Self::State, made: Made, hits: u64) -> Self::State;
+    fn settle(&self, state: Self::State, made: Charge, hits: u64) -> Self::State;
     /// What the hits cost that were just charged to this state, if that is more than their number.
-    fn cost(&self, _state: Self::State) -> Cost {
-        Cost::default()
+    fn cost(&self, _state: Self::State) -> BucketCost {
+        BucketCost::default()
     }
     /// The latest instant the state speaks of.
     fn latest(&self, state: Self::State) -> Micros;
@@ -33,7 +33,7 @@ pub(super) trait Meter {
     fn expires(&self, state: Self::State) -> Micros;
     /// Share of the limit in use: see [`share`].
     fn fullness(&self, state: Self::State) -> u16;
-    /// The tiers in `state`, if it is this machine's.
+    /// The tiers in `state`, if it is this algorithm's.
     fn tiers(state: &mut State) -> Option<&mut Tiers<Self::State>>;
     /// A counter's state of these tiers.
     fn keep(tiers: Tiers<Self::State>) -> State;
@@ -41,20 +41,20 @@ pub(super) trait Meter {
 
 /// What one tier remembers of a reservation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Made {
+pub(super) struct Charge {
     /// When it was charged.
     pub(super) at: Micros,
     /// The hits charged.
     pub(super) hits: u64,
     /// What they cost then.
-    pub(super) cost: Cost,
+    pub(super) cost: BucketCost,
 }
 
 /// What hits cost in a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Cost {
+pub(super) struct BucketCost {
     /// How far they moved the arrival time.
-    pub(super) length: Tat,
+    pub(super) length: GcraTime,
     /// When they will have drained, and with them all that was there before.
     pub(super) drained: Micros,
 }
@@ -73,17 +73,17 @@ pub(super) fn share(used: u64, max: u64) -> u16 {
 }
 
 /// The tiers as they are before a step, turned to its instant.
-type Turned<M> = SmallVec<[<M as Meter>::State; 1]>;
+type Turned<M> = SmallVec<[<M as TierParams>::State; 1]>;
 
-fn turned<M: Meter>(tiers: &[M], state: &mut Option<State>) -> Turned<M> {
-    // Of another machine or another number of tiers: the rule was changed, and nothing is known.
+fn turned<M: TierParams>(tiers: &[M], state: &mut Option<State>) -> Turned<M> {
+    // Of another algorithm or another number of tiers: the rule was changed, and nothing is known.
     let kept = state.as_mut().and_then(M::tiers).map(|kept| kept.as_slice());
     let kept = kept.filter(|kept| kept.len() == tiers.len());
     tiers.iter().enumerate().map(|(i, tier)| tier.turn(kept.map(|kept| kept[i]))).collect()
 }
 
 /// Takes, looks at or gives back the step's hits.
-pub(super) fn apply<M: Meter>(step: &Step, tiers: &[M], state: &mut Option<State>) -> Outcome {
+pub(super) fn apply<M: TierParams>(step: &Step, tiers: &[M], state: &mut Option<State>) -> Outcome {
     let hits = step.hits.unsigned_abs();
     let fits = |tier: &M, before| step.hits < 0 || tier.fits(before, hits);
     let after = |tier: &M, before, allowed: bool| match step.hits {
@@ -113,8 +113,8 @@ pub(super) fn apply<M: Meter>(step: &Step, tiers: &[M], state: &mut Option<State
     outcome(tiers, &after, &fits)
 }
 
-/// The only tier in `state`, if it is this machine's and there is one.
-fn kept_one<M: Meter>(state: &mut Option<State>) -> Option<&mut M::State> {
+/// The only tier in `state`, if it is this algorithm's and there is one.
+fn kept_one<M: TierParams>(state: &mut Option<State>) -> Option<&mut M::State> {
     match state.as_mut().and_then(M::tiers) {
         Some(Tiers::One(kept)) => Some(kept),
         _ => None,
@@ -122,11 +122,11 @@ fn kept_one<M: Meter>(state: &mut Option<State>) -> Option<&mut M::State> {
 }
 
 /// Brings the reservation that `made` tells of, tier by tier, to the step's hits.
-pub(super) fn settle<M: Meter>(
+pub(super) fn settle<M: TierParams>(
     step: &Step,
     tiers: &[M],
     state: &mut Option<State>,
-    made: impl Fn(usize) -> Option<Made>,
+    made: impl Fn(usize) -> Option<Charge>,
 ) -> Outcome {
     let before = turned(tiers, state);
     let settled = |(i, tier): (usize, &M)| match made(i) {
@@ -141,7 +141,7 @@ pub(super) fn settle<M: Meter>(
 
 /// Keeps `after`, unless nothing but time has changed it: a refusal, a peek and a refund that finds
 /// nothing leave the counter as it was, and create none.
-fn write<M: Meter>(state: &mut Option<State>, before: &[M::State], after: &[M::State]) {
+fn write<M: TierParams>(state: &mut Option<State>, before: &[M::State], after: &[M::State]) {
     if before == after {
         return;
     }
@@ -151,31 +151,34 @@ fn write<M: Meter>(state: &mut Option<State>, before: &[M::State], after: &[M::S
     }
 }
 
-fn outcome<M: Meter>(tiers: &[M], after: &[M::State], fits: &[bool]) -> Outcome {
+fn outcome<M: TierParams>(tiers: &[M], after: &[M::State], fits: &[bool]) -> Outcome {
     let pairs = tiers.iter().zip(after).zip(fits);
     let seen = pairs.map(|((tier, &state), &allowed)| seen(tier, state, allowed));
     Outcome { allowed: fits.iter().all(|&fits| fits), tiers: seen.collect() }
 }
 
-fn seen<M: Meter>(tier: &M, state: M::State, allowed: bool) -> Seen {
+fn seen<M: TierParams>(tier: &M, state: M::State, allowed: bool) -> TierResult {
     let [a, b, c] = tier.seen(state);
-    Seen { allowed, a, b, c }
+    TierResult { allowed, a, b, c }
 }
 
 /// The latest instant any tier speaks of.
-pub(super) fn latest<M: Meter>(tiers: &[M], state: &mut Option<State>) -> Micros {
+pub(super) fn latest<M: TierParams>(tiers: &[M], state: &mut Option<State>) -> Micros {
     let turned = turned(tiers, state);
     tiers.iter().zip(turned).map(|(tier, now)| tier.latest(now)).max().unwrap_or_default()
 }
 
 /// What the step's hits, just charged to `state`, cost in every tier.
-pub(super) fn costs<M: Meter>(tiers: &[M], state: &mut Option<State>) -> SmallVec<[Cost; 1]> {
+pub(super) fn costs<M: TierParams>(
+    tiers: &[M],
+    state: &mut Option<State>,
+) -> SmallVec<[BucketCost; 1]> {
     let turned = turned(tiers, state);
     tiers.iter().zip(turned).map(|(tier, now)| tier.cost(now)).collect()
 }
 
 /// From when on all tiers say nothing.
-pub(super) fn expires<M: Meter>(tiers: &[M], kept: &Tiers<M::State>) -> Micros {
+pub(super) fn expires<M: TierParams>(tiers: &[M], kept: &Tiers<M::State>) -> Micros {
     let kept = kept.as_slice();
     if kept.len() != tiers.len() {
         return Micros::ZERO;
@@ -184,7 +187,7 @@ pub(super) fn expires<M: Meter>(tiers: &[M], kept: &Tiers<M::State>) -> Micros {
 }
 
 /// The fullest tier's share.
-pub(super) fn fullness<M: Meter>(tiers: &[M], kept: &Tiers<M::State>) -> u16 {
+pub(super) fn fullness<M: TierParams>(tiers: &[M], kept: &Tiers<M::State>) -> u16 {
     let kept = kept.as_slice();
     if kept.len() != tiers.len() {
         return 0;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use fred::error::{Error, ErrorKind};
 use fred::types::config::{Config, CredentialProvider, Server, ServerConfig};
 
-use super::ReachError;
+use super::RedisConfigError;
 use crate::secret_file;
 
 /// A password in a file.
@@ -30,12 +30,12 @@ impl PasswordFile {
     }
 
     /// The password that is in the file now: its first line.
-    pub(super) fn read(&self) -> Result<String, ReachError> {
+    pub(super) fn read(&self) -> Result<String, RedisConfigError> {
         let path = self.path.display();
         let line = secret_file::first_line(&self.path)
-            .map_err(|error| ReachError::new(format!("redis.password_file {path}: {error}")))?;
+            .map_err(|error| RedisConfigError::new(format!("redis.password_file {path}: {error}")))?;
         if line.is_empty() {
-            return Err(ReachError::new(format!(
+            return Err(RedisConfigError::new(format!(
                 "redis.password_file {path} is empty; write the password into its first line"
             )));
         }

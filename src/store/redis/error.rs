@@ -9,13 +9,13 @@ use crate::store::StoreError;
 
 /// What can be done about a call that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum RedisError {
     /// It did not run: the node does not know the script.
     NoScript,
     /// It did not run: the slot has another owner.
-    Moved(Elsewhere),
+    Moved(Redirect),
     /// It did not run: the slot is leaving, and this counter is no longer or not yet here.
-    Ask(Elsewhere),
+    Ask(Redirect),
     /// It did not run: the slot is between two nodes for a moment.
     TryAgain,
     /// It did not run: the node has started, and still reads its data.
@@ -30,7 +30,7 @@ pub(super) enum Fault {
 
 /// Where a cluster says that a slot is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Elsewhere {
+pub(super) struct Redirect {
     /// The slot.
     pub(super) slot: u16,
     /// The host; empty means the one that was asked.
@@ -39,22 +39,26 @@ pub(super) struct Elsewhere {
     pub(super) port: u16,
 }
 
-impl Fault {
+impl RedisError {
     /// What `error` means.
-    pub(super) fn of(error: &Error) -> Fault {
+    pub(super) fn of(error: &Error) -> RedisError {
         let text = error.details();
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         match word {
-            "NOSCRIPT" => Fault::NoScript,
-            "MOVED" => Elsewhere::read(rest).map_or(Fault::Final(StoreError::Reply), Fault::Moved),
-            "ASK" => Elsewhere::read(rest).map_or(Fault::Final(StoreError::Reply), Fault::Ask),
-            "TRYAGAIN" => Fault::TryAgain,
-            "LOADING" => Fault::Loading,
-            "OOM" => Fault::Memory,
-            "READONLY" => Fault::ReadOnly,
+            "NOSCRIPT" => RedisError::NoScript,
+            "MOVED" => {
+                Redirect::read(rest).map_or(RedisError::Final(StoreError::Reply), RedisError::Moved)
+            }
+            "ASK" => {
+                Redirect::read(rest).map_or(RedisError::Final(StoreError::Reply), RedisError::Ask)
+            }
+            "TRYAGAIN" => RedisError::TryAgain,
+            "LOADING" => RedisError::Loading,
+            "OOM" => RedisError::Memory,
+            "READONLY" => RedisError::ReadOnly,
             // Raised by a script at work, which may have written by then.
-            "ERR" if rest.contains("user_script:") => Fault::Final(StoreError::Reply),
-            _ => Fault::Final(class(error.kind(), word)),
+            "ERR" if rest.contains("user_script:") => RedisError::Final(StoreError::Reply),
+            _ => RedisError::Final(class(error.kind(), word)),
         }
     }
 }
@@ -79,15 +83,15 @@ fn class(kind: &ErrorKind, word: &str) -> StoreError {
     }
 }
 
-impl Elsewhere {
+impl Redirect {
     /// Reads `<slot> <host>:<port>`; a host of IPv6 has colons of its own.
-    fn read(text: &str) -> Option<Elsewhere> {
+    fn read(text: &str) -> Option<Redirect> {
         let (slot, address) = text.trim().split_once(' ')?;
         let (host, port) = address.rsplit_once(':')?;
         // Since Redis 7 a node that does not know its host name answers `?`.
         let host = if host == "?" { "" } else { host };
         let slot: u16 = slot.parse().ok().filter(|slot| *slot < 16_384)?;
-        Some(Elsewhere { slot, host: host.to_owned(), port: port.parse().ok()? })
+        Some(Redirect { slot, host: host.to_owned(), port: port.parse().ok()? })
     }
 }
 
@@ -97,44 +101,50 @@ mod tests {
 
     #[test]
     fn every_answer_is_told_from_a_lost_connection() {
-        let elsewhere = |slot, host: &str, port| Elsewhere { slot, host: host.into(), port };
+        let redirect = |slot, host: &str, port| Redirect { slot, host: host.into(), port };
         let unknown = |text: &'static str| Error::new(ErrorKind::Unknown, text);
         let table = [
-            (unknown("NOSCRIPT No matching script."), Fault::NoScript),
-            (unknown("MOVED 3999 10.0.0.1:6381"), Fault::Moved(elsewhere(3999, "10.0.0.1", 6381))),
-            (unknown("MOVED 1 fe80::1:6381"), Fault::Moved(elsewhere(1, "fe80::1", 6381))),
-            (unknown("ASK 16383 :7000"), Fault::Ask(elsewhere(16_383, "", 7000))),
-            (unknown("ASK 5 ?:7000"), Fault::Ask(elsewhere(5, "", 7000))),
-            (unknown("MOVED 16384 a:1"), Fault::Final(StoreError::Reply)),
-            (unknown("MOVED"), Fault::Final(StoreError::Reply)),
-            (unknown("TRYAGAIN Multiple keys"), Fault::TryAgain),
-            (unknown("READONLY You can't write"), Fault::ReadOnly),
-            (unknown("LOADING Redis is loading"), Fault::Loading),
-            (unknown("OOM command not allowed"), Fault::Memory),
-            (unknown("ERR unknown command"), Fault::Final(StoreError::Refused)),
+            (unknown("NOSCRIPT No matching script."), RedisError::NoScript),
+            (
+                unknown("MOVED 3999 10.0.0.1:6381"),
+                RedisError::Moved(redirect(3999, "10.0.0.1", 6381)),
+            ),
+            (unknown("MOVED 1 fe80::1:6381"), RedisError::Moved(redirect(1, "fe80::1", 6381))),
+            (unknown("ASK 16383 :7000"), RedisError::Ask(redirect(16_383, "", 7000))),
+            (unknown("ASK 5 ?:7000"), RedisError::Ask(redirect(5, "", 7000))),
+            (unknown("MOVED 16384 a:1"), RedisError::Final(StoreError::Reply)),
+            (unknown("MOVED"), RedisError::Final(StoreError::Reply)),
+            (unknown("TRYAGAIN Multiple keys"), RedisError::TryAgain),
+            (unknown("READONLY You can't write"), RedisError::ReadOnly),
+            (unknown("LOADING Redis is loading"), RedisError::Loading),
+            (unknown("OOM command not allowed"), RedisError::Memory),
+            (unknown("ERR unknown command"), RedisError::Final(StoreError::Refused)),
             (
                 unknown("ERR user_script:9: data string too short script: 2c, on @user_script:9."),
-                Fault::Final(StoreError::Reply),
+                RedisError::Final(StoreError::Reply),
             ),
             (
                 Error::new(ErrorKind::Auth, "NOAUTH Authentication required."),
-                Fault::Final(StoreError::Refused),
+                RedisError::Final(StoreError::Refused),
             ),
             (
                 Error::new(ErrorKind::Cluster, "CLUSTERDOWN Hash slot not served"),
-                Fault::Final(StoreError::Lost),
+                RedisError::Final(StoreError::Lost),
             ),
-            (Error::new(ErrorKind::IO, "Connection closed."), Fault::Final(StoreError::Lost)),
-            (unknown("Too many failed write attempts."), Fault::Final(StoreError::Lost)),
-            (unknown(""), Fault::Final(StoreError::Lost)),
+            (Error::new(ErrorKind::IO, "Connection closed."), RedisError::Final(StoreError::Lost)),
+            (unknown("Too many failed write attempts."), RedisError::Final(StoreError::Lost)),
+            (unknown(""), RedisError::Final(StoreError::Lost)),
             (
                 Error::new(ErrorKind::Canceled, "Connection closed unexpectedly."),
-                Fault::Final(StoreError::Unreachable),
+                RedisError::Final(StoreError::Unreachable),
             ),
-            (Error::new(ErrorKind::Parse, "Could not convert"), Fault::Final(StoreError::Reply)),
+            (
+                Error::new(ErrorKind::Parse, "Could not convert"),
+                RedisError::Final(StoreError::Reply),
+            ),
         ];
         for (error, fault) in table {
-            assert_eq!(Fault::of(&error), fault, "{error}");
+            assert_eq!(RedisError::of(&error), fault, "{error}");
         }
     }
 }
