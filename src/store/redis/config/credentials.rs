@@ -32,8 +32,9 @@ impl PasswordFile {
     /// The password that is in the file now: its first line.
     pub(super) fn read(&self) -> Result<String, RedisConfigError> {
         let path = self.path.display();
-        let line = secret_file::first_line(&self.path)
-            .map_err(|error| RedisConfigError::new(format!("redis.password_file {path}: {error}")))?;
+        let line = secret_file::first_line(&self.path).map_err(|error| {
+            RedisConfigError::new(format!("redis.password_file {path}: {error}"))
+        })?;
         if line.is_empty() {
             return Err(RedisConfigError::new(format!(
                 "redis.password_file {path} is empty; write the password into its first line"
