@@ -38,7 +38,7 @@ pub mod script;
 mod stats;
 mod topology;
 
-pub use config::{RedisConfig, RedisConfigError, RedisTls};
+pub use self::config::{RedisConfig, RedisConfigError, RedisTls};
 pub use stats::NodeStats;
 
 use batch::ScriptCall;

@@ -228,7 +228,8 @@ mod tests {
             for (ms, result) in events {
                 now = now.saturating_add(Micros(ms * MS));
                 let permit = breaker.admit(now);
-                let result = [CallResult::Answered, CallResult::Failed, CallResult::Abandoned][usize::from(result)];
+                let results = [CallResult::Answered, CallResult::Failed, CallResult::Abandoned];
+                let result = results[usize::from(result)];
                 if permit != CallPermit::Refuse {
                     breaker.report(permit, result, now);
                 }
