@@ -13,6 +13,7 @@ COPY Cargo.toml Cargo.lock ./
 COPY proto proto
 COPY lua lua
 COPY benches benches
+COPY crates crates
 COPY src src
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/weir/target \
     cargo build --locked --release --bin weir \

@@ -19,7 +19,7 @@ run:
 
 # Every test there is, against real Envoys and Redis servers too.
 test: $(ENVOYS:%=envoy-%) redis
-	$(CARGO) test --locked
+	$(CARGO) test --locked --workspace
 	$(CARGO) test --locked --features shuttle --lib interleavings
 
 # Installs redis-server by the system's package manager if it is missing.
@@ -37,10 +37,10 @@ soak: $(ENVOYS:%=envoy-%) redis
 	WEIR_SOAK_STRICT=1 WEIR_SOAK_PAUSE=$(SOAK_PAUSE) $(CARGO) test --locked --release --test redis soak:: -- --nocapture
 
 lint:
-	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 fmt:
-	$(CARGO) fmt
+	$(CARGO) fmt --all
 
 # Random and mutated inputs, steered by coverage; FUZZ_RUNS of them per target.
 fuzz: $(FUZZ_TARGETS:%=fuzz-%)

@@ -24,8 +24,7 @@
 //! - [`modes`]: how often a decision visits the store: exact, leased, synced.
 //! - [`limiter`]: the order of a decision; leases, shadow and quota mode, headers, metadata.
 //! - [`telemetry`]: what was decided, as atomics and as Prometheus text.
-//! - [`proto`]: the generated messages, for the server, `weir call` and `weir bench` only.
-//! - [`bench`]: the load generator of `weir bench`; knows the protocol and nothing else of weir.
+//! - [`proto`]: the generated messages, for the server and `weir call` only.
 //! - [`server`]: gRPC on a runtime per core, HTTP, admin, health, drain.
 //! - [`settings`]: every knob, from file, environment and flags.
 //! - [`app`]: builds all of it, runs it, stops it. [`cli`] is the command line.
@@ -47,7 +46,6 @@
 
 pub mod algorithm;
 pub mod app;
-pub mod bench;
 pub mod cli;
 pub mod decision;
 pub mod descriptor;

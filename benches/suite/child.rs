@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
-use weir::bench::{Plan, Report, Stop, run};
+use weir_bench::{CancelSignal, Plan, Report, run};
 
 /// A running server. It is killed on drop.
 pub(crate) struct Server {
@@ -133,8 +133,8 @@ impl Server {
     pub(crate) fn load(&self, plan: &Plan) -> anyhow::Result<(Report, f64)> {
         let before = self.cpu()?;
         let plan = Plan { warmup: Duration::ZERO, ..plan.clone() };
-        let (_stopper, stop) = Stop::new();
-        let report = run(&plan, &self.address, &stop, |_| {})?;
+        let (_canceller, cancel) = CancelSignal::new();
+        let report = run(&plan, &self.address, &cancel, |_| {})?;
         let used = self.cpu()? - before;
         if report.failed > 0 || report.decided == 0 {
             bail!("calls to {} were not decided: {:?}", self.address, report.errors);

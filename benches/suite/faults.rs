@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use weir::bench::{Plan, Report};
+use weir_bench::{Plan, Report};
 
 use crate::child::Server;
 use crate::figures::Figures;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
-use weir::bench::{Load, Plan, Report};
+use weir_bench::{Pacing, Plan, Report};
 
 mod bare;
 mod chart;
@@ -129,7 +129,7 @@ fn saturated(options: &Options) -> Plan {
 
 /// Calls at a fixed rate.
 fn open(options: &Options) -> Plan {
-    Plan { load: Load::Open(RATE), ..saturated(options) }
+    Plan { pacing: Pacing::Open(RATE), ..saturated(options) }
 }
 
 /// One rule by two entries, whose limit is never reached.
@@ -252,7 +252,7 @@ fn faults(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
 /// The script call of one decision.
 fn one_call(redis: &Redis, server: &Server, plan: &Plan) -> anyhow::Result<Vec<Vec<u8>>> {
     let one = Plan {
-        load: Load::Open(10.0),
+        pacing: Pacing::Open(10.0),
         connections: 1,
         duration: Duration::from_millis(100),
         ..plan.clone()

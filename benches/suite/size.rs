@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use tokio::runtime::Builder;
-use weir::bench::{Load, Plan, Spread};
 use weir::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
+use weir_bench::{KeyDistribution, Pacing, Plan};
 
 use crate::child::{Server, timed};
 use crate::figures::{Figures, median};
@@ -107,9 +107,9 @@ fn filled(rules: &Path, open: &Plan, count: u64, figures: &mut Figures) -> anyho
         let next = Plan {
             descriptors: (0..PER_CALL).map(descriptor).collect(),
             keys,
-            spread: Spread::InTurn { from: filled },
+            distribution: KeyDistribution::Sequential { from: filled },
             threads: Some(1),
-            load: Load::Closed,
+            pacing: Pacing::Closed,
             streams: None,
             duration: Duration::from_secs(2),
             ..open.clone()

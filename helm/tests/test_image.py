@@ -81,7 +81,8 @@ def test_cargo_finds_its_targets_in_what_is_copied(tmp_path):
         cwd=tmp_path, capture_output=True, text=True,
     )
     assert run.returncode == 0, run.stderr
-    targets = json.loads(run.stdout)["packages"][0]["targets"]
+    packages = json.loads(run.stdout)["packages"]
+    targets = [target for package in packages for target in package["targets"]]
     assert "weir" in [target["name"] for target in targets if "bin" in target["kind"]]
     for target in targets:
         if set(target["kind"]) & {"lib", "bin", "custom-build"}:

@@ -1,14 +1,17 @@
-//! `weir bench`: load on a running service, and what it did with it.
+//! `weir bench`: puts load on a running service and prints the report.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use clap::Args;
 
-use super::{Typed, exit, say};
-use crate::bench::{self, Latency, Load, Moment, Plan, Report, Spread, Stop};
+use weir_bench::{
+    CancelSignal, KeyDistribution, Latency, Pacing, Plan, Progress, Report, RunError,
+};
 
-/// Distinct keys, when nobody says how many and there is a place for them.
+use super::{Typed, exit, say};
+
+/// Default of the distinct keys when a value contains `{n}`.
 const KEYS: u64 = 100_000;
 
 #[derive(Debug, Args)]
@@ -19,42 +22,42 @@ pub(crate) struct BenchArgs {
     /// Namespace of the rules.
     #[arg(long)]
     domain: String,
-    /// The descriptors of each call, as key=value,key=value; {n} in a value becomes the key's number.
+    /// The descriptors of each call, as key=value,key=value; {n} in a value is replaced by the key's number.
     #[arg(required = true, value_name = "KEY=VALUE,...")]
     descriptors: Vec<Typed>,
-    /// Distinct keys [default: 100000 where there is an {n}, else 1].
+    /// Distinct keys [default: 100000 if a value contains {n}, else 1].
     #[arg(long)]
     keys: Option<u64>,
-    /// Ask for few keys most of the time, by Zipf's law with this exponent (1 is classic); else all
-    /// are asked for equally often.
+    /// Distribute calls over the keys by Zipf's law with this exponent, for example 1
+    /// [default: uniform].
     #[arg(long, value_name = "EXPONENT")]
     zipf: Option<f64>,
-    /// Send so many calls per second whatever becomes of them (open loop); else each stream asks
-    /// again when it is answered (closed loop).
+    /// Open loop: send this many calls per second, whether or not earlier ones are answered
+    /// [default: closed loop, each stream sends its next call when the previous one is answered].
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
     /// HTTP/2 connections.
     #[arg(long, default_value_t = 8)]
     connections: usize,
-    /// Calls in flight on one connection at most [default: 32, or 1000 with --rate].
+    /// Most calls in flight on one connection [default: 32, or 1000 with --rate].
     #[arg(long)]
     streams: Option<usize>,
     /// Seconds in which calls count.
     #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
     duration: Duration,
-    /// Seconds before that, in which they do not.
+    /// Seconds of warm-up, in which calls do not count.
     #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
     warmup: Duration,
-    /// Seconds to wait for the last answers.
+    /// Seconds to wait for the last responses.
     #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = seconds)]
     timeout: Duration,
-    /// What each call costs on each counter; 0 looks without taking.
+    /// Hits per call; 0 reads the counters without adding to them.
     #[arg(long)]
     hits: Option<u64>,
-    /// Threads of the generator [default: half of the cores].
+    /// Threads of the load generator [default: half of the cores].
     #[arg(long)]
     threads: Option<usize>,
-    /// Another number asks for the keys in another order.
+    /// Seed of the random order of keys.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print the report as JSON.
@@ -70,11 +73,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
 impl BenchArgs {
     fn plan(&self) -> Plan {
         let descriptors: Vec<_> = self.descriptors.iter().map(|one| one.0.clone()).collect();
-        let keys = if Plan::has_place(&descriptors) { KEYS } else { 1 };
+        let keys = if Plan::has_placeholder(&descriptors) { KEYS } else { 1 };
         Plan {
             hits: self.hits,
-            spread: self.zipf.map_or(Spread::Uniform, Spread::Zipf),
-            load: self.rate.map_or(Load::Closed, Load::Open),
+            distribution: self.zipf.map_or(KeyDistribution::Uniform, KeyDistribution::Zipf),
+            pacing: self.rate.map_or(Pacing::Closed, Pacing::Open),
             connections: self.connections,
             streams: self.streams,
             warmup: self.warmup,
@@ -87,35 +90,36 @@ impl BenchArgs {
     }
 }
 
-/// Comes when the process is interrupted (Ctrl-C).
-fn interrupted() -> anyhow::Result<Stop> {
-    let (stopper, stop) = Stop::new();
+/// A signal that cancels the run on Ctrl-C.
+fn cancel_on_interrupt() -> anyhow::Result<CancelSignal> {
+    let (canceller, cancel) = CancelSignal::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listen = async move {
-        // Where signals cannot be had, a run lasts until its end.
+        // If signals are unavailable, the run lasts until its planned end.
         if tokio::signal::ctrl_c().await.is_ok() {
-            stopper.stop();
+            canceller.cancel();
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(move || runtime.block_on(listen))?;
-    Ok(stop)
+    Ok(cancel)
 }
 
-/// 0 when every call was decided, 1 when some were not, 69 when the load could not be put on.
+/// Exit code 0: every call was decided; 1: some were not; 69: no service answers such calls.
 pub(super) fn run(args: &BenchArgs) -> anyhow::Result<u8> {
     let plan = args.plan();
     let total = (plan.warmup + plan.duration).as_secs_f64();
     let shows = std::io::stderr().is_terminal();
-    let report = bench::run(&plan, &args.addr, &interrupted()?, |moment| {
+    let cancel = cancel_on_interrupt()?;
+    let report = weir_bench::run(&plan, &args.addr, &cancel, |progress| {
         if shows {
-            progress(moment, total);
+            show(progress, total);
         }
     });
     let report = match report {
         Ok(report) => report,
-        Err(bench::Unfit::Plan(problem)) => anyhow::bail!(problem),
-        Err(unfit) => {
-            say(format_args!("weir: {unfit}"));
+        Err(RunError::Plan(problem)) => anyhow::bail!(problem),
+        Err(error) => {
+            say(format_args!("weir: {error}"));
             return Ok(exit::UNAVAILABLE);
         }
     };
@@ -124,25 +128,25 @@ pub(super) fn run(args: &BenchArgs) -> anyhow::Result<u8> {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
     } else {
         write!(out, "{}", summary(&report))?;
-        for doubt in &report.doubts {
-            say(format_args!("doubtful: {doubt}"));
+        for warning in &report.warnings {
+            say(format_args!("warning: {warning}"));
         }
     }
     Ok(if report.failed > 0 || report.decided == 0 { exit::NO } else { 0 })
 }
 
-/// One line that is written over; gone at the end.
-fn progress(moment: Moment, total: f64) {
+/// Overwrites the progress line, and erases it at the end.
+fn show(progress: Progress, total: f64) {
     let mut error = std::io::stderr().lock();
-    // A progress line that cannot be shown is no reason to stop.
-    let _ = match moment {
-        Moment::Started => Ok(()),
-        Moment::Running { elapsed, answered } => {
+    // The run goes on if the terminal is gone.
+    let _ = match progress {
+        Progress::Started => Ok(()),
+        Progress::Running { elapsed, answered } => {
             let seconds = elapsed.as_secs_f64();
             let rate = answered as f64 / seconds.max(1e-9);
             write!(error, "\r{seconds:5.1} of {total} s, {answered} answers, {rate:.0} per second ")
         }
-        Moment::Ended => write!(error, "\r\x1b[K"),
+        Progress::Ended => write!(error, "\r\x1b[K"),
     };
 }
 
@@ -193,7 +197,7 @@ fn latency(name: &str, of: &Latency) -> String {
     format!("  {name}: {}\n", points.join(", "))
 }
 
-/// A length in the unit in which it is a small number.
+/// A duration in us, ms or s.
 fn time(micros: f64) -> String {
     match micros {
         ..1_000.0 => format!("{micros:.0} us"),
@@ -207,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_shown_in_fitting_units() {
+    fn durations_are_shown_in_fitting_units() {
         assert_eq!(time(0.4), "0 us");
         assert_eq!(time(999.0), "999 us");
         assert_eq!(time(1_500.0), "1.50 ms");

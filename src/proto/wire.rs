@@ -47,15 +47,3 @@ pub(crate) fn next<'m>(message: &mut &'m [u8]) -> Result<Option<(u32, Value<'m>)
     };
     Ok(Some((number, value)))
 }
-
-/// Calls `found` with the content of every field `number` of `message` that has bytes, as far as the
-/// bytes are a message.
-pub(crate) fn each(mut message: &[u8], number: u32, mut found: impl FnMut(&[u8])) {
-    while let Ok(Some((field, value))) = next(&mut message) {
-        if let Value::Bytes(content) = value
-            && field == number
-        {
-            found(content);
-        }
-    }
-}

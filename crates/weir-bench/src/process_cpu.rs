@@ -1,19 +1,19 @@
-//! The CPU time that a process has used, as Linux accounts it.
+//! The CPU time that a process has used, from Linux' `/proc`.
 
 use std::time::Duration;
 
-/// Of this process. None where there is no `/proc`.
-pub(super) fn of_this_process() -> Option<Duration> {
+/// The CPU time of this process; `None` without `/proc`.
+pub(crate) fn of_this_process() -> Option<Duration> {
     parse(&std::fs::read_to_string("/proc/self/stat").ok()?)
 }
 
-/// User and system time of a line of `/proc/PID/stat`.
+/// User plus system time in a line of `/proc/PID/stat`.
 fn parse(line: &str) -> Option<Duration> {
-    // The name is the second field and may hold anything; the twelfth after it is user time.
+    // The second field is the name, in parentheses, with any characters. User time is the twelfth after it.
     let (_, fields) = line.rsplit_once(") ")?;
     let mut fields = fields.split(' ').skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
-    // What Linux shows is in hundredths of a second on every machine.
+    // Linux reports hundredths of a second (USER_HZ) on every machine.
     Some(Duration::from_millis((ticks()? + ticks()?) * 10))
 }
 
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn user_and_system_time_are_found_after_any_name() {
+    fn times_are_found_after_any_process_name() {
         let line = "7 (a) b ) S 1 7 7 0 -1 4194560 1 2 3 4 150 25 0 0 20 0 3 0 99";
         assert_eq!(parse(line), Some(Duration::from_millis(1750)));
         assert_eq!(parse("7 (a) S 1"), None);

@@ -1,16 +1,16 @@
-//! An alarm that wakes a task within microseconds of an instant.
+//! A timer that wakes a task within microseconds of an instant.
 //!
-//! tokio's timers have a granularity of a millisecond, which is many times the latency that is to
-//! be measured. Linux has timers that are files; elsewhere the run tells how late it sent.
+//! tokio's timers have a granularity of 1 ms, many times the latencies to be measured. On Linux this is a
+//! `timerfd`. Elsewhere tokio's timer is used, and the report shows how late calls were sent.
 
 use std::io;
 use std::time::Instant;
 
 #[cfg(target_os = "linux")]
-pub(super) use precise::Alarm;
+pub(crate) use timerfd::PreciseTimer;
 
 #[cfg(target_os = "linux")]
-mod precise {
+mod timerfd {
     use rustix::time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
         timerfd_settime,
@@ -21,20 +21,20 @@ mod precise {
 
     const ZERO: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-    /// A timer of the kernel. It is read as a pipe is: tokio waits for any file behind that type.
+    /// A kernel timer. It is read as a pipe, because tokio polls any file descriptor behind that type.
     #[derive(Debug)]
-    pub(crate) struct Alarm(Receiver);
+    pub(crate) struct PreciseTimer(Receiver);
 
-    impl Alarm {
-        /// An alarm on the runtime of the caller.
-        pub(crate) fn new() -> io::Result<Alarm> {
+    impl PreciseTimer {
+        /// A timer on the runtime of the caller.
+        pub(crate) fn new() -> io::Result<PreciseTimer> {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-            Ok(Alarm(Receiver::from_owned_fd_unchecked(timer)?))
+            Ok(PreciseTimer(Receiver::from_owned_fd_unchecked(timer)?))
         }
 
-        /// Returns at `due`, or at once when that is past.
-        pub(crate) async fn until(&self, due: Instant) -> io::Result<()> {
+        /// Returns at `due`, or at once when `due` is past.
+        pub(crate) async fn sleep_until(&self, due: Instant) -> io::Result<()> {
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(());
@@ -45,7 +45,7 @@ mod precise {
             timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &when)?;
             loop {
                 self.0.readable().await?;
-                // The number of times that it rang.
+                // The eight bytes are the number of expirations.
                 match self.0.try_read(&mut [0; 8]) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     read => return read.map(|_| ()),
@@ -55,18 +55,18 @@ mod precise {
     }
 }
 
-/// A timer of the runtime, a millisecond coarse.
+/// A timer of the runtime, with a granularity of 1 ms.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
-pub(super) struct Alarm;
+pub(crate) struct PreciseTimer;
 
 #[cfg(not(target_os = "linux"))]
-impl Alarm {
-    pub(super) fn new() -> io::Result<Alarm> {
-        Ok(Alarm)
+impl PreciseTimer {
+    pub(crate) fn new() -> io::Result<PreciseTimer> {
+        Ok(PreciseTimer)
     }
 
-    pub(super) async fn until(&self, due: Instant) -> io::Result<()> {
+    pub(crate) async fn sleep_until(&self, due: Instant) -> io::Result<()> {
         tokio::time::sleep_until(due.into()).await;
         Ok(())
     }
@@ -78,13 +78,13 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn it_never_rings_early_and_can_be_set_again() {
+    fn timer_is_never_early_and_can_be_reused() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let alarm = Alarm::new().unwrap();
+            let timer = PreciseTimer::new().unwrap();
             for micros in [0, 50, 300, 2_000] {
                 let due = Instant::now() + Duration::from_micros(micros);
-                alarm.until(due).await.unwrap();
+                timer.sleep_until(due).await.unwrap();
                 assert!(Instant::now() >= due, "{micros} us");
             }
         });
