@@ -9,11 +9,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{self, oneshot};
 
 use crate::key::KeySeed;
-use crate::limiter::{Limiter, LocalCounters};
-use crate::modes::Backend;
+use crate::limiter::{Backend, Limiter, LocalCounters};
+use crate::modes::Modes;
 use crate::server::{self, Server, Serving};
 use crate::settings::{Settings, StoreKind};
-use crate::store::{Guard, MemoryStore, RedisStore, Stack};
+use crate::store::{Guard, MemoryStore, RedisStore};
 use crate::telemetry::{self, Exporter, OtlpError, Traces};
 use crate::time::{Clock, SystemClock};
 
@@ -166,7 +166,8 @@ impl App {
         let limiter = limiter(&settings, clock)?;
         let counted = first.rules.rules().len();
         let (traces, exporter) = traces(&settings)?.unzip();
-        let service = Arc::new(Service::new(limiter, first, reloads, settings, counters, traces));
+        let service =
+            Arc::new(Service::new(limiter, clock, first, reloads, settings, counters, traces));
         let sweeper = Sweeper::start(service.clone())?;
         let transition_log = TransitionLog::start(&service)?;
         let mut shutdown_tasks = ShutdownTasks::default();
@@ -217,21 +218,16 @@ fn pusher(service: &Arc<Service>) -> Result<Option<Exporter>, StartError> {
     let Some(options) = derive::push(settings) else { return Ok(None) };
     let (resource, started) = (derive::resource(settings), service.started);
     let service = Arc::clone(service);
-    let page = move || (service.limiter.clock().now(), service.exposition());
+    let page = move || (service.clock.now(), service.exposition());
     Ok(Some(telemetry::push(&options, &resource, started, page)?))
 }
 
 /// The limiter over the store that the settings chose. Redis need not be there yet.
-fn limiter(
-    settings: &Settings,
-    clock: SystemClock,
-) -> Result<Limiter<Stack, SystemClock>, StartError> {
+fn limiter(settings: &Settings, clock: SystemClock) -> Result<Limiter, StartError> {
     let answer = derive::answer(settings);
     let memory = MemoryStore::new(settings.store.max_counters);
     match settings.store.kind {
-        StoreKind::Memory => {
-            Ok(Limiter::new(Stack::Memory(memory), clock, KeySeed::random(), answer))
-        }
+        StoreKind::Memory => Ok(Limiter::new(Backend::Memory(memory), KeySeed::random(), answer)),
         StoreKind::Redis => {
             let cores = server::worker_count(&derive::server(settings));
             let store = RedisStore::start(&derive::redis(settings, cores), clock)
@@ -239,12 +235,12 @@ fn limiter(
             let guard = Guard::new(store, clock, settings.store.timeout);
             let seed = derive::shared_seed(settings);
             let local = LocalCounters::new(memory, settings.fallback.instances);
-            let layers = if settings.store.over_limit_cache {
-                Backend::shared(Stack::Redis(guard))
+            let modes = if settings.store.over_limit_cache {
+                Modes::new(guard)
             } else {
-                Backend::without_over_limit_cache(Stack::Redis(guard))
+                Modes::without_over_limit_cache(guard)
             };
-            Ok(Limiter::over(layers, clock, seed, answer).with_local(local))
+            Ok(Limiter::new(Backend::Redis(modes), seed, answer).with_local(local))
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Backend: how often a decision visits the store, one module per way, composed here and nowhere
-//! else.
+//! This module decides counters in Redis in one of three consistency modes, which differ in how
+//! often a decision calls Redis.
 //!
 //! ```text
 //! exact  -> over-limit cache -> store
@@ -7,11 +7,10 @@
 //! synced -------------------->  store
 //! ```
 //!
-//! A layer answers what it can tell without the store, and asks the next one for the rest. The three
-//! modes have one trait; the over-limit cache has the store's own, so that what stands above it does
-//! not know what stands below.
+//! Each mode is a path. It decides from local state where it can, and calls the next stage where
+//! it cannot. The over-limit cache implements [`Store`], so a path does not depend on it.
+//! `docs/modes.md` has the promise of each mode.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use crate::decision::Decision;
 use crate::key::Key;
 use crate::limit::{Limit, Mode};
 use crate::step::{Lease, Step};
-use crate::store::{MemoryStore, Store, StoreError};
+use crate::store::{Store, StoreError};
 use crate::time::Micros;
 
 mod exact;
@@ -37,225 +36,152 @@ use leased::LeasedPath;
 use over_limit::{OverLimitCache, OverLimitStore};
 use synced::SyncedPath;
 
-/// What one descriptor of a request asks of its counter.
+/// A check of one descriptor against its counter.
 #[derive(Clone, Copy, Debug)]
 pub struct CounterCheck<'a> {
-    /// Which counter.
+    /// The counter.
     pub key: &'a Key,
-    /// What to hold it against.
+    /// The limit that the counter is held against.
     pub limit: &'a Limit,
-    /// Hits to take (positive), 0 to look, negative to give back.
+    /// Hits to take (positive), to give back (negative), or 0 to peek.
     pub hits: i64,
-    /// The lease that they are taken under or that they end; in mode exact only.
+    /// The lease that the hits open or close; only in mode exact.
     pub lease: Option<Lease>,
-    /// How often to visit the store.
+    /// The rule's mode.
     pub mode: Mode,
-    /// A denial may come from memory, while the counter is known to be full; in mode exact only.
+    /// Whether the over-limit cache may deny; only in mode exact.
     pub over_limit_cache: bool,
-    /// The instant of the request, by our own clock.
+    /// The instant of the request, by the local clock.
     pub local: Micros,
-    /// The same instant by the clock of the store, if that can be told.
+    /// The same instant by the store's clock; an error if that clock is unknown.
     pub now: Result<Micros, StoreError>,
-    /// How long the caller will wait.
+    /// How long the caller waits for the decision.
     pub timeout: Option<Duration>,
 }
 
 impl CounterCheck<'_> {
-    /// It returns or settles what was taken before.
+    /// Whether hits or a lease are given back, so that a full counter may have room.
     fn gives_back(&self) -> bool {
         self.hits < 0 || matches!(self.lease, Some(Lease::Close(_)))
     }
 }
 
-/// Something that decides, from what it knows or by asking another.
-pub trait ModePath: Send + Sync + 'static {
-    /// Decides. An error means that nothing could be told, and the rule's fallback decides.
-    fn check(
-        &self,
-        check: &CounterCheck<'_>,
-    ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
+/// The longest time that a denial of a leased rule is cached. Other instances return unspent
+/// tokens, and this instance must see them soon.
+const LEASED_DENIAL_MAX: Micros = Micros::SECOND;
 
-    /// Applies a step that gives back what a decision in `mode` had taken, without anybody waiting.
-    fn apply_detached(&self, key: &Key, mode: Mode, step: Step);
-
-    /// Does what is due at `local`, by our own clock: exchanges counts, gives back what lies idle.
-    fn run_due(&self, local: Micros) -> impl Future<Output = ()> + Send;
-
-    /// Brings to the store whatever it does not know yet: the process is about to end.
-    fn close(&self, local: Micros) -> impl Future<Output = ()> + Send;
-}
-
-/// For how long a leased rule's denial is remembered, at most: what another instance gives back
-/// unspent, as they all do, shall be seen soon.
-const LEASED_DENIAL: Micros = Micros::SECOND;
-
-/// The layers around a store.
-pub enum Backend<S> {
-    /// A store of this process alone: it answers at once, so nothing stands before it.
-    Own(ExactPath<S>),
-    /// A store that instances share.
-    Shared(Modes<S>),
-}
-
-/// One layer per mode; the rule's mode chooses.
+/// The paths of all modes over one store. The rule's mode selects the path.
 pub struct Modes<S> {
-    /// Of rules without an over-limit cache.
-    plain: ExactPath<S>,
+    /// For rules without an over-limit cache.
+    uncached: ExactPath<S>,
     exact: ExactPath<OverLimitStore<S>>,
     leased: LeasedPath<OverLimitStore<S>>,
     synced: SyncedPath<S>,
-    full: Arc<OverLimitCache>,
-    /// There is an over-limit cache.
-    remembers: bool,
+    over_limit: Arc<OverLimitCache>,
+    /// Whether exact rules use the over-limit cache.
+    caches_denials: bool,
 }
 
-impl<S: Store> Backend<S> {
-    /// For a store that only this process counts in.
-    pub fn own(store: S) -> Backend<S> {
-        Backend::Own(ExactPath::new(Arc::new(store)))
+impl<S: Store> Modes<S> {
+    /// The modes over a store that instances share.
+    pub fn new(store: S) -> Modes<S> {
+        Modes::build(store, true)
     }
 
-    /// For a store that instances share.
-    pub fn shared(store: S) -> Backend<S> {
-        Backend::remembering(store, true)
+    /// The same, without an over-limit cache.
+    pub fn without_over_limit_cache(store: S) -> Modes<S> {
+        Modes::build(store, false)
     }
 
-    /// The same without an over-limit cache.
-    pub fn without_over_limit_cache(store: S) -> Backend<S> {
-        Backend::remembering(store, false)
-    }
-
-    fn remembering(store: S, denials: bool) -> Backend<S> {
-        let (store, full) = (Arc::new(store), Arc::new(OverLimitCache::new()));
-        let over_limit = || OverLimitStore::new(store.clone(), full.clone());
-        let leased_denial = if denials { LEASED_DENIAL } else { Micros::ZERO };
-        Backend::Shared(Modes {
-            remembers: denials,
-            plain: ExactPath::new(store.clone()),
-            exact: ExactPath::new(Arc::new(over_limit())),
-            leased: LeasedPath::new(Arc::new(over_limit().for_at_most(leased_denial))),
+    fn build(store: S, caches_denials: bool) -> Modes<S> {
+        let (store, over_limit) = (Arc::new(store), Arc::new(OverLimitCache::new()));
+        let cached = || OverLimitStore::new(store.clone(), over_limit.clone());
+        let leased_denial = if caches_denials { LEASED_DENIAL_MAX } else { Micros::ZERO };
+        Modes {
+            uncached: ExactPath::new(store.clone()),
+            exact: ExactPath::new(Arc::new(cached())),
+            leased: LeasedPath::new(Arc::new(cached().for_at_most(leased_denial))),
             synced: SyncedPath::new(store.clone()),
-            full,
-        })
+            over_limit,
+            caches_denials,
+        }
     }
 
-    /// The store behind them.
+    /// The store that instances share.
     pub fn store(&self) -> &S {
-        match self {
-            Backend::Own(exact) => exact.store(),
-            Backend::Shared(modes) => modes.plain.store(),
-        }
+        self.uncached.store()
     }
 
-    /// The store behind them, if that answers at once and nothing stands before it:
-    /// [`CounterCheck::of_memory`] then decides as they do.
-    pub fn in_memory(&self) -> Option<&MemoryStore> {
-        match self {
-            Backend::Own(exact) => exact.store().in_memory(),
-            Backend::Shared(_) => None,
-        }
-    }
-
-    /// Forgets the counter `key`, in the store and in whatever stands before it.
-    pub async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
-        match self {
-            Backend::Own(exact) => exact.store().forget(key).await,
-            Backend::Shared(modes) => {
-                modes.leased.forget(key);
-                modes.synced.forget(key);
-                modes.exact.store().forget(key).await
-            }
-        }
-    }
-
-    /// The layers between, where there are any, for metrics.
-    pub fn between(&self) -> Option<&Modes<S>> {
-        match self {
-            Backend::Own(_) => None,
-            Backend::Shared(modes) => Some(modes),
-        }
-    }
-}
-
-impl<S> Modes<S> {
-    /// The layer of leased rules.
+    /// The path of leased rules.
     pub fn leased(&self) -> &LeasedPath<OverLimitStore<S>> {
         &self.leased
     }
 
-    /// The layer of synced rules.
+    /// The path of synced rules.
     pub fn synced(&self) -> &SyncedPath<S> {
         &self.synced
     }
 
-    /// The counters that are known to be full.
-    pub fn full(&self) -> &OverLimitCache {
-        &self.full
-    }
-}
-
-impl<S: Store> ModePath for Backend<S> {
-    async fn check(&self, check: &CounterCheck<'_>) -> Result<Decision, StoreError> {
-        match self {
-            Backend::Own(exact) => exact.check(check).await,
-            Backend::Shared(layers) => layers.check(check).await,
-        }
+    /// The over-limit cache.
+    pub fn over_limit(&self) -> &OverLimitCache {
+        &self.over_limit
     }
 
-    fn apply_detached(&self, key: &Key, mode: Mode, step: Step) {
-        match self {
-            Backend::Own(exact) => exact.apply_detached(key, mode, step),
-            Backend::Shared(layers) => layers.apply_detached(key, mode, step),
-        }
-    }
-
-    async fn run_due(&self, local: Micros) {
-        if let Backend::Shared(layers) = self {
-            layers.run_due(local).await;
-        }
-    }
-
-    async fn close(&self, local: Micros) {
-        if let Backend::Shared(layers) = self {
-            layers.close(local).await;
-        }
-    }
-}
-
-impl<S: Store> ModePath for Modes<S> {
-    async fn check(&self, check: &CounterCheck<'_>) -> Result<Decision, StoreError> {
+    /// Decides in the mode of the check.
+    ///
+    /// # Errors
+    ///
+    /// The store's error, where the decision needs the store. The rule's `on_error` then decides.
+    pub async fn check(&self, check: &CounterCheck<'_>) -> Result<Decision, StoreError> {
         match check.mode {
-            // What gives back goes by the cache, whatever the rule says now: it has to forget.
-            Mode::Exact if self.remembers && check.over_limit_cache || check.gives_back() => {
+            // Whatever the rule says now, hits that are given back must invalidate the cache.
+            Mode::Exact if self.caches_denials && check.over_limit_cache || check.gives_back() => {
                 self.exact.check(check).await
             }
-            Mode::Exact => self.plain.check(check).await,
+            Mode::Exact => self.uncached.check(check).await,
             Mode::Leased => self.leased.check(check).await,
             Mode::Synced { .. } => {
                 if check.gives_back() {
-                    self.full.forget(check.key, check.now.unwrap_or(check.local));
+                    self.over_limit.invalidate(check.key, check.now.unwrap_or(check.local));
                 }
                 self.synced.check(check).await
             }
         }
     }
 
-    fn apply_detached(&self, key: &Key, mode: Mode, step: Step) {
+    /// Applies a step that gives back what a decision in `mode` took, without waiting for it.
+    pub fn apply_detached(&self, key: &Key, mode: Mode, step: Step) {
         match mode {
-            Mode::Exact => self.exact.apply_detached(key, mode, step),
-            Mode::Leased => self.leased.apply_detached(key, mode, step),
+            Mode::Exact => self.exact.apply_detached(key, step),
+            Mode::Leased => self.leased.apply_detached(key, step),
             Mode::Synced { .. } => {
-                self.full.forget(key, step.now);
-                self.synced.apply_detached(key, mode, step);
+                self.over_limit.invalidate(key, step.now);
+                self.synced.apply_detached(key, step);
             }
         }
     }
 
-    async fn run_due(&self, local: Micros) {
-        join(self.leased.run_due(local), self.synced.run_due(local)).await;
+    /// Runs the periodic work that is due at `local` by the local clock: exchanges of counts, and
+    /// returns of idle tokens.
+    pub async fn run_due(&self, local: Micros) {
+        self.leased.run_due(local);
+        self.synced.run_due(local).await;
     }
 
-    async fn close(&self, local: Micros) {
+    /// Sends everything to the store that it does not have yet, before the process ends.
+    pub async fn close(&self, local: Micros) {
         join(self.leased.close(local), self.synced.close(local)).await;
+    }
+
+    /// Deletes the counter `key` in the store, and what the modes keep of it. Returns whether it
+    /// existed.
+    ///
+    /// # Errors
+    ///
+    /// The store's error, if the counter may still exist.
+    pub async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        self.leased.forget(key);
+        self.synced.forget(key);
+        self.exact.store().forget(key).await
     }
 }

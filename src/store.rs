@@ -1,4 +1,5 @@
-//! Stores: where counters live. A store applies steps to keys and knows nothing of rules or limits.
+//! Stores: where the counters of several instances are. A store applies steps to keys; it has no
+//! rules and no limits.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,75 +12,76 @@ pub mod call_trace;
 pub mod guard;
 pub mod memory;
 pub mod redis;
-mod stack;
 
 pub use crate::store_error::StoreError;
 pub use guard::Guard;
 pub(crate) use guard::with_timeout;
 pub use memory::MemoryStore;
 pub use redis::RedisStore;
-pub use stack::Stack;
 
-/// Something that keeps counters.
+/// A store that instances share, such as Redis.
 ///
-/// Contract: steps on one key are applied one after the other, each to the state the previous one
-/// left; a counter may be forgotten only when its state says nothing any more, or as
+/// Contract: steps on one key are applied one after another, each to the state that the previous
+/// one left. A store may drop a counter only when its state no longer affects a decision.
+/// [`MemoryStore`] keeps the same contract without waiting, and drops counters as
 /// [`StoreError::Full`] explains.
 pub trait Store: Send + Sync + 'static {
-    /// The instant to plan a step on `key` for, when our own clock shows `local`. A store that
-    /// several instances share has one clock for all of them; an error means that it cannot be
-    /// told, and then the store need not be asked.
-    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
-        let _ = key;
-        Ok(local)
-    }
+    /// The instant to plan a step on `key` for, when the local clock shows `local`. All instances
+    /// use the store's clock.
+    ///
+    /// # Errors
+    ///
+    /// The store's clock is unknown. A call to the store would fail too.
+    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError>;
 
-    /// The part of the store that `key` lives in. Parts fail each on its own.
-    fn node(&self, key: &Key) -> NodeId {
-        let _ = key;
-        NodeId(0)
-    }
+    /// The longest time that a call takes; `None` if it is unbounded.
+    fn timeout(&self) -> Option<Duration>;
 
-    /// The counters in this process's memory, if this store is no more than those: they can be
-    /// asked without waiting.
-    fn in_memory(&self) -> Option<&MemoryStore> {
-        None
-    }
-
-    /// Applies `step` to the counter `key`.
-    fn apply(
-        &self,
-        key: &Key,
-        step: &Step,
-    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
-
-    /// How long one answer is waited for, whoever asks; nothing, if that is not bounded.
-    fn deadline(&self) -> Option<Duration> {
-        None
-    }
-
-    /// [`apply`](Store::apply) for somebody who waits no longer than `timeout`.
+    /// Applies `step` to the counter `key`, within `timeout` and the store's own.
+    ///
+    /// # Errors
+    ///
+    /// The counter gave no outcome. [`StoreError::may_have_run`] tells whether the step may have
+    /// been applied.
     fn apply_within(
         &self,
         key: &Key,
         step: &Step,
         timeout: Option<Duration>,
+    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
+    /// Applies `step` to the counter `key`, within the store's own timeout.
+    ///
+    /// # Errors
+    ///
+    /// As [`apply_within`](Store::apply_within).
+    fn apply(
+        &self,
+        key: &Key,
+        step: &Step,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
-        // A store in this process answers at once.
-        let _ = timeout;
-        self.apply(key, step)
+        self.apply_within(key, step, None)
     }
 
-    /// Applies `step` without anybody waiting for the outcome, for what must be given back when the
-    /// one who took it has gone. As good as the store can: a store that cannot be reached forgets it.
+    /// Applies `step` without waiting for the outcome, for what must be given back after its
+    /// request has ended. Best effort: dropped if the store is unreachable.
     fn apply_detached(&self, key: &Key, step: Step);
 
-    /// Forgets the counter `key`, as if nothing had ever been counted on it. Tells whether there
-    /// was one. For operators; waits as long as the store's own deadline.
+    /// Deletes the counter `key`, for operators. Returns whether it existed. Takes at most the
+    /// store's own timeout.
+    ///
+    /// # Errors
+    ///
+    /// The store gave no outcome; the counter may still exist.
     fn forget(&self, key: &Key) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }
 
-/// A part of a store that fails on its own, such as a node of Redis. Numbers are given from 0 up
-/// and never mean another part later.
+/// A store of several nodes, which fail independently.
+pub trait Clustered: Store {
+    /// The node that has the counter `key`.
+    fn node(&self, key: &Key) -> NodeId;
+}
+
+/// A node of a store. Numbers start at 0 and are not reused for other nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);

@@ -8,14 +8,15 @@ use anyhow::Context;
 use futures_util::FutureExt;
 use weir::descriptor::{Caller, Descriptor, Entry, Request};
 use weir::key::KeySeed;
-use weir::limiter::{Limiter, ResponseConfig};
+use weir::limiter::{Backend, Limiter, ResponseConfig};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
 use weir::store::MemoryStore;
 use weir::time::{Clock, SystemClock};
 
 /// A limiter with the rules of a load, and users to ask about.
 pub(crate) struct Inside {
-    limiter: Limiter<MemoryStore, SystemClock>,
+    limiter: Limiter,
+    clock: SystemClock,
     rules: RuleSet,
     /// In the order in which they are asked about: a request's text has just arrived, and is no
     /// cache miss of the limiter's.
@@ -32,11 +33,10 @@ impl Inside {
         let file = SourceFile { name: "bench.yaml".into(), text: text.to_owned() };
         let compiled = compile(&[file], &Options::default());
         let (rules, _) = compiled.map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
-        let store = MemoryStore::new(4 * users.max(100_000));
-        let limiter =
-            Limiter::new(store, SystemClock::new(), KeySeed::random(), ResponseConfig::default());
+        let backend = Backend::Memory(MemoryStore::new(4 * users.max(100_000)));
+        let limiter = Limiter::new(backend, KeySeed::random(), ResponseConfig::default());
         let users: Vec<String> = (0..users).map(|user| format!("u{user:07}")).collect();
-        let inside = Inside { limiter, rules, users };
+        let inside = Inside { limiter, clock: SystemClock::new(), rules, users };
         let users = inside.users.len();
         (0..users).try_for_each(|user| inside.decide(user * STRIDE % users))?;
         Ok(inside)
@@ -61,7 +61,7 @@ impl Inside {
             timeout: None,
             caller: Caller::default(),
         };
-        let now = self.limiter.clock().now();
+        let now = self.clock.now();
         let verdict = self.limiter.check(&self.rules, black_box(&request), now).now_or_never();
         black_box(verdict.context("a store in memory answers at once")?);
         Ok(())

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use weir::decision::Verdict;
 use weir::descriptor::{Bounds, Request};
 use weir::key::KeySeed;
-use weir::limiter::{Headers, Limiter, ResponseConfig};
+use weir::limiter::{Backend, Headers, Limiter, ResponseConfig};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
 use weir::server::{Decide, in_process};
 use weir::store::memory::MemoryStore;
@@ -26,12 +26,13 @@ pub struct Service {
 
 struct Decider {
     rules: RuleSet,
-    limiter: Limiter<MemoryStore, ManualClock>,
+    limiter: Limiter,
+    clock: ManualClock,
 }
 
 impl Decide for Decider {
     async fn decide(&self, request: &Request<'_>) -> Verdict {
-        self.limiter.check(&self.rules, request, self.limiter.clock().now()).await
+        self.limiter.check(&self.rules, request, self.clock.now()).await
     }
 }
 
@@ -41,15 +42,15 @@ impl Default for Service {
         let compiled = compile(&[file], &Options::default());
         let rules = compiled.unwrap_or_else(|problems| panic!("{problems:#?}")).0;
         let clock = ManualClock::at(Micros::from_secs(1_700_000_000));
-        let answer = ResponseConfig {
+        let config = ResponseConfig {
             headers: Headers::Both,
             decision_header: true,
             dynamic_metadata: true,
             ..ResponseConfig::default()
         };
-        let store = MemoryStore::new(COUNTERS);
-        let limiter = Limiter::new(store, clock, KeySeed::fixed([1, 2]), answer);
-        Service { decider: Decider { rules, limiter }, bounds: Bounds::default() }
+        let backend = Backend::Memory(MemoryStore::new(COUNTERS));
+        let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), config);
+        Service { decider: Decider { rules, limiter, clock }, bounds: Bounds::default() }
     }
 }
 

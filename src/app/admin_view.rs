@@ -46,7 +46,7 @@ impl AdminView for Service {
     }
 
     fn top(&self) -> Value {
-        self.decisions.top.to_json(self.limiter.clock().now())
+        self.decisions.top.to_json(self.clock.now())
     }
 }
 

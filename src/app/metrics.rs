@@ -18,10 +18,10 @@ impl Service {
         self.reloads.loads.expose(now.rules.rules().len(), now.loaded_at, failing, &mut page);
         self.memory_metrics(&mut page);
         self.redis_metrics(&mut page);
-        self.layer_metrics(&mut page);
+        self.mode_metrics(&mut page);
         self.connections.expose(&mut page);
         if self.settings.metrics.top {
-            self.decisions.top.expose(self.limiter.clock().now(), &mut page);
+            self.decisions.top.expose(self.clock.now(), &mut page);
         }
         if let Some(traces) = &self.traces {
             traces.expose(&mut page);

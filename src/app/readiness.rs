@@ -29,8 +29,7 @@ impl Readiness {
     pub(super) fn start(service: Arc<Service>) -> io::Result<(Readiness, watch::Receiver<Health>)> {
         let Readyz { require_store, require_rules } = service.settings.readyz;
         let ready = move |service: &Service| {
-            (!require_store || service.limiter.store().is_reachable())
-                && has_rules(service, require_rules)
+            (!require_store || service.is_store_reachable()) && has_rules(service, require_rules)
         };
         let (health, seen) = watch::channel(Health { live: true, ready: ready(&service) });
         let health = Arc::new(health);

@@ -126,7 +126,7 @@ impl Service {
                 warn(&warnings);
                 last_attempt.without_files = without_files;
                 let count = rules.rules().len();
-                let now = self.limiter.clock().now();
+                let now = self.clock.now();
                 self.activate(rules, now);
                 self.reloads.last_error.store(None);
                 self.reloads.loads.ok();

@@ -11,8 +11,8 @@ use crate::limiter::Limiter;
 use crate::rules::RuleSet;
 use crate::server::{Decide, ServerMetrics};
 use crate::settings::Settings;
+use crate::store::MemoryStore;
 use crate::store::call_trace::{self, StoreCall};
-use crate::store::{MemoryStore, Stack, Store};
 use crate::telemetry::{Decisions, Requests, RuleMetrics, Top, Traces};
 use crate::time::{Clock, Micros, SystemClock};
 
@@ -39,7 +39,8 @@ impl ActiveRules {
 
 /// Everything that answers need, shared by all cores.
 pub(super) struct Service {
-    pub(super) limiter: Limiter<Stack, SystemClock>,
+    pub(super) limiter: Limiter,
+    pub(super) clock: SystemClock,
     pub(super) active: ArcSwap<ActiveRules>,
     pub(super) reloads: ReloadState,
     pub(super) decisions: Decisions,
@@ -57,7 +58,8 @@ pub(super) struct Service {
 
 impl Service {
     pub(super) fn new(
-        limiter: Limiter<Stack, SystemClock>,
+        limiter: Limiter,
+        clock: SystemClock,
         active: ActiveRules,
         reloads: ReloadState,
         settings: Settings,
@@ -71,6 +73,7 @@ impl Service {
         let active = active.counted(&decisions, &RuleMetrics::default());
         Service {
             limiter,
+            clock,
             active: ArcSwap::from_pointee(active),
             reloads,
             decisions,
@@ -94,14 +97,19 @@ impl Service {
 impl Service {
     /// The name of the node that was visited.
     fn node(&self, call: &StoreCall) -> Option<String> {
-        let parts = self.limiter.store().redis()?.store().nodes();
+        let parts = self.limiter.backend().redis()?.store().nodes();
         parts.into_iter().find(|(part, _)| *part == call.node).map(|(_, name)| name)
     }
 
     /// The counters in this process's memory: all there are, or those of `on_error: local`.
     pub(super) fn in_memory(&self) -> Option<&MemoryStore> {
         let local = || self.limiter.local().map(|local| &**local.store());
-        self.limiter.store().in_memory().or_else(local)
+        self.limiter.backend().memory().or_else(local)
+    }
+
+    /// Whether counters can be queried, as far as is known.
+    pub(super) fn is_store_reachable(&self) -> bool {
+        self.limiter.backend().redis().is_none_or(|guard| guard.store().is_reachable())
     }
 }
 
@@ -109,7 +117,7 @@ impl Decide for Service {
     async fn decide(&self, request: &Request<'_>) -> Verdict {
         // One snapshot for the whole request: a reload cannot change the rules under it.
         let now = self.active.load();
-        let (deciding, began) = (self.requests.begin(), self.limiter.clock().now());
+        let (deciding, began) = (self.requests.begin(), self.clock.now());
         let span = self.traces.as_ref().and_then(|traces| traces.begin(request, began));
         let (verdict, calls) = match &span {
             None => (self.limiter.check(&now.rules, request, began).await, Vec::new()),
@@ -118,7 +126,7 @@ impl Decide for Service {
                 Box::pin(call_trace::collect(self.limiter.check(&now.rules, request, began))).await
             }
         };
-        let ended = self.limiter.clock().now();
+        let ended = self.clock.now();
         if let Some((traces, span)) = self.traces.as_ref().zip(span) {
             let node = |call: &StoreCall| self.node(call);
             traces.end(span, &now.rules, &verdict, &calls, node, ended);

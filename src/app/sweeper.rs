@@ -29,7 +29,7 @@ impl Sweeper {
         thread::Builder::new().name("weir-sweeper".into()).spawn(move || {
             while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
                 if let Some(counters) = service.in_memory() {
-                    counters.sweep(service.limiter.clock().now(), SLICE);
+                    counters.sweep(service.clock.now(), SLICE);
                 }
             }
         })?;

@@ -34,7 +34,7 @@ impl TransitionLog {
     /// Starts to write, if there is a Redis: where counters are in memory alone, nothing that it
     /// tells of ever happens.
     pub(super) fn start(service: &Arc<Service>) -> io::Result<Option<TransitionLog>> {
-        if service.limiter.store().redis().is_none() {
+        if service.limiter.backend().redis().is_none() {
             return Ok(None);
         }
         let service = Arc::clone(service);
@@ -42,7 +42,7 @@ impl TransitionLog {
         thread::Builder::new().name("weir-journal".into()).spawn(move || {
             let mut notes = TransitionLogState::default();
             while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-                let events = notes.compare(service.limiter.clock().now(), &service.seen());
+                let events = notes.compare(service.clock.now(), &service.seen());
                 write(&events);
             }
         })?;
@@ -110,7 +110,7 @@ impl Service {
             rule: series.selector.clone(),
             causes: series.causes(),
         });
-        let nodes = self.limiter.store().redis().map(|guard| {
+        let nodes = self.limiter.backend().redis().map(|guard| {
             let parts = guard.store().nodes().into_iter();
             parts.map(|(part, name)| {
                 let health = guard.health(part);

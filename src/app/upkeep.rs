@@ -9,7 +9,6 @@ use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::service::Service;
-use crate::modes::ModePath;
 use crate::time::Clock;
 
 /// Time between two looks at what is due: as short as the shortest `sync_interval`.
@@ -24,7 +23,7 @@ pub(super) struct Upkeep {
 impl Upkeep {
     /// Starts the upkeep of the service's layers, if there are any.
     pub(super) fn start(service: Arc<Service>) -> io::Result<Option<Upkeep>> {
-        if service.limiter.layers().between().is_none() {
+        if service.limiter.backend().modes().is_none() {
             return Ok(None);
         }
         let (alive, ended) = oneshot::channel::<()>();
@@ -36,7 +35,9 @@ impl Upkeep {
                     _ = ended => {}
                     () = keep_up(&service) => {}
                 }
-                service.limiter.layers().close(service.limiter.clock().now()).await;
+                if let Some(modes) = service.limiter.backend().modes() {
+                    modes.close(service.clock.now()).await;
+                }
             });
             let _ = told.send(());
         })?;
@@ -51,10 +52,11 @@ impl Upkeep {
 }
 
 async fn keep_up(service: &Service) {
+    let Some(modes) = service.limiter.backend().modes() else { return };
     let mut pause = interval(PAUSE);
     pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         pause.tick().await;
-        service.limiter.layers().run_due(service.limiter.clock().now()).await;
+        modes.run_due(service.clock.now()).await;
     }
 }

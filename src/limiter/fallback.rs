@@ -1,4 +1,4 @@
-//! The fallback: what decides about hits that no counter could be asked about.
+//! The fallback: this module decides hits whose counter could not be queried.
 
 use std::sync::Arc;
 
@@ -10,53 +10,53 @@ use crate::step::{Lease, LeaseId};
 use crate::store::{MemoryStore, StoreError};
 use crate::time::Micros;
 
-/// Counters of this instance, for the time in which the shared ones cannot be asked.
+/// Counters of this instance, for rules with `on_error: local` while Redis is unavailable.
 pub struct LocalCounters {
     store: Arc<MemoryStore>,
     instances: u64,
 }
 
-/// Hits that the store gave no answer about.
-pub(super) struct Unanswered<'a> {
+/// A query that the store returned an error for.
+pub(super) struct FailedQuery<'a> {
     pub(super) rule: Option<usize>,
     pub(super) limit: &'a Limit,
     pub(super) key: &'a Key,
     pub(super) hits: i64,
-    /// The lease that the hits were to be taken under, or that they end.
+    /// The lease that the hits open or close.
     pub(super) lease: Option<Lease>,
     pub(super) error: StoreError,
 }
 
 impl LocalCounters {
-    /// Counters in `store`, each with the share of one of `instances` instances.
+    /// Counters in `store`. Each has the share of the limit of one of `instances` instances.
     pub fn new(store: MemoryStore, instances: u64) -> LocalCounters {
         LocalCounters { store: Arc::new(store), instances: instances.max(1) }
     }
 
-    /// The counters, for what looks at them from outside (sweeps, metrics).
+    /// The counters, for sweeps and metrics.
     pub fn store(&self) -> &Arc<MemoryStore> {
         &self.store
     }
 
-    /// Ends a lease that the fallback may have granted; one that it has not is unknown here.
+    /// Closes a lease that the fallback may have granted. An unknown lease changes nothing.
     pub(super) fn end(&self, key: &Key, limit: &Limit, hits: i64, id: LeaseId, now: Micros) {
         let limit = share(limit, self.instances);
         let step = algorithm::plan(&limit, hits, now).with_lease(Lease::Close(id));
-        // A lease that is not ended here ends with its hold.
+        // An error leaves the lease open until its hold expires.
         let _ = self.store.apply_now(key, &step);
     }
 
-    fn decide(&self, from: &Unanswered<'_>, now: Micros) -> Option<Decision> {
-        let limit = share(from.limit, self.instances);
-        let mut step = algorithm::plan(&limit, from.hits, now);
-        step.lease = from.lease;
-        let outcome = self.store.apply_now(from.key, &step).ok()?;
+    fn decide(&self, failed: &FailedQuery<'_>, now: Micros) -> Option<Decision> {
+        let limit = share(failed.limit, self.instances);
+        let mut step = algorithm::plan(&limit, failed.hits, now);
+        step.lease = failed.lease;
+        let outcome = self.store.apply_now(failed.key, &step).ok()?;
         Some(algorithm::report(&limit, &step, &outcome))
     }
 }
 
-/// One instance's part of `limit`, rounded up: several instances together may let a little more
-/// through than the limit, and none of them lets nothing through.
+/// One instance's share of `limit`, rounded up. Rounding up keeps every instance serving; all
+/// together may allow up to one hit per instance over the limit.
 fn share(limit: &Limit, instances: u64) -> Limit {
     let tier = |tier: &Tier| Tier {
         requests: tier.requests.div_ceil(instances),
@@ -66,26 +66,26 @@ fn share(limit: &Limit, instances: u64) -> Limit {
     Limit { tiers: limit.tiers.iter().map(tier).collect(), ..limit.clone() }
 }
 
-/// Decides as `policy` says. Peeks and refunds always pass.
+/// Decides by `policy`. Peeks and refunds always pass.
 pub(super) fn decide(
     policy: OnError,
     local: Option<&LocalCounters>,
-    from: Unanswered<'_>,
+    failed: FailedQuery<'_>,
     now: Micros,
 ) -> Cause {
     let decision = match (policy, local) {
-        (OnError::Local, Some(local)) => local.decide(&from, now),
+        (OnError::Local, Some(local)) => local.decide(&failed, now),
         _ => None,
     };
     let allowed = match (policy, decision) {
-        _ if from.hits <= 0 => true,
+        _ if failed.hits <= 0 => true,
         (OnError::Allow, _) => true,
         (OnError::Deny, _) => false,
         (OnError::Local, Some(decision)) => decision.allowed,
-        // No counters of its own, or no room in them: rather too much than nothing.
+        // No local counters are configured, or they are full: allow.
         (OnError::Local, None) => true,
     };
-    let Unanswered { rule, hits, error, .. } = from;
+    let FailedQuery { rule, hits, error, .. } = failed;
     Cause::Fallback { rule, hits, allowed, by: policy, decision, error }
 }
 
@@ -101,8 +101,8 @@ mod tests {
         for _ in 0..calls {
             let error = StoreError::Timeout;
             let key = &Key([1, 1]);
-            let from = Unanswered { rule: None, limit, key, hits, lease: None, error };
-            let cause = decide(policy, Some(&local), from, now);
+            let failed = FailedQuery { rule: None, limit, key, hits, lease: None, error };
+            let cause = decide(policy, Some(&local), failed, now);
             let Cause::Fallback { allowed, .. } = cause else { panic!("{cause:?}") };
             passed += usize::from(allowed);
         }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn local_lets_one_instances_share_through_rounded_up() {
+    fn local_allows_one_share_rounded_up() {
         let minute = Micros::from_secs(60);
         for (requests, share) in [(0, 0), (1, 1), (4, 1), (5, 2), (8, 2), (10, 3)] {
             let limit = Limit::fixed_window(requests, minute);

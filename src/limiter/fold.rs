@@ -1,4 +1,4 @@
-//! The fold: from what the counters said to one verdict.
+//! The fold: this module turns the decisions of all descriptors into one verdict.
 
 use serde_json::{Map, Value, json};
 
@@ -6,30 +6,29 @@ use super::Decided;
 use crate::decision::{Cause, Code, CurrentLimit, Decision, GiveBack, Grant, Status};
 use crate::limit::{Algorithm, Limit, Tier, Unit};
 use crate::rules::Rule;
-use crate::store::Store;
 use crate::time::Micros;
 
-/// Reported as remaining by a rule that limits nothing: the largest number the protocol can carry.
+/// The remaining hits of an unlimited rule: the largest number that the protocol can carry.
 const REMAINING_UNLIMITED: u64 = u32::MAX as u64;
 
-/// Hands over what a request took under its lease, and tells the caller its id in `metadata`.
-pub(super) fn grant<S: Store>(
-    decided: &mut [Decided<'_, S>],
+/// Moves what a request took under its lease into a grant, and adds the lease's id to `metadata`.
+pub(super) fn grant(
+    decided: &mut [Decided<'_>],
     metadata: &mut Option<Map<String, Value>>,
 ) -> Option<Grant> {
-    if decided.iter().all(|one| one.taken.is_none()) {
+    if decided.iter().all(|one| one.undo.is_none()) {
         return None;
     }
     let mut first = None;
     let mut give_back: Vec<GiveBack> = Vec::new();
     for one in decided {
-        let Some(taken) = one.taken.take() else { continue };
+        let Some(undo) = one.undo.take() else { continue };
         if let (Cause::Counted { hits, .. } | Cause::Fallback { hits, .. }, Some(id)) =
-            (one.cause, taken.id())
+            (one.cause, undo.id())
         {
             first.get_or_insert((id, hits));
         }
-        give_back.extend(taken.into_give_back());
+        give_back.extend(undo.into_give_back());
     }
     let grant = Grant::new(give_back);
     let (id, hits) = first?;
@@ -38,14 +37,10 @@ pub(super) fn grant<S: Store>(
     Some(grant)
 }
 
-/// The overall code: over if any ordinary descriptor is over, or if there are quota descriptors and
-/// every one of them is. Global quota mode makes each descriptor one of quota, also those that
-/// nothing limits (which pass), but not those of unlimited rules.
-pub(super) fn overall<S: Store>(
-    global_quota: bool,
-    decided: &[Decided<'_, S>],
-    statuses: &[Status],
-) -> Code {
+/// The overall code: over the limit if any ordinary descriptor is, or if all of one or more quota
+/// descriptors are. Global quota mode makes every descriptor a quota descriptor, including those
+/// without a limit, which pass; descriptors of unlimited rules stay out.
+pub(super) fn overall(global_quota: bool, decided: &[Decided<'_>], statuses: &[Status]) -> Code {
     let mut quota = 0_usize;
     let mut quota_over = 0_usize;
     for (one, status) in decided.iter().zip(statuses) {
@@ -60,17 +55,17 @@ pub(super) fn overall<S: Store>(
     if quota > 0 && quota == quota_over { Code::OverLimit } else { Code::Ok }
 }
 
-impl<S: Store> Decided<'_, S> {
-    /// Whether this descriptor only denies together with all others of its kind.
+impl Decided<'_> {
+    /// Whether this is a quota descriptor, which denies only together with all the others.
     pub(super) fn is_quota(&self, global_quota: bool) -> bool {
         if global_quota {
             return !matches!(self.cause, Cause::Unlimited(_));
         }
         let replaced = matches!(self.cause, Cause::Replaced(_) | Cause::Unlimited(_));
-        !replaced && self.target.rule().is_some_and(|rule| rule.quota_mode)
+        !replaced && self.resolved.rule().is_some_and(|rule| rule.quota_mode)
     }
 
-    /// The answer to this descriptor.
+    /// The status of this descriptor.
     pub(super) fn status(&self) -> Status {
         let status = |code, limit, remaining, reset_after| Status {
             code,
@@ -91,7 +86,7 @@ impl<S: Store> Decided<'_, S> {
                 status(code, limit, decision.remaining, Some(self.reset_after(&decision)))
             }
             Cause::Fallback { allowed, decision, .. } => {
-                let shadow = self.target.rule().is_some_and(|rule| rule.shadow_mode);
+                let shadow = self.resolved.rule().is_some_and(|rule| rule.shadow_mode);
                 let code = if allowed || shadow { Code::Ok } else { Code::OverLimit };
                 let limit = self.current_limit(decision.map_or(0, |decision| decision.tier));
                 let remaining = decision.map_or(0, |decision| decision.remaining);
@@ -100,11 +95,11 @@ impl<S: Store> Decided<'_, S> {
         }
     }
 
-    /// What the status says of the decision's reset: exact, but in whole seconds where the
-    /// envoyproxy/ratelimit counts them. Envoy shows the floor of what it gets.
+    /// The reset of the status. It is exact, except for fixed windows of whole seconds: those are
+    /// rounded up, as envoyproxy/ratelimit counts seconds and Envoy shows the floor.
     fn reset_after(&self, decision: &Decision) -> Micros {
         let exact = decision.reset_after;
-        let Some(limit) = self.target.limit() else { return exact };
+        let Some(limit) = self.resolved.limit() else { return exact };
         let whole = |tier: &Tier| tier.window.0.is_multiple_of(Micros::SECOND.0);
         if limit.algorithm == Algorithm::FixedWindow && limit.tiers.iter().all(whole) {
             return Micros::from_secs(exact.ceil_secs());
@@ -113,15 +108,15 @@ impl<S: Store> Decided<'_, S> {
     }
 
     fn current_limit(&self, tier: usize) -> Option<CurrentLimit> {
-        let limit: &Limit = self.target.limit()?;
+        let limit: &Limit = self.resolved.limit()?;
         let tier = limit.tiers.get(tier)?;
         let unit = match limit.algorithm {
-            // Slots are not per time; the window there is only how long one is held.
+            // Slots have no unit of time: the window is the longest hold of one.
             Algorithm::Concurrency => None,
             _ => Unit::of_window(tier.window),
         };
         Some(CurrentLimit {
-            name: self.target.rule().and_then(|rule: &Rule| rule.name.clone()),
+            name: self.resolved.rule().and_then(|rule: &Rule| rule.name.clone()),
             requests: tier.requests,
             unit,
         })

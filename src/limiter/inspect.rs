@@ -1,7 +1,7 @@
-//! Inspection: what one counter holds, for operators; and how it is made to forget.
+//! Inspection: this module shows operators what a counter holds, and deletes it on request.
 //!
-//! The store itself is asked, and not the layers before it: with leases or synced counts, an
-//! instance may have taken, or let through, what the store shows otherwise.
+//! Inspection queries the store itself, not what a mode keeps of the counter. With leased or
+//! synced rules, an instance may have taken or allowed hits that the store shows differently.
 
 use crate::algorithm;
 use crate::decision::Decision;
@@ -10,18 +10,18 @@ use crate::key::Key;
 use crate::limit::Limit;
 use crate::rules::{Found, Policy, Rule, RuleSet};
 use crate::store::{Store, StoreError};
-use crate::time::Clock;
+use crate::time::Micros;
 
 use super::{Limiter, LocalCounters};
 
-/// The counter that a descriptor leads to.
+/// The counter that a descriptor resolves to.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter<'r> {
-    /// The rule that it is of.
+    /// The counter's rule.
     pub rule: &'r Rule,
-    /// What it is held against.
+    /// The rule's limit.
     pub limit: &'r Limit,
-    /// Which one.
+    /// The counter's key.
     pub key: Key,
 }
 
@@ -30,14 +30,18 @@ pub struct Counter<'r> {
 pub enum NoCounter {
     /// No file defines the domain.
     UnknownDomain,
-    /// No rule limits the descriptor.
+    /// No rule matches the descriptor.
     NoRule,
-    /// The rule that does lets everything pass.
+    /// The matching rule is unlimited.
     Unlimited,
 }
 
-impl<S: Store, C: Clock> Limiter<S, C> {
-    /// The counter of a descriptor with these entries; an entry that names a lease is no part of it.
+impl<S: Store> Limiter<S> {
+    /// The counter of a descriptor with these entries. A `lease` entry is not part of the counter.
+    ///
+    /// # Errors
+    ///
+    /// [`NoCounter`] if the descriptor resolves to none.
     pub fn counter<'r>(
         &self,
         rules: &'r RuleSet,
@@ -62,18 +66,31 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         }
     }
 
-    /// What the counter says, one decision about 0 hits per tier. Counts nothing.
-    pub async fn inspect(&self, counter: &Counter<'_>) -> Result<Vec<Decision>, StoreError> {
-        let now = self.store().now(&counter.key, self.clock.now())?;
+    /// The counter's state at `local` by the local clock: one decision about 0 hits per tier.
+    /// Counts nothing.
+    ///
+    /// # Errors
+    ///
+    /// The store's error, if it cannot be queried.
+    pub async fn inspect(
+        &self,
+        counter: &Counter<'_>,
+        local: Micros,
+    ) -> Result<Vec<Decision>, StoreError> {
+        let now = self.backend.now(&counter.key, local)?;
         let step = algorithm::plan(counter.limit, 0, now);
-        let outcome = self.store().apply_within(&counter.key, &step, None).await?;
+        let outcome = self.backend.apply(&counter.key, &step).await?;
         Ok(algorithm::report_tiers(counter.limit, &step, &outcome))
     }
 
-    /// Empties the counter, also the one of `on_error: local`. Tells whether there was one.
+    /// Deletes the counter, including the one of `on_error: local`. Returns whether it existed.
+    ///
+    /// # Errors
+    ///
+    /// The store's error, if the counter may still exist.
     pub async fn forget(&self, counter: &Counter<'_>) -> Result<bool, StoreError> {
-        let own = self.local().map(LocalCounters::store);
-        let local = own.is_some_and(|store| store.remove(&counter.key));
-        Ok(self.layers.forget(&counter.key).await? || local)
+        let local = self.local().map(LocalCounters::store);
+        let had_local = local.is_some_and(|store| store.remove(&counter.key));
+        Ok(self.backend.forget(&counter.key).await? || had_local)
     }
 }

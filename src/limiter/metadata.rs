@@ -1,20 +1,20 @@
-//! Dynamic metadata: what a proxy shall remember about the request (in the shape of envoyproxy/ratelimit's).
+//! Dynamic metadata: what the proxy stores with the request, in the format of
+//! envoyproxy/ratelimit.
 
 use serde_json::{Map, Value, json};
 
 use super::Decided;
 use crate::decision::{Cause, Code, Status};
 use crate::descriptor::{Descriptor, Request};
-use crate::store::Store;
 
-/// The metadata of an answer; none when the operator did not ask for it.
-pub(super) fn of<S: Store>(
-    wanted: bool,
+/// The metadata of a response; `None` unless `enabled`.
+pub(super) fn of(
+    enabled: bool,
     request: &Request<'_>,
-    decided: &[Decided<'_, S>],
+    decided: &[Decided<'_>],
     statuses: &[Status],
 ) -> Option<Map<String, Value>> {
-    if !wanted {
+    if !enabled {
         return None;
     }
     let mut root = Map::new();
@@ -35,14 +35,14 @@ pub(super) fn of<S: Store>(
     Some(root)
 }
 
-impl<S: Store> Decided<'_, S> {
+impl Decided<'_> {
     /// The `metadata` of a rule that counted and passed.
     fn passed_metadata(&self, status: &Status) -> Option<&Map<String, Value>> {
         let counted = matches!(self.cause, Cause::Counted { .. } | Cause::Fallback { .. });
         if !counted || status.code != Code::Ok {
             return None;
         }
-        self.target.rule()?.metadata.as_deref()
+        self.resolved.rule()?.metadata.as_deref()
     }
 }
 
@@ -62,7 +62,7 @@ fn descriptor(sent: &Descriptor<'_>) -> Value {
     Value::Object(map)
 }
 
-/// Adds `more` to `into`; what is already there wins, and nested maps are merged the same way.
+/// Adds `more` to `into`. Existing values win; nested maps are merged the same way.
 fn merge(into: &mut Map<String, Value>, more: &Map<String, Value>) {
     for (key, value) in more {
         match (into.get_mut(key), value) {

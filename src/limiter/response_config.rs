@@ -1,23 +1,24 @@
-//! How answers are given: the operator's choices that hold for every rule.
+//! The response configuration: operator settings that shape every response.
 
 use crate::limit::OnError;
 
-/// Choices that shape a verdict without touching a counter.
+/// Settings that shape a verdict without touching a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseConfig {
-    /// Which limit headers the client gets.
+    /// The families of limit headers.
     pub headers: Headers,
-    /// envoyproxy/ratelimit's three headers under these names (limit, remaining, reset), beside `headers`.
+    /// Adds the three headers of envoyproxy/ratelimit under these names: limit, remaining, reset.
     pub envoy_ratelimit_headers: Option<[Box<str>; 3]>,
-    /// Adds `x-weir-decision`, which says how the answer came about.
+    /// Adds the header `x-weir-decision`, which explains the decision per descriptor.
     pub decision_header: bool,
-    /// Lets every request pass that is over its limit; statuses still tell.
+    /// Allows every request that is over its limit. Statuses still report the denial.
     pub shadow_mode: bool,
-    /// Treats every descriptor as one of quota mode: only all of them together deny.
+    /// Treats every descriptor as a quota descriptor: the request is denied if all of them deny.
     pub quota_mode: bool,
-    /// Sends the request's descriptors and the passing rules' `metadata` back as dynamic metadata.
+    /// Returns the request's descriptors and the `metadata` of the rules that passed as dynamic
+    /// metadata.
     pub dynamic_metadata: bool,
-    /// What decides when a store cannot, for rules that do not say.
+    /// Decides on a store error, for rules without `on_error`.
     pub on_error: OnError,
 }
 
@@ -27,7 +28,7 @@ pub enum Headers {
     /// None.
     #[default]
     Off,
-    /// `x-ratelimit-limit`, `-remaining`, `-reset`, in the form Envoy itself writes.
+    /// `x-ratelimit-limit`, `-remaining` and `-reset`, in Envoy's own format.
     XRateLimit,
     /// `ratelimit-policy` and `ratelimit` of draft-ietf-httpapi-ratelimit-headers-11.
     Ietf,

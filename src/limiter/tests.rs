@@ -1,4 +1,4 @@
-//! Whole decisions on the memory store, with a clock that stands still.
+//! Tests of whole decisions on the memory store, at a fixed instant.
 
 use std::sync::Arc;
 
@@ -7,8 +7,6 @@ use crate::decision::Code;
 use crate::descriptor::{Descriptor, Entry};
 use crate::limit::OnError;
 use crate::rules::{Options, SourceFile};
-use crate::store::memory::MemoryStore;
-use crate::time::ManualClock;
 
 mod leases;
 mod waiting;
@@ -18,26 +16,26 @@ const NOW: Micros = Micros::from_secs(1_000_000_000 / 60 * 60 + 20);
 
 struct Bench {
     rules: RuleSet,
-    limiter: Limiter<MemoryStore, ManualClock>,
+    limiter: Limiter,
 }
 
 impl Bench {
-    fn new(descriptors: &str, answer: ResponseConfig) -> Bench {
-        Bench::with(descriptors, answer, &Options::default())
+    fn new(descriptors: &str, config: ResponseConfig) -> Bench {
+        Bench::with(descriptors, config, &Options::default())
     }
 
-    fn with(descriptors: &str, answer: ResponseConfig, options: &Options) -> Bench {
+    fn with(descriptors: &str, config: ResponseConfig, options: &Options) -> Bench {
         let text = format!("domain: d\ndescriptors:\n{descriptors}");
         let file = SourceFile { name: Arc::from("test.yaml"), text };
         let (rules, _) = crate::rules::compile(&[file], options)
             .unwrap_or_else(|problems| panic!("{problems:?}"));
-        let (store, clock) = (MemoryStore::new(1_000), ManualClock::at(NOW));
-        let limiter = Limiter::new(store, clock, KeySeed::fixed([1, 2]), answer);
+        let backend = Backend::Memory(MemoryStore::new(1_000));
+        let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), config);
         Bench { rules, limiter }
     }
 
-    /// Asks about descriptors of one entry each, with one hit.
-    fn ask(&self, entries: &[(&str, &str)]) -> Verdict {
+    /// Checks descriptors of one entry each, with one hit.
+    fn hit(&self, entries: &[(&str, &str)]) -> Verdict {
         let entries: Vec<[Entry<'_>; 1]> =
             entries.iter().map(|&(key, value)| [Entry { key, value }]).collect();
         let descriptors: Vec<Descriptor<'_>> = entries
@@ -60,7 +58,7 @@ impl Bench {
     }
 
     fn check(&self, request: &Request<'_>) -> Verdict {
-        let verdict = self.limiter.check(&self.rules, request, self.limiter.clock.now());
+        let verdict = self.limiter.check(&self.rules, request, NOW);
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(verdict)
     }
 }
@@ -82,8 +80,8 @@ const MIXED: &str = "
 ";
 
 #[test]
-fn the_overall_code_is_any_ordinary_denial_or_all_of_the_quota_descriptors() {
-    // (full counters, asked, ordinary answer, answer in global quota mode)
+fn overall_code_is_any_ordinary_or_all_quota_denials() {
+    // (full counters, checked, code, code in global quota mode)
     let (ok, over) = (Code::Ok, Code::OverLimit);
     let table: &[(&[&str], &[&str], Code, Code)] = &[
         (&[], &["r"], ok, ok),
@@ -104,21 +102,21 @@ fn the_overall_code_is_any_ordinary_denial_or_all_of_the_quota_descriptors() {
             let bench =
                 Bench::new(MIXED, ResponseConfig { quota_mode, ..ResponseConfig::default() });
             for key in *full {
-                bench.ask(&[(key, "")]);
+                bench.hit(&[(key, "")]);
             }
             let asked: Vec<_> = asked.iter().map(|key| (*key, "")).collect();
-            let verdict = bench.ask(&asked);
+            let verdict = bench.hit(&asked);
             assert_eq!(verdict.code, *code, "{full:?} full, {asked:?}, global {quota_mode}");
         }
     }
 }
 
 #[test]
-fn global_shadow_mode_passes_the_request_and_leaves_the_statuses() {
+fn global_shadow_mode_passes_and_keeps_statuses() {
     let bench =
         Bench::new(MIXED, ResponseConfig { shadow_mode: true, ..ResponseConfig::default() });
-    assert!(!bench.ask(&[("r", "")]).shadowed);
-    let verdict = bench.ask(&[("r", "")]);
+    assert!(!bench.hit(&[("r", "")]).shadowed);
+    let verdict = bench.hit(&[("r", "")]);
     assert_eq!((verdict.code, verdict.shadowed), (Code::Ok, true));
     assert_eq!(verdict.statuses[0].code, Code::OverLimit);
 }
@@ -129,11 +127,11 @@ const NAMED: &str = "
 ";
 
 #[test]
-fn headers_speak_of_the_most_restrictive_descriptor_first() {
+fn headers_report_the_most_restrictive_first() {
     let bench =
         Bench::new(NAMED, ResponseConfig { headers: Headers::Both, ..ResponseConfig::default() });
     let asked = [("wide", ""), ("tight", "")];
-    let verdict = bench.ask(&asked);
+    let verdict = bench.hit(&asked);
     assert_eq!(header(&verdict, "x-ratelimit-limit"), Some("2, 10;w=3600;name=\"wide\", 2;w=60"));
     assert_eq!(header(&verdict, "x-ratelimit-remaining"), Some("1"));
     assert_eq!(header(&verdict, "x-ratelimit-reset"), Some("40"));
@@ -144,44 +142,44 @@ fn headers_speak_of_the_most_restrictive_descriptor_first() {
     let limits = header(&verdict, "ratelimit").unwrap();
     assert!(limits.starts_with("\"tight\";r=1;t=40, \"wide\";r=9;t="), "{limits}");
     assert_eq!(header(&verdict, "retry-after"), None);
-    bench.ask(&asked);
-    let denied = bench.ask(&asked);
+    bench.hit(&asked);
+    let denied = bench.hit(&asked);
     assert_eq!(denied.code, Code::OverLimit);
     assert_eq!(header(&denied, "x-ratelimit-remaining"), Some("0"));
     assert_eq!(header(&denied, "retry-after"), Some("40"));
-    assert!(bench.ask(&[("unmatched", "")]).headers.is_empty(), "nothing limits, nothing is said");
+    assert!(bench.hit(&[("unmatched", "")]).headers.is_empty(), "no limit, no headers");
 }
 
 #[test]
-fn envoy_ratelimit_headers_follow_its_own_choice() {
+fn envoy_ratelimit_headers_choose_as_it_does() {
     let names = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"].map(Box::from);
-    let answer =
+    let config =
         ResponseConfig { envoy_ratelimit_headers: Some(names), ..ResponseConfig::default() };
-    let bench = Bench::new(NAMED, answer);
-    let verdict = bench.ask(&[("wide", ""), ("tight", "")]);
+    let bench = Bench::new(NAMED, config);
+    let verdict = bench.hit(&[("wide", ""), ("tight", "")]);
     let sent: Vec<_> = verdict.headers.iter().map(|(n, v)| (n.as_ref(), v.as_str())).collect();
     let tight = [("RateLimit-Limit", "2"), ("RateLimit-Remaining", "1"), ("RateLimit-Reset", "40")];
     assert_eq!(sent, tight, "the smallest remaining");
-    bench.ask(&[("tight", "a"), ("tight", "a")]);
-    let verdict = bench.ask(&[("tight", "a"), ("wide", "")]);
-    assert_eq!(header(&verdict, "RateLimit-Limit"), Some("2"), "the one that is over");
+    bench.hit(&[("tight", "a"), ("tight", "a")]);
+    let verdict = bench.hit(&[("tight", "a"), ("wide", "")]);
+    assert_eq!(header(&verdict, "RateLimit-Limit"), Some("2"), "the one over its limit");
     assert_eq!(header(&verdict, "retry-after"), None, "envoyproxy/ratelimit sends none");
 }
 
 #[test]
-fn a_full_store_is_answered_by_the_fallback() {
+fn a_full_store_falls_back() {
     for (on_error, code) in [(OnError::Allow, Code::Ok), (OnError::Deny, Code::OverLimit)] {
-        let answer =
+        let config =
             ResponseConfig { on_error, decision_header: true, ..ResponseConfig::default() };
-        let mut bench = Bench::new(MIXED, answer);
+        let mut bench = Bench::new(MIXED, config);
         let full = MemoryStore::new(1);
-        bench.limiter.layers = Arc::new(Backend::own(full));
-        // Fills every shard with clients at their limit, so that nothing may be evicted.
+        bench.limiter.backend = Arc::new(Backend::Memory(full));
+        // Fills every shard with clients at their limit, which are never evicted.
         let verdict = (0..10_000)
             .map(|client| client.to_string())
             .map(|client| {
-                bench.ask(&[("r", &client)]);
-                bench.ask(&[("r", &client)])
+                bench.hit(&[("r", &client)]);
+                bench.hit(&[("r", &client)])
             })
             .find(|verdict| matches!(verdict.statuses[0].cause, Cause::Fallback { .. }))
             .expect("a store of one counter is full after thousands");
@@ -192,8 +190,8 @@ fn a_full_store_is_answered_by_the_fallback() {
     }
 }
 
-/// More descriptors than a sort handles by simple insertion, some of limits that let nothing pass:
-/// the order must be total, and a bucket's share is of its size.
+/// The order of descriptors is total, also with limits of 0, and a bucket's share is of its size.
+/// There are more descriptors than a sort handles by simple insertion.
 #[test]
 fn any_mix_of_descriptors_has_an_order() {
     let rules = "
@@ -246,6 +244,6 @@ fn any_mix_of_descriptors_has_an_order() {
     };
     spend("b", 700);
     spend("n", 499);
-    let verdict = bench.ask(&[("n", "x"), ("b", "x")]);
+    let verdict = bench.hit(&[("n", "x"), ("b", "x")]);
     assert_eq!(header(&verdict, "x-ratelimit-remaining"), Some("299"), "30 % are less than 50 %");
 }

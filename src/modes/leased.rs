@@ -52,11 +52,10 @@ use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::{CounterCheck, ModePath};
+use super::CounterCheck;
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::key::Key;
-use crate::limit::Mode;
 use crate::step::Step;
 use crate::store::{self, Store, StoreError};
 use crate::time::Micros;
@@ -152,20 +151,20 @@ impl<S> LeasedPath<S> {
     }
 
     /// Counters that tokens are held of, or were a moment ago.
-    pub fn held(&self) -> usize {
+    pub fn pools(&self) -> usize {
         self.inner.shards.iter().map(|shard| lock(shard).pools.len()).sum()
     }
 }
 
-impl<S: Store> ModePath for LeasedPath<S> {
-    async fn check(&self, check: &CounterCheck<'_>) -> Result<Decision, StoreError> {
+impl<S: Store> LeasedPath<S> {
+    pub(super) async fn check(&self, check: &CounterCheck<'_>) -> Result<Decision, StoreError> {
         match self.inner.decide(check) {
             LocalResult::Decided(result) => result,
             LocalResult::Direct(hits) => self.inner.direct(check, hits).await,
             LocalResult::Waits(told) => {
                 let told = async { told.await.unwrap_or(Err(StoreError::Lost)) };
                 // As long as for the store itself, however many draws that takes.
-                match check.timeout.into_iter().chain(self.inner.store.deadline()).min() {
+                match check.timeout.into_iter().chain(self.inner.store.timeout()).min() {
                     None => told.await,
                     Some(timeout) => store::with_timeout(timeout, told).await,
                 }
@@ -173,13 +172,13 @@ impl<S: Store> ModePath for LeasedPath<S> {
         }
     }
 
-    fn apply_detached(&self, key: &Key, _mode: Mode, step: Step) {
+    pub(super) fn apply_detached(&self, key: &Key, step: Step) {
         if !self.inner.keep(key, &step) {
             self.inner.store.apply_detached(key, step);
         }
     }
 
-    async fn run_due(&self, local: Micros) {
+    pub(super) fn run_due(&self, local: Micros) {
         let shards = &self.inner.shards;
         let turn = self.inner.turn.fetch_add(1, Ordering::Relaxed) % shards.len();
         for (key, unspent) in self.inner.tidy(&shards[turn], local) {
@@ -187,7 +186,7 @@ impl<S: Store> ModePath for LeasedPath<S> {
         }
     }
 
-    async fn close(&self, local: Micros) {
+    pub(super) async fn close(&self, local: Micros) {
         self.inner.closed.store(true, Ordering::Relaxed);
         let mut back = Vec::new();
         for shard in &self.inner.shards {

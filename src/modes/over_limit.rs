@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::key::Key;
 use crate::step::{Lease, Outcome, Step};
-use crate::store::{NodeId, Store, StoreError};
+use crate::store::{Store, StoreError};
 use crate::time::{Deadline, Micros};
 
 mod cache;
@@ -118,7 +118,7 @@ impl<S: Store> OverLimitStore<S> {
         owed: &Step,
         timeout: Option<Duration>,
     ) -> Result<Option<Duration>, StoreError> {
-        let deadline = Deadline::after(timeout.into_iter().chain(self.store.deadline()).min());
+        let deadline = Deadline::after(timeout.into_iter().chain(self.store.timeout()).min());
         if let Err(error) = self.store.apply_within(key, owed, timeout).await {
             if !error.may_have_run() && !set.owe(key, owed) {
                 self.store.apply_detached(key, owed.clone());
@@ -161,16 +161,8 @@ impl<S: Store> Store for OverLimitStore<S> {
         self.store.now(key, local)
     }
 
-    fn node(&self, key: &Key) -> NodeId {
-        self.store.node(key)
-    }
-
-    fn deadline(&self) -> Option<Duration> {
-        self.store.deadline()
-    }
-
-    async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
-        self.apply_within(key, step, None).await
+    fn timeout(&self) -> Option<Duration> {
+        self.store.timeout()
     }
 
     async fn apply_within(

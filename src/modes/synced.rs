@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::{CounterCheck, ModePath};
+use super::CounterCheck;
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::key::Key;
@@ -218,8 +218,8 @@ impl<S: Store> SyncedPath<S> {
     }
 }
 
-impl<S: Store> ModePath for SyncedPath<S> {
-    async fn check(&self, check: &CounterCheck<'_>) -> Result<Decision, StoreError> {
+impl<S: Store> SyncedPath<S> {
+    pub(super) async fn check(&self, check: &CounterCheck<'_>) -> Result<Decision, StoreError> {
         if let Some(decision) = self.decide(check) {
             return Ok(decision);
         }
@@ -231,21 +231,21 @@ impl<S: Store> ModePath for SyncedPath<S> {
         Ok(algorithm::report(check.limit, &step, &outcome))
     }
 
-    fn apply_detached(&self, key: &Key, _mode: Mode, step: Step) {
+    pub(super) fn apply_detached(&self, key: &Key, step: Step) {
         match self.shard(key).get_mut(key) {
             Some(replica) => replica.give_back(&step),
             None => self.store.apply_detached(key, step),
         }
     }
 
-    async fn run_due(&self, local: Micros) {
+    pub(super) async fn run_due(&self, local: Micros) {
         for some in self.take_due(Some(local)).chunks(AT_ONCE) {
             // Together, so that they share the way to the store.
             join_all(some.iter().map(|key| self.exchange(*key, local, false))).await;
         }
     }
 
-    async fn close(&self, local: Micros) {
+    pub(super) async fn close(&self, local: Micros) {
         for some in self.take_due(None).chunks(AT_ONCE) {
             let all = some.iter().map(|key| self.exchange(*key, local, true));
             let answered = join_all(all).await;

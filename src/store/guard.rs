@@ -13,7 +13,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::call_trace::{self, StoreCall};
-use super::{NodeId, Store, StoreError};
+use super::{Clustered, NodeId, Store, StoreError};
 use crate::key::Key;
 use crate::step::{Outcome, Step};
 use crate::time::{Clock, Micros};
@@ -66,7 +66,7 @@ pub struct NodeHealth {
     pub errors: [u64; StoreError::ALL.len()],
 }
 
-impl<S: Store, C: Clock> Guard<S, C> {
+impl<S: Clustered, C: Clock> Guard<S, C> {
     /// Guards `store`: no call takes longer than `timeout`.
     pub fn new(store: S, clock: C, timeout: Duration) -> Guard<S, C> {
         let nodes = ArcSwap::default();
@@ -134,7 +134,7 @@ impl<S: Store, C: Clock> Guard<S, C> {
     }
 }
 
-impl<S: Store, C: Clock> Store for Guard<S, C> {
+impl<S: Clustered, C: Clock> Store for Guard<S, C> {
     fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
         let now = self.store.now(key, local);
         if let Err(error) = now {
@@ -143,16 +143,8 @@ impl<S: Store, C: Clock> Store for Guard<S, C> {
         now
     }
 
-    fn node(&self, key: &Key) -> NodeId {
-        self.store.node(key)
-    }
-
-    fn deadline(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         Some(self.timeout)
-    }
-
-    async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
-        self.apply_within(key, step, None).await
     }
 
     async fn apply_within(

@@ -12,14 +12,13 @@
 //!
 //! **Invariant:** no two shards are locked at the same time by one thread.
 
-use std::future::Future;
 use std::sync::PoisonError;
 
 use self::budget::Budget;
 pub use self::budget::MemoryStats;
 use self::shard::{Full, Shard};
 use self::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
-use super::{Store, StoreError};
+use super::StoreError;
 use crate::key::Key;
 use crate::step::{Outcome, State, Step};
 use crate::time::Micros;
@@ -166,28 +165,5 @@ impl MemoryStore {
         // Only a step can panic here, and it runs before a shard's parts are touched: what a
         // poisoned lock guards is whole.
         self.shards[number].0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Store for MemoryStore {
-    fn in_memory(&self) -> Option<&MemoryStore> {
-        Some(self)
-    }
-
-    fn apply(
-        &self,
-        key: &Key,
-        step: &Step,
-    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
-        std::future::ready(self.apply_now(key, step))
-    }
-
-    fn apply_detached(&self, key: &Key, step: Step) {
-        // Giving back needs no room, so there is nothing that could be full.
-        let _ = self.apply_now(key, &step);
-    }
-
-    fn forget(&self, key: &Key) -> impl Future<Output = Result<bool, StoreError>> + Send {
-        std::future::ready(Ok(self.remove(key)))
     }
 }

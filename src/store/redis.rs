@@ -19,7 +19,7 @@ use fred::error::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
-use super::{NodeId, Store, StoreError};
+use super::{Clustered, NodeId, Store, StoreError, with_timeout};
 use crate::key::Key;
 use crate::step::{Outcome, Step};
 use crate::time::{Clock, Micros, SystemClock};
@@ -161,6 +161,13 @@ impl From<io::Error> for RedisConfigError {
     }
 }
 
+impl Clustered for RedisStore {
+    fn node(&self, key: &Key) -> NodeId {
+        let topology = self.shared.topology.load();
+        topology.owner(slot(key)).map_or(NodeId(0), |node| node.part())
+    }
+}
+
 impl Store for RedisStore {
     fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
         let topology = self.shared.topology.load();
@@ -168,13 +175,21 @@ impl Store for RedisStore {
         node.now(local).ok_or(StoreError::Unreachable)
     }
 
-    fn node(&self, key: &Key) -> NodeId {
-        let topology = self.shared.topology.load();
-        topology.owner(slot(key)).map_or(NodeId(0), |node| node.part())
+    fn timeout(&self) -> Option<Duration> {
+        None
     }
 
-    async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
-        self.shared.apply(key, step).await
+    async fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        timeout: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
+        let call = self.shared.apply(key, step);
+        match timeout {
+            None => call.await,
+            Some(timeout) => with_timeout(timeout, call).await,
+        }
     }
 
     fn apply_detached(&self, key: &Key, step: Step) {

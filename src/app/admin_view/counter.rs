@@ -9,6 +9,7 @@ use crate::limiter::{Counter, NoCounter};
 use crate::rules::RuleSet;
 use crate::server::CounterError;
 use crate::store::StoreError;
+use crate::time::Clock;
 
 impl Service {
     /// The counter and what each tier of it says.
@@ -19,7 +20,7 @@ impl Service {
     ) -> Result<Value, CounterError> {
         let now = self.active.load_full();
         let counter = self.find(&now.rules, domain, descriptor)?;
-        let tiers = self.limiter.inspect(&counter).await.map_err(not_answered)?;
+        let tiers = self.limiter.inspect(&counter, self.clock.now()).await.map_err(not_answered)?;
         let mut shown = self.shown(&counter);
         shown["algorithm"] = json!(counter.limit.algorithm.name());
         shown["tiers"] = tiers.iter().map(|decision| tier(&counter, decision)).collect();
@@ -59,7 +60,7 @@ impl Service {
 
     fn shown(&self, counter: &Counter<'_>) -> Value {
         let Counter { rule, key, .. } = counter;
-        let name = match self.limiter.store().redis() {
+        let name = match self.limiter.backend().redis() {
             Some(guard) => guard.store().name_of(key),
             None => format!("{:016x}{:016x}", key.0[0], key.0[1]),
         };
@@ -67,7 +68,7 @@ impl Service {
             "domain": &*rule.domain,
             "rule": &*rule.label,
             "location": &rule.location,
-            "store": if self.limiter.store().redis().is_some() { "redis" } else { "memory" },
+            "store": if self.limiter.backend().redis().is_some() { "redis" } else { "memory" },
             "key": name,
         })
     }

@@ -1,4 +1,4 @@
-//! Metrics of the layers between decisions and a store that instances share.
+//! Metrics of the consistency modes between decisions and Redis.
 
 use std::sync::atomic::Ordering;
 
@@ -6,21 +6,22 @@ use super::{Exposition, Service};
 use crate::modes::{LeasedCounts, SyncedCounts};
 
 impl Service {
-    pub(super) fn layer_metrics(&self, page: &mut Exposition) {
-        let Some(layers) = self.limiter.layers().between() else { return };
-        let help = "Steps denied from memory, because their counter is known to be full.";
-        page.counter("weir_over_limit_cache_denied_total", help).single(layers.full().denied());
-        let help = "Counters that the over-limit cache keeps.";
-        page.gauge("weir_over_limit_cache_counters", help).single(layers.full().kept());
-        lease_metrics(layers.leased().counts(), page);
+    pub(super) fn mode_metrics(&self, page: &mut Exposition) {
+        let Some(modes) = self.limiter.backend().modes() else { return };
+        let help = "Steps denied by the over-limit cache, without a call to Redis.";
+        page.counter("weir_over_limit_cache_denied_total", help)
+            .single(modes.over_limit().denied());
+        let help = "Counters in the over-limit cache.";
+        page.gauge("weir_over_limit_cache_counters", help).single(modes.over_limit().counters());
+        leased_metrics(modes.leased().counts(), page);
         let help = "Counters with a local token pool.";
-        page.gauge("weir_leased_counters", help).single(layers.leased().held() as u64);
-        let synced = layers.synced();
+        page.gauge("weir_leased_counters", help).single(modes.leased().pools() as u64);
+        let synced = modes.synced();
         synced_metrics(synced.counts(), synced.replicas(), page);
     }
 }
 
-fn lease_metrics(counts: &LeasedCounts, page: &mut Exposition) {
+fn leased_metrics(counts: &LeasedCounts, page: &mut Exposition) {
     let help =
         "Token refills of leased rules, by result; direct: requests sent to Redis one by one.";
     let refills = page.counter("weir_leased_refills_total", help);
@@ -49,16 +50,16 @@ fn lease_metrics(counts: &LeasedCounts, page: &mut Exposition) {
     }
 }
 
-fn synced_metrics(counts: &SyncedCounts, copies: u64, page: &mut Exposition) {
-    let help = "Counters that a copy is kept of, for rules with mode: synced.";
-    page.gauge("weir_synced_counters", help).single(copies);
-    let help = "Exchanges of counts with the store that were completed.";
+fn synced_metrics(counts: &SyncedCounts, replicas: u64, page: &mut Exposition) {
+    let help = "Counters with a local replica, for rules with mode: synced.";
+    page.gauge("weir_synced_counters", help).single(replicas);
+    let help = "Completed exchanges of counts with Redis.";
     page.counter("weir_synced_exchanges_total", help).single(counts.exchanges());
-    let help = "Steps sent to the store in exchanges.";
+    let help = "Steps sent to Redis in exchanges.";
     page.counter("weir_synced_calls_total", help).single(counts.calls());
-    let help = "Hits by which counters were newly seen to be over their limit in an exchange.";
+    let help = "Hits over a limit that an exchange revealed.";
     page.counter("weir_synced_overrun_hits_total", help).single(counts.overrun());
-    let help = "Exchanges that the store left without an outcome, by class.";
+    let help = "Failed exchanges, by error class.";
     let family = page.counter("weir_synced_errors_total", help);
     for (error, count) in counts.failures() {
         if count > 0 {

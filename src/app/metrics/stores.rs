@@ -26,7 +26,7 @@ impl Service {
     }
 
     pub(super) fn redis_metrics(&self, page: &mut Exposition) {
-        let Some(guard) = self.limiter.store().redis() else { return };
+        let Some(guard) = self.limiter.backend().redis() else { return };
         let parts = guard.store().nodes();
         let nodes: Vec<(&str, NodeHealth)> =
             parts.iter().map(|(part, name)| (&**name, guard.health(*part))).collect();

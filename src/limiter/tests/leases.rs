@@ -1,4 +1,6 @@
-//! What is taken under a lease, and how it comes back.
+//! Tests of leases: slots and reservations, and how they are given back.
+
+use std::time::Duration;
 
 use super::*;
 use crate::key::Key;
@@ -15,10 +17,10 @@ const LEASING: &str = "
 ";
 
 /// One descriptor: its entries, and its signed hits.
-type CounterCheck<'a> = (&'a [(&'a str, &'a str)], i64);
+type Hits<'a> = (&'a [(&'a str, &'a str)], i64);
 
 impl Bench {
-    fn asks(&self, asks: &[CounterCheck<'_>]) -> Verdict {
+    fn send(&self, asks: &[Hits<'_>]) -> Verdict {
         let entries: Vec<Vec<Entry<'_>>> = asks
             .iter()
             .map(|(pairs, _)| pairs.iter().map(|&(key, value)| Entry { key, value }).collect())
@@ -42,19 +44,19 @@ impl Bench {
         })
     }
 
-    /// What is left on the counter of `key`, by a peek.
+    /// The remaining hits of `key`, by a peek.
     fn left(&self, key: &str) -> u64 {
-        self.asks(&[(&[(key, "")], 0)]).statuses[0].remaining
+        self.send(&[(&[(key, "")], 0)]).statuses[0].remaining
     }
 }
 
-/// The lease an answer grants, as its caller reads it.
+/// The lease in a response's metadata: id and hits.
 fn lease(verdict: &Verdict) -> Option<(String, u64)> {
     let lease = verdict.metadata.as_ref()?.get("lease")?;
     Some((lease["id"].as_str()?.to_owned(), lease["n"].as_u64()?))
 }
 
-/// Takes delivery of an answer, as a server does that has written it.
+/// Delivers the response, as a server does after writing it.
 fn deliver(mut verdict: Verdict) -> Verdict {
     if let Some(grant) = verdict.grant.take() {
         grant.delivered();
@@ -63,42 +65,42 @@ fn deliver(mut verdict: Verdict) -> Verdict {
 }
 
 #[test]
-fn a_slot_is_held_until_its_lease_comes_back_once() {
+fn a_slot_is_released_once_by_its_lease() {
     let bench = Bench::new(LEASING, ResponseConfig::default());
-    let first = deliver(bench.asks(&[(&[("slots", "")], 1)]));
-    let (id, n) = lease(&first).expect("an acquire tells its lease");
+    let first = deliver(bench.send(&[(&[("slots", "")], 1)]));
+    let (id, n) = lease(&first).expect("an acquire returns its lease");
     assert_eq!(n, 1);
-    let second = deliver(bench.asks(&[(&[("slots", "")], 1)]));
+    let second = deliver(bench.send(&[(&[("slots", "")], 1)]));
     assert_ne!(lease(&second).expect("every acquire has a lease").0, id);
-    let denied = bench.asks(&[(&[("slots", "")], 1)]);
+    let denied = bench.send(&[(&[("slots", "")], 1)]);
     assert_eq!((denied.code, lease(&denied)), (Code::OverLimit, None));
-    // Released twice: by negative hits, and as an older Envoy does, by the entry alone.
+    // Released twice: by negative hits, and by the entry alone, as an older Envoy does.
     for hits in [-1, 1] {
-        let release = bench.asks(&[(&[("slots", ""), ("lease", &id)], hits)]);
+        let release = bench.send(&[(&[("slots", ""), ("lease", &id)], hits)]);
         assert_eq!((release.code, lease(&release)), (Code::Ok, None));
         assert_eq!(bench.left("slots"), 1, "the second release changes nothing");
     }
     for unknown in ["", "no id at all", "0123456789abcdef"] {
-        let release = bench.asks(&[(&[("slots", ""), ("lease", unknown)], -1)]);
+        let release = bench.send(&[(&[("slots", ""), ("lease", unknown)], -1)]);
         assert_eq!(release.code, Code::Ok);
     }
     assert_eq!(bench.left("slots"), 1);
-    // Without an id the newest goes, and then nothing is below empty.
-    bench.asks(&[(&[("slots", "")], -5)]);
+    // Without an id the newest slots are released, and never more than are held.
+    bench.send(&[(&[("slots", "")], -5)]);
     assert_eq!(bench.left("slots"), 2);
 }
 
 #[test]
-fn an_answer_that_does_not_arrive_gives_back_what_it_took() {
+fn an_undelivered_response_gives_back_its_hits() {
     let bench = Bench::new(LEASING, ResponseConfig::default());
-    drop(bench.asks(&[(&[("slots", "")], 1), (&[("tokens", "")], 40)]));
+    drop(bench.send(&[(&[("slots", "")], 1), (&[("tokens", "")], 40)]));
     assert_eq!((bench.left("slots"), bench.left("tokens")), (2, 100));
-    deliver(bench.asks(&[(&[("slots", "")], 1), (&[("tokens", "")], 40)]));
+    deliver(bench.send(&[(&[("slots", "")], 1), (&[("tokens", "")], 40)]));
     assert_eq!((bench.left("slots"), bench.left("tokens")), (1, 60));
 }
 
 #[test]
-fn every_algorithm_reserves_settles_and_takes_back() {
+fn every_algorithm_reserves_and_settles() {
     for algorithm in
         ["fixed_window", "sliding_window", "sliding_window_log", "token_bucket", "leaky_bucket"]
     {
@@ -114,15 +116,15 @@ fn every_algorithm_reserves_settles_and_takes_back() {
         );
         let options = Options { denied_requests: DeniedRequests::Free, ..Options::default() };
         let bench = Bench::with(&rules, ResponseConfig::default(), &options);
-        drop(bench.asks(&[(&[("tokens", "")], 40)]));
-        assert_eq!(bench.left("tokens"), 100, "{algorithm}: the answer did not arrive");
-        bench.asks(&[(&[("tokens", "")], 40), (&[("full", "")], 1)]);
+        drop(bench.send(&[(&[("tokens", "")], 40)]));
+        assert_eq!(bench.left("tokens"), 100, "{algorithm}: the response was not delivered");
+        bench.send(&[(&[("tokens", "")], 40), (&[("full", "")], 1)]);
         assert_eq!(bench.left("tokens"), 100, "{algorithm}: denied for another reason");
         let mut left = 100;
         for cost in [30, 0, 45] {
-            let (id, _) = lease(&deliver(bench.asks(&[(&[("tokens", "")], 40)]))).expect("fits");
+            let (id, _) = lease(&deliver(bench.send(&[(&[("tokens", "")], 40)]))).expect("fits");
             assert_eq!(bench.left("tokens"), left - 40, "{algorithm}");
-            bench.asks(&[(&[("tokens", ""), ("lease", &id)], cost)]);
+            bench.send(&[(&[("tokens", ""), ("lease", &id)], cost)]);
             left -= cost.unsigned_abs();
             assert_eq!(bench.left("tokens"), left, "{algorithm}: {cost} in the end");
         }
@@ -130,28 +132,32 @@ fn every_algorithm_reserves_settles_and_takes_back() {
 }
 
 #[test]
-fn one_request_has_one_lease_for_all_that_it_takes() {
+fn one_request_has_one_lease_id() {
     let bench = Bench::new(LEASING, ResponseConfig::default());
-    let verdict = deliver(bench.asks(&[
+    let verdict = deliver(bench.send(&[
         (&[("plain", "")], 1),
         (&[("slots", "")], 2),
         (&[("others", "")], 1),
     ]));
     let (id, n) = lease(&verdict).expect("slots were taken");
-    assert_eq!(n, 2, "the hits of the first that leases");
+    assert_eq!(n, 2, "the hits of the first descriptor with leases");
     assert_eq!((bench.left("slots"), bench.left("others")), (0, 4));
-    bench.asks(&[(&[("slots", ""), ("lease", &id)], -2), (&[("others", ""), ("lease", &id)], -2)]);
-    assert_eq!((bench.left("slots"), bench.left("others")), (2, 5), "each gives what it held");
+    bench.send(&[(&[("slots", ""), ("lease", &id)], -2), (&[("others", ""), ("lease", &id)], -2)]);
+    assert_eq!(
+        (bench.left("slots"), bench.left("others")),
+        (2, 5),
+        "each counter releases its own"
+    );
 }
 
 #[test]
-fn a_reservation_is_settled_to_the_true_cost_once() {
+fn a_reservation_is_settled_once() {
     for (cost, left) in [(10, 90), (70, 30), (0, 100)] {
         let bench = Bench::new(LEASING, ResponseConfig::default());
-        let (id, n) = lease(&deliver(bench.asks(&[(&[("tokens", "")], 40)]))).expect("reserved");
+        let (id, n) = lease(&deliver(bench.send(&[(&[("tokens", "")], 40)]))).expect("reserved");
         assert_eq!((n, bench.left("tokens")), (40, 60));
         for _ in 0..2 {
-            let settled = bench.asks(&[(&[("tokens", ""), ("lease", &id)], cost)]);
+            let settled = bench.send(&[(&[("tokens", ""), ("lease", &id)], cost)]);
             assert_eq!((settled.code, lease(&settled)), (Code::Ok, None));
             assert_eq!(bench.left("tokens"), left, "charged {cost} for 40 reserved");
         }
@@ -159,8 +165,8 @@ fn a_reservation_is_settled_to_the_true_cost_once() {
 }
 
 #[test]
-fn a_denied_request_holds_no_slot_and_keeps_hits_unless_they_are_free() {
-    let asks: &[CounterCheck<'_>] = &[
+fn a_denied_request_keeps_hits_unless_free() {
+    let asks: &[Hits<'_>] = &[
         (&[("slots", "")], 1),
         (&[("tokens", "")], 40),
         (&[("plain", "")], 2),
@@ -171,7 +177,7 @@ fn a_denied_request_holds_no_slot_and_keeps_hits_unless_they_are_free() {
     {
         let options = Options { denied_requests, ..Options::default() };
         let bench = Bench::with(LEASING, ResponseConfig::default(), &options);
-        let denied = bench.asks(asks);
+        let denied = bench.send(asks);
         assert_eq!((denied.code, lease(&denied)), (Code::OverLimit, None));
         assert_eq!(bench.left("slots"), 2, "{denied_requests:?}");
         assert_eq!(bench.left("tokens"), tokens, "{denied_requests:?}");
@@ -180,18 +186,18 @@ fn a_denied_request_holds_no_slot_and_keeps_hits_unless_they_are_free() {
 }
 
 #[test]
-fn in_global_shadow_mode_nothing_is_given_back_because_nothing_was_denied() {
+fn global_shadow_mode_gives_nothing_back() {
     let options = Options { denied_requests: DeniedRequests::Free, ..Options::default() };
-    let answer = ResponseConfig { shadow_mode: true, ..ResponseConfig::default() };
-    let bench = Bench::with(LEASING, answer, &options);
+    let config = ResponseConfig { shadow_mode: true, ..ResponseConfig::default() };
+    let bench = Bench::with(LEASING, config, &options);
     let passed =
-        deliver(bench.asks(&[(&[("slots", "")], 1), (&[("plain", "")], 1), (&[("full", "")], 1)]));
+        deliver(bench.send(&[(&[("slots", "")], 1), (&[("plain", "")], 1), (&[("full", "")], 1)]));
     assert!(passed.shadowed && lease(&passed).is_some());
     assert_eq!((bench.left("slots"), bench.left("plain")), (1, 2));
 }
 
 #[test]
-fn a_lease_entry_is_a_key_like_any_other_where_nothing_is_leased() {
+fn without_leases_a_lease_entry_is_a_plain_key() {
     let nested = "
   - key: car
     rate_limit: {unit: minute, requests_per_unit: 9}
@@ -199,29 +205,29 @@ fn a_lease_entry_is_a_key_like_any_other_where_nothing_is_leased() {
     - {key: lease, rate_limit: {unit: minute, requests_per_unit: 5}}
 ";
     let bench = Bench::new(nested, ResponseConfig::default());
-    let verdict = bench.asks(&[(&[("car", "x"), ("lease", "monthly")], 1)]);
+    let verdict = bench.send(&[(&[("car", "x"), ("lease", "monthly")], 1)]);
     assert_eq!(verdict.statuses[0].remaining, 4);
 }
 
-/// The denying descriptor follows `count_denied`, whatever becomes of the others.
+/// The descriptor that denies follows `count_denied`; the other descriptors' hits are given back.
 #[test]
-fn what_denies_a_request_is_not_given_back() {
+fn hits_of_the_denying_counter_are_kept() {
     let options = Options { denied_requests: DeniedRequests::Free, ..Options::default() };
     let rules = "
   - {key: tight, rate_limit: {unit: minute, requests_per_unit: 2}}
   - {key: plain, rate_limit: {unit: minute, requests_per_unit: 3}}
 ";
     let bench = Bench::with(rules, ResponseConfig::default(), &options);
-    assert_eq!(bench.asks(&[(&[("tight", "")], 2)]).code, Code::Ok);
-    let denied = bench.asks(&[(&[("tight", "")], 1), (&[("plain", "")], 1)]);
+    assert_eq!(bench.send(&[(&[("tight", "")], 2)]).code, Code::Ok);
+    let denied = bench.send(&[(&[("tight", "")], 1), (&[("plain", "")], 1)]);
     assert_eq!((denied.code, bench.left("plain")), (Code::OverLimit, 3));
-    bench.asks(&[(&[("tight", "")], -1)]);
+    bench.send(&[(&[("tight", "")], -1)]);
     assert_eq!(bench.left("tight"), 0, "three were counted, one was given back");
 }
 
-/// A shadow rule counts hits that it denies and passes; only what was counted comes back.
+/// A shadow rule passes hits that its counter denied; only counted hits are given back.
 #[test]
-fn what_a_shadow_rule_counted_is_given_back_and_no_more() {
+fn a_shadow_rule_gives_back_only_counted_hits() {
     let options = Options { denied_requests: DeniedRequests::Free, ..Options::default() };
     for (algorithm, left) in [
         ("algorithm: fixed_window", 1),
@@ -240,26 +246,39 @@ fn what_a_shadow_rule_counted_is_given_back_and_no_more() {
 "
         );
         let bench = Bench::with(&rules, ResponseConfig::default(), &options);
-        deliver(bench.asks(&[(&[("watched", "")], 4)]));
-        let denied = bench.asks(&[(&[("watched", "")], 6), (&[("full", "")], 1)]);
+        deliver(bench.send(&[(&[("watched", "")], 4)]));
+        let denied = bench.send(&[(&[("watched", "")], 6), (&[("full", "")], 1)]);
         assert_eq!(denied.code, Code::OverLimit);
         assert_eq!(bench.left("watched"), left, "{algorithm}");
     }
 }
 
 #[test]
-fn a_settlement_is_not_counted_as_another_request() {
+fn a_settlement_counts_no_hits() {
     let bench = Bench::new(LEASING, ResponseConfig::default());
-    let (id, _) = lease(&deliver(bench.asks(&[(&[("tokens", "")], 40)]))).expect("reserved");
-    let settled = bench.asks(&[(&[("tokens", ""), ("lease", &id)], 70)]);
+    let (id, _) = lease(&deliver(bench.send(&[(&[("tokens", "")], 40)]))).expect("reserved");
+    let settled = bench.send(&[(&[("tokens", ""), ("lease", &id)], 70)]);
     assert!(matches!(settled.statuses[0].cause, Cause::Counted { hits: 0, .. }));
 }
 
-/// A store that is not there.
-struct Away;
+/// A store that is unreachable.
+struct Unreachable;
 
-impl Store for Away {
-    async fn apply(&self, _: &Key, _: &Step) -> Result<Outcome, StoreError> {
+impl Store for Unreachable {
+    fn now(&self, _: &Key, local: Micros) -> Result<Micros, StoreError> {
+        Ok(local)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    async fn apply_within(
+        &self,
+        _: &Key,
+        _: &Step,
+        _: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
         Err(StoreError::Unreachable)
     }
 
@@ -270,15 +289,16 @@ impl Store for Away {
     }
 }
 
-/// Slots that the fallback grants are told by a lease as well, or nobody could give them back.
+/// Slots that the fallback grants have a lease too, so that they can be released.
 #[test]
-fn a_slot_of_the_fallback_comes_back_by_its_lease() {
+fn a_slot_of_the_fallback_is_released_by_its_lease() {
     let bench = Bench::new(LEASING, ResponseConfig::default());
-    let answer = ResponseConfig { on_error: OnError::Local, ..ResponseConfig::default() };
-    let limiter = Limiter::new(Away, ManualClock::at(NOW), KeySeed::fixed([1, 2]), answer)
+    let config = ResponseConfig { on_error: OnError::Local, ..ResponseConfig::default() };
+    let backend = Backend::Redis(Modes::new(Unreachable));
+    let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), config)
         .with_local(LocalCounters::new(MemoryStore::new(100), 1));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let ask = |entries: &[Entry<'_>], hits: i64| {
+    let send = |entries: &[Entry<'_>], hits: i64| {
         let hits_addend = Some(hits.unsigned_abs());
         let one = Descriptor { entries, limit: None, hits_addend, is_negative_hits: hits < 0 };
         let (hits_addend, timeout, caller) = (0, None, Default::default());
@@ -286,12 +306,12 @@ fn a_slot_of_the_fallback_comes_back_by_its_lease() {
         runtime.block_on(limiter.check(&bench.rules, &request, NOW))
     };
     let slots = Entry { key: "slots", value: "" };
-    let (id, n) = lease(&deliver(ask(&[slots], 1))).expect("an acquire tells its lease");
+    let (id, n) = lease(&deliver(send(&[slots], 1))).expect("an acquire returns its lease");
     assert_eq!(n, 1);
-    deliver(ask(&[slots], 1));
-    assert_eq!(ask(&[slots], 1).code, Code::OverLimit);
-    ask(&[slots, Entry { key: "lease", value: &id }], -1);
-    drop(ask(&[slots], 1)); // its answer did not arrive
-    assert_eq!(deliver(ask(&[slots], 1)).code, Code::Ok);
-    assert_eq!(ask(&[slots], 1).code, Code::OverLimit);
+    deliver(send(&[slots], 1));
+    assert_eq!(send(&[slots], 1).code, Code::OverLimit);
+    send(&[slots, Entry { key: "lease", value: &id }], -1);
+    drop(send(&[slots], 1)); // the response was not delivered
+    assert_eq!(deliver(send(&[slots], 1)).code, Code::Ok);
+    assert_eq!(send(&[slots], 1).code, Code::OverLimit);
 }

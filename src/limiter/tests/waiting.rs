@@ -1,32 +1,47 @@
-//! A store that is waited for is asked another way than one that answers at once.
+//! Tests that both drivers, inline and awaited, decide alike.
 
 use futures_util::future::FutureExt;
+
+use std::time::Duration;
 
 use super::*;
 use crate::key::Key;
 use crate::step::{Outcome, Step};
 use crate::store::StoreError;
 
-/// Counters in memory that do not say that they are, and answer when they are asked again.
-struct Waited(MemoryStore);
+/// Counters in memory whose calls complete on the second poll.
+struct Awaited(MemoryStore);
 
-impl Store for Waited {
-    async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+impl Store for Awaited {
+    fn now(&self, _: &Key, local: Micros) -> Result<Micros, StoreError> {
+        Ok(local)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    async fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        _: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
         tokio::task::yield_now().await;
         self.0.apply_now(key, step)
     }
 
     fn apply_detached(&self, key: &Key, step: Step) {
-        self.0.apply_detached(key, step);
+        drop(self.0.apply_now(key, &step));
     }
 
     async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
-        self.0.forget(key).await
+        Ok(self.0.remove(key))
     }
 }
 
 #[tokio::test]
-async fn a_store_that_is_waited_for_decides_as_one_that_answers_at_once() {
+async fn an_awaited_store_decides_as_an_inline_one() {
     let rules = format!(
         "{MIXED}
   - key: log
@@ -37,14 +52,14 @@ async fn a_store_that_is_waited_for_decides_as_one_that_answers_at_once() {
   - {{key: old, rate_limit: {{name: old, unit: day, requests_per_unit: 1}}}}
 "
     );
-    let answer = ResponseConfig {
+    let config = ResponseConfig {
         headers: Headers::Both,
         decision_header: true,
         ..ResponseConfig::default()
     };
-    let bench = Bench::new(&rules, answer.clone());
-    let (store, clock) = (Waited(MemoryStore::new(1_000)), ManualClock::at(NOW));
-    let waiting = Limiter::new(store, clock, KeySeed::fixed([1, 2]), answer);
+    let bench = Bench::new(&rules, config.clone());
+    let modes = Modes::without_over_limit_cache(Awaited(MemoryStore::new(1_000)));
+    let awaiting = Limiter::new(Backend::Redis(modes), KeySeed::fixed([1, 2]), config);
     let keys = ["r", "q1", "q2", "s", "u", "log", "slots", "new", "old", "none"];
     for round in 0..200_usize {
         // Up to three descriptors, of one hit, a peek or a refund.
@@ -66,12 +81,12 @@ async fn a_store_that_is_waited_for_decides_as_one_that_answers_at_once() {
             caller: Default::default(),
         };
         let now = NOW.saturating_add(Micros::from_millis(500 * round as u64));
-        let at_once = bench.limiter.check(&bench.rules, &request, now).now_or_never();
-        let at_once = at_once.expect("nothing to wait for");
-        let waited = waiting.check(&bench.rules, &request, now).await;
-        assert_eq!(at_once.code, waited.code, "{round}: {request:?}");
-        assert_eq!(at_once.statuses, waited.statuses, "{round}: {request:?}");
-        assert_eq!(at_once.headers, waited.headers, "{round}: {request:?}");
-        assert_eq!(at_once.grant.is_some(), waited.grant.is_some(), "{round}: {request:?}");
+        let inline = bench.limiter.check(&bench.rules, &request, now).now_or_never();
+        let inline = inline.expect("nothing to await");
+        let awaited = awaiting.check(&bench.rules, &request, now).await;
+        assert_eq!(inline.code, awaited.code, "{round}: {request:?}");
+        assert_eq!(inline.statuses, awaited.statuses, "{round}: {request:?}");
+        assert_eq!(inline.headers, awaited.headers, "{round}: {request:?}");
+        assert_eq!(inline.grant.is_some(), awaited.grant.is_some(), "{round}: {request:?}");
     }
 }

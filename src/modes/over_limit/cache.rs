@@ -82,7 +82,7 @@ impl OverLimitCache {
     }
 
     /// Something was given back to `key` that does not come this way: its rule has another mode now.
-    pub(in crate::modes) fn forget(&self, key: &Key, now: Micros) {
+    pub(in crate::modes) fn invalidate(&self, key: &Key, now: Micros) {
         let set = self.set(key);
         if set.mark().holds_anything() {
             // What it owes was counted in a mode that counts denied hits; this one does not.
@@ -100,7 +100,7 @@ impl OverLimitCache {
     }
 
     /// Counters that are kept.
-    pub fn kept(&self) -> u64 {
+    pub fn counters(&self) -> u64 {
         self.sets.iter().map(|set| set.mark().0 & 0xff).sum()
     }
 }

@@ -56,7 +56,11 @@ impl Visited {
 }
 
 impl Store for Visited {
-    fn deadline(&self) -> Option<Duration> {
+    fn now(&self, _: &Key, local: Micros) -> Result<Micros, StoreError> {
+        Ok(local)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
         (!self.takes.is_zero()).then_some(TIMEOUT)
     }
 
@@ -73,15 +77,11 @@ impl Store for Visited {
                 return Err(StoreError::Timeout);
             }
         }
-        self.apply(key, step).await
-    }
-
-    async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
         self.visits.fetch_add(1, Ordering::Relaxed);
         if self.refuses.load(Ordering::Relaxed) {
             return Err(StoreError::Unreachable);
         }
-        let outcome = self.memory.apply(key, step).await;
+        let outcome = self.memory.apply_now(key, step);
         if self.held.load(Ordering::Relaxed) {
             self.heard.notified().await;
         }
@@ -93,11 +93,11 @@ impl Store for Visited {
 
     fn apply_detached(&self, key: &Key, step: Step) {
         self.visits.fetch_add(1, Ordering::Relaxed);
-        self.memory.apply_detached(key, step);
+        drop(self.memory.apply_now(key, &step));
     }
 
     async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
-        self.memory.forget(key).await
+        Ok(self.memory.remove(key))
     }
 }
 
@@ -108,6 +108,11 @@ fn key(number: u64) -> Key {
 
 fn cache(store: &Arc<Visited>) -> OverLimitStore<Visited> {
     OverLimitStore::new(store.clone(), Arc::new(OverLimitCache::new()))
+}
+
+fn ask_memory(store: &MemoryStore, key: &Key, limit: &Limit, step: &Step) -> Decision {
+    let outcome = store.apply_now(key, step).expect("there is room");
+    algorithm::report(limit, step, &outcome)
 }
 
 fn ask(store: &impl Store, key: &Key, limit: &Limit, step: &Step) -> Decision {
@@ -201,11 +206,11 @@ proptest! {
                 if opens { Lease::Open { id, until } } else { Lease::Close(id) }
             });
             if event.told && gives_back(&step) {
-                plain.apply_detached(&key, step.clone());
+                drop(plain.apply_now(&key, &step));
                 cached.apply_detached(&key, step);
                 continue;
             }
-            let expected = ask(&plain, &key, &limit, &step);
+            let expected = ask_memory(&plain, &key, &limit, &step);
             prop_assert_eq!(ask(&cached, &key, &limit, &step), expected, "{:?} {:?}", step, limit);
         }
     }
@@ -245,7 +250,7 @@ fn memory_is_bounded_whatever_keys_come() {
             cached.apply_detached(&key, algorithm::plan(&limit, -1, Micros::SECOND));
         }
     }
-    assert_eq!(cached.full.kept(), 65_536);
+    assert_eq!(cached.full.counters(), 65_536);
 }
 
 /// A counter of one hit, which is full, and what is asked of it.
@@ -303,7 +308,7 @@ fn a_denial_while_hits_are_on_their_way_back_is_forgotten_when_they_arrive() {
         bench.store.held.store(false, Ordering::Relaxed);
         // The store had it already, so what makes the counter full again are another's hits.
         let other = bench.step(1, 0);
-        assert!(ask(&bench.store.memory, &key, &bench.limit, &other).allowed);
+        assert!(ask_memory(&bench.store.memory, &key, &bench.limit, &other).allowed);
         assert!(!bench.take(0));
         if dropped {
             drop(giving);

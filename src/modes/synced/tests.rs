@@ -64,22 +64,31 @@ impl Store for Shared {
         if away { Err(StoreError::Unreachable) } else { Ok(local) }
     }
 
-    async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    async fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        _: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
         if self.away.load(Ordering::Relaxed) {
             return Err(StoreError::Unreachable);
         }
         self.visits.fetch_add(1, Ordering::Relaxed);
         let fate = lock(&self.fates).pop_front().unwrap_or(Fate::Answered);
         match fate {
-            Fate::Answered => self.memory.apply(key, step).await,
+            Fate::Answered => self.memory.apply_now(key, step),
             Fate::Refused => Err(StoreError::Refused),
             Fate::LostBefore => Err(StoreError::Lost),
-            Fate::LostAfter => self.memory.apply(key, step).await.and(Err(StoreError::Timeout)),
+            Fate::LostAfter => self.memory.apply_now(key, step).and(Err(StoreError::Timeout)),
         }
     }
 
     fn apply_detached(&self, key: &Key, step: Step) {
-        self.memory.apply_detached(key, step);
+        drop(self.memory.apply_now(key, &step));
     }
 
     async fn forget(&self, _: &Key) -> Result<bool, StoreError> {
@@ -127,8 +136,7 @@ fn run_due(synced: &SyncedPath<Shared>, now: u64) {
 /// What the store says of the counter.
 fn stored(shared: &Shared, limit: &Limit, now: u64) -> Decision {
     let step = algorithm::plan(limit, 0, Micros(now));
-    let outcome = shared.memory.apply(&KEY, &step).now_or_never();
-    let outcome = outcome.expect("memory answers at once").expect("there is room");
+    let outcome = shared.memory.apply_now(&KEY, &step).expect("there is room");
     algorithm::report(limit, &step, &outcome)
 }
 

@@ -28,12 +28,27 @@ impl Slow {
     }
 }
 
-impl Store for Slow {
+impl Clustered for Slow {
     fn node(&self, key: &Key) -> NodeId {
         NodeId(u32::from(key.0[0] == 2))
     }
+}
 
-    async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+impl Store for Slow {
+    fn now(&self, _: &Key, local: Micros) -> Result<Micros, StoreError> {
+        Ok(local)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    async fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        _: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let answers = &self.answers[self.node(key).0 as usize];
         answers.acquire().await.expect("never closed").forget();

@@ -97,7 +97,7 @@ async fn a_flood_of_counters_costs_a_visit_each_and_leaves_nothing() {
     for number in 0..2_000 {
         instance.ask(&Key([number, number * 31]), &limit, 1).await.unwrap();
     }
-    assert_eq!(instance.leased.held(), 0);
+    assert_eq!(instance.leased.pools(), 0);
     assert_eq!(world.visits(), 2_000);
 }
 
@@ -114,10 +114,10 @@ async fn what_is_held_is_bounded() {
             instance.ask(&Key([number * shards, number]), &limit, 1).await.unwrap();
         }
     }
-    assert_eq!(instance.leased.held() as u64, most);
+    assert_eq!(instance.leased.pools() as u64, most);
     tokio::time::advance(Duration::from_secs(5)).await;
     instance.run_due().await;
-    assert_eq!(instance.leased.held(), 0, "nobody asks any more");
+    assert_eq!(instance.leased.pools(), 0, "nobody asks any more");
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use crate::decision::Decision;
 use crate::key::Key;
 use crate::limit::{Limit, Mode};
+use crate::modes::CounterCheck;
 use crate::modes::leased::LeasedPath;
-use crate::modes::{CounterCheck, ModePath};
 use crate::step::{Outcome, State, Step};
 use crate::store::{Store, StoreError};
 use crate::time::Micros;
@@ -155,12 +155,17 @@ impl Store for Shared {
         Ok(Micros(local.0.saturating_add_signed(-self.offset)))
     }
 
-    fn deadline(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         let millis = self.world.deadline.load(Ordering::Relaxed);
         (millis > 0).then(|| Duration::from_millis(millis))
     }
 
-    async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+    async fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        _: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
         self.world.apply(*key, step.clone()).await
     }
 
@@ -243,7 +248,7 @@ impl Instance {
     /// As many ticks as look through the whole table.
     pub(super) async fn run_due(&self) {
         for _ in 0..super::super::SHARDS {
-            self.leased.run_due(self.local()).await;
+            self.leased.run_due(self.local());
         }
     }
 

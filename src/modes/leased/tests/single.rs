@@ -80,7 +80,7 @@ async fn idle_tokens_go_back_and_the_counter_is_forgotten() {
         // What of a bucket's tokens has begun to drain stays; a second of life costs one hit more.
         let left = remaining(&world, &limit).await;
         assert!((40 - taken - 2 * spared..=40 - taken).contains(&left), "{algorithm:?}: {left}");
-        assert_eq!((instance.leased.held(), held(&instance)), (0, 0));
+        assert_eq!((instance.leased.pools(), held(&instance)), (0, 0));
     }
 }
 

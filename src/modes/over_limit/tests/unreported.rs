@@ -15,7 +15,7 @@ fn step(limit: &Limit, hits: i64) -> Step {
 /// All that the store has heard of `key`.
 fn heard(store: &Visited, key: &Key) -> u64 {
     let limit = hour(1_000);
-    ask(&store.memory, key, &limit, &step(&limit, 0)).used
+    ask_memory(&store.memory, key, &limit, &step(&limit, 0)).used
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn what_is_denied_while_hits_are_on_their_way_back_is_told() {
         let mut giving = Box::pin(cached.apply(&key, &back));
         assert!((&mut giving).now_or_never().is_none());
         store.held.store(false, Ordering::Relaxed);
-        assert!(ask(&store.memory, &key, &limit, &step(&limit, 1)).allowed, "another's");
+        assert!(ask_memory(&store.memory, &key, &limit, &step(&limit, 1)).allowed, "another's");
         for _ in 0..3 {
             assert!(!ask(&cached, &key, &limit, &step(&limit, 1)).allowed);
         }

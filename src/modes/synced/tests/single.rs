@@ -149,7 +149,7 @@ fn an_exchange_that_is_dropped_on_its_way_is_a_doubt() {
     // As far as an exchange gets that nobody waits for any more: it ran, and nobody heard.
     let now = Micros(START + INTERVAL.0);
     let visit = synced.shard(&KEY).get_mut(&KEY).expect("kept").visit(now, now);
-    shared.memory.apply(&KEY, &visit.step).now_or_never().expect("at once").expect("room");
+    shared.memory.apply_now(&KEY, &visit.step).expect("room");
     synced.close(now).now_or_never().expect("memory answers at once");
     assert_eq!(stored(&shared, &limit, START).used, 5);
 }
@@ -162,11 +162,7 @@ fn refunds_are_exchanged_too_and_never_go_below_nothing() {
         ask(&one, &limit, 8, START).unwrap();
         ask(&other, &limit, 1, START).unwrap();
         assert_eq!(ask(&one, &limit, -3, START).unwrap().used, 5, "{algorithm:?}");
-        one.apply_detached(
-            &KEY,
-            Mode::Synced { interval: INTERVAL },
-            algorithm::plan(&limit, -2, Micros(START)),
-        );
+        one.apply_detached(&KEY, algorithm::plan(&limit, -2, Micros(START)));
         run_due(&one, START + INTERVAL.0);
         let one_sees = ask(&one, &limit, 0, START + INTERVAL.0).unwrap();
         assert_eq!(one_sees, stored(&shared, &limit, START + INTERVAL.0), "{algorithm:?}");

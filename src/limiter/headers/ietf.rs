@@ -1,13 +1,14 @@
-//! The headers of draft-ietf-httpapi-ratelimit-headers-11: `RateLimit-Policy` and `RateLimit`.
+//! This module builds the headers of draft-ietf-httpapi-ratelimit-headers-11: `RateLimit-Policy`
+//! and `RateLimit`.
 //!
-//! Both are lists of RFC 9651 structured fields. Policies list every tier of every decided rule;
-//! `RateLimit` the reported tier of each descriptor, the most restrictive first. No partition key is
-//! sent: it would tell clients how counters are identified.
+//! Both are lists of RFC 9651 structured fields. `RateLimit-Policy` lists every tier of every
+//! counted rule. `RateLimit` lists the reported tier of each descriptor, the most restrictive first.
+//! No partition key is sent: it would reveal how counters are identified.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::headers::{Line, List, most_restrictive_first};
+use super::line::{Line, List, most_restrictive_first, quotable};
 
 /// The largest integer a structured field can hold (RFC 9651, 3.3.1).
 const INTEGER_MAX: u64 = 999_999_999_999_999;
@@ -53,34 +54,5 @@ impl Line<'_> {
     /// The policy's name: the rule's, else its keys joined with dots.
     fn name(&self) -> Cow<'_, str> {
         self.rule.map_or(Cow::Borrowed("override"), |rule| quotable(&rule.label))
-    }
-}
-
-/// `text` as the inside of a structured field's string: printable ASCII, quotes escaped.
-pub(super) fn quotable(text: &str) -> Cow<'_, str> {
-    let plain = |c: char| matches!(c, ' '..='~') && c != '"' && c != '\\';
-    if text.chars().all(plain) {
-        return Cow::Borrowed(text);
-    }
-    let mut quoted = String::with_capacity(text.len() + 2);
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            ' '..='~' => quoted.push(c),
-            _ => quoted.push('_'),
-        }
-    }
-    Cow::Owned(quoted)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_printable_ascii_leaves_and_quotes_are_escaped() {
-        assert_eq!(quotable("per user"), "per user");
-        assert_eq!(quotable("a\"b\\c"), "a\\\"b\\\\c");
-        assert_eq!(quotable("grün\r\n"), "gr_n__");
     }
 }

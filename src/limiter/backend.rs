@@ -1,0 +1,74 @@
+//! The backend: where a limiter's counters are.
+
+use crate::key::Key;
+use crate::limit::Mode;
+use crate::modes::Modes;
+use crate::step::{Outcome, Step};
+use crate::store::{Guard, MemoryStore, RedisStore, Store, StoreError};
+use crate::time::{Micros, SystemClock};
+
+/// The counters of a limiter.
+pub enum Backend<S = Guard<RedisStore, SystemClock>> {
+    /// In this process's memory. Every decision queries it, whatever the rule's mode.
+    Memory(MemoryStore),
+    /// In Redis, behind the consistency modes. Tests put other stores here.
+    Redis(Modes<S>),
+}
+
+impl<S> Backend<S> {
+    /// The counters in memory, if that is the backend.
+    pub fn memory(&self) -> Option<&MemoryStore> {
+        match self {
+            Backend::Memory(store) => Some(store),
+            Backend::Redis(_) => None,
+        }
+    }
+
+    /// The consistency modes, if the backend is shared by several instances.
+    pub fn modes(&self) -> Option<&Modes<S>> {
+        match self {
+            Backend::Memory(_) => None,
+            Backend::Redis(modes) => Some(modes),
+        }
+    }
+}
+
+impl<S: Store> Backend<S> {
+    /// The store behind the consistency modes, if the backend is shared by several instances.
+    pub fn redis(&self) -> Option<&S> {
+        self.modes().map(Modes::store)
+    }
+
+    /// The instant to plan a step on `key` for, when the local clock shows `local`.
+    pub(super) fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
+        match self {
+            Backend::Memory(_) => Ok(local),
+            Backend::Redis(modes) => modes.store().now(key, local),
+        }
+    }
+
+    /// Applies `step` to the counter itself, not to what a mode keeps of it.
+    pub(super) async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+        match self {
+            Backend::Memory(store) => store.apply_now(key, step),
+            Backend::Redis(modes) => modes.store().apply(key, step).await,
+        }
+    }
+
+    /// Applies a step that gives back what a decision in `mode` took, without waiting for it.
+    pub(super) fn apply_detached(&self, key: &Key, mode: Mode, step: Step) {
+        match self {
+            // A step that gives back needs no room, so it cannot fail.
+            Backend::Memory(store) => drop(store.apply_now(key, &step)),
+            Backend::Redis(modes) => modes.apply_detached(key, mode, step),
+        }
+    }
+
+    /// Deletes the counter `key` and what the modes keep of it. Returns whether it existed.
+    pub(super) async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        match self {
+            Backend::Memory(store) => Ok(store.remove(key)),
+            Backend::Redis(modes) => modes.forget(key).await,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Lines: what the limit headers say about one counted descriptor.
+
+use std::borrow::Cow;
+
+use crate::decision::{Code, Decision};
+use crate::limit::{Algorithm, Limit, Tier};
+use crate::rules::Rule;
+
+/// Header names and values, in the order they are sent.
+pub(super) type List = Vec<(Cow<'static, str>, String)>;
+
+/// What the limit headers say about one counted descriptor.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'d> {
+    pub(super) rule: Option<&'d Rule>,
+    pub(super) limit: &'d Limit,
+    pub(super) decision: &'d Decision,
+    pub(super) code: Code,
+    /// A quota descriptor, which denies only together with all the others.
+    pub(super) quota: bool,
+}
+
+impl Line<'_> {
+    /// The reported tier.
+    pub(super) fn tier(&self) -> Option<&Tier> {
+        self.limit.tiers.get(self.decision.tier)
+    }
+
+    /// The remaining share of the limit, as a fixed-point number. It orders all lines, including
+    /// those of limits of 0. A bucket's share is of its size, not of its rate.
+    fn share_left(&self) -> u128 {
+        let full = self.tier().map_or(0, |tier| match self.limit.algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => tier.burst,
+            _ => tier.requests,
+        });
+        let left = u128::from(self.decision.remaining) << 64;
+        left.checked_div(u128::from(full)).unwrap_or(0)
+    }
+
+    pub(super) fn window_secs(&self) -> u64 {
+        self.tier().map_or(1, |tier| tier.window.ceil_secs())
+    }
+}
+
+/// Lines ordered from the most restrictive: denied ones first, then by the remaining share. Equal
+/// lines keep the request's order.
+pub(super) fn most_restrictive_first<'l, 'd>(lines: &'l [Line<'d>]) -> Vec<&'l Line<'d>> {
+    let mut sorted: Vec<&Line<'_>> = lines.iter().collect();
+    sorted.sort_by_key(|line| (line.code != Code::OverLimit, line.share_left()));
+    sorted
+}
+
+/// `text` as the content of a structured field's string: printable ASCII, with quotes and
+/// backslashes escaped.
+pub(super) fn quotable(text: &str) -> Cow<'_, str> {
+    let plain = |c: char| matches!(c, ' '..='~') && c != '"' && c != '\\';
+    if text.chars().all(plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut quoted = String::with_capacity(text.len() + 2);
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            ' '..='~' => quoted.push(c),
+            _ => quoted.push('_'),
+        }
+    }
+    Cow::Owned(quoted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotable_is_printable_ascii_with_escaped_quotes() {
+        assert_eq!(quotable("per user"), "per user");
+        assert_eq!(quotable("a\"b\\c"), "a\\\"b\\\\c");
+        assert_eq!(quotable("grün\r\n"), "gr_n__");
+    }
+}

@@ -1,0 +1,146 @@
+//! Pending queries: what is prepared before the store is queried, and what its result means.
+
+use std::time::Duration;
+
+use super::counter_query::{CounterQuery, LeaseUse, Resolved};
+use super::fallback::{self, FailedQuery};
+use super::undo::UndoGuard;
+use super::{Decided, Limiter};
+use crate::decision::{Cause, Decision};
+use crate::limit::Mode;
+use crate::modes::{CounterCheck, Modes};
+use crate::step::Lease;
+use crate::store::{MemoryStore, Store, StoreError};
+use crate::time::Micros;
+
+/// One descriptor on its way from its resolution to its decision.
+pub(super) struct PendingQuery<'r> {
+    resolved: Resolved<'r>,
+    /// The instant of the request, by the local clock.
+    local: Micros,
+    /// The same instant by the store's clock.
+    now: Result<Micros, StoreError>,
+    lease: Option<Lease>,
+    /// Armed before the store is queried: a dropped call gives back what it may have taken.
+    undo: Option<UndoGuard>,
+    /// The counter's decision; an error until the store has been queried.
+    result: Result<Decision, StoreError>,
+}
+
+impl PendingQuery<'_> {
+    /// Queries the counter in memory.
+    #[inline]
+    pub(super) fn run(&mut self, store: &MemoryStore) {
+        if let Some(check) = self.check(None) {
+            self.result = check.in_memory(store);
+        }
+    }
+
+    /// Queries the counter in the rule's mode. Waits at most `timeout`.
+    pub(super) async fn send<S: Store>(&mut self, modes: &Modes<S>, timeout: Option<Duration>) {
+        if let Some(check) = self.check(timeout) {
+            self.result = modes.check(&check).await;
+        }
+    }
+
+    #[inline]
+    fn check(&self, timeout: Option<Duration>) -> Option<CounterCheck<'_>> {
+        let Resolved::Counter(query) = &self.resolved else { return None };
+        Some(CounterCheck {
+            key: &query.key,
+            limit: &query.limit,
+            hits: query.hits,
+            lease: self.lease,
+            mode: query.rule.map_or(Mode::Exact, |rule| rule.mode),
+            over_limit_cache: query.rule.is_none_or(|rule| rule.over_limit_cache),
+            local: self.local,
+            now: self.now,
+            timeout,
+        })
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// Prepares the query of one descriptor, at `local` by the local clock.
+    #[inline]
+    pub(super) fn prepare<'r>(&self, resolved: Resolved<'r>, local: Micros) -> PendingQuery<'r> {
+        let (now, result) = (Ok(local), Err(StoreError::Unreachable));
+        let mut pending = PendingQuery { resolved, local, now, lease: None, undo: None, result };
+        if let Resolved::Counter(query) = &pending.resolved {
+            pending.now = self.backend.now(&query.key, local);
+            if let Some(lease) = query.lease {
+                self.prepare_lease(lease, &mut pending);
+            }
+        }
+        pending
+    }
+
+    #[cold]
+    fn prepare_lease(&self, lease: LeaseUse, pending: &mut PendingQuery<'_>) {
+        let Resolved::Counter(query) = &pending.resolved else { return };
+        let CounterQuery { rule, limit, key, hits, .. } = query;
+        let now = pending.now.unwrap_or(pending.local);
+        match lease {
+            LeaseUse::Open(id) => {
+                let hold = rule.and_then(|rule| rule.reserve).unwrap_or_default();
+                pending.lease = Some(Lease::Open { id, until: now.saturating_add(hold) });
+                let origin = self.backend.clone();
+                pending.undo = Some(UndoGuard::new(origin, id, key, limit, *hits, now));
+            }
+            LeaseUse::Close(id) => {
+                pending.lease = Some(Lease::Close(id));
+                if let Some(local) = &self.local {
+                    local.end(key, limit, *hits, id, pending.local);
+                }
+            }
+        }
+    }
+
+    /// Interprets the result of a query.
+    #[inline]
+    pub(super) fn conclude<'q>(&self, pending: &'q mut PendingQuery<'_>) -> Decided<'q> {
+        let cause = match (&pending.resolved, &pending.result) {
+            (Resolved::Uncounted { cause, .. }, _) => *cause,
+            (Resolved::Counter(query), Ok(decision)) => {
+                if let Some(undo) = pending.undo.take_if(|_| !decision.allowed) {
+                    undo.disarm();
+                }
+                // The hits of a settlement were counted when they were reserved.
+                let settles = matches!(query.lease, Some(LeaseUse::Close(_)));
+                let hits = if settles { query.hits.min(0) } else { query.hits };
+                let rule = query.rule.map(|rule| rule.index);
+                let shadow = query.rule.is_some_and(|rule| rule.shadow_mode);
+                Cause::Counted { rule, hits, decision: *decision, shadow }
+            }
+            (Resolved::Counter(_), Err(error)) => self.fall_back(*error, pending),
+        };
+        let undo = pending.undo.take();
+        Decided { resolved: &pending.resolved, cause, undo }
+    }
+
+    #[cold]
+    fn fall_back(&self, error: StoreError, pending: &mut PendingQuery<'_>) -> Cause {
+        // The step may have been applied all the same: the guard gives back what it took.
+        pending.undo = None;
+        let Resolved::Counter(query) = &pending.resolved else { return Cause::NoRule };
+        let CounterQuery { rule, limit, key, hits, .. } = query;
+        let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.config.on_error);
+        let word = policy.word();
+        tracing::debug!(rule = rule.map(|rule| &*rule.label), word, %error, "fallback");
+        let index = rule.map(|rule| rule.index);
+        let failed =
+            FailedQuery { rule: index, limit, key, hits: *hits, lease: pending.lease, error };
+        let cause = fallback::decide(policy, self.local.as_ref(), failed, pending.local);
+        if let (
+            Some(local),
+            Some(Lease::Open { id, .. }),
+            Cause::Fallback { decision: Some(decision), .. },
+        ) = (&self.local, pending.lease, &cause)
+            && decision.allowed
+        {
+            let origin = local.store().clone();
+            pending.undo = Some(UndoGuard::new(origin, id, key, limit, *hits, pending.local));
+        }
+        cause
+    }
+}

@@ -1,0 +1,98 @@
+//! Undo guards: they give back what a request took under a lease, unless they are disarmed.
+//!
+//! A lease is undone by closing it. Closing an unknown or closed lease changes nothing, so the
+//! caller and a cancelled call may both give the same lease back.
+
+use std::sync::Arc;
+
+use super::Backend;
+use crate::algorithm;
+use crate::decision::GiveBack;
+use crate::key::Key;
+use crate::limit::{Limit, Mode};
+use crate::step::{Lease, LeaseId, Step};
+use crate::store::{MemoryStore, Store};
+use crate::time::Micros;
+
+/// Counters that a lease was taken from.
+pub(super) trait Origin: Send + Sync + 'static {
+    /// Applies the step that closes the lease, without waiting for it.
+    fn undo(&self, key: &Key, step: Step);
+}
+
+impl<S: Store> Origin for Backend<S> {
+    fn undo(&self, key: &Key, step: Step) {
+        self.apply_detached(key, Mode::Exact, step);
+    }
+}
+
+/// The local counters of the fallback.
+impl Origin for MemoryStore {
+    fn undo(&self, key: &Key, step: Step) {
+        // A step that gives back needs no room, so it cannot fail.
+        drop(self.apply_now(key, &step));
+    }
+}
+
+/// What one step took under a lease. Dropping it gives that back, so a call that is cancelled
+/// while its counter is queried gives back what it may have taken.
+pub(super) struct UndoGuard {
+    /// Boxed, because most decisions take no lease and would carry the space for one.
+    armed: Option<Box<Undo>>,
+}
+
+/// The step that closes a lease.
+struct Undo {
+    origin: Arc<dyn Origin>,
+    key: Key,
+    step: Step,
+}
+
+impl Undo {
+    fn apply(self) {
+        self.origin.undo(&self.key, self.step);
+    }
+}
+
+impl UndoGuard {
+    /// A guard of the `hits` that a step at `now` takes of `limit` under the lease `id`.
+    pub(super) fn new(
+        origin: Arc<dyn Origin>,
+        id: LeaseId,
+        key: &Key,
+        limit: &Limit,
+        hits: i64,
+        now: Micros,
+    ) -> UndoGuard {
+        // A slot is released; a reservation is settled at no cost.
+        let hits = if limit.counts_slots() { -hits } else { 0 };
+        let step = algorithm::plan(limit, hits, now).with_lease(Lease::Close(id));
+        UndoGuard { armed: Some(Box::new(Undo { origin, key: *key, step })) }
+    }
+
+    /// The lease's id.
+    pub(super) fn id(&self) -> Option<LeaseId> {
+        match self.armed.as_ref()?.step.lease? {
+            Lease::Open { id, .. } | Lease::Close(id) => Some(id),
+        }
+    }
+
+    /// Drops the guard without giving anything back.
+    pub(super) fn disarm(mut self) {
+        self.armed = None;
+    }
+
+    /// The undo as a closure for the writer of the response; `None` if the guard is disarmed.
+    pub(super) fn into_give_back(mut self) -> Option<GiveBack> {
+        let undo = self.armed.take()?;
+        Some(Box::new(move || undo.apply()))
+    }
+}
+
+impl Drop for UndoGuard {
+    fn drop(&mut self) {
+        if let Some(undo) = self.armed.take() {
+            undo.apply();
+        }
+    }
+}
