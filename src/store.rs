@@ -80,6 +80,9 @@ pub trait Store: Send + Sync + 'static {
 pub trait Clustered: Store {
     /// The node that has the counter `key`.
     fn node(&self, key: &Key) -> NodeId;
+
+    /// The address of `node`, for the log.
+    fn node_label(&self, node: NodeId) -> String;
 }
 
 /// A node of a store. Numbers start at 0 and are not reused for other nodes.

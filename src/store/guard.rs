@@ -1,7 +1,7 @@
-//! The guard: no call waits longer than its deadline, and none asks a node that does not answer.
+//! This module wraps a store with a timeout per call, a circuit breaker per node, and a bound on the
+//! calls in flight to each node.
 //!
-//! Around any store: a deadline per call, a breaker per part, and a bound on the calls in flight to
-//! a part, so that one that stalls takes neither time nor memory from the others.
+//! A node that stalls costs the other nodes neither time nor memory.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -26,11 +26,11 @@ pub use latency::Latency;
 
 use breaker::{Breaker, CallPermit, CallResult};
 
-/// Calls in flight to one part. A node of Redis runs some hundred thousand scripts per second, so
-/// more than this would not be answered before the usual deadline anyway.
+/// Calls in flight to one node. A Redis node runs about 100 000 scripts per second, so further calls
+/// would exceed the usual timeout anyway.
 const IN_FLIGHT_MAX: usize = 2048;
 
-/// Around a store.
+/// A store with timeouts and circuit breakers.
 #[derive(Debug)]
 pub struct Guard<S, C> {
     store: S,
@@ -40,62 +40,64 @@ pub struct Guard<S, C> {
     latency: Latency,
 }
 
-/// What is known of one part.
-#[derive(Debug, Default)]
+/// Breaker and counts of one node.
+#[derive(Debug)]
 struct NodeGuard {
+    /// The node's address, for the log.
+    label: String,
     in_flight: AtomicUsize,
-    /// The breaker would let any call through and learn nothing from an answer.
+    /// The breaker is closed without a failure: every call passes, and success changes nothing.
     always_pass: AtomicBool,
     breaker: Mutex<Breaker>,
-    /// Times that the breaker opened.
+    /// How often the breaker opened after it had been closed.
     opened: AtomicU64,
-    /// Calls without an outcome, in the order of [`StoreError::ALL`].
+    /// Failed calls by error, in the order of [`StoreError::ALL`].
     errors: [AtomicU64; StoreError::ALL.len()],
 }
 
-/// How a part is, and has been.
+/// Current state and totals of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeHealth {
-    /// Its breaker.
+    /// State of the circuit breaker.
     pub breaker: BreakerState,
-    /// Times that the breaker opened after it had been closed.
+    /// How often the breaker opened after it had been closed.
     pub opened: u64,
-    /// Calls in flight to it.
+    /// Calls in flight.
     pub in_flight: usize,
-    /// Calls without an outcome, in the order of [`StoreError::ALL`].
+    /// Failed calls by error, in the order of [`StoreError::ALL`].
     pub errors: [u64; StoreError::ALL.len()],
 }
 
 impl<S: Clustered, C: Clock> Guard<S, C> {
-    /// Guards `store`: no call takes longer than `timeout`.
+    /// Wraps `store`; each call is bounded by `timeout`.
     pub fn new(store: S, clock: C, timeout: Duration) -> Guard<S, C> {
         let nodes = ArcSwap::default();
         Guard { store, clock, timeout, nodes, latency: Latency::default() }
     }
 
-    /// The store that is guarded.
+    /// The wrapped store.
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// How long answers took.
+    /// Duration of successful calls.
     pub fn latency(&self) -> &Latency {
         &self.latency
     }
 
-    /// How `part` is, and has been.
-    pub fn health(&self, part: NodeId) -> NodeHealth {
-        let part = self.at(part);
+    /// Current state and totals of `node`.
+    pub fn health(&self, node: NodeId) -> NodeHealth {
+        let node = self.guard_of(node);
         NodeHealth {
-            breaker: part.breaker().state(),
-            opened: part.opened.load(Ordering::Relaxed),
-            in_flight: part.in_flight.load(Ordering::Relaxed),
-            errors: part.errors.each_ref().map(|count| count.load(Ordering::Relaxed)),
+            breaker: node.breaker().state(),
+            opened: node.opened.load(Ordering::Relaxed),
+            in_flight: node.in_flight.load(Ordering::Relaxed),
+            errors: node.errors.each_ref().map(|count| count.load(Ordering::Relaxed)),
         }
     }
 
-    /// A call about `key` that takes no longer than `timeout`.
-    async fn guarded<T, F: Future<Output = Result<T, StoreError>>>(
+    /// Runs `call` for `key` under `timeout`, the breaker and the in-flight bound of its node.
+    async fn run<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         key: &Key,
         timeout: Duration,
@@ -103,32 +105,30 @@ impl<S: Clustered, C: Clock> Guard<S, C> {
     ) -> Result<T, StoreError> {
         let began = self.clock.now();
         let id = self.store.node(key);
-        let part = self.at(id);
-        let counted = InFlightCall::begin(&part, &self.clock, began);
-        let counted = counted.inspect_err(|error| part.failed(*error))?;
+        let node = self.guard_of(id);
+        let in_flight = InFlightCall::begin(&node, &self.clock, began);
+        let in_flight = in_flight.inspect_err(|error| node.count_error(*error))?;
         let result = with_timeout(timeout, call()).await;
         let ended = self.clock.now();
         let error = result.as_ref().err();
-        counted.end(error, timeout >= self.timeout, ended);
+        in_flight.end(error, timeout >= self.timeout, ended);
         call_trace::record(|| StoreCall { node: id, began, ended, error: error.copied() });
         match result {
             Ok(_) => self.latency.record(ended.saturating_sub(began)),
-            Err(error) => part.failed(error),
+            Err(error) => node.count_error(error),
         }
         result
     }
 
-    fn at(&self, part: NodeId) -> Arc<NodeGuard> {
-        let index = part.0 as usize;
-        if let Some(part) = self.nodes.load().get(index) {
-            return part.clone();
+    fn guard_of(&self, node: NodeId) -> Arc<NodeGuard> {
+        let index = node.0 as usize;
+        if let Some(node) = self.nodes.load().get(index) {
+            return node.clone();
         }
         self.nodes.rcu(|nodes| {
-            let mut grown = Vec::clone(nodes);
-            while grown.len() <= index {
-                grown.push(Arc::default());
-            }
-            grown
+            let missing = nodes.len() as u32..=node.0;
+            let new = missing.map(|id| Arc::new(NodeGuard::new(self.store.node_label(NodeId(id)))));
+            nodes.iter().cloned().chain(new).collect::<Vec<_>>()
         });
         self.nodes.load()[index].clone()
     }
@@ -138,7 +138,7 @@ impl<S: Clustered, C: Clock> Store for Guard<S, C> {
     fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
         let now = self.store.now(key, local);
         if let Err(error) = now {
-            self.at(self.store.node(key)).failed(error);
+            self.guard_of(self.store.node(key)).count_error(error);
         }
         now
     }
@@ -154,23 +154,26 @@ impl<S: Clustered, C: Clock> Store for Guard<S, C> {
         timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
         let timeout = timeout.map_or(self.timeout, |timeout| timeout.min(self.timeout));
-        self.guarded(key, timeout, || self.store.apply(key, step)).await
+        self.run(key, timeout, || self.store.apply(key, step)).await
     }
 
     fn apply_detached(&self, key: &Key, step: Step) {
-        // What nobody waits for is not sent where it would only pile up.
-        let part = self.at(self.store.node(key));
-        if part.breaker().state() == BreakerState::Closed {
+        // Without a caller there is no timeout: on a node that stalls such calls would pile up.
+        let node = self.guard_of(self.store.node(key));
+        if node.breaker().state() == BreakerState::Closed {
             self.store.apply_detached(key, step);
         }
     }
 
     async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
-        self.guarded(key, self.timeout, || self.store.forget(key)).await
+        self.run(key, self.timeout, || self.store.forget(key)).await
     }
 }
 
-/// The call's result, unless it takes longer than `timeout`.
+/// Waits for `call` for at most `timeout`.
+///
+/// # Errors
+/// [`StoreError::Timeout`] when the time is over, else the call's own error.
 pub(crate) async fn with_timeout<T>(
     timeout: Duration,
     call: impl Future<Output = Result<T, StoreError>>,
@@ -179,8 +182,8 @@ pub(crate) async fn with_timeout<T>(
     if let Ok(result) = tokio::time::timeout(timeout, call.as_mut()).await {
         return result;
     }
-    // A busy machine may be as late with the alarm as with the answer. One that has arrived is read
-    // by a task that runs before this one does again.
+    // On a busy machine the timer may fire late, when the reply has already arrived. Yielding lets
+    // the connection's task read that reply before this task runs again.
     tokio::task::yield_now().await;
     match poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
         Poll::Ready(result) => result,
@@ -188,9 +191,9 @@ pub(crate) async fn with_timeout<T>(
     }
 }
 
-/// A call in flight; counted until it is dropped.
+/// A call in flight. Dropping it ends the count, and reports an unfinished call as abandoned.
 struct InFlightCall<'a, C: Clock> {
-    part: &'a NodeGuard,
+    node: &'a NodeGuard,
     clock: &'a C,
     permit: CallPermit,
     reported: bool,
@@ -198,48 +201,60 @@ struct InFlightCall<'a, C: Clock> {
 
 impl<'a, C: Clock> InFlightCall<'a, C> {
     fn begin(
-        part: &'a NodeGuard,
+        node: &'a NodeGuard,
         clock: &'a C,
         now: Micros,
     ) -> Result<InFlightCall<'a, C>, StoreError> {
-        let permit = part.admit(now);
-        if permit == CallPermit::Refuse {
+        let permit = node.admit(now);
+        if permit == CallPermit::Reject {
             return Err(StoreError::Open);
         }
-        let call = InFlightCall { part, clock, permit, reported: false };
-        if part.in_flight.fetch_add(1, Ordering::Relaxed) >= IN_FLIGHT_MAX {
+        let call = InFlightCall { node, clock, permit, reported: false };
+        if node.in_flight.fetch_add(1, Ordering::Relaxed) >= IN_FLIGHT_MAX {
             return Err(StoreError::Busy);
         }
         Ok(call)
     }
 
-    /// It came to `error`, or to an answer; `full`: it had the whole deadline.
-    fn end(mut self, error: Option<&StoreError>, full: bool, now: Micros) {
+    /// Reports the result: `error`, or success. `full_timeout` says that the call had the whole
+    /// timeout of the store, not a shorter one of its caller.
+    fn end(mut self, error: Option<&StoreError>, full_timeout: bool, now: Micros) {
         let result = match error {
-            // Its caller was in a hurry, which says nothing about the node.
-            Some(StoreError::Timeout) if !full => CallResult::Abandoned,
+            // The caller's own short deadline says nothing about the node.
+            Some(StoreError::Timeout) if !full_timeout => CallResult::Abandoned,
             Some(StoreError::Timeout | StoreError::Lost | StoreError::Unreachable) => {
                 CallResult::Failed
             }
-            // A node that refuses is alive, and quick.
+            // A node that replies with an error is alive and fast.
             _ => CallResult::Answered,
         };
         self.reported = true;
-        self.part.report(self.permit, result, now);
+        self.node.report(self.permit, result, now);
     }
 }
 
 impl<C: Clock> Drop for InFlightCall<'_, C> {
     fn drop(&mut self) {
-        self.part.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.node.in_flight.fetch_sub(1, Ordering::Relaxed);
         if !self.reported {
-            self.part.report(self.permit, CallResult::Abandoned, self.clock.now());
+            self.node.report(self.permit, CallResult::Abandoned, self.clock.now());
         }
     }
 }
 
 impl NodeGuard {
-    fn failed(&self, error: StoreError) {
+    fn new(label: String) -> NodeGuard {
+        NodeGuard {
+            label,
+            in_flight: AtomicUsize::new(0),
+            always_pass: AtomicBool::new(false),
+            breaker: Mutex::default(),
+            opened: AtomicU64::new(0),
+            errors: [const { AtomicU64::new(0) }; StoreError::ALL.len()],
+        }
+    }
+
+    fn count_error(&self, error: StoreError) {
         if let Some(class) = StoreError::ALL.iter().position(|known| *known == error) {
             self.errors[class].fetch_add(1, Ordering::Relaxed);
         }
@@ -257,17 +272,32 @@ impl NodeGuard {
     }
 
     fn report(&self, permit: CallPermit, result: CallResult, now: Micros) {
-        // The usual case touches no lock: all cores answer for the same nodes.
+        // The usual case takes no lock, because all cores report to the same nodes.
         if result != CallResult::Failed && self.always_pass.load(Ordering::Relaxed) {
             return;
         }
         let mut breaker = self.breaker();
-        let closed = breaker.state() == BreakerState::Closed;
+        let before = breaker.state();
         breaker.report(permit, result, now);
-        if closed && breaker.state() == BreakerState::Open {
-            self.opened.fetch_add(1, Ordering::Relaxed);
-        }
+        let after = breaker.state();
         self.always_pass.store(breaker.always_passes(), Ordering::Relaxed);
+        drop(breaker);
+        self.log_transition(before, after);
+    }
+
+    /// Counts and logs a change. The breaker opens at most every 120 ms, which bounds the lines.
+    fn log_transition(&self, before: BreakerState, after: BreakerState) {
+        let node = &self.label;
+        match (before, after) {
+            (BreakerState::Closed, BreakerState::Open) => {
+                self.opened.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(%node, "breaker opened: the node does not answer");
+            }
+            (BreakerState::Open | BreakerState::Probing, BreakerState::Closed) => {
+                tracing::info!(%node, "breaker closed: the node answers again");
+            }
+            _ => {}
+        }
     }
 }
 

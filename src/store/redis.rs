@@ -166,6 +166,11 @@ impl Clustered for RedisStore {
         let topology = self.shared.topology.load();
         topology.owner(slot(key)).map_or(NodeId(0), |node| node.part())
     }
+
+    fn node_label(&self, node: NodeId) -> String {
+        let records = self.shared.node_records.lock().unwrap_or_else(PoisonError::into_inner);
+        records.get(node.0 as usize).map(|record| record.label.clone()).unwrap_or_default()
+    }
 }
 
 impl Store for RedisStore {

@@ -1,29 +1,30 @@
-//! The circuit breaker of one node: a pure algorithm that says when asking is a waste of time.
+//! This module is the circuit breaker of one node: a pure state machine without I/O or clock.
 //!
-//! Closed, it lets everything through and looks for a burst of failures. Open, it lets nothing
-//! through, so nobody waits for a node that does not answer. Then it lets one call through; that
-//! call's result closes it or opens it again for twice as long.
+//! - Closed: every call passes. A burst of failures opens it.
+//! - Open: every call is rejected, so no caller waits for a node that does not answer.
+//! - Probing: after the open time one call passes. Its success closes the breaker. Its failure opens
+//!   the breaker again for twice the time.
 
 use crate::time::Micros;
 
-/// Failures in a row that are a burst.
+/// Consecutive failures that open the breaker.
 const BURST: u32 = 5;
 
-/// How long the failures of a burst must span: a hiccup of one moment fails many calls at once,
-/// and is over by the next.
-const SPAN: Micros = Micros::from_millis(20);
+/// Shortest time between the first and the last failure of a burst. A hiccup fails many calls at
+/// once and is over before the next call.
+const BURST_SPAN: Micros = Micros::from_millis(20);
 
-/// The first rest. Failing over takes seconds, so trying ten times a second finds its end soon.
-const REST: Micros = Micros::from_millis(100);
+/// First open time. A failover takes seconds, so ten probes per second find its end soon.
+const OPEN: Micros = Micros::from_millis(100);
 
-/// The longest rest: what a node that came back may have to wait for its first call.
-const REST_MAX: Micros = Micros::from_millis(800);
+/// Longest open time, and so the longest wait of a recovered node for its first call.
+const OPEN_MAX: Micros = Micros::from_millis(800);
 
-/// The longest wait for a probe's result. Its caller's deadline is far shorter; if it never reports,
-/// another call may try.
+/// Longest wait for a probe's result, after which another call probes. The caller's deadline is far
+/// shorter, so only a lost report takes this long.
 const PROBE: Micros = Micros::SECOND;
 
-/// Whether to let calls through to one node.
+/// Decides whether a call may be sent to one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Breaker {
     state: State,
@@ -31,44 +32,44 @@ pub(super) struct Breaker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Serving. Failures in a row, and when the first of them was seen.
+    /// Every call passes. `failures` in a row so far, the first one at `since`.
     Closed { failures: u32, since: Micros },
-    /// Tripped until then, after a rest of that length.
-    Open { until: Micros, rest: Micros },
-    /// One call is on its way and must report until then.
-    Probing { until: Micros, rest: Micros },
+    /// No call passes before `until`; the open time was `length`.
+    Open { until: Micros, length: Micros },
+    /// One call is in flight and must report before `until`.
+    Probing { until: Micros, length: Micros },
 }
 
-/// What to do with a call.
+/// The breaker's decision about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallPermit {
-    /// Let it through.
+    /// Send it.
     Pass,
-    /// Let it through: the node's result hangs on it.
+    /// Send it; its result closes or reopens the breaker.
     Probe,
-    /// Do not ask the node.
-    Refuse,
+    /// Do not send it.
+    Reject,
 }
 
-/// What became of a call.
+/// The result of a call, as far as it says something about the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallResult {
-    /// The node answered, be it with an error.
+    /// The node replied, with an outcome or an error.
     Answered,
-    /// It did not.
+    /// The node did not reply within the store's timeout, or the connection failed.
     Failed,
-    /// Nobody waited for it as long as a node may take.
+    /// The caller gave up before the store's timeout, which says nothing about the node.
     Abandoned,
 }
 
-/// What an operator sees.
+/// The breaker's state, for logs and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
-    /// Serving.
+    /// Every call passes.
     Closed,
-    /// Tripped.
+    /// No call passes.
     Open,
-    /// Tripped, with one call on its way.
+    /// One call is in flight as a probe.
     Probing,
 }
 
@@ -83,48 +84,48 @@ impl Breaker {
     pub(super) fn admit(&mut self, now: Micros) -> CallPermit {
         match self.state {
             State::Closed { .. } => CallPermit::Pass,
-            State::Open { until, rest } | State::Probing { until, rest } if now >= until => {
-                self.state = State::Probing { until: now.saturating_add(PROBE), rest };
+            State::Open { until, length } | State::Probing { until, length } if now >= until => {
+                self.state = State::Probing { until: now.saturating_add(PROBE), length };
                 CallPermit::Probe
             }
-            State::Open { .. } | State::Probing { .. } => CallPermit::Refuse,
+            State::Open { .. } | State::Probing { .. } => CallPermit::Reject,
         }
     }
 
-    /// Learns the result of a call that was let through as `permit`.
+    /// Takes the result of a call that passed with `permit`.
     pub(super) fn report(&mut self, permit: CallPermit, result: CallResult, now: Micros) {
         match (self.state, result) {
             (State::Closed { .. }, CallResult::Answered) => *self = Breaker::default(),
             (State::Closed { failures, since }, CallResult::Failed) => {
                 let since = if failures == 0 { now } else { since };
                 let failures = failures.saturating_add(1);
-                let spanned = now.saturating_sub(since) >= SPAN;
+                let spanned = now.saturating_sub(since) >= BURST_SPAN;
                 self.state = if failures >= BURST && spanned {
-                    State::Open { until: now.saturating_add(REST), rest: REST }
+                    State::Open { until: now.saturating_add(OPEN), length: OPEN }
                 } else {
                     State::Closed { failures, since }
                 };
             }
-            (State::Probing { rest, .. }, _) if permit == CallPermit::Probe => match result {
+            (State::Probing { length, .. }, _) if permit == CallPermit::Probe => match result {
                 CallResult::Answered => *self = Breaker::default(),
                 CallResult::Failed => {
-                    let rest = rest.saturating_add(rest).min(REST_MAX);
-                    self.state = State::Open { until: now.saturating_add(rest), rest };
+                    let length = length.saturating_add(length).min(OPEN_MAX);
+                    self.state = State::Open { until: now.saturating_add(length), length };
                 }
-                // Nothing was learned: the next call probes.
-                CallResult::Abandoned => self.state = State::Open { until: now, rest },
+                // Nothing is known about the node: the next call probes.
+                CallResult::Abandoned => self.state = State::Open { until: now, length },
             },
-            // Calls from before it opened: an answer is no promise that the next one comes too.
+            // Calls sent before it opened: their success does not prove that the node recovered.
             (State::Closed { .. } | State::Open { .. } | State::Probing { .. }, _) => {}
         }
     }
 
-    /// Closed and without a failure: nothing to decide, and an answer would change nothing.
+    /// Closed without a failure: every call passes, and a success changes nothing.
     pub(super) fn always_passes(&self) -> bool {
         matches!(self.state, State::Closed { failures: 0, .. })
     }
 
-    /// The state, without its numbers.
+    /// The state without its times.
     pub(super) fn state(&self) -> BreakerState {
         match self.state {
             State::Closed { .. } => BreakerState::Closed,
@@ -142,7 +143,7 @@ mod tests {
 
     const MS: u64 = 1_000;
 
-    /// Reads a script of `<ms> <what>` and compares the state after each line.
+    /// Runs events of `(ms, event)` and compares the state after each.
     fn check(script: &[(u64, &str, BreakerState)]) {
         let mut breaker = Breaker::default();
         for (line, (ms, what, shown)) in script.iter().enumerate() {
@@ -150,7 +151,7 @@ mod tests {
             match *what {
                 "pass" => assert_eq!(breaker.admit(now), CallPermit::Pass, "line {line}"),
                 "probe" => assert_eq!(breaker.admit(now), CallPermit::Probe, "line {line}"),
-                "refuse" => assert_eq!(breaker.admit(now), CallPermit::Refuse, "line {line}"),
+                "reject" => assert_eq!(breaker.admit(now), CallPermit::Reject, "line {line}"),
                 "failed" => breaker.report(CallPermit::Pass, CallResult::Failed, now),
                 "answered" => breaker.report(CallPermit::Pass, CallResult::Answered, now),
                 "probe failed" => breaker.report(CallPermit::Probe, CallResult::Failed, now),
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn it_opens_after_a_burst_and_closes_after_one_probe() {
+    fn opens_after_a_burst_and_closes_after_one_probe() {
         use BreakerState::*;
         check(&[
             (0, "failed", Closed),
@@ -173,13 +174,13 @@ mod tests {
             (0, "failed", Closed),
             (19, "failed", Closed),
             (20, "failed", Open),
-            (20, "refuse", Open),
-            (119, "refuse", Open),
+            (20, "reject", Open),
+            (119, "reject", Open),
             (120, "probe", Probing),
-            (121, "refuse", Probing),
+            (121, "reject", Probing),
             (125, "answered", Probing),
             (130, "probe failed", Open),
-            (329, "refuse", Open),
+            (329, "reject", Open),
             (330, "probe", Probing),
             (331, "probe abandoned", Open),
             (331, "probe", Probing),
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_between_keeps_it_closed() {
+    fn a_success_in_between_keeps_it_closed() {
         use BreakerState::*;
         check(&[
             (0, "failed", Closed),
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_never_reports_is_followed_by_another() {
+    fn a_lost_probe_is_followed_by_another() {
         use BreakerState::*;
         check(&[
             (0, "failed", Closed),
@@ -213,14 +214,14 @@ mod tests {
             (3, "failed", Closed),
             (50, "failed", Open),
             (150, "probe", Probing),
-            (1_149, "refuse", Probing),
+            (1_149, "reject", Probing),
             (1_150, "probe", Probing),
         ]);
     }
 
     proptest! {
         #[test]
-        fn whatever_happened_a_node_that_answers_is_asked_again_within_two_seconds(
+        fn a_recovered_node_closes_within_two_seconds(
             events in prop::collection::vec((0_u64..300, 0_u8..3), 0..200),
         ) {
             let mut breaker = Breaker::default();
@@ -230,14 +231,14 @@ mod tests {
                 let permit = breaker.admit(now);
                 let results = [CallResult::Answered, CallResult::Failed, CallResult::Abandoned];
                 let result = results[usize::from(result)];
-                if permit != CallPermit::Refuse {
+                if permit != CallPermit::Reject {
                     breaker.report(permit, result, now);
                 }
             }
             let end = now.saturating_add(Micros::from_secs(2));
             while now < end {
                 let permit = breaker.admit(now);
-                if permit != CallPermit::Refuse {
+                if permit != CallPermit::Reject {
                     breaker.report(permit, CallResult::Answered, now);
                 }
                 now = now.saturating_add(Micros(10 * MS));
@@ -246,7 +247,7 @@ mod tests {
         }
 
         #[test]
-        fn while_it_is_open_at_most_one_call_waits(
+        fn at_most_one_call_waits_while_open(
             events in prop::collection::vec(0_u64..50, 0..200),
         ) {
             let mut breaker = Breaker::default();
@@ -260,7 +261,7 @@ mod tests {
             for ms in events {
                 now = now.saturating_add(Micros(ms * MS));
                 match breaker.admit(now) {
-                    CallPermit::Refuse => {}
+                    CallPermit::Reject => {}
                     CallPermit::Probe => {
                         prop_assert!(waiting == 0 || now >= last_probe.saturating_add(PROBE));
                         waiting = 1;
