@@ -10,7 +10,7 @@ SOAK_PAUSE ?= 60
 ENVOYS := 1.40.0 1.36.4
 FUZZ_TARGETS := request_proto request_json rules_yaml
 
-.PHONY: run test redis test-valkey soak lint fmt fuzz deny accuracy bench modes helm-test helm-docs
+.PHONY: run test redis test-valkey soak lint fmt fuzz deny accuracy bench modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:
 
 # Builds weir and serves the rules of examples/ from memory.
@@ -64,8 +64,14 @@ helm-test: target/helm/venv $(ENVOYS:%=envoy-%)
 	$(CARGO) build --locked
 	target/helm/venv/bin/python -B -m pytest -q -p no:cacheprovider helm/tests
 
-# What is made of other files: the chart's table of values, and the settings in its schema.
-helm-docs: target/helm/venv
+# The generated documentation: docs/settings.md and docs/settings.schema.json from the declarations
+# in src/settings/sections/, then the chart's schema and the table of its values.
+docs: helm-docs
+
+docs-settings:
+	WEIR_WRITE_DOCS=1 $(CARGO) test --locked --quiet --lib generated_docs_match_the_declarations
+
+helm-docs: target/helm/venv docs-settings
 	@target/helm/venv/bin/python helm/pages.py
 
 target/helm/venv: helm/tests/requirements.txt

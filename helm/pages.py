@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is made of other files: the table in the chart's README, and the settings in its schema.
+"""Generates the table in the chart's README and the settings in the chart's schema.
 
     helm/pages.py            writes both (`make helm-docs`)
     helm/pages.py --check    exits with 1 when one of them is not up to date
@@ -15,9 +15,10 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "helm" / "weir"
 README, SCHEMA, VALUES = CHART / "README.md", CHART / "values.schema.json", CHART / "values.yaml"
+WEIR_YAML = ROOT / "docs" / "settings.schema.json"
 MARK = "<!-- values: made by `make helm-docs` -->\n"
 
-# Settings that follow from other values, or that are not for a service in use. `*`: the rest of a name.
+# Settings that the chart derives from other values, and settings for tests. `*` is the rest of a name.
 DERIVED = [
     "grpc.listen", "grpc.tls_*", "http.listen", "admin.*", "metrics.listen", "metrics.path", "rules.paths",
     "store.kind", "redis.url", "redis.username", "redis.password_file", "redis.key_secret",
@@ -25,17 +26,9 @@ DERIVED = [
     # Secrets: by `extraEnv`.
     "tracing.headers", "metrics.otlp_headers",
 ]
-# Lengths of time that the chart reads too, for the pod's grace period: without fractions.
+# The chart reads these durations too, for the pod's grace period. It reads no fractions.
 DURATION = {"type": "string", "pattern": "^(0|([0-9]+(ms|s|m|h|d))+)$"}
 READ_BY_THE_CHART = {"drain.delay": DURATION, "drain.timeout": DURATION}
-
-
-def settings():
-    """Every setting of docs/settings.md: its path and what it means."""
-    page = (ROOT / "docs" / "settings.md").read_text()
-    rows = re.findall(r"^\| `(\w+)\.(\w+)` \| .*? \| (.*) \|$", page, re.MULTILINE)
-    assert len(rows) > 20, "docs/settings.md has lost its table"
-    return [(f"{section}.{key}", meaning) for section, key, meaning in rows]
 
 
 def is_derived(path):
@@ -43,24 +36,26 @@ def is_derived(path):
 
 
 def settings_schema():
-    """The schema of `settings`: what weir.yaml may hold, less what the chart derives."""
+    """The schema of `settings`: that of weir.yaml, which comes from weir's declarations, less what the chart derives."""
     sections = {}
-    for path, meaning in settings():
-        if is_derived(path):
-            continue
-        section, key = path.split(".")
-        schema = READ_BY_THE_CHART.get(path, {"type": ["string", "number", "boolean"]})
-        sections.setdefault(section, {})[key] = {**schema, "description": meaning}
-    closed = {"type": "object", "additionalProperties": False}
+    for section, schema in json.loads(WEIR_YAML.read_text())["properties"].items():
+        keys = {
+            key: {**setting, **READ_BY_THE_CHART.get(f"{section}.{key}", {})}
+            for key, setting in schema["properties"].items()
+            if not is_derived(f"{section}.{key}")
+        }
+        if keys:
+            sections[section] = {"type": "object", "additionalProperties": False, "properties": keys}
     return {
-        **closed,
+        "type": "object",
+        "additionalProperties": False,
         "description": "weir.yaml, less what the chart derives.",
-        "properties": {name: {**closed, "properties": keys} for name, keys in sections.items()},
+        "properties": sections,
     }
 
 
 def values():
-    """Every commented value of values.yaml: its path, its default, its comment."""
+    """Every commented value of values.yaml: path, default, comment."""
     defaults = yaml.safe_load(VALUES.read_text())
     rows, path, comment = [], [], None
     for line in VALUES.read_text().splitlines():
@@ -89,7 +84,7 @@ def table():
 
 
 def wanted():
-    """The two files as they ought to be."""
+    """The generated content of both files."""
     schema = json.loads(SCHEMA.read_text())
     schema["definitions"]["settings"] = settings_schema()
     before, mark, _ = README.read_text().partition(MARK)

@@ -19,16 +19,16 @@ const ARROWS: &[(&str, &str)] = &[
     ("key", "time limit descriptor"),
     ("step", "time limit"),
     ("store_error", ""),
+    ("rules", "time yaml limit descriptor key"),
+    ("settings", "yaml limit descriptor rules"),
     ("store", "secret_file time key step store_error"),
     ("decision", "time limit descriptor store_error"),
     ("algorithm", "time limit step decision"),
-    ("rules", "time yaml limit descriptor key"),
     ("modes", "time limit key step store decision algorithm"),
     ("limiter", "time limit descriptor key step store decision algorithm rules modes"),
     ("telemetry", "time limit descriptor key store decision rules limiter"),
     ("proto", ""),
     ("server", "secret_file time limit descriptor decision rules limiter telemetry proto"),
-    ("settings", "yaml descriptor"),
     (
         "app",
         "secret_file time limit descriptor key store decision rules modes limiter telemetry \
@@ -336,15 +336,12 @@ fn sections_without_a_word(sources: &[Source]) -> Vec<String> {
         let found = sources.iter().find(|source| source.path == path);
         found.map(|source| source.text.as_str()).unwrap_or_default()
     };
-    let raw = text("src/settings/raw.rs");
-    let shape = raw.split_once("struct Raw {").and_then(|(_, rest)| rest.split_once('}'));
-    let Some((fields, _)) = shape else {
-        return vec!["src/settings/raw.rs: `struct Raw {` lists the sections; it is gone".into()];
+    let shape = text("src/settings.rs").split_once("\nsettings! {");
+    let Some((lines, _)) = shape.and_then(|(_, rest)| rest.split_once("\n}")) else {
+        return vec!["src/settings.rs: `settings! {` lists the sections; it is missing".into()];
     };
-    let sections = fields.lines().filter_map(|line| {
-        let (_, field) = line.split_once("pub(super) ")?;
-        field.split_once(':').map(|(name, _)| name)
-    });
+    let names = lines.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let sections = names.filter_map(|line| Some(line.split_once(':')?.0.trim()));
     let unsaid = sections.filter(|section| !text("README.md").contains(&format!("`{section}.")));
     unsaid.map(|section| format!("README.md: no word about the settings `{section}.*`")).collect()
 }

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use super::shutdown;
 use crate::key::KeySeed;
-use crate::limit::OnError;
 use crate::limiter::{Headers, ResponseConfig};
-use crate::rules::{DeniedRequests, Options, UnknownFields};
+use crate::rules::Options;
 use crate::server;
 use crate::settings::{self, Settings};
 use crate::store::redis::{RedisConfig, RedisTls};
@@ -15,15 +14,12 @@ use crate::telemetry::{Destination, PushOptions, Resource, TraceOptions};
 
 /// How rule files are read.
 pub fn reading(settings: &Settings) -> Options {
-    let unknown_fields = match settings.rules.unknown_fields {
-        settings::UnknownFields::Error => UnknownFields::Error,
-        settings::UnknownFields::Warn => UnknownFields::Warn,
-    };
-    let denied_requests = match settings.rules.denied_requests {
-        settings::DeniedRequests::Count => DeniedRequests::Count,
-        settings::DeniedRequests::Free => DeniedRequests::Free,
-    };
-    Options { merge_domains: settings.rules.merge_domains, unknown_fields, denied_requests }
+    let from = &settings.rules;
+    Options {
+        merge_domains: from.merge_domains,
+        unknown_fields: from.unknown_fields,
+        denied_requests: from.denied_requests,
+    }
 }
 
 /// How answers are given.
@@ -35,21 +31,17 @@ pub(super) fn answer(settings: &Settings) -> ResponseConfig {
     };
     ResponseConfig {
         headers: match from.headers {
-            settings::Headers::Off => Headers::Off,
-            settings::Headers::XRatelimit => Headers::XRateLimit,
-            settings::Headers::Ietf => Headers::Ietf,
-            settings::Headers::Both => Headers::Both,
+            settings::LimitHeaders::Off => Headers::Off,
+            settings::LimitHeaders::XRateLimit => Headers::XRateLimit,
+            settings::LimitHeaders::Ietf => Headers::Ietf,
+            settings::LimitHeaders::Both => Headers::Both,
         },
         envoy_ratelimit_headers: from.envoy_ratelimit_headers.then(names),
         decision_header: from.decision_header,
         shadow_mode: from.shadow_mode,
         quota_mode: from.quota_mode,
         dynamic_metadata: from.dynamic_metadata,
-        on_error: match settings.fallback.on_error {
-            settings::OnError::Allow => OnError::Allow,
-            settings::OnError::Deny => OnError::Deny,
-            settings::OnError::Local => OnError::Local,
-        },
+        on_error: settings.fallback.on_error,
     }
 }
 
@@ -207,7 +199,7 @@ pub(super) fn server(settings: &Settings) -> server::Settings {
 }
 
 /// What callers of `/counters` must know; a file wins.
-fn token(settings: &settings::Admin) -> Option<server::Token> {
+fn token(settings: &settings::AdminSettings) -> Option<server::Token> {
     let text = || settings.token.as_ref().map(|token| server::Token::Text(token.reveal().into()));
     settings.token_file.clone().map(server::Token::File).or_else(text)
 }

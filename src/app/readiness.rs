@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::service::Service;
 use crate::server::Health;
-use crate::settings::{Readyz, RequireRules};
+use crate::settings::{ReadyzSettings, RequireRules};
 
 /// How often the store is looked at: far more often than anybody asks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ impl Readiness {
     /// Ready at once, as the fallback answers where the store does not; or, where the operator wants
     /// that, whenever the store can be reached and there are rules.
     pub(super) fn start(service: Arc<Service>) -> io::Result<(Readiness, watch::Receiver<Health>)> {
-        let Readyz { require_store, require_rules } = service.settings.readyz;
+        let ReadyzSettings { require_store, require_rules } = service.settings.readyz;
         let ready = move |service: &Service| {
             (!require_store || service.is_store_reachable()) && has_rules(service, require_rules)
         };

@@ -45,7 +45,7 @@ fn serve(flags: &Overrides, env: &[(String, String)]) -> anyhow::Result<u8> {
     }
 }
 
-fn start_log(log: &settings::Log) -> anyhow::Result<()> {
+fn start_log(log: &settings::LogSettings) -> anyhow::Result<()> {
     // The HTTP/2 library warns of every connection that misbehaves, which clients choose; and fred
     // of what weir says itself, once per connection and attempt. A level that names one of them
     // comes later in the list and wins.

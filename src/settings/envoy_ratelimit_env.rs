@@ -7,11 +7,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use config::Value;
-
 use super::leaf::Leaf;
 use super::problem::Problem;
 use super::redis_url::{Beside, Kind};
+use super::sources::list;
 use super::{redis_url, scalar, secret};
 
 /// From envoyproxy/ratelimit's spelling of a value to ours.
@@ -124,7 +123,7 @@ pub(super) fn translate(env: &[(String, String)]) -> Vec<Leaf> {
     for (name, path, translate) in SETS {
         if let Some(text) = get(env, name) {
             let value = translate(text).map_err(|what| bad(name, path, text, what));
-            leaves.push(leaf(path, name.to_owned(), value.map(Value::from)));
+            leaves.push(leaf(path, name.to_owned(), value));
         }
     }
     leaves.extend(LISTENERS.iter().filter_map(|names| listener(env, *names)));
@@ -189,7 +188,7 @@ fn get<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
     found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
 }
 
-fn leaf(path: &str, origin: String, value: Result<Value, Problem>) -> Leaf {
+fn leaf(path: &str, origin: String, value: Result<String, Problem>) -> Leaf {
     Leaf { path: path.to_owned(), origin, value }
 }
 
@@ -214,7 +213,7 @@ fn listener(
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let bare = if bare == "localhost" { "127.0.0.1" } else { bare };
     let address = match (bare.parse::<IpAddr>(), port.parse::<u16>()) {
-        (Ok(ip), Ok(port)) => Ok(Value::from(SocketAddr::new(ip, port).to_string())),
+        (Ok(ip), Ok(port)) => Ok(SocketAddr::new(ip, port).to_string()),
         (Err(_), _) => {
             let what = format!("is not an IP address; write one, or set {path} in weir.yaml");
             Err(bad(host_name, path, host, what))
@@ -241,7 +240,7 @@ fn folder(env: &[(String, String)]) -> Option<Leaf> {
     }
     // Pushing an empty part leaves a slash, which would show in messages.
     let path = path.components().collect::<PathBuf>().display().to_string();
-    Some(leaf("rules.paths", named.join(", "), Ok(Value::from(vec![path]))))
+    Some(leaf("rules.paths", named.join(", "), Ok(list(&[path]))))
 }
 
 /// The store and its URL, from `REDIS_URL` and the variables beside it.
@@ -262,10 +261,10 @@ fn redis(env: &[(String, String)]) -> Vec<Leaf> {
             .map_err(|what| bad("REDIS_TLS", "redis.url", tls.unwrap_or_default(), what))?;
         let url = redis_url::list(url, *kind, &Beside { auth, sentinel_auth, tls })
             .map_err(|what| bad("REDIS_URL", "redis.url", url, what))?;
-        Ok(Value::from(url.reveal()))
+        Ok(url.reveal().to_owned())
     };
     vec![
-        leaf("store.kind", "REDIS_URL".to_owned(), Ok(Value::from("redis"))),
+        leaf("store.kind", "REDIS_URL".to_owned(), Ok("redis".to_owned())),
         leaf("redis.url", "REDIS_URL".to_owned(), read()),
     ]
 }
@@ -276,7 +275,7 @@ fn scraped(env: &[(String, String)]) -> Option<Leaf> {
     let [name, default] = SCRAPED;
     let text = get(env, name).unwrap_or(default);
     let address = scalar::address(text).map_err(|what| bad(name, "metrics.listen", text, what));
-    let address = address.map(|address| Value::from(address.to_string()));
+    let address = address.map(|address| address.to_string());
     Some(leaf("metrics.listen", name.to_owned(), address))
 }
 
@@ -299,7 +298,7 @@ fn tls(env: &[(String, String)]) -> Vec<Leaf> {
     let mut leaves: Vec<Leaf> = files
         .into_iter()
         .filter_map(|(name, path)| {
-            Some(leaf(path, name.to_owned(), Ok(Value::from(get(env, name)?))))
+            Some(leaf(path, name.to_owned(), Ok(get(env, name)?.to_owned())))
         })
         .collect();
     for path in ["grpc.tls_cert", "grpc.tls_key"] {

@@ -1,31 +1,37 @@
-//! This module holds one value of one source, and where each value came from.
+//! This module holds the values of one source, as a source of the `config` library.
 
 use std::collections::BTreeMap;
 
-use config::Value;
+use config::{ConfigError, Map, Source, Value};
 
 use super::problem::Problem;
 
-/// Where each value came from, for messages.
-#[derive(Debug, Default)]
-pub(super) struct Origins(BTreeMap<String, String>);
-
-impl Origins {
-    pub(super) fn add(&mut self, path: String, origin: String) {
-        self.0.insert(path, origin);
-    }
-
-    /// The file, variable or flag that set `path`.
-    pub(super) fn of(&self, path: &str) -> String {
-        self.0.get(path).cloned().unwrap_or_else(|| "default".to_owned())
-    }
-}
-
-/// One value of one source. A problem counts only if no stronger source sets the same path: another
-/// program's `PORT` is no error when weir's own file sets the listener.
+/// One value of a source of variables. A problem counts only if no stronger source sets the same
+/// path: another program's `PORT` is no error when weir's own file sets the listener.
 #[derive(Debug)]
 pub(super) struct Leaf {
     pub(super) path: String,
+    /// The file position, variable or flag.
     pub(super) origin: String,
-    pub(super) value: Result<Value, Problem>,
+    pub(super) value: Result<String, Problem>,
+}
+
+/// The texts of one source, by path.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Texts(BTreeMap<String, Value>);
+
+impl Texts {
+    pub(super) fn set(&mut self, path: &str, origin: &str, text: String) {
+        self.0.insert(path.to_owned(), Value::new(Some(&origin.to_owned()), text));
+    }
+}
+
+impl Source for Texts {
+    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn collect(&self) -> Result<Map<String, Value>, ConfigError> {
+        Ok(self.0.clone().into_iter().collect())
+    }
 }

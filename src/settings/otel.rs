@@ -4,8 +4,6 @@
 //! about sampling and about who sends (`OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`,
 //! `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`) are read by OpenTelemetry's own library.
 
-use config::Value;
-
 use super::leaf::Leaf;
 use super::problem::Problem;
 use super::{scalar, secret};
@@ -129,7 +127,7 @@ fn leaf(
     (name, text): Set<'_>,
     translate: impl Fn(&str) -> Result<String, String>,
 ) -> Leaf {
-    let value = translate(text).map(Value::from).map_err(|what| {
+    let value = translate(text).map_err(|what| {
         let (origin, key, value) = (name.to_owned(), path.to_owned(), secret::mask(text));
         Problem::BadValue { origin, key, value, what }
     });

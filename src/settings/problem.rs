@@ -1,8 +1,8 @@
-//! Problems: what is wrong with the settings, said so that the reader knows what to write.
+//! This module formats the problems of settings; each message says what to write instead.
 
 use std::fmt;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The file cannot be read.
@@ -10,51 +10,53 @@ pub enum Problem {
     Unreadable {
         /// As the user named it.
         file: String,
-        /// The operating system's words.
+        /// The error of the operating system.
         reason: String,
     },
-    /// The file is not YAML, or not of the right shape at its root.
-    #[error("{file}: not a settings file: {reason}")]
-    NotYaml {
-        /// As the user named it.
-        file: String,
-        /// The parser's words, with line and column.
-        reason: String,
+    /// The file is not YAML, or its root is not a map of sections.
+    #[error("{origin}: {what}; {hint}")]
+    Syntax {
+        /// File, line and column.
+        origin: String,
+        /// The problem.
+        what: String,
+        /// The fix.
+        hint: &'static str,
     },
-    /// Nothing is called that.
+    /// No setting has this name.
     #[error("{origin}: there is no setting `{key}`{}", hint(.nearest))]
     UnknownKey {
-        /// The file, variable or flag it stands in.
+        /// The file position, variable or flag.
         origin: String,
         /// The key as written.
         key: String,
         /// A setting with a similar name.
         nearest: Option<String>,
     },
-    /// The value cannot be used.
+    /// The value is not valid.
     #[error("{origin}: {key}: {value:?} {what}")]
     BadValue {
-        /// The file, variable or flag it stands in.
+        /// The file position, variable or flag.
         origin: String,
         /// The setting.
         key: String,
         /// The value as written; passwords masked.
         value: String,
-        /// What is wrong with it, and what to write instead.
+        /// The problem, and what to write instead.
         what: String,
     },
-    /// A list, a section or nothing where something else belongs.
+    /// A list, a section or nothing in place of something else.
     #[error("{origin}: {key} {what}")]
     BadShape {
-        /// The file, variable or flag it stands in.
+        /// The file position, variable or flag.
         origin: String,
         /// The setting or section.
         key: String,
         /// What it is, and what to write.
         what: &'static str,
     },
-    /// Two settings that cannot both hold.
-    #[error("{first} and {second} are both {value}; give each listener an address of its own")]
+    /// Two listeners with one address.
+    #[error("{first} and {second} are both {value}; give each listener its own address")]
     SameAddress {
         /// One setting.
         first: &'static str,
@@ -63,7 +65,7 @@ pub enum Problem {
         /// Their common address.
         value: String,
     },
-    /// A variable of envoyproxy/ratelimit's whose meaning cannot be had, and must not be ignored.
+    /// A variable of envoyproxy/ratelimit that weir does not support and must not ignore.
     #[error("{name}={value}: {what}")]
     Unsupported {
         /// The variable.
@@ -75,7 +77,7 @@ pub enum Problem {
     },
 }
 
-/// All that is wrong; never empty.
+/// All problems; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 

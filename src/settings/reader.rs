@@ -1,67 +1,50 @@
-//! This module reads one setting at a time and collects problems.
+//! This module reads one setting at a time and collects the problems of all.
 
-use super::leaf::Origins;
+use std::collections::BTreeMap;
+
+use super::format::Format;
 use super::problem::Problem;
-use super::raw::Raw;
-use super::{scalar, secret};
+use super::secret;
 
-/// Reads one value after the other and remembers what was wrong.
+/// The text of a setting, and the file position, variable or flag it comes from.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    pub(super) text: String,
+    pub(super) origin: String,
+}
+
+/// Reads settings from the texts that the sources gave.
+#[derive(Debug, Default)]
 pub(super) struct Reader<'a> {
-    pub(super) raw: &'a Raw,
-    /// Stand in for bad values, so that reading goes on.
-    defaults: Raw,
-    origins: &'a Origins,
+    /// By path. A setting without a text has its default.
+    written: Option<&'a BTreeMap<String, Written>>,
     pub(super) problems: Vec<Problem>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(raw: &'a Raw, origins: &'a Origins) -> Reader<'a> {
-        Reader { raw, defaults: Raw::default(), origins, problems: Vec::new() }
+    pub(super) fn new(written: &'a BTreeMap<String, Written>) -> Reader<'a> {
+        Reader { written: Some(written), problems: Vec::new() }
     }
 
+    /// Reads one setting. The default stands in for a bad text, so that reading goes on.
     pub(super) fn read<T>(
         &mut self,
-        path: &str,
-        text: fn(&Raw) -> &str,
-        parse: impl Fn(&str) -> Result<T, String>,
+        section: &str,
+        name: &str,
+        default: &str,
+        format: Format<T>,
     ) -> T {
-        let written = text(self.raw);
-        parse(written).unwrap_or_else(|what| {
-            self.bad(path, written, what);
-            parse(text(&self.defaults)).unwrap_or_else(|what| {
-                unreachable!("the default of {path} {what}");
-            })
-        })
-    }
-
-    pub(super) fn switch(&mut self, path: &str, text: fn(&Raw) -> &str) -> bool {
-        self.read(path, text, scalar::switch)
-    }
-
-    /// [`Reader::read`] for a text that is shown to nobody, even when it is bad.
-    pub(super) fn secret<T: Default>(
-        &mut self,
-        path: &str,
-        text: fn(&Raw) -> &str,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> T {
-        parse(text(self.raw)).unwrap_or_else(|what| {
-            self.bad(path, "hidden", what);
-            T::default()
-        })
-    }
-
-    /// A text; empty means that there is none.
-    pub(super) fn optional(&self, text: fn(&Raw) -> &str) -> Option<String> {
-        Some(text(self.raw).to_owned()).filter(|text| !text.is_empty())
-    }
-
-    pub(super) fn bad(&mut self, path: &str, value: &str, what: String) {
-        self.problems.push(Problem::BadValue {
-            origin: self.origins.of(path),
-            key: path.to_owned(),
-            value: secret::mask(value),
-            what,
-        });
+        let key = format!("{section}.{name}");
+        if let Some(Written { text, origin }) = self.written.and_then(|all| all.get(&key)) {
+            match (format.parse)(text) {
+                Ok(value) => return value,
+                Err(what) => {
+                    let value = if format.is_secret { "hidden".into() } else { secret::mask(text) };
+                    let origin = origin.clone();
+                    self.problems.push(Problem::BadValue { origin, key: key.clone(), value, what });
+                }
+            }
+        }
+        (format.parse)(default).unwrap_or_else(|what| unreachable!("the default of {key} {what}"))
     }
 }

@@ -1,13 +1,14 @@
-//! Scalars: how one value is written, and what to say when it is written otherwise.
+//! This module parses single values.
 //!
-//! Every reader answers a bad text with the rest of the sentence `"<text>" ...`.
+//! The error of every function continues the sentence `"<text>" ...` and says what to write.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// The longest time that may be set; far from where instants overflow.
+/// The longest duration of a setting. Instants overflow only far later.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 const NANOS: [(&str, u128); 9] = [
@@ -37,34 +38,17 @@ pub(super) fn whole(text: &str, range: RangeInclusive<u64>) -> Result<u64, Strin
     text.parse()
         .ok()
         .filter(|number| range.contains(number))
-        .ok_or_else(|| format!("is not usable; write a whole number from {low} to {high}"))
+        .ok_or_else(|| format!("is not valid; write a whole number from {low} to {high}"))
 }
 
-/// [`whole`], as a size in memory.
-pub(super) fn size(text: &str, range: RangeInclusive<u64>) -> Result<usize, String> {
-    let number = whole(text, range)?;
-    usize::try_from(number).map_err(|_| "is more than this machine can address".to_owned())
-}
-
-/// [`size`], or `off`.
-pub(super) fn number_or_off(
-    text: &str,
-    range: RangeInclusive<u64>,
-) -> Result<Option<usize>, String> {
-    if matches!(text, "off" | "false" | "none") {
-        return Ok(None);
-    }
-    size(text, range).map(Some).map_err(|error| format!("{error}, or `off`"))
-}
-
-/// How many cores: a number, or `auto`.
+/// A number of cores, or `auto`.
 pub(super) fn cores(text: &str) -> Result<Option<NonZeroUsize>, String> {
     if text == "auto" {
         return Ok(None);
     }
-    let error = "is not usable; write `auto` or a whole number from 1 to 1024";
-    let number = size(text, 1..=1024).map_err(|_| error.to_owned())?;
-    Ok(NonZeroUsize::new(number))
+    let error = "is not valid; write `auto` or a whole number from 1 to 1024";
+    let number = whole(text, 1..=1024).ok().and_then(|number| usize::try_from(number).ok());
+    number.map(NonZeroUsize::new).ok_or_else(|| error.to_owned())
 }
 
 /// A length of time: `10ms`, `1h30m`, `1.5s`, at most a year. Go's spellings are among them.
@@ -96,12 +80,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 /// A length of time that is not zero.
 pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("is no time at all; write one such as `10ms`".to_owned()),
+        Duration::ZERO => Err("is zero; write a length of time such as `10ms`".to_owned()),
         length => Ok(length),
     }
 }
 
-/// Microseconds: a length of time, perhaps with a minus before it.
+/// A length of time in microseconds; a minus may precede it.
 pub(super) fn signed_duration(text: &str) -> Result<i64, String> {
     let length = duration(text.strip_prefix('-').unwrap_or(text))?;
     let micros = i64::try_from(length.as_micros()).expect("a year of microseconds fits");
@@ -129,7 +113,7 @@ fn decimal_times(number: &str, unit: u128) -> Option<u128> {
     Some(u128::from(digits(int)?) * unit + part)
 }
 
-/// How `duration` would be written: whole, in its largest unit that divides it.
+/// Writes `duration` as a whole number of the largest unit that divides it.
 pub(super) fn write_duration(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     if nanos == 0 {
@@ -140,7 +124,7 @@ pub(super) fn write_duration(duration: Duration) -> String {
     format!("{}{name}", nanos / unit)
 }
 
-/// An address to listen on. Names are not resolved, but for `localhost`; no host means all.
+/// An address to listen on. `localhost` is the only name that is resolved. No host means all addresses.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     let spelled = match text.split_once(':') {
         Some(("", port)) => format!("[::]:{port}"),
@@ -154,18 +138,32 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// One of `choices`; the first spelling of each is the one recommended.
+/// One of `choices`.
 pub(super) fn choice<T: Copy + PartialEq>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
-    if let Some((_, chosen)) = choices.iter().find(|(name, _)| *name == text) {
-        return Ok(*chosen);
-    }
+    let chosen = choices.iter().find(|(name, _)| *name == text).map(|(_, meaning)| *meaning);
+    chosen.ok_or_else(|| format!("is not a choice; write {}", recommended(choices)))
+}
+
+/// The first spelling of each choice: "`off` or `on`".
+pub(super) fn recommended<T: PartialEq>(choices: &[(&str, T)]) -> String {
     let mut names: Vec<String> = Vec::new();
     for (index, (name, meaning)) in choices.iter().enumerate() {
         if !choices[..index].iter().any(|(_, earlier)| earlier == meaning) {
             names.push(format!("`{name}`"));
         }
     }
-    Err(format!("is not a choice; write {}", names.join(" or ")))
+    names.join(" or ")
+}
+
+/// A list of paths: as JSON, or separated by commas.
+pub(super) fn paths(text: &str) -> Result<Vec<PathBuf>, String> {
+    let items: Vec<String> = serde_json::from_str(text)
+        .unwrap_or_else(|_| text.split(',').map(|item| item.trim().to_owned()).collect());
+    if items.is_empty() || items.iter().any(String::is_empty) {
+        let what = "has no path, or an empty one; write files or folders, such as `[rules/]`";
+        return Err(what.to_owned());
+    }
+    Ok(items.into_iter().map(PathBuf::from).collect())
 }
 
 /// The name of an HTTP header, kept as written.
@@ -176,7 +174,7 @@ pub(super) fn header_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// A part of one, or nothing.
+/// A number from 0 to 1; an empty text is none.
 pub(super) fn share(text: &str) -> Result<Option<f64>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -185,7 +183,7 @@ pub(super) fn share(text: &str) -> Result<Option<f64>, String> {
     share.map(Some).ok_or_else(|| "is not a share; write a number from 0 to 1".to_owned())
 }
 
-/// The path of a page: a slash, and what needs no escaping.
+/// The path of a page: a slash, then characters that need no escaping.
 pub(super) fn url_path(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.~".contains(c);
     if text.starts_with('/') && text.chars().all(plain) {
@@ -194,7 +192,7 @@ pub(super) fn url_path(text: &str) -> Result<String, String> {
     Err("is not a path; write one such as `/metrics`".to_owned())
 }
 
-/// A level, or several with the modules they hold for.
+/// A log level, or several with their modules.
 pub(super) fn log_level(text: &str) -> Result<String, String> {
     let is_level = |level: &str| {
         ["off", "error", "warn", "info", "debug", "trace"]
@@ -218,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_length_of_time_is_read_as_go_reads_it_and_written_so_that_it_reads_back() {
+    fn a_duration_is_read_as_in_go_and_reads_back() {
         let table = [
             ("10ms", 10_000_000, "10ms"),
             ("5s", 5_000_000_000, "5s"),
@@ -268,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_keep_to_their_range_and_choices_name_each_meaning_once() {
+    fn numbers_have_a_range_and_choices_name_each_once() {
         assert_eq!(whole("7", 1..=7), Ok(7));
         for text in ["0", "8", "-1", "1.0", "", "7 ", "99999999999999999999"] {
             let error = whole(text, 1..=7).expect_err("out of range");
@@ -279,10 +277,13 @@ mod tests {
         assert!(cores("0").is_err_and(|error| error.contains("`auto`")));
         let error = choice("x", &[("off", 0), ("false", 0), ("on", 1)]).expect_err("no choice");
         assert_eq!(error, "is not a choice; write `off` or `on`");
+        assert_eq!(paths("a, b"), Ok(vec!["a".into(), "b".into()]));
+        assert_eq!(paths(r#"["a,b"]"#), Ok(vec!["a,b".into()]));
+        assert!(paths("").is_err() && paths("[]").is_err());
     }
 
     #[test]
-    fn levels_headers_and_urls_are_checked_before_anyone_uses_them() {
+    fn levels_and_header_names_are_checked() {
         for level in ["info", "WARN", "warn,weir::rules=debug", "h2=off"] {
             assert_eq!(log_level(level).as_deref(), Ok(level));
         }

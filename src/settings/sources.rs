@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use config::{Environment, File, FileFormat, Source, Value, ValueKind};
+use config::{Config, Environment, Source};
 
-use super::leaf::{Leaf, Origins};
+use super::leaf::{Leaf, Texts};
 use super::problem::{Problem, Problems};
-use super::raw::Raw;
-use super::{Settings, envoy_ratelimit_env, otel, parse};
+use super::reader::Written;
+use super::section::Setting;
+use super::{Settings, envoy_ratelimit_env, otel};
+use crate::yaml::{self, Kind, Name, Node, Position};
 
 /// What the command line overrides.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Overrides {
-    /// Settings file (docs/settings.md shows its shape)
+    /// Settings file (docs/settings.md lists every setting)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Rule files or folders
@@ -36,32 +38,19 @@ pub struct Overrides {
     pub admin_listen: Option<String>,
 }
 
-/// Settings, and what the operator should hear about them at start.
+/// Settings, and warnings for the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
-    /// In force.
+    /// The settings.
     pub settings: Settings,
     /// One line each.
     pub warnings: Vec<String>,
 }
 
-/// The process's environment. Text that is not Unicode is kept as far as it can be.
+/// The process's environment. Text that is not Unicode is converted lossily.
 pub fn process_env() -> Vec<(String, String)> {
     let text = |raw: std::ffi::OsString| raw.to_string_lossy().into_owned();
     std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
-}
-
-/// Every setting with its default, as written in `weir.yaml`: `("grpc.listen", "[::]:8081")`.
-pub fn fields() -> Vec<(String, String)> {
-    let sections = serde_json::to_value(Raw::default()).expect("texts have a JSON form");
-    let mut fields = Vec::new();
-    for (section, settings) in sections.as_object().into_iter().flatten() {
-        for (name, default) in settings.as_object().into_iter().flatten() {
-            let text = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
-            fields.push((format!("{section}.{name}"), text));
-        }
-    }
-    fields
 }
 
 /// Layers all sources. `env` is the environment ([`process_env`]).
@@ -70,7 +59,7 @@ pub fn fields() -> Vec<(String, String)> {
 /// Every problem of every source, at once.
 pub fn load(flags: &Overrides, env: &[(String, String)]) -> Result<Loaded, Problems> {
     let mut sources = Sources::default();
-    sources.add_envoy_ratelimit(env);
+    sources.add_other_programs(env);
     if let Some(path) = &flags.config {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
@@ -85,60 +74,125 @@ pub fn load(flags: &Overrides, env: &[(String, String)]) -> Result<Loaded, Probl
     sources.finish(env)
 }
 
-/// Values by path, strongest so far.
-#[derive(Debug)]
-pub(super) struct Sources {
-    fields: Vec<String>,
-    leaves: BTreeMap<String, Leaf>,
+/// The texts of all sources so far, weakest first, and what is wrong with them.
+struct Sources {
+    settings: Vec<Setting>,
+    layers: Vec<Texts>,
+    /// Bad values of the weakest source, by path.
+    weak: BTreeMap<String, Problem>,
     problems: Vec<Problem>,
 }
 
 impl Default for Sources {
     fn default() -> Self {
-        let fields = fields().into_iter().map(|(path, _)| path).collect();
-        Sources { fields, leaves: BTreeMap::new(), problems: Vec::new() }
+        let settings = Settings::all();
+        Sources { settings, layers: Vec::new(), weak: BTreeMap::new(), problems: Vec::new() }
     }
 }
 
-/// How a source spells the path of a setting.
-type Spell<'a> = &'a dyn Fn(&str) -> String;
-
 impl Sources {
-    pub(super) fn add_envoy_ratelimit(&mut self, env: &[(String, String)]) {
+    fn add_other_programs(&mut self, env: &[(String, String)]) {
+        let mut texts = Texts::default();
         let leaves = envoy_ratelimit_env::translate(env).into_iter().chain(otel::translate(env));
-        self.leaves.extend(leaves.map(|leaf| (leaf.path.clone(), leaf)));
+        let last: BTreeMap<String, Leaf> = leaves.map(|leaf| (leaf.path.clone(), leaf)).collect();
+        for (path, leaf) in last {
+            match leaf.value {
+                Ok(text) => texts.set(&path, &leaf.origin, text),
+                Err(problem) => {
+                    self.weak.insert(path, problem);
+                }
+            }
+        }
+        self.layers.push(texts);
     }
 
-    pub(super) fn add_file(&mut self, file: &str, text: &str) {
-        match File::from_str(text, FileFormat::Yaml).collect() {
-            Ok(root) => {
-                for (key, value) in root {
-                    self.add(&key, value, file, &|path| path.to_owned());
+    fn add_file(&mut self, file: &str, text: &str) {
+        let at = |at: Position| format!("{file}:{}:{}", at.line, at.column);
+        let parsed = yaml::parse(text);
+        let faults = parsed.faults.into_iter();
+        self.problems.extend(faults.map(|fault| {
+            let hint = fault.hint;
+            Problem::Syntax { origin: at(fault.at), what: fault.what, hint }
+        }));
+        let mut syntax = |node: &Node, what: &str, hint| {
+            let (origin, what) = (at(node.at), what.to_owned());
+            self.problems.push(Problem::Syntax { origin, what, hint });
+        };
+        let mut documents = parsed.documents.into_iter();
+        let first = documents.next();
+        if let Some(second) = documents.next() {
+            syntax(&second, "a second document", "keep one document per settings file");
+        }
+        let mut texts = Texts::default();
+        match first {
+            Some(Node { kind: Kind::Map(sections), .. }) => {
+                for (name, node) in sections {
+                    self.add_node(&name.text, &name, &node, &at, &mut texts);
                 }
             }
-            Err(error) => {
-                let mut reason = error.to_string();
-                // Of the wrong shape: its words show what stands there, perhaps a secret.
-                if reason.contains("invalid type") {
-                    "it has to be sections, such as `grpc:`".clone_into(&mut reason);
-                }
-                let file = file.to_owned();
-                self.problems.push(Problem::NotYaml { file, reason });
+            Some(other) if !other.is_null() => {
+                syntax(&other, "not a settings file", "write sections, such as `grpc:`");
             }
+            _ => {}
+        }
+        self.layers.push(texts);
+    }
+
+    /// Adds the texts of `node`, and reports what is not a setting.
+    fn add_node(
+        &mut self,
+        path: &str,
+        name: &Name,
+        node: &Node,
+        at: &dyn Fn(Position) -> String,
+        texts: &mut Texts,
+    ) {
+        let bad_shape = |what| {
+            let (origin, key) = (at(node.at), path.to_owned());
+            Problem::BadShape { origin, key, what }
+        };
+        if let Some(setting) = self.setting(path) {
+            match text(setting, node) {
+                Ok(text) => texts.set(path, &at(node.at), text),
+                Err(what) => self.problems.push(bad_shape(what)),
+            }
+            return;
+        }
+        let is_section = self.is_section(path);
+        match &node.kind {
+            // Every setting below it is commented out.
+            Kind::Scalar(scalar) if is_section && scalar.is_null() => {}
+            Kind::Map(below) if is_section || !below.is_empty() => {
+                for (name, node) in below {
+                    self.add_node(&format!("{path}.{}", name.text), name, node, at, texts);
+                }
+            }
+            _ if is_section => self.problems.push(bad_shape(NOT_A_SECTION)),
+            _ => self.unknown(path, at(name.at), str::to_owned),
         }
     }
 
-    pub(super) fn add_environment(&mut self, env: &[(String, String)]) {
+    fn add_environment(&mut self, env: &[(String, String)]) {
         let ours = Environment::with_prefix("WEIR")
             .prefix_separator("__")
             .separator("__")
             .source(Some(env.iter().cloned().collect()));
+        let mut texts = Texts::default();
         for (path, value) in ours.collect().expect("texts stay texts, nothing is parsed") {
-            self.add(&path, value, &variable(&path), &variable);
+            let origin = variable(&path);
+            if self.setting(&path).is_some() {
+                texts.set(&path, &origin, value.to_string());
+            } else if self.is_section(&path) {
+                self.problems.push(Problem::BadShape { origin, key: path, what: NOT_A_SECTION });
+            } else {
+                self.unknown(&path, origin, variable);
+            }
         }
+        self.layers.push(texts);
     }
 
-    pub(super) fn add_flags(&mut self, flags: &Overrides) {
+    fn add_flags(&mut self, flags: &Overrides) {
+        let mut set = Texts::default();
         let texts = [
             ("--store", "store.kind", &flags.store),
             ("--redis-url", "redis.url", &flags.redis_url),
@@ -148,70 +202,39 @@ impl Sources {
         ];
         for (flag, path, text) in texts {
             if let Some(text) = text {
-                self.put(path, flag, Value::from(text.as_str()));
+                set.set(path, flag, text.clone());
             }
         }
         if !flags.rules.is_empty() {
-            self.put("rules.paths", "--rules", Value::from(flags.rules.clone()));
+            set.set("rules.paths", "--rules", list(&flags.rules));
         }
+        self.layers.push(set);
     }
 
-    /// Takes a value or a tree of values, and complains about what is not a setting.
-    fn add(&mut self, path: &str, value: Value, origin: &str, spell: Spell<'_>) {
-        let is_setting = self.fields.iter().any(|field| field == path);
-        let is_section = self.fields.iter().any(|field| starts_below(field, path));
-        match value.kind {
-            _ if is_setting => match texts(path, value) {
-                Ok(value) => self.put(path, origin, value),
-                Err(what) => self.bad_shape(path, origin, what),
-            },
-            ValueKind::Nil if is_section => {} // every setting below it is commented out
-            ValueKind::Table(below) if is_section || !below.is_empty() => {
-                for (key, value) in below {
-                    self.add(&format!("{path}.{key}"), value, origin, spell);
-                }
-            }
-            _ if is_section => {
-                self.bad_shape(path, origin, "is a section; write its settings below its name");
-            }
-            _ => self.problems.push(Problem::UnknownKey {
-                origin: origin.to_owned(),
-                key: path.to_owned(),
-                nearest: nearest(path, &self.fields).map(spell),
-            }),
-        }
+    fn setting(&self, path: &str) -> Option<&Setting> {
+        self.settings.iter().find(|setting| setting.path == path)
     }
 
-    fn put(&mut self, path: &str, origin: &str, value: Value) {
-        let leaf = Leaf { path: path.to_owned(), origin: origin.to_owned(), value: Ok(value) };
-        self.leaves.insert(leaf.path.clone(), leaf);
+    fn is_section(&self, name: &str) -> bool {
+        let below = |path: &str| path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        self.settings.iter().any(|setting| below(&setting.path))
     }
 
-    fn bad_shape(&mut self, path: &str, origin: &str, what: &'static str) {
-        let (origin, key) = (origin.to_owned(), path.to_owned());
-        self.problems.push(Problem::BadShape { origin, key, what });
+    /// Reports a key that is no setting. `spell` writes a path as this source does.
+    fn unknown(&mut self, key: &str, origin: String, spell: impl Fn(&str) -> String) {
+        let nearest = nearest(key, &self.settings).map(spell);
+        self.problems.push(Problem::UnknownKey { origin, key: key.to_owned(), nearest });
     }
 
-    pub(super) fn finish(mut self, env: &[(String, String)]) -> Result<Loaded, Problems> {
-        let mut warnings =
-            envoy_ratelimit_env::warnings(env, self.leaves.contains_key("store.kind"));
-        warnings.extend(near_misses(env, &self.fields));
-        let mut origins = Origins::default();
-        let defaults = config::Config::try_from(&Raw::default()).expect("texts can be settings");
-        let mut builder = config::Config::builder().add_source(defaults);
-        for (path, leaf) in self.leaves {
-            match leaf.value {
-                Ok(value) => {
-                    let known = "only names of settings get here, and they are paths";
-                    builder = builder.set_override(&path, value).expect(known);
-                    origins.add(path, leaf.origin);
-                }
-                Err(problem) => self.problems.push(problem),
-            }
-        }
-        let raw = builder.build().and_then(config::Config::try_deserialize::<Raw>);
-        let raw = raw.expect("the shape was checked value by value");
-        match parse::parse(&raw, &origins) {
+    fn finish(mut self, env: &[(String, String)]) -> Result<Loaded, Problems> {
+        let layers = self.layers.into_iter();
+        let config = layers.fold(Config::builder(), |builder, layer| builder.add_source(layer));
+        let written = written(config.build().and_then(|config| config.collect()));
+        let mut warnings = envoy_ratelimit_env::warnings(env, written.contains_key("store.kind"));
+        warnings.extend(near_misses(env, &self.settings));
+        let weak = self.weak.into_iter().filter(|(path, _)| !written.contains_key(path));
+        self.problems.extend(weak.map(|(_, problem)| problem));
+        match Settings::parse(&written) {
             Ok(settings) if self.problems.is_empty() => Ok(Loaded { settings, warnings }),
             Ok(_) => Err(Problems(self.problems)),
             Err(Problems(more)) => {
@@ -222,33 +245,48 @@ impl Sources {
     }
 }
 
-/// `value` as the texts that the raw settings are made of.
-fn texts(path: &str, value: Value) -> Result<Value, &'static str> {
-    let is_list = path == "rules.paths";
-    match value.kind {
-        ValueKind::Nil => Err("has no value; write one, or delete the line"),
-        ValueKind::Table(_) if !is_list => Err("is one value, not a section"),
-        ValueKind::Array(_) if !is_list => Err("is one value, not a list"),
-        ValueKind::Array(items) if items.iter().all(is_scalar) => {
-            let items = items.iter().map(ToString::to_string);
-            Ok(Value::from(items.collect::<Vec<String>>()))
+const NOT_A_SECTION: &str = "is a section; write its settings below its name";
+
+/// What `config` has layered: the strongest text of each setting.
+fn written(
+    layered: Result<config::Map<String, config::Value>, config::ConfigError>,
+) -> BTreeMap<String, Written> {
+    let sections = layered.expect("only paths of settings get here, and their values are texts");
+    let mut written = BTreeMap::new();
+    for (section, settings) in sections {
+        for (name, value) in settings.into_table().expect("a section holds settings") {
+            let origin = value.origin().unwrap_or_default().to_owned();
+            let text = value.into_string().expect("sources hold texts");
+            written.insert(format!("{section}.{name}"), Written { text, origin });
         }
-        ValueKind::Array(_) | ValueKind::Table(_) => Err("is a list of texts"),
-        _ if is_list => {
-            let text = value.to_string();
-            let items = text.split(',').map(|item| item.trim().to_owned());
-            Ok(Value::from(items.collect::<Vec<String>>()))
+    }
+    written
+}
+
+/// The text of a setting in a file.
+fn text(setting: &Setting, node: &Node) -> Result<String, &'static str> {
+    match &node.kind {
+        Kind::Scalar(scalar) if scalar.is_null() => {
+            Err("has no value; write one, or delete the line")
         }
-        _ => Ok(Value::from(value.to_string())),
+        Kind::Scalar(scalar) => Ok(scalar.text.to_string()),
+        Kind::Map(_) if !setting.is_list => Err("is one value, not a section"),
+        Kind::List(_) if !setting.is_list => Err("is one value, not a list"),
+        Kind::Map(_) => Err("is a list of texts"),
+        Kind::List(items) => {
+            let item = |item: &Node| match &item.kind {
+                Kind::Scalar(scalar) if !scalar.is_null() => Some(scalar.text.to_string()),
+                _ => None,
+            };
+            let items: Option<Vec<String>> = items.iter().map(item).collect();
+            items.map(|items| list(&items)).ok_or("is a list of texts")
+        }
     }
 }
 
-fn is_scalar(value: &Value) -> bool {
-    !matches!(value.kind, ValueKind::Nil | ValueKind::Table(_) | ValueKind::Array(_))
-}
-
-fn starts_below(field: &str, section: &str) -> bool {
-    field.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
+/// The text of a list.
+pub(super) fn list(items: &[String]) -> String {
+    serde_json::to_string(items).expect("texts have a JSON form")
 }
 
 /// The variable that sets `path`.
@@ -256,37 +294,38 @@ fn variable(path: &str) -> String {
     format!("WEIR__{}", path.replace('.', "__").to_ascii_uppercase())
 }
 
-/// Variables that look like ours but for their underscores, such as `WEIR_GRPC_LISTEN`. They are no
-/// errors, because Kubernetes makes variables that start with a service's name.
-fn near_misses(env: &[(String, String)], fields: &[String]) -> Vec<String> {
+/// Warnings about variables that differ from ours in underscores alone, such as `WEIR_GRPC_LISTEN`.
+/// They are not errors, because Kubernetes sets variables that start with a service's name.
+fn near_misses(env: &[(String, String)], settings: &[Setting]) -> Vec<String> {
     let plain = |name: &str| name.to_ascii_uppercase().replace('_', "");
     let mut warnings = Vec::new();
     for (name, _) in env {
         if !name.starts_with("WEIR_") || name.starts_with("WEIR__") {
             continue;
         }
-        let meant = fields.iter().map(|path| variable(path)).find(|v| plain(v) == plain(name));
+        let variables = settings.iter().map(|setting| variable(&setting.path));
+        let meant = variables.into_iter().find(|variable| plain(variable) == plain(name));
         warnings.extend(meant.map(|v| format!("{name} is ignored; did you mean {v}?")));
     }
     warnings.sort();
     warnings
 }
 
-/// The setting whose name is most like `path`, if any is like it at all.
-fn nearest<'a>(path: &str, fields: &'a [String]) -> Option<&'a str> {
-    let path = path.to_ascii_lowercase();
-    let (distance, field) =
-        fields.iter().map(|field| (edits(&path, field), field)).min_by_key(|(d, _)| *d)?;
-    if distance <= 1 + field.len() / 6 {
-        return Some(field);
+/// The setting whose name is most similar to `key`; none if no name is similar.
+fn nearest<'a>(key: &str, settings: &'a [Setting]) -> Option<&'a str> {
+    let key = key.to_ascii_lowercase();
+    let paths = settings.iter().map(|setting| setting.path.as_str());
+    let (distance, path) = paths.clone().map(|path| (edits(&key, path), path)).min()?;
+    if distance <= 1 + path.len() / 6 {
+        return Some(path);
     }
     // The right name in the wrong section, if only one section has it.
     let last = |path: &str| path.rsplit('.').next().map(str::to_owned);
-    let mut named = fields.iter().filter(|field| last(field) == last(&path));
-    named.next().filter(|_| named.next().is_none()).map(String::as_str)
+    let mut named = paths.filter(|path| last(path) == last(&key));
+    named.next().filter(|_| named.next().is_none())
 }
 
-/// How many characters must be put in, taken out or replaced to make `b` of `a`.
+/// The Levenshtein distance between `a` and `b`.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! What the layers promise together: precedence, envoyproxy/ratelimit's names, and every kind of error.
+//! Tests of precedence, of envoyproxy/ratelimit's variables, and of every kind of error.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,9 +7,9 @@ use super::*;
 
 mod image;
 mod listeners;
+mod otlp;
 mod pages;
 mod secrets;
-mod telemetry;
 mod warnings;
 
 const NO_FILE: &str = "";
@@ -63,7 +63,7 @@ fn errors(file: &str, env: &[(&str, &str)], flags: Overrides) -> Vec<String> {
 }
 
 #[test]
-fn each_layer_beats_all_below_it() {
+fn each_source_overrides_the_weaker_ones() {
     let file = "grpc: { listen: '[::]:3' }\nrules: { paths: [c, cc] }";
     let envoy_ratelimit = [("GRPC_PORT", "2"), ("RUNTIME_ROOT", "/b")];
     let ours = [("WEIR__GRPC__LISTEN", "[::]:4"), ("WEIR__RULES__PATHS", "d, dd")];
@@ -157,14 +157,15 @@ const OTHERS: &[(&str, &str)] = &[
     ("log.format", "json"),
 ];
 
-/// All of them, wherever they are listed.
+/// The rows of all files.
 fn others() -> impl Iterator<Item = (&'static str, &'static str)> {
-    OTHERS.iter().copied().chain(listeners::OTHERS).chain(telemetry::OTHERS)
+    OTHERS.iter().copied().chain(listeners::OTHERS).chain(otlp::OTHERS)
 }
 
 #[test]
-fn every_setting_is_set_by_the_file_and_by_its_variable_and_shown_by_its_name() {
-    let names: Vec<String> = fields().into_iter().map(|(path, _)| path).collect();
+fn every_setting_has_a_key_a_variable_and_is_shown() {
+    let mut names: Vec<String> = Settings::all().into_iter().map(|it| it.path).collect();
+    names.sort_unstable();
     let mut covered: Vec<&str> = others().map(|(path, _)| path).collect();
     covered.sort_unstable();
     assert_eq!(covered, names, "a setting without a row in OTHERS");
@@ -183,7 +184,7 @@ fn every_setting_is_set_by_the_file_and_by_its_variable_and_shown_by_its_name() 
 }
 
 #[test]
-fn what_settings_shows_can_be_written_to_a_file_and_means_the_same() {
+fn shown_settings_are_a_valid_settings_file() {
     let env: Vec<(String, String)> = others()
         .filter(|(path, _)| *path != "rules.paths")
         .map(|(path, text)| {
@@ -198,7 +199,7 @@ fn what_settings_shows_can_be_written_to_a_file_and_means_the_same() {
 }
 
 #[test]
-fn every_name_of_envoy_ratelimit_that_means_something_is_heard() {
+fn every_variable_of_envoy_ratelimit_is_read() {
     /// What is set, and what that makes of which setting.
     type Row<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
     let table: [Row<'_>; 55] = [
@@ -290,7 +291,7 @@ fn every_name_of_envoy_ratelimit_that_means_something_is_heard() {
 }
 
 #[test]
-fn a_variable_of_somebody_elses_counts_only_where_nothing_of_ours_is_written() {
+fn bad_foreign_variables_count_only_if_not_overridden() {
     let env = [("GRPC_PORT", "tcp://10.0.0.7:8081"), ("CONFIG_TYPE", "GRPC_XDS_SOTW")];
     let lines = errors(NO_FILE, &env, Overrides::default());
     assert_eq!(lines.len(), 2, "{lines:?}");
@@ -301,28 +302,28 @@ fn a_variable_of_somebody_elses_counts_only_where_nothing_of_ours_is_written() {
 }
 
 #[test]
-fn every_kind_of_error_says_where_what_and_what_to_write() {
+fn every_error_says_where_what_and_what_to_write() {
     let table = [
         (
             "grpc: {listn: ':1'}",
-            "weir.yaml: there is no setting `grpc.listn`; did you mean `grpc.listen`?",
+            "weir.yaml:1:8: there is no setting `grpc.listn`; did you mean `grpc.listen`?",
         ),
         ("GRPC: {listen: ':1'}", "there is no setting `GRPC.listen`; did you mean `grpc.listen`?"),
         ("max_counters: 5", "no setting `max_counters`; did you mean `store.max_counters`?"),
         ("listen: ':1'", "no setting `listen`; docs/settings.md lists them all"),
         ("grpc: {tls: {cert: a}}", "no setting `grpc.tls.cert`"),
         ("nonsense: {}", "no setting `nonsense`"),
-        ("grpc: ':1'", "weir.yaml: grpc is a section; write its settings below"),
-        ("grpc: {listen: {port: 1}}", "weir.yaml: grpc.listen is one value"),
+        ("grpc: ':1'", "weir.yaml:1:7: grpc is a section; write its settings below"),
+        ("grpc: {listen: {port: 1}}", "weir.yaml:1:16: grpc.listen is one value"),
         ("grpc: {listen: [a]}", "grpc.listen is one value, not a list"),
         ("grpc: {listen: }", "grpc.listen has no value; write one"),
-        ("grpc: {listen: 8081}", "weir.yaml: grpc.listen: \"8081\" is not an address"),
-        ("rules: {paths: []}", "rules.paths: \"\" has no path"),
+        ("grpc: {listen: 8081}", "weir.yaml:1:16: grpc.listen: \"8081\" is not an address"),
+        ("rules: {paths: []}", "rules.paths: \"[]\" has no path"),
         ("rules: {paths: [[a]]}", "rules.paths is a list of texts"),
         ("rules: {merge_domains: yes}", "\"yes\" is neither true nor false"),
         ("answer: {headers: all}", "write `off` or `x-ratelimit` or `ietf` or `both`"),
         ("store: {timeout: 10}", "\"10\" is not a length of time; write one such as `10ms`"),
-        ("store: {timeout: 0s}", "is no time at all"),
+        ("store: {timeout: 0s}", "is zero; write a length of time"),
         ("store: {max_counters: -1}", "write a whole number from 1"),
         ("store: {max_counters: 1.5}", "write a whole number from 1"),
         ("fallback: {on_error: perhaps}", "write `allow` or `deny` or `local`"),
@@ -333,11 +334,11 @@ fn every_kind_of_error_says_where_what_and_what_to_write() {
         ("metrics: {path: metrics}", "is not a path; write one such as `/metrics`"),
         ("metrics: {listen: here}", "metrics.listen: \"here\" is not an address"),
         ("http: {listen: '[::]:8081'}", "grpc.listen and http.listen are both [::]:8081"),
-        ("grpc: [", "weir.yaml: not a settings file: "),
-        ("- a", "weir.yaml: "),
-        ("hunter2", "weir.yaml: not a settings file: it has to be sections"),
-        ("grpc: {listen: ':1', listen: ':2'}", "weir.yaml: "),
-        ("{}\n---\n{}", "weir.yaml: "),
+        ("grpc: [", "; fix the YAML here or just above"),
+        ("- a", "weir.yaml:1:1: not a settings file; write sections"),
+        ("hunter2", "weir.yaml:1:1: not a settings file; write sections, such as `grpc:`"),
+        ("grpc: {listen: ':1', listen: ':2'}", "weir.yaml:1:22: `listen` is written twice here"),
+        ("{}\n---\n{}", "weir.yaml:3:1: a second document; keep one"),
     ];
     for (file, part) in table {
         let lines = errors(file, &[], Overrides::default());
@@ -359,7 +360,7 @@ fn every_kind_of_error_says_where_what_and_what_to_write() {
 }
 
 #[test]
-fn all_problems_of_all_layers_come_at_once() {
+fn all_problems_of_all_sources_come_at_once() {
     let file = "grpc: {listen: x, cores: x}\nstore: {knd: memory}\nlog: 5";
     let env = [("PORT", "x"), ("WEIR__DRAIN__DELAY", "x"), ("WEIR__A", "x")];
     let flags = Overrides { admin_listen: Some("x".to_owned()), ..Overrides::default() };
@@ -373,10 +374,10 @@ fn all_problems_of_all_layers_come_at_once() {
         "PORT http.listen",
         "WEIR__A there is no setting `a`; docs/settings.md lists them all",
         "WEIR__DRAIN__DELAY drain.delay",
-        "weir.yaml grpc.cores",
-        "weir.yaml grpc.listen",
-        "weir.yaml log is a section; write its settings below its name",
-        "weir.yaml there is no setting `store.knd`; did you mean `store.kind`?",
+        "weir.yaml:1:16 grpc.listen",
+        "weir.yaml:1:26 grpc.cores",
+        "weir.yaml:2:9 there is no setting `store.knd`; did you mean `store.kind`?",
+        "weir.yaml:3:6 log is a section; write its settings below its name",
     ];
     assert_eq!(starts, expected);
 }

@@ -100,12 +100,12 @@ fn a_step_without_its_twin_is_missed_once_there_is_lua() {
 
 #[test]
 fn a_section_the_readme_does_not_know_is_missed() {
-    let raw = source("src/settings/raw.rs", {
-        "struct Raw {\n    pub(super) grpc: Grpc,\n    pub(super) log: Log,\n}"
+    let settings = source("src/settings.rs", {
+        "\nsettings! {\n    /// Doc: text.\n    grpc: Grpc,\n    log: Log,\n}"
     });
     let readme = Source { path: "README.md".to_owned(), text: "`grpc.listen`".to_owned() };
     assert_eq!(
-        sections_without_a_word(&[raw, readme]),
+        sections_without_a_word(&[settings, readme]),
         ["README.md: no word about the settings `log.*`"]
     );
     assert_eq!(sections_without_a_word(&[]).len(), 1);

@@ -1,10 +1,10 @@
-//! envoyproxy/ratelimit's image: what its name alone changes.
+//! Tests of the defaults under the name of envoyproxy/ratelimit's binary.
 
 use super::*;
 
-/// Its image looks for rules where nothing says where they are; anything that does wins.
+/// The image reads rules from its own folder, unless a variable names another one.
 #[test]
-fn under_envoy_ratelimit_name_its_own_folder_is_the_default() {
+fn envoy_ratelimit_image_has_its_own_rules_folder() {
     let paths = |env: &[(&str, &str)]| {
         let loaded = load(&Overrides::default(), &with_default_runtime_root(pairs(env)));
         loaded.map(|loaded| loaded.settings.rules.paths).unwrap_or_else(|errors| panic!("{errors}"))
@@ -18,6 +18,6 @@ fn under_envoy_ratelimit_name_its_own_folder_is_the_default() {
         (&[("RUNTIME_SUBDIRECTORY", "x")], "/srv/runtime_data/current/x/config"),
         (&[("WEIR__RULES__PATHS", "/rules")], "/rules"),
     ] {
-        assert_eq!(paths(env), [PathBuf::from(path)], "{env:?}");
+        assert_eq!(paths(env), [std::path::PathBuf::from(path)], "{env:?}");
     }
 }

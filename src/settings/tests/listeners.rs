@@ -1,4 +1,4 @@
-//! The listeners' settings: their rows of the tables, and what envoyproxy/ratelimit says about TLS.
+//! Tests of the settings of the listeners, and of envoyproxy/ratelimit's variables of TLS.
 
 use super::{NO_FILE, envoy_ratelimit_env, errors, run, value_of};
 use crate::settings::Overrides;
@@ -41,7 +41,7 @@ pub(super) const OTHERS: [(&str, &str); 33] = [
 ];
 
 #[test]
-fn envoy_ratelimit_variables_of_tls_count_when_it_is_asked_for() {
+fn envoy_ratelimit_tls_variables_need_their_switch() {
     let on = ("GRPC_SERVER_USE_TLS", "true");
     let cert = ("GRPC_SERVER_TLS_CERT", "/certs/tls.crt");
     let key = ("GRPC_SERVER_TLS_KEY", "/certs/tls.key");

@@ -1,4 +1,4 @@
-//! What no page, log or message may show.
+//! Tests that no page and no message shows a secret.
 
 use super::*;
 

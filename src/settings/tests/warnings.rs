@@ -1,9 +1,9 @@
-//! What an operator who moves over is told about variables that do nothing.
+//! Tests of the warnings about variables without effect.
 
 use super::*;
 
 #[test]
-fn what_does_nothing_here_is_said_once_and_the_rest_of_the_environment_is_ignored() {
+fn variables_without_effect_are_listed_in_one_warning() {
     let env = [
         ("PATH", "/bin"),
         ("USE_STATSD", "false"),

@@ -1,4 +1,4 @@
-//! What operators see from outside: its settings' rows of the tables.
+//! Tests of the settings `metrics.*` and `tracing.*`.
 
 use super::{NO_FILE, errors, run, value_of};
 use crate::settings::Overrides;
@@ -32,7 +32,7 @@ pub(super) const OTHERS: [(&str, &str); 24] = [
 ];
 
 #[test]
-fn open_telemetrys_variables_say_whether_and_how_there_are_traces_and_metrics() {
+fn opentelemetry_variables_set_traces_and_metrics() {
     /// What is set, and what that makes of which setting.
     type Row<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
     let all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318/");
@@ -83,7 +83,7 @@ fn open_telemetrys_variables_say_whether_and_how_there_are_traces_and_metrics() 
 }
 
 #[test]
-fn a_bad_variable_of_open_telemetrys_is_told_and_shows_no_secret() {
+fn a_bad_opentelemetry_variable_shows_no_secret() {
     for ((name, value), part) in [
         (("OTEL_TRACES_EXPORTER", "zipkin"), "write `otlp` or `none`"),
         (("OTEL_METRICS_EXPORTER", "console"), "write `otlp`, `prometheus` or `none`"),

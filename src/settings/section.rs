@@ -1,0 +1,175 @@
+//! This module turns one declaration per setting into all that depends on it.
+//!
+//! A section of `weir.yaml` is declared as a struct. Each entry has a doc text, a name, a type, the
+//! default as `weir.yaml` writes it, and a [`Format`](super::format::Format):
+//!
+//! ```text
+//! section! {
+//!     /// What the section is about.
+//!     pub struct HttpSettings {
+//!         /// Largest body of `/json`, in bytes.
+//!         max_body_bytes: usize = "262144", number(1024..=1 << 26);
+//!     }
+//! }
+//! ```
+//!
+//! From it come the struct with its field `max_body_bytes: usize`, its `Default`, the reading of
+//! texts, the section at `/settings`, the row of docs/settings.md (the doc text, so Markdown), and
+//! the entry of docs/settings.schema.json, which the chart's schema is made of.
+//!
+//! To add a setting: add an entry, a row to `OTHERS` in `tests.rs`, and run `make docs`.
+
+use serde_json::{Map, Value as Json};
+
+use super::reader::Reader;
+
+/// A setting, for the documentation and for messages.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// `section.name`.
+    pub path: String,
+    /// The default, as `weir.yaml` writes it.
+    pub default: &'static str,
+    /// The doc text of the declaration.
+    pub doc: &'static str,
+    /// The valid texts, in words.
+    pub accepts: String,
+    /// The JSON schema of valid values.
+    pub schema: Json,
+    /// Whether `weir.yaml` may hold a list.
+    pub is_list: bool,
+}
+
+/// What [`section!`] makes of a declaration. `name` is the section's in `weir.yaml`.
+pub(super) trait Section: Sized {
+    /// The doc text of the section.
+    const DOC: &'static str;
+
+    /// Every setting, in the order of the declaration.
+    fn settings(name: &str) -> Vec<Setting>;
+
+    /// Reads every setting; problems stay in `reader`.
+    fn read(name: &str, reader: &mut Reader<'_>) -> Self;
+
+    /// The values, as `/settings` shows them.
+    fn to_json(&self) -> Map<String, Json>;
+}
+
+/// Declares a section; see the head of this file.
+macro_rules! section {
+    (
+        $(#[doc = $about:literal])+
+        pub struct $name:ident {
+            $(
+                $(#[doc = $doc:literal])+
+                $field:ident: $type:ty = $default:literal, $format:expr;
+            )+
+        }
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name {
+            $(
+                $(#[doc = $doc])+
+                #[doc = concat!("\n\nDefault: `", $default, "`.")]
+                pub $field: $type,
+            )+
+        }
+
+        impl Default for $name {
+            fn default() -> $name {
+                $crate::settings::section::Section::read("", &mut Default::default())
+            }
+        }
+
+        section! {
+            $(#[doc = $about])+
+            impl $name {
+                $( $(#[doc = $doc])+ $field: $type = $default, $format; )+
+            }
+        }
+    };
+    // The same for a struct that another module defines.
+    (
+        $(#[doc = $about:literal])+
+        impl $name:ty {
+            $(
+                $(#[doc = $doc:literal])+
+                $field:ident: $type:ty = $default:literal, $format:expr;
+            )+
+        }
+    ) => {
+        impl $crate::settings::section::Section for $name {
+            const DOC: &'static str = concat!($($about),+).trim_ascii();
+
+            fn settings(name: &str) -> Vec<$crate::settings::section::Setting> {
+                vec![$({
+                    let format: $crate::settings::format::Format<$type> = $format;
+                    $crate::settings::section::Setting {
+                        path: format!("{name}.{}", stringify!($field)),
+                        default: $default,
+                        doc: concat!($($doc),+).trim_ascii(),
+                        accepts: format.accepts,
+                        schema: format.schema,
+                        is_list: format.is_list,
+                    }
+                }),+]
+            }
+
+            fn read(name: &str, reader: &mut $crate::settings::reader::Reader<'_>) -> Self {
+                Self { $( $field: reader.read(name, stringify!($field), $default, $format), )+ }
+            }
+
+            fn to_json(&self) -> serde_json::Map<String, serde_json::Value> {
+                let mut section = serde_json::Map::new();
+                $({
+                    let format: $crate::settings::format::Format<$type> = $format;
+                    section.insert(stringify!($field).to_owned(), (format.show)(&self.$field));
+                })+
+                section
+            }
+        }
+    };
+}
+
+/// Declares [`Settings`](super::Settings): one line per section of `weir.yaml`.
+macro_rules! settings {
+    ($( $(#[$doc:meta])* $section:ident: $type:ty, )+) => {
+        /// Everything an operator can set. The variable of a setting is `WEIR__SECTION__NAME`.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Settings {
+            $( $(#[$doc])* pub $section: $type, )+
+        }
+
+        impl Settings {
+            /// Every setting, in the order of the declarations.
+            pub fn all() -> Vec<Setting> {
+                let mut all = Vec::new();
+                $( all.extend(<$type as Section>::settings(stringify!($section))); )+
+                all
+            }
+
+            /// The name and the doc text of every section.
+            pub fn sections() -> Vec<(&'static str, &'static str)> {
+                vec![$( (stringify!($section), <$type as Section>::DOC), )+]
+            }
+
+            /// Reads every setting; problems stay in `reader`.
+            fn read(reader: &mut Reader<'_>) -> Settings {
+                Settings { $( $section: Section::read(stringify!($section), reader), )+ }
+            }
+
+            /// The settings in the shape of `weir.yaml`, secrets masked: the content of `/settings`.
+            pub fn to_json(&self) -> serde_json::Value {
+                let mut settings = serde_json::Map::new();
+                $(
+                    let section = self.$section.to_json();
+                    settings.insert(stringify!($section).to_owned(), section.into());
+                )+
+                settings.into()
+            }
+        }
+    };
+}
+
+pub(super) use {section, settings};

@@ -1,0 +1,90 @@
+//! This module declares the settings `grpc.*`.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::settings::format::{
+    MANY, address, choice, cores, duration, duration_or_off, file, number, number_or_off, optional,
+    positive_duration, text,
+};
+use crate::settings::section::section;
+
+section! {
+    /// The gRPC listener that proxies call.
+    pub struct GrpcSettings {
+        /// Address of the listener.
+        listen: SocketAddr = "[::]:8081", address();
+        /// Certificate chain of the server, PEM. Setting it switches the listener to TLS
+        /// ([operating.md](operating.md)). weir reloads the file when it changes.
+        tls_cert: Option<PathBuf> = "", optional(file());
+        /// Private key of `tls_cert`, PEM: PKCS#8, PKCS#1 or SEC1.
+        tls_key: Option<PathBuf> = "", optional(file());
+        /// Certificates of the authorities that sign client certificates, PEM. Empty: any client
+        /// may connect.
+        tls_client_ca: Option<PathBuf> = "", optional(file());
+        /// With `tls_client_ca`: `required` refuses clients without a certificate; `optional`
+        /// accepts them, and verifies the certificate of a client that sends one.
+        tls_client_cert: ClientCert = "required", choice([
+            ("required", ClientCert::Required),
+            ("optional", ClientCert::Optional),
+        ]);
+        /// With `tls_client_ca`: accepted subject alternative names, separated by commas. A client
+        /// certificate must have one of them. Each is a DNS name, or a URI such as
+        /// `spiffe://cluster.local/ns/gw/sa/envoy`. Empty: any name.
+        tls_client_san: String = "", text();
+        /// Largest request message, in bytes.
+        max_message_bytes: usize = "4194304", number(1024..=1 << 30);
+        /// Largest headers of one request, in bytes, as HPACK counts them.
+        max_header_bytes: u32 = "16384", number(1024..=1 << 20);
+        /// Requests in flight on one connection. Further requests wait at the client.
+        max_concurrent_streams: u32 = "1024", number(1..=MANY);
+        /// Request bytes that all connections together may buffer, beside the first 1024 bytes of
+        /// each request. A request over this limit gets RESOURCE_EXHAUSTED.
+        max_upload_bytes: usize = "67108864", number(1024..=1 << 40);
+        // 128: more than the requests of usual size that one read holds, fewer than a flood sends.
+        /// Requests that a client may reset before they are processed, within one read. One more
+        /// closes the connection.
+        max_pending_resets: usize = "128", number(1..=MANY);
+        /// Control frames (pings, settings, resets) over the allowance of 4 per request and 100 per
+        /// second. One more closes the connection.
+        max_control_frames: u32 = "1000", number(10..=MANY);
+        /// Open connections of the process. One more is closed at once.
+        max_connections: usize = "16384", number(1..=MANY);
+        /// Open connections of one client address. `off`: no limit.
+        max_connections_per_peer: Option<usize> = "off", number_or_off(1..=MANY);
+        /// Concurrent TLS handshakes on one core. Further handshakes wait.
+        max_handshakes: usize = "32", number(1..=MANY);
+        /// Time for a new connection to finish TLS and to send the first 24 bytes of HTTP/2.
+        handshake_timeout: Duration = "10s", positive_duration();
+        /// Time from the first byte of a call to the last byte of its response. Health watches and
+        /// reflection have no limit.
+        call_timeout: Duration = "10s", positive_duration();
+        /// Time that a client may leave sent data unread.
+        write_timeout: Duration = "20s", positive_duration();
+        /// Interval of the HTTP/2 pings that check whether a client is alive. `off`: no pings.
+        keepalive_interval: Option<Duration> = "60s", duration_or_off();
+        /// Time for the reply to such a ping.
+        keepalive_timeout: Duration = "20s", positive_duration();
+        /// Age, give or take a tenth, at which a connection is closed gracefully. Proxies reconnect
+        /// and spread over new instances. `off`: no limit.
+        max_connection_age: Option<Duration> = "24h", duration_or_off();
+        /// Time that calls in flight get after that.
+        max_connection_age_grace: Duration = "1h", duration();
+        /// Time without calls after which a connection is closed. It may take twice as long. `off`:
+        /// no limit.
+        max_connection_idle: Option<Duration> = "off", duration_or_off();
+        /// Single-threaded runtimes that serve gRPC. `auto`: one per available core.
+        cores: Option<NonZeroUsize> = "auto", cores();
+    }
+}
+
+/// Whether a client must send a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCert {
+    /// A client without a certificate is refused.
+    Required,
+    /// A client without a certificate is accepted.
+    Optional,
+}

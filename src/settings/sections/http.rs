@@ -1,0 +1,52 @@
+//! This module declares the settings `http.*` and `admin.*`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::settings::format::{
+    MANY, address, file, number, number_or_off, optional, positive_duration, secret,
+};
+use crate::settings::secret::Secret;
+use crate::settings::section::section;
+
+section! {
+    /// The HTTP listener: `/json`, `/healthcheck`, `/livez`, `/readyz`. Its limits also apply to
+    /// the admin listener, except `max_body_bytes` and `max_connections`.
+    pub struct HttpSettings {
+        /// Address of the listener.
+        listen: SocketAddr = "[::]:8080", address();
+        /// Largest body of `/json`, in bytes. JSON takes many times its size in memory.
+        max_body_bytes: usize = "262144", number(1024..=1 << 26);
+        /// Largest request line and headers together, in bytes.
+        max_head_bytes: usize = "32768", number(8192..=1 << 20);
+        /// Time for the headers of a request to arrive, and time that a connection may be idle.
+        head_timeout: Duration = "30s", positive_duration();
+        /// Time from the headers of a request to the end of its response.
+        request_timeout: Duration = "10s", positive_duration();
+        /// Lifetime of a connection, busy or idle.
+        max_connection_age: Duration = "10m", positive_duration();
+        /// Open connections. One more is closed at once.
+        max_connections: usize = "1024", number(1..=MANY);
+        // Health probes and a client that opens all the connections it can have different addresses.
+        /// Open connections of one client address to one listener. `off`: no limit.
+        max_connections_per_peer: Option<usize> = "256", number_or_off(1..=MANY);
+    }
+}
+
+section! {
+    /// The admin listener: `/metrics`, `/rules`, `/rlconfig`, `/settings`, `/top`, `/explain`,
+    /// `/counters`. Most of it has no authentication, so it listens on loopback by default.
+    pub struct AdminSettings {
+        /// Address of the listener.
+        listen: SocketAddr = "127.0.0.1:6070", address();
+        /// Bearer token for `/counters`. Required if the listener is not on loopback. Never shown.
+        token: Option<Secret> = "", optional(secret());
+        /// File whose first line is the token, instead of `token`. weir reads it for every request
+        /// that needs it.
+        token_file: Option<PathBuf> = "", optional(file());
+        /// Open connections; the metrics listener (`metrics.listen`) has the same limit. Each
+        /// connection may hold a page of metrics in memory.
+        max_connections: usize = "64", number(1..=MANY);
+    }
+}

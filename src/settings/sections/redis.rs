@@ -1,0 +1,39 @@
+//! This module declares the settings `redis.*`.
+
+use std::path::PathBuf;
+
+use crate::settings::format::{file, number, optional, secret, switch, text, url};
+use crate::settings::redis_url;
+use crate::settings::secret::{Secret, SecretUrl};
+use crate::settings::section::section;
+
+section! {
+    /// The connection to Redis, with `store.kind: redis`.
+    pub struct RedisSettings {
+        /// Address of Redis; [redis.md](redis.md) lists every form. Shown without its password.
+        url: SecretUrl = "redis-cluster://127.0.0.1:7000", url("a URL", redis_url::read);
+        /// Connections per node, spread over the cores. Each core has at least one.
+        pool_size: usize = "1", number(1..=1024);
+        /// Most decisions that share one script call. 1 sends each alone.
+        batch: usize = "128", number(1..=1024);
+        /// User of Redis's access control list, instead of the URL's.
+        username: Option<String> = "", optional(text());
+        /// File whose first line is the password, instead of the URL's. weir reads it for every new
+        /// connection.
+        password_file: Option<PathBuf> = "", optional(file());
+        // Empty is the same everywhere: instances that disagree would each allow the whole limit.
+        /// Secret that hashes the names of counters. All instances that share counters need the
+        /// same. Never shown.
+        key_secret: Option<Secret> = "", optional(secret());
+        /// Certificates of the authorities to trust with `rediss`, PEM. Empty: the system's. weir
+        /// reads the file for every new connection.
+        tls_ca: Option<PathBuf> = "", optional(file());
+        /// Certificate chain of the client, PEM, for servers that require one. weir reads the file
+        /// for every new connection.
+        tls_cert: Option<PathBuf> = "", optional(file());
+        /// Private key of `tls_cert`.
+        tls_key: Option<PathBuf> = "", optional(file());
+        /// Accept a server certificate for another host. Its chain is still verified.
+        tls_skip_hostname_check: bool = "false", switch();
+    }
+}

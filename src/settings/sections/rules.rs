@@ -1,0 +1,35 @@
+//! This module declares the settings `rules.*`.
+
+use std::path::PathBuf;
+
+use crate::rules::{DeniedRequests, UnknownFields};
+use crate::settings::format::{choice, paths, switch};
+use crate::settings::section::section;
+
+section! {
+    /// The source of rules, and how they are read.
+    pub struct RulesSettings {
+        /// Files, and folders of `*.yaml` and `*.yml`, relative to the working directory. A list in
+        /// the file; separated by commas in a variable.
+        paths: Vec<PathBuf> = "rules/", paths();
+        /// Allow several files to define one domain.
+        merge_domains: bool = "false", switch();
+        /// Result of an unknown or misplaced field in a rule file: `error` refuses the file, `warn`
+        /// ignores the field and logs a warning.
+        unknown_fields: UnknownFields = "error", choice([
+            ("error", UnknownFields::Error),
+            ("warn", UnknownFields::Warn),
+        ]);
+        /// Start even if the rules cannot be loaded. Every request passes until they can.
+        start_without: bool = "false", switch();
+        /// Reload the rules when the files change. SIGHUP reloads them in any case
+        /// ([reloading.md](reloading.md)).
+        watch: bool = "true", switch();
+        /// Effect of a denied request on the counters of its other descriptors: `count` keeps the
+        /// hits, `free` gives them back. `denied_requests` in a rule file takes precedence.
+        denied_requests: DeniedRequests = "count", choice([
+            ("count", DeniedRequests::Count),
+            ("free", DeniedRequests::Free),
+        ]);
+    }
+}

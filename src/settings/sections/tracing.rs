@@ -1,0 +1,44 @@
+//! This module declares the settings `tracing.*`.
+
+use std::time::Duration;
+
+use crate::settings::format::{
+    choice, duration, masked, number, optional, positive_duration, share, switch, text, url,
+};
+use crate::settings::otlp::{OtlpHeaders, OtlpProtocol, collector};
+use crate::settings::secret::SecretUrl;
+use crate::settings::section::section;
+
+section! {
+    /// The traces ([tracing.md](tracing.md)). OpenTelemetry's own variables set the sampler and
+    /// further attributes of the resource.
+    pub struct TracingSettings {
+        /// Trace requests.
+        enabled: bool = "false", switch();
+        /// Address of the collector: `http://` or `https://`, host and port; over HTTP a path may
+        /// follow. Empty: `http://localhost:4318`, over gRPC `http://localhost:4317`.
+        endpoint: Option<SecretUrl> = "", optional(url("a URL", collector));
+        /// Protocol: `http` (Protocol Buffers over HTTP/1.1) or `grpc`.
+        protocol: OtlpProtocol = "http", choice(OtlpProtocol::NAMES);
+        /// Headers of each message, such as a token: `name=value,name=value`. Values are never
+        /// shown.
+        headers: OtlpHeaders = "", masked("headers", OtlpHeaders::parse);
+        /// Timeout of one message.
+        timeout: Duration = "10s", positive_duration();
+        /// Share of requests that are traced if their caller has no trace. Empty: as
+        /// `OTEL_TRACES_SAMPLER` says, else all.
+        sampling_rate: Option<f64> = "", share();
+        /// Attribute `service.name`. Empty: as `OTEL_SERVICE_NAME` says, else `weir`.
+        service_name: Option<String> = "", optional(text());
+        /// Attribute `service.namespace`.
+        service_namespace: Option<String> = "", optional(text());
+        /// Attribute `service.instance.id`.
+        service_instance_id: Option<String> = "", optional(text());
+        /// Spans that wait for the collector. Further spans are dropped.
+        queue: usize = "2048", number(1..=1_000_000);
+        /// Most spans in one message.
+        batch: usize = "512", number(1..=1_000_000);
+        /// Time that a message waits for further spans.
+        delay: Duration = "5s", duration();
+    }
+}
