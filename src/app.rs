@@ -11,7 +11,7 @@ use tokio::sync::{self, oneshot};
 use crate::key::KeySeed;
 use crate::limiter::{Backend, Limiter, LocalCounters};
 use crate::modes::Modes;
-use crate::server::{self, Server, Serving};
+use crate::server::{self, Server, ServerConfig, Serving};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{Guard, MemoryStore, RedisStore};
 use crate::telemetry::{self, Exporter, OtlpError, Traces};
@@ -31,7 +31,6 @@ mod upkeep;
 mod watch;
 
 use certificates::CertificateWatcher;
-pub use derive::reading;
 use readiness::Readiness;
 use reload::Trigger;
 use service::Service;
@@ -157,11 +156,12 @@ impl App {
     pub fn start(settings: Settings) -> Result<App, StartError> {
         let clock = SystemClock::new().off_by(settings.clock.offset);
         let (first, reloads) = reload::first_rules(&settings, clock.now())?;
-        let mut listeners = derive::server(&settings);
-        let counters = Arc::clone(&listeners.server_metrics);
+        let mut config = ServerConfig::from(&settings);
+        config.drain.timeout = shutdown::for_calls(settings.drain.timeout);
+        let counters = Arc::clone(&config.server_metrics);
         let (tls, certificates) = CertificateWatcher::load(&settings, &counters, clock)?.unzip();
-        listeners.grpc.tls = tls;
-        let bound = Server::bind(listeners)?;
+        config.tls = tls;
+        let bound = Server::bind(config)?;
         let at = bound.addresses()?;
         let limiter = limiter(&settings, clock)?;
         let counted = first.rules.rules().len();
@@ -208,39 +208,49 @@ impl App {
 
 /// Traces, where somebody asked for them.
 fn traces(settings: &Settings) -> Result<Option<(Traces, Exporter)>, StartError> {
-    let Some(options) = derive::traces(settings) else { return Ok(None) };
-    Ok(Some(Traces::start(&options, &derive::resource(settings))?))
+    if !settings.tracing.enabled {
+        return Ok(None);
+    }
+    Ok(Some(Traces::start(&settings.tracing)?))
 }
 
 /// What sends metrics, where somebody asked for that.
 fn pusher(service: &Arc<Service>) -> Result<Option<Exporter>, StartError> {
-    let settings = &service.settings;
-    let Some(options) = derive::push(settings) else { return Ok(None) };
-    let (resource, started) = (derive::resource(settings), service.started);
+    let (settings, started) = (&service.settings, service.started);
+    if !settings.metrics.otlp {
+        return Ok(None);
+    }
     let service = Arc::clone(service);
     let page = move || (service.clock.now(), service.exposition());
-    Ok(Some(telemetry::push(&options, &resource, started, page)?))
+    Ok(Some(telemetry::push(&settings.metrics, &settings.tracing, started, page)?))
 }
 
 /// The limiter over the store that the settings chose. Redis need not be there yet.
 fn limiter(settings: &Settings, clock: SystemClock) -> Result<Limiter, StartError> {
-    let answer = derive::answer(settings);
+    let (answer, on_error) = (settings.answer.clone(), settings.fallback.on_error);
     let memory = MemoryStore::new(settings.store.max_counters);
     match settings.store.kind {
-        StoreKind::Memory => Ok(Limiter::new(Backend::Memory(memory), KeySeed::random(), answer)),
+        StoreKind::Memory => {
+            let limiter = Limiter::new(Backend::Memory(memory), KeySeed::random(), answer);
+            Ok(limiter.with_on_error(on_error))
+        }
         StoreKind::Redis => {
-            let cores = server::worker_count(&derive::server(settings));
+            let cores = server::worker_count(&settings.grpc);
             let store = RedisStore::start(&derive::redis(settings, cores), clock)
                 .map_err(|error| StartError::Config(vec![error.to_string()]))?;
             let guard = Guard::new(store, clock, settings.store.timeout);
-            let seed = derive::shared_seed(settings);
+            // Without a secret the seed is the same everywhere: instances that disagreed would each let
+            // the whole limit through.
+            let secret = settings.redis.key_secret.as_ref();
+            let seed = KeySeed::from_secret(secret.map_or("", |secret| secret.reveal()));
             let local = LocalCounters::new(memory, settings.fallback.instances);
             let modes = if settings.store.over_limit_cache {
                 Modes::new(guard)
             } else {
                 Modes::without_over_limit_cache(guard)
             };
-            Ok(Limiter::new(Backend::Redis(modes), seed, answer).with_local(local))
+            let limiter = Limiter::new(Backend::Redis(modes), seed, answer);
+            Ok(limiter.with_on_error(on_error).with_local(local))
         }
     }
 }

@@ -18,9 +18,10 @@ use crate::algorithm;
 use crate::decision::{Cause, Code, Status, Verdict};
 use crate::descriptor::Request;
 use crate::key::KeySeed;
-use crate::limit::{Algorithm, Mode};
+use crate::limit::{Algorithm, Mode, OnError};
 use crate::modes::Modes;
 use crate::rules::{DeniedRequests, RuleSet};
+use crate::settings::AnswerSettings;
 use crate::store::{Guard, MemoryStore, RedisStore, Store};
 use crate::time::{Micros, SystemClock};
 
@@ -34,7 +35,6 @@ mod lease_id;
 mod metadata;
 mod pending;
 mod resolve;
-mod response_config;
 mod undo;
 
 #[cfg(test)]
@@ -43,7 +43,6 @@ mod tests;
 pub use backend::Backend;
 pub use fallback::LocalCounters;
 pub use inspect::{Counter, NoCounter};
-pub use response_config::{Headers, ResponseConfig};
 
 use counter_query::{CounterQuery, Resolved};
 use lease_id::LeaseIds;
@@ -55,7 +54,9 @@ pub struct Limiter<S = Guard<RedisStore, SystemClock>> {
     /// Shared with undo guards, which may outlive a request.
     backend: Arc<Backend<S>>,
     seed: KeySeed,
-    config: ResponseConfig,
+    config: AnswerSettings,
+    /// For rules without `on_error`.
+    on_error: OnError,
     lease_ids: LeaseIds,
     local: Option<LocalCounters>,
 }
@@ -75,9 +76,15 @@ struct Decided<'q> {
 
 impl<S: Store> Limiter<S> {
     /// A limiter over `backend`. Counter keys are hashed with `seed`.
-    pub fn new(backend: Backend<S>, seed: KeySeed, config: ResponseConfig) -> Limiter<S> {
+    pub fn new(backend: Backend<S>, seed: KeySeed, config: AnswerSettings) -> Limiter<S> {
         let backend = Arc::new(backend);
-        Limiter { backend, seed, config, lease_ids: LeaseIds::new(), local: None }
+        let (on_error, lease_ids) = (OnError::default(), LeaseIds::new());
+        Limiter { backend, seed, config, on_error, lease_ids, local: None }
+    }
+
+    /// Sets what decides on a store error, for rules without `on_error`. The default allows.
+    pub fn with_on_error(self, on_error: OnError) -> Limiter<S> {
+        Limiter { on_error, ..self }
     }
 
     /// Adds the local counters that decide for rules with `on_error: local`. Without them such

@@ -26,7 +26,7 @@ mod rls;
 mod tests;
 mod tls;
 
-pub use self::config::{Admin, Drain, Grpc, Http, HttpLimits, Scraped, Settings};
+pub use self::config::ServerConfig;
 pub use admin::{AdminView, CounterError, Token};
 pub use grpc::worker::count as worker_count;
 pub use lifecycle::Health;
@@ -54,7 +54,7 @@ pub struct Server;
 /// A server that holds its ports and serves nobody yet.
 #[derive(Debug)]
 pub struct Bound {
-    settings: Settings,
+    config: ServerConfig,
     grpc: TcpListener,
     http: TcpListener,
     admin: TcpListener,
@@ -82,12 +82,12 @@ pub struct Serving {
 
 impl Server {
     /// Takes the ports. The error names the address that cannot be had.
-    pub fn bind(settings: Settings) -> io::Result<Bound> {
-        let grpc = bind(&settings.grpc.listen)?;
-        let http = bind(&settings.http.listen)?;
-        let admin = bind(&settings.admin.listen)?;
-        let metrics = settings.metrics.as_ref().map(|one| bind(&one.listen)).transpose()?;
-        Ok(Bound { settings, grpc, http, admin, metrics })
+    pub fn bind(config: ServerConfig) -> io::Result<Bound> {
+        let grpc = bind(config.grpc.listen)?;
+        let http = bind(config.http.listen)?;
+        let admin = bind(config.admin.listen)?;
+        let metrics = config.metrics.listen.map(bind).transpose()?;
+        Ok(Bound { config, grpc, http, admin, metrics })
     }
 }
 
@@ -111,7 +111,7 @@ impl Bound {
         health: watch::Receiver<Health>,
         shutdown: watch::Receiver<bool>,
     ) -> io::Result<Serving> {
-        let Bound { settings, grpc, http, admin, metrics } = self;
+        let Bound { config, grpc, http, admin, metrics } = self;
         let life = Lifecycle::new(health);
         let loopback = admin.local_addr()?.ip().is_loopback();
         let pages = MetricsPages::new({
@@ -121,38 +121,38 @@ impl Bound {
         let admin_routes = admin::router(
             view,
             pages.clone(),
-            admin::Access { token: settings.admin.token.clone(), loopback },
-            settings.bounds,
+            admin::Access { token: Token::from_settings(&config.admin), loopback },
+            config.bounds,
         );
         let (reporter, health_service) = Reporter::new();
         let routes = reflection::add_to(Routes::new(health_service));
         let (balancer, queues) = LeastConnections::new(
-            worker::count(&settings),
-            settings.grpc.max_connections,
-            PerIpLimit::new(settings.grpc.max_connections_per_peer),
-            settings.server_metrics.clone(),
+            worker::count(&config.grpc),
+            config.grpc.max_connections,
+            PerIpLimit::new(config.grpc.max_connections_per_peer),
+            config.server_metrics.clone(),
         );
         let acceptor = Acceptor {
             grpc: (grpc, balancer),
             http: (
                 http,
-                routes::router(decider.clone(), &settings, life.clone()),
-                settings.http.limits,
+                routes::router(decider.clone(), &config, life.clone()),
+                config.http.clone(),
             ),
-            admin: (admin, admin_routes, settings.admin.limits),
+            admin: (admin, admin_routes, config.admin_limits()),
             reporter,
-            metrics: settings.server_metrics.clone(),
+            metrics: config.server_metrics.clone(),
             life: life.clone(),
             shutdown,
-            delay: settings.drain.delay,
+            delay: config.drain.delay,
         };
         let mut threads = Vec::with_capacity(queues.len() + 2);
-        if let (Some(listener), Some(Scraped { path, .. })) = (metrics, &settings.metrics) {
-            let limits = settings.admin.limits;
-            let server_metrics = settings.server_metrics.clone();
+        if let Some(listener) = metrics {
+            let limits = config.admin_limits();
+            let server_metrics = config.server_metrics.clone();
             threads.push(metrics_listener::start(
                 listener,
-                path,
+                &config.metrics.path,
                 pages,
                 limits,
                 server_metrics,
@@ -160,12 +160,12 @@ impl Bound {
             )?);
         }
         let budget = Arc::new(MemoryBudget::new(
-            settings.grpc.max_upload_bytes,
-            settings.server_metrics.clone(),
+            config.grpc.max_upload_bytes,
+            config.server_metrics.clone(),
         ));
-        let config = WorkerConfig { decider: decider.clone(), routes, budget, settings, life };
+        let worker = WorkerConfig { decider: decider.clone(), routes, budget, server: config, life };
         for (index, queue) in queues.into_iter().enumerate() {
-            threads.push(worker::start(index, queue, config.clone())?);
+            threads.push(worker::start(index, queue, worker.clone())?);
         }
         // Last: when it or a core cannot start, its dealer is dropped, and the others end.
         threads.push(acceptor.start()?);

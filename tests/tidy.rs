@@ -25,10 +25,10 @@ const ARROWS: &[(&str, &str)] = &[
     ("decision", "time limit descriptor store_error"),
     ("algorithm", "time limit step decision"),
     ("modes", "time limit key step store decision algorithm"),
-    ("limiter", "time limit descriptor key step store decision algorithm rules modes"),
-    ("telemetry", "time limit descriptor key store decision rules limiter"),
+    ("limiter", "time limit descriptor key step store decision algorithm rules settings modes"),
+    ("telemetry", "time limit descriptor key store decision rules settings"),
     ("proto", ""),
-    ("server", "secret_file time limit descriptor decision rules limiter telemetry proto"),
+    ("server", "secret_file time limit descriptor decision settings telemetry proto"),
     (
         "app",
         "secret_file time limit descriptor key store decision rules modes limiter telemetry \

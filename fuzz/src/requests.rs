@@ -6,9 +6,10 @@ use std::task::{Context, Poll, Waker};
 use weir::decision::Verdict;
 use weir::descriptor::{Bounds, Request};
 use weir::key::KeySeed;
-use weir::limiter::{Backend, Headers, Limiter, ResponseConfig};
+use weir::limiter::{Backend, Limiter};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
 use weir::server::{Decide, in_process};
+use weir::settings::{AnswerSettings, LimitHeaders};
 use weir::store::memory::MemoryStore;
 use weir::time::{Clock, ManualClock, Micros};
 
@@ -42,11 +43,11 @@ impl Default for Service {
         let compiled = compile(&[file], &Options::default());
         let rules = compiled.unwrap_or_else(|problems| panic!("{problems:#?}")).0;
         let clock = ManualClock::at(Micros::from_secs(1_700_000_000));
-        let config = ResponseConfig {
-            headers: Headers::Both,
+        let config = AnswerSettings {
+            headers: LimitHeaders::Both,
             decision_header: true,
             dynamic_metadata: true,
-            ..ResponseConfig::default()
+            ..AnswerSettings::default()
         };
         let backend = Backend::Memory(MemoryStore::new(COUNTERS));
         let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), config);

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use super::watch::{self, Watcher};
-use super::{StartError, derive};
-use crate::server::{ReloadOutcome, ServerMetrics, TlsAcceptor};
+use super::StartError;
+use crate::server::{ReloadOutcome, ServerMetrics, TlsAcceptor, TlsConfig};
 use crate::settings::Settings;
 use crate::time::{Clock, SystemClock};
 
@@ -23,7 +23,7 @@ impl CertificateWatcher {
         clock: SystemClock,
     ) -> Result<Option<(TlsAcceptor, CertificateWatcher)>, StartError> {
         let bad = |error: String| StartError::Config(vec![error]);
-        let Some(files) = derive::tls(settings).map_err(bad)? else { return Ok(None) };
+        let Some(files) = TlsConfig::from_settings(&settings.grpc) else { return Ok(None) };
         let paths = files.paths();
         let known = watch::contents(&paths);
         let now = move || clock.now().0 / 1_000_000;

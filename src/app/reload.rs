@@ -12,7 +12,7 @@ use arc_swap::ArcSwapOption;
 
 use super::service::{ActiveRules, Service};
 use super::watch::{Timing, Watcher};
-use super::{StartError, derive, texts};
+use super::{StartError, texts};
 use crate::rules::{RuleProblem, RuleSet, Sources};
 use crate::settings::Settings;
 use crate::telemetry::RuleReloads;
@@ -59,7 +59,7 @@ pub(super) fn first_rules(
     let sources = Sources::read(&settings.rules.paths);
     let digest = sources.digest();
     let without_files = sources.without_files().to_vec();
-    let (rules, last_error) = match sources.compile(&derive::reading(settings)) {
+    let (rules, last_error) = match sources.compile(&settings.rules.options()) {
         Ok((rules, warnings)) => {
             warn(&warnings);
             (rules, None)
@@ -121,7 +121,7 @@ impl Service {
             tracing::error!("{error}");
             return self.refuse(error);
         }
-        match sources.compile(&derive::reading(&self.settings)) {
+        match sources.compile(&self.settings.rules.options()) {
             Ok((rules, warnings)) => {
                 warn(&warnings);
                 last_attempt.without_files = without_files;

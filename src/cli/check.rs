@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{CheckArgs, ReadingArgs, exit, say};
-use crate::app;
 use crate::rules::{self, Options, RuleSet, UnknownFields};
 use crate::settings::{self, Overrides, Settings};
 
@@ -15,7 +14,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     let mut options = options(&args.reading);
     if let Some(file) = &args.config {
         let Some(settings) = settings(file) else { return Ok(exit::NO) };
-        options = app::reading(&settings);
+        options = settings.rules.options();
         options.merge_domains |= args.reading.merge_domains;
         if args.reading.allow_unknown_fields {
             options.unknown_fields = UnknownFields::Warn;

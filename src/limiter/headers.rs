@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::Decided;
-use super::response_config::{Headers, ResponseConfig};
 use crate::decision::{Cause, Code, Status};
+use crate::settings::{AnswerSettings, LimitHeaders};
 
 mod ietf;
 mod line;
@@ -14,13 +14,13 @@ use line::{Line, List, most_restrictive_first, quotable};
 
 /// All headers that `config` enables.
 pub(super) fn all(
-    config: &ResponseConfig,
+    config: &AnswerSettings,
     code: Code,
     decided: &[Decided<'_>],
     statuses: &[Status],
 ) -> List {
     let mut list = List::new();
-    let limits = config.headers != Headers::Off || config.envoy_ratelimit_headers.is_some();
+    let limits = config.headers != LimitHeaders::Off || config.envoy_ratelimit_headers;
     if limits {
         let lines: Vec<Line<'_>> = decided
             .iter()
@@ -28,7 +28,7 @@ pub(super) fn all(
             .filter_map(|(one, status)| line(config, one, status))
             .collect();
         families(config, &lines, &mut list);
-        if code == Code::OverLimit && config.headers != Headers::Off {
+        if code == Code::OverLimit && config.headers != LimitHeaders::Off {
             list.push(("retry-after".into(), retry_after(statuses).to_string()));
         }
     }
@@ -38,24 +38,25 @@ pub(super) fn all(
     list
 }
 
-fn line<'d>(config: &ResponseConfig, one: &'d Decided<'d>, status: &Status) -> Option<Line<'d>> {
+fn line<'d>(config: &AnswerSettings, one: &'d Decided<'d>, status: &Status) -> Option<Line<'d>> {
     let Cause::Counted { decision, .. } = &one.cause else { return None };
     let limit = one.resolved.limit()?;
     let quota = one.is_quota(config.quota_mode);
     Some(Line { rule: one.resolved.rule(), limit, decision, code: status.code, quota })
 }
 
-fn families(config: &ResponseConfig, lines: &[Line<'_>], list: &mut List) {
+fn families(config: &AnswerSettings, lines: &[Line<'_>], list: &mut List) {
     if lines.is_empty() {
         return;
     }
-    if let Some(names) = &config.envoy_ratelimit_headers {
+    if config.envoy_ratelimit_headers {
+        let names = [&config.limit_header, &config.remaining_header, &config.reset_header];
         envoy_ratelimit(names, lines, list);
     }
-    if matches!(config.headers, Headers::XRateLimit | Headers::Both) {
+    if matches!(config.headers, LimitHeaders::XRateLimit | LimitHeaders::Both) {
         x_ratelimit(lines, list);
     }
-    if matches!(config.headers, Headers::Ietf | Headers::Both) {
+    if matches!(config.headers, LimitHeaders::Ietf | LimitHeaders::Both) {
         ietf::push(lines, list);
     }
 }
@@ -88,7 +89,7 @@ fn x_ratelimit(lines: &[Line<'_>], list: &mut List) {
 /// Adds the three headers of envoyproxy/ratelimit. As there, they report the descriptor with the
 /// smallest remaining, the first among equals. The last descriptor over its limit takes precedence
 /// over it, unless it is a quota descriptor.
-fn envoy_ratelimit(names: &[Box<str>; 3], lines: &[Line<'_>], list: &mut List) {
+fn envoy_ratelimit(names: [&String; 3], lines: &[Line<'_>], list: &mut List) {
     let mut chosen: Option<&Line<'_>> = None;
     for line in lines {
         let smaller =
@@ -99,8 +100,8 @@ fn envoy_ratelimit(names: &[Box<str>; 3], lines: &[Line<'_>], list: &mut List) {
     }
     let Some(Line { decision, .. }) = chosen else { return };
     let values = [decision.limit, decision.remaining, decision.reset_after.ceil_secs()];
-    for (name, value) in names.iter().zip(values) {
-        list.push((Cow::Owned(name.to_string()), value.to_string()));
+    for (name, value) in names.into_iter().zip(values) {
+        list.push((Cow::Owned(name.clone()), value.to_string()));
     }
 }
 

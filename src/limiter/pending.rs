@@ -124,7 +124,7 @@ impl<S: Store> Limiter<S> {
         pending.undo = None;
         let Resolved::Counter(query) = &pending.resolved else { return Cause::NoRule };
         let CounterQuery { rule, limit, key, hits, .. } = query;
-        let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.config.on_error);
+        let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.on_error);
         let word = policy.word();
         tracing::debug!(rule = rule.map(|rule| &*rule.label), word, %error, "fallback");
         let index = rule.map(|rule| rule.index);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::*;
 use crate::decision::Code;
 use crate::descriptor::{Descriptor, Entry};
-use crate::limit::OnError;
 use crate::rules::{Options, SourceFile};
+use crate::settings::LimitHeaders;
 
 mod leases;
 mod waiting;
@@ -20,11 +20,11 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(descriptors: &str, config: ResponseConfig) -> Bench {
+    fn new(descriptors: &str, config: AnswerSettings) -> Bench {
         Bench::with(descriptors, config, &Options::default())
     }
 
-    fn with(descriptors: &str, config: ResponseConfig, options: &Options) -> Bench {
+    fn with(descriptors: &str, config: AnswerSettings, options: &Options) -> Bench {
         let text = format!("domain: d\ndescriptors:\n{descriptors}");
         let file = SourceFile { name: Arc::from("test.yaml"), text };
         let (rules, _) = crate::rules::compile(&[file], options)
@@ -100,7 +100,7 @@ fn overall_code_is_any_ordinary_or_all_quota_denials() {
     for (full, asked, ordinary, global_quota) in table {
         for (quota_mode, code) in [(false, ordinary), (true, global_quota)] {
             let bench =
-                Bench::new(MIXED, ResponseConfig { quota_mode, ..ResponseConfig::default() });
+                Bench::new(MIXED, AnswerSettings { quota_mode, ..AnswerSettings::default() });
             for key in *full {
                 bench.hit(&[(key, "")]);
             }
@@ -114,7 +114,7 @@ fn overall_code_is_any_ordinary_or_all_quota_denials() {
 #[test]
 fn global_shadow_mode_passes_and_keeps_statuses() {
     let bench =
-        Bench::new(MIXED, ResponseConfig { shadow_mode: true, ..ResponseConfig::default() });
+        Bench::new(MIXED, AnswerSettings { shadow_mode: true, ..AnswerSettings::default() });
     assert!(!bench.hit(&[("r", "")]).shadowed);
     let verdict = bench.hit(&[("r", "")]);
     assert_eq!((verdict.code, verdict.shadowed), (Code::Ok, true));
@@ -129,7 +129,7 @@ const NAMED: &str = "
 #[test]
 fn headers_report_the_most_restrictive_first() {
     let bench =
-        Bench::new(NAMED, ResponseConfig { headers: Headers::Both, ..ResponseConfig::default() });
+        Bench::new(NAMED, AnswerSettings { headers: LimitHeaders::Both, ..AnswerSettings::default() });
     let asked = [("wide", ""), ("tight", "")];
     let verdict = bench.hit(&asked);
     assert_eq!(header(&verdict, "x-ratelimit-limit"), Some("2, 10;w=3600;name=\"wide\", 2;w=60"));
@@ -152,9 +152,8 @@ fn headers_report_the_most_restrictive_first() {
 
 #[test]
 fn envoy_ratelimit_headers_choose_as_it_does() {
-    let names = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"].map(Box::from);
     let config =
-        ResponseConfig { envoy_ratelimit_headers: Some(names), ..ResponseConfig::default() };
+        AnswerSettings { envoy_ratelimit_headers: true, ..AnswerSettings::default() };
     let bench = Bench::new(NAMED, config);
     let verdict = bench.hit(&[("wide", ""), ("tight", "")]);
     let sent: Vec<_> = verdict.headers.iter().map(|(n, v)| (n.as_ref(), v.as_str())).collect();
@@ -170,8 +169,9 @@ fn envoy_ratelimit_headers_choose_as_it_does() {
 fn a_full_store_falls_back() {
     for (on_error, code) in [(OnError::Allow, Code::Ok), (OnError::Deny, Code::OverLimit)] {
         let config =
-            ResponseConfig { on_error, decision_header: true, ..ResponseConfig::default() };
+            AnswerSettings { decision_header: true, ..AnswerSettings::default() };
         let mut bench = Bench::new(MIXED, config);
+        bench.limiter.on_error = on_error;
         let full = MemoryStore::new(1);
         bench.limiter.backend = Arc::new(Backend::Memory(full));
         // Fills every shard with clients at their limit, which are never evicted.
@@ -200,7 +200,7 @@ fn any_mix_of_descriptors_has_an_order() {
   - {key: b, rate_limit: {algorithm: token_bucket, unit: hour, requests_per_unit: 1, burst: 1000}}
 ";
     let bench =
-        Bench::new(rules, ResponseConfig { headers: Headers::Both, ..ResponseConfig::default() });
+        Bench::new(rules, AnswerSettings { headers: LimitHeaders::Both, ..AnswerSettings::default() });
     let clients: Vec<String> = (0..100).map(|client| client.to_string()).collect();
     let key = |index| if index % 2 == 0 { "z" } else { "n" };
     let entry = |(index, value)| [Entry { key: key(index), value }];

@@ -22,6 +22,7 @@ mod validity;
 use files::Contents;
 
 use super::metrics::ServerMetrics;
+use crate::settings::{ClientCert, GrpcSettings};
 
 /// What an operator says about TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +41,18 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
+    /// TLS as in `settings`. None: plain text.
+    pub fn from_settings(settings: &GrpcSettings) -> Option<TlsConfig> {
+        let san = settings.tls_client_san.split(',').map(str::trim);
+        Some(TlsConfig {
+            cert: settings.tls_cert.clone()?,
+            key: settings.tls_key.clone()?,
+            client_ca: settings.tls_client_ca.clone(),
+            client_optional: settings.tls_client_cert == ClientCert::Optional,
+            client_san: san.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        })
+    }
+
     /// Where they are, for whoever watches them.
     pub fn paths(&self) -> Vec<PathBuf> {
         let all = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];

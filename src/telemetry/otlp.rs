@@ -18,27 +18,58 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic_prost::ProstCodec;
 
+use crate::settings::{MetricsSettings, OtlpHeaders, OtlpProtocol, SecretUrl, TracingSettings};
+
 mod exporter;
 mod metrics;
 
 pub use exporter::Exporter;
-pub use metrics::{PushOptions, push};
+pub use metrics::push;
 
 /// Pauses before a message is sent again. After the last it is dropped.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800)];
 
-/// A collector, and how to speak to it.
-#[derive(Clone)]
-pub struct Destination {
-    /// Over gRPC, and not over HTTP.
-    pub grpc: bool,
+/// The address of a collector, and how messages are sent to it.
+pub(super) struct Destination {
+    /// gRPC; else HTTP.
+    grpc: bool,
     /// `http://` or `https://`, host and port; over HTTP with a path, or else with the usual one.
-    pub endpoint: String,
-    /// Sent along, such as a token.
-    pub headers: Vec<(String, String)>,
-    /// How long one message may take.
-    pub timeout: Duration,
+    endpoint: String,
+    /// Headers of each message, such as a token.
+    headers: OtlpHeaders,
+    /// Timeout of one message.
+    timeout: Duration,
+}
+
+impl From<&TracingSettings> for Destination {
+    fn from(settings: &TracingSettings) -> Destination {
+        let TracingSettings { endpoint, protocol, headers, timeout, .. } = settings;
+        Destination::new(endpoint.as_ref(), *protocol, headers, *timeout)
+    }
+}
+
+impl From<&MetricsSettings> for Destination {
+    fn from(settings: &MetricsSettings) -> Destination {
+        let MetricsSettings { otlp_endpoint, otlp_protocol, otlp_headers, otlp_timeout, .. } =
+            settings;
+        Destination::new(otlp_endpoint.as_ref(), *otlp_protocol, otlp_headers, *otlp_timeout)
+    }
+}
+
+impl Destination {
+    /// Without an endpoint: the default port of a collector on this machine.
+    fn new(
+        endpoint: Option<&SecretUrl>,
+        protocol: OtlpProtocol,
+        headers: &OtlpHeaders,
+        timeout: Duration,
+    ) -> Destination {
+        let grpc = protocol == OtlpProtocol::Grpc;
+        let usual = if grpc { "http://localhost:4317" } else { "http://localhost:4318" };
+        let endpoint = endpoint.map_or(usual, SecretUrl::reveal).to_owned();
+        Destination { grpc, endpoint, headers: headers.clone(), timeout }
+    }
 }
 
 /// What a message is about.
@@ -107,7 +138,7 @@ impl Signal {
 impl Link {
     /// A way to `to`. Belongs to the runtime that it is made in.
     pub(super) fn new(to: &Destination, signal: Signal) -> Result<Link, OtlpError> {
-        let headers = to.headers.iter().map(|(name, value)| {
+        let headers = to.headers.reveal().iter().map(|(name, value)| {
             let name = HeaderName::try_from(name).map_err(|_| "a header's name is not one")?;
             let mut value =
                 HeaderValue::try_from(value).map_err(|_| "a header's value is not one")?;

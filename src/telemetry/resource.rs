@@ -1,33 +1,23 @@
-//! The OpenTelemetry resource: which service spans and metrics belong to.
+//! This module builds the OpenTelemetry resource: the attributes of the service that sends spans and metrics.
 
 use opentelemetry::KeyValue;
-use opentelemetry_sdk::Resource as SdkResource;
+use opentelemetry_sdk::Resource;
 
-/// What this service is called, beside what `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say.
-#[derive(Clone, Debug, Default)]
-pub struct Resource {
-    /// `service.name`; none: as the variables say, or weir.
-    pub name: Option<String>,
-    /// `service.namespace`.
-    pub namespace: Option<String>,
-    /// `service.instance.id`.
-    pub instance_id: Option<String>,
-}
+use crate::settings::TracingSettings;
 
-impl Resource {
-    pub(super) fn to_sdk(&self) -> SdkResource {
-        let told = SdkResource::builder().build();
-        let is_named = told.iter().any(|(key, value)| {
-            key.as_str() == "service.name" && !value.as_str().starts_with("unknown_service")
-        });
-        let name = self.name.clone().or_else(|| (!is_named).then(|| "weir".to_owned()));
-        let own = [
-            ("service.name", name),
-            ("service.namespace", self.namespace.clone()),
-            ("service.instance.id", self.instance_id.clone()),
-            ("service.version", Some(env!("CARGO_PKG_VERSION").to_owned())),
-        ];
-        let own = own.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?)));
-        SdkResource::builder().with_attributes(own).build()
-    }
+/// The attributes of `settings` over those of `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`.
+pub(super) fn resource(settings: &TracingSettings) -> Resource {
+    let from_env = Resource::builder().build();
+    let is_named = from_env.iter().any(|(key, value)| {
+        key.as_str() == "service.name" && !value.as_str().starts_with("unknown_service")
+    });
+    let name = settings.service_name.clone().or_else(|| (!is_named).then(|| "weir".to_owned()));
+    let own = [
+        ("service.name", name),
+        ("service.namespace", settings.service_namespace.clone()),
+        ("service.instance.id", settings.service_instance_id.clone()),
+        ("service.version", Some(env!("CARGO_PKG_VERSION").to_owned())),
+    ];
+    let own = own.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?)));
+    Resource::builder().with_attributes(own).build()
 }

@@ -15,11 +15,12 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, Span};
 
 use super::exposition::{Exposition, cut};
-use super::otlp::{Destination, Exporter, OtlpError};
-use super::resource::Resource;
+use super::otlp::{Exporter, OtlpError};
+use super::resource::resource;
 use crate::decision::{Cause, Code, Status, Verdict};
 use crate::descriptor::{Caller, Request};
 use crate::rules::RuleSet;
+use crate::settings::TracingSettings;
 use crate::store::call_trace::StoreCall;
 use crate::time::Micros;
 
@@ -36,21 +37,6 @@ const TRACESTATE_BYTES: usize = 512;
 /// Events of a span, one per descriptor.
 const EVENTS_MAX: usize = 16;
 
-/// How traces are made and where they go.
-#[derive(Clone)]
-pub struct TraceOptions {
-    /// The collector.
-    pub to: Destination,
-    /// The share of requests without a parent that are traced; none: as `OTEL_TRACES_SAMPLER` says.
-    pub sampling_rate: Option<f64>,
-    /// Spans that wait for the collector; further ones are dropped.
-    pub queue: usize,
-    /// Spans per message, at most.
-    pub batch: usize,
-    /// How long a message waits to become full.
-    pub delay: Duration,
-}
-
 /// Makes spans.
 #[derive(Debug)]
 pub struct Traces {
@@ -66,20 +52,17 @@ pub struct Traces {
 pub struct RequestSpan(Span);
 
 impl Traces {
-    /// Starts to make spans of `service`, and to export them.
+    /// Starts to make spans and to export them.
     ///
     /// # Errors
     /// An address or headers that no collector could be reached with, or no thread.
-    pub fn start(
-        options: &TraceOptions,
-        resource: &Resource,
-    ) -> Result<(Traces, Exporter), OtlpError> {
-        let resource = resource.to_sdk();
+    pub fn start(settings: &TracingSettings) -> Result<(Traces, Exporter), OtlpError> {
+        let resource = resource(settings);
         let counts = Arc::new(Counts::default());
-        let (queue, exporter) = export::start(options, &resource, counts.clone())?;
+        let (queue, exporter) = export::start(settings, &resource, counts.clone())?;
         let mut provider =
             SdkTracerProvider::builder().with_resource(resource).with_span_processor(queue);
-        if let Some(rate) = options.sampling_rate {
+        if let Some(rate) = settings.sampling_rate {
             let ratio = Sampler::TraceIdRatioBased(rate);
             provider = provider.with_sampler(Sampler::ParentBased(Box::new(ratio)));
         }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use subtle::ConstantTimeEq;
 
 use crate::secret_file;
+use crate::settings::AdminSettings;
 
 /// Where the token is. Never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -23,6 +24,12 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
+    /// The token of `settings`; a file takes precedence.
+    pub(in crate::server) fn from_settings(settings: &AdminSettings) -> Option<Token> {
+        let text = || settings.token.as_ref().map(|token| Token::Text(token.reveal().into()));
+        settings.token_file.clone().map(Token::File).or_else(text)
+    }
+
     /// Whether `header`, the value of `authorization`, has the token. Takes as long for a wrong one
     /// as for another of its length. Reads a file: not for a thread that must not wait.
     pub(super) fn is_in(&self, header: &[u8]) -> Result<(), String> {

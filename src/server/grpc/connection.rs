@@ -18,14 +18,17 @@ use super::control_frames::ControlFrameLimiter;
 use super::dispatch::{ConnectionStats, Dispatcher};
 use super::io::GuardedIo;
 use super::read_budget::ReadBudget;
-use crate::server::config::Grpc;
 use crate::server::lifecycle::{Lifecycle, Phase};
 use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::Decide;
+use crate::server::tls::TlsAcceptor;
+use crate::settings::GrpcSettings;
 
 /// What every connection of one core has in common.
 pub(super) struct ConnectionContext<D> {
-    pub(super) settings: Grpc,
+    pub(super) settings: GrpcSettings,
+    /// None: plain text.
+    pub(super) tls: Option<TlsAcceptor>,
     pub(super) dispatcher: Dispatcher<D>,
     pub(super) metrics: Arc<ServerMetrics>,
     pub(super) life: Lifecycle,
@@ -37,7 +40,7 @@ impl<D: Decide> ConnectionContext<D> {
     /// Serves one connection to its end.
     pub(super) async fn serve(self: Arc<Self>, stream: StdStream, open_by: Instant) {
         let Ok(stream) = TcpStream::from_std(stream) else { return };
-        let Some(tls) = &self.settings.tls else { return self.serve_h2(stream, open_by).await };
+        let Some(tls) = &self.tls else { return self.serve_h2(stream, open_by).await };
         let result = {
             let mut handshake = pin!(tls.accept(stream, &self.handshakes));
             tokio::select! {
@@ -112,7 +115,7 @@ impl<D: Decide> ConnectionContext<D> {
     }
 }
 
-fn builder(settings: &Grpc) -> Builder {
+fn builder(settings: &GrpcSettings) -> Builder {
     let mut builder = Builder::new();
     builder
         .initial_window_size(WINDOW)
@@ -136,7 +139,7 @@ const SEND_BYTES: usize = 64 * 1024;
 
 /// Returns when a client that said nothing for a while has not answered a ping either. At most twice
 /// the interval passes before it is asked.
-async fn keepalive(pings: Option<PingPong>, budget: &ReadBudget, settings: &Grpc) {
+async fn keepalive(pings: Option<PingPong>, budget: &ReadBudget, settings: &GrpcSettings) {
     let (Some(mut pings), Some(interval)) = (pings, settings.keepalive_interval) else {
         return pending().await;
     };

@@ -16,18 +16,19 @@ use super::dispatch::Dispatcher;
 use super::io::open_by;
 use super::memory_budget::MemoryBudget;
 use super::should_rate_limit::ShouldRateLimit;
-use crate::server::config::Settings;
+use crate::server::config::ServerConfig;
 use crate::server::lifecycle::{Lifecycle, Phase, StopOnExit};
 use crate::server::listener::balance::Accepted;
 use crate::server::rls::handler::Decide;
 use crate::server::single_threaded_runtime;
+use crate::settings::GrpcSettings;
 
 /// What every core serves, and until when.
 pub(in crate::server) struct WorkerConfig<D> {
     pub(in crate::server) decider: Arc<D>,
     pub(in crate::server) routes: Routes,
     pub(in crate::server) budget: Arc<MemoryBudget>,
-    pub(in crate::server) settings: Settings,
+    pub(in crate::server) server: ServerConfig,
     pub(in crate::server) life: Lifecycle,
 }
 
@@ -37,16 +38,16 @@ impl<D> Clone for WorkerConfig<D> {
             decider: Arc::clone(&self.decider),
             routes: self.routes.clone(),
             budget: Arc::clone(&self.budget),
-            settings: self.settings.clone(),
+            server: self.server.clone(),
             life: self.life.clone(),
         }
     }
 }
 
 /// As many cores as the settings say, else as this process may use.
-pub fn count(settings: &Settings) -> usize {
+pub fn count(settings: &GrpcSettings) -> usize {
     let available = || thread::available_parallelism().map_or(1, NonZero::get);
-    settings.cores.unwrap_or_else(available).max(1)
+    settings.cores.map_or_else(available, NonZero::get)
 }
 
 /// Starts core number `index`, which serves the connections of `queue` until it is closed.
@@ -66,8 +67,8 @@ pub(in crate::server) fn start<D: Decide>(
 }
 
 async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<D>) {
-    let WorkerConfig { decider, routes, budget, settings, life } = config;
-    let timeout = settings.drain.timeout;
+    let WorkerConfig { decider, routes, budget, server, life } = config;
+    let timeout = server.drain.timeout;
     let drain_expired = async {
         life.reached(Phase::Stopping).await;
         tokio::time::sleep(timeout).await;
@@ -76,19 +77,20 @@ async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<
         dispatcher: Dispatcher {
             should_rate_limit: Arc::new(ShouldRateLimit {
                 decider,
-                bounds: settings.bounds,
-                max_message_bytes: settings.grpc.max_message_bytes,
+                bounds: server.bounds,
+                max_message_bytes: server.grpc.max_message_bytes,
                 budget: Arc::clone(&budget),
-                metrics: settings.server_metrics.clone(),
+                metrics: server.server_metrics.clone(),
             }),
             routes: routes.prepare(),
             budget,
-            metrics: settings.server_metrics.clone(),
-            timeout: settings.grpc.call_timeout,
+            metrics: server.server_metrics.clone(),
+            timeout: server.grpc.call_timeout,
         },
-        handshakes: Arc::new(Semaphore::new(settings.grpc.max_handshakes)),
-        metrics: settings.server_metrics,
-        settings: settings.grpc,
+        handshakes: Arc::new(Semaphore::new(server.grpc.max_handshakes)),
+        metrics: server.server_metrics,
+        settings: server.grpc,
+        tls: server.tls,
         life: life.clone(),
     });
     tokio::select! {

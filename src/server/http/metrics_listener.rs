@@ -11,17 +11,17 @@ use tokio::net;
 
 use super::metrics_page::MetricsPages;
 use super::server;
-use crate::server::config::HttpLimits;
 use crate::server::lifecycle::Lifecycle;
 use crate::server::metrics::ServerMetrics;
 use crate::server::single_threaded_runtime;
+use crate::settings::HttpSettings;
 
 /// Starts the thread that serves `path` on `listener` until the server stops.
 pub(in crate::server) fn start(
     listener: TcpListener,
     path: &str,
     pages: MetricsPages,
-    limits: HttpLimits,
+    limits: HttpSettings,
     metrics: Arc<ServerMetrics>,
     life: Lifecycle,
 ) -> io::Result<JoinHandle<io::Result<()>>> {

@@ -19,7 +19,7 @@ use axum::routing::any;
 use crate::descriptor::Bounds;
 use crate::proto::Code;
 
-use crate::server::config::Settings;
+use crate::server::config::ServerConfig;
 use crate::server::lifecycle::Lifecycle;
 use crate::server::rls::handler::{Decide, HandleError, RlsResponse, caller, handle};
 use crate::server::rls::json::Json;
@@ -35,14 +35,14 @@ struct Web<D> {
 /// The routes of the HTTP port.
 pub(in crate::server) fn router<D: Decide>(
     decider: Arc<D>,
-    settings: &Settings,
+    config: &ServerConfig,
     life: Lifecycle,
 ) -> Router {
     let web = Web {
         decider,
         json: Json::new(),
-        bounds: settings.bounds,
-        max_body_bytes: settings.http.max_body_bytes,
+        bounds: config.bounds,
+        max_body_bytes: config.http.max_body_bytes,
         life,
     };
     Router::new()

@@ -19,18 +19,18 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use crate::server::config::HttpLimits;
 use crate::server::lifecycle::{Lifecycle, Phase};
 use crate::server::listener::accept;
 use crate::server::listener::per_ip::PerIpLimit;
 use crate::server::metrics::{ListenerMetrics, ServerMetrics};
+use crate::settings::HttpSettings;
 
 /// Serves `router` on `listener` until the server stops, then gives open requests
-/// [`HttpLimits::request_timeout`] to finish.
+/// [`HttpSettings::request_timeout`] to finish.
 pub(in crate::server) async fn serve(
     listener: TcpListener,
     router: Router,
-    limits: HttpLimits,
+    limits: HttpSettings,
     (metrics, listener_metrics): (&Arc<ServerMetrics>, fn(&ServerMetrics) -> &ListenerMetrics),
     life: &Lifecycle,
 ) {
@@ -48,6 +48,7 @@ pub(in crate::server) async fn serve(
             return listener_metrics(metrics).full.add();
         };
         let (router, life, metrics) = (router.clone(), life.clone(), Arc::clone(metrics));
+        let limits = limits.clone();
         listener_metrics(&metrics).open.add();
         tokio::spawn(async move {
             connection(stream, router, limits, &metrics, life.reached(Phase::Stopping)).await;
@@ -66,7 +67,7 @@ pub(in crate::server) async fn serve(
 async fn connection(
     stream: TcpStream,
     router: Router,
-    limits: HttpLimits,
+    limits: HttpSettings,
     metrics: &ServerMetrics,
     stopping: impl Future<Output = ()>,
 ) {

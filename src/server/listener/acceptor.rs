@@ -12,18 +12,18 @@ use tokio::sync::watch;
 
 use super::accept;
 use super::balance::LeastConnections;
-use crate::server::config::HttpLimits;
 use crate::server::grpc::health::Reporter;
 use crate::server::http::server as http1;
 use crate::server::lifecycle::{Lifecycle, Phase, StopOnExit};
 use crate::server::metrics::ServerMetrics;
 use crate::server::single_threaded_runtime;
+use crate::settings::HttpSettings;
 
 /// Everything that the front looks after.
 pub(in crate::server) struct Acceptor {
     pub(in crate::server) grpc: (TcpListener, LeastConnections),
-    pub(in crate::server) http: (TcpListener, Router, HttpLimits),
-    pub(in crate::server) admin: (TcpListener, Router, HttpLimits),
+    pub(in crate::server) http: (TcpListener, Router, HttpSettings),
+    pub(in crate::server) admin: (TcpListener, Router, HttpSettings),
     pub(in crate::server) reporter: Reporter,
     pub(in crate::server) metrics: Arc<ServerMetrics>,
     pub(in crate::server) life: Lifecycle,

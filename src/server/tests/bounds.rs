@@ -10,16 +10,16 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::support::{http, read_answer, request, serve, settings};
-use crate::server::Settings;
+use crate::server::ServerConfig;
 use crate::server::tests::test_handlers::{Blocking, ByDomain};
 
 const SHORT: Duration = Duration::from_millis(50);
 
-fn impatient() -> Settings {
+fn impatient() -> ServerConfig {
     let mut settings = settings();
     settings.grpc.handshake_timeout = SHORT;
-    settings.http.limits.head_timeout = SHORT;
-    settings.http.limits.request_timeout = SHORT;
+    settings.http.head_timeout = SHORT;
+    settings.http.request_timeout = SHORT;
     settings
 }
 
@@ -55,7 +55,7 @@ async fn a_body_that_never_comes_is_not_waited_for() {
 async fn one_connection_too_many_is_closed_and_its_place_comes_back() {
     let mut few = settings();
     few.grpc.max_connections = 1;
-    few.http.limits.max_connections = 1;
+    few.http.max_connections = 1;
     let metrics = Arc::clone(&few.server_metrics);
     let server = serve(ByDomain, few);
     let ports = [(server.addresses.grpc, &metrics.grpc), (server.addresses.http, &metrics.http)];

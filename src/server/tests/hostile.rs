@@ -1,5 +1,6 @@
 //! What hostile clients really send, what becomes of them, and that others are answered meanwhile.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,14 +16,14 @@ use super::support::{Served, read_answer, request, serve, settings};
 use crate::decision::Verdict;
 use crate::descriptor::Request;
 use crate::server::tests::test_handlers::ByDomain;
-use crate::server::{Decide, Metric, ServerMetrics, Settings};
+use crate::server::{Decide, Metric, ServerMetrics, ServerConfig};
 
 const SHORT: Duration = Duration::from_millis(50);
 
 /// A server of one core, and its metrics.
-fn serving(tune: impl FnOnce(&mut Settings)) -> (Served, Arc<ServerMetrics>) {
+fn serving(tune: impl FnOnce(&mut ServerConfig)) -> (Served, Arc<ServerMetrics>) {
     let mut settings = settings();
-    settings.cores = Some(1);
+    settings.grpc.cores = NonZeroUsize::new(1);
     tune(&mut settings);
     let metrics = Arc::clone(&settings.server_metrics);
     (serve(ByDomain, settings), metrics)
@@ -283,7 +284,7 @@ async fn one_address_has_no_more_connections_than_it_may() {
 
 #[tokio::test]
 async fn a_large_head_of_http_1_is_refused_and_counted() {
-    let (server, metrics) = serving(|settings| settings.http.limits.max_head_bytes = 8192);
+    let (server, metrics) = serving(|settings| settings.http.max_head_bytes = 8192);
     let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
     let head = format!("GET /livez HTTP/1.1\r\nhost: t\r\nx: {}\r\n\r\n", "y".repeat(10_000));
     let _ = stream.write_all(head.as_bytes()).await;
@@ -294,7 +295,7 @@ async fn a_large_head_of_http_1_is_refused_and_counted() {
 
 #[tokio::test]
 async fn a_head_that_comes_drop_by_drop_is_not_waited_for() {
-    let (server, metrics) = serving(|settings| settings.http.limits.head_timeout = SHORT);
+    let (server, metrics) = serving(|settings| settings.http.head_timeout = SHORT);
     let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
     let mut drops = "GET /livez HTTP/1.1\r\n".bytes().chain(std::iter::repeat(b'x'));
     // Each drop renews nothing: the time is the head's, not the drop's.
@@ -329,7 +330,7 @@ impl Decide for Tally {
 #[tokio::test]
 async fn a_connection_that_sends_without_end_leaves_the_others_their_turns() {
     let mut one_core = settings();
-    one_core.cores = Some(1);
+    one_core.grpc.cores = NonZeroUsize::new(1);
     let tally = Tally::default();
     let served = Arc::clone(&tally.flood);
     let server = serve(tally, one_core);

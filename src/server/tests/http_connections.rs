@@ -8,15 +8,15 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::support::{Served, read_answer, serve, settings};
 use crate::server::tests::test_handlers::ByDomain;
-use crate::server::{ListenerMetrics, Scraped, ServerMetrics, Settings};
+use crate::server::{ListenerMetrics, ServerMetrics, ServerConfig};
 
 /// A port, a path that it answers, and what it has counted.
 type Listener = (SocketAddr, &'static str, fn(&ServerMetrics) -> &ListenerMetrics);
 
 /// A server with its three listeners of HTTP/1, and its metrics.
-fn serving(tune: impl FnOnce(&mut Settings)) -> (Served, [Listener; 3], Arc<ServerMetrics>) {
+fn serving(tune: impl FnOnce(&mut ServerConfig)) -> (Served, [Listener; 3], Arc<ServerMetrics>) {
     let mut settings = settings();
-    settings.metrics = Some(Scraped { listen: "127.0.0.1:0".into(), path: "/metrics".into() });
+    settings.metrics.listen = Some(([127, 0, 0, 1], 0).into());
     tune(&mut settings);
     let metrics = Arc::clone(&settings.server_metrics);
     let server = serve(ByDomain, settings);
@@ -54,8 +54,7 @@ async fn status(mut stream: TcpStream, path: &str) -> u16 {
 #[tokio::test]
 async fn an_address_that_takes_all_it_may_leaves_places_for_another() {
     let (server, listeners, metrics) = serving(|settings| {
-        settings.http.limits.max_connections_per_peer = Some(4);
-        settings.admin.limits.max_connections_per_peer = Some(4);
+        settings.http.max_connections_per_peer = Some(4);
     });
     for (port, path, _) in listeners {
         let mut greedy = silent(port, 4).await;

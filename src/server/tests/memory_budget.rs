@@ -1,6 +1,7 @@
 //! Messages that are never sent whole, or not answered yet: what they may hold, and that others are
 //! answered meanwhile.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use prost::Message;
@@ -20,7 +21,7 @@ const PIECE: usize = 16 << 10;
 
 fn serving() -> (Served, Arc<ServerMetrics>) {
     let mut settings = settings();
-    settings.cores = Some(1);
+    settings.grpc.cores = NonZeroUsize::new(1);
     settings.grpc.max_upload_bytes = MAX;
     let metrics = Arc::clone(&settings.server_metrics);
     (serve(ByDomain, settings), metrics)
@@ -98,7 +99,7 @@ async fn messages_that_are_being_decided_are_held_and_counted() {
     let (arrived, mut arrivals) = mpsc::unbounded_channel();
     let go = Arc::new(Semaphore::new(0));
     let mut settings = settings();
-    settings.cores = Some(1);
+    settings.grpc.cores = NonZeroUsize::new(1);
     settings.grpc.max_upload_bytes = MAX;
     let metrics = Arc::clone(&settings.server_metrics);
     let server = serve(Blocking { arrived, go: Arc::clone(&go) }, settings);

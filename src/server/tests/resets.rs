@@ -1,5 +1,6 @@
 //! Calls whose client goes, at every moment: what they ask is dropped, and others go on.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::support::{serve, settings};
 use crate::decision::{Grant, Verdict};
 use crate::descriptor::Request;
 use crate::server::tests::test_handlers::ByDomain;
-use crate::server::{Decide, Settings};
+use crate::server::{Decide, ServerConfig};
 
 /// What has happened to a decision.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,10 +54,10 @@ impl Decide for Telling {
 
 /// A server of one core that decides once it is let go, and what it tells.
 fn serving(
-    tune: impl FnOnce(&mut Settings),
+    tune: impl FnOnce(&mut ServerConfig),
 ) -> (super::support::Served, Arc<Semaphore>, mpsc::UnboundedReceiver<Event>) {
     let mut settings = settings();
-    settings.cores = Some(1);
+    settings.grpc.cores = NonZeroUsize::new(1);
     tune(&mut settings);
     let (events, told) = mpsc::unbounded_channel();
     let go = Arc::new(Semaphore::new(0));

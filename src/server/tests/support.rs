@@ -1,5 +1,6 @@
 //! A server on free ports, and clients for it.
 
+use std::num::NonZeroUsize;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use tonic::transport::Channel;
 
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
 use crate::server::tests::test_handlers::View;
-use crate::server::{Addresses, Decide, Drain, Health, Server, Serving, Settings};
+use crate::settings::Settings;
+use crate::server::{Addresses, Decide, Health, Server, Serving, ServerConfig};
 
 /// A server under test. Dropping it stops it.
 pub(super) struct Served {
@@ -21,18 +23,15 @@ pub(super) struct Served {
     pub(super) serving: Serving,
 }
 
-/// Settings for loopback: free ports, no delay at the end.
-pub(super) fn settings() -> Settings {
-    let mut settings = Settings::default();
-    settings.grpc.listen = "127.0.0.1:0".into();
-    settings.http.listen = "127.0.0.1:0".into();
-    settings.admin.listen = "127.0.0.1:0".into();
-    settings.cores = Some(2);
-    settings.drain = Drain { delay: Duration::ZERO, timeout: Duration::from_secs(30) };
-    settings
+/// ServerConfig for loopback: free ports, no delay at the end.
+pub(super) fn settings() -> ServerConfig {
+    let mut config = ServerConfig::from(&Settings::for_testing());
+    config.grpc.cores = NonZeroUsize::new(2);
+    config.drain.timeout = Duration::from_secs(30);
+    config
 }
 
-pub(super) fn serve(decider: impl Decide, settings: Settings) -> Served {
+pub(super) fn serve(decider: impl Decide, settings: ServerConfig) -> Served {
     let bound = Server::bind(settings).unwrap();
     let addresses = bound.addresses().unwrap();
     let (health, health_seen) = watch::channel(Health { live: true, ready: true });

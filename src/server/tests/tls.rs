@@ -1,5 +1,6 @@
 //! TLS on the gRPC port: every kind of key, who is let in, and files that change.
 
+use std::num::NonZeroUsize;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,19 +14,19 @@ use super::pki::{Authority, EVERY_KEY, Kind, Leaf};
 use super::support::{Served, request, serve, settings};
 use crate::proto::RateLimitServiceClient;
 use crate::server::tests::test_handlers::ByDomain;
-use crate::server::{ReloadOutcome, ServerMetrics, Settings, TlsAcceptor, TlsConfig};
+use crate::server::{ReloadOutcome, ServerMetrics, ServerConfig, TlsAcceptor, TlsConfig};
 
 const NOW: u64 = 1_800_000_000;
 
 /// A server with these files, and its TLS.
 fn over_tls(
     files: TlsConfig,
-    tune: impl FnOnce(&mut Settings),
+    tune: impl FnOnce(&mut ServerConfig),
 ) -> (Served, TlsAcceptor, Arc<ServerMetrics>) {
     let mut settings = settings();
     let metrics = Arc::clone(&settings.server_metrics);
     let (tls, _) = TlsAcceptor::load(files, NOW, Arc::clone(&metrics)).unwrap();
-    settings.grpc.tls = Some(tls.clone());
+    settings.tls = Some(tls.clone());
     tune(&mut settings);
     (serve(ByDomain, settings), tls, metrics)
 }
@@ -131,7 +132,7 @@ async fn plain_text_and_silence_are_turned_away_and_hold_up_nobody() {
     let (server, _, metrics) = over_tls(files, |settings| {
         settings.grpc.handshake_timeout = Duration::from_millis(300);
         settings.grpc.max_handshakes = 1;
-        settings.cores = Some(1);
+        settings.grpc.cores = NonZeroUsize::new(1);
     });
     let connect = || TcpStream::connect(server.addresses.grpc);
     // Silent ones take no place among the handshakes.
@@ -159,7 +160,7 @@ async fn a_handshake_that_stalls_makes_room_in_time() {
     let (server, _, metrics) = over_tls(files, |settings| {
         settings.grpc.handshake_timeout = Duration::from_millis(500);
         settings.grpc.max_handshakes = 1;
-        settings.cores = Some(1);
+        settings.grpc.cores = NonZeroUsize::new(1);
     });
     // A whole hello, and then nothing: it holds the only place until its time is over.
     let mut stalled = TcpStream::connect(server.addresses.grpc).await.unwrap();

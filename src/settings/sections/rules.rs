@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::rules::{DeniedRequests, UnknownFields};
+use crate::rules::{self, DeniedRequests, UnknownFields};
 use crate::settings::format::{choice, paths, switch};
 use crate::settings::section::section;
 
@@ -31,5 +31,16 @@ section! {
             ("count", DeniedRequests::Count),
             ("free", DeniedRequests::Free),
         ]);
+    }
+}
+
+impl RulesSettings {
+    /// The settings that `rules` takes.
+    pub fn options(&self) -> rules::Options {
+        rules::Options {
+            merge_domains: self.merge_domains,
+            unknown_fields: self.unknown_fields,
+            denied_requests: self.denied_requests,
+        }
     }
 }

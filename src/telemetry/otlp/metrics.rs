@@ -16,40 +16,32 @@ use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::{Destination, Exporter, Link, OtlpError, Signal};
+use super::{Exporter, Link, OtlpError, Signal};
+use crate::settings::{MetricsSettings, TracingSettings};
 use crate::telemetry::exposition::{Distribution, Exposition, Family, Kind, Sample, Value};
-use crate::telemetry::resource::Resource;
+use crate::telemetry::resource::resource;
 use crate::time::Micros;
 
-/// Where metrics are sent, and how often.
-#[derive(Clone)]
-pub struct PushOptions {
-    /// The collector.
-    pub to: Destination,
-    /// Time between two messages.
-    pub interval: Duration,
-}
-
 /// Starts to send what `page` answers, counted since `started`. It is asked once per interval, and
-/// once more at the end.
+/// once more at the end. The service is named as in `tracing`.
 ///
 /// # Errors
 /// An address or headers that no collector could be reached with, or no thread.
 pub fn push(
-    options: &PushOptions,
-    resource: &Resource,
+    settings: &MetricsSettings,
+    tracing: &TracingSettings,
     started: Micros,
     page: impl Fn() -> (Micros, Exposition) + Send + 'static,
 ) -> Result<Exporter, OtlpError> {
-    let attributes = ResourceAttributesWithSchema::from(&resource.to_sdk()).attributes.0;
+    let attributes = ResourceAttributesWithSchema::from(&resource(tracing)).attributes.0;
     let resource = ProtoResource { attributes, ..ProtoResource::default() };
-    let interval = options.interval;
+    let interval = settings.otlp_interval;
     let message = move || {
         let (now, page) = page();
         let span = Period { began: nanos(started), ends: nanos(now) };
         span.message(resource.clone(), page.families())
     };
-    Exporter::start(&options.to, Signal::Metrics, move |link, stopped| async move {
+    Exporter::start(&settings.into(), Signal::Metrics, move |link, stopped| async move {
         send(link, stopped, interval, message).await;
     })
 }

@@ -14,7 +14,7 @@ use opentelemetry_sdk::trace::{Span, SpanData, SpanProcessor};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use super::TraceOptions;
+use crate::settings::TracingSettings;
 use crate::telemetry::exposition::Exposition;
 use crate::telemetry::otlp::{Exporter, Link, OtlpError, Signal};
 
@@ -67,15 +67,15 @@ impl SpanProcessor for Queue {
 
 /// Starts to empty a queue.
 pub(super) fn start(
-    options: &TraceOptions,
+    settings: &TracingSettings,
     resource: &Resource,
     counts: Arc<Counts>,
 ) -> Result<(Queue, Exporter), OtlpError> {
-    let (spans, queued) = mpsc::channel(options.queue);
+    let (spans, queued) = mpsc::channel(settings.queue);
     let queue = Queue { spans, counts: counts.clone() };
     let resource = ResourceAttributesWithSchema::from(resource);
-    let (batch, delay) = (options.batch, options.delay);
-    let exporter = Exporter::start(&options.to, Signal::Traces, move |link, stopped| async move {
+    let (batch, delay) = (settings.batch, settings.delay);
+    let exporter = Exporter::start(&settings.into(), Signal::Traces, move |link, stopped| async move {
         Outbox { link, resource, queued, batch, delay }.empty(stopped, &counts).await;
     })?;
     Ok((queue, exporter))
