@@ -13,7 +13,8 @@ use std::time::Instant;
 use weir::algorithm::plan;
 use weir::key::Key;
 use weir::limit::{Algorithm, Limit, Tier};
-use weir::store::redis::{NodeStats, RedisConfig};
+use weir::settings::{RedisSettings, SecretUrl};
+use weir::store::redis::NodeStats;
 use weir::store::{NodeId, RedisStore, Store};
 use weir::time::{Clock, Micros, SystemClock};
 
@@ -55,9 +56,10 @@ struct Round {
 fn main() {
     let server = Server::local();
     let store = |batch| {
-        let url = format!("redis+unix://{}", server.socket().display());
-        let reach = RedisConfig { url, connections: 1, batch, ..RedisConfig::default() };
-        Arc::new(RedisStore::start(&reach, SystemClock::default()).expect("settings that work"))
+        let url = SecretUrl::new(format!("redis+unix://{}", server.socket().display()));
+        let settings = RedisSettings { url, batch, ..RedisSettings::default() };
+        let started = RedisStore::start(&settings, 1, SystemClock::default());
+        Arc::new(started.expect("settings that work"))
     };
     let stores = [store(1), store(128)];
     while !stores.iter().all(|store| store.is_reachable()) {

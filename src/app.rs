@@ -19,7 +19,6 @@ use crate::time::{Clock, SystemClock};
 
 mod admin_view;
 mod certificates;
-mod derive;
 mod metrics;
 mod readiness;
 mod reload;
@@ -236,7 +235,7 @@ fn limiter(settings: &Settings, clock: SystemClock) -> Result<Limiter, StartErro
         }
         StoreKind::Redis => {
             let cores = server::worker_count(&settings.grpc);
-            let store = RedisStore::start(&derive::redis(settings, cores), clock)
+            let store = RedisStore::start(&settings.redis, cores, clock)
                 .map_err(|error| StartError::Config(vec![error.to_string()]))?;
             let guard = Guard::new(store, clock, settings.store.timeout);
             // Without a secret the seed is the same everywhere: instances that disagreed would each let

@@ -163,7 +163,8 @@ impl Bound {
             config.grpc.max_upload_bytes,
             config.server_metrics.clone(),
         ));
-        let worker = WorkerConfig { decider: decider.clone(), routes, budget, server: config, life };
+        let worker =
+            WorkerConfig { decider: decider.clone(), routes, budget, server: config, life };
         for (index, queue) in queues.into_iter().enumerate() {
             threads.push(worker::start(index, queue, worker.clone())?);
         }

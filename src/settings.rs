@@ -93,7 +93,6 @@ impl Settings {
         let mut reader = Reader::new(written);
         let settings = Settings::read(&mut reader);
         reader.problems.extend(settings.shared_addresses());
-        reader.problems.extend(settings.incomplete_tls());
         if reader.problems.is_empty() { Ok(settings) } else { Err(Problems(reader.problems)) }
     }
 
@@ -115,26 +114,6 @@ impl Settings {
             }
         }
         problems
-    }
-
-    /// TLS settings that need each other. A missing line must not mean plain text, nor that every
-    /// client may connect.
-    fn incomplete_tls(&self) -> Option<Problem> {
-        let grpc = &self.grpc;
-        let has_names = grpc.tls_client_san.split(',').any(|name| !name.trim().is_empty());
-        let what = match (&grpc.tls_cert, &grpc.tls_key, &grpc.tls_client_ca) {
-            (_, _, None) if has_names => {
-                "grpc.tls_client_san needs grpc.tls_client_ca; set both or none"
-            }
-            (None, None, Some(_)) => {
-                "grpc.tls_client_ca needs grpc.tls_cert and grpc.tls_key; set them"
-            }
-            (Some(_), None, _) | (None, Some(_), _) => {
-                "grpc.tls_cert and grpc.tls_key go together; set both or none"
-            }
-            _ => return None,
-        };
-        Some(Problem::Incomplete(what))
     }
 
     /// Settings for tests: loopback listeners on free ports, one core, few counters, no drain delay.

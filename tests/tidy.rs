@@ -21,7 +21,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("store_error", ""),
     ("rules", "time yaml limit descriptor key"),
     ("settings", "yaml limit descriptor rules"),
-    ("store", "secret_file time key step store_error"),
+    ("store", "secret_file time key step store_error settings"),
     ("decision", "time limit descriptor store_error"),
     ("algorithm", "time limit step decision"),
     ("modes", "time limit key step store decision algorithm"),

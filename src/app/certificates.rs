@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use super::watch::{self, Watcher};
 use super::StartError;
+use super::watch::{self, Watcher};
 use crate::server::{ReloadOutcome, ServerMetrics, TlsAcceptor, TlsConfig};
 use crate::settings::Settings;
 use crate::time::{Clock, SystemClock};
@@ -23,7 +23,8 @@ impl CertificateWatcher {
         clock: SystemClock,
     ) -> Result<Option<(TlsAcceptor, CertificateWatcher)>, StartError> {
         let bad = |error: String| StartError::Config(vec![error]);
-        let Some(files) = TlsConfig::from_settings(&settings.grpc) else { return Ok(None) };
+        let files = TlsConfig::from_settings(&settings.grpc);
+        let Some(files) = files.map_err(|error| bad(error.to_string()))? else { return Ok(None) };
         let paths = files.paths();
         let known = watch::contents(&paths);
         let now = move || clock.now().0 / 1_000_000;

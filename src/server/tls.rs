@@ -42,15 +42,32 @@ pub struct TlsConfig {
 
 impl TlsConfig {
     /// TLS as in `settings`. None: plain text.
-    pub fn from_settings(settings: &GrpcSettings) -> Option<TlsConfig> {
-        let san = settings.tls_client_san.split(',').map(str::trim);
-        Some(TlsConfig {
-            cert: settings.tls_cert.clone()?,
-            key: settings.tls_key.clone()?,
-            client_ca: settings.tls_client_ca.clone(),
-            client_optional: settings.tls_client_cert == ClientCert::Optional,
-            client_san: san.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
-        })
+    ///
+    /// # Errors
+    /// A setting that needs another one. A missing line must not mean plain text, nor that every
+    /// client may connect.
+    pub fn from_settings(settings: &GrpcSettings) -> Result<Option<TlsConfig>, TlsError> {
+        let error = |text: &str| Err(TlsError(text.to_owned()));
+        let names = settings.tls_client_san.split(',').map(str::trim);
+        let client_san: Vec<String> =
+            names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        if settings.tls_client_ca.is_none() && !client_san.is_empty() {
+            return error("grpc.tls_client_san needs grpc.tls_client_ca; set both or none");
+        }
+        match (&settings.tls_cert, &settings.tls_key) {
+            (Some(cert), Some(key)) => Ok(Some(TlsConfig {
+                cert: cert.clone(),
+                key: key.clone(),
+                client_ca: settings.tls_client_ca.clone(),
+                client_optional: settings.tls_client_cert == ClientCert::Optional,
+                client_san,
+            })),
+            (None, None) if settings.tls_client_ca.is_none() => Ok(None),
+            (None, None) => {
+                error("grpc.tls_client_ca needs grpc.tls_cert and grpc.tls_key; set them")
+            }
+            _ => error("grpc.tls_cert and grpc.tls_key go together; set both or none"),
+        }
     }
 
     /// Where they are, for whoever watches them.

@@ -65,9 +65,6 @@ pub enum Problem {
         /// Their common address.
         value: String,
     },
-    /// Settings that need each other.
-    #[error("{0}")]
-    Incomplete(&'static str),
     /// A variable of envoyproxy/ratelimit that weir does not support and must not ignore.
     #[error("{name}={value}: {what}")]
     Unsupported {

@@ -21,6 +21,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::{Clustered, NodeId, Store, StoreError, with_timeout};
 use crate::key::Key;
+use crate::settings::RedisSettings;
 use crate::step::{Outcome, Step};
 use crate::time::{Clock, Micros, SystemClock};
 
@@ -38,7 +39,8 @@ pub mod script;
 mod stats;
 mod topology;
 
-pub use self::config::{RedisConfig, RedisConfigError, RedisTls};
+pub use self::config::RedisConfigError;
+use self::config::fred_config;
 pub use stats::NodeStats;
 
 use batch::ScriptCall;
@@ -98,18 +100,23 @@ struct NodeRecord {
 
 impl RedisStore {
     /// Begins to connect, and returns at once: until there is a connection, and whenever there is
-    /// none, every call fails. Never gives up. `clock` is the one that [`Store::now`] is asked with.
+    /// none, every call fails. Never gives up. The connections of a node are spread over `cores`.
+    /// `clock` is the one that [`Store::now`] is asked with.
     ///
     /// # Errors
     /// Settings that no server could ever be reached with, or a thread that cannot be had.
-    pub fn start(config: &RedisConfig, clock: SystemClock) -> Result<RedisStore, RedisConfigError> {
-        let fred_config = config.fred_config()?;
+    pub fn start(
+        settings: &RedisSettings,
+        cores: usize,
+        clock: SystemClock,
+    ) -> Result<RedisStore, RedisConfigError> {
+        let fred_config = fred_config(settings)?;
         let shared = Arc::new(Router {
             clock,
             topology: ArcSwap::from_pointee(Topology::unknown()),
             ask: Notify::new(),
-            connections: config.connections,
-            steps_max: config.batch.max(1),
+            connections: settings.pool_size.div_ceil(cores.max(1)),
+            steps_max: settings.batch.max(1),
             named: Mutex::default(),
             node_records: Mutex::default(),
             refusal_logged_at: AtomicU64::new(0),

@@ -16,7 +16,7 @@ use super::support::{Served, read_answer, request, serve, settings};
 use crate::decision::Verdict;
 use crate::descriptor::Request;
 use crate::server::tests::test_handlers::ByDomain;
-use crate::server::{Decide, Metric, ServerMetrics, ServerConfig};
+use crate::server::{Decide, Metric, ServerConfig, ServerMetrics};
 
 const SHORT: Duration = Duration::from_millis(50);
 

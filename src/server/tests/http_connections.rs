@@ -8,7 +8,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::support::{Served, read_answer, serve, settings};
 use crate::server::tests::test_handlers::ByDomain;
-use crate::server::{ListenerMetrics, ServerMetrics, ServerConfig};
+use crate::server::{ListenerMetrics, ServerConfig, ServerMetrics};
 
 /// A port, a path that it answers, and what it has counted.
 type Listener = (SocketAddr, &'static str, fn(&ServerMetrics) -> &ListenerMetrics);

@@ -1,7 +1,7 @@
 //! A server on free ports, and clients for it.
 
-use std::num::NonZeroUsize;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use tonic::transport::Channel;
 
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
 use crate::server::tests::test_handlers::View;
+use crate::server::{Addresses, Decide, Health, Server, ServerConfig, Serving};
 use crate::settings::Settings;
-use crate::server::{Addresses, Decide, Health, Server, Serving, ServerConfig};
 
 /// A server under test. Dropping it stops it.
 pub(super) struct Served {

@@ -1,7 +1,7 @@
 //! TLS on the gRPC port: every kind of key, who is let in, and files that change.
 
-use std::num::NonZeroUsize;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::pki::{Authority, EVERY_KEY, Kind, Leaf};
 use super::support::{Served, request, serve, settings};
 use crate::proto::RateLimitServiceClient;
 use crate::server::tests::test_handlers::ByDomain;
-use crate::server::{ReloadOutcome, ServerMetrics, ServerConfig, TlsAcceptor, TlsConfig};
+use crate::server::{ReloadOutcome, ServerConfig, ServerMetrics, TlsAcceptor, TlsConfig};
 
 const NOW: u64 = 1_800_000_000;
 

@@ -1,4 +1,4 @@
-//! RedisConfig: how Redis is reached, from what an operator writes to what fred connects with.
+//! This module turns the settings of Redis into the configuration of its client library.
 
 use std::path::PathBuf;
 
@@ -9,36 +9,30 @@ mod tls;
 
 use credentials::PasswordFile;
 
-/// How Redis is reached.
-#[derive(Clone, Default)]
-pub struct RedisConfig {
-    /// `redis://`, `redis-cluster://` or `redis-sentinel://` with host, port and credentials,
-    /// `rediss...` for TLS, more nodes as `?node=host:port&node=...`, or `redis+unix://` with a
-    /// path. Holds a password, perhaps.
-    pub url: String,
-    /// A name of Redis's access control list; wins over the URL's.
-    pub username: Option<String>,
-    /// A file whose first line is the password; wins over the URL's. Read for every new connection.
-    pub password_file: Option<PathBuf>,
-    /// What TLS needs beside the URL.
-    pub tls: RedisTls,
-    /// Connections per node and core; at least one.
-    pub connections: usize,
-    /// The most steps that one call carries; 0 and 1 send each alone.
-    pub batch: usize,
-}
+use crate::settings::RedisSettings;
 
 /// What TLS needs beside the URL.
 #[derive(Clone, Debug, Default)]
-pub struct RedisTls {
+pub(super) struct RedisTls {
     /// Certificates of the authorities that are trusted; the system's when absent.
-    pub ca: Option<PathBuf>,
+    pub(super) ca: Option<PathBuf>,
     /// Our certificate chain, for servers that want one.
-    pub cert: Option<PathBuf>,
+    pub(super) cert: Option<PathBuf>,
     /// Its private key.
-    pub key: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
     /// The server's certificate need not name the host that was asked. Its chain is still verified.
-    pub skip_hostname_check: bool,
+    pub(super) skip_hostname_check: bool,
+}
+
+impl From<&RedisSettings> for RedisTls {
+    fn from(settings: &RedisSettings) -> RedisTls {
+        RedisTls {
+            ca: settings.tls_ca.clone(),
+            cert: settings.tls_cert.clone(),
+            key: settings.tls_key.clone(),
+            skip_hostname_check: settings.tls_skip_hostname_check,
+        }
+    }
 }
 
 /// Why Redis cannot be reached, whatever the servers do. Tells what to mend; shows no password.
@@ -52,46 +46,33 @@ impl RedisConfigError {
     }
 }
 
-impl std::fmt::Debug for RedisConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The URL may hold a password.
-        f.debug_struct("RedisConfig")
-            .field("connections", &self.connections)
-            .finish_non_exhaustive()
+/// What fred connects with.
+pub(super) fn fred_config(settings: &RedisSettings) -> Result<Config, RedisConfigError> {
+    let url = settings.url.reveal();
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| {
+        RedisConfigError::new("redis.url has no scheme; write one such as redis://127.0.0.1:6379")
+    })?;
+    let with_tls = scheme.starts_with("rediss");
+    // fred would load the system's certificates here, and again below.
+    let plain = if with_tls { scheme.replacen("rediss", "redis", 1) } else { scheme.to_owned() };
+    let mut config = Config::from_url(&format!("{plain}://{rest}")).map_err(|error| {
+        RedisConfigError::new(format!("redis.url cannot be read: {}", error.details()))
+    })?;
+    unbracket(&mut config.server);
+    if with_tls {
+        config.tls = Some(tls::config(&RedisTls::from(settings))?);
     }
-}
-
-impl RedisConfig {
-    /// What fred connects with.
-    pub(super) fn fred_config(&self) -> Result<Config, RedisConfigError> {
-        let (scheme, rest) = self.url.split_once("://").ok_or_else(|| {
-            RedisConfigError::new(
-                "redis.url has no scheme; write one such as redis://127.0.0.1:6379",
-            )
-        })?;
-        let with_tls = scheme.starts_with("rediss");
-        // fred would load the system's certificates here, and again below.
-        let plain =
-            if with_tls { scheme.replacen("rediss", "redis", 1) } else { scheme.to_owned() };
-        let mut config = Config::from_url(&format!("{plain}://{rest}")).map_err(|error| {
-            RedisConfigError::new(format!("redis.url cannot be read: {}", error.details()))
-        })?;
-        unbracket(&mut config.server);
-        if with_tls {
-            config.tls = Some(tls::config(&self.tls)?);
-        }
-        if let Some(username) = &self.username {
-            config.username = Some(username.clone());
-        }
-        if let Some(path) = &self.password_file {
-            let file = PasswordFile::new(path.clone(), &config);
-            file.read()?;
-            config.credential_provider = Some(std::sync::Arc::new(file));
-        }
-        // The first attempt is made at once; later ones are the connection's business.
-        config.fail_fast = true;
-        Ok(config)
+    if let Some(username) = &settings.username {
+        config.username = Some(username.clone());
     }
+    if let Some(path) = &settings.password_file {
+        let file = PasswordFile::new(path.clone(), &config);
+        file.read()?;
+        config.credential_provider = Some(std::sync::Arc::new(file));
+    }
+    // The first attempt is made at once; later ones are the connection's business.
+    config.fail_fast = true;
+    Ok(config)
 }
 
 /// Takes the brackets off IPv6 addresses, which belong to URLs only.
@@ -112,10 +93,11 @@ fn unbracket(server: &mut ServerConfig) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::SecretUrl;
 
     fn server(url: &str) -> Result<ServerConfig, RedisConfigError> {
-        let redis = RedisConfig { url: url.to_owned(), ..RedisConfig::default() };
-        redis.fred_config().map(|config| config.server)
+        let settings = RedisSettings { url: SecretUrl::new(url), ..RedisSettings::default() };
+        fred_config(&settings).map(|config| config.server)
     }
 
     #[test]

@@ -75,9 +75,10 @@ pub(super) fn start(
     let queue = Queue { spans, counts: counts.clone() };
     let resource = ResourceAttributesWithSchema::from(resource);
     let (batch, delay) = (settings.batch, settings.delay);
-    let exporter = Exporter::start(&settings.into(), Signal::Traces, move |link, stopped| async move {
-        Outbox { link, resource, queued, batch, delay }.empty(stopped, &counts).await;
-    })?;
+    let exporter =
+        Exporter::start(&settings.into(), Signal::Traces, move |link, stopped| async move {
+            Outbox { link, resource, queued, batch, delay }.empty(stopped, &counts).await;
+        })?;
     Ok((queue, exporter))
 }
 
