@@ -128,8 +128,10 @@ const NAMED: &str = "
 
 #[test]
 fn headers_report_the_most_restrictive_first() {
-    let bench =
-        Bench::new(NAMED, AnswerSettings { headers: LimitHeaders::Both, ..AnswerSettings::default() });
+    let bench = Bench::new(
+        NAMED,
+        AnswerSettings { headers: LimitHeaders::Both, ..AnswerSettings::default() },
+    );
     let asked = [("wide", ""), ("tight", "")];
     let verdict = bench.hit(&asked);
     assert_eq!(header(&verdict, "x-ratelimit-limit"), Some("2, 10;w=3600;name=\"wide\", 2;w=60"));
@@ -152,8 +154,7 @@ fn headers_report_the_most_restrictive_first() {
 
 #[test]
 fn envoy_ratelimit_headers_choose_as_it_does() {
-    let config =
-        AnswerSettings { envoy_ratelimit_headers: true, ..AnswerSettings::default() };
+    let config = AnswerSettings { envoy_ratelimit_headers: true, ..AnswerSettings::default() };
     let bench = Bench::new(NAMED, config);
     let verdict = bench.hit(&[("wide", ""), ("tight", "")]);
     let sent: Vec<_> = verdict.headers.iter().map(|(n, v)| (n.as_ref(), v.as_str())).collect();
@@ -168,8 +169,7 @@ fn envoy_ratelimit_headers_choose_as_it_does() {
 #[test]
 fn a_full_store_falls_back() {
     for (on_error, code) in [(OnError::Allow, Code::Ok), (OnError::Deny, Code::OverLimit)] {
-        let config =
-            AnswerSettings { decision_header: true, ..AnswerSettings::default() };
+        let config = AnswerSettings { decision_header: true, ..AnswerSettings::default() };
         let mut bench = Bench::new(MIXED, config);
         bench.limiter.on_error = on_error;
         let full = MemoryStore::new(1);
@@ -199,8 +199,10 @@ fn any_mix_of_descriptors_has_an_order() {
   - {key: n, rate_limit: {unit: minute, requests_per_unit: 1000}}
   - {key: b, rate_limit: {algorithm: token_bucket, unit: hour, requests_per_unit: 1, burst: 1000}}
 ";
-    let bench =
-        Bench::new(rules, AnswerSettings { headers: LimitHeaders::Both, ..AnswerSettings::default() });
+    let bench = Bench::new(
+        rules,
+        AnswerSettings { headers: LimitHeaders::Both, ..AnswerSettings::default() },
+    );
     let clients: Vec<String> = (0..100).map(|client| client.to_string()).collect();
     let key = |index| if index % 2 == 0 { "z" } else { "n" };
     let entry = |(index, value)| [Entry { key: key(index), value }];
