@@ -14,51 +14,49 @@ use crate::modes::Modes;
 use crate::server::{self, Server, ServerConfig, Serving};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{Guard, MemoryStore, RedisStore};
-use crate::telemetry::{self, Exporter, OtlpError, Traces};
+use crate::telemetry::{self, Decisions, Exporter, OtlpError, Requests, SeriesBudget, Top, Traces};
 use crate::time::{Clock, SystemClock};
 
+mod active_rules;
 mod admin_view;
+mod background;
 mod certificates;
 mod metrics;
 mod readiness;
-mod reload;
 mod service;
 mod shutdown;
-mod sweeper;
 mod transition_log;
-mod upkeep;
 mod watch;
 
+use active_rules::{ActiveRules, Trigger};
+use admin_view::AdminPages;
+use background::Background;
 use certificates::CertificateWatcher;
+use metrics::Registries;
 use readiness::Readiness;
-use reload::Trigger;
-use service::Service;
+use service::{Recorder, Service};
 use shutdown::ShutdownTasks;
-use sweeper::Sweeper;
 use transition_log::TransitionLog;
-use upkeep::Upkeep;
 use watch::Watcher;
 
-/// A running service.
+/// The running process.
 pub struct App {
-    service: Arc<Service>,
+    rules: Arc<ActiveRules>,
     serving: Serving,
     shutdown: sync::watch::Sender<bool>,
     shutdown_tasks: ShutdownTasks,
-    _readiness: Readiness,
-    _sweeper: Sweeper,
     _certificates: Option<CertificateWatcher>,
     _transition_log: Option<TransitionLog>,
-    /// Nothing where the operator wants to reload by hand.
+    /// None if `rules.watch` is off.
     _watcher: Option<Watcher>,
 }
 
-/// Why the service did not start.
+/// Why the process did not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// Settings or rules that the operator must mend, one text each.
+    /// Problems of settings or rules, one text each.
     Config(Vec<String>),
-    /// The system said no, for instance to a port.
+    /// An error of the operating system, such as a port in use.
     Io(io::Error),
 }
 
@@ -75,23 +73,23 @@ impl From<OtlpError> for StartError {
 }
 
 /// Runs the service until SIGTERM or SIGINT, then drains it; a second signal ends it at once.
-/// SIGHUP reads the rules again.
+/// SIGHUP reloads the rules.
 pub fn run(settings: Settings) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        // Before anything else: a signal that comes during the start must not kill the process.
+        // First, because a signal during the start must not kill the process.
         let mut signals = Signals::new()?;
         let drain = settings.drain.clone();
         let app = App::start(settings)?;
-        // A thread of its own, because it blocks; the server may also end by itself.
+        // `join` blocks, so it needs a thread. The server may also end without a signal.
         let (ended, mut end) = oneshot::channel();
         thread::spawn(move || ended.send(app.serving.join()));
         loop {
             tokio::select! {
                 result = &mut end => return Ok(result.map_err(io::Error::other)??),
-                asked = signals.next() => match asked {
-                    Asked::End => break,
-                    Asked::Reload => app.service.reload(Trigger::Asked),
+                action = signals.next() => match action {
+                    SignalAction::Stop => break,
+                    SignalAction::Reload => app.rules.reload(Trigger::Signal),
                 }
             }
         }
@@ -105,7 +103,7 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
         };
         tokio::select! {
             result = orderly => result,
-            () = signals.end() => {
+            () = signals.stop() => {
                 tracing::warn!("second signal: stopping at once");
                 Ok(())
             }
@@ -113,14 +111,14 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
     })
 }
 
-/// What a signal asks for.
+/// The meaning of a signal.
 #[derive(PartialEq, Eq)]
-enum Asked {
-    End,
+enum SignalAction {
+    Stop,
     Reload,
 }
 
-/// The signals that are heard: two ask for an orderly end, one for the rules to be read again.
+/// Handled signals: SIGTERM and SIGINT stop the process, SIGHUP reloads the rules.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -136,25 +134,26 @@ impl Signals {
         })
     }
 
-    /// The next order to end.
-    async fn end(&mut self) {
-        while self.next().await != Asked::End {}
+    /// Waits for the next signal to stop.
+    async fn stop(&mut self) {
+        while self.next().await != SignalAction::Stop {}
     }
 
-    async fn next(&mut self) -> Asked {
+    async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::End,
-            _ = self.interrupt.recv() => Asked::End,
-            _ = self.hangup.recv() => Asked::Reload,
+            _ = self.terminate.recv() => SignalAction::Stop,
+            _ = self.interrupt.recv() => SignalAction::Stop,
+            _ = self.hangup.recv() => SignalAction::Reload,
         }
     }
 }
 
 impl App {
-    /// Reads the rules, takes the ports and starts to answer.
+    /// Loads the rules, binds the listeners and starts to serve.
     pub fn start(settings: Settings) -> Result<App, StartError> {
         let clock = SystemClock::new().off_by(settings.clock.offset);
-        let (first, reloads) = reload::first_rules(&settings, clock.now())?;
+        let budget = Arc::new(SeriesBudget::new(settings.metrics.max_series));
+        let rules = Arc::new(ActiveRules::load(&settings, budget.clone(), clock)?);
         let mut config = ServerConfig::from(&settings);
         config.drain.timeout = shutdown::for_calls(settings.drain.timeout);
         let counters = Arc::clone(&config.server_metrics);
@@ -162,42 +161,54 @@ impl App {
         config.tls = tls;
         let bound = Server::bind(config)?;
         let at = bound.addresses()?;
-        let limiter = limiter(&settings, clock)?;
-        let counted = first.rules.rules().len();
-        let (traces, exporter) = traces(&settings)?.unzip();
-        let service =
-            Arc::new(Service::new(limiter, clock, first, reloads, settings, counters, traces));
-        let sweeper = Sweeper::start(service.clone())?;
-        let transition_log = TransitionLog::start(&service)?;
+        let limiter = Arc::new(limiter(&settings, clock)?);
+        let (traces, span_exporter) = traces(&settings)?.unzip();
+        let decisions = Decisions::new(budget, Top::new(settings.metrics.top_values));
+        let recorder = Arc::new(Recorder { decisions, requests: Requests::default(), traces });
+        let registries = Arc::new(Registries::new(
+            limiter.clone(),
+            clock,
+            rules.clone(),
+            recorder.clone(),
+            counters,
+            &settings,
+        ));
+        let readiness = Readiness::new(limiter.clone(), rules.clone(), settings.readyz.clone());
+        let (background, health_seen) = Background::start(limiter.clone(), clock, readiness)?;
         let mut shutdown_tasks = ShutdownTasks::default();
-        if let Some(upkeep) = Upkeep::start(service.clone())? {
-            shutdown_tasks.add("what the layers hold", upkeep.end());
+        shutdown_tasks.add("counts held by consistency modes", background.end());
+        if let Some(exporter) = span_exporter {
+            shutdown_tasks.add("last spans", exporter.end());
         }
-        if let Some(exporter) = exporter {
-            shutdown_tasks.add("the last spans", exporter.end());
+        if let Some(exporter) = metrics_exporter(&settings, &registries, clock)? {
+            shutdown_tasks.add("last metrics", exporter.end());
         }
-        if let Some(pusher) = pusher(&service)? {
-            shutdown_tasks.add("the last metrics", pusher.end());
-        }
-        let watcher = reload::watch(&service)?;
-        let (readiness, health_seen) = Readiness::start(service.clone())?;
-        let (shutdown, told_to_stop) = sync::watch::channel(false);
-        let serving = bound.serve(service.clone(), service.clone(), health_seen, told_to_stop)?;
+        let transition_log = TransitionLog::start(limiter.clone(), rules.clone(), clock)?;
+        let watcher = settings.rules.watch.then(|| rules.watch()).transpose()?;
+        let (shutdown, shutdown_seen) = sync::watch::channel(false);
+        let service = Service {
+            limiter: limiter.clone(),
+            clock,
+            rules: rules.clone(),
+            recorder: recorder.clone(),
+        };
+        let pages =
+            AdminPages { limiter, clock, rules: rules.clone(), recorder, registries, settings };
+        let serving =
+            bound.serve(Arc::new(service), Arc::new(pages), health_seen, shutdown_seen)?;
         tracing::info!(
             grpc = %at.grpc,
             http = %at.http,
             admin = %at.admin,
             metrics = at.metrics.map(tracing::field::display),
-            rules = counted,
+            rules = rules.snapshot().rules.rules().len(),
             "listening"
         );
         Ok(App {
-            service,
+            rules,
             serving,
             shutdown,
             shutdown_tasks,
-            _readiness: readiness,
-            _sweeper: sweeper,
             _certificates: certificates,
             _transition_log: transition_log,
             _watcher: watcher,
@@ -205,7 +216,7 @@ impl App {
     }
 }
 
-/// Traces, where somebody asked for them.
+/// The traces and their exporter, if `tracing.enabled`.
 fn traces(settings: &Settings) -> Result<Option<(Traces, Exporter)>, StartError> {
     if !settings.tracing.enabled {
         return Ok(None);
@@ -213,18 +224,21 @@ fn traces(settings: &Settings) -> Result<Option<(Traces, Exporter)>, StartError>
     Ok(Some(Traces::start(&settings.tracing)?))
 }
 
-/// What sends metrics, where somebody asked for that.
-fn pusher(service: &Arc<Service>) -> Result<Option<Exporter>, StartError> {
-    let (settings, started) = (&service.settings, service.started);
+/// The exporter of metrics, if `metrics.otlp`.
+fn metrics_exporter(
+    settings: &Settings,
+    registries: &Arc<Registries>,
+    clock: SystemClock,
+) -> Result<Option<Exporter>, StartError> {
     if !settings.metrics.otlp {
         return Ok(None);
     }
-    let service = Arc::clone(service);
-    let page = move || (service.clock.now(), service.exposition());
+    let (started, registries) = (registries.started, Arc::clone(registries));
+    let page = move || (clock.now(), registries.exposition());
     Ok(Some(telemetry::push(&settings.metrics, &settings.tracing, started, page)?))
 }
 
-/// The limiter over the store that the settings chose. Redis need not be there yet.
+/// The limiter over the configured store. Redis may be unreachable at this time.
 fn limiter(settings: &Settings, clock: SystemClock) -> Result<Limiter, StartError> {
     let (answer, on_error) = (settings.answer.clone(), settings.fallback.on_error);
     let memory = MemoryStore::new(settings.store.max_counters);

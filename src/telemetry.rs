@@ -25,7 +25,7 @@ pub use otlp::{Exporter, OtlpError, push};
 pub use process::expose as expose_process;
 pub use reloads::RuleReloads;
 pub use requests::{Deciding, Requests};
-pub use rule_metrics::{RuleMetrics, RuleSeries};
+pub use rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
 pub use stats::{EnvoyRatelimitReading, Outcome, Reading};
 pub use top::Top;
 pub use trace::{RequestSpan, Traces};

@@ -1,32 +1,48 @@
-//! The admin pages: what the service shows to those who operate it.
+//! The admin view: what the admin port shows of the running service.
+
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::service::Service;
+use super::active_rules::ActiveRules;
+use super::metrics::Registries;
+use super::service::Recorder;
 use crate::descriptor::Typed;
+use crate::limiter::Limiter;
 use crate::rules::SourceInfo;
 use crate::server::{AdminView, CounterError};
-use crate::time::{Clock, Micros};
+use crate::settings::Settings;
+use crate::time::{Clock, Micros, SystemClock};
 
 mod counter;
 
-impl AdminView for Service {
+/// What the admin port reads.
+pub(super) struct AdminPages {
+    pub(super) limiter: Arc<Limiter>,
+    pub(super) clock: SystemClock,
+    pub(super) rules: Arc<ActiveRules>,
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) registries: Arc<Registries>,
+    pub(super) settings: Settings,
+}
+
+impl AdminView for AdminPages {
     fn metrics(&self) -> String {
-        self.exposition().to_prometheus()
+        self.registries.exposition().to_prometheus()
     }
 
     fn rules(&self) -> Value {
-        let now = self.active.load();
-        let files: Vec<Value> = now.rules.files().iter().map(file).collect();
+        let active = self.rules.snapshot();
+        let files: Vec<Value> = active.rules.files().iter().map(file).collect();
         json!({
-            "loaded_at": rfc_3339(now.loaded_at),
+            "loaded_at": rfc_3339(active.loaded_at),
             "files": files,
-            "last_error": self.reloads.last_error.load().as_deref(),
+            "last_error": self.rules.last_error().as_deref(),
         })
     }
 
     fn rlconfig(&self) -> String {
-        self.active.load().rules.dump()
+        self.rules.snapshot().rules.dump()
     }
 
     fn settings(&self) -> Value {
@@ -34,19 +50,23 @@ impl AdminView for Service {
     }
 
     fn explain(&self, domain: &str, descriptor: &Typed) -> Value {
-        json!(self.active.load().rules.explain(domain, &descriptor.entries()))
+        json!(self.rules.snapshot().rules.explain(domain, &descriptor.entries()))
     }
 
     async fn counter(&self, domain: &str, descriptor: &Typed) -> Result<Value, CounterError> {
-        self.show_counter(domain, descriptor).await
+        let active = self.rules.snapshot_owned();
+        let counter = counter::find(&self.limiter, &active.rules, domain, descriptor)?;
+        counter::read(&self.limiter, &counter, self.clock.now()).await
     }
 
     async fn forget(&self, domain: &str, descriptor: &Typed) -> Result<Value, CounterError> {
-        self.forget_counter(domain, descriptor).await
+        let active = self.rules.snapshot_owned();
+        let counter = counter::find(&self.limiter, &active.rules, domain, descriptor)?;
+        counter::delete(&self.limiter, &counter).await
     }
 
     fn top(&self) -> Value {
-        self.decisions.top.to_json(self.clock.now())
+        self.recorder.decisions.top.to_json(self.clock.now())
     }
 }
 
@@ -55,7 +75,7 @@ fn file(info: &SourceInfo) -> Value {
     json!({ "path": &**path, "domain": &**domain, "rules": rules })
 }
 
-/// An instant as RFC 3339 writes it, in UTC.
+/// An instant in RFC 3339 format, in UTC.
 fn rfc_3339(instant: Micros) -> String {
     let seconds = i64::try_from(instant.0 / 1_000_000).unwrap_or(i64::MAX);
     prost_types::Timestamp { seconds, nanos: 0 }.to_string()

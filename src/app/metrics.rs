@@ -1,45 +1,86 @@
-//! All metrics of the process, as one page.
+//! All metrics of the process, written by their registries onto one page.
 
-use super::service::Service;
+use std::sync::Arc;
+
+use super::active_rules::ActiveRules;
+use super::service::{Recorder, memory_store};
+use crate::limiter::Limiter;
+use crate::server::ServerMetrics;
+use crate::settings::Settings;
 use crate::telemetry::{self, Exposition};
-use crate::time::Clock;
+use crate::time::{Clock, Micros, SystemClock};
 
 mod modes;
 mod stores;
 
-impl Service {
-    /// Every metric there is: each registry writes itself.
+/// Every registry of metrics.
+pub(super) struct Registries {
+    pub(super) limiter: Arc<Limiter>,
+    pub(super) clock: SystemClock,
+    pub(super) rules: Arc<ActiveRules>,
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) server: Arc<ServerMetrics>,
+    /// When the process started.
+    pub(super) started: Micros,
+    /// `store.max_counters`.
+    pub(super) max_counters: usize,
+    /// `metrics.top`: whether the counters denied most are metrics.
+    pub(super) top: bool,
+    /// `metrics.compat`: whether the metrics of envoyproxy/ratelimit are written too.
+    pub(super) compat: bool,
+}
+
+impl Registries {
+    pub(super) fn new(
+        limiter: Arc<Limiter>,
+        clock: SystemClock,
+        rules: Arc<ActiveRules>,
+        recorder: Arc<Recorder>,
+        server: Arc<ServerMetrics>,
+        settings: &Settings,
+    ) -> Registries {
+        Registries {
+            started: rules.snapshot().loaded_at,
+            limiter,
+            clock,
+            rules,
+            recorder,
+            server,
+            max_counters: settings.store.max_counters,
+            top: settings.metrics.top,
+            compat: settings.metrics.compat,
+        }
+    }
+
+    /// The present values of all metrics.
     pub(super) fn exposition(&self) -> Exposition {
         let mut page = Exposition::default();
-        let now = self.active.load();
-        self.requests.expose(&mut page);
-        self.decisions.expose(&now.rule_metrics, &mut page);
-        let failing = self.reloads.last_error.load().is_some();
-        self.reloads.loads.expose(now.rules.rules().len(), now.loaded_at, failing, &mut page);
-        self.memory_metrics(&mut page);
-        self.redis_metrics(&mut page);
-        self.mode_metrics(&mut page);
-        self.connections.expose(&mut page);
-        if self.settings.metrics.top {
-            self.decisions.top.expose(self.clock.now(), &mut page);
+        let active = self.rules.snapshot();
+        let Recorder { decisions, requests, traces } = &*self.recorder;
+        requests.expose(&mut page);
+        decisions.expose(&active.metrics, &mut page);
+        self.rules.expose(&mut page);
+        if let Some(counters) = memory_store(&self.limiter) {
+            stores::expose_memory(counters, self.max_counters, &mut page);
         }
-        if let Some(traces) = &self.traces {
+        if let Some(guard) = self.limiter.backend().redis() {
+            stores::expose_redis(guard, &mut page);
+        }
+        if let Some(modes) = self.limiter.backend().modes() {
+            modes::expose(modes, &mut page);
+        }
+        self.server.expose(&mut page);
+        if self.top {
+            decisions.top.expose(self.clock.now(), &mut page);
+        }
+        if let Some(traces) = traces {
             traces.expose(&mut page);
         }
         telemetry::expose_process(self.started, &mut page);
-        if self.settings.metrics.compat {
-            let (ok, failed) = self.reloads.loads.counts();
-            // The first load is one too.
-            let first = u64::from(self.started_with_rules);
-            let loads = (ok + first, failed + 1 - first);
-            let Service { decisions, requests, .. } = self;
-            telemetry::expose_envoy_ratelimit(
-                decisions,
-                &now.rule_metrics,
-                requests,
-                loads,
-                &mut page,
-            );
+        if self.compat {
+            let loads = self.rules.load_counts();
+            let metrics = &active.metrics;
+            telemetry::expose_envoy_ratelimit(decisions, metrics, requests, loads, &mut page);
         }
         page
     }

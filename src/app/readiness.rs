@@ -1,57 +1,48 @@
-//! Readiness: what health says of this process, and whether it follows the store.
+//! Readiness: whether this process accepts traffic, by `readyz.*` of the settings.
 
-use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
 
-use tokio::sync::watch;
-
-use super::service::Service;
+use super::active_rules::ActiveRules;
+use crate::limiter::Limiter;
 use crate::server::Health;
 use crate::settings::{ReadyzSettings, RequireRules};
 
-/// How often the store is looked at: far more often than anybody asks.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// Tells how the process is, until it is dropped.
-#[derive(Debug)]
+/// The conditions of readiness and what they are read from.
 pub(super) struct Readiness {
-    /// Held so that what health says stays known.
-    _health: Arc<watch::Sender<Health>>,
-    _alive: mpsc::Sender<()>,
+    limiter: Arc<Limiter>,
+    rules: Arc<ActiveRules>,
+    conditions: ReadyzSettings,
 }
 
 impl Readiness {
-    /// Ready at once, as the fallback answers where the store does not; or, where the operator wants
-    /// that, whenever the store can be reached and there are rules.
-    pub(super) fn start(service: Arc<Service>) -> io::Result<(Readiness, watch::Receiver<Health>)> {
-        let ReadyzSettings { require_store, require_rules } = service.settings.readyz;
-        let ready = move |service: &Service| {
-            (!require_store || service.is_store_reachable()) && has_rules(service, require_rules)
-        };
-        let (health, seen) = watch::channel(Health { live: true, ready: ready(&service) });
-        let health = Arc::new(health);
-        let (alive, ended) = mpsc::channel();
-        if require_store || require_rules != RequireRules::Off {
-            let health = health.clone();
-            thread::Builder::new().name("weir-readiness".into()).spawn(move || {
-                while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                    let now = Health { live: true, ready: ready(&service) };
-                    health.send_if_modified(|known| std::mem::replace(known, now) != now);
-                }
-            })?;
-        }
-        Ok((Readiness { _health: health, _alive: alive }, seen))
+    pub(super) fn new(
+        limiter: Arc<Limiter>,
+        rules: Arc<ActiveRules>,
+        conditions: ReadyzSettings,
+    ) -> Readiness {
+        Readiness { limiter, rules, conditions }
     }
-}
 
-fn has_rules(service: &Service, required: RequireRules) -> bool {
-    let any = || !service.active.load().rules.domains().is_empty();
-    match required {
-        RequireRules::Off => true,
-        RequireRules::Loaded => any(),
-        RequireRules::Current => any() && service.reloads.last_error.load().is_none(),
+    /// The present health. Without conditions the process is always ready, because the fallback
+    /// decides while the store is unreachable.
+    pub(super) fn health(&self) -> Health {
+        let ReadyzSettings { require_store, require_rules } = &self.conditions;
+        let has_store = !*require_store
+            || self.limiter.backend().redis().is_none_or(|guard| guard.store().is_reachable());
+        Health { live: true, ready: has_store && self.has_rules(*require_rules) }
+    }
+
+    /// Whether the health can change.
+    pub(super) fn is_conditional(&self) -> bool {
+        self.conditions.require_store || self.conditions.require_rules != RequireRules::Off
+    }
+
+    fn has_rules(&self, required: RequireRules) -> bool {
+        let any = || !self.rules.snapshot().rules.domains().is_empty();
+        match required {
+            RequireRules::Off => true,
+            RequireRules::Loaded => any(),
+            RequireRules::Current => any() && self.rules.last_error().is_none(),
+        }
     }
 }

@@ -10,10 +10,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use super::service::Service;
+use super::active_rules::ActiveRules;
+use crate::limiter::Limiter;
 use crate::store::StoreError;
 use crate::store::guard::BreakerState;
-use crate::time::{Clock, Micros};
+use crate::time::{Clock, Micros, SystemClock};
 
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -33,16 +34,19 @@ pub(super) struct TransitionLog {
 impl TransitionLog {
     /// Starts to write, if there is a Redis: where counters are in memory alone, nothing that it
     /// tells of ever happens.
-    pub(super) fn start(service: &Arc<Service>) -> io::Result<Option<TransitionLog>> {
-        if service.limiter.backend().redis().is_none() {
+    pub(super) fn start(
+        limiter: Arc<Limiter>,
+        rules: Arc<ActiveRules>,
+        clock: SystemClock,
+    ) -> io::Result<Option<TransitionLog>> {
+        if limiter.backend().redis().is_none() {
             return Ok(None);
         }
-        let service = Arc::clone(service);
         let (alive, ended) = mpsc::channel();
         thread::Builder::new().name("weir-journal".into()).spawn(move || {
             let mut notes = TransitionLogState::default();
             while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-                let events = notes.compare(service.clock.now(), &service.seen());
+                let events = notes.compare(clock.now(), &seen(&limiter, &rules));
                 write(&events);
             }
         })?;
@@ -102,24 +106,22 @@ struct FallbackPeriod {
     decisions: u64,
 }
 
-impl Service {
-    fn seen(&self) -> Seen {
-        let now = self.active.load();
-        let rules = now.rule_metrics.all().iter().map(|series| RuleSeen {
-            domain: series.domain.clone(),
-            rule: series.selector.clone(),
-            causes: series.causes(),
-        });
-        let nodes = self.limiter.backend().redis().map(|guard| {
-            let parts = guard.store().nodes().into_iter();
-            parts.map(|(part, name)| {
-                let health = guard.health(part);
-                let closed = health.breaker == BreakerState::Closed;
-                NodeSeen { name, closed, opened: health.opened }
-            })
-        });
-        Seen { rules: rules.collect(), nodes: nodes.into_iter().flatten().collect() }
-    }
+fn seen(limiter: &Limiter, rules: &ActiveRules) -> Seen {
+    let now = rules.snapshot();
+    let rules = now.metrics.all().iter().map(|series| RuleSeen {
+        domain: series.domain.clone(),
+        rule: series.selector.clone(),
+        causes: series.causes(),
+    });
+    let nodes = limiter.backend().redis().map(|guard| {
+        let parts = guard.store().nodes().into_iter();
+        parts.map(|(part, name)| {
+            let health = guard.health(part);
+            let closed = health.breaker == BreakerState::Closed;
+            NodeSeen { name, closed, opened: health.opened }
+        })
+    });
+    Seen { rules: rules.collect(), nodes: nodes.into_iter().flatten().collect() }
 }
 
 impl TransitionLogState {

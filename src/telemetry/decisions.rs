@@ -1,13 +1,13 @@
 //! All decisions of this process, counted: plain atomics that the rules' series own.
 //!
-//! The number of series is bounded by the rules in force, and by [`Decisions::new`]'s bound for
+//! The number of series is bounded by the active rules, and by a [`SeriesBudget`] for
 //! rules that ask for values of requests (`detailed_metric`, `value_to_metric`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::exposition::Exposition;
-use super::rule_metrics::{Room, RuleMetrics, RuleSeries};
+use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
 use super::sharded::Sharded;
 use super::stats::{Outcome, Reading, Stats, add};
 use super::top::Top;
@@ -19,7 +19,7 @@ use crate::time::Micros;
 
 /// All decisions of this process.
 pub struct Decisions {
-    room: Arc<Room>,
+    budget: Arc<SeriesBudget>,
     plain: Sharded<Plain>,
     /// Who was denied most.
     pub top: Top,
@@ -37,14 +37,9 @@ struct Plain {
 }
 
 impl Decisions {
-    /// Nothing decided yet. At most `max_series` series are made of values of requests.
-    pub fn new(max_series: usize, top: Top) -> Decisions {
-        Decisions { room: Arc::new(Room::new(max_series)), plain: Sharded::default(), top }
-    }
-
-    /// Series for every rule of `rules`. A rule that was there `before` goes on counting.
-    pub fn rule_metrics(&self, rules: &RuleSet, before: &RuleMetrics) -> RuleMetrics {
-        RuleMetrics::of(rules, before, &self.room)
+    /// No decisions yet. Decisions by value are bounded by `budget`, which all rules share.
+    pub fn new(budget: Arc<SeriesBudget>, top: Top) -> Decisions {
+        Decisions { budget, plain: Sharded::default(), top }
     }
 
     /// Counts one verdict, given at `now`. `rule_metrics` belongs to the same `rules` that decided it.
@@ -131,10 +126,10 @@ impl Decisions {
         }
         let relaxed = Ordering::Relaxed;
         let help = "Names made of values that weir_detailed_decisions_total has.";
-        let taken = self.room.taken.load(relaxed) as u64;
+        let taken = self.budget.taken.load(relaxed) as u64;
         page.gauge("weir_detailed_series", help).single(taken);
         let help = "Decisions counted under descriptor=\"other\" because of metrics.max_series.";
-        let folded = self.room.folded.load(relaxed);
+        let folded = self.budget.folded.load(relaxed);
         page.counter("weir_folded_decisions_total", help).single(folded);
     }
 

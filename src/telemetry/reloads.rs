@@ -13,12 +13,12 @@ pub struct RuleReloads {
 }
 
 impl RuleReloads {
-    /// Good rules came into force.
-    pub fn ok(&self) {
+    /// Counts a reload that activated its rules.
+    pub fn succeeded(&self) {
         self.ok.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bad rules were refused; those in force stay.
+    /// Counts a reload that changed nothing because of an error.
     pub fn failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }

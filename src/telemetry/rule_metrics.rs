@@ -41,10 +41,10 @@ pub struct RuleSeries {
 /// Statistics by values of requests: bounded, and read without a lock.
 #[derive(Debug)]
 struct Values {
-    room: Arc<Room>,
+    budget: Arc<SeriesBudget>,
     /// By the rule's selector with values.
     series: ArcSwap<HashMap<Box<str>, Arc<ValueSeries>>>,
-    /// Held only to add a series, which happens at most as often as there is room.
+    /// Held only to add a series, which happens at most as often as there is budget.
     adding: Mutex<()>,
     other: Stats,
     other_is_used: AtomicU64,
@@ -59,16 +59,17 @@ struct ValueSeries {
 
 /// How many series of values there may be, for all rules together.
 #[derive(Debug)]
-pub(super) struct Room {
+pub struct SeriesBudget {
     pub(super) max: usize,
     pub(super) taken: AtomicUsize,
     /// Decisions counted under [`OTHER`].
     pub(super) folded: AtomicU64,
 }
 
-impl Room {
-    pub(super) fn new(max: usize) -> Room {
-        Room { max, taken: AtomicUsize::new(0), folded: AtomicU64::new(0) }
+impl SeriesBudget {
+    /// At most `max` series of values.
+    pub fn new(max: usize) -> SeriesBudget {
+        SeriesBudget { max, taken: AtomicUsize::new(0), folded: AtomicU64::new(0) }
     }
 
     fn take(&self) -> bool {
@@ -82,15 +83,15 @@ impl Room {
 }
 
 impl RuleMetrics {
-    /// Series for every rule of `rules`. A rule that was there `before` goes on counting.
-    pub(super) fn of(rules: &RuleSet, before: &RuleMetrics, room: &Arc<Room>) -> RuleMetrics {
+    /// Series for every rule of `rules`. A rule that was there `before` keeps its counts.
+    pub fn new(rules: &RuleSet, before: &RuleMetrics, budget: &Arc<SeriesBudget>) -> RuleMetrics {
         let known: HashMap<(&str, &str), &Arc<RuleSeries>> =
             before.0.iter().map(|one| ((&*one.domain, &*one.selector), one)).collect();
         let series = |rule: &Rule| {
             let selector = rule.selector();
             match known.get(&(&*rule.domain, &*selector)) {
                 Some(same) if same.fits(rule) => Arc::clone(same),
-                _ => Arc::new(RuleSeries::new(rule, selector, room)),
+                _ => Arc::new(RuleSeries::new(rule, selector, budget)),
             }
         };
         RuleMetrics(rules.rules().iter().map(series).collect())
@@ -108,9 +109,9 @@ impl RuleMetrics {
 }
 
 impl RuleSeries {
-    fn new(rule: &Rule, selector: String, room: &Arc<Room>) -> RuleSeries {
+    fn new(rule: &Rule, selector: String, budget: &Arc<SeriesBudget>) -> RuleSeries {
         let values = rule.is_detailed().then(|| Values {
-            room: room.clone(),
+            budget: budget.clone(),
             series: ArcSwap::default(),
             adding: Mutex::default(),
             other: Stats::default(),
@@ -191,7 +192,7 @@ impl Values {
         match self.add(name, rule, entries) {
             Some(new) => new.stats.record(status),
             None => {
-                add(&self.room.folded, 1);
+                add(&self.budget.folded, 1);
                 self.other_is_used.store(1, Ordering::Relaxed);
                 self.other.record(status)
             }
@@ -200,7 +201,7 @@ impl Values {
 
     /// A series for `name`, unless it is too long or there are too many: clients choose the values.
     fn add(&self, name: String, rule: &Rule, entries: &[Entry<'_>]) -> Option<Arc<ValueSeries>> {
-        if name.len() > VALUES_BYTES_MAX || self.room.is_full() {
+        if name.len() > VALUES_BYTES_MAX || self.budget.is_full() {
             return None;
         }
         let _alone = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
@@ -208,7 +209,7 @@ impl Values {
         if let Some(known) = now.get(&*name) {
             return Some(known.clone());
         }
-        if !self.room.take() {
+        if !self.budget.take() {
             return None;
         }
         let stat_key = rule.stat_key(entries).into();
@@ -222,6 +223,6 @@ impl Values {
 
 impl Drop for Values {
     fn drop(&mut self) {
-        self.room.taken.fetch_sub(self.series.load().len(), Ordering::Relaxed);
+        self.budget.taken.fetch_sub(self.series.load().len(), Ordering::Relaxed);
     }
 }

@@ -186,7 +186,7 @@ impl Step {
 mod tests {
     use super::*;
     use crate::rules::{Options, RuleSet, SourceFile, compile};
-    use crate::telemetry::{Decisions, RuleMetrics};
+    use crate::telemetry::{RuleMetrics, SeriesBudget};
 
     const RULES: &str = "
 domain: d
@@ -205,7 +205,7 @@ descriptors:
     }
 
     fn rule_metrics(rules: &RuleSet) -> RuleMetrics {
-        Decisions::new(0, Top::new(false)).rule_metrics(rules, &RuleMetrics::default())
+        RuleMetrics::new(rules, &RuleMetrics::default(), &Arc::new(SeriesBudget::new(0)))
     }
 
     #[test]

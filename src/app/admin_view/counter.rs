@@ -1,77 +1,72 @@
-//! One counter, as an operator sees it.
+//! The admin view of one counter.
 
 use serde_json::{Value, json};
 
-use super::Service;
 use crate::decision::Decision;
 use crate::descriptor::Typed;
-use crate::limiter::{Counter, NoCounter};
+use crate::limiter::{Counter, Limiter, NoCounter};
 use crate::rules::RuleSet;
 use crate::server::CounterError;
 use crate::store::StoreError;
-use crate::time::Clock;
+use crate::time::Micros;
 
-impl Service {
-    /// The counter and what each tier of it says.
-    pub(super) async fn show_counter(
-        &self,
-        domain: &str,
-        descriptor: &Typed,
-    ) -> Result<Value, CounterError> {
-        let now = self.active.load_full();
-        let counter = self.find(&now.rules, domain, descriptor)?;
-        let tiers = self.limiter.inspect(&counter, self.clock.now()).await.map_err(not_answered)?;
-        let mut shown = self.shown(&counter);
-        shown["algorithm"] = json!(counter.limit.algorithm.name());
-        shown["tiers"] = tiers.iter().map(|decision| tier(&counter, decision)).collect();
-        Ok(shown)
-    }
+/// The counter and the state of each of its tiers at `now`. Counts nothing.
+pub(super) async fn read(
+    limiter: &Limiter,
+    counter: &Counter<'_>,
+    now: Micros,
+) -> Result<Value, CounterError> {
+    let tiers = limiter.inspect(counter, now).await.map_err(store_failed)?;
+    let mut shown = identity(limiter, counter);
+    shown["algorithm"] = json!(counter.limit.algorithm.name());
+    shown["tiers"] = tiers.iter().map(|decision| tier(counter, decision)).collect();
+    Ok(shown)
+}
 
-    /// The counter, and whether there was anything to forget.
-    pub(super) async fn forget_counter(
-        &self,
-        domain: &str,
-        descriptor: &Typed,
-    ) -> Result<Value, CounterError> {
-        let now = self.active.load_full();
-        let counter = self.find(&now.rules, domain, descriptor)?;
-        let forgotten = self.limiter.forget(&counter).await.map_err(not_answered)?;
-        tracing::info!(domain, rule = %counter.rule.label, forgotten, "counter emptied by hand");
-        let mut shown = self.shown(&counter);
-        shown["forgotten"] = json!(forgotten);
-        Ok(shown)
-    }
+/// Deletes the counter. `forgotten` says whether the store had one.
+pub(super) async fn delete(
+    limiter: &Limiter,
+    counter: &Counter<'_>,
+) -> Result<Value, CounterError> {
+    let forgotten = limiter.forget(counter).await.map_err(store_failed)?;
+    let (domain, rule) = (&counter.rule.domain, &counter.rule.label);
+    tracing::info!(%domain, %rule, forgotten, "counter deleted by an operator");
+    let mut shown = identity(limiter, counter);
+    shown["forgotten"] = json!(forgotten);
+    Ok(shown)
+}
 
-    fn find<'r>(
-        &self,
-        rules: &'r RuleSet,
-        domain: &str,
-        descriptor: &Typed,
-    ) -> Result<Counter<'r>, CounterError> {
-        self.limiter.counter(rules, domain, &descriptor.entries()).map_err(|none| {
-            let why = match none {
-                NoCounter::UnknownDomain => "no file defines this domain",
-                NoCounter::NoRule => "no rule limits this descriptor",
-                NoCounter::Unlimited => "its rule is unlimited, so nothing is counted",
-            };
-            CounterError::NoCounter(format!("{why}; POST it to /explain to see why"))
-        })
-    }
-
-    fn shown(&self, counter: &Counter<'_>) -> Value {
-        let Counter { rule, key, .. } = counter;
-        let name = match self.limiter.backend().redis() {
-            Some(guard) => guard.store().name_of(key),
-            None => format!("{:016x}{:016x}", key.0[0], key.0[1]),
+/// The counter of `descriptor`.
+pub(super) fn find<'r>(
+    limiter: &Limiter,
+    rules: &'r RuleSet,
+    domain: &str,
+    descriptor: &Typed,
+) -> Result<Counter<'r>, CounterError> {
+    limiter.counter(rules, domain, &descriptor.entries()).map_err(|none| {
+        let why = match none {
+            NoCounter::UnknownDomain => "no file defines this domain",
+            NoCounter::NoRule => "no rule limits this descriptor",
+            NoCounter::Unlimited => "its rule is unlimited, so nothing is counted",
         };
-        json!({
-            "domain": &*rule.domain,
-            "rule": &*rule.label,
-            "location": &rule.location,
-            "store": if self.limiter.backend().redis().is_some() { "redis" } else { "memory" },
-            "key": name,
-        })
-    }
+        CounterError::NoCounter(format!("{why}; POST it to /explain to see why"))
+    })
+}
+
+/// Which counter it is and where it is stored.
+fn identity(limiter: &Limiter, counter: &Counter<'_>) -> Value {
+    let Counter { rule, key, .. } = counter;
+    let (store, name) = match limiter.backend().redis() {
+        Some(guard) => ("redis", guard.store().name_of(key)),
+        None => ("memory", format!("{:016x}{:016x}", key.0[0], key.0[1])),
+    };
+    json!({
+        "domain": &*rule.domain,
+        "rule": &*rule.label,
+        "location": &rule.location,
+        "store": store,
+        "key": name,
+    })
 }
 
 fn tier(counter: &Counter<'_>, decision: &Decision) -> Value {
@@ -89,6 +84,6 @@ fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 
-fn not_answered(error: StoreError) -> CounterError {
+fn store_failed(error: StoreError) -> CounterError {
     CounterError::Store(error.to_string())
 }

@@ -2,26 +2,24 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Exposition, Service};
-use crate::modes::{LeasedCounts, SyncedCounts};
+use crate::modes::{LeasedCounts, Modes, SyncedCounts};
+use crate::store::{Guard, RedisStore};
+use crate::telemetry::Exposition;
+use crate::time::SystemClock;
 
-impl Service {
-    pub(super) fn mode_metrics(&self, page: &mut Exposition) {
-        let Some(modes) = self.limiter.backend().modes() else { return };
-        let help = "Steps denied by the over-limit cache, without a call to Redis.";
-        page.counter("weir_over_limit_cache_denied_total", help)
-            .single(modes.over_limit().denied());
-        let help = "Counters in the over-limit cache.";
-        page.gauge("weir_over_limit_cache_counters", help).single(modes.over_limit().counters());
-        leased_metrics(modes.leased().counts(), page);
-        let help = "Counters with a local token pool.";
-        page.gauge("weir_leased_counters", help).single(modes.leased().pools() as u64);
-        let synced = modes.synced();
-        synced_metrics(synced.counts(), synced.replicas(), page);
-    }
+pub(super) fn expose(modes: &Modes<Guard<RedisStore, SystemClock>>, page: &mut Exposition) {
+    let help = "Steps denied by the over-limit cache, without a call to Redis.";
+    page.counter("weir_over_limit_cache_denied_total", help).single(modes.over_limit().denied());
+    let help = "Counters in the over-limit cache.";
+    page.gauge("weir_over_limit_cache_counters", help).single(modes.over_limit().counters());
+    expose_leased(modes.leased().counts(), page);
+    let help = "Counters with a local token pool.";
+    page.gauge("weir_leased_counters", help).single(modes.leased().pools() as u64);
+    let synced = modes.synced();
+    expose_synced(synced.counts(), synced.replicas(), page);
 }
 
-fn leased_metrics(counts: &LeasedCounts, page: &mut Exposition) {
+fn expose_leased(counts: &LeasedCounts, page: &mut Exposition) {
     let help =
         "Token refills of leased rules, by result; direct: requests sent to Redis one by one.";
     let refills = page.counter("weir_leased_refills_total", help);
@@ -50,7 +48,7 @@ fn leased_metrics(counts: &LeasedCounts, page: &mut Exposition) {
     }
 }
 
-fn synced_metrics(counts: &SyncedCounts, replicas: u64, page: &mut Exposition) {
+fn expose_synced(counts: &SyncedCounts, replicas: u64, page: &mut Exposition) {
     let help = "Counters with a local replica, for rules with mode: synced.";
     page.gauge("weir_synced_counters", help).single(replicas);
     let help = "Completed exchanges of counts with Redis.";

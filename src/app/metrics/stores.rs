@@ -1,83 +1,77 @@
 //! Metrics of the stores: what is kept in memory, and how Redis answers.
 
-use super::{Exposition, Service};
-use crate::store::StoreError;
 use crate::store::guard::{BreakerState, Latency, NodeHealth};
 use crate::store::redis::NodeStats;
-use crate::telemetry::Distribution;
+use crate::store::{Guard, MemoryStore, RedisStore, StoreError};
+use crate::telemetry::{Distribution, Exposition};
+use crate::time::SystemClock;
 
-impl Service {
-    pub(super) fn memory_metrics(&self, page: &mut Exposition) {
-        let Some(counters) = self.in_memory() else { return };
-        let stats = counters.stats();
-        let help = "Counters in this process's memory.";
-        page.gauge("weir_memory_counters", help).single(stats.counters);
-        let help = "Counters that there may be before some are evicted (store.max_counters).";
-        page.gauge("weir_memory_counters_max", help)
-            .single(self.settings.store.max_counters as u64);
-        let help = "Memory of counters with several tiers, of logs and of holders.";
-        page.gauge("weir_memory_large_states_bytes", help).single(stats.large_bytes);
-        let help = "Counters that left memory, by reason; evicted: there were too many.";
-        page.counter("weir_memory_dropped_counters_total", help)
-            .sample(&[("reason", "expired")], stats.reclaimed)
-            .sample(&[("reason", "evicted")], stats.evicted);
-        let help = "Calls that found no room for a new counter.";
-        page.counter("weir_memory_full_total", help).single(stats.refused);
-    }
+pub(super) fn expose_memory(counters: &MemoryStore, max: usize, page: &mut Exposition) {
+    let stats = counters.stats();
+    let help = "Counters in this process's memory.";
+    page.gauge("weir_memory_counters", help).single(stats.counters);
+    let help = "Counters that there may be before some are evicted (store.max_counters).";
+    page.gauge("weir_memory_counters_max", help).single(max as u64);
+    let help = "Memory of counters with several tiers, of logs and of holders.";
+    page.gauge("weir_memory_large_states_bytes", help).single(stats.large_bytes);
+    let help = "Counters that left memory, by reason; evicted: there were too many.";
+    page.counter("weir_memory_dropped_counters_total", help)
+        .sample(&[("reason", "expired")], stats.reclaimed)
+        .sample(&[("reason", "evicted")], stats.evicted);
+    let help = "Calls that found no room for a new counter.";
+    page.counter("weir_memory_full_total", help).single(stats.refused);
+}
 
-    pub(super) fn redis_metrics(&self, page: &mut Exposition) {
-        let Some(guard) = self.limiter.backend().redis() else { return };
-        let parts = guard.store().nodes();
-        let nodes: Vec<(&str, NodeHealth)> =
-            parts.iter().map(|(part, name)| (&**name, guard.health(*part))).collect();
-        let help = "Whether some node of Redis can be asked (1) or none (0).";
-        let reachable = guard.store().is_reachable();
-        page.gauge("weir_redis_reachable", help).single(u64::from(reachable));
-        let help = "The node's breaker: 0 closed (serving), 1 open (left alone), 2 probing.";
-        let family = page.gauge("weir_redis_breaker_state", help);
-        for (name, health) in &nodes {
-            let state = match health.breaker {
-                BreakerState::Closed => 0,
-                BreakerState::Open => 1,
-                BreakerState::Probing => 2,
-            };
-            family.sample(&[("node", name)], state);
-        }
-        let help = "Times that the node's breaker opened after it had been closed.";
-        let family = page.counter("weir_redis_breaker_opened_total", help);
-        for (name, health) in &nodes {
-            family.sample(&[("node", name)], health.opened);
-        }
-        let traffic: Vec<(&str, NodeStats)> =
-            parts.iter().map(|(part, name)| (&**name, guard.store().node_stats(*part))).collect();
-        let mut each = |name: &'static str, help: &'static str, of: fn(&NodeStats) -> u64| {
-            let family = page.counter(name, help);
-            for (node, traffic) in &traffic {
-                family.sample(&[("node", node)], of(traffic));
-            }
+pub(super) fn expose_redis(guard: &Guard<RedisStore, SystemClock>, page: &mut Exposition) {
+    let names = guard.store().nodes();
+    let nodes: Vec<(&str, NodeHealth)> =
+        names.iter().map(|(node, name)| (&**name, guard.health(*node))).collect();
+    let help = "Whether some node of Redis can be asked (1) or none (0).";
+    let reachable = guard.store().is_reachable();
+    page.gauge("weir_redis_reachable", help).single(u64::from(reachable));
+    let help = "The node's breaker: 0 closed (serving), 1 open (left alone), 2 probing.";
+    let family = page.gauge("weir_redis_breaker_state", help);
+    for (name, health) in &nodes {
+        let state = match health.breaker {
+            BreakerState::Closed => 0,
+            BreakerState::Open => 1,
+            BreakerState::Probing => 2,
         };
-        each("weir_redis_calls_total", "Calls of scripts sent to the node.", |one| one.calls);
-        each("weir_redis_steps_total", "Decisions that those calls carried.", |one| one.steps);
-        let help = "Those of them that were combined with others on the same counter.";
-        each("weir_redis_combined_total", help, |one| one.shared);
-        let help = "Calls to the node that wait for an answer.";
-        let family = page.gauge("weir_redis_calls_in_flight", help);
-        for (name, health) in &nodes {
-            family.sample(&[("node", name)], health.in_flight as u64);
+        family.sample(&[("node", name)], state);
+    }
+    let help = "Times that the node's breaker opened after it had been closed.";
+    let family = page.counter("weir_redis_breaker_opened_total", help);
+    for (name, health) in &nodes {
+        family.sample(&[("node", name)], health.opened);
+    }
+    let stats: Vec<(&str, NodeStats)> =
+        names.iter().map(|(node, name)| (&**name, guard.store().node_stats(*node))).collect();
+    let mut each = |name: &'static str, help: &'static str, of: fn(&NodeStats) -> u64| {
+        let family = page.counter(name, help);
+        for (node, stats) in &stats {
+            family.sample(&[("node", node)], of(stats));
         }
-        let help = "Calls that the node, or the way to it, left without an outcome, by class.";
-        let family = page.counter("weir_redis_errors_total", help);
-        for (name, health) in &nodes {
-            for (error, count) in StoreError::ALL.iter().zip(health.errors) {
-                if count > 0 {
-                    family.sample(&[("node", name), ("class", error.word())], count);
-                }
+    };
+    each("weir_redis_calls_total", "Calls of scripts sent to the node.", |one| one.calls);
+    each("weir_redis_steps_total", "Decisions that those calls carried.", |one| one.steps);
+    let help = "Those of them that were combined with others on the same counter.";
+    each("weir_redis_combined_total", help, |one| one.shared);
+    let help = "Calls to the node that wait for an answer.";
+    let family = page.gauge("weir_redis_calls_in_flight", help);
+    for (name, health) in &nodes {
+        family.sample(&[("node", name)], health.in_flight as u64);
+    }
+    let help = "Calls that the node, or the way to it, left without an outcome, by class.";
+    let family = page.counter("weir_redis_errors_total", help);
+    for (name, health) in &nodes {
+        for (error, count) in StoreError::ALL.iter().zip(health.errors) {
+            if count > 0 {
+                family.sample(&[("node", name), ("class", error.word())], count);
             }
         }
-        let help = "How long Redis took to answer, as the caller saw it.";
-        page.histogram("weir_redis_call_duration_seconds", help)
-            .single(distribution(guard.latency()));
     }
+    let help = "How long Redis took to answer, as the caller saw it.";
+    page.histogram("weir_redis_call_duration_seconds", help).single(distribution(guard.latency()));
 }
 
 fn distribution(latency: &Latency) -> Distribution {

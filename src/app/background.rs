@@ -1,0 +1,128 @@
+//! The background runtime: one thread that runs all periodic jobs.
+//!
+//! The jobs share the thread, so none of them may block it for long:
+//!
+//! - The sweep is split into slices of 2,048 counters and yields after each one. The other jobs
+//!   wait for one slice at most.
+//! - The job of the consistency modes waits for the store in its futures, not on the thread.
+//! - The readiness job reads atomics.
+//!
+//! Jobs that read files stay outside: a read from a hanging network volume can block for minutes.
+//! The file watchers have their own threads for that reason.
+
+use std::sync::Arc;
+use std::time::Duration;
+use std::{io, thread};
+
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::readiness::Readiness;
+use super::service::memory_store;
+use crate::limiter::Limiter;
+use crate::server::Health;
+use crate::time::{Clock, SystemClock};
+
+/// Period of the modes' job, which is the shortest permitted `sync_interval`.
+const MODES_PERIOD: Duration = Duration::from_millis(10);
+
+/// Period of the readiness job. Probes come every second at most.
+const HEALTH_PERIOD: Duration = Duration::from_millis(100);
+
+/// Period of the sweep. A full store of a million counters is swept once in half a minute.
+const SWEEP_PERIOD: Duration = Duration::from_secs(1);
+
+/// Counters per sweep, as slices and counters per slice.
+const SWEEP_SLICES: usize = 16;
+const SWEEP_SLICE: usize = 2_048;
+
+/// The running thread. It stops when this value is dropped.
+pub(super) struct Background {
+    stop: oneshot::Sender<()>,
+    done: oneshot::Receiver<()>,
+}
+
+impl Background {
+    /// Starts the jobs that this configuration needs. The receiver shows the present health.
+    pub(super) fn start(
+        limiter: Arc<Limiter>,
+        clock: SystemClock,
+        readiness: Readiness,
+    ) -> io::Result<(Background, watch::Receiver<Health>)> {
+        let (health, health_seen) = watch::channel(readiness.health());
+        let (stop, stopped) = oneshot::channel();
+        let (ended, done) = oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        thread::Builder::new().name("weir-background".into()).spawn(move || {
+            runtime.block_on(async {
+                // The server reads the health until the process ends, so the sender must live on.
+                let health = Arc::new(health);
+                let mut jobs = JoinSet::new();
+                if memory_store(&limiter).is_some() {
+                    jobs.spawn(sweep(limiter.clone(), clock));
+                }
+                if limiter.backend().modes().is_some() {
+                    jobs.spawn(run_modes(limiter.clone(), clock));
+                }
+                if readiness.is_conditional() {
+                    jobs.spawn(update_health(readiness, health.clone()));
+                }
+                let _ = stopped.await;
+                jobs.shutdown().await;
+                if let Some(modes) = limiter.backend().modes() {
+                    modes.close(clock.now()).await;
+                }
+            });
+            let _ = ended.send(());
+        })?;
+        Ok((Background { stop, done }, health_seen))
+    }
+
+    /// Stops the jobs, and sends to the store what the consistency modes still hold.
+    pub(super) async fn end(self) {
+        drop(self.stop);
+        let _ = self.done.await;
+    }
+}
+
+/// Frees expired counters.
+async fn sweep(limiter: Arc<Limiter>, clock: SystemClock) {
+    let mut ticks = ticks(SWEEP_PERIOD);
+    loop {
+        ticks.tick().await;
+        for _ in 0..SWEEP_SLICES {
+            if let Some(counters) = memory_store(&limiter) {
+                counters.sweep(clock.now(), SWEEP_SLICE);
+            }
+            yield_now().await;
+        }
+    }
+}
+
+/// Exchanges counts with the store and returns idle tokens, when they are due.
+async fn run_modes(limiter: Arc<Limiter>, clock: SystemClock) {
+    let Some(modes) = limiter.backend().modes() else { return };
+    let mut ticks = ticks(MODES_PERIOD);
+    loop {
+        ticks.tick().await;
+        modes.run_due(clock.now()).await;
+    }
+}
+
+/// Publishes the health when it changes.
+async fn update_health(readiness: Readiness, health: Arc<watch::Sender<Health>>) {
+    let mut ticks = ticks(HEALTH_PERIOD);
+    loop {
+        ticks.tick().await;
+        let now = readiness.health();
+        health.send_if_modified(|known| std::mem::replace(known, now) != now);
+    }
+}
+
+/// Ticks that do not catch up: a late job runs once.
+fn ticks(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
