@@ -12,6 +12,7 @@
 //! - [`secret_file`]: files that are read whole: certificates, secrets.
 //! - [`yaml`]: nodes with positions, of rule files and settings files.
 //! - [`time`]: microseconds, and the one trait that reads a clock.
+//! - [`sharded`], [`histogram`]: metrics as atomics, one copy per core.
 //! - [`descriptor`]: what a proxy asks, borrowed and bounded.
 //! - [`limit`]: the numbers of a limit: algorithm, tiers, units, and what they may be.
 //! - [`step`]: the state machines that counters are; integers only, so that Lua can be their twin.
@@ -49,6 +50,7 @@ pub mod app;
 pub mod cli;
 pub mod decision;
 pub mod descriptor;
+pub mod histogram;
 pub mod key;
 pub mod limit;
 pub mod limiter;
@@ -58,6 +60,7 @@ pub mod rules;
 pub mod secret_file;
 pub mod server;
 pub mod settings;
+pub mod sharded;
 pub mod step;
 pub mod store;
 pub mod store_error;

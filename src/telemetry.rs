@@ -5,22 +5,19 @@
 mod compat;
 mod decisions;
 mod exposition;
-mod histogram;
 mod otlp;
 mod process;
 mod reloads;
 mod requests;
 mod resource;
 mod rule_metrics;
-mod sharded;
 mod stats;
 mod top;
 mod trace;
 
 pub use compat::expose as expose_envoy_ratelimit;
 pub use decisions::Decisions;
-pub use exposition::{Distribution, Exposition, Family, Kind, Sample, Value};
-pub use histogram::Histogram;
+pub use exposition::{Exposition, Family, Kind, Sample, Value};
 pub use otlp::{Exporter, OtlpError, push};
 pub use process::expose as expose_process;
 pub use reloads::RuleReloads;

@@ -13,6 +13,8 @@ mod blank;
 const ARROWS: &[(&str, &str)] = &[
     ("secret_file", ""),
     ("time", ""),
+    ("sharded", ""),
+    ("histogram", "time sharded"),
     ("yaml", ""),
     ("limit", "time"),
     ("descriptor", "limit"),
@@ -21,12 +23,12 @@ const ARROWS: &[(&str, &str)] = &[
     ("store_error", ""),
     ("rules", "time yaml limit descriptor key"),
     ("settings", "yaml limit descriptor rules"),
-    ("store", "secret_file time key step store_error settings"),
+    ("store", "secret_file time histogram key step store_error settings"),
     ("decision", "time limit descriptor store_error"),
     ("algorithm", "time limit step decision"),
     ("modes", "time limit key step store decision algorithm"),
     ("limiter", "time limit descriptor key step store decision algorithm rules settings modes"),
-    ("telemetry", "time limit descriptor key store decision rules settings"),
+    ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
     ("proto", ""),
     ("server", "secret_file time limit descriptor decision settings telemetry proto"),
     (

@@ -102,52 +102,50 @@ impl ServerMetrics {
             ("admin", &self.admin),
             ("metrics", &self.metrics),
         ];
-        const OPEN: &str = "weir_connections_open";
-        page.family(OPEN, "gauge", "Connections open now.");
+        let family = page.gauge("weir_connections_open", "Connections open now.");
         for (listener, port) in ports {
-            page.sample(OPEN, &[("listener", listener)], port.open.get());
+            family.sample(&[("listener", listener)], port.open.get());
         }
-        const ACCEPTED: &str = "weir_connections_accepted_total";
-        page.family(ACCEPTED, "counter", "Connections accepted.");
+        let family = page.counter("weir_connections_accepted_total", "Connections accepted.");
         for (listener, port) in ports {
-            page.sample(ACCEPTED, &[("listener", listener)], port.accepted.get());
+            family.sample(&[("listener", listener)], port.accepted.get());
         }
-        const REFUSED: &str = "weir_connections_refused_total";
-        page.family(REFUSED, "counter", "Connections closed at once, because of too many others.");
+        let family = page.counter(
+            "weir_connections_refused_total",
+            "Connections closed at once, because of too many others.",
+        );
         for (listener, port) in ports {
             for (limit, count) in [("total", &port.full), ("peer", &port.peer_full)] {
-                page.sample(REFUSED, &[("listener", listener), ("limit", limit)], count.get());
+                family.sample(&[("listener", listener), ("limit", limit)], count.get());
             }
         }
         self.expose_grpc(page);
-        const HTTP: &str = "weir_http_refused_total";
-        page.family(HTTP, "counter", "HTTP requests refused for their pace or size.");
+        let family = page
+            .counter("weir_http_refused_total", "HTTP requests refused for their pace or size.");
         for (reason, count) in
             [("timeout", &self.http_timeout), ("too_large", &self.http_too_large)]
         {
-            page.sample(HTTP, &[("reason", reason)], count.get());
+            family.sample(&[("reason", reason)], count.get());
         }
     }
 
     fn expose_grpc(&self, page: &mut Exposition) {
-        const HANDSHAKES: &str = "weir_tls_handshakes_total";
-        page.family(HANDSHAKES, "counter", "TLS handshakes by their outcome.");
+        let family = page.counter("weir_tls_handshakes_total", "TLS handshakes by their outcome.");
         for (outcome, count) in [("ok", &self.tls_accepted), ("failed", &self.tls_failed)] {
-            page.sample(HANDSHAKES, &[("outcome", outcome)], count.get());
+            family.sample(&[("outcome", outcome)], count.get());
         }
-        const RELOADS: &str = "weir_tls_reloads_total";
-        page.family(RELOADS, "counter", "Changes of the TLS files by their outcome.");
+        let family =
+            page.counter("weir_tls_reloads_total", "Changes of the TLS files by their outcome.");
         for (outcome, count) in [("ok", &self.tls_reloaded), ("failed", &self.tls_refused)] {
-            page.sample(RELOADS, &[("outcome", outcome)], count.get());
+            family.sample(&[("outcome", outcome)], count.get());
         }
-        page.single(
-            "weir_tls_certificate_expiry_timestamp_seconds",
-            "gauge",
-            "When the certificate in force ends, in seconds since 1970; 0 without TLS.",
-            self.tls_ends.get(),
+        let help = "When the certificate in force ends, in seconds since 1970; 0 without TLS.";
+        page.gauge("weir_tls_certificate_expiry_timestamp_seconds", help)
+            .single(self.tls_ends.get());
+        let family = page.counter(
+            "weir_grpc_connections_ended_total",
+            "gRPC connections that weir ended, by reason.",
         );
-        const ENDED: &str = "weir_grpc_connections_ended_total";
-        page.family(ENDED, "counter", "gRPC connections that weir ended, by reason.");
         for (reason, count) in [
             ("hello_timeout", &self.hello_timeout),
             ("write_timeout", &self.write_timeout),
@@ -158,16 +156,16 @@ impl ServerMetrics {
             ("idle", &self.idle),
             ("grace_over", &self.cut),
         ] {
-            page.sample(ENDED, &[("reason", reason)], count.get());
+            family.sample(&[("reason", reason)], count.get());
         }
-        const CALLS: &str = "weir_grpc_calls_refused_total";
-        page.family(CALLS, "counter", "gRPC calls refused for their pace or size.");
+        let family = page
+            .counter("weir_grpc_calls_refused_total", "gRPC calls refused for their pace or size.");
         for (reason, count) in [
             ("timeout", &self.call_timeout),
             ("too_large", &self.message_too_large),
             ("upload", &self.upload_refused),
         ] {
-            page.sample(CALLS, &[("reason", reason)], count.get());
+            family.sample(&[("reason", reason)], count.get());
         }
     }
 }

@@ -14,15 +14,14 @@ use arc_swap::ArcSwap;
 
 use super::call_trace::{self, StoreCall};
 use super::{Clustered, NodeId, Store, StoreError};
+use crate::histogram::Histogram;
 use crate::key::Key;
 use crate::step::{Outcome, Step};
 use crate::time::{Clock, Micros};
 
 mod breaker;
-mod latency;
 
 pub use breaker::BreakerState;
-pub use latency::Latency;
 
 use breaker::{Breaker, CallPermit, CallResult};
 
@@ -37,7 +36,7 @@ pub struct Guard<S, C> {
     clock: C,
     timeout: Duration,
     nodes: ArcSwap<Vec<Arc<NodeGuard>>>,
-    latency: Latency,
+    latency: Histogram,
 }
 
 /// Breaker and counts of one node.
@@ -72,7 +71,7 @@ impl<S: Clustered, C: Clock> Guard<S, C> {
     /// Wraps `store`; each call is bounded by `timeout`.
     pub fn new(store: S, clock: C, timeout: Duration) -> Guard<S, C> {
         let nodes = ArcSwap::default();
-        Guard { store, clock, timeout, nodes, latency: Latency::default() }
+        Guard { store, clock, timeout, nodes, latency: Histogram::default() }
     }
 
     /// The wrapped store.
@@ -81,7 +80,7 @@ impl<S: Clustered, C: Clock> Guard<S, C> {
     }
 
     /// Duration of successful calls.
-    pub fn latency(&self) -> &Latency {
+    pub fn latency(&self) -> &Histogram {
         &self.latency
     }
 

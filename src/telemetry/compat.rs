@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 
 use super::decisions::Decisions;
-use super::exposition::{Distribution, Exposition};
+use super::exposition::Exposition;
 use super::requests::Requests;
 use super::rule_metrics::RuleMetrics;
 use super::stats::EnvoyRatelimitReading;
+use crate::histogram::Distribution;
 
 /// The only method that is counted.
 const METHOD: (&str, &str) = ("grpc_method", "ShouldRateLimit");
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn buckets_of_envoy_ratelimit_end_where_ours_do() {
-        let histogram = super::super::histogram::Histogram::default();
+        let histogram = crate::histogram::Histogram::default();
         for micros in [1, 5_000, 5_001, 2_500_000, 7_000_000] {
             histogram.record(crate::time::Micros(micros));
         }

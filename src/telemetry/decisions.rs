@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::exposition::Exposition;
 use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
-use super::sharded::Sharded;
 use super::stats::{Outcome, Reading, Stats, add};
 use super::top::Top;
 use crate::decision::{Cause, Verdict};
 use crate::descriptor::{Descriptor, Request};
 use crate::rules::{Rule, RuleSet};
+use crate::sharded::Sharded;
 use crate::store::StoreError;
 use crate::time::Micros;
 

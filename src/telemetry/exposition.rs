@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use crate::histogram::Distribution;
+
 mod text;
 
 /// All metrics at one moment.
@@ -51,17 +53,6 @@ pub enum Value {
     Histogram(Distribution),
 }
 
-/// Observations, by size.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Distribution {
-    /// Upper end of each bucket, and the observations up to it, smaller buckets included.
-    pub buckets: Vec<(f64, u64)>,
-    /// All observations.
-    pub count: u64,
-    /// All of them together.
-    pub sum: f64,
-}
-
 impl From<u64> for Value {
     fn from(number: u64) -> Value {
         Value::Whole(number)
@@ -99,36 +90,6 @@ impl Exposition {
     fn start(&mut self, name: &'static str, kind: Kind, help: &'static str) -> &mut Family {
         self.families.push(Family { name, kind, help, samples: Vec::new() });
         self.families.last_mut().expect("it was just pushed")
-    }
-
-    /// Starts a family of a kind that is given by its name in Prometheus' text format.
-    pub fn family(&mut self, name: &'static str, kind: &str, help: &'static str) -> &mut Family {
-        match kind {
-            "counter" => self.counter(name, help),
-            _ => self.gauge(name, help),
-        }
-    }
-
-    /// Adds a sample to the family that was started last.
-    pub fn sample(
-        &mut self,
-        name: &'static str,
-        labels: &[(&'static str, &str)],
-        value: impl Into<Value>,
-    ) {
-        let family = self.families.iter_mut().rfind(|family| family.name == name);
-        family.expect("a family is started before its samples").sample(labels, value);
-    }
-
-    /// A family of one sample without labels.
-    pub fn single(
-        &mut self,
-        name: &'static str,
-        kind: &str,
-        help: &'static str,
-        value: impl Into<Value>,
-    ) {
-        self.family(name, kind, help).single(value);
     }
 
     /// The page in Prometheus' text format.

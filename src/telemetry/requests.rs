@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::exposition::Exposition;
-use super::histogram::Histogram;
-use super::sharded::Sharded;
 use crate::decision::{Code, Verdict};
+use crate::histogram::Histogram;
+use crate::sharded::Sharded;
 use crate::time::Micros;
 
 /// All requests of this process, over gRPC and HTTP.

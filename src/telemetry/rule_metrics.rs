@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 
-use super::sharded::Sharded;
 use super::stats::{Outcome, Reading, Stats, add};
 use crate::decision::Status;
 use crate::descriptor::Entry;
 use crate::rules::{Rule, RuleSet};
+use crate::sharded::Sharded;
 use crate::store::StoreError;
 
 /// Length of a name that holds values of requests, beyond which it is folded. With the number of

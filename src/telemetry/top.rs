@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::exposition::{Exposition, cut};
 use super::rule_metrics::RuleSeries;
-use super::sharded::Sharded;
 use crate::descriptor::Entry;
 use crate::key::{Key, KeySeed};
 use crate::rules::{Rule, descriptor_selector};
+use crate::sharded::Sharded;
 use crate::time::Micros;
 
 mod sketch;

@@ -1,9 +1,9 @@
 //! Metrics of the stores: what is kept in memory, and how Redis answers.
 
-use crate::store::guard::{BreakerState, Latency, NodeHealth};
+use crate::store::guard::{BreakerState, NodeHealth};
 use crate::store::redis::NodeStats;
 use crate::store::{Guard, MemoryStore, RedisStore, StoreError};
-use crate::telemetry::{Distribution, Exposition};
+use crate::telemetry::Exposition;
 use crate::time::SystemClock;
 
 pub(super) fn expose_memory(counters: &MemoryStore, max: usize, page: &mut Exposition) {
@@ -71,15 +71,5 @@ pub(super) fn expose_redis(guard: &Guard<RedisStore, SystemClock>, page: &mut Ex
         }
     }
     let help = "How long Redis took to answer, as the caller saw it.";
-    page.histogram("weir_redis_call_duration_seconds", help).single(distribution(guard.latency()));
-}
-
-fn distribution(latency: &Latency) -> Distribution {
-    let cumulative = latency.cumulative();
-    let ends = cumulative.iter().filter_map(|(end, count)| Some((end.as_ref()?, *count)));
-    Distribution {
-        buckets: ends.map(|(end, count)| (end.0 as f64 / 1e6, count)).collect(),
-        count: cumulative.last().map_or(0, |(_, count)| *count),
-        sum: latency.sum().0 as f64 / 1e6,
-    }
+    page.histogram("weir_redis_call_duration_seconds", help).single(guard.latency().distribution());
 }

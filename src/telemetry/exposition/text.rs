@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use super::{Distribution, Family, Kind, Value};
+use super::{Family, Kind, Value};
+use crate::histogram::Distribution;
 
 /// The families as one text. Those without a sample show that they exist.
 pub(super) fn write(families: &[Family]) -> String {

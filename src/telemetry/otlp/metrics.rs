@@ -17,8 +17,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::{Exporter, Link, OtlpError, Signal};
+use crate::histogram::Distribution;
 use crate::settings::{MetricsSettings, TracingSettings};
-use crate::telemetry::exposition::{Distribution, Exposition, Family, Kind, Sample, Value};
+use crate::telemetry::exposition::{Exposition, Family, Kind, Sample, Value};
 use crate::telemetry::resource::resource;
 use crate::time::Micros;
 

@@ -1,4 +1,4 @@
-//! Sharded: several copies of the same counters, so that cores do not count on one cache line.
+//! Sharded metrics: one copy of the same atomics per core, so that cores do not share a cache line.
 
 use std::cell::Cell;
 use std::num::NonZero;
@@ -11,7 +11,7 @@ const SHARDS_MAX: usize = 8;
 
 /// Counters of one kind, one copy per shard.
 #[derive(Debug)]
-pub(super) struct Sharded<T>(Box<[Shard<T>]>);
+pub struct Sharded<T>(Box<[Shard<T>]>);
 
 /// Two lines, because processors fetch neighbours along.
 #[derive(Debug, Default)]
@@ -37,12 +37,12 @@ impl<T: Default> Sharded<T> {
 
 impl<T> Sharded<T> {
     /// The present thread's copy. Threads share one only when there are more of them than shards.
-    pub(super) fn local(&self) -> &T {
+    pub fn local(&self) -> &T {
         &self.0[number() & (self.0.len() - 1)].0
     }
 
     /// Every copy, for those who add them up.
-    pub(super) fn all(&self) -> impl Iterator<Item = &T> {
+    pub fn all(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|shard| &shard.0)
     }
 }
