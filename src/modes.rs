@@ -100,7 +100,7 @@ impl<S: Store> Modes<S> {
         Modes {
             uncached: ExactPath::new(store.clone()),
             exact: ExactPath::new(Arc::new(cached())),
-            leased: LeasedPath::new(Arc::new(cached().for_at_most(leased_denial))),
+            leased: LeasedPath::new(Arc::new(cached().with_max_age(leased_denial))),
             synced: SyncedPath::new(store.clone()),
             over_limit,
             caches_denials,

@@ -1,10 +1,15 @@
-//! Over-limit cache: a counter that is full is denied from memory for as long as it is full.
+//! The over-limit cache: this module denies requests to a full counter from memory for as long as
+//! the counter is full.
 //!
-//! Around a store, with the same trait. A denial leaves the counter as it was and tells its state,
-//! so the same state machine can deny here what the store would deny, with the same numbers: the
-//! hits of others can only make a counter fuller, until its own time empties it. What gives hits
-//! back through this instance makes it forget at once; what another instance gives back is not seen
-//! before the counter would have had room anyway. `docs/modes.md` has the proof.
+//! It wraps a store and implements the same trait. A denial leaves the counter unchanged, and its
+//! outcome has the counter's state. So the same state machine, applied here, denies what the store
+//! would deny, with the same numbers. The hits of others only make the counter fuller until its own
+//! time empties it. A step that gives hits back through this instance invalidates the entry at once.
+//! What another instance gives back is not seen before the counter would have room anyway.
+//! `docs/modes.md` has the argument in full.
+//!
+//! A fixed window of one tier may count denied hits. The hits that are denied here are unreported:
+//! the store counts them before any step that could tell the difference.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,28 +29,28 @@ pub(super) use cache::OverLimitCache;
 
 use cache::{Lookup, Set};
 
-/// Denies again what `store` denied, as long as nothing can have changed.
+/// A store behind an over-limit cache.
 pub struct OverLimitStore<S> {
     store: Arc<S>,
-    full: Arc<OverLimitCache>,
-    /// For how long a denial is remembered, if not for as long as it holds.
-    at_most: Option<Micros>,
+    cache: Arc<OverLimitCache>,
+    /// The longest time that a denial is cached; `None` for as long as it is valid.
+    max_age: Option<Micros>,
 }
 
 impl<S> OverLimitStore<S> {
-    /// Around `store`; what is remembered is kept in `full`.
-    pub(super) fn new(store: Arc<S>, full: Arc<OverLimitCache>) -> OverLimitStore<S> {
-        OverLimitStore { store, full, at_most: None }
+    /// `store` behind `cache`.
+    pub(super) fn new(store: Arc<S>, cache: Arc<OverLimitCache>) -> OverLimitStore<S> {
+        OverLimitStore { store, cache, max_age: None }
     }
 
-    /// The same, but a denial is remembered for `length` at most.
-    pub(super) fn for_at_most(self, length: Micros) -> OverLimitStore<S> {
-        OverLimitStore { at_most: Some(length), ..self }
+    /// The same, with denials cached for at most `max_age`.
+    pub(super) fn with_max_age(self, max_age: Micros) -> OverLimitStore<S> {
+        OverLimitStore { max_age: Some(max_age), ..self }
     }
 }
 
 impl<S: Store> OverLimitStore<S> {
-    /// Takes or looks.
+    /// Takes hits, or peeks.
     async fn take(
         &self,
         set: &Set,
@@ -53,22 +58,21 @@ impl<S: Store> OverLimitStore<S> {
         step: &Step,
         mut timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
-        let before = set.mark();
-        if before.holds_anything() {
-            match set.answer(key, step, self.at_most) {
+        let before = set.stamp();
+        if !before.is_empty() {
+            match set.lookup(key, step, self.max_age) {
                 Lookup::Denied(outcome) => {
-                    self.full.count_denied();
+                    self.cache.count_denied();
                     return Ok(outcome);
                 }
-                Lookup::Unreported(owed) => {
-                    // The store counts denied hits, and this step could tell that it did not hear
-                    // of some.
-                    timeout = self.settle(set, key, &owed, timeout).await?;
-                    // What was denied meanwhile goes ahead of it.
+                Lookup::Unreported(denied) => {
+                    // The outcome of this step depends on the denied hits.
+                    timeout = self.report(set, key, &denied, timeout).await?;
+                    // Hits that were denied during the report precede this step, too.
                     if step.hits > 0
-                        && let Some(owed) = set.drop_known(key, step.now)
+                        && let Some(denied) = set.remove(key, step.now)
                     {
-                        self.store.apply_detached(key, owed);
+                        self.store.apply_detached(key, denied);
                     }
                 }
                 Lookup::Miss => {}
@@ -77,14 +81,15 @@ impl<S: Store> OverLimitStore<S> {
         let outcome = self.store.apply_within(key, step, timeout).await?;
         if !outcome.allowed
             && step.hits > 0
-            && let Some(owed) = set.learn(before, key, step, &outcome)
+            && let Some((evicted, denied)) = set.insert(before, key, step, &outcome)
         {
-            self.store.apply_detached(&owed.0, owed.1);
+            self.store.apply_detached(&evicted, denied);
         }
         Ok(outcome)
     }
 
-    /// Gives back or settles. Nothing that was denied meanwhile may be remembered.
+    /// Gives hits back, or settles a reservation. No denial from before or during the step may stay
+    /// in the cache.
     async fn give_back(
         &self,
         set: &Set,
@@ -92,36 +97,38 @@ impl<S: Store> OverLimitStore<S> {
         step: &Step,
         mut timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
-        if let Some(owed) = set.settle(key, step.now) {
-            timeout = self.settle(set, key, &owed, timeout).await?;
+        if let Some(denied) = set.take_unreported(key, step.now) {
+            timeout = self.report(set, key, &denied, timeout).await?;
         }
-        if let Some(owed) = set.forget(key, step.now) {
-            self.store.apply_detached(key, owed);
+        if let Some(denied) = set.invalidate(key, step.now) {
+            self.store.apply_detached(key, denied);
         }
-        // Dropped on the way, or without an answer, it may reach the counter any time.
-        let mut late = Late { store: &*self.store, set, key, now: step.now, armed: true };
+        // A call that is dropped, or that has no outcome, may reach the counter at any time.
+        let mut guard =
+            SuppressOnDrop { store: &*self.store, set, key, now: step.now, armed: true };
         let result = self.store.apply_within(key, step, timeout).await;
-        late.armed = matches!(result, Err(error) if error.may_have_run());
-        if !late.armed
-            && let Some(owed) = set.forget(key, step.now)
+        guard.armed = matches!(result, Err(error) if error.may_have_run());
+        if !guard.armed
+            && let Some(denied) = set.invalidate(key, step.now)
         {
-            self.store.apply_detached(key, owed);
+            self.store.apply_detached(key, denied);
         }
         result
     }
 
-    /// Brings `owed` to the counter. Both visits share one deadline: what is left is for the other.
-    async fn settle(
+    /// Reports unreported denied hits to the counter. Returns what is left of `timeout`, which this
+    /// call and the step that follows share.
+    async fn report(
         &self,
         set: &Set,
         key: &Key,
-        owed: &Step,
+        denied: &Step,
         timeout: Option<Duration>,
     ) -> Result<Option<Duration>, StoreError> {
         let deadline = Deadline::after(timeout.into_iter().chain(self.store.timeout()).min());
-        if let Err(error) = self.store.apply_within(key, owed, timeout).await {
-            if !error.may_have_run() && !set.owe(key, owed) {
-                self.store.apply_detached(key, owed.clone());
+        if let Err(error) = self.store.apply_within(key, denied, timeout).await {
+            if !error.may_have_run() && !set.restore_unreported(key, denied) {
+                self.store.apply_detached(key, denied.clone());
             }
             return Err(error);
         }
@@ -132,8 +139,9 @@ impl<S: Store> OverLimitStore<S> {
     }
 }
 
-/// Something that gives hits back and may not have reached the counter yet, when it is dropped.
-struct Late<'a, S: Store> {
+/// A step that gives hits back, while its outcome is unknown. Dropping it armed suppresses cached
+/// denials of the counter, because the step may still arrive.
+struct SuppressOnDrop<'a, S: Store> {
     store: &'a S,
     set: &'a Set,
     key: &'a Key,
@@ -141,17 +149,17 @@ struct Late<'a, S: Store> {
     armed: bool,
 }
 
-impl<S: Store> Drop for Late<'_, S> {
+impl<S: Store> Drop for SuppressOnDrop<'_, S> {
     fn drop(&mut self) {
         if self.armed
-            && let Some(owed) = self.set.be_quiet(self.key, self.now)
+            && let Some((evicted, denied)) = self.set.suppress(self.key, self.now)
         {
-            self.store.apply_detached(&owed.0, owed.1);
+            self.store.apply_detached(&evicted, denied);
         }
     }
 }
 
-/// Whether the step gives something back: then a counter that was full may have room.
+/// Whether the step gives hits or a lease back, so that a full counter may have room.
 fn gives_back(step: &Step) -> bool {
     step.hits < 0 || matches!(step.lease, Some(Lease::Close(_)))
 }
@@ -171,7 +179,7 @@ impl<S: Store> Store for OverLimitStore<S> {
         step: &Step,
         timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
-        let set = self.full.set(key);
+        let set = self.cache.set(key);
         if gives_back(step) {
             self.give_back(set, key, step, timeout).await
         } else {
@@ -181,24 +189,24 @@ impl<S: Store> Store for OverLimitStore<S> {
 
     fn apply_detached(&self, key: &Key, step: Step) {
         if gives_back(&step) {
-            let set = self.full.set(key);
-            if let Some(owed) = set.forget(key, step.now) {
-                self.store.apply_detached(key, owed);
+            let set = self.cache.set(key);
+            if let Some(denied) = set.invalidate(key, step.now) {
+                self.store.apply_detached(key, denied);
             }
-            if let Some(owed) = set.be_quiet(key, step.now) {
-                self.store.apply_detached(&owed.0, owed.1);
+            if let Some((evicted, denied)) = set.suppress(key, step.now) {
+                self.store.apply_detached(&evicted, denied);
             }
         }
         self.store.apply_detached(key, step);
     }
 
     async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
-        let set = self.full.set(key);
-        // What a denial owes is of no use to a counter that is emptied.
-        let _ = set.forget(key, Micros::ZERO);
+        let set = self.cache.set(key);
+        // A deleted counter needs no report of denied hits.
+        let _ = set.invalidate(key, Micros::ZERO);
         let forgotten = self.store.forget(key).await;
-        // A denial that was on its way meanwhile is of the counter as it was.
-        let _ = set.forget(key, Micros::ZERO);
+        // A denial that arrived meanwhile is of the counter before its deletion.
+        let _ = set.invalidate(key, Micros::ZERO);
         forgotten
     }
 }

@@ -1,13 +1,17 @@
-//! SyncedPath: decides on a copy of the counter, and exchanges counts with the store at intervals.
+//! Mode synced: this module decides on a local replica of the counter, and exchanges counts with
+//! the store at intervals.
 //!
-//! The first request to a counter is decided by the store, and its answer is the copy. From then on
-//! requests are decided by the copy; twice in an interval one step adds to the store what passed
-//! here, whatever the limit, and its answer with what has passed here since is the new copy. So the
-//! copy never knows of a hit that was not let pass, and knows all but what the other instances let
-//! pass in the last interval: a hit waits for one exchange to be told, and for another to be heard
-//! of. `docs/modes.md` has the promise and the proof.
+//! The store decides the first request to a counter, and its outcome is the replica. Later requests
+//! are decided by the replica. Twice per interval, one step adds to the store what passed here,
+//! regardless of the limit. The new replica is the outcome of that step plus what has passed here
+//! since.
 //!
-//! Memory is bounded: beyond a number of copies, further counters are decided by the store.
+//! So the replica never contains a hit that did not pass. It lacks only what the other instances
+//! allowed in the last interval: a hit waits at most half an interval for its own exchange, and at
+//! most another half for the exchange of each other instance. `docs/modes.md` has the promise and
+//! the proof.
+//!
+//! Memory is bounded by a number of replicas. Further counters are decided by the store.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -36,40 +40,40 @@ pub use counts::SyncedCounts;
 
 use replica::Replica;
 
-/// Parts of the table, each with a lock of its own.
+/// Shards of the table, each with its own lock.
 const SHARDS: usize = 64;
 
-/// Counters that a shard keeps copies of.
+/// Replicas per shard.
 const REPLICAS_MAX: usize = 1_024;
 
-/// Exchanges that are under way at the same time.
-const AT_ONCE: usize = 1_024;
+/// Concurrent exchanges.
+const CONCURRENCY: usize = 1_024;
 
-/// Visits of one exchange: one as a rule; one more after a doubt, and where a window has ended since
-/// the last one.
-const VISITS_MAX: usize = 8;
+/// Calls of one exchange. Usually there is one. There is one more after an unconfirmed call, and
+/// where a window has ended since the last exchange.
+const CALLS_MAX: usize = 8;
 
-/// How long one visit is waited for, if the store does not give up earlier.
+/// The longest time that a call takes, if the store's own timeout is not shorter.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// After a failure the next exchange is tried so much later, or after an interval if that is less.
-const AGAIN: Micros = Micros::SECOND;
+/// Delay of the next exchange after a failed one, unless half an interval is shorter.
+const RETRY_DELAY: Micros = Micros::SECOND;
 
-/// A counter that nobody asks for two intervals is forgotten, once the store knows all; after this
-/// time in any case.
-const IDLE: Micros = Micros::from_secs(10);
+/// A replica without requests for two intervals is removed once the store has all its counts; after
+/// this time, if that is shorter.
+const IDLE_MAX: Micros = Micros::from_secs(10);
 
-/// Decides synced rules.
+/// The path of synced rules.
 pub struct SyncedPath<S> {
     store: Arc<S>,
     shards: Box<[Mutex<HashMap<Key, Replica>>]>,
-    /// When each replica is due; entries that do not agree with theirs mean nothing.
+    /// When each replica is due. An entry that differs from its replica's `due` is stale.
     due: Mutex<BinaryHeap<Reverse<(Micros, Key)>>>,
     counts: SyncedCounts,
 }
 
 impl<S> SyncedPath<S> {
-    /// Around `store`.
+    /// A path to `store`.
     pub(super) fn new(store: Arc<S>) -> SyncedPath<S> {
         SyncedPath {
             store,
@@ -79,17 +83,17 @@ impl<S> SyncedPath<S> {
         }
     }
 
-    /// What has happened, for metrics.
+    /// What the path has done since the process started.
     pub fn counts(&self) -> &SyncedCounts {
         &self.counts
     }
 
-    /// Counters that a copy is kept of.
+    /// Counters with a replica.
     pub fn replicas(&self) -> u64 {
         self.shards.iter().map(|shard| lock(shard).len() as u64).sum()
     }
 
-    /// Drops the copy of a counter that is emptied, and what the store was not told of it.
+    /// Drops the replica of a counter that is being deleted, with counts that were not exchanged.
     pub(super) fn forget(&self, key: &Key) {
         self.shard(key).remove(key);
     }
@@ -98,11 +102,11 @@ impl<S> SyncedPath<S> {
         lock(&self.shards[key.0[0] as usize % SHARDS])
     }
 
-    fn is_due(&self, key: Key, at: Micros) {
+    fn schedule(&self, key: Key, at: Micros) {
         lock(&self.due).push(Reverse((at, key)));
     }
 
-    /// The counters whose exchange is due at `local`, or all of them.
+    /// Takes the counters whose exchange is due at `local`, or all of them.
     fn take_due(&self, local: Option<Micros>) -> Vec<Key> {
         let mut heap = lock(&self.due);
         let mut keys = Vec::new();
@@ -118,7 +122,7 @@ impl<S> SyncedPath<S> {
     }
 }
 
-/// What is locked; a panic elsewhere leaves nothing half done.
+/// Locks `mutex`. A poisoned lock is safe: no panic leaves its content half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -132,7 +136,7 @@ fn interval(mode: Mode) -> Micros {
 }
 
 impl<S: Store> SyncedPath<S> {
-    /// The decision of the copy, if there is one.
+    /// The decision of the replica, if the counter has one.
     fn decide(&self, check: &CounterCheck<'_>) -> Option<Decision> {
         let mut shard = self.shard(check.key);
         let replica = shard.get_mut(check.key)?;
@@ -143,16 +147,16 @@ impl<S: Store> SyncedPath<S> {
         let due = replica.due;
         drop(shard);
         if sooner {
-            self.is_due(*check.key, due);
+            self.schedule(*check.key, due);
         }
         Some(decision)
     }
 
-    /// The counter was asked for the first time.
-    fn learn(&self, check: &CounterCheck<'_>, step: &Step, outcome: &crate::step::Outcome) {
+    /// Creates a replica from the outcome of the first request.
+    fn create(&self, check: &CounterCheck<'_>, step: &Step, outcome: &crate::step::Outcome) {
         let mut shard = self.shard(check.key);
         if let Some(replica) = shard.get_mut(check.key) {
-            return replica.hear_of(step, outcome);
+            return replica.observe(step, outcome);
         }
         if shard.len() >= REPLICAS_MAX {
             return;
@@ -164,37 +168,39 @@ impl<S: Store> SyncedPath<S> {
         let due = replica.due;
         shard.insert(*check.key, replica);
         drop(shard);
-        self.is_due(*check.key, due);
+        self.schedule(*check.key, due);
     }
 
-    /// Brings to the store what it does not know of `key`, and learns what others did. Tells
-    /// whether the store answered, if it was asked.
+    /// Sends counts of `key` that the store does not have, and receives those of other instances.
+    /// Returns whether that succeeded; `None` if no call was needed.
     async fn exchange(&self, key: Key, local: Micros, closing: bool) -> Option<bool> {
         let mut failed = None;
-        for number in 0..VISITS_MAX {
+        for number in 0..CALLS_MAX {
             let now = self.store.now(&key, local);
-            let visit = {
+            let call = {
                 let mut shard = self.shard(&key);
                 let replica = shard.get_mut(&key)?;
                 let at = now.unwrap_or_else(|_| replica.now(local));
-                if number == 0 && replica.is_clean(at) && (closing || replica.is_idle(local, IDLE))
+                if number == 0
+                    && replica.is_stored(at)
+                    && (closing || replica.is_idle(local, IDLE_MAX))
                 {
                     shard.remove(&key);
                     return None;
                 }
                 match now {
-                    Ok(now) => Ok(replica.visit(now, local)),
+                    Ok(now) => Ok(replica.next_call(now, local)),
                     Err(error) => Err(error),
                 }
             };
-            let (again, error) = match visit {
-                Ok(visit) => {
-                    let answer = self.store.apply_within(&key, &visit.step, Some(TIMEOUT)).await;
+            let (more, error) = match call {
+                Ok(call) => {
+                    let result = self.store.apply_within(&key, &call.step, Some(TIMEOUT)).await;
                     let mut shard = self.shard(&key);
                     let replica = shard.get_mut(&key)?;
-                    let heard = replica.hear(&visit, answer.as_ref().map_err(|error| *error));
-                    self.counts.call(heard.overrun);
-                    (visit.again, answer.err())
+                    let synced = replica.complete(&call, result.as_ref().map_err(|error| *error));
+                    self.counts.call(synced.overrun);
+                    (call.more, result.err())
                 }
                 Err(error) => (false, Some(error)),
             };
@@ -202,17 +208,17 @@ impl<S: Store> SyncedPath<S> {
                 self.counts.failure(error);
             }
             failed = Some(error.is_some());
-            if error.is_some() || !again {
+            if error.is_some() || !more {
                 break;
             }
         }
         let failed = failed?;
         let mut shard = self.shard(&key);
         let replica = shard.get_mut(&key)?;
-        replica.due = replica.next_due(local, failed, AGAIN);
+        replica.due = replica.next_due(local, failed, RETRY_DELAY);
         let due = replica.due;
         drop(shard);
-        self.is_due(key, due);
+        self.schedule(key, due);
         self.counts.exchange(failed);
         Some(!failed)
     }
@@ -226,7 +232,7 @@ impl<S: Store> SyncedPath<S> {
         let step = algorithm::plan(check.limit, check.hits, check.now?);
         let outcome = self.store.apply_within(check.key, &step, check.timeout).await?;
         if check.hits != 0 {
-            self.learn(check, &step, &outcome);
+            self.create(check, &step, &outcome);
         }
         Ok(algorithm::report(check.limit, &step, &outcome))
     }
@@ -239,18 +245,18 @@ impl<S: Store> SyncedPath<S> {
     }
 
     pub(super) async fn run_due(&self, local: Micros) {
-        for some in self.take_due(Some(local)).chunks(AT_ONCE) {
-            // Together, so that they share the way to the store.
-            join_all(some.iter().map(|key| self.exchange(*key, local, false))).await;
+        for chunk in self.take_due(Some(local)).chunks(CONCURRENCY) {
+            // Concurrently, so that they share batches to the store.
+            join_all(chunk.iter().map(|key| self.exchange(*key, local, false))).await;
         }
     }
 
     pub(super) async fn close(&self, local: Micros) {
-        for some in self.take_due(None).chunks(AT_ONCE) {
-            let all = some.iter().map(|key| self.exchange(*key, local, true));
-            let answered = join_all(all).await;
-            if !answered.is_empty() && answered.iter().all(|answered| *answered == Some(false)) {
-                return; // the store is away, and the process cannot wait for it
+        for chunk in self.take_due(None).chunks(CONCURRENCY) {
+            let all = chunk.iter().map(|key| self.exchange(*key, local, true));
+            let succeeded = join_all(all).await;
+            if !succeeded.is_empty() && succeeded.iter().all(|one| *one == Some(false)) {
+                return; // the store is unreachable, and the process cannot wait for it
             }
         }
     }

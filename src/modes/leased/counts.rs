@@ -1,34 +1,34 @@
-//! Counts: what leases did, for metrics.
+//! Counts of the leased path, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Plain counters; they only grow.
+/// What the leased path has done since the process started.
 #[derive(Debug, Default)]
 pub struct LeasedCounts {
-    /// Draws that the store granted.
+    /// Refills that the store granted.
     pub refills: AtomicU64,
-    /// Draws that the store denied: less was left.
+    /// Refills that the store denied, because less was left.
     pub refills_denied: AtomicU64,
-    /// Draws without an answer. What they may have drawn counts as spent.
+    /// Refills without an outcome. Tokens that they may have drawn count as spent.
     pub refills_failed: AtomicU64,
-    /// Requests that were asked of the store by themselves: of counters that are asked too seldom
-    /// to lease, or whose limit is too small.
+    /// Requests that the store decided: their counter has too few requests for a pool, or too small
+    /// a limit.
     pub direct: AtomicU64,
     /// Tokens drawn.
     pub drawn: AtomicU64,
     /// Tokens spent by requests.
     pub spent: AtomicU64,
-    /// Tokens that were sent back to the store.
+    /// Tokens returned to the store.
     pub returned: AtomicU64,
-    /// Tokens that ended unspent and could not be given back.
+    /// Tokens that expired unspent and could not be returned.
     pub expired: AtomicU64,
-    /// Requests that waited for a draw.
+    /// Requests that waited for a refill.
     pub waits: AtomicU64,
-    /// Requests that were denied after a draw. Others may have held unspent tokens.
+    /// Requests that were denied after a refill. Other instances may have had unspent tokens.
     pub denied: AtomicU64,
 }
 
-/// Adds to one of them.
+/// Adds `number` to a count.
 pub(super) fn add(count: &AtomicU64, number: u64) {
     count.fetch_add(number, Ordering::Relaxed);
 }

@@ -1,44 +1,43 @@
-//! Demand: how many tokens this instance uses, and how many it should draw.
-//!
+//! Demand: the rate at which an instance spends tokens of a counter, and the size of refills.
 //! Pure.
 
 use crate::time::Micros;
 
-/// Draws are sized to last so long.
+/// Refills are sized to last this long.
 pub(super) const PERIOD: Micros = Micros::from_secs(2);
 
-/// Use is counted over at least so long before the rate is taken from it.
+/// The shortest interval from which a rate is computed.
 const BIN: Micros = Micros::from_millis(500);
 
-/// A rate from before so long says nothing about the present.
+/// A rate older than this is discarded.
 const STALE: Micros = Micros::from_secs(4);
 
-/// Tokens are renewed when an eighth of what is wanted is left.
+/// The next refill starts when an eighth of the wanted tokens is left.
 const LOW_SHIFT: u32 = 3;
 
-/// What one counter of this instance has been asked for lately.
+/// The recent demand for one counter on this instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     /// Tokens per 1000 s.
     rate: u64,
-    /// Since when `spent` is counted.
+    /// Start of the interval in which `spent` is counted.
     since: Micros,
     spent: u64,
 }
 
 impl Demand {
-    /// Of a counter first used at `now`.
+    /// The demand for a counter first used at `now`.
     pub(super) fn new(now: Micros) -> Demand {
         Demand { rate: 0, since: now, spent: 0 }
     }
 
-    /// So many tokens were spent at `now`.
+    /// Records `tokens` spent at `now`.
     pub(super) fn spent(&mut self, tokens: u64, now: Micros) {
-        self.turn(now);
+        self.roll(now);
         self.spent = self.spent.saturating_add(tokens);
     }
 
-    fn turn(&mut self, now: Micros) {
+    fn roll(&mut self, now: Micros) {
         let length = now.saturating_sub(self.since);
         if length < BIN {
             return;
@@ -50,10 +49,10 @@ impl Demand {
         (self.since, self.spent) = (now, 0);
     }
 
-    /// Tokens that will be wanted in the next `span`, of which [`PERIOD`] counts at most.
+    /// Tokens wanted for the next `span`, at most for [`PERIOD`].
     ///
-    /// A counter that is new, or suddenly more than twice as busy, has no rate yet: it gets twice
-    /// what it has just used, so its draws grow threefold each.
+    /// A counter that is new, or suddenly more than twice as busy, has no rate yet. It gets twice
+    /// what it has just spent, so each refill is three times the previous one.
     pub(super) fn want(&self, span: Micros) -> u64 {
         let lasting = self.within(span.min(PERIOD));
         let usual = u128::from(self.rate) * u128::from(BIN.0);
@@ -63,14 +62,14 @@ impl Demand {
         lasting.max(self.spent.saturating_mul(2))
     }
 
-    /// Tokens that the rate comes to in `span`, rounded up.
+    /// Tokens spent in `span` at the current rate, rounded up.
     fn within(&self, span: Micros) -> u64 {
         let tokens = u128::from(self.rate) * u128::from(span.0);
         u64::try_from(tokens.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
     }
 }
 
-/// How many tokens to have left when the next draw begins, of `want`.
+/// Tokens that are left, of `want`, when the next refill starts.
 pub(super) fn low_water(want: u64) -> u64 {
     match want {
         0 | 1 => 0,
@@ -78,9 +77,9 @@ pub(super) fn low_water(want: u64) -> u64 {
     }
 }
 
-/// How many tokens to draw: what requests `need` now, and stock up to `want` beside the `left`
-/// ones, as long as half of the `room` in the counter stays for others. Nobody knows how many
-/// others there are: whoever comes next takes half of the rest, and the last tokens go one by one.
+/// The size of a refill: the `need` of waiting requests, plus what `left` lacks of `want`. The
+/// second part leaves half of the counter's `room` to other instances, whose number is unknown.
+/// Each of them takes half of the rest, so the last tokens are drawn one by one.
 pub(super) fn size(need: u64, want: u64, left: u64, room: u64) -> u64 {
     let stock = need.saturating_add(want.saturating_sub(left));
     need.max(stock.min(room >> 1))
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_follow_demand_and_leave_half_of_the_rest() {
+    fn refills_follow_demand_and_leave_half() {
         //   need want left room  draw
         for (need, want, left, room, draw) in [
             (1, 0, 0, 100, 1),
@@ -110,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn the_next_draw_begins_before_the_last_token_where_there_is_more_than_one() {
+    fn a_refill_starts_before_the_last_token() {
         for (want, low) in [(0, 0), (1, 0), (2, 1), (15, 1), (16, 2), (800, 100)] {
             assert_eq!(low_water(want), low, "{want}");
         }
     }
 
     #[test]
-    fn a_steady_rate_is_found_and_a_cold_counter_grows_threefold() {
+    fn a_cold_counter_grows_threefold() {
         let start = Micros::from_secs(1_000);
         let mut demand = Demand::new(start);
         assert_eq!(demand.want(PERIOD), 0);
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_from_long_ago_is_forgotten() {
+    fn an_old_rate_is_discarded() {
         let start = Micros::from_secs(1_000);
         let mut demand = Demand::new(start);
         demand.spent(1_000, start);
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn no_demand_overflows() {
+    fn demand_does_not_overflow() {
         let mut demand = Demand::new(Micros::ZERO);
         for second in 0..5 {
             demand.spent(u64::MAX, Micros::from_secs(second));

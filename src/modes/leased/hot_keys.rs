@@ -1,30 +1,30 @@
-//! HotKeys: which counters were asked for a moment ago, in a table that never grows.
+//! Hot keys: the counters that had a request recently, in a table of fixed size.
 
 use crate::key::Key;
 use crate::time::Micros;
 
-/// Counters that are remembered; a newer one takes the place of an older one.
-const PLACES: usize = 256;
+/// Slots of the table. A newer key replaces an older one in its slot.
+const SLOTS: usize = 256;
 
-/// How long ago "a moment ago" is.
-const MOMENT: Micros = Micros::from_secs(2);
+/// How long a key stays hot.
+const HOT: Micros = Micros::from_secs(2);
 
-/// The last keys, each in the place that its bits name.
+/// The latest keys, each in the slot that its bits select.
 pub(super) struct HotKeys {
-    places: Box<[Option<(Key, Micros)>]>,
+    slots: Box<[Option<(Key, Micros)>]>,
 }
 
 impl HotKeys {
-    /// Of nothing yet.
+    /// An empty table.
     pub(super) fn new() -> HotKeys {
-        HotKeys { places: vec![None; PLACES].into() }
+        HotKeys { slots: vec![None; SLOTS].into() }
     }
 
-    /// Whether `key` was noted a moment before `now`. Notes it.
-    pub(super) fn note(&mut self, key: &Key, now: Micros) -> bool {
-        let place = &mut self.places[(key.0[1] % PLACES as u64) as usize];
-        let before = place.replace((*key, now));
-        before.is_some_and(|(noted, at)| noted == *key && now.saturating_sub(at) < MOMENT)
+    /// Records a request at `now`. Returns whether the key was already hot.
+    pub(super) fn record(&mut self, key: &Key, now: Micros) -> bool {
+        let slot = &mut self.slots[(key.0[1] % SLOTS as u64) as usize];
+        let before = slot.replace((*key, now));
+        before.is_some_and(|(recorded, at)| recorded == *key && now.saturating_sub(at) < HOT)
     }
 }
 
@@ -33,14 +33,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_known_the_second_time_for_a_moment() {
-        let mut hot_keys = HotKeys::new();
-        let (key, same_place) = (Key([1, 1]), Key([2, 1 + PLACES as u64]));
+    fn a_key_is_hot_for_two_seconds() {
+        let mut keys = HotKeys::new();
+        let (key, same_slot) = (Key([1, 1]), Key([2, 1 + SLOTS as u64]));
         let at = Micros::from_secs;
-        assert!(!hot_keys.note(&key, at(1)));
-        assert!(hot_keys.note(&key, at(2)));
-        assert!(!hot_keys.note(&key, at(4)), "too long ago");
-        assert!(!hot_keys.note(&same_place, at(4)));
-        assert!(!hot_keys.note(&key, at(4)), "the other took its place");
+        assert!(!keys.record(&key, at(1)));
+        assert!(keys.record(&key, at(2)));
+        assert!(!keys.record(&key, at(4)), "too long ago");
+        assert!(!keys.record(&same_slot, at(4)));
+        assert!(!keys.record(&key, at(4)), "the other key replaced it");
     }
 }

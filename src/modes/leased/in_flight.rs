@@ -1,4 +1,4 @@
-//! A draw under way: what becomes of it, whoever goes away meanwhile.
+//! In-flight refills: they complete even if their requests or their runtime end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,35 +9,35 @@ use crate::key::Key;
 use crate::step::Outcome;
 use crate::store::{Store, StoreError};
 
-/// A draw that the store has been asked for. Dropped without an answer: it is lost.
+/// A refill that was sent to the store. Dropping it without an outcome completes it as lost.
 pub(super) struct InFlightRefill<S: Store> {
     pub(super) inner: Arc<Inner<S>>,
     pub(super) key: Key,
-    pub(super) draw: Option<Refill>,
+    pub(super) refill: Option<Refill>,
 }
 
 impl<S: Store> InFlightRefill<S> {
-    /// The draw has ended; the next one takes its place.
-    pub(super) fn settle(&mut self, result: &Result<Outcome, StoreError>) {
-        let Some(draw) = self.draw.take() else { return };
+    /// Completes the refill, and replaces it with the next one that the pool needs.
+    pub(super) fn complete(&mut self, result: &Result<Outcome, StoreError>) {
+        let Some(refill) = self.refill.take() else { return };
         let mut shard = self.inner.shard(&self.key);
-        // It stays as long as a draw is under way.
-        let Some(token_pool) = shard.pools.get_mut(&self.key) else { return };
-        let (next, mut unspent) = token_pool.settle(&draw, result, &self.inner.counts);
+        // A pool with a refill in flight is never removed.
+        let Some(pool) = shard.pools.get_mut(&self.key) else { return };
+        let (next, mut unspent) = pool.complete(&refill, result, &self.inner.counts);
         if self.inner.closed.load(Ordering::Relaxed) {
-            unspent.extend(token_pool.empty());
+            unspent.extend(pool.take_all());
         }
         drop(shard);
-        self.draw = next;
-        self.inner.send_back(&self.key, unspent, None);
+        self.refill = next;
+        self.inner.return_tokens(&self.key, unspent, None);
     }
 }
 
 impl<S: Store> Drop for InFlightRefill<S> {
     fn drop(&mut self) {
-        // The runtime ends: those who wait are gone with it, or on another one.
-        while self.draw.is_some() {
-            self.settle(&Err(StoreError::Lost));
+        // The runtime is shutting down. Waiting requests have ended, or run on another runtime.
+        while self.refill.is_some() {
+            self.complete(&Err(StoreError::Lost));
         }
     }
 }

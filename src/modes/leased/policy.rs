@@ -1,6 +1,5 @@
-//! TokenPolicy: what a limit lets be drawn ahead, for how long it is good, and what may be given back.
-//!
-//! Pure. The proofs are in the module above.
+//! Token policies: which limits support tokens, how long tokens live, and which may be returned.
+//! Pure. The proof is in the parent module.
 
 use std::iter::zip;
 
@@ -9,42 +8,42 @@ use crate::limit::{Algorithm, Limit};
 use crate::step::{GcraTier, Outcome, Params, State, Step};
 use crate::time::Micros;
 
-/// The longest life of a token from a bucket.
+/// The longest life of a bucket's token.
 const LIFE_MAX: Micros = Micros::SECOND;
 
-/// The shortest that is worth a lease.
+/// The shortest life of a bucket's token. Buckets that would need a shorter one have no tokens.
 const LIFE_MIN: Micros = Micros::from_millis(10);
 
-/// A token from a bucket lives at most `2^-LIFE_SHIFT` of the time that the bucket takes to fill.
+/// A bucket's token lives at most `2^-LIFE_SHIFT` of the time in which the bucket fills.
 const LIFE_SHIFT: u32 = 3;
 
-/// The smallest bucket that is leased: what the life of tokens costs it must leave whole tokens.
+/// The smallest burst with tokens. Their life reduces the burst, and whole tokens must remain.
 const BURST_MIN: u64 = 8;
 
-/// The policy of one limit.
+/// The token policy of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TokenPolicy {
     limit: Limit,
-    /// How long a token lives; windows have edges instead.
+    /// How long a token lives; `None` for windows, whose tokens end with them.
     life: Option<Micros>,
 }
 
-/// The tokens of one draw that are not spent yet.
+/// The unspent tokens of one refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Batch {
-    /// How many.
+    /// Unspent tokens.
     pub(super) tokens: u64,
-    /// How many there were.
+    /// Drawn tokens.
     pub(super) drawn: u64,
-    /// When they were drawn.
+    /// The instant of the refill.
     pub(super) at: Micros,
-    /// From when on they are worth nothing.
+    /// The instant at which the tokens expire.
     pub(super) until: Micros,
 }
 
 impl TokenPolicy {
-    /// The policy of `limit`; none if nothing can be drawn ahead from it.
-    pub(super) fn of(limit: &Limit) -> Option<TokenPolicy> {
+    /// The policy of `limit`; `None` if it does not support tokens.
+    pub(super) fn for_limit(limit: &Limit) -> Option<TokenPolicy> {
         let life = match limit.algorithm {
             Algorithm::FixedWindow | Algorithm::SlidingWindow => None,
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
@@ -64,12 +63,12 @@ impl TokenPolicy {
         Some(TokenPolicy { limit: limit.clone(), life })
     }
 
-    /// The limit that they are the policy of.
+    /// The limit.
     pub(super) fn limit(&self) -> &Limit {
         &self.limit
     }
 
-    /// A step on the counter: a draw, a look, or a way back.
+    /// A step on the counter: a refill, a peek, or a return.
     pub(super) fn plan(&self, hits: i64, now: Micros) -> Step {
         let mut step = algorithm::plan(&self.limit, hits, now);
         if let (Params::Gcra(tiers), Some(life)) = (&mut step.params, self.life) {
@@ -81,8 +80,8 @@ impl TokenPolicy {
         step
     }
 
-    /// How long tokens drawn at `now` could be good.
-    pub(super) fn span(&self, now: Micros) -> Micros {
+    /// How long tokens drawn at `now` would live.
+    pub(super) fn life_at(&self, now: Micros) -> Micros {
         self.life.unwrap_or_else(|| {
             let ends = match self.plan(0, now).params {
                 Params::FixedWindow(tiers) => tiers.iter().map(|tier| tier.end).min(),
@@ -95,15 +94,15 @@ impl TokenPolicy {
         })
     }
 
-    /// How long before tokens end they should be replaced; those of a window cannot be.
+    /// How long before their end tokens should be replaced; 0 for windows, whose tokens cannot be.
     pub(super) fn lead(&self) -> Micros {
         Micros(self.life.unwrap_or_default().0 >> LIFE_SHIFT)
     }
 
-    /// What `step`, which was allowed with `outcome`, drew.
+    /// The tokens that `step` drew, if `outcome` allowed it.
     pub(super) fn batch(&self, step: &Step, outcome: &Outcome) -> Batch {
         let seen = &outcome.tiers;
-        // The window that the store counted them in, which may be a later one than was meant.
+        // The window in which the store counted them, which may be later than the planned one.
         let until = match &step.params {
             Params::FixedWindow(tiers) => {
                 let window =
@@ -119,12 +118,12 @@ impl TokenPolicy {
         Batch { tokens, drawn: tokens, at: step.now, until: until.unwrap_or_default() }
     }
 
-    /// Hits that still pass at `now` in every tier of a counter in `state`.
+    /// Hits that fit at `now` into every tier of a counter in `state`.
     pub(super) fn room(&self, state: Option<&State>, now: Micros) -> u64 {
         let step = self.plan(0, now);
         let outcome = step.apply(&mut state.cloned());
         let rooms = self.limit.tiers.iter().enumerate().map(|(index, tier)| {
-            // Of several tiers only one is reported, so each is asked for itself.
+            // A report names one of several tiers, so each tier is reported separately.
             let limit = Limit { tiers: Box::new([*tier]), ..self.limit.clone() };
             let params = match &step.params {
                 Params::FixedWindow(tiers) => {
@@ -145,13 +144,13 @@ impl TokenPolicy {
         rooms.min().unwrap_or_default()
     }
 
-    /// What of `batch` can be given back at `now`, as a step. Where the time cannot be told, windows
-    /// take everything and buckets nothing.
-    pub(super) fn give_back(&self, batch: &Batch, now: Option<Micros>) -> Option<Step> {
+    /// The step that returns the tokens of `batch` at `now`, less what has drained. Without a time,
+    /// windows take all tokens and buckets none.
+    pub(super) fn return_step(&self, batch: &Batch, now: Option<Micros>) -> Option<Step> {
         if batch.tokens == 0 {
             return None;
         }
-        // An instant inside all windows that they were drawn in.
+        // An instant inside all windows that the tokens were drawn in.
         let inside = batch.until.saturating_sub(Micros(1));
         let step = |tokens: u64, at| self.plan(-i64::try_from(tokens).unwrap_or(i64::MAX), at);
         match self.plan(0, inside).params {
@@ -178,7 +177,7 @@ impl TokenPolicy {
     }
 }
 
-/// An eighth of what the fastest tier takes to fill, but not too long.
+/// An eighth of the time in which the fastest tier fills, at most [`LIFE_MAX`].
 fn life(params: &Params) -> Micros {
     let Params::Gcra(tiers) = params else { return Micros::ZERO };
     let fill =
@@ -186,9 +185,9 @@ fn life(params: &Params) -> Micros {
     tiers.iter().map(fill).min().unwrap_or_default().min(LIFE_MAX)
 }
 
-/// Tokens of which anything may have drained in `time`.
+/// Tokens that may have drained in `time`, in whole or in part.
 fn drained(tier: &GcraTier, time: Micros) -> u64 {
-    // A shorter token is a safe one; one of no whole microsecond is not worth the trouble.
+    // Rounding a token's length down is safe. Tokens below a microsecond are not returned.
     match tier.one.micros {
         0 => u64::MAX,
         one => time.0.div_ceil(one),

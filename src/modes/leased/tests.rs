@@ -1,4 +1,4 @@
-//! Tests of leases: limits are kept whatever happens, and the store is seldom asked.
+//! Tests of mode leased: limits hold in every scenario, and calls to the store are few.
 
 mod cost;
 mod fixture;

@@ -1,8 +1,8 @@
-//! OverLimitCache: which counters are known to be full, in a fixed number of places.
+//! The cache of full counters, with a fixed number of slots.
 //!
-//! A key may be kept in the eight places of one set, and of nine the one goes that ends first. So
-//! memory is bounded, a flood of keys pushes out but never grows, and a look takes one short lock;
-//! or none: a set's mark says without it that nothing is kept there.
+//! A key may be in the eight slots of one set. A ninth key evicts the entry that ends first, so a
+//! flood of keys evicts entries but cannot grow the cache. A lookup takes one lock, or none if the
+//! set is empty: the set's stamp is an atomic integer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,63 +12,63 @@ use crate::key::Key;
 use crate::step::{Outcome, Step};
 use crate::time::Micros;
 
-/// Sets; with eight places each, 65536 counters.
+/// Sets; with eight slots each, 65536 counters.
 const SETS: usize = 8192;
-/// Places of one set.
-const PLACES: usize = 8;
+/// Slots of one set.
+const SLOTS: usize = 8;
 
-/// How long after something was given back without an answer no denial is remembered: far longer
-/// than it takes to reach the counter.
-const QUIET: Micros = Micros::SECOND;
+/// How long no denial is cached after hits were given back without an outcome. The step reaches the
+/// counter much sooner.
+const SUPPRESSED: Micros = Micros::SECOND;
 
-/// Counters that are known to be full.
+/// Counters that are full, and the states that deny their requests.
 #[derive(Debug)]
 pub struct OverLimitCache {
     sets: Box<[Set]>,
     denied: AtomicU64,
 }
 
-/// Where some keys may be kept.
+/// The slots of some keys.
 #[derive(Debug, Default)]
 pub(super) struct Set {
-    /// How many places are taken, in the lowest byte; above it, how often something was given back
-    /// to any of the keys.
-    mark: AtomicU64,
-    places: Mutex<Vec<Place>>,
+    /// The number of used slots in the lowest byte. Above it, how often hits were given back to any
+    /// of the keys.
+    stamp: AtomicU64,
+    slots: Mutex<Vec<Slot>>,
 }
 
-/// One reading of a set's mark.
+/// One reading of a set's stamp.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark(u64);
+pub(super) struct Stamp(u64);
 
 #[derive(Debug)]
-struct Place {
+struct Slot {
     key: Key,
-    holds: Holds,
+    entry: Entry,
 }
 
 #[derive(Debug)]
-enum Holds {
-    /// Denied.
-    DeniedState(DeniedState),
-    /// Something is on its way that gives hits back: until then, which the first step after it
-    /// sets, no denial counts.
-    Quiet(Option<Micros>),
+enum Entry {
+    /// The counter is full.
+    Denied(DeniedState),
+    /// Hits are being given back, so no denial is cached before this instant. The first denial sets
+    /// it.
+    Suppressed(Option<Micros>),
 }
 
-/// What is known about a step.
+/// What the cache has for a step.
 #[derive(Debug)]
 pub(super) enum Lookup {
-    /// The counter denies it.
+    /// The counter denies the step.
     Denied(Outcome),
-    /// The counter must be asked, and before it, must hear of this.
+    /// The store must apply this report of denied hits, and then decide the step.
     Unreported(Step),
-    /// The counter must be asked.
+    /// The store must decide the step.
     Miss,
 }
 
 impl OverLimitCache {
-    /// Nothing is known.
+    /// An empty cache.
     pub(in crate::modes) fn new() -> OverLimitCache {
         OverLimitCache {
             sets: (0..SETS).map(|_| Set::default()).collect(),
@@ -76,17 +76,17 @@ impl OverLimitCache {
         }
     }
 
-    /// Where `key` may be kept.
+    /// The set of `key`.
     pub(super) fn set(&self, key: &Key) -> &Set {
         &self.sets[key.0[0] as usize % SETS]
     }
 
-    /// Something was given back to `key` that does not come this way: its rule has another mode now.
+    /// Invalidates `key` after hits were given back past the cache, because the rule's mode changed.
     pub(in crate::modes) fn invalidate(&self, key: &Key, now: Micros) {
         let set = self.set(key);
-        if set.mark().holds_anything() {
-            // What it owes was counted in a mode that counts denied hits; this one does not.
-            let _ = set.forget(key, now);
+        if !set.stamp().is_empty() {
+            // Unreported hits belong to the old mode. The new one does not count denied hits.
+            let _ = set.invalidate(key, now);
         }
     }
 
@@ -94,190 +94,190 @@ impl OverLimitCache {
         self.denied.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Requests that were denied without the store.
+    /// Requests denied without a call to the store.
     pub fn denied(&self) -> u64 {
         self.denied.load(Ordering::Relaxed)
     }
 
-    /// Counters that are kept.
+    /// Counters in the cache.
     pub fn counters(&self) -> u64 {
-        self.sets.iter().map(|set| set.mark().0 & 0xff).sum()
+        self.sets.iter().map(|set| set.stamp().0 & 0xff).sum()
     }
 }
 
-impl Mark {
-    /// Whether anything is kept in the set.
-    pub(super) fn holds_anything(self) -> bool {
-        self.0 & 0xff > 0
+impl Stamp {
+    /// Whether the set has no entry.
+    pub(super) fn is_empty(self) -> bool {
+        self.0 & 0xff == 0
     }
 
-    /// How often something was given back.
-    fn given_back(self) -> u64 {
+    /// How often hits were given back.
+    fn refunds(self) -> u64 {
         self.0 >> 8
     }
 }
 
 impl Set {
-    /// What can be said without a lock.
-    pub(super) fn mark(&self) -> Mark {
-        Mark(self.mark.load(Ordering::Acquire))
+    /// The set's stamp, read without a lock.
+    pub(super) fn stamp(&self) -> Stamp {
+        Stamp(self.stamp.load(Ordering::Acquire))
     }
 
-    /// What is known about `step`, which takes or looks. A step that the store must decide changes
-    /// what was known, once nothing is owed.
-    pub(super) fn answer(&self, key: &Key, step: &Step, at_most: Option<Micros>) -> Lookup {
-        let mut places = self.lock();
-        let Some(index) = find(&places, key) else { return Lookup::Miss };
-        let Holds::DeniedState(denial) = &mut places[index].holds else { return Lookup::Miss };
-        if let Some(outcome) = denial.answer(step, at_most) {
+    /// What the cache has for `step`, which takes hits or peeks. Entries older than `max_age` do not
+    /// count. A step that the store must decide removes the entry, once nothing is unreported.
+    pub(super) fn lookup(&self, key: &Key, step: &Step, max_age: Option<Micros>) -> Lookup {
+        let mut slots = self.lock();
+        let Some(index) = find(&slots, key) else { return Lookup::Miss };
+        let Entry::Denied(state) = &mut slots[index].entry else { return Lookup::Miss };
+        if let Some(outcome) = state.deny(step, max_age) {
             return Lookup::Denied(outcome);
         }
-        if let Some(owed) = denial.settle(step.now) {
-            return Lookup::Unreported(owed);
+        if let Some(denied) = state.take_unreported(step.now) {
+            return Lookup::Unreported(denied);
         }
         if step.hits > 0 {
-            places.swap_remove(index);
-            self.remark(&places, 0);
+            slots.swap_remove(index);
+            self.update_stamp(&slots, 0);
         }
         Lookup::Miss
     }
 
-    /// What the counter has to hear of before a step at `now`; no longer owed from now on.
-    pub(super) fn settle(&self, key: &Key, now: Micros) -> Option<Step> {
-        let mut places = self.lock();
-        let index = find(&places, key)?;
-        match &mut places[index].holds {
-            Holds::DeniedState(denial) => denial.settle(now),
-            Holds::Quiet(_) => None,
+    /// Takes the report of denied hits that must precede a step at `now`.
+    pub(super) fn take_unreported(&self, key: &Key, now: Micros) -> Option<Step> {
+        let mut slots = self.lock();
+        let index = find(&slots, key)?;
+        match &mut slots[index].entry {
+            Entry::Denied(state) => state.take_unreported(now),
+            Entry::Suppressed(_) => None,
         }
     }
 
-    /// The counter has not heard of `owed`. Tells whether it is owed again: not, if what was known
-    /// has gone meanwhile.
-    pub(super) fn owe(&self, key: &Key, owed: &Step) -> bool {
-        let mut places = self.lock();
-        let Some(index) = find(&places, key) else { return false };
-        match &mut places[index].holds {
-            Holds::DeniedState(denial) => denial.owe(owed),
-            Holds::Quiet(_) => false,
+    /// Takes back a report that was not applied. Returns false if its entry no longer exists.
+    pub(super) fn restore_unreported(&self, key: &Key, denied: &Step) -> bool {
+        let mut slots = self.lock();
+        let Some(index) = find(&slots, key) else { return false };
+        match &mut slots[index].entry {
+            Entry::Denied(state) => state.restore_unreported(denied),
+            Entry::Suppressed(_) => false,
         }
     }
 
-    /// Remembers that the counter denied `step`, unless something was given back since `before`.
-    /// What had to make room may have left something to tell its counter.
-    pub(super) fn learn(
+    /// Caches the denial of `step`, unless hits were given back since `before`. Returns the report
+    /// of denied hits of an entry that had to go, with its key.
+    pub(super) fn insert(
         &self,
-        before: Mark,
+        before: Stamp,
         key: &Key,
         step: &Step,
         outcome: &Outcome,
     ) -> Option<(Key, Step)> {
-        let denial = DeniedState::of(step, outcome)?;
-        let mut places = self.lock();
-        if self.mark().given_back() != before.given_back() {
+        let state = DeniedState::new(step, outcome)?;
+        let mut slots = self.lock();
+        if self.stamp().refunds() != before.refunds() {
             return None;
         }
-        let mut left = None;
-        match find(&places, key) {
+        let mut report = None;
+        match find(&slots, key) {
             Some(index) => {
-                let place = &mut places[index];
-                match &mut place.holds {
-                    Holds::Quiet(until) => {
-                        let until = *until.get_or_insert(step.now.saturating_add(QUIET));
+                let slot = &mut slots[index];
+                match &mut slot.entry {
+                    Entry::Suppressed(until) => {
+                        let until = *until.get_or_insert(step.now.saturating_add(SUPPRESSED));
                         if step.now < until {
                             return None;
                         }
                     }
-                    // Another call was faster, and what it left may already know of more.
-                    Holds::DeniedState(known) => {
-                        left = known.settle(step.now).map(|owed| (*key, owed))
+                    // A concurrent call cached a denial first, and may have denied hits since.
+                    Entry::Denied(known) => {
+                        report = known.take_unreported(step.now).map(|denied| (*key, denied));
                     }
                 }
-                place.holds = Holds::DeniedState(denial);
+                slot.entry = Entry::Denied(state);
             }
             None => {
-                left = make_room(&mut places, step.now);
-                places.push(Place { key: *key, holds: Holds::DeniedState(denial) });
+                report = evict(&mut slots, step.now);
+                slots.push(Slot { key: *key, entry: Entry::Denied(state) });
             }
         }
-        self.remark(&places, 0);
-        left
+        self.update_stamp(&slots, 0);
+        report
     }
 
-    /// Hits are given back to `key`: what was known does not hold any more, nor what is told by a
-    /// denial that was asked for before. The counter may have to hear of something first.
-    pub(super) fn forget(&self, key: &Key, now: Micros) -> Option<Step> {
+    /// Removes `key` because hits are given back to it. Denials that are already on their way are
+    /// not cached either. Returns the report of denied hits that must precede the step.
+    pub(super) fn invalidate(&self, key: &Key, now: Micros) -> Option<Step> {
         self.take_out(key, now, 1)
     }
 
-    /// A step that the store must decide is about to change `key`. The counter may have to hear of
-    /// something first.
-    pub(super) fn drop_known(&self, key: &Key, now: Micros) -> Option<Step> {
+    /// Removes `key` because the store decides a step that changes the counter. Returns the report
+    /// of denied hits that must precede the step.
+    pub(super) fn remove(&self, key: &Key, now: Micros) -> Option<Step> {
         self.take_out(key, now, 0)
     }
 
-    fn take_out(&self, key: &Key, now: Micros, given_back: u64) -> Option<Step> {
-        let mut places = self.lock();
-        let mut owed = None;
-        if let Some(index) = find(&places, key)
-            && let Holds::DeniedState(denial) = &mut places[index].holds
+    fn take_out(&self, key: &Key, now: Micros, refunds: u64) -> Option<Step> {
+        let mut slots = self.lock();
+        let mut report = None;
+        if let Some(index) = find(&slots, key)
+            && let Entry::Denied(state) = &mut slots[index].entry
         {
-            owed = denial.settle(now);
-            places.swap_remove(index);
+            report = state.take_unreported(now);
+            slots.swap_remove(index);
         }
-        self.remark(&places, given_back);
-        owed
+        self.update_stamp(&slots, refunds);
+        report
     }
 
-    /// Hits are given back to `key`, and nobody will hear when. What had to make room, or was known
-    /// until now, may have left something to tell its counter.
-    pub(super) fn be_quiet(&self, key: &Key, now: Micros) -> Option<(Key, Step)> {
-        let mut places = self.lock();
-        let mut left = None;
-        match find(&places, key) {
+    /// Suppresses denials of `key` because hits are given back to it at an unknown time. Returns the
+    /// report of denied hits of an entry that had to go, with its key.
+    pub(super) fn suppress(&self, key: &Key, now: Micros) -> Option<(Key, Step)> {
+        let mut slots = self.lock();
+        let mut report = None;
+        match find(&slots, key) {
             Some(index) => {
-                let known = std::mem::replace(&mut places[index].holds, Holds::Quiet(None));
-                if let Holds::DeniedState(mut denial) = known {
-                    left = denial.settle(now).map(|owed| (*key, owed));
+                let entry = std::mem::replace(&mut slots[index].entry, Entry::Suppressed(None));
+                if let Entry::Denied(mut state) = entry {
+                    report = state.take_unreported(now).map(|denied| (*key, denied));
                 }
             }
             None => {
-                left = make_room(&mut places, now);
-                places.push(Place { key: *key, holds: Holds::Quiet(None) });
+                report = evict(&mut slots, now);
+                slots.push(Slot { key: *key, entry: Entry::Suppressed(None) });
             }
         }
-        self.remark(&places, 1);
-        left
+        self.update_stamp(&slots, 1);
+        report
     }
 
-    /// Brings the mark up to date; the places are locked.
-    fn remark(&self, places: &[Place], given_back: u64) {
-        let times = self.mark().given_back().wrapping_add(given_back);
-        self.mark.store(times << 8 | places.len() as u64, Ordering::Release);
+    /// Updates the stamp. The caller holds the lock of `slots`.
+    fn update_stamp(&self, slots: &[Slot], refunds: u64) {
+        let refunds = self.stamp().refunds().wrapping_add(refunds);
+        self.stamp.store(refunds << 8 | slots.len() as u64, Ordering::Release);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Place>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn find(places: &[Place], key: &Key) -> Option<usize> {
-    places.iter().position(|place| place.key == *key)
+fn find(slots: &[Slot], key: &Key) -> Option<usize> {
+    slots.iter().position(|slot| slot.key == *key)
 }
 
-/// Takes out the one that ends first, if all places are taken. Tells what its counter must hear of.
-fn make_room(places: &mut Vec<Place>, now: Micros) -> Option<(Key, Step)> {
-    if places.len() < PLACES {
+/// Evicts the entry that ends first, if no slot is free. Returns its report of denied hits, with
+/// its key.
+fn evict(slots: &mut Vec<Slot>, now: Micros) -> Option<(Key, Step)> {
+    if slots.len() < SLOTS {
         return None;
     }
-    let ends = |place: &Place| match &place.holds {
-        Holds::DeniedState(denial) => denial.ends(),
-        Holds::Quiet(until) => until.unwrap_or(now.saturating_add(QUIET)),
+    let ends = |slot: &Slot| match &slot.entry {
+        Entry::Denied(state) => state.ends(),
+        Entry::Suppressed(until) => until.unwrap_or(now.saturating_add(SUPPRESSED)),
     };
-    let first = (0..places.len()).min_by_key(|&index| ends(&places[index]))?;
-    let Place { key, holds } = places.swap_remove(first);
-    match holds {
-        Holds::DeniedState(mut denial) => denial.settle(now).map(|owed| (key, owed)),
-        Holds::Quiet(_) => None,
+    let first = (0..slots.len()).min_by_key(|&index| ends(&slots[index]))?;
+    let Slot { key, entry } = slots.swap_remove(first);
+    match entry {
+        Entry::Denied(mut state) => state.take_unreported(now).map(|denied| (key, denied)),
+        Entry::Suppressed(_) => None,
     }
 }

@@ -1,4 +1,4 @@
-//! A denial: what it tells of its counter, and which later steps that denies. Pure.
+//! Denied states: the state of a counter after a denial, and the later steps that it denies. Pure.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -7,7 +7,7 @@ use smallvec::smallvec;
 use crate::step::{FixedWindowTier, Lease, Outcome, Params, State, Step};
 use crate::time::Micros;
 
-/// What is known of a counter since it denied a step.
+/// The state of a counter since it denied a step.
 #[derive(Debug)]
 pub(super) struct DeniedState {
     /// The instant of the step, by the counter's clock.
@@ -15,25 +15,25 @@ pub(super) struct DeniedState {
     /// The limit that the step was held against, as a fingerprint.
     limit: u64,
     known: Known,
-    /// Denied hits that the counter counts and has not heard of.
-    owed: u64,
-    /// From when on it is worth nothing to remember this.
+    /// Denied hits that the counter counts, and that were not reported to it.
+    unreported: u64,
+    /// The instant after which this denies nothing.
     ends: Micros,
 }
 
 #[derive(Debug)]
 enum Known {
-    /// All that the counter knows.
+    /// The whole state.
     State(State),
-    /// Of a log: the answer to one hit, the same until a unit leaves.
-    Answer(Outcome),
+    /// Of a log: the outcome of one hit, which is the same until an entry expires.
+    Outcome(Outcome),
 }
 
 impl DeniedState {
-    /// What `outcome`, a denial of `step`, tells. `None` if nothing that will hold: slots are given
-    /// back at any time, by any instance; and where denied hits are counted, each changes what the
-    /// next one meets, except in a fixed window of one tier, whose end they do not move.
-    pub(super) fn of(step: &Step, outcome: &Outcome) -> Option<DeniedState> {
+    /// The state that `outcome`, a denial of `step`, reveals. `None` where it would not stay valid:
+    /// slots may be released at any time, by any instance. Counted denied hits change the next
+    /// outcome, except in a fixed window of one tier, whose end they do not move.
+    pub(super) fn new(step: &Step, outcome: &Outcome) -> Option<DeniedState> {
         let (known, ends) = match &step.params {
             Params::FixedWindow(tiers) if step.count_denied && tiers.len() > 1 => return None,
             Params::FixedWindow(_) => {
@@ -49,28 +49,28 @@ impl DeniedState {
             }
             Params::Log(tiers) => {
                 let denied = || outcome.tiers.iter().zip(tiers).filter(|(seen, _)| !seen.allowed);
-                // More hits wait for another unit than the oldest, and so does a log that holds
-                // more than its limit: the numbers of their denials change meanwhile.
+                // A denial of several hits, or of a log over its limit, waits for more than the
+                // oldest entry. Its numbers change before it fits.
                 if step.hits != 1 || denied().any(|(seen, tier)| seen.a != tier.max) {
                     return None;
                 }
                 let ends = denied().map(|(seen, _)| Micros(seen.b)).max()?;
-                (Known::Answer(outcome.clone()), ends)
+                (Known::Outcome(outcome.clone()), ends)
             }
             Params::Slots(_) => return None,
         };
-        Some(DeniedState { at: step.now, limit: limit(&step.params), known, owed: 0, ends })
+        Some(DeniedState { at: step.now, limit: limit(&step.params), known, unreported: 0, ends })
     }
 
-    /// What the counter would answer to `step`, if it is known that it would deny it. At most
-    /// `at_most` after the denial.
-    pub(super) fn answer(&mut self, step: &Step, at_most: Option<Micros>) -> Option<Outcome> {
+    /// The counter's outcome of `step`, if that is a denial. `None` if the store must decide, and
+    /// later than `max_age` after the denial.
+    pub(super) fn deny(&mut self, step: &Step, max_age: Option<Micros>) -> Option<Outcome> {
         let takes = step.hits > 0 && !matches!(step.lease, Some(Lease::Close(_)));
-        // A clock that was set back meets a state that was turned forward.
+        // After the clock was set back, the state may be of a later window than the step.
         if !takes || step.now < self.at || limit(&step.params) != self.limit {
             return None;
         }
-        if at_most.is_some_and(|length| step.now >= self.at.saturating_add(length)) {
+        if max_age.is_some_and(|length| step.now >= self.at.saturating_add(length)) {
             return None;
         }
         match &mut self.known {
@@ -84,24 +84,24 @@ impl DeniedState {
                     && let Some(after) = after
                 {
                     let same_window = start(&after) == start(state);
-                    let owed = if same_window { self.owed } else { 0 };
-                    self.owed = owed.saturating_add(step.hits.unsigned_abs());
+                    let unreported = if same_window { self.unreported } else { 0 };
+                    self.unreported = unreported.saturating_add(step.hits.unsigned_abs());
                     self.ends = step.expires_at(&after);
                     *state = after;
                 }
                 Some(outcome)
             }
-            Known::Answer(outcome) if step.hits == 1 && step.now < self.ends => {
+            Known::Outcome(outcome) if step.hits == 1 && step.now < self.ends => {
                 Some(outcome.clone())
             }
-            Known::Answer(_) => None,
+            Known::Outcome(_) => None,
         }
     }
 
-    /// The step that brings to the counter the denied hits that it has not heard of, if it would
-    /// still count them at `now`. It is due before any step that could see the difference.
-    pub(super) fn settle(&mut self, now: Micros) -> Option<Step> {
-        let hits = i64::try_from(std::mem::take(&mut self.owed)).unwrap_or(i64::MAX);
+    /// The step that reports the unreported hits, if the counter would still count them at `now`. It
+    /// precedes every step whose outcome depends on them.
+    pub(super) fn take_unreported(&mut self, now: Micros) -> Option<Step> {
+        let hits = i64::try_from(std::mem::take(&mut self.unreported)).unwrap_or(i64::MAX);
         let Known::State(state) = &self.known else { return None };
         let start = start(state)?;
         if hits == 0 || now >= self.ends {
@@ -113,27 +113,27 @@ impl DeniedState {
         Some(Step { now, hits, count_denied: true, lease: None, params })
     }
 
-    /// What [`settle`](DeniedState::settle) told has not reached the counter. Tells whether it is owed
-    /// again: not, if this is of another window.
-    pub(super) fn owe(&mut self, unheard: &Step) -> bool {
-        let (Known::State(state), Params::FixedWindow(tiers)) = (&self.known, &unheard.params)
+    /// Takes back what [`take_unreported`](DeniedState::take_unreported) returned and was not
+    /// applied. Returns false if this is the state of another window.
+    pub(super) fn restore_unreported(&mut self, denied: &Step) -> bool {
+        let (Known::State(state), Params::FixedWindow(tiers)) = (&self.known, &denied.params)
         else {
             return false;
         };
         if start(state) != tiers.first().map(|tier| tier.start) {
             return false;
         }
-        self.owed = self.owed.saturating_add(unheard.hits.unsigned_abs());
+        self.unreported = self.unreported.saturating_add(denied.hits.unsigned_abs());
         true
     }
 
-    /// From when on it is worth nothing to remember this.
+    /// The instant after which this denies nothing.
     pub(super) fn ends(&self) -> Micros {
         self.ends
     }
 }
 
-/// The window that a fixed window's only tier counts.
+/// The current window of a fixed window of one tier.
 fn start(state: &State) -> Option<Micros> {
     match state {
         State::FixedWindow(tiers) => tiers.as_slice().first().map(|count| count.start),
@@ -141,7 +141,7 @@ fn start(state: &State) -> Option<Micros> {
     }
 }
 
-/// A number that two machines share only if their limits are the same.
+/// A fingerprint of a limit.
 fn limit(params: &Params) -> u64 {
     let mut hash = DefaultHasher::new();
     std::mem::discriminant(params).hash(&mut hash);

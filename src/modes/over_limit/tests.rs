@@ -1,4 +1,4 @@
-//! The over-limit cache against the plain store: the same decisions, with fewer visits.
+//! Tests that the over-limit cache decides as the plain store, with fewer calls.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -16,46 +16,46 @@ use crate::store::MemoryStore;
 
 mod unreported;
 
-/// What a slow store may take.
+/// The timeout of a slow store.
 const TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A store in memory that counts its visits, and answers only when it may.
-struct Visited {
+/// A store in memory that counts its calls, and can hold back, lose or refuse them.
+struct TestStore {
     memory: MemoryStore,
-    visits: AtomicUsize,
-    /// Steps are applied at once, but nobody hears.
+    calls: AtomicUsize,
+    /// Steps are applied at once, but their outcomes are held back.
     held: AtomicBool,
-    heard: tokio::sync::Notify,
+    released: tokio::sync::Notify,
     fails: AtomicBool,
-    /// Nothing is applied.
+    /// Steps are not applied.
     refuses: AtomicBool,
-    /// Each answer takes so long, if it is waited for.
+    /// The duration of a call.
     takes: Duration,
 }
 
-impl Visited {
-    fn new() -> Arc<Visited> {
-        Visited::slow(Duration::ZERO)
+impl TestStore {
+    fn new() -> Arc<TestStore> {
+        TestStore::slow(Duration::ZERO)
     }
 
-    fn slow(takes: Duration) -> Arc<Visited> {
-        Arc::new(Visited {
+    fn slow(takes: Duration) -> Arc<TestStore> {
+        Arc::new(TestStore {
             takes,
             memory: MemoryStore::new(1_000),
-            visits: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
             held: AtomicBool::new(false),
-            heard: tokio::sync::Notify::new(),
+            released: tokio::sync::Notify::new(),
             fails: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
         })
     }
 
-    fn visits(&self) -> usize {
-        self.visits.swap(0, Ordering::Relaxed)
+    fn calls(&self) -> usize {
+        self.calls.swap(0, Ordering::Relaxed)
     }
 }
 
-impl Store for Visited {
+impl Store for TestStore {
     fn now(&self, _: &Key, local: Micros) -> Result<Micros, StoreError> {
         Ok(local)
     }
@@ -77,13 +77,13 @@ impl Store for Visited {
                 return Err(StoreError::Timeout);
             }
         }
-        self.visits.fetch_add(1, Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Relaxed);
         if self.refuses.load(Ordering::Relaxed) {
             return Err(StoreError::Unreachable);
         }
         let outcome = self.memory.apply_now(key, step);
         if self.held.load(Ordering::Relaxed) {
-            self.heard.notified().await;
+            self.released.notified().await;
         }
         if self.fails.load(Ordering::Relaxed) {
             return Err(StoreError::Timeout);
@@ -92,7 +92,7 @@ impl Store for Visited {
     }
 
     fn apply_detached(&self, key: &Key, step: Step) {
-        self.visits.fetch_add(1, Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Relaxed);
         drop(self.memory.apply_now(key, &step));
     }
 
@@ -101,21 +101,21 @@ impl Store for Visited {
     }
 }
 
-/// All in one set, so that they push each other out.
+/// A key of one set, so that all keys of a test evict each other.
 fn key(number: u64) -> Key {
     Key([number << 32, number])
 }
 
-fn cache(store: &Arc<Visited>) -> OverLimitStore<Visited> {
+fn cache(store: &Arc<TestStore>) -> OverLimitStore<TestStore> {
     OverLimitStore::new(store.clone(), Arc::new(OverLimitCache::new()))
 }
 
-fn ask_memory(store: &MemoryStore, key: &Key, limit: &Limit, step: &Step) -> Decision {
+fn check_memory(store: &MemoryStore, key: &Key, limit: &Limit, step: &Step) -> Decision {
     let outcome = store.apply_now(key, step).expect("there is room");
     algorithm::report(limit, step, &outcome)
 }
 
-fn ask(store: &impl Store, key: &Key, limit: &Limit, step: &Step) -> Decision {
+fn check(store: &impl Store, key: &Key, limit: &Limit, step: &Step) -> Decision {
     let outcome = store.apply(key, step).now_or_never().expect("memory answers at once");
     algorithm::report(limit, step, &outcome.expect("there is room"))
 }
@@ -125,17 +125,17 @@ fn limit(algorithm: Algorithm, requests: u64) -> Limit {
     Limit { algorithm, tiers: Box::new([tier]), count_denied: algorithm == Algorithm::FixedWindow }
 }
 
-/// What happens to one of the counters.
+/// A step on one of the counters.
 #[derive(Clone, Debug)]
 struct Event {
     counter: u64,
-    /// Microseconds since the last one; negative when the clock is set back.
+    /// Microseconds since the last step; negative if the clock is set back.
     later: i64,
     hits: i64,
     lease: Option<(u64, bool)>,
     /// A reload, to this many requests.
     requests: Option<u64>,
-    told: bool,
+    detached: bool,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -150,13 +150,13 @@ fn event() -> impl Strategy<Value = Event> {
     let lease = proptest::option::weighted(0.1, (0..3_u64, any::<bool>()));
     let requests = proptest::option::weighted(0.03, 0..9_u64);
     (0..12_u64, later, hits, lease, requests, proptest::bool::weighted(0.5)).prop_map(
-        |(counter, later, hits, lease, requests, told)| Event {
+        |(counter, later, hits, lease, requests, detached)| Event {
             counter,
             later,
             hits,
             lease,
             requests,
-            told,
+            detached,
         },
     )
 }
@@ -186,14 +186,14 @@ proptest! {
     })]
 
     #[test]
-    fn decisions_are_those_of_the_plain_store_to_the_last_number(
+    fn decisions_equal_those_of_the_plain_store(
         mut limit in limits(), events in vec(event(), 1..120),
     ) {
-        let (plain, store) = (MemoryStore::new(1_000), Visited::new());
+        let (plain, store) = (MemoryStore::new(1_000), TestStore::new());
         let cached = cache(&store);
         let (mut now, mut latest) = (1_785_000_000_000_000_i64, 0);
         for event in events {
-            // Further back, the store in memory may have forgotten.
+            // Before that, the store in memory may have dropped the counter.
             now = (now + event.later).max(latest - 999_999);
             latest = latest.max(now);
             let key = key(event.counter % if limit.count_denied { 12 } else { 3 });
@@ -205,64 +205,64 @@ proptest! {
                 let (id, until) = (LeaseId::from_bits(id), Micros(now as u64 + 20_000_000));
                 if opens { Lease::Open { id, until } } else { Lease::Close(id) }
             });
-            if event.told && gives_back(&step) {
+            if event.detached && gives_back(&step) {
                 drop(plain.apply_now(&key, &step));
                 cached.apply_detached(&key, step);
                 continue;
             }
-            let expected = ask_memory(&plain, &key, &limit, &step);
-            prop_assert_eq!(ask(&cached, &key, &limit, &step), expected, "{:?} {:?}", step, limit);
+            let expected = check_memory(&plain, &key, &limit, &step);
+            prop_assert_eq!(check(&cached, &key, &limit, &step), expected, "{:?} {:?}", step, limit);
         }
     }
 }
 
 #[test]
-fn a_full_counter_is_visited_once_until_it_has_room() {
+fn a_full_counter_is_called_once_until_it_has_room() {
     for algorithm in Algorithm::ALL {
-        let (store, limit) = (Visited::new(), limit(algorithm, 3));
+        let (store, limit) = (TestStore::new(), limit(algorithm, 3));
         let (cached, key) = (cache(&store), key(1));
         let at = |micros: u64| algorithm::plan(&limit, 1, Micros(1_000_000_000 + micros));
         for micros in 0..3 {
-            assert!(ask(&cached, &key, &limit, &at(micros)).allowed);
+            assert!(check(&cached, &key, &limit, &at(micros)).allowed);
         }
-        store.visits();
-        let wait = ask(&cached, &key, &limit, &at(3)).reset_after.0;
+        store.calls();
+        let wait = check(&cached, &key, &limit, &at(3)).reset_after.0;
         for later in 4..1_000 {
-            assert!(!ask(&cached, &key, &limit, &at(later)).allowed);
+            assert!(!check(&cached, &key, &limit, &at(later)).allowed);
         }
-        let last = ask(&cached, &key, &limit, &at(3 + wait - 1));
+        let last = check(&cached, &key, &limit, &at(3 + wait - 1));
         assert_eq!((last.allowed, last.reset_after), (false, Micros(1)), "{algorithm:?}");
-        let visits = if algorithm == Algorithm::Concurrency { 998 } else { 1 };
-        assert_eq!(store.visits(), visits, "{algorithm:?}");
-        assert!(ask(&cached, &key, &limit, &at(3 + wait)).allowed, "{algorithm:?}");
+        let calls = if algorithm == Algorithm::Concurrency { 998 } else { 1 };
+        assert_eq!(store.calls(), calls, "{algorithm:?}");
+        assert!(check(&cached, &key, &limit, &at(3 + wait)).allowed, "{algorithm:?}");
     }
 }
 
 #[test]
-fn memory_is_bounded_whatever_keys_come() {
-    let (store, limit) = (Visited::new(), limit(Algorithm::FixedWindow, 0));
+fn a_key_flood_does_not_grow_the_cache() {
+    let (store, limit) = (TestStore::new(), limit(Algorithm::FixedWindow, 0));
     let cached = cache(&store);
     let step = algorithm::plan(&limit, 1, Micros::SECOND);
     for number in 0..200_000 {
         let key = Key([number, 0]);
-        assert!(!ask(&cached, &key, &limit, &step).allowed);
+        assert!(!check(&cached, &key, &limit, &step).allowed);
         if number % 3 == 0 {
             cached.apply_detached(&key, algorithm::plan(&limit, -1, Micros::SECOND));
         }
     }
-    assert_eq!(cached.full.counters(), 65_536);
+    assert_eq!(cached.cache.counters(), 65_536);
 }
 
-/// A counter of one hit, which is full, and what is asked of it.
+/// A full counter of one hit behind a cache.
 struct Bench {
-    store: Arc<Visited>,
-    cached: OverLimitStore<Visited>,
+    store: Arc<TestStore>,
+    cached: OverLimitStore<TestStore>,
     limit: Limit,
 }
 
 impl Bench {
     fn full() -> Bench {
-        let (store, limit) = (Visited::new(), limit(Algorithm::TokenBucket, 1));
+        let (store, limit) = (TestStore::new(), limit(Algorithm::TokenBucket, 1));
         let bench = Bench { cached: cache(&store), store, limit };
         assert!(bench.take(0));
         bench
@@ -273,32 +273,32 @@ impl Bench {
     }
 
     fn take(&self, second: u64) -> bool {
-        ask(&self.cached, &key(1), &self.limit, &self.step(1, second)).allowed
+        check(&self.cached, &key(1), &self.limit, &self.step(1, second)).allowed
     }
 }
 
 #[test]
-fn a_denial_on_its_way_while_hits_are_given_back_is_not_remembered() {
-    for told in [true, false] {
+fn a_denial_during_a_refund_is_not_cached() {
+    for detached in [true, false] {
         let bench = Bench::full();
         let (key, take, refund) = (key(1), bench.step(1, 0), bench.step(-1, 0));
         bench.store.held.store(true, Ordering::Relaxed);
         let mut denial = Box::pin(bench.cached.apply(&key, &take));
-        assert!((&mut denial).now_or_never().is_none(), "denied, but nobody has heard");
+        assert!((&mut denial).now_or_never().is_none(), "denied, but the outcome is held back");
         bench.store.held.store(false, Ordering::Relaxed);
-        if told {
+        if detached {
             bench.cached.apply_detached(&key, refund);
         } else {
-            ask(&bench.cached, &key, &bench.limit, &refund);
+            check(&bench.cached, &key, &bench.limit, &refund);
         }
-        bench.store.heard.notify_one();
-        assert!(!denial.now_or_never().expect("heard").expect("answered").allowed);
+        bench.store.released.notify_one();
+        assert!(!denial.now_or_never().expect("released").expect("an outcome").allowed);
         assert!(bench.take(0), "there is room again");
     }
 }
 
 #[test]
-fn a_denial_while_hits_are_on_their_way_back_is_forgotten_when_they_arrive() {
+fn a_refund_invalidates_denials_when_it_arrives() {
     for dropped in [true, false] {
         let bench = Bench::full();
         let (key, refund) = (key(1), bench.step(-1, 0));
@@ -306,30 +306,30 @@ fn a_denial_while_hits_are_on_their_way_back_is_forgotten_when_they_arrive() {
         let mut giving = Box::pin(bench.cached.apply(&key, &refund));
         assert!((&mut giving).now_or_never().is_none());
         bench.store.held.store(false, Ordering::Relaxed);
-        // The store had it already, so what makes the counter full again are another's hits.
+        // The store has applied the refund, so another instance's hits fill the counter again.
         let other = bench.step(1, 0);
-        assert!(ask_memory(&bench.store.memory, &key, &bench.limit, &other).allowed);
+        assert!(check_memory(&bench.store.memory, &key, &bench.limit, &other).allowed);
         assert!(!bench.take(0));
         if dropped {
             drop(giving);
         } else {
-            bench.store.heard.notify_one();
-            giving.now_or_never().expect("heard").expect("answered");
+            bench.store.released.notify_one();
+            giving.now_or_never().expect("released").expect("an outcome");
         }
-        bench.store.visits();
+        bench.store.calls();
         assert!(!bench.take(0));
-        assert_eq!(bench.store.visits(), 1, "it was forgotten");
+        assert_eq!(bench.store.calls(), 1, "it was invalidated");
     }
 }
 
 #[test]
-fn what_is_given_back_without_an_answer_is_waited_for_in_quiet() {
-    for told in [true, false] {
+fn a_refund_without_outcome_suppresses_denials() {
+    for detached in [true, false] {
         let bench = Bench::full();
         let (key, refund) = (key(1), bench.step(0, 0));
         let refund = Step { hits: -1, params: bench.step(-1, 0).params, ..refund };
         assert!(!bench.take(0));
-        if told {
+        if detached {
             bench.cached.apply_detached(&key, refund);
         } else {
             bench.store.fails.store(true, Ordering::Relaxed);
@@ -338,40 +338,40 @@ fn what_is_given_back_without_an_answer_is_waited_for_in_quiet() {
             bench.store.fails.store(false, Ordering::Relaxed);
         }
         assert!(bench.take(1), "there is room");
-        bench.store.visits();
+        bench.store.calls();
         for _ in 0..5 {
             assert!(!bench.take(1));
         }
-        assert_eq!(bench.store.visits(), 5, "for a second no denial is remembered");
+        assert_eq!(bench.store.calls(), 5, "for a second no denial is cached");
         for _ in 0..5 {
             assert!(!bench.take(3));
         }
-        assert_eq!(bench.store.visits(), 1);
+        assert_eq!(bench.store.calls(), 1);
     }
 }
 
 #[test]
-fn a_leased_rules_denial_is_remembered_for_a_moment_only() {
-    let (store, limit) = (Visited::new(), limit(Algorithm::SlidingWindow, 0));
-    let cached = cache(&store).for_at_most(Micros::from_millis(100));
+fn a_leased_denial_is_cached_briefly() {
+    let (store, limit) = (TestStore::new(), limit(Algorithm::SlidingWindow, 0));
+    let cached = cache(&store).with_max_age(Micros::from_millis(100));
     for millis in 0..1_000 {
         let step = algorithm::plan(&limit, 1, Micros::from_millis(5_000 + millis));
-        assert!(!ask(&cached, &key(1), &limit, &step).allowed);
+        assert!(!check(&cached, &key(1), &limit, &step).allowed);
     }
-    assert_eq!(store.visits(), 10);
+    assert_eq!(store.calls(), 10);
 }
 
 #[test]
-fn a_counter_that_is_emptied_by_hand_is_not_denied_from_memory() {
-    let store = Visited::new();
+fn a_deleted_counter_is_not_denied_from_memory() {
+    let store = TestStore::new();
     let cache = cache(&store);
     let limit = Limit::fixed_window(1, Micros::from_secs(3600));
     let step = algorithm::plan(&limit, 1, Micros::from_secs(1_000_000));
-    let allowed = || ask(&cache, &key(1), &limit, &step).allowed;
+    let allowed = || check(&cache, &key(1), &limit, &step).allowed;
     assert_eq!([allowed(), allowed()], [true, false]);
-    store.visits();
+    store.calls();
     assert!(!allowed());
-    assert_eq!(store.visits(), 0, "denied from memory");
+    assert_eq!(store.calls(), 0, "denied from memory");
     assert_eq!(cache.forget(&key(1)).now_or_never(), Some(Ok(true)));
     assert_eq!([allowed(), allowed()], [true, false]);
 }

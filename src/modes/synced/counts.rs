@@ -1,10 +1,10 @@
-//! Counts of exchanges, for metrics.
+//! Counts of the synced path, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::store::StoreError;
 
-/// What the synced layer has done since the process began.
+/// What the synced path has done since the process started.
 #[derive(Debug, Default)]
 pub struct SyncedCounts {
     exchanges: AtomicU64,
@@ -34,24 +34,23 @@ impl SyncedCounts {
         }
     }
 
-    /// Counters exchanged.
+    /// Completed exchanges.
     pub fn exchanges(&self) -> u64 {
         self.exchanges.load(Ordering::Relaxed)
     }
 
-    /// Steps sent to the store for it.
+    /// Steps sent to the store in exchanges.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Exchanges that failed, by why.
+    /// Failed exchanges, by error.
     pub fn failures(&self) -> impl Iterator<Item = (StoreError, u64)> + '_ {
         let counts = self.failures.iter().map(|count| count.load(Ordering::Relaxed));
         StoreError::ALL.into_iter().zip(counts)
     }
 
-    /// Hits by which counters were seen to be over their limits, each counted once by each instance
-    /// that saw it.
+    /// Hits over a limit that an exchange revealed. Every instance that sees a hit counts it once.
     pub fn overrun(&self) -> u64 {
         self.overrun.load(Ordering::Relaxed)
     }

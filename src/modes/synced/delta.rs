@@ -1,14 +1,13 @@
-//! Difference: how far one state of a counter is from another, and the step that takes it there.
-//! Pure.
+//! Deltas: the difference between two states of a counter, and the step that applies it. Pure.
 //!
-//! A state is a row of cells per tier: a count per window in sight, or the level of a bucket. Cells
-//! are compared at one instant, to which both states are turned; what is out of sight then is out
-//! of the comparison, and need not be told to anybody.
+//! A state is a row of cells per tier: a count per visible window, or the level of a bucket. Cells
+//! are compared at one instant, to which both states are advanced. Windows that are no longer visible
+//! at that instant are not compared, and need not be sent.
 //!
 //! For a bucket the difference is a length: how much fuller the hits made it, less what has drained
-//! while it would have been empty without them. Taken off from one level and put on another, which
-//! is never lower, it is never more than the hits themselves would have made there (see
-//! `docs/modes.md`).
+//! while it would have been empty without them. Subtracted from one level and added to another, which
+//! is never lower, it is at most what the hits themselves would have added there. `docs/modes.md` has
+//! the proof.
 
 use smallvec::SmallVec;
 
@@ -20,23 +19,23 @@ use crate::step::{
 };
 use crate::time::Micros;
 
-/// The cells of one tier; a bucket has one, in parts of a microsecond.
+/// The cells of one tier. A bucket has one, in fractions of a microsecond.
 type Cells = [i128; 2];
 
 /// The cells of all tiers.
 type Rows = SmallVec<[Cells; 1]>;
 
-/// One of the two cells: the present window, or the level of a bucket.
-const PRESENT: usize = 0;
-/// The window before it.
-const BEFORE: usize = 1;
+/// The cell of the current window, or of the level of a bucket.
+const CURRENT: usize = 0;
+/// The cell of the previous window.
+const PREVIOUS: usize = 1;
 
-/// What a counter of `limit` would say of `state` at `now`, as a step that looks.
-fn look(limit: &Limit, now: Micros) -> Step {
+/// A step that peeks at a counter of `limit`.
+fn peek(limit: &Limit, now: Micros) -> Step {
     algorithm::plan(limit, 0, now)
 }
 
-/// The instant to compare the states at: `now`, or the latest window that any of them has begun.
+/// The instant at which the states are compared: `now`, or the start of their latest window.
 fn instant(states: &[&Option<State>], now: Micros) -> Micros {
     let begun = states.iter().filter_map(|state| state.as_ref()).map(|state| match state {
         State::FixedWindow(tiers) => tiers.as_slice().iter().map(|count| count.start).max(),
@@ -46,7 +45,7 @@ fn instant(states: &[&Option<State>], now: Micros) -> Micros {
     begun.flatten().max().unwrap_or_default().max(now)
 }
 
-/// The state turned to the step's instant, as cells.
+/// The state, advanced to the step's instant, as cells.
 fn cells(step: &Step, state: &Option<State>) -> Rows {
     let outcome = step.apply(&mut state.clone());
     let seen = outcome.tiers.iter().enumerate();
@@ -61,16 +60,16 @@ fn cells(step: &Step, state: &Option<State>) -> Rows {
     seen.map(row).collect()
 }
 
-/// `state + (later - earlier)`, at the instant of `limit` and `now`: what is known, with what has
-/// happened since.
-pub(super) fn carry(
+/// `state + (later - earlier)`: a known state plus the hits counted between two others. It never
+/// falls below an empty counter.
+pub(super) fn rebase(
     limit: &Limit,
     now: Micros,
     state: &Option<State>,
     later: &Option<State>,
     earlier: &Option<State>,
 ) -> Option<State> {
-    let step = look(limit, instant(&[state, later, earlier], now));
+    let step = peek(limit, instant(&[state, later, earlier], now));
     let (state, later) = (cells(&step, state), cells(&step, later));
     let earlier = cells(&step, earlier);
     let sum = |index: usize, cell: usize| {
@@ -85,22 +84,22 @@ pub(super) fn carry(
             let tiers = tiers.iter().enumerate();
             let kept = tiers.map(|(i, tier)| FixedWindow {
                 start: tier.start,
-                count: count(i, PRESENT, INTEGER_END),
+                count: count(i, CURRENT, INTEGER_END),
             });
             Some(State::FixedWindow(Tiers::from_slice(&kept.collect::<Vec<_>>())))
         }
         Params::SlidingWindow(tiers) => {
             let kept = tiers.iter().enumerate().map(|(i, tier)| SlidingWindow {
                 start: tier.start,
-                current: count(i, PRESENT, SlidingWindowTier::UNLIMITED),
-                previous: count(i, BEFORE, SlidingWindowTier::UNLIMITED),
+                current: count(i, CURRENT, SlidingWindowTier::UNLIMITED),
+                previous: count(i, PREVIOUS, SlidingWindowTier::UNLIMITED),
             });
             Some(State::SlidingWindow(Tiers::from_slice(&kept.collect::<Vec<_>>())))
         }
         Params::Gcra(tiers) => {
             let kept = tiers.iter().enumerate().map(|(i, tier)| {
                 let empty = i128::from(tier.now.0) * i128::from(tier.parts);
-                tat(sum(i, PRESENT).max(empty), tier.parts)
+                gcra_time(sum(i, CURRENT).max(empty), tier.parts)
             });
             Some(State::Gcra(Tiers::from_slice(&kept.collect::<Vec<_>>())))
         }
@@ -108,8 +107,8 @@ pub(super) fn carry(
     }
 }
 
-/// So many parts as an instant or a length.
-fn tat(parts: i128, per_micro: u64) -> GcraTime {
+/// `parts` as an instant or a length of a bucket.
+fn gcra_time(parts: i128, per_micro: u64) -> GcraTime {
     let per_micro = i128::from(per_micro.max(1));
     let micros = u64::try_from(parts / per_micro).unwrap_or(u64::MAX);
     if micros >= INTEGER_END - 2 {
@@ -125,50 +124,50 @@ pub(super) fn covers(
     state: &Option<State>,
     other: &Option<State>,
 ) -> bool {
-    let step = look(limit, instant(&[state, other], now));
+    let step = peek(limit, instant(&[state, other], now));
     let (state, other) = (cells(&step, state), cells(&step, other));
     state.iter().zip(&other).all(|(state, other)| state[0] >= other[0] && state[1] >= other[1])
 }
 
-/// One step towards `to` for a counter that is known as `from`, whatever its limit; `None` if there
-/// is none to take. It adds or gives back the same number of hits in every cell that it touches, so
-/// there may be more than one: tiers whose windows began at different times differ.
-pub(super) fn part(
+/// The next step that takes a counter from state `from` to `to`, regardless of its limit; `None` if
+/// they are equal. A step adds or gives back the same number of hits in every cell that it touches.
+/// So several steps may be needed where the tiers' windows started at different times.
+pub(super) fn next_step(
     limit: &Limit,
     now: Micros,
     from: &Option<State>,
     to: &Option<State>,
 ) -> Option<Step> {
-    let mut step = look(limit, instant(&[from, to], now));
+    let mut step = peek(limit, instant(&[from, to], now));
     let (from, to) = (cells(&step, from), cells(&step, to));
     let missing: Rows =
         to.iter().zip(&from).map(|(to, from)| [to[0] - from[0], to[1] - from[1]]).collect();
-    // First what is to be added, then what is to be given back.
+    // Additions come before refunds.
     let sign =
         [1, -1].into_iter().find(|sign| missing.iter().flatten().any(|cell| cell * sign > 0))?;
-    // Per tier the older window first: it is about to go out of sight.
-    let cell = |row: &Cells| [BEFORE, PRESENT].into_iter().find(|&cell| row[cell] * sign > 0);
+    // The older window of a tier comes first, because it expires sooner.
+    let cell = |row: &Cells| [PREVIOUS, CURRENT].into_iter().find(|&cell| row[cell] * sign > 0);
     let amount = |row: &Cells| cell(row).map(|cell| row[cell] * sign);
     let hits = missing.iter().filter_map(amount).min()?;
     let chosen: SmallVec<[Option<usize>; 1]> = missing.iter().map(cell).collect();
     let hits = match &mut step.params {
         Params::FixedWindow(tiers) => {
             for (tier, cell) in tiers.iter_mut().zip(chosen) {
-                *tier = counting(*tier, cell);
+                *tier = fixed_tier(*tier, cell);
             }
             hits
         }
         Params::SlidingWindow(tiers) => {
             for (tier, cell) in tiers.iter_mut().zip(chosen) {
-                *tier = weighing(*tier, cell);
+                *tier = sliding_tier(*tier, cell);
             }
             hits
         }
         Params::Gcra(tiers) => {
             for ((tier, cell), row) in tiers.iter_mut().zip(chosen).zip(&missing) {
                 let length = cell.map_or(0, |cell| row[cell] * sign);
-                tier.cost = tat(length, tier.parts);
-                // No debt is too large: the hits were let pass.
+                tier.cost = gcra_time(length, tier.parts);
+                // The debt is unlimited: the hits have passed.
                 tier.most = GcraTime { micros: INTEGER_END - 2, part: 0 };
             }
             1
@@ -180,8 +179,9 @@ pub(super) fn part(
     Some(step)
 }
 
-/// The tier, touched in its present window or not at all: a window that is over is left alone.
-fn counting(tier: FixedWindowTier, cell: Option<usize>) -> FixedWindowTier {
+/// The tier of a fixed window. Without a cell it is set to a window that has ended, so that the
+/// step does not touch it.
+fn fixed_tier(tier: FixedWindowTier, cell: Option<usize>) -> FixedWindowTier {
     let (start, end) = match cell {
         Some(_) => (tier.start, tier.end),
         None => (Micros::ZERO, tier.end.saturating_sub(tier.start)),
@@ -189,21 +189,22 @@ fn counting(tier: FixedWindowTier, cell: Option<usize>) -> FixedWindowTier {
     FixedWindowTier { start, end, max: FixedWindowTier::UNLIMITED }
 }
 
-/// The tier, touched in its present window, in the one before, or not at all.
-fn weighing(tier: SlidingWindowTier, cell: Option<usize>) -> SlidingWindowTier {
+/// The tier of a sliding window, set to the window of the cell. Without a cell the step does not
+/// touch it.
+fn sliding_tier(tier: SlidingWindowTier, cell: Option<usize>) -> SlidingWindowTier {
     let start = match cell {
-        Some(PRESENT) => tier.start,
+        Some(CURRENT) => tier.start,
         Some(_) => tier.start.saturating_sub(tier.window),
         None => Micros::ZERO,
     };
     SlidingWindowTier { start, rest: tier.window, max: SlidingWindowTier::UNLIMITED, ..tier }
 }
 
-/// By how many hits `state` is above its limit.
+/// Hits by which `state` is over its limit.
 pub(super) fn excess(limit: &Limit, now: Micros, state: &Option<State>) -> u64 {
-    let step = look(limit, instant(&[state], now));
+    let step = peek(limit, instant(&[state], now));
     let rows = cells(&step, state);
-    let above = |(index, row): (usize, &Cells)| match &step.params {
+    let over = |(index, row): (usize, &Cells)| match &step.params {
         Params::FixedWindow(tiers) => row[0] - i128::from(tiers[index].max),
         Params::SlidingWindow(tiers) => {
             let tier = &tiers[index];
@@ -219,6 +220,6 @@ pub(super) fn excess(limit: &Limit, now: Micros, state: &Option<State>) -> u64 {
         }
         Params::Log(_) | Params::Slots(_) => 0,
     };
-    let above = rows.iter().enumerate().map(above).max().unwrap_or(0);
-    u64::try_from(above.max(0)).unwrap_or(u64::MAX)
+    let over = rows.iter().enumerate().map(over).max().unwrap_or(0);
+    u64::try_from(over.max(0)).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,6 @@
-//! A replica: what one instance knows of a counter, and what it has not told yet. Pure.
+//! Replicas: the counter as one instance knows it, and the counts that it has not sent yet. Pure.
 
-use super::delta::{carry, covers, excess, part};
+use super::delta::{covers, excess, next_step, rebase};
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::limit::Limit;
@@ -8,60 +8,62 @@ use crate::step::{Outcome, State, Step};
 use crate::store::StoreError;
 use crate::time::Micros;
 
-/// One counter, as this instance knows it.
+/// The replica of one counter.
 #[derive(Debug)]
 pub(super) struct Replica {
     limit: Limit,
-    /// How long it may take until all instances know of a hit.
+    /// The longest time until all instances have a hit.
     interval: Micros,
-    /// All that is known: what the store had when it was asked last, and what has happened here
-    /// since. This decides.
-    known: Option<State>,
-    /// What the store is known to have: `known` less this is what it must be told.
-    told: Option<State>,
-    /// What the store has if the last step reached it, while nobody knows whether it did.
-    doubt: Option<Unconfirmed>,
-    /// The counter's clock less ours, in microseconds, when it could be told last.
+    /// The state that decides: the store's at the last exchange, plus what has passed here since.
+    state: Option<State>,
+    /// The store's state at the last exchange. The difference to `state` is to be sent.
+    stored: Option<State>,
+    /// The last call, while it is unknown whether it was applied.
+    unconfirmed: Option<Unconfirmed>,
+    /// The store's clock minus the local one, in microseconds, when it was last known.
     offset: i64,
-    /// The latest instant that anything was decided for, by the counter's clock.
+    /// The latest instant of a decision, by the store's clock.
     latest: Micros,
-    /// When it was asked last, by our clock.
-    asked: Micros,
-    /// When it is due for an exchange, by our clock.
+    /// The last request, by the local clock.
+    last_used: Micros,
+    /// The next exchange, by the local clock.
     pub(super) due: Micros,
-    /// How far the counter was above its limit when that was seen last.
+    /// Hits over the limit at the last exchange.
     excess: u64,
 }
 
+/// A call whose outcome is unknown.
 #[derive(Clone, Debug)]
 struct Unconfirmed {
-    told: Option<State>,
+    /// The store's state if the call was applied.
+    stored: Option<State>,
+    /// Whether the call gave hits back.
     gives_back: bool,
 }
 
-/// One visit to the store for the sake of a replica.
+/// One call of an exchange.
 #[derive(Debug)]
-pub(super) struct Visit {
-    /// What the store is to do.
+pub(super) struct SyncCall {
+    /// The step for the store.
     pub(super) step: Step,
-    /// What the store had before and has after it, less what others do.
+    /// The store's state before and after the step, without the hits of other instances.
     before: Option<State>,
     after: Option<State>,
-    /// The step brings something, rather than to look.
-    tells: bool,
-    /// Another one is due at once.
-    pub(super) again: bool,
+    /// Whether the step sends counts; otherwise it peeks.
+    sends: bool,
+    /// Whether the exchange needs another call.
+    pub(super) more: bool,
 }
 
-/// How an exchange went.
+/// What an exchange revealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SyncResult {
-    /// Hits above the limit that were not known of before.
+    /// Hits over the limit that were unknown before.
     pub(super) overrun: u64,
 }
 
 impl Replica {
-    /// Of a counter that `outcome` of `step` tells of; `None` if it tells too little.
+    /// A replica from the outcome of the first step; `None` if the outcome does not have the state.
     pub(super) fn new(
         limit: &Limit,
         interval: Micros,
@@ -74,17 +76,17 @@ impl Replica {
             limit: limit.clone(),
             interval,
             excess: excess(limit, step.now, &state),
-            known: state.clone(),
-            told: state,
-            doubt: None,
+            state: state.clone(),
+            stored: state,
+            unconfirmed: None,
             offset: offset(step.now, local),
             latest: step.now,
-            asked: local,
+            last_used: local,
             due: local.saturating_add(pause(interval)),
         })
     }
 
-    /// Decides by what is known. Tells whether the replica is due sooner than it was.
+    /// Decides on the replica's state. Also returns whether the replica is due sooner than before.
     pub(super) fn decide(
         &mut self,
         limit: &Limit,
@@ -100,119 +102,120 @@ impl Replica {
             self.offset = offset(now, local);
         }
         self.interval = interval;
-        self.asked = self.asked.max(local);
+        self.last_used = self.last_used.max(local);
         let due = local.saturating_add(pause(interval));
         let sooner = due < self.due;
         self.due = self.due.min(due);
         let now = now.unwrap_or_else(|| self.now(local));
         let step = algorithm::plan(limit, hits, now);
         self.latest = self.latest.max(step.now);
-        let outcome = step.apply(&mut self.known);
+        let outcome = step.apply(&mut self.state);
         (algorithm::report(limit, &step, &outcome), sooner)
     }
 
-    /// Applies a step that gives back.
+    /// Applies a step that gives hits back.
     pub(super) fn give_back(&mut self, step: &Step) {
-        step.apply(&mut self.known);
+        step.apply(&mut self.state);
     }
 
-    /// Another request of ours visited the store before it knew of this replica.
-    pub(super) fn hear_of(&mut self, step: &Step, outcome: &Outcome) {
+    /// Uses the outcome of a request that called the store before the replica existed.
+    pub(super) fn observe(&mut self, step: &Step, outcome: &Outcome) {
         let Some(state) = step.state_after(outcome) else { return };
         let state = Some(state);
-        // Answers may overtake each other: the one that tells more is the later one.
-        if self.doubt.is_none() && covers(&self.limit, step.now, &state, &self.told) {
+        // Outcomes may arrive out of order. The later one covers the earlier one.
+        if self.unconfirmed.is_none() && covers(&self.limit, step.now, &state, &self.stored) {
             let now = self.latest.max(step.now);
-            self.known = carry(&self.limit, now, &state, &self.known, &self.told);
-            self.told = state;
+            self.state = rebase(&self.limit, now, &state, &self.state, &self.stored);
+            self.stored = state;
         }
     }
 
-    /// The counter's clock, as far as it can be told.
+    /// The store's clock at `local`, estimated from the last known offset.
     pub(super) fn now(&self, local: Micros) -> Micros {
         Micros(local.0.saturating_add_signed(self.offset))
     }
 
-    /// The store need not hear of anything.
-    pub(super) fn is_clean(&self, now: Micros) -> bool {
-        self.doubt.is_none() && part(&self.limit, now, &self.told, &self.known).is_none()
+    /// Whether the store has all counts.
+    pub(super) fn is_stored(&self, now: Micros) -> bool {
+        self.unconfirmed.is_none()
+            && next_step(&self.limit, now, &self.stored, &self.state).is_none()
     }
 
-    /// Nobody has asked since an interval and a bit.
+    /// Whether there was no request for two intervals, or for `at_most`.
     pub(super) fn is_idle(&self, local: Micros, at_most: Micros) -> bool {
-        let since = local.saturating_sub(self.asked);
+        let since = local.saturating_sub(self.last_used);
         since >= self.interval.saturating_add(self.interval).min(at_most)
     }
 
-    /// The next visit of an exchange. It is taken to be under way from here on: whoever drops it
-    /// leaves a doubt.
-    pub(super) fn visit(&mut self, now: Micros, local: Micros) -> Visit {
+    /// The next call of an exchange. It counts as sent: if it is dropped, it stays unconfirmed.
+    pub(super) fn next_call(&mut self, now: Micros, local: Micros) -> SyncCall {
         self.offset = offset(now, local);
         let now = now.max(self.latest);
-        let look = || algorithm::plan(&self.limit, 0, now);
-        if let Some(doubt) = &self.doubt {
-            // A look does no harm if it gets lost too, and tells what became of the last step.
-            let (before, after) = (self.told.clone(), doubt.told.clone());
-            return Visit { step: look(), before, after, tells: false, again: true };
+        let peek = || algorithm::plan(&self.limit, 0, now);
+        if let Some(unconfirmed) = &self.unconfirmed {
+            // A peek changes nothing, and shows whether the last step was applied.
+            let (before, after) = (self.stored.clone(), unconfirmed.stored.clone());
+            return SyncCall { step: peek(), before, after, sends: false, more: true };
         }
-        let before = self.told.clone();
-        let Some(step) = part(&self.limit, now, &self.told, &self.known) else {
+        let before = self.stored.clone();
+        let Some(step) = next_step(&self.limit, now, &self.stored, &self.state) else {
             let after = before.clone();
-            return Visit { step: look(), before, after, tells: false, again: false };
+            return SyncCall { step: peek(), before, after, sends: false, more: false };
         };
         let mut after = before.clone();
         step.apply(&mut after);
-        let again = part(&self.limit, now, &after, &self.known).is_some();
-        self.doubt = Some(Unconfirmed { told: after.clone(), gives_back: step.hits < 0 });
-        Visit { step, before, after, tells: true, again }
+        let more = next_step(&self.limit, now, &after, &self.state).is_some();
+        let gives_back = step.hits < 0;
+        self.unconfirmed = Some(Unconfirmed { stored: after.clone(), gives_back });
+        SyncCall { step, before, after, sends: true, more }
     }
 
-    /// What the store said.
-    pub(super) fn hear(
+    /// Completes a call.
+    pub(super) fn complete(
         &mut self,
-        visit: &Visit,
-        answer: Result<&Outcome, StoreError>,
+        call: &SyncCall,
+        result: Result<&Outcome, StoreError>,
     ) -> SyncResult {
-        let outcome = match answer {
+        let outcome = match result {
             Ok(outcome) => outcome,
             Err(error) => {
-                if visit.tells && !error.may_have_run() {
-                    self.doubt = None;
+                if call.sends && !error.may_have_run() {
+                    self.unconfirmed = None;
                 }
                 return SyncResult { overrun: 0 };
             }
         };
-        // What happened meanwhile counts from its own instants on.
-        let now = visit.step.now.max(self.latest);
-        let Some(state) = visit.step.state_after(outcome).map(Some) else {
+        // Requests may have been decided since, at later instants.
+        let now = call.step.now.max(self.latest);
+        let Some(state) = call.step.state_after(outcome).map(Some) else {
             return SyncResult { overrun: 0 };
         };
-        let arrived = match self.doubt.take() {
-            // If it had not arrived, and nobody else had counted as much, the store would have less.
-            Some(doubt) if !visit.tells => {
-                doubt.gives_back || covers(&self.limit, now, &state, &visit.after)
+        let applied = match self.unconfirmed.take() {
+            // If the step was not applied, the store has less, unless others counted as much.
+            Some(unconfirmed) if !call.sends => {
+                unconfirmed.gives_back || covers(&self.limit, now, &state, &call.after)
             }
             _ => true,
         };
-        let had = if arrived { &visit.after } else { &visit.before };
-        self.known = carry(&self.limit, now, &state, &self.known, had);
+        let had = if applied { &call.after } else { &call.before };
+        self.state = rebase(&self.limit, now, &state, &self.state, had);
         let excess = excess(&self.limit, now, &state);
         let overrun = excess.saturating_sub(self.excess);
         self.excess = excess;
-        self.told = state;
+        self.stored = state;
         SyncResult { overrun }
     }
 
-    /// When to exchange next, by our clock.
-    pub(super) fn next_due(&self, local: Micros, failed: bool, again: Micros) -> Micros {
+    /// The instant of the next exchange, by the local clock.
+    pub(super) fn next_due(&self, local: Micros, failed: bool, retry_delay: Micros) -> Micros {
         let pause = pause(self.interval);
-        let length = if failed { pause.min(again) } else { pause };
+        let length = if failed { pause.min(retry_delay) } else { pause };
         local.saturating_add(length)
     }
 }
 
-/// From one exchange to the next: a hit waits for one pause until it is told, and for another until
-/// the others ask.
+/// The time between exchanges. A hit waits one pause until it is sent, and another until the other
+/// instances receive it.
 fn pause(interval: Micros) -> Micros {
     Micros(interval.0 / 2)
 }

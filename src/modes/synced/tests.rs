@@ -1,4 +1,4 @@
-//! SyncedPath: several instances over one store, each with a clock that is moved by hand.
+//! Tests of mode synced: several instances over one store, each with a manual clock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,50 +18,50 @@ mod single;
 
 const INTERVAL: Micros = Micros::from_millis(500);
 
-/// What becomes of a visit to the store.
+/// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    Answered,
-    /// It never ran, and the caller knows.
+    Applied,
+    /// It is not applied, and the caller knows.
     Refused,
-    /// It never ran, and the caller cannot know.
+    /// It is not applied, and the caller does not know.
     LostBefore,
-    /// It ran, and the caller cannot know.
+    /// It is applied, and the caller does not know.
     LostAfter,
 }
 
 /// The store of several instances.
 struct Shared {
     memory: MemoryStore,
-    visits: AtomicUsize,
-    /// What becomes of the next visits; then all are answered.
+    calls: AtomicUsize,
+    /// What happens to the next calls. All calls after them are applied.
     fates: Mutex<VecDeque<Fate>>,
-    away: AtomicBool,
+    unreachable: AtomicBool,
 }
 
 impl Shared {
     fn new() -> Arc<Shared> {
         Arc::new(Shared {
             memory: MemoryStore::new(100_000),
-            visits: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
             fates: Mutex::default(),
-            away: AtomicBool::new(false),
+            unreachable: AtomicBool::new(false),
         })
     }
 
-    fn visits(&self) -> usize {
-        self.visits.swap(0, Ordering::Relaxed)
+    fn calls(&self) -> usize {
+        self.calls.swap(0, Ordering::Relaxed)
     }
 
-    fn meet(&self, fate: Fate) {
+    fn push_fate(&self, fate: Fate) {
         lock(&self.fates).push_back(fate);
     }
 }
 
 impl Store for Shared {
     fn now(&self, _: &Key, local: Micros) -> Result<Micros, StoreError> {
-        let away = self.away.load(Ordering::Relaxed);
-        if away { Err(StoreError::Unreachable) } else { Ok(local) }
+        let unreachable = self.unreachable.load(Ordering::Relaxed);
+        if unreachable { Err(StoreError::Unreachable) } else { Ok(local) }
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -74,13 +74,13 @@ impl Store for Shared {
         step: &Step,
         _: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
-        if self.away.load(Ordering::Relaxed) {
+        if self.unreachable.load(Ordering::Relaxed) {
             return Err(StoreError::Unreachable);
         }
-        self.visits.fetch_add(1, Ordering::Relaxed);
-        let fate = lock(&self.fates).pop_front().unwrap_or(Fate::Answered);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let fate = lock(&self.fates).pop_front().unwrap_or(Fate::Applied);
         match fate {
-            Fate::Answered => self.memory.apply_now(key, step),
+            Fate::Applied => self.memory.apply_now(key, step),
             Fate::Refused => Err(StoreError::Refused),
             Fate::LostBefore => Err(StoreError::Lost),
             Fate::LostAfter => self.memory.apply_now(key, step).and(Err(StoreError::Timeout)),
@@ -92,22 +92,22 @@ impl Store for Shared {
     }
 
     async fn forget(&self, _: &Key) -> Result<bool, StoreError> {
-        unreachable!("nobody empties counters here")
+        unreachable!("no test deletes counters")
     }
 }
 
 const KEY: Key = Key([7, 7]);
 
-fn ask(
+fn hit(
     synced: &SyncedPath<Shared>,
     limit: &Limit,
     hits: i64,
     now: u64,
 ) -> Result<Decision, StoreError> {
-    ask_for(synced, &KEY, limit, hits, now)
+    hit_key(synced, &KEY, limit, hits, now)
 }
 
-fn ask_for(
+fn hit_key(
     synced: &SyncedPath<Shared>,
     key: &Key,
     limit: &Limit,
@@ -133,7 +133,7 @@ fn run_due(synced: &SyncedPath<Shared>, now: u64) {
     synced.run_due(Micros(now)).now_or_never().expect("memory answers at once");
 }
 
-/// What the store says of the counter.
+/// The store's decision of a peek.
 fn stored(shared: &Shared, limit: &Limit, now: u64) -> Decision {
     let step = algorithm::plan(limit, 0, Micros(now));
     let outcome = shared.memory.apply_now(&KEY, &step).expect("there is room");
@@ -156,5 +156,5 @@ const ALGORITHMS: [Algorithm; 4] = [
     Algorithm::LeakyBucket,
 ];
 
-/// The epoch of the tests: the beginning of a window, whatever the window.
+/// The instant at which every test begins. It is the start of a window of every used length.
 const START: u64 = 1_785_000_000_000_000;

@@ -1,4 +1,4 @@
-//! A store that several instances share, slow and unreliable as asked for, in paused time.
+//! A fixture: several instances over one store with latency and lost calls, in paused time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,14 +16,14 @@ use crate::step::{Outcome, State, Step};
 use crate::store::{Store, StoreError};
 use crate::time::Micros;
 
-/// The instant at which every test begins: the start of a window of any length that they use.
+/// The instant at which every test begins. It is the start of a window of every used length.
 pub(super) const BEGIN: Micros = Micros::from_secs(1_800_000_000);
 
 /// SplitMix64.
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct Rng(pub(super) u64);
 
-impl Dice {
-    pub(super) fn roll(&mut self) -> u64 {
+impl Rng {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,54 +32,54 @@ impl Dice {
     }
 
     pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.roll() % end.max(1)
+        self.next() % end.max(1)
     }
 
-    /// Once in `times`; never, if that is 0.
+    /// True once in `times`; never if that is 0.
     pub(super) fn once_in(&mut self, times: u64) -> bool {
         times > 0 && self.below(times) == 0
     }
 }
 
-/// What the shared store does to calls.
-pub(super) struct Weather {
-    /// The longest way there, and back, in microseconds.
+/// The faults of the shared store.
+pub(super) struct Faults {
+    /// The longest latency, in microseconds, each way.
     pub(super) latency: u64,
-    /// One answer in so many is lost, before or after the step is applied.
+    /// One call in this many is lost, before or after its step is applied; 0 is none.
     pub(super) loses: u64,
 }
 
 /// The counters that all instances share.
-pub(super) struct World {
+pub(super) struct Cluster {
     begin: Instant,
-    weather: Weather,
-    dice: Mutex<Dice>,
+    faults: Faults,
+    rng: Mutex<Rng>,
     counters: Mutex<HashMap<Key, Option<State>>>,
-    /// The largest hits of each fixed window that were ever counted.
+    /// The largest count of each fixed window.
     pub(super) highest: Mutex<HashMap<(Key, Micros), u64>>,
-    pub(super) visits: AtomicU64,
+    pub(super) calls: AtomicU64,
     pub(super) lost: AtomicU64,
-    /// Nothing can be reached.
-    pub(super) away: AtomicBool,
-    /// Nothing is answered.
+    /// The store is unreachable.
+    pub(super) unreachable: AtomicBool,
+    /// Calls never complete.
     pub(super) stalled: AtomicBool,
-    /// How long an answer is waited for, in milliseconds; 0 is for ever.
-    pub(super) deadline: AtomicU64,
+    /// The store's timeout in milliseconds; 0 is none.
+    pub(super) timeout: AtomicU64,
 }
 
-impl World {
-    pub(super) fn new(seed: u64, weather: Weather) -> Arc<World> {
-        Arc::new(World {
+impl Cluster {
+    pub(super) fn new(seed: u64, faults: Faults) -> Arc<Cluster> {
+        Arc::new(Cluster {
             begin: Instant::now(),
-            weather,
-            dice: Mutex::new(Dice(seed)),
+            faults,
+            rng: Mutex::new(Rng(seed)),
             counters: Mutex::default(),
             highest: Mutex::default(),
-            visits: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
             lost: AtomicU64::new(0),
-            away: AtomicBool::new(false),
+            unreachable: AtomicBool::new(false),
             stalled: AtomicBool::new(false),
-            deadline: AtomicU64::new(0),
+            timeout: AtomicU64::new(0),
         })
     }
 
@@ -89,40 +89,40 @@ impl World {
     }
 
     pub(super) fn is_slow(&self) -> bool {
-        self.weather.latency > 0
+        self.faults.latency > 0
     }
 
-    pub(super) fn visits(&self) -> u64 {
-        self.visits.load(Ordering::Relaxed)
+    pub(super) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
     }
 
-    async fn travel(&self) {
-        let latency = self.dice.lock().unwrap().below(self.weather.latency + 1);
+    async fn delay(&self) {
+        let latency = self.rng.lock().unwrap().below(self.faults.latency + 1);
         if latency > 0 {
             tokio::time::sleep(Duration::from_micros(latency)).await;
         }
     }
 
     fn loses(&self) -> bool {
-        let lost = self.dice.lock().unwrap().once_in(self.weather.loses);
+        let lost = self.rng.lock().unwrap().once_in(self.faults.loses);
         self.lost.fetch_add(u64::from(lost), Ordering::Relaxed);
         lost
     }
 
     async fn apply(&self, key: Key, step: Step) -> Result<Outcome, StoreError> {
-        if self.away.load(Ordering::Relaxed) {
+        if self.unreachable.load(Ordering::Relaxed) {
             return Err(StoreError::Unreachable);
         }
-        self.visits.fetch_add(1, Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Relaxed);
         if self.stalled.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
-        self.travel().await;
+        self.delay().await;
         if self.loses() {
             return Err(StoreError::Timeout);
         }
         let outcome = self.count(key, &step);
-        self.travel().await;
+        self.delay().await;
         if self.loses() { Err(StoreError::Lost) } else { Ok(outcome) }
     }
 
@@ -140,23 +140,23 @@ impl World {
     }
 }
 
-/// How one instance sees the world.
+/// One instance's view of the cluster.
 pub(super) struct Shared {
-    world: Arc<World>,
-    /// The instance's clock less the store's.
+    cluster: Arc<Cluster>,
+    /// The instance's clock minus the store's, in microseconds.
     offset: i64,
 }
 
 impl Store for Shared {
     fn now(&self, _key: &Key, local: Micros) -> Result<Micros, StoreError> {
-        if self.world.away.load(Ordering::Relaxed) {
+        if self.cluster.unreachable.load(Ordering::Relaxed) {
             return Err(StoreError::Unreachable);
         }
         Ok(Micros(local.0.saturating_add_signed(-self.offset)))
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let millis = self.world.deadline.load(Ordering::Relaxed);
+        let millis = self.cluster.timeout.load(Ordering::Relaxed);
         (millis > 0).then(|| Duration::from_millis(millis))
     }
 
@@ -166,61 +166,61 @@ impl Store for Shared {
         step: &Step,
         _: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
-        self.world.apply(*key, step.clone()).await
+        self.cluster.apply(*key, step.clone()).await
     }
 
     fn apply_detached(&self, key: &Key, step: Step) {
-        let (world, key) = (self.world.clone(), *key);
-        tokio::spawn(async move { world.apply(key, step).await });
+        let (cluster, key) = (self.cluster.clone(), *key);
+        tokio::spawn(async move { cluster.apply(key, step).await });
     }
 
     async fn forget(&self, _: &Key) -> Result<bool, StoreError> {
-        unreachable!("nobody empties counters here")
+        unreachable!("no test deletes counters")
     }
 }
 
 /// One instance.
 pub(super) struct Instance {
     pub(super) leased: LeasedPath<Shared>,
-    world: Arc<World>,
+    cluster: Arc<Cluster>,
     offset: i64,
 }
 
 impl Instance {
-    pub(super) fn new(world: &Arc<World>, offset: i64) -> Arc<Instance> {
-        let shared = Shared { world: world.clone(), offset };
+    pub(super) fn new(cluster: &Arc<Cluster>, offset: i64) -> Arc<Instance> {
+        let shared = Shared { cluster: cluster.clone(), offset };
         let leased = LeasedPath::new(Arc::new(shared));
-        Arc::new(Instance { leased, world: world.clone(), offset })
+        Arc::new(Instance { leased, cluster: cluster.clone(), offset })
     }
 
-    /// What its own clock shows.
+    /// The instance's clock.
     pub(super) fn local(&self) -> Micros {
-        Micros(self.world.now().0.saturating_add_signed(self.offset))
+        Micros(self.cluster.now().0.saturating_add_signed(self.offset))
     }
 
-    /// A request of this moment.
-    pub(super) async fn ask(
+    /// A request at the current instant.
+    pub(super) async fn hit(
         &self,
         key: &Key,
         limit: &Limit,
         hits: i64,
     ) -> Result<Decision, StoreError> {
-        self.ask_as_of(key, limit, hits, self.local()).await
+        self.hit_as_of(key, limit, hits, self.local()).await
     }
 
     /// A request that read its clock at `local`.
-    pub(super) async fn ask_as_of(
+    pub(super) async fn hit_as_of(
         &self,
         key: &Key,
         limit: &Limit,
         hits: i64,
         local: Micros,
     ) -> Result<Decision, StoreError> {
-        self.ask_within(key, limit, hits, local, None).await
+        self.hit_within(key, limit, hits, local, None).await
     }
 
-    /// The same by somebody who waits no longer than `timeout`.
-    pub(super) async fn ask_within(
+    /// The same, with a caller that waits at most `timeout`.
+    pub(super) async fn hit_within(
         &self,
         key: &Key,
         limit: &Limit,
@@ -228,7 +228,7 @@ impl Instance {
         local: Micros,
         timeout: Option<Duration>,
     ) -> Result<Decision, StoreError> {
-        let shared = Shared { world: self.world.clone(), offset: self.offset };
+        let shared = Shared { cluster: self.cluster.clone(), offset: self.offset };
         let now = shared.now(key, local);
         let mode = Mode::Leased;
         let check = CounterCheck {
@@ -245,7 +245,7 @@ impl Instance {
         self.leased.check(&check).await
     }
 
-    /// As many ticks as look through the whole table.
+    /// Runs the periodic work of all shards.
     pub(super) async fn run_due(&self) {
         for _ in 0..super::super::SHARDS {
             self.leased.run_due(self.local());

@@ -1,7 +1,8 @@
-//! The oracle: what was let through, held against the limit in every window and every interval.
+//! The oracle: this module checks the requests that passed against the limit, in every window and
+//! every interval.
 //!
-//! A request counts at some instant between the one it read and the one at which it was answered.
-//! So a limit is broken only by requests that lie in a stretch of time as a whole.
+//! A request counts at some instant between the one it read and the one of its response. So only
+//! requests that lie wholly within an interval count against the interval's limit.
 
 use crate::limit::{Algorithm, Limit};
 use crate::time::Micros;
@@ -12,11 +13,11 @@ pub(super) struct Passed {
     pub(super) hits: u64,
     /// The instant it read.
     pub(super) from: Micros,
-    /// When it was answered.
+    /// The instant of its response.
     pub(super) to: Micros,
 }
 
-/// Where `limit` was broken.
+/// Describes a violation of `limit`, if there is one.
 pub(super) fn broken(limit: &Limit, passed: &[Passed]) -> Option<String> {
     match limit.algorithm {
         Algorithm::FixedWindow => windows(limit, passed),
@@ -25,7 +26,7 @@ pub(super) fn broken(limit: &Limit, passed: &[Passed]) -> Option<String> {
     }
 }
 
-/// Every run of up to three windows of every tier.
+/// Checks every sequence of up to three windows of every tier.
 fn windows(limit: &Limit, passed: &[Passed]) -> Option<String> {
     for tier in &limit.tiers {
         let window = |at: Micros| at.0 / tier.window.0;
@@ -47,8 +48,8 @@ fn windows(limit: &Limit, passed: &[Passed]) -> Option<String> {
     None
 }
 
-/// The formula of the sliding window, whenever a request was answered: over those that certainly
-/// counted in the window before, and in this one until then.
+/// Checks the formula of the sliding window at the instant of every response. It counts the requests
+/// that certainly counted in the previous window, and in the current one until then.
 fn sliding(limit: &Limit, passed: &[Passed]) -> Option<String> {
     for tier in &limit.tiers {
         let length = tier.window.0;
@@ -69,7 +70,7 @@ fn sliding(limit: &Limit, passed: &[Passed]) -> Option<String> {
     None
 }
 
-/// `burst + rate * length` in every interval.
+/// Checks `burst + rate * length` in every interval.
 fn intervals(limit: &Limit, passed: &[Passed]) -> Option<String> {
     for tier in &limit.tiers {
         for first in passed {

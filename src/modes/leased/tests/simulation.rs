@@ -1,10 +1,10 @@
-//! Several instances in random trouble: never over the limit, and denied early only by what others
-//! hold.
+//! Simulations of several instances with random faults: limits are never exceeded, and early
+//! denials are only due to unspent tokens of others.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::fixture::{BEGIN, Dice, Instance, Weather, World};
+use super::fixture::{BEGIN, Cluster, Faults, Instance, Rng};
 use super::oracle::{Passed, broken};
 use crate::key::Key;
 use crate::limit::{Algorithm, Limit, Tier};
@@ -15,119 +15,118 @@ const EDGES: u64 = 250_000;
 
 const KEY: Key = Key([7, 7]);
 
-/// What happened in one run.
+/// The traffic of one run.
 #[derive(Default)]
-struct Story {
+struct History {
     passed: Vec<Passed>,
-    /// Hits that were denied, and when.
+    /// Denied hits.
     denied: Vec<Passed>,
     refunds: u64,
 }
 
-fn limit(dice: &mut Dice, algorithm: Algorithm) -> Limit {
-    let tiers = if dice.once_in(3) { 2 } else { 1 };
+fn limit(rng: &mut Rng, algorithm: Algorithm) -> Limit {
+    let tiers = if rng.once_in(3) { 2 } else { 1 };
     let mut limit = Limit { algorithm, tiers: Box::new([]), count_denied: false };
     limit.tiers = (0..tiers)
         .map(|index| {
-            let window = Micros::from_millis([250, 1_000, 3_000][dice.below(3) as usize] << index);
-            let requests = 1 + dice.below(200);
-            Tier { requests, window, burst: 1 + dice.below(100) }
+            let window = Micros::from_millis([250, 1_000, 3_000][rng.below(3) as usize] << index);
+            let requests = 1 + rng.below(200);
+            Tier { requests, window, burst: 1 + rng.below(100) }
         })
         .collect();
     limit
 }
 
-/// One run; the story of its traffic.
-fn run(seed: u64, algorithm: Algorithm) -> (Limit, Story, Arc<World>) {
+/// Runs one simulation.
+fn run(seed: u64, algorithm: Algorithm) -> (Limit, History, Arc<Cluster>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .unwrap();
     runtime.block_on(async {
-        let mut dice = Dice(seed);
-        let limit = limit(&mut dice, algorithm);
-        let weather = Weather {
-            latency: [0, 300, 5_000][dice.below(3) as usize],
-            loses: [0, 0, 20][dice.below(3) as usize],
+        let mut rng = Rng(seed);
+        let limit = limit(&mut rng, algorithm);
+        let faults = Faults {
+            latency: [0, 300, 5_000][rng.below(3) as usize],
+            loses: [0, 0, 20][rng.below(3) as usize],
         };
-        let world = World::new(dice.roll(), weather);
-        let story = Arc::new(Mutex::new(Story::default()));
+        let cluster = Cluster::new(rng.next(), faults);
+        let history = Arc::new(Mutex::new(History::default()));
         let mut drivers = Vec::new();
-        for _ in 0..=dice.below(4) {
-            let offset = dice.below(600_000_000) as i64 - 300_000_000;
-            let instance = Instance::new(&world, offset);
-            let (world, story) = (world.clone(), story.clone());
-            let driver = drive(instance, world, story, limit.clone(), Dice(dice.roll()));
+        for _ in 0..=rng.below(4) {
+            let offset = rng.below(600_000_000) as i64 - 300_000_000;
+            let instance = Instance::new(&cluster, offset);
+            let (cluster, history) = (cluster.clone(), history.clone());
+            let driver = drive(instance, cluster, history, limit.clone(), Rng(rng.next()));
             drivers.push(tokio::spawn(driver));
         }
         for driver in drivers {
             driver.await.unwrap();
         }
-        // Whatever is still on its way arrives.
+        // Calls in flight complete.
         tokio::time::sleep(Duration::from_secs(10)).await;
-        let story = std::mem::take(&mut *story.lock().unwrap());
-        (limit, story, world)
+        let history = std::mem::take(&mut *history.lock().unwrap());
+        (limit, history, cluster)
     })
 }
 
 /// The traffic of one instance.
 async fn drive(
     instance: Arc<Instance>,
-    world: Arc<World>,
-    story: Arc<Mutex<Story>>,
+    cluster: Arc<Cluster>,
+    history: Arc<Mutex<History>>,
     limit: Limit,
-    mut dice: Dice,
+    mut rng: Rng,
 ) {
-    let gap = [1_000, 10_000, 100_000][dice.below(3) as usize];
+    let gap = [1_000, 10_000, 100_000][rng.below(3) as usize];
     let mut requests = Vec::new();
-    for _ in 0..60 + dice.below(200) {
-        let pause = match dice.below(100) {
-            0 => dice.below(6_000_000),
+    for _ in 0..60 + rng.below(200) {
+        let pause = match rng.below(100) {
+            0 => rng.below(6_000_000),
             1..=20 => 0,
-            _ => dice.below(2 * gap),
+            _ => rng.below(2 * gap),
         };
         tokio::time::sleep(Duration::from_micros(pause)).await;
-        if dice.once_in(30) {
+        if rng.once_in(30) {
             instance.run_due().await;
         }
-        let hits = [1, 1, 1, 1, 2, 5, 0][dice.below(7) as usize];
-        // A thread that is stopped after it has read the clock.
-        // The oracle of sliding windows needs to know when a request counted: none is under way at
-        // the edge of a window.
+        let hits = [1, 1, 1, 1, 2, 5, 0][rng.below(7) as usize];
+        // A thread may be stopped after it has read the clock. The oracle of sliding windows needs
+        // to know in which window a request counted, so none is in flight at the edge of a window.
         let slides = limit.algorithm == Algorithm::SlidingWindow;
-        let into = world.now().0 % EDGES;
+        let into = cluster.now().0 % EDGES;
         if slides && into > EDGES - 70_000 {
             tokio::time::sleep(Duration::from_micros(EDGES - into)).await;
         }
         let stops = if slides { 0 } else { 50 };
-        let stopped = if dice.once_in(stops) { dice.below(3_000_000) } else { 0 };
-        let refunds = dice.once_in(40);
-        let (instance, world, story) = (instance.clone(), world.clone(), story.clone());
-        let (limit, slow) = (limit.clone(), world.is_slow());
+        let stopped = if rng.once_in(stops) { rng.below(3_000_000) } else { 0 };
+        let refunds = rng.once_in(40);
+        let (instance, cluster, history) = (instance.clone(), cluster.clone(), history.clone());
+        let (limit, slow) = (limit.clone(), cluster.is_slow());
         requests.push(tokio::spawn(async move {
-            let (from, local) = (world.now(), instance.local());
+            let (from, local) = (cluster.now(), instance.local());
             tokio::time::sleep(Duration::from_micros(stopped)).await;
-            let answer = instance.ask_as_of(&KEY, &limit, hits, local).await;
-            let (to, hits) = (world.now(), hits.unsigned_abs());
+            let result = instance.hit_as_of(&KEY, &limit, hits, local).await;
+            let (to, hits) = (cluster.now(), hits.unsigned_abs());
             let passed = Passed { hits, from, to };
-            match answer {
+            match result {
                 Ok(decision) if decision.allowed && hits > 0 => {
-                    // At once: what drains from a bucket meanwhile would come back twice.
+                    // Only at the same instant: what drains from a bucket would be returned twice.
                     if refunds && from == to && !slow {
-                        // It may have arrived, whatever the answer.
-                        let _ = instance.ask(&KEY, &limit, -(hits as i64)).await;
-                        story.lock().unwrap().refunds += 1;
+                        // A lost call may have been applied.
+                        let _ = instance.hit(&KEY, &limit, -(hits as i64)).await;
+                        history.lock().unwrap().refunds += 1;
                         return;
                     }
-                    story.lock().unwrap().passed.push(passed);
+                    history.lock().unwrap().passed.push(passed);
                 }
-                Ok(decision) if !decision.allowed => story.lock().unwrap().denied.push(passed),
+                Ok(decision) if !decision.allowed => history.lock().unwrap().denied.push(passed),
                 _ => {}
             }
         }));
     }
-    if dice.once_in(2) {
+    if rng.once_in(2) {
         instance.close().await;
     }
     for request in requests {
@@ -143,50 +142,50 @@ fn seeds() -> std::ops::Range<u64> {
     }
 }
 
-fn never_over(algorithm: Algorithm) {
-    let (mut passed, mut denied, mut visits, mut refunds) = (0, 0, 0, 0);
+fn run_all(algorithm: Algorithm) {
+    let (mut passed, mut denied, mut calls, mut refunds) = (0, 0, 0, 0);
     for seed in seeds() {
-        let (limit, story, world) = run(seed, algorithm);
-        if let Some(how) = broken(&limit, &story.passed) {
+        let (limit, history, cluster) = run(seed, algorithm);
+        if let Some(how) = broken(&limit, &history.passed) {
             panic!("{how}\nWEIR_LEASED_SEED={seed} {limit:?}");
         }
-        passed += story.passed.len();
-        denied += story.denied.len();
-        refunds += story.refunds;
-        visits += world.visits();
+        passed += history.passed.len();
+        denied += history.denied.len();
+        refunds += history.refunds;
+        calls += cluster.calls();
     }
-    println!("{algorithm:?}: {passed} passed, {denied} denied, {refunds} refunds, {visits} visits");
+    println!("{algorithm:?}: {passed} passed, {denied} denied, {refunds} refunds, {calls} calls");
     assert!(passed > 0);
 }
 
 #[test]
-fn fixed_windows_are_never_over() {
-    never_over(Algorithm::FixedWindow);
+fn fixed_windows_are_never_exceeded() {
+    run_all(Algorithm::FixedWindow);
 }
 
 #[test]
-fn sliding_windows_are_never_over() {
-    never_over(Algorithm::SlidingWindow);
+fn sliding_windows_are_never_exceeded() {
+    run_all(Algorithm::SlidingWindow);
 }
 
 #[test]
-fn token_buckets_are_never_over_in_any_interval() {
-    never_over(Algorithm::TokenBucket);
+fn token_buckets_are_never_exceeded() {
+    run_all(Algorithm::TokenBucket);
 }
 
 #[test]
-fn leaky_buckets_are_never_over_in_any_interval() {
-    never_over(Algorithm::LeakyBucket);
+fn leaky_buckets_are_never_exceeded() {
+    run_all(Algorithm::LeakyBucket);
 }
 
 #[test]
-fn a_denial_means_that_everything_was_drawn() {
+fn a_denial_means_all_tokens_were_drawn() {
     for seed in seeds() {
-        let (limit, story, world) = run(seed, Algorithm::FixedWindow);
+        let (limit, history, cluster) = run(seed, Algorithm::FixedWindow);
         let [tier] = &*limit.tiers else { continue };
-        let highest = world.highest.lock().unwrap();
-        for denied in &story.denied {
-            // Of the window it read, or of one that had begun when its draw arrived.
+        let highest = cluster.highest.lock().unwrap();
+        for denied in &history.denied {
+            // The window that the request read, or one that had begun when its refill arrived.
             let window = |at: Micros| Micros(at.0 - at.0 % tier.window.0);
             let its = |start: Micros| window(denied.from) <= start && start <= denied.to;
             let full = highest
@@ -195,6 +194,6 @@ fn a_denial_means_that_everything_was_drawn() {
             let full = full || denied.hits > tier.requests;
             assert!(full, "{denied:?}\nWEIR_LEASED_SEED={seed} {limit:?}");
         }
-        assert!(world.now() > BEGIN);
+        assert!(cluster.now() > BEGIN);
     }
 }

@@ -1,8 +1,8 @@
-//! Simulations: instances, random traffic, and an account of all that passed.
+//! Simulations of several instances with random traffic, checked against all hits that passed.
 
 use super::*;
 
-/// What one instance does next.
+/// A request to one instance.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     instance: usize,
@@ -41,7 +41,7 @@ fn limits() -> impl Strategy<Value = Limit> {
     })
 }
 
-/// The same limit, so wide that everything passes: its state is the account of what has passed.
+/// Counts hits without a limit: the state has all hits that passed.
 fn account(limit: &Limit, state: &mut Option<State>, hits: i64, now: u64) {
     let mut step = algorithm::plan(limit, hits, Micros(now));
     step.count_denied = true;
@@ -57,8 +57,8 @@ fn would_pass(limit: &Limit, state: &Option<State>, hits: i64, now: u64) -> bool
     algorithm::plan(limit, hits, Micros(now)).apply(&mut state.clone()).allowed
 }
 
-/// Between two ticks, in microseconds.
-const TICK: u64 = 10_000;
+/// The interval of the periodic work, in microseconds.
+const PERIOD: u64 = 10_000;
 
 proptest! {
     #![proptest_config(ProptestConfig {
@@ -67,9 +67,9 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// An early denial would be one of hits that fit beside everything that has passed.
+    /// A denial is early if the hits would have fitted in addition to all hits that passed.
     #[test]
-    fn nothing_is_denied_early_and_in_the_end_all_know_all(
+    fn no_early_denials_and_all_replicas_converge(
         limit in limits(), events in events(),
     ) {
         let shared = Shared::new();
@@ -78,16 +78,16 @@ proptest! {
         for event in &events {
             now += event.later;
             if let Some(fate) = event.fate {
-                // The first request of a counter may fail, which is another matter.
+                // A failing first request would fall back, which is not tested here.
                 if instances[event.instance].replicas() > 0 {
-                    shared.meet(fate);
+                    shared.push_fate(fate);
                 }
             }
             for instance in &instances {
                 run_due(instance, now);
             }
             lock(&shared.fates).clear();
-            let decision = ask(&instances[event.instance], &limit, event.hits, now).unwrap();
+            let decision = hit(&instances[event.instance], &limit, event.hits, now).unwrap();
             if decision.allowed {
                 account(&limit, &mut passed, event.hits, now);
             } else {
@@ -95,7 +95,7 @@ proptest! {
                 prop_assert!(!early, "{:?} denied early at {}: {:?}", event, now - START, decision);
             }
         }
-        // Two exchanges of each without traffic: one to tell all, one to hear all.
+        // Two exchanges of each without traffic: one sends all counts, one receives them.
         now += 1;
         for _ in 0..2 {
             for instance in &instances {
@@ -107,11 +107,11 @@ proptest! {
         }
         for instance in &instances {
             if instance.replicas() > 0 {
-                let seen = ask(instance, &limit, 0, now).unwrap();
+                let seen = hit(instance, &limit, 0, now).unwrap();
                 prop_assert_eq!(seen, stored(&shared, &limit, now));
             }
         }
-        // And windows have counted every hit that passed, no more and no less.
+        // Windows have counted exactly the hits that passed.
         if matches!(limit.algorithm, Algorithm::FixedWindow | Algorithm::SlidingWindow) {
             let step = algorithm::plan(&limit, 0, Micros(now));
             let outcome = step.apply(&mut passed);
@@ -120,9 +120,9 @@ proptest! {
         }
     }
 
-    /// What passes beyond the limit is at most what the other instances let pass in one interval.
+    /// The hits over the limit are at most those that the other instances allowed in one interval.
     #[test]
-    fn a_window_runs_over_by_no_more_than_the_others_let_pass_in_one_interval(
+    fn overrun_is_at_most_one_interval_of_the_others(
         requests in 1..60_u64, events in events(),
     ) {
         let limit = Limit {
@@ -135,24 +135,24 @@ proptest! {
         let (mut all, mut now) = (0_u64, START);
         let mut passed: Vec<(usize, u64, u64)> = Vec::new();
         for event in events {
-            for _ in 0..event.later.min(INTERVAL.0 / 4).div_ceil(TICK) {
-                now += TICK;
+            for _ in 0..event.later.min(INTERVAL.0 / 4).div_ceil(PERIOD) {
+                now += PERIOD;
                 for instance in &instances {
                     run_due(instance, now);
                 }
             }
-            let decision = ask(&instances[event.instance], &limit, event.hits, now).unwrap();
+            let decision = hit(&instances[event.instance], &limit, event.hits, now).unwrap();
             if !decision.allowed || event.hits == 0 {
                 continue;
             }
             let hits = event.hits.unsigned_abs();
             all += hits;
             passed.push((event.instance, now, hits));
-            // By others, in one interval; each of its two exchanges may be late by a tick.
-            let since = now.saturating_sub(INTERVAL.0 + 2 * TICK);
-            let unheard = passed.iter().filter(|(by, at, _)| *by != event.instance && *at >= since);
-            let unheard: u64 = unheard.map(|(_, _, hits)| hits).sum();
-            prop_assert!(all <= requests + unheard, "{all} of {requests}, {unheard} unheard");
+            // Each of the two exchanges of an interval may be late by one period.
+            let since = now.saturating_sub(INTERVAL.0 + 2 * PERIOD);
+            let unknown = passed.iter().filter(|(by, at, _)| *by != event.instance && *at >= since);
+            let unknown: u64 = unknown.map(|(_, _, hits)| hits).sum();
+            prop_assert!(all <= requests + unknown, "{all} of {requests}, {unknown} unknown");
         }
     }
 }

@@ -1,55 +1,55 @@
-//! One thing at a time: first sight, failures, doubts, idleness, reloads.
+//! Tests of single aspects: first requests, failures, unconfirmed calls, idleness, reloads.
 
 use super::*;
 
 #[test]
-fn the_first_request_visits_the_store_and_the_next_ones_do_not() {
+fn only_the_first_request_calls_the_store() {
     for algorithm in ALGORITHMS {
         let (shared, limit) = (Shared::new(), limit(algorithm, 10));
         let (first, second) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
         for used in 1..=4 {
-            assert_eq!(ask(&first, &limit, 1, START).unwrap().used, used, "{algorithm:?}");
+            assert_eq!(hit(&first, &limit, 1, START).unwrap().used, used, "{algorithm:?}");
         }
-        assert_eq!(shared.visits(), 1);
+        assert_eq!(shared.calls(), 1);
         run_due(&first, START + INTERVAL.0);
-        assert_eq!(shared.visits(), 1, "one exchange for three hits");
+        assert_eq!(shared.calls(), 1, "one exchange for three hits");
         // A new instance does not start from zero.
-        let decision = ask(&second, &limit, 1, START + INTERVAL.0).unwrap();
+        let decision = hit(&second, &limit, 1, START + INTERVAL.0).unwrap();
         assert_eq!(decision, stored(&shared, &limit, START + INTERVAL.0), "{algorithm:?}");
         assert!(decision.used >= 4);
     }
 }
 
 #[test]
-fn a_tick_with_nothing_due_asks_nothing() {
+fn without_due_exchanges_there_are_no_calls() {
     let (shared, limit) = (Shared::new(), limit(Algorithm::FixedWindow, 10));
     let synced = SyncedPath::new(shared.clone());
-    ask(&synced, &limit, 1, START).unwrap();
-    shared.visits();
+    hit(&synced, &limit, 1, START).unwrap();
+    shared.calls();
     for now in 0..INTERVAL.0 / 20_000 {
         run_due(&synced, START + now * 10_000);
     }
-    assert_eq!(shared.visits(), 0);
+    assert_eq!(shared.calls(), 0);
 }
 
 #[test]
-fn what_certainly_did_not_arrive_is_sent_again_and_what_arrived_is_not() {
+fn only_unapplied_counts_are_sent_again() {
     for algorithm in ALGORITHMS {
-        for fate in [Fate::Refused, Fate::LostBefore, Fate::LostAfter, Fate::Answered] {
+        for fate in [Fate::Refused, Fate::LostBefore, Fate::LostAfter, Fate::Applied] {
             let (shared, limit) = (Shared::new(), limit(algorithm, 1_000_000));
             let (one, other) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
-            ask(&one, &limit, 1, START).unwrap();
-            ask(&one, &limit, 5, START).unwrap();
-            ask(&other, &limit, 1, START).unwrap();
-            shared.meet(fate);
+            hit(&one, &limit, 1, START).unwrap();
+            hit(&one, &limit, 5, START).unwrap();
+            hit(&other, &limit, 1, START).unwrap();
+            shared.push_fate(fate);
             run_due(&one, START + INTERVAL.0);
-            ask(&one, &limit, 3, START + INTERVAL.0).unwrap();
-            // The other one counts less than what is in doubt, so the number tells.
-            ask(&other, &limit, 2, START).unwrap();
+            hit(&one, &limit, 3, START + INTERVAL.0).unwrap();
+            // The other instance counts less than the unconfirmed hits, so the sums differ.
+            hit(&other, &limit, 2, START).unwrap();
             run_due(&other, START + INTERVAL.0);
             run_due(&one, START + 3 * INTERVAL.0);
             let used = stored(&shared, &limit, START + 3 * INTERVAL.0).used;
-            // A bucket of a million a window has drained meanwhile.
+            // A bucket of this rate has drained since.
             let counted = matches!(algorithm, Algorithm::FixedWindow | Algorithm::SlidingWindow);
             assert!(!counted || used == 1 + 5 + 1 + 3 + 2, "{algorithm:?} {fate:?}: {used}");
         }
@@ -57,47 +57,46 @@ fn what_certainly_did_not_arrive_is_sent_again_and_what_arrived_is_not() {
 }
 
 #[test]
-fn what_redis_cannot_tell_is_not_counted_twice() {
+fn ambiguous_counts_are_not_counted_twice() {
     let (shared, limit) = (Shared::new(), limit(Algorithm::FixedWindow, 1_000));
     let (one, other) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
-    ask(&one, &limit, 1, START).unwrap();
-    ask(&one, &limit, 5, START).unwrap();
-    shared.meet(Fate::LostBefore);
+    hit(&one, &limit, 1, START).unwrap();
+    hit(&one, &limit, 5, START).unwrap();
+    shared.push_fate(Fate::LostBefore);
     run_due(&one, START + INTERVAL.0);
-    // As many as are in doubt: their arrival and these look alike.
-    ask(&other, &limit, 5, START).unwrap();
+    // As many as are unconfirmed, so both cases look alike.
+    hit(&other, &limit, 5, START).unwrap();
     run_due(&one, START + 2 * INTERVAL.0);
     assert_eq!(stored(&shared, &limit, START).used, 6, "5 are lost to the others");
-    assert_eq!(ask(&one, &limit, 0, START).unwrap().used, 6);
+    assert_eq!(hit(&one, &limit, 0, START).unwrap().used, 6);
 }
 
 #[test]
-fn with_the_store_away_it_goes_on_and_catches_up() {
+fn an_unreachable_store_is_caught_up() {
     for algorithm in ALGORITHMS {
         let (shared, limit) = (Shared::new(), limit(algorithm, 40));
         let (one, other) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
         for synced in [&one, &other] {
-            ask(synced, &limit, 1, START).unwrap();
+            hit(synced, &limit, 1, START).unwrap();
         }
-        shared.away.store(true, Ordering::Relaxed);
+        shared.unreachable.store(true, Ordering::Relaxed);
         for turn in 1..=20 {
             let now = START + turn * 250_000;
             for synced in [&one, &other] {
-                assert!(ask(synced, &limit, 1, now).unwrap().allowed);
+                assert!(hit(synced, &limit, 1, now).unwrap().allowed);
                 run_due(synced, now);
             }
         }
-        let stranger = Key([8, 8]);
-        let never = ask_for(&one, &stranger, &limit, 1, START);
-        assert_eq!(never, Err(StoreError::Unreachable), "what was never seen has no copy");
-        shared.away.store(false, Ordering::Relaxed);
+        let new = hit_key(&one, &Key([8, 8]), &limit, 1, START);
+        assert_eq!(new, Err(StoreError::Unreachable), "a new counter has no replica");
+        shared.unreachable.store(false, Ordering::Relaxed);
         for turn in 21..=26 {
             for synced in [&one, &other] {
                 run_due(synced, START + turn * 250_000);
             }
         }
         let now = START + 26 * 250_000;
-        let seen = [&one, &other].map(|synced| ask(synced, &limit, 0, now).unwrap());
+        let seen = [&one, &other].map(|synced| hit(synced, &limit, 0, now).unwrap());
         assert_eq!(seen, [stored(&shared, &limit, now); 2], "{algorithm:?}");
         let counted = matches!(algorithm, Algorithm::FixedWindow | Algorithm::SlidingWindow);
         assert!(!counted || seen[0].used == 42, "{algorithm:?}: {}", seen[0].used);
@@ -105,87 +104,87 @@ fn with_the_store_away_it_goes_on_and_catches_up() {
 }
 
 #[test]
-fn idle_copies_go_and_floods_of_keys_do_not_grow_the_table() {
+fn replicas_are_bounded_and_idle_ones_removed() {
     let (shared, limit) = (Shared::new(), limit(Algorithm::TokenBucket, 10));
     let synced = SyncedPath::new(shared.clone());
     let key = |number: u64| Key([number.wrapping_mul(0x9e37_79b9_7f4a_7c15), number << 32]);
     for number in 0..80_000 {
-        assert!(ask_for(&synced, &key(number), &limit, 1, START).unwrap().allowed);
+        assert!(hit_key(&synced, &key(number), &limit, 1, START).unwrap().allowed);
     }
     assert_eq!(synced.replicas(), (SHARDS * REPLICAS_MAX) as u64);
-    assert_eq!(shared.visits(), 80_000, "each was asked of the store");
+    assert_eq!(shared.calls(), 80_000, "one call each");
     for turn in 1..=3 {
         run_due(&synced, START + turn * INTERVAL.0);
     }
     assert_eq!(synced.replicas(), 0);
     assert!(lock(&synced.due).is_empty());
     for number in 0..10 {
-        assert!(ask_for(&synced, &key(number), &limit, 0, START).unwrap().allowed);
+        assert!(hit_key(&synced, &key(number), &limit, 0, START).unwrap().allowed);
     }
-    assert_eq!(synced.replicas(), 0, "a look leaves nothing");
+    assert_eq!(synced.replicas(), 0, "a peek creates no replica");
 }
 
 #[test]
-fn the_end_of_the_process_brings_everything_to_the_store() {
+fn close_sends_all_counts() {
     let (shared, limit) = (Shared::new(), limit(Algorithm::FixedWindow, 100));
     let synced = SyncedPath::new(shared.clone());
     for _ in 0..5 {
-        ask(&synced, &limit, 2, START).unwrap();
+        hit(&synced, &limit, 2, START).unwrap();
     }
-    shared.meet(Fate::LostAfter);
+    shared.push_fate(Fate::LostAfter);
     run_due(&synced, START + INTERVAL.0);
-    ask(&synced, &limit, 3, START + INTERVAL.0).unwrap();
+    hit(&synced, &limit, 3, START + INTERVAL.0).unwrap();
     let closed = synced.close(Micros(START + INTERVAL.0)).now_or_never();
     closed.expect("memory answers at once");
     assert_eq!(stored(&shared, &limit, START).used, 13);
 }
 
 #[test]
-fn an_exchange_that_is_dropped_on_its_way_is_a_doubt() {
+fn a_dropped_exchange_is_unconfirmed() {
     let (shared, limit) = (Shared::new(), limit(Algorithm::FixedWindow, 100));
     let synced = SyncedPath::new(shared.clone());
-    ask(&synced, &limit, 1, START).unwrap();
-    ask(&synced, &limit, 4, START).unwrap();
-    // As far as an exchange gets that nobody waits for any more: it ran, and nobody heard.
+    hit(&synced, &limit, 1, START).unwrap();
+    hit(&synced, &limit, 4, START).unwrap();
+    // The exchange is dropped after its step was applied, before its outcome arrived.
     let now = Micros(START + INTERVAL.0);
-    let visit = synced.shard(&KEY).get_mut(&KEY).expect("kept").visit(now, now);
-    shared.memory.apply_now(&KEY, &visit.step).expect("room");
+    let call = synced.shard(&KEY).get_mut(&KEY).expect("kept").next_call(now, now);
+    shared.memory.apply_now(&KEY, &call.step).expect("room");
     synced.close(now).now_or_never().expect("memory answers at once");
     assert_eq!(stored(&shared, &limit, START).used, 5);
 }
 
 #[test]
-fn refunds_are_exchanged_too_and_never_go_below_nothing() {
+fn refunds_are_exchanged_and_stop_at_zero() {
     for algorithm in ALGORITHMS {
         let (shared, limit) = (Shared::new(), limit(algorithm, 10));
         let (one, other) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
-        ask(&one, &limit, 8, START).unwrap();
-        ask(&other, &limit, 1, START).unwrap();
-        assert_eq!(ask(&one, &limit, -3, START).unwrap().used, 5, "{algorithm:?}");
+        hit(&one, &limit, 8, START).unwrap();
+        hit(&other, &limit, 1, START).unwrap();
+        assert_eq!(hit(&one, &limit, -3, START).unwrap().used, 5, "{algorithm:?}");
         one.apply_detached(&KEY, algorithm::plan(&limit, -2, Micros(START)));
         run_due(&one, START + INTERVAL.0);
-        let one_sees = ask(&one, &limit, 0, START + INTERVAL.0).unwrap();
+        let one_sees = hit(&one, &limit, 0, START + INTERVAL.0).unwrap();
         assert_eq!(one_sees, stored(&shared, &limit, START + INTERVAL.0), "{algorithm:?}");
         assert!(one_sees.used <= 4, "{algorithm:?}");
-        ask(&one, &limit, -100, START + INTERVAL.0).unwrap();
+        hit(&one, &limit, -100, START + INTERVAL.0).unwrap();
         run_due(&one, START + 2 * INTERVAL.0);
         assert_eq!(stored(&shared, &limit, START + 2 * INTERVAL.0).used, 0, "{algorithm:?}");
     }
 }
 
 #[test]
-fn another_limit_keeps_the_counts_and_another_mode_loses_none() {
+fn a_new_limit_or_mode_keeps_counts() {
     for algorithm in ALGORITHMS {
         let shared = Shared::new();
         let synced = SyncedPath::new(shared.clone());
-        ask(&synced, &limit(algorithm, 10), 1, START).unwrap();
-        ask(&synced, &limit(algorithm, 10), 6, START).unwrap();
-        let lowered = ask(&synced, &limit(algorithm, 5), 1, START).unwrap();
+        hit(&synced, &limit(algorithm, 10), 1, START).unwrap();
+        hit(&synced, &limit(algorithm, 10), 6, START).unwrap();
+        let lowered = hit(&synced, &limit(algorithm, 5), 1, START).unwrap();
         let counted = matches!(algorithm, Algorithm::FixedWindow | Algorithm::SlidingWindow);
-        // A bucket of half the rate is as full of time, but of half as many hits.
+        // A bucket of half the rate has the same level in time, but half as many hits.
         assert!(!counted || !lowered.allowed, "{algorithm:?}");
-        assert!(ask(&synced, &limit(algorithm, 20), 1, START).unwrap().allowed);
-        // The rule is exact from here on, and nobody asks the copy any more.
+        assert!(hit(&synced, &limit(algorithm, 20), 1, START).unwrap().allowed);
+        // The rule is exact from here on, so the replica is idle.
         let now = START + 10 * INTERVAL.0;
         for turn in 1..=10 {
             run_due(&synced, START + turn * INTERVAL.0);
@@ -197,10 +196,10 @@ fn another_limit_keeps_the_counts_and_another_mode_loses_none() {
 }
 
 #[test]
-fn a_shorter_interval_is_heeded_at_once() {
+fn a_shorter_interval_applies_at_once() {
     let (shared, limit) = (Shared::new(), limit(Algorithm::FixedWindow, 10));
     let synced = SyncedPath::new(shared.clone());
-    let ask = |interval| {
+    let hit = |interval| {
         let local = Micros(START);
         let (mode, now) = (Mode::Synced { interval }, Ok(local));
         #[rustfmt::skip]
@@ -210,9 +209,9 @@ fn a_shorter_interval_is_heeded_at_once() {
         };
         synced.check(&check).now_or_never().expect("at once").expect("decided")
     };
-    ask(Micros::from_secs(3_600));
-    ask(Micros::from_millis(10));
-    shared.visits();
+    hit(Micros::from_secs(3_600));
+    hit(Micros::from_millis(10));
+    shared.calls();
     run_due(&synced, START + 10_000);
-    assert_eq!(shared.visits(), 1);
+    assert_eq!(shared.calls(), 1);
 }
