@@ -1,4 +1,4 @@
-//! Decisions: what the rules and the counters say about one descriptor, and about a whole request.
+//! Decisions: the results of one counter, of one descriptor, and of a whole request.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,57 +8,58 @@ use crate::limit::{OnError, Unit};
 use crate::store_error::StoreError;
 use crate::time::Micros;
 
-/// The answer of one counter.
+/// The decision of one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// The hits pass.
+    /// Whether the hits pass.
     pub allowed: bool,
-    /// Index of the tier reported: the one that denied (of several the one that will for longest),
-    /// else the one with the smallest remaining share, the first among equals.
+    /// Index of the reported tier. It is the tier that denied; of several, the one that denies for
+    /// longest. Without a denial it is the tier with the smallest remaining share, the first among
+    /// equals.
     pub tier: usize,
     /// That tier's limit (requests per window, rate numerator, or slots).
     pub limit: u64,
-    /// Hits that tier would still let pass; 0 when denied by a counter that is over its limit.
+    /// Hits that the tier still allows; 0 if a counter over its limit denied.
     pub remaining: u64,
-    /// Hits on that tier's counter after this request, also beyond the limit (a log remembers one
-    /// hit beyond it at most).
+    /// Hits on the tier's counter after this request, including those over the limit. A log records
+    /// at most one hit over it.
     pub used: u64,
-    /// Denied: until the same hits would fit; more than the limit: until the counter is empty.
-    /// Allowed: until `remaining` next grows; 0 when nothing is used. fixed_window: always until
-    /// the window ends.
+    /// Time until the same hits fit, if denied; until the counter is empty, if they exceed the limit.
+    /// Time until `remaining` next grows, if allowed; 0 if nothing is used. For a fixed_window always
+    /// the time until the window ends.
     pub reset_after: Micros,
 }
 
-/// Whether something may pass, in the protocol's two words.
+/// The code of a response, as in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// It may.
+    /// The request is allowed.
     Ok,
-    /// It may not.
+    /// The request is denied.
     OverLimit,
 }
 
-/// The limit a status speaks of.
+/// The limit that a status reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CurrentLimit {
     /// The rule's `name`.
     pub name: Option<Arc<str>>,
     /// Requests per window of the reported tier.
     pub requests: u64,
-    /// The window, when it is exactly one unit.
+    /// The window, if it is exactly one unit.
     pub unit: Option<Unit>,
 }
 
-/// The answer to one descriptor, in the order of the request.
+/// The result of one descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// What this descriptor alone says; shadow mode is already applied.
+    /// The code of this descriptor alone, after shadow mode.
     pub code: Code,
-    /// Absent when nothing limited the descriptor.
+    /// The reported limit; absent if the descriptor has none.
     pub limit: Option<CurrentLimit>,
-    /// Hits that would still pass.
+    /// Hits that the limit still allows.
     pub remaining: u64,
-    /// See [`Decision::reset_after`]; absent when nothing limited the descriptor.
+    /// See [`Decision::reset_after`]; absent if the descriptor has no limit.
     pub reset_after: Option<Micros>,
     /// How the status came about, for metrics and traces.
     pub cause: Cause,
@@ -69,55 +70,54 @@ pub struct Status {
 pub enum Cause {
     /// No file defines the request's domain.
     UnknownDomain,
-    /// Nothing in the domain limits this descriptor.
+    /// No rule of the domain matches the descriptor.
     NoRule,
     /// The rule at this index matched, and another rule of the request replaces it.
     Replaced(usize),
-    /// The rule at this index matched and lets everything pass.
+    /// The rule at this index matched and is unlimited.
     Unlimited(usize),
-    /// A counter was asked.
+    /// A counter decided.
     Counted {
-        /// The rule, or none where the proxy sent a limit of its own.
+        /// The rule; `None` for a limit that the proxy sent.
         rule: Option<usize>,
-        /// What the request asked of the counter.
+        /// The hits of the request.
         hits: i64,
-        /// What the counter said.
+        /// The counter's decision.
         decision: Decision,
-        /// The rule only watches: a denial was turned into OK.
+        /// The rule is in shadow mode: a denial passes as OK.
         shadow: bool,
     },
-    /// No counter could be asked; the fallback decided.
+    /// The counter could not be queried, and the fallback decided.
     Fallback {
-        /// The rule, or none where the proxy sent a limit of its own.
+        /// The rule; `None` for a limit that the proxy sent.
         rule: Option<usize>,
-        /// What the request asked of the counter.
+        /// The hits of the request.
         hits: i64,
-        /// What the fallback said.
+        /// Whether the fallback allowed the hits.
         allowed: bool,
-        /// Who decided.
+        /// The policy that decided.
         by: OnError,
-        /// What a counter of this instance said, where one decided.
+        /// The decision of the local counter, if one decided.
         decision: Option<Decision>,
-        /// Why the store did not answer.
+        /// The store's error.
         error: StoreError,
     },
 }
 
-/// What a request took under a lease: given back when this is dropped, unless the answer arrived.
-///
-/// A caller that has gone before it could read the lease's id would never give it back itself.
+/// What a request took under a lease. Dropping the grant gives it back, unless the response was
+/// delivered: a caller that never read the lease's id cannot give it back itself.
 pub struct Grant(Vec<GiveBack>);
 
-/// Gives one thing back.
+/// Gives one slot or reservation back.
 pub type GiveBack = Box<dyn FnOnce() + Send + Sync>;
 
 impl Grant {
-    /// A grant of everything that `give_back` gives back.
+    /// A grant of everything that the closures give back.
     pub fn new(give_back: Vec<GiveBack>) -> Grant {
         Grant(give_back)
     }
 
-    /// The answer has been written: from now on the lease is the caller's.
+    /// The response has been written: the caller now owns the lease.
     pub fn delivered(mut self) {
         self.0.clear();
     }
@@ -137,19 +137,19 @@ impl fmt::Debug for Grant {
     }
 }
 
-/// The answer to a whole request.
+/// The result of a whole request.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Whether the request may pass.
+    /// Whether the request passes.
     pub code: Code,
-    /// One per descriptor.
+    /// One status per descriptor, in the request's order.
     pub statuses: Vec<Status>,
-    /// Headers for the client's response: names in lower case, but those that the operator chose.
+    /// Headers for the client's response. Names are in lower case, except those from settings.
     pub headers: Vec<(Cow<'static, str>, String)>,
-    /// What the proxy shall put into the request's dynamic metadata.
+    /// The dynamic metadata for the proxy.
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
-    /// The request was over its limit, and global shadow mode let it pass.
+    /// The request was over its limit, and passed in global shadow mode.
     pub shadowed: bool,
-    /// What was taken under a lease, if anything.
+    /// What the request took under a lease, if anything.
     pub grant: Option<Grant>,
 }

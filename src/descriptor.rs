@@ -1,7 +1,6 @@
-//! What a proxy asks about: a request with its descriptors, borrowed from the decoded message.
+//! Requests and their descriptors, borrowed from the decoded message.
 //!
-//! Everything a client sends is bounded here, before anything is looked up or counted: one bad
-//! descriptor refuses the whole request.
+//! Requests are validated here, before any lookup. One invalid descriptor refuses the whole request.
 
 use smallvec::SmallVec;
 
@@ -25,23 +24,23 @@ pub struct Entry<'a> {
 /// The key of the entry that names a lease: a slot to release, or a reservation to settle.
 pub const LEASE_KEY: &str = "lease";
 
-/// The lease that `entries` name, and the entries without it. `None` where there is no such entry.
+/// The lease in `entries`, and the other entries. `None` if there is no `lease` entry.
 pub fn split_lease<'a>(entries: &[Entry<'a>]) -> Option<(&'a str, SmallVec<[Entry<'a>; 8]>)> {
     let lease = entries.iter().find(|entry| entry.key == LEASE_KEY)?.value;
     let others = entries.iter().filter(|entry| entry.key != LEASE_KEY);
     Some((lease, others.copied().collect()))
 }
 
-/// An ordered list of entries, with what the request costs on the counter they lead to.
+/// An ordered list of entries, with the hits of the request on their counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor<'a> {
     /// Matched against the rule tree from left to right, one level per entry.
     pub entries: &'a [Entry<'a>],
-    /// A limit sent by the proxy; it replaces whatever the rules say.
+    /// A limit sent by the proxy. It replaces the rule's limit.
     pub limit: Option<Override>,
-    /// The descriptor's own cost; wins over the request's, and an explicit 0 peeks.
+    /// The descriptor's hits. They take precedence over the request's; 0 peeks.
     pub hits_addend: Option<u64>,
-    /// The cost is given back instead of taken.
+    /// Whether the hits are given back instead of taken.
     pub is_negative_hits: bool,
 }
 
@@ -50,28 +49,29 @@ pub struct Descriptor<'a> {
 pub struct Request<'a> {
     /// Namespace of the rules.
     pub domain: &'a str,
-    /// Each is decided on its own.
+    /// Descriptors are decided independently.
     pub descriptors: &'a [Descriptor<'a>],
-    /// Cost of descriptors without one of their own; 0 counts as 1 (the protocol cannot tell 0 from absent).
+    /// Hits of descriptors without their own. 0 counts as 1, because the protocol cannot distinguish
+    /// 0 from absent.
     pub hits_addend: u32,
-    /// How long the caller waits for the answer, when it says so.
+    /// How long the caller waits for the response, if it says so.
     pub timeout: Option<Duration>,
-    /// Who asks.
+    /// The caller's trace context.
     pub caller: Caller<'a>,
 }
 
-/// What a caller says of the trace that its request belongs to.
+/// The trace context of a caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller<'a> {
-    /// `traceparent` of W3C Trace Context, as it came.
+    /// `traceparent` of W3C Trace Context, unparsed.
     pub traceparent: Option<&'a str>,
-    /// `tracestate`, as it came.
+    /// `tracestate`, unparsed.
     pub tracestate: Option<&'a str>,
 }
 
 impl Descriptor<'_> {
-    /// What this descriptor costs, signed: positive takes, 0 peeks, negative gives back.
-    /// `request_hits` is the request's own addend. Only meaningful after [`Request::validate`].
+    /// The hits of this descriptor: positive takes, 0 peeks, negative gives back. `request_hits` is
+    /// the request's addend. Requires [`Request::validate`].
     pub fn hits(&self, request_hits: u32) -> i64 {
         let size = self.hits_addend.unwrap_or(u64::from(request_hits.max(1)));
         let size = i64::try_from(size).unwrap_or(i64::MAX);
@@ -79,56 +79,56 @@ impl Descriptor<'_> {
     }
 }
 
-/// How large a request may be. A request beyond a bound is refused, never truncated.
+/// Bounds of a request. A request over a bound is refused, never truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Descriptors in one request.
+    /// The most descriptors of one request.
     pub descriptors: usize,
-    /// Entries in one descriptor.
+    /// The most entries of one descriptor.
     pub entries: usize,
-    /// Bytes of the domain, of one key, or of one value.
+    /// The most bytes of the domain, of one key, or of one value.
     pub text_bytes: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        // Far above what Envoy sends (one descriptor per configured rate limit, values from headers
-        // of at most 60 KiB altogether), and low enough that one request stays cheap.
+        // Envoy sends far less: one descriptor per configured rate limit, and values from headers of
+        // at most 60 KiB in all. The bounds keep one request cheap.
         Bounds { descriptors: 256, entries: 32, text_bytes: 65_536 }
     }
 }
 
-/// Why a request cannot be decided. The caller answers `INVALID_ARGUMENT` with this text.
+/// Why a request is invalid. Servers return `INVALID_ARGUMENT` with this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// No namespace to look in.
+    /// The domain is empty.
     #[error("domain must not be empty; set `domain` in the rate limit filter")]
     EmptyDomain,
-    /// Nothing to decide.
+    /// There are no descriptors.
     #[error("descriptors must not be empty; send at least one")]
     NoDescriptors,
-    /// More descriptors than the bound.
+    /// More descriptors than [`Bounds::descriptors`].
     #[error("{sent} descriptors in one request; at most {max} are accepted")]
     TooManyDescriptors {
-        /// How many came.
+        /// The number in the request.
         sent: usize,
         /// The bound.
         max: usize,
     },
-    /// More entries than the bound.
+    /// More entries than [`Bounds::entries`].
     #[error("descriptor {index} has {sent} entries; at most {max} are accepted")]
     TooManyEntries {
         /// Position of the descriptor in the request, from 0.
         index: usize,
-        /// How many came.
+        /// The number in the request.
         sent: usize,
         /// The bound.
         max: usize,
     },
-    /// A domain, key or value beyond the bound.
+    /// A domain, key or value over [`Bounds::text_bytes`].
     #[error("{what} is {sent} bytes long; at most {max} are accepted")]
     TooLong {
-        /// Which text.
+        /// The text that is too long.
         what: &'static str,
         /// Its length in bytes.
         sent: usize,
@@ -141,28 +141,32 @@ pub enum RequestError {
         /// Position of the descriptor in the request, from 0.
         index: usize,
     },
-    /// A cost that integer arithmetic on a Lua number could not carry.
+    /// Hits of 2^53 or more, which a Lua number cannot represent exactly.
     #[error("descriptor {index}: hits_addend {sent} is too large; it must be below 2^53")]
     TooManyHits {
         /// Position of the descriptor in the request, from 0.
         index: usize,
-        /// The cost that came.
+        /// The hits in the request.
         sent: u64,
     },
-    /// A limit override whose unit nobody defined.
+    /// A limit override with an unknown unit.
     #[error(
         "descriptor {index}: limit.unit {unit} is not a unit of time; use SECOND (1) to WEEK (7)"
     )]
     UnknownUnit {
         /// Position of the descriptor in the request, from 0.
         index: usize,
-        /// The number that came.
+        /// The unit in the request.
         unit: i32,
     },
 }
 
 impl Request<'_> {
-    /// Refuses what cannot be decided. Costs one pass over the entries and no allocation.
+    /// Checks the request against `bounds`. Takes one pass over the entries and no allocation.
+    ///
+    /// # Errors
+    ///
+    /// The first problem that is found.
     pub fn validate(&self, bounds: &Bounds) -> Result<(), RequestError> {
         if self.domain.is_empty() {
             return Err(RequestError::EmptyDomain);
@@ -221,7 +225,7 @@ mod tests {
     };
 
     #[test]
-    fn the_cost_is_the_descriptors_else_the_requests_else_one() {
+    fn hits_are_the_descriptors_or_the_requests_or_one() {
         let own = Descriptor { hits_addend: Some(0), ..PLAIN };
         let back = Descriptor { is_negative_hits: true, ..PLAIN };
         assert_eq!(PLAIN.hits(0), 1);
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bound_refuses_one_more_and_accepts_the_last() {
+    fn every_bound_accepts_its_last_value() {
         let bounds = Bounds { descriptors: 2, entries: 1, text_bytes: 3 };
         let check = |domain: &str, descriptors: &[Descriptor<'_>]| {
             Request {
@@ -269,6 +273,6 @@ mod tests {
             Err(RequestError::TooManyHits { index: 0, sent: HITS_END })
         );
         let none = Descriptor { entries: &[], ..PLAIN };
-        assert_eq!(check("d", &[none]), Ok(()), "a descriptor without entries meets no limit");
+        assert_eq!(check("d", &[none]), Ok(()), "a descriptor without entries matches no rule");
     }
 }

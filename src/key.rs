@@ -1,47 +1,48 @@
-//! The identity of one counter: 128 keyed bits over the rule and the values it counts by.
+//! Counter keys: a keyed hash of 128 bits over the rule and the values that it counts by.
 //!
-//! Parts are hashed with their lengths, so `("a", "b_c")` and `("a_b", "c")` are different keys, and
-//! the hash is keyed with a secret, so a client that picks its own values cannot aim at somebody
-//! else's counter (SipHash-1-3 with 128 bits of output: <https://www.aumasson.jp/siphash/siphash.pdf>).
+//! Parts are hashed with their lengths, so `("a", "b_c")` and `("a_b", "c")` have different keys.
+//! The hash has a secret seed, so a client that chooses its values cannot collide with another
+//! client's counter. It is SipHash-1-3 with 128 bits of output
+//! (<https://www.aumasson.jp/siphash/siphash.pdf>).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// Which counter. Two keys are equal only if rule and counted values are.
+/// The key of a counter. Keys are equal only if the rule and the counted values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(pub [u64; 2]);
 
-/// The secret that keys are hashed with; one per process, so that stores in memory cannot be aimed at.
+/// The secret seed of the hash. A process with a memory store has a random one.
 #[derive(Clone, Copy)]
 pub struct KeySeed([u64; 2]);
 
 impl KeySeed {
-    /// A fresh secret from the operating system's randomness.
+    /// A random seed from the operating system.
     pub fn random() -> KeySeed {
-        // RandomState is seeded by the operating system; hashing nothing reads the seed out.
+        // The operating system seeds RandomState; the hash of nothing depends on that seed only.
         let word = || RandomState::new().build_hasher().finish();
         KeySeed([word(), word()])
     }
 
-    /// The seed that every process with this secret has.
+    /// The seed of all processes with this secret.
     pub fn from_secret(secret: &str) -> KeySeed {
         KeySeed(KeyBuilder::start(&KeySeed([2, 2])).text(secret).finish().0)
     }
 
-    /// A fixed seed, for identities that must be the same in every process and for tests.
+    /// A fixed seed, for identities that are the same in every process, and for tests.
     pub const fn fixed(seed: [u64; 2]) -> KeySeed {
         KeySeed(seed)
     }
 }
 
-/// The stable identity of a rule: where it stands in its domain's tree and how it counts. It does
-/// not depend on file order or on the limit's number, so counters survive a reload.
+/// The stable identity of a rule: its place in the domain's tree, and how it counts. It does not
+/// depend on the order of files or on the limit's number, so counters survive a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RuleId(pub [u64; 2]);
 
 impl RuleId {
-    /// Starts the identity of something that is not from a client, such as a rule's place in a tree.
+    /// A builder for identities without client input, such as a rule's place in a tree.
     pub fn builder() -> KeyBuilder {
         KeyBuilder::start(&KeySeed::fixed([0, 0]))
     }
@@ -53,7 +54,7 @@ impl From<Key> for RuleId {
     }
 }
 
-/// Collects the parts of one key.
+/// Hashes the parts of one key.
 #[derive(Clone)]
 pub struct KeyBuilder(SipHasher13);
 
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_that_join_to_the_same_string_are_different_keys() {
+    fn parts_with_equal_concatenation_differ() {
         let key = |parts: &[&str]| {
             let mut builder = KeyBuilder::start(&KeySeed::fixed([1, 2]));
             for part in parts {
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn another_seed_gives_another_key() {
+    fn another_seed_changes_the_key() {
         let key = |seed| KeyBuilder::start(&seed).text("x").finish();
         assert_ne!(key(KeySeed::random()), key(KeySeed::random()));
     }

@@ -1,22 +1,21 @@
-//! The numbers of a limit: which algorithm, and its (requests, window) tiers.
+//! Limits: the algorithm of a rule, its tiers, and their bounds.
 
 use crate::time::Micros;
 
-/// One past the largest number of hits, and the largest limit: integers below it are exact in the
-/// doubles that Lua counts with.
+/// One more than the largest number of hits, and than the largest limit. Lua's doubles represent
+/// integers below it exactly.
 pub const HITS_END: u64 = 1 << 53;
 
-/// One past the largest limit of a sliding window, whose weighing takes one bit more.
+/// One more than the largest limit of a sliding window, whose weighted sum needs one more bit.
 pub const SLIDING_REQUESTS_END: u64 = 1 << 52;
 
 /// The longest window: eight years of 365 days, just below 2^48 microseconds.
 pub const WINDOW_MAX: Micros = Micros::from_secs(8 * 365 * 86_400);
 
-/// The most entries that a sliding_window_log or a concurrency counter may hold: 8 and 16 bytes
-/// each.
-pub const HOLDS_MAX: u64 = 100_000;
+/// The most entries of a sliding_window_log or concurrency counter, of 8 and 16 bytes each.
+pub const ENTRIES_MAX: u64 = 100_000;
 
-/// The longest time that a bucket may take from full to empty, or back: 71 years.
+/// The longest time in which a bucket fills or drains: 71 years.
 pub const FILL_MAX: Micros = Micros(1 << 51);
 
 /// The most tiers of one rule.
@@ -93,7 +92,7 @@ pub struct Override {
     pub unit: Unit,
 }
 
-/// What decides when no counter can be asked.
+/// What decides when the counter cannot be queried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnError {
     /// The request passes.
@@ -101,7 +100,7 @@ pub enum OnError {
     Allow,
     /// The request is denied.
     Deny,
-    /// A counter of this instance decides, with this instance's share of the limit.
+    /// A local counter decides, with this instance's share of the limit.
     Local,
 }
 
@@ -109,7 +108,7 @@ impl OnError {
     /// Every choice.
     pub const ALL: [OnError; 3] = [OnError::Allow, OnError::Deny, OnError::Local];
 
-    /// The word that rule files, settings and headers use.
+    /// The name in rule files, settings and headers.
     pub const fn word(self) -> &'static str {
         match self {
             OnError::Allow => "allow",
@@ -119,26 +118,25 @@ impl OnError {
     }
 }
 
-/// How often a decision visits a store that instances share. In a store of one's own it means
-/// nothing: every decision visits it.
+/// How often a decision calls Redis. With the memory store it has no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Every decision does: never over the limit.
+    /// Every decision calls Redis. The limit is never exceeded.
     #[default]
     Exact,
-    /// Hits are drawn ahead, many at a time: never over the limit, but denied early by at most what
-    /// other instances hold and have not spent.
+    /// Hits are taken ahead as tokens, many per call. The limit is never exceeded. Requests may be
+    /// denied early, by at most the unspent tokens of other instances.
     Leased,
-    /// Counts are exchanged at intervals: never denied early, but over the limit by at most what
-    /// the other instances let pass in one interval.
+    /// Counts are exchanged at intervals. No request is denied early. The limit may be exceeded by at
+    /// most what the other instances allow in one interval.
     Synced {
-        /// How long it may take until all instances know of a hit.
+        /// The longest time until all instances have a hit.
         interval: Micros,
     },
 }
 
 impl Mode {
-    /// The word that rule files and headers use.
+    /// The name in rule files and headers.
     pub const fn word(self) -> &'static str {
         match self {
             Mode::Exact => "exact",
@@ -153,15 +151,15 @@ impl Mode {
 pub enum Algorithm {
     /// One count per window, windows aligned to the epoch.
     FixedWindow,
-    /// The current window's count plus the previous one's, weighted by how much of it still shows.
+    /// The current window's count plus the previous one's, weighted by its visible share.
     SlidingWindow,
-    /// Every admission's instant, for an exact sliding window.
+    /// The instant of every hit, for an exact sliding window.
     SlidingWindowLog,
-    /// Tokens that come back at a steady rate, up to a burst (GCRA).
+    /// Tokens that refill at a steady rate, up to a burst (GCRA).
     TokenBucket,
     /// A queue that drains at a steady rate.
     LeakyBucket,
-    /// How many requests hold a slot at the same time.
+    /// Requests that hold a slot at the same time.
     Concurrency,
 }
 
@@ -176,7 +174,7 @@ impl Algorithm {
         Algorithm::Concurrency,
     ];
 
-    /// The name by which rule files call it.
+    /// The name in rule files.
     pub const fn name(self) -> &'static str {
         match self {
             Algorithm::FixedWindow => "fixed_window",
@@ -200,25 +198,25 @@ pub struct Tier {
     /// Hits that pass per window (for buckets: the rate's numerator; for concurrency: the slots).
     /// Below [`HITS_END`]; 0 blocks everything.
     pub requests: u64,
-    /// The window (for concurrency: how long a slot is held when nobody gives it back). Never zero.
+    /// The window. For concurrency: how long an unreleased slot is held. Never zero.
     pub window: Micros,
-    /// Size of a token bucket, or length of a leaky bucket's queue. Unused by the others.
+    /// The size of a token bucket, or the length of a leaky bucket's queue. Unused by the others.
     pub burst: u64,
 }
 
-/// A rule's numbers: all tiers must pass.
+/// The limit of a rule. Hits must fit into all tiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// How hits are counted, the same for every tier.
+    /// The algorithm of all tiers.
     pub algorithm: Algorithm,
     /// At least one.
     pub tiers: Box<[Tier]>,
-    /// Denied hits are recorded too. A bucket goes into debt by them, one full bucket at most;
-    /// concurrency does not know it, for a request that was denied never gives its slot back.
+    /// Whether denied hits are counted. They take a bucket into debt, by at most one full bucket.
+    /// Not for concurrency: a denied request never releases a slot.
     pub count_denied: bool,
 }
 
-/// Why a limit cannot be counted.
+/// Why a limit is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     /// No tier, or too many.
@@ -230,25 +228,27 @@ pub enum LimitError {
     /// A window that is too long.
     #[error("a window of {}s is too long: write at most 2920d (eight years)", .0.ceil_secs())]
     LongWindow(Micros),
-    /// Requests beyond what every store counts exactly.
+    /// More requests than every store counts exactly.
     #[error("{0} requests are too many: write less than {1}")]
     Requests(u64, u64),
-    /// A burst beyond what every store counts exactly.
+    /// A larger burst than every store counts exactly.
     #[error("a burst of {0} is too large: write less than {HITS_END}")]
     Burst(u64),
-    /// A log that would take too much memory.
+    /// A log of more than [`ENTRIES_MAX`] entries.
     #[error(
         "sliding_window_log keeps 8 bytes per request, so {0} requests are too many: write \
-         {HOLDS_MAX} at most, or use `algorithm: sliding_window`, which needs 24 bytes in all"
+         {ENTRIES_MAX} at most, or use `algorithm: sliding_window`, which needs 24 bytes in all"
     )]
     Log(u64),
-    /// More slots than a counter may hold.
-    #[error("concurrency keeps 16 bytes per slot, so {0} are too many: write {HOLDS_MAX} at most")]
+    /// More slots than [`ENTRIES_MAX`].
+    #[error(
+        "concurrency keeps 16 bytes per slot, so {0} are too many: write {ENTRIES_MAX} at most"
+    )]
     Slots(u64),
-    /// A bucket that nothing fits into.
+    /// A bucket of size 0.
     #[error("a burst of 0 lets nothing pass: write at least 1, or `requests: 0` to block")]
     NoBurst,
-    /// A bucket that takes a lifetime to fill.
+    /// A bucket that fills in more than [`FILL_MAX`].
     #[error(
         "a burst of {0} takes more than 71 years to come back at this rate: write a smaller one"
     )]
@@ -265,19 +265,22 @@ impl Limit {
         Limit { algorithm: Algorithm::FixedWindow, tiers: Box::new([tier]), count_denied: true }
     }
 
-    /// Whether the limit is a number of slots instead of hits per time.
+    /// Whether the limit is a number of slots instead of hits per window.
     pub fn counts_slots(&self) -> bool {
         self.algorithm == Algorithm::Concurrency
     }
 
-    /// Whether every number can be counted exactly and in bounded memory. A limit that fails is
-    /// still safe to use: it decides by the nearest numbers that can, and never panics.
+    /// Checks that every number is counted exactly and in bounded memory. An invalid limit is still
+    /// safe to use: it decides by the nearest valid numbers, and never panics.
+    ///
+    /// # Errors
+    ///
+    /// The first problem.
     pub fn check(&self) -> Result<(), LimitError> {
         self.problems().next().map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// Everything that [`Limit::check`] finds, the first problem of each tier with the tier's
-    /// index.
+    /// All problems of the limit: the first one of each tier, with the tier's index.
     pub fn problems(&self) -> impl Iterator<Item = (Option<usize>, LimitError)> {
         let count = self.tiers.len();
         let number = (count == 0 || count > TIERS_MAX).then_some(LimitError::Tiers(count));
@@ -299,8 +302,8 @@ impl Tier {
             return Err(LimitError::LongWindow(self.window));
         }
         let (end, too_many): (_, fn(u64) -> LimitError) = match algorithm {
-            Algorithm::SlidingWindowLog => (HOLDS_MAX + 1, LimitError::Log),
-            Algorithm::Concurrency => (HOLDS_MAX + 1, LimitError::Slots),
+            Algorithm::SlidingWindowLog => (ENTRIES_MAX + 1, LimitError::Log),
+            Algorithm::Concurrency => (ENTRIES_MAX + 1, LimitError::Slots),
             Algorithm::SlidingWindow => {
                 (SLIDING_REQUESTS_END, |n| LimitError::Requests(n, SLIDING_REQUESTS_END))
             }
@@ -341,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bound_is_checked_for_the_algorithms_it_belongs_to() {
+    fn every_bound_is_checked_per_algorithm() {
         use Algorithm::*;
         let check = |algorithm, requests, window, burst| {
             let tiers = Box::new([Tier { requests, window: Micros(window), burst }]);
@@ -379,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_found_by_its_name_and_by_its_length() {
+    fn units_are_found_by_name_and_length() {
         for unit in Unit::ALL {
             assert_eq!(Unit::from_name(&unit.name().to_uppercase()), Some(unit));
             assert_eq!(Unit::of_window(unit.window()), Some(unit));

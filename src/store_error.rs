@@ -1,36 +1,36 @@
-//! Store errors: why a store gave no outcome, and whether the step may have been applied.
+//! Store errors: why a store returned no outcome, and whether the step may have been applied.
 
-/// Why a store could not answer. The rule's `on_error` decides instead.
+/// Why a store returned no outcome. The rule's `on_error` decides instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum StoreError {
-    /// No room for a new counter: all that could be evicted hold clients at their limit.
-    #[error("the memory store is full (store.max_counters) of counters at their limit")]
+    /// No room for a new counter: every counter that was considered for eviction is at its limit.
+    #[error("the memory store is full of counters at their limit; raise store.max_counters")]
     Full,
-    /// No answer within the deadline. The step may have been applied, or may be later.
-    #[error("the store did not answer in time (store.timeout, or the caller's own deadline)")]
+    /// No outcome within the timeout. The step may have been applied, or may be later.
+    #[error("the store did not reply in time; see store.timeout, or the caller's timeout")]
     Timeout,
-    /// The breaker is open: the store was not asked.
-    #[error("the store has stopped answering and is left alone for a moment")]
+    /// The breaker is open. The step was not sent.
+    #[error("the node's breaker is open after timeouts or lost connections")]
     Open,
-    /// Too many calls are in flight: the store was not asked.
+    /// Too many calls are in flight. The step was not sent.
     #[error("too many calls to the store are in flight")]
     Busy,
-    /// There is no connection: the store was not asked.
+    /// There is no connection. The step was not sent.
     #[error("there is no connection to the store")]
     Unreachable,
-    /// The connection was lost after the step was sent. It may have been applied.
-    #[error("the connection to the store was lost before it answered")]
+    /// The connection was lost after the step was sent. The step may have been applied.
+    #[error("the connection to the store was lost before the reply")]
     Lost,
-    /// The store answered with an error. The step was not applied.
-    #[error("the store refused: the log has its words")]
+    /// The store returned an error. The step was not applied.
+    #[error("Redis returned an error; see the log")]
     Refused,
-    /// The store answered something else than an outcome. The step may have been applied.
-    #[error("the store's answer was not understood: is another version or program using its keys?")]
+    /// The reply is not an outcome. The step may have been applied.
+    #[error("the reply of the store is invalid; check for other versions or programs on its keys")]
     Reply,
 }
 
 impl StoreError {
-    /// Every error, for metrics that count them apart.
+    /// Every error, in the order in which metrics count them.
     pub const ALL: [StoreError; 8] = [
         StoreError::Full,
         StoreError::Timeout,
@@ -42,12 +42,12 @@ impl StoreError {
         StoreError::Reply,
     ];
 
-    /// The step may have been applied, or may be yet. Otherwise it certainly was not and will not be.
+    /// Whether the step may have been applied, or may be later. If false, it never is.
     pub const fn may_have_run(self) -> bool {
         matches!(self, StoreError::Timeout | StoreError::Lost | StoreError::Reply)
     }
 
-    /// One word for labels and headers.
+    /// The name of the error in metric labels and headers.
     pub const fn word(self) -> &'static str {
         match self {
             StoreError::Full => "full",

@@ -1,7 +1,7 @@
-//! Instants and lengths of time, and the one trait that reads a clock.
+//! Instants, durations, and the one trait that reads a clock.
 //!
-//! Time is an argument everywhere in weir: the limiter reads the clock once per request and hands
-//! the instant down, so every algorithm can be tested to the microsecond without sleeping.
+//! Time is an argument throughout weir. The service reads the clock once per request and passes the
+//! instant on, so algorithms are tested to the microsecond without sleeping.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -10,53 +10,52 @@ mod deadline;
 
 pub use deadline::Deadline;
 
-/// An instant in microseconds since the Unix epoch, or a length of time in microseconds.
+/// An instant in microseconds since the Unix epoch, or a duration in microseconds.
 ///
-/// Instants stay below 2^53 until the year 2255, so they survive a trip through a Lua number.
+/// Instants are below 2^53 until the year 2255, so a Lua number represents them exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Micros(pub u64);
 
 impl Micros {
-    /// Zero: the epoch, or no time at all.
+    /// The epoch, or an empty duration.
     pub const ZERO: Micros = Micros(0);
     /// One second.
     pub const SECOND: Micros = Micros(1_000_000);
 
-    /// A whole number of seconds; stops at the largest value instead of wrapping.
+    /// `seconds` in microseconds. Saturates.
     pub const fn from_secs(seconds: u64) -> Micros {
         Micros(seconds.saturating_mul(1_000_000))
     }
 
-    /// A whole number of milliseconds; stops at the largest value instead of wrapping.
+    /// `millis` in microseconds. Saturates.
     pub const fn from_millis(millis: u64) -> Micros {
         Micros(millis.saturating_mul(1_000))
     }
 
-    /// Sum; stops at the largest value instead of wrapping.
+    /// The sum. Saturates.
     pub const fn saturating_add(self, other: Micros) -> Micros {
         Micros(self.0.saturating_add(other.0))
     }
 
-    /// Difference; zero when `other` is the later one.
+    /// The difference; zero if `other` is larger.
     pub const fn saturating_sub(self, other: Micros) -> Micros {
         Micros(self.0.saturating_sub(other.0))
     }
 
-    /// Whole seconds, rounded up: a client told to wait this long has waited long enough.
+    /// Whole seconds, rounded up, so that a client that waits this long waits long enough.
     pub const fn ceil_secs(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }
 }
 
-/// Something that knows what time it is. Implementations never go backwards.
+/// A clock that never goes backwards.
 pub trait Clock: Send + Sync + 'static {
-    /// The present instant.
+    /// The current instant.
     fn now(&self) -> Micros;
 }
 
-/// The machine's monotonic clock, anchored to wall time when it was made.
-///
-/// A step of the wall clock (NTP, an operator) after start therefore moves no window.
+/// The machine's monotonic clock, anchored to the wall clock when it is created. Later steps of the
+/// wall clock, by NTP or an operator, move no window.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     anchor_wall: Micros,
@@ -64,15 +63,15 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// The same clock, off by `micros`: what a machine with a wrong clock shows.
+    /// The same clock, off by `micros`, to simulate a machine with a wrong clock.
     pub fn off_by(self, micros: i64) -> SystemClock {
         let anchor_wall = Micros(self.anchor_wall.0.saturating_add_signed(micros));
         SystemClock { anchor_wall, ..self }
     }
 
-    /// Anchors a new clock to the wall time of this moment.
+    /// A clock anchored to the current wall time.
     pub fn new() -> SystemClock {
-        // A machine set before 1970 counts from the epoch; windows still work, only their edges move.
+        // Wall time before 1970 counts as the epoch. Windows work; only their edges move.
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         SystemClock {
             anchor_wall: Micros(u64::try_from(wall.as_micros()).unwrap_or(u64::MAX)),
@@ -95,7 +94,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved: for tests and simulations.
+/// A clock that is moved by hand, for tests and simulations.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicU64);
 

@@ -4,7 +4,7 @@
 //! An admission counts in `(now - window, now]`: one that is exactly a window old is out.
 
 use super::{Reading, window};
-use crate::limit::{HOLDS_MAX, Tier};
+use crate::limit::{ENTRIES_MAX, Tier};
 use crate::step::{EntriesTier, TierResult};
 use crate::time::Micros;
 
@@ -14,7 +14,7 @@ pub(super) fn plan(tier: &Tier, now: Micros) -> EntriesTier {
     EntriesTier {
         after: Micros((now.0 + 1).saturating_sub(window)),
         window: Micros(window),
-        max: tier.requests.min(HOLDS_MAX),
+        max: tier.requests.min(ENTRIES_MAX),
     }
 }
 

@@ -1,10 +1,10 @@
-//! A descriptor as people type it: `key=value,key=value`.
+//! Typed descriptors: this module parses `key=value,key=value` from the command line and URLs.
 
 use std::str::FromStr;
 
 use super::Entry;
 
-/// Entries in the order they were typed.
+/// The entries of a typed descriptor, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Typed(
     /// Keys and values.
@@ -12,7 +12,7 @@ pub struct Typed(
 );
 
 impl Typed {
-    /// The entries, borrowed as a request's.
+    /// The entries, borrowed.
     pub fn entries(&self) -> Vec<Entry<'_>> {
         self.0.iter().map(|(key, value)| Entry { key, value }).collect()
     }
@@ -36,7 +36,7 @@ impl FromStr for Typed {
     }
 }
 
-/// The parts between commas; a backslash takes the next character as it is.
+/// The parts between commas. A backslash escapes the next character.
 fn split_at_commas(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut chars = text.chars();
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_split_at_commas_and_the_first_equals_sign() {
+    fn entries_split_at_commas_and_equals_signs() {
         let parse = |text: &str| text.parse::<Typed>().map(|arg| arg.0);
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         assert_eq!(parse("a=b"), Ok(vec![pair("a", "b")]));

@@ -1,7 +1,7 @@
-//! Visits: which calls to the store one request came to, for those who trace it.
+//! Call traces: this module records the store calls of one request, for tracing.
 //!
-//! Collected on the thread that polls the request, so that stores need not be told whose call it
-//! is. A call that was made on behalf of several requests belongs to the one that waited for it.
+//! Calls are recorded on the thread that polls the request, so stores need no request argument. A
+//! call on behalf of several requests belongs to the request that awaited it.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -10,34 +10,34 @@ use std::pin::pin;
 use super::{NodeId, StoreError};
 use crate::time::Micros;
 
-/// Visits kept per request.
+/// Calls recorded per request. Further ones are dropped.
 const CALLS_MAX: usize = 64;
 
 /// One call to a node of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreCall {
-    /// Which node.
+    /// The node.
     pub node: NodeId,
     /// When it was sent.
     pub began: Micros,
-    /// When there was an answer, or nobody waited any longer.
+    /// When the reply arrived, or the caller stopped waiting.
     pub ended: Micros,
-    /// Why there was no outcome.
+    /// Why there is no outcome.
     pub error: Option<StoreError>,
 }
 
 thread_local! {
-    /// Those of the request that this thread polls, if anybody wants to know.
+    /// The calls of the request that this thread polls; `None` if it is not traced.
     static CALLS: RefCell<Option<Vec<StoreCall>>> = const { RefCell::new(None) };
 }
 
-/// Runs `request`, and tells what calls it made.
+/// Runs `request`, and returns its calls.
 pub async fn collect<T>(request: impl Future<Output = T>) -> (T, Vec<StoreCall>) {
     let mut request = pin!(request);
     let mut calls = Vec::new();
     let output = poll_fn(|context| {
         let outer = CALLS.replace(Some(std::mem::take(&mut calls)));
-        let _back = Back(outer);
+        let _restore = Restore(outer);
         let polled = request.as_mut().poll(context);
         calls = CALLS.take().unwrap_or_default();
         polled
@@ -46,16 +46,16 @@ pub async fn collect<T>(request: impl Future<Output = T>) -> (T, Vec<StoreCall>)
     (output, calls)
 }
 
-/// Puts back what was there before, also when a poll panics.
-struct Back(Option<Vec<StoreCall>>);
+/// Restores the outer request's calls, also if a poll panics.
+struct Restore(Option<Vec<StoreCall>>);
 
-impl Drop for Back {
+impl Drop for Restore {
     fn drop(&mut self) {
         CALLS.set(self.0.take());
     }
 }
 
-/// Notes a call, if anybody wants to know.
+/// Records a call, if the request is traced.
 pub(super) fn record(call: impl FnOnce() -> StoreCall) {
     CALLS.with_borrow_mut(|calls| {
         if let Some(calls) = calls.as_mut().filter(|calls| calls.len() < CALLS_MAX) {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_request_hears_of_its_own_visits_however_they_interleave() {
+    async fn interleaved_requests_record_their_own_calls() {
         let request = |node: u32| async move {
             record(|| call(node));
             tokio::task::yield_now().await;
@@ -83,11 +83,11 @@ mod tests {
         assert_eq!((one, two), (vec![call(1); 2], vec![call(2); 2]));
         request(3).await;
         let ((), none) = collect(async {}).await;
-        assert_eq!(none, [], "what nobody collects is not kept");
+        assert_eq!(none, [], "untraced calls are not kept");
     }
 
     #[tokio::test]
-    async fn their_number_is_bounded() {
+    async fn calls_are_bounded() {
         let ((), calls) = collect(async { (0..1000).for_each(|node| record(|| call(node))) }).await;
         assert_eq!(calls.len(), CALLS_MAX);
     }

@@ -1,22 +1,22 @@
-//! A deadline: how long somebody will still wait, over several waits.
+//! Deadlines: the time that is left for several calls together.
 
 use std::time::Duration;
 
-// Tokio's, so that it stands still where a test's time does.
+// Tokio's, which tests can pause.
 use tokio::time::Instant;
 
-/// When to stop waiting, if ever.
+/// The instant at which to stop waiting, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// `wait` from this moment on.
-    pub fn after(wait: Option<Duration>) -> Deadline {
-        // Further away than a clock can tell is never.
-        Deadline(wait.and_then(|wait| Instant::now().checked_add(wait)))
+    /// A deadline `timeout` from now; none for `None`.
+    pub fn after(timeout: Option<Duration>) -> Deadline {
+        // A timeout that the clock cannot represent is none.
+        Deadline(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
 
-    /// What is left of it, if it ever comes; nothing once it is past.
+    /// The time that is left, zero after the deadline; `None` without one.
     pub fn left(self) -> Option<Duration> {
         self.0.map(|end| end.saturating_duration_since(Instant::now()))
     }
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_runs_down_to_nothing_or_never() {
+    async fn a_deadline_runs_down_to_zero() {
         let (soon, never) = (Deadline::after(Some(Duration::from_secs(3))), Deadline::after(None));
         for (left, later) in [(3, 1), (2, 2), (0, 9), (0, 0)] {
             assert_eq!(soon.left(), Some(Duration::from_secs(left)));
