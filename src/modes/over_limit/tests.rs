@@ -211,7 +211,8 @@ proptest! {
                 continue;
             }
             let expected = check_memory(&plain, &key, &limit, &step);
-            prop_assert_eq!(check(&cached, &key, &limit, &step), expected, "{:?} {:?}", step, limit);
+            let actual = check(&cached, &key, &limit, &step);
+            prop_assert_eq!(actual, expected, "{:?} {:?}", step, limit);
         }
     }
 }
