@@ -7,7 +7,6 @@ use crate::descriptor::Entry;
 
 mod compile;
 mod dump;
-mod duration;
 mod explain;
 mod fields;
 mod limits;

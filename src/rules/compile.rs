@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::fields::nearest;
 use super::limits::LimitReader;
 use super::matcher::Matcher;
 use super::model::{Document, Field, RawDescriptor, RawRateLimit};
@@ -14,6 +13,7 @@ use super::rule::{self, NameId, PathNode, Policy, Rule};
 use super::tree::{Level, Node};
 use super::{Domain, RuleSet, SourceFile, SourceInfo, node};
 use crate::descriptor::Bounds;
+use crate::spelling::nearest;
 use crate::yaml;
 
 /// Joins files into a rule set. Beside it come warnings; instead of it, every error of every file.

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::duration;
 use super::fields::one_line;
 use super::rule::{Policy, Rule};
+use crate::duration;
 use crate::limit::{Algorithm, Limit, Mode, Tier, Unit};
 
 /// envoyproxy/ratelimit's line per rule, in file order. What envoyproxy/ratelimit does not have follows its
@@ -40,13 +40,13 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
         }
     }
     if let Some(hold) = rule.reserve {
-        write!(out, ", reserve: {}", duration::write(hold))?;
+        write!(out, ", reserve: {}", duration::compound(hold))?;
     }
     if rule.mode != Mode::Exact {
         write!(out, ", mode: {}", rule.mode.word())?;
     }
     if let Mode::Synced { interval } = rule.mode {
-        write!(out, ", sync_interval: {}", duration::write(interval))?;
+        write!(out, ", sync_interval: {}", duration::compound(interval))?;
     }
     if !rule.over_limit_cache {
         write!(out, ", over_limit_cache: false")?;
@@ -67,7 +67,7 @@ fn is_plain(limit: &Limit) -> bool {
 
 /// One tier in words.
 pub(super) fn tier_text(limit: &Limit, tier: &Tier) -> String {
-    let window = duration::write(tier.window);
+    let window = duration::compound(tier.window);
     match limit.algorithm {
         Algorithm::Concurrency => format!("{} at once, held {window} at most", tier.requests),
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {

@@ -5,8 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::dump::tier_text;
-use super::duration;
-use super::fields::{nearest, shorten};
+use super::fields::shorten;
 use super::matcher::{CounterPart, Matcher};
 use super::near_miss::{self, NearMiss};
 use super::problem::Location;
@@ -14,7 +13,9 @@ use super::rule::{PathNode, Policy, Rule};
 use super::tree::{self, End, Level, Node, Visitor};
 use super::{DeniedRequests, Domain, Found, RuleSet};
 use crate::descriptor::{Entry, split_lease};
+use crate::duration;
 use crate::limit::Mode;
+use crate::spelling::nearest;
 
 /// What a lookup tried, what it met, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -257,7 +258,7 @@ fn flags(rule: &Rule) -> Vec<String> {
         flags.push("quota mode: denies only when every quota rule of the request does".to_owned());
     }
     if let Some(hold) = rule.reserve {
-        flags.push(format!("reserves, settled within {}", duration::write(hold)));
+        flags.push(format!("reserves, settled within {}", duration::compound(hold)));
     }
     match rule.mode {
         Mode::Exact => {}
@@ -265,7 +266,7 @@ fn flags(rule: &Rule) -> Vec<String> {
         Mode::Synced { interval } => {
             flags.push(format!(
                 "synced with the other instances within {}",
-                duration::write(interval)
+                duration::compound(interval)
             ));
         }
     }

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::spelling::nearest;
+
 /// A kind of map in a rule file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
@@ -127,41 +129,6 @@ pub(super) fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(escape).collect())
 }
 
-/// The candidate that `name` is probably a misspelling of.
-pub(super) fn nearest<'a>(
-    name: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let allowed = (name.chars().count() / 3).clamp(1, 3);
-    candidates
-        .into_iter()
-        .map(|candidate| (distance(name, candidate), candidate))
-        .filter(|(distance, _)| *distance <= allowed)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
-}
-
-/// How many letters must be put in, taken out or changed to make one text of the other
-/// (Levenshtein); texts too long to be a misspelling of anything are infinitely far apart.
-fn distance(a: &str, b: &str) -> usize {
-    const LONGEST: usize = 128;
-    if a.len() > LONGEST || b.len() > LONGEST {
-        return usize::MAX;
-    }
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let change = diagonal + usize::from(from.to_ascii_lowercase() != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,13 +147,5 @@ mod tests {
         ] {
             assert_eq!(unknown_field(here, name).1, expected, "{name}");
         }
-    }
-
-    #[test]
-    fn distance_counts_single_letters() {
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("abc", "abc"), 0);
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance(&"x".repeat(500), "x"), usize::MAX);
     }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::fields::{nearest, shorten};
+use super::fields::shorten;
 use super::model::{self, Field, RawRateLimit, Text};
 use super::problem::{Position, Report};
 use super::rule::Policy;
 use crate::limit::{Algorithm, Limit, LimitError, OnError, Tier, Unit, WINDOW_MAX};
+use crate::spelling::nearest;
 use crate::time::Micros;
 
 /// Reads the limits of one file.

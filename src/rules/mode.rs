@@ -1,11 +1,12 @@
 //! The `mode` of a rule: how often its decisions visit the store, and what that asks of its limit.
 
-use super::fields::{nearest, shorten};
+use super::fields::shorten;
 use super::limits::LimitReader;
 use super::model::{Field, RawRateLimit};
 use super::problem::Position;
 use super::rule::Policy;
 use crate::limit::{Algorithm, Limit, Mode};
+use crate::spelling::nearest;
 use crate::time::Micros;
 
 /// The time between two exchanges of counts, if `sync_interval` is not written.

@@ -3,12 +3,13 @@
 use serde::Serialize;
 
 use super::explain::{accepts, entry_text};
-use super::fields::{nearest as closest_text, shorten};
+use super::fields::shorten;
 use super::matcher::{EntryValue, Matcher};
 use super::problem::Location;
 use super::rule::{PathNode, Rule};
 use super::tree::{Level, Node};
 use crate::descriptor::Entry;
+use crate::spelling;
 
 /// How many are told.
 const NEAR_MISSES_MAX: usize = 3;
@@ -78,7 +79,7 @@ fn cost(rule: &Rule, entries: &[Entry<'_>]) -> Option<usize> {
 }
 
 fn is_misspelt(wanted: &str, written: &str) -> bool {
-    closest_text(written, [wanted]).is_some()
+    spelling::nearest(written, [wanted]).is_some()
 }
 
 /// The keys agree, but not their order.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::UnknownFields;
-use super::duration;
 use super::fields::{Section, shorten, unknown_field};
 use super::model::{Field, Text};
 use super::problem::{Location, Position, Report};
 use super::scalar;
+use crate::duration::{self, DurationError, Style};
 use crate::time::Micros;
 use crate::yaml::{Kind, Name, Node, Scalar};
 
@@ -81,8 +81,11 @@ impl FieldReader<'_> {
         let scalar = self.scalar(name, node, "a length of time")?;
         let value = scalar.and_then(|scalar| {
             let hint = "write a length of time like 500ms, 10s, 1m, 24h, 7d or 1h30m";
-            let length = duration::parse(&scalar.text);
-            length.map_err(|why| self.bad(name, at, &scalar.text, why, hint)).ok()
+            let length = duration::parse(&scalar.text, Style::Whole).and_then(|nanos| {
+                let micros = u64::try_from(nanos / 1_000);
+                micros.map(Micros).map_err(|_| DurationError::TooLong)
+            });
+            length.map_err(|why| self.bad(name, at, &scalar.text, &why.to_string(), hint)).ok()
         });
         Some(Field { at, value })
     }

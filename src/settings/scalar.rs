@@ -8,20 +8,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::duration::{self, Style};
+
 /// The longest duration of a setting. Instants overflow only far later.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
-
-const NANOS: [(&str, u128); 9] = [
-    ("ns", 1),
-    ("\u{b5}s", 1_000),
-    ("\u{3bc}s", 1_000),
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("d", 86_400_000_000_000),
-];
 
 /// `true` or `false`, or one of Go's spellings, which envoyproxy/ratelimit's variables use.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
@@ -53,25 +43,9 @@ pub(super) fn cores(text: &str) -> Result<Option<NonZeroUsize>, String> {
 
 /// A length of time: `10ms`, `1h30m`, `1.5s`, at most a year. Go's spellings are among them.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "is not a length of time; write one such as `10ms`, `5s` or `1h30m`".to_owned();
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let mut nanos: u128 = 0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let unit_at = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-        let (number, tail) = rest.split_at(unit_at);
-        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(unit_end);
-        let (_, unit_nanos) = NANOS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
-        let part = decimal_times(number, *unit_nanos).ok_or_else(wrong)?;
-        nanos = nanos.saturating_add(part);
-        rest = tail;
-    }
-    if text.is_empty() {
-        return Err(wrong());
-    }
+    let nanos = duration::parse(text, Style::Go).map_err(|_| {
+        "is not a length of time; write one such as `10ms`, `5s` or `1h30m`".to_owned()
+    })?;
     let too_long = || "is too long; write at most 365d".to_owned();
     let length = u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| too_long())?;
     if length > LONGEST { Err(too_long()) } else { Ok(length) }
@@ -101,27 +75,9 @@ pub(super) fn duration_or_off(text: &str) -> Result<Option<Duration>, String> {
     Ok(Some(length).filter(|length| !length.is_zero()))
 }
 
-/// `number` (digits, perhaps with a fraction) times `unit`, rounded down.
-fn decimal_times(number: &str, unit: u128) -> Option<u128> {
-    let (int, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if int.is_empty() && fraction.is_empty() || fraction.contains('.') || fraction.len() > 18 {
-        return None;
-    }
-    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u64>().ok() };
-    let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
-    let part = u128::from(digits(fraction)?) * unit / scale;
-    Some(u128::from(digits(int)?) * unit + part)
-}
-
 /// Writes `duration` as a whole number of the largest unit that divides it.
 pub(super) fn write_duration(duration: Duration) -> String {
-    let nanos = duration.as_nanos();
-    if nanos == 0 {
-        return "0s".to_owned();
-    }
-    let fits = |(_, unit): &&(&str, u128)| nanos.is_multiple_of(*unit);
-    let (name, unit) = NANOS.iter().rev().find(fits).expect("every time is whole nanoseconds");
-    format!("{}{name}", nanos / unit)
+    duration::single_unit(duration)
 }
 
 /// An address to listen on. `localhost` is the only name that is resolved. No host means all addresses.

@@ -10,6 +10,7 @@ use super::problem::{Problem, Problems};
 use super::reader::Written;
 use super::section::Setting;
 use super::{Settings, envoy_ratelimit_env, otel};
+use crate::spelling;
 use crate::yaml::{self, Kind, Name, Node, Position};
 
 /// What the command line overrides.
@@ -315,28 +316,11 @@ fn near_misses(env: &[(String, String)], settings: &[Setting]) -> Vec<String> {
 fn nearest<'a>(key: &str, settings: &'a [Setting]) -> Option<&'a str> {
     let key = key.to_ascii_lowercase();
     let paths = settings.iter().map(|setting| setting.path.as_str());
-    let (distance, path) = paths.clone().map(|path| (edits(&key, path), path)).min()?;
-    if distance <= 1 + path.len() / 6 {
+    if let Some(path) = spelling::nearest(&key, paths.clone()) {
         return Some(path);
     }
     // The right name in the wrong section, if only one section has it.
     let last = |path: &str| path.rsplit('.').next().map(str::to_owned);
     let mut named = paths.filter(|path| last(path) == last(&key));
     named.next().filter(|_| named.next().is_none())
-}
-
-/// The Levenshtein distance between `a` and `b`.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
