@@ -9,6 +9,7 @@ mod compile;
 mod dump;
 mod explain;
 mod fields;
+mod index;
 mod limits;
 mod matcher;
 mod mode;

@@ -63,6 +63,7 @@ const PURE: &[&str] = &[
     "src/rules/compile",
     "src/rules/tree",
     "src/rules/matcher",
+    "src/rules/index",
 ];
 /// What speaks gRPC.
 const SPEAKS_GRPC: &[&str] = &["src/server", "src/cli", "src/proto", "src/app", "src/telemetry"];

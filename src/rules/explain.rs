@@ -94,6 +94,8 @@ struct Recorder<'t> {
 }
 
 impl<'t> Visitor<'t> for Recorder<'t> {
+    const WANTS_REJECTED: bool = true;
+
     fn level(&mut self, _: &'t Level) {
         self.levels.push((Vec::new(), None));
     }

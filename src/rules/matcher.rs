@@ -12,9 +12,10 @@ mod anchored_regex;
 mod template;
 mod wildcard;
 
-use anchored_regex::AnchoredRegex;
-use template::{PathSegments, Template};
-use wildcard::Wildcard;
+pub(super) use anchored_regex::AnchoredRegex;
+use template::PathSegments;
+pub(super) use template::{Segment, Template};
+pub(super) use wildcard::Wildcard;
 
 /// How a node accepts values.
 #[derive(Clone, Debug)]
@@ -37,7 +38,7 @@ pub(super) enum Matcher {
 #[derive(Clone, Debug)]
 pub(super) struct Network {
     source: Arc<str>,
-    net: IpNet,
+    pub(super) net: IpNet,
 }
 
 /// A request's value, with the address or path it spells once somebody asked for that.
@@ -52,12 +53,17 @@ impl<'a> EntryValue<'a> {
         EntryValue { text, address: OnceCell::new(), path: OnceCell::new() }
     }
 
-    fn path(&self) -> &PathSegments<'a> {
+    /// The value as it came.
+    pub(super) fn text(&self) -> &'a str {
+        self.text
+    }
+
+    pub(super) fn path(&self) -> &PathSegments<'a> {
         self.path.get_or_init(|| PathSegments::new(self.text))
     }
 
     /// An IPv4 address that is written as IPv6 is the IPv4 address.
-    fn address(&self) -> Option<IpAddr> {
+    pub(super) fn address(&self) -> Option<IpAddr> {
         *self.address.get_or_init(|| self.text.parse().ok().map(|ip: IpAddr| ip.to_canonical()))
     }
 }
@@ -176,7 +182,7 @@ impl Matcher {
         }
     }
 
-    /// Adds what tells counters apart to `key`. Allocates only for a regex with `count_by`.
+    /// Adds what tells counters apart to `key`.
     pub(super) fn add_counter_parts(&self, value: &str, key: &mut KeyBuilder) {
         self.counter_parts(value, |part| match part {
             CounterPart::Value(text) | CounterPart::Variable { text, .. } => {

@@ -8,12 +8,18 @@ use super::model::{Field, RawDescriptor, Text};
 use super::problem::{Location, Position, Report};
 use super::rule::PathNode;
 
-/// Most regular expressions in one rule set; with the bound on each they bound the memory of all.
-const REGEXES_MAX: usize = 1_000;
+/// Most regular expressions in one rule set.
+const REGEXES_MAX: usize = 20_000;
+/// Most bytes of all of them when compiled, which also bounds the time: 10,000 of 1.1 KB compile in
+/// about a second.
+const REGEX_BYTES_MAX: usize = 128 << 20;
 
-/// How many regular expressions were compiled so far.
+/// The regular expressions that were compiled so far, and their bytes.
 #[derive(Debug, Default)]
-pub(super) struct RegexBudget(usize);
+pub(super) struct RegexBudget {
+    count: usize,
+    bytes: usize,
+}
 
 /// Reads one descriptor of a file.
 pub(super) struct NodeCompiler<'a> {
@@ -94,9 +100,7 @@ impl NodeCompiler<'_> {
         }
         let matcher = match *name {
             "value_template" => Matcher::template(Arc::clone(&text), &count_by),
-            "value_regex" => {
-                regexes.take().and_then(|()| Matcher::regex(Arc::clone(&text), &count_by))
-            }
+            "value_regex" => regexes.compile(&text, &count_by),
             "value_cidr" => Matcher::cidr(Arc::clone(&text)),
             _ => Ok(Matcher::value(Arc::clone(&text))),
         };
@@ -143,12 +147,22 @@ impl NodeCompiler<'_> {
 }
 
 impl RegexBudget {
-    fn take(&mut self) -> Result<(), MatcherError> {
-        self.0 += 1;
-        if self.0 <= REGEXES_MAX {
-            return Ok(());
+    /// Compiles one more, unless the budget is spent.
+    fn compile(&mut self, text: &Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, MatcherError> {
+        self.count += 1;
+        if self.count > REGEXES_MAX {
+            let hint = "use `value_template` or wildcards where they can say the same";
+            return Err((format!("there are already {REGEXES_MAX} regular expressions"), hint));
         }
-        let hint = "use `value_template` or wildcards where they can say the same";
-        Err((format!("there are already {REGEXES_MAX} regular expressions"), hint))
+        if self.bytes > REGEX_BYTES_MAX {
+            let hint = "write `[0-9]` for `\\d` and `[0-9A-Za-z_]` for `\\w`, which are smaller";
+            let mib = REGEX_BYTES_MAX >> 20;
+            return Err((format!("the others already take {mib} MiB when compiled"), hint));
+        }
+        let matcher = Matcher::regex(Arc::clone(text), count_by)?;
+        if let Matcher::Regex(regex) = &matcher {
+            self.bytes += regex.compiled_bytes();
+        }
+        Ok(matcher)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::index::PatternIndex;
 use super::matcher::{EntryValue, Matcher};
 use super::problem::Location;
 use super::rule::PathNode;
@@ -31,6 +32,8 @@ struct KeyIndex {
     exact: SmallMap<usize>,
     /// Most specific kind first; among equals, first in the file.
     patterns: Vec<usize>,
+    /// The same, for lookups.
+    index: PatternIndex,
     any: Option<usize>,
 }
 
@@ -51,6 +54,9 @@ pub(super) enum End<'t> {
 
 /// Somebody who watches a walk.
 pub(super) trait Visitor<'t> {
+    /// Whether [`Visitor::rejected`] is called at all. A lookup does not try every pattern.
+    const WANTS_REJECTED: bool;
+
     /// An entry is looked up in a level.
     fn level(&mut self, level: &'t Level);
     /// The entry's value is not what this pattern accepts.
@@ -63,6 +69,8 @@ pub(super) trait Visitor<'t> {
 pub(super) struct NoVisitor;
 
 impl<'t> Visitor<'t> for NoVisitor {
+    const WANTS_REJECTED: bool = false;
+
     fn level(&mut self, _: &'t Level) {}
     fn rejected(&mut self, _: &'t Node) {}
     fn accepted(&mut self, _: &'t Node) {}
@@ -114,6 +122,13 @@ impl Level {
                 }
             }
         }
+        for key_index in keys.values_mut() {
+            let matchers = key_index.patterns.iter().map(|index| {
+                let number = u32::try_from(*index).expect("a file bound keeps nodes below 2^32");
+                (number, &nodes[*index].spec.matcher)
+            });
+            key_index.index = PatternIndex::new(matchers);
+        }
         Level { nodes, keys }
     }
 
@@ -122,19 +137,22 @@ impl Level {
         &self.nodes
     }
 
-    fn choose<'t>(&'t self, entry: &Entry<'_>, visitor: &mut impl Visitor<'t>) -> Option<&'t Node> {
+    fn choose<'t, V: Visitor<'t>>(
+        &'t self,
+        entry: &Entry<'_>,
+        visitor: &mut V,
+    ) -> Option<&'t Node> {
         let key_index = self.keys.get(entry.key)?;
         if let Some(index) = key_index.exact.get(entry.value) {
             return Some(&self.nodes[*index]);
         }
         let value = EntryValue::new(entry.value);
-        for index in &key_index.patterns {
-            let node = &self.nodes[*index];
-            if node.spec.matcher.matches(&value) {
-                return Some(node);
-            }
-            visitor.rejected(node);
+        let accepts = |number: u32| self.nodes[number as usize].spec.matcher.matches(&value);
+        let first = key_index.index.first(&value, accepts).map(|number| number as usize);
+        if V::WANTS_REJECTED {
+            let before = key_index.patterns.iter().take_while(|index| Some(**index) != first);
+            before.for_each(|index| visitor.rejected(&self.nodes[*index]));
         }
-        key_index.any.map(|index| &self.nodes[index])
+        first.or(key_index.any).map(|index| &self.nodes[index])
     }
 }

@@ -1,35 +1,70 @@
-//! Patterns: regular expressions over a whole value, matched in time linear in its length.
+//! This module matches a value against one regular expression, from its first to its last character.
+//!
+//! Time is linear in the value: the engine has no look-around and no back-references. One expression
+//! is a Thompson NFA, about 1.1 KB for `/v1/product/[0-9]+/item-7`, and is searched by a bounded
+//! backtracker. The `regex` crate keeps 15 KB per expression and builds it ten times slower, which
+//! 10,000 expressions of a level would feel. `index/regexes.rs` searches the expressions of a level
+//! together and comes here to verify one candidate or to capture groups.
 
+use std::cell::Cell;
+use std::fmt;
 use std::sync::Arc;
 
-use regex::{Regex, RegexBuilder};
+use regex_automata::nfa::thompson::backtrack::{BoundedBacktracker, Cache};
+use regex_automata::nfa::thompson::pikevm::PikeVM;
+use regex_automata::nfa::thompson::{Compiler, Config, NFA, WhichCaptures};
+use regex_automata::util::primitives::NonMaxUsize;
+use regex_automata::util::syntax;
+use regex_automata::{Anchored, Input, MatchError, PatternID};
+use regex_syntax::hir::Hir;
+use smallvec::{SmallVec, smallvec};
 
 use super::MatcherError;
 
 /// A regular expression that must match from the first character to the last.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(in crate::rules) struct AnchoredRegex {
     source: Arc<str>,
-    regex: Regex,
+    backtracker: BoundedBacktracker,
     count_by: Box<[Arc<str>]>,
     /// Group numbers of `count_by`.
     groups: Box<[usize]>,
 }
 
-/// Largest compiled form, in bytes: room for any sensible pattern, no room for `(a{1000}){1000}`.
+/// Largest compiled form, in bytes: room for any sensible expression, none for `(a{1000}){1000}`.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
+
+const SYNTAX_HINT: &str =
+    "the syntax is that of docs.rs/regex; it has no look-around and no back-references";
+
+thread_local! {
+    /// Working memory of the backtracker, one per thread for all expressions: threads share no lock,
+    /// and a search allocates only when it needs more than any search before it (256 KiB at most).
+    static CACHE: Cell<Option<Cache>> = const { Cell::new(None) };
+}
+
+/// Start and end of each capture group.
+type Slots = SmallVec<[Option<NonMaxUsize>; 32]>;
 
 impl AnchoredRegex {
     pub(super) fn new(
         source: Arc<str>,
         count_by: &[Arc<str>],
     ) -> Result<AnchoredRegex, MatcherError> {
-        // Alone first: `a)|(b` would be valid only inside the group that anchors it.
-        compile(&source)?;
-        let regex = compile(&format!(r"\A(?:{source})\z"))?;
+        // Parsed alone first: `a)|(b` is valid only inside the group that anchors it.
+        parse(&source)?;
+        let hir = parse(&anchored(&source))?;
+        // Groups cost memory, so they are compiled only where they are counted by.
+        let captures = if count_by.is_empty() { WhichCaptures::None } else { WhichCaptures::All };
+        let config =
+            Config::new().nfa_size_limit(Some(COMPILED_BYTES_MAX)).which_captures(captures);
+        let too_large =
+            || ("it is too large when compiled".to_owned(), "repeat less, or split the rule");
+        let nfa =
+            Compiler::new().configure(config).build_from_hir(&hir).map_err(|_| too_large())?;
         let mut groups = Vec::with_capacity(count_by.len());
         for wanted in count_by {
-            match regex.capture_names().position(|name| name == Some(&**wanted)) {
+            match nfa.group_info().to_index(PatternID::ZERO, wanted) {
                 Some(group) => groups.push(group),
                 None => {
                     let hint = "name a group with `(?<name>...)`";
@@ -37,7 +72,8 @@ impl AnchoredRegex {
                 }
             }
         }
-        Ok(AnchoredRegex { source, regex, count_by: count_by.into(), groups: groups.into() })
+        let backtracker = BoundedBacktracker::new_from_nfa(nfa).map_err(|_| too_large())?;
+        Ok(AnchoredRegex { source, backtracker, count_by: count_by.into(), groups: groups.into() })
     }
 
     pub(super) fn source(&self) -> &str {
@@ -48,43 +84,79 @@ impl AnchoredRegex {
         &self.count_by
     }
 
-    pub(super) fn matches(&self, value: &str) -> bool {
-        self.regex.is_match(value)
+    /// The parsed expression with its anchors.
+    pub(in crate::rules) fn hir(&self) -> Hir {
+        parse(&anchored(&self.source)).expect("it was parsed before")
     }
 
-    /// The counted groups of a value that matches, by name; a group that took no part is empty.
-    /// Costs an allocation: the engine notes where each group stands.
+    /// Bytes of the compiled form.
+    pub(in crate::rules) fn compiled_bytes(&self) -> usize {
+        self.nfa().memory_usage()
+    }
+
+    pub(super) fn matches(&self, value: &str) -> bool {
+        self.search(value, &mut [])
+    }
+
+    /// Calls `each` with every counted group of a value that matches, in the order of `count_by`. A
+    /// group that took no part in the match is empty.
     pub(super) fn captured<'a>(&'a self, value: &'a str, mut each: impl FnMut(&'a str, &'a str)) {
-        let captures = self.regex.captures(value);
+        let mut slots: Slots = smallvec![None; self.nfa().group_info().slot_len()];
+        self.search(value, &mut slots);
         for (name, group) in self.count_by.iter().zip(&self.groups) {
-            let found = captures.as_ref().and_then(|captures| captures.get(*group));
-            each(name, found.map_or("", |found| found.as_str()));
+            let text = match slots.get(2 * group..2 * group + 2) {
+                Some([Some(start), Some(end)]) => &value[start.get()..end.get()],
+                _ => "",
+            };
+            each(name, text);
         }
+    }
+
+    fn nfa(&self) -> &NFA {
+        self.backtracker.get_nfa()
+    }
+
+    fn search(&self, value: &str, slots: &mut [Option<NonMaxUsize>]) -> bool {
+        let input = Input::new(value).anchored(Anchored::Yes);
+        let mut cache = CACHE.take().unwrap_or_else(|| self.backtracker.create_cache());
+        cache.reset(&self.backtracker);
+        let found = self.backtracker.try_search_slots(&mut cache, &input, slots);
+        CACHE.set(Some(cache));
+        let found = found.or_else(|_too_long: MatchError| {
+            // The backtracker notes every pair of state and byte, 2 million of them. More are
+            // searched in time just as linear, but with working memory of its own.
+            let engine =
+                PikeVM::new_from_nfa(self.nfa().clone()).expect("the NFA fits both engines");
+            Ok::<_, MatchError>(engine.search_slots(&mut engine.create_cache(), &input, slots))
+        });
+        found.is_ok_and(|pattern| pattern.is_some())
     }
 }
 
-fn compile(text: &str) -> Result<Regex, MatcherError> {
-    let mut builder = RegexBuilder::new(text);
-    builder.size_limit(COMPILED_BYTES_MAX).dfa_size_limit(COMPILED_BYTES_MAX);
-    builder.build().map_err(|error| match error {
-        regex::Error::CompiledTooBig(_) => {
-            ("it is too large when compiled".to_owned(), "repeat less, or split the rule")
-        }
-        error => {
-            // The engine draws a picture of several lines; its last line says what is wrong.
-            let text = error.to_string();
-            let last = text.lines().last().unwrap_or_default();
-            let why = last.trim_start_matches("error: ").to_owned();
-            (
-                why,
-                "the syntax is that of docs.rs/regex; it has no look-around and no back-references",
-            )
-        }
+impl fmt::Debug for AnchoredRegex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AnchoredRegex").field(&self.source).finish()
+    }
+}
+
+fn anchored(source: &str) -> String {
+    format!(r"\A(?:{source})\z")
+}
+
+fn parse(text: &str) -> Result<Hir, MatcherError> {
+    syntax::parse(text).map_err(|error| {
+        // The parser draws a picture of several lines; its last line says what is wrong.
+        let text = error.to_string();
+        let last = text.lines().last().unwrap_or_default();
+        (last.trim_start_matches("error: ").to_owned(), SYNTAX_HINT)
     })
 }
-
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
 
     #[test]
@@ -113,6 +185,39 @@ mod tests {
         let mut parts = Vec::new();
         pattern.captured("12", |name, part| parts.push((name, part)));
         assert_eq!(parts, [("b", ""), ("a", "1")]);
+    }
+
+    proptest! {
+        /// The `regex` crate matches and captures the same.
+        #[test]
+        fn captures_agree_with_the_regex_crate(
+            pieces in vec(select(PIECES.to_vec()), 1..5), value in "[abx/1é]{0,8}",
+        ) {
+            let source = format!("(?<g>{})(?<h>/.*)?(?<g2>x?)", pieces.concat());
+            let count_by: [Arc<str>; 3] = ["g2".into(), "h".into(), "g".into()];
+            let ours = AnchoredRegex::new(source.as_str().into(), &count_by).expect("valid");
+            let theirs = regex::Regex::new(&format!("^(?:{source})$")).expect("valid");
+            prop_assert_eq!(ours.matches(&value), theirs.is_match(&value));
+            if let Some(captures) = theirs.captures(&value) {
+                let mut parts = Vec::new();
+                ours.captured(&value, |name, part| parts.push((name, part)));
+                let text = |name| captures.name(name).map_or("", |group| group.as_str());
+                prop_assert_eq!(parts, ["g2", "h", "g"].map(|name| (name, text(name))));
+            }
+        }
+    }
+
+    const PIECES: [&str; 12] =
+        ["a", "b", "(a|ab)", "(?:b|/)*", ".", "[^/]+", "x?", r"\b", "(?i:A)", "é", r"\d", "a*?"];
+
+    /// More pairs of state and byte than the backtracker notes.
+    #[test]
+    fn a_long_value_is_matched_by_another_engine() {
+        let count_by: [Arc<str>; 1] = ["b".into()];
+        let regex = AnchoredRegex::new("a{2000}[^b]*(?<b>b+)".into(), &count_by).expect("valid");
+        let value = "a".repeat(50_000) + "bb";
+        assert!(regex.matches(&value) && !regex.matches(&value[..50_000]));
+        regex.captured(&value, |name, part| assert_eq!((name, part), ("b", "bb")));
     }
 
     #[test]

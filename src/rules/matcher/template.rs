@@ -14,7 +14,7 @@ pub(in crate::rules) struct Template {
 
 /// What stands between two slashes.
 #[derive(Clone, Debug)]
-enum Segment {
+pub(in crate::rules) enum Segment {
     Literal(Box<str>),
     /// One non-empty segment; `counted` ones tell counters apart.
     Variable {
@@ -28,7 +28,7 @@ const SEGMENTS_MAX: usize = 32;
 
 /// A value cut at its slashes, without its query string: cut once, held against many templates.
 #[derive(Debug)]
-pub(super) struct PathSegments<'a> {
+pub(in crate::rules) struct PathSegments<'a> {
     texts: [&'a str; SEGMENTS_MAX],
     /// One more than fit when there are too many for any template.
     count: usize,
@@ -48,7 +48,7 @@ impl<'a> PathSegments<'a> {
     }
 
     /// None at all when there are too many; a template has at least one.
-    fn segments(&self) -> &[&'a str] {
+    pub(in crate::rules) fn segments(&self) -> &[&'a str] {
         self.texts.get(..self.count).unwrap_or_default()
     }
 }
@@ -101,6 +101,10 @@ impl Template {
 
     pub(super) fn source(&self) -> &str {
         &self.source
+    }
+
+    pub(in crate::rules) fn segments(&self) -> &[Segment] {
+        &self.segments
     }
 
     pub(super) fn count_by(&self) -> &[Arc<str>] {

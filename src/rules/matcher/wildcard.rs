@@ -25,6 +25,11 @@ impl Wildcard {
         &self.source
     }
 
+    /// What a value begins with, contains in this order, and ends with.
+    pub(in crate::rules) fn parts(&self) -> (&str, &[Box<str>], &str) {
+        (&self.first, &self.middle, &self.last)
+    }
+
     /// Taking the leftmost place for each middle part leaves the most room for the next one, so no
     /// other choice needs to be tried.
     pub(super) fn matches(&self, value: &str) -> bool {

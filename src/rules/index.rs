@@ -1,0 +1,65 @@
+//! This module finds the first pattern of a level that accepts a value, without trying all of them.
+//!
+//! The patterns of one key are indexed by kind: templates in a trie of segments, regular expressions
+//! by required literals and in automata of many, networks in sorted ranges, wildcards by required
+//! literals. The order of a plain scan is kept: the most specific kind, then the first in the file.
+
+use self::networks::NetworkTable;
+use self::regexes::RegexIndex;
+use self::templates::TemplateTrie;
+use self::wildcards::WildcardIndex;
+use super::matcher::{EntryValue, Matcher};
+
+mod literals;
+mod networks;
+mod regexes;
+mod templates;
+#[cfg(test)]
+mod tests;
+mod wildcards;
+
+/// The patterns of one key.
+#[derive(Debug, Default)]
+pub(super) struct PatternIndex {
+    templates: TemplateTrie,
+    regexes: RegexIndex,
+    networks: NetworkTable,
+    wildcards: WildcardIndex,
+}
+
+impl PatternIndex {
+    /// Indexes matchers with their numbers, which rise in file order.
+    pub(super) fn new<'m>(matchers: impl Iterator<Item = (u32, &'m Matcher)>) -> PatternIndex {
+        let (mut templates, mut networks) = (TemplateTrie::default(), Vec::new());
+        let (mut regexes, mut wildcards) = (Vec::new(), Vec::new());
+        for (number, matcher) in matchers {
+            match matcher {
+                Matcher::Template(template) => templates.insert(number, template),
+                Matcher::Regex(regex) => regexes.push((number, regex)),
+                Matcher::Cidr(network) => networks.push((number, network.net)),
+                Matcher::Wildcard(wildcard) => wildcards.push((number, wildcard)),
+                Matcher::Exact(_) | Matcher::Any => {}
+            }
+        }
+        PatternIndex {
+            templates,
+            regexes: RegexIndex::new(&regexes),
+            networks: NetworkTable::new(&networks),
+            wildcards: WildcardIndex::new(&wildcards),
+        }
+    }
+
+    /// The number of the first matcher that accepts the value. `accepts` tries the matcher with that
+    /// number alone.
+    pub(super) fn first(
+        &self,
+        value: &EntryValue<'_>,
+        accepts: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        self.templates
+            .first(value)
+            .or_else(|| self.regexes.first(value.text(), &accepts))
+            .or_else(|| self.networks.first(value))
+            .or_else(|| self.wildcards.first(value.text(), &accepts))
+    }
+}

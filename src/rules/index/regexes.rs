@@ -1,0 +1,210 @@
+//! This module finds the first regular expression that accepts a value.
+//!
+//! Expressions are searched together in two ways. Of more than 64, those with a text that few
+//! others require are found by that text and verified one by one. The rest are compiled in groups into
+//! lazy DFAs, each of which finds the first expression of its group in one pass over the value.
+//!
+//! What remains: 10,000 expressions without a distinguishing text (such as `(?i)` or only classes)
+//! are 40 groups, so 40 passes. A group whose DFA would need too many states gives up on the value,
+//! and its expressions are tried one by one, as many as 256.
+
+use std::fmt;
+
+use regex_automata::hybrid::dfa::{Cache, Config, DFA};
+use regex_automata::nfa::thompson::{self, Compiler, WhichCaptures};
+use regex_automata::util::pool::Pool;
+use regex_automata::{Anchored, Input};
+use regex_syntax::hir::{Hir, HirKind, Look};
+
+use super::super::matcher::AnchoredRegex;
+use super::literals::{LiteralIndex, Required, Side};
+
+/// So many are a single group, whatever texts they require.
+const FEW: usize = 64;
+/// Most expressions of one group.
+const GROUP_MAX: usize = 256;
+/// Most bytes of compiled expressions in one group; a larger expression is a group of its own.
+const GROUP_BYTES_MAX: usize = 512 << 10;
+/// Bytes that each thread may keep of the DFA of one group. Determinization needs working memory of
+/// about the size of the group's NFA on top.
+const CACHE_BYTES_MAX: usize = 1 << 20;
+/// Texts of one requirement: `(de|fr|it)` is three.
+const TEXTS_MAX: usize = 16;
+
+/// The expressions of one key.
+#[derive(Debug, Default)]
+pub(super) struct RegexIndex {
+    literals: Option<LiteralIndex>,
+    groups: Box<[Group]>,
+}
+
+/// Expressions that are searched in one pass.
+struct Group {
+    /// Their numbers, rising.
+    numbers: Box<[u32]>,
+    /// None when the expressions are too large to be joined.
+    dfa: Option<(DFA, Pool<Cache, CreateCache>)>,
+}
+
+type CreateCache = Box<dyn Fn() -> Cache + Send + Sync>;
+
+impl RegexIndex {
+    pub(super) fn new(regexes: &[(u32, &AnchoredRegex)]) -> RegexIndex {
+        let (literals, rest) = if regexes.len() <= FEW {
+            (None, regexes.iter().map(|(number, _)| *number).collect())
+        } else {
+            let patterns = regexes.iter().map(|(number, one)| (*number, required(&one.hir())));
+            LiteralIndex::new(patterns.collect())
+        };
+        let mut groups = Vec::new();
+        let (mut group, mut bytes) = (Vec::new(), 0);
+        let others = regexes.iter().filter(|(number, _)| rest.binary_search(number).is_ok());
+        for (number, regex) in others {
+            let more = regex.compiled_bytes();
+            if group.len() == GROUP_MAX || bytes + more > GROUP_BYTES_MAX {
+                groups.extend(Group::new(&std::mem::take(&mut group)));
+                bytes = 0;
+            }
+            group.push((*number, *regex));
+            bytes += more;
+        }
+        groups.extend(Group::new(&group));
+        RegexIndex { literals, groups: groups.into() }
+    }
+
+    pub(super) fn first(&self, value: &str, accepts: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut found = self.literals.as_ref().and_then(|index| index.first(value, &accepts));
+        for group in &self.groups {
+            if found.is_some_and(|found| found < group.numbers[0]) {
+                continue;
+            }
+            if let Some(number) = group.first(value, &accepts) {
+                found = Some(found.map_or(number, |found| found.min(number)));
+            }
+        }
+        found
+    }
+}
+
+impl Group {
+    /// None for no expressions.
+    fn new(regexes: &[(u32, &AnchoredRegex)]) -> Option<Group> {
+        if regexes.is_empty() {
+            return None;
+        }
+        let numbers = regexes.iter().map(|(number, _)| *number).collect();
+        let hirs: Vec<Hir> = regexes.iter().map(|(_, regex)| regex.hir()).collect();
+        Some(Group { numbers, dfa: dfa(&hirs) })
+    }
+
+    fn first(&self, value: &str, accepts: impl Fn(u32) -> bool) -> Option<u32> {
+        if let Some((dfa, caches)) = &self.dfa {
+            let input = Input::new(value).anchored(Anchored::Yes);
+            // The first pattern has priority, and all end only where the value ends, so the one
+            // that is found is the first in the file.
+            if let Ok(found) = dfa.try_search_fwd(&mut caches.get(), &input) {
+                return found.map(|found| self.numbers[found.pattern().as_usize()]);
+            }
+        }
+        self.numbers.iter().copied().find(|number| accepts(*number))
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").field("numbers", &self.numbers).finish_non_exhaustive()
+    }
+}
+
+fn dfa(hirs: &[Hir]) -> Option<(DFA, Pool<Cache, CreateCache>)> {
+    let config = thompson::Config::new().which_captures(WhichCaptures::None);
+    let nfa = Compiler::new().configure(config).build_many_from_hir(hirs).ok()?;
+    let config = Config::new()
+        .cache_capacity(CACHE_BYTES_MAX)
+        .skip_cache_capacity_check(true)
+        // Values with bytes beyond ASCII give up at a Unicode word boundary.
+        .unicode_word_boundary(true)
+        // As in the `regex` crate: when the cache was cleared three times and a state serves fewer
+        // than ten bytes, building states costs more than trying the expressions.
+        .minimum_cache_clear_count(Some(3))
+        .minimum_bytes_per_state(Some(10));
+    let dfa = DFA::builder().configure(config).build_from_nfa(nfa).ok()?;
+    let create: CreateCache = {
+        let dfa = dfa.clone();
+        Box::new(move || dfa.create_cache())
+    };
+    Some((dfa, Pool::new(create)))
+}
+
+/// What every value that the anchored expression accepts contains.
+fn required(hir: &Hir) -> Vec<Required> {
+    let mut pieces = Vec::new();
+    flatten(hir, &mut pieces);
+    let is_anchor = |piece: &Piece<'_>| match piece {
+        Piece::Other(hir) => matches!(hir.kind(), HirKind::Look(Look::Start | Look::End)),
+        Piece::Text(_) => false,
+    };
+    // An anchor has no width: what stands beside it stands at that side of the value.
+    pieces.retain(|piece| !is_anchor(piece));
+    let last = pieces.len().saturating_sub(1);
+    let mut required = Vec::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        match piece {
+            Piece::Text(text) => {
+                let side = match at {
+                    0 => Side::Start,
+                    at if at == last => Side::End,
+                    _ => Side::Anywhere,
+                };
+                required.push(Required { side, texts: vec![text.clone()] });
+            }
+            Piece::Other(hir) => {
+                required.extend(inside(hir).map(|texts| Required { side: Side::Anywhere, texts }))
+            }
+        }
+    }
+    required
+}
+
+/// A part of an expression: a text, or what is no text.
+enum Piece<'h> {
+    Text(Vec<u8>),
+    Other(&'h Hir),
+}
+
+/// Takes concatenations and groups apart, and joins texts that touch.
+fn flatten<'h>(hir: &'h Hir, pieces: &mut Vec<Piece<'h>>) {
+    match hir.kind() {
+        HirKind::Empty => {}
+        HirKind::Concat(parts) => parts.iter().for_each(|part| flatten(part, pieces)),
+        HirKind::Capture(capture) => flatten(&capture.sub, pieces),
+        HirKind::Literal(literal) => match pieces.last_mut() {
+            Some(Piece::Text(text)) => text.extend_from_slice(&literal.0),
+            _ => pieces.push(Piece::Text(literal.0.to_vec())),
+        },
+        _ => pieces.push(Piece::Other(hir)),
+    }
+}
+
+/// One of these texts is inside whatever the expression accepts; the longest that are known.
+fn inside(hir: &Hir) -> Option<Vec<Vec<u8>>> {
+    match hir.kind() {
+        HirKind::Repetition(repetition) if repetition.min > 0 => longest(&repetition.sub),
+        HirKind::Alternation(branches) => {
+            let texts: Option<Vec<Vec<Vec<u8>>>> = branches.iter().map(longest).collect();
+            let texts: Vec<Vec<u8>> = texts?.into_iter().flatten().collect();
+            (texts.len() <= TEXTS_MAX).then_some(texts)
+        }
+        _ => None,
+    }
+}
+
+fn longest(hir: &Hir) -> Option<Vec<Vec<u8>>> {
+    let mut pieces = Vec::new();
+    flatten(hir, &mut pieces);
+    let texts = pieces.into_iter().filter_map(|piece| match piece {
+        Piece::Text(text) => Some(vec![text]),
+        Piece::Other(hir) => inside(hir),
+    });
+    texts.max_by_key(|texts| texts.iter().map(Vec::len).min())
+}

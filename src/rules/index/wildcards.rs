@@ -1,0 +1,44 @@
+//! This module finds the first wildcard that accepts a value.
+//!
+//! A few are tried one by one, which costs 5 ns each. Many are found by their literal parts.
+
+use super::super::matcher::Wildcard;
+use super::literals::{LiteralIndex, Required, Side};
+
+/// Trying so many costs no more than one run through an automaton.
+const FEW: usize = 16;
+
+/// The wildcards of one key.
+#[derive(Debug, Default)]
+pub(super) struct WildcardIndex {
+    literals: Option<LiteralIndex>,
+    /// Those that are tried one by one, in file order.
+    rest: Box<[u32]>,
+}
+
+impl WildcardIndex {
+    pub(super) fn new(wildcards: &[(u32, &Wildcard)]) -> WildcardIndex {
+        if wildcards.len() <= FEW {
+            let rest = wildcards.iter().map(|(number, _)| *number).collect();
+            return WildcardIndex { literals: None, rest };
+        }
+        let patterns = wildcards.iter().map(|(number, wildcard)| (*number, required(wildcard)));
+        let (literals, rest) = LiteralIndex::new(patterns.collect());
+        WildcardIndex { literals, rest: rest.into() }
+    }
+
+    pub(super) fn first(&self, value: &str, accepts: impl Fn(u32) -> bool) -> Option<u32> {
+        let found = self.literals.as_ref().and_then(|index| index.first(value, &accepts));
+        let earlier = |number: &u32| found.is_none_or(|found| *number < found);
+        let rest = self.rest.iter().copied().take_while(earlier);
+        rest.into_iter().find(|number| accepts(*number)).or(found)
+    }
+}
+
+fn required(wildcard: &Wildcard) -> Vec<Required> {
+    let one = |side, text: &str| Required { side, texts: vec![text.as_bytes().to_vec()] };
+    let (first, middle, last) = wildcard.parts();
+    let mut required = vec![one(Side::Start, first), one(Side::End, last)];
+    required.extend(middle.iter().map(|part| one(Side::Anywhere, part)));
+    required
+}
