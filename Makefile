@@ -10,7 +10,7 @@ SOAK_PAUSE ?= 60
 ENVOYS := 1.40.0 1.36.4
 FUZZ_TARGETS := request_proto request_json rules_yaml
 
-.PHONY: run test redis test-valkey soak lint fmt fuzz deny accuracy bench modes helm-test helm-docs docs docs-settings
+.PHONY: run test redis test-shuttle test-valkey soak lint fmt fuzz deny accuracy bench modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:
 
 # Builds weir and serves the rules of examples/ from memory.
@@ -20,6 +20,10 @@ run:
 # Every test there is, against real Envoys and Redis servers too.
 test: $(ENVOYS:%=envoy-%) redis
 	$(CARGO) test --locked --workspace
+
+# The memory store's locks and atomics under a scheduler that tries interleavings. The feature
+# compiles all of weir and its dependencies a second time.
+test-shuttle:
 	$(CARGO) test --locked --features shuttle --lib interleavings
 
 # Installs redis-server by the system's package manager if it is missing.

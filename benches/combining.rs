@@ -112,7 +112,7 @@ fn main() {
 
 /// CPU seconds of the thread that runs commands.
 fn cpu(server: &Server) -> f64 {
-    let info = server.client().ask(&["INFO", "cpu"]).text();
+    let info = server.client().run(&["INFO", "cpu"]).text();
     let value = |name: &str| {
         let line = info.lines().find_map(|line| line.strip_prefix(name)).expect("Redis 7 tells");
         line.trim_start_matches(':').trim().parse::<f64>().expect("seconds")
@@ -121,7 +121,7 @@ fn cpu(server: &Server) -> f64 {
 }
 
 fn round(server: &Server, store: &Arc<RedisStore>, way: Way) -> Round {
-    server.client().ask(&["FLUSHDB"]);
+    server.client().run(&["FLUSHDB"]);
     // All in one window, and no bucket drains meanwhile.
     let tier = Tier { requests: way.requests, window: Micros(1 << 46), burst: way.requests };
     let limit = Limit { algorithm: way.algorithm, tiers: [tier].into(), count_denied: false };

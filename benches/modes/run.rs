@@ -136,7 +136,7 @@ fn start(cluster: &Cluster, mode: &str, limit: u32, window: Duration) -> Vec<Wei
 fn commands(cluster: &Cluster) -> HashMap<String, u64> {
     let mut all = HashMap::new();
     for node in &cluster.nodes {
-        let Reply::Bulk(text) = node.client().ask(&["INFO", "commandstats"]) else {
+        let Reply::Bulk(text) = node.client().run(&["INFO", "commandstats"]) else {
             panic!("INFO answers with text")
         };
         for line in String::from_utf8_lossy(&text).lines() {

@@ -40,7 +40,7 @@ impl Redis {
 
     /// CPU time used so far, in seconds, as it says itself.
     pub(crate) fn cpu(&self) -> anyhow::Result<f64> {
-        let info = Client::tcp(self.address(), TIMEOUT)?.call(&["INFO", "CPU"])?.text();
+        let info = Client::tcp(self.address(), TIMEOUT)?.try_run(&["INFO", "CPU"])?.text();
         let field = |name: &str| -> anyhow::Result<f64> {
             let line = info.lines().find_map(|line| line.strip_prefix(name));
             Ok(line.with_context(|| format!("INFO CPU has {name}"))?.trim().parse()?)
@@ -51,7 +51,7 @@ impl Redis {
     /// The script call that `decide` makes Redis do, as Redis saw it.
     pub(crate) fn call_of(&self, decide: impl FnOnce()) -> anyhow::Result<Vec<Vec<u8>>> {
         let mut monitor = Client::tcp(self.address(), TIMEOUT)?;
-        monitor.call(&["MONITOR"])?;
+        monitor.try_run(&["MONITOR"])?;
         decide();
         loop {
             let words = words(&monitor.read()?.text());
@@ -108,7 +108,8 @@ impl Redis {
         const PLAIN: &str = "local count = redis.call('INCRBY', KEYS[1], ARGV[1]) \
             if count == tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[1], 3600000) end \
             return count";
-        let hash = Client::tcp(self.address(), TIMEOUT)?.call(&["SCRIPT", "LOAD", PLAIN])?.text();
+        let hash =
+            Client::tcp(self.address(), TIMEOUT)?.try_run(&["SCRIPT", "LOAD", PLAIN])?.text();
         let before = self.cpu()?;
         let (port, number) = (self.address().port(), |number: u64| number.to_string());
         let ended = Command::new("redis-benchmark")
@@ -134,7 +135,7 @@ impl Redis {
             let mut micros = Vec::new();
             while goes_on.load(Ordering::Relaxed) {
                 let start = Instant::now();
-                client.call(&["PING"])?;
+                client.try_run(&["PING"])?;
                 micros.push(start.elapsed().as_secs_f64() * 1e6);
                 thread::sleep(Duration::from_millis(2));
             }

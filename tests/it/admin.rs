@@ -21,10 +21,10 @@ fn metrics_count_decisions_per_rule_and_never_per_value() {
         let weir = Weir::start(RULES);
         let client = weir.client();
         for user in ["annika", "annika", "annika", "bobby"] {
-            client.ask(request("d", vec![descriptor(&[("user", user)])]));
+            client.check(request("d", vec![descriptor(&[("user", user)])]));
         }
-        client.ask(request("elsewhere", vec![descriptor(&[("user", "ann")])]));
-        let _ = client.try_ask(request("", vec![descriptor(&[("user", "ann")])]));
+        client.check(request("elsewhere", vec![descriptor(&[("user", "ann")])]));
+        let _ = client.try_check(request("", vec![descriptor(&[("user", "ann")])]));
 
         let answer = get(weir.admin, "/metrics");
         assert_eq!(answer.status, 200);
@@ -101,7 +101,7 @@ fn looking_at_the_pages_costs_no_client_anything() {
             get(weir.admin, page);
         }
         let user = || descriptor(&[("user", "ann")]);
-        let answer = weir.client().ask(request("d", vec![costing(0, user())]));
+        let answer = weir.client().check(request("d", vec![costing(0, user())]));
         assert_eq!(answer.statuses[0].limit_remaining, 2);
     });
 }

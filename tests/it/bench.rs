@@ -129,7 +129,7 @@ fn a_service_that_goes_away_is_in_the_report() {
     let mut load = Process::spawn("bench", command);
     let look = || costing(0, descriptor(&[("many", "one")]));
     // At most 256 are in flight, so most of them have been answered by then.
-    while client.ask(request("shop", vec![look()])).statuses[0].limit_remaining > 0 {}
+    while client.check(request("shop", vec![look()])).statuses[0].limit_remaining > 0 {}
     drop(service);
     // Who comes again has noticed.
     let place = TcpListener::bind(address).expect("the service has left it");

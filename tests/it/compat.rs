@@ -67,7 +67,7 @@ fn check(text: &str) {
         let client = weir.client();
         let mut wrong = Vec::new();
         for row in &table.rows {
-            let answer = client.try_ask(Question::parse(row.question).0);
+            let answer = client.try_check(Question::parse(row.question).0);
             let got = Shown::of(&answer).to_string();
             if got != row.answer {
                 let Row { line, question, answer } = row;

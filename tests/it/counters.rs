@@ -28,7 +28,7 @@ descriptors:
 const ANN: &str = "/counters?domain=d&descriptor=user=ann";
 
 fn take(client: &Client, entries: &[(&str, &str)]) -> i32 {
-    client.ask(request("d", vec![descriptor(entries)])).overall_code
+    client.check(request("d", vec![descriptor(entries)])).overall_code
 }
 
 fn delete(weir: &Weir, path: &str, headers: &[(&str, &str)]) -> Response {
@@ -193,15 +193,15 @@ fn web_pages_from_elsewhere_learn_and_change_nothing() {
 #[test]
 fn explain_says_what_the_command_says() {
     let weir = Weir::start(RULES);
-    let ask = |body: Value| post(weir.admin, "/explain", body.to_string());
-    let answer = ask(json!({ "domain": "d", "descriptor": "user=ann" }));
+    let check = |body: Value| post(weir.admin, "/explain", body.to_string());
+    let answer = check(json!({ "domain": "d", "descriptor": "user=ann" }));
     assert_eq!(answer.status, 200);
     let rule = &answer.json()["explanations"][0]["outcome"];
     assert_eq!(rule["kind"], "rule");
     assert_eq!(rule["label"], "per-user");
     assert_eq!(rule["tiers"][0], "3 per 1h");
     assert!(rule["location"]["file"].as_str().is_some_and(|file| file.ends_with("rules.yaml")));
-    let several = ask(json!({
+    let several = check(json!({
         "domain": "d",
         "descriptors": [
             "k=v",
@@ -212,7 +212,7 @@ fn explain_says_what_the_command_says() {
     assert_eq!(several["explanations"][0]["outcome"]["kind"], "nothing");
     assert_eq!(several["explanations"][1]["lease"], "abc", "{several}");
     assert_eq!(several["explanations"][1]["outcome"]["label"], "job");
-    let elsewhere = ask(json!({ "domain": "e", "descriptor": "user=ann" })).json();
+    let elsewhere = check(json!({ "domain": "e", "descriptor": "user=ann" })).json();
     let outcome = &elsewhere["explanations"][0]["outcome"];
     assert_eq!(outcome["kind"], "unknown_domain");
     assert!(outcome["hint"].as_str().is_some_and(|hint| hint.contains("`d`")));

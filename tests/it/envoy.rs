@@ -58,18 +58,18 @@ fn until_the_limit(version: &str) {
     let weir = Weir::start(RULES);
     let upstream = Upstream::start();
     let envoy = Envoy::start(version, &envoy::tuned(BASIC, weir.grpc, upstream.address));
-    let ask = |client| envoy.get("/", &[("x-user", client)]);
+    let check = |client| envoy.get("/", &[("x-user", client)]);
 
     for _ in 0..2 {
-        let answer = ask("anna");
+        let answer = check("anna");
         assert_eq!((answer.status, answer.body.as_str()), (200, upstream::BODY));
     }
-    let refused = ask("anna");
+    let refused = check("anna");
     assert_eq!(refused.status, 429);
     assert_eq!(refused.header("x-envoy-ratelimited").as_deref(), Some("true"));
-    assert_eq!(ask("bert").status, 200, "another user, the address's 4th of 4");
-    assert_eq!(ask("bert").status, 429, "the address is at its limit");
-    assert_eq!(ask("carl").status, 429, "whoever asks");
+    assert_eq!(check("bert").status, 200, "another user, the address's 4th of 4");
+    assert_eq!(check("bert").status, 429, "the address is at its limit");
+    assert_eq!(check("carl").status, 429, "whoever asks");
     assert_eq!(upstream.requests().len(), 3);
 }
 

@@ -25,8 +25,8 @@ fn setup() -> Setup {
 }
 
 /// Asks about descriptors of one entry each, all with the value `x`.
-fn ask(client: &Client, keys: &[&str]) -> RateLimitResponse {
-    client.ask(request("d", keys.iter().map(|key| descriptor(&[(key, "x")])).collect()))
+fn check(client: &Client, keys: &[&str]) -> RateLimitResponse {
+    client.check(request("d", keys.iter().map(|key| descriptor(&[(key, "x")])).collect()))
 }
 
 /// The answer's headers (names in lower case, as Envoy sends them on), with the seconds to an hour's
@@ -49,7 +49,7 @@ fn there_are_no_headers_unless_asked_for() {
             let weir = setup.start();
             let client = weir.client();
             for _ in 0..3 {
-                assert_eq!(shown(&ask(&client, &["small"])), [""; 0]);
+                assert_eq!(shown(&check(&client, &["small"])), [""; 0]);
             }
         }
     });
@@ -67,16 +67,16 @@ fn envoy_ratelimit_three_headers_follow_its_choice() {
                 "ratelimit-reset: T".to_owned(),
             ]
         };
-        assert_eq!(shown(&ask(&client, &["small", "large"])), three(2, 1), "least remaining");
-        assert_eq!(shown(&ask(&client, &["large", "free", "nothing"])), three(10, 8));
-        assert_eq!(shown(&ask(&client, &["nothing"])), [""; 0]);
-        assert_eq!(shown(&ask(&client, &["free"])), [""; 0]);
-        assert_eq!(shown(&ask(&client, &["small", "other"])), three(2, 0), "the first of equals");
-        assert_eq!(shown(&ask(&client, &["small", "other"])), three(1, 0), "the last one over");
-        assert_eq!(shown(&ask(&client, &["other", "large"])), three(1, 0));
-        ask(&client, &["quota"]);
-        assert_eq!(shown(&ask(&client, &["large", "quota"])), three(1, 0), "least remaining");
-        assert_eq!(shown(&ask(&client, &["other", "quota"])), three(1, 0));
+        assert_eq!(shown(&check(&client, &["small", "large"])), three(2, 1), "least remaining");
+        assert_eq!(shown(&check(&client, &["large", "free", "nothing"])), three(10, 8));
+        assert_eq!(shown(&check(&client, &["nothing"])), [""; 0]);
+        assert_eq!(shown(&check(&client, &["free"])), [""; 0]);
+        assert_eq!(shown(&check(&client, &["small", "other"])), three(2, 0), "the first of equals");
+        assert_eq!(shown(&check(&client, &["small", "other"])), three(1, 0), "the last one over");
+        assert_eq!(shown(&check(&client, &["other", "large"])), three(1, 0));
+        check(&client, &["quota"]);
+        assert_eq!(shown(&check(&client, &["large", "quota"])), three(1, 0), "least remaining");
+        assert_eq!(shown(&check(&client, &["other", "quota"])), three(1, 0));
     });
 }
 
@@ -89,7 +89,7 @@ fn envoy_ratelimit_headers_can_be_renamed() {
             .env("LIMIT_REMAINING_HEADER", "My-Remaining")
             .env("LIMIT_RESET_HEADER", "My-Reset")
             .start();
-        let headers = shown(&ask(&weir.client(), &["large"]));
+        let headers = shown(&check(&weir.client(), &["large"]));
         assert_eq!(headers, ["my-limit: 10", "my-remaining: 9", "my-reset: T"]);
     });
 }
@@ -103,12 +103,12 @@ fn x_ratelimit_is_in_envoys_own_form() {
         let limits = r#"x-ratelimit-limit: 2, 10;w=86400, 2;w=3600;name="small""#;
         let left = |left: u32| format!("x-ratelimit-remaining: {left}");
         let reset = "x-ratelimit-reset: T".to_owned();
-        let passed = shown(&ask(&client, &["large", "small"]));
+        let passed = shown(&check(&client, &["large", "small"]));
         assert_eq!(passed, [limits.to_owned(), left(1), reset.clone()]);
-        ask(&client, &["large", "small"]);
-        let refused = shown(&ask(&client, &["large", "small"]));
+        check(&client, &["large", "small"]);
+        let refused = shown(&check(&client, &["large", "small"]));
         assert_eq!(refused, [limits.to_owned(), left(0), reset, "retry-after: T".to_owned()]);
-        assert_eq!(shown(&ask(&client, &["nothing"])), [""; 0]);
+        assert_eq!(shown(&check(&client, &["nothing"])), [""; 0]);
     });
 }
 
@@ -119,7 +119,7 @@ fn ietf_headers_name_every_policy_and_the_state_of_each() {
     within_an_hour(|| {
         let weir = setup().env("WEIR__ANSWER__HEADERS", "ietf").start();
         let client = weir.client();
-        let answer = ask(&client, &["large", "small"]);
+        let answer = check(&client, &["large", "small"]);
         let headers = headers(&answer);
         let find = |name: &str| {
             let found = headers.iter().find(|header| header.0.eq_ignore_ascii_case(name));
@@ -139,7 +139,7 @@ fn both_families_can_be_had_at_once() {
     within_an_hour(|| {
         let weir = setup().env("WEIR__ANSWER__HEADERS", "both").start();
         let client = weir.client();
-        let answer = ask(&client, &["other"]);
+        let answer = check(&client, &["other"]);
         let names = |answer: &RateLimitResponse| {
             let mut names: Vec<String> =
                 headers(answer).iter().map(|header| header.0.to_ascii_lowercase()).collect();
@@ -155,6 +155,6 @@ fn both_families_can_be_had_at_once() {
         ];
         assert_eq!(names(&answer), all);
         all.insert(2, "retry-after");
-        assert_eq!(names(&ask(&client, &["other"])), all);
+        assert_eq!(names(&check(&client, &["other"])), all);
     });
 }

@@ -21,7 +21,7 @@ const GROWTH_KIB: u64 = 32 * 1024;
 
 /// What a request is answered: its code, or the error.
 fn outcome(client: &Client, descriptors: Vec<RateLimitDescriptor>) -> Result<i32, Grpc> {
-    let answer = client.try_ask(request("d", descriptors));
+    let answer = client.try_check(request("d", descriptors));
     answer.map(|answer| answer.overall_code).map_err(|status| status.code())
 }
 
@@ -57,13 +57,13 @@ fn what_cannot_be_decided_is_an_invalid_argument() {
             let answer = outcome(&client, descriptors);
             assert_eq!(answer, Err(Grpc::InvalidArgument), "{what}");
         }
-        let nowhere = client.try_ask(request("", vec![user()])).map_err(|status| status.code());
+        let nowhere = client.try_check(request("", vec![user()])).map_err(|status| status.code());
         assert_eq!(nowhere.err(), Some(Grpc::InvalidArgument), "an empty domain");
-        let far = client.try_ask(request(&long, vec![user()])).map_err(|status| status.code());
+        let far = client.try_check(request(&long, vec![user()])).map_err(|status| status.code());
         assert_eq!(far.err(), Some(Grpc::InvalidArgument), "a domain of 1 MiB");
 
         // None of them has counted anything.
-        let answer = client.ask(request("d", vec![user()]));
+        let answer = client.check(request("d", vec![user()]));
         assert_eq!(answer.statuses[0].limit_remaining, 4);
         assert!(weir.process().is_alive());
     });
@@ -75,7 +75,7 @@ fn a_refusal_says_why() {
     let weir = Weir::start(RULES);
     let client = weir.client();
     let reason = |domain: &str, descriptors| {
-        let answer = client.try_ask(request(domain, descriptors));
+        let answer = client.try_check(request(domain, descriptors));
         answer.expect_err("it is refused").message().to_owned()
     };
     assert!(reason("", vec![user()]).contains("domain"));
@@ -89,7 +89,7 @@ fn a_message_beyond_the_size_limit_is_refused_and_the_next_is_served() {
     let mut weir = Weir::start(RULES);
     let client = weir.client();
     let huge = "v".repeat(64 << 20);
-    let answer = client.try_ask(request("d", vec![descriptor(&[("user", &huge)])]));
+    let answer = client.try_check(request("d", vec![descriptor(&[("user", &huge)])]));
     assert!(answer.is_err(), "64 MiB were accepted");
     assert_eq!(outcome(&weir.client(), vec![user()]), Ok(1));
     assert!(weir.process().is_alive());

@@ -16,7 +16,7 @@ descriptors:
     metadata: { tier: lost, nested: { c: 2 } }
 ";
 
-fn ask(weir: &Weir, body: &serde_json::Value) -> Response {
+fn check(weir: &Weir, body: &serde_json::Value) -> Response {
     post(weir.http, "/json", body.to_string())
 }
 
@@ -28,7 +28,7 @@ fn user(name: &str) -> serde_json::Value {
 fn the_answer_is_proto3_json_with_200_or_429() {
     within_an_hour(|| {
         let weir = Weir::start(RULES);
-        let ok = ask(&weir, &user("ann"));
+        let ok = check(&weir, &user("ann"));
         assert_eq!(ok.status, 200);
         assert_eq!(ok.header("content-type").as_deref(), Some("application/json"));
         let limit = json!({ "name": "per-user", "requestsPerUnit": 2, "unit": "DAY" });
@@ -42,14 +42,14 @@ fn the_answer_is_proto3_json_with_200_or_429() {
         let reset: f64 = reset.strip_suffix('s').expect("in seconds").parse().expect("a number");
         assert!(0.0 < reset && reset <= 86_400.0, "{reset} s is beyond the end of the day");
 
-        ask(&weir, &user("ann"));
-        let over = ask(&weir, &user("ann"));
+        check(&weir, &user("ann"));
+        let over = check(&weir, &user("ann"));
         assert_eq!(over.status, 429);
         assert_eq!(over.header("content-type").as_deref(), Some("application/json"));
         assert_eq!(over.json()["overallCode"], "OVER_LIMIT");
         assert_eq!(over.json()["statuses"][0]["code"], "OVER_LIMIT");
         assert_eq!(over.json()["statuses"][0]["currentLimit"], limit);
-        assert_eq!(ask(&weir, &user("bob")).status, 200);
+        assert_eq!(check(&weir, &user("bob")).status, 200);
     });
 }
 
@@ -59,7 +59,7 @@ fn a_request_may_be_written_in_either_case_and_with_64_bit_numbers_as_text() {
         let weir = Weir::start(RULES);
         let entries = json!([{ "key": "team", "value": "x" }]);
         let left = |request: serde_json::Value| {
-            let answer = ask(&weir, &request);
+            let answer = check(&weir, &request);
             assert_eq!(answer.status, 200, "{}", answer.body);
             answer.json()["statuses"][0]["limitRemaining"].as_u64().unwrap_or(0)
         };
@@ -83,7 +83,7 @@ fn a_request_may_be_written_in_either_case_and_with_64_bit_numbers_as_text() {
 fn a_request_that_meets_no_rule_is_ok_and_says_no_more() {
     let weir = Weir::start(RULES);
     let request = json!({ "domain": "shop", "descriptors": [{ "entries": [{ "key": "x" }] }] });
-    let answer = ask(&weir, &request);
+    let answer = check(&weir, &request);
     assert_eq!(answer.status, 200);
     assert_eq!(answer.json(), json!({ "overallCode": "OK", "statuses": [{ "code": "OK" }] }));
 }
@@ -132,7 +132,7 @@ fn dynamic_metadata_carries_the_request_and_what_passing_rules_say() {
             { "entries": [{ "key": "team", "value": "x" }, { "key": "more", "value": "" }] },
             { "entries": [{ "key": "team", "value": "x" }] },
         ] });
-        let metadata = ask(&weir, &request).json()["dynamicMetadata"].clone();
+        let metadata = check(&weir, &request).json()["dynamicMetadata"].clone();
         assert_eq!(metadata["domain"], "shop");
         assert_eq!(metadata["hitsAddend"], 2.0);
         let descriptors = json!([
@@ -148,7 +148,7 @@ fn dynamic_metadata_carries_the_request_and_what_passing_rules_say() {
         // A rule that refuses does not speak.
         let mut twice = user("bob");
         twice["descriptors"][0]["hitsAddend"] = json!(3);
-        let over = ask(&weir, &twice).json()["dynamicMetadata"].clone();
+        let over = check(&weir, &twice).json()["dynamicMetadata"].clone();
         assert_eq!((&over["domain"], &over["metadata"]), (&json!("shop"), &json!(null)));
         assert_eq!(over["hitsAddend"], json!(null));
     });
@@ -157,7 +157,7 @@ fn dynamic_metadata_carries_the_request_and_what_passing_rules_say() {
 #[test]
 fn without_the_setting_there_is_no_metadata() {
     let weir = Weir::start(RULES);
-    assert_eq!(ask(&weir, &user("ann")).json()["dynamicMetadata"], json!(null));
+    assert_eq!(check(&weir, &user("ann")).json()["dynamicMetadata"], json!(null));
 }
 
 #[test]

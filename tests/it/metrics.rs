@@ -54,7 +54,7 @@ fn the_readme_names_metrics_that_the_page_of_all_of_them_has() {
 }
 
 /// Asks so that every kind of outcome is met.
-fn ask_around(weir: &Weir) {
+fn send_requests(weir: &Weir) {
     let client = weir.client();
     let asks = [
         vec![descriptor(&[("user", "ann")])],
@@ -68,7 +68,7 @@ fn ask_around(weir: &Weir) {
         vec![descriptor(&[("nothing", "x")])],
     ];
     for descriptors in asks {
-        client.ask(request("d", descriptors));
+        client.check(request("d", descriptors));
     }
 }
 
@@ -93,7 +93,7 @@ fn everything() -> Setup {
 #[test]
 fn the_documentation_has_every_metric_and_no_other() {
     let weir = everything().start();
-    ask_around(&weir);
+    send_requests(&weir);
     let exposed: BTreeSet<String> = Page::read(&page(&weir)).names();
     let rows = DOCUMENTATION.lines().filter_map(|line| {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
@@ -109,7 +109,7 @@ fn the_documentation_has_every_metric_and_no_other() {
 
     let pages = [page(&weir), {
         let memory = setup().env("WEIR__METRICS__TOP", "true").start();
-        ask_around(&memory);
+        send_requests(&memory);
         page(&memory)
     }];
     for text in &pages {
@@ -130,7 +130,7 @@ fn the_page_keeps_the_format_and_the_naming_rules() {
     within_an_hour(|| {
         for (setup, compat) in [(setup(), false), (everything(), true)] {
             let weir = setup.start();
-            ask_around(&weir);
+            send_requests(&weir);
             let text = page(&weir);
             let page = Page::read(&text);
             page.check();
@@ -151,7 +151,7 @@ fn the_page_keeps_the_format_and_the_naming_rules() {
 fn every_decision_has_one_outcome_and_no_two_rules_share_a_label() {
     within_an_hour(|| {
         let weir = setup().start();
-        ask_around(&weir);
+        send_requests(&weir);
         let text = page(&weir);
         let page = Page::read(&text);
         for (rule, outcome, decisions) in [
@@ -189,7 +189,7 @@ fn values_beyond_the_bound_are_counted_as_other() {
         let weir = setup().env("WEIR__METRICS__MAX_SERIES", "3").start();
         let client = weir.client();
         for user in 0..50 {
-            client.ask(request("d", vec![descriptor(&[("detailed", &format!("u{user}"))])]));
+            client.check(request("d", vec![descriptor(&[("detailed", &format!("u{user}"))])]));
         }
         let text = page(&weir);
         let page = Page::read(&text);
@@ -205,7 +205,7 @@ fn values_beyond_the_bound_are_counted_as_other() {
 fn rules_that_stay_go_on_counting_after_a_reload() {
     within_an_hour(|| {
         let mut weir = setup().start();
-        ask_around(&weir);
+        send_requests(&weir);
         let before = page(&weir);
         let rules = weir.rules_folder().join("d.yaml");
         std::fs::write(&rules, "domain: d\ndescriptors: [{ key: user, rate_limit: ").unwrap();
@@ -242,8 +242,8 @@ fn envoy_ratelimit_names_have_envoy_ratelimit_labels_and_numbers() {
     within_an_hour(|| {
         let weir = setup().env("USE_PROMETHEUS", "true").env("PROMETHEUS_ADDR", "127.0.0.1:0");
         let mut weir = weir.env("PROMETHEUS_PATH", "/m").start();
-        ask_around(&weir);
-        let _ = weir.client().try_ask(request("", vec![]));
+        send_requests(&weir);
+        let _ = weir.client().try_check(request("", vec![]));
         let scraped = weir.process().wait_for("where metrics are", |line| {
             let line: serde_json::Value = serde_json::from_str(line).ok()?;
             line["metrics"].as_str()?.parse().ok()

@@ -134,7 +134,7 @@ fn real_answers_are_as_the_page_says_and_every_answer_on_it_is_seen() {
         .env("WEIR__STORE__KIND", "redis")
         .env("WEIR__REDIS__URL", "redis://127.0.0.1:1")
         .start();
-    let ask = |key: &str| {
+    let check = |key: &str| {
         let entries = json!([{ "entries": [{ "key": key, "value": "x" }] }]);
         json!({ "domain": "d", "descriptors": entries }).to_string()
     };
@@ -145,8 +145,8 @@ fn real_answers_are_as_the_page_says_and_every_answer_on_it_is_seen() {
     let none = "/counters?domain=d&descriptor=k=x";
     let foreign = [("host", "attacker.example")];
     let here: [(&str, &str, String); 25] = [
-        ("post", "/json", ask("user")),
-        ("post", "/json", ask("job")),
+        ("post", "/json", check("user")),
+        ("post", "/json", check("job")),
         ("post", "/json", "nonsense".to_owned()),
         ("post", "/json", large.clone()),
         ("get", "/healthcheck", String::new()),

@@ -105,9 +105,9 @@ fn curl_shows_ok_and_then_over_limit() {
         let path = words.iter().find_map(|word| word.split_once(":8080").map(|(_, path)| path));
         let flag = words.iter().position(|word| matches!(word.as_str(), "-d" | "--data"));
         let (Some(path), Some(flag)) = (path, flag) else { continue };
-        let ask = || post(weir.http, path, &words[flag + 1]).status;
-        assert_eq!(ask(), 200, "{words:?}");
-        assert!((0..PATIENT).any(|_| ask() == 429), "{words:?} is never refused");
+        let check = || post(weir.http, path, &words[flag + 1]).status;
+        assert_eq!(check(), 200, "{words:?}");
+        assert!((0..PATIENT).any(|_| check() == 429), "{words:?} is never refused");
         tried += 1;
     }
     assert!(tried > 0, "the README shows no `curl` that asks");

@@ -25,7 +25,7 @@ fn rules(key: &str, limit: u64) -> String {
 /// The limits that are in force for `keys`, of one answer; 0 for none.
 fn limits(client: &Client, keys: &[&str]) -> Vec<u64> {
     let peeks = keys.iter().map(|key| costing(0, descriptor(&[(key, "x")]))).collect();
-    let answer = client.ask(request("d", peeks));
+    let answer = client.check(request("d", peeks));
     let limit = |status: &crate::support::rls::DescriptorStatus| {
         status.current_limit.as_ref().map_or(0, |limit| u64::from(limit.requests_per_unit))
     };

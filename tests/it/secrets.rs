@@ -63,11 +63,11 @@ fn assert_silent(what: &str, said: &str, secrets: &[String]) {
 
 /// Uses it, breaks it, and looks at all that it says.
 fn live(mut weir: Weir, tls: &Certificates, secrets: &[String], collector: Option<&Collector>) {
-    let ask = |weir: &Weir| {
+    let check = |weir: &Weir| {
         let client = Client::over_tls(weir.grpc, trusting(tls)).expect("a connection");
-        client.ask(request("d", vec![descriptor(&[("user", "ann")])]));
+        client.check(request("d", vec![descriptor(&[("user", "ann")])]));
     };
-    ask(&weir);
+    check(&weir);
     let counters = "/counters?domain=d&descriptor=user=ann";
     let token = format!("Bearer {SECRET}-file");
     for page in ["/", "/metrics", "/rules", "/rlconfig", "/settings", "/top", counters] {

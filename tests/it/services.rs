@@ -47,7 +47,7 @@ fn an_instance_that_is_told_to_end_says_so_and_goes_on_answering() {
     weir.process().terminate();
     assert_eq!(next(), ServingStatus::NotServing);
     assert_eq!(get(weir.http, "/healthcheck").status, 500);
-    let answer = client.ask(rls::request("d", vec![rls::descriptor(&[("a", "b")])]));
+    let answer = client.check(rls::request("d", vec![rls::descriptor(&[("a", "b")])]));
     assert_eq!(answer.overall_code(), rls::Code::Ok);
 }
 
@@ -55,7 +55,7 @@ fn an_instance_that_is_told_to_end_says_so_and_goes_on_answering() {
 fn reflection_shows_the_service_and_its_messages() {
     let weir = Weir::setup().start();
     let client = weir.client();
-    let ask = |message: MessageRequest| {
+    let check = |message: MessageRequest| {
         let request =
             ServerReflectionRequest { host: String::new(), message_request: Some(message) };
         let mut reflection = ServerReflectionClient::new(client.channel());
@@ -68,7 +68,7 @@ fn reflection_shows_the_service_and_its_messages() {
         })
     };
 
-    let listed = ask(MessageRequest::ListServices(String::new()));
+    let listed = check(MessageRequest::ListServices(String::new()));
     let MessageResponse::ListServicesResponse(list) = listed else { panic!("{listed:?}") };
     let names: Vec<&str> = list.service.iter().map(|service| service.name.as_str()).collect();
     for name in ["envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health"] {
@@ -76,7 +76,7 @@ fn reflection_shows_the_service_and_its_messages() {
     }
 
     let symbol = "envoy.service.ratelimit.v3.RateLimitRequest".to_owned();
-    let found = ask(MessageRequest::FileContainingSymbol(symbol));
+    let found = check(MessageRequest::FileContainingSymbol(symbol));
     let MessageResponse::FileDescriptorResponse(files) = found else { panic!("{found:?}") };
     assert!(!files.file_descriptor_proto.is_empty());
 }

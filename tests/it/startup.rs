@@ -37,7 +37,7 @@ fn bad_rules_at_the_start_are_all_listed_and_exit_64() {
 fn weir_can_be_told_to_start_without_rules() {
     for name in ["WEIR__RULES__START_WITHOUT", "FORCE_START_WITHOUT_INITIAL_CONFIG"] {
         let weir = Weir::setup().rules("bad.yaml", BAD).env(name, "true").start();
-        let answer = weir.client().ask(request("d", vec![descriptor(&[("user", "x")])]));
+        let answer = weir.client().check(request("d", vec![descriptor(&[("user", "x")])]));
         assert_eq!(answer.statuses[0].current_limit, None, "{name}");
     }
 }
@@ -45,7 +45,7 @@ fn weir_can_be_told_to_start_without_rules() {
 #[test]
 fn an_empty_folder_of_rules_limits_nothing() {
     let weir = Weir::setup().start();
-    let answer = weir.client().ask(request("d", vec![descriptor(&[("user", "x")])]));
+    let answer = weir.client().check(request("d", vec![descriptor(&[("user", "x")])]));
     assert_eq!(answer.statuses.len(), 1);
     assert_eq!(answer.statuses[0].current_limit, None);
 }
@@ -74,7 +74,7 @@ fn a_settings_file_is_read_and_the_environment_wins_over_it() {
         let file = "answer: { headers: ietf, shadow_mode: true }\n";
         let setup = || Weir::setup().rules("good.yaml", GOOD).file("weir.yaml", file);
         let names = |weir: &Weir| {
-            let answer = weir.client().ask(request("d", vec![descriptor(&[("user", "x")])]));
+            let answer = weir.client().check(request("d", vec![descriptor(&[("user", "x")])]));
             let headers = answer.response_headers_to_add.into_iter();
             headers.map(|header| header.key.to_ascii_lowercase()).collect::<Vec<_>>()
         };
@@ -128,24 +128,25 @@ fn hung_up_weir_reads_its_rules_again_and_keeps_its_counters() {
         };
         let mut weir = Weir::start(&rules("1"));
         let client = weir.client();
-        let ask = || client.ask(request("d", vec![descriptor(&[("user", "ann")])])).overall_code;
+        let check =
+            || client.check(request("d", vec![descriptor(&[("user", "ann")])])).overall_code;
         let hang_up = |weir: &mut Weir, text: &str, heard: &str| {
             write(&weir.rules_folder().join("rules.yaml"), text);
             weir.process().signal("HUP");
             weir.process()
                 .wait_for("how the reload went", |line| line.contains(heard).then_some(()));
         };
-        assert_eq!([ask(), ask()], [1, 2]);
+        assert_eq!([check(), check()], [1, 2]);
         hang_up(&mut weir, &rules("3"), "rules reloaded");
-        assert_eq!([ask(), ask()], [1, 2], "two were counted before the reload");
+        assert_eq!([check(), check()], [1, 2], "two were counted before the reload");
         hang_up(&mut weir, &rules("many"), "rules not reloaded");
         let shown = get(weir.admin, "/rules").json();
         assert!(shown["last_error"].as_str().is_some_and(|text| text.contains("many")), "{shown}");
-        assert_eq!(ask(), 2, "the rules in force stay");
+        assert_eq!(check(), 2, "the rules in force stay");
         let two = format!("{}  - {{key: other}}\n", rules("9"));
         hang_up(&mut weir, &two.replace("{key: other}", OTHER), "\"rules\":2");
         assert_eq!(get(weir.admin, "/rules").json()["last_error"], serde_json::Value::Null);
-        assert_eq!(ask(), 1);
+        assert_eq!(check(), 1);
     });
 }
 

@@ -34,9 +34,9 @@ fn server(certificates: &Certificates) -> Setup {
 /// One call on a connection of its own.
 fn is_answered(weir: &Weir, authority: &Certificates) -> bool {
     let client = Client::over_tls(weir.grpc, trusting(authority));
-    let ask =
-        |client: Client| client.try_ask(request("demo", vec![descriptor(&[("user", "anna")])]));
-    client.is_ok_and(|client| ask(client).is_ok())
+    let check =
+        |client: Client| client.try_check(request("demo", vec![descriptor(&[("user", "anna")])]));
+    client.is_ok_and(|client| check(client).is_ok())
 }
 
 fn metric(weir: &Weir, name: &str) -> u64 {

@@ -36,13 +36,13 @@ fn to(collector: &Collector, protocol: &str) -> Setup {
 }
 
 /// Asks once, in the trace of the test.
-fn ask(weir: &Weir, user: &str, sampled: bool) {
-    ask_by(&weir.client(), user, sampled);
+fn check(weir: &Weir, user: &str, sampled: bool) {
+    check_by(&weir.client(), user, sampled);
 }
 
-fn ask_by(client: &Client, user: &str, sampled: bool) {
+fn check_by(client: &Client, user: &str, sampled: bool) {
     let parent = format!("00-{TRACE}-{PARENT}-{:02x}", u8::from(sampled));
-    client.ask_in(&parent, request("d", vec![descriptor(&[("user", user)])]));
+    client.check_traced(&parent, request("d", vec![descriptor(&[("user", user)])]));
 }
 
 /// The number of a series in the metrics.
@@ -65,8 +65,8 @@ fn a_request_is_a_span_in_its_callers_trace() {
         let collector = if protocol == "grpc" { Collector::grpc() } else { Collector::http() };
         within_an_hour(|| {
             let weir = to(&collector, protocol).start();
-            ask(&weir, "ann", true);
-            ask(&weir, "ann", true);
+            check(&weir, "ann", true);
+            check(&weir, "ann", true);
             let denied = |name: &str| name == "over_limit";
             let (span, received) = collector
                 .span(|span| text(&span.attributes, "weir.code").is_some_and(|code| denied(&code)));
@@ -105,7 +105,7 @@ fn a_collector_may_be_behind_tls() {
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("https://{}", collector.address))
             .env("SSL_CERT_FILE", &authority)
             .start();
-        ask(&weir, "ann", true);
+        check(&weir, "ann", true);
         let (_, received) = collector.span(|span| span.name == "ShouldRateLimit");
         assert_eq!(received.token.as_deref(), Some("hunter2"), "{protocol}");
     }
@@ -115,7 +115,7 @@ fn a_collector_may_be_behind_tls() {
 fn the_caller_decides_whether_its_request_is_sampled() {
     let collector = Collector::http();
     let weir = to(&collector, "http/protobuf").env("OTEL_SERVICE_NAME", "limits").start();
-    ask(&weir, "ann", false);
+    check(&weir, "ann", false);
     let headers = [("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")];
     let body =
         r#"{"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "bob"}]}]}"#;
@@ -134,7 +134,7 @@ fn a_fallback_shows_in_the_trace() {
         .env("WEIR__STORE__KIND", "redis")
         .env("WEIR__REDIS__URL", &address.replace("http", "redis"))
         .start();
-    ask(&weir, "ann", true);
+    check(&weir, "ann", true);
     let (span, _) = collector.span(|span| span.name == "ShouldRateLimit");
     let event = span.events.iter().find(|event| event.name == "fallback").expect("an event");
     for attributes in [&span.attributes, &event.attributes] {
@@ -158,12 +158,12 @@ fn a_dead_collector_costs_nothing_but_spans() {
             .env("WEIR__DRAIN__DELAY", "0s")
             .start();
         let client = weir.client();
-        (0..50).for_each(|user| ask_by(&client, &user.to_string(), true));
+        (0..50).for_each(|user| check_by(&client, &user.to_string(), true));
         drop(client);
         weir.process().wait_for("that spans are dropped", |line| {
             line.contains("the collector fails").then_some(())
         });
-        ask(&weir, "last", true);
+        check(&weir, "last", true);
         let page = get(weir.admin, "/metrics").body;
         assert!(page.contains("weir_requests_total{code=\"ok\"} 51\n"), "{page}");
         let dropped = page
@@ -192,7 +192,7 @@ fn a_slow_collector_holds_up_no_decision_and_what_waits_is_bounded() {
             .env("WEIR__DRAIN__DELAY", "0s")
             .start();
         let client = weir.client();
-        (0..REQUESTS).for_each(|user| ask_by(&client, &user.to_string(), true));
+        (0..REQUESTS).for_each(|user| check_by(&client, &user.to_string(), true));
         assert_eq!(number(&weir, "weir_requests_total{code=\"ok\"}"), REQUESTS);
         let dropped = number(&weir, "weir_spans_dropped_total{cause=\"queue_full\"}");
         assert!(dropped >= REQUESTS - QUEUE - BATCH, "{protocol}: only {dropped} were dropped");
@@ -217,7 +217,7 @@ fn what_is_left_is_told_before_the_process_ends() {
             .env("WEIR__DRAIN__DELAY", "0s")
             .start();
         let client = weir.client();
-        (0..REQUESTS).for_each(|user| ask_by(&client, &user.to_string(), true));
+        (0..REQUESTS).for_each(|user| check_by(&client, &user.to_string(), true));
         assert!(collector.rest().is_empty(), "an hour has not passed");
         drop(client);
         weir.process().terminate();
@@ -249,8 +249,8 @@ fn the_sampler_decides_about_requests_whose_caller_has_no_trace() {
             .iter()
             .fold(to(&collector, "grpc"), |weir, (name, value)| weir.env(name, value));
         let mut weir = weir.env("WEIR__DRAIN__DELAY", "0s").start();
-        weir.client().ask(request("d", vec![descriptor(&[("user", "ann")])]));
-        ask(&weir, "bob", true);
+        weir.client().check(request("d", vec![descriptor(&[("user", "ann")])]));
+        check(&weir, "bob", true);
         weir.process().terminate();
         assert!(weir.process().wait_for_exit().success());
         let spans: Vec<_> = collector.rest().into_iter().flat_map(|all| all.spans).collect();
@@ -268,7 +268,7 @@ fn metrics_are_sent_with_the_names_labels_and_numbers_of_the_page() {
             .env("OTEL_TRACES_EXPORTER", "none")
             .env("OTEL_METRIC_EXPORT_INTERVAL", "100")
             .start();
-        ask(&weir, "ann", true);
+        check(&weir, "ann", true);
         let ok = |metric: &Metric| match &metric.data {
             Some(metric::Data::Sum(sum)) if metric.name == "weir_requests_total" => {
                 let mut points = sum.data_points.iter();
@@ -311,7 +311,7 @@ fn without_a_word_about_traces_there_is_nothing_of_them() {
     for mut weir in
         [setup().start(), to(&collector, "http/protobuf").env("OTEL_SDK_DISABLED", "true").start()]
     {
-        ask(&weir, "ann", true);
+        check(&weir, "ann", true);
         let page = get(weir.admin, "/metrics").body;
         assert!(!page.contains("weir_spans_"), "{page}");
         assert_eq!(exporters(&mut weir), 0);

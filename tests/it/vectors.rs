@@ -11,13 +11,13 @@ fn decisions_match_the_table() {
     let mut wrong = Vec::new();
     for vector in vectors::all() {
         let mut state = None;
-        for ask in &vector.asks {
-            let mut step = plan(&vector.limit, ask.hits, ask.now);
-            step.lease = ask.lease;
+        for operation in &vector.operations {
+            let mut step = plan(&vector.limit, operation.hits, operation.now);
+            step.lease = operation.lease;
             let outcome = step.apply(&mut state);
             let got = report(&vector.limit, &step, &outcome);
-            if (got.allowed, got.remaining, got.reset_after) != ask.answer {
-                wrong.push(format!("line {}: {:?} but {got:?}", ask.line, ask.answer));
+            if (got.allowed, got.remaining, got.reset_after) != operation.answer {
+                wrong.push(format!("line {}: {:?} but {got:?}", operation.line, operation.answer));
             }
         }
     }

@@ -11,9 +11,10 @@ use weir::step::{Lease, LeaseId};
 use weir::time::Micros;
 
 use crate::support::redis::server::Server;
+use crate::support::schedule::shared;
 use crate::support::vectors;
 use twin::{Journey, Travelled, Twin};
-use walk::{Ask, Rng};
+use walk::{Operation, Rng};
 
 mod twin;
 mod walk;
@@ -33,44 +34,49 @@ fn seed() -> u64 {
 }
 
 fn agree(algorithm: Algorithm) {
+    let _permit = shared();
     let steps = number("WEIR_AGREEMENT_STEPS").unwrap_or(100_000);
     let seed = seed();
     let (server, mut rng, mut done) = (Server::local(), Rng(seed), 0);
     let mut twin = Twin::new(server.client());
     while done < steps {
-        let walks: Vec<Vec<Ask>> = (0..AT_ONCE).map(|_| walk::walk(algorithm, &mut rng)).collect();
+        let walks: Vec<Vec<Operation>> =
+            (0..AT_ONCE).map(|_| walk::walk(algorithm, &mut rng)).collect();
         for (walk, difference) in walks.iter().zip(twin.compare(&walks)) {
             if let Some((index, _)) = difference {
-                let (asks, what) = shrunk(&mut twin, walk[..=index].to_vec());
-                panic!("{what}\nat the last of\n{}\nWEIR_AGREEMENT_SEED={seed}", lines(&asks));
+                let (operations, what) = shrunk(&mut twin, walk[..=index].to_vec());
+                panic!(
+                    "{what}\nat the last of\n{}\nWEIR_AGREEMENT_SEED={seed}",
+                    lines(&operations)
+                );
             }
-            let own = walk.iter().filter(|ask| ask.limit.algorithm == algorithm);
+            let own = walk.iter().filter(|operation| operation.limit.algorithm == algorithm);
             done += own.count() as u64;
         }
     }
     println!("{done} steps of {algorithm:?}");
 }
 
-fn lines(asks: &[Ask]) -> String {
-    asks.iter().map(Ask::to_string).collect::<Vec<_>>().join("\n")
+fn lines(operations: &[Operation]) -> String {
+    operations.iter().map(Operation::to_string).collect::<Vec<_>>().join("\n")
 }
 
 /// A shortest walk that still differs: one after the other, asks are left out as long as it does.
-fn shrunk(twin: &mut Twin, mut asks: Vec<Ask>) -> (Vec<Ask>, String) {
-    let mut differs = |asks: &[Ask]| twin.compare(&[asks.to_vec()]).remove(0);
-    let (_, mut what) = differs(&asks).expect("it differed just now");
-    let mut index = asks.len();
+fn shrunk(twin: &mut Twin, mut operations: Vec<Operation>) -> (Vec<Operation>, String) {
+    let mut differs = |operations: &[Operation]| twin.compare(&[operations.to_vec()]).remove(0);
+    let (_, mut what) = differs(&operations).expect("it differed just now");
+    let mut index = operations.len();
     while index > 0 {
         index -= 1;
-        let mut fewer = asks.clone();
+        let mut fewer = operations.clone();
         fewer.remove(index);
         if let Some((last, other)) = differs(&fewer) {
             fewer.truncate(last + 1);
-            (asks, what) = (fewer, other);
-            index = index.min(asks.len());
+            (operations, what) = (fewer, other);
+            index = index.min(operations.len());
         }
     }
-    (asks, what)
+    (operations, what)
 }
 
 #[test]
@@ -85,10 +91,11 @@ fn sliding_window_is_the_same_in_lua() {
 
 #[test]
 fn sliding_window_is_weighed_as_exactly_in_lua() {
+    let _permit = shared();
     let (server, mut rng) = (Server::local(), Rng(seed()));
     let mut twin = Twin::new(server.client());
     for _ in 0..50 {
-        let walks: Vec<Vec<Ask>> = (0..100).map(|_| walk::edge(&mut rng)).collect();
+        let walks: Vec<Vec<Operation>> = (0..100).map(|_| walk::edge(&mut rng)).collect();
         for (walk, difference) in walks.iter().zip(twin.compare(&walks)) {
             assert_eq!(difference, None, "\n{}", lines(walk));
         }
@@ -116,19 +123,22 @@ fn concurrency_is_the_same_in_lua() {
 }
 
 /// Asks of a limit with one tier at these instants: hits, and the lease they are about.
-fn asks(limit: &Limit, about: impl Iterator<Item = (u64, i64, Option<Lease>)>) -> Vec<Ask> {
-    let ask = |(now, hits, lease)| Ask {
+fn operations(
+    limit: &Limit,
+    about: impl Iterator<Item = (u64, i64, Option<Lease>)>,
+) -> Vec<Operation> {
+    let operation = |(now, hits, lease)| Operation {
         limit: limit.clone(),
         now: Micros(now),
         hits,
         lease,
         elsewhere: 0,
     };
-    about.map(ask).collect()
+    about.map(operation).collect()
 }
 
 /// Walks do not get this far: lists as long as a limit allows, and many reservations.
-fn large_walks() -> Vec<Vec<Ask>> {
+fn large_walks() -> Vec<Vec<Operation>> {
     let limit = |algorithm, requests| {
         let tier = Tier { requests, window: Micros(1_000_000), burst: requests };
         Limit { algorithm, tiers: [tier].into(), count_denied: false }
@@ -149,12 +159,12 @@ fn large_walks() -> Vec<Vec<Ask>> {
     let held = (0..600).map(|id| (id, 1 + (id % 5) as i64, open(1 + id, 0)));
     let freed = (0..600).map(|id| (700 + id, 2, close(1 + id * 7 % 600)));
     let mut walks = vec![
-        asks(&log, full(None)),
-        asks(&slots, full(open(9, 0))),
-        asks(&slots, full(open(9, 0)).chain([(2_000_008, 70_000, close(9))])),
-        asks(&log, steady.clone()),
-        asks(&slots, steady),
-        asks(&slots, held.chain(freed)),
+        operations(&log, full(None)),
+        operations(&slots, full(open(9, 0))),
+        operations(&slots, full(open(9, 0)).chain([(2_000_008, 70_000, close(9))])),
+        operations(&log, steady.clone()),
+        operations(&slots, steady),
+        operations(&slots, held.chain(freed)),
     ];
     // Far more reservations than are remembered, some timed out, settled from both ends.
     for algorithm in walk::ALGORITHMS.into_iter().filter(|&a| a != Algorithm::Concurrency) {
@@ -165,24 +175,25 @@ fn large_walks() -> Vec<Vec<Ask>> {
             (0..1_200).map(|n| (21_000 + n, 1, close(if n % 2 == 0 { n } else { 11_000 - n })));
         let again = (1..=200).map(|id| (30_000 + id, 3, open(20_000 + id, 40_000)));
         let late = (1..=200).map(|id| (39_900 + id, 5, close(20_000 + id)));
-        walks.push(asks(&limit, opened.chain(settled).chain(again).chain(late)));
+        walks.push(operations(&limit, opened.chain(settled).chain(again).chain(late)));
         // Most time out, those that stay are moved together, and are still found.
         let until = |id: u64| if id <= 200 { 1_000 } else { 5_000_000 };
         let opened = (1..=300).map(|id| (id, 2, open(id, until(id))));
         let one_more = [(2_000, 2, open(301, 5_000_000))];
         let settled = (150..=301).map(|id| (2_000 + id, 1, close(id)));
-        walks.push(asks(&limit, opened.chain(one_more).chain(settled)));
+        walks.push(operations(&limit, opened.chain(one_more).chain(settled)));
     }
     walks
 }
 
 #[test]
 fn the_largest_counters_are_the_same_in_lua() {
+    let _permit = shared();
     let server = Server::local();
     let mut twin = Twin::new(server.client());
     for walk in large_walks() {
         if let Some((index, what)) = twin.compare(std::slice::from_ref(&walk)).remove(0) {
-            panic!("{what}\nat ask {index} of {}:\n{}", walk.len(), walk[index]);
+            panic!("{what}\nat operation {index} of {}:\n{}", walk.len(), walk[index]);
         }
     }
 }
@@ -199,7 +210,7 @@ fn agree_together(algorithm: Algorithm) {
         let journey = Journey::new(&mut rng, |rng| walk::walk(algorithm, rng));
         match twin.travel(&journey) {
             Ok(Travelled { steps, calls, shared, at_once }) => {
-                assert_eq!(steps, journey.asks().count());
+                assert_eq!(steps, journey.operations().count());
                 all.steps += steps;
                 all.calls += calls;
                 all.shared += shared;
@@ -216,36 +227,43 @@ fn agree_together(algorithm: Algorithm) {
 
 #[test]
 fn fixed_window_is_the_same_together() {
+    let _permit = shared();
     agree_together(Algorithm::FixedWindow);
 }
 
 #[test]
 fn sliding_window_is_the_same_together() {
+    let _permit = shared();
     agree_together(Algorithm::SlidingWindow);
 }
 
 #[test]
 fn sliding_window_log_is_the_same_together() {
+    let _permit = shared();
     agree_together(Algorithm::SlidingWindowLog);
 }
 
 #[test]
 fn token_bucket_is_the_same_together() {
+    let _permit = shared();
     agree_together(Algorithm::TokenBucket);
 }
 
 #[test]
 fn leaky_bucket_is_the_same_together() {
+    let _permit = shared();
     agree_together(Algorithm::LeakyBucket);
 }
 
 #[test]
 fn concurrency_is_the_same_together() {
+    let _permit = shared();
     agree_together(Algorithm::Concurrency);
 }
 
 #[test]
 fn as_many_counters_as_a_call_may_have_are_read_at_once() {
+    let _permit = shared();
     /// The largest `redis.batch`.
     const COUNTERS: usize = 1_024;
     let server = Server::local();
@@ -253,28 +271,29 @@ fn as_many_counters_as_a_call_may_have_are_read_at_once() {
     for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::TokenBucket] {
         let tier = Tier { requests: 2, window: Micros(1_000_000), burst: 2 };
         let limit = Limit { algorithm, tiers: [tier].into(), count_denied: false };
-        let asks = asks(&limit, (0..4).map(|now| (now, 1, None)));
-        assert_eq!(twin.crowd(&asks, COUNTERS), Ok(()), "{algorithm:?}");
-        server.client().call(&["FLUSHALL"]).expect("an answer");
+        let operations = operations(&limit, (0..4).map(|now| (now, 1, None)));
+        assert_eq!(twin.crowd(&operations, COUNTERS), Ok(()), "{algorithm:?}");
+        server.client().try_run(&["FLUSHALL"]).expect("an answer");
     }
 }
 
 #[test]
 fn every_request_of_the_table_is_answered_by_lua_as_it_says() {
+    let _permit = shared();
     let server = Server::local();
     let mut twin = Twin::new(server.client());
     let walk = |vector: &vectors::Vector| {
-        let asks = vector.asks.iter().map(|ask| Ask {
+        let operations = vector.operations.iter().map(|operation| Operation {
             limit: vector.limit.clone(),
-            now: ask.now,
-            hits: ask.hits,
-            lease: ask.lease,
+            now: operation.now,
+            hits: operation.hits,
+            lease: operation.lease,
             elsewhere: 0,
         });
-        asks.collect()
+        operations.collect()
     };
     // Rust answers the table as it says: a test in the library. So it is enough to do as Rust does.
-    let walks: Vec<Vec<Ask>> = vectors::all().iter().map(walk).collect();
+    let walks: Vec<Vec<Operation>> = vectors::all().iter().map(walk).collect();
     for (walk, difference) in walks.iter().zip(twin.compare(&walks)) {
         assert_eq!(difference, None, "\n{}", lines(walk));
     }

@@ -6,6 +6,7 @@ use crate::support::http::get;
 use crate::support::on_redis::{over, ready};
 use crate::support::redis::server::Server;
 use crate::support::rls::{costing, descriptor, request};
+use crate::support::schedule::shared;
 use crate::support::wait::until;
 
 const ALERTS: &str = include_str!("../../helm/weir/files/alerts.yaml");
@@ -118,22 +119,23 @@ fn groups(expression: &str) -> BTreeSet<&str> {
 /// then a scrape has everything.
 #[test]
 fn alerts_and_dashboard_name_what_weir_exposes() {
+    let _permit = shared();
     let mut redis = Server::listening(&[]);
     let url = format!("redis://{}", redis.address());
     let weir = over(&url, RULES).env("WEIR__METRICS__TOP", "true").start();
     ready(&weir);
     let client = weir.client();
-    let ask = |user, hits| {
+    let check = |user, hits| {
         let both = ["user", "team"].map(|key| costing(hits, descriptor(&[(key, user)])));
-        client.ask(request("d", both.into()));
+        client.check(request("d", both.into()));
     };
     for hits in [1, 6, 6] {
-        ask("x", hits);
+        check("x", hits);
     }
     redis.kill();
     let scrape = || get(weir.admin, "/metrics").body;
     until("errors of Redis and a fallback are counted", || {
-        ask("y", 1);
+        check("y", 1);
         let page = scrape();
         ["weir_redis_errors_total{", "weir_synced_errors_total{", "weir_fallback_total{"]
             .iter()

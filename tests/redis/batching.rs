@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::support::http;
-use crate::support::load::{Answer, Question, ask_all, figures};
-use crate::support::on_redis::{alone, over, ready};
+use crate::support::load::{LoadResult, MakeRequest, figures, send_all};
+use crate::support::on_redis::{over, ready};
 use crate::support::redis::resp::Reply;
 use crate::support::redis::resp::read_command;
 use crate::support::redis::server::Server;
 use crate::support::rls::{RateLimitResponse, costing, descriptor, headers, request};
+use crate::support::schedule::{exclusive, shared};
 use crate::support::wait::until;
 use crate::support::weir::Weir;
 
@@ -45,7 +46,7 @@ fn start(server: &Server, batch: &str) -> Weir {
 
 /// CPU seconds of the thread that runs commands.
 fn cpu(server: &Server) -> f64 {
-    let info = server.client().ask(&["INFO", "cpu"]).text();
+    let info = server.client().run(&["INFO", "cpu"]).text();
     let value = |name: &str| {
         let line = info.lines().find_map(|line| line.strip_prefix(name)).expect("Redis 7 tells");
         line.trim_start_matches(':').trim().parse::<f64>().expect("seconds")
@@ -63,32 +64,32 @@ fn metric(weir: &Weir, name: &str) -> u64 {
 
 #[test]
 fn a_hot_counter_is_decided_the_same_with_and_without_company() {
-    const QUESTIONS: usize = 8_000;
-    let _turn = alone();
+    const REQUESTS: usize = 8_000;
+    let _permit = exclusive();
     let server = Server::local();
-    let hot: Question = Arc::new(|_| request("d", vec![descriptor(&[("hot", "x")])]));
+    let hot: MakeRequest = Arc::new(|_| request("d", vec![descriptor(&[("hot", "x")])]));
     for batch in ["1", "128"] {
         let weir = start(&server, batch);
         let before = cpu(&server);
-        let answers = ask_all(&[weir.grpc], 256, QUESTIONS, hot.clone());
-        let us = (cpu(&server) - before) * 1e6 / QUESTIONS as f64;
+        let answers = send_all(&[weir.grpc], 256, REQUESTS, hot.clone());
+        let us = (cpu(&server) - before) * 1e6 / REQUESTS as f64;
         figures(&format!("256 callers on one counter, up to {batch} per call"), answers.iter());
         let of = |name| metric(&weir, name);
         let calls = of("weir_redis_calls_total");
         let combined = of("weir_redis_combined_total");
         eprintln!("{us:.2} us of Redis each, {calls} calls, {combined} combined");
-        assert_eq!(answers.iter().find_map(Answer::fallback), None);
+        assert_eq!(answers.iter().find_map(LoadResult::fallback), None);
         assert_eq!(answers.iter().filter(|answer| answer.passed(0)).count(), 3_000);
         // Everybody who passed saw another number left.
         let left = answers.iter().filter(|answer| answer.passed(0));
         let left: BTreeSet<u32> =
             left.map(|answer| answer.response.statuses[0].limit_remaining).collect();
         assert_eq!(left.len(), 3_000);
-        assert_eq!(of("weir_redis_steps_total"), QUESTIONS as u64);
+        assert_eq!(of("weir_redis_steps_total"), REQUESTS as u64);
         if batch == "1" {
-            assert_eq!((calls, combined), (QUESTIONS as u64, 0));
+            assert_eq!((calls, combined), (REQUESTS as u64, 0));
         } else {
-            assert!(calls * 5 < QUESTIONS as u64, "{calls} calls, {combined} combined");
+            assert!(calls * 5 < REQUESTS as u64, "{calls} calls, {combined} combined");
         }
     }
 }
@@ -101,7 +102,7 @@ fn causes(answer: &RateLimitResponse) -> Vec<String> {
 }
 
 fn names(server: &Server) -> BTreeSet<String> {
-    match server.client().ask(&["KEYS", "weir:*"]) {
+    match server.client().run(&["KEYS", "weir:*"]) {
         Reply::List(names) => names.iter().map(Reply::text).collect(),
         other => panic!("{other:?}"),
     }
@@ -109,18 +110,18 @@ fn names(server: &Server) -> BTreeSet<String> {
 
 #[test]
 fn a_counter_that_cannot_be_read_takes_nobody_along() {
-    let _turn = alone();
+    let _permit = shared();
     let server = Server::local();
     let weir = start(&server, "128");
     let asked = |value: &str| descriptor(&[("k", value)]);
-    weir.client().ask(request("d", vec![asked("spoilt")]));
+    weir.client().check(request("d", vec![asked("spoilt")]));
     let name = names(&server).pop_first().expect("it was counted");
-    server.client().ask(&["DEL", &name]);
-    server.client().ask(&["RPUSH", &name, "nonsense"]);
+    server.client().run(&["DEL", &name]);
+    server.client().run(&["RPUSH", &name, "nonsense"]);
     let all = ["a", "spoilt", "b", "spoilt", "c"].map(asked);
     let [none, refused] = ["fallback=none", "cause=refused"];
     for left in [999_999, 999_998] {
-        let answer = weir.client().ask(request("d", all.to_vec()));
+        let answer = weir.client().check(request("d", all.to_vec()));
         assert_eq!(causes(&answer), [none, refused, none, refused, none]);
         for index in [0, 2, 4] {
             assert_eq!(answer.statuses[index].limit_remaining, left, "counted once");
@@ -130,32 +131,32 @@ fn a_counter_that_cannot_be_read_takes_nobody_along() {
     // A text that is too short to be a log.
     let before = names(&server);
     let logged = |value: &str| descriptor(&[("log", value)]);
-    weir.client().ask(request("d", vec![logged("spoilt")]));
+    weir.client().check(request("d", vec![logged("spoilt")]));
     let name = names(&server).difference(&before).next().cloned().expect("it was counted");
-    server.client().ask(&["SET", &name, "l"]);
+    server.client().run(&["SET", &name, "l"]);
     let all = ["a", "spoilt", "b"].map(logged);
     for left in [999, 998] {
-        let answer = weir.client().ask(request("d", all.to_vec()));
+        let answer = weir.client().check(request("d", all.to_vec()));
         assert_eq!(causes(&answer), [none, refused, none]);
         for index in [0, 2] {
             assert_eq!(answer.statuses[index].limit_remaining, left, "counted once");
         }
     }
-    assert_eq!(server.client().ask(&["GET", &name]).text(), "l", "it is left as it is");
+    assert_eq!(server.client().run(&["GET", &name]).text(), "l", "it is left as it is");
 }
 
 #[test]
 fn when_memory_is_full_those_who_only_look_are_answered_whatever_their_company() {
-    let _turn = alone();
+    let _permit = shared();
     let server = Server::listening(&["--maxmemory-policy", "noeviction"]);
     let weir = start(&server, "128");
     let (look, take) = (costing(0, descriptor(&[("k", "x")])), descriptor(&[("k", "y")]));
-    server.client().ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    server.client().run(&["CONFIG", "SET", "maxmemory", "1"]);
     let all = || request("d", vec![look.clone(), take.clone(), look.clone()]);
-    let answer = weir.client().ask(all());
+    let answer = weir.client().check(all());
     assert_eq!(causes(&answer), ["fallback=none", "cause=refused", "fallback=none"]);
-    server.client().ask(&["CONFIG", "SET", "maxmemory", "0"]);
-    assert_eq!(weir.client().ask(all()).statuses[1].limit_remaining, 999_999);
+    server.client().run(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(weir.client().check(all()).statuses[1].limit_remaining, 999_999);
 }
 
 /// A Redis that answers no script while it is closed.
@@ -239,16 +240,16 @@ impl Holder {
 
 #[test]
 fn who_gives_up_while_waiting_is_never_sent() {
-    let _turn = alone();
+    let _permit = exclusive();
     let holder = Holder::start();
     let weir = over(&format!("redis://127.0.0.1:{}", holder.port), RULES)
         .env("WEIR__STORE__TIMEOUT", "1s")
         .env("WEIR__GRPC__CORES", "1")
         .start();
     ready(&weir);
-    let ask = || causes(&weir.client().ask(request("d", vec![descriptor(&[("k", "x")])])));
+    let check = || causes(&weir.client().check(request("d", vec![descriptor(&[("k", "x")])])));
     until("the core has a connection of its own", || {
-        ask();
+        check();
         holder.own.load(Ordering::SeqCst)
     });
     let before = holder.seen();
@@ -256,14 +257,14 @@ fn who_gives_up_while_waiting_is_never_sent() {
     thread::scope(|scope| {
         // As many calls as a connection has under way at once; two more have to wait.
         for under_way in [1, 2] {
-            scope.spawn(|| assert_eq!(ask(), ["cause=timeout"]));
+            scope.spawn(|| assert_eq!(check(), ["cause=timeout"]));
             until("it is sent", || holder.seen() == before + under_way);
         }
         for _ in 0..2 {
-            scope.spawn(|| assert_eq!(ask(), ["cause=timeout"]));
+            scope.spawn(|| assert_eq!(check(), ["cause=timeout"]));
         }
     });
     holder.release();
-    assert_eq!(ask(), ["fallback=none"]);
+    assert_eq!(check(), ["fallback=none"]);
     assert_eq!(holder.seen(), before + 3, "those who waited in vain did not count");
 }

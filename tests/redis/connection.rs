@@ -3,11 +3,12 @@
 use crate::exact;
 use crate::support::certificates::Certificates;
 use crate::support::http::send;
-use crate::support::on_redis::{alone, over, ready};
+use crate::support::on_redis::{over, ready};
 use crate::support::redis::resp::Client;
 use crate::support::redis::sentinel::{SERVICE, Watched};
 use crate::support::redis::server::Server;
 use crate::support::rls::{costing, descriptor, headers, request};
+use crate::support::schedule::{exclusive, shared};
 use crate::support::wait::until;
 use crate::support::weir::{Setup, Weir, write};
 
@@ -20,47 +21,47 @@ descriptors:
 
 /// What is left, or nothing when the fallback answered.
 fn left(weir: &Weir) -> Option<u32> {
-    let answer = weir.client().ask(request("d", vec![descriptor(&[("k", "x")])]));
+    let answer = weir.client().check(request("d", vec![descriptor(&[("k", "x")])]));
     let counted = headers(&answer).iter().any(|(_, how)| how.ends_with("fallback=none"));
     counted.then(|| answer.statuses[0].limit_remaining)
 }
 
 #[test]
 fn an_acl_user_needs_no_more_than_the_documented_rights() {
-    let _turn = alone();
+    let _permit = shared();
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md"));
     let page = page.expect("a page about Redis");
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER weir ")).expect("an example");
     let server = Server::listening(&[]);
     let words: Vec<&str> = line.split_whitespace().collect();
-    server.client().ask(&words);
+    server.client().run(&words);
     let password = words.iter().find_map(|word| word.strip_prefix('>')).expect("a password");
-    server.client().ask(&["ACL", "SETUSER", "default", "off"]);
+    server.client().run(&["ACL", "SETUSER", "default", "off"]);
     let weir = over(&format!("redis://weir:{password}@{}", server.address()), exact::RULES)
         .env("WEIR__STORE__TIMEOUT", "5s")
         .start();
     ready(&weir);
     for algorithm in exact::ALGORITHMS {
-        let ask = |hits| {
+        let check = |hits| {
             let descriptor = costing(hits, descriptor(&[(algorithm, "x")]));
-            let answer = weir.client().ask(request("d", vec![descriptor]));
+            let answer = weir.client().check(request("d", vec![descriptor]));
             let counted = headers(&answer).iter().any(|(_, how)| how.ends_with("fallback=none"));
             assert!(counted, "{algorithm}: {answer:?}");
             answer.statuses[0].limit_remaining
         };
-        assert_eq!([ask(0), ask(2), ask(1)], [60, 58, 57], "{algorithm}");
-        ask(60);
+        assert_eq!([check(0), check(2), check(1)], [60, 58, 57], "{algorithm}");
+        check(60);
         let path = format!("/counters?domain=d&descriptor={algorithm}=x");
         let emptied = || send(weir.admin, "DELETE", &path, &[], b"").json();
         assert_eq!(emptied()["forgotten"], true, "{algorithm}");
         assert_eq!(emptied()["forgotten"], false, "{algorithm}");
-        assert_eq!(ask(0), 60, "{algorithm}");
+        assert_eq!(check(0), 60, "{algorithm}");
     }
 }
 
 #[test]
 fn a_password_in_a_file_is_read_again_for_every_connection() {
-    let _turn = alone();
+    let _permit = shared();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("password");
     write(&file, "first\n");
@@ -81,7 +82,7 @@ fn a_password_in_a_file_is_read_again_for_every_connection() {
 
 #[test]
 fn sentinels_lead_to_the_primary_and_to_the_next_one() {
-    let _turn = alone();
+    let _permit = exclusive();
     let mut watched = Watched::start();
     let ports = watched.sentinel_ports();
     let nodes = ports[1..].iter().map(|port| format!("&node=127.0.0.1:{port}"));
@@ -98,7 +99,7 @@ fn sentinels_lead_to_the_primary_and_to_the_next_one() {
 
 #[test]
 fn a_demoted_primary_is_left_for_the_new_one() {
-    let _turn = alone();
+    let _permit = exclusive();
     let watched = Watched::start();
     let port = watched.sentinel_ports()[0];
     let url = format!("redis-sentinel://127.0.0.1:{port}?sentinelServiceName={SERVICE}");
@@ -107,9 +108,9 @@ fn a_demoted_primary_is_left_for_the_new_one() {
     assert!(left(&weir).is_some());
     let address = (std::net::Ipv4Addr::LOCALHOST, port).into();
     let mut sentinel = Client::tcp(address, crate::support::wait::TIMEOUT).expect("it listens");
-    sentinel.ask(&["SENTINEL", "FAILOVER", SERVICE]);
+    sentinel.run(&["SENTINEL", "FAILOVER", SERVICE]);
     watched.wait_for_failover();
-    let role = || watched.servers[1].client().ask(&["INFO", "replication"]).text();
+    let role = || watched.servers[1].client().run(&["INFO", "replication"]).text();
     until("the new primary counts", || role().contains("role:master") && left(&weir).is_some());
 }
 
@@ -121,7 +122,7 @@ fn over_tls(url: &str, settings: &[(&str, &std::path::Path)]) -> Setup {
 
 #[test]
 fn tls_trusts_whom_it_is_told_to_and_shows_who_calls() {
-    let _turn = alone();
+    let _permit = shared();
     let certificates = Certificates::new();
     let path = |name: &str| certificates.path(name);
     let server = Server::tls(&certificates, true);
@@ -152,7 +153,7 @@ fn tls_trusts_whom_it_is_told_to_and_shows_who_calls() {
 
 #[test]
 fn tls_checks_the_host_name_unless_it_is_told_not_to() {
-    let _turn = alone();
+    let _permit = shared();
     let certificates = Certificates::new();
     let ca = certificates.path("ca.crt");
     let server = Server::tls(&certificates, false);
@@ -180,7 +181,7 @@ fn tls_checks_the_host_name_unless_it_is_told_not_to() {
 
 #[test]
 fn certificates_are_read_again_for_every_connection() {
-    let _turn = alone();
+    let _permit = shared();
     let mut certificates = Certificates::new();
     let path = |name: &str| certificates.path(name);
     let (ca, cert, key) = (path("ca.crt"), path("client.crt"), path("client.key"));

@@ -1,9 +1,10 @@
 //! Counters by hand, in Redis: any instance shows what all have counted, and empties it for all.
 
 use crate::support::http::{get, send};
-use crate::support::on_redis::{alone, cluster_url, over, ready};
+use crate::support::on_redis::{cluster_url, over, ready};
 use crate::support::redis::cluster::Cluster;
 use crate::support::rls::{Client, descriptor, request};
+use crate::support::schedule::shared;
 
 const RULES: &str = "
 domain: d
@@ -15,12 +16,12 @@ descriptors:
 const USERS: [&str; 6] = ["ann", "bob", "cid", "dee", "eve", "fay"];
 
 fn take(client: &Client, user: &str) -> i32 {
-    client.ask(request("d", vec![descriptor(&[("user", user)])])).overall_code
+    client.check(request("d", vec![descriptor(&[("user", user)])])).overall_code
 }
 
 #[test]
 fn what_one_instance_counted_another_shows_and_empties() {
-    let _turn = alone();
+    let _permit = shared();
     let cluster = Cluster::start();
     let url = cluster_url(&cluster);
     let [one, two] = [(); 2].map(|()| over(&url, RULES).env("WEIR__STORE__TIMEOUT", "20s").start());

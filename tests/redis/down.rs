@@ -3,11 +3,12 @@
 use std::time::Instant;
 
 use crate::support::http;
-use crate::support::on_redis::{alone, cluster_url, over, ready};
+use crate::support::on_redis::{cluster_url, over, ready};
 use crate::support::redis::cluster::Cluster;
 use crate::support::redis::proxy::Proxy;
 use crate::support::redis::server::Server;
 use crate::support::rls::{Code, RateLimitResponse, costing, descriptor, headers, request};
+use crate::support::schedule::{exclusive, shared};
 use crate::support::wait::until;
 use crate::support::weir::Weir;
 
@@ -24,8 +25,8 @@ descriptors:
     rate_limit: { requests: 4, window: 1000d }
 ";
 
-fn ask(weir: &Weir, key: &str) -> RateLimitResponse {
-    weir.client().ask(request("d", vec![descriptor(&[(key, "x")])]))
+fn check(weir: &Weir, key: &str) -> RateLimitResponse {
+    weir.client().check(request("d", vec![descriptor(&[(key, "x")])]))
 }
 
 /// How the answer came about.
@@ -41,7 +42,7 @@ fn passed(answer: &RateLimitResponse) -> bool {
 
 #[test]
 fn with_redis_away_at_the_start_the_fallback_answers_and_redis_takes_over_when_it_comes() {
-    let _turn = alone();
+    let _permit = shared();
     let mut server = Server::listening(&[]);
     server.kill();
     let weir = over(&format!("redis://{}", server.address()), RULES)
@@ -51,13 +52,13 @@ fn with_redis_away_at_the_start_the_fallback_answers_and_redis_takes_over_when_i
     assert_eq!(http::get(weir.http, "/healthcheck").status, 200, "it lives");
     assert_eq!(http::get(weir.http, "/readyz").status, 503, "readiness was told to follow Redis");
     for _ in 0..10 {
-        let answer = ask(&weir, "allow");
+        let answer = check(&weir, "allow");
         assert!(passed(&answer));
         assert_eq!(how(&answer), "rule=allow;mode=exact;fallback=allow;cause=unreachable");
-        assert!(!passed(&ask(&weir, "deny")));
-        assert!(passed(&ask(&weir, "default")), "allow is the default");
+        assert!(!passed(&check(&weir, "deny")));
+        assert!(passed(&check(&weir, "default")), "allow is the default");
     }
-    let local: Vec<bool> = (0..4).map(|_| passed(&ask(&weir, "local"))).collect();
+    let local: Vec<bool> = (0..4).map(|_| passed(&check(&weir, "local"))).collect();
     assert_eq!(local, [true, true, false, false], "half of 4, as there are two instances");
     let metrics = http::get(weir.admin, "/metrics").body;
     let line = "weir_fallback_total{domain=\"d\",rule=\"deny\",cause=\"unreachable\"} 10";
@@ -67,22 +68,22 @@ fn with_redis_away_at_the_start_the_fallback_answers_and_redis_takes_over_when_i
     let restarted = Instant::now();
     ready(&weir);
     eprintln!("ready {:?} after Redis was", restarted.elapsed());
-    let answer = ask(&weir, "deny");
+    let answer = check(&weir, "deny");
     assert_eq!(how(&answer), "rule=deny;mode=exact;fallback=none");
     assert_eq!(answer.statuses[0].limit_remaining, 3, "nothing was counted before");
-    assert_eq!(ask(&weir, "local").statuses[0].limit_remaining, 3);
+    assert_eq!(check(&weir, "local").statuses[0].limit_remaining, 3);
 }
 
 #[test]
 fn a_whole_cluster_that_is_down_at_the_start_counts_when_it_comes() {
-    let _turn = alone();
+    let _permit = shared();
     let mut cluster = Cluster::start();
     cluster.nodes.iter_mut().for_each(Server::kill);
     let weirs = [0, 1]
         .map(|_| over(&cluster_url(&cluster), RULES).env("WEIR__STORE__TIMEOUT", "5s").start());
     for weir in &weirs {
         for _ in 0..10 {
-            let answer = ask(weir, "allow");
+            let answer = check(weir, "allow");
             assert!(passed(&answer) && how(&answer).ends_with("cause=unreachable"), "{answer:?}");
         }
     }
@@ -92,20 +93,20 @@ fn a_whole_cluster_that_is_down_at_the_start_counts_when_it_comes() {
     let keys = ["allow", "deny", "local", "default"];
     let counts = |weir: &Weir| {
         let looks = keys.map(|key| costing(0, descriptor(&[(key, "x")])));
-        let answer = weir.client().ask(request("d", looks.to_vec()));
+        let answer = weir.client().check(request("d", looks.to_vec()));
         !how(&answer).contains("cause=")
     };
     until("both instances count", || weirs.iter().all(counts));
     eprintln!("all count {:?} after the cluster was whole", whole.elapsed());
     for key in keys {
-        let answers = (0..8).map(|n| ask(&weirs[n % 2], key));
+        let answers = (0..8).map(|n| check(&weirs[n % 2], key));
         assert_eq!(answers.filter(passed).count(), 4, "{key}");
     }
 }
 
 #[test]
 fn readiness_does_not_care_unless_it_is_told_to() {
-    let _turn = alone();
+    let _permit = shared();
     let mut server = Server::listening(&[]);
     server.kill();
     let weir = over(&format!("redis://{}", server.address()), RULES)
@@ -118,69 +119,69 @@ fn readiness_does_not_care_unless_it_is_told_to() {
 fn patient(server: &Server, url: &str) -> Weir {
     let weir = over(url, RULES).env("WEIR__STORE__TIMEOUT", "5s").start();
     ready(&weir);
-    assert_eq!(server.client().ask(&["PING"]).text(), "PONG");
+    assert_eq!(server.client().run(&["PING"]).text(), "PONG");
     weir
 }
 
 #[test]
 fn a_full_redis_refuses_and_counts_again_when_there_is_room() {
-    let _turn = alone();
+    let _permit = shared();
     let server = Server::listening(&["--maxmemory-policy", "noeviction"]);
     let weir = patient(&server, &format!("redis://{}", server.address()));
-    server.client().ask(&["CONFIG", "SET", "maxmemory", "1"]);
-    let answer = ask(&weir, "deny");
+    server.client().run(&["CONFIG", "SET", "maxmemory", "1"]);
+    let answer = check(&weir, "deny");
     assert_eq!(how(&answer), "rule=deny;mode=exact;fallback=deny;cause=refused");
     assert!(!passed(&answer));
-    server.client().ask(&["CONFIG", "SET", "maxmemory", "0"]);
-    assert_eq!(ask(&weir, "deny").statuses[0].limit_remaining, 3);
+    server.client().run(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(check(&weir, "deny").statuses[0].limit_remaining, 3);
 }
 
 #[test]
 fn a_key_that_is_used_by_something_else_is_refused_not_misread() {
-    let _turn = alone();
+    let _permit = shared();
     let server = Server::listening(&[]);
     let weir = patient(&server, &format!("redis://{}", server.address()));
-    assert!(passed(&ask(&weir, "deny")));
+    assert!(passed(&check(&weir, "deny")));
     let mut client = server.client();
-    let name = match client.ask(&["KEYS", "weir:*"]) {
+    let name = match client.run(&["KEYS", "weir:*"]) {
         crate::support::redis::resp::Reply::List(names) => names[0].text(),
         other => panic!("{other:?}"),
     };
-    client.ask(&["DEL", &name]);
-    client.ask(&["RPUSH", &name, "nonsense"]);
-    let answer = ask(&weir, "deny");
+    client.run(&["DEL", &name]);
+    client.run(&["RPUSH", &name, "nonsense"]);
+    let answer = check(&weir, "deny");
     assert_eq!(how(&answer), "rule=deny;mode=exact;fallback=deny;cause=refused");
 }
 
 #[test]
 fn a_half_open_connection_is_given_up_and_made_anew() {
-    let _turn = alone();
+    let _permit = exclusive();
     let server = Server::listening(&[]);
     let proxy = Proxy::to(server.address());
     let weir = over(&format!("redis://{}", proxy.address()), RULES)
         .env("WEIR__STORE__TIMEOUT", "50ms")
         .start();
     ready(&weir);
-    until("Redis counts", || how(&ask(&weir, "allow")).ends_with("fallback=none"));
+    until("Redis counts", || how(&check(&weir, "allow")).ends_with("fallback=none"));
     proxy.silence();
-    until("the silence is noticed", || how(&ask(&weir, "allow")).contains("cause=timeout"));
-    until("and not waited for", || how(&ask(&weir, "allow")).contains("cause=open"));
+    until("the silence is noticed", || how(&check(&weir, "allow")).contains("cause=timeout"));
+    until("and not waited for", || how(&check(&weir, "allow")).contains("cause=open"));
     proxy.heal();
-    until("Redis counts again", || how(&ask(&weir, "allow")).ends_with("fallback=none"));
+    until("Redis counts again", || how(&check(&weir, "allow")).ends_with("fallback=none"));
     proxy.cut();
-    until("and again after a cut", || how(&ask(&weir, "allow")).ends_with("fallback=none"));
+    until("and again after a cut", || how(&check(&weir, "allow")).ends_with("fallback=none"));
 }
 
 #[test]
 fn readiness_that_follows_redis_goes_with_it_and_comes_back_with_it() {
-    let _turn = alone();
+    let _permit = shared();
     let mut server = Server::listening(&[]);
     let weir = patient(&server, &format!("redis://{}", server.address()));
     server.kill();
     until("it is not ready", || http::get(weir.http, "/readyz").status == 503);
     assert_eq!(http::get(weir.http, "/livez").status, 200, "it lives and answers");
-    assert!(passed(&ask(&weir, "allow")));
+    assert!(passed(&check(&weir, "allow")));
     server.restart();
     ready(&weir);
-    assert_eq!(how(&ask(&weir, "deny")), "rule=deny;mode=exact;fallback=none");
+    assert_eq!(how(&check(&weir, "deny")), "rule=deny;mode=exact;fallback=none");
 }

@@ -13,6 +13,7 @@ use crate::support::process::Process;
 use crate::support::redis::resp::Reply;
 use crate::support::redis::server::Server;
 use crate::support::rls::{Client, Code, costing, descriptor, request};
+use crate::support::schedule::shared;
 use crate::support::wait::until;
 use crate::support::weir::write;
 
@@ -127,13 +128,14 @@ fn ratelimit(folder: &Path) -> Command {
 /// The limit of `/`, without taking from it.
 fn limit(client: &Client) -> u32 {
     let peek = costing(0, descriptor(&[("PATH", "/")]));
-    let answer = client.ask(request("echo-ratelimit", vec![peek]));
+    let answer = client.check(request("echo-ratelimit", vec![peek]));
     answer.statuses[0].current_limit.as_ref().map_or(0, |limit| limit.requests_per_unit)
 }
 
 /// It serves the sample's rules on both families of addresses, counts in the sample's Redis, names
 /// what it ignores in one line, and follows the ConfigMap.
 fn serves(sample: &[(&str, &str)]) {
+    let _permit = shared();
     let redis = Server::listening(&[]);
     let pod = Pod::start(sample, &redis, &rules(1));
     let (grpc, http) = (pod.port("grpc"), pod.port("http"));
@@ -146,9 +148,9 @@ fn serves(sample: &[(&str, &str)]) {
     let client = Client::connect((Ipv6Addr::LOCALHOST, grpc).into());
     until("Redis counts", || {
         // Two hits at once: over the limit in whatever minute they come.
-        let ask = costing(2, descriptor(&[("PATH", "/")]));
-        let over = client.ask(request("echo-ratelimit", vec![ask])).overall_code();
-        over == Code::OverLimit && redis.client().ask(&["DBSIZE"]) != Reply::Integer(0)
+        let check = costing(2, descriptor(&[("PATH", "/")]));
+        let over = client.check(request("echo-ratelimit", vec![check])).overall_code();
+        over == Code::OverLimit && redis.client().run(&["DBSIZE"]) != Reply::Integer(0)
     });
     let other =
         r#"{"domain":"echo-ratelimit","descriptors":[{"entries":[{"key":"PATH","value":"/x"}]}]}"#;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::support::load::{Answer, ask_all, figures};
-use crate::support::on_redis::{alone, cluster_url, over, ready};
+use crate::support::load::{LoadResult, figures, send_all};
+use crate::support::on_redis::{cluster_url, over, ready};
 use crate::support::redis::cluster::Cluster;
 use crate::support::redis::server::Server;
 use crate::support::rls::{costing, descriptor, request};
+use crate::support::schedule::shared;
 use crate::support::weir::Weir;
 
 /// Far more than a busy machine needs: these tests are about counting, not about deadlines.
@@ -46,7 +47,7 @@ pub(crate) const ALGORITHMS: [&str; 6] = [
 
 #[test]
 fn four_instances_with_clocks_minutes_apart_let_exactly_the_limit_through() {
-    let _turn = alone();
+    let _permit = shared();
     let cluster = Cluster::start();
     let url = cluster_url(&cluster);
     let weirs = ["0s", "5m", "-5m", "150s"].map(|offset| {
@@ -58,18 +59,18 @@ fn four_instances_with_clocks_minutes_apart_let_exactly_the_limit_through() {
     weirs.iter().for_each(ready);
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
     // Every counter is asked for twice its limit.
-    let questions = ALGORITHMS.len() * COUNTERS * LIMIT * 2;
+    let count = ALGORITHMS.len() * COUNTERS * LIMIT * 2;
     let question = Arc::new(|n: usize| {
         let (algorithm, counter) = named(n);
         request("d", vec![descriptor(&[(algorithm, &counter.to_string())])])
     });
-    let answers = ask_all(&addresses, 64, questions, question);
+    let answers = send_all(&addresses, 64, count, question);
     figures("4 instances, 64 callers each", answers.iter());
-    assert_eq!(answers.len(), questions);
+    assert_eq!(answers.len(), count);
     assert_eq!(answers.iter().find_map(|answer| answer.fallback()), None);
     for algorithm in ALGORITHMS {
         for counter in 0..COUNTERS {
-            let its = |answer: &&Answer| named(answer.question) == (algorithm, counter);
+            let its = |answer: &&LoadResult| named(answer.index) == (algorithm, counter);
             let passed = answers.iter().filter(its).filter(|answer| answer.passed(0)).count();
             assert_eq!(passed, LIMIT, "{algorithm}, counter {counter}");
         }
@@ -83,7 +84,7 @@ fn named(n: usize) -> (&'static str, usize) {
 
 #[test]
 fn several_descriptors_of_one_request_are_counted_each_once() {
-    let _turn = alone();
+    let _permit = shared();
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());
     let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", PATIENT).start();
@@ -92,7 +93,7 @@ fn several_descriptors_of_one_request_are_counted_each_once() {
         let all = ALGORITHMS[..5].iter().map(|algorithm| descriptor(&[(algorithm, "x")]));
         request("d", all.collect())
     });
-    let answers = ask_all(&[weir.grpc], 16, 100, question);
+    let answers = send_all(&[weir.grpc], 16, 100, question);
     for (index, algorithm) in ALGORITHMS[..5].iter().enumerate() {
         let passed = answers.iter().filter(|answer| answer.passed(index)).count();
         assert_eq!(passed, LIMIT, "{algorithm}");
@@ -101,7 +102,7 @@ fn several_descriptors_of_one_request_are_counted_each_once() {
 
 #[test]
 fn instances_with_one_secret_share_counters_and_others_do_not() {
-    let _turn = alone();
+    let _permit = shared();
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());
     let start = |secret: &str| {
@@ -114,7 +115,7 @@ fn instances_with_one_secret_share_counters_and_others_do_not() {
     };
     let left = |weir: &Weir| {
         let asked = request("d", vec![descriptor(&[("fixed_window", "x")])]);
-        weir.client().ask(asked).statuses[0].limit_remaining
+        weir.client().check(asked).statuses[0].limit_remaining
     };
     let (first, second, other) = (start("one"), start("one"), start("two"));
     assert_eq!([left(&first), left(&second), left(&first)], [59, 58, 57]);
@@ -123,7 +124,7 @@ fn instances_with_one_secret_share_counters_and_others_do_not() {
 
 #[test]
 fn instances_with_clocks_minutes_apart_agree_when_a_window_ends() {
-    let _turn = alone();
+    let _permit = shared();
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());
     let rules = "
@@ -143,7 +144,7 @@ descriptors:
     let ends = || {
         weirs.each_ref().map(|weir| {
             let asked = request("d", vec![costing(0, descriptor(&[("k", "x")]))]);
-            let answer = weir.client().ask(asked);
+            let answer = weir.client().check(asked);
             let until = answer.statuses[0].duration_until_reset.expect("there is a window");
             until.seconds * 1_000 + i64::from(until.nanos) / 1_000_000
         })

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::http;
-use crate::support::load::{Answer, Load, Question, figures};
-use crate::support::on_redis::{alone, cluster_url, over, ready};
+use crate::support::load::{Load, LoadResult, MakeRequest, figures};
+use crate::support::on_redis::{cluster_url, over, ready};
 use crate::support::redis::cluster::Cluster;
 use crate::support::redis::resp::Reply;
 use crate::support::redis::server::Server;
 use crate::support::rls::{descriptor, headers, request};
+use crate::support::schedule::{exclusive, shared};
 use crate::support::wait::until;
 use crate::support::weir::Weir;
 
@@ -27,21 +28,21 @@ const COUNTERS: usize = 60;
 /// The deadline of the tests that cause faults: long enough that a busy machine seldom misses it.
 const TIMEOUT: &str = "300ms";
 
-fn spread() -> Question {
+fn spread() -> MakeRequest {
     Arc::new(|n| request("d", vec![descriptor(&[("k", &(n % COUNTERS).to_string())])]))
 }
 
 fn keys(server: &Server) -> usize {
-    match server.client().ask(&["DBSIZE"]) {
+    match server.client().run(&["DBSIZE"]) {
         Reply::Integer(keys) => usize::try_from(keys).expect("not negative"),
         other => panic!("{other:?}"),
     }
 }
 
 /// Counters that the fallback decided about.
-fn fallen<'a>(answers: impl Iterator<Item = &'a Answer>) -> BTreeSet<usize> {
+fn fallen<'a>(answers: impl Iterator<Item = &'a LoadResult>) -> BTreeSet<usize> {
     let fallen = answers.filter(|answer| answer.fallback().is_some());
-    fallen.map(|answer| answer.question % COUNTERS).collect()
+    fallen.map(|answer| answer.index % COUNTERS).collect()
 }
 
 /// Two instances over a cluster, warmed up: every counter exists.
@@ -51,7 +52,7 @@ fn two(cluster: &Cluster) -> [Weir; 2] {
     weirs.iter().for_each(ready);
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
     until("all counters exist and nothing falls back", || {
-        let answers = crate::support::load::ask_all(&addresses, 16, COUNTERS * 4, spread());
+        let answers = crate::support::load::send_all(&addresses, 16, COUNTERS * 4, spread());
         fallen(answers.iter()).is_empty()
     });
     weirs
@@ -59,12 +60,12 @@ fn two(cluster: &Cluster) -> [Weir; 2] {
 
 #[test]
 fn a_killed_primary_takes_only_its_own_counters_along_and_not_for_long() {
-    let _turn = alone();
+    let _permit = exclusive();
     let mut cluster = Cluster::start();
     let weirs = two(&cluster);
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
     let its_own = keys(&cluster.nodes[0]);
-    let crowd = Load::start(&addresses, 32, spread());
+    let load = Load::start(&addresses, 32, spread());
     let before = Instant::now();
     std::thread::sleep(Duration::from_secs(1));
     let killed = Instant::now();
@@ -73,7 +74,7 @@ fn a_killed_primary_takes_only_its_own_counters_along_and_not_for_long() {
     cluster.wait_for_primary(replica);
     let failed_over = Instant::now();
     std::thread::sleep(Duration::from_secs(4));
-    let answers = crowd.stop();
+    let answers = load.stop();
 
     let within = |from: Instant, to: Instant| {
         answers.iter().filter(move |answer| answer.at >= from && answer.at < to)
@@ -93,12 +94,12 @@ fn a_killed_primary_takes_only_its_own_counters_along_and_not_for_long() {
     let fallen = fallen(within(killed, Instant::now()));
     assert!(fallen.len() <= its_own, "{} counters fell back, {its_own} died", fallen.len());
     assert!(within(exact_again, Instant::now()).count() > 0);
-    assert_eq!(within(exact_again, Instant::now()).find_map(Answer::fallback), None);
+    assert_eq!(within(exact_again, Instant::now()).find_map(LoadResult::fallback), None);
 }
 
 #[test]
 fn a_stalled_node_costs_one_deadline_and_then_nothing() {
-    let _turn = alone();
+    let _permit = exclusive();
     let cluster = Cluster::with(&[
         // So that nobody fails over: the stall itself is the matter here.
         "--cluster-node-timeout",
@@ -110,7 +111,7 @@ fn a_stalled_node_costs_one_deadline_and_then_nothing() {
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
     let its_own = keys(&cluster.nodes[1]);
     let memory = weirs[0].process().resident_kib();
-    let crowd = Load::start(&addresses, 32, spread());
+    let load = Load::start(&addresses, 32, spread());
     std::thread::sleep(Duration::from_secs(1));
     let frozen = Instant::now();
     cluster.nodes[1].process().freeze();
@@ -120,7 +121,7 @@ fn a_stalled_node_costs_one_deadline_and_then_nothing() {
     cluster.nodes[1].process().thaw();
     let thawed = Instant::now();
     std::thread::sleep(Duration::from_secs(4));
-    let answers = crowd.stop();
+    let answers = load.stop();
 
     let within = |from: Instant, to: Instant| {
         answers.iter().filter(move |answer| answer.at >= from && answer.at < to)
@@ -144,12 +145,12 @@ fn a_stalled_node_costs_one_deadline_and_then_nothing() {
     assert!(waited < 100 && refused.count() > waited, "{waited} waited");
     assert!(grown < 100_000, "memory grew by {grown} KiB");
     let back = thawed + Duration::from_secs(2);
-    assert_eq!(within(back, Instant::now()).find_map(Answer::fallback), None);
+    assert_eq!(within(back, Instant::now()).find_map(LoadResult::fallback), None);
 }
 
 #[test]
 fn a_slot_that_moves_under_load_loses_and_doubles_nothing() {
-    let _turn = alone();
+    let _permit = shared();
     const LIMIT: usize = 2_000;
     let rules = "
 domain: d
@@ -163,16 +164,16 @@ descriptors:
     weirs.iter().for_each(ready);
     let hot = || request("d", vec![descriptor(&[("hot", "x")])]);
     // The first question makes the key, so that it can be found.
-    let first = weirs[0].client().ask(hot());
+    let first = weirs[0].client().check(hot());
     assert_eq!(first.statuses[0].limit_remaining as usize, LIMIT - 1);
     let owner = cluster.nodes.iter().position(|node| keys(node) > 0).expect("somebody has it");
-    let Reply::List(names) = cluster.nodes[owner].client().ask(&["KEYS", "weir:*"]) else {
+    let Reply::List(names) = cluster.nodes[owner].client().run(&["KEYS", "weir:*"]) else {
         panic!("KEYS answers with a list");
     };
     let name = names[0].text();
     let owner = cluster.owner(0, &name);
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
-    let crowd = Load::start(&addresses, 16, Arc::new(move |_| hot()));
+    let load = Load::start(&addresses, 16, Arc::new(move |_| hot()));
     for step in 1..=4 {
         let (from, to) = ((owner + step - 1) % 3, (owner + step) % 3);
         cluster.move_slot(cluster.slot(&name), from, to, || {
@@ -180,33 +181,34 @@ descriptors:
         });
     }
     until("the limit is reached", || {
-        let peek = weirs[0]
-            .client()
-            .ask(request("d", vec![crate::support::rls::costing(0, descriptor(&[("hot", "x")]))]));
+        let peek = weirs[0].client().check(request(
+            "d",
+            vec![crate::support::rls::costing(0, descriptor(&[("hot", "x")]))],
+        ));
         peek.statuses[0].limit_remaining == 0
     });
-    let answers = crowd.stop();
+    let answers = load.stop();
     figures("one hot counter, its slot moved four times", answers.iter());
-    assert_eq!(answers.iter().find_map(Answer::fallback), None);
+    assert_eq!(answers.iter().find_map(LoadResult::fallback), None);
     let passed = answers.iter().filter(|answer| answer.passed(0)).count();
     assert_eq!(passed + 1, LIMIT);
 }
 
 #[test]
 fn a_node_that_joins_is_found_by_the_first_call_that_is_sent_there() {
-    let _turn = alone();
+    let _permit = shared();
     let mut cluster = Cluster::start();
     let weir = over(&cluster_url(&cluster), WIDE).env("WEIR__STORE__TIMEOUT", "20s").start();
     ready(&weir);
     let left = || {
-        let answer = weir.client().ask(request("d", vec![descriptor(&[("k", "x")])]));
+        let answer = weir.client().check(request("d", vec![descriptor(&[("k", "x")])]));
         let fallback = headers(&answer).iter().any(|(_, how)| how.contains("cause="));
         assert!(!fallback, "{answer:?}");
         answer.statuses[0].limit_remaining
     };
     assert_eq!(left(), 999_999_999);
     let owner = cluster.nodes.iter().position(|node| keys(node) > 0).expect("somebody has it");
-    let Reply::List(names) = cluster.nodes[owner].client().ask(&["KEYS", "weir:*"]) else {
+    let Reply::List(names) = cluster.nodes[owner].client().run(&["KEYS", "weir:*"]) else {
         panic!("KEYS answers with a list");
     };
     let name = names[0].text();
@@ -214,16 +216,16 @@ fn a_node_that_joins_is_found_by_the_first_call_that_is_sent_there() {
 
     // It owns nothing, so no node lists it among the owners until the slot has moved.
     let joined = Server::node(&[]);
-    let bus = cluster.nodes[0].client().ask(&["CONFIG", "GET", "cluster-port"]);
+    let bus = cluster.nodes[0].client().run(&["CONFIG", "GET", "cluster-port"]);
     let Reply::List(bus) = bus else { panic!("CONFIG GET answers with a list") };
     let port = cluster.nodes[0].port().to_string();
-    joined.client().ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus[1].text()]);
+    joined.client().run(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus[1].text()]);
     cluster.nodes.push(joined);
     let id = cluster.id(6);
     until("all know the new node, and it serves", || {
-        let info = cluster.nodes[6].client().ask(&["CLUSTER", "INFO"]).text();
+        let info = cluster.nodes[6].client().run(&["CLUSTER", "INFO"]).text();
         let knows = |node: &Server| {
-            let nodes = node.client().ask(&["CLUSTER", "NODES"]).text();
+            let nodes = node.client().run(&["CLUSTER", "NODES"]).text();
             nodes.lines().any(|line| line.starts_with(&id) && line.contains(" connected"))
         };
         info.contains("cluster_state:ok") && cluster.nodes.iter().all(knows)
@@ -240,7 +242,7 @@ fn a_node_that_joins_is_found_by_the_first_call_that_is_sent_there() {
 
 #[test]
 fn flushed_scripts_are_loaded_again_and_nothing_is_counted_twice() {
-    let _turn = alone();
+    let _permit = shared();
     let server = Server::listening(&[]);
     let rules = "
 domain: d
@@ -252,19 +254,19 @@ descriptors:
         .env("WEIR__STORE__TIMEOUT", "20s")
         .start();
     ready(&weir);
-    let hot: Question = Arc::new(|_| request("d", vec![descriptor(&[("hot", "x")])]));
-    let crowd = Load::start(&[weir.grpc], 16, hot);
+    let hot: MakeRequest = Arc::new(|_| request("d", vec![descriptor(&[("hot", "x")])]));
+    let load = Load::start(&[weir.grpc], 16, hot);
     let mut admin = server.client();
     for _ in 0..50 {
-        admin.ask(&["SCRIPT", "FLUSH"]);
+        admin.run(&["SCRIPT", "FLUSH"]);
         std::thread::sleep(Duration::from_millis(10));
     }
     until("the limit is reached", || {
         let peek = crate::support::rls::costing(0, descriptor(&[("hot", "x")]));
-        weir.client().ask(request("d", vec![peek])).statuses[0].limit_remaining == 0
+        weir.client().check(request("d", vec![peek])).statuses[0].limit_remaining == 0
     });
-    let answers = crowd.stop();
+    let answers = load.stop();
     figures("scripts flushed 50 times", answers.iter());
-    assert_eq!(answers.iter().find_map(Answer::fallback), None);
+    assert_eq!(answers.iter().find_map(LoadResult::fallback), None);
     assert_eq!(answers.iter().filter(|answer| answer.passed(0)).count(), 500);
 }

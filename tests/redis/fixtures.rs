@@ -14,6 +14,7 @@ use crate::support::redis::proxy::Proxy;
 use crate::support::redis::resp::{Client, Reply};
 use crate::support::redis::sentinel::{SERVICE, Watched};
 use crate::support::redis::server::Server;
+use crate::support::schedule::{exclusive, shared};
 
 /// Longer than an answer takes.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -26,99 +27,106 @@ fn is_silence(kind: ErrorKind) -> bool {
 
 #[test]
 fn a_killed_server_closes_its_connections_and_starts_again_empty() {
+    let _permit = shared();
     let mut server = Server::listening(&[]);
     let mut client = Client::tcp(server.address(), TIMEOUT).expect("it listens");
-    client.ask(&["SET", "key", "1"]);
+    client.run(&["SET", "key", "1"]);
     server.kill();
-    assert!(client.call(&["PING"]).is_err());
+    assert!(client.try_run(&["PING"]).is_err());
     assert!(Client::tcp(server.address(), TIMEOUT).is_err());
     server.restart();
     let mut client = Client::tcp(server.address(), TIMEOUT).expect("it listens again");
-    assert_eq!(client.ask(&["GET", "key"]), Reply::Nil);
+    assert_eq!(client.run(&["GET", "key"]), Reply::Nil);
 }
 
 #[test]
 fn a_frozen_server_accepts_connections_and_answers_only_when_it_thaws() {
+    let _permit = shared();
     let server = Server::listening(&[]);
     let mut client = Client::tcp(server.address(), SILENCE).expect("it listens");
     server.process().freeze();
     let mut late = Client::tcp(server.address(), TIMEOUT).expect("the system accepts for it");
-    let error = client.call(&["PING"]).expect_err("nobody answers");
+    let error = client.try_run(&["PING"]).expect_err("nobody answers");
     assert!(is_silence(error.kind()), "{error}");
     server.process().thaw();
-    assert_eq!(late.ask(&["PING"]).text(), "PONG");
+    assert_eq!(late.run(&["PING"]).text(), "PONG");
 }
 
 #[test]
 fn a_silent_proxy_leaves_both_ends_waiting() {
+    let _permit = shared();
     let server = Server::listening(&[]);
     let proxy = Proxy::to(server.address());
     let mut client = Client::tcp(proxy.address(), SILENCE).expect("it listens");
-    assert_eq!(client.ask(&["PING"]).text(), "PONG");
+    assert_eq!(client.run(&["PING"]).text(), "PONG");
     proxy.silence();
-    let error = client.call(&["INCR", "key"]).expect_err("nobody answers");
+    let error = client.try_run(&["INCR", "key"]).expect_err("nobody answers");
     assert!(is_silence(error.kind()), "{error}");
     let mut late = Client::tcp(proxy.address(), TIMEOUT).expect("it still accepts");
-    assert_eq!(server.client().ask(&["GET", "key"]), Reply::Nil, "nothing has passed");
+    assert_eq!(server.client().run(&["GET", "key"]), Reply::Nil, "nothing has passed");
     proxy.heal();
-    assert_eq!(late.ask(&["PING"]).text(), "PONG");
+    assert_eq!(late.run(&["PING"]).text(), "PONG");
     proxy.cut();
-    assert!(late.call(&["PING"]).is_err());
+    assert!(late.try_run(&["PING"]).is_err());
     let mut client = Client::tcp(proxy.address(), TIMEOUT).expect("new connections are taken");
-    assert_eq!(client.ask(&["PING"]).text(), "PONG");
+    assert_eq!(client.run(&["PING"]).text(), "PONG");
 }
 
 #[test]
 fn scripts_can_be_flushed_and_clients_paused() {
+    let _permit = shared();
     let server = Server::listening(&[]);
     let mut admin = server.client();
-    let name = admin.ask(&["SCRIPT", "LOAD", "return redis.call('SET', KEYS[1], 1)"]).text();
-    admin.ask(&["SCRIPT", "FLUSH"]);
-    let reply = admin.call(&["EVALSHA", &name, "1", "key"]).expect("an answer");
+    let name = admin.run(&["SCRIPT", "LOAD", "return redis.call('SET', KEYS[1], 1)"]).text();
+    admin.run(&["SCRIPT", "FLUSH"]);
+    let reply = admin.try_run(&["EVALSHA", &name, "1", "key"]).expect("an answer");
     assert!(reply.text().starts_with("NOSCRIPT"), "{reply:?}");
-    admin.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+    admin.run(&["CLIENT", "PAUSE", "60000", "WRITE"]);
     let mut client = Client::tcp(server.address(), SILENCE).expect("it listens");
-    assert_eq!(client.ask(&["GET", "key"]), Reply::Nil, "reading goes on");
-    let error = client.call(&["SET", "key", "1"]).expect_err("writing waits");
+    assert_eq!(client.run(&["GET", "key"]), Reply::Nil, "reading goes on");
+    let error = client.try_run(&["SET", "key", "1"]).expect_err("writing waits");
     assert!(is_silence(error.kind()), "{error}");
-    admin.ask(&["CLIENT", "UNPAUSE"]);
-    assert_eq!(admin.ask(&["SET", "key", "2"]).text(), "OK");
+    admin.run(&["CLIENT", "UNPAUSE"]);
+    assert_eq!(admin.run(&["SET", "key", "2"]).text(), "OK");
 }
 
 #[test]
 fn a_full_server_refuses_to_write_and_still_reads() {
+    let _permit = shared();
     let server = Server::listening(&["--maxmemory-policy", "noeviction"]);
     let mut client = server.client();
-    client.ask(&["SET", "key", "1"]);
-    client.ask(&["CONFIG", "SET", "maxmemory", "1"]);
-    let reply = client.call(&["SET", "key", "2"]).expect("an answer");
+    client.run(&["SET", "key", "1"]);
+    client.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    let reply = client.try_run(&["SET", "key", "2"]).expect("an answer");
     assert!(reply.text().starts_with("OOM"), "{reply:?}");
-    assert_eq!(client.ask(&["GET", "key"]).text(), "1");
-    client.ask(&["CONFIG", "SET", "maxmemory", "0"]);
-    client.ask(&["SET", "key", "2"]);
+    assert_eq!(client.run(&["GET", "key"]).text(), "1");
+    client.run(&["CONFIG", "SET", "maxmemory", "0"]);
+    client.run(&["SET", "key", "2"]);
 }
 
 #[test]
 fn a_wrong_password_and_a_missing_right_are_refused() {
+    let _permit = shared();
     let server = Server::listening(&["--requirepass", "right"]);
     let mut client = Client::tcp(server.address(), TIMEOUT).expect("it listens");
     let refused = |reply: std::io::Result<Reply>| reply.expect("an answer").text();
-    assert!(refused(client.call(&["GET", "key"])).starts_with("NOAUTH"));
-    assert!(refused(client.call(&["AUTH", "wrong"])).starts_with("WRONGPASS"));
-    assert_eq!(client.ask(&["AUTH", "right"]).text(), "OK");
+    assert!(refused(client.try_run(&["GET", "key"])).starts_with("NOAUTH"));
+    assert!(refused(client.try_run(&["AUTH", "wrong"])).starts_with("WRONGPASS"));
+    assert_eq!(client.run(&["AUTH", "right"]).text(), "OK");
     let mut admin = server.client();
-    admin.ask(&["ACL", "SETUSER", "weir", "on", ">secret", "~weir:*", "+get"]);
-    assert_eq!(client.ask(&["AUTH", "weir", "secret"]).text(), "OK");
-    assert_eq!(client.ask(&["GET", "weir:1"]), Reply::Nil);
-    assert!(refused(client.call(&["GET", "other"])).starts_with("NOPERM"));
+    admin.run(&["ACL", "SETUSER", "weir", "on", ">secret", "~weir:*", "+get"]);
+    assert_eq!(client.run(&["AUTH", "weir", "secret"]).text(), "OK");
+    assert_eq!(client.run(&["GET", "weir:1"]), Reply::Nil);
+    assert!(refused(client.try_run(&["GET", "other"])).starts_with("NOPERM"));
     // The password is changed under way: open connections stay, new ones are refused.
-    admin.ask(&["CONFIG", "SET", "requirepass", "another"]);
+    admin.run(&["CONFIG", "SET", "requirepass", "another"]);
     let mut late = Client::tcp(server.address(), TIMEOUT).expect("it listens");
-    assert!(refused(late.call(&["AUTH", "right"])).starts_with("WRONGPASS"));
+    assert!(refused(late.try_run(&["AUTH", "right"])).starts_with("WRONGPASS"));
 }
 
 #[test]
 fn tls_is_spoken_to_those_who_trust_the_authority() {
+    let _permit = shared();
     let certificates = Certificates::new();
     let path = |name: &str| certificates.path(name).display().to_string();
     for clients in [false, true] {
@@ -141,60 +149,64 @@ fn tls_is_spoken_to_those_who_trust_the_authority() {
 
 #[test]
 fn sentinels_put_the_replica_in_a_dead_primarys_place() {
+    let _permit = exclusive();
     let mut watched = Watched::start();
     let sentinel = (std::net::Ipv4Addr::LOCALHOST, watched.sentinel_ports()[0]).into();
     watched.servers[0].kill();
     watched.wait_for_failover();
     let mut client = Client::tcp(sentinel, TIMEOUT).expect("it listens");
-    let Reply::List(address) = client.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]) else {
+    let Reply::List(address) = client.run(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]) else {
         panic!("an address");
     };
     assert_eq!(address[1].text(), watched.servers[1].port().to_string());
-    assert_eq!(watched.servers[1].client().ask(&["SET", "key", "1"]).text(), "OK");
+    assert_eq!(watched.servers[1].client().run(&["SET", "key", "1"]).text(), "OK");
 }
 
 #[test]
 fn a_cluster_fails_over_when_told_to_and_when_a_primary_dies() {
+    let _permit = shared();
     let mut cluster = Cluster::start();
     let first = cluster.owner(0, "key");
     let second = cluster.replica_of(first);
-    cluster.nodes[first].client().ask(&["SET", "key", "1"]);
+    cluster.nodes[first].client().run(&["SET", "key", "1"]);
     cluster.fail_over(second);
     cluster.wait_until_whole();
     assert_eq!(cluster.owner(second, "key"), second);
-    assert_eq!(cluster.nodes[second].client().ask(&["GET", "key"]).text(), "1");
-    let moved = cluster.nodes[first].client().call(&["SET", "key", "2"]).expect("an answer");
+    assert_eq!(cluster.nodes[second].client().run(&["GET", "key"]).text(), "1");
+    let moved = cluster.nodes[first].client().try_run(&["SET", "key", "2"]).expect("an answer");
     assert!(moved.text().starts_with("MOVED"), "{moved:?}");
     cluster.nodes[second].kill();
     cluster.wait_for_primary(first);
-    assert_eq!(cluster.nodes[first].client().ask(&["SET", "key", "3"]).text(), "OK");
+    assert_eq!(cluster.nodes[first].client().run(&["SET", "key", "3"]).text(), "OK");
     cluster.nodes[second].restart();
     cluster.wait_until_whole();
 }
 
 #[test]
 fn a_slot_moves_to_another_node_while_it_is_used() {
+    let _permit = shared();
     let cluster = Cluster::start();
     let from = cluster.owner(0, "key");
     let to = (from + 1) % 3;
     let (mut source, mut target) = (cluster.nodes[from].client(), cluster.nodes[to].client());
-    assert_eq!(source.ask(&["INCR", "key"]), Reply::Integer(1));
+    assert_eq!(source.run(&["INCR", "key"]), Reply::Integer(1));
     cluster.move_slot(cluster.slot("key"), from, to, || {
-        let asked = source.call(&["INCR", "key"]).expect("an answer");
+        let asked = source.try_run(&["INCR", "key"]).expect("an answer");
         assert!(asked.text().starts_with("ASK"), "{asked:?}");
-        let moved = target.call(&["INCR", "key"]).expect("an answer");
+        let moved = target.try_run(&["INCR", "key"]).expect("an answer");
         assert!(moved.text().starts_with("MOVED"), "{moved:?}");
-        target.ask(&["ASKING"]);
-        assert_eq!(target.ask(&["INCR", "key"]), Reply::Integer(2));
+        target.run(&["ASKING"]);
+        assert_eq!(target.run(&["INCR", "key"]), Reply::Integer(2));
     });
-    assert_eq!(target.ask(&["INCR", "key"]), Reply::Integer(3));
-    let moved = source.call(&["INCR", "key"]).expect("an answer");
+    assert_eq!(target.run(&["INCR", "key"]), Reply::Integer(3));
+    let moved = source.try_run(&["INCR", "key"]).expect("an answer");
     assert!(moved.text().starts_with("MOVED"), "{moved:?}");
     cluster.wait_until_whole();
 }
 
 #[test]
 fn a_slot_that_moves_under_load_loses_no_step_of_those_who_follow_it() {
+    let _permit = shared();
     let cluster = Cluster::start();
     let from = cluster.owner(0, "key");
     let to = (from + 1) % 3;
@@ -207,11 +219,11 @@ fn a_slot_that_moves_under_load_loses_no_step_of_those_who_follow_it() {
         let mut left = 100;
         while left > 0 {
             left -= u32::from(moved.load(Ordering::Relaxed));
-            let reply = nodes[at].call(&["INCR", "key"]).expect("an answer");
+            let reply = nodes[at].try_run(&["INCR", "key"]).expect("an answer");
             match reply.text().split(' ').next() {
                 Some("ASK") => {
-                    nodes[1 - at].ask(&["ASKING"]);
-                    nodes[1 - at].ask(&["INCR", "key"]);
+                    nodes[1 - at].run(&["ASKING"]);
+                    nodes[1 - at].run(&["INCR", "key"]);
                 }
                 Some("MOVED") => {
                     at = 1 - at;
@@ -236,6 +248,6 @@ fn a_slot_that_moves_under_load_loses_no_step_of_those_who_follow_it() {
         cluster.move_slot(slot, from, to, || {});
         moved.store(true, Ordering::Relaxed);
     });
-    let count = cluster.nodes[to].client().ask(&["GET", "key"]).text();
+    let count = cluster.nodes[to].client().run(&["GET", "key"]).text();
     assert_eq!(count, done.load(Ordering::Relaxed).to_string());
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::support::http;
-use crate::support::load::{ask_all, figures};
-use crate::support::on_redis::{alone, over, ready};
+use crate::support::load::{figures, send_all};
+use crate::support::on_redis::{over, ready};
 use crate::support::redis::server::Server;
 use crate::support::rls::{descriptor, request};
+use crate::support::schedule::shared;
 use crate::support::weir::Weir;
 
 const CALLERS: usize = 16;
@@ -24,16 +25,9 @@ descriptors:
     rate_limit: { requests: 50, window: 1000d, over_limit_cache: false }
 ";
 
-/// How many scripts the server has run since it was told to forget.
-pub(crate) fn scripts(server: &Server) -> u64 {
-    let stats = server.client().ask(&["INFO", "commandstats"]).text();
-    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    line.map_or(0, |line| line.split(',').next().expect("a number").parse().expect("a number"))
-}
-
 #[test]
 fn a_hundred_thousand_requests_to_a_full_counter_make_a_handful_of_calls() {
-    let _turn = alone();
+    let _permit = shared();
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());
     let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", "20s").start();
@@ -42,19 +36,19 @@ fn a_hundred_thousand_requests_to_a_full_counter_make_a_handful_of_calls() {
         over(&url, RULES).env("WEIR__STORE__TIMEOUT", "20s").env("WEIR__REDIS__BATCH", "1").start();
     ready(&weir);
     ready(&one_by_one);
-    let ask = |weir: &Weir, key: &'static str, requests| {
+    let check = |weir: &Weir, key: &'static str, requests| {
         let question = Arc::new(move |_| request("d", vec![descriptor(&[(key, "x")])]));
-        server.client().ask(&["CONFIG", "RESETSTAT"]);
-        let answers = ask_all(&[weir.grpc], CALLERS, requests, question);
+        server.client().run(&["CONFIG", "RESETSTAT"]);
+        let answers = send_all(&[weir.grpc], CALLERS, requests, question);
         assert!(answers.iter().all(|answer| answer.fallback().is_none()));
-        (answers, scripts(&server))
+        (answers, server.script_calls())
     };
     let floods =
         [("fixed_window", 100_000), ("token_bucket", 5_000), ("sliding_window_log", 5_000)];
     for (key, requests) in floods {
-        let (filling, _) = ask(&weir, key, 50);
+        let (filling, _) = check(&weir, key, 50);
         assert_eq!(filling.iter().filter(|answer| answer.passed(0)).count(), 50);
-        let (answers, calls) = ask(&weir, key, requests);
+        let (answers, calls) = check(&weir, key, requests);
         figures(&format!("{key}: {calls} calls"), answers.iter());
         assert_eq!(answers.iter().filter(|answer| answer.passed(0)).count(), 0);
         // Those that are asked before the first of them has come back.
@@ -65,13 +59,13 @@ fn a_hundred_thousand_requests_to_a_full_counter_make_a_handful_of_calls() {
     let denied: usize = line.expect("shown").rsplit(' ').next().unwrap().parse().unwrap();
     assert!(denied >= 110_000 - 3 * CALLERS, "{denied}");
 
-    ask(&one_by_one, "uncached", 50);
-    assert_eq!(ask(&one_by_one, "uncached", 1_000).1, 1_000, "switched off for this rule");
+    check(&one_by_one, "uncached", 50);
+    assert_eq!(check(&one_by_one, "uncached", 1_000).1, 1_000, "switched off for this rule");
 }
 
 #[test]
 fn the_cache_can_be_switched_off_for_all_rules() {
-    let _turn = alone();
+    let _permit = shared();
     let server = Server::local();
     let weir = over(&format!("redis+unix://{}", server.socket().display()), RULES)
         .env("WEIR__STORE__TIMEOUT", "20s")
@@ -81,7 +75,7 @@ fn the_cache_can_be_switched_off_for_all_rules() {
         .start();
     ready(&weir);
     let question = Arc::new(|_| request("d", vec![descriptor(&[("token_bucket", "x")])]));
-    server.client().ask(&["CONFIG", "RESETSTAT"]);
-    ask_all(&[weir.grpc], CALLERS, 1_000, question);
-    assert_eq!(scripts(&server), 1_000);
+    server.client().run(&["CONFIG", "RESETSTAT"]);
+    send_all(&[weir.grpc], CALLERS, 1_000, question);
+    assert_eq!(server.script_calls(), 1_000);
 }

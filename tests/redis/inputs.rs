@@ -1,8 +1,9 @@
 //! Bad input reaches no script: whatever a client sends, a counter is counted or the call refused.
 
-use crate::support::on_redis::{alone, over, ready};
+use crate::support::on_redis::{over, ready};
 use crate::support::redis::server::Server;
 use crate::support::rls::{Code, costing, descriptor, request};
+use crate::support::schedule::shared;
 
 const RULES: &str = "
 domain: d
@@ -15,7 +16,7 @@ descriptors:
 
 #[test]
 fn every_character_every_length_and_the_largest_numbers_are_counted_apart() {
-    let _turn = alone();
+    let _permit = shared();
     let server = Server::local();
     let weir = over(&format!("redis+unix://{}", server.socket().display()), RULES)
         .env("WEIR__STORE__TIMEOUT", "20s")
@@ -29,25 +30,25 @@ fn every_character_every_length_and_the_largest_numbers_are_counted_apart() {
     values.push(String::new());
     values.push("{weir}:1\r\n$3\r\nDEL".to_owned());
     for value in &values {
-        let answer = client.ask(request("d", vec![costing(7, descriptor(&[("k", value)]))]));
+        let answer = client.check(request("d", vec![costing(7, descriptor(&[("k", value)]))]));
         assert_eq!(answer.overall_code, i32::from(Code::Ok));
         // Beyond what the field carries, remaining is its largest number.
         let peek = costing((1 << 53) - 7, descriptor(&[("k", value)]));
-        let over = client.ask(request("d", vec![peek]));
+        let over = client.check(request("d", vec![peek]));
         assert_eq!(over.overall_code, i32::from(Code::OverLimit), "7 and the rest are too many");
     }
-    let reply = server.client().ask(&["DBSIZE"]);
+    let reply = server.client().run(&["DBSIZE"]);
     assert_eq!(reply, crate::support::redis::resp::Reply::Integer(values.len() as i64));
     for hits in [(1 << 53) - 1, (1 << 52) + 1, 1 << 31] {
         for key in ["k", "bucket"] {
             let asked = costing(hits, descriptor(&[(key, &hits.to_string())]));
-            assert!(client.try_ask(request("d", vec![asked])).is_ok(), "{key} {hits}");
+            assert!(client.try_check(request("d", vec![asked])).is_ok(), "{key} {hits}");
         }
     }
     for hits in [1 << 53, (1 << 53) + 1, u64::MAX] {
         let asked = costing(hits, descriptor(&[("k", "z")]));
-        let refusal = client.try_ask(request("d", vec![asked])).unwrap_err();
+        let refusal = client.try_check(request("d", vec![asked])).unwrap_err();
         assert_eq!(refusal.code(), tonic::Code::InvalidArgument, "{hits}");
     }
-    assert_eq!(client.ask(request("d", vec![descriptor(&[("k", "last")])])).statuses.len(), 1);
+    assert_eq!(client.check(request("d", vec![descriptor(&[("k", "last")])])).statuses.len(), 1);
 }

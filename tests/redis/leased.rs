@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::oracle::{Passed, broken};
-use crate::support::on_redis::{alone, cluster_url, over, ready};
+use crate::support::on_redis::{cluster_url, over, ready};
 use crate::support::redis::cluster::Cluster;
+use crate::support::redis::server::Server;
 use crate::support::rls::{costing, descriptor, request};
+use crate::support::schedule::exclusive;
 use crate::support::traffic::{Traffic, now};
 use crate::support::wait::until;
 use crate::support::weir::metrics::Metrics;
@@ -78,7 +80,7 @@ fn mixed(weirs: &[&Weir]) -> Traffic {
 
 #[test]
 fn leased_limits_hold_when_an_instance_is_killed() {
-    let _turn = alone();
+    let _permit = exclusive();
     let cluster = Cluster::start();
     let [mut killed, second, third, fourth] = four(&cluster);
     let traffic = mixed(&[&killed, &second, &third, &fourth]);
@@ -91,7 +93,7 @@ fn leased_limits_hold_when_an_instance_is_killed() {
 
 #[test]
 fn leased_limits_hold_when_an_instance_stands_still() {
-    let _turn = alone();
+    let _permit = exclusive();
     let cluster = Cluster::start();
     let [mut stopped, second, third, fourth] = four(&cluster);
     let traffic = mixed(&[&stopped, &second, &third, &fourth]);
@@ -107,7 +109,7 @@ fn leased_limits_hold_when_an_instance_stands_still() {
 
 #[test]
 fn leased_limits_hold_after_a_failover() {
-    let _turn = alone();
+    let _permit = exclusive();
     let mut cluster = Cluster::start();
     let weirs = four(&cluster);
     let traffic = mixed(&weirs.each_ref());
@@ -128,7 +130,7 @@ fn leased_limits_hold_after_a_failover() {
 
 #[test]
 fn a_lower_limit_holds_for_leased_rules_in_the_window_that_it_comes_in() {
-    let _turn = alone();
+    let _permit = exclusive();
     let rules = |requests: u64| {
         format!(
             "domain: d\ndescriptors:\n  - key: k\n    rate_limit: \
@@ -156,7 +158,7 @@ fn a_lower_limit_holds_for_leased_rules_in_the_window_that_it_comes_in() {
     assert!(reloaded < LOWER as usize, "the machine is too slow for this: {reloaded} passed");
     let client = weirs[0].client();
     until("the limit is reached", || {
-        let peek = client.ask(request("d", vec![costing(0, descriptor(&[("k", "x")]))]));
+        let peek = client.check(request("d", vec![costing(0, descriptor(&[("k", "x")]))]));
         peek.statuses[0].limit_remaining == 0
     });
     let early = traffic.passed();
@@ -178,7 +180,7 @@ fn a_lower_limit_holds_for_leased_rules_in_the_window_that_it_comes_in() {
 
 #[test]
 fn steady_leased_traffic_costs_less_than_a_call_per_second_counter_and_instance() {
-    let _turn = alone();
+    let _permit = exclusive();
     const TENANTS: usize = 25;
     let rules = "
 domain: d
@@ -195,13 +197,13 @@ descriptors:
     // Until every instance knows its demand, which it has from a second or two.
     traffic.wait_for(3_000);
     for node in &cluster.nodes {
-        node.client().ask(&["CONFIG", "RESETSTAT"]);
+        node.client().run(&["CONFIG", "RESETSTAT"]);
     }
     let (began, before) = (now(), traffic.passed());
     traffic.wait_for_more(10_000);
     let (length, passed) = (now().saturating_sub(began), traffic.passed() - before);
     // Replicas are sent what the scripts do, not the scripts.
-    let calls: u64 = cluster.nodes.iter().map(crate::flood::scripts).sum();
+    let calls: u64 = cluster.nodes.iter().map(Server::script_calls).sum();
     traffic.stop();
     let seconds = length.0 as f64 / 1e6;
     let per_second = calls as f64 / seconds;

@@ -39,6 +39,7 @@ mod support {
     pub(crate) mod promtool;
     pub(crate) mod redis;
     pub(crate) mod rls;
+    pub(crate) mod schedule;
     pub(crate) mod secret;
     pub(crate) mod traffic;
     pub(crate) mod vectors;

@@ -7,6 +7,7 @@ use crate::support::on_redis::{over, ready};
 use crate::support::promtool::complaints;
 use crate::support::redis::server::Server;
 use crate::support::rls::{Client, costing, descriptor, request};
+use crate::support::schedule::shared;
 use crate::support::wait::until;
 use tonic::transport::{Certificate, ClientTlsConfig};
 
@@ -25,6 +26,7 @@ descriptors:
 /// envoyproxy/ratelimit's names are what they are; all others keep Prometheus' conventions.
 #[test]
 fn promtool_complains_of_envoy_ratelimit_names_only() {
+    let _permit = shared();
     let (mut redis, certificates) = (Server::listening(&[]), Certificates::new());
     let path = |name: &str| certificates.path(name).display().to_string();
     let weir = over(&format!("redis://{}", redis.address()), RULES)
@@ -38,16 +40,16 @@ fn promtool_complains_of_envoy_ratelimit_names_only() {
     let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca));
     let client = Client::over_tls(weir.grpc, tls.domain_name("localhost")).expect("it listens");
     let page = || get(weir.admin, "/metrics").body;
-    let ask = |hits| {
+    let check = |hits| {
         let about = |key| costing(hits, descriptor(&[(key, "x")]));
-        client.ask(request("d", ["exact", "leased", "synced"].map(about).into()));
+        client.check(request("d", ["exact", "leased", "synced"].map(about).into()));
     };
     for hits in [1, 6, 6] {
-        ask(hits);
+        check(hits);
     }
     redis.kill();
     until("a fallback is counted", || {
-        ask(1);
+        check(1);
         page().contains("weir_fallback_total{")
     });
     let Some(complaints) = complaints(&page()) else { return };

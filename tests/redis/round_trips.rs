@@ -5,10 +5,11 @@ use std::io::{BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 
-use crate::support::on_redis::{alone, over, ready};
+use crate::support::on_redis::{over, ready};
 use crate::support::redis::resp::read_command;
 use crate::support::redis::server::Server;
 use crate::support::rls::{descriptor, headers, request};
+use crate::support::schedule::shared;
 use crate::support::weir::Weir;
 
 const RULES: &str = "
@@ -69,7 +70,7 @@ fn serve(mut stream: TcpStream) {
 
 #[test]
 fn all_descriptors_of_a_request_are_under_way_before_the_first_answer_comes() {
-    let _turn = alone();
+    let _permit = shared();
     let weir = over(&format!("redis://127.0.0.1:{}", reluctant()), RULES)
         .env("WEIR__STORE__TIMEOUT", "20s")
         .env("WEIR__REDIS__POOL_SIZE", "1")
@@ -79,22 +80,15 @@ fn all_descriptors_of_a_request_are_under_way_before_the_first_answer_comes() {
     // Two scripts: two calls, and neither waits for the other.
     let asked = |n: usize| descriptor(&[(["k", "b"][n % 2], &n.to_string())]);
     for _ in 0..3 {
-        let answer = weir.client().ask(request("d", (0..DESCRIPTORS).map(asked).collect()));
+        let answer = weir.client().check(request("d", (0..DESCRIPTORS).map(asked).collect()));
         let how = headers(&answer)[0].1;
         assert_eq!(how.matches("fallback=none").count(), DESCRIPTORS, "{how}");
     }
 }
 
-/// Calls of scripts that a server has seen.
-fn calls(server: &Server) -> usize {
-    let stats = server.client().ask(&["INFO", "commandstats"]).text();
-    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    line.map_or(0, |line| line.split(',').next().and_then(|n| n.parse().ok()).expect("a number"))
-}
-
 #[test]
 fn all_descriptors_of_a_request_travel_in_one_call() {
-    let _turn = alone();
+    let _permit = shared();
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());
     let start = |batch: &str| {
@@ -112,10 +106,10 @@ fn all_descriptors_of_a_request_travel_in_one_call() {
         request("d", all.collect())
     };
     let cost = |weir: &Weir| {
-        weir.client().ask(asked());
-        let before = calls(&server);
-        (0..10).for_each(|_| assert_eq!(weir.client().ask(asked()).statuses.len(), DESCRIPTORS));
-        calls(&server) - before
+        weir.client().check(asked());
+        let before = server.script_calls() as usize;
+        (0..10).for_each(|_| assert_eq!(weir.client().check(asked()).statuses.len(), DESCRIPTORS));
+        server.script_calls() as usize - before
     };
     assert_eq!(cost(&start("128")), 10);
     assert_eq!(cost(&start("3")), 10 * DESCRIPTORS.div_ceil(3));

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::support::certificates::Certificates;
-use crate::support::load::{Answer, Question, ask_all, figures};
-use crate::support::on_redis::{alone, over, ready};
+use crate::support::load::{LoadResult, MakeRequest, figures, send_all};
+use crate::support::on_redis::{over, ready};
 use crate::support::redis::cluster::Cluster;
 use crate::support::rls::{costing, descriptor, request};
+use crate::support::schedule::shared;
 use crate::support::wait::until;
 use crate::support::weir::{Weir, write};
 
@@ -25,7 +26,7 @@ const LIMIT: usize = 20;
 /// Enough for every node to have some.
 const COUNTERS: usize = 40;
 
-fn about(key: &'static str, hits: u64) -> Question {
+fn about(key: &'static str, hits: u64) -> MakeRequest {
     Arc::new(move |n| {
         let counter = (n % COUNTERS).to_string();
         request("d", vec![costing(hits, descriptor(&[(key, &counter)]))])
@@ -35,12 +36,12 @@ fn about(key: &'static str, hits: u64) -> Question {
 /// Asks all instances half as much again as each counter has room for: exactly that passes.
 fn fill(weirs: &[Weir], key: &'static str) {
     let addresses: Vec<_> = weirs.iter().map(|weir| weir.grpc).collect();
-    let answers = ask_all(&addresses, 16, COUNTERS * LIMIT * 3 / 2, about(key, 1));
+    let answers = send_all(&addresses, 16, COUNTERS * LIMIT * 3 / 2, about(key, 1));
     figures(key, answers.iter());
-    assert_eq!(answers.iter().find_map(Answer::fallback), None);
+    assert_eq!(answers.iter().find_map(LoadResult::fallback), None);
     let mut passed = HashMap::new();
     for answer in answers.iter().filter(|answer| answer.passed(0)) {
-        *passed.entry(answer.question % COUNTERS).or_insert(0) += 1;
+        *passed.entry(answer.index % COUNTERS).or_insert(0) += 1;
     }
     let wrong: Vec<_> = passed.iter().filter(|(_, passed)| **passed != LIMIT).collect();
     assert!(passed.len() == COUNTERS && wrong.is_empty(), "{key}: {wrong:?}");
@@ -51,8 +52,8 @@ fn left(weirs: &[Weir], key: &'static str) -> Vec<usize> {
     let addresses: Vec<_> = weirs.iter().map(|weir| weir.grpc).collect();
     let mut left = Vec::new();
     until("nothing falls back", || {
-        let answers = ask_all(&addresses, 16, COUNTERS, about(key, 0));
-        let of = |answer: &Answer| answer.response.statuses[0].limit_remaining as usize;
+        let answers = send_all(&addresses, 16, COUNTERS, about(key, 0));
+        let of = |answer: &LoadResult| answer.response.statuses[0].limit_remaining as usize;
         left = answers.iter().map(of).collect();
         answers.iter().all(|answer| answer.fallback().is_none())
     });
@@ -61,7 +62,7 @@ fn left(weirs: &[Weir], key: &'static str) -> Vec<usize> {
 
 #[test]
 fn a_cluster_over_tls_with_users_and_certificates_is_counted_in_exactly() {
-    let _turn = alone();
+    let _permit = shared();
     let certificates = Certificates::new();
     let path = |name: &str| certificates.path(name).display().to_string();
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md"));

@@ -9,10 +9,11 @@ use serde_json::Value;
 use tonic::transport::{Certificate, ClientTlsConfig};
 
 use crate::support::certificates::Certificates;
-use crate::support::on_redis::{alone, cluster_url, over, ready};
+use crate::support::on_redis::{cluster_url, over, ready};
 use crate::support::process::Process;
 use crate::support::redis::cluster::Cluster;
 use crate::support::rls::{Client, costing, descriptor, request};
+use crate::support::schedule::exclusive;
 use crate::support::secret::Secret;
 use crate::support::wait::until;
 use crate::support::weir::metrics::Metrics;
@@ -110,7 +111,7 @@ impl Day {
 
 #[test]
 fn a_day_of_changes_and_faults_fails_no_call() {
-    let _turn = alone();
+    let _permit = exclusive();
     let (rate, began) = (told("WEIR_SOAK_RATE", RATE), Instant::now());
     let mut cluster = Cluster::start();
     let authority = Certificates::new();
@@ -259,5 +260,5 @@ fn look(weir: &Weir, authority: &Certificates) {
     let ca = std::fs::read(authority.path("ca.crt")).expect("a certificate");
     let next = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name(NEXT);
     let client = Client::over_tls(weir.grpc, next).expect("the new certificate");
-    client.ask(request("d", vec![costing(0, descriptor(&[("k", "0")]))]));
+    client.check(request("d", vec![costing(0, descriptor(&[("k", "0")]))]));
 }

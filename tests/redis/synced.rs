@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::flood::scripts;
-use crate::support::load::{Answer, Load, Question, figures};
-use crate::support::on_redis::{alone, cluster_url, over, ready};
+use crate::support::load::{Load, LoadResult, MakeRequest, figures};
+use crate::support::on_redis::{cluster_url, over, ready};
 use crate::support::redis::cluster::Cluster;
 use crate::support::redis::proxy::Proxy;
 use crate::support::redis::server::Server;
 use crate::support::rls::{costing, descriptor, request};
+use crate::support::schedule::exclusive;
 use crate::support::wait::until;
 use crate::support::weir::Weir;
 use crate::support::weir::metrics::Metrics;
@@ -34,14 +34,14 @@ fn tenant(n: usize) -> usize {
     n % COUNTERS
 }
 
-fn spread(key: &'static str) -> Question {
+fn spread(key: &'static str) -> MakeRequest {
     Arc::new(move |n| request("d", vec![descriptor(&[(key, &tenant(n).to_string())])]))
 }
 
-fn passed(answers: &[Answer]) -> HashMap<usize, usize> {
+fn passed(answers: &[LoadResult]) -> HashMap<usize, usize> {
     let mut passed = HashMap::new();
     for answer in answers.iter().filter(|answer| answer.passed(0)) {
-        *passed.entry(tenant(answer.question)).or_default() += 1;
+        *passed.entry(tenant(answer.index)).or_default() += 1;
     }
     passed
 }
@@ -62,7 +62,7 @@ fn exchanged(weirs: &[Weir], rounds: usize) {
 
 #[test]
 fn three_instances_let_through_the_limit_and_no_more_beyond_than_passes_in_an_interval() {
-    let _turn = alone();
+    let _permit = exclusive();
     let cluster = Cluster::start();
     let url = cluster_url(&cluster);
     let weirs = ["0s", "5m", "-5m"].map(|offset| {
@@ -73,7 +73,7 @@ fn three_instances_let_through_the_limit_and_no_more_beyond_than_passes_in_an_in
     });
     weirs.iter().for_each(ready);
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
-    let crowd = Load::start(&addresses, 4, spread("tenant"));
+    let load = Load::start(&addresses, 4, spread("tenant"));
     let began = Instant::now();
     // What passes while we look counts too.
     let mut looked = HashMap::<usize, usize>::new();
@@ -83,22 +83,22 @@ fn three_instances_let_through_the_limit_and_no_more_beyond_than_passes_in_an_in
             (0..COUNTERS).all(|tenant| {
                 let entry = [("tenant", tenant.to_string())];
                 let entry = entry.each_ref().map(|(key, value)| (*key, value.as_str()));
-                let denied = client.ask(request("d", vec![descriptor(&entry)])).overall_code == 2;
+                let denied = client.check(request("d", vec![descriptor(&entry)])).overall_code == 2;
                 *looked.entry(tenant).or_default() += usize::from(!denied);
                 denied
             })
         })
     });
     // What it costs while nothing but denials happen is what it always costs.
-    let before: u64 = cluster.nodes.iter().map(scripts).sum();
+    let before: u64 = cluster.nodes.iter().map(Server::script_calls).sum();
     let first = Instant::now();
     exchanged(&weirs, 12);
-    let after: u64 = cluster.nodes.iter().map(scripts).sum();
+    let after: u64 = cluster.nodes.iter().map(Server::script_calls).sum();
     let length = first.elapsed();
-    let answers = crowd.stop();
+    let answers = load.stop();
     let rate = answers.len() as f64 / began.elapsed().as_secs_f64();
     figures("synced, 3 instances", answers.iter());
-    assert_eq!(answers.iter().find_map(Answer::fallback), None);
+    assert_eq!(answers.iter().find_map(LoadResult::fallback), None);
     let mut passed = passed(&answers);
     for (tenant, hits) in looked {
         *passed.entry(tenant).or_default() += hits;
@@ -124,7 +124,7 @@ fn three_instances_let_through_the_limit_and_no_more_beyond_than_passes_in_an_in
 
 #[test]
 fn with_redis_away_for_five_seconds_nothing_falls_back_and_all_is_counted_after() {
-    let _turn = alone();
+    let _permit = exclusive();
     let server = Server::listening(&[]);
     let proxy = Proxy::to(server.address());
     let weirs = [0, 1].map(|_| {
@@ -140,7 +140,7 @@ fn with_redis_away_for_five_seconds_nothing_falls_back_and_all_is_counted_after(
     let mut warm = |weir: &Weir| {
         until("every counter is known", || {
             let question = spread("wide");
-            let answers = crate::support::load::ask_all(&[weir.grpc], 4, COUNTERS * 2, question);
+            let answers = crate::support::load::send_all(&[weir.grpc], 4, COUNTERS * 2, question);
             let fallen = answers.iter().filter(|answer| answer.fallback().is_some()).count();
             before += 2;
             // What the fallback decided may have been counted or not.
@@ -152,19 +152,19 @@ fn with_redis_away_for_five_seconds_nothing_falls_back_and_all_is_counted_after(
     assert_eq!(weirs.each_ref().map(&mut warm), [COUNTERS as u64; 2]);
     let left = |weir: &Weir| {
         let look = request("d", vec![costing(0, descriptor(&[("wide", "0")]))]);
-        u64::from(weir.client().ask(look).statuses[0].limit_remaining)
+        u64::from(weir.client().check(look).statuses[0].limit_remaining)
     };
-    let crowd = Load::start(&addresses, 4, spread("wide"));
+    let load = Load::start(&addresses, 4, spread("wide"));
     exchanged(&weirs, 1);
     proxy.silence();
     // The experiment.
     thread::sleep(Duration::from_secs(5));
     proxy.heal();
     exchanged(&weirs, 2);
-    let answers = crowd.stop();
+    let answers = load.stop();
     figures("synced, Redis silent for 5 s", answers.iter());
-    assert_eq!(answers.iter().find_map(Answer::fallback), None, "zero errors");
-    let asked = answers.iter().filter(|answer| tenant(answer.question) == 0).count();
+    assert_eq!(answers.iter().find_map(LoadResult::fallback), None, "zero errors");
+    let asked = answers.iter().filter(|answer| tenant(answer.index) == 0).count();
     let (mut last, asked) = ([0, 0], before + asked as u64);
     until("both agree about all that was asked", || {
         last = weirs.each_ref().map(left);

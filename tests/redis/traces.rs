@@ -3,9 +3,10 @@
 use opentelemetry_proto::tonic::trace::v1::Span;
 
 use crate::support::collector::{Collector, hex, text};
-use crate::support::on_redis::{alone, over, ready};
+use crate::support::on_redis::{over, ready};
 use crate::support::redis::server::Server;
 use crate::support::rls::{Client, descriptor, request};
+use crate::support::schedule::exclusive;
 
 const RULES: &str = "
 domain: d
@@ -16,14 +17,14 @@ descriptors:
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-fn ask(client: &Client) {
+fn check(client: &Client) {
     let traceparent = format!("00-{TRACE}-00f067aa0ba902b7-01");
-    client.ask_in(&traceparent, request("d", vec![descriptor(&[("user", "ann")])]));
+    client.check_traced(&traceparent, request("d", vec![descriptor(&[("user", "ann")])]));
 }
 
 #[test]
 fn a_call_to_redis_is_a_span_below_its_request_with_its_node_and_its_error() {
-    let _turn = alone();
+    let _permit = exclusive();
     let redis = Server::listening(&[]);
     let collector = Collector::grpc();
     let mut weir = over(&format!("redis://{}", redis.address()), RULES)
@@ -33,9 +34,9 @@ fn a_call_to_redis_is_a_span_below_its_request_with_its_node_and_its_error() {
         .start();
     ready(&weir);
     let client = weir.client();
-    ask(&client);
+    check(&client);
     redis.process().freeze();
-    ask(&client);
+    check(&client);
     redis.process().thaw();
     drop(client);
     // The rest is told before the process ends.

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use crate::support::on_redis::{alone, over, ready};
+use crate::support::on_redis::{over, ready};
 use crate::support::redis::server::Server;
 use crate::support::rls::{Client, descriptor, request};
+use crate::support::schedule::exclusive;
 use crate::support::wait::until;
 
 const RULES: &str = "
@@ -16,8 +17,8 @@ descriptors:
 
 const REQUESTS: usize = 300;
 
-fn ask(client: &Client) {
-    client.ask(request("d", vec![descriptor(&[("user", "ann")])]));
+fn check(client: &Client) {
+    client.check(request("d", vec![descriptor(&[("user", "ann")])]));
 }
 
 fn says(line: &str, message: &str) -> Option<Value> {
@@ -27,7 +28,7 @@ fn says(line: &str, message: &str) -> Option<Value> {
 
 #[test]
 fn a_fallback_and_a_breaker_are_told_when_they_begin_and_end_and_a_request_never() {
-    let _turn = alone();
+    let _permit = exclusive();
     let redis = Server::listening(&[]);
     // Patient, so that a busy machine is no fault of Redis.
     let mut weir = over(&format!("redis://{}", redis.address()), RULES)
@@ -36,7 +37,7 @@ fn a_fallback_and_a_breaker_are_told_when_they_begin_and_end_and_a_request_never
     ready(&weir);
     let client = weir.client();
     let before = weir.process().output().lines().count();
-    (0..REQUESTS).for_each(|_| ask(&client));
+    (0..REQUESTS).for_each(|_| check(&client));
     let after = weir.process().output().lines().count();
     assert_eq!(after, before, "{}", weir.process().output());
     redis.process().freeze();
@@ -48,16 +49,16 @@ fn a_fallback_and_a_breaker_are_told_when_they_begin_and_end_and_a_request_never
         output.lines().filter(|line| says(line, message).is_some()).count()
     };
     until("the breaker opens", || {
-        ask(&client);
+        check(&client);
         told(&mut weir, "breaker opened") > 0
     });
-    (0..REQUESTS).for_each(|_| ask(&client));
+    (0..REQUESTS).for_each(|_| check(&client));
     let began = wait(&mut weir, "a rule runs on its fallback");
     assert_eq!((&began["level"], &began["domain"]), (&"WARN".into(), &"d".into()));
     assert_eq!(began["rule"], "user");
     redis.process().thaw();
     until("the breaker closes", || {
-        ask(&client);
+        check(&client);
         told(&mut weir, "breaker closed") > 0
     });
     let ended = wait(&mut weir, "a rule counts again");

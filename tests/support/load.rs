@@ -1,4 +1,4 @@
-//! A crowd of callers that ask several instances at once and remember every answer.
+//! Concurrent clients that load several instances and keep every response.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,24 +13,23 @@ use crate::support::rls::{
     Code, RateLimitRequest, RateLimitResponse, RateLimitServiceClient, headers,
 };
 
-/// One answer to one question.
-pub(crate) struct Answer {
-    /// What was asked: the number that the question was made from.
-    pub(crate) question: usize,
-    /// When the answer came.
+/// One call and its response.
+pub(crate) struct LoadResult {
+    /// The number that the request was made from.
+    pub(crate) index: usize,
+    /// When the response arrived.
     pub(crate) at: Instant,
-    /// How long it took.
-    pub(crate) took: Duration,
+    pub(crate) latency: Duration,
     pub(crate) response: RateLimitResponse,
 }
 
-impl Answer {
-    /// Whether descriptor `index` may pass.
+impl LoadResult {
+    /// Whether descriptor `index` was allowed.
     pub(crate) fn passed(&self, index: usize) -> bool {
         self.response.statuses[index].code == i32::from(Code::Ok)
     }
 
-    /// Why the fallback decided, if it did, for any descriptor.
+    /// The cause of the first fallback among the descriptors, if there was one.
     pub(crate) fn fallback(&self) -> Option<String> {
         let headers = headers(&self.response);
         let (_, how) = headers.iter().find(|(name, _)| *name == "x-weir-decision")?;
@@ -39,43 +38,47 @@ impl Answer {
     }
 }
 
-/// Makes question number `n`.
-pub(crate) type Question = Arc<dyn Fn(usize) -> RateLimitRequest + Send + Sync>;
+/// Makes request number `n`.
+pub(crate) type MakeRequest = Arc<dyn Fn(usize) -> RateLimitRequest + Send + Sync>;
 
-/// Callers at work.
+/// Clients that are running.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Vec<Answer>>,
+    thread: JoinHandle<Vec<LoadResult>>,
 }
 
-/// Asks questions 0 to `questions - 1`, each once, by `callers` callers per instance.
-pub(crate) fn ask_all(
+/// Sends requests 0 to `count - 1`, each once, by `clients` clients per instance.
+pub(crate) fn send_all(
     instances: &[SocketAddr],
-    callers: usize,
-    questions: usize,
-    question: Question,
-) -> Vec<Answer> {
-    let crowd = Load::begin(instances, callers, questions, question);
-    crowd.thread.join().expect("no call failed")
+    clients: usize,
+    count: usize,
+    make_request: MakeRequest,
+) -> Vec<LoadResult> {
+    let load = Load::begin(instances, clients, count, make_request);
+    load.thread.join().expect("no call failed")
 }
 
 impl Load {
-    /// Asks questions 0, 1, 2, ... until told to stop.
-    pub(crate) fn start(instances: &[SocketAddr], callers: usize, question: Question) -> Load {
-        Load::begin(instances, callers, usize::MAX, question)
+    /// Sends requests 0, 1, 2, ... until [`Load::stop`].
+    pub(crate) fn start(
+        instances: &[SocketAddr],
+        clients: usize,
+        make_request: MakeRequest,
+    ) -> Load {
+        Load::begin(instances, clients, usize::MAX, make_request)
     }
 
-    /// Stops, and gives all answers. Fails if any call was not answered.
-    pub(crate) fn stop(self) -> Vec<Answer> {
+    /// Stops and returns all results. Panics if a call failed.
+    pub(crate) fn stop(self) -> Vec<LoadResult> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("no call failed")
     }
 
     fn begin(
         instances: &[SocketAddr],
-        callers: usize,
-        questions: usize,
-        question: Question,
+        clients: usize,
+        count: usize,
+        make_request: MakeRequest,
     ) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, instances) = (stop.clone(), instances.to_vec());
@@ -87,79 +90,79 @@ impl Load {
                 for instance in instances {
                     let endpoint = Endpoint::from_shared(format!("http://{instance}"));
                     let endpoint = endpoint.expect("an address");
-                    for _ in 0..callers.div_ceil(CALLERS_PER_CONNECTION) {
+                    for _ in 0..clients.div_ceil(CLIENTS_PER_CONNECTION) {
                         let channel = endpoint.connect().await.expect("it listens");
-                        for _ in 0..callers.min(CALLERS_PER_CONNECTION) {
-                            let caller = Caller {
+                        for _ in 0..clients.min(CLIENTS_PER_CONNECTION) {
+                            let client = Client {
                                 channel: channel.clone(),
                                 next: next.clone(),
                                 stopped: stopped.clone(),
-                                question: question.clone(),
-                                questions,
+                                make_request: make_request.clone(),
+                                count,
                             };
-                            tasks.push(tokio::spawn(caller.ask()));
+                            tasks.push(tokio::spawn(client.run()));
                         }
                     }
                 }
-                let mut answers = Vec::new();
+                let mut results = Vec::new();
                 for task in tasks {
-                    answers.extend(task.await.expect("no caller panicked"));
+                    results.extend(task.await.expect("no client panicked"));
                 }
-                answers
+                results
             })
         });
         Load { stop, thread }
     }
 }
 
-const CALLERS_PER_CONNECTION: usize = 16;
+const CLIENTS_PER_CONNECTION: usize = 16;
 
-struct Caller {
+struct Client {
     channel: Channel,
     next: Arc<AtomicUsize>,
     stopped: Arc<AtomicBool>,
-    question: Question,
-    questions: usize,
+    make_request: MakeRequest,
+    count: usize,
 }
 
-impl Caller {
-    async fn ask(self) -> Vec<Answer> {
+impl Client {
+    async fn run(self) -> Vec<LoadResult> {
         let mut client = RateLimitServiceClient::new(self.channel);
-        let mut answers = Vec::new();
+        let mut results = Vec::new();
         while !self.stopped.load(Ordering::Relaxed) {
-            let question = self.next.fetch_add(1, Ordering::Relaxed);
-            if question >= self.questions {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            if index >= self.count {
                 break;
             }
-            let request = (self.question)(question);
+            let request = (self.make_request)(index);
             let began = Instant::now();
             let response = client.should_rate_limit(request).await.expect("never an RPC error");
             let at = Instant::now();
             let response = response.into_inner();
-            answers.push(Answer { question, at, took: at - began, response });
+            results.push(LoadResult { index, at, latency: at - began, response });
         }
-        answers
+        results
     }
 }
 
-/// A line of figures: how many answers, how many by the fallback and why, and how long they took.
-pub(crate) fn figures<'a>(what: &str, answers: impl Iterator<Item = &'a Answer>) {
-    let mut took = Vec::new();
+/// Prints one line: how many results, how many fallbacks by cause, and the latencies.
+pub(crate) fn figures<'a>(what: &str, results: impl Iterator<Item = &'a LoadResult>) {
+    let mut latency = Vec::new();
     let mut causes = std::collections::BTreeMap::<String, usize>::new();
-    for answer in answers {
-        took.push(answer.took);
-        if let Some(cause) = answer.fallback() {
+    for result in results {
+        latency.push(result.latency);
+        if let Some(cause) = result.fallback() {
             *causes.entry(cause).or_default() += 1;
         }
     }
-    took.sort_unstable();
+    latency.sort_unstable();
     let share = |part: f64| {
-        let index = (took.len() as f64 * part) as usize;
-        took.get(index.min(took.len().saturating_sub(1))).copied().unwrap_or_default()
+        let index = (latency.len() as f64 * part) as usize;
+        latency.get(index.min(latency.len().saturating_sub(1))).copied().unwrap_or_default()
     };
     eprintln!(
-        "{what}: {} answers, by fallback {causes:?}, p50 {:?}, p99 {:?}, p99.9 {:?}, longest {:?}",
-        took.len(),
+        "{what}: {} responses, by fallback {causes:?}, p50 {:?}, p99 {:?}, p99.9 {:?}, longest {:?}",
+        latency.len(),
         share(0.5),
         share(0.99),
         share(0.999),

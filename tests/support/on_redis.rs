@@ -1,27 +1,18 @@
-//! weir processes over one Redis.
-
-use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+//! weir processes that count in Redis.
 
 use crate::support::http;
 use crate::support::redis::cluster::Cluster;
 use crate::support::wait::until;
 use crate::support::weir::{Setup, Weir};
 
-/// One test at a time: each brings processes of its own, and their deadlines are real.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Where a cluster is, told by two of its nodes.
+/// The URL of a cluster, with two of its nodes.
 pub(crate) fn cluster_url(cluster: &Cluster) -> String {
     let [first, second] = [&cluster.nodes[0], &cluster.nodes[1]].map(|node| node.address());
     format!("redis-cluster://{first}?node={second}")
 }
 
-/// A process over `url`, not started yet. It shows how every answer came about, and is ready only
-/// when Redis is there.
+/// A process that counts in the Redis at `url`, not started yet. Its responses carry the decision
+/// header, and it is ready only when it has reached Redis.
 pub(crate) fn over(url: &str, rules: &str) -> Setup {
     Weir::setup()
         .rules("rules.yaml", rules)
@@ -32,11 +23,7 @@ pub(crate) fn over(url: &str, rules: &str) -> Setup {
         .env("WEIR__DRAIN__DELAY", "0s")
 }
 
-/// Waits until Redis is reached, as `/readyz` tells.
+/// Waits until `/readyz` reports that Redis is reached.
 pub(crate) fn ready(weir: &Weir) {
-    until("weir reaches Redis", || status(weir.http) == 200);
-}
-
-fn status(http: SocketAddr) -> u16 {
-    http::get(http, "/readyz").status
+    until("weir reaches Redis", || http::get(weir.http, "/readyz").status == 200);
 }

@@ -5,6 +5,7 @@
 //! log or an answer, never a length of time.
 
 pub(crate) mod cluster;
+pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod resp;

@@ -55,14 +55,18 @@ impl Client {
     }
 
     /// `ShouldRateLimit`, whatever comes of it.
-    pub(crate) fn try_ask(&self, request: RateLimitRequest) -> tonic::Result<RateLimitResponse> {
+    pub(crate) fn try_check(&self, request: RateLimitRequest) -> tonic::Result<RateLimitResponse> {
         let mut client = RateLimitServiceClient::new(self.channel());
         let answer = self.runtime.block_on(client.should_rate_limit(request));
         answer.map(tonic::Response::into_inner)
     }
 
     /// `ShouldRateLimit` with a `traceparent`, which must be answered.
-    pub(crate) fn ask_in(&self, traceparent: &str, request: RateLimitRequest) -> RateLimitResponse {
+    pub(crate) fn check_traced(
+        &self,
+        traceparent: &str,
+        request: RateLimitRequest,
+    ) -> RateLimitResponse {
         let mut call = tonic::Request::new(request);
         call.metadata_mut().insert("traceparent", traceparent.parse().expect("a header"));
         let mut client = RateLimitServiceClient::new(self.channel());
@@ -71,9 +75,9 @@ impl Client {
     }
 
     /// `ShouldRateLimit`, which must be answered.
-    pub(crate) fn ask(&self, request: RateLimitRequest) -> RateLimitResponse {
+    pub(crate) fn check(&self, request: RateLimitRequest) -> RateLimitResponse {
         let shown = format!("{request:?}");
-        self.try_ask(request).unwrap_or_else(|status| panic!("{shown}\n{status:?}"))
+        self.try_check(request).unwrap_or_else(|status| panic!("{shown}\n{status:?}"))
     }
 }
 

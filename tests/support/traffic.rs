@@ -1,4 +1,4 @@
-//! Steady traffic to instances that may be killed or stopped meanwhile.
+//! Steady traffic to instances that a test may kill or stop in the meantime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,62 +11,70 @@ use crate::support::wait::until;
 use crate::support::weir::Weir;
 use crate::time::Micros;
 
-/// Callers of each instance.
-const CALLERS: usize = 3;
+/// Clients of each instance.
+const CLIENTS: usize = 3;
 
-/// Between the calls of one caller.
+/// Pause between two calls of one client.
 const PAUSE: Duration = Duration::from_millis(6);
 
-/// How far an instance's idea of a node's clock may be off.
-const CLOCKS: Micros = Micros::from_millis(3);
+/// Largest error of an instance's estimate of a node's clock.
+const CLOCK_ERROR: Micros = Micros::from_millis(3);
 
-/// Makes a question about counter number `n`.
-pub(crate) type Question = Arc<dyn Fn(usize) -> RateLimitDescriptor + Send + Sync>;
+/// Makes a descriptor of counter number `n`.
+pub(crate) type MakeDescriptor = Arc<dyn Fn(usize) -> RateLimitDescriptor + Send + Sync>;
 
-/// Callers at work. They give up when their instance does.
+/// Clients that are running. A client ends with its instance.
 pub(crate) struct Traffic {
     stop: Arc<AtomicBool>,
     passed: Arc<AtomicUsize>,
-    callers: Vec<JoinHandle<Vec<(usize, Passed)>>>,
+    clients: Vec<JoinHandle<Vec<(usize, Passed)>>>,
 }
 
 impl Traffic {
-    /// Asks all instances about `counters` counters, one after the other.
-    pub(crate) fn start(instances: &[&Weir], counters: usize, question: Question) -> Traffic {
+    /// Sends requests for `counters` counters in turn to all instances.
+    pub(crate) fn start(
+        instances: &[&Weir],
+        counters: usize,
+        make_descriptor: MakeDescriptor,
+    ) -> Traffic {
         let (stop, passed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let mut callers = Vec::new();
+        let mut clients = Vec::new();
         for instance in instances {
-            for caller in 0..CALLERS {
+            for client_index in 0..CLIENTS {
                 let client = instance.client();
-                let (stop, passed, question) = (stop.clone(), passed.clone(), question.clone());
-                callers.push(thread::spawn(move || {
-                    let counter = (caller..).map(|n| n % counters);
-                    call(&client, counter, &stop, &passed, &question)
+                let (stop, passed, make_descriptor) =
+                    (stop.clone(), passed.clone(), make_descriptor.clone());
+                clients.push(thread::spawn(move || {
+                    let counter = (client_index..).map(|n| n % counters);
+                    call(&client, counter, &stop, &passed, &make_descriptor)
                 }));
             }
         }
-        Traffic { stop, passed, callers }
+        Traffic { stop, passed, clients }
     }
 
-    /// How many have passed.
+    /// Number of requests allowed so far.
     pub(crate) fn passed(&self) -> usize {
         self.passed.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many have passed.
+    /// Waits until `passed` requests have been allowed.
     pub(crate) fn wait_for(&self, passed: usize) {
         until("requests pass", || self.passed() >= passed);
     }
 
-    /// Waits until so many more have passed.
+    /// Waits until `passed` more requests have been allowed.
     pub(crate) fn wait_for_more(&self, passed: usize) {
         self.wait_for(self.passed() + passed);
     }
 
-    /// Stops, and gives all that passed, with the number of the counter.
+    /// Stops and returns all allowed requests, each with the number of its counter.
     pub(crate) fn stop(self) -> Vec<(usize, Passed)> {
         self.stop.store(true, Ordering::Relaxed);
-        let all = self.callers.into_iter().map(|caller| caller.join().expect("no caller panics"));
+        let all = self
+            .clients
+            .into_iter()
+            .map(|client_index| client_index.join().expect("no client panics"));
         all.flatten().collect()
     }
 }
@@ -76,17 +84,19 @@ fn call(
     counters: impl Iterator<Item = usize>,
     stop: &AtomicBool,
     count: &AtomicUsize,
-    question: &Question,
+    make_descriptor: &MakeDescriptor,
 ) -> Vec<(usize, Passed)> {
     let mut passed = Vec::new();
     for counter in counters {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let from = now().saturating_sub(CLOCKS);
-        let Ok(answer) = client.try_ask(request("d", vec![question(counter)])) else { break };
-        let to = now().saturating_add(CLOCKS);
-        if answer.overall_code == i32::from(Code::Ok) {
+        let from = now().saturating_sub(CLOCK_ERROR);
+        let Ok(response) = client.try_check(request("d", vec![make_descriptor(counter)])) else {
+            break;
+        };
+        let to = now().saturating_add(CLOCK_ERROR);
+        if response.overall_code == i32::from(Code::Ok) {
             count.fetch_add(1, Ordering::Relaxed);
             passed.push((counter, Passed { hits: 1, from, to }));
         }
@@ -95,7 +105,7 @@ fn call(
     passed
 }
 
-/// The machine's clock, which is that of the nodes.
+/// The machine's clock. The nodes run on the same machine and use it too.
 pub(crate) fn now() -> Micros {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     Micros(u64::try_from(now.as_micros()).expect("before the year 586912"))

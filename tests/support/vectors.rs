@@ -12,11 +12,11 @@ const TABLE: &str = include_str!("../data/vectors.txt");
 /// The requests of one counter.
 pub(crate) struct Vector {
     pub(crate) limit: Limit,
-    pub(crate) asks: Vec<Ask>,
+    pub(crate) operations: Vec<Operation>,
 }
 
 /// One request and what it must be answered.
-pub(crate) struct Ask {
+pub(crate) struct Operation {
     pub(crate) line: usize,
     pub(crate) now: Micros,
     pub(crate) hits: i64,
@@ -33,10 +33,10 @@ pub(crate) fn all() -> Vec<Vector> {
         let mut words = text.split_whitespace().peekable();
         match words.peek() {
             None => {}
-            Some(&"limit") => vectors.push(Vector { limit: limit(words), asks: Vec::new() }),
+            Some(&"limit") => vectors.push(Vector { limit: limit(words), operations: Vec::new() }),
             Some(_) => {
                 let vector = vectors.last_mut().expect("requests follow a limit");
-                vector.asks.push(ask(index + 1, words));
+                vector.operations.push(operation(index + 1, words));
             }
         }
     }
@@ -64,7 +64,7 @@ fn limit(mut words: Peekable<SplitWhitespace<'_>>) -> Limit {
     limit
 }
 
-fn ask(line: usize, mut words: Peekable<SplitWhitespace<'_>>) -> Ask {
+fn operation(line: usize, mut words: Peekable<SplitWhitespace<'_>>) -> Operation {
     let mut next = || words.next().unwrap_or_else(|| panic!("line {line} is too short"));
     let (now, hits) = (micros(next()), next().parse().expect("hits"));
     let allowed = match next() {
@@ -82,7 +82,7 @@ fn ask(line: usize, mut words: Peekable<SplitWhitespace<'_>>) -> Ask {
             other => panic!("line {line}: {other} is neither open nor close"),
         }
     });
-    Ask { line, now, hits, lease, answer }
+    Operation { line, now, hits, lease, answer }
 }
 
 /// Seconds with at most six decimals.

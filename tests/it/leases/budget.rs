@@ -88,7 +88,7 @@ fn a_reservation_is_settled_to_the_true_cost_once() {
             let client = fixture.weir.client();
             for call in fixture.recorder.wait_for(6) {
                 if Lease::released(&call).is_some() {
-                    client.ask(call.request);
+                    client.check(call.request);
                     assert_eq!(left(&fixture), before);
                 }
             }

@@ -31,7 +31,7 @@ fn taking() -> RateLimitRequest {
 /// Free slots, and tokens left.
 fn left(client: &Client) -> [u32; 2] {
     let look = ["slots", "tokens"].map(|key| costing(0, descriptor(&[(key, "")])));
-    let answer = client.ask(request("d", look.to_vec()));
+    let answer = client.check(request("d", look.to_vec()));
     [0, 1].map(|index| answer.statuses[index].limit_remaining)
 }
 

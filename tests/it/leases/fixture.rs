@@ -58,7 +58,7 @@ impl Fixture {
     /// What weir says of a counter, without taking anything.
     pub(crate) fn look_at(&self, domain: &str, entries: &[(&str, &str)]) -> DescriptorStatus {
         let look = request(domain, vec![costing(0, descriptor(entries))]);
-        self.client.ask(look).statuses.remove(0)
+        self.client.check(look).statuses.remove(0)
     }
 
     /// Free slots.

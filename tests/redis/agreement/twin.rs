@@ -6,7 +6,7 @@ use weir::step::{INTEGER_END, Lease, Outcome, Params, State, Step};
 use weir::store::redis::batch::ScriptCall;
 use weir::store::redis::script::{self, EncodedStep, Script};
 
-use crate::agreement::walk::Ask;
+use crate::agreement::walk::Operation;
 use crate::support::redis::resp::{Client, Reply};
 
 mod together;
@@ -56,7 +56,7 @@ impl Twin {
     /// Loads the scripts over this connection.
     pub(crate) fn new(mut client: Client) -> Twin {
         let names = Script::ALL.map(|script| {
-            let loaded = client.call(&["SCRIPT", "LOAD", script.source()]).expect("an answer");
+            let loaded = client.try_run(&["SCRIPT", "LOAD", script.source()]).expect("an answer");
             assert_eq!(loaded.text(), script.sha1(), "{script:?} has another name");
             (script, script.sha1())
         });
@@ -65,7 +65,7 @@ impl Twin {
 
     /// The first difference between Rust and Lua on each of these walks, all sent at once: the
     /// number of the ask, and what differs.
-    pub(crate) fn compare(&mut self, walks: &[Vec<Ask>]) -> Vec<Option<(usize, String)>> {
+    pub(crate) fn compare(&mut self, walks: &[Vec<Operation>]) -> Vec<Option<(usize, String)>> {
         let expected: Vec<Vec<Expected>> = walks.iter().map(|walk| expect(walk)).collect();
         for (number, (walk, expected)) in walks.iter().zip(&expected).enumerate() {
             self.queue(number, walk, expected);
@@ -79,13 +79,13 @@ impl Twin {
     }
 
     /// One walk as one transaction, in which no value expires: time stands still for expiry.
-    fn queue(&mut self, number: usize, walk: &[Ask], expected: &[Expected]) {
+    fn queue(&mut self, number: usize, walk: &[Operation], expected: &[Expected]) {
         let key = format!("walk:{number}").into_bytes();
         self.client.queue(&[b"MULTI"]);
         self.client.queue(&[b"DEL", &key]);
         self.client.queue(&[b"TIME"]);
-        for (ask, expected) in walk.iter().zip(expected) {
-            let step = ask.step();
+        for (operation, expected) in walk.iter().zip(expected) {
+            let step = operation.step();
             let script = Script::of(&step);
             let (_, name) = self.names.iter().find(|(s, _)| *s == script).expect("all are loaded");
             let argument = argument(&step);
@@ -100,7 +100,7 @@ impl Twin {
 
     fn read_differences(
         &mut self,
-        walk: &[Ask],
+        walk: &[Operation],
         expected: &[Expected],
     ) -> io::Result<Option<(usize, String)>> {
         for _ in 0..2 * walk.len() + 5 {
@@ -112,8 +112,8 @@ impl Twin {
         // Every value is written and looked at between these two looks at the server's clock.
         let took_ms = millis(&replies[replies.len() - 2]) - millis(&replies[1]);
         let pairs = replies[2..].chunks(2).zip(walk).zip(expected);
-        for (index, ((pair, ask), expected)) in pairs.enumerate() {
-            if let Some(difference) = difference(ask, expected, &pair[0], &pair[1], took_ms) {
+        for (index, ((pair, operation), expected)) in pairs.enumerate() {
+            if let Some(difference) = difference(operation, expected, &pair[0], &pair[1], took_ms) {
                 return Ok(Some((index, difference)));
             }
         }
@@ -133,11 +133,11 @@ fn millis(time: &Reply) -> u64 {
 }
 
 /// What Rust says.
-fn expect(walk: &[Ask]) -> Vec<Expected> {
+fn expect(walk: &[Operation]) -> Vec<Expected> {
     let mut state: Option<State> = None;
     let (mut life, mut till) = (Life::None, 0.0);
-    let step = |ask: &Ask| {
-        let step = ask.step();
+    let step = |operation: &Operation| {
+        let step = operation.step();
         let large = state.as_ref().is_some_and(|state| state.heap_bytes() > LARGE_BYTES);
         let before = if large { None } else { Some(state.clone()) };
         let in_place = is_plain(&step, state.as_ref());
@@ -193,7 +193,7 @@ fn kept_until(step: &Step, over: f64) -> f64 {
 }
 
 fn difference(
-    ask: &Ask,
+    operation: &Operation,
     expected: &Expected,
     reply: &Reply,
     ttl: &Reply,
@@ -203,7 +203,7 @@ fn difference(
         let how = if expected.reads_only { "writing nothing" } else { "writing" };
         return Some(format!("Rust says {:?}, {how}; Lua says {reply:?}", expected.outcome));
     };
-    let got = script::decode(&ask.step(), bytes);
+    let got = script::decode(&operation.step(), bytes);
     if got.as_ref() != Ok(&expected.outcome) {
         return Some(format!("Rust says {:?}; Lua says {got:?}: {bytes:?}", expected.outcome));
     }

@@ -18,7 +18,7 @@ pub(crate) const ALGORITHMS: [Algorithm; 6] = [
 
 /// One thing that a caller asks.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct Operation {
     pub(crate) limit: Limit,
     pub(crate) now: Micros,
     pub(crate) hits: i64,
@@ -28,7 +28,7 @@ pub(crate) struct Ask {
 }
 
 /// One line, short enough to be read next to others.
-impl fmt::Display for Ask {
+impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.limit.algorithm)?;
         for Tier { requests, window, burst } in &self.limit.tiers {
@@ -43,7 +43,7 @@ impl fmt::Display for Ask {
     }
 }
 
-impl Ask {
+impl Operation {
     /// The step that it comes to.
     pub(crate) fn step(&self) -> Step {
         let mut step = weir::algorithm::plan(&self.limit, self.hits, self.now);
@@ -129,7 +129,7 @@ struct Taste {
 }
 
 /// About sixty asks of one counter of `algorithm`.
-pub(crate) fn walk(algorithm: Algorithm, rng: &mut Rng) -> Vec<Ask> {
+pub(crate) fn walk(algorithm: Algorithm, rng: &mut Rng) -> Vec<Operation> {
     let starts = [0, 1, 99, 1_785_000_000_000_000, 1_785_000_000_000_001, (1 << 52) - 7];
     let mut now = rng.pick(&starts) + rng.below(3);
     let mut limit = limit(algorithm, rng);
@@ -140,7 +140,7 @@ pub(crate) fn walk(algorithm: Algorithm, rng: &mut Rng) -> Vec<Ask> {
     };
     let length = 20 + rng.below(80);
     let changes = rng.happens(1, 4);
-    let mut asks = Vec::new();
+    let mut operations = Vec::new();
     for _ in 0..length {
         if changes && rng.happens(1, 12) {
             limit = changed(&limit, algorithm, rng);
@@ -151,14 +151,20 @@ pub(crate) fn walk(algorithm: Algorithm, rng: &mut Rng) -> Vec<Ask> {
         // Never under a lease: rules whose hits pass elsewhere cannot reserve.
         let told = hits != 0 && lease.is_none() && rng.happens(1, 5);
         let elsewhere = if told { rng.roll() >> 1 } else { 0 };
-        asks.push(Ask { limit: limit.clone(), now: Micros(now), hits, lease, elsewhere });
+        operations.push(Operation {
+            limit: limit.clone(),
+            now: Micros(now),
+            hits,
+            lease,
+            elsewhere,
+        });
     }
-    asks
+    operations
 }
 
 /// Three asks of a sliding window, the last two where the weighed sum is as near to the limit as it
 /// can come: one that does not fit, and the same a microsecond later, which does.
-pub(crate) fn edge(rng: &mut Rng) -> Vec<Ask> {
+pub(crate) fn edge(rng: &mut Rng) -> Vec<Operation> {
     let requests = 2 + rng.of_any_size(SLIDING_REQUESTS_END - 2);
     let window = 2 + rng.of_any_size(WINDOW_MAX.0 - 2);
     let previous = 1 + rng.below(requests);
@@ -171,13 +177,17 @@ pub(crate) fn edge(rng: &mut Rng) -> Vec<Ask> {
     let limit =
         Limit { algorithm: Algorithm::SlidingWindow, tiers: [tier].into(), count_denied: false };
     let start = 1_785_000_000_000_000 / window * window;
-    let ask = |now, hits: u64| {
+    let operation = |now, hits: u64| {
         let hits = hits as i64;
-        Ask { limit: limit.clone(), now: Micros(now), hits, lease: None, elsewhere: 0 }
+        Operation { limit: limit.clone(), now: Micros(now), hits, lease: None, elsewhere: 0 }
     };
     let end = start + 2 * window;
     let hits = requests - room;
-    vec![ask(start, previous), ask(end - rest - 1, hits), ask(end - rest.max(1), hits)]
+    vec![
+        operation(start, previous),
+        operation(end - rest - 1, hits),
+        operation(end - rest.max(1), hits),
+    ]
 }
 
 /// What times `number` is one more than a multiple of `of`, if anything is (Euclid's algorithm).

@@ -1,14 +1,9 @@
 //! A Redis Cluster: three primaries with a replica each, all on loopback.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
 use super::resp::{Client, Reply};
 use super::server::Server;
 use crate::support::certificates::Certificates;
-
-/// Far longer than anything waited for takes, even on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::support::wait::until;
 
 const PRIMARIES: usize = 3;
 const SLOTS: usize = 16_384;
@@ -41,16 +36,16 @@ impl Cluster {
         let cluster = Cluster { nodes };
         for (index, node) in cluster.nodes.iter().enumerate() {
             let mut client = node.client();
-            client.ask(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
+            client.run(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
             if index < PRIMARIES {
                 let (first, end) = (index * SLOTS / PRIMARIES, (index + 1) * SLOTS / PRIMARIES);
                 let (first, last) = (first.to_string(), (end - 1).to_string());
-                client.ask(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
+                client.run(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
             }
         }
         cluster.meet();
         for (index, node) in cluster.nodes.iter().enumerate().skip(PRIMARIES) {
-            node.client().ask(&["CLUSTER", "REPLICATE", &cluster.id(index - PRIMARIES)]);
+            node.client().run(&["CLUSTER", "REPLICATE", &cluster.id(index - PRIMARIES)]);
         }
         cluster.wait_until_whole();
         cluster
@@ -59,10 +54,10 @@ impl Cluster {
     fn meet(&self) {
         let mut first = self.nodes[0].client();
         for node in &self.nodes[1..] {
-            let bus = node.client().ask(&["CONFIG", "GET", "cluster-port"]);
+            let bus = node.client().run(&["CONFIG", "GET", "cluster-port"]);
             let Reply::List(bus) = bus else { panic!("CONFIG GET answers with a list") };
             let port = node.port().to_string();
-            first.ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus[1].text()]);
+            first.run(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus[1].text()]);
         }
         until("every node knows all others", || {
             self.nodes.iter().all(|node| {
@@ -85,12 +80,12 @@ impl Cluster {
 
     /// A node's name in the cluster.
     pub(crate) fn id(&self, index: usize) -> String {
-        self.nodes[index].client().ask(&["CLUSTER", "MYID"]).text()
+        self.nodes[index].client().run(&["CLUSTER", "MYID"]).text()
     }
 
     /// The slot that `key` falls into.
     pub(crate) fn slot(&self, key: &str) -> i64 {
-        match self.nodes[0].client().ask(&["CLUSTER", "KEYSLOT", key]) {
+        match self.nodes[0].client().run(&["CLUSTER", "KEYSLOT", key]) {
             Reply::Integer(slot) => slot,
             other => panic!("CLUSTER KEYSLOT answers with a number: {other:?}"),
         }
@@ -109,7 +104,7 @@ impl Cluster {
     fn named(&self, id: &str) -> usize {
         let is_it = |node: &Server| {
             let client = node.try_client();
-            client.is_ok_and(|mut client| client.ask(&["CLUSTER", "MYID"]).text() == id)
+            client.is_ok_and(|mut client| client.run(&["CLUSTER", "MYID"]).text() == id)
         };
         self.nodes.iter().position(is_it).expect("all nodes are ours")
     }
@@ -125,7 +120,7 @@ impl Cluster {
 
     /// Makes a replica the primary in its primary's place, by agreement of both.
     pub(crate) fn fail_over(&self, replica: usize) {
-        self.nodes[replica].client().ask(&["CLUSTER", "FAILOVER"]);
+        self.nodes[replica].client().run(&["CLUSTER", "FAILOVER"]);
         self.wait_for_primary(replica);
     }
 
@@ -144,33 +139,33 @@ impl Cluster {
         let slot = slot.to_string();
         let (from_id, to_id) = (self.id(from), self.id(to));
         let (mut source, mut target) = (self.nodes[from].client(), self.nodes[to].client());
-        target.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
-        source.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
+        target.run(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
+        source.run(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
         let port = self.nodes[to].port().to_string();
         loop {
-            let keys = source.ask(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]);
+            let keys = source.run(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]);
             let Reply::List(keys) = keys else { panic!("a list of keys") };
             if keys.is_empty() {
                 break;
             }
             for key in keys {
-                source.ask(&["MIGRATE", "127.0.0.1", &port, &key.text(), "0", "5000"]);
+                source.run(&["MIGRATE", "127.0.0.1", &port, &key.text(), "0", "5000"]);
             }
         }
         meanwhile();
         for client in [&mut target, &mut source] {
-            client.ask(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
+            client.run(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
         }
     }
 }
 
 fn lines(client: &mut Client) -> String {
-    client.ask(&["CLUSTER", "NODES"]).text()
+    client.run(&["CLUSTER", "NODES"]).text()
 }
 
 /// First slot, last slot and the owner's name, as this node sees them.
 fn ranges(node: &Server) -> Vec<(i64, i64, String)> {
-    let Reply::List(ranges) = node.client().ask(&["CLUSTER", "SLOTS"]) else {
+    let Reply::List(ranges) = node.client().run(&["CLUSTER", "SLOTS"]) else {
         panic!("CLUSTER SLOTS answers with a list");
     };
     let range = |range: &Reply| match range {
@@ -195,19 +190,10 @@ fn owners(node: &Server) -> Vec<String> {
 
 fn is_in_step(node: &Server) -> bool {
     let mut client = node.client();
-    let state = client.ask(&["CLUSTER", "INFO"]).text();
-    let role = client.ask(&["INFO", "replication"]).text();
+    let state = client.run(&["CLUSTER", "INFO"]).text();
+    let role = client.run(&["INFO", "replication"]).text();
     let whole = state.contains("cluster_state:ok") && state.contains("cluster_slots_ok:16384");
     let synced = role.contains("role:master") && role.contains("connected_slaves:1")
         || role.contains("master_link_status:up");
     whole && synced
-}
-
-/// Asks again and again: a cluster tells nobody when its nodes have come to agree.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + TIMEOUT;
-    while !holds() {
-        assert!(Instant::now() < end, "in vain: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
 }

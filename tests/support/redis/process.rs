@@ -5,10 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Far longer than anything waited for takes, even on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::support::wait::TIMEOUT;
 
 /// Ends the server when the test's end of the pipe closes, however that comes about.
 /// It lets go of the log's pipes itself, so that they end with the server.

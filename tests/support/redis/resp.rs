@@ -73,7 +73,7 @@ impl Client {
     }
 
     /// Sends one command and reads its reply.
-    pub(crate) fn call(&mut self, command: &[&str]) -> io::Result<Reply> {
+    pub(crate) fn try_run(&mut self, command: &[&str]) -> io::Result<Reply> {
         let parts: Vec<&[u8]> = command.iter().map(|part| part.as_bytes()).collect();
         self.queue(&parts);
         self.send()?;
@@ -81,8 +81,8 @@ impl Client {
     }
 
     /// The reply to one command of a test's own; an error ends the test.
-    pub(crate) fn ask(&mut self, command: &[&str]) -> Reply {
-        match self.call(command) {
+    pub(crate) fn run(&mut self, command: &[&str]) -> Reply {
+        match self.try_run(command) {
             Ok(Reply::Error(text)) => panic!("{command:?}: {text}"),
             Ok(reply) => reply,
             Err(error) => panic!("{command:?}: {error}"),

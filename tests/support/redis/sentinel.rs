@@ -4,8 +4,9 @@ use std::fs;
 
 use tempfile::TempDir;
 
+use super::ports::Port;
 use super::process::Process;
-use super::server::{Server, free_ports};
+use super::server::Server;
 
 /// The name under which the sentinels know the primary.
 pub(crate) const SERVICE: &str = "weir";
@@ -20,7 +21,7 @@ pub(crate) struct Watched {
 struct Sentinel {
     process: Process,
     _folder: TempDir,
-    port: u16,
+    port: Port,
 }
 
 impl Watched {
@@ -32,8 +33,8 @@ impl Watched {
         let sentinels: Vec<Sentinel> = (0..3).map(|_| Sentinel::over(&primary)).collect();
         for sentinel in &sentinels {
             sentinel.process.wait_for_line("+slave slave");
-            for other in sentinels.iter().filter(|other| other.port != sentinel.port) {
-                let port = format!(" 127.0.0.1 {} @ ", other.port);
+            for other in sentinels.iter().filter(|other| other.port() != sentinel.port()) {
+                let port = format!(" 127.0.0.1 {} @ ", other.port());
                 sentinel.process.wait_for_line(&port);
             }
         }
@@ -42,7 +43,7 @@ impl Watched {
 
     /// Where the sentinels listen.
     pub(crate) fn sentinel_ports(&self) -> Vec<u16> {
-        self.sentinels.iter().map(|sentinel| sentinel.port).collect()
+        self.sentinels.iter().map(|sentinel| sentinel.port()).collect()
     }
 
     /// Waits until every sentinel knows the replica as the new primary.
@@ -58,25 +59,25 @@ impl Watched {
 impl Sentinel {
     fn over(primary: &Server) -> Sentinel {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
-        loop {
-            let [port, _] = free_ports();
-            let settings = format!(
-                "bind 127.0.0.1\nport {port}\ndir {folder}\n\
-                 sentinel monitor {SERVICE} 127.0.0.1 {watched} 2\n\
-                 sentinel down-after-milliseconds {SERVICE} 500\n\
-                 sentinel failover-timeout {SERVICE} 5000\n",
-                folder = folder.path().display(),
-                watched = primary.port(),
-            );
-            let file = folder.path().join("sentinel.conf");
-            fs::write(&file, settings).expect("the folder is ours");
-            let arguments = [file.display().to_string(), "--sentinel".to_owned()];
-            match Process::start(&arguments, "+monitor") {
-                Ok(process) => return Sentinel { process, _folder: folder, port },
-                // Somebody else took the port meanwhile.
-                Err(log) if log.contains("already in use") => {}
-                Err(log) => panic!("a sentinel does not start:\n{log}"),
-            }
-        }
+        let port = Port::take();
+        let settings = format!(
+            "bind 127.0.0.1\nport {port}\ndir {folder}\n\
+             sentinel monitor {SERVICE} 127.0.0.1 {watched} 2\n\
+             sentinel down-after-milliseconds {SERVICE} 500\n\
+             sentinel failover-timeout {SERVICE} 5000\n",
+            port = port.number(),
+            folder = folder.path().display(),
+            watched = primary.port(),
+        );
+        let file = folder.path().join("sentinel.conf");
+        fs::write(&file, settings).expect("the folder is ours");
+        let arguments = [file.display().to_string(), "--sentinel".to_owned()];
+        let process = Process::start(&arguments, "+monitor")
+            .unwrap_or_else(|log| panic!("a sentinel does not start:\n{log}"));
+        Sentinel { process, _folder: folder, port }
+    }
+
+    fn port(&self) -> u16 {
+        self.port.number()
     }
 }

@@ -1,11 +1,12 @@
 //! A single Redis: on a unix socket, and on a TCP port of loopback if it shall.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 
+use super::ports::Port;
 use super::process::Process;
 use super::resp::Client;
 use crate::support::certificates::Certificates;
@@ -19,7 +20,8 @@ pub(crate) struct Server {
     folder: TempDir,
     arguments: Vec<String>,
     password: Option<String>,
-    port: u16,
+    port: Port,
+    _bus: Port,
 }
 
 impl Server {
@@ -59,25 +61,20 @@ impl Server {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         let path = folder.path().to_str().expect("a path in UTF-8").to_owned();
         let socket = format!("{path}/redis.sock");
-        loop {
-            let [port, bus] = free_ports();
-            #[rustfmt::skip]
-            let fixed = [
-                "--bind", "127.0.0.1", "--port", &plain(port).to_string(), "--unixsocket", &socket,
-                "--dir", &path, "--save", "", "--appendonly", "no", "--daemonize", "no",
-            ];
-            let options = options(port, bus);
-            let password = options.iter().skip_while(|word| *word != "--requirepass").nth(1);
-            let password = password.cloned();
-            let fixed = fixed.map(str::to_owned).into_iter();
-            let arguments: Vec<String> = fixed.chain(options).collect();
-            match Process::start(&arguments, READY) {
-                Ok(process) => return Server { process, folder, arguments, password, port },
-                // Somebody else took the port meanwhile.
-                Err(log) if log.contains("already in use") => {}
-                Err(log) => panic!("redis-server does not start:\n{log}"),
-            }
-        }
+        let (port, bus) = (Port::take(), Port::take());
+        #[rustfmt::skip]
+        let fixed = [
+            "--bind", "127.0.0.1", "--port", &plain(port.number()).to_string(),
+            "--unixsocket", &socket, "--dir", &path, "--save", "", "--appendonly", "no",
+            "--daemonize", "no",
+        ];
+        let options = options(port.number(), bus.number());
+        let password = options.iter().skip_while(|word| *word != "--requirepass").nth(1).cloned();
+        let fixed = fixed.map(str::to_owned).into_iter();
+        let arguments: Vec<String> = fixed.chain(options).collect();
+        let process = Process::start(&arguments, READY)
+            .unwrap_or_else(|log| panic!("redis-server does not start:\n{log}"));
+        Server { process, folder, arguments, password, port, _bus: bus }
     }
 
     /// Its process, to freeze it or to read its log.
@@ -92,12 +89,12 @@ impl Server {
 
     /// Where it listens, if it does.
     pub(crate) fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        (Ipv4Addr::LOCALHOST, self.port()).into()
     }
 
     /// The port of it.
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// A new connection over the unix socket, logged in.
@@ -109,9 +106,17 @@ impl Server {
     pub(crate) fn try_client(&self) -> io::Result<Client> {
         let mut client = Client::unix(&self.socket())?;
         if let Some(password) = &self.password {
-            client.ask(&["AUTH", password]);
+            client.run(&["AUTH", password]);
         }
         Ok(client)
+    }
+
+    /// Script calls (EVALSHA) since the last `CONFIG RESETSTAT`.
+    pub(crate) fn script_calls(&self) -> u64 {
+        let stats = self.client().run(&["INFO", "commandstats"]).text();
+        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        let calls = line.map(|line| line.split(',').next().expect("a number"));
+        calls.map_or(0, |calls| calls.parse().expect("a number"))
     }
 
     /// Ends it at once (SIGKILL).
@@ -145,13 +150,4 @@ fn clustered(bus: u16, options: &[&str]) -> Vec<String> {
     let bus = bus.to_string();
     let words = ["--cluster-enabled", "yes", "--cluster-port", &bus];
     words.iter().chain(options).map(|&word| word.to_owned()).collect()
-}
-
-/// Two ports of loopback that nothing listens on at this moment.
-pub(crate) fn free_ports() -> [u16; 2] {
-    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has free ports");
-    let port = |listener: &TcpListener| listener.local_addr().expect("bound").port();
-    // Both are held until both are known, so they differ.
-    let listeners = [bind(), bind()];
-    [port(&listeners[0]), port(&listeners[1])]
 }

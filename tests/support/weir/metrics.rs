@@ -1,19 +1,19 @@
-//! A page of metrics, and sums over its series.
+//! The metrics of one scrape, and sums over their series.
 
 use std::net::SocketAddr;
 
 use crate::support::http::get;
 
-/// One scrape.
+/// The text of one scrape.
 pub(crate) struct Metrics(String);
 
 impl Metrics {
-    /// Of the admin listener.
+    /// Reads `/metrics` of the admin listener.
     pub(crate) fn scrape(admin: SocketAddr) -> Metrics {
         Metrics(get(admin, "/metrics").body)
     }
 
-    /// All series of `name` that have all of `labels`, each written as on the page, added up.
+    /// The sum over all series of `name` that have every one of `labels`, written as in the text.
     pub(crate) fn sum(&self, name: &str, labels: &[&str]) -> u64 {
         assert!(self.0.contains(&format!("# TYPE {name} ")), "there is no {name}");
         let series = self.0.lines().filter_map(|line| {
@@ -25,7 +25,7 @@ impl Metrics {
         series.map(|value| value.parse::<f64>().expect("a number") as u64).sum()
     }
 
-    /// The values of a label among the series of `name` that have counted something.
+    /// The values of a label, of every series of `name` whose value is not 0.
     pub(crate) fn values(&self, name: &str, label: &str) -> Vec<String> {
         let counted = |line: &&str| line.starts_with(&format!("{name}{{")) && !line.ends_with(" 0");
         let value = |line: &str| {

@@ -6,7 +6,7 @@ use weir::store::redis::batch::{Batch, ScriptCall, StepReply};
 use weir::store::redis::script::{self, EncodedStep};
 
 use super::{Expected, Twin, as_long_as, expect, millis};
-use crate::agreement::walk::{Ask, Rng};
+use crate::agreement::walk::{Operation, Rng};
 use crate::support::redis::resp::Reply;
 
 /// Counters that are asked in turn.
@@ -17,7 +17,7 @@ type Place = (usize, usize);
 
 /// Walks, one per counter, and what travels at the same time.
 pub(crate) struct Journey {
-    walks: Vec<Vec<Ask>>,
+    walks: Vec<Vec<Operation>>,
     trips: Vec<Vec<Place>>,
 }
 
@@ -26,8 +26,8 @@ type Calls = Vec<ScriptCall<String, Place>>;
 
 impl Journey {
     /// Walks that `walk` makes, cut into trips of up to forty steps at random.
-    pub(crate) fn new(rng: &mut Rng, mut walk: impl FnMut(&mut Rng) -> Vec<Ask>) -> Journey {
-        let walks: Vec<Vec<Ask>> = (0..COUNTERS).map(|_| walk(rng)).collect();
+    pub(crate) fn new(rng: &mut Rng, mut walk: impl FnMut(&mut Rng) -> Vec<Operation>) -> Journey {
+        let walks: Vec<Vec<Operation>> = (0..COUNTERS).map(|_| walk(rng)).collect();
         let mut next = [0; COUNTERS];
         let mut trips = Vec::new();
         // On some journeys steps that let a call read all its counters at once keep to themselves.
@@ -40,8 +40,8 @@ impl Journey {
                 // Often the same counter several times in a row.
                 let counter = rng.below(COUNTERS as u64) as usize;
                 for _ in 0..=rng.below(row) {
-                    let Some(ask) = walks[counter].get(next[counter]) else { break };
-                    let other = plain != EncodedStep::of(&ask.step()).plain;
+                    let Some(operation) = walks[counter].get(next[counter]) else { break };
+                    let other = plain != EncodedStep::of(&operation.step()).plain;
                     if apart && other && !trip.is_empty() {
                         break;
                     }
@@ -56,7 +56,7 @@ impl Journey {
     }
 
     /// Steps in it.
-    pub(crate) fn asks(&self) -> impl Iterator<Item = &Ask> {
+    pub(crate) fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.walks.iter().flatten()
     }
 
@@ -147,10 +147,11 @@ impl Twin {
         for (call, reply) in calls.into_iter().zip(answers) {
             let Reply::Bulk(answer) = reply else { return Err(format!("Lua says {reply:?}")) };
             call.deal(answer, |place, told| {
-                let ask = &journey.walks[place.0][place.1];
+                let operation = &journey.walks[place.0][place.1];
                 let right = &expected[place.0][place.1].outcome;
                 if found.is_ok() {
-                    found = compare(ask, right, told).map_err(|what| format!("{place:?}: {what}"));
+                    found = compare(operation, right, told)
+                        .map_err(|what| format!("{place:?}: {what}"));
                 }
             });
         }
@@ -167,10 +168,11 @@ impl Twin {
 
 impl Twin {
     /// The same asks of each of `count` counters, one call per ask: the first difference.
-    pub(crate) fn crowd(&mut self, asks: &[Ask], count: usize) -> Result<(), String> {
+    pub(crate) fn crowd(&mut self, operations: &[Operation], count: usize) -> Result<(), String> {
         let mut state = None;
-        for ask in asks {
-            let (message, right) = (EncodedStep::of(&ask.step()), ask.step().apply(&mut state));
+        for operation in operations {
+            let (message, right) =
+                (EncodedStep::of(&operation.step()), operation.step().apply(&mut state));
             let mut batch = Batch::new(count);
             for counter in 0..count {
                 batch.add(0, &format!("crowd:{counter}"), &message, ()).expect("there is room");
@@ -187,7 +189,7 @@ impl Twin {
             let (mut found, mut dealt) = (Ok(()), 0);
             call.deal(&answer, |(), told| {
                 dealt += 1;
-                found = found.clone().and_then(|()| compare(ask, &right, told));
+                found = found.clone().and_then(|()| compare(operation, &right, told));
             });
             assert_eq!(dealt, count);
             found?;
@@ -196,9 +198,9 @@ impl Twin {
     }
 }
 
-fn compare(ask: &Ask, right: &Outcome, told: StepReply<'_>) -> Result<(), String> {
+fn compare(operation: &Operation, right: &Outcome, told: StepReply<'_>) -> Result<(), String> {
     let StepReply::Outcome(bytes) = told else { return Err(format!("{told:?}")) };
-    let got = script::decode(&ask.step(), bytes);
+    let got = script::decode(&operation.step(), bytes);
     if got.as_ref() == Ok(right) {
         return Ok(());
     }
