@@ -95,7 +95,7 @@ fn measure_logs() -> MemoryStore {
 /// counters expire, and fill another store: it must fit into what the first ones have given back.
 /// (To the allocator: what it keeps for later is its own affair.)
 #[test]
-fn a_counter_takes_at_most_64_resident_bytes_and_gives_them_back() {
+fn a_counter_takes_at_most_64_bytes() {
     // Every 4 % from 700 000 on: any moment at which most indexes have just been rebuilt is met.
     let counts = std::iter::successors(Some(700_000), |count| Some(count * 104 / 100));
     let counts: Vec<u64> = counts.take_while(|&count| count < 1_250_000).collect();

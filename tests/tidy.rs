@@ -139,7 +139,7 @@ fn the_tree_keeps_the_house_rules() {
 }
 
 #[test]
-fn no_arrow_closes_a_circle() {
+fn arrows_form_no_cycle() {
     for (index, (module, uses)) in ARROWS.iter().enumerate() {
         for used in uses.split_whitespace() {
             let above = ARROWS[..index].iter().any(|(name, _)| *name == used);

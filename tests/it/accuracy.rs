@@ -20,8 +20,9 @@ fn play(traffic: Traffic) -> Tally {
     tally
 }
 
+/// Sources that send around the end of a window get `2 * limit - 1` into one window.
 #[test]
-fn sources_that_aim_at_the_edge_get_all_but_twice_the_limit_into_one_window() {
+fn the_worst_case_is_one_below_twice_the_limit() {
     assert_eq!(play(Traffic::Edge).most_admitted, 2 * LIMIT - 1);
 }
 
@@ -37,7 +38,7 @@ fn no_traffic_gets_twice_the_limit_into_one_window() {
 /// With bounds far from the figures of this seed: 0.5 %, 0.0004 %, 7 % and 10 %, as `make accuracy`
 /// prints them.
 #[test]
-fn steady_traffic_is_decided_rightly_but_for_some_of_it_that_is_near_the_limit() {
+fn steady_traffic_is_decided_accurately() {
     let tally = play(Traffic::Steady);
     let wrong = tally.wrongly_allowed + tally.wrongly_limited;
     assert!(wrong * 50 < tally.requests, "{wrong} wrong decisions");

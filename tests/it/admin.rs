@@ -16,7 +16,7 @@ descriptors:
 ";
 
 #[test]
-fn metrics_count_decisions_per_rule_and_never_per_value() {
+fn metrics_count_decisions_per_rule_not_per_value() {
     within_an_hour(|| {
         let weir = Weir::start(RULES);
         let client = weir.client();
@@ -84,7 +84,7 @@ fn rlconfig_has_envoy_ratelimit_line_per_limit() {
 }
 
 #[test]
-fn settings_shows_what_is_in_force_and_no_secret() {
+fn settings_shows_active_values_and_no_secret() {
     let setup = Weir::setup().rules("d.yaml", RULES).env("WEIR__ANSWER__HEADERS", "ietf");
     let weir = setup.env("WEIR__REDIS__URL", "redis://:hunter2@127.0.0.1:6379").start();
     let page = get(weir.admin, "/settings");
@@ -94,7 +94,7 @@ fn settings_shows_what_is_in_force_and_no_secret() {
 }
 
 #[test]
-fn looking_at_the_pages_costs_no_client_anything() {
+fn admin_pages_count_no_hits() {
     within_an_hour(|| {
         let weir = Weir::start(RULES);
         for page in ["/metrics", "/rules", "/rlconfig", "/settings", "/nonsense"] {

@@ -67,7 +67,7 @@ fn number(report: &Value, field: &str) -> u64 {
 }
 
 #[test]
-fn a_closed_loop_counts_every_answer_by_what_it_says() {
+fn a_closed_loop_counts_calls_by_decision() {
     let weir = Weir::start(RULES);
     let free = report_of(&weir, 500, &["free={n}", "--connections", "2", "--streams", "3"]);
     assert!(number(&free, "ok") > 0, "{free:#}");
@@ -82,8 +82,9 @@ fn a_closed_loop_counts_every_answer_by_what_it_says() {
     assert!(number(&few, "over_limit") > 0, "{few:#}");
 }
 
+/// An open loop sends the requested number of calls for the requested keys.
 #[test]
-fn an_open_loop_sends_what_was_asked_for_about_the_keys_that_were_asked_for() {
+fn an_open_loop_keeps_its_rate_and_keys() {
     let weir = Weir::start(RULES);
     let args = ["user=u{n}", "--keys", "7", "--rate", "400", "--hits", "1"];
     let all = report(weir.grpc, &args);
@@ -97,7 +98,7 @@ fn an_open_loop_sends_what_was_asked_for_about_the_keys_that_were_asked_for() {
 }
 
 #[test]
-fn fallbacks_are_counted_where_answers_tell() {
+fn fallbacks_are_counted_by_their_header() {
     let nowhere = free_port();
     let weir = Weir::setup()
         .rules("rules.yaml", RULES)
@@ -153,7 +154,7 @@ fn a_service_that_goes_away_is_in_the_report() {
 
 /// Both loops, told to last ten hours.
 #[test]
-fn an_interrupt_ends_a_run_and_what_was_measured_is_reported() {
+fn an_interrupted_run_reports_its_figures() {
     let service = Weir::start(RULES);
     for pace in [&["--rate", "200"][..], &[]] {
         let report = report_of(&service, 350, &[pace, &["free=one"]].concat());
@@ -166,8 +167,9 @@ fn an_interrupt_ends_a_run_and_what_was_measured_is_reported() {
     }
 }
 
+/// No listener, or another service at the address, is reported as such.
 #[test]
-fn nobody_or_somebody_else_at_the_address_is_said_so() {
+fn an_address_without_weir_is_reported() {
     let nobody = bench(free_port(), &["user={n}"]);
     assert_eq!(nobody.code, Some(69), "{nobody:?}");
     assert!(nobody.stderr.contains("no service answers at"), "{nobody:?}");
@@ -188,8 +190,9 @@ fn nobody_or_somebody_else_at_the_address_is_said_so() {
     assert!(silent.stderr.contains("no answer within 200ms"), "{silent:?}");
 }
 
+/// A plan that cannot be carried out is refused before the first call.
 #[test]
-fn a_plan_that_cannot_be_carried_out_is_refused_before_anything_is_sent() {
+fn an_impossible_plan_is_refused() {
     let plan = run(Path::new("."), &["bench", "--domain", "d", "user=alice", "--keys", "5"]);
     assert_eq!(plan.code, Some(64), "{plan:?}");
     assert!(plan.stderr.contains("write {n} where keys differ"), "{plan:?}");

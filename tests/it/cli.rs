@@ -117,7 +117,7 @@ fn check_reads_settings_and_the_rules_they_name() {
 }
 
 #[test]
-fn check_reports_all_files_in_the_order_of_their_names() {
+fn check_reports_all_files_in_order_of_name() {
     let bad = "domain: x\ndescriptors:\n  - ky: a\n";
     let folder = folder(&[("b.yaml", bad), ("a.yaml", bad), ("c.yaml", GOOD)]);
     let run = check(&folder, &["."]);
@@ -128,7 +128,7 @@ fn check_reports_all_files_in_the_order_of_their_names() {
 }
 
 #[test]
-fn one_domain_in_two_files_needs_to_be_asked_for() {
+fn one_domain_in_two_files_needs_the_setting() {
     let other = "domain: shop\ndescriptors:\n  - key: other\n";
     let folder = folder(&[("a.yaml", GOOD), ("b.yaml", other)]);
     let apart = check(&folder, &["."]);
@@ -157,7 +157,7 @@ fn explain_names_the_rule_its_place_and_its_tiers() {
 }
 
 #[test]
-fn explain_says_what_was_nearly_met() {
+fn explain_shows_near_misses() {
     let folder = folder(&[("a.yaml", GOOD)]);
     let args = ["explain", "--rules", "a.yaml", "--domain", "shop", "path=/api/x,method=POST"];
     let run = run(folder.path(), &args);
@@ -168,7 +168,7 @@ fn explain_says_what_was_nearly_met() {
 }
 
 #[test]
-fn call_prints_the_answer_and_exits_by_it() {
+fn call_prints_the_decision_and_exits_by_it() {
     within_an_hour(|| {
         let weir = Weir::start(GOOD);
         let folder = folder(&[]);
@@ -190,7 +190,7 @@ fn call_prints_the_answer_and_exits_by_it() {
 }
 
 #[test]
-fn call_says_when_nobody_answers() {
+fn call_reports_an_unreachable_service() {
     let folder = folder(&[]);
     // Port 1 on loopback: reserved, and nobody listens there.
     let run = run(folder.path(), &["call", "--addr", "127.0.0.1:1", "--domain", "d", "a=b"]);
@@ -199,7 +199,7 @@ fn call_says_when_nobody_answers() {
 }
 
 #[test]
-fn a_wrong_command_line_is_told_apart_from_a_wrong_file() {
+fn usage_errors_and_file_errors_exit_differently() {
     let folder = folder(&[]);
     for args in [&["nonsense"][..], &["serve", "--colour"], &["call", "--domain", "d", "=x"], &[]] {
         let run = run(folder.path(), args);

@@ -96,7 +96,7 @@ fn every_tier_and_every_kind_of_counter_is_shown() {
 }
 
 #[test]
-fn what_has_no_counter_says_why() {
+fn a_missing_counter_says_why() {
     let weir = Weir::start(RULES);
     for (path, status, why) in [
         ("/counters?domain=x&descriptor=user=a", 404, "no file defines this domain"),
@@ -126,7 +126,7 @@ fn beyond_loopback(setup: Setup) -> Setup {
 }
 
 #[test]
-fn beyond_this_machine_counters_are_for_those_who_have_the_token() {
+fn counters_need_the_token_from_other_hosts() {
     let setup = || Weir::setup().rules("d.yaml", RULES);
     let open = beyond_loopback(setup()).start();
     for answer in [get(open.admin, ANN), delete(&open, ANN, &[])] {
@@ -166,7 +166,7 @@ fn beyond_this_machine_counters_are_for_those_who_have_the_token() {
 }
 
 #[test]
-fn web_pages_from_elsewhere_learn_and_change_nothing() {
+fn foreign_web_pages_cannot_use_the_admin_port() {
     within_an_hour(|| {
         let weir = Weir::start(RULES);
         take(&weir.client(), &[("user", "ann")]);
@@ -191,7 +191,7 @@ fn web_pages_from_elsewhere_learn_and_change_nothing() {
 }
 
 #[test]
-fn explain_says_what_the_command_says() {
+fn explain_equals_the_command() {
     let weir = Weir::start(RULES);
     let check = |body: Value| post(weir.admin, "/explain", body.to_string());
     let answer = check(json!({ "domain": "d", "descriptor": "user=ann" }));
@@ -219,7 +219,7 @@ fn explain_says_what_the_command_says() {
 }
 
 #[test]
-fn explain_refuses_what_no_request_could_say() {
+fn explain_refuses_impossible_requests() {
     let weir = Weir::start(RULES);
     for (body, status, why) in [
         ("".to_owned(), 400, "write {"),

@@ -35,7 +35,7 @@ fn commands(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_command_of_weir_is_one_that_weir_knows() {
+fn every_weir_command_parses() {
     let mut seen = 0;
     for (path, text) in pages() {
         for command in commands(&text) {
@@ -53,7 +53,7 @@ fn every_command_of_weir_is_one_that_weir_knows() {
 }
 
 #[test]
-fn every_target_of_make_exists() {
+fn every_make_target_exists() {
     let makefile = std::fs::read_to_string(root().join("Makefile")).expect("there is a Makefile");
     let mut seen = 0;
     for (path, text) in pages() {
@@ -67,7 +67,7 @@ fn every_target_of_make_exists() {
 }
 
 #[test]
-fn every_link_leads_to_a_file_and_every_anchor_to_a_heading() {
+fn every_link_and_every_anchor_exists() {
     for (path, text) in pages() {
         let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         for target in targets.filter(|target| !target.contains("://")) {
@@ -115,14 +115,14 @@ fn rules_of_the_page() -> Vec<RuleSet> {
 }
 
 #[test]
-fn every_rule_file_of_the_page_about_rules_loads() {
+fn every_rule_file_in_the_docs_loads() {
     let sets = rules_of_the_page();
     assert!(sets.len() >= 3, "only {} rule files were found", sets.len());
     assert!(sets.iter().all(|set| !set.rules().is_empty()));
 }
 
 #[test]
-fn values_meet_the_rules_that_the_page_about_rules_says() {
+fn values_match_the_rules_as_documented() {
     let sets = rules_of_the_page();
     let set = sets.iter().find(|set| set.has_domain("matching")).expect("the page has it");
     for (key, value, rule) in [

@@ -43,12 +43,12 @@ fn every_example_is_accepted_by_both_envoys() {
 }
 
 #[test]
-fn the_newest_envoy_lets_requests_through_until_the_limit() {
+fn the_newest_envoy_enforces_the_limit() {
     within_an_hour(|| until_the_limit(NEWEST));
 }
 
 #[test]
-fn the_oldest_envoy_lets_requests_through_until_the_limit() {
+fn the_oldest_envoy_enforces_the_limit() {
     within_an_hour(|| until_the_limit(OLDEST));
 }
 
@@ -74,7 +74,7 @@ fn until_the_limit(version: &str) {
 }
 
 #[test]
-fn envoy_tells_clients_where_they_stand() {
+fn envoy_adds_the_limit_headers() {
     within_an_hour(|| {
         let weir = Weir::start(RULES);
         let upstream = Upstream::start();
@@ -97,8 +97,9 @@ fn envoy_tells_clients_where_they_stand() {
     });
 }
 
+/// The headers of weir reach the client through an Envoy that adds none.
 #[test]
-fn weirs_own_headers_reach_the_client_through_an_envoy_that_has_none() {
+fn weir_headers_reach_the_client() {
     within_an_hour(|| {
         let weir = Weir::setup().rules("demo.yaml", RULES);
         let weir = weir.env("WEIR__ANSWER__HEADERS", "ietf").start();

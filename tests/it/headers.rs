@@ -43,7 +43,7 @@ fn shown(answer: &RateLimitResponse) -> Vec<String> {
 }
 
 #[test]
-fn there_are_no_headers_unless_asked_for() {
+fn headers_are_off_by_default() {
     within_an_hour(|| {
         for setup in [setup(), setup().env("WEIR__ANSWER__HEADERS", "off")] {
             let weir = setup.start();
@@ -56,7 +56,7 @@ fn there_are_no_headers_unless_asked_for() {
 }
 
 #[test]
-fn envoy_ratelimit_three_headers_follow_its_choice() {
+fn envoy_ratelimit_headers_show_the_tightest_limit() {
     within_an_hour(|| {
         let weir = setup().env("LIMIT_RESPONSE_HEADERS_ENABLED", "true").start();
         let client = weir.client();
@@ -96,7 +96,7 @@ fn envoy_ratelimit_headers_can_be_renamed() {
 
 /// The form that Envoy writes itself, so a client sees no difference when weir writes it.
 #[test]
-fn x_ratelimit_is_in_envoys_own_form() {
+fn x_ratelimit_has_the_form_of_envoy() {
     within_an_hour(|| {
         let weir = setup().env("WEIR__ANSWER__HEADERS", "x-ratelimit").start();
         let client = weir.client();
@@ -115,7 +115,7 @@ fn x_ratelimit_is_in_envoys_own_form() {
 /// draft-ietf-httpapi-ratelimit-headers-11: `RateLimit-Policy` and `RateLimit` are lists of named
 /// items with parameters; q and w of the policy, r and t of the state.
 #[test]
-fn ietf_headers_name_every_policy_and_the_state_of_each() {
+fn ietf_headers_list_policies_and_states() {
     within_an_hour(|| {
         let weir = setup().env("WEIR__ANSWER__HEADERS", "ietf").start();
         let client = weir.client();
@@ -135,7 +135,7 @@ fn ietf_headers_name_every_policy_and_the_state_of_each() {
 }
 
 #[test]
-fn both_families_can_be_had_at_once() {
+fn both_header_families_can_be_combined() {
     within_an_hour(|| {
         let weir = setup().env("WEIR__ANSWER__HEADERS", "both").start();
         let client = weir.client();

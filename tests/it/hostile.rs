@@ -30,7 +30,7 @@ fn user() -> RateLimitDescriptor {
 }
 
 #[test]
-fn what_cannot_be_decided_is_an_invalid_argument() {
+fn an_undecidable_request_is_an_invalid_argument() {
     within_an_hour(|| {
         let mut weir = Weir::start(RULES);
         let client = weir.client();
@@ -84,8 +84,9 @@ fn a_refusal_says_why() {
     assert!(reason("d", vec![costing(1 << 63, user())]).contains("2^53"));
 }
 
+/// A message over the size limit is refused, and the connection serves the next one.
 #[test]
-fn a_message_beyond_the_size_limit_is_refused_and_the_next_is_served() {
+fn an_oversized_message_is_refused() {
     let mut weir = Weir::start(RULES);
     let client = weir.client();
     let huge = "v".repeat(64 << 20);
@@ -96,7 +97,7 @@ fn a_message_beyond_the_size_limit_is_refused_and_the_next_is_served() {
 }
 
 #[test]
-fn a_flood_of_large_requests_leaves_no_trace_in_memory() {
+fn a_flood_of_large_requests_keeps_memory_flat() {
     let mut weir = Weir::start(RULES);
     let client = weir.client();
     let long = "v".repeat(1 << 20);
@@ -121,7 +122,7 @@ fn a_flood_of_large_requests_leaves_no_trace_in_memory() {
 }
 
 #[test]
-fn a_flood_of_keys_is_held_within_the_stores_bound() {
+fn a_flood_of_keys_stays_within_the_bound() {
     const BOUND: usize = 1000;
     within_an_hour(|| {
         let weir = Weir::setup().rules("d.yaml", RULES);

@@ -25,7 +25,7 @@ fn user(name: &str) -> serde_json::Value {
 }
 
 #[test]
-fn the_answer_is_proto3_json_with_200_or_429() {
+fn the_response_is_proto3_json_with_200_or_429() {
     within_an_hour(|| {
         let weir = Weir::start(RULES);
         let ok = check(&weir, &user("ann"));
@@ -53,8 +53,9 @@ fn the_answer_is_proto3_json_with_200_or_429() {
     });
 }
 
+/// Field names may be camelCase or snake_case, and 64-bit numbers may be strings.
 #[test]
-fn a_request_may_be_written_in_either_case_and_with_64_bit_numbers_as_text() {
+fn json_accepts_both_cases_and_numbers_as_text() {
     within_an_hour(|| {
         let weir = Weir::start(RULES);
         let entries = json!([{ "key": "team", "value": "x" }]);
@@ -80,7 +81,7 @@ fn a_request_may_be_written_in_either_case_and_with_64_bit_numbers_as_text() {
 }
 
 #[test]
-fn a_request_that_meets_no_rule_is_ok_and_says_no_more() {
+fn a_request_without_a_rule_is_ok() {
     let weir = Weir::start(RULES);
     let request = json!({ "domain": "shop", "descriptors": [{ "entries": [{ "key": "x" }] }] });
     let answer = check(&weir, &request);
@@ -123,7 +124,7 @@ fn what_is_not_a_request_is_a_400_with_a_reason() {
 }
 
 #[test]
-fn dynamic_metadata_carries_the_request_and_what_passing_rules_say() {
+fn dynamic_metadata_has_request_and_rule_metadata() {
     within_an_hour(|| {
         let weir = Weir::setup().rules("shop.yaml", RULES);
         let weir = weir.env("WEIR__ANSWER__DYNAMIC_METADATA", "true").start();
@@ -161,7 +162,7 @@ fn without_the_setting_there_is_no_metadata() {
 }
 
 #[test]
-fn health_is_answered_in_words() {
+fn health_is_reported_as_text() {
     let weir = Weir::start(RULES);
     let health = get(weir.http, "/healthcheck");
     assert_eq!((health.status, health.body.trim()), (200, "OK"));

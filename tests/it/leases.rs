@@ -59,8 +59,9 @@ fn each_example_is_accepted_by_the_envoys_it_is_for() {
     }
 }
 
+/// The example for older Envoys differs only by fields that they do not support.
 #[test]
-fn the_example_for_older_envoys_differs_by_nothing_but_what_they_do_not_know() {
+fn the_old_example_differs_only_where_it_must() {
     let lines = |example: &str| -> Vec<String> {
         let lines = example.lines().filter(|line| !line.trim_start().starts_with('#'));
         lines.map(str::to_owned).collect()
@@ -120,17 +121,17 @@ fn no_more_than_max_run_at_once(form: &Form) {
 }
 
 #[test]
-fn a_client_that_goes_frees_its_slot_with_the_newest_envoy() {
+fn a_gone_client_frees_its_slot_with_newest_envoy() {
     a_client_that_goes_frees_its_slot(&NEW);
 }
 
 #[test]
-fn a_client_that_goes_frees_its_slot_with_the_oldest_envoy() {
+fn a_gone_client_frees_its_slot_with_oldest_envoy() {
     a_client_that_goes_frees_its_slot(&OLD);
 }
 
 #[test]
-fn a_client_that_goes_frees_its_slot_in_the_classic_form() {
+fn a_gone_client_frees_its_slot_in_classic_form() {
     a_client_that_goes_frees_its_slot(&Form { version: NEWEST, example: &classic() });
 }
 
@@ -193,7 +194,7 @@ fn denied_requests_free_nothing(form: &Form) {
 /// Envoy is killed (SIGKILL) while ten requests run: nobody gives their slots back, so they come back
 /// when `hold` is over, and not before.
 #[test]
-fn after_a_crash_of_envoy_the_slots_come_back_within_hold() {
+fn slots_expire_within_hold_after_a_crash() {
     let hold = Duration::from_secs(3);
     let fixture = Fixture::start(&NEW, &rules("3s"));
     let mut asked = Instant::now();
@@ -226,7 +227,7 @@ fn after_a_crash_of_envoy_the_slots_come_back_within_hold() {
 /// Without leases Envoy gives back for denied requests too, so each denial lets one more in. That
 /// stays a nuisance: a counter never falls below empty, so when all has ended exactly `max` run.
 #[test]
-fn without_leases_denials_free_slots_but_never_more_than_there_are() {
+fn without_leases_a_denial_frees_a_slot() {
     let example = naive();
     let fixture = Fixture::start(&Form { version: NEWEST, example: &example }, &lasting());
     let (running, denied) = crowd(&fixture, MAX + 1);

@@ -37,7 +37,7 @@ descriptors:
 "#;
 
 #[test]
-fn the_readme_names_metrics_that_the_page_of_all_of_them_has() {
+fn the_readme_names_documented_metrics() {
     let readme = include_str!("../../README.md");
     let table = readme.split("\n## Metrics\n").nth(1).expect("a section");
     let table = table.split("\n## ").next().expect("an end");
@@ -147,8 +147,9 @@ fn the_page_keeps_the_format_and_the_naming_rules() {
     });
 }
 
+/// Every decision has one outcome, and no two rules share a label.
 #[test]
-fn every_decision_has_one_outcome_and_no_two_rules_share_a_label() {
+fn decisions_have_one_outcome_and_one_label() {
     within_an_hour(|| {
         let weir = setup().start();
         send_requests(&weir);
@@ -184,7 +185,7 @@ fn every_decision_has_one_outcome_and_no_two_rules_share_a_label() {
 }
 
 #[test]
-fn values_beyond_the_bound_are_counted_as_other() {
+fn values_over_the_bound_are_counted_as_other() {
     within_an_hour(|| {
         let weir = setup().env("WEIR__METRICS__MAX_SERIES", "3").start();
         let client = weir.client();
@@ -202,7 +203,7 @@ fn values_beyond_the_bound_are_counted_as_other() {
 }
 
 #[test]
-fn rules_that_stay_go_on_counting_after_a_reload() {
+fn unchanged_rules_keep_counting_after_a_reload() {
     within_an_hour(|| {
         let mut weir = setup().start();
         send_requests(&weir);
@@ -238,7 +239,7 @@ fn rules_that_stay_go_on_counting_after_a_reload() {
 }
 
 #[test]
-fn envoy_ratelimit_names_have_envoy_ratelimit_labels_and_numbers() {
+fn envoy_ratelimit_metrics_have_its_labels() {
     within_an_hour(|| {
         let weir = setup().env("USE_PROMETHEUS", "true").env("PROMETHEUS_ADDR", "127.0.0.1:0");
         let mut weir = weir.env("PROMETHEUS_PATH", "/m").start();

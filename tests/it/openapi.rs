@@ -76,8 +76,9 @@ fn port(weir: &Weir, item: &Value) -> std::net::SocketAddr {
     }
 }
 
+/// Every path and method of the routers is in openapi.yaml, and the reverse.
 #[test]
-fn every_path_and_method_of_the_routers_is_on_the_page_and_the_other_way_round() {
+fn routes_and_openapi_paths_are_equal() {
     let page = page();
     let on_the_page: BTreeSet<String> = paths(&page).into_iter().map(|(path, _)| path).collect();
     assert_eq!(on_the_page, routes());
@@ -119,8 +120,9 @@ fn hold(page: &Value, method: &str, path: &str, answer: &Response) -> String {
     what
 }
 
+/// Real responses match openapi.yaml, and every documented response is seen.
 #[test]
-fn real_answers_are_as_the_page_says_and_every_answer_on_it_is_seen() {
+fn responses_match_openapi() {
     let page = page();
     let weir = Weir::start(RULES);
     let bad = Weir::setup()

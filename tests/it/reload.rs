@@ -77,7 +77,7 @@ fn last_error(weir: &Weir) -> Option<String> {
 }
 
 #[test]
-fn a_config_map_that_is_swapped_comes_into_force() {
+fn a_swapped_config_map_is_loaded() {
     let folder = TempDir::new().expect("a temporary folder");
     mount(folder.path(), 1, &[("a.yaml", rules("a", 1))]);
     let weir = Weir::setup().rules_at(folder.path()).start();
@@ -91,8 +91,9 @@ fn a_config_map_that_is_swapped_comes_into_force() {
     assert!(metric(&weir, r#"weir_rules_reloads_total{result="failed"} 0"#));
 }
 
+/// The layouts of envoyproxy/ratelimit are watched whatever its watch settings say.
 #[test]
-fn envoy_ratelimit_layouts_are_followed_whatever_it_is_told_to_watch() {
+fn envoy_ratelimit_layouts_are_watched() {
     for watch_root in ["true", "false"] {
         let folder = TempDir::new().expect("a temporary folder");
         let root = folder.path();
@@ -136,7 +137,7 @@ fn envoy_ratelimit_layouts_are_followed_whatever_it_is_told_to_watch() {
 /// Two files that must change together, swapped by one link without a pause, while the rules are
 /// read again and again and clients ask for both in one request.
 #[test]
-fn under_load_no_call_fails_and_no_answer_mixes_two_sets() {
+fn a_reload_under_load_is_atomic() {
     const LAST: u64 = 300;
     let folder = TempDir::new().expect("a temporary folder");
     let set = |version| [("a.yaml", rules("a", version)), ("b.yaml", rules("b", version))];
@@ -182,8 +183,9 @@ fn under_load_no_call_fails_and_no_answer_mixes_two_sets() {
     assert_eq!(last_error(&weir), None);
 }
 
+/// A bad rule set changes nothing and is reported until it is corrected.
 #[test]
-fn a_bad_set_changes_nothing_and_shows_until_it_is_mended() {
+fn a_bad_rule_set_is_reported_and_not_used() {
     let setup = Weir::setup().rules("a.yaml", &rules("a", 1));
     let weir = setup.env("WEIR__READYZ__REQUIRE_RULES", "current").start();
     let client = weir.client();
@@ -215,7 +217,7 @@ fn a_bad_set_changes_nothing_and_shows_until_it_is_mended() {
 }
 
 #[test]
-fn readiness_ignores_the_rules_unless_asked() {
+fn readiness_ignores_failing_rules_by_default() {
     for (required, status) in [("off", 200), ("loaded", 503), ("current", 503)] {
         let weir = Weir::setup().env("WEIR__READYZ__REQUIRE_RULES", required).start();
         assert_eq!(get(weir.http, "/readyz").status, status, "{required}, without rules");
@@ -229,8 +231,9 @@ fn readiness_ignores_the_rules_unless_asked() {
     }
 }
 
+/// Missing files do not remove limits. An empty domain and SIGHUP do.
 #[test]
-fn files_that_are_gone_are_no_wish_but_an_empty_domain_and_sighup_are() {
+fn missing_files_do_not_remove_limits() {
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("mount");
     create_dir_all(&path).expect("a folder");
@@ -266,7 +269,7 @@ fn files_that_are_gone_are_no_wish_but_an_empty_domain_and_sighup_are() {
 }
 
 #[test]
-fn watching_can_be_turned_off_and_sighup_still_reloads() {
+fn sighup_reloads_when_watching_is_off() {
     let threads = |weir: &mut Weir| -> Vec<String> {
         let tasks = format!("/proc/{}/task", weir.process().pid());
         let tasks = std::fs::read_dir(tasks).expect("a running process").flatten();

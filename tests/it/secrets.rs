@@ -116,8 +116,9 @@ fn secrets(tls: &Certificates) -> [String; 2] {
     [SECRET.to_owned(), part_of(&key)]
 }
 
+/// No log line and no page shows a secret that is in use.
 #[test]
-fn no_line_and_no_page_shows_a_secret_that_is_in_use() {
+fn secrets_in_use_are_not_shown() {
     let tls = Certificates::new();
     let secrets = secrets(&tls);
     let (_listener, mute) = silent();
@@ -135,8 +136,9 @@ fn no_line_and_no_page_shows_a_secret_that_is_in_use() {
     live(weir, &tls, &secrets, Some(&collector));
 }
 
+/// No log line and no page shows a secret while Redis or the collector is unreachable.
 #[test]
-fn no_line_and_no_page_shows_a_secret_for_somebody_who_is_away() {
+fn secrets_of_unreachable_services_are_not_shown() {
     let tls = Certificates::new();
     let secrets = secrets(&tls);
     let closed = silent().1;

@@ -21,7 +21,7 @@ fn health(client: &Client, service: &str) -> Result<ServingStatus, Code> {
 }
 
 #[test]
-fn health_is_known_under_both_of_envoy_ratelimit_names() {
+fn health_has_both_names_of_envoy_ratelimit() {
     let weir = Weir::setup().start();
     let client = weir.client();
     assert_eq!(health(&client, ""), Ok(ServingStatus::Serving));
@@ -32,7 +32,7 @@ fn health_is_known_under_both_of_envoy_ratelimit_names() {
 /// Whoever balances over instances must hear of the end before it comes, and calls that are still
 /// sent meanwhile must be answered.
 #[test]
-fn an_instance_that_is_told_to_end_says_so_and_goes_on_answering() {
+fn a_draining_instance_still_serves() {
     let setup = Weir::setup().env("WEIR__DRAIN__DELAY", "60s");
     let mut weir = setup.start();
     let client = weir.client();

@@ -34,7 +34,7 @@ fn bad_rules_at_the_start_are_all_listed_and_exit_64() {
 }
 
 #[test]
-fn weir_can_be_told_to_start_without_rules() {
+fn weir_can_start_without_rules() {
     for name in ["WEIR__RULES__START_WITHOUT", "FORCE_START_WITHOUT_INITIAL_CONFIG"] {
         let weir = Weir::setup().rules("bad.yaml", BAD).env(name, "true").start();
         let answer = weir.client().check(request("d", vec![descriptor(&[("user", "x")])]));
@@ -69,7 +69,7 @@ fn a_wrong_setting_exits_64_and_names_it() {
 }
 
 #[test]
-fn a_settings_file_is_read_and_the_environment_wins_over_it() {
+fn the_environment_overrides_the_settings_file() {
     within_an_hour(|| {
         let file = "answer: { headers: ietf, shadow_mode: true }\n";
         let setup = || Weir::setup().rules("good.yaml", GOOD).file("weir.yaml", file);
@@ -105,7 +105,7 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn told_to_end_weir_ends_well() {
+fn sigterm_exits_with_0() {
     let setup = Weir::setup().rules("good.yaml", GOOD).env("WEIR__DRAIN__DELAY", "0s");
     let mut weir = setup.start();
     assert_eq!(get(weir.http, "/healthcheck").status, 200);
@@ -118,7 +118,7 @@ const OTHER: &str = "{key: other, rate_limit: {unlimited: true}}";
 
 /// SIGHUP reads the rules again. The first line of the log that follows tells how it went.
 #[test]
-fn hung_up_weir_reads_its_rules_again_and_keeps_its_counters() {
+fn sighup_reloads_rules_and_keeps_counters() {
     within_an_hour(|| {
         let rules = |requests: &str| {
             format!(
@@ -151,7 +151,7 @@ fn hung_up_weir_reads_its_rules_again_and_keeps_its_counters() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_any_more_does_not_stop_an_orderly_end() {
+fn a_closed_log_pipe_does_not_block_shutdown() {
     let folder = tempfile::TempDir::new().expect("a temporary folder");
     write(&folder.path().join("good.yaml"), GOOD);
     let mut command = weir();

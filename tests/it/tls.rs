@@ -49,7 +49,7 @@ fn metric(weir: &Weir, name: &str) -> u64 {
 /// Envoy asks over TLS, with a certificate of its own, and denies when it gets no answer. Without
 /// the certificate it gets none.
 #[test]
-fn both_envoys_ask_with_certificates_on_both_sides() {
+fn both_envoys_use_mutual_tls() {
     for version in [NEWEST, OLDEST] {
         let certificates = Certificates::new();
         let weir = server(&certificates)
@@ -150,7 +150,7 @@ fn a_rotation_under_load_fails_no_call() {
 }
 
 #[test]
-fn a_bad_pair_is_told_once_and_the_old_one_serves() {
+fn a_bad_certificate_is_logged_once_and_ignored() {
     let (authority, other) = (Certificates::new(), Certificates::new());
     let (cert, key) = (authority.path("server.crt"), authority.path("server.key"));
     let mut weir = server(&authority).start();
@@ -172,7 +172,7 @@ fn a_bad_pair_is_told_once_and_the_old_one_serves() {
 }
 
 #[test]
-fn weir_call_speaks_tls_and_says_what_is_wrong() {
+fn weir_call_uses_tls_and_reports_its_errors() {
     let certificates = Certificates::new();
     let folder = certificates.path("");
     let ca = certificates.path("ca.crt").display().to_string();
@@ -201,7 +201,7 @@ fn weir_call_speaks_tls_and_says_what_is_wrong() {
 }
 
 #[test]
-fn half_of_the_settings_or_files_that_are_no_good_end_the_start() {
+fn incomplete_or_bad_tls_settings_end_the_start() {
     let certificates = Certificates::new();
     let path = |name: &str| certificates.path(name).display().to_string();
     let table = [

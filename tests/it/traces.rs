@@ -146,7 +146,7 @@ fn a_fallback_shows_in_the_trace() {
 }
 
 #[test]
-fn a_dead_collector_costs_nothing_but_spans() {
+fn a_dead_collector_costs_only_spans() {
     let closed = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = closed.local_addr().expect("it listens");
     drop(closed);
@@ -175,8 +175,9 @@ fn a_dead_collector_costs_nothing_but_spans() {
     }
 }
 
+/// A slow collector delays no decision, and the queue of spans is bounded.
 #[test]
-fn a_slow_collector_holds_up_no_decision_and_what_waits_is_bounded() {
+fn a_slow_collector_delays_no_decision() {
     const REQUESTS: u64 = 300;
     const QUEUE: u64 = 16;
     const BATCH: u64 = 4;
@@ -205,7 +206,7 @@ fn a_slow_collector_holds_up_no_decision_and_what_waits_is_bounded() {
 }
 
 #[test]
-fn what_is_left_is_told_before_the_process_ends() {
+fn pending_telemetry_is_sent_at_shutdown() {
     const REQUESTS: usize = 20;
     for protocol in ["grpc", "http/protobuf"] {
         let collector = if protocol == "grpc" { Collector::grpc() } else { Collector::http() };
@@ -230,7 +231,7 @@ fn what_is_left_is_told_before_the_process_ends() {
 }
 
 #[test]
-fn the_sampler_decides_about_requests_whose_caller_has_no_trace() {
+fn the_sampler_decides_for_untraced_callers() {
     let table: [(&[(&str, &str)], usize); 4] = [
         (&[], 1),
         (
@@ -259,8 +260,9 @@ fn the_sampler_decides_about_requests_whose_caller_has_no_trace() {
     }
 }
 
+/// OTLP metrics have the names, labels and values of `/metrics`.
 #[test]
-fn metrics_are_sent_with_the_names_labels_and_numbers_of_the_page() {
+fn otlp_metrics_equal_the_prometheus_page() {
     for protocol in ["grpc", "http/protobuf"] {
         let collector = if protocol == "grpc" { Collector::grpc() } else { Collector::http() };
         let weir = to(&collector, protocol)
@@ -300,7 +302,7 @@ fn metrics_are_sent_with_the_names_labels_and_numbers_of_the_page() {
 }
 
 #[test]
-fn without_a_word_about_traces_there_is_nothing_of_them() {
+fn tracing_is_off_by_default() {
     let collector = Collector::http();
     let exporters = |weir: &mut Weir| {
         let tasks = format!("/proc/{}/task", weir.process().pid());

@@ -29,7 +29,7 @@ const ROUNDS: usize = 1_000_000;
 const GROWTH_KIB: u64 = 64 * 1024;
 
 #[test]
-fn a_million_inputs_do_no_harm() {
+fn a_million_inputs_cause_no_panic() {
     let seed = variable("WEIR_MUTATION_SEED").unwrap_or(0x77_65_69_72);
     let rounds = variable("WEIR_MUTATION_ROUNDS").unwrap_or(ROUNDS as u64) as usize;
     println!("seed {seed}, {rounds} inputs");

@@ -90,7 +90,7 @@ fn sliding_window_is_the_same_in_lua() {
 }
 
 #[test]
-fn sliding_window_is_weighed_as_exactly_in_lua() {
+fn sliding_window_weights_are_exact_in_lua() {
     let _permit = shared();
     let (server, mut rng) = (Server::local(), Rng(seed()));
     let mut twin = Twin::new(server.client());
@@ -226,43 +226,43 @@ fn agree_together(algorithm: Algorithm) {
 }
 
 #[test]
-fn fixed_window_is_the_same_together() {
+fn fixed_window_is_the_same_in_a_batch() {
     let _permit = shared();
     agree_together(Algorithm::FixedWindow);
 }
 
 #[test]
-fn sliding_window_is_the_same_together() {
+fn sliding_window_is_the_same_in_a_batch() {
     let _permit = shared();
     agree_together(Algorithm::SlidingWindow);
 }
 
 #[test]
-fn sliding_window_log_is_the_same_together() {
+fn sliding_window_log_is_the_same_in_a_batch() {
     let _permit = shared();
     agree_together(Algorithm::SlidingWindowLog);
 }
 
 #[test]
-fn token_bucket_is_the_same_together() {
+fn token_bucket_is_the_same_in_a_batch() {
     let _permit = shared();
     agree_together(Algorithm::TokenBucket);
 }
 
 #[test]
-fn leaky_bucket_is_the_same_together() {
+fn leaky_bucket_is_the_same_in_a_batch() {
     let _permit = shared();
     agree_together(Algorithm::LeakyBucket);
 }
 
 #[test]
-fn concurrency_is_the_same_together() {
+fn concurrency_is_the_same_in_a_batch() {
     let _permit = shared();
     agree_together(Algorithm::Concurrency);
 }
 
 #[test]
-fn as_many_counters_as_a_call_may_have_are_read_at_once() {
+fn a_call_reads_the_maximum_of_counters() {
     let _permit = shared();
     /// The largest `redis.batch`.
     const COUNTERS: usize = 1_024;
@@ -278,7 +278,7 @@ fn as_many_counters_as_a_call_may_have_are_read_at_once() {
 }
 
 #[test]
-fn every_request_of_the_table_is_answered_by_lua_as_it_says() {
+fn lua_decisions_match_the_table() {
     let _permit = shared();
     let server = Server::local();
     let mut twin = Twin::new(server.client());

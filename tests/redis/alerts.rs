@@ -118,7 +118,7 @@ fn groups(expression: &str) -> BTreeSet<&str> {
 /// One after the other: denied, allowed, and decided without Redis, which an exchange misses too;
 /// then a scrape has everything.
 #[test]
-fn alerts_and_dashboard_name_what_weir_exposes() {
+fn alerts_and_dashboard_use_existing_metrics() {
     let _permit = shared();
     let mut redis = Server::listening(&[]);
     let url = format!("redis://{}", redis.address());
@@ -183,7 +183,7 @@ fn problems(place: &str, expression: &str, exposed: &BTreeMap<String, Vec<Labels
 }
 
 #[test]
-fn a_metric_or_a_label_that_is_not_there_is_noticed() {
+fn a_missing_metric_or_label_is_found() {
     let page = "# TYPE weir_x_total counter\nweir_x_total{a=\"1\",b=\"x y\"} 3\n\
                 # TYPE weir_y_seconds histogram\nweir_y_seconds_bucket{le=\"+Inf\"} 1\n";
     let exposed = scraped(page);

@@ -62,8 +62,9 @@ fn metric(weir: &Weir, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {name} in\n{page}"))
 }
 
+/// A hot counter is decided the same with and without batching, and batching needs fewer calls.
 #[test]
-fn a_hot_counter_is_decided_the_same_with_and_without_company() {
+fn batched_hits_are_decided_as_single_hits() {
     const REQUESTS: usize = 8_000;
     let _permit = exclusive();
     let server = Server::local();
@@ -108,8 +109,9 @@ fn names(server: &Server) -> BTreeSet<String> {
     }
 }
 
+/// A counter with foreign content is refused; the others of its batch are decided.
 #[test]
-fn a_counter_that_cannot_be_read_takes_nobody_along() {
+fn an_unreadable_counter_fails_alone() {
     let _permit = shared();
     let server = Server::local();
     let weir = start(&server, "128");
@@ -145,8 +147,9 @@ fn a_counter_that_cannot_be_read_takes_nobody_along() {
     assert_eq!(server.client().run(&["GET", &name]).text(), "l", "it is left as it is");
 }
 
+/// With Redis out of memory, peeks are decided even in a batch with refused hits.
 #[test]
-fn when_memory_is_full_those_who_only_look_are_answered_whatever_their_company() {
+fn peeks_succeed_while_redis_memory_is_full() {
     let _permit = shared();
     let server = Server::listening(&["--maxmemory-policy", "noeviction"]);
     let weir = start(&server, "128");
@@ -239,7 +242,7 @@ impl Holder {
 }
 
 #[test]
-fn who_gives_up_while_waiting_is_never_sent() {
+fn a_timed_out_waiting_call_is_never_sent() {
     let _permit = exclusive();
     let holder = Holder::start();
     let weir = over(&format!("redis://127.0.0.1:{}", holder.port), RULES)

@@ -27,7 +27,7 @@ fn left(weir: &Weir) -> Option<u32> {
 }
 
 #[test]
-fn an_acl_user_needs_no_more_than_the_documented_rights() {
+fn the_documented_acl_rights_are_enough() {
     let _permit = shared();
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md"));
     let page = page.expect("a page about Redis");
@@ -60,7 +60,7 @@ fn an_acl_user_needs_no_more_than_the_documented_rights() {
 }
 
 #[test]
-fn a_password_in_a_file_is_read_again_for_every_connection() {
+fn the_password_file_is_read_per_connection() {
     let _permit = shared();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("password");
@@ -80,8 +80,9 @@ fn a_password_in_a_file_is_read_again_for_every_connection() {
     until("it is let in again", || left(&weir).is_some());
 }
 
+/// weir finds the primary through the sentinels, and its successor after a failover.
 #[test]
-fn sentinels_lead_to_the_primary_and_to_the_next_one() {
+fn sentinels_lead_to_the_new_primary() {
     let _permit = exclusive();
     let mut watched = Watched::start();
     let ports = watched.sentinel_ports();
@@ -98,7 +99,7 @@ fn sentinels_lead_to_the_primary_and_to_the_next_one() {
 }
 
 #[test]
-fn a_demoted_primary_is_left_for_the_new_one() {
+fn weir_leaves_a_demoted_primary() {
     let _permit = exclusive();
     let watched = Watched::start();
     let port = watched.sentinel_ports()[0];
@@ -121,7 +122,7 @@ fn over_tls(url: &str, settings: &[(&str, &std::path::Path)]) -> Setup {
 }
 
 #[test]
-fn tls_trusts_whom_it_is_told_to_and_shows_who_calls() {
+fn tls_uses_the_configured_ca_and_certificate() {
     let _permit = shared();
     let certificates = Certificates::new();
     let path = |name: &str| certificates.path(name);
@@ -152,7 +153,7 @@ fn tls_trusts_whom_it_is_told_to_and_shows_who_calls() {
 }
 
 #[test]
-fn tls_checks_the_host_name_unless_it_is_told_not_to() {
+fn tls_checks_the_host_name_by_default() {
     let _permit = shared();
     let certificates = Certificates::new();
     let ca = certificates.path("ca.crt");
@@ -180,7 +181,7 @@ fn tls_checks_the_host_name_unless_it_is_told_not_to() {
 }
 
 #[test]
-fn certificates_are_read_again_for_every_connection() {
+fn certificates_are_read_per_connection() {
     let _permit = shared();
     let mut certificates = Certificates::new();
     let path = |name: &str| certificates.path(name);

@@ -19,8 +19,9 @@ fn take(client: &Client, user: &str) -> i32 {
     client.check(request("d", vec![descriptor(&[("user", user)])])).overall_code
 }
 
+/// A counter of one instance is shown and deleted through another.
 #[test]
-fn what_one_instance_counted_another_shows_and_empties() {
+fn any_instance_shows_and_deletes_a_counter() {
     let _permit = shared();
     let cluster = Cluster::start();
     let url = cluster_url(&cluster);

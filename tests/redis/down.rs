@@ -40,8 +40,9 @@ fn passed(answer: &RateLimitResponse) -> bool {
     answer.overall_code == i32::from(Code::Ok)
 }
 
+/// weir starts without Redis, decides by fallback, and counts in Redis once it is there.
 #[test]
-fn with_redis_away_at_the_start_the_fallback_answers_and_redis_takes_over_when_it_comes() {
+fn fallback_decides_until_redis_is_reachable() {
     let _permit = shared();
     let mut server = Server::listening(&[]);
     server.kill();
@@ -74,8 +75,9 @@ fn with_redis_away_at_the_start_the_fallback_answers_and_redis_takes_over_when_i
     assert_eq!(check(&weir, "local").statuses[0].limit_remaining, 3);
 }
 
+/// weir starts while the whole cluster is down and counts in it once it is up.
 #[test]
-fn a_whole_cluster_that_is_down_at_the_start_counts_when_it_comes() {
+fn a_cluster_that_starts_late_is_used() {
     let _permit = shared();
     let mut cluster = Cluster::start();
     cluster.nodes.iter_mut().for_each(Server::kill);
@@ -105,7 +107,7 @@ fn a_whole_cluster_that_is_down_at_the_start_counts_when_it_comes() {
 }
 
 #[test]
-fn readiness_does_not_care_unless_it_is_told_to() {
+fn readiness_ignores_redis_by_default() {
     let _permit = shared();
     let mut server = Server::listening(&[]);
     server.kill();
@@ -124,7 +126,7 @@ fn patient(server: &Server, url: &str) -> Weir {
 }
 
 #[test]
-fn a_full_redis_refuses_and_counts_again_when_there_is_room() {
+fn a_full_redis_refuses_until_it_has_room() {
     let _permit = shared();
     let server = Server::listening(&["--maxmemory-policy", "noeviction"]);
     let weir = patient(&server, &format!("redis://{}", server.address()));
@@ -136,8 +138,9 @@ fn a_full_redis_refuses_and_counts_again_when_there_is_room() {
     assert_eq!(check(&weir, "deny").statuses[0].limit_remaining, 3);
 }
 
+/// A key that another application uses is refused and never misread.
 #[test]
-fn a_key_that_is_used_by_something_else_is_refused_not_misread() {
+fn a_key_of_another_type_is_refused() {
     let _permit = shared();
     let server = Server::listening(&[]);
     let weir = patient(&server, &format!("redis://{}", server.address()));
@@ -154,7 +157,7 @@ fn a_key_that_is_used_by_something_else_is_refused_not_misread() {
 }
 
 #[test]
-fn a_half_open_connection_is_given_up_and_made_anew() {
+fn a_half_open_connection_is_replaced() {
     let _permit = exclusive();
     let server = Server::listening(&[]);
     let proxy = Proxy::to(server.address());
@@ -172,8 +175,9 @@ fn a_half_open_connection_is_given_up_and_made_anew() {
     until("and again after a cut", || how(&check(&weir, "allow")).ends_with("fallback=none"));
 }
 
+/// With `readyz.require_store`, readiness ends with Redis and returns with it.
 #[test]
-fn readiness_that_follows_redis_goes_with_it_and_comes_back_with_it() {
+fn readiness_can_follow_redis() {
     let _permit = shared();
     let mut server = Server::listening(&[]);
     let weir = patient(&server, &format!("redis://{}", server.address()));

@@ -174,18 +174,18 @@ fn serves(sample: &[(&str, &str)]) {
 }
 
 #[test]
-fn istios_sample_runs_with_nothing_changed_but_the_image() {
+fn istio_sample_runs_with_only_the_image_changed() {
     serves(&ISTIO);
 }
 
 #[test]
-fn envoys_sample_runs_with_nothing_changed_but_the_image() {
+fn envoy_sample_runs_with_only_the_image_changed() {
     serves(&ENVOY);
 }
 
 /// What cannot be served is said at once: rules by xDS are Envoy Gateway's, not ours yet.
 #[test]
-fn envoy_gateways_own_deployment_is_refused_with_what_to_do_instead() {
+fn envoy_gateway_deployment_is_refused_with_a_hint() {
     let redis = Server::listening(&[]);
     let env = [&ENVOY[..], &[("CONFIG_TYPE", "GRPC_XDS_SOTW")]].concat();
     let mut pod = Pod::start(&env, &redis, &rules(1));

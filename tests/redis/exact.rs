@@ -45,8 +45,9 @@ pub(crate) const ALGORITHMS: [&str; 6] = [
     "concurrency",
 ];
 
+/// Four instances whose clocks are minutes apart allow exactly the limit.
 #[test]
-fn four_instances_with_clocks_minutes_apart_let_exactly_the_limit_through() {
+fn limit_is_exact_across_instances() {
     let _permit = shared();
     let cluster = Cluster::start();
     let url = cluster_url(&cluster);
@@ -83,7 +84,7 @@ fn named(n: usize) -> (&'static str, usize) {
 }
 
 #[test]
-fn several_descriptors_of_one_request_are_counted_each_once() {
+fn each_descriptor_of_a_request_counts_once() {
     let _permit = shared();
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());
@@ -100,8 +101,9 @@ fn several_descriptors_of_one_request_are_counted_each_once() {
     }
 }
 
+/// Instances share counters if and only if they have the same `redis.key_secret`.
 #[test]
-fn instances_with_one_secret_share_counters_and_others_do_not() {
+fn instances_share_counters_by_secret() {
     let _permit = shared();
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());
@@ -122,8 +124,9 @@ fn instances_with_one_secret_share_counters_and_others_do_not() {
     assert_eq!(left(&other), 59);
 }
 
+/// Instances whose clocks are minutes apart report the same end of a window.
 #[test]
-fn instances_with_clocks_minutes_apart_agree_when_a_window_ends() {
+fn instances_agree_on_the_end_of_a_window() {
     let _permit = shared();
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());

@@ -58,8 +58,9 @@ fn two(cluster: &Cluster) -> [Weir; 2] {
     weirs
 }
 
+/// After a primary is killed only its counters fall back, and at most until two seconds after the failover.
 #[test]
-fn a_killed_primary_takes_only_its_own_counters_along_and_not_for_long() {
+fn a_killed_primary_affects_only_its_counters() {
     let _permit = exclusive();
     let mut cluster = Cluster::start();
     let weirs = two(&cluster);
@@ -97,8 +98,9 @@ fn a_killed_primary_takes_only_its_own_counters_along_and_not_for_long() {
     assert_eq!(within(exact_again, Instant::now()).find_map(LoadResult::fallback), None);
 }
 
+/// A stalled node costs one timeout; then its breaker is open and calls do not wait.
 #[test]
-fn a_stalled_node_costs_one_deadline_and_then_nothing() {
+fn a_stalled_node_costs_one_timeout() {
     let _permit = exclusive();
     let cluster = Cluster::with(&[
         // So that nobody fails over: the stall itself is the matter here.
@@ -148,8 +150,9 @@ fn a_stalled_node_costs_one_deadline_and_then_nothing() {
     assert_eq!(within(back, Instant::now()).find_map(LoadResult::fallback), None);
 }
 
+/// While a slot moves under load, no hit is lost and none is counted twice.
 #[test]
-fn a_slot_that_moves_under_load_loses_and_doubles_nothing() {
+fn a_moving_slot_counts_every_hit_once() {
     let _permit = shared();
     const LIMIT: usize = 2_000;
     let rules = "
@@ -195,7 +198,7 @@ descriptors:
 }
 
 #[test]
-fn a_node_that_joins_is_found_by_the_first_call_that_is_sent_there() {
+fn a_joined_node_is_found_by_the_first_redirect() {
     let _permit = shared();
     let mut cluster = Cluster::start();
     let weir = over(&cluster_url(&cluster), WIDE).env("WEIR__STORE__TIMEOUT", "20s").start();
@@ -240,8 +243,9 @@ fn a_node_that_joins_is_found_by_the_first_call_that_is_sent_there() {
     assert_eq!(left(), 1_000_000_000 - asked - 1);
 }
 
+/// Flushed scripts are loaded again, and no hit is counted twice.
 #[test]
-fn flushed_scripts_are_loaded_again_and_nothing_is_counted_twice() {
+fn flushed_scripts_are_reloaded() {
     let _permit = shared();
     let server = Server::listening(&[]);
     let rules = "

@@ -25,8 +25,9 @@ fn is_silence(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
+/// A killed server closes its connections and is empty after a restart.
 #[test]
-fn a_killed_server_closes_its_connections_and_starts_again_empty() {
+fn a_killed_server_restarts_empty() {
     let _permit = shared();
     let mut server = Server::listening(&[]);
     let mut client = Client::tcp(server.address(), TIMEOUT).expect("it listens");
@@ -39,8 +40,9 @@ fn a_killed_server_closes_its_connections_and_starts_again_empty() {
     assert_eq!(client.run(&["GET", "key"]), Reply::Nil);
 }
 
+/// A frozen server accepts connections and replies only after it thaws.
 #[test]
-fn a_frozen_server_accepts_connections_and_answers_only_when_it_thaws() {
+fn a_frozen_server_replies_when_it_thaws() {
     let _permit = shared();
     let server = Server::listening(&[]);
     let mut client = Client::tcp(server.address(), SILENCE).expect("it listens");
@@ -53,7 +55,7 @@ fn a_frozen_server_accepts_connections_and_answers_only_when_it_thaws() {
 }
 
 #[test]
-fn a_silent_proxy_leaves_both_ends_waiting() {
+fn a_silent_proxy_forwards_nothing() {
     let _permit = shared();
     let server = Server::listening(&[]);
     let proxy = Proxy::to(server.address());
@@ -125,7 +127,7 @@ fn a_wrong_password_and_a_missing_right_are_refused() {
 }
 
 #[test]
-fn tls_is_spoken_to_those_who_trust_the_authority() {
+fn tls_needs_the_authority_and_a_certificate() {
     let _permit = shared();
     let certificates = Certificates::new();
     let path = |name: &str| certificates.path(name).display().to_string();
@@ -148,7 +150,7 @@ fn tls_is_spoken_to_those_who_trust_the_authority() {
 }
 
 #[test]
-fn sentinels_put_the_replica_in_a_dead_primarys_place() {
+fn sentinels_promote_the_replica() {
     let _permit = exclusive();
     let mut watched = Watched::start();
     let sentinel = (std::net::Ipv4Addr::LOCALHOST, watched.sentinel_ports()[0]).into();
@@ -162,8 +164,9 @@ fn sentinels_put_the_replica_in_a_dead_primarys_place() {
     assert_eq!(watched.servers[1].client().run(&["SET", "key", "1"]).text(), "OK");
 }
 
+/// A cluster fails over on request and when a primary dies.
 #[test]
-fn a_cluster_fails_over_when_told_to_and_when_a_primary_dies() {
+fn a_cluster_fails_over() {
     let _permit = shared();
     let mut cluster = Cluster::start();
     let first = cluster.owner(0, "key");
@@ -183,7 +186,7 @@ fn a_cluster_fails_over_when_told_to_and_when_a_primary_dies() {
 }
 
 #[test]
-fn a_slot_moves_to_another_node_while_it_is_used() {
+fn a_slot_moves_while_it_is_used() {
     let _permit = shared();
     let cluster = Cluster::start();
     let from = cluster.owner(0, "key");
@@ -204,8 +207,9 @@ fn a_slot_moves_to_another_node_while_it_is_used() {
     cluster.wait_until_whole();
 }
 
+/// Clients that follow redirects lose no step while a slot moves under load.
 #[test]
-fn a_slot_that_moves_under_load_loses_no_step_of_those_who_follow_it() {
+fn redirects_lose_no_step_of_a_moving_slot() {
     let _permit = shared();
     let cluster = Cluster::start();
     let from = cluster.owner(0, "key");

@@ -14,8 +14,9 @@ descriptors:
     rate_limit: { algorithm: token_bucket, requests: 1000000, window: 1s }
 ";
 
+/// Every character, every length and the largest numbers are counted separately.
 #[test]
-fn every_character_every_length_and_the_largest_numbers_are_counted_apart() {
+fn every_value_has_its_own_counter() {
     let _permit = shared();
     let server = Server::local();
     let weir = over(&format!("redis+unix://{}", server.socket().display()), RULES)

@@ -92,7 +92,7 @@ fn leased_limits_hold_when_an_instance_is_killed() {
 }
 
 #[test]
-fn leased_limits_hold_when_an_instance_stands_still() {
+fn leased_limits_hold_when_an_instance_stops() {
     let _permit = exclusive();
     let cluster = Cluster::start();
     let [mut stopped, second, third, fourth] = four(&cluster);
@@ -128,8 +128,9 @@ fn leased_limits_hold_after_a_failover() {
     judge("failed over", &traffic.stop(), since);
 }
 
+/// A limit that is lowered by a reload holds in the window in which the reload happens.
 #[test]
-fn a_lower_limit_holds_for_leased_rules_in_the_window_that_it_comes_in() {
+fn a_lowered_leased_limit_holds_in_its_window() {
     let _permit = exclusive();
     let rules = |requests: u64| {
         format!(
@@ -178,8 +179,9 @@ fn a_lower_limit_holds_for_leased_rules_in_the_window_that_it_comes_in() {
     assert!(passed > reloaded && passed <= LOWER as usize, "{passed}");
 }
 
+/// Steady traffic costs less than one Redis call per second, counter and instance.
 #[test]
-fn steady_leased_traffic_costs_less_than_a_call_per_second_counter_and_instance() {
+fn steady_leased_traffic_costs_few_redis_calls() {
     let _permit = exclusive();
     const TENANTS: usize = 25;
     let rules = "

@@ -25,7 +25,7 @@ descriptors:
 
 /// envoyproxy/ratelimit's names are what they are; all others keep Prometheus' conventions.
 #[test]
-fn promtool_complains_of_envoy_ratelimit_names_only() {
+fn promtool_accepts_all_names_of_weir() {
     let _permit = shared();
     let (mut redis, certificates) = (Server::listening(&[]), Certificates::new());
     let path = |name: &str| certificates.path(name).display().to_string();

@@ -68,8 +68,9 @@ fn serve(mut stream: TcpStream) {
     }
 }
 
+/// All descriptors of a request are sent before the first reply arrives.
 #[test]
-fn all_descriptors_of_a_request_are_under_way_before_the_first_answer_comes() {
+fn descriptors_are_sent_without_waiting_for_replies() {
     let _permit = shared();
     let weir = over(&format!("redis://127.0.0.1:{}", reluctant()), RULES)
         .env("WEIR__STORE__TIMEOUT", "20s")
@@ -87,7 +88,7 @@ fn all_descriptors_of_a_request_are_under_way_before_the_first_answer_comes() {
 }
 
 #[test]
-fn all_descriptors_of_a_request_travel_in_one_call() {
+fn descriptors_of_a_request_share_one_call() {
     let _permit = shared();
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());

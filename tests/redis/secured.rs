@@ -61,7 +61,7 @@ fn left(weirs: &[Weir], key: &'static str) -> Vec<usize> {
 }
 
 #[test]
-fn a_cluster_over_tls_with_users_and_certificates_is_counted_in_exactly() {
+fn limit_is_exact_on_a_cluster_over_tls() {
     let _permit = shared();
     let certificates = Certificates::new();
     let path = |name: &str| certificates.path(name).display().to_string();

@@ -110,7 +110,7 @@ impl Day {
 }
 
 #[test]
-fn a_day_of_changes_and_faults_fails_no_call() {
+fn no_call_fails_during_changes_and_faults() {
     let _permit = exclusive();
     let (rate, began) = (told("WEIR_SOAK_RATE", RATE), Instant::now());
     let mut cluster = Cluster::start();

@@ -60,8 +60,9 @@ fn exchanged(weirs: &[Weir], rounds: usize) {
     });
 }
 
+/// Three instances allow at least the limit and exceed it by at most the traffic of one interval.
 #[test]
-fn three_instances_let_through_the_limit_and_no_more_beyond_than_passes_in_an_interval() {
+fn overshoot_is_at_most_one_interval_of_traffic() {
     let _permit = exclusive();
     let cluster = Cluster::start();
     let url = cluster_url(&cluster);
@@ -122,8 +123,9 @@ fn three_instances_let_through_the_limit_and_no_more_beyond_than_passes_in_an_in
     assert!(after - before <= 3 * COUNTERS as u64 * exchanges_each, "{calls} calls per second");
 }
 
+/// While Redis is unreachable for 5 s nothing falls back, and afterwards every hit is counted.
 #[test]
-fn with_redis_away_for_five_seconds_nothing_falls_back_and_all_is_counted_after() {
+fn redis_outage_causes_no_fallback_and_no_loss() {
     let _permit = exclusive();
     let server = Server::listening(&[]);
     let proxy = Proxy::to(server.address());

@@ -22,8 +22,9 @@ fn check(client: &Client) {
     client.check_traced(&traceparent, request("d", vec![descriptor(&[("user", "ann")])]));
 }
 
+/// A Redis call is a child span of its request and names its node and its error.
 #[test]
-fn a_call_to_redis_is_a_span_below_its_request_with_its_node_and_its_error() {
+fn a_redis_call_is_a_child_span() {
     let _permit = exclusive();
     let redis = Server::listening(&[]);
     let collector = Collector::grpc();

@@ -26,8 +26,9 @@ fn says(line: &str, message: &str) -> Option<Value> {
     line["message"].as_str()?.starts_with(message).then_some(line)
 }
 
+/// The begin and the end of a fallback and of an open breaker are logged once; requests never.
 #[test]
-fn a_fallback_and_a_breaker_are_told_when_they_begin_and_end_and_a_request_never() {
+fn state_changes_are_logged_and_requests_are_not() {
     let _permit = exclusive();
     let redis = Server::listening(&[]);
     // Patient, so that a busy machine is no fault of Redis.

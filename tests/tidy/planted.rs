@@ -57,7 +57,7 @@ fn size_and_head_are_measured() {
 }
 
 #[test]
-fn what_is_allowed_is_not_complained_about() {
+fn allowed_code_is_not_reported() {
     let table = [
         ("src/time.rs", "fn f() { Instant::now(); SystemTime::now(); }"),
         ("src/limiter/x.rs", "use crate::{rules::RuleSet, store::Store};"),
@@ -77,7 +77,7 @@ fn what_is_allowed_is_not_complained_about() {
 }
 
 #[test]
-fn only_files_declared_for_tests_are_spared() {
+fn only_declared_test_files_are_exempt() {
     let step = source("src/step.rs", "#[cfg(test)]\nmod laws;\nmod count;\n#[cfg(test)] mod t {}");
     let below = ["laws", "laws/deep", "fixed_window", "lawsuit", "t"];
     let mut sources = vec![step];
@@ -86,7 +86,7 @@ fn only_files_declared_for_tests_are_spared() {
 }
 
 #[test]
-fn a_step_without_its_twin_is_missed_once_there_is_lua() {
+fn a_missing_lua_twin_is_reported() {
     let rust = || source("src/step/fixed_window.rs", "");
     let lua = |name: &str| Source { path: format!("lua/{name}.lua"), text: String::new() };
     assert!(twins(&[rust()]).is_empty());
@@ -99,7 +99,7 @@ fn a_step_without_its_twin_is_missed_once_there_is_lua() {
 }
 
 #[test]
-fn a_section_the_readme_does_not_know_is_missed() {
+fn a_section_missing_in_the_readme_is_reported() {
     let settings = source("src/settings.rs", {
         "\nsettings! {\n    /// Doc: text.\n    grpc: Grpc,\n    log: Log,\n}"
     });
@@ -112,7 +112,7 @@ fn a_section_the_readme_does_not_know_is_missed() {
 }
 
 #[test]
-fn blanking_leaves_the_code_where_it_was() {
+fn blanking_keeps_positions() {
     let text = "a(\"x\\\"y\"); // z\nb('\\'', 'q', &'l c); /* d\n */ e r\"f\" br#\"g\"h\"#;\n";
     let code = blank::code(text);
     assert_eq!(code.len(), text.len());

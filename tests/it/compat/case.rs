@@ -129,7 +129,7 @@ fn code(number: i32) -> &'static str {
 }
 
 #[test]
-fn a_question_reads_as_it_is_written() {
+fn a_request_parses_as_written() {
     let Question(asked) = Question::parse("shop@7 a=b=c,d= @-3 ; () !5/hour ; e=f @0 !1/9");
     assert_eq!((asked.domain.as_str(), asked.hits_addend), ("shop", 7));
     let [first, second, third] = &asked.descriptors[..] else { panic!("{asked:?}") };

@@ -67,7 +67,7 @@ fn settled(call: &Call) -> Option<u64> {
 
 /// Of 10000: 2000 are reserved while the model works, and then it was 300, or 2500, or nothing.
 #[test]
-fn a_reservation_is_settled_to_the_true_cost_once() {
+fn a_reservation_is_corrected_to_its_cost_once() {
     for version in [NEWEST, OLDEST] {
         within_an_hour(|| {
             let fixture = start(version, &rules(10_000, 100));
@@ -99,7 +99,7 @@ fn a_reservation_is_settled_to_the_true_cost_once() {
 /// 3000 tokens: a second call that would reserve 2000 beside the first is denied, leaves nothing
 /// behind and is never settled; when the first has ended at 300, the next one fits.
 #[test]
-fn a_reservation_that_does_not_fit_is_denied_and_takes_nothing() {
+fn a_denied_reservation_takes_nothing() {
     within_an_hour(|| {
         let fixture = start(NEWEST, &rules(3_000, 100));
         let beside = || {
@@ -121,7 +121,7 @@ fn a_reservation_that_does_not_fit_is_denied_and_takes_nothing() {
 /// One call an hour: the second is denied for that, so the tokens it would have reserved come back
 /// at once (`denied_requests: free`), and Envoy has nothing to settle.
 #[test]
-fn a_request_that_another_rule_denies_leaves_no_reservation_behind() {
+fn another_rules_denial_undoes_a_reservation() {
     within_an_hour(|| {
         let fixture = start(NEWEST, &rules(10_000, 1));
         assert_eq!(chat(&fixture, 300, || ()).status, 200);
@@ -139,7 +139,7 @@ fn a_request_that_another_rule_denies_leaves_no_reservation_behind() {
 /// A client that goes while the model works leaves its reservation as the charge: nobody knows what
 /// it would have cost. Envoy, with its one worker, has seen the client go before it takes the next.
 #[test]
-fn a_cost_that_nobody_knows_stays_as_it_was_reserved() {
+fn an_unknown_cost_stays_as_reserved() {
     within_an_hour(|| {
         let fixture = start(NEWEST, &rules(10_000, 100));
         let gone = stream::send(fixture.envoy().ingress, "/v1/chat", &[("x-user", "anna")]);

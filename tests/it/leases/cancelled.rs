@@ -72,7 +72,7 @@ async fn call(
 /// its connection closed. Nine more take all other slots and are reset with their answers unread:
 /// what these took comes back.
 #[test]
-fn what_a_cancelled_call_took_comes_back_at_once() {
+fn a_cancelled_call_returns_its_slots_at_once() {
     let weir = Weir::start(RULES);
     let looks = weir.client();
     looks.block_on(async {

@@ -39,7 +39,7 @@ fn today(text: &str, ids: &[(&str, String)]) -> String {
 }
 
 #[test]
-fn the_page_shows_what_its_commands_print() {
+fn the_docs_show_what_their_commands_print() {
     let sessions = sessions();
     assert!(sessions.len() >= 2, "the page has lost its sessions");
     within_an_hour(|| {
