@@ -1,6 +1,6 @@
 //! The memory bound, measured: resident bytes per counter of the memory store.
 //!
-//! A binary of its own with one test, because it reads the resident memory of the whole process.
+//! A binary with a single test, because it reads the resident memory of the whole process.
 
 use std::fs;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use weir::step::{EntriesTier, FixedWindowTier, Params, Step};
 use weir::store::MemoryStore;
 use weir::time::Micros;
 
-/// What the documentation promises: 64 MB for a million.
+/// The documented bound: 64 MB for a million counters.
 const BYTES_PER_COUNTER_MAX: f64 = 64.0;
 
 /// Resident bytes of this process.
@@ -21,7 +21,7 @@ fn resident() -> u64 {
     pages.expect("the second number is the resident pages") * 4096
 }
 
-/// Key number `n`: spread like a hash.
+/// Key number `n`, distributed like a hash.
 fn key(n: u64) -> Key {
     let mix = |n: u64| {
         let n = (n ^ (n >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -55,7 +55,7 @@ fn fill(store: &MemoryStore, numbers: Range<u64>) {
     }
 }
 
-/// Fills a new store with `counts` counters, one count after the other, and measures at each.
+/// Fills a new store up to each of `counts` in turn and measures at each.
 fn measure(max_counters: usize, counts: &[u64]) -> MemoryStore {
     let before = resident();
     let store = MemoryStore::new(max_counters);
@@ -72,8 +72,8 @@ fn measure(max_counters: usize, counts: &[u64]) -> MemoryStore {
     store
 }
 
-/// Fills a store with logs, whose bytes are counted against a bound, and compares that count with
-/// what the process really takes.
+/// Fills a store with logs, whose bytes have a bound, and compares the store's own count with the
+/// resident memory.
 fn measure_logs() -> MemoryStore {
     let before = resident();
     let store = MemoryStore::with_large_bytes(4_000_000, 1 << 30);
@@ -86,17 +86,17 @@ fn measure_logs() -> MemoryStore {
     let counted = held.large_bytes as f64 + BYTES_PER_COUNTER_MAX * held.counters as f64;
     let share = resident().saturating_sub(before) as f64 / counted;
     println!("logs                   held {:>8}  {share:.2} of the bytes counted", held.counters);
-    // The allocator may keep some of what the logs had before they grew.
+    // The allocator may keep memory that the logs had before they grew.
     assert!(share <= 1.2, "logs take {share:.2} of the bytes counted");
     store
 }
 
-/// Fill to several counts, between and at the points where tables have just grown. Then let all
-/// counters expire, and fill another store: it must fit into what the first ones have given back.
-/// (To the allocator: what it keeps for later is its own affair.)
+/// Fills a store to several counts, at and between the points where tables grow. Then all counters
+/// expire, and another store must fit into the freed memory. Memory that the allocator keeps counts
+/// as freed.
 #[test]
 fn a_counter_takes_at_most_64_bytes() {
-    // Every 4 % from 700 000 on: any moment at which most indexes have just been rebuilt is met.
+    // Every 4 % from 700 000 on, so that most indexes have just been rebuilt at some count.
     let counts = std::iter::successors(Some(700_000), |count| Some(count * 104 / 100));
     let counts: Vec<u64> = counts.take_while(|&count| count < 1_250_000).collect();
     let grown = measure(4_000_000, &counts);

@@ -27,7 +27,7 @@ pub(crate) fn measure(rules: &Path, open: &Plan) -> anyhow::Result<Figures> {
         println!("{fault}");
         let mut cluster = match fault {
             "primary killed" => Cluster::start(),
-            // So that nobody fails over: the stall itself is the matter here.
+            // No failover: the stall itself is tested.
             _ => Cluster::with(&[
                 "--cluster-node-timeout",
                 "60000",

@@ -1,4 +1,4 @@
-//! The accuracy study in small: what must hold of sliding_window whatever the traffic.
+//! A small accuracy study: bounds of sliding_window for every kind of traffic.
 
 #[path = "../../benches/accuracy/study.rs"]
 mod study;
@@ -10,8 +10,8 @@ use traffic::{Traffic, Volume};
 
 const LIMIT: u64 = 50;
 
-/// Plays half a million requests of this traffic. All of them must be decided as the formula in
-/// real numbers says, and the exact log as a plain list of instants.
+/// Simulates half a million requests. Every decision must equal the formula in real numbers, and
+/// the exact log must equal a plain list of instants.
 fn play(traffic: Traffic) -> Tally {
     let volume = Volume { requests: 500_000, sources: 337, limit: LIMIT, window: 60_000_000 };
     let tally = run(traffic, volume);
@@ -35,8 +35,8 @@ fn no_traffic_gets_twice_the_limit_into_one_window() {
     }
 }
 
-/// With bounds far from the figures of this seed: 0.5 %, 0.0004 %, 7 % and 10 %, as `make accuracy`
-/// prints them.
+/// The bounds are far from the figures of this seed: 0.5 %, 0.0004 %, 7 % and 10 %, which `make
+/// accuracy` prints.
 #[test]
 fn steady_traffic_is_decided_accurately() {
     let tally = play(Traffic::Steady);

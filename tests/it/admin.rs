@@ -1,4 +1,4 @@
-//! The admin listener: what an operator can see.
+//! The admin listener: the pages for operators.
 
 use crate::support::http::get;
 use crate::support::rls::{costing, descriptor, request};

@@ -1,4 +1,4 @@
-//! `weir bench`: what it counts on a real service, and how it says that there is none.
+//! `weir bench`: its figures with a real service, and its errors without one.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -35,15 +35,15 @@ fn bench(to: SocketAddr, args: &[&str]) -> Run {
     run(Path::new("."), &[&head, &SHORT[..], args].concat())
 }
 
-/// The report of a run that must have succeeded.
+/// The report of a run that must succeed.
 fn report(to: SocketAddr, args: &[&str]) -> Value {
     let run = bench(to, &[args, &["--json"]].concat());
     assert_eq!(run.code, Some(0), "{run:?}");
     serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
 }
 
-/// The report of a run that was ended when the service had answered so many calls, however long
-/// that took. At most 256 of them are in flight then, and in no report.
+/// The report of a run that was interrupted after the service had decided `calls` calls, however
+/// long that took. Up to 256 of them are in flight then and in no report.
 fn report_of(service: &Weir, calls: u64, args: &[&str]) -> Value {
     let answered = || -> u64 {
         let page = get(service.admin, "/metrics").body;
@@ -76,7 +76,7 @@ fn a_closed_loop_counts_calls_by_decision() {
     let p50 = free["latency_us"]["p50"].as_f64().expect("a number");
     assert!(p50 > 0.0 && p50 <= free["latency_us"]["max"].as_f64().expect("a number"));
 
-    // One year may turn to the next meanwhile, which lets five more pass.
+    // A year may end during the test, which allows five more.
     let few = report_of(&weir, 500, &["few=one"]);
     assert!((1..=10).contains(&number(&few, "ok")), "{few:#}");
     assert!(number(&few, "over_limit") > 0, "{few:#}");
@@ -129,14 +129,14 @@ fn a_service_that_goes_away_is_in_the_report() {
     let client = service.client();
     let mut load = Process::spawn("bench", command);
     let look = || costing(0, descriptor(&[("many", "one")]));
-    // At most 256 are in flight, so most of them have been answered by then.
+    // At most 256 are in flight, so most of them have been decided by then.
     while client.check(request("shop", vec![look()])).statuses[0].limit_remaining > 0 {}
     drop(service);
-    // Who comes again has noticed.
+    // A new connection shows that the generator has noticed.
     let place = TcpListener::bind(address).expect("the service has left it");
     let (told, comes) = mpsc::channel();
-    // All are turned away until the end: a connection that nobody accepts looks open, and calls on it
-    // go unanswered.
+    // Every connection is closed until the end. One that is not accepted looks open, and its calls
+    // would wait.
     thread::spawn(move || {
         place.incoming().try_for_each(|stream| {
             drop(stream);
@@ -152,7 +152,7 @@ fn a_service_that_goes_away_is_in_the_report() {
     assert!(errors.keys().all(|error| error.contains("connect")), "{report:#}");
 }
 
-/// Both loops, told to last ten hours.
+/// Both loops, with a duration of ten hours.
 #[test]
 fn an_interrupted_run_reports_its_figures() {
     let service = Weir::start(RULES);
@@ -198,7 +198,7 @@ fn an_impossible_plan_is_refused() {
     assert!(plan.stderr.contains("write {n} where keys differ"), "{plan:?}");
 }
 
-/// An address at which nobody listens any more.
+/// An address without a listener.
 fn free_port() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("a bound listener")

@@ -1,4 +1,4 @@
-//! The command line: what it prints and how it exits.
+//! The command line: output and exit status.
 
 use std::path::{Path, PathBuf};
 
@@ -44,8 +44,8 @@ fn check_accepts_good_rules_quietly() {
     }
 }
 
-/// Files under `data/check/` say themselves what is wrong with them: below a bad line, a comment
-/// whose `^` stands under the place, with words that the message must have. `#<` is column 1.
+/// Files under `data/check/` contain their expected problems: below a bad line, a comment whose `^`
+/// marks the column, with words that the message must contain. `#<` is column 1.
 #[test]
 fn check_lists_every_problem_with_its_place() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/data/check");
@@ -58,7 +58,7 @@ fn check_lists_every_problem_with_its_place() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// How the report about one file differs from what the file says about itself.
+/// The difference between the report about a file and the problems that it expects.
 fn misreported(file: &Path) -> Option<String> {
     let name = file.file_name().expect("a file has a name").to_string_lossy();
     let text = std::fs::read_to_string(file).expect("a readable file");
@@ -99,7 +99,7 @@ fn expectations(text: &str) -> Vec<(usize, usize, &str)> {
     expected
 }
 
-/// Settings name their rules and how to read them; `check` reports both kinds of mistakes.
+/// Settings name the rules and how to read them. `check` reports mistakes in both.
 #[test]
 fn check_reads_settings_and_the_rules_they_name() {
     let more = "domain: shop\ndescriptors: [{ key: more, rate_limit: { unlimited: true } }]\n";
@@ -192,7 +192,7 @@ fn call_prints_the_decision_and_exits_by_it() {
 #[test]
 fn call_reports_an_unreachable_service() {
     let folder = folder(&[]);
-    // Port 1 on loopback: reserved, and nobody listens there.
+    // Port 1 on loopback is reserved, and no process listens there.
     let run = run(folder.path(), &["call", "--addr", "127.0.0.1:1", "--domain", "d", "a=b"]);
     assert_eq!(run.code, Some(69), "{run:?}");
     assert!(run.stderr.contains("127.0.0.1:1"), "{run:?}");

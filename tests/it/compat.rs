@@ -1,7 +1,7 @@
-//! envoyproxy/ratelimit's behaviour as tables: rules, requests, and what must be answered.
+//! The behaviour of envoyproxy/ratelimit as tables: rules, requests, and expected responses.
 //!
-//! Each file under `data/compat/` is one run of the binary. Its requests are asked in order, over
-//! gRPC, by a client made from Envoy's own definitions.
+//! Each file under `data/compat/` is one run of the binary. A client generated from Envoy's own
+//! definitions sends its requests in order over gRPC.
 
 mod case;
 mod table;
@@ -51,8 +51,8 @@ fn every_table_is_listed() {
     assert_eq!(names, LISTED);
 }
 
-/// Asks a table's questions of a fresh process and compares all answers at once, so that one
-/// failure shows the whole picture.
+/// Sends the requests of a table to a fresh process and compares all responses at once, so that a
+/// failure shows every difference.
 fn check(text: &str) {
     let table = Table::parse(text);
     within_an_hour(|| {

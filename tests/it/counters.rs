@@ -1,4 +1,4 @@
-//! Counters by hand: what the admin listener says of one, who may ask, and how it is emptied.
+//! Counters by the admin interface: their display, access to them, and deletion.
 
 use serde_json::{Value, json};
 
@@ -160,7 +160,7 @@ fn counters_need_the_token_from_other_hosts() {
         let said = weir.process().output();
         assert!(!said.contains("hunter2"), "the token was logged: {said}");
     }
-    // Whoever sets a token wants it asked for, on loopback too.
+    // A configured token is required on loopback too.
     let weir = setup().env("WEIR__ADMIN__TOKEN", TOKEN).start();
     assert_eq!(get(weir.admin, ANN).status, 403);
 }
@@ -170,13 +170,13 @@ fn foreign_web_pages_cannot_use_the_admin_port() {
     within_an_hour(|| {
         let weir = Weir::start(RULES);
         take(&weir.client(), &[("user", "ann")]);
-        // DNS rebinding: the page's own name leads to 127.0.0.1.
+        // DNS rebinding: the page's name resolves to 127.0.0.1.
         for path in ["/", "/rules", "/settings", "/metrics", ANN, "/nonsense"] {
             let answer = get_with(weir.admin, path, &[("host", "attacker.example:6070")]);
             assert_eq!(answer.status, 403, "{path}");
             assert!(answer.body.contains("localhost"), "{}", answer.body);
         }
-        // A form or a script on another page.
+        // A form or a script on a foreign page.
         for header in [("origin", "http://attacker.example"), ("sec-fetch-site", "cross-site")] {
             assert_eq!(delete(&weir, ANN, &[header]).status, 403, "{header:?}");
             let body = br#"{"domain": "d", "descriptor": "user=ann"}"#;

@@ -1,4 +1,4 @@
-//! The pages for people: their commands can be typed, their links lead somewhere.
+//! The documentation: its commands parse, and its links lead to files and headings.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every page, with its path from the root and its text.
+/// Every page: its path from the root and its text.
 fn pages() -> Vec<(PathBuf, String)> {
     let docs = std::fs::read_dir(root().join("docs")).expect("docs/ exists");
     let docs = docs.map(|entry| entry.expect("a readable folder").path());
@@ -27,7 +27,7 @@ fn pages() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// The lines of all blocks that are fenced as shell commands, without their comments.
+/// The lines of all `sh` blocks, without comments.
 fn commands(page: &str) -> Vec<&str> {
     let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
     let lines = blocks.flat_map(str::lines).map(|line| line.split(" #").next().unwrap_or(line));
@@ -98,7 +98,7 @@ fn every_algorithm_has_one_row_and_one_section() {
     assert_eq!(sections, names);
 }
 
-/// The rule files among the blocks of docs/rules.md, each compiled for itself.
+/// The rule files among the blocks of docs/rules.md, each compiled alone.
 fn rules_of_the_page() -> Vec<RuleSet> {
     let page = std::fs::read_to_string(root().join("docs/rules.md")).expect("a page is text");
     let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
@@ -145,7 +145,7 @@ fn values_match_the_rules_as_documented() {
     assert!(matches!(set.find("matching", &with_port), Found::Nothing));
 }
 
-/// The anchors of a page's headings, as they are made of them: lower case, spaces as dashes.
+/// The anchors of a page's headings: lower case, with dashes for spaces.
 fn headings(page: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(page).expect("a page is text");
     let lines = text.lines().filter_map(|line| line.strip_prefix('#'));

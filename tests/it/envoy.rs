@@ -11,8 +11,7 @@ use crate::support::window_edge::within_an_hour;
 const BASIC: &str = include_str!("../../examples/envoy/basic.yaml");
 const COSTS: &str = include_str!("../../examples/envoy/costs.yaml");
 
-/// The shape of the example's rules, in windows that no test can outlive unseen (see
-/// [`within_an_hour`]).
+/// The rules of the example, with windows of an hour or more (see [`within_an_hour`]).
 const RULES: &str = "
 domain: demo
 descriptors:
@@ -52,8 +51,8 @@ fn the_oldest_envoy_enforces_the_limit() {
     within_an_hour(|| until_the_limit(OLDEST));
 }
 
-/// 200 until a rule's limit, then 429; another client has its own counter; a second rule (on the
-/// client's address) limits both together; what is refused never reaches the service.
+/// 200 up to a limit, then 429. Another client has its own counter. A second rule, on the client's
+/// address, limits both together. A denied request never reaches the service.
 fn until_the_limit(version: &str) {
     let weir = Weir::start(RULES);
     let upstream = Upstream::start();
@@ -81,7 +80,7 @@ fn envoy_adds_the_limit_headers() {
         let envoy = Envoy::start(NEWEST, &envoy::tuned(BASIC, weir.grpc, upstream.address));
         let header = |answer: &Response, name| answer.header(name).unwrap_or_default();
 
-        // The tightest of the two comes first: 1 of 2 left for the user, 3 of 4 for the address.
+        // The tighter of the two is first: 1 of 2 left for the user, 3 of 4 for the address.
         let passed = anna(&envoy, "/");
         let limits = r#"2, 2;w=3600;name="per-user", 4;w=86400"#;
         assert_eq!(header(&passed, "x-ratelimit-limit"), limits);
@@ -137,15 +136,15 @@ fn a_descriptor_costs_what_envoy_says() {
             assert_eq!(entries(call), [("job", "batch"), ("user", "anna")]);
             assert_eq!(cost(call), Some(3));
             assert_eq!(call.response.statuses[0].limit_remaining, 4);
-            // Envoy says how long it waits, so weir never works on what cannot arrive in time.
+            // Envoy sends its timeout, so weir stops work that would be too late.
             let timeout = call.metadata.get("grpc-timeout").expect("a deadline");
             assert_eq!(timeout.to_str().ok(), Some("100m"), "0.1 s");
         });
     }
 }
 
-/// A peek takes nothing, the true cost is charged when the response has been sent, and the next
-/// peek sees it: 9 bytes per answer against 20, so the third overdraws and the fourth is refused.
+/// A peek takes nothing. The actual cost is charged after the response, and the next peek sees it:
+/// with 9 bytes per response and a limit of 20 the third call overdraws and the fourth is denied.
 #[test]
 fn a_cost_known_at_the_end_is_charged_at_the_end() {
     for version in [NEWEST, OLDEST] {
@@ -157,7 +156,7 @@ fn a_cost_known_at_the_end_is_charged_at_the_end() {
 
             for (number, left_before) in [(1, 20), (2, 11), (3, 2)] {
                 assert_eq!(anna(&envoy, "/download").status, 200);
-                // The charge is fire and forget: wait until weir has answered it.
+                // The charge is fire-and-forget: wait until weir has decided it.
                 let calls = recorder.wait_for(2 * number);
                 let (peek, charge) = (&calls[2 * number - 2], &calls[2 * number - 1]);
                 assert_eq!((cost(peek), left(peek)), (Some(0), left_before), "peek {number}");

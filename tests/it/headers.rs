@@ -1,4 +1,4 @@
-//! Limit headers that weir makes itself, and envoyproxy/ratelimit's three.
+//! The limit headers of weir, and the three of envoyproxy/ratelimit.
 
 use crate::support::rls::{Client, RateLimitResponse, descriptor, headers, request};
 use crate::support::weir::{Setup, Weir};
@@ -24,13 +24,13 @@ fn setup() -> Setup {
     Weir::setup().rules("d.yaml", RULES)
 }
 
-/// Asks about descriptors of one entry each, all with the value `x`.
+/// Sends descriptors with one entry each, all with the value `x`.
 fn check(client: &Client, keys: &[&str]) -> RateLimitResponse {
     client.check(request("d", keys.iter().map(|key| descriptor(&[(key, "x")])).collect()))
 }
 
-/// The answer's headers (names in lower case, as Envoy sends them on), with the seconds to an hour's
-/// or a day's end shown as `T`.
+/// The headers of a response, with names in lower case as Envoy forwards them. `T` replaces the
+/// seconds to the end of an hour or a day.
 fn shown(answer: &RateLimitResponse) -> Vec<String> {
     let show = |(name, value): &(&str, &str)| {
         let seconds = |text: &str| text.parse::<u64>().is_ok_and(|s| (1..=86_400).contains(&s));
@@ -94,7 +94,7 @@ fn envoy_ratelimit_headers_can_be_renamed() {
     });
 }
 
-/// The form that Envoy writes itself, so a client sees no difference when weir writes it.
+/// The form that Envoy itself writes, so that a client sees no difference.
 #[test]
 fn x_ratelimit_has_the_form_of_envoy() {
     within_an_hour(|| {
@@ -113,7 +113,7 @@ fn x_ratelimit_has_the_form_of_envoy() {
 }
 
 /// draft-ietf-httpapi-ratelimit-headers-11: `RateLimit-Policy` and `RateLimit` are lists of named
-/// items with parameters; q and w of the policy, r and t of the state.
+/// items with parameters. A policy has q and w, a state has r and t.
 #[test]
 fn ietf_headers_list_policies_and_states() {
     within_an_hour(|| {

@@ -1,4 +1,4 @@
-//! Bad input: every kind is refused or answered within bounds, and weir is as well afterwards.
+//! Hostile input: every kind is refused or decided within bounds, and weir keeps serving.
 
 use tonic::Code as Grpc;
 
@@ -16,10 +16,10 @@ descriptors:
     rate_limit: { unit: hour, requests_per_unit: 5 }
 ";
 
-/// How much a process may have grown after requests whose payloads sum up to many times this.
+/// Maximum growth in KiB after requests whose payloads add up to many times this.
 const GROWTH_KIB: u64 = 32 * 1024;
 
-/// What a request is answered: its code, or the error.
+/// The code of the response, or the error.
 fn outcome(client: &Client, descriptors: Vec<RateLimitDescriptor>) -> Result<i32, Grpc> {
     let answer = client.try_check(request("d", descriptors));
     answer.map(|answer| answer.overall_code).map_err(|status| status.code())
@@ -62,14 +62,14 @@ fn an_undecidable_request_is_an_invalid_argument() {
         let far = client.try_check(request(&long, vec![user()])).map_err(|status| status.code());
         assert_eq!(far.err(), Some(Grpc::InvalidArgument), "a domain of 1 MiB");
 
-        // None of them has counted anything.
+        // None of them was counted.
         let answer = client.check(request("d", vec![user()]));
         assert_eq!(answer.statuses[0].limit_remaining, 4);
         assert!(weir.process().is_alive());
     });
 }
 
-/// The reason is for a person: it names what is wrong and, where there is one, the bound.
+/// The message names the problem and, where there is one, the bound.
 #[test]
 fn a_refusal_says_why() {
     let weir = Weir::start(RULES);
@@ -129,7 +129,7 @@ fn a_flood_of_keys_stays_within_the_bound() {
         let weir = weir.env("WEIR__STORE__MAX_COUNTERS", &BOUND.to_string());
         let mut weir = weir.start();
         let client = weir.client();
-        // A client at its limit is not forgotten because others come.
+        // New clients do not evict a client at its limit.
         assert_eq!(outcome(&client, vec![costing(6, user())]), Ok(2));
         let before = weir.process().resident_kib();
         let mut passed = 0;

@@ -1,4 +1,4 @@
-//! The HTTP listener: `/json` in envoyproxy/ratelimit's shape, and the plain health answers.
+//! The HTTP listener: `/json` in the form of envoyproxy/ratelimit, and the plain health responses.
 
 use crate::support::http::{Response, get, post};
 use crate::support::weir::Weir;
@@ -142,11 +142,11 @@ fn dynamic_metadata_has_request_and_rule_metadata() {
             { "entries": ["team=x"] },
         ]);
         assert_eq!(metadata["descriptors"], descriptors);
-        // The first descriptor wins where two say the same, and maps are merged.
+        // The first descriptor wins on conflict, and maps are merged.
         let merged = json!({ "tier": "gold", "nested": { "a": 1.0, "b": ["x"], "c": 2.0 } });
         assert_eq!(metadata["metadata"], merged);
 
-        // A rule that refuses does not speak.
+        // A rule that denies adds no metadata.
         let mut twice = user("bob");
         twice["descriptors"][0]["hitsAddend"] = json!(3);
         let over = check(&weir, &twice).json()["dynamicMetadata"].clone();

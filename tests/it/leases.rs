@@ -1,4 +1,4 @@
-//! Concurrency limits and reservations that real Envoys acquire and give back.
+//! Concurrency limits and reservations, acquired and released by real Envoys.
 
 mod budget;
 mod cancelled;
@@ -20,20 +20,20 @@ use crate::support::wait::TIMEOUT;
 
 const RULES: &str = include_str!("../../examples/rules/concurrency.yaml");
 
-/// The example's rules with slots that expire after `hold`.
+/// The rules of the example, with slots that expire after `hold`.
 fn rules(hold: &str) -> String {
     let rules = RULES.replace("hold: 30s", &format!("hold: {hold}"));
     assert_ne!(rules, RULES, "the example's hold moved");
     rules
 }
 
-/// With these a slot is free within a test only because somebody gave it back.
+/// Slots that do not expire during a test, so that a free slot was released.
 fn lasting() -> String {
     rules("24h")
 }
 
-/// `count` requests at the same time, until each has the head of its answer: those that run, and
-/// how many were denied.
+/// Sends `count` requests at the same time and waits for the head of each response. Returns the
+/// running ones and the number of denied ones.
 fn crowd(fixture: &Fixture, count: usize) -> (Vec<Stream>, usize) {
     let streams: Vec<Stream> = thread::scope(|scope| {
         let asking: Vec<_> = (0..count).map(|_| scope.spawn(|| fixture.open())).collect();
@@ -82,8 +82,9 @@ fn no_more_than_max_run_at_once_with_the_oldest_envoy() {
     no_more_than_max_run_at_once(&OLD);
 }
 
-/// 50 slow requests at the same time: 10 run, 40 are denied; when the 10 have ended all slots are
-/// free, each by one release of its own lease; and so again. Then 50 clients that come and go.
+/// Of 50 slow requests at the same time 10 run and 40 are denied. When the 10 have ended all slots
+/// are free, each by one release of its own lease. This is repeated, and then 50 clients connect
+/// and disconnect.
 fn no_more_than_max_run_at_once(form: &Form) {
     let fixture = Fixture::start(form, &lasting());
     for round in 1..=3 {
@@ -135,8 +136,8 @@ fn a_gone_client_frees_its_slot_in_classic_form() {
     a_client_that_goes_frees_its_slot(&Form { version: NEWEST, example: &classic() });
 }
 
-/// Ten run and an eleventh is denied; four clients go in the middle of their answers; so four more
-/// run, and a fifth is denied. Slots last for hours, and nothing else has ended.
+/// Ten run and an eleventh is denied. Four clients disconnect in the middle of their responses, so
+/// four more run and a fifth is denied. Slots last for hours and no other request ended.
 fn a_client_that_goes_frees_its_slot(form: &Form) {
     let fixture = Fixture::start(form, &lasting());
     let (mut running, denied) = crowd(&fixture, MAX + 1);
@@ -168,8 +169,8 @@ fn denied_requests_free_nothing_with_the_oldest_envoy() {
     denied_requests_free_nothing(&OLD);
 }
 
-/// Twenty denials later ten slots are still held. One request ends, and exactly one runs then. What
-/// Envoy would have sent for the denials it would have sent before that.
+/// After twenty denials ten slots are still held. One request ends, and exactly one more can run.
+/// Envoy would have sent a release for a denial before that.
 fn denied_requests_free_nothing(form: &Form) {
     let fixture = Fixture::start(form, &lasting());
     let (running, _) = crowd(&fixture, MAX);
@@ -191,8 +192,8 @@ fn denied_requests_free_nothing(form: &Form) {
     assert_eq!(fixture.free(), MAX);
 }
 
-/// Envoy is killed (SIGKILL) while ten requests run: nobody gives their slots back, so they come back
-/// when `hold` is over, and not before.
+/// Envoy is killed (SIGKILL) while ten requests run. Their slots are not released, so they expire
+/// after `hold` and not before.
 #[test]
 fn slots_expire_within_hold_after_a_crash() {
     let hold = Duration::from_secs(3);
@@ -205,8 +206,8 @@ fn slots_expire_within_hold_after_a_crash() {
     }
     assert!(running.iter().all(|stream| stream.status == 200));
     let fixture = fixture.without_envoy();
-    // An expiry is told to nobody: the only way to see it is to look until it has happened. A look
-    // says how long it takes until the next slot is free, which is within `hold` at any time.
+    // An expiry causes no event, so poll until it has happened. Each peek reports the time until
+    // the next slot is free, which is always within `hold`.
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let look = fixture.look();
@@ -224,8 +225,9 @@ fn slots_expire_within_hold_after_a_crash() {
     assert_eq!(calls.iter().filter_map(Lease::released).count(), 0, "nobody gave one back");
 }
 
-/// Without leases Envoy gives back for denied requests too, so each denial lets one more in. That
-/// stays a nuisance: a counter never falls below empty, so when all has ended exactly `max` run.
+/// Without leases Envoy releases for denied requests too, so each denial admits one more request.
+/// The effect is bounded: a counter never falls below 0, so when all requests have ended exactly
+/// `max` run.
 #[test]
 fn without_leases_a_denial_frees_a_slot() {
     let example = naive();
@@ -241,7 +243,7 @@ fn without_leases_a_denial_frees_a_slot() {
     for stream in running.into_iter().chain([late]) {
         stream.finish();
     }
-    // Ten and one were taken, and twelve given back.
+    // Eleven hits were taken, and twelve released.
     let calls = fixture.recorder.wait_for(MAX + 3 + MAX + 1);
     assert_eq!(calls.iter().filter(|call| fixture::is_negative(call)).count(), MAX + 2);
     assert_eq!(fixture.free(), MAX, "not more than there are");

@@ -1,4 +1,4 @@
-//! Black-box tests: the real binary, asked as Envoy, a browser and a person ask it.
+//! Black-box tests: the real binary, used like Envoy, a browser and a person use it.
 
 mod accuracy;
 mod admin;

@@ -1,5 +1,4 @@
-//! The metrics: that the page is well-formed, that the documentation has all of them, and the
-//! envoyproxy/ratelimit's names.
+//! The metrics: the format of the page, the documentation, and the names of envoyproxy/ratelimit.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +52,7 @@ fn the_readme_names_documented_metrics() {
     }
 }
 
-/// Asks so that every kind of outcome is met.
+/// Sends requests with every kind of outcome.
 fn send_requests(weir: &Weir) {
     let client = weir.client();
     let asks = [
@@ -80,7 +79,7 @@ fn page(weir: &Weir) -> String {
     get(weir.admin, "/metrics").body
 }
 
-/// With everything on that adds metrics, and a Redis that is not there.
+/// Every setting that adds metrics, and a Redis that is absent.
 fn everything() -> Setup {
     setup()
         .env("WEIR__METRICS__COMPAT", "true")

@@ -1,4 +1,4 @@
-//! docs/openapi.yaml, held against the routers and against the answers of a running weir.
+//! docs/openapi.yaml, checked against the routers and the responses of a running weir.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ mod schema;
 
 const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 
-/// The files with the routes of the two ports.
+/// The files with the routes of the two listeners.
 const ROUTERS: [&str; 4] = ["http/routes.rs", "admin.rs", "admin/counters.rs", "admin/explain.rs"];
 
 const RULES: &str = "
@@ -52,7 +52,7 @@ fn paths(page: &Value) -> Vec<(String, Value)> {
     paths.iter().map(|(path, item)| (path.clone(), item.clone())).collect()
 }
 
-/// What stands in the quotes after every `.route(`.
+/// The path of every `.route(`.
 fn routes() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for file in ROUTERS {
@@ -66,7 +66,7 @@ fn routes() -> BTreeSet<String> {
     found
 }
 
-/// The port that a path is on, as its tag says.
+/// The listener of a path, by its tag.
 fn port(weir: &Weir, item: &Value) -> std::net::SocketAddr {
     let operation = METHODS.iter().find_map(|method| item.get(*method)).expect("an operation");
     match operation["tags"][0].as_str() {
@@ -96,7 +96,7 @@ fn routes_and_openapi_paths_are_equal() {
     }
 }
 
-/// Holds an answer against what the page says of it; tells what was looked at.
+/// Checks a response against the page. Returns which operation it was.
 fn hold(page: &Value, method: &str, path: &str, answer: &Response) -> String {
     let bare = path.split('?').next().unwrap_or_default();
     let what = format!("{method} {bare} {}", answer.status);
@@ -130,7 +130,7 @@ fn responses_match_openapi() {
         .env("WEIR__RULES__START_WITHOUT", "true")
         .env("WEIR__READYZ__REQUIRE_RULES", "loaded")
         .start();
-    // Redis is not there, and drained instances are neither live nor ready for long.
+    // Redis is absent, and a draining instance is neither live nor ready for long.
     let lost = Weir::setup()
         .rules("rules.yaml", RULES)
         .env("WEIR__STORE__KIND", "redis")
@@ -202,7 +202,7 @@ fn responses_match_openapi() {
             all.extend(statuses.map(|status| format!("{method} {path} {status}")));
         }
     }
-    // Of a process that is about to end; tests/it/startup.rs has it.
+    // Responses of a process that is shutting down; tests/it/startup.rs has them.
     all.retain(|what| !what.ends_with("/livez 500") && !what.ends_with("/healthcheck 500"));
     let unseen: Vec<_> = all.difference(&seen).collect();
     assert!(unseen.is_empty(), "no answer showed {unseen:?}");

@@ -1,4 +1,4 @@
-//! The README's own commands, run as they are printed.
+//! The commands of the README, run as printed.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use crate::support::weir::cli::run;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// As often as a reader may repeat a command until it is refused.
+/// How often a command is repeated at most until it is refused.
 const PATIENT: usize = 200;
 
-/// The commands in the fenced blocks of the README that begin with `program`, one string each, with
+/// The commands in the README's fenced blocks that start with `program`, one string each, with
 /// continued lines joined.
 fn commands(program: &str) -> Vec<Vec<String>> {
     let readme = std::fs::read_to_string(Path::new(ROOT).join("README.md")).expect("a README");
-    // Every second part lies between two fences.
+    // Every second part is between two fences.
     let blocks = readme.split("```").skip(1).step_by(2);
     let lines = blocks.flat_map(|block| {
         let block = block.replace("\\\n", " ");
@@ -24,7 +24,7 @@ fn commands(program: &str) -> Vec<Vec<String>> {
     lines.filter(|words| words.first().is_some_and(|first| first.ends_with(program))).collect()
 }
 
-/// Splits a line as a shell does, as far as a README needs it: blanks and quotes.
+/// Splits a line at blanks outside of quotes, as a shell does.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;
@@ -41,7 +41,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The service as `make run` starts it, on other ports.
+/// The service as `make run` starts it, with free ports.
 fn example_service() -> Weir {
     let examples = Path::new(ROOT).join("examples");
     let setup = Weir::setup().rules_at(&examples.join("rules"));

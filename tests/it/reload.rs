@@ -1,4 +1,4 @@
-//! Rules that change while weir serves: from every layout that people deploy, and under load.
+//! Rules that change while weir serves: in every common layout, and under load.
 
 use std::fs::{create_dir_all, remove_dir_all, remove_file, rename};
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ use crate::support::rls::{Client, costing, descriptor, request};
 use crate::support::wait::TIMEOUT;
 use crate::support::weir::{Weir, write};
 
-/// A file of domain `d` that limits `key` to `limit` an hour.
+/// A file of domain `d` that limits `key` to `limit` per hour.
 fn rules(key: &str, limit: u64) -> String {
     format!(
         "domain: d\ndescriptors:\n  - key: {key}\n    rate_limit: {{ unit: hour, \
@@ -22,7 +22,7 @@ fn rules(key: &str, limit: u64) -> String {
     )
 }
 
-/// The limits that are in force for `keys`, of one answer; 0 for none.
+/// The active limits of `keys`, from one response; 0 without one.
 fn limits(client: &Client, keys: &[&str]) -> Vec<u64> {
     let peeks = keys.iter().map(|key| costing(0, descriptor(&[(key, "x")]))).collect();
     let answer = client.check(request("d", peeks));
@@ -32,7 +32,7 @@ fn limits(client: &Client, keys: &[&str]) -> Vec<u64> {
     answer.statuses.iter().map(limit).collect()
 }
 
-/// Looks again and again: a process that has reloaded tells nobody but its log.
+/// Polls until the limits are as expected: a reload causes no event but a log line.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + TIMEOUT;
     while !holds() {
@@ -45,7 +45,7 @@ fn until_limit(client: &Client, limit: u64) {
     until(&format!("a limit of {limit}"), || limits(client, &["a"]) == [limit]);
 }
 
-/// Version `number` of a mounted ConfigMap, put in place as the kubelet does it.
+/// Version `number` of a mounted ConfigMap, installed as the kubelet does.
 fn mount(folder: &Path, number: u64, files: &[(&str, String)]) {
     let version = format!("..2026_{number}");
     create_dir_all(folder.join(&version)).expect("a folder");
@@ -60,7 +60,7 @@ fn mount(folder: &Path, number: u64, files: &[(&str, String)]) {
     symlink(&version, folder.join("..data_tmp")).expect("a link");
     rename(folder.join("..data_tmp"), folder.join("..data")).expect("a rename");
     let _ = remove_dir_all(folder.join(format!("..2026_{}", number - 1)));
-    // Links of files that are no longer there go last.
+    // Links of removed files are deleted last.
     for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
         if !entry.path().exists() {
             remove_file(entry.path()).expect("a link");
@@ -97,7 +97,7 @@ fn envoy_ratelimit_layouts_are_watched() {
     for watch_root in ["true", "false"] {
         let folder = TempDir::new().expect("a temporary folder");
         let root = folder.path();
-        // v1 by a root link, as its runtime wants it with RUNTIME_WATCH_ROOT.
+        // Version 1 by a root link, as with RUNTIME_WATCH_ROOT.
         for version in 1..3 {
             create_dir_all(root.join(format!("v{version}/rl/config"))).expect("folders");
             let file = root.join(format!("v{version}/rl/config/a.yaml"));
@@ -119,7 +119,7 @@ fn envoy_ratelimit_layouts_are_watched() {
         // A file that is edited in place, as with RUNTIME_WATCH_ROOT=false.
         write(&root.join("current/rl/config/a.yaml"), &rules("a", 3));
         until_limit(&client, 3);
-        // A folder below, and a ConfigMap that takes the place of the folder.
+        // A subfolder, and a ConfigMap that replaces the folder.
         create_dir_all(root.join("v2/rl/config/team")).expect("a folder");
         remove_file(root.join("v2/rl/config/a.yaml")).expect("it is there");
         write(&root.join("v2/rl/config/team/a.yaml"), &rules("a", 4));
@@ -134,8 +134,8 @@ fn envoy_ratelimit_layouts_are_watched() {
     }
 }
 
-/// Two files that must change together, swapped by one link without a pause, while the rules are
-/// read again and again and clients ask for both in one request.
+/// Two files that must change together are swapped by one link without a pause, while the rules are
+/// reloaded all the time and clients send both keys in one request.
 #[test]
 fn a_reload_under_load_is_atomic() {
     const LAST: u64 = 300;
@@ -153,7 +153,7 @@ fn a_reload_under_load_is_atomic() {
                 let client = Client::connect(grpc);
                 let mut last = 0;
                 while !over.load(Ordering::Relaxed) {
-                    // Fails the test if a call does.
+                    // A failed call fails the test.
                     let found = limits(&client, &["a", "b"]);
                     assert_eq!(found[0], found[1], "one answer of two sets");
                     assert!(found[0] >= last, "{} after {last}", found[0]);
@@ -164,7 +164,7 @@ fn a_reload_under_load_is_atomic() {
                 assert_eq!(last, LAST);
             });
         }
-        // Not waited for between the swaps: readings and swaps must meet.
+        // No wait between the swaps, so that reloads and swaps overlap.
         for version in 2..=LAST {
             mount(folder.path(), version, &set(version));
             if version % 4 == 0 {
@@ -196,7 +196,7 @@ fn a_bad_rule_set_is_reported_and_not_used() {
     };
     bad("b.yaml", "kye");
     bad("c.yaml", "valeu");
-    // Both problems, in one text.
+    // Both problems are in one message.
     until("both are shown", || {
         last_error(&weir)
             .is_some_and(|error| error.contains("b.yaml:3:5") && error.contains("c.yaml:3:5"))
@@ -206,7 +206,7 @@ fn a_bad_rule_set_is_reported_and_not_used() {
     assert!(!metric(&weir, r#"weir_rules_reloads_total{result="failed"} 0"#));
     until("readiness follows where asked to", || get(weir.http, "/readyz").status == 503);
     assert_eq!(get(weir.http, "/livez").status, 200);
-    // The same as what is in force is good again.
+    // The active rules again: valid.
     for name in ["b.yaml", "c.yaml"] {
         remove_file(weir.rules_folder().join(name)).expect("it is there");
     }
@@ -263,7 +263,7 @@ fn missing_files_do_not_remove_limits() {
     weir.process().signal("HUP");
     until_limit(&client, 0);
     assert_eq!(last_error(&weir), None);
-    // And from nothing to something.
+    // From no rules to one.
     write(&path.join("a.yaml"), &rules("a", 3));
     until_limit(&client, 3);
 }

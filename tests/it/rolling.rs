@@ -1,5 +1,5 @@
-//! A rolling restart: three instances behind a real Envoy end and start anew, one after the other,
-//! and nobody who asks notices.
+//! A rolling restart: three instances behind a real Envoy restart one after the other, and no call
+//! fails.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -22,7 +22,7 @@ fn setup() -> Setup {
     Weir::setup().rules("demo.yaml", RULES).env("WEIR__DRAIN__DELAY", "2s")
 }
 
-/// What an instance has answered.
+/// The number of requests of an instance.
 fn answered(weir: &Weir) -> u64 {
     let page = get(weir.admin, "/metrics").body;
     let name = r#"weir_requests_total{code="ok"} "#;
@@ -30,8 +30,8 @@ fn answered(weir: &Weir) -> u64 {
     count.expect("it counts").parse().expect("a number")
 }
 
-/// The basic example, asking all of `instances`, whose health it checks, and denying when none of
-/// them answers.
+/// The basic example with health checks and all of `instances`. It denies when none of them
+/// responds.
 fn config(instances: &[Weir]) -> String {
     let first = format!("port_value: {} }} }} }} }}", instances[0].grpc.port());
     let others = instances[1..].iter().map(|weir| {

@@ -1,4 +1,4 @@
-//! Secrets: nothing that the process says, at whatever level and on whatever page, shows one.
+//! Secrets: no log line at any level and no page shows one.
 
 use std::net::TcpListener;
 
@@ -15,17 +15,17 @@ descriptors:
     rate_limit: { unit: hour, requests_per_unit: 1 }
 ";
 
-/// In every place where there can be one; what follows it tells which.
+/// The marker in every secret. Its suffix names the secret.
 const SECRET: &str = "hunter2";
 
-/// Accepts connections and says nothing.
+/// Accepts connections and sends nothing.
 fn silent() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it listens").to_string();
     (listener, address)
 }
 
-/// The middle of a key, as its file has it.
+/// The middle of a private key, as in its file.
 fn part_of(key: &str) -> String {
     let line = key.lines().nth(1).expect("a key has several lines");
     line[..40].to_owned()
@@ -61,7 +61,7 @@ fn assert_silent(what: &str, said: &str, secrets: &[String]) {
     }
 }
 
-/// Uses it, breaks it, and looks at all that it says.
+/// Uses weir, causes errors, and searches all its output.
 fn live(mut weir: Weir, tls: &Certificates, secrets: &[String], collector: Option<&Collector>) {
     let check = |weir: &Weir| {
         let client = Client::over_tls(weir.grpc, trusting(tls)).expect("a connection");
@@ -89,7 +89,7 @@ fn live(mut weir: Weir, tls: &Certificates, secrets: &[String], collector: Optio
     });
     assert_silent("/rules", &get(weir.admin, "/rules").body, secrets);
     match collector {
-        // It really was sent.
+        // The secret was really sent.
         Some(collector) => {
             let token = |of: &str| Some(format!("{SECRET}-{of}"));
             let (_, traces) = collector.span(|_| true);
@@ -110,7 +110,7 @@ fn live(mut weir: Weir, tls: &Certificates, secrets: &[String], collector: Optio
     assert_silent("the log", &log, secrets);
 }
 
-/// With the secrets of the environment and of TLS.
+/// A setup with secrets in the environment and for TLS.
 fn secrets(tls: &Certificates) -> [String; 2] {
     let key = std::fs::read_to_string(tls.path("server.key")).expect("a key");
     [SECRET.to_owned(), part_of(&key)]

@@ -1,4 +1,4 @@
-//! What else the gRPC port serves: health and reflection, asked by their standard clients.
+//! Health and reflection on the gRPC port, called by their standard clients.
 
 use tokio_stream::StreamExt;
 use tonic::Code;
@@ -29,8 +29,8 @@ fn health_has_both_names_of_envoy_ratelimit() {
     assert_eq!(health(&client, "other"), Err(Code::NotFound));
 }
 
-/// Whoever balances over instances must hear of the end before it comes, and calls that are still
-/// sent meanwhile must be answered.
+/// A load balancer must learn of the shutdown before it happens, and calls that still arrive must
+/// be decided.
 #[test]
 fn a_draining_instance_still_serves() {
     let setup = Weir::setup().env("WEIR__DRAIN__DELAY", "60s");

@@ -1,4 +1,4 @@
-//! Starting and stopping: what keeps weir from serving, and what does not.
+//! Start and shutdown: what prevents them, and what does not.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -116,7 +116,7 @@ fn sigterm_exits_with_0() {
 
 const OTHER: &str = "{key: other, rate_limit: {unlimited: true}}";
 
-/// SIGHUP reads the rules again. The first line of the log that follows tells how it went.
+/// SIGHUP reloads the rules. The next log line has the result.
 #[test]
 fn sighup_reloads_rules_and_keeps_counters() {
     within_an_hour(|| {

@@ -1,4 +1,4 @@
-//! TLS on the gRPC port of the real binary: real Envoys, `weir call`, and files that change.
+//! TLS on the gRPC port of the real binary: real Envoys, `weir call`, and rotated files.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -31,7 +31,7 @@ fn server(certificates: &Certificates) -> Setup {
     over_tls(&certificates.path("server.crt"), &certificates.path("server.key"))
 }
 
-/// One call on a connection of its own.
+/// One call on a new connection.
 fn is_answered(weir: &Weir, authority: &Certificates) -> bool {
     let client = Client::over_tls(weir.grpc, trusting(authority));
     let check =
@@ -46,8 +46,8 @@ fn metric(weir: &Weir, name: &str) -> u64 {
     line.trim().parse().expect("a number")
 }
 
-/// Envoy asks over TLS, with a certificate of its own, and denies when it gets no answer. Without
-/// the certificate it gets none.
+/// Envoy calls over TLS with a client certificate and denies without a response. Without the
+/// certificate there is none.
 #[test]
 fn both_envoys_use_mutual_tls() {
     for version in [NEWEST, OLDEST] {
@@ -71,7 +71,7 @@ fn both_envoys_use_mutual_tls() {
     }
 }
 
-/// The basic example with TLS towards weir, which denies when weir does not answer.
+/// The basic example with TLS to weir. It denies when weir does not respond.
 fn secured(certificates: &Certificates, shows: bool) -> String {
     let path = |name: &str| certificates.path(name).display().to_string();
     let own = format!(
@@ -100,7 +100,8 @@ fn secured(certificates: &Certificates, shows: bool) -> String {
     config
 }
 
-/// New connections are made all the time while the certificate changes in every way that files do.
+/// Connections are opened all the time while the certificate changes in every way that files
+/// change.
 #[test]
 fn a_rotation_under_load_fails_no_call() {
     const NAMES: [&str; 1] = ["localhost"];
@@ -127,13 +128,13 @@ fn a_rotation_under_load_fails_no_call() {
         }
         secret.swap(&authority.issue(&NAMES));
         reloads(&weir, 1);
-        // In place: for a moment the pair does not match.
+        // In place: for a moment certificate and key do not match.
         let (new_cert, new_key) = authority.issue(&NAMES);
         let real = std::fs::canonicalize(&cert).expect("a file");
         write(&real, &new_cert);
         write(&real.with_file_name("tls.key"), &new_key);
         reloads(&weir, 2);
-        // By rename, over the link itself.
+        // By rename, replacing the link itself.
         let (new_cert, new_key) = authority.issue(&NAMES);
         for (name, text) in [("tls.crt", new_cert), ("tls.key", new_key)] {
             write(&secret.path("new"), &text);

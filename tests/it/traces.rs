@@ -1,4 +1,4 @@
-//! Traces, as an OpenTelemetry collector gets them.
+//! Traces and metrics, as an OpenTelemetry collector receives them.
 
 use std::net::TcpListener;
 
@@ -35,7 +35,7 @@ fn to(collector: &Collector, protocol: &str) -> Setup {
         .env("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
 }
 
-/// Asks once, in the trace of the test.
+/// Sends one request in the trace of the test.
 fn check(weir: &Weir, user: &str, sampled: bool) {
     check_by(&weir.client(), user, sampled);
 }
@@ -45,14 +45,14 @@ fn check_by(client: &Client, user: &str, sampled: bool) {
     client.check_traced(&parent, request("d", vec![descriptor(&[("user", user)])]));
 }
 
-/// The number of a series in the metrics.
+/// The value of a series.
 fn number(weir: &Weir, series: &str) -> u64 {
     let page = get(weir.admin, "/metrics").body;
     let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {series} in {page}")).parse().expect("a number")
 }
 
-/// Accepts connections, and never answers on them.
+/// Accepts connections and never responds.
 fn silent() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = format!("http://{}", listener.local_addr().expect("it listens"));
@@ -198,7 +198,7 @@ fn a_slow_collector_delays_no_decision() {
         let dropped = number(&weir, "weir_spans_dropped_total{cause=\"queue_full\"}");
         assert!(dropped >= REQUESTS - QUEUE - BATCH, "{protocol}: only {dropped} were dropped");
         assert_eq!(number(&weir, "weir_spans_exported_total"), 0);
-        // It ends in spite of what it could not tell.
+        // It ends although it could not send its spans.
         drop(client);
         weir.process().terminate();
         assert!(weir.process().wait_for_exit().success());

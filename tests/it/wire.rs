@@ -1,7 +1,8 @@
-//! The wire: our definitions against the independent crate `envoy-types`, field by field, both ways.
+//! The wire format: our definitions against the independent crate `envoy-types`, field by field, in
+//! both directions.
 //!
-//! Random messages of ours, with every field set now and then, are encoded and decoded as theirs;
-//! the result must equal a field-by-field translation. Then the way back.
+//! Random messages of ours, with every field set at times, are encoded and decoded by
+//! `envoy-types`. The result must equal a field-by-field translation. Then the reverse.
 
 use bytes::Bytes;
 use envoy_types::pb;
@@ -286,7 +287,7 @@ fn enums_have_the_same_numbers() {
         let ours = RateLimitUnit::try_from(number).ok().map(|unit| unit.as_str_name());
         match TheirUnit::try_from(number) {
             Ok(unit) => assert_eq!(ours, Some(unit.as_str_name())),
-            // Envoy has no week in its requests yet; ours is the one that answers have.
+            // Envoy has no week in requests yet. Our number is the one of responses.
             Err(_) => assert_eq!(ours, (number == 7).then_some("WEEK")),
         }
     }

@@ -1,4 +1,4 @@
-//! Good inputs of each language, and the fragments they are made of.
+//! Valid inputs of each language, and the fragments for mutations.
 
 use super::good;
 use super::mutate::Language;
@@ -7,8 +7,8 @@ fn owned(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-/// Encoded requests, and what breaks decoders: long varints, lengths beyond the end, groups,
-/// wrong wire types, text that is not UTF-8.
+/// Encoded requests, and what breaks decoders: long varints, lengths over the end, groups, wrong
+/// wire types, and text that is not UTF-8.
 pub(crate) fn protobuf() -> Language {
     let words: [&[u8]; 16] = [
         &[0xff; 9],
@@ -72,7 +72,7 @@ pub(crate) fn json() -> Language {
     Language { good: good::json, corpus, words }
 }
 
-/// Rule files, and what YAML can do to a reader: aliases, merges, tags, odd scalars, odd indents.
+/// Rule files, and the difficult parts of YAML: aliases, merges, tags, odd scalars, odd indents.
 pub(crate) fn yaml() -> Language {
     let mut corpus = owned(&[
         include_str!("../../fuzz/src/rules.yaml"),

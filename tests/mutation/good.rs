@@ -1,18 +1,18 @@
-//! Good inputs, made at random: requests that a proxy could send, and rule files that load.
+//! Random valid inputs: requests that a proxy could send, and rule files that load.
 
 use prost::Message;
 use weir::proto::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
 
 use super::rng::Rng;
 
-/// Keys of the fuzzed service's rules, and one that no rule has.
+/// Keys of the rules, and one without a rule.
 const KEYS: [&str; 5] = ["a", "c", "u", "q", "none"];
-/// Values that meet exact rules, wildcards, or nothing in particular.
+/// Values that match exact rules, wildcards, or nothing.
 const VALUES: [&str; 6] = ["b", "axb", "", "z", "\u{e9}\u{1f600}", "a,b=c"];
-/// Costs at the edges of what is allowed, and beyond.
+/// Hits at and over the bounds.
 const HITS: [u64; 7] = [0, 1, 5, 11, u32::MAX as u64, (1 << 53) - 1, 1 << 53];
 
-/// A request, encoded.
+/// An encoded request.
 pub(crate) fn protobuf(rng: &mut Rng) -> Vec<u8> {
     request(rng).encode_to_vec()
 }
@@ -40,7 +40,7 @@ fn descriptor(rng: &mut Rng) -> RateLimitDescriptor {
     }
 }
 
-/// A request as JSON, in either spelling.
+/// A request as JSON, in camelCase or snake_case.
 pub(crate) fn json(rng: &mut Rng) -> Vec<u8> {
     let request = request(rng);
     let snake = rng.one_in(2);
@@ -77,7 +77,7 @@ pub(crate) fn yaml(rng: &mut Rng) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Some descriptors below each other; their values differ, so that none is defined twice.
+/// Nested descriptors. Their keys differ, so none is defined twice.
 fn level(rng: &mut Rng, depth: usize, text: &mut String) {
     const MATCHERS: [&str; 6] = [
         "value: v",

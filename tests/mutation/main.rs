@@ -1,8 +1,8 @@
-//! A million random and mutated inputs: no panic, no hang, no growth.
+//! A million random and mutated inputs cause no panic, no hang and no growth of memory.
 //!
-//! The same functions as the fuzz targets, with a fixed seed and without a fuzzer, so that every run
-//! of the tests does it. A failure names the seed and the round; `WEIR_MUTATION_SEED` and
-//! `WEIR_MUTATION_ROUNDS` run others.
+//! Runs the functions of the fuzz targets with a fixed seed and without a fuzzer, so that every
+//! test run covers them. A failure prints the seed and the round. `WEIR_MUTATION_SEED` and
+//! `WEIR_MUTATION_ROUNDS` set others.
 
 mod corpus;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
@@ -22,10 +22,10 @@ use mutate::Language;
 use requests::Service;
 use rng::Rng;
 
-/// Inputs in all.
+/// Total number of inputs.
 const ROUNDS: usize = 1_000_000;
 
-/// Resident memory may move by this much between the first tenth and the end.
+/// Maximum growth of the resident memory between the first tenth and the end.
 const GROWTH_KIB: u64 = 64 * 1024;
 
 #[test]
@@ -33,7 +33,7 @@ fn a_million_inputs_cause_no_panic() {
     let seed = variable("WEIR_MUTATION_SEED").unwrap_or(0x77_65_69_72);
     let rounds = variable("WEIR_MUTATION_ROUNDS").unwrap_or(ROUNDS as u64) as usize;
     println!("seed {seed}, {rounds} inputs");
-    // Rule files are rarely read and take longest; requests are what strangers send.
+    // Rule files take longest and are rarely read. Requests come from untrusted clients.
     let (yaml, json) = (rounds / 5, rounds / 5);
     let protobuf = rounds - yaml - json;
     let run = |share: usize, salt: u64| {
@@ -50,7 +50,7 @@ fn a_million_inputs_cause_no_panic() {
             });
         });
     };
-    // The first tenth fills the allocator's pools; what grows after it, grows for ever.
+    // The first tenth fills the pools of the allocator. Growth after it is a leak.
     run(10, 1);
     let before = resident_kib();
     run(1, 0);
@@ -58,8 +58,8 @@ fn a_million_inputs_cause_no_panic() {
     assert!(grown < GROWTH_KIB, "grown by {grown} KiB");
 }
 
-/// Feeds `rounds` inputs of a language to `eat`, which tells whether it accepted one. Inputs that
-/// are all refused at the door, or never, would try little.
+/// Feeds `rounds` inputs of a language to `eat`, which returns whether it accepted one. Between 10
+/// % and 90 % must be accepted: outside that range the inputs would reach little code.
 fn storm(seed: u64, rounds: usize, language: &Language, eat: impl Fn(&[u8]) -> bool) {
     let mut rng = Rng::new(seed);
     let mut accepted = 0;
@@ -77,7 +77,7 @@ fn storm(seed: u64, rounds: usize, language: &Language, eat: impl Fn(&[u8]) -> b
     assert!((rounds / 10..rounds - rounds / 10).contains(&accepted), "{accepted} of {rounds}");
 }
 
-/// Aliases that would expand to more than memory holds are refused, quickly and without them.
+/// Aliases that would expand to more than memory holds are refused before they are expanded.
 #[test]
 fn an_alias_bomb_is_refused() {
     for (depth, width) in [(9, 9), (40, 9), (9, 300), (63, 2)] {
@@ -90,7 +90,7 @@ fn variable(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text}")))
 }
 
-/// Resident memory of this process, as Linux accounts it.
+/// Resident memory of this process in KiB, as Linux reports it.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("has VmRSS");

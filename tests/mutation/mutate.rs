@@ -1,22 +1,22 @@
-//! Mutations: from good input to input that is nearly good, and from there to anything.
+//! Mutations of valid input.
 
 use super::rng::Rng;
 
-/// Inputs stay below this, so that a run measures many small inputs and not a few large ones.
+/// Maximum length of an input, so that a run tries many small inputs instead of a few large ones.
 const LONGEST: usize = 4096;
 
-/// What an input is made of, for mutations that know its language.
+/// The parts of an input, for mutations that keep the syntax.
 pub(crate) struct Language {
-    /// Makes a good input.
+    /// Makes a valid input.
     pub(crate) good: fn(&mut Rng) -> Vec<u8>,
-    /// More good inputs, for what is not made at random.
+    /// More valid inputs, for features that `good` does not generate.
     pub(crate) corpus: Vec<Vec<u8>>,
-    /// Fragments that mean something.
+    /// Fragments with a meaning in the language.
     pub(crate) words: Vec<Vec<u8>>,
 }
 
 impl Language {
-    /// An input: a good one with up to four mutations, rarely noise.
+    /// An input: a valid one with up to four mutations, rarely noise.
     pub(crate) fn input(&self, rng: &mut Rng) -> Vec<u8> {
         if rng.one_in(32) {
             let length = rng.below(64);
@@ -52,7 +52,7 @@ impl Language {
                 input.splice(to..to, copy);
             }
             6 => {
-                // The rest of another good input.
+                // The rest of another valid input.
                 let other = self.good(rng);
                 let from = rng.below(other.len() + 1);
                 input.truncate(at);

@@ -1,4 +1,5 @@
-//! Random numbers that are the same for the same seed, on every machine and in every version.
+//! A random number generator with the same numbers for the same seed on every machine and in every
+//! version.
 
 /// SplitMix64 (<https://prng.di.unimi.it/splitmix64.c>).
 pub(crate) struct Rng(u64);
@@ -16,7 +17,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, which is not 0. The bias of the remainder does not matter here.
+    /// A number in `0..end`; `end` is not 0. The bias of the remainder does not matter here.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }

@@ -1,7 +1,7 @@
-//! Agreement: the state machines in Rust and in Lua do the same, bit for bit, on a real Redis.
+//! Agreement: the steps in Rust and in Lua have bit-for-bit equal results on a real Redis.
 //!
 //! Random walks over every algorithm: several tiers, hits below and above 0 and near 2^53, leases,
-//! reloaded rules, time that stands still, jumps to the edges of windows, and goes backwards.
+//! reloaded rules, and time that stands still, jumps to the edges of windows, and goes backwards.
 //! `WEIR_AGREEMENT_STEPS` sets the steps per algorithm, `WEIR_AGREEMENT_SEED` repeats a run.
 
 use std::hash::{BuildHasher, RandomState};
@@ -19,7 +19,7 @@ use walk::{Operation, Rng};
 mod twin;
 mod walk;
 
-/// Walks that travel together.
+/// Walks that are sent at once.
 const AT_ONCE: usize = 16;
 
 fn number(name: &str) -> Option<u64> {
@@ -61,7 +61,8 @@ fn lines(operations: &[Operation]) -> String {
     operations.iter().map(Operation::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// A shortest walk that still differs: one after the other, asks are left out as long as it does.
+/// Shrinks a walk that differs: removes one operation after another as long as the difference
+/// stays.
 fn shrunk(twin: &mut Twin, mut operations: Vec<Operation>) -> (Vec<Operation>, String) {
     let mut differs = |operations: &[Operation]| twin.compare(&[operations.to_vec()]).remove(0);
     let (_, mut what) = differs(&operations).expect("it differed just now");
@@ -122,7 +123,7 @@ fn concurrency_is_the_same_in_lua() {
     agree(Algorithm::Concurrency);
 }
 
-/// Asks of a limit with one tier at these instants: hits, and the lease they are about.
+/// Operations at these instants: hits and their lease.
 fn operations(
     limit: &Limit,
     about: impl Iterator<Item = (u64, i64, Option<Lease>)>,
@@ -137,7 +138,7 @@ fn operations(
     about.map(operation).collect()
 }
 
-/// Walks do not get this far: lists as long as a limit allows, and many reservations.
+/// Sizes that walks do not reach: lists as long as a limit allows, and many reservations.
 fn large_walks() -> Vec<Vec<Operation>> {
     let limit = |algorithm, requests| {
         let tier = Tier { requests, window: Micros(1_000_000), burst: requests };
@@ -147,15 +148,15 @@ fn large_walks() -> Vec<Vec<Operation>> {
     let close = |id| Some(Lease::Close(LeaseId::from_bits(id)));
     let log = limit(Algorithm::SlidingWindowLog, 100_000);
     let slots = limit(Algorithm::Concurrency, 100_000);
-    // A hundred thousand at once, some more that are denied, some that leave, some given back.
+    // 100 000 hits at once, then some denied, some expired, some refunded.
     let full = |lease: Option<Lease>| {
         let hits = [(5, 60_000), (7, 39_999), (7, 2), (8, 1), (1_000_004, 1), (1_000_005, 9_000)];
         let more = [(1_000_006, -5_000), (1_000_007, 60_000), (2_000_006, 0), (2_000_007, 3)];
         hits.into_iter().chain(more).map(move |(now, hits)| (now, hits, lease))
     };
-    // Each enters as another leaves.
+    // Each entry replaces an expired one.
     let steady = (0..3_000).map(|now| (10_000 * now, 1, None));
-    // Leases that end in another order than they began.
+    // Leases that end in another order than they started.
     let held = (0..600).map(|id| (id, 1 + (id % 5) as i64, open(1 + id, 0)));
     let freed = (0..600).map(|id| (700 + id, 2, close(1 + id * 7 % 600)));
     let mut walks = vec![
@@ -166,7 +167,7 @@ fn large_walks() -> Vec<Vec<Operation>> {
         operations(&slots, steady),
         operations(&slots, held.chain(freed)),
     ];
-    // Far more reservations than are remembered, some timed out, settled from both ends.
+    // Far more reservations than are kept; some expire, some are closed from both ends.
     for algorithm in walk::ALGORITHMS.into_iter().filter(|&a| a != Algorithm::Concurrency) {
         let limit = limit(algorithm, 100_000);
         let until = |id: u64| if id.is_multiple_of(3) { 20_000 } else { 5_000_000 };
@@ -176,7 +177,7 @@ fn large_walks() -> Vec<Vec<Operation>> {
         let again = (1..=200).map(|id| (30_000 + id, 3, open(20_000 + id, 40_000)));
         let late = (1..=200).map(|id| (39_900 + id, 5, close(20_000 + id)));
         walks.push(operations(&limit, opened.chain(settled).chain(again).chain(late)));
-        // Most time out, those that stay are moved together, and are still found.
+        // Most expire. Those that stay are moved together and must still be found.
         let until = |id: u64| if id <= 200 { 1_000 } else { 5_000_000 };
         let opened = (1..=300).map(|id| (id, 2, open(id, until(id))));
         let one_more = [(2_000, 2, open(301, 5_000_000))];
@@ -198,8 +199,8 @@ fn the_largest_counters_are_the_same_in_lua() {
     }
 }
 
-/// What is decided together is decided as one by one: random steps on three counters, several of
-/// them next to each other, in calls of up to two hundred.
+/// Batched steps are decided like single ones: random steps on three counters, often several of one
+/// counter in a row, in calls of up to two hundred.
 fn agree_together(algorithm: Algorithm) {
     let steps = number("WEIR_AGREEMENT_STEPS").unwrap_or(100_000);
     let seed = seed();
@@ -264,7 +265,7 @@ fn concurrency_is_the_same_in_a_batch() {
 #[test]
 fn a_call_reads_the_maximum_of_counters() {
     let _permit = shared();
-    /// The largest `redis.batch`.
+    /// The maximum of `redis.batch`.
     const COUNTERS: usize = 1_024;
     let server = Server::local();
     let mut twin = Twin::new(server.client());
@@ -292,7 +293,7 @@ fn lua_decisions_match_the_table() {
         });
         operations.collect()
     };
-    // Rust answers the table as it says: a test in the library. So it is enough to do as Rust does.
+    // Another test checks the decisions of Rust against the table, so equality with Rust is enough.
     let walks: Vec<Vec<Operation>> = vectors::all().iter().map(walk).collect();
     for (walk, difference) in walks.iter().zip(twin.compare(&walks)) {
         assert_eq!(difference, None, "\n{}", lines(walk));

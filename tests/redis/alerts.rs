@@ -1,4 +1,4 @@
-//! The chart's alerts and dashboard: every metric and label they name is one that weir exposes.
+//! The chart's alerts and dashboard: weir exposes every metric and label that they name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,13 +21,13 @@ descriptors:
     rate_limit: { unit: hour, requests_per_unit: 5, mode: synced, sync_interval: 50ms }
 ";
 
-/// What Prometheus adds to each sample by itself.
+/// Labels that Prometheus adds to each sample.
 const OF_THE_TARGET: [&str; 4] = ["namespace", "job", "pod", "instance"];
 
-/// One series: its labels.
+/// The labels of one series.
 type Labels = BTreeMap<String, String>;
 
-/// What a scrape has: the series of each name, none for a metric that nothing has happened to.
+/// The series of each metric of a scrape. A metric without events has none.
 fn scraped(text: &str) -> BTreeMap<String, Vec<Labels>> {
     let mut found: BTreeMap<String, Vec<Labels>> = BTreeMap::new();
     for line in text.lines() {
@@ -51,7 +51,7 @@ fn scraped(text: &str) -> BTreeMap<String, Vec<Labels>> {
     found
 }
 
-/// `a="b",c=~"d"` in parts: names, operators, values.
+/// The parts of `a="b",c=~"d"`: names, operators, values.
 fn matchers(text: &str) -> Vec<(String, String, String)> {
     let mut found = Vec::new();
     let mut rest = text.trim_start_matches(',');
@@ -64,7 +64,7 @@ fn matchers(text: &str) -> Vec<(String, String, String)> {
     found
 }
 
-/// Every expression, with where it stands.
+/// Every expression with its place.
 fn expressions() -> Vec<(String, String)> {
     let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).expect("JSON");
     let mut found = Vec::new();
@@ -76,7 +76,7 @@ fn expressions() -> Vec<(String, String)> {
     }
     for variable in dashboard["templating"]["list"].as_array().expect("variables") {
         if let Some(query) = variable["query"].as_str().filter(|query| query.contains("weir_")) {
-            // label_values(series, label): as a sum by that label.
+            // Treat `label_values(series, label)` as a sum by that label.
             let inside = query.trim_start_matches("label_values(").trim_end_matches(')');
             let (series, label) = inside.rsplit_once(", ").expect("a series and a label");
             found.push((query.to_owned(), format!("sum by ({label}) ({series})")));
@@ -91,7 +91,7 @@ fn expressions() -> Vec<(String, String)> {
     found
 }
 
-/// The metrics in an expression, each with what stands in its braces.
+/// The metrics of an expression, each with the text in its braces.
 fn metrics(expression: &str) -> Vec<(&str, &str)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = Vec::new();
@@ -115,8 +115,8 @@ fn groups(expression: &str) -> BTreeSet<&str> {
     lists.flat_map(|list| list.split(", ")).map(str::trim).collect()
 }
 
-/// One after the other: denied, allowed, and decided without Redis, which an exchange misses too;
-/// then a scrape has everything.
+/// Makes one decision of each kind: allowed, denied, and by fallback without Redis, where an
+/// exchange fails too. Then a scrape has every series.
 #[test]
 fn alerts_and_dashboard_use_existing_metrics() {
     let _permit = shared();

@@ -1,4 +1,4 @@
-//! Company: what travels together is decided as if alone, fails alone, and costs Redis less.
+//! Batching: batched steps are decided like single ones, fail alone, and cost Redis less.
 
 use std::collections::BTreeSet;
 use std::io::{BufReader, Write};
@@ -36,7 +36,7 @@ fn start(server: &Server, batch: &str) -> Weir {
     let weir = over(&url, RULES)
         .env("WEIR__STORE__TIMEOUT", "20s")
         .env("WEIR__REDIS__BATCH", batch)
-        // Every question shall get as far as Redis.
+        // Every request must reach Redis.
         .env("WEIR__STORE__OVER_LIMIT_CACHE", "false")
         .env("WEIR__REDIS__KEY_SECRET", batch)
         .start();
@@ -44,7 +44,7 @@ fn start(server: &Server, batch: &str) -> Weir {
     weir
 }
 
-/// CPU seconds of the thread that runs commands.
+/// CPU seconds of the main thread, which runs commands.
 fn cpu(server: &Server) -> f64 {
     let info = server.client().run(&["INFO", "cpu"]).text();
     let value = |name: &str| {
@@ -54,7 +54,7 @@ fn cpu(server: &Server) -> f64 {
     value("used_cpu_user_main_thread:") + value("used_cpu_sys_main_thread:")
 }
 
-/// A number on the page of metrics, of the only node.
+/// The value of a metric of the only node.
 fn metric(weir: &Weir, name: &str) -> u64 {
     let page = http::get(weir.admin, "/metrics").body;
     let line = page.lines().find(|line| line.starts_with(&format!("{name}{{")));
@@ -81,7 +81,7 @@ fn batched_hits_are_decided_as_single_hits() {
         eprintln!("{us:.2} us of Redis each, {calls} calls, {combined} combined");
         assert_eq!(answers.iter().find_map(LoadResult::fallback), None);
         assert_eq!(answers.iter().filter(|answer| answer.passed(0)).count(), 3_000);
-        // Everybody who passed saw another number left.
+        // Every allowed request saw a different remaining count.
         let left = answers.iter().filter(|answer| answer.passed(0));
         let left: BTreeSet<u32> =
             left.map(|answer| answer.response.statuses[0].limit_remaining).collect();
@@ -95,7 +95,7 @@ fn batched_hits_are_decided_as_single_hits() {
     }
 }
 
-/// How each descriptor of an answer was decided.
+/// The fallback or its cause, per descriptor.
 fn causes(answer: &RateLimitResponse) -> Vec<String> {
     let headers = headers(answer);
     let (_, how) = headers.iter().find(|(name, _)| *name == "x-weir-decision").expect("asked for");
@@ -130,7 +130,7 @@ fn an_unreadable_counter_fails_alone() {
         }
     }
 
-    // A text that is too short to be a log.
+    // A string too short for a log.
     let before = names(&server);
     let logged = |value: &str| descriptor(&[("log", value)]);
     weir.client().check(request("d", vec![logged("spoilt")]));
@@ -162,18 +162,18 @@ fn peeks_succeed_while_redis_memory_is_full() {
     assert_eq!(weir.client().check(all()).statuses[1].limit_remaining, 999_999);
 }
 
-/// A Redis that answers no script while it is closed.
+/// A Redis that does not reply to scripts while it is closed.
 struct Holder {
     port: u16,
-    /// Calls that have come.
+    /// Script calls received.
     seen: AtomicUsize,
-    /// The last one came on the connection of a core, not on that which clocks are measured on.
+    /// The last call used the connection of a core, not the one that measures clocks.
     own: AtomicBool,
     closed: AtomicBool,
     held: Mutex<Vec<TcpStream>>,
 }
 
-/// What it answers: one hit in the window that begins with the epoch.
+/// The reply: one hit in the window that starts at the epoch.
 const ONE: &[u8] = b"$15\r\n\x01\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\r\n";
 
 impl Holder {
@@ -258,7 +258,7 @@ fn a_timed_out_waiting_call_is_never_sent() {
     let before = holder.seen();
     holder.closed.store(true, Ordering::SeqCst);
     thread::scope(|scope| {
-        // As many calls as a connection has under way at once; two more have to wait.
+        // As many calls as a connection keeps in flight. Two more have to wait.
         for under_way in [1, 2] {
             scope.spawn(|| assert_eq!(check(), ["cause=timeout"]));
             until("it is sent", || holder.seen() == before + under_way);

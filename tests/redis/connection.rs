@@ -1,4 +1,4 @@
-//! Every way to reach Redis: credentials, sentinels, and passwords that change.
+//! Connections to Redis: credentials, sentinels, TLS, and credentials that change.
 
 use crate::exact;
 use crate::support::certificates::Certificates;
@@ -19,7 +19,7 @@ descriptors:
     rate_limit: { requests: 1000000, window: 1000d }
 ";
 
-/// What is left, or nothing when the fallback answered.
+/// The remaining hits, or `None` if the fallback decided.
 fn left(weir: &Weir) -> Option<u32> {
     let answer = weir.client().check(request("d", vec![descriptor(&[("k", "x")])]));
     let counted = headers(&answer).iter().any(|(_, how)| how.ends_with("fallback=none"));
@@ -72,7 +72,7 @@ fn the_password_file_is_read_per_connection() {
         .start();
     ready(&weir);
     assert_eq!(left(&weir), Some(999_999));
-    // Wrong until the file is mended; then it goes on by itself.
+    // The password is wrong until the file is corrected. Then weir recovers by itself.
     write(&file, "wrong\n");
     server.restart();
     until("it is let in no more", || left(&weir).is_none());
@@ -115,7 +115,7 @@ fn weir_leaves_a_demoted_primary() {
     until("the new primary counts", || role().contains("role:master") && left(&weir).is_some());
 }
 
-/// weir over TLS with these settings, or what it says when it does not start.
+/// A weir over TLS with these settings, not started yet.
 fn over_tls(url: &str, settings: &[(&str, &std::path::Path)]) -> Setup {
     let setup = over(url, RULES).env("WEIR__STORE__TIMEOUT", "5s");
     settings.iter().fold(setup, |setup, (name, path)| setup.env(name, &path.display().to_string()))
@@ -141,7 +141,7 @@ fn tls_uses_the_configured_ca_and_certificate() {
     ready(&weir);
     assert_eq!(left(&weir), Some(999_999));
 
-    // Without a certificate the server hangs up; weir goes on without it.
+    // Without a client certificate the server closes the connection, and weir serves by fallback.
     let mut nameless = over_tls(&url, &[("WEIR__REDIS__TLS_CA", &ca)]).start();
     told(&mut nameless, "no connection to Redis");
     assert_eq!(left(&nameless), None);
@@ -158,7 +158,7 @@ fn tls_checks_the_host_name_by_default() {
     let certificates = Certificates::new();
     let ca = certificates.path("ca.crt");
     let server = Server::tls(&certificates, false);
-    // The same machine by an address that the certificate is not made out to.
+    // The same machine by an address that is not in the certificate.
     let url = format!("rediss://[::ffff:127.0.0.1]:{}", server.port());
     let start = |skip: &str| {
         over_tls(&url, &[("WEIR__REDIS__TLS_CA", &ca)])
@@ -171,7 +171,7 @@ fn tls_checks_the_host_name_by_default() {
     let lax = start("true");
     ready(&lax);
     assert_eq!(left(&lax), Some(999_999));
-    // The name is all that it does without: an authority of somebody else's is still refused.
+    // Only the name is not checked: another authority is still refused.
     let other = Certificates::new();
     let mut fooled = over_tls(&url, &[("WEIR__REDIS__TLS_CA", &other.path("ca.crt"))])
         .env("WEIR__REDIS__TLS_SKIP_HOSTNAME_CHECK", "true")
@@ -198,12 +198,12 @@ fn certificates_are_read_per_connection() {
     .start();
     ready(&weir);
     assert_eq!(left(&weir), Some(999_999));
-    // Both sides by another authority: neither would know the other by the old files.
+    // Both sides change to a new authority, so neither trusts the old files.
     certificates.renew();
     server.restart();
     told(&mut weir, "certificates for Redis read again");
     until("it is let in by the new ones", || left(&weir).is_some());
-    // Half-written: those that were good go on.
+    // The key is half-written. weir keeps the previous certificates.
     write(&key, "no key");
     server.restart();
     told(&mut weir, "certificates for Redis not read: those in use stay");

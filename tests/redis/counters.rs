@@ -1,4 +1,4 @@
-//! Counters by hand, in Redis: any instance shows what all have counted, and empties it for all.
+//! Counters by the admin interface: any instance shows and deletes them for all.
 
 use crate::support::http::{get, send};
 use crate::support::on_redis::{cluster_url, over, ready};

@@ -1,4 +1,4 @@
-//! Redis away: at the start, for good, and in every way in which it refuses.
+//! Redis unavailable: at start, for a while, and in every way in which it can refuse.
 
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ fn check(weir: &Weir, key: &str) -> RateLimitResponse {
     weir.client().check(request("d", vec![descriptor(&[(key, "x")])]))
 }
 
-/// How the answer came about.
+/// The decision header.
 fn how(answer: &RateLimitResponse) -> String {
     let headers = headers(answer);
     let found = headers.iter().find(|(name, _)| *name == "x-weir-decision");
@@ -117,7 +117,7 @@ fn readiness_ignores_redis_by_default() {
     assert_eq!(http::get(weir.http, "/readyz").status, 200);
 }
 
-/// weir over `server`, patient, with the connection made.
+/// weir over `server` with a long store timeout, connected.
 fn patient(server: &Server, url: &str) -> Weir {
     let weir = over(url, RULES).env("WEIR__STORE__TIMEOUT", "5s").start();
     ready(&weir);

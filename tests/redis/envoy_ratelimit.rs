@@ -1,4 +1,4 @@
-//! Under envoyproxy/ratelimit's name: the sample deployments of Istio and Envoy, with only the image changed.
+//! The sample deployments of Istio and Envoy for envoyproxy/ratelimit, with only the image changed.
 
 use std::fs::{create_dir_all, read_to_string, remove_dir_all, rename};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,8 +17,8 @@ use crate::support::schedule::shared;
 use crate::support::wait::until;
 use crate::support::weir::write;
 
-/// The environment of Istio's sample, word for word but for Redis's host and the root of the rules,
-/// with what Kubernetes adds for the sample's Services.
+/// The environment of Istio's sample. Only the host of Redis and the root of the rules differ, and
+/// Kubernetes' variables for the sample's Services are added.
 const ISTIO: [(&str, &str); 12] = [
     ("LOG_LEVEL", "debug"),
     ("REDIS_SOCKET_TYPE", "tcp"),
@@ -34,7 +34,7 @@ const ISTIO: [(&str, &str); 12] = [
     ("RATELIMIT_PORT_8081_TCP_ADDR", "10.96.0.10"),
 ];
 
-/// The same of the sample in envoyproxy/ratelimit's own repository.
+/// The environment of the sample in envoyproxy/ratelimit's repository.
 const ENVOY: [(&str, &str); 7] = [
     ("USE_STATSD", "false"),
     ("LOG_LEVEL", "debug"),
@@ -45,7 +45,7 @@ const ENVOY: [(&str, &str); 7] = [
     ("RUNTIME_WATCH_ROOT", "false"),
 ];
 
-/// The rules that Istio's sample asks for, with a limit to be put in.
+/// The rules of Istio's sample with a limit to fill in.
 const RULES: &str = "
 domain: echo-ratelimit
 descriptors:
@@ -64,7 +64,7 @@ fn rules(limit: u32) -> String {
     RULES.replace("LIMIT", &limit.to_string())
 }
 
-/// Puts version `number` of the ConfigMap in place as the kubelet does: by one rename of a link.
+/// Installs version `number` of the ConfigMap as the kubelet does: by renaming one link.
 fn mount(folder: &Path, number: u32, text: &str) {
     let version = format!("..2026_{number}");
     create_dir_all(folder.join(&version)).expect("a folder");
@@ -78,14 +78,14 @@ fn mount(folder: &Path, number: u32, text: &str) {
     }
 }
 
-/// A pod of a sample: the binary under its other name, the environment, the mounted rules.
+/// A pod of a sample: the binary as `ratelimit`, its environment and its mounted rules.
 struct Pod {
     process: Process,
     data: TempDir,
 }
 
 impl Pod {
-    /// Ports of its own choice are all that differs: the sample's are one machine's.
+    /// Only the ports differ from the sample: fixed ports would collide on one machine.
     fn start(env: &[(&str, &str)], redis: &Server, text: &str) -> Pod {
         let data = TempDir::new().expect("a temporary folder");
         let config = data.path().join("ratelimit/config");
@@ -101,7 +101,7 @@ impl Pod {
         Pod { process: Process::spawn("ratelimit", command), data }
     }
 
-    /// The port behind `name=` in the line of the log that says where it listens.
+    /// The port after `name=` in the log line with the addresses.
     fn port(&self, name: &str) -> u16 {
         self.process.wait_for("where it listens", |line| {
             let (_, rest) = line.split_once(&format!(" {name}="))?;
@@ -115,7 +115,7 @@ impl Pod {
     }
 }
 
-/// `/bin/ratelimit` as an image has it, without arguments.
+/// `/bin/ratelimit` without arguments, as in an image.
 fn ratelimit(folder: &Path) -> Command {
     let path = folder.join("ratelimit-bin");
     create_dir_all(&path).expect("a folder");
@@ -125,15 +125,15 @@ fn ratelimit(folder: &Path) -> Command {
     command
 }
 
-/// The limit of `/`, without taking from it.
+/// The limit of `/`, read by a peek.
 fn limit(client: &Client) -> u32 {
     let peek = costing(0, descriptor(&[("PATH", "/")]));
     let answer = client.check(request("echo-ratelimit", vec![peek]));
     answer.statuses[0].current_limit.as_ref().map_or(0, |limit| limit.requests_per_unit)
 }
 
-/// It serves the sample's rules on both families of addresses, counts in the sample's Redis, names
-/// what it ignores in one line, and follows the ConfigMap.
+/// The pod serves the sample's rules over IPv4 and IPv6, counts in the sample's Redis, names
+/// ignored variables in one line, and follows the ConfigMap.
 fn serves(sample: &[(&str, &str)]) {
     let _permit = shared();
     let redis = Server::listening(&[]);
@@ -147,7 +147,7 @@ fn serves(sample: &[(&str, &str)]) {
 
     let client = Client::connect((Ipv6Addr::LOCALHOST, grpc).into());
     until("Redis counts", || {
-        // Two hits at once: over the limit in whatever minute they come.
+        // Two hits in one call are over the limit in every minute.
         let check = costing(2, descriptor(&[("PATH", "/")]));
         let over = client.check(request("echo-ratelimit", vec![check])).overall_code();
         over == Code::OverLimit && redis.client().run(&["DBSIZE"]) != Reply::Integer(0)
@@ -183,7 +183,7 @@ fn envoy_sample_runs_with_only_the_image_changed() {
     serves(&ENVOY);
 }
 
-/// What cannot be served is said at once: rules by xDS are Envoy Gateway's, not ours yet.
+/// weir does not support rules by xDS, which Envoy Gateway uses, and says so at start.
 #[test]
 fn envoy_gateway_deployment_is_refused_with_a_hint() {
     let redis = Server::listening(&[]);

@@ -1,4 +1,4 @@
-//! Exactness: however many instances count, and whatever their clocks show, what passes is the limit.
+//! Exactness: several instances with wrong clocks allow exactly the limit.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,13 +11,13 @@ use crate::support::rls::{costing, descriptor, request};
 use crate::support::schedule::shared;
 use crate::support::weir::Weir;
 
-/// Far more than a busy machine needs: these tests are about counting, not about deadlines.
+/// A store timeout that no busy machine reaches. These tests are about counts.
 const PATIENT: &str = "20s";
 
 const COUNTERS: usize = 20;
 const LIMIT: usize = 60;
 
-/// One rule per algorithm. The windows are so long that nothing leaves or comes back meanwhile.
+/// One rule per algorithm. The windows are so long that nothing expires during a test.
 pub(crate) const RULES: &str = "
 domain: d
 descriptors:
@@ -35,7 +35,7 @@ descriptors:
     rate_limit: { algorithm: concurrency, max: 60, hold: 1d }
 ";
 
-/// The keys of those rules.
+/// The keys of `RULES`.
 pub(crate) const ALGORITHMS: [&str; 6] = [
     "fixed_window",
     "sliding_window",
@@ -59,7 +59,7 @@ fn limit_is_exact_across_instances() {
     });
     weirs.iter().for_each(ready);
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
-    // Every counter is asked for twice its limit.
+    // Twice the limit for every counter.
     let count = ALGORITHMS.len() * COUNTERS * LIMIT * 2;
     let question = Arc::new(|n: usize| {
         let (algorithm, counter) = named(n);
@@ -78,7 +78,7 @@ fn limit_is_exact_across_instances() {
     }
 }
 
-/// What question `n` is about.
+/// The algorithm and the counter of request `n`.
 fn named(n: usize) -> (&'static str, usize) {
     (ALGORITHMS[n % ALGORITHMS.len()], n / ALGORITHMS.len() % COUNTERS)
 }
@@ -143,7 +143,7 @@ descriptors:
             .start()
     });
     weirs.iter().for_each(ready);
-    // How far away the end of the window is for each of them, in milliseconds.
+    // Milliseconds to the end of the window, per instance.
     let ends = || {
         weirs.each_ref().map(|weir| {
             let asked = request("d", vec![costing(0, descriptor(&[("k", "x")]))]);
@@ -154,12 +154,12 @@ descriptors:
     };
     let began = Instant::now();
     let mut seen = ends();
-    // The window may have ended between two of the questions.
+    // The window may have ended between two of the requests.
     if seen.iter().max() > seen.iter().min().map(|min| min + 3_000_000).as_ref() {
         seen = ends();
     }
     let took = began.elapsed().as_millis() as i64;
     let spread = seen.iter().max().expect("three") - seen.iter().min().expect("three");
-    // They are asked one after the other.
+    // The requests are sent one after the other.
     assert!(spread <= 1_000 + took, "{spread} ms apart, asked in {took} ms: {seen:?}");
 }

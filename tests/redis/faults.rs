@@ -1,4 +1,4 @@
-//! Faults under load: zero RPC errors, only what must falls back, and exact again soon.
+//! Faults under load: no RPC error, few fallbacks, and exact decisions soon after.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::support::schedule::{exclusive, shared};
 use crate::support::wait::until;
 use crate::support::weir::Weir;
 
-/// Far from any limit: these tests ask who counts, not who is denied.
+/// A limit that is never reached. These tests check who counts, not what is denied.
 const WIDE: &str = "
 domain: d
 descriptors:
@@ -25,7 +25,7 @@ descriptors:
 
 const COUNTERS: usize = 60;
 
-/// The deadline of the tests that cause faults: long enough that a busy machine seldom misses it.
+/// The store timeout of tests that cause faults. A busy machine rarely exceeds it.
 const TIMEOUT: &str = "300ms";
 
 fn spread() -> MakeRequest {
@@ -39,13 +39,13 @@ fn keys(server: &Server) -> usize {
     }
 }
 
-/// Counters that the fallback decided about.
+/// Counters with a decision by fallback.
 fn fallen<'a>(answers: impl Iterator<Item = &'a LoadResult>) -> BTreeSet<usize> {
     let fallen = answers.filter(|answer| answer.fallback().is_some());
     fallen.map(|answer| answer.index % COUNTERS).collect()
 }
 
-/// Two instances over a cluster, warmed up: every counter exists.
+/// Two instances over a cluster, after every counter was created.
 fn two(cluster: &Cluster) -> [Weir; 2] {
     let url = cluster_url(cluster);
     let weirs = [0, 1].map(|_| over(&url, WIDE).env("WEIR__STORE__TIMEOUT", TIMEOUT).start());
@@ -58,7 +58,7 @@ fn two(cluster: &Cluster) -> [Weir; 2] {
     weirs
 }
 
-/// After a primary is killed only its counters fall back, and at most until two seconds after the failover.
+/// After a primary is killed only its counters fall back, and none from 2 s after the failover on.
 #[test]
 fn a_killed_primary_affects_only_its_counters() {
     let _permit = exclusive();
@@ -103,7 +103,7 @@ fn a_killed_primary_affects_only_its_counters() {
 fn a_stalled_node_costs_one_timeout() {
     let _permit = exclusive();
     let cluster = Cluster::with(&[
-        // So that nobody fails over: the stall itself is the matter here.
+        // No failover: the stall itself is tested.
         "--cluster-node-timeout",
         "60000",
         "--cluster-require-full-coverage",
@@ -140,7 +140,7 @@ fn a_stalled_node_costs_one_timeout() {
     assert!(open.len() == 1 && open[0].contains(&port), "{open:?}");
     let fallen = fallen(within(frozen, thawed));
     assert!(fallen.len() <= its_own, "{} counters fell back, {its_own} stalled", fallen.len());
-    // What waits is one probe in a while; all others are answered at once.
+    // Only an occasional probe waits. All other calls fall back at once.
     let waited = within(opened, thawed).filter(|one| one.fallback().as_deref() == Some("timeout"));
     let waited = waited.count();
     let refused = within(opened, thawed).filter(|one| one.fallback().as_deref() == Some("open"));
@@ -166,7 +166,7 @@ descriptors:
     let weirs = [0, 1].map(|_| over(&url, rules).env("WEIR__STORE__TIMEOUT", "20s").start());
     weirs.iter().for_each(ready);
     let hot = || request("d", vec![descriptor(&[("hot", "x")])]);
-    // The first question makes the key, so that it can be found.
+    // The first request creates the key, so that it can be found.
     let first = weirs[0].client().check(hot());
     assert_eq!(first.statuses[0].limit_remaining as usize, LIMIT - 1);
     let owner = cluster.nodes.iter().position(|node| keys(node) > 0).expect("somebody has it");
@@ -217,7 +217,7 @@ fn a_joined_node_is_found_by_the_first_redirect() {
     let name = names[0].text();
     let owner = cluster.owner(0, &name);
 
-    // It owns nothing, so no node lists it among the owners until the slot has moved.
+    // The node owns no slot, so no node lists it as an owner until the slot has moved.
     let joined = Server::node(&[]);
     let bus = cluster.nodes[0].client().run(&["CONFIG", "GET", "cluster-port"]);
     let Reply::List(bus) = bus else { panic!("CONFIG GET answers with a list") };

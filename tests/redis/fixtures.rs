@@ -1,6 +1,6 @@
-//! Faults: the test bed can do to a Redis all that happens to one in production.
+//! The Redis fixtures: they can cause every fault that production can.
 //!
-//! Each test causes one and sees it from a client's side, so that tests of weir may build on it.
+//! Each test causes one fault and observes it as a client, so that tests of weir can rely on it.
 
 use std::io::ErrorKind;
 use std::process::Command;
@@ -16,9 +16,9 @@ use crate::support::redis::sentinel::{SERVICE, Watched};
 use crate::support::redis::server::Server;
 use crate::support::schedule::{exclusive, shared};
 
-/// Longer than an answer takes.
+/// Longer than any reply takes.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a test waits for what it expects never to come.
+/// How long a test waits for a reply that must not come.
 const SILENCE: Duration = Duration::from_millis(200);
 
 fn is_silence(kind: ErrorKind) -> bool {
@@ -120,7 +120,7 @@ fn a_wrong_password_and_a_missing_right_are_refused() {
     assert_eq!(client.run(&["AUTH", "weir", "secret"]).text(), "OK");
     assert_eq!(client.run(&["GET", "weir:1"]), Reply::Nil);
     assert!(refused(client.try_run(&["GET", "other"])).starts_with("NOPERM"));
-    // The password is changed under way: open connections stay, new ones are refused.
+    // The password changes while connections are open. They stay, and new ones are refused.
     admin.run(&["CONFIG", "SET", "requirepass", "another"]);
     let mut late = Client::tcp(server.address(), TIMEOUT).expect("it listens");
     assert!(refused(late.try_run(&["AUTH", "right"])).starts_with("WRONGPASS"));
@@ -219,7 +219,7 @@ fn redirects_lose_no_step_of_a_moving_slot() {
     let follow = |mut nodes: [Client; 2]| {
         let mut at = 0;
         let mut redirected = 0;
-        // A few more after the slot has moved, so that the new owner is seen to serve.
+        // Continue after the slot has moved, so that the new owner is seen to serve.
         let mut left = 100;
         while left > 0 {
             left -= u32::from(moved.load(Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! Floods: what a counter that is full costs Redis.
+//! Floods: the Redis calls that a counter at its limit costs.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn a_full_counter_costs_few_redis_calls() {
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());
     let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", "20s").start();
-    // Here each decision that asks Redis is a call, so that they can be counted.
+    // Without batching each decision that needs Redis is one call, so calls can be counted.
     let one_by_one =
         over(&url, RULES).env("WEIR__STORE__TIMEOUT", "20s").env("WEIR__REDIS__BATCH", "1").start();
     ready(&weir);
@@ -52,7 +52,7 @@ fn a_full_counter_costs_few_redis_calls() {
         let (answers, calls) = check(&weir, key, requests);
         figures(&format!("{key}: {calls} calls"), answers.iter());
         assert_eq!(answers.iter().filter(|answer| answer.passed(0)).count(), 0);
-        // Those that are asked before the first of them has come back.
+        // Calls that were sent before the first denial arrived.
         assert!(calls <= CALLERS as u64, "{calls}");
     }
     let metrics = http::get(weir.admin, "/metrics").body;
@@ -70,7 +70,7 @@ fn the_over_limit_cache_can_be_disabled() {
     let server = Server::local();
     let weir = over(&format!("redis+unix://{}", server.socket().display()), RULES)
         .env("WEIR__STORE__TIMEOUT", "20s")
-        // Each decision that asks Redis is a call, so that they can be counted.
+        // Without batching each decision that needs Redis is one call.
         .env("WEIR__REDIS__BATCH", "1")
         .env("WEIR__STORE__OVER_LIMIT_CACHE", "false")
         .start();

@@ -1,4 +1,5 @@
-//! Bad input reaches no script: whatever a client sends, a counter is counted or the call refused.
+//! Hostile input: a hit is counted exactly or its call is refused, and no input reaches a script as
+//! code.
 
 use crate::support::on_redis::{over, ready};
 use crate::support::redis::server::Server;
@@ -33,7 +34,7 @@ fn every_value_has_its_own_counter() {
     for value in &values {
         let answer = client.check(request("d", vec![costing(7, descriptor(&[("k", value)]))]));
         assert_eq!(answer.overall_code, i32::from(Code::Ok));
-        // Beyond what the field carries, remaining is its largest number.
+        // `limit_remaining` saturates at the largest value of its field.
         let peek = costing((1 << 53) - 7, descriptor(&[("k", value)]));
         let over = client.check(request("d", vec![peek]));
         assert_eq!(over.overall_code, i32::from(Code::OverLimit), "7 and the rest are too many");

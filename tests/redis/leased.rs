@@ -1,5 +1,5 @@
-//! Leased rules on a real cluster, while instances are killed, stopped and reloaded and clocks are
-//! wrong: what passes is held against the limit in every window and every interval.
+//! Leased rules on a real cluster with wrong clocks, while instances are killed, stopped and
+//! reloaded: no window and no interval exceeds its limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::support::weir::metrics::Metrics;
 use crate::support::weir::{Setup, Weir, write};
 use crate::time::Micros;
 
-/// A deadline that a busy machine seldom misses. A request that misses it is denied.
+/// A store timeout that a busy machine rarely exceeds. A request that exceeds it is denied.
 const TIMEOUT: &str = "500ms";
 
 const RULES: &str = "
@@ -33,7 +33,7 @@ descriptors:
       { algorithm: token_bucket, requests: 100, window: 1s, mode: leased, on_error: deny }
 ";
 
-/// The limits of the rules above.
+/// The limits of `RULES`.
 fn limits() -> [(&'static str, Limit); 3] {
     let of = |algorithm, requests, seconds, burst| {
         let tier = Tier { requests, window: Micros::from_secs(seconds), burst };
@@ -59,7 +59,7 @@ fn four(cluster: &Cluster) -> [Weir; 4] {
     weirs
 }
 
-/// What passed, held against the limits, from `since` on.
+/// Checks the allowed requests from `since` on against the limits.
 fn judge(what: &str, passed: &[(usize, Passed)], since: Micros) {
     for (index, (name, limit)) in limits().iter().enumerate() {
         let its = passed.iter().filter(|(kind, one)| *kind == index && one.from >= since);
@@ -72,7 +72,7 @@ fn judge(what: &str, passed: &[(usize, Passed)], since: Micros) {
     }
 }
 
-/// Asks about one counter of each rule in turn.
+/// Traffic on one counter of each rule in turn.
 fn mixed(weirs: &[&Weir]) -> Traffic {
     let keys = limits().map(|(name, _)| name);
     Traffic::start(weirs, keys.len(), Arc::new(move |kind| descriptor(&[(keys[kind], "x")])))
@@ -114,14 +114,14 @@ fn leased_limits_hold_after_a_failover() {
     let weirs = four(&cluster);
     let traffic = mixed(&weirs.each_ref());
     traffic.wait_for(600);
-    // One after the other; what a dead primary had acknowledged and not replicated is lost.
+    // One at a time. Writes that a dead primary acknowledged but did not replicate are lost.
     for primary in 0..2 {
         let replica = cluster.replica_of(primary);
         cluster.nodes[primary].kill();
         cluster.wait_for_primary(replica);
     }
     let failed_over = now();
-    // Windows that began afterwards, and buckets that have been full since.
+    // Windows that started after it, and buckets that have been full since.
     let since = Micros(failed_over.0 - failed_over.0 % 2_000_000 + 4_000_000);
     until("they have begun", || now() >= since);
     traffic.wait_for_more(900);
@@ -163,7 +163,7 @@ fn a_lowered_leased_limit_holds_in_its_window() {
         peek.statuses[0].limit_remaining == 0
     });
     let early = traffic.passed();
-    // The others spend what they still hold, and nothing more: each has nothing but denials then.
+    // The others use up their tokens. After that each of them only denies.
     let denied = |weir: &Weir| {
         Metrics::scrape(weir.admin).sum("weir_requests_total", &[r#"code="over_limit""#])
     };
@@ -175,7 +175,7 @@ fn a_lowered_leased_limit_holds_in_its_window() {
     eprintln!(
         "{reloaded} passed before, {early} when nothing was left, {passed} of {LOWER} in all"
     );
-    // What was drawn without an answer is lost.
+    // Tokens whose reply was lost are lost.
     assert!(passed > reloaded && passed <= LOWER as usize, "{passed}");
 }
 
@@ -196,7 +196,7 @@ descriptors:
     weirs.iter().for_each(ready);
     let tenant = |n: usize| descriptor(&[("tenant", &n.to_string())]);
     let traffic = Traffic::start(&weirs.each_ref(), TENANTS, Arc::new(tenant));
-    // Until every instance knows its demand, which it has from a second or two.
+    // Every instance knows its demand after a second or two.
     traffic.wait_for(3_000);
     for node in &cluster.nodes {
         node.client().run(&["CONFIG", "RESETSTAT"]);
@@ -204,7 +204,7 @@ descriptors:
     let (began, before) = (now(), traffic.passed());
     traffic.wait_for_more(10_000);
     let (length, passed) = (now().saturating_sub(began), traffic.passed() - before);
-    // Replicas are sent what the scripts do, not the scripts.
+    // Replicas receive the effects of scripts, not the scripts.
     let calls: u64 = cluster.nodes.iter().map(Server::script_calls).sum();
     traffic.stop();
     let seconds = length.0 as f64 / 1e6;

@@ -1,5 +1,5 @@
-//! What Prometheus' own tool says about the metrics of a weir that uses all of it: Redis, every
-//! mode, TLS, detailed series, and envoyproxy/ratelimit's names.
+//! `promtool check metrics` on a weir with Redis, every mode, TLS, detailed series and the names of
+//! envoyproxy/ratelimit.
 
 use crate::support::certificates::Certificates;
 use crate::support::http::get;
@@ -23,7 +23,7 @@ descriptors:
     rate_limit: { unit: hour, requests_per_unit: 5, mode: synced, sync_interval: 50ms }
 ";
 
-/// envoyproxy/ratelimit's names are what they are; all others keep Prometheus' conventions.
+/// The names of envoyproxy/ratelimit are fixed. All others follow Prometheus' conventions.
 #[test]
 fn promtool_accepts_all_names_of_weir() {
     let _permit = shared();

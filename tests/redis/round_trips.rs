@@ -1,5 +1,4 @@
-//! Round trips: a request with several descriptors costs one, not one per descriptor, and so do
-//! many requests that wait for one node.
+//! Round trips: all descriptors of a request share one, and so do concurrent requests to one node.
 
 use std::io::{BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -23,8 +22,8 @@ descriptors:
 
 const DESCRIPTORS: usize = 8;
 
-/// A server that answers scripts only when the steps of all of a request's descriptors have come:
-/// whoever waits for one answer before sending the next call waits for ever.
+/// A server that replies to scripts only when the steps of all descriptors of a request have
+/// arrived. A client that waits for one reply before it sends the next call hangs.
 fn reluctant() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = listener.local_addr().expect("bound").port();
@@ -52,7 +51,7 @@ fn serve(mut stream: TcpStream) {
                 if held.iter().sum::<usize>() < DESCRIPTORS {
                     continue;
                 }
-                // One hit in the window that begins with the epoch, and it passes.
+                // One allowed hit in the window that starts at the epoch.
                 let one = [&[1][..], &[0, 0, 0, 0, 0, 0, 1], &[0; 7]].concat();
                 let answer = |keys: usize| {
                     let length = format!("${}\r\n", keys * one.len()).into_bytes();
@@ -78,7 +77,7 @@ fn descriptors_are_sent_without_waiting_for_replies() {
         .env("WEIR__GRPC__CORES", "1")
         .start();
     ready(&weir);
-    // Two scripts: two calls, and neither waits for the other.
+    // Two scripts need two calls. Neither waits for the other.
     let asked = |n: usize| descriptor(&[(["k", "b"][n % 2], &n.to_string())]);
     for _ in 0..3 {
         let answer = weir.client().check(request("d", (0..DESCRIPTORS).map(asked).collect()));

@@ -1,4 +1,4 @@
-//! A Redis Cluster that speaks TLS only, to clients with a certificate, a name and a password.
+//! A Redis Cluster with TLS, client certificates, a user and a password.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ descriptors:
 
 const LIMIT: usize = 20;
 
-/// Enough for every node to have some.
+/// Enough that every node has some.
 const COUNTERS: usize = 40;
 
 fn about(key: &'static str, hits: u64) -> MakeRequest {
@@ -33,7 +33,7 @@ fn about(key: &'static str, hits: u64) -> MakeRequest {
     })
 }
 
-/// Asks all instances half as much again as each counter has room for: exactly that passes.
+/// Sends one and a half times the limit of each counter. Exactly the limit passes.
 fn fill(weirs: &[Weir], key: &'static str) {
     let addresses: Vec<_> = weirs.iter().map(|weir| weir.grpc).collect();
     let answers = send_all(&addresses, 16, COUNTERS * LIMIT * 3 / 2, about(key, 1));
@@ -47,7 +47,7 @@ fn fill(weirs: &[Weir], key: &'static str) {
     assert!(passed.len() == COUNTERS && wrong.is_empty(), "{key}: {wrong:?}");
 }
 
-/// What is left of each counter, once Redis answers for all of them.
+/// The remaining hits of each counter, once Redis decides about all of them.
 fn left(weirs: &[Weir], key: &'static str) -> Vec<usize> {
     let addresses: Vec<_> = weirs.iter().map(|weir| weir.grpc).collect();
     let mut left = Vec::new();
@@ -70,7 +70,7 @@ fn limit_is_exact_on_a_cluster_over_tls() {
     let rights = page.lines().find_map(|line| line.strip_prefix("ACL SETUSER "));
     let rights: Vec<&str> = rights.expect("an example").split_whitespace().collect();
     let password = rights.iter().find_map(|word| word.strip_prefix('>')).expect("a password");
-    // Nobody else is let in without a password that weir does not know.
+    // The default user has a password that weir does not have.
     let mut options = vec!["--requirepass", "others", "--masterauth", "others", "--user"];
     options.extend(&rights);
     options.extend(["--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no"]);
@@ -93,13 +93,13 @@ fn limit_is_exact_on_a_cluster_over_tls() {
     assert_eq!(left(&weirs, "first"), [LIMIT; COUNTERS]);
     fill(&weirs, "first");
 
-    // A primary hands over to its replica, with all that it has.
+    // A primary fails over to its replica without losing a write.
     let replica = cluster.replica_of(0);
     cluster.fail_over(replica);
     cluster.wait_until_whole();
     assert_eq!(left(&weirs, "first"), [0; COUNTERS], "all is still counted");
 
-    // Another dies, with what its replica has not heard of.
+    // Another primary dies. Unreplicated writes are lost.
     let replica = cluster.replica_of(1);
     cluster.nodes[1].kill();
     cluster.wait_for_primary(replica);

@@ -1,5 +1,5 @@
-//! A day in the life of three instances: rules come, good and bad, the certificate changes, a
-//! primary of the Cluster dies, an instance is taken away, and nobody who asks notices.
+//! A soak test of three instances under load: rules change, valid and invalid ones, the certificate
+//! rotates, a primary of the Cluster dies, an instance ends, and no call fails.
 
 mod balancer;
 
@@ -20,21 +20,20 @@ use crate::support::weir::metrics::Metrics;
 use crate::support::weir::{Weir, weir, write};
 use balancer::Balancer;
 
-/// Calls per second, of all instances together, when `WEIR_SOAK_RATE` does not say otherwise. Debug
-/// builds of weir and of its generator just hold it on two cores, beside an Envoy and six Redis
-/// servers. On a busier machine calls are sent late, as the figures show, and answered all the same.
+/// Calls per second to all instances, unless `WEIR_SOAK_RATE` is set. Debug builds of weir and its
+/// load generator just reach it on two cores, beside an Envoy and six Redis servers. On a busier
+/// machine calls are sent late, as the figures show, and still answered.
 const RATE: u64 = 5_000;
 
-/// Seconds of calls between two events of the day, when `WEIR_SOAK_PAUSE` does not say otherwise:
-/// `make soak` does.
+/// Seconds of load between two events, unless `WEIR_SOAK_PAUSE` is set, as by `make soak`.
 const PAUSE: u64 = 1;
 
 const COUNTERS: &str = "600";
 
-/// A name that only the day's second certificate has.
+/// A name that only the second certificate has.
 const NEXT: &str = "next.example";
 
-/// The first hour's rules; further ones come with the hours.
+/// The initial rules, and rules for the keys `more`.
 fn rules(more: &[&str]) -> String {
     let mut text = "domain: d\ndescriptors:\n".to_owned();
     for key in ["k"].iter().chain(more) {
@@ -44,19 +43,19 @@ fn rules(more: &[&str]) -> String {
     text
 }
 
-/// A number that the environment may set.
+/// A number from the environment, or a default.
 fn told(name: &str, otherwise: u64) -> u64 {
     let number = |text: String| text.parse().expect("a whole number");
     std::env::var(name).map_or(otherwise, number)
 }
 
-/// The instances, who asks them, and how much.
+/// The instances and their load.
 struct Day {
     instances: Vec<Weir>,
     load: Process,
     /// Calls per second.
     rate: u64,
-    /// Seconds of calls between two events.
+    /// Seconds of load between two events.
     pause: u64,
 }
 
@@ -65,19 +64,19 @@ impl Day {
         self.instances.iter().map(|weir| Metrics::scrape(weir.admin)).collect()
     }
 
-    /// A metric, added up over the instances that are there.
+    /// The sum of a metric over the running instances.
     fn sum(&self, name: &str) -> u64 {
         self.pages().iter().map(|page| page.sum(name, &[])).sum()
     }
 
-    /// Waits until every instance shows this.
+    /// Waits until `name` has `value` on every instance.
     fn all_show(&self, name: &str, labels: &[&str], value: u64) {
         until(&format!("{name}{labels:?} is {value} everywhere"), || {
             self.pages().iter().all(|page| page.sum(name, labels) == value)
         });
     }
 
-    /// Waits until the calls of a pause have been answered.
+    /// Waits until the calls of one pause have completed.
     fn goes_on(&mut self) {
         for _ in 0..self.pause {
             let before = self.sum("weir_requests_total");
@@ -88,7 +87,7 @@ impl Day {
         }
     }
 
-    /// Waits until the calls of a second have been answered without a fallback.
+    /// Waits until the calls of one second completed without a fallback.
     fn is_exact_again(&self) {
         let mut quiet = None;
         until("nothing falls back any more", || {
@@ -162,7 +161,7 @@ fn no_call_fails_during_changes_and_faults() {
     let replica = cluster.replica_of(0);
     let dead = format!(":{}\"", cluster.nodes[0].port());
     cluster.nodes[0].kill();
-    // A node that has left the Cluster is on no page any more, so this is looked for right away.
+    // The metrics of a node end when it leaves the Cluster, so this is checked at once.
     let mut opened = [false; 3];
     until("every instance leaves it alone", || {
         for (page, opened) in day.pages().iter().zip(&mut opened) {
@@ -215,14 +214,14 @@ fn no_call_fails_during_changes_and_faults() {
         of_all("weir_fallback_total"),
     );
     assert_eq!(failed, 0, "{report:#}");
-    // A debug build beside other tests may lag behind the rate; what `make soak` asks for is carried.
+    // A debug build may lag behind the rate. `make soak` uses a release build, which must keep it.
     if std::env::var_os("WEIR_SOAK_STRICT").is_some() {
         let real = |value: &Value| value.as_f64().expect("a number");
         let carried = real(&report["per_second"]) / rate as f64;
         let p99 = real(&report["latency_us"]["p99"]);
         assert!(carried > 0.95 && p99 < 1e6, "{report:#}");
     }
-    // Everything that was sent was counted once, by the one that it was sent to.
+    // Every call was counted once, by the instance that it was sent to.
     for ((weir, page), looks) in day.instances.iter().zip(&pages).zip(looks) {
         let share = balancer.share(weir);
         assert_eq!(share.errors, 0, "{share:?}");
@@ -231,7 +230,7 @@ fn no_call_fails_during_changes_and_faults() {
         assert_eq!(page.sum("weir_tls_handshakes_total", &[r#"outcome="failed""#]), 0);
         assert!(share.calls > decided / 10, "a fair share: {share:?} of {decided}");
     }
-    // One call of the generator looks whether somebody is there.
+    // The load generator makes one call first, to check the service.
     assert_eq!(of_all("weir_requests_total"), decided + 1 + looks.iter().sum::<u64>());
     assert_eq!(of_all("weir_fallback_total"), report["by_fallback"].as_u64().unwrap_or(0));
 }
@@ -246,7 +245,7 @@ fn instance(cluster: &Cluster, secret: &Secret) -> Weir {
         .start()
 }
 
-/// Load for a day, unless it is told to end.
+/// Load for 24 hours, unless it is interrupted.
 fn bench(balancer: &Balancer, rate: u64) -> Process {
     let mut command = weir();
     command.args(["bench", "--addr", &balancer.address().to_string(), "--domain", "d", "k={n}"]);
@@ -255,7 +254,7 @@ fn bench(balancer: &Balancer, rate: u64) -> Process {
     Process::spawn("weir bench", command)
 }
 
-/// One call, of no cost, on a new connection, to an instance that shows the day's second certificate.
+/// A peek on a new connection to an instance that presents the second certificate.
 fn look(weir: &Weir, authority: &Certificates) {
     let ca = std::fs::read(authority.path("ca.crt")).expect("a certificate");
     let next = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name(NEXT);

@@ -1,4 +1,4 @@
-//! Synced rules on a real Cluster: what they cost, how far they run over, and Redis away.
+//! Synced rules on a real Cluster: cost, overshoot, and behaviour without Redis.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ descriptors:
       { requests: 1000000, window: 1000d, mode: synced, sync_interval: 200ms, on_error: deny }
 ";
 
-/// Which counter question `n` is about.
+/// The counter of request `n`.
 fn tenant(n: usize) -> usize {
     n % COUNTERS
 }
@@ -50,7 +50,7 @@ fn metric(weir: &Weir, name: &str) -> u64 {
     Metrics::scrape(weir.admin).sum(name, &[])
 }
 
-/// Waits until every instance has exchanged as many counts as `rounds` of all its counters make.
+/// Waits until every instance has made as many exchanges as `rounds` of all its counters need.
 fn exchanged(weirs: &[Weir], rounds: usize) {
     let exchanges = |weir: &Weir| metric(weir, "weir_synced_exchanges_total");
     let before: Vec<u64> = weirs.iter().map(exchanges).collect();
@@ -76,7 +76,7 @@ fn overshoot_is_at_most_one_interval_of_traffic() {
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
     let load = Load::start(&addresses, 4, spread("tenant"));
     let began = Instant::now();
-    // What passes while we look counts too.
+    // Requests of the probe that pass count too.
     let mut looked = HashMap::<usize, usize>::new();
     until("every counter is full and all know it", || {
         weirs.iter().all(|weir| {
@@ -90,7 +90,7 @@ fn overshoot_is_at_most_one_interval_of_traffic() {
             })
         })
     });
-    // What it costs while nothing but denials happen is what it always costs.
+    // Denials change no copy, so this is the constant cost of synchronization.
     let before: u64 = cluster.nodes.iter().map(Server::script_calls).sum();
     let first = Instant::now();
     exchanged(&weirs, 12);
@@ -106,7 +106,7 @@ fn overshoot_is_at_most_one_interval_of_traffic() {
     }
     let most = passed.values().max().expect("25 counters");
     let least = passed.values().min().expect("25 counters");
-    // All that all instances could let pass in one interval, by all requests they answered.
+    // The most that all instances can allow in one interval: every request that they answered.
     let in_interval = rate * 0.5 / COUNTERS as f64;
     let calls = (after - before) as f64 / length.as_secs_f64();
     eprintln!(
@@ -118,7 +118,7 @@ fn overshoot_is_at_most_one_interval_of_traffic() {
     assert!(*least >= LIMIT, "denied early: {least}");
     let exchanges: u64 = weirs.iter().map(|weir| metric(weir, "weir_synced_exchanges_total")).sum();
     assert!(exchanges > 0);
-    // At most one call per copy and exchange; batching makes fewer.
+    // At most one call per copy and exchange. Batching makes fewer.
     let exchanges_each = length.as_micros() as u64 / 250_000 + 1;
     assert!(after - before <= 3 * COUNTERS as u64 * exchanges_each, "{calls} calls per second");
 }
@@ -137,7 +137,7 @@ fn redis_outage_causes_no_fallback_and_no_loss() {
         weir
     });
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
-    // Every instance sees every counter once while Redis is there.
+    // Every instance uses every counter once while Redis is reachable.
     let mut before = 0;
     let mut warm = |weir: &Weir| {
         until("every counter is known", || {
@@ -145,7 +145,7 @@ fn redis_outage_causes_no_fallback_and_no_loss() {
             let answers = crate::support::load::send_all(&[weir.grpc], 4, COUNTERS * 2, question);
             let fallen = answers.iter().filter(|answer| answer.fallback().is_some()).count();
             before += 2;
-            // What the fallback decided may have been counted or not.
+            // A hit that the fallback decided may or may not have been counted.
             assert_eq!(fallen, 0, "a quiet Redis answers in time");
             true
         });
@@ -159,7 +159,7 @@ fn redis_outage_causes_no_fallback_and_no_loss() {
     let load = Load::start(&addresses, 4, spread("wide"));
     exchanged(&weirs, 1);
     proxy.silence();
-    // The experiment.
+    // The length of the outage is the experiment.
     thread::sleep(Duration::from_secs(5));
     proxy.heal();
     exchanged(&weirs, 2);

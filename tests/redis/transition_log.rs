@@ -1,4 +1,4 @@
-//! The log: what begins and ends is told once, and a request never.
+//! The log: state changes are logged once, requests never.
 
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ fn says(line: &str, message: &str) -> Option<Value> {
 fn state_changes_are_logged_and_requests_are_not() {
     let _permit = exclusive();
     let redis = Server::listening(&[]);
-    // Patient, so that a busy machine is no fault of Redis.
+    // A long timeout, so that a busy machine does not look like a fault of Redis.
     let mut weir = over(&format!("redis://{}", redis.address()), RULES)
         .env("WEIR__STORE__TIMEOUT", "300ms")
         .start();

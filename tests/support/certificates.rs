@@ -1,4 +1,4 @@
-//! Certificates for one test: an authority, a server on loopback and a client, made when asked for.
+//! Certificates for one test: an authority, a server on loopback and a client.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    /// Fresh ones.
+    /// Issues new certificates.
     pub(crate) fn new() -> Certificates {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         let (issuer, cert) = authority();
@@ -23,7 +23,7 @@ impl Certificates {
         certificates
     }
 
-    /// Puts those of another authority into the same files.
+    /// Replaces all files by certificates of a new authority.
     pub(crate) fn renew(&mut self) {
         let (issuer, cert) = authority();
         self.issuer = issuer;
@@ -41,7 +41,7 @@ impl Certificates {
         }
     }
 
-    /// Another certificate of the same authority, and its key.
+    /// Issues another certificate of the same authority. Returns it with its key.
     pub(crate) fn issue(&self, names: &[&str]) -> (String, String) {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let params = CertificateParams::new(names).expect("names");
@@ -50,7 +50,7 @@ impl Certificates {
         (signed.pem(), key.serialize_pem())
     }
 
-    /// Where one of the files is.
+    /// The path of one of the files.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -66,11 +66,11 @@ pub(crate) fn trusting(authority: &Certificates) -> ClientTlsConfig {
     ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name("localhost")
 }
 
-/// A new one, and its certificate.
+/// A new authority and its certificate.
 fn authority() -> (Issuer<'static, KeyPair>, String) {
     let key = KeyPair::generate().expect("a key");
     let mut authority = CertificateParams::new([]).expect("no names");
-    // Its own name, or what it signs looks as if it had signed itself.
+    // Without a name of its own, the certificates that it signs look self-signed.
     authority.distinguished_name.push(DnType::CommonName, "weir test authority");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let signed = authority.self_signed(&key).expect("a certificate").pem();

@@ -1,4 +1,4 @@
-//! An OpenTelemetry collector that keeps what it is sent: the real protocol, over gRPC and HTTP.
+//! An OpenTelemetry collector that keeps what it receives, over gRPC and HTTP.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -32,13 +32,13 @@ use tonic::transport::{Identity, ServerTlsConfig};
 
 use super::wait::TIMEOUT;
 
-/// A running collector. Its thread ends with the test.
+/// A running collector. Its thread ends with the test process.
 pub(crate) struct Collector {
     pub(crate) address: SocketAddr,
     received: Receiver<Received>,
 }
 
-/// One message, and what came with it.
+/// One export message with its resource and token.
 pub(crate) struct Received {
     pub(crate) spans: Vec<Span>,
     pub(crate) metrics: Vec<Metric>,
@@ -168,7 +168,7 @@ impl Collector {
         self.wait(|received| received.spans.iter().find(|span| fits(span)).cloned())
     }
 
-    /// Waits for a message of which `pick` makes something.
+    /// Waits for a message for which `pick` returns a value.
     pub(crate) fn wait<T>(&self, pick: impl Fn(&Received) -> Option<T>) -> (T, Received) {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -180,14 +180,14 @@ impl Collector {
         }
     }
 
-    /// Everything else that has come by now.
+    /// All further messages received so far.
     pub(crate) fn rest(&self) -> Vec<Received> {
         self.received.try_iter().collect()
     }
 }
 
 impl Received {
-    /// An attribute of who sent it.
+    /// An attribute of the sender's resource.
     pub(crate) fn resource(&self, name: &str) -> Option<String> {
         text(&self.resource.as_ref()?.attributes, name)
     }
@@ -202,7 +202,7 @@ pub(crate) fn text(attributes: &[KeyValue], name: &str) -> Option<String> {
     }
 }
 
-/// Bytes as the protocol's texts show them.
+/// Lower-case hexadecimal, as `traceparent` has it.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -211,7 +211,7 @@ fn listener() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").expect("a free port")
 }
 
-/// Answers requests on one connection until it is closed.
+/// Serves one connection until it is closed.
 fn serve(stream: impl Read + Write, to: &Sender<Received>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {

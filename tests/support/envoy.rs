@@ -1,4 +1,4 @@
-//! A real Envoy, as `make test` fetched it.
+//! A real Envoy, which `make test` fetches.
 
 pub(crate) mod recorder;
 pub(crate) mod slow_upstream;
@@ -14,32 +14,32 @@ use super::http;
 use super::process::Process;
 use super::weir::write;
 
-/// The Envoys that weir is tried with: the newest, and the oldest that the examples support.
+/// The tested Envoys: the newest, and the oldest that the examples support.
 pub(crate) const NEWEST: &str = "1.40.0";
 pub(crate) const OLDEST: &str = "1.36.4";
 
-/// A running Envoy. Dropped: killed.
+/// A running Envoy. It is killed on drop.
 #[allow(dead_code, reason = "some fields are held for what their drop does")]
 pub(crate) struct Envoy {
     /// Its listener called `ingress`.
     pub(crate) ingress: SocketAddr,
-    /// Where it tells about itself.
+    /// Its admin interface.
     pub(crate) admin: SocketAddr,
-    // Held until the end of the test.
+    // Kept until the end of the test.
     _process: Process,
     _folder: TempDir,
 }
 
 impl Envoy {
-    /// Starts Envoy `version` on `config`, whose listeners should ask for port 0, and waits until
-    /// it serves.
+    /// Starts Envoy `version` with `config`, whose listeners should have port 0. Waits until it
+    /// serves.
     pub(crate) fn start(version: &str, config: &str) -> Envoy {
         let folder = TempDir::new().expect("a temporary folder");
         let admin_path = folder.path().join("admin");
         let mut command = envoy(version);
         command.arg("--config-path").arg(config_file(&folder, config));
         command.arg("--admin-address-path").arg(&admin_path);
-        // One worker is enough, and without hot restart several Envoys can run side by side.
+        // One worker is enough. Without hot restart several Envoys can run at the same time.
         command.args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "info"]);
         let process = Process::spawn(&format!("envoy {version}"), command);
         process.wait_for("that it serves", |line| {
@@ -57,7 +57,7 @@ impl Envoy {
     }
 }
 
-/// What `envoy --mode validate` says about `config`: fine, or why not.
+/// Runs `envoy --mode validate` on `config`. The error is its output.
 pub(crate) fn validate(version: &str, config: &str) -> Result<(), String> {
     let folder = TempDir::new().expect("a temporary folder");
     let mut command = envoy(version);
@@ -67,8 +67,8 @@ pub(crate) fn validate(version: &str, config: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(said) }
 }
 
-/// An example with its fixed ports exchanged for ones that are free, the stand-in for `upstream`,
-/// and the rate limit service for `rls`.
+/// An example with free ports instead of fixed ones, with `upstream` as its service and `rls` as
+/// its rate limit service.
 pub(crate) fn tuned(example: &str, rls: SocketAddr, upstream: SocketAddr) -> String {
     let cluster = |port: u16| format!("port_value: {port} }} }} }} }} ] }} ]");
     let config = example
@@ -93,7 +93,7 @@ fn config_file(folder: &TempDir, config: &str) -> PathBuf {
     path
 }
 
-/// Where a listener is bound, asked from the admin interface.
+/// The address of a listener, from the admin interface.
 fn listener(admin: SocketAddr, name: &str) -> SocketAddr {
     let listeners = http::get(admin, "/listeners?format=json").json();
     let statuses = listeners["listener_statuses"].as_array().expect("a list of listeners");

@@ -1,4 +1,4 @@
-//! An HTTP/1.1 client of one request per connection: small enough to trust.
+//! A minimal HTTP/1.1 client with one request per connection.
 
 pub(crate) mod stream;
 
@@ -7,17 +7,17 @@ use std::net::{SocketAddr, TcpStream};
 
 use super::wait::TIMEOUT;
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
-    /// Names in lower case, in the order they came.
+    /// Names are in lower case, in the order of the response.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
 impl Response {
-    /// The values of a header, joined with `, ` as HTTP lets one do.
+    /// The values of a header, joined with `, ` as RFC 9110 allows.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         let values = self.headers.iter().filter(|(key, _)| key == name);
         let values: Vec<_> = values.map(|(_, value)| value.as_str()).collect();
@@ -55,7 +55,7 @@ pub(crate) fn send(
     body: &[u8],
 ) -> Response {
     let mut request = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
-    // As every client does, unless the test has a host of its own.
+    // Adds `host` unless the test sets one.
     if headers.iter().all(|(name, _)| *name != "host") {
         request.push_str(&format!("host: {to}\r\n"));
     }
@@ -67,7 +67,7 @@ pub(crate) fn send(
     let mut stream = TcpStream::connect(to).unwrap_or_else(|e| panic!("connect to {to}: {e}"));
     stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout that is not zero");
     stream.write_all(request.as_bytes()).expect("the request's head can be sent");
-    // A server may refuse a large body unread; its answer is what counts then.
+    // A server may refuse a large body without reading it. Then only its response counts.
     let _ = stream.write_all(body);
     let mut answer = Vec::new();
     let end = stream.read_to_end(&mut answer);
@@ -76,7 +76,7 @@ pub(crate) fn send(
     })
 }
 
-/// A whole answer, or one whose end is missing, taken apart.
+/// Parses a response. Its end may be missing.
 pub(super) fn parse(answer: &[u8]) -> Option<Response> {
     let head_end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..head_end]).ok()?;

@@ -1,4 +1,4 @@
-//! A child process whose output is read to the last line and which never outlives its test.
+//! A child process whose whole output is read, and which ends with its test.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,14 +8,14 @@ use std::time::Instant;
 
 use super::wait::TIMEOUT;
 
-/// A running child. Dropped: killed by its pid and reaped.
+/// A running child. On drop it is killed by its PID and reaped.
 pub(crate) struct Process {
     name: String,
     child: Child,
     log: Arc<Log>,
 }
 
-/// What the child has said so far.
+/// The output so far.
 #[derive(Default)]
 struct Log {
     spoken: Mutex<Spoken>,
@@ -25,7 +25,7 @@ struct Log {
 #[derive(Default)]
 struct Spoken {
     lines: Vec<String>,
-    /// Streams that the child has closed; it has two.
+    /// Closed streams: stdout and stderr make two.
     closed: usize,
 }
 
@@ -40,8 +40,8 @@ impl Process {
         Process { name: name.to_owned(), child, log }
     }
 
-    /// The first line, past or future, of which `pick` makes something. Fails when the child stops
-    /// talking before it says such a line.
+    /// The first line, past or future, for which `pick` returns a value. Panics with the output if
+    /// the child ends first.
     pub(crate) fn wait_for<T>(&self, what: &str, pick: impl Fn(&str) -> Option<T>) -> T {
         let deadline = Instant::now() + TIMEOUT;
         let mut seen = 0;
@@ -61,11 +61,11 @@ impl Process {
         }
     }
 
-    /// Waits until the child has ended.
+    /// Waits for the exit of the child.
     pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
         let deadline = Instant::now() + TIMEOUT;
         let mut spoken = self.log.spoken();
-        // Both streams end with the process (it has no children that could hold them open).
+        // Both streams close with the process: it has no children that could keep them open.
         while spoken.closed < 2 {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -79,7 +79,7 @@ impl Process {
         self.child.wait().expect("the child is ours to wait for")
     }
 
-    /// Everything said so far.
+    /// The output so far.
     pub(crate) fn output(&self) -> String {
         self.log.spoken().lines.join("\n")
     }
@@ -89,18 +89,18 @@ impl Process {
         self.child.id()
     }
 
-    /// Asks the child to end, as an orchestrator does.
+    /// Sends SIGTERM, as an orchestrator does.
     pub(crate) fn terminate(&self) {
         self.signal("TERM");
     }
 
-    /// Sends a signal by its name without the `SIG`.
+    /// Sends a signal, named without `SIG`.
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill").args(["-s", name, &self.pid().to_string()]).status();
         assert!(status.expect("kill runs").success(), "cannot signal {}", self.name);
     }
 
-    /// Has not ended.
+    /// Whether the child is running.
     pub(crate) fn is_alive(&mut self) -> bool {
         self.child.try_wait().expect("the child is ours to ask").is_none()
     }
@@ -121,7 +121,7 @@ fn resident_kib(process: &str) -> u64 {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails only when it has already ended, which is as good.
+        // An error means that it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {

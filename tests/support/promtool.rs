@@ -3,8 +3,8 @@
 use std::io::{ErrorKind, Write};
 use std::process::{Command, Stdio};
 
-/// What promtool has to say about a page of metrics, line by line. None, with a word on stderr that
-/// shows even when the test passes, where there is no promtool.
+/// The complaints of promtool about `page`, one per line. `None` without promtool; a line on stderr
+/// reports that, even if the test passes.
 pub(crate) fn complaints(page: &str) -> Option<Vec<String>> {
     let command = Command::new("promtool")
         .args(["check", "metrics"])
@@ -16,7 +16,7 @@ pub(crate) fn complaints(page: &str) -> Option<Vec<String>> {
         Ok(promtool) => promtool,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let word = "promtool is not installed: it did NOT look at the metrics\n";
-            // The macros that print are heard only when a test fails.
+            // `eprintln!` is captured and shown only when a test fails.
             let _ = std::io::stderr().write_all(word.as_bytes());
             return None;
         }

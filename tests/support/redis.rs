@@ -1,8 +1,7 @@
-//! Real Redis processes on loopback for tests, and the faults that can befall them.
+//! Real Redis processes on loopback, and the faults that tests inject.
 //!
-//! Every process ends with the test, also when the test is killed: a shell watches over it and ends
-//! it as soon as the pipe from the test closes. Readiness is a line of the server's
-//! log or an answer, never a length of time.
+//! Every process ends with the test, even if the test is killed: a shell kills it as soon as the
+//! pipe from the test closes. Readiness is a log line or a reply, never a fixed time.
 
 pub(crate) mod cluster;
 pub(crate) mod ports;

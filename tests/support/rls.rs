@@ -1,4 +1,4 @@
-//! A gRPC client made from Envoy's own protocol definitions, so that ours are checked against them.
+//! A gRPC client generated from Envoy's own protocol definitions, which checks those of weir.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ pub(crate) use service::rate_limit_response::{Code, DescriptorStatus};
 pub(crate) use service::rate_limit_service_client::RateLimitServiceClient;
 pub(crate) use service::{RateLimitRequest, RateLimitResponse};
 
-/// One connection, asked one question at a time.
+/// One connection with one call at a time.
 pub(crate) struct Client {
     runtime: Runtime,
     channel: Channel,
@@ -29,7 +29,7 @@ impl Client {
         Client::open(endpoint).unwrap_or_else(|e| panic!("{to}: {e}"))
     }
 
-    /// Connects with TLS, whatever comes of it.
+    /// Connects with TLS. Returns the error if the handshake fails.
     pub(crate) fn over_tls(
         to: SocketAddr,
         tls: ClientTlsConfig,
@@ -44,24 +44,24 @@ impl Client {
         Ok(Client { runtime, channel })
     }
 
-    /// The connection itself, for clients of other services.
+    /// The connection, for clients of other services.
     pub(crate) fn channel(&self) -> Channel {
         self.channel.clone()
     }
 
-    /// Runs a call of such a client.
+    /// Runs a call of such a client to its end.
     pub(crate) fn block_on<T>(&self, call: impl Future<Output = T>) -> T {
         self.runtime.block_on(call)
     }
 
-    /// `ShouldRateLimit`, whatever comes of it.
+    /// Calls `ShouldRateLimit` and returns the error if the call fails.
     pub(crate) fn try_check(&self, request: RateLimitRequest) -> tonic::Result<RateLimitResponse> {
         let mut client = RateLimitServiceClient::new(self.channel());
         let answer = self.runtime.block_on(client.should_rate_limit(request));
         answer.map(tonic::Response::into_inner)
     }
 
-    /// `ShouldRateLimit` with a `traceparent`, which must be answered.
+    /// Calls `ShouldRateLimit` with a `traceparent`. Panics if the call fails.
     pub(crate) fn check_traced(
         &self,
         traceparent: &str,
@@ -74,31 +74,31 @@ impl Client {
         answer.expect("an answer").into_inner()
     }
 
-    /// `ShouldRateLimit`, which must be answered.
+    /// Calls `ShouldRateLimit`. Panics if the call fails.
     pub(crate) fn check(&self, request: RateLimitRequest) -> RateLimitResponse {
         let shown = format!("{request:?}");
         self.try_check(request).unwrap_or_else(|status| panic!("{shown}\n{status:?}"))
     }
 }
 
-/// A request without a cost of its own.
+/// A request without `hits_addend`.
 pub(crate) fn request(domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
     RateLimitRequest { domain: domain.to_owned(), descriptors, hits_addend: 0 }
 }
 
-/// A descriptor without a cost of its own.
+/// A descriptor without `hits_addend`.
 pub(crate) fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
     let entry =
         |(key, value): &(&str, &str)| Entry { key: (*key).to_owned(), value: (*value).to_owned() };
     RateLimitDescriptor { entries: entries.iter().map(entry).collect(), ..Default::default() }
 }
 
-/// The same descriptor at a cost.
+/// The same descriptor with `hits_addend`.
 pub(crate) fn costing(hits: u64, descriptor: RateLimitDescriptor) -> RateLimitDescriptor {
     RateLimitDescriptor { hits_addend: Some(UInt64Value { value: hits }), ..descriptor }
 }
 
-/// The headers that an answer adds to the client's response.
+/// The response headers that a decision adds.
 pub(crate) fn headers(answer: &RateLimitResponse) -> Vec<(&str, &str)> {
     let headers = answer.response_headers_to_add.iter();
     headers.map(|header| (header.key.as_str(), header.value.as_str())).collect()

@@ -1,4 +1,4 @@
-//! Which tests may run side by side.
+//! The schedule of tests: shared or exclusive.
 //!
 //! Every test starts its own processes and takes its own ports, so most tests share the machine. A
 //! test that asserts something about time (a store timeout below a second, a rate, an interval) runs

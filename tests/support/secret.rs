@@ -1,4 +1,4 @@
-//! A folder that changes as a Kubernetes secret does.
+//! A folder that is updated like a mounted Kubernetes secret.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use tempfile::TempDir;
 
 use super::weir::write;
 
-/// A mounted secret: `tls.crt` is a link to `..data/tls.crt`, `..data` a link to a folder.
+/// A mounted secret. `tls.crt` links to `..data/tls.crt`, and `..data` links to a folder.
 pub(crate) struct Secret {
     folder: TempDir,
     versions: u32,
 }
 
 impl Secret {
-    /// With a pair in it.
+    /// A secret with a certificate and its key.
     pub(crate) fn new(pair: &(String, String)) -> Secret {
         let mut secret =
             Secret { folder: TempDir::new().expect("a temporary folder"), versions: 0 };
@@ -25,7 +25,7 @@ impl Secret {
         secret
     }
 
-    /// Puts another pair in its place, all at once.
+    /// Replaces both files atomically.
     pub(crate) fn swap(&mut self, (cert, key): &(String, String)) {
         self.versions += 1;
         let version = format!("..version-{}", self.versions);
@@ -37,7 +37,7 @@ impl Secret {
         std::fs::rename(self.path("..data_tmp"), self.path("..data")).expect("a swap");
     }
 
-    /// Where a file of it is.
+    /// The path of one of its files.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

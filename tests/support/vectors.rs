@@ -1,4 +1,4 @@
-//! Vectors: the table of requests and answers in `tests/data/vectors.txt`, and its reader.
+//! The reader of `tests/data/vectors.txt`, a table of requests and expected decisions.
 
 use std::iter::Peekable;
 use std::str::SplitWhitespace;
@@ -15,7 +15,7 @@ pub(crate) struct Vector {
     pub(crate) operations: Vec<Operation>,
 }
 
-/// One request and what it must be answered.
+/// One request and its expected decision.
 pub(crate) struct Operation {
     pub(crate) line: usize,
     pub(crate) now: Micros,
@@ -25,7 +25,7 @@ pub(crate) struct Operation {
     pub(crate) answer: (bool, u64, Micros),
 }
 
-/// Every vector of the file, in its order.
+/// Every vector, in the order of the file.
 pub(crate) fn all() -> Vec<Vector> {
     let mut vectors: Vec<Vector> = Vec::new();
     for (index, text) in TABLE.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! The real binary, serving on ports of its own choice.
+//! The real binary, listening on free ports.
 
 pub(crate) mod cli;
 pub(crate) mod metrics;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::process::Process;
 use super::rls::Client;
 
-/// A running `weir serve`. Dropped: killed.
+/// A running `weir serve`. It is killed on drop.
 pub(crate) struct Weir {
     process: Process,
     folder: TempDir,
@@ -21,23 +21,23 @@ pub(crate) struct Weir {
     pub(crate) admin: SocketAddr,
 }
 
-/// What to start it with.
+/// A process to start: its arguments, environment and files.
 pub(crate) struct Setup {
     folder: TempDir,
     command: Command,
-    /// Flags that ask for free ports.
+    /// Listener flags that get the address of a free port.
     listeners: Vec<&'static str>,
-    /// Nothing: as the settings say.
+    /// `None`: the settings name the rules.
     rules: Option<PathBuf>,
 }
 
 impl Weir {
-    /// Starts with one rule file and nothing else.
+    /// Starts with one rule file and default settings.
     pub(crate) fn start(rules: &str) -> Weir {
         Weir::setup().rules("rules.yaml", rules).start()
     }
 
-    /// Starts to describe a process; without rule files it has an empty folder of rules.
+    /// A process with an empty folder of rules.
     pub(crate) fn setup() -> Setup {
         let folder = TempDir::new().expect("a temporary folder");
         std::fs::create_dir(folder.path().join("rules")).expect("a folder in a fresh folder");
@@ -49,12 +49,12 @@ impl Weir {
         Setup { folder, command, listeners, rules }
     }
 
-    /// A new connection to it.
+    /// A new gRPC connection.
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.grpc)
     }
 
-    /// Where its rule files are.
+    /// The folder of its rule files.
     pub(crate) fn rules_folder(&self) -> PathBuf {
         self.folder.path().join("rules")
     }
@@ -71,23 +71,23 @@ impl Setup {
         self.file(&format!("rules/{name}"), text)
     }
 
-    /// Uses rules that are somewhere else.
+    /// Uses the rules at `path`.
     pub(crate) fn rules_at(self, path: &Path) -> Setup {
         Setup { rules: Some(path.to_owned()), ..self }
     }
 
-    /// Uses the rules that the settings name.
+    /// Leaves the rules to the settings.
     pub(crate) fn rules_of_settings(self) -> Setup {
         Setup { rules: None, ..self }
     }
 
-    /// Adds any other file, beside the folder `rules`.
+    /// Adds another file, beside the folder `rules`.
     pub(crate) fn file(self, name: &str, text: &str) -> Setup {
         write(&self.folder.path().join(name), text);
         self
     }
 
-    /// Where such a file is.
+    /// The path of such a file.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -110,14 +110,14 @@ impl Setup {
         self
     }
 
-    /// Starts it and waits until it says where it listens.
+    /// Starts it and waits for the log line with its addresses.
     pub(crate) fn start(self) -> Weir {
         let (process, folder) = self.spawn();
         let [grpc, http, admin] = process.wait_for("where it listens", listening);
         Weir { process, folder, grpc, http, admin }
     }
 
-    /// Starts it and waits until it has given up; answers with what it said.
+    /// Starts it and waits for its exit. Returns the status and the output.
     pub(crate) fn start_in_vain(self) -> (ExitStatus, String) {
         let (mut process, _folder) = self.spawn();
         let status = process.wait_for_exit();
@@ -135,19 +135,19 @@ impl Setup {
     }
 }
 
-/// The binary, in an environment that no developer's shell leaks into.
+/// The binary with an empty environment, so that a developer's shell has no influence.
 pub(crate) fn weir() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.env_clear();
     command
 }
 
-/// Writes a file, with a better message than a bare `expect`.
+/// Writes a file. The panic message names the path.
 pub(crate) fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// The three addresses in the log line that says so.
+/// The addresses in the log line `listening`: gRPC, HTTP, admin.
 fn listening(line: &str) -> Option<[SocketAddr; 3]> {
     let line: serde_json::Value = serde_json::from_str(line).ok()?;
     if line["message"] != "listening" {

@@ -1,11 +1,11 @@
-//! Window edges: how a test that counts stays right when the clock strikes the hour.
+//! Window edges: repeats a test during which a window ended.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Runs `test`, and runs it again if an hour ended meanwhile, because its counters started anew
-/// then. `test` must start from fresh counters each time and count in windows of an hour or more:
-/// those are all made of whole hours since the epoch, so they end when an hour does.
+/// Runs `test`, and repeats it if an hour ended meanwhile, because its counters restarted then.
+/// `test` must start from fresh counters each time and use windows of an hour or more. Such windows
+/// are whole hours since the epoch, so they end when an hour ends.
 pub(crate) fn within_an_hour(test: impl Fn()) {
     loop {
         let hour = this_hour();

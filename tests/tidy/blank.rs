@@ -1,7 +1,7 @@
-//! Blanking: a Rust file without its comments, texts and tests, every other character in place.
+//! Blanking: a Rust file with comments, literals and tests overwritten by spaces.
 
-/// `text` with comments, literals and the inline test module overwritten by spaces, so that words
-/// are found only where they are code, and line numbers stay.
+/// Overwrites comments, literals and the inline test module of `text` by spaces, so that words are
+/// found only in code. Line numbers stay the same.
 pub(crate) fn code(text: &str) -> String {
     let mut blanked = String::with_capacity(text.len());
     let mut rest = text;
@@ -20,7 +20,7 @@ pub(crate) fn code(text: &str) -> String {
     without_tests(blanked)
 }
 
-/// How long the comment or literal is that `rest` starts with; 0 if it starts with neither.
+/// The length of the comment or literal at the start of `rest`, or 0.
 fn literal(rest: &str, before: &str) -> usize {
     if rest.starts_with("//") {
         return rest.find('\n').unwrap_or(rest.len());
@@ -42,7 +42,7 @@ fn literal(rest: &str, before: &str) -> usize {
     if rest.starts_with("'\\") {
         return quoted(rest, '\'');
     }
-    // 'x' is a character, 'x without the second quote a lifetime.
+    // `'x'` is a character. `'x` without the second quote is a lifetime.
     let mut chars = rest.char_indices();
     match (chars.next(), chars.next(), chars.next()) {
         (Some((_, '\'')), Some(_), Some((at, '\''))) => at + 1,
@@ -63,7 +63,7 @@ fn quoted(rest: &str, quote: char) -> usize {
     rest.len()
 }
 
-/// Tests stand last in a file: the code ends where an inline test module begins.
+/// Tests are last in a file: the code ends where an inline test module starts.
 fn without_tests(code: String) -> String {
     let mut from = 0;
     while let Some(at) = code[from..].find("#[cfg(test)]") {

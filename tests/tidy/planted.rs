@@ -1,8 +1,8 @@
-//! Planted violations: each rule is broken on purpose, to see that it is noticed.
+//! Planted violations: each rule is broken on purpose and must report it.
 
 use super::{Source, blank, meaning, sections_without_a_word, shape, test_files, twins};
 
-/// A tidy head, for files whose body is the point.
+/// A valid header, for files whose body is tested.
 const HEAD: &str = "//! A noun.\n";
 
 fn source(path: &str, body: &str) -> Source {

@@ -1,10 +1,10 @@
-//! One question and one answer, in a notation that a person can read in a table.
+//! One request and its response, in the notation of the tables.
 //!
-//! Question: `domain[@hits] descriptor ; descriptor ...`. A descriptor is `key=value,key=value`
-//! (`()` without entries), then any of `@3` (its own hits), `@-3` (given back), `@-` (given back, as
-//! many as the request says) and `!5/hour` (a limit of the request's own; a unit may be a number).
+//! Request: `domain[@hits] descriptor ; descriptor ...`. A descriptor is `key=value,key=value`
+//! (`()` without entries), then any of `@3` (its own hits), `@-3` (a refund), `@-` (a refund of the
+//! request's hits) and `!5/hour` (a limit of the request; a unit may be a number).
 //!
-//! Answer: `overall | status ; status ...`. A status is its code, alone when no rule was met;
+//! Response: `overall | status ; status ...`. A status is its code, alone without a rule;
 //! `unlimited`; or `left of limit/unit "name"`. An error is `error Code`.
 
 use std::fmt::{self, Display, Formatter};
@@ -16,13 +16,13 @@ use crate::support::rls::{
     RateLimitResponse, descriptor,
 };
 
-/// The units by their number in the protocol.
+/// The units, by their number in the protocol.
 const UNITS: [&str; 8] = ["?", "second", "minute", "hour", "day", "month", "year", "week"];
 
-/// The seconds of each; a multiple of an unknown unit may be any length.
+/// The seconds of each unit. A multiple of an unknown unit may have any length.
 const SECONDS: [i64; 8] = [i64::MAX, 1, 60, 3600, 86_400, 2_592_000, 31_536_000, 604_800];
 
-/// A parsed question.
+/// A parsed request.
 pub(crate) struct Question(pub(crate) RateLimitRequest);
 
 impl Question {
@@ -64,7 +64,7 @@ fn unit_number(name: &str) -> i32 {
     known.unwrap_or_else(|| name.parse().expect("a unit or its number"))
 }
 
-/// An answer that can be shown.
+/// A response as text.
 pub(crate) struct Shown<'r>(&'r tonic::Result<RateLimitResponse>);
 
 impl<'r> Shown<'r> {
@@ -106,7 +106,7 @@ fn show_status(f: &mut Formatter<'_>, status: &DescriptorStatus) -> fmt::Result 
     if !limit.name.is_empty() {
         write!(f, " \"{}\"", limit.name)?;
     }
-    // A window ends within its own length, never in the past.
+    // A window ends within its length and never in the past.
     let longest = SECONDS.get(limit.unit as usize).copied().unwrap_or(0);
     match &status.duration_until_reset {
         Some(reset)

@@ -14,23 +14,23 @@
 /// One file.
 #[derive(Debug, Default)]
 pub(crate) struct Table<'t> {
-    /// What it checks: the comment at its top.
+    /// The claim that it checks: the comment at its top.
     pub(crate) claim: String,
     /// The environment of the process.
     pub(crate) env: Vec<(&'t str, &'t str)>,
     /// Its rule files.
     pub(crate) rules: Vec<(&'t str, String)>,
-    /// Questions and answers, in order.
+    /// Requests and responses, in order.
     pub(crate) rows: Vec<Row<'t>>,
 }
 
-/// One question.
+/// One request.
 #[derive(Debug)]
 pub(crate) struct Row<'t> {
-    /// Where in the file, from 1.
+    /// Line number, from 1.
     pub(crate) line: usize,
     pub(crate) question: &'t str,
-    /// With single spaces.
+    /// The text with single spaces.
     pub(crate) answer: String,
 }
 
@@ -42,7 +42,7 @@ enum Section {
 }
 
 impl<'t> Table<'t> {
-    /// Reads a table; a mistake in it is a failed test.
+    /// Parses a table. A mistake panics.
     pub(crate) fn parse(text: &'t str) -> Table<'t> {
         let mut table = Table::default();
         let mut section = Section::Claim;

@@ -1,4 +1,4 @@
-//! A budget of tokens through Envoy: reserved at the start, settled to the true cost at the end.
+//! A token budget through Envoy: reserved at the start, corrected to the actual cost at the end.
 
 use std::thread;
 
@@ -13,11 +13,11 @@ use crate::support::window_edge::within_an_hour;
 const EXAMPLE: &str = include_str!("../../../examples/envoy/token-budget.yaml");
 const RULES: &str = include_str!("../../../examples/rules/token-budget.yaml");
 
-/// What each request reserves, as the example says.
+/// Tokens that each request of the example reserves.
 const RESERVED: u32 = 2000;
 
-/// The example's rules with so many tokens an hour and calls in an hour (its minute is too short for
-/// a test, see [`within_an_hour`]).
+/// The rules of the example with a budget per hour. Its minute is too short for a test, see
+/// [`within_an_hour`].
 fn rules(tokens: u32, calls: u32) -> String {
     let rules = RULES
         .replace("unit: minute", "unit: hour")
@@ -36,7 +36,7 @@ fn left(fixture: &Fixture) -> u32 {
     fixture.look_at("llm", &[("tokens", "chat"), ("user", "anna")]).limit_remaining
 }
 
-/// A call of the model that costs `tokens`, to its end; `meanwhile` runs before it is let go.
+/// A complete call of the model that costs `tokens`. `meanwhile` runs before it ends.
 fn chat(fixture: &Fixture, tokens: u64, meanwhile: impl FnOnce()) -> Response {
     let ingress = fixture.envoy().ingress;
     let before = fixture.upstream.arrived();
@@ -65,7 +65,7 @@ fn settled(call: &Call) -> Option<u64> {
     settlement.hits_addend.as_ref().map(|hits| hits.value)
 }
 
-/// Of 10000: 2000 are reserved while the model works, and then it was 300, or 2500, or nothing.
+/// Of 10 000 tokens 2000 are reserved while the model works. The actual cost is 300, 2500, or 0.
 #[test]
 fn a_reservation_is_corrected_to_its_cost_once() {
     for version in [NEWEST, OLDEST] {
@@ -84,7 +84,7 @@ fn a_reservation_is_corrected_to_its_cost_once() {
                 before -= cost;
                 assert_eq!(left(&fixture), before, "{cost} of {RESERVED}, on {version}");
             }
-            // Whatever arrives twice has happened already.
+            // A correction that arrives twice is applied once.
             let client = fixture.weir.client();
             for call in fixture.recorder.wait_for(6) {
                 if Lease::released(&call).is_some() {
@@ -96,8 +96,8 @@ fn a_reservation_is_corrected_to_its_cost_once() {
     }
 }
 
-/// 3000 tokens: a second call that would reserve 2000 beside the first is denied, leaves nothing
-/// behind and is never settled; when the first has ended at 300, the next one fits.
+/// Of 3000 tokens a second call cannot reserve 2000 beside the first. It is denied, takes nothing
+/// and is never corrected. When the first has ended at 300, the next one fits.
 #[test]
 fn a_denied_reservation_takes_nothing() {
     within_an_hour(|| {
@@ -118,8 +118,8 @@ fn a_denied_reservation_takes_nothing() {
     });
 }
 
-/// One call an hour: the second is denied for that, so the tokens it would have reserved come back
-/// at once (`denied_requests: free`), and Envoy has nothing to settle.
+/// One call per hour: the second is denied by that rule, so its reserved tokens return at once
+/// (`denied_requests: free`), and Envoy has nothing to correct.
 #[test]
 fn another_rules_denial_undoes_a_reservation() {
     within_an_hour(|| {
@@ -136,8 +136,9 @@ fn another_rules_denial_undoes_a_reservation() {
     });
 }
 
-/// A client that goes while the model works leaves its reservation as the charge: nobody knows what
-/// it would have cost. Envoy, with its one worker, has seen the client go before it takes the next.
+/// A client that disconnects while the model works leaves its reservation as the charge, because
+/// the actual cost is unknown. Envoy has one worker, so it has seen the disconnect before it takes
+/// the next request.
 #[test]
 fn an_unknown_cost_stays_as_reserved() {
     within_an_hour(|| {

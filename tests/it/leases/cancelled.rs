@@ -1,4 +1,4 @@
-//! Calls that are reset before their answer is written: what they took comes back at once.
+//! Calls that are reset before their response is written: their hits return at once.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::support::rls::{Client, RateLimitRequest, costing, descriptor, request
 use crate::support::wait::TIMEOUT;
 use crate::support::weir::Weir;
 
-/// Slots and reservations last for hours: what is free is free because it was given back.
+/// Slots and reservations last for hours, so what is free was released.
 const RULES: &str = "
 domain: d
 descriptors:
@@ -28,14 +28,14 @@ fn taking() -> RateLimitRequest {
     request("d", vec![descriptor(&[("slots", "")]), costing(7, descriptor(&[("tokens", "")]))])
 }
 
-/// Free slots, and tokens left.
+/// Free slots, and remaining tokens.
 fn left(client: &Client) -> [u32; 2] {
     let look = ["slots", "tokens"].map(|key| costing(0, descriptor(&[(key, "")])));
     let answer = client.check(request("d", look.to_vec()));
     [0, 1].map(|index| answer.statuses[index].limit_remaining)
 }
 
-/// A connection whose caller lets `window` bytes of an answer through.
+/// A connection whose flow-control window lets `window` bytes of a response through.
 async fn connect(to: SocketAddr, window: u32) -> SendRequest<Bytes> {
     let stream = TcpStream::connect(to).await.expect("weir listens");
     let client = h2::client::Builder::new().initial_window_size(window).handshake(stream);
@@ -44,7 +44,7 @@ async fn connect(to: SocketAddr, window: u32) -> SendRequest<Bytes> {
     client.ready().await.expect("the connection is open")
 }
 
-/// One call, until the head of its answer is there, so the decision was made.
+/// One call, up to the head of its response: the decision was made.
 async fn call(
     client: &mut SendRequest<Bytes>,
     to: SocketAddr,
@@ -68,9 +68,9 @@ async fn call(
     (body, answer.into_body())
 }
 
-/// A call whose caller has read the answer keeps what it took, though its call is reset afterwards and
-/// its connection closed. Nine more take all other slots and are reset with their answers unread:
-/// what these took comes back.
+/// A call whose response was read keeps its hits, even if it is reset afterwards and its connection
+/// closed. Nine more take all other slots and are reset before their responses are read. Their hits
+/// return.
 #[test]
 fn a_cancelled_call_returns_its_slots_at_once() {
     let weir = Weir::start(RULES);
@@ -102,7 +102,7 @@ fn a_cancelled_call_returns_its_slots_at_once() {
             drop(answer);
         }
     });
-    // Nobody is told when a reset has arrived, so look until it shows.
+    // The arrival of a reset causes no event, so poll for its effect.
     let deadline = Instant::now() + TIMEOUT;
     while left(&looks) != [9, 93] {
         assert!(Instant::now() < deadline, "{:?} are left", left(&looks));

@@ -1,4 +1,4 @@
-//! The commands of docs/concurrency.md, run as they are printed, against the example's rules.
+//! The commands of docs/concurrency.md, run as printed with the rules of the example.
 
 use std::path::Path;
 
@@ -9,8 +9,7 @@ use crate::support::window_edge::within_an_hour;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const PAGE: &str = include_str!("../../../docs/concurrency.md");
 
-/// The page's blocks of commands with what they print below them: pairs of a fenced `sh` and the
-/// `text` that follows it.
+/// The page's commands with their output: a fenced `sh` block and the `text` block after it.
 fn sessions() -> Vec<(&'static str, &'static str)> {
     let blocks: Vec<&str> = PAGE.split("```").skip(1).step_by(2).collect();
     let pairs = blocks.windows(2);
@@ -19,7 +18,7 @@ fn sessions() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// A line without what differs from one run to the next: the time until a reset, and a lease's id.
+/// A line without the parts that differ between runs: the time until a reset, and a lease id.
 fn lasting(line: &str) -> String {
     let line = line.split(", resets in").next().unwrap_or(line);
     match id(line) {
@@ -28,12 +27,12 @@ fn lasting(line: &str) -> String {
     }
 }
 
-/// The id in a line that shows a lease.
+/// The id in a line with a lease.
 fn id(line: &str) -> Option<&str> {
     line.split_once(r#""id":""#)?.1.split('"').next()
 }
 
-/// A text of the page with today's ids.
+/// A text of the page with the ids of this run.
 fn today(text: &str, ids: &[(&str, String)]) -> String {
     ids.iter().fold(text.to_owned(), |text, (old, new)| text.replace(old, new))
 }
@@ -46,7 +45,7 @@ fn the_docs_show_what_their_commands_print() {
         let weir = Weir::setup().rules_at(&Path::new(ROOT).join("examples/rules")).start();
         let address = weir.grpc.to_string();
         for (commands, shown) in &sessions {
-            // Ids on the page, and what they are today.
+            // The ids on the page and in this run.
             let mut ids: Vec<(&str, String)> = Vec::new();
             let mut shown = shown.lines();
             for command in commands.lines() {

@@ -1,4 +1,5 @@
-//! The test fixture: clients, Envoy, a recorder, weir, and an upstream that holds what reaches it.
+//! The fixture of the lease tests: clients, Envoy, a recorder, weir, and an upstream that holds
+//! requests.
 
 use std::time::Duration;
 
@@ -12,10 +13,10 @@ use crate::support::weir::Weir;
 
 use envoy_types::pb::google::protobuf::value::Kind;
 
-/// Slots in the example's rules.
+/// Slots in the rules of the example.
 pub(crate) const MAX: usize = 10;
 
-/// All that a test needs, running.
+/// The running processes of a test.
 pub(crate) struct Fixture {
     pub(crate) weir: Weir,
     pub(crate) recorder: Recorder,
@@ -25,7 +26,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// Starts the example of `form` in front of a weir with these rules.
+    /// Starts the example of `form` in front of a weir with `rules`.
     pub(crate) fn start(form: &Form<'_>, rules: &str) -> Fixture {
         let weir = Weir::start(rules);
         let recorder = Recorder::before(weir.grpc);
@@ -35,7 +36,7 @@ impl Fixture {
         Fixture { client: weir.client(), weir, recorder, upstream, envoy }
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of its response.
     pub(crate) fn open(&self) -> Stream {
         Stream::open(self.envoy().ingress, "/", &[("x-api-key", "k1")])
     }
@@ -44,18 +45,18 @@ impl Fixture {
         self.envoy.as_ref().expect("it has not been killed")
     }
 
-    /// Kills Envoy with SIGKILL.
+    /// Kills Envoy (SIGKILL).
     pub(crate) fn without_envoy(mut self) -> Fixture {
         drop(self.envoy.take());
         self
     }
 
-    /// What weir says of the slots, without taking one.
+    /// The status of the slots, by a peek.
     pub(crate) fn look(&self) -> DescriptorStatus {
         self.look_at("concurrency", &[("service", "reports"), ("api_key", "k1")])
     }
 
-    /// What weir says of a counter, without taking anything.
+    /// The status of a counter, by a peek.
     pub(crate) fn look_at(&self, domain: &str, entries: &[(&str, &str)]) -> DescriptorStatus {
         let look = request(domain, vec![costing(0, descriptor(entries))]);
         self.client.check(look).statuses.remove(0)
@@ -66,13 +67,13 @@ impl Fixture {
         self.look().limit_remaining as usize
     }
 
-    /// A breath between two looks.
+    /// A pause between two peeks.
     pub(crate) fn pause(&self) {
         self.client.block_on(async { tokio::time::sleep(Duration::from_millis(20)).await });
     }
 }
 
-/// The config with timeouts that a busy machine keeps, so that a test sees what it is about.
+/// The configuration with timeouts that a busy machine does not exceed.
 fn patient(config: &str) -> String {
     let patient = config.replace("timeout: 0.1s", "timeout: 60s").replace(": 25s", ": 3600s");
     assert!(!patient.contains("timeout: 0.1s"));
@@ -84,7 +85,7 @@ fn patient(config: &str) -> String {
 pub(crate) struct Lease(pub(crate) String);
 
 impl Lease {
-    /// The lease that an answer grants.
+    /// The lease that a response grants.
     pub(crate) fn granted(call: &Call) -> Option<Lease> {
         let metadata = call.response.dynamic_metadata.as_ref()?;
         let Kind::StructValue(lease) = metadata.fields.get("lease")?.kind.as_ref()? else {
@@ -103,7 +104,7 @@ impl Lease {
     }
 }
 
-/// The request gives back.
+/// Whether the request has negative hits.
 pub(crate) fn is_negative(call: &Call) -> bool {
     call.request.descriptors.iter().any(|one| one.is_negative_hits)
 }

@@ -1,24 +1,24 @@
-//! The ways to write a concurrency limit for Envoy: the examples, and what becomes of other ways.
+//! Envoy configurations of a concurrency limit: the examples and variations.
 
 use crate::support::envoy::{NEWEST, OLDEST};
 
-/// A config, and the Envoy that runs it.
+/// A configuration and the version of Envoy that runs it.
 pub(crate) struct Form<'a> {
     pub(crate) version: &'a str,
     pub(crate) example: &'a str,
 }
 
-/// The example: a release with negative hits, out of a namespace of its own.
+/// The example: a release with negative hits and its own metadata namespace.
 pub(crate) const NEW: Form<'_> =
     Form { version: NEWEST, example: include_str!("../../../examples/envoy/concurrency.yaml") };
 
-/// What an older Envoy can say: the lease alone makes a release of it.
+/// The example for older Envoys: the lease alone marks a release.
 pub(crate) const OLD: Form<'_> = Form {
     version: OLDEST,
     example: include_str!("../../../examples/envoy/concurrency-1.36.yaml"),
 };
 
-/// The example without its leases: one is taken, and one given back at the end of every stream.
+/// The example without leases: one slot is taken, and one released at the end of every stream.
 pub(crate) fn naive() -> String {
     let (before, rest) = NEW.example.split_once("- metadata:").expect("the lease's entry");
     let (_, after) = rest.split_once("hits_addend:").expect("the release's hits");
@@ -26,7 +26,7 @@ pub(crate) fn naive() -> String {
     format!("{}\n                      hits_addend:{after}", before.trim_end())
 }
 
-/// The example with its descriptors in the route's own `rate_limits`, where Envoy knows no costs.
+/// The example with its descriptors in the route's `rate_limits`, where Envoy has no hits.
 pub(crate) fn classic() -> String {
     let namespace = "envoy.filters.http.ratelimit";
     let format = format!("format: \"%DYNAMIC_METADATA({namespace}:lease:n)%\"\n");
@@ -38,7 +38,7 @@ pub(crate) fn classic() -> String {
     format!("{before}  rate_limits:{limits}")
 }
 
-/// `text` with `part`, which is there, exchanged for `other`.
+/// Replaces `part`, which must occur, by `other`.
 fn without(text: &str, part: &str, other: &str) -> String {
     assert!(text.contains(part), "the example has no {part}");
     text.replace(part, other)

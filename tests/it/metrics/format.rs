@@ -1,9 +1,9 @@
-//! A reader of Prometheus' text format that refuses what is not in it, and the rules for names
+//! A strict parser of Prometheus' text format, and the rules for names
 //! (<https://prometheus.io/docs/practices/naming/>).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// A page of metrics, taken apart.
+/// A parsed page of metrics.
 pub(crate) struct Page {
     /// In the order of the page.
     families: Vec<Family>,
@@ -23,7 +23,7 @@ struct Sample {
 }
 
 impl Page {
-    /// Reads a page; fails at the first line that is not in the format.
+    /// Parses a page. Panics at the first invalid line.
     pub(crate) fn read(text: &str) -> Page {
         assert!(text.ends_with('\n'), "the last line has no end");
         let mut families: Vec<Family> = Vec::new();
@@ -97,7 +97,7 @@ impl Page {
         }
     }
 
-    /// A name of ours says what it counts, and in which unit.
+    /// A metric of weir names what it counts and its unit.
     pub(crate) fn check_name(&self, name: &str) {
         assert!(is_name(name) && !name.contains(':'), "{name} is no name");
         assert!(name.starts_with("weir_") || name.starts_with("process_"), "{name} is whose?");
@@ -128,7 +128,7 @@ impl Sample {
     }
 }
 
-/// Buckets grow, and the last holds all.
+/// Buckets are cumulative, and the last one has every sample.
 fn histogram(name: &str, samples: &[Sample]) {
     let buckets = samples.iter().filter(|sample| sample.name.ends_with("_bucket"));
     let mut below: (f64, f64) = (f64::NEG_INFINITY, 0.0);

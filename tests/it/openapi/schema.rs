@@ -1,12 +1,12 @@
-//! A validator of JSON against the part of JSON Schema that docs/openapi.yaml uses. A word that it
-//! does not know fails the test, so that none is believed in vain.
+//! A validator of JSON for the part of JSON Schema that docs/openapi.yaml uses. An unknown keyword
+//! fails the test, so that none is silently ignored.
 
 use serde_json::Value;
 
-/// Words that say nothing about what is valid.
+/// Keywords without influence on validity.
 const SILENT: [&str; 1] = ["description"];
 
-/// What of `value` is not as `schema` says, with its path; `page` holds what `$ref` points at.
+/// The violations of `schema` by `value`, with their paths. `page` resolves `$ref`.
 pub(super) fn problems(page: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (word, meant) in schema.as_object().expect("a schema is a map") {
@@ -64,7 +64,7 @@ fn one_of(page: &Value, schemas: &Value, value: &Value, at: &str) -> Vec<String>
     }
 }
 
-/// What a `$ref` of the page points at; anything else is itself.
+/// The target of a `$ref`; anything else stays as it is.
 pub(super) fn resolve<'p>(page: &'p Value, pointer: &Value) -> &'p Value {
     let text = pointer.as_str().and_then(|text| text.strip_prefix('#')).expect("a local $ref");
     page.pointer(text).unwrap_or_else(|| panic!("{text} points nowhere"))

@@ -1,4 +1,4 @@
-//! Twin: the same steps by `Step::apply` and by the scripts on a real Redis, compared one by one.
+//! The same steps by `Step::apply` and by the scripts on a real Redis, compared one by one.
 
 use std::io;
 
@@ -13,47 +13,47 @@ mod together;
 
 pub(crate) use together::{Journey, Travelled};
 
-/// How long a value is kept beyond its expiry, in ms: `GRACE_MS` of the scripts.
+/// Milliseconds that a value is kept after its expiry: `GRACE_MS` of the scripts.
 const GRACE_MS: u64 = 1_000;
 
-/// Beyond it, a state is not compared with the one before the step.
+/// A state over this size is not compared with the one before the step.
 const LARGE_BYTES: usize = 100_000;
 
-/// What one step must come to.
+/// The expected outcome of one step.
 struct Expected {
     outcome: Outcome,
-    /// The script may not write: a read-only call must be enough.
+    /// The script must not write, so a read-only call is enough.
     reads_only: bool,
     life: Life,
 }
 
-/// What is left to live of the value when it was last written.
+/// The expected time to live of the value after its last write.
 #[derive(Clone, Copy, Debug)]
 enum Life {
-    /// There is no value.
+    /// The value does not exist.
     None,
-    /// So many ms.
+    /// Milliseconds.
     Ms(u64),
-    /// A step on a large state may have written or not: too slow to tell.
+    /// A large state is not compared, so a write is not detected.
     Unknown,
 }
 
 impl Life {
-    /// Of a value that the step writes and that is kept until this instant.
+    /// The value is written by this step and kept until this instant.
     fn from(until: f64, step: &Step) -> Life {
         let left = ((until - step.now.0 as f64).max(0.0) + 999.0) / 1_000.0;
         Life::Ms(left as u64 + GRACE_MS)
     }
 }
 
-/// A connection with the scripts loaded.
+/// A connection on which the scripts are loaded.
 pub(crate) struct Twin {
     client: Client,
     names: Vec<(Script, String)>,
 }
 
 impl Twin {
-    /// Loads the scripts over this connection.
+    /// Loads the scripts.
     pub(crate) fn new(mut client: Client) -> Twin {
         let names = Script::ALL.map(|script| {
             let loaded = client.try_run(&["SCRIPT", "LOAD", script.source()]).expect("an answer");
@@ -63,8 +63,8 @@ impl Twin {
         Twin { client, names: names.into() }
     }
 
-    /// The first difference between Rust and Lua on each of these walks, all sent at once: the
-    /// number of the ask, and what differs.
+    /// The first difference between Rust and Lua for each walk: the index of the operation, and
+    /// what differs. All walks are sent at once.
     pub(crate) fn compare(&mut self, walks: &[Vec<Operation>]) -> Vec<Option<(usize, String)>> {
         let expected: Vec<Vec<Expected>> = walks.iter().map(|walk| expect(walk)).collect();
         for (number, (walk, expected)) in walks.iter().zip(&expected).enumerate() {
@@ -78,7 +78,7 @@ impl Twin {
         differences.collect()
     }
 
-    /// One walk as one transaction, in which no value expires: time stands still for expiry.
+    /// One walk as one transaction, in which no value expires: Redis stops the clock for expiry.
     fn queue(&mut self, number: usize, walk: &[Operation], expected: &[Expected]) {
         let key = format!("walk:{number}").into_bytes();
         self.client.queue(&[b"MULTI"]);
@@ -109,7 +109,7 @@ impl Twin {
         let Reply::List(replies) = self.client.read()? else {
             panic!("a transaction answers with a list");
         };
-        // Every value is written and looked at between these two looks at the server's clock.
+        // Every value is written and read between these two reads of the server's clock.
         let took_ms = millis(&replies[replies.len() - 2]) - millis(&replies[1]);
         let pairs = replies[2..].chunks(2).zip(walk).zip(expected);
         for (index, ((pair, operation), expected)) in pairs.enumerate() {
@@ -132,7 +132,7 @@ fn millis(time: &Reply) -> u64 {
     number(&parts[0]) * 1_000 + number(&parts[1]) / 1_000
 }
 
-/// What Rust says.
+/// The expected outcome, by Rust.
 fn expect(walk: &[Operation]) -> Vec<Expected> {
     let mut state: Option<State> = None;
     let (mut life, mut till) = (Life::None, 0.0);
@@ -148,11 +148,11 @@ fn expect(walk: &[Operation]) -> Vec<Expected> {
         let counted = step.hits > 0
             && (outcome.allowed || step.count_denied)
             && !matches!(step.lease, Some(Lease::Close(_)));
-        // Denied hits that push as many equal ones out of a log change nothing, and are written.
+        // Counted denials that replace as many equal entries change nothing but are written.
         let changed = before.map(|before| state != before);
         let wrote = match changed {
             Some(changed) => Some(changed || (counted && Script::of(&step) == Script::Entries)),
-            // Its last reservation has gone: the value was written anew.
+            // The last reservation ended, so the value was written again.
             None => (counted || is_plain(&step, state.as_ref())).then_some(true),
         };
         if let (Some(true), Some(state)) = (wrote, &state) {
@@ -171,8 +171,8 @@ fn expect(walk: &[Operation]) -> Vec<Expected> {
     walk.iter().map(step).collect()
 }
 
-/// The state of a meter as this step's algorithm keeps it, without reservations: the scripts leave it
-/// its time to live where that is enough.
+/// The state of a tier as this step keeps it, without reservations. The scripts keep its time to
+/// live where that is long enough.
 fn is_plain(step: &Step, state: Option<&State>) -> bool {
     match (&step.params, state) {
         (Params::FixedWindow(tiers), Some(State::FixedWindow(kept))) => {
@@ -186,7 +186,8 @@ fn is_plain(step: &Step, state: Option<&State>) -> bool {
     }
 }
 
-/// The twin of `keep_until`, in doubles as there: far in the future they are all that is told.
+/// The twin of `keep_until` in doubles, like Lua. Far in the future doubles are all that a script
+/// has.
 fn kept_until(step: &Step, over: f64) -> f64 {
     let spare = 4e6 + ((over - step.now.0 as f64).max(0.0) / 8.0).floor();
     over + if matches!(step.params, Params::Gcra(_)) { spare } else { 0.0 }
@@ -211,7 +212,7 @@ fn difference(
     (!live).then(|| format!("the value shall live {:?}; PTTL: {ttl:?}", expected.life))
 }
 
-/// The value has as long to live as it shall, with what `took_ms` for it to be looked at.
+/// Whether the time to live is as expected, within the `took_ms` that reading it took.
 fn as_long_as(life: Life, ttl: &Reply, took_ms: u64) -> bool {
     match (life, ttl) {
         (Life::None, Reply::Integer(-2)) => true,

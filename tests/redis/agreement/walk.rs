@@ -1,4 +1,4 @@
-//! Walks: random sequences of steps on one counter, fond of edges.
+//! Random walks: sequences of steps on one counter that favour edge cases.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use weir::limit::{Algorithm, FILL_MAX, HITS_END, Limit, SLIDING_REQUESTS_END, Ti
 use weir::step::{FixedWindowTier, Lease, LeaseId, Params, SlidingWindowTier, Step};
 use weir::time::Micros;
 
-/// Every algorithm, in the order of the design's table.
+/// Every algorithm, in the order of the design table.
 pub(crate) const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::FixedWindow,
     Algorithm::SlidingWindow,
@@ -16,18 +16,19 @@ pub(crate) const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::Concurrency,
 ];
 
-/// One thing that a caller asks.
+/// One operation of a caller.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) limit: Limit,
     pub(crate) now: Micros,
     pub(crate) hits: i64,
     pub(crate) lease: Option<Lease>,
-    /// The hits passed elsewhere, in windows that this tells of: two bits per tier. 0: they ask.
+    /// 0: the hits ask for a decision. Otherwise they were allowed elsewhere, in windows given by
+    /// two bits per tier.
     pub(crate) elsewhere: u64,
 }
 
-/// One line, short enough to be read next to others.
+/// One short line per operation.
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.limit.algorithm)?;
@@ -44,7 +45,7 @@ impl fmt::Display for Operation {
 }
 
 impl Operation {
-    /// The step that it comes to.
+    /// The step of the operation.
     pub(crate) fn step(&self) -> Step {
         let mut step = weir::algorithm::plan(&self.limit, self.hits, self.now);
         if self.elsewhere > 0 {
@@ -57,7 +58,7 @@ impl Operation {
     }
 }
 
-/// Per tier: the present window, the one before, the one before that, or one that is long over.
+/// Per tier: the current window, the one before, the one before that, or one that ended long ago.
 fn passed_elsewhere(step: &mut Step, mut windows: u64) {
     let mut begun = |start: Micros, window: Micros| {
         let back = windows & 3;
@@ -85,7 +86,7 @@ fn passed_elsewhere(step: &mut Step, mut windows: u64) {
     step.count_denied = true;
 }
 
-/// A source of numbers that is the same for the same seed (splitmix64).
+/// A deterministic generator (splitmix64).
 pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
@@ -97,18 +98,18 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Of 0..end.
+    /// A number in `0..end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.roll() % end.max(1)
     }
 
-    /// Of 0..end, and as likely between 8 and 16 as between 2^40 and 2^41.
+    /// A number in `0..end`, as likely between 8 and 16 as between 2^40 and 2^41.
     fn of_any_size(&mut self, end: u64) -> u64 {
         let shift = self.below(u64::from(end.max(1).ilog2()) + 1);
         self.below(end >> shift)
     }
 
-    /// `times` out of `of`.
+    /// True with probability `times / of`.
     fn happens(&mut self, times: u64, of: u64) -> bool {
         self.below(of) < times
     }
@@ -118,17 +119,17 @@ impl Rng {
     }
 }
 
-/// The taste of one walk, so that walks differ more from each other than their steps do.
+/// The parameters of one walk, so that walks differ more from each other than their steps do.
 struct Taste {
-    /// Of 10 asks, so many open or close a lease.
+    /// Of 10 operations, the number that open or close a lease.
     leases: u64,
     /// Only additions, so that lists grow long.
     piling: bool,
-    /// Time goes on by no more than a small part of the window.
+    /// Time advances by at most a small part of the window.
     slow: bool,
 }
 
-/// About sixty asks of one counter of `algorithm`.
+/// About sixty operations on one counter of `algorithm`.
 pub(crate) fn walk(algorithm: Algorithm, rng: &mut Rng) -> Vec<Operation> {
     let starts = [0, 1, 99, 1_785_000_000_000_000, 1_785_000_000_000_001, (1 << 52) - 7];
     let mut now = rng.pick(&starts) + rng.below(3);
@@ -148,7 +149,7 @@ pub(crate) fn walk(algorithm: Algorithm, rng: &mut Rng) -> Vec<Operation> {
         now = later(now, &limit, &taste, rng);
         let hits = hits(&limit, &taste, rng);
         let lease = rng.happens(taste.leases, 10).then(|| lease(now, &limit, rng));
-        // Never under a lease: rules whose hits pass elsewhere cannot reserve.
+        // Never with a lease: rules whose hits are counted elsewhere cannot reserve.
         let told = hits != 0 && lease.is_none() && rng.happens(1, 5);
         let elsewhere = if told { rng.roll() >> 1 } else { 0 };
         operations.push(Operation {
@@ -162,13 +163,13 @@ pub(crate) fn walk(algorithm: Algorithm, rng: &mut Rng) -> Vec<Operation> {
     operations
 }
 
-/// Three asks of a sliding window, the last two where the weighed sum is as near to the limit as it
-/// can come: one that does not fit, and the same a microsecond later, which does.
+/// Three operations on a sliding window. At the last two the weighted sum is as near to the limit
+/// as possible: one that does not fit, and the same one microsecond later, which does.
 pub(crate) fn edge(rng: &mut Rng) -> Vec<Operation> {
     let requests = 2 + rng.of_any_size(SLIDING_REQUESTS_END - 2);
     let window = 2 + rng.of_any_size(WINDOW_MAX.0 - 2);
     let previous = 1 + rng.below(requests);
-    // Often room * window is one more or one less than a multiple of `previous`.
+    // Often `room * window` is one more or one less than a multiple of `previous`.
     let (any, near) = (rng.below(previous), inverse(window, previous));
     let room = rng.pick(&[any, near, previous - near]) % previous;
     let rest = u128::from(room) * u128::from(window) / u128::from(previous);
@@ -190,7 +191,7 @@ pub(crate) fn edge(rng: &mut Rng) -> Vec<Operation> {
     ]
 }
 
-/// What times `number` is one more than a multiple of `of`, if anything is (Euclid's algorithm).
+/// The inverse of `number` modulo `of`, if there is one (Euclid's algorithm).
 fn inverse(number: u64, of: u64) -> u64 {
     let (mut above, mut below) = ((i128::from(of), 0), (i128::from(number % of), 1));
     while below.0 > 0 {
@@ -208,7 +209,7 @@ fn limit(algorithm: Algorithm, rng: &mut Rng) -> Limit {
     limit
 }
 
-/// The rule is reloaded with other numbers, or even with another algorithm.
+/// A reload of the rule with other numbers or another algorithm.
 fn changed(limit: &Limit, algorithm: Algorithm, rng: &mut Rng) -> Limit {
     let mut other = limit.clone();
     let one = rng.below(limit.tiers.len() as u64) as usize;
@@ -263,7 +264,7 @@ fn tier(algorithm: Algorithm, rng: &mut Rng) -> Tier {
     Tier { requests, window: Micros(window), burst: burst.clamp(1, most.max(1)) }
 }
 
-/// The next instant: the same one, a little later, right at an edge, windows later, or earlier.
+/// The next instant: the same, a little later, at an edge, windows later, or earlier.
 fn later(now: u64, limit: &Limit, taste: &Taste, rng: &mut Rng) -> u64 {
     let tier = rng.below(limit.tiers.len() as u64) as usize;
     let window = limit.tiers[tier].window.0;
@@ -311,7 +312,7 @@ fn hits(limit: &Limit, taste: &Taste, rng: &mut Rng) -> i64 {
 }
 
 fn lease(now: u64, limit: &Limit, rng: &mut Rng) -> Lease {
-    // Few ids, so that they meet again; some whose bytes look like others' shifted ones.
+    // Few ids, so that they repeat. Some have bytes that look like shifted bytes of others.
     let ids = [1, 2, 0x0101_0101_0101_0101, 0x0100, u64::MAX, 0x0001_0000_0000_0000];
     let id = LeaseId::from_bits(rng.pick(&ids));
     let window = limit.tiers[0].window.0;

@@ -1,5 +1,5 @@
-//! A real Envoy that spreads calls over instances, as it does in front of its own: over TLS, and
-//! only to those that say they are healthy. Nothing is tried twice.
+//! A real Envoy that balances calls over instances as in production: over TLS, and only to healthy
+//! ones. It retries nothing.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,19 +10,19 @@ use crate::support::envoy::{Envoy, NEWEST};
 use crate::support::http::get;
 use crate::support::weir::Weir;
 
-/// Calls on one connection, so that new ones are opened all the time.
+/// Calls per connection. It is small, so that new connections are opened all the time.
 const CALLS_PER_CONNECTION: u32 = 5_000;
 
-/// What the balancer has sent to one instance.
+/// The balancer's statistics of one instance.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// Calls that it sent.
+    /// Calls sent.
     pub(crate) calls: u64,
-    /// Those of them that did not end well.
+    /// Calls that failed.
     pub(crate) errors: u64,
-    /// Those of them that wait for an answer.
+    /// Calls without a response yet.
     pub(crate) waiting: u64,
-    /// Whether more would be sent.
+    /// Whether the balancer sends more calls.
     pub(crate) healthy: bool,
 }
 
@@ -30,17 +30,17 @@ pub(crate) struct Share {
 pub(crate) struct Balancer(Envoy);
 
 impl Balancer {
-    /// In front of `instances`, whose certificates are made out to localhost by `authority`.
+    /// Starts in front of `instances`, whose certificates `authority` issued for localhost.
     pub(crate) fn before(instances: &[Weir], authority: &Path) -> Balancer {
         Balancer(Envoy::start(NEWEST, &config(instances, authority)))
     }
 
-    /// Where it takes calls, without TLS.
+    /// Its address, without TLS.
     pub(crate) fn address(&self) -> SocketAddr {
         self.0.ingress
     }
 
-    /// What it has sent to `instance`.
+    /// The statistics of `instance`.
     pub(crate) fn share(&self, instance: &Weir) -> Share {
         let clusters = get(self.0.admin, "/clusters?format=json").json();
         let hosts = clusters["cluster_statuses"][0]["host_statuses"].as_array().expect("hosts");
@@ -50,7 +50,7 @@ impl Balancer {
         let number = |name: &str| {
             let all = host["stats"].as_array().expect("statistics");
             let stat = all.iter().find(|stat| stat["name"] == name).expect("it counts that");
-            // Zeros are left out.
+            // Envoy omits zeros.
             stat["value"].as_str().unwrap_or("0").parse().expect("a number")
         };
         let health = &host["health_status"];

@@ -1,7 +1,7 @@
-//! A rate limit service between Envoy and weir that passes every call on and remembers both sides.
+//! A rate limit service between Envoy and weir that forwards every call and records it.
 //!
-//! It shows what Envoy really sends, and it makes fire-and-forget calls (Envoy's charge at the end
-//! of a stream) visible: a test can wait until such a call has been answered.
+//! It shows what Envoy really sends. A test can also wait for fire-and-forget calls, such as
+//! Envoy's charge at the end of a stream.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex};
@@ -20,7 +20,7 @@ use tonic::transport::{Channel, Endpoint, Server};
 use crate::support::rls::{RateLimitRequest, RateLimitResponse, RateLimitServiceClient};
 use crate::support::wait::TIMEOUT;
 
-/// One call that weir has answered.
+/// One completed call.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) metadata: MetadataMap,
@@ -41,7 +41,7 @@ struct Calls {
 }
 
 impl Recorder {
-    /// Listens on a port of its own and passes calls on to `weir`.
+    /// Listens on a free port and forwards calls to `weir`.
     pub(crate) fn before(weir: SocketAddr) -> Recorder {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
@@ -57,7 +57,7 @@ impl Recorder {
         Recorder { address, calls }
     }
 
-    /// Waits until `count` calls in all have been answered, and gives them in order.
+    /// Waits until `count` calls in total have completed. Returns them in order.
     pub(crate) fn wait_for(&self, count: usize) -> Vec<Call> {
         let deadline = Instant::now() + TIMEOUT;
         let mut answered = self.calls.answered.lock().expect("the relay does not panic");
@@ -97,7 +97,7 @@ impl RateLimitService for Relay {
 }
 
 impl Relay {
-    /// A connection per call: slow, and nothing is shared between calls that a test looks at.
+    /// One connection per call. It is slow, but calls share no state that a test observes.
     fn channel(&self) -> Channel {
         let endpoint = Endpoint::from_shared(format!("http://{}", self.weir));
         endpoint.expect("a valid address").connect_lazy()

@@ -1,4 +1,4 @@
-//! An upstream that begins every answer at once and ends it when the test lets it.
+//! An upstream that starts every response at once and ends it when the test allows it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,8 +10,8 @@ use crate::support::wait::TIMEOUT;
 
 /// A listening server. Its threads end with the test process.
 ///
-/// It answers what a language model does, `{"usage": {"total_tokens": N}}`; N is the request's
-/// header `x-total-tokens`, or 0.
+/// Responds like a language model, `{"usage": {"total_tokens": N}}`. N is the request header
+/// `x-total-tokens`, or 0.
 pub(crate) struct SlowUpstream {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
@@ -27,18 +27,18 @@ struct State {
 struct Count {
     /// Requests so far.
     arrived: usize,
-    /// Those that have not been let go.
+    /// Requests that have not been released.
     running: usize,
-    /// The most that ever ran at the same time.
+    /// The maximum that ran at the same time.
     most: usize,
-    /// How many may go.
+    /// Number of requests that may end.
     passes: usize,
-    /// Everybody may go.
+    /// Every request may end.
     open: bool,
 }
 
 impl SlowUpstream {
-    /// Listens on a port of its own.
+    /// Listens on a free port.
     pub(crate) fn start() -> SlowUpstream {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
         let address = listener.local_addr().expect("a bound address");
@@ -64,13 +64,14 @@ impl SlowUpstream {
         }
     }
 
-    /// Lets one more request end, whichever comes first. One whose client has gone still counts.
+    /// Releases one more request, the first that waits. A request whose client has disconnected
+    /// counts.
     pub(crate) fn let_one_go(&self) {
         self.state.count().passes += 1;
         self.state.change.notify_all();
     }
 
-    /// Lets all requests end, also those to come.
+    /// Releases all requests, future ones too.
     pub(crate) fn let_all_go(&self) {
         self.state.count().open = true;
         self.state.change.notify_all();
@@ -86,7 +87,7 @@ impl SlowUpstream {
         self.state.count().arrived
     }
 
-    /// The most requests that ever ran at the same time.
+    /// The maximum of requests that ran at the same time.
     pub(crate) fn most_at_once(&self) -> usize {
         self.state.count().most
     }
@@ -105,7 +106,7 @@ impl State {
         self.change.notify_all();
     }
 
-    /// Waits to be let go.
+    /// Waits for its release.
     fn leave(&self) {
         let mut count = self.count();
         while !count.open && count.passes == 0 {
@@ -118,7 +119,7 @@ impl State {
     }
 }
 
-/// Answers the requests of one connection until it closes. Bodies are not expected.
+/// Serves one connection until it closes. Requests must have no body.
 fn serve(stream: TcpStream, state: &State) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {
@@ -144,14 +145,14 @@ fn serve(stream: TcpStream, state: &State) -> Option<()> {
         );
         let (begin, end) = body.split_at(1);
         let begun = reader.get_mut().write_all((head + begin).as_bytes());
-        // It stops running before its last byte is there for anybody to see.
+        // Count it as ended before the client can see the last byte.
         state.leave();
         begun.ok()?;
         reader.get_mut().write_all(end.as_bytes()).ok()?;
     }
 }
 
-/// What a request that costs `tokens` is answered.
+/// The response body for a request that costs `tokens`.
 pub(crate) fn body(tokens: u64) -> String {
     format!(r#"{{"usage": {{"total_tokens": {tokens}}}}}"#)
 }

@@ -1,4 +1,4 @@
-//! What stands behind Envoy: a server that says `200 upstream` and remembers what it was asked.
+//! The service behind Envoy: responds `200 upstream` and records the requests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,11 +11,11 @@ pub(crate) struct Upstream {
     seen: Arc<Mutex<Vec<String>>>,
 }
 
-/// The body of each answer.
+/// The body of each response.
 pub(crate) const BODY: &str = "upstream\n";
 
 impl Upstream {
-    /// Listens on a port of its own.
+    /// Listens on a free port.
     pub(crate) fn start() -> Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
         let address = listener.local_addr().expect("a bound address");
@@ -36,7 +36,7 @@ impl Upstream {
     }
 }
 
-/// Answers the requests of one connection until it closes. Bodies are not expected.
+/// Serves one connection until it closes. Requests must have no body.
 fn serve(stream: TcpStream, seen: &Mutex<Vec<String>>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {

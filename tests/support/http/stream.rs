@@ -1,4 +1,4 @@
-//! A request whose answer is read in two steps, so that a client can be there, or go, in between.
+//! A request whose response is read in two steps, so that a client can disconnect in between.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use crate::support::http;
 use crate::support::wait::TIMEOUT;
 
-/// An answer that has begun. Dropped: the client is gone.
+/// A response whose head has arrived. Dropping it closes the connection.
 pub(crate) struct Stream {
     pub(crate) status: u16,
     stream: TcpStream,
@@ -14,7 +14,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// `GET path` and waits for the head of the answer.
+    /// Sends `GET path` and waits for the head of the response.
     pub(crate) fn open(to: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Stream {
         let mut stream = send(to, path, headers);
         let mut read = Vec::new();
@@ -29,19 +29,19 @@ impl Stream {
         }
     }
 
-    /// Waits for the rest of the answer.
+    /// Waits for the rest of the response.
     pub(crate) fn finish(mut self) -> http::Response {
         self.stream.read_to_end(&mut self.read).expect("the answer ends in time");
         http::parse(&self.read).expect("it has begun well")
     }
 
-    /// The client goes away in the middle of the answer.
+    /// Closes the connection in the middle of the response.
     pub(crate) fn abandon(self) {
         drop(self);
     }
 }
 
-/// Sends `GET path` and waits for nothing. Dropped: the client is gone.
+/// Sends `GET path` without waiting for a response. Dropping the stream closes the connection.
 pub(crate) fn send(to: SocketAddr, path: &str, headers: &[(&str, &str)]) -> TcpStream {
     let mut request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
     for (name, value) in headers {

@@ -10,23 +10,24 @@ const SLOTS: usize = 16_384;
 
 /// Six nodes. Numbers 0, 1 and 2 start as primaries; 3, 4 and 5 as their replicas.
 pub(crate) struct Cluster {
-    /// All of them, in this order whatever their roles become.
+    /// All nodes. Their order stays when roles change.
     pub(crate) nodes: Vec<Server>,
 }
 
 impl Cluster {
-    /// A node is taken for dead after a second, and the others go on without its slots.
+    /// The nodes fail one over after 1 s without contact. Without its slots the others keep
+    /// serving.
     pub(crate) fn start() -> Cluster {
         let options = ["--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no"];
         Cluster::with(&options)
     }
 
-    /// With these options on every node.
+    /// A cluster with these options on every node.
     pub(crate) fn with(options: &[&str]) -> Cluster {
         Cluster::of(|| Server::node(options))
     }
 
-    /// With these options, and TLS for clients and among the nodes.
+    /// A cluster with these options and TLS for clients and between nodes.
     pub(crate) fn tls(certificates: &Certificates, options: &[&str]) -> Cluster {
         Cluster::of(|| Server::tls_node(certificates, options))
     }
@@ -69,8 +70,8 @@ impl Cluster {
         });
     }
 
-    /// Waits until every node serves, every slot has one owner that all agree on, and every replica
-    /// is in step with its primary.
+    /// Waits until every node serves, all nodes agree on the owner of every slot, and every replica
+    /// is synchronized.
     pub(crate) fn wait_until_whole(&self) {
         until("the cluster is whole", || {
             let owners: Vec<Vec<String>> = self.nodes.iter().map(owners).collect();
@@ -78,12 +79,12 @@ impl Cluster {
         });
     }
 
-    /// A node's name in the cluster.
+    /// The node ID.
     pub(crate) fn id(&self, index: usize) -> String {
         self.nodes[index].client().run(&["CLUSTER", "MYID"]).text()
     }
 
-    /// The slot that `key` falls into.
+    /// The hash slot of `key`.
     pub(crate) fn slot(&self, key: &str) -> i64 {
         match self.nodes[0].client().run(&["CLUSTER", "KEYSLOT", key]) {
             Reply::Integer(slot) => slot,
@@ -91,7 +92,7 @@ impl Cluster {
         }
     }
 
-    /// Which node serves `key`, as node `asked` sees it.
+    /// The index of the node that serves `key`, as node `asked` reports it.
     pub(crate) fn owner(&self, asked: usize, key: &str) -> usize {
         let slot = self.slot(key);
         let owner = ranges(&self.nodes[asked])
@@ -100,7 +101,7 @@ impl Cluster {
         self.named(&owner.expect("every slot is served").2)
     }
 
-    /// Which node has this name in the cluster.
+    /// The index of the node with this ID.
     fn named(&self, id: &str) -> usize {
         let is_it = |node: &Server| {
             let client = node.try_client();
@@ -109,7 +110,7 @@ impl Cluster {
         self.nodes.iter().position(is_it).expect("all nodes are ours")
     }
 
-    /// A replica of node `primary`.
+    /// The index of a replica of node `primary`.
     pub(crate) fn replica_of(&self, primary: usize) -> usize {
         let id = self.id(primary);
         let lines = lines(&mut self.nodes[primary].client());
@@ -118,13 +119,13 @@ impl Cluster {
         self.named(name.expect("a line begins with the name"))
     }
 
-    /// Makes a replica the primary in its primary's place, by agreement of both.
+    /// Fails over to `replica`, coordinated with its primary, so that no write is lost.
     pub(crate) fn fail_over(&self, replica: usize) {
         self.nodes[replica].client().run(&["CLUSTER", "FAILOVER"]);
         self.wait_for_primary(replica);
     }
 
-    /// Waits until this node is a primary.
+    /// Waits until node `index` is a primary.
     pub(crate) fn wait_for_primary(&self, index: usize) {
         let mut client = self.nodes[index].client();
         until("the replica is a primary", || {
@@ -132,9 +133,9 @@ impl Cluster {
         });
     }
 
-    /// Moves a slot with its keys to another primary, the way resharding does it, while others may
-    /// use it. Between the two halves, `meanwhile` runs: every key of the slot has moved, and both
-    /// nodes still think of the slot as moving.
+    /// Moves a slot with its keys to another primary while clients may use it, as resharding does.
+    /// `meanwhile` runs between the two halves: all keys of the slot have moved, and both nodes
+    /// still report the slot as moving.
     pub(crate) fn move_slot(&self, slot: i64, from: usize, to: usize, meanwhile: impl FnOnce()) {
         let slot = slot.to_string();
         let (from_id, to_id) = (self.id(from), self.id(to));
@@ -163,7 +164,7 @@ fn lines(client: &mut Client) -> String {
     client.run(&["CLUSTER", "NODES"]).text()
 }
 
-/// First slot, last slot and the owner's name, as this node sees them.
+/// First slot, last slot and the owner's ID, as this node reports them.
 fn ranges(node: &Server) -> Vec<(i64, i64, String)> {
     let Reply::List(ranges) = node.client().run(&["CLUSTER", "SLOTS"]) else {
         panic!("CLUSTER SLOTS answers with a list");
@@ -171,7 +172,7 @@ fn ranges(node: &Server) -> Vec<(i64, i64, String)> {
     let range = |range: &Reply| match range {
         Reply::List(parts) => match &parts[..] {
             [Reply::Integer(first), Reply::Integer(last), Reply::List(owner), ..] => {
-                // After an address and a port, which differ by who asks.
+                // Index 2 is the ID. The address and the port before it can differ between nodes.
                 (*first, *last, owner[2].text())
             }
             _ => panic!("not a range of slots: {parts:?}"),
@@ -181,7 +182,7 @@ fn ranges(node: &Server) -> Vec<(i64, i64, String)> {
     ranges.iter().map(range).collect()
 }
 
-/// The ranges as text, in order.
+/// The ranges as text, sorted.
 fn owners(node: &Server) -> Vec<String> {
     let mut owners: Vec<String> = ranges(node).iter().map(|range| format!("{range:?}")).collect();
     owners.sort();

@@ -1,5 +1,5 @@
-//! One redis-server process, its log, and the signals that stop, freeze and end it. The variable
-//! `REDIS_SERVER` names another program to start, such as another version or valkey-server.
+//! One redis-server process: its log, and the signals that stop, freeze and kill it. `REDIS_SERVER`
+//! names another program, for example another version or valkey-server.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use crate::support::wait::TIMEOUT;
 
-/// Ends the server when the test's end of the pipe closes, however that comes about.
-/// It lets go of the log's pipes itself, so that they end with the server.
+/// Kills the server when the test's end of the pipe closes, even if the test was killed. The shell
+/// closes its own copies of the log's pipes, so that they end with the server.
 const WATCH: &str =
     r#""$0" "$@" & server=$!; exec >/dev/null 2>&1; read -r gone; kill -9 $server; wait"#;
 
@@ -30,13 +30,13 @@ struct Log {
 #[derive(Default)]
 struct Lines {
     all: Vec<String>,
-    /// Of the process; none once it has ended.
+    /// Log pipes of the process that are open. 0: it has ended.
     open_pipes: u8,
 }
 
 impl Process {
-    /// Starts `redis-server` with these arguments and waits for the line of its log that contains
-    /// `ready`. An error is its log, when it ends before.
+    /// Starts `redis-server` and waits for the log line that contains `ready`. Returns the log as
+    /// the error if the process ends first.
     pub(crate) fn start(arguments: &[String], ready: &str) -> Result<Process, String> {
         let program = std::env::var("REDIS_SERVER").unwrap_or("redis-server".to_owned());
         let installed = Command::new(&program).arg("--version").output().is_ok();
@@ -62,17 +62,17 @@ impl Process {
         Ok(process)
     }
 
-    /// Waits for a line of the log, past or to come, that contains `text`.
+    /// Waits for a log line, past or future, that contains `text`.
     pub(crate) fn wait_for_line(&self, text: &str) -> String {
         self.wait_for_line_after(0, text)
     }
 
-    /// How many lines the log has: a mark for [`Process::wait_for_line_after`].
+    /// Number of log lines so far, for [`Process::wait_for_line_after`].
     pub(crate) fn lines(&self) -> usize {
         self.log.lines.lock().expect("no reader panicked").all.len()
     }
 
-    /// Waits for such a line beyond the first `mark` ones.
+    /// The same, without the first `mark` lines.
     pub(crate) fn wait_for_line_after(&self, mark: usize, text: &str) -> String {
         let found = self.find(mark, text);
         found.unwrap_or_else(|log| panic!("no `{text}` in the log:\n{log}"))
@@ -93,20 +93,20 @@ impl Process {
         }
     }
 
-    /// Freezes it (SIGSTOP): connections stay open, nothing is answered.
+    /// Freezes the process (SIGSTOP): connections stay open and get no reply.
     pub(crate) fn freeze(&self) {
         self.signal("-STOP");
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes the process (SIGCONT).
     pub(crate) fn thaw(&self) {
         self.signal("-CONT");
     }
 
-    /// Ends it at once (SIGKILL), and returns when it is gone.
+    /// Kills the process (SIGKILL) and waits for its end.
     pub(crate) fn kill(&mut self) {
         drop(self.shell.stdin.take());
-        // The shell may have been reaped before.
+        // An error means that the shell was reaped before.
         let _ = self.shell.wait();
     }
 
@@ -123,7 +123,7 @@ impl Drop for Process {
 }
 
 impl Log {
-    /// Reads lines until the process ends, so that a full pipe never stalls it.
+    /// Reads lines until the process ends. A full pipe would stall it.
     fn follow(self: &Arc<Log>, output: impl std::io::Read + Send + 'static) {
         self.lines.lock().expect("no reader panicked").open_pipes += 1;
         let log = Arc::clone(self);

@@ -1,11 +1,11 @@
-//! A TCP proxy in front of a server, which can go silent or cut all connections.
+//! A TCP proxy in front of a server that can stop forwarding or close all connections.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-/// Forwards connections to one address. On drop it cuts them all and takes no more.
+/// Forwards connections to one address. On drop it closes all of them and accepts no more.
 pub(crate) struct Proxy {
     address: SocketAddr,
     inner: Arc<Inner>,
@@ -25,7 +25,7 @@ struct State {
 }
 
 impl Proxy {
-    /// On a free port of loopback.
+    /// Listens on a free port of loopback.
     pub(crate) fn to(target: SocketAddr) -> Proxy {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has free ports");
@@ -44,24 +44,24 @@ impl Proxy {
         Proxy { address, inner }
     }
 
-    /// Where it listens.
+    /// Its address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on nothing passes, either way, but connections stay open and new ones are accepted:
-    /// to both ends, the other is half-open.
+    /// Stops forwarding in both directions. Connections stay open and new ones are accepted, so
+    /// both ends see a half-open connection.
     pub(crate) fn silence(&self) {
         self.inner.state.lock().expect("no thread panicked").silent = true;
     }
 
-    /// Lets everything pass again, what waited first.
+    /// Forwards again, first what was held back.
     pub(crate) fn heal(&self) {
         self.inner.state.lock().expect("no thread panicked").silent = false;
         self.inner.changed.notify_all();
     }
 
-    /// Closes every connection there is.
+    /// Closes every open connection.
     pub(crate) fn cut(&self) {
         self.inner.cut();
     }
@@ -72,14 +72,14 @@ impl Drop for Proxy {
         self.inner.state.lock().expect("no thread panicked").over = true;
         self.inner.changed.notify_all();
         self.inner.cut();
-        // One more connection wakes the thread that accepts them.
+        // A connection wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
     }
 }
 
 impl Inner {
     fn connect(this: &Arc<Inner>, client: &TcpStream) {
-        // With the server gone, the client sees its connection closed.
+        // When the server is gone, close the client's connection too.
         let Ok(server) = TcpStream::connect(this.target) else { return };
         let pairs = [(client, &server), (&server, client)];
         for (from, to) in pairs {

@@ -1,4 +1,4 @@
-//! A client that speaks just enough of Redis' protocol, blocking and pipelined.
+//! A minimal blocking and pipelining client of the Redis protocol.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -52,13 +52,13 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Over a unix socket.
+    /// Connects over a unix socket.
     pub(crate) fn unix(path: &Path) -> io::Result<Client> {
         let stream = UnixStream::connect(path)?;
         Ok(Client::over(stream.try_clone()?, stream))
     }
 
-    /// Over TCP. An answer that stays away for longer than `timeout` is an error.
+    /// Connects over TCP. A reply later than `timeout` is an error.
     pub(crate) fn tcp(address: SocketAddr, timeout: Duration) -> io::Result<Client> {
         let stream = TcpStream::connect_timeout(&address, timeout)?;
         stream.set_nodelay(true)?;
@@ -80,7 +80,7 @@ impl Client {
         self.read()
     }
 
-    /// The reply to one command of a test's own; an error ends the test.
+    /// Sends one command and returns its reply. Panics on an error reply.
     pub(crate) fn run(&mut self, command: &[&str]) -> Reply {
         match self.try_run(command) {
             Ok(Reply::Error(text)) => panic!("{command:?}: {text}"),
@@ -89,7 +89,7 @@ impl Client {
         }
     }
 
-    /// Adds a command to those that [`Client::send`] sends.
+    /// Queues a command for [`Client::send`].
     pub(crate) fn queue(&mut self, command: &[&[u8]]) {
         self.queued.extend(format!("*{}\r\n", command.len()).bytes());
         for part in command {
@@ -99,7 +99,7 @@ impl Client {
         }
     }
 
-    /// Sends what was queued; each command has one reply to [`Client::read`].
+    /// Sends the queued commands. Each has one reply for [`Client::read`].
     pub(crate) fn send(&mut self) -> io::Result<()> {
         self.writer.write_all(&self.queued)?;
         self.queued.clear();
@@ -140,7 +140,7 @@ impl Client {
     }
 }
 
-/// One command as a client sends it: an array of strings.
+/// Reads one command of a client: an array of strings.
 pub(crate) fn read_command(commands: &mut impl BufRead) -> Option<Vec<Vec<u8>>> {
     let words = read_number(commands, b'*')?;
     (0..words)

@@ -1,4 +1,4 @@
-//! A primary, its replica, and three sentinels that watch over them.
+//! A primary, its replica, and three sentinels that watch them.
 
 use std::fs;
 
@@ -8,12 +8,12 @@ use super::ports::Port;
 use super::process::Process;
 use super::server::Server;
 
-/// The name under which the sentinels know the primary.
+/// The service name in the sentinels.
 pub(crate) const SERVICE: &str = "weir";
 
-/// A watched pair of servers.
+/// A pair of servers with its sentinels.
 pub(crate) struct Watched {
-    /// Number 0 starts as the primary, number 1 as its replica.
+    /// Index 0 starts as the primary, index 1 as its replica.
     pub(crate) servers: [Server; 2],
     sentinels: Vec<Sentinel>,
 }
@@ -25,7 +25,7 @@ struct Sentinel {
 }
 
 impl Watched {
-    /// The primary is taken for dead after half a second.
+    /// The sentinels fail over after 500 ms without contact to the primary.
     pub(crate) fn start() -> Watched {
         let primary = Server::listening(&[]);
         let replica = Server::listening(&["--replicaof", &format!("127.0.0.1 {}", primary.port())]);
@@ -41,12 +41,12 @@ impl Watched {
         Watched { servers: [primary, replica], sentinels }
     }
 
-    /// Where the sentinels listen.
+    /// The ports of the sentinels.
     pub(crate) fn sentinel_ports(&self) -> Vec<u16> {
         self.sentinels.iter().map(|sentinel| sentinel.port()).collect()
     }
 
-    /// Waits until every sentinel knows the replica as the new primary.
+    /// Waits until every sentinel reports the replica as the new primary.
     pub(crate) fn wait_for_failover(&self) {
         let end = format!("127.0.0.1 {}", self.servers[1].port());
         for sentinel in &self.sentinels {

@@ -1,4 +1,4 @@
-//! A single Redis: on a unix socket, and on a TCP port of loopback if it shall.
+//! A single Redis server on a unix socket and, if asked for, on a TCP port of loopback.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,10 +11,10 @@ use super::process::Process;
 use super::resp::Client;
 use crate::support::certificates::Certificates;
 
-/// What the log says once connections are accepted; newer versions add over what.
+/// Part of the log line that reports readiness. Newer versions append to it.
 const READY: &str = "eady to accept connections";
 
-/// A running server with its own empty folder. It ends on drop.
+/// A running server with an empty folder. It is killed on drop.
 pub(crate) struct Server {
     process: Process,
     folder: TempDir,
@@ -25,28 +25,27 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// On a unix socket only.
+    /// Listens on a unix socket only.
     pub(crate) fn local() -> Server {
         Server::start(|_| 0, |_, _| Vec::new())
     }
 
-    /// On a free port of loopback too, with these options: words as in `redis.conf`.
+    /// Listens on a free port of loopback too. `options` are words as in `redis.conf`.
     pub(crate) fn listening(options: &[&str]) -> Server {
         Server::start(|port| port, |_, _| options.iter().map(|&word| word.to_owned()).collect())
     }
 
-    /// On a free port that speaks TLS, and on none that does not. With `clients`, it wants to see
-    /// their certificates.
+    /// Listens with TLS only. With `clients`, it requires client certificates.
     pub(crate) fn tls(certificates: &Certificates, clients: bool) -> Server {
         Server::start(|_| 0, |port, _| secured(certificates, clients, port))
     }
 
-    /// One node of a cluster, which knows no other yet.
+    /// One cluster node that has met no other node.
     pub(crate) fn node(options: &[&str]) -> Server {
         Server::start(|port| port, |_, bus| clustered(bus, options))
     }
 
-    /// The same, where everybody speaks TLS and shows a certificate: clients and other nodes.
+    /// The same with TLS. Clients and other nodes must present a certificate.
     pub(crate) fn tls_node(certificates: &Certificates, options: &[&str]) -> Server {
         let with_tls = |port: u16, bus: u16| {
             let tls = ["--tls-cluster", "yes", "--tls-replication", "yes"].map(str::to_owned);
@@ -56,7 +55,8 @@ impl Server {
         Server::start(|_| 0, with_tls)
     }
 
-    /// `plain` makes the port without TLS from a free one, `options` the rest from two free ones.
+    /// `plain` maps the free port to the port without TLS (0: none). `options` gets the free port
+    /// and the port of the cluster bus.
     fn start(plain: impl Fn(u16) -> u16, options: impl Fn(u16, u16) -> Vec<String>) -> Server {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         let path = folder.path().to_str().expect("a path in UTF-8").to_owned();
@@ -77,32 +77,32 @@ impl Server {
         Server { process, folder, arguments, password, port, _bus: bus }
     }
 
-    /// Its process, to freeze it or to read its log.
+    /// Its process, for signals and log lines.
     pub(crate) fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Where its unix socket is.
+    /// The path of its unix socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("redis.sock")
     }
 
-    /// Where it listens, if it does.
+    /// Its TCP address, if it listens on TCP.
     pub(crate) fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port()).into()
     }
 
-    /// The port of it.
+    /// Its TCP port.
     pub(crate) fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// A new connection over the unix socket, logged in.
+    /// A new authenticated connection over the unix socket.
     pub(crate) fn client(&self) -> Client {
         self.try_client().expect("it accepts connections")
     }
 
-    /// The same, of a server that may be dead.
+    /// The same for a server that may be down.
     pub(crate) fn try_client(&self) -> io::Result<Client> {
         let mut client = Client::unix(&self.socket())?;
         if let Some(password) = &self.password {
@@ -119,12 +119,13 @@ impl Server {
         calls.map_or(0, |calls| calls.parse().expect("a number"))
     }
 
-    /// Ends it at once (SIGKILL).
+    /// Kills it (SIGKILL).
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Starts it again where it was, with what its folder holds: nothing but a cluster's nodes.
+    /// Starts it again at the same address. Only a cluster node finds its state again; counters are
+    /// gone.
     pub(crate) fn restart(&mut self) {
         self.process.kill();
         let started = Process::start(&self.arguments, READY);
@@ -132,7 +133,7 @@ impl Server {
     }
 }
 
-/// The options of a port that speaks TLS.
+/// The options of a TLS port.
 fn secured(certificates: &Certificates, clients: bool, port: u16) -> Vec<String> {
     let path = |name: &str| certificates.path(name).display().to_string();
     let asks = if clients { "yes" } else { "no" };
@@ -145,7 +146,7 @@ fn secured(certificates: &Certificates, clients: bool, port: u16) -> Vec<String>
     words.map(str::to_owned).into()
 }
 
-/// The options of a node of a cluster, and more.
+/// The options of a cluster node, followed by `options`.
 fn clustered(bus: u16, options: &[&str]) -> Vec<String> {
     let bus = bus.to_string();
     let words = ["--cluster-enabled", "yes", "--cluster-port", &bus];

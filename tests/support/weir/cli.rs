@@ -1,4 +1,4 @@
-//! One run of the binary from start to end, and what it printed.
+//! One run of the binary to its exit, with its output.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub(crate) struct Run {
     pub(crate) stderr: String,
 }
 
-/// Runs `weir` with these arguments in this folder.
+/// Runs `weir` with `args` in `folder`.
 pub(crate) fn run(folder: &Path, args: &[&str]) -> Run {
     let output = weir().current_dir(folder).args(args).output().expect("the binary starts");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();

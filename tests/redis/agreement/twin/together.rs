@@ -1,4 +1,4 @@
-//! Together: walks on several counters whose steps travel in few calls, against the same steps one
+//! Batches: walks on several counters whose steps share few calls, compared with the same steps one
 //! by one in Rust.
 
 use weir::step::Outcome;
@@ -9,35 +9,35 @@ use super::{Expected, Twin, as_long_as, expect, millis};
 use crate::agreement::walk::{Operation, Rng};
 use crate::support::redis::resp::Reply;
 
-/// Counters that are asked in turn.
+/// Counters per batch.
 const COUNTERS: usize = 4;
 
-/// Which counter is asked, and by which ask of its walk.
+/// The index of a counter and of the operation in its walk.
 type Place = (usize, usize);
 
-/// Walks, one per counter, and what travels at the same time.
+/// Walks, one per counter, and the steps of each round trip.
 pub(crate) struct Journey {
     walks: Vec<Vec<Operation>>,
     trips: Vec<Vec<Place>>,
 }
 
-/// Calls of one trip, with the place of every step.
+/// Calls of one round trip, with the place of every step.
 type Calls = Vec<ScriptCall<String, Place>>;
 
 impl Journey {
-    /// Walks that `walk` makes, cut into trips of up to forty steps at random.
+    /// Walks from `walk`, cut into round trips of up to forty steps at random.
     pub(crate) fn new(rng: &mut Rng, mut walk: impl FnMut(&mut Rng) -> Vec<Operation>) -> Journey {
         let walks: Vec<Vec<Operation>> = (0..COUNTERS).map(|_| walk(rng)).collect();
         let mut next = [0; COUNTERS];
         let mut trips = Vec::new();
-        // On some journeys steps that let a call read all its counters at once keep to themselves.
+        // Some batches keep steps apart that let a call read all its counters at once.
         let apart = rng.below(3) == 0;
         let row = if apart { 2 } else { 6 };
         while (0..COUNTERS).any(|counter| next[counter] < walks[counter].len()) {
             let mut trip: Vec<Place> = Vec::new();
             let mut plain = true;
             for _ in 0..=rng.below(40) {
-                // Often the same counter several times in a row.
+                // Often several steps of the same counter in a row.
                 let counter = rng.below(COUNTERS as u64) as usize;
                 for _ in 0..=rng.below(row) {
                     let Some(operation) = walks[counter].get(next[counter]) else { break };
@@ -55,12 +55,12 @@ impl Journey {
         Journey { walks, trips }
     }
 
-    /// Steps in it.
+    /// Number of steps.
     pub(crate) fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.walks.iter().flatten()
     }
 
-    /// As few calls as can carry each trip.
+    /// The fewest calls for each round trip.
     fn calls(&self) -> Calls {
         let mut all = Vec::new();
         for trip in &self.trips {
@@ -81,7 +81,7 @@ impl Journey {
         all
     }
 
-    /// The steps in the order of travel, as lines.
+    /// The steps in the order in which they are sent, as text.
     pub(crate) fn lines(&self) -> String {
         let line = |&(counter, index): &Place| {
             format!("  {counter}.{index} {}\n", self.walks[counter][index])
@@ -96,24 +96,24 @@ fn key(counter: usize) -> String {
     format!("together:{counter}")
 }
 
-/// What travelled, for the figures.
+/// Statistics for the figures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Travelled {
     pub(crate) steps: usize,
     pub(crate) calls: usize,
-    /// Steps that shared a run.
+    /// Steps that were combined with others.
     pub(crate) shared: usize,
-    /// Calls that read their counters at once.
+    /// Calls that read all their counters at once.
     pub(crate) at_once: usize,
 }
 
 impl Twin {
-    /// The first difference between Rust, one by one, and Lua, together.
+    /// The first difference between single steps in Rust and batched steps in Lua.
     pub(crate) fn travel(&mut self, journey: &Journey) -> Result<Travelled, String> {
         let expected: Vec<Vec<Expected>> = journey.walks.iter().map(|walk| expect(walk)).collect();
         let calls = journey.calls();
         let mut travelled = Travelled { calls: calls.len(), ..Travelled::default() };
-        // In a transaction no value expires: time stands still for expiry.
+        // In a transaction no value expires: Redis stops the clock for expiry.
         self.client.queue(&[b"MULTI"]);
         (0..COUNTERS).for_each(|counter| self.client.queue(&[b"DEL", key(counter).as_bytes()]));
         self.client.queue(&[b"TIME"]);
@@ -167,7 +167,8 @@ impl Twin {
 }
 
 impl Twin {
-    /// The same asks of each of `count` counters, one call per ask: the first difference.
+    /// The same operations on each of `count` counters, one call per operation. Returns the first
+    /// difference.
     pub(crate) fn crowd(&mut self, operations: &[Operation], count: usize) -> Result<(), String> {
         let mut state = None;
         for operation in operations {
