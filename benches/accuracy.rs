@@ -1,20 +1,20 @@
-//! How accurate sliding_window is: Cloudflare's published study, repeated on simulated traffic.
+//! The accuracy of sliding_window: Cloudflare's published study, repeated with simulated traffic.
 //!
-//! Cloudflare has compared the sliding window counter with the exact rate on 400 million requests
-//! of 270 000 sources: 0.003 % of them were wrongly allowed or limited, the two rates differed by
-//! 6 % on average, 3 sources above the threshold were missed (by less than 15 %), and none below it
-//! was limited. J. Desgats, "How we built rate limiting capable of scaling to millions of domains",
+//! Cloudflare compared the sliding window counter with the exact rate on 400 million requests of
+//! 270 000 sources. 0.003 % were wrongly allowed or limited. The two rates differed by 6 % on
+//! average. 3 sources over the threshold were missed (by less than 15 %), and none under it was
+//! limited. J. Desgats, "How we built rate limiting capable of scaling to millions of domains",
 //! 2017: <https://blog.cloudflare.com/counting-things-a-lot-of-different-things/>.
 //!
-//! Neither that traffic nor its limits were published, and how many requests are decided wrongly
-//! depends on little else: far from the limit every estimate is good enough. So this repeats the
-//! size of the study with four kinds of simulated traffic, from quiet to hostile, against the limit
-//! that the article takes as its example, 50 requests per minute. Nothing is tuned to come close to
-//! the published figures. Every request is asked of weir's own sliding_window and of an exact log,
-//! and every answer is held against the formula in exact integers.
+//! That traffic and its limits were not published, and the share of wrong decisions depends on
+//! them: far from the limit every estimate is good enough. So this study has the same size with
+//! four kinds of simulated traffic, from quiet to hostile, and the limit of the article's example,
+//! 50 requests per minute. Nothing is tuned to the published figures. weir's own sliding_window and
+//! an exact log decide every request, and every decision is checked against the formula in exact
+//! integers.
 //!
-//! `make accuracy` runs all of it; `cargo bench --bench accuracy -- 40` a tenth. The exit
-//! code is 1 when weir contradicts the formula or the log.
+//! `make accuracy` runs all of it, `cargo bench --bench accuracy -- 40` a tenth. The exit status is
+//! 1 when weir contradicts the formula or the log.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -27,10 +27,10 @@ mod accuracy {
 use accuracy::study::{self, Tally};
 use accuracy::traffic::{Traffic, Volume};
 
-/// A row of the table: what it shows, what was published, and our figure.
+/// A row of the table: its name, the published figure, and ours.
 type Row = (&'static str, &'static str, fn(&Tally) -> String);
 
-/// The article's example.
+/// The example of the article.
 const LIMIT: u64 = 50;
 const VOLUME: Volume = Volume { requests: 0, sources: 0, limit: LIMIT, window: 60_000_000 };
 
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     println!("sliding_window, {LIMIT} requests per minute; takes a minute or two");
     let mut tallies = Vec::new();
     for traffic in [Traffic::Steady, Traffic::Bursty, Traffic::Near, Traffic::Edge] {
-        // Sources near the limit are all alike, and so are those at the edge: a tenth will do.
+        // Sources near the limit are all alike, and so are those at the edges: a tenth is enough.
         let millions = match traffic {
             Traffic::Steady | Traffic::Bursty => millions,
             Traffic::Near | Traffic::Edge => millions / 10,

@@ -8,7 +8,7 @@ use weir::limit::{Algorithm, Limit, Tier};
 use weir::step::{Lease, LeaseId, State};
 use weir::time::Micros;
 
-/// Between two requests: a hundredth of the window, so that a quarter of them is denied.
+/// Time between two requests: a hundredth of the window, so that a quarter is denied.
 const PAUSE: u64 = 600_000;
 
 fn limit(algorithm: Algorithm, tiers: usize) -> Limit {

@@ -1,8 +1,8 @@
-//! What decisions that travel together save: Redis CPU per decision, against a call for each.
+//! The saving of batching: Redis CPU per decision with batches and with one call each.
 //!
-//! 256 callers on two cores ask one real Redis as fast as it answers: for one counter, and for
-//! 100 000. Rounds of both ways are interleaved; the median of each is printed. What is decided must
-//! be the same.
+//! 256 clients on two cores send as fast as one real Redis replies: for one counter, and for 100
+//! 000. Rounds of both are interleaved, and the median of each is printed. Both must make the same
+//! decisions.
 //!
 //!   cargo bench --bench combining [PART OF A NAME...]
 
@@ -34,7 +34,7 @@ const ROUNDS: usize = 5;
 const DECISIONS: usize = 30_000;
 const COUNTERS: u64 = 100_000;
 
-/// One way of asking.
+/// One case of the comparison.
 #[derive(Clone, Copy)]
 struct Way {
     name: &'static str,
@@ -43,7 +43,7 @@ struct Way {
     requests: u64,
 }
 
-/// What one round came to.
+/// The result of one round.
 #[derive(Clone, Copy)]
 struct Round {
     /// Redis CPU per decision.
@@ -110,7 +110,7 @@ fn main() {
     }
 }
 
-/// CPU seconds of the thread that runs commands.
+/// CPU seconds of the main thread, which runs commands.
 fn cpu(server: &Server) -> f64 {
     let info = server.client().run(&["INFO", "cpu"]).text();
     let value = |name: &str| {
@@ -122,7 +122,7 @@ fn cpu(server: &Server) -> f64 {
 
 fn round(server: &Server, store: &Arc<RedisStore>, way: Way) -> Round {
     server.client().run(&["FLUSHDB"]);
-    // All in one window, and no bucket drains meanwhile.
+    // All in one window, in which no bucket refills.
     let tier = Tier { requests: way.requests, window: Micros(1 << 46), burst: way.requests };
     let limit = Limit { algorithm: way.algorithm, tiers: [tier].into(), count_denied: false };
     if way.counters > 1 {
@@ -140,7 +140,7 @@ fn round(server: &Server, store: &Arc<RedisStore>, way: Way) -> Round {
     }
 }
 
-/// Asks so often; tells how many passed.
+/// Sends this many requests. Returns how many were allowed.
 fn work(store: &Arc<RedisStore>, counters: u64, limit: &Limit, decisions: usize) -> usize {
     let (left, passed) = (Arc::new(AtomicUsize::new(decisions)), Arc::new(AtomicUsize::new(0)));
     std::thread::scope(|scope| {
@@ -178,7 +178,7 @@ fn next(left: &AtomicUsize) -> Option<usize> {
     left.fetch_update(relaxed, relaxed, |left| left.checked_sub(1)).ok().map(|left| left - 1)
 }
 
-/// Counter number `n`, as a hash would spread them.
+/// Counter number `n`, distributed like a hash.
 fn key(n: u64) -> Key {
     Key([n.wrapping_mul(0x9e37_79b9_7f4a_7c15), n.wrapping_mul(0xbf58_476d_1ce4_e5b9)])
 }

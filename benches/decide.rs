@@ -1,4 +1,4 @@
-//! Decisions inside the process: the limiter over the memory store, without any network.
+//! Decisions inside the process: the limiter with the memory store, without a network.
 
 use std::cell::LazyCell;
 use std::hint::black_box;

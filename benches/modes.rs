@@ -1,12 +1,12 @@
-//! The three modes side by side: what they cost in Redis, how long they take, how close they keep to
-//! the limit.
+//! The three modes compared: their cost in Redis, their latency, and how closely they keep the
+//! limit.
 //!
-//! 3 instances, 25 tenants, 1000 calls per second in all. Every tenant asks for a third more than its
-//! limit, so each window fills up. Real processes, a real Redis Cluster, an open loop: a call is
-//! sent when it is due, whatever became of the others.
+//! 3 instances, 25 tenants, 1000 calls per second in total. Every tenant sends a third more than
+//! its limit, so each window fills up. Real processes, a real Redis Cluster, and an open loop: a
+//! call is sent when it is due, whatever the state of the others.
 //!
-//! `make modes` runs all of it and writes `docs/modes/`; `cargo bench --bench modes -- 10` with 10 s
-//! in place of 60.
+//! `make modes` runs all of it and writes `docs/modes/`. `cargo bench --bench modes -- 10` takes 10
+//! s instead of 60.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The memory store's speed: decisions on a hot set and on a million counters, by one thread and
-//! by two, and what a flood of new keys costs when the store is full.
+//! The speed of the memory store: decisions on a hot set and on a million counters, by one thread
+//! and by two, and the cost of a flood of new keys when the store is full.
 
 use std::hint::black_box;
 use std::thread;
@@ -30,7 +30,8 @@ fn hit() -> Step {
     }
 }
 
-/// How long `threads` threads take for `steps` steps each, every one on its own walk over `keys`.
+/// The time that `threads` threads need for `steps` steps each, every thread with its own walk over
+/// `keys`.
 fn walk(store: &MemoryStore, keys: &[Key], threads: usize, steps: u64) -> Duration {
     let step = hit();
     let start = Instant::now();

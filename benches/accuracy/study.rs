@@ -1,4 +1,4 @@
-//! A study of sliding_window: each of its decisions and estimates beside the exact ones.
+//! A study of sliding_window: each decision and estimate compared with the exact one.
 
 use std::collections::VecDeque;
 use std::ops::AddAssign;
@@ -14,47 +14,47 @@ use weir::time::Micros;
 
 use super::traffic::{Source, Traffic, Volume, shares};
 
-/// Parts of one in which relative errors are summed, so that the sum does not depend on the order.
+/// The unit of relative errors. Integers make the sum independent of the order.
 const PARTS: f64 = 1e9;
-/// Of so many sources one also asks weir's log, which holds the model of a log against it.
+/// One of this many sources also runs weir's log, which checks the model of a log.
 const LOGGED: usize = 16;
 
-/// What the requests of some sources have shown.
+/// Statistics over the requests of some sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Requests.
     pub(crate) requests: u64,
-    /// Requests at which the real rate was within 20 % of the limit.
+    /// Requests whose real rate was within 20 % of the limit.
     pub(crate) near_limit: u64,
-    /// Every request counted: wrongly decided elsewhere.
+    /// Every request counted: wrong decisions elsewhere.
     pub(crate) wrong_elsewhere: u64,
-    /// Every request counted: passed, though more than the limit were in the last window.
+    /// Every request counted: allowed with more than the limit in the last window.
     pub(crate) wrongly_allowed: u64,
-    /// Every request counted: denied, though no more than the limit were in the last window.
+    /// Every request counted: denied with at most the limit in the last window.
     pub(crate) wrongly_limited: u64,
     /// Sum of |estimate - real rate| / real rate, in parts of 1e-9.
     error: u64,
-    /// The same for the estimate as weir reports it, in whole hits, rounded up.
+    /// The same for the estimate that weir reports, in whole hits, rounded up.
     reported_error: u64,
-    /// Sources that were over the limit at some time and were never denied.
+    /// Sources that exceeded the limit and were never denied.
     pub(crate) missed_sources: u64,
-    /// The most that one of them sent within one window.
+    /// The maximum that one of them sent in one window.
     pub(crate) missed_most: u64,
-    /// Sources that were denied and never were over the limit.
+    /// Sources that were denied and never exceeded the limit.
     pub(crate) blamed_sources: u64,
-    /// Sources that were over the limit at some time.
+    /// Sources that exceeded the limit.
     pub(crate) over_sources: u64,
-    /// Denied hits not counted: passed, though as many as the limit had passed in the last window.
+    /// Denied hits not counted: allowed although the limit had passed in the last window.
     pub(crate) over_admitted: u64,
-    /// Denied hits not counted: denied, though fewer than the limit had passed in the last window.
+    /// Denied hits not counted: denied although fewer than the limit had passed in the last window.
     pub(crate) under_admitted: u64,
-    /// Denied hits not counted: what passed.
+    /// Denied hits not counted: allowed requests.
     pub(crate) admitted: u64,
-    /// What an exact log lets pass of the same requests.
+    /// Requests that an exact log allows.
     pub(crate) log_admitted: u64,
-    /// The most that passed within any window.
+    /// The maximum allowed in any window.
     pub(crate) most_admitted: u64,
-    /// Decisions or numbers that are not those of the formula, or of the exact log. A bug.
+    /// Decisions or numbers that differ from the formula or the exact log. A bug.
     pub(crate) contradictions: u64,
 }
 
@@ -64,7 +64,7 @@ impl Tally {
         self.error as f64 / PARTS / self.requests as f64
     }
 
-    /// The same for the estimate as weir reports it.
+    /// The same for the estimate that weir reports.
     pub(crate) fn mean_reported_error(&self) -> f64 {
         self.reported_error as f64 / PARTS / self.requests as f64
     }
@@ -92,7 +92,7 @@ impl AddAssign for Tally {
     }
 }
 
-/// Plays all sources of `traffic`, on as many threads as there are cores.
+/// Simulates all sources of `traffic`, with one thread per core.
 pub(crate) fn run(traffic: Traffic, volume: Volume) -> Tally {
     let shares = shares(traffic, &volume);
     let next = AtomicUsize::new(0);
@@ -115,13 +115,13 @@ pub(crate) fn run(traffic: Traffic, volume: Volume) -> Tally {
     total.into_inner().expect("no thread panics while it adds")
 }
 
-/// Plays one source, on weir's own log too if asked to.
+/// Simulates one source, with weir's log too if asked for.
 fn of_source(source: Source, volume: Volume, with_logs: bool) -> Tally {
     let Volume { limit: max, window, .. } = volume;
     let mut tally = Tally::default();
     let mut counted = Counter::new(Algorithm::SlidingWindow, volume, true);
     let mut admitting = Counter::new(Algorithm::SlidingWindow, volume, false);
-    // Weir's own log, with and without denied hits, beside the model of one.
+    // weir's log, with and without denied hits, to check the model.
     let log = |count_denied| Counter::new(Algorithm::SlidingWindowLog, volume, count_denied);
     let mut logs = with_logs.then(|| (log(true), log(false)));
     let (mut sent, mut admitted) = (Truth::new(window), Truth::new(window));
@@ -196,23 +196,23 @@ impl Counter {
         Counter { limit, state: None }
     }
 
-    /// Asks for one hit.
+    /// Takes one hit.
     fn decide(&mut self, now: u64) -> Decision {
         let step = plan(&self.limit, 1, Micros(now));
         let outcome = step.apply(&mut self.state);
         report(&self.limit, &step, &outcome)
     }
 
-    /// Asks for one hit, without the numbers.
+    /// Takes one hit, without the numbers.
     fn allows(&mut self, now: u64) -> bool {
         plan(&self.limit, 1, Micros(now)).apply(&mut self.state).allowed
     }
 }
 
-/// What really happened: every instant of the last window, and counts per aligned window.
+/// The exact history: every instant of the last window, and counts per aligned window.
 struct Truth {
     window: u64,
-    /// Instants, oldest first; those that have left the last window go when it is next looked at.
+    /// Instants, oldest first. Expired ones are removed at the next read.
     instants: VecDeque<u64>,
     /// Number of the aligned window that `current` counts.
     number: u64,
@@ -240,13 +240,13 @@ impl Truth {
         self.last_window(now);
     }
 
-    /// The formula of the sliding window counter, times the window, so that nothing is rounded.
+    /// The formula of the sliding window counter, multiplied by the window to avoid rounding.
     fn estimate(&mut self, now: u64) -> u64 {
         self.turn(now);
         self.previous * (self.window - now % self.window) + self.current * self.window
     }
 
-    /// The formula lets one more pass.
+    /// Whether the formula allows one more.
     fn fits(&mut self, now: u64, max: u64) -> bool {
         self.estimate(now) + self.window <= max * self.window
     }

@@ -1,40 +1,40 @@
-//! Traffic: the instants at which each source of a simulation sends its requests.
+//! Simulated traffic: the instants at which each source sends its requests.
 //!
-//! Every source draws from a generator of its own, seeded by its number, so that the traffic is the
-//! same whatever thread plays which source.
+//! Every source has its own generator, seeded by its number, so that the traffic does not depend on
+//! the number of threads.
 
-/// How requests are spread over sources and over time.
+/// The distribution of requests over sources and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Traffic {
-    /// Requests at random, independent of each other (Poisson), over one day. The busiest source
-    /// sends twice as many as the second and three times as many as the third (Zipf).
+    /// Random, independent requests (Poisson) over one day. The busiest source sends twice as many
+    /// as the second and three times as many as the third (Zipf).
     Steady,
-    /// The same numbers per source, but in bursts: 20 requests on average, exponentially spread,
-    /// 200 ms apart or four times the source's mean rate, whichever is faster. By night a source
-    /// sends a quarter of its mean rate, by day seven quarters, in straight lines between.
+    /// The same numbers per source, in bursts of 20 requests on average, exponentially distributed,
+    /// 200 ms apart or at four times the source's mean rate, whichever is faster. At night a source
+    /// sends a quarter of its mean rate, by day seven quarters, with linear transitions.
     Bursty,
-    /// Poisson again, but every source is near the limit: its mean rate is drawn evenly between
-    /// half the limit and one and a half times.
+    /// Poisson, with every source near the limit: its mean rate is uniform between half the limit
+    /// and one and a half times the limit.
     Near,
-    /// Sources that know where windows begin and send what does most harm: the limit in the last
-    /// microseconds of one window, and in the next one more as soon as each fits.
+    /// The worst case: sources that know the window edges. They send the limit in the last
+    /// microseconds of one window, and in the next window one more as soon as it fits.
     Edge,
 }
 
-/// How much traffic against what limit.
+/// The volume of traffic, and the limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Volume {
-    /// Requests of all sources together; at least as many as there are sources.
+    /// Requests of all sources; at least one per source.
     pub(crate) requests: u64,
     /// Sources.
     pub(crate) sources: u64,
-    /// Requests per window that pass.
+    /// Requests per window that are allowed.
     pub(crate) limit: u64,
     /// Length of the window in microseconds.
     pub(crate) window: u64,
 }
 
-/// Where all time starts: 2026-01-01, in microseconds since the epoch.
+/// The start: 2026-01-01, in microseconds since the epoch.
 const START: u64 = 1_767_225_600_000_000;
 const DAY: u64 = 86_400_000_000;
 const SEED: u64 = 20_170_607;
@@ -42,7 +42,7 @@ const SEED: u64 = 20_170_607;
 const BURST: f64 = 20.0;
 const BURST_GAP: f64 = 200_000.0;
 
-/// How many requests each source sends, the busiest first.
+/// The number of requests per source, the busiest first.
 pub(crate) fn shares(traffic: Traffic, volume: &Volume) -> Vec<u64> {
     let weight = |rank: u64| match traffic {
         Traffic::Steady | Traffic::Bursty => 1.0 / rank as f64,
@@ -70,12 +70,12 @@ pub(crate) struct Source {
     requests: u64,
     /// Mean time between two requests, in microseconds.
     gap: f64,
-    /// What is left of the present burst.
+    /// Requests left in the current burst.
     burst: u64,
 }
 
 impl Source {
-    /// Source number `index`, which sends `requests`.
+    /// Source number `index` with `requests` requests.
     pub(crate) fn new(traffic: Traffic, volume: Volume, index: u64, requests: u64) -> Source {
         let mut random = Random(SEED ^ index.wrapping_mul(0xd134_2543_de82_ef95));
         let gap = match traffic {
@@ -102,7 +102,7 @@ impl Source {
         self.random.exponential((self.gap / pace - within) * BURST)
     }
 
-    /// The instant of request number `number` of an attack on the edges between windows.
+    /// The instant of request `number` of an attack on the window edges.
     fn at_edge(&self, number: u64) -> u64 {
         let Volume { limit, window, .. } = self.volume;
         let (round, turn) = (number / (2 * limit - 1), number % (2 * limit - 1));
@@ -140,7 +140,7 @@ impl Iterator for Source {
 struct Random(u64);
 
 impl Random {
-    /// Evenly spread over 0..1, without either end.
+    /// Uniform over 0..1, without either end.
     fn share(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -150,7 +150,7 @@ impl Random {
         ((z >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
     }
 
-    /// Exponentially spread around `mean`, rounded down.
+    /// Exponentially distributed around `mean`, rounded down.
     fn exponential(&mut self, mean: f64) -> u64 {
         (-self.share().ln() * mean) as u64
     }

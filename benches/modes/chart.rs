@@ -1,11 +1,11 @@
-//! A chart: lines over a logarithmic axis, as SVG that needs nothing else.
+//! A chart: lines over a logarithmic axis, as self-contained SVG.
 
 use std::fmt::Write as _;
 
 /// Lines in one frame.
 pub(crate) struct Chart<'a> {
     pub(crate) title: &'a str,
-    /// What the axes show.
+    /// The labels of the axes.
     pub(crate) across: &'a str,
     pub(crate) up: &'a str,
     pub(crate) series: Vec<Series<'a>>,
@@ -21,11 +21,11 @@ const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
 /// Left, right, top, bottom.
 const MARGIN: (f64, f64, f64, f64) = (70.0, 90.0, 40.0, 50.0);
-/// Told apart by people who see no red or no green too (Okabe and Ito).
+/// Colours that remain distinct with red-green colour blindness (Okabe and Ito).
 const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
 
 impl Chart<'_> {
-    /// The picture.
+    /// The SVG.
     pub(crate) fn svg(&self) -> String {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let low = points().map(|point| point.0).fold(f64::INFINITY, f64::min);
@@ -76,7 +76,7 @@ impl Chart<'_> {
     }
 }
 
-/// The next of 1, 2, 5, 10, ... that is not below `value`.
+/// The smallest of 1, 2, 5, 10, ... that is at least `value`.
 fn nice(value: f64) -> f64 {
     let unit = 10_f64.powf(value.max(0.01).log10().floor());
     [1.0, 2.0, 5.0, 10.0]

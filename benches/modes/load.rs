@@ -9,21 +9,22 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::support::rls::{Code, RateLimitServiceClient, descriptor, headers, request};
 
-/// What is sent, and when.
+/// The calls and their times.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) tenants: usize,
-    /// Calls per second in all.
+    /// Calls per second in total.
     pub(crate) rate: u32,
-    /// The length of the rule's windows, and how many of them.
+    /// The length and the number of the rule's windows.
     pub(crate) window: Duration,
     pub(crate) windows: u32,
 }
 
-/// Nothing is sent this close to the edge of a window, so that every answer belongs to one.
+/// No call is sent this close to the edge of a window, so that every response belongs to one
+/// window.
 pub(crate) const EDGE: Duration = Duration::from_millis(150);
 
-/// What became of one call.
+/// The result of one call.
 pub(crate) struct Call {
     pub(crate) tenant: usize,
     pub(crate) window: u32,
@@ -33,8 +34,8 @@ pub(crate) struct Call {
 }
 
 impl Load {
-    /// Waits for the start of a window, sends everything, and gives every call. `run` is part of
-    /// the tenants' names, so that every run has counters of its own.
+    /// Waits for the start of a window, sends everything, and returns every call. `run` is part of
+    /// the tenants' names, so that every run has its own counters.
     pub(crate) fn send(self, run: &str, instances: &[SocketAddr]) -> Vec<Call> {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
@@ -50,7 +51,7 @@ impl Load {
             for number in 0..self.calls_per_window() * self.windows {
                 let window = number / self.calls_per_window();
                 tokio::time::sleep_until((begin + self.due(number)).into()).await;
-                // A whole round of tenants for each instance, so that all of them see all tenants.
+                // Each instance gets whole rounds of tenants, so that all of them see all tenants.
                 let tenant = number as usize % self.tenants;
                 let instance = number as usize / self.tenants % channels.len();
                 let (channel, name) = (channels[instance].clone(), names[tenant].clone());
@@ -64,7 +65,7 @@ impl Load {
         })
     }
 
-    /// Calls that every tenant makes per window.
+    /// Calls per tenant and window.
     pub(crate) fn offered(self) -> u32 {
         self.calls_per_window() / self.tenants as u32
     }
@@ -73,7 +74,7 @@ impl Load {
         ((self.window - 2 * EDGE).as_secs_f64() * f64::from(self.rate)) as u32
     }
 
-    /// When call `number` is due, from the edge on.
+    /// The time of call `number`, from the edge on.
     fn due(self, number: u32) -> Duration {
         let (window, within) = (number / self.calls_per_window(), number % self.calls_per_window());
         self.window * window + EDGE + Duration::from_secs(1) * within / self.rate

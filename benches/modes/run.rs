@@ -1,4 +1,4 @@
-//! One run: three instances in one mode, their load, and what it cost.
+//! One run: three instances in one mode, their load, and its cost.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,23 +12,24 @@ use crate::support::weir::Weir;
 const TENANTS: usize = 25;
 const INSTANCES: usize = 3;
 
-/// What is run; `memory` first: three instances that do not know of each other.
+/// The modes of a run. `memory` is first: three independent instances.
 pub(crate) const MODES: [&str; 4] = ["memory", "exact", "leased", "synced"];
 
-/// How one run is made.
+/// The parameters of one run.
 pub(crate) struct Plan {
     pub(crate) rate: u32,
     pub(crate) window: Duration,
     pub(crate) windows: u32,
 }
 
-/// What came of one run.
+/// The figures of one run.
 pub(crate) struct Figures {
     /// Script calls of all nodes.
     pub(crate) calls_per_second: f64,
-    /// All commands of all nodes, replication and the cluster's own apart.
+    /// All commands of all nodes, without replication and cluster traffic.
     commands_per_second: f64,
-    /// Share of the limits that was admitted beyond them, and that was denied before them.
+    /// Share of the limits that was allowed over them, and that was denied before they were
+    /// reached.
     pub(crate) overrun: f64,
     early: f64,
     admitted: u64,
@@ -60,7 +61,7 @@ impl Figures {
 pub(crate) fn run(cluster: &Cluster, mode: &str, plan: &Plan) -> Figures {
     let load =
         Load { tenants: TENANTS, rate: plan.rate, window: plan.window, windows: plan.windows };
-    // Every tenant asks for a third more than its limit.
+    // Every tenant sends a third more than its limit.
     let limit = load.offered() * 3 / 4;
     let weirs = start(cluster, mode, limit, plan.window);
     let instances: Vec<_> = weirs.iter().map(|weir| weir.grpc).collect();
@@ -83,7 +84,7 @@ pub(crate) fn run(cluster: &Cluster, mode: &str, plan: &Plan) -> Figures {
     }
 }
 
-/// Latencies, and what was admitted against the limit of every tenant and window.
+/// The latencies, and the allowed calls of every tenant and window compared with the limit.
 fn judged(calls: &[Call], limit: u64, windows: u32) -> Figures {
     let mut admitted = HashMap::<(usize, u32), u64>::new();
     for call in calls.iter().filter(|call| call.passed) {
@@ -122,7 +123,7 @@ fn start(cluster: &Cluster, mode: &str, limit: u32, window: Duration) -> Vec<Wei
     let weirs: Vec<Weir> = (0..INSTANCES)
         .map(|_| match mode {
             "memory" => Weir::start(&rules),
-            // A busy machine must not turn a latency into a fallback: it would look like an overrun.
+            // A long timeout: a fallback on a busy machine would look like an overshoot.
             _ => over(&url, &rules).env("WEIR__STORE__TIMEOUT", "250ms").start(),
         })
         .collect();
@@ -132,7 +133,7 @@ fn start(cluster: &Cluster, mode: &str, limit: u32, window: Duration) -> Vec<Wei
     weirs
 }
 
-/// How often each command was called, on all nodes together.
+/// Calls per command, on all nodes.
 fn commands(cluster: &Cluster) -> HashMap<String, u64> {
     let mut all = HashMap::new();
     for node in &cluster.nodes {

@@ -1,8 +1,9 @@
-//! The yardstick: a plain tonic server that answers a constant, on the runtime layout that weir has.
+//! The yardstick: a plain tonic server with a constant response, on the thread layout of weir.
 //!
-//! One thread accepts and deals connections, one single-threaded runtime per core serves them. The
-//! service is made from `envoy-types`, as a newcomer would make it; nothing of weir is in it. The
-//! constant has the fields that weir's answer to the same call has, so as many bytes are sent.
+//! One thread accepts and distributes connections, and one single-threaded runtime per core serves
+//! them. The service is generated from `envoy-types`, as a newcomer would do it, and contains no
+//! code of weir. The constant has the fields of weir's response to the same call, so the sizes are
+//! equal.
 
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -48,7 +49,7 @@ impl RateLimitService for Constant {
     }
 }
 
-/// Serves on a free port of loopback, which it prints, until the process is ended.
+/// Serves on a free port of loopback, which it prints, until the process ends.
 pub(crate) fn serve(cores: usize) -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("listening on {}", listener.local_addr()?);

@@ -7,8 +7,8 @@ const LABEL: f64 = 250.0;
 const BAR: f64 = 22.0;
 const HEAD: f64 = 34.0;
 
-/// A chart of horizontal bars: their names and lengths, in `unit`. Nothing for a value that was not
-/// measured.
+/// A chart of horizontal bars with their names, in `unit`. Values that were not measured are
+/// omitted.
 pub(crate) fn bars(title: &str, unit: &str, rows: &[(String, Option<f64>)]) -> String {
     let rows: Vec<(&str, f64)> =
         rows.iter().filter_map(|(name, value)| Some((name.as_str(), (*value)?))).collect();
@@ -42,7 +42,7 @@ pub(crate) fn bars(title: &str, unit: &str, rows: &[(String, Option<f64>)]) -> S
     svg + "</svg>\n"
 }
 
-/// Three digits, or all before the point.
+/// Three significant digits, or all digits before the point.
 pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         100.0.. => format!("{value:.0}"),

@@ -1,4 +1,4 @@
-//! A server under measurement: a child process, where it listens, and what it uses.
+//! A measured server: a child process with its address and its usage.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ pub(crate) struct Server {
     pub(crate) address: String,
     /// Its admin address, if it is weir.
     admin: Option<String>,
-    /// Kept open, so that what it says later has somewhere to go.
+    /// Kept open, because the server keeps writing to it.
     said: Box<dyn Read + Send + Sync>,
 }
 
@@ -52,7 +52,7 @@ impl Server {
         })
     }
 
-    /// The yardstick, which is this program too.
+    /// The yardstick, which is this program with `bare`.
     pub(crate) fn bare() -> anyhow::Result<Server> {
         let mut command = Command::new(std::env::current_exe()?);
         let child = command.arg("bare").stdin(Stdio::null()).stdout(Stdio::piped());
@@ -86,7 +86,7 @@ impl Server {
         Ok(server)
     }
 
-    /// CPU time used so far, of all threads, in seconds.
+    /// CPU time used so far by all threads, in seconds.
     pub(crate) fn cpu(&self) -> anyhow::Result<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let (_, fields) = stat.rsplit_once(") ").context("a name in parentheses")?;
@@ -95,7 +95,7 @@ impl Server {
         Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
     }
 
-    /// CPU time as the scheduler counts it: of the threads that live, in seconds, to the nanosecond.
+    /// CPU time by the scheduler's count, of living threads, in seconds with nanosecond resolution.
     pub(crate) fn scheduled(&self) -> anyhow::Result<f64> {
         let mut nanos = 0.0;
         for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
@@ -113,7 +113,7 @@ impl Server {
         Ok(kib.parse::<u64>()? * 1024)
     }
 
-    /// Of all decisions so far, the share that a fallback made, as its metrics tell.
+    /// The share of decisions so far by fallback, from its metrics.
     pub(crate) fn fallback_share(&self) -> anyhow::Result<f64> {
         let admin = self.admin.as_deref().context("the yardstick has no metrics")?;
         let mut stream = TcpStream::connect(admin)?;
@@ -129,7 +129,7 @@ impl Server {
         Ok(sum("weir_fallback_total{") / decided)
     }
 
-    /// Puts load on it; the report, and the CPU time that it used meanwhile.
+    /// Loads it. Returns the report and the CPU time that it used during the load.
     pub(crate) fn load(&self, plan: &Plan) -> anyhow::Result<(Report, f64)> {
         let before = self.cpu()?;
         let plan = Plan { warmup: Duration::ZERO, ..plan.clone() };
@@ -145,13 +145,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Fails only when it has already ended, which is as good.
+        // An error means that it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs `work` and tells how long it took, in milliseconds.
+/// Runs `work`. Returns its duration in milliseconds.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let start = Instant::now();
     let result = work();

@@ -1,4 +1,4 @@
-//! What those who ask see of a fault: a primary of a Redis Cluster is killed, or stalls.
+//! The effect of a fault on clients: a primary of a Redis Cluster is killed, or stalls.
 
 use std::path::Path;
 use std::thread;
@@ -11,16 +11,16 @@ use crate::child::Server;
 use crate::figures::Figures;
 use crate::support::redis::cluster::Cluster;
 
-/// When, after the load began, the fault happens: the load's connections are open by then.
+/// Time from the start of the load to the fault. The connections are open by then.
 const AFTER: Duration = Duration::from_millis(500);
 
-/// The faults, by the name that their figures have.
+/// The faults, by the names of their figures.
 pub(crate) const FAULTS: [&str; 2] = ["primary killed", "primary stalled"];
 
-/// Measures the latency before, across and, while the node is still away, after each fault.
+/// Measures the latency before, across and after each fault, while the node is still down.
 ///
-/// Each time on a fresh cluster, whose nodes are taken for dead after a second. The instance waits
-/// for Redis as long as its defaults say.
+/// Each measurement uses a new cluster with a node timeout of one second. The instance has the
+/// default store timeout.
 pub(crate) fn measure(rules: &Path, open: &Plan) -> anyhow::Result<Figures> {
     let mut figures = Figures::default();
     for fault in FAULTS {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// Figures in the order in which they were first measured.
+/// Figures in the order of their first measurement.
 #[derive(Debug, Default)]
 pub(crate) struct Figures(Vec<(String, Vec<f64>)>);
 
@@ -42,7 +42,7 @@ impl Figures {
         (!ratios.is_empty()).then(|| median(&mut ratios))
     }
 
-    /// Every value that was measured, as comma-separated values.
+    /// Every value, as comma-separated values.
     pub(crate) fn csv(&self) -> String {
         let mut text = "figure,median,rounds\n".to_owned();
         for (name, values) in &self.0 {
@@ -55,7 +55,7 @@ impl Figures {
     }
 }
 
-/// The middle of `values`; the mean of the two in the middle when there are two.
+/// The median of `values`; the mean of the two middle ones when their number is even.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -1,4 +1,4 @@
-//! Decisions inside the process: the limiter over the memory store, without any network.
+//! Decisions inside the process: the limiter with the memory store, without a network.
 #![allow(dead_code, reason = "each bench uses its part")]
 
 use std::hint::black_box;
@@ -14,22 +14,23 @@ use weir::settings::AnswerSettings;
 use weir::store::MemoryStore;
 use weir::time::{Clock, SystemClock};
 
-/// A limiter with the rules of a load, and users to ask about.
+/// A limiter with the rules of a load, and its users.
 pub(crate) struct Inside {
     limiter: Limiter,
     clock: SystemClock,
     rules: RuleSet,
-    /// In the order in which they are asked about: a request's text has just arrived, and is no
-    /// cache miss of the limiter's.
+    /// In the order of their requests: the text of a real request has just arrived, so it causes no
+    /// cache miss in the limiter.
     users: Vec<String>,
 }
 
-/// Counters are begun in another order than they are asked about, or neighbours would lie side by
-/// side. Shares no factor with a power of ten, so it leads past every user.
+/// Counters are created in another order than they are used, so that neighbours are not adjacent in
+/// memory. The stride shares no factor with a power of ten, so it visits every user.
 const STRIDE: usize = 7919;
 
 impl Inside {
-    /// A limiter with the rules `text`, for a domain `bench`, that has decided about all `users` once.
+    /// A limiter with the rules `text` for the domain `bench`, after one decision for each of
+    /// `users`.
     pub(crate) fn new(text: &str, users: usize) -> anyhow::Result<Inside> {
         let file = SourceFile { name: "bench.yaml".into(), text: text.to_owned() };
         let compiled = compile(&[file], &Options::default());
@@ -43,7 +44,7 @@ impl Inside {
         Ok(inside)
     }
 
-    /// Decides about user number `user`.
+    /// Makes a decision for user number `user`.
     pub(crate) fn decide(&self, user: usize) -> anyhow::Result<()> {
         let entries = [
             Entry { key: "tenant", value: "acme" },

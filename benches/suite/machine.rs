@@ -1,8 +1,8 @@
-//! The machine and the versions that figures were measured with.
+//! The machine and the versions of a measurement.
 
 use std::process::Command;
 
-/// A row per fact: what it is, and what it is here.
+/// One row per fact: name and value.
 pub(crate) fn facts() -> Vec<(&'static str, String)> {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     vec![

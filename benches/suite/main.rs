@@ -1,8 +1,8 @@
-//! All figures of docs/performance.md, measured anew: weir from memory and on Redis beside the
-//! yardstick, in turn, over several rounds.
+//! The measurement of docs/performance.md: weir with memory and Redis beside the yardstick, in
+//! turn, over several rounds.
 //!
 //! `make bench` runs it and writes docs/performance.md with its charts and data. `suite bare` is
-//! the yardstick itself.
+//! the yardstick.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -51,22 +51,22 @@ struct Options {
     /// Seconds of each load of a round.
     #[arg(long, default_value = "3", value_parser = seconds)]
     seconds: Duration,
-    /// Up to how many million counters the memory is looked at: 1 or 10.
+    /// Measure the memory of up to this many million counters: 1 or 10.
     #[arg(long, default_value = "10", value_parser = ["1", "10"])]
     millions: String,
-    /// Leave Redis out.
+    /// Skip Redis.
     #[arg(long)]
     without_redis: bool,
-    /// Another build of weir, to be measured in the same rounds as this one.
+    /// Another build of weir, measured in the same rounds.
     #[arg(long)]
     before: Option<PathBuf>,
-    /// Only the servers' rounds: nothing else is measured, and nothing written.
+    /// Only the rounds of the servers. Writes nothing.
     #[arg(long)]
     only_rounds: bool,
-    /// Only the faults: nothing else is measured, and nothing written.
+    /// Only the faults. Writes nothing.
     #[arg(long)]
     only_faults: bool,
-    /// Where the page goes, and a folder `performance` beside it.
+    /// The folder of the page, with a folder `performance` beside it.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs"))]
     docs: PathBuf,
     /// `cargo bench` adds this.
@@ -80,11 +80,11 @@ fn main() -> anyhow::Result<()> {
         return bare::serve(std::thread::available_parallelism()?.get());
     }
     if !options.bench {
-        // As a test, among all targets: it takes minutes, and would write over the page.
+        // `cargo test --benches` runs this too. It would take minutes and overwrite the page.
         println!("nothing is measured without --bench, which cargo bench adds");
         return Ok(());
     }
-    // First, of what is measured and not of what is there when that is done.
+    // Read first, so that the facts describe the measured state.
     let facts = machine::facts();
     let folder = tempfile::tempdir()?;
     if options.only_faults {
@@ -116,11 +116,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
     if length.is_zero() { Err("more than nothing, please".into()) } else { Ok(length) }
 }
 
-/// Open loops of each server in a round. Other tenants of the machine disturb a tail far more than
-/// they disturb CPU times.
+/// Open loops per server and round. Other tenants of the machine disturb tails far more than CPU
+/// times.
 const OPEN_TURNS: usize = 3;
 
-/// Calls as fast as they are answered: 8 connections of 32 streams.
+/// A closed loop: 8 connections of 32 streams.
 fn saturated(options: &Options) -> Plan {
     let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     let descriptor = vec![entry("tenant", "acme"), entry("user", "u{n}")];
@@ -132,7 +132,7 @@ fn open(options: &Options) -> Plan {
     Plan { pacing: Pacing::Open(RATE), ..saturated(options) }
 }
 
-/// One rule by two entries, whose limit is never reached.
+/// One rule on two entries with a limit that is never reached.
 fn rules(algorithm: &str) -> String {
     format!(
         "domain: bench
@@ -152,7 +152,7 @@ fn written(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// What turns the shortcut for plain calls off, so that tonic serves all of them.
+/// The setting that disables the fast path, so that tonic serves all calls.
 const BY_TONIC: (&str, &str) = ("WEIR__GRPC__FAST_PATH", "false");
 
 /// A server of the rounds.
@@ -160,12 +160,12 @@ struct Contestant {
     /// Its name in the figures.
     name: &'static str,
     server: Server,
-    /// It counts in Redis.
+    /// Whether it counts in Redis.
     on_redis: bool,
 }
 
-/// The servers of the rounds: the yardstick, this weir with and without its shortcut, and the build
-/// to compare it with, if one was named.
+/// The servers of the rounds: the yardstick, this weir with and without its fast path, and the
+/// build to compare with, if given.
 fn contestants(
     options: &Options,
     rules: &Path,
@@ -194,7 +194,7 @@ fn contestants(
     Ok(all)
 }
 
-/// Every server under every load, one after the other, and again.
+/// Every server under every load, in turn, for every round.
 fn rounds(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
     let rules = written(folder, "rules.yaml", &rules("fixed_window"))?;
     let redis = (!options.without_redis).then(Redis::start);
@@ -215,7 +215,7 @@ fn rounds(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
         }
         for _ in 0..OPEN_TURNS {
             for one in &contestants {
-                // Beside every server, so that none of them has the machine more to itself.
+                // Sent beside every server, so that all have the same conditions.
                 let pings = redis.as_ref().map(Redis::ping).transpose()?;
                 let (report, _) = one.server.load(&open(options))?;
                 latencies(one.name, &report, &mut figures);
@@ -238,7 +238,7 @@ fn rounds(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
     Ok(figures)
 }
 
-/// Every fault, as often as there are rounds, but thrice at most.
+/// Every fault, once per round and at most three times.
 fn faults(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
     let rules = written(folder, "rules.yaml", &rules("fixed_window"))?;
     let plan = Plan { duration: Duration::from_secs(5), ..open(options) };
@@ -304,7 +304,7 @@ fn algorithms(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
         println!("{name}");
         let mut text = rules(name);
         if name == "sliding_window_log" {
-            // A log keeps every admission.
+            // A log keeps an entry per allowed hit.
             text = text.replace(
                 "unit: hour, requests_per_unit: 1000000",
                 "unit: second, requests_per_unit: 100",

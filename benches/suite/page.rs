@@ -1,4 +1,4 @@
-//! docs/performance.md, with its charts and data in docs/performance/.
+//! The generator of docs/performance.md with its charts and data in docs/performance/.
 
 use std::fmt::Write;
 use std::fs;
@@ -8,10 +8,10 @@ use crate::chart::{bars, short};
 use crate::faults::FAULTS;
 use crate::figures::Figures;
 
-/// What the page says around the figures.
+/// The text around the figures.
 const TEXT: &str = include_str!("page.md");
 
-/// A promise: what was measured, how to get the figure, and the bound it must keep.
+/// A promise: the measure, its figure, and its bound.
 type Promise = (&'static str, fn(&Figures) -> Option<f64>, Bound);
 
 #[derive(Clone, Copy)]
@@ -79,7 +79,7 @@ const PROMISES: &[Promise] = &[
     (
         "a primary is killed: p99.9 of the seconds around it, ms",
         |f| Some(f.get("primary killed: p99.9, us: across")? / 1e3),
-        // The deadline, and 5 ms.
+        // The store timeout plus 5 ms.
         Most(15.0),
     ),
     (

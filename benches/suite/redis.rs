@@ -1,4 +1,4 @@
-//! The Redis under measurement: its CPU time, its own pace, and what a script call costs it.
+//! The measured Redis: its CPU time, its latency, and the cost of a script call.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -12,19 +12,19 @@ use anyhow::{Context, bail};
 use crate::support::redis::resp::{Client, Reply};
 use crate::support::redis::server;
 
-/// Far longer than any answer takes.
+/// Longer than any reply takes.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Commands in one write, as redis-benchmark's `-P 16`.
 const PIPELINE: usize = 16;
-/// Connections of the yardstick, as many as the load on weir has.
+/// Connections, as many as the load on weir has.
 const CONNECTIONS: usize = 8;
 
-/// A Redis of our own.
+/// A Redis started for the measurement.
 pub(crate) struct Redis(server::Server);
 
 impl Redis {
-    /// A fresh one, without persistence.
+    /// Starts an empty one without persistence.
     pub(crate) fn start() -> Redis {
         Redis(server::Server::listening(&[]))
     }
@@ -33,12 +33,12 @@ impl Redis {
         self.0.address()
     }
 
-    /// What weir is told.
+    /// The URL for weir.
     pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.address())
     }
 
-    /// CPU time used so far, in seconds, as it says itself.
+    /// CPU time used so far, in seconds, as Redis reports it.
     pub(crate) fn cpu(&self) -> anyhow::Result<f64> {
         let info = Client::tcp(self.address(), TIMEOUT)?.try_run(&["INFO", "CPU"])?.text();
         let field = |name: &str| -> anyhow::Result<f64> {
@@ -48,7 +48,7 @@ impl Redis {
         Ok(field("used_cpu_sys:")? + field("used_cpu_user:")?)
     }
 
-    /// The script call that `decide` makes Redis do, as Redis saw it.
+    /// The script call that `decide` causes, from MONITOR.
     pub(crate) fn call_of(&self, decide: impl FnOnce()) -> anyhow::Result<Vec<Vec<u8>>> {
         let mut monitor = Client::tcp(self.address(), TIMEOUT)?;
         monitor.try_run(&["MONITOR"])?;
@@ -61,7 +61,7 @@ impl Redis {
         }
     }
 
-    /// CPU time of Redis for one such call per decision, on `keys` counters, in seconds per call.
+    /// Redis CPU time for one such call per decision, on `keys` counters, in seconds per call.
     pub(crate) fn script_cost(
         &self,
         call: &[Vec<u8>],
@@ -78,8 +78,8 @@ impl Redis {
         while Instant::now() < end {
             for client in &mut clients {
                 for _ in 0..PIPELINE {
-                    // At random, as the load on weir and redis-benchmark's `-r` ask: counters that
-                    // are asked for in the order in which they were made lie side by side.
+                    // Random keys, like the load on weir and redis-benchmark's `-r`: keys in the
+                    // order of their creation are adjacent in memory.
                     dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     let number = (dice >> 33) % keys;
                     let key = format!("weir:{{{:03x}}}{number:022}", number & 0xfff);
@@ -101,8 +101,8 @@ impl Redis {
         Ok((self.cpu()? - before) / f64::from(calls))
     }
 
-    /// CPU time of Redis for one call of a script that only counts, by redis-benchmark with as many
-    /// connections, pipelines as long and keys at random, in seconds per call.
+    /// Redis CPU time for one call of a script that only counts, in seconds per call: by
+    /// redis-benchmark with as many connections, equal pipelines and random keys.
     pub(crate) fn plain_cost(&self, keys: u64) -> anyhow::Result<f64> {
         const CALLS: u32 = 150_000;
         const PLAIN: &str = "local count = redis.call('INCRBY', KEYS[1], ARGV[1]) \
@@ -145,14 +145,14 @@ impl Redis {
     }
 }
 
-/// PINGs that are being sent.
+/// A running sender of PINGs.
 pub(crate) struct Pings {
     go_on: Arc<AtomicBool>,
     thread: JoinHandle<anyhow::Result<Vec<f64>>>,
 }
 
 impl Pings {
-    /// Stops, and tells what 99 % of them took at most, in microseconds.
+    /// Stops and returns the p99 latency in microseconds.
     pub(crate) fn p99(self) -> anyhow::Result<f64> {
         self.go_on.store(false, Ordering::Relaxed);
         let mut micros = self.thread.join().map_err(|_| anyhow::anyhow!("a defect"))??;

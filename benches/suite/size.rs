@@ -1,4 +1,5 @@
-//! What weir takes: memory at rest and with many counters, CPU at rest, time to the first answer.
+//! The resources of weir: memory when idle and with many counters, CPU when idle, and time to the
+//! first response.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,15 +14,15 @@ use weir_bench::{KeyDistribution, Pacing, Plan};
 use crate::child::{Server, timed};
 use crate::figures::{Figures, median};
 
-/// Descriptors of one call that fills the store, so that filling takes less time.
+/// Descriptors per call that fills the store, to save time.
 const PER_CALL: u64 = 10;
 
-/// Times that a tail is measured, in turn with the one that it is held against.
+/// How often a tail is measured, alternating with its reference.
 const TAILS: usize = 5;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Measures it all; `counters` are the counts of counters to look at, in rising order.
+/// Measures everything. `counters` are the numbers of counters in rising order.
 pub(crate) fn measure(
     folder: &Path,
     rules: &Path,
@@ -40,7 +41,7 @@ pub(crate) fn measure(
 
 fn at_rest(rules: &Path, idle: Duration, figures: &mut Figures) -> anyhow::Result<()> {
     let server = Server::weir(rules, &[])?;
-    // What a start leaves to do is done by then.
+    // Work after the start is done by then.
     thread::sleep(Duration::from_secs(1));
     let before = server.scheduled()?;
     thread::sleep(idle);
@@ -50,7 +51,7 @@ fn at_rest(rules: &Path, idle: Duration, figures: &mut Figures) -> anyhow::Resul
     Ok(())
 }
 
-/// From the start of the process to its first answer, with 10 000 rules.
+/// Time from the start of the process to its first response, with 10 000 rules.
 fn start(folder: &Path, figures: &mut Figures) -> anyhow::Result<()> {
     let mut text = "domain: bench\ndescriptors:\n".to_owned();
     for number in 0..10_000 {
@@ -89,11 +90,11 @@ fn start(folder: &Path, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Memory of so many counters above what an idle server takes, and the latency then.
+/// Memory of `counters` counters above an idle server, and the latency with them.
 fn filled(rules: &Path, open: &Plan, count: u64, figures: &mut Figures) -> anyhow::Result<()> {
     let max = (2 * count).to_string();
     let server = Server::weir(rules, &[("WEIR__STORE__MAX_COUNTERS", &max)])?;
-    // Connections and their buffers are no counters.
+    // Exclude connections and their buffers.
     let few = Plan { duration: Duration::from_secs(1), ..open.clone() };
     server.load(&Plan { keys: 1000, ..few.clone() })?;
     let before = server.resident()?;
@@ -114,12 +115,12 @@ fn filled(rules: &Path, open: &Plan, count: u64, figures: &mut Figures) -> anyho
             duration: Duration::from_secs(2),
             ..open.clone()
         };
-        // Calls that were answered after the end are made again: none is left out.
+        // Calls that ended after the run are repeated, so that none is left out.
         filled += server.load(&next)?.0.decided;
     }
     let bytes = server.resident()?.saturating_sub(before);
     let small = Server::weir(rules, &[])?;
-    // Counters that are there: a tenth of them.
+    // A tenth of the existing counters.
     let descriptors = vec![descriptor(3)];
     let p99 = |server: &Server, keys| -> anyhow::Result<f64> {
         let plan = Plan { keys, descriptors: descriptors.clone(), ..open.clone() };
