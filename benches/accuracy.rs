@@ -74,7 +74,7 @@ fn print(title: &str, rows: &[Row], tallies: &[Tally]) {
 }
 
 fn main() -> ExitCode {
-    // `cargo bench` adds an argument of its own.
+    // `cargo bench` adds its own argument.
     let millions = std::env::args().find_map(|argument| argument.parse::<u64>().ok());
     let millions = millions.unwrap_or(400).max(10);
     println!("sliding_window, {LIMIT} requests per minute; takes a minute or two");

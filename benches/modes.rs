@@ -71,7 +71,7 @@ fn main() {
     let calls = |figures: &Figures| figures.calls_per_second;
     save("calls.svg", &chart("Script calls in Redis", "calls per second", calls));
     let overrun = |figures: &Figures| 100.0 * figures.overrun;
-    save("overrun.svg", &chart("Admitted beyond the limit", "% of the limit", overrun));
+    save("overrun.svg", &chart("Admitted over the limit", "% of the limit", overrun));
 }
 
 /// The table: every mode, and memory.

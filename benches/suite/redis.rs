@@ -74,14 +74,14 @@ impl Redis {
         }
         let before = self.cpu()?;
         let end = Instant::now() + length;
-        let (mut calls, mut dice) = (0, 1_u64);
+        let (mut calls, mut random) = (0, 1_u64);
         while Instant::now() < end {
             for client in &mut clients {
                 for _ in 0..PIPELINE {
                     // Random keys, like the load on weir and redis-benchmark's `-r`: keys in the
                     // order of their creation are adjacent in memory.
-                    dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let number = (dice >> 33) % keys;
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let number = (random >> 33) % keys;
                     let key = format!("weir:{{{:03x}}}{number:022}", number & 0xfff);
                     let mut words: Vec<&[u8]> = call.iter().map(Vec::as_slice).collect();
                     words[3] = key.as_bytes();

@@ -47,7 +47,7 @@ def test_a_panel_can_be_drawn(panel):
         assert 'namespace=~"$namespace",job=~"$job"' in target["expr"], "every panel follows the variables"
 
 
-def test_panels_have_ids_of_their_own_and_do_not_overlap():
+def test_panel_ids_are_unique_and_panels_do_not_overlap():
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
     taken = set()
     for panel in DASHBOARD["panels"]:

@@ -1,4 +1,4 @@
-"""examples/: what an Envoy would be told is told to a real one, and the chart takes the values for weir."""
+"""examples/: a real Envoy accepts the configurations, and the chart accepts the values for weir."""
 
 import json
 import subprocess

@@ -24,8 +24,8 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())
     ("readinessProbe.path=\"/\"", "path"),
 ])
 def test_a_misspelt_value_is_refused_by_name(value, name):
-    told = refused(value)
-    assert re.search(rf"\b{name}\b", told) and "not allowed" in told, told
+    error = refused(value)
+    assert re.search(rf"\b{name}\b", error) and "not allowed" in error, error
 
 
 @pytest.mark.parametrize(("value", "place"), [
@@ -72,9 +72,9 @@ def test_values_that_contradict_one_another_are_refused(sets, words):
     assert words in refused(*sets)
 
 
-def test_all_contradictions_are_told_at_once():
-    told = refused("store=\"redis\"", "tls.enabled=true", "keda.enabled=true")
-    assert told.count("\n- ") == 3, told
+def test_all_contradictions_are_reported_at_once():
+    error = refused("store=\"redis\"", "tls.enabled=true", "keda.enabled=true")
+    assert error.count("\n- ") == 3, error
 
 
 def test_every_object_of_the_schema_is_closed():
@@ -126,5 +126,5 @@ def test_every_value_is_in_the_readme_and_every_setting_in_the_schema():
     assert list(silent(yaml.safe_load((CHART / "values.yaml").read_text()), "")) == []
 
 
-def test_a_parent_chart_may_have_globals_of_its_own():
+def test_a_parent_chart_may_have_its_own_globals():
     render("default", "global.storageClass=\"fast\"")

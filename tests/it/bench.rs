@@ -134,16 +134,16 @@ fn a_service_that_goes_away_is_in_the_report() {
     drop(service);
     // A new connection shows that the generator has noticed.
     let place = TcpListener::bind(address).expect("the service has left it");
-    let (told, comes) = mpsc::channel();
+    let (stopped_tx, stopped) = mpsc::channel();
     // Every connection is closed until the end. One that is not accepted looks open, and its calls
     // would wait.
     thread::spawn(move || {
         place.incoming().try_for_each(|stream| {
             drop(stream);
-            told.send(())
+            stopped_tx.send(())
         })
     });
-    comes.recv().expect("a connection that was lost is opened again");
+    stopped.recv().expect("a connection that was lost is opened again");
     load.signal("INT");
     assert_eq!(load.wait_for_exit().code(), Some(1));
     let report: Value = serde_json::from_str(&load.output()).expect("a report");
@@ -162,17 +162,17 @@ fn an_interrupted_run_reports_its_figures() {
         assert_eq!(number(&report, "failed"), 0, "{report:#}");
         let seconds = report["seconds"].as_f64().expect("a number");
         let rate = number(&report, "decided") as f64 / seconds;
-        let told = report["per_second"].as_f64().expect("a number");
-        assert!((told - rate).abs() < 1e-6 && seconds < 36000.0, "{report:#}");
+        let per_second = report["per_second"].as_f64().expect("a number");
+        assert!((per_second - rate).abs() < 1e-6 && seconds < 36000.0, "{report:#}");
     }
 }
 
 /// No listener, or another service at the address, is reported as such.
 #[test]
 fn an_address_without_weir_is_reported() {
-    let nobody = bench(free_port(), &["user={n}"]);
-    assert_eq!(nobody.code, Some(69), "{nobody:?}");
-    assert!(nobody.stderr.contains("no service answers at"), "{nobody:?}");
+    let unreachable = bench(free_port(), &["user={n}"]);
+    assert_eq!(unreachable.code, Some(69), "{unreachable:?}");
+    assert!(unreachable.stderr.contains("no service answers at"), "{unreachable:?}");
 
     let weir = Weir::start(RULES);
     let http = bench(weir.http, &["user={n}", "--timeout", "30"]);

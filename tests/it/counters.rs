@@ -118,17 +118,17 @@ fn a_missing_counter_says_why() {
     let long = format!("{ANN}{}", "x".repeat(20_000));
     assert_eq!(get(weir.admin, &long).status, 200, "within the bounds of a request");
     let deep: String = (0..40).map(|_| ",k=v").collect();
-    assert_eq!(get(weir.admin, &format!("{ANN}{deep}")).status, 400, "beyond them");
+    assert_eq!(get(weir.admin, &format!("{ANN}{deep}")).status, 400, "over the bound");
 }
 
-fn beyond_loopback(setup: Setup) -> Setup {
+fn on_all_addresses(setup: Setup) -> Setup {
     setup.without_flag("--admin-listen").env("WEIR__ADMIN__LISTEN", "0.0.0.0:0")
 }
 
 #[test]
 fn counters_need_the_token_from_other_hosts() {
     let setup = || Weir::setup().rules("d.yaml", RULES);
-    let open = beyond_loopback(setup()).start();
+    let open = on_all_addresses(setup()).start();
     for answer in [get(open.admin, ANN), delete(&open, ANN, &[])] {
         assert_eq!(answer.status, 403);
         assert!(answer.body.contains("set admin.token_file"), "{}", answer.body);
@@ -143,7 +143,7 @@ fn counters_need_the_token_from_other_hosts() {
     let path = of_file.path(file);
     let of_file = of_file.env("WEIR__ADMIN__TOKEN_FILE", path.to_str().expect("a plain path"));
     for setup in [of_setting, of_file] {
-        let mut weir = beyond_loopback(setup.env("WEIR__LOG__LEVEL", "trace")).start();
+        let mut weir = on_all_addresses(setup.env("WEIR__LOG__LEVEL", "trace")).start();
         for (header, status) in [
             (None, 403),
             (Some("Bearer hunter2-and-mor"), 403),

@@ -68,7 +68,7 @@ fn until_the_limit(version: &str) {
     assert_eq!(refused.header("x-envoy-ratelimited").as_deref(), Some("true"));
     assert_eq!(check("bert").status, 200, "another user, the address's 4th of 4");
     assert_eq!(check("bert").status, 429, "the address is at its limit");
-    assert_eq!(check("carl").status, 429, "whoever asks");
+    assert_eq!(check("carl").status, 429, "for every user");
     assert_eq!(upstream.requests().len(), 3);
 }
 
@@ -86,7 +86,7 @@ fn envoy_adds_the_limit_headers() {
         assert_eq!(header(&passed, "x-ratelimit-limit"), limits);
         assert_eq!(header(&passed, "x-ratelimit-remaining"), "1");
         let reset: u64 = header(&passed, "x-ratelimit-reset").parse().expect("seconds");
-        assert!(reset <= 3600, "{reset} s is beyond the end of the hour");
+        assert!(reset <= 3600, "{reset} s is after the end of the hour");
 
         anna(&envoy, "/");
         let refused = anna(&envoy, "/");

@@ -40,7 +40,7 @@ fn the_response_is_proto3_json_with_200_or_429() {
         assert_eq!(status["limitRemaining"], 1);
         let reset = status["durationUntilReset"].as_str().expect("a duration is a string");
         let reset: f64 = reset.strip_suffix('s').expect("in seconds").parse().expect("a number");
-        assert!(0.0 < reset && reset <= 86_400.0, "{reset} s is beyond the end of the day");
+        assert!(0.0 < reset && reset <= 86_400.0, "{reset} s is after the end of the day");
 
         check(&weir, &user("ann"));
         let over = check(&weir, &user("ann"));

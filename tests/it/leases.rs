@@ -34,7 +34,7 @@ fn lasting() -> String {
 
 /// Sends `count` requests at the same time and waits for the head of each response. Returns the
 /// running ones and the number of denied ones.
-fn crowd(fixture: &Fixture, count: usize) -> (Vec<Stream>, usize) {
+fn open_streams(fixture: &Fixture, count: usize) -> (Vec<Stream>, usize) {
     let streams: Vec<Stream> = thread::scope(|scope| {
         let asking: Vec<_> = (0..count).map(|_| scope.spawn(|| fixture.open())).collect();
         asking.into_iter().map(|one| one.join().expect("it was answered")).collect()
@@ -83,12 +83,12 @@ fn no_more_than_max_run_at_once_with_the_oldest_envoy() {
 }
 
 /// Of 50 slow requests at the same time 10 run and 40 are denied. When the 10 have ended all slots
-/// are free, each by one release of its own lease. This is repeated, and then 50 clients connect
+/// are free, each by one release of one lease. This is repeated, and then 50 clients connect
 /// and disconnect.
 fn no_more_than_max_run_at_once(form: &Form) {
     let fixture = Fixture::start(form, &lasting());
     for round in 1..=3 {
-        let (running, denied) = crowd(&fixture, 50);
+        let (running, denied) = open_streams(&fixture, 50);
         assert_eq!((running.len(), denied), (MAX, 40));
         assert_eq!(fixture.free(), 0);
         fixture.upstream.let_all_go();
@@ -140,7 +140,7 @@ fn a_gone_client_frees_its_slot_in_classic_form() {
 /// four more run and a fifth is denied. Slots last for hours and no other request ended.
 fn a_client_that_goes_frees_its_slot(form: &Form) {
     let fixture = Fixture::start(form, &lasting());
-    let (mut running, denied) = crowd(&fixture, MAX + 1);
+    let (mut running, denied) = open_streams(&fixture, MAX + 1);
     assert_eq!((running.len(), denied), (MAX, 1));
     for stream in running.drain(..4) {
         stream.abandon();
@@ -148,7 +148,7 @@ fn a_client_that_goes_frees_its_slot(form: &Form) {
     let calls = fixture.recorder.wait_for(11 + 4);
     assert_eq!(calls.iter().filter_map(Lease::released).count(), 4);
     assert_eq!(fixture.free(), 4);
-    let (more, denied) = crowd(&fixture, 5);
+    let (more, denied) = open_streams(&fixture, 5);
     assert_eq!((more.len(), denied), (4, 1));
 
     fixture.upstream.let_all_go();
@@ -173,14 +173,14 @@ fn denied_requests_free_nothing_with_the_oldest_envoy() {
 /// Envoy would have sent a release for a denial before that.
 fn denied_requests_free_nothing(form: &Form) {
     let fixture = Fixture::start(form, &lasting());
-    let (running, _) = crowd(&fixture, MAX);
-    assert_eq!(crowd(&fixture, 20).1, 20);
+    let (running, _) = open_streams(&fixture, MAX);
+    assert_eq!(open_streams(&fixture, 20).1, 20);
     fixture.upstream.let_one_go();
     let calls = fixture.recorder.wait_for(MAX + 20 + 1);
     assert!(Lease::released(&calls[MAX + 20]).is_some(), "the one that has ended");
     assert_eq!(calls.iter().filter_map(Lease::granted).count(), MAX, "a denial grants nothing");
     assert_eq!(fixture.free(), 1);
-    let (more, denied) = crowd(&fixture, 2);
+    let (more, denied) = open_streams(&fixture, 2);
     assert_eq!((more.len(), denied), (1, 1));
 
     fixture.upstream.let_all_go();
@@ -214,7 +214,7 @@ fn slots_expire_within_hold_after_a_crash() {
         if look.limit_remaining as usize == MAX {
             break;
         }
-        let next = look.duration_until_reset.expect("somebody holds a slot");
+        let next = look.duration_until_reset.expect("a slot is held");
         let next = Duration::from_secs_f64(next.seconds as f64 + f64::from(next.nanos) / 1e9);
         assert!(next <= hold, "the next slot is free in {next:?}");
         assert!(Instant::now() < deadline, "{look:?}");
@@ -222,7 +222,7 @@ fn slots_expire_within_hold_after_a_crash() {
     }
     assert!(asked.elapsed() >= hold, "the last slot was taken less than {hold:?} ago");
     let calls = fixture.recorder.wait_for(MAX);
-    assert_eq!(calls.iter().filter_map(Lease::released).count(), 0, "nobody gave one back");
+    assert_eq!(calls.iter().filter_map(Lease::released).count(), 0, "none was released");
 }
 
 /// Without leases Envoy releases for denied requests too, so each denial admits one more request.
@@ -232,10 +232,10 @@ fn slots_expire_within_hold_after_a_crash() {
 fn without_leases_a_denial_frees_a_slot() {
     let example = naive();
     let fixture = Fixture::start(&Form { version: NEWEST, example: &example }, &lasting());
-    let (running, denied) = crowd(&fixture, MAX + 1);
+    let (running, denied) = open_streams(&fixture, MAX + 1);
     assert_eq!((running.len(), denied), (MAX, 1));
     fixture.recorder.wait_for(MAX + 1 + 1);
-    assert_eq!(fixture.free(), 1, "the denied request has freed a slot that somebody runs in");
+    assert_eq!(fixture.free(), 1, "the denied request has freed a slot in use");
     let late = fixture.open();
     assert_eq!((late.status, fixture.upstream.most_at_once()), (200, MAX + 1), "one too many");
 
@@ -248,6 +248,6 @@ fn without_leases_a_denial_frees_a_slot() {
     assert_eq!(calls.iter().filter(|call| fixture::is_negative(call)).count(), MAX + 2);
     assert_eq!(fixture.free(), MAX, "not more than there are");
     fixture.upstream.hold_again();
-    let (running, denied) = crowd(&fixture, MAX + 1);
+    let (running, denied) = open_streams(&fixture, MAX + 1);
     assert_eq!((running.len(), denied), (MAX, 1));
 }

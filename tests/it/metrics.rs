@@ -217,7 +217,7 @@ fn unchanged_rules_keep_counting_after_a_reload() {
         let value = |text: &str, name: &str| Page::read(text).value(name, &[]);
         assert_eq!(value(&bad, "weir_rules_failing"), Some(1.0));
         let loaded = "weir_rules_loaded_timestamp_seconds";
-        assert_eq!(value(&bad, loaded), value(&before, loaded), "the old ones are in force");
+        assert_eq!(value(&bad, loaded), value(&before, loaded), "the old ones stay active");
 
         let fewer = RULES.split("  - key: shadow").next().unwrap();
         std::fs::write(&rules, fewer).unwrap();

@@ -9,7 +9,7 @@ use crate::support::weir::cli::run;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// How often a command is repeated at most until it is refused.
-const PATIENT: usize = 200;
+const ATTEMPTS_MAX: usize = 200;
 
 /// The commands in the README's fenced blocks that start with `program`, one string each, with
 /// continued lines joined.
@@ -68,7 +68,7 @@ fn weir_call_shows_ok_and_then_over_limit() {
         }
         let first = run(Path::new(ROOT), &args);
         assert_eq!(first.code, Some(0), "{words:?}: {first:?}");
-        let refused = || (0..PATIENT).any(|_| run(Path::new(ROOT), &args).code == Some(1));
+        let refused = || (0..ATTEMPTS_MAX).any(|_| run(Path::new(ROOT), &args).code == Some(1));
         let looks_only = words.windows(2).any(|pair| pair == ["--hits", "0"]);
         assert!(looks_only || refused(), "{words:?} is never refused");
     }
@@ -107,7 +107,7 @@ fn curl_shows_ok_and_then_over_limit() {
         let (Some(path), Some(flag)) = (path, flag) else { continue };
         let check = || post(weir.http, path, &words[flag + 1]).status;
         assert_eq!(check(), 200, "{words:?}");
-        assert!((0..PATIENT).any(|_| check() == 429), "{words:?} is never refused");
+        assert!((0..ATTEMPTS_MAX).any(|_| check() == 429), "{words:?} is never refused");
         tried += 1;
     }
     assert!(tried > 0, "the README shows no `curl` that asks");

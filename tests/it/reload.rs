@@ -201,7 +201,7 @@ fn a_bad_rule_set_is_reported_and_not_used() {
         last_error(&weir)
             .is_some_and(|error| error.contains("b.yaml:3:5") && error.contains("c.yaml:3:5"))
     });
-    assert_eq!(limits(&client, &["a"]), [1], "the rules in force stay");
+    assert_eq!(limits(&client, &["a"]), [1], "the active rules stay");
     assert!(metric(&weir, "weir_rules_failing 1"));
     assert!(!metric(&weir, r#"weir_rules_reloads_total{result="failed"} 0"#));
     until("readiness follows where asked to", || get(weir.http, "/readyz").status == 503);
@@ -210,7 +210,7 @@ fn a_bad_rule_set_is_reported_and_not_used() {
     for name in ["b.yaml", "c.yaml"] {
         remove_file(weir.rules_folder().join(name)).expect("it is there");
     }
-    until("mended", || last_error(&weir).is_none());
+    until("corrected", || last_error(&weir).is_none());
     assert!(metric(&weir, "weir_rules_failing 0"));
     until("ready again", || get(weir.http, "/readyz").status == 200);
     assert_eq!(limits(&client, &["a"]), [1]);
@@ -242,7 +242,7 @@ fn missing_files_do_not_remove_limits() {
     let client = weir.client();
     let refused = |weir: &Weir, why: &str| {
         until(why, || last_error(weir).is_some_and(|error| error.contains("SIGHUP")));
-        assert_eq!(limits(&client, &["a"]), [1], "{why}: the rules in force stay");
+        assert_eq!(limits(&client, &["a"]), [1], "{why}: the active rules stay");
     };
     mount(&path, 2, &[]);
     refused(&weir, "an empty ConfigMap");

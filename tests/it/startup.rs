@@ -142,7 +142,7 @@ fn sighup_reloads_rules_and_keeps_counters() {
         hang_up(&mut weir, &rules("many"), "rules not reloaded");
         let shown = get(weir.admin, "/rules").json();
         assert!(shown["last_error"].as_str().is_some_and(|text| text.contains("many")), "{shown}");
-        assert_eq!(check(), 2, "the rules in force stay");
+        assert_eq!(check(), 2, "the active rules stay");
         let two = format!("{}  - {{key: other}}\n", rules("9"));
         hang_up(&mut weir, &two.replace("{key: other}", OTHER), "\"rules\":2");
         assert_eq!(get(weir.admin, "/rules").json()["last_error"], serde_json::Value::Null);

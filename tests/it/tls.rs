@@ -66,7 +66,7 @@ fn both_envoys_use_mutual_tls() {
         assert_eq!(passed.status, 200, "{version}");
         let limit = passed.header("x-ratelimit-limit").expect("weir has decided");
         assert!(limit.starts_with("1000000"), "{version}: {limit}");
-        assert_eq!(anna(&start(false)).status, 500, "{version}: nobody is let in without");
+        assert_eq!(anna(&start(false)).status, 500, "{version}: refused without a certificate");
         assert!(metric(&weir, r#"weir_tls_handshakes_total{outcome="failed"}"#) > 0);
     }
 }

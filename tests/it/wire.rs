@@ -251,7 +251,7 @@ proptest! {
     }
 
     #[test]
-    fn fields_that_nobody_knows_yet_are_passed_over(
+    fn unknown_fields_are_skipped(
         sent in any_request(),
         number in 100_u32..1000,
         unknown in any_bytes(),

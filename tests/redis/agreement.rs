@@ -273,7 +273,7 @@ fn a_call_reads_the_maximum_of_counters() {
         let tier = Tier { requests: 2, window: Micros(1_000_000), burst: 2 };
         let limit = Limit { algorithm, tiers: [tier].into(), count_denied: false };
         let operations = operations(&limit, (0..4).map(|now| (now, 1, None)));
-        assert_eq!(twin.crowd(&operations, COUNTERS), Ok(()), "{algorithm:?}");
+        assert_eq!(twin.compare_many(&operations, COUNTERS), Ok(()), "{algorithm:?}");
         server.client().try_run(&["FLUSHALL"]).expect("an answer");
     }
 }

@@ -214,7 +214,7 @@ impl Holder {
                     self.own.store(!clock, Ordering::SeqCst);
                     if self.closed.load(Ordering::SeqCst) {
                         let stream = stream.try_clone().expect("a socket can be shared");
-                        self.held.lock().expect("nobody panicked").push(stream);
+                        self.held.lock().expect("no thread panicked").push(stream);
                         self.seen.fetch_add(1, Ordering::SeqCst);
                         continue;
                     }
@@ -235,8 +235,8 @@ impl Holder {
 
     fn release(&self) {
         self.closed.store(false, Ordering::SeqCst);
-        for mut stream in self.held.lock().expect("nobody panicked").drain(..) {
-            stream.write_all(ONE).expect("somebody waits for it");
+        for mut stream in self.held.lock().expect("no thread panicked").drain(..) {
+            stream.write_all(ONE).expect("a call waits for it");
         }
     }
 }
@@ -251,7 +251,7 @@ fn a_timed_out_waiting_call_is_never_sent() {
         .start();
     ready(&weir);
     let check = || causes(&weir.client().check(request("d", vec![descriptor(&[("k", "x")])])));
-    until("the core has a connection of its own", || {
+    until("the core has its own connection", || {
         check();
         holder.own.load(Ordering::SeqCst)
     });

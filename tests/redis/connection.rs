@@ -143,7 +143,7 @@ fn tls_uses_the_configured_ca_and_certificate() {
 
     // Without a client certificate the server closes the connection, and weir serves by fallback.
     let mut nameless = over_tls(&url, &[("WEIR__REDIS__TLS_CA", &ca)]).start();
-    told(&mut nameless, "no connection to Redis");
+    wait_for_log(&mut nameless, "no connection to Redis");
     assert_eq!(left(&nameless), None);
 
     let half = over_tls(&url, &[("WEIR__REDIS__TLS_CERT", &cert)]);
@@ -166,7 +166,7 @@ fn tls_checks_the_host_name_by_default() {
             .start()
     };
     let mut strict = start("false");
-    told(&mut strict, "NotValidForName");
+    wait_for_log(&mut strict, "NotValidForName");
     assert_eq!(left(&strict), None);
     let lax = start("true");
     ready(&lax);
@@ -176,7 +176,7 @@ fn tls_checks_the_host_name_by_default() {
     let mut fooled = over_tls(&url, &[("WEIR__REDIS__TLS_CA", &other.path("ca.crt"))])
         .env("WEIR__REDIS__TLS_SKIP_HOSTNAME_CHECK", "true")
         .start();
-    told(&mut fooled, "no connection to Redis");
+    wait_for_log(&mut fooled, "no connection to Redis");
     assert_eq!(left(&fooled), None);
 }
 
@@ -201,17 +201,17 @@ fn certificates_are_read_per_connection() {
     // Both sides change to a new authority, so neither trusts the old files.
     certificates.renew();
     server.restart();
-    told(&mut weir, "certificates for Redis read again");
+    wait_for_log(&mut weir, "certificates for Redis read again");
     until("it is let in by the new ones", || left(&weir).is_some());
     // The key is half-written. weir keeps the previous certificates.
     write(&key, "no key");
     server.restart();
-    told(&mut weir, "certificates for Redis not read: those in use stay");
+    wait_for_log(&mut weir, "certificates for Redis not read: those in use stay");
     until("it is let in by those in use", || left(&weir).is_some());
     assert!(!weir.process().output().contains("BEGIN"), "no key in the log");
 }
 
 /// Waits until weir has logged `text`.
-fn told(weir: &mut Weir, text: &str) {
+fn wait_for_log(weir: &mut Weir, text: &str) {
     weir.process().wait_for(text, |line| line.contains(text).then_some(()));
 }

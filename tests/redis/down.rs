@@ -51,7 +51,7 @@ fn fallback_decides_until_redis_is_reachable() {
         .env("WEIR__FALLBACK__INSTANCES", "2")
         .start();
     assert_eq!(http::get(weir.http, "/healthcheck").status, 200, "it lives");
-    assert_eq!(http::get(weir.http, "/readyz").status, 503, "readiness was told to follow Redis");
+    assert_eq!(http::get(weir.http, "/readyz").status, 503, "readiness follows Redis");
     for _ in 0..10 {
         let answer = check(&weir, "allow");
         assert!(passed(&answer));
@@ -118,7 +118,7 @@ fn readiness_ignores_redis_by_default() {
 }
 
 /// weir over `server` with a long store timeout, connected.
-fn patient(server: &Server, url: &str) -> Weir {
+fn connected(server: &Server, url: &str) -> Weir {
     let weir = over(url, RULES).env("WEIR__STORE__TIMEOUT", "5s").start();
     ready(&weir);
     assert_eq!(server.client().run(&["PING"]).text(), "PONG");
@@ -129,7 +129,7 @@ fn patient(server: &Server, url: &str) -> Weir {
 fn a_full_redis_refuses_until_it_has_room() {
     let _permit = shared();
     let server = Server::listening(&["--maxmemory-policy", "noeviction"]);
-    let weir = patient(&server, &format!("redis://{}", server.address()));
+    let weir = connected(&server, &format!("redis://{}", server.address()));
     server.client().run(&["CONFIG", "SET", "maxmemory", "1"]);
     let answer = check(&weir, "deny");
     assert_eq!(how(&answer), "rule=deny;mode=exact;fallback=deny;cause=refused");
@@ -143,7 +143,7 @@ fn a_full_redis_refuses_until_it_has_room() {
 fn a_key_of_another_type_is_refused() {
     let _permit = shared();
     let server = Server::listening(&[]);
-    let weir = patient(&server, &format!("redis://{}", server.address()));
+    let weir = connected(&server, &format!("redis://{}", server.address()));
     assert!(passed(&check(&weir, "deny")));
     let mut client = server.client();
     let name = match client.run(&["KEYS", "weir:*"]) {
@@ -180,7 +180,7 @@ fn a_half_open_connection_is_replaced() {
 fn readiness_can_follow_redis() {
     let _permit = shared();
     let mut server = Server::listening(&[]);
-    let weir = patient(&server, &format!("redis://{}", server.address()));
+    let weir = connected(&server, &format!("redis://{}", server.address()));
     server.kill();
     until("it is not ready", || http::get(weir.http, "/readyz").status == 503);
     assert_eq!(http::get(weir.http, "/livez").status, 200, "it lives and answers");

@@ -165,7 +165,7 @@ fn serves(sample: &[(&str, &str)]) {
 
     assert_eq!(limit(&client), 1);
     mount(&pod.config(), 2, &rules(7));
-    until("the new ConfigMap is in force", || limit(&client) == 7);
+    until("the new ConfigMap is active", || limit(&client) == 7);
     mount(&pod.config(), 3, "domain: echo-ratelimit\ndescriptors:\n  - ky: PATH\n");
     pod.process.wait_for("what is wrong with the third", |line| {
         (line.contains("config.yaml:3:5") && line.contains("ky")).then_some(())

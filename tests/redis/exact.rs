@@ -12,12 +12,12 @@ use crate::support::schedule::shared;
 use crate::support::weir::Weir;
 
 /// A store timeout that no busy machine reaches. These tests are about counts.
-const PATIENT: &str = "20s";
+const LONG_TIMEOUT: &str = "20s";
 
 const COUNTERS: usize = 20;
 const LIMIT: usize = 60;
 
-/// One rule per algorithm. The windows are so long that nothing expires during a test.
+/// One rule per algorithm. Nothing expires during a test.
 pub(crate) const RULES: &str = "
 domain: d
 descriptors:
@@ -53,7 +53,7 @@ fn limit_is_exact_across_instances() {
     let url = cluster_url(&cluster);
     let weirs = ["0s", "5m", "-5m", "150s"].map(|offset| {
         over(&url, RULES)
-            .env("WEIR__STORE__TIMEOUT", PATIENT)
+            .env("WEIR__STORE__TIMEOUT", LONG_TIMEOUT)
             .env("WEIR__CLOCK__OFFSET", offset)
             .start()
     });
@@ -88,7 +88,7 @@ fn each_descriptor_of_a_request_counts_once() {
     let _permit = shared();
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());
-    let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", PATIENT).start();
+    let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", LONG_TIMEOUT).start();
     ready(&weir);
     let question = Arc::new(|_| {
         let all = ALGORITHMS[..5].iter().map(|algorithm| descriptor(&[(algorithm, "x")]));
@@ -109,7 +109,7 @@ fn instances_share_counters_by_secret() {
     let url = format!("redis+unix://{}", server.socket().display());
     let start = |secret: &str| {
         let weir = over(&url, RULES)
-            .env("WEIR__STORE__TIMEOUT", PATIENT)
+            .env("WEIR__STORE__TIMEOUT", LONG_TIMEOUT)
             .env("WEIR__REDIS__KEY_SECRET", secret)
             .start();
         ready(&weir);
@@ -138,7 +138,7 @@ descriptors:
 ";
     let weirs = ["0s", "5m", "-5m"].map(|offset| {
         over(&url, rules)
-            .env("WEIR__STORE__TIMEOUT", PATIENT)
+            .env("WEIR__STORE__TIMEOUT", LONG_TIMEOUT)
             .env("WEIR__CLOCK__OFFSET", offset)
             .start()
     });

@@ -169,7 +169,7 @@ descriptors:
     // The first request creates the key, so that it can be found.
     let first = weirs[0].client().check(hot());
     assert_eq!(first.statuses[0].limit_remaining as usize, LIMIT - 1);
-    let owner = cluster.nodes.iter().position(|node| keys(node) > 0).expect("somebody has it");
+    let owner = cluster.nodes.iter().position(|node| keys(node) > 0).expect("a node has it");
     let Reply::List(names) = cluster.nodes[owner].client().run(&["KEYS", "weir:*"]) else {
         panic!("KEYS answers with a list");
     };
@@ -210,7 +210,7 @@ fn a_joined_node_is_found_by_the_first_redirect() {
         answer.statuses[0].limit_remaining
     };
     assert_eq!(left(), 999_999_999);
-    let owner = cluster.nodes.iter().position(|node| keys(node) > 0).expect("somebody has it");
+    let owner = cluster.nodes.iter().position(|node| keys(node) > 0).expect("a node has it");
     let Reply::List(names) = cluster.nodes[owner].client().run(&["KEYS", "weir:*"]) else {
         panic!("KEYS answers with a list");
     };

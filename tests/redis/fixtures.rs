@@ -48,7 +48,7 @@ fn a_frozen_server_replies_when_it_thaws() {
     let mut client = Client::tcp(server.address(), SILENCE).expect("it listens");
     server.process().freeze();
     let mut late = Client::tcp(server.address(), TIMEOUT).expect("the system accepts for it");
-    let error = client.try_run(&["PING"]).expect_err("nobody answers");
+    let error = client.try_run(&["PING"]).expect_err("no reply");
     assert!(is_silence(error.kind()), "{error}");
     server.process().thaw();
     assert_eq!(late.run(&["PING"]).text(), "PONG");
@@ -62,7 +62,7 @@ fn a_silent_proxy_forwards_nothing() {
     let mut client = Client::tcp(proxy.address(), SILENCE).expect("it listens");
     assert_eq!(client.run(&["PING"]).text(), "PONG");
     proxy.silence();
-    let error = client.try_run(&["INCR", "key"]).expect_err("nobody answers");
+    let error = client.try_run(&["INCR", "key"]).expect_err("no reply");
     assert!(is_silence(error.kind()), "{error}");
     let mut late = Client::tcp(proxy.address(), TIMEOUT).expect("it still accepts");
     assert_eq!(server.client().run(&["GET", "key"]), Reply::Nil, "nothing has passed");

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::limit::{Algorithm, Limit, Tier};
-use crate::oracle::{Passed, broken};
+use limit_oracle::{Allowed, Law, Tier, violation};
+
 use crate::support::on_redis::{cluster_url, over, ready};
 use crate::support::redis::cluster::Cluster;
 use crate::support::redis::server::Server;
@@ -15,7 +15,6 @@ use crate::support::traffic::{Traffic, now};
 use crate::support::wait::until;
 use crate::support::weir::metrics::Metrics;
 use crate::support::weir::{Setup, Weir, write};
-use crate::time::Micros;
 
 /// A store timeout that a busy machine rarely exceeds. A request that exceeds it is denied.
 const TIMEOUT: &str = "500ms";
@@ -34,16 +33,16 @@ descriptors:
 ";
 
 /// The limits of `RULES`.
-fn limits() -> [(&'static str, Limit); 3] {
-    let of = |algorithm, requests, seconds, burst| {
-        let tier = Tier { requests, window: Micros::from_secs(seconds), burst };
-        Limit { algorithm, tiers: Box::new([tier]), count_denied: false }
-    };
+fn limits() -> [(&'static str, Law, Tier); 3] {
     [
-        ("fixed_window", of(Algorithm::FixedWindow, 100, 1, 100)),
-        ("sliding_window", of(Algorithm::SlidingWindow, 200, 2, 200)),
-        ("token_bucket", of(Algorithm::TokenBucket, 100, 1, 100)),
+        ("fixed_window", Law::FixedWindow, tier(100, 1)),
+        ("sliding_window", Law::SlidingWindow, tier(200, 2)),
+        ("token_bucket", Law::Bucket, tier(100, 1)),
     ]
+}
+
+fn tier(requests: u64, seconds: u64) -> Tier {
+    Tier { requests, window: seconds * 1_000_000, burst: requests }
 }
 
 fn instance(cluster: &Cluster, offset: &str) -> Setup {
@@ -60,21 +59,21 @@ fn four(cluster: &Cluster) -> [Weir; 4] {
 }
 
 /// Checks the allowed requests from `since` on against the limits.
-fn judge(what: &str, passed: &[(usize, Passed)], since: Micros) {
-    for (index, (name, limit)) in limits().iter().enumerate() {
+fn judge(what: &str, passed: &[(usize, Allowed)], since: u64) {
+    for (index, (name, law, tier)) in limits().into_iter().enumerate() {
         let its = passed.iter().filter(|(kind, one)| *kind == index && one.from >= since);
-        let its: Vec<Passed> = its.map(|(_, one)| *one).collect();
+        let its: Vec<Allowed> = its.map(|(_, one)| *one).collect();
         let first = its.iter().map(|one| one.from).min().expect("some passed");
         let last = its.iter().map(|one| one.to).max().expect("some passed");
         let length = last.saturating_sub(first);
-        eprintln!("{what}: {name}: {} of 100/s passed in {} ms", its.len(), length.0 / 1_000);
-        assert_eq!(broken(limit, &its), None, "{what}: {name}");
+        eprintln!("{what}: {name}: {} of 100/s passed in {} ms", its.len(), length / 1_000);
+        assert_eq!(violation(law, &[tier], &its), None, "{what}: {name}");
     }
 }
 
 /// Traffic on one counter of each rule in turn.
 fn mixed(weirs: &[&Weir]) -> Traffic {
-    let keys = limits().map(|(name, _)| name);
+    let keys = limits().map(|(name, ..)| name);
     Traffic::start(weirs, keys.len(), Arc::new(move |kind| descriptor(&[(keys[kind], "x")])))
 }
 
@@ -88,7 +87,7 @@ fn leased_limits_hold_when_an_instance_is_killed() {
     killed.process().signal("KILL");
     killed.process().wait_for_exit();
     traffic.wait_for(1_600);
-    judge("killed", &traffic.stop(), Micros::ZERO);
+    judge("killed", &traffic.stop(), 0);
 }
 
 #[test]
@@ -104,7 +103,7 @@ fn leased_limits_hold_when_an_instance_stops() {
         stopped.process().signal("CONT");
     }
     traffic.wait_for(2_400);
-    judge("stopped for 3 s, twice", &traffic.stop(), Micros::ZERO);
+    judge("stopped for 3 s, twice", &traffic.stop(), 0);
 }
 
 #[test]
@@ -122,7 +121,7 @@ fn leased_limits_hold_after_a_failover() {
     }
     let failed_over = now();
     // Windows that started after it, and buckets that have been full since.
-    let since = Micros(failed_over.0 - failed_over.0 % 2_000_000 + 4_000_000);
+    let since = failed_over - failed_over % 2_000_000 + 4_000_000;
     until("they have begun", || now() >= since);
     traffic.wait_for_more(900);
     judge("failed over", &traffic.stop(), since);
@@ -207,7 +206,7 @@ descriptors:
     // Replicas receive the effects of scripts, not the scripts.
     let calls: u64 = cluster.nodes.iter().map(Server::script_calls).sum();
     traffic.stop();
-    let seconds = length.0 as f64 / 1e6;
+    let seconds = length as f64 / 1e6;
     let per_second = calls as f64 / seconds;
     eprintln!(
         "3 instances, {TENANTS} counters: {:.0} requests, {per_second:.1} calls per second",

@@ -16,8 +16,6 @@ mod fixtures;
 mod flood;
 mod inputs;
 mod leased;
-#[path = "../../src/modes/leased/tests/oracle.rs"]
-mod oracle;
 mod promtool;
 mod round_trips;
 mod secured;
@@ -46,5 +44,3 @@ mod support {
     pub(crate) mod wait;
     pub(crate) mod weir;
 }
-
-use weir::{limit, time};

@@ -44,13 +44,13 @@ fn rules(more: &[&str]) -> String {
 }
 
 /// A number from the environment, or a default.
-fn told(name: &str, otherwise: u64) -> u64 {
+fn number_from_env(name: &str, otherwise: u64) -> u64 {
     let number = |text: String| text.parse().expect("a whole number");
     std::env::var(name).map_or(otherwise, number)
 }
 
 /// The instances and their load.
-struct Day {
+struct Soak {
     instances: Vec<Weir>,
     load: Process,
     /// Calls per second.
@@ -59,7 +59,7 @@ struct Day {
     pause: u64,
 }
 
-impl Day {
+impl Soak {
     fn pages(&self) -> Vec<Metrics> {
         self.instances.iter().map(|weir| Metrics::scrape(weir.admin)).collect()
     }
@@ -77,7 +77,7 @@ impl Day {
     }
 
     /// Waits until the calls of one pause have completed.
-    fn goes_on(&mut self) {
+    fn load_one_pause(&mut self) {
         for _ in 0..self.pause {
             let before = self.sum("weir_requests_total");
             until("calls are answered", || {
@@ -88,7 +88,7 @@ impl Day {
     }
 
     /// Waits until the calls of one second completed without a fallback.
-    fn is_exact_again(&self) {
+    fn wait_until_exact(&self) {
         let mut quiet = None;
         until("nothing falls back any more", || {
             let (calls, fallen) =
@@ -101,7 +101,7 @@ impl Day {
         });
     }
 
-    fn rules_become(&self, text: &str) {
+    fn write_rules(&self, text: &str) {
         for weir in &self.instances {
             write(&weir.rules_folder().join("rules.yaml"), text);
         }
@@ -111,7 +111,7 @@ impl Day {
 #[test]
 fn no_call_fails_during_changes_and_faults() {
     let _permit = exclusive();
-    let (rate, began) = (told("WEIR_SOAK_RATE", RATE), Instant::now());
+    let (rate, began) = (number_from_env("WEIR_SOAK_RATE", RATE), Instant::now());
     let mut cluster = Cluster::start();
     let authority = Certificates::new();
     let mut secret = Secret::new(&authority.issue(&["localhost"]));
@@ -123,67 +123,67 @@ fn no_call_fails_during_changes_and_faults() {
         instances.iter().all(|weir| balancer.share(weir).healthy)
     });
     let load = bench(&balancer, rate);
-    let mut day = Day { instances, load, rate, pause: told("WEIR_SOAK_PAUSE", PAUSE) };
-    let hour = |what: &str| eprintln!("{:>6.1} s: {what}", began.elapsed().as_secs_f64());
-    day.goes_on();
+    let mut soak = Soak { instances, load, rate, pause: number_from_env("WEIR_SOAK_PAUSE", PAUSE) };
+    let phase = |what: &str| eprintln!("{:>6.1} s: {what}", began.elapsed().as_secs_f64());
+    soak.load_one_pause();
 
-    hour("good rules come");
-    day.rules_become(&rules(&["more"]));
-    day.all_show("weir_rules_reloads_total", &[r#"result="ok""#], 1);
-    day.all_show("weir_rules", &[], 2);
-    day.goes_on();
+    phase("valid rules");
+    soak.write_rules(&rules(&["more"]));
+    soak.all_show("weir_rules_reloads_total", &[r#"result="ok""#], 1);
+    soak.all_show("weir_rules", &[], 2);
+    soak.load_one_pause();
 
-    hour("bad rules come");
-    day.rules_become("domain: d\ndescriptors: [ { kye: k } ]\n");
-    day.all_show("weir_rules_reloads_total", &[r#"result="failed""#], 1);
-    day.all_show("weir_rules_failing", &[], 1);
-    day.all_show("weir_rules", &[], 2);
-    day.goes_on();
+    phase("invalid rules");
+    soak.write_rules("domain: d\ndescriptors: [ { kye: k } ]\n");
+    soak.all_show("weir_rules_reloads_total", &[r#"result="failed""#], 1);
+    soak.all_show("weir_rules_failing", &[], 1);
+    soak.all_show("weir_rules", &[], 2);
+    soak.load_one_pause();
 
-    hour("they are mended");
-    day.rules_become(&rules(&["more", "and_more"]));
-    day.all_show("weir_rules_reloads_total", &[r#"result="ok""#], 2);
-    day.all_show("weir_rules_failing", &[], 0);
-    day.goes_on();
+    phase("corrected rules");
+    soak.write_rules(&rules(&["more", "and_more"]));
+    soak.all_show("weir_rules_reloads_total", &[r#"result="ok""#], 2);
+    soak.all_show("weir_rules_failing", &[], 0);
+    soak.load_one_pause();
 
-    hour("the certificate changes");
+    phase("the certificate rotates");
     secret.swap(&authority.issue(&["localhost", NEXT]));
-    day.all_show("weir_tls_reloads_total", &[r#"outcome="ok""#], 1);
+    soak.all_show("weir_tls_reloads_total", &[r#"outcome="ok""#], 1);
     let mut looks = [0; 3];
-    for (weir, looks) in day.instances.iter().zip(&mut looks) {
+    for (weir, looks) in soak.instances.iter().zip(&mut looks) {
         look(weir, &authority);
         *looks += 1;
     }
-    day.goes_on();
+    soak.load_one_pause();
 
-    hour("a primary dies");
-    let quiet = day.sum("weir_fallback_total");
+    phase("a primary dies");
+    let quiet = soak.sum("weir_fallback_total");
     let replica = cluster.replica_of(0);
     let dead = format!(":{}\"", cluster.nodes[0].port());
     cluster.nodes[0].kill();
     // The metrics of a node end when it leaves the Cluster, so this is checked at once.
     let mut opened = [false; 3];
     until("every instance leaves it alone", || {
-        for (page, opened) in day.pages().iter().zip(&mut opened) {
+        for (page, opened) in soak.pages().iter().zip(&mut opened) {
             *opened |= page.sum("weir_redis_breaker_opened_total", &[&dead]) > 0;
         }
         opened == [true; 3]
     });
     cluster.wait_for_primary(replica);
-    hour("its replica has its place");
-    day.is_exact_again();
-    hour("all decisions are exact again");
-    day.goes_on();
-    let fallen = day.sum("weir_fallback_total");
+    phase("its replica is the primary");
+    soak.wait_until_exact();
+    phase("all decisions are exact again");
+    soak.load_one_pause();
+    let fallen = soak.sum("weir_fallback_total");
     assert!(fallen > quiet, "a dead primary is noticed");
     let causes: Vec<Vec<String>> =
-        day.pages().iter().map(|page| page.values("weir_fallback_total", "cause")).collect();
+        soak.pages().iter().map(|page| page.values("weir_fallback_total", "cause")).collect();
     for node in &cluster.nodes[1..] {
-        day.all_show("weir_redis_breaker_state", &[&format!(":{}\"", node.port())], 0);
+        soak.all_show("weir_redis_breaker_state", &[&format!(":{}\"", node.port())], 0);
     }
 
-    hour("one of three is told to end");
-    let mut gone = day.instances.pop().expect("three");
+    phase("one of three instances shuts down");
+    let mut gone = soak.instances.pop().expect("three");
     gone.process().terminate();
     until("the balancer has left it", || {
         let share = balancer.share(&gone);
@@ -191,17 +191,17 @@ fn no_call_fails_during_changes_and_faults() {
     });
     let last = Metrics::scrape(gone.admin);
     assert_eq!(gone.process().wait_for_exit().code(), Some(0));
-    day.goes_on();
+    soak.load_one_pause();
 
-    hour("the load ends");
-    day.load.signal("INT");
-    day.load.wait_for_exit();
-    let report: Value = serde_json::from_str(&day.load.output()).expect("a report");
+    phase("the load ends");
+    soak.load.signal("INT");
+    soak.load.wait_for_exit();
+    let report: Value = serde_json::from_str(&soak.load.output()).expect("a report");
     let number = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{report:#}"));
     let (decided, failed) = (number("decided"), number("failed"));
-    let mut pages = day.pages();
+    let mut pages = soak.pages();
     pages.push(last);
-    day.instances.push(gone);
+    soak.instances.push(gone);
     let of_all = |name: &str| pages.iter().map(|page| page.sum(name, &[])).sum::<u64>();
     eprintln!(
         "{decided} calls decided and {failed} failed in {} s, {} per second of {rate}, {} of them \
@@ -222,7 +222,7 @@ fn no_call_fails_during_changes_and_faults() {
         assert!(carried > 0.95 && p99 < 1e6, "{report:#}");
     }
     // Every call was counted once, by the instance that it was sent to.
-    for ((weir, page), looks) in day.instances.iter().zip(&pages).zip(looks) {
+    for ((weir, page), looks) in soak.instances.iter().zip(&pages).zip(looks) {
         let share = balancer.share(weir);
         assert_eq!(share.errors, 0, "{share:?}");
         assert_eq!(page.sum("weir_requests_total", &[]), share.calls + looks, "{share:?}");

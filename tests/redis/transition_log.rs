@@ -45,13 +45,13 @@ fn state_changes_are_logged_and_requests_are_not() {
     let wait = |weir: &mut crate::support::weir::Weir, message: &str| {
         weir.process().wait_for(message, |line| says(line, message))
     };
-    let told = |weir: &mut crate::support::weir::Weir, message: &str| {
+    let logged = |weir: &mut crate::support::weir::Weir, message: &str| {
         let output = weir.process().output();
         output.lines().filter(|line| says(line, message).is_some()).count()
     };
     until("the breaker opens", || {
         check(&client);
-        told(&mut weir, "breaker opened") > 0
+        logged(&mut weir, "breaker opened") > 0
     });
     (0..REQUESTS).for_each(|_| check(&client));
     let began = wait(&mut weir, "a rule runs on its fallback");
@@ -60,14 +60,14 @@ fn state_changes_are_logged_and_requests_are_not() {
     redis.process().thaw();
     until("the breaker closes", || {
         check(&client);
-        told(&mut weir, "breaker closed") > 0
+        logged(&mut weir, "breaker closed") > 0
     });
     let ended = wait(&mut weir, "a rule counts again");
     assert!(ended["decisions"].as_u64() > Some(REQUESTS as u64 / 2), "{ended}");
     for message in
         ["a rule runs on its fallback", "breaker opened", "breaker closed", "a rule counts again"]
     {
-        let lines = told(&mut weir, message);
+        let lines = logged(&mut weir, message);
         assert_eq!(lines, 1, "{message}: {}", weir.process().output());
     }
 }

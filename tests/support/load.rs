@@ -161,7 +161,7 @@ pub(crate) fn figures<'a>(what: &str, results: impl Iterator<Item = &'a LoadResu
         latency.get(index.min(latency.len().saturating_sub(1))).copied().unwrap_or_default()
     };
     eprintln!(
-        "{what}: {} responses, by fallback {causes:?}, p50 {:?}, p99 {:?}, p99.9 {:?}, longest {:?}",
+        "{what}: {} responses, by fallback {causes:?}, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}",
         latency.len(),
         share(0.5),
         share(0.99),

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::oracle::Passed;
+use limit_oracle::Allowed;
+
 use crate::support::rls::{Client, Code, RateLimitDescriptor, request};
 use crate::support::wait::until;
 use crate::support::weir::Weir;
-use crate::time::Micros;
 
 /// Clients of each instance.
 const CLIENTS: usize = 3;
@@ -17,8 +17,8 @@ const CLIENTS: usize = 3;
 /// Pause between two calls of one client.
 const PAUSE: Duration = Duration::from_millis(6);
 
-/// Largest error of an instance's estimate of a node's clock.
-const CLOCK_ERROR: Micros = Micros::from_millis(3);
+/// Largest error of an instance's estimate of a node's clock, in microseconds.
+const CLOCK_ERROR: u64 = 3_000;
 
 /// Makes a descriptor of counter number `n`.
 pub(crate) type MakeDescriptor = Arc<dyn Fn(usize) -> RateLimitDescriptor + Send + Sync>;
@@ -27,7 +27,7 @@ pub(crate) type MakeDescriptor = Arc<dyn Fn(usize) -> RateLimitDescriptor + Send
 pub(crate) struct Traffic {
     stop: Arc<AtomicBool>,
     passed: Arc<AtomicUsize>,
-    clients: Vec<JoinHandle<Vec<(usize, Passed)>>>,
+    clients: Vec<JoinHandle<Vec<(usize, Allowed)>>>,
 }
 
 impl Traffic {
@@ -69,7 +69,7 @@ impl Traffic {
     }
 
     /// Stops and returns all allowed requests, each with the number of its counter.
-    pub(crate) fn stop(self) -> Vec<(usize, Passed)> {
+    pub(crate) fn stop(self) -> Vec<(usize, Allowed)> {
         self.stop.store(true, Ordering::Relaxed);
         let all = self
             .clients
@@ -85,7 +85,7 @@ fn call(
     stop: &AtomicBool,
     count: &AtomicUsize,
     make_descriptor: &MakeDescriptor,
-) -> Vec<(usize, Passed)> {
+) -> Vec<(usize, Allowed)> {
     let mut passed = Vec::new();
     for counter in counters {
         if stop.load(Ordering::Relaxed) {
@@ -98,15 +98,15 @@ fn call(
         let to = now().saturating_add(CLOCK_ERROR);
         if response.overall_code == i32::from(Code::Ok) {
             count.fetch_add(1, Ordering::Relaxed);
-            passed.push((counter, Passed { hits: 1, from, to }));
+            passed.push((counter, Allowed { hits: 1, from, to }));
         }
         thread::sleep(PAUSE);
     }
     passed
 }
 
-/// The machine's clock. The nodes run on the same machine and use it too.
-pub(crate) fn now() -> Micros {
+/// The machine's clock in microseconds since the epoch. The nodes run on the same machine and use it too.
+pub(crate) fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    Micros(u64::try_from(now.as_micros()).expect("before the year 586912"))
+    u64::try_from(now.as_micros()).expect("before the year 586912")
 }

@@ -32,7 +32,7 @@ impl Fixture {
         let recorder = Recorder::before(weir.grpc);
         let upstream = SlowUpstream::start();
         let config = tuned(form.example, recorder.address, upstream.address);
-        let envoy = Some(Envoy::start(form.version, &patient(&config)));
+        let envoy = Some(Envoy::start(form.version, &with_long_timeouts(&config)));
         Fixture { client: weir.client(), weir, recorder, upstream, envoy }
     }
 
@@ -74,10 +74,10 @@ impl Fixture {
 }
 
 /// The configuration with timeouts that a busy machine does not exceed.
-fn patient(config: &str) -> String {
-    let patient = config.replace("timeout: 0.1s", "timeout: 60s").replace(": 25s", ": 3600s");
-    assert!(!patient.contains("timeout: 0.1s"));
-    patient
+fn with_long_timeouts(config: &str) -> String {
+    let changed = config.replace("timeout: 0.1s", "timeout: 60s").replace(": 25s", ": 3600s");
+    assert!(!changed.contains("timeout: 0.1s"));
+    changed
 }
 
 /// The id of a lease.

@@ -209,7 +209,7 @@ fn difference(
         return Some(format!("Rust says {:?}; Lua says {got:?}: {bytes:?}", expected.outcome));
     }
     let live = as_long_as(expected.life, ttl, took_ms);
-    (!live).then(|| format!("the value shall live {:?}; PTTL: {ttl:?}", expected.life))
+    (!live).then(|| format!("expected time to live {:?}; PTTL: {ttl:?}", expected.life))
 }
 
 /// Whether the time to live is as expected, within the `took_ms` that reading it took.

@@ -150,8 +150,8 @@ pub(crate) fn walk(algorithm: Algorithm, rng: &mut Rng) -> Vec<Operation> {
         let hits = hits(&limit, &taste, rng);
         let lease = rng.happens(taste.leases, 10).then(|| lease(now, &limit, rng));
         // Never with a lease: rules whose hits are counted elsewhere cannot reserve.
-        let told = hits != 0 && lease.is_none() && rng.happens(1, 5);
-        let elsewhere = if told { rng.roll() >> 1 } else { 0 };
+        let counted_elsewhere = hits != 0 && lease.is_none() && rng.happens(1, 5);
+        let elsewhere = if counted_elsewhere { rng.roll() >> 1 } else { 0 };
         operations.push(Operation {
             limit: limit.clone(),
             now: Micros(now),

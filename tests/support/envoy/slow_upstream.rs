@@ -95,7 +95,7 @@ impl SlowUpstream {
 
 impl State {
     fn count(&self) -> MutexGuard<'_, Count> {
-        self.count.lock().expect("nobody panics inside")
+        self.count.lock().expect("no thread panics inside")
     }
 
     fn enter(&self) {
@@ -110,7 +110,7 @@ impl State {
     fn leave(&self) {
         let mut count = self.count();
         while !count.open && count.passes == 0 {
-            count = self.change.wait(count).expect("nobody panics inside");
+            count = self.change.wait(count).expect("no thread panics inside");
         }
         if !count.open {
             count.passes -= 1;

@@ -146,11 +146,11 @@ impl Twin {
         let mut found = Ok(());
         for (call, reply) in calls.into_iter().zip(answers) {
             let Reply::Bulk(answer) = reply else { return Err(format!("Lua says {reply:?}")) };
-            call.deal(answer, |place, told| {
+            call.deal(answer, |place, reply| {
                 let operation = &journey.walks[place.0][place.1];
                 let right = &expected[place.0][place.1].outcome;
                 if found.is_ok() {
-                    found = compare(operation, right, told)
+                    found = compare(operation, right, reply)
                         .map_err(|what| format!("{place:?}: {what}"));
                 }
             });
@@ -159,7 +159,10 @@ impl Twin {
         for ((expected, left), counter) in expected.iter().zip(lives).zip(0..) {
             let Some(last) = expected.last() else { continue };
             if !as_long_as(last.life, left, took_ms) {
-                return Err(format!("{counter} shall live {:?}; PTTL: {left:?}", last.life));
+                return Err(format!(
+                    "{counter}: expected time to live {:?}; PTTL: {left:?}",
+                    last.life
+                ));
             }
         }
         Ok(travelled)
@@ -169,14 +172,18 @@ impl Twin {
 impl Twin {
     /// The same operations on each of `count` counters, one call per operation. Returns the first
     /// difference.
-    pub(crate) fn crowd(&mut self, operations: &[Operation], count: usize) -> Result<(), String> {
+    pub(crate) fn compare_many(
+        &mut self,
+        operations: &[Operation],
+        count: usize,
+    ) -> Result<(), String> {
         let mut state = None;
         for operation in operations {
             let (message, right) =
                 (EncodedStep::of(&operation.step()), operation.step().apply(&mut state));
             let mut batch = Batch::new(count);
             for counter in 0..count {
-                batch.add(0, &format!("crowd:{counter}"), &message, ()).expect("there is room");
+                batch.add(0, &format!("many:{counter}"), &message, ()).expect("there is room");
             }
             let call = batch.into_calls().remove(0);
             let (name, keys) = (call.script().sha1(), count.to_string());
@@ -188,9 +195,9 @@ impl Twin {
             let reply = self.client.read().expect("Redis answers");
             let Reply::Bulk(answer) = reply else { return Err(format!("Lua says {reply:?}")) };
             let (mut found, mut dealt) = (Ok(()), 0);
-            call.deal(&answer, |(), told| {
+            call.deal(&answer, |(), reply| {
                 dealt += 1;
-                found = found.clone().and_then(|()| compare(operation, &right, told));
+                found = found.clone().and_then(|()| compare(operation, &right, reply));
             });
             assert_eq!(dealt, count);
             found?;
@@ -199,8 +206,8 @@ impl Twin {
     }
 }
 
-fn compare(operation: &Operation, right: &Outcome, told: StepReply<'_>) -> Result<(), String> {
-    let StepReply::Outcome(bytes) = told else { return Err(format!("{told:?}")) };
+fn compare(operation: &Operation, right: &Outcome, reply: StepReply<'_>) -> Result<(), String> {
+    let StepReply::Outcome(bytes) = reply else { return Err(format!("{reply:?}")) };
     let got = script::decode(&operation.step(), bytes);
     if got.as_ref() == Ok(right) {
         return Ok(());

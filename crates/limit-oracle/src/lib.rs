@@ -1,0 +1,143 @@
+//! Checks a record of allowed requests against a limit, in every window and every interval.
+//!
+//! Unit tests of weir and black-box tests use it. It shares no code with weir, so that a mistake in
+//! weir cannot hide itself. All times are microseconds since the epoch.
+//!
+//! A request counts at some instant between the one that it read and the one of its response. So
+//! only requests whose whole span lies in a window or interval can prove that a limit was exceeded.
+
+/// How a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Law {
+    /// At most `requests` in every aligned window.
+    FixedWindow,
+    /// The weighted sum of this window and the one before is at most `requests`.
+    SlidingWindow,
+    /// At most `burst + rate * length` in every interval.
+    Bucket,
+}
+
+/// One tier of a limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Tier {
+    /// Hits per window.
+    pub requests: u64,
+    /// Length of the window in microseconds.
+    pub window: u64,
+    /// Hits of a full bucket. Windows ignore it.
+    pub burst: u64,
+}
+
+/// An allowed request.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowed {
+    /// Its cost.
+    pub hits: u64,
+    /// The instant that it read.
+    pub from: u64,
+    /// The instant of its response.
+    pub to: u64,
+}
+
+/// The first violation of a limit, as text. Every tier is checked.
+pub fn violation(law: Law, tiers: &[Tier], allowed: &[Allowed]) -> Option<String> {
+    let check = match law {
+        Law::FixedWindow => fixed_windows,
+        Law::SlidingWindow => sliding_window,
+        Law::Bucket => intervals,
+    };
+    tiers.iter().find_map(|tier| check(tier, allowed))
+}
+
+/// Checks every run of up to three windows.
+fn fixed_windows(tier: &Tier, allowed: &[Allowed]) -> Option<String> {
+    let window = |at: u64| at / tier.window;
+    let first = allowed.iter().map(|one| window(one.from)).min()?;
+    let last = allowed.iter().map(|one| window(one.to)).max()?;
+    for start in first..=last {
+        for length in 1..=3 {
+            let within =
+                |one: &&Allowed| window(one.from) >= start && window(one.to) < start + length;
+            let hits: u64 = allowed.iter().filter(within).map(|one| one.hits).sum();
+            if hits > tier.requests * length {
+                return Some(format!("{hits} hits in {length} windows from {start} of {tier:?}"));
+            }
+        }
+    }
+    None
+}
+
+/// Checks the formula of the sliding window at every response. Only requests that certainly counted
+/// in the window before, or in this one until then, enter the sum.
+fn sliding_window(tier: &Tier, allowed: &[Allowed]) -> Option<String> {
+    let length = tier.window;
+    for last in allowed {
+        let start = last.to - last.to % length;
+        let hits = |from: u64, to: u64| -> u128 {
+            let within = |one: &&Allowed| one.from >= from && one.to <= to;
+            allowed.iter().filter(within).map(|one| u128::from(one.hits)).sum()
+        };
+        let (previous, current) = (hits(start - length, start - 1), hits(start, last.to));
+        let rest = start + length - last.to;
+        let used = previous * u128::from(rest) + current * u128::from(length);
+        if current > 0 && used > u128::from(tier.requests) * u128::from(length) {
+            return Some(format!("{previous} and {current} hits at {last:?}: {tier:?}"));
+        }
+    }
+    None
+}
+
+/// Checks every interval that starts with one request and ends with another.
+fn intervals(tier: &Tier, allowed: &[Allowed]) -> Option<String> {
+    for first in allowed {
+        let mut within: Vec<_> = allowed.iter().filter(|one| one.from >= first.from).collect();
+        within.sort_by_key(|one| one.to);
+        let mut hits = 0;
+        for one in within {
+            hits += u128::from(one.hits);
+            let length = u128::from(one.to.saturating_sub(first.from));
+            let burst = u128::from(tier.burst) * u128::from(tier.window);
+            if hits * u128::from(tier.window) > burst + length * u128::from(tier.requests) {
+                return Some(format!("{hits} hits in {length} us from {first:?}: {tier:?}"));
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIER: Tier = Tier { requests: 2, window: 10, burst: 2 };
+
+    fn at(instants: &[u64]) -> Vec<Allowed> {
+        instants.iter().map(|&at| Allowed { hits: 1, from: at, to: at }).collect()
+    }
+
+    #[test]
+    fn a_kept_limit_has_no_violation() {
+        for law in [Law::FixedWindow, Law::SlidingWindow, Law::Bucket] {
+            assert_eq!(violation(law, &[TIER], &at(&[100, 101, 115, 120])), None, "{law:?}");
+        }
+    }
+
+    #[test]
+    fn one_hit_too_many_is_a_violation() {
+        for law in [Law::FixedWindow, Law::SlidingWindow, Law::Bucket] {
+            assert!(violation(law, &[TIER], &at(&[100, 101, 102])).is_some(), "{law:?}");
+        }
+        // Two windows hold two hits each, but not at a distance of one microsecond.
+        let edge = at(&[108, 109, 110, 111]);
+        assert_eq!(violation(Law::FixedWindow, &[TIER], &edge), None);
+        assert!(violation(Law::SlidingWindow, &[TIER], &edge).is_some());
+        assert!(violation(Law::Bucket, &[TIER], &edge).is_some());
+    }
+
+    #[test]
+    fn a_request_across_a_window_edge_proves_nothing() {
+        let mut allowed = at(&[100, 101]);
+        allowed.push(Allowed { hits: 1, from: 109, to: 110 });
+        assert_eq!(violation(Law::FixedWindow, &[TIER], &allowed), None);
+    }
+}
