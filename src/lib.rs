@@ -13,6 +13,7 @@
 //! - [`yaml`]: nodes with positions, of rule files and settings files.
 //! - [`time`]: microseconds, and the one trait that reads a clock.
 //! - [`sharded`], [`histogram`]: metrics as atomics, one copy per core.
+//! - [`tls`]: certificate files: read, reloaded, matched by name; for the server and the Redis client.
 //! - [`descriptor`]: what a proxy asks, borrowed and bounded.
 //! - [`limit`]: the numbers of a limit: algorithm, tiers, units, and what they may be.
 //! - [`step`]: the state machines that counters are; integers only, so that Lua can be their twin.
@@ -68,4 +69,5 @@ pub mod store;
 pub mod store_error;
 pub mod telemetry;
 pub mod time;
+pub mod tls;
 pub mod yaml;

@@ -27,13 +27,14 @@ mod tests;
 mod tls;
 
 pub use self::config::ServerConfig;
+pub use crate::tls::{ReloadOutcome, TlsError};
 pub use admin::{AdminView, CounterError, Token};
 pub use grpc::worker::count as worker_count;
 pub use lifecycle::Health;
 pub use metrics::{ListenerMetrics, Metric, ServerMetrics};
 pub use rls::handler::Decide;
 pub use rls::in_process;
-pub use tls::{ReloadOutcome, TlsAcceptor, TlsConfig, TlsError};
+pub use tls::{TlsAcceptor, TlsConfig};
 
 use grpc::health::Reporter;
 use grpc::memory_budget::MemoryBudget;

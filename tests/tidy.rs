@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("time", ""),
     ("sharded", ""),
     ("histogram", "time sharded"),
+    ("tls", "secret_file"),
     ("yaml", ""),
     ("spelling", ""),
     ("duration", "time"),
@@ -25,14 +26,14 @@ const ARROWS: &[(&str, &str)] = &[
     ("store_error", ""),
     ("rules", "time yaml spelling duration limit descriptor key"),
     ("settings", "yaml spelling duration limit descriptor rules"),
-    ("store", "secret_file time histogram key step store_error settings"),
+    ("store", "secret_file tls time histogram key step store_error settings"),
     ("decision", "time limit descriptor store_error"),
     ("algorithm", "time limit step decision"),
     ("modes", "time limit key step store decision algorithm"),
     ("limiter", "time limit descriptor key step store decision algorithm rules settings modes"),
     ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
     ("proto", ""),
-    ("server", "secret_file time limit descriptor decision settings telemetry proto"),
+    ("server", "secret_file tls time limit descriptor decision settings telemetry proto"),
     (
         "app",
         "secret_file time limit descriptor key store decision rules modes limiter telemetry \
@@ -73,8 +74,7 @@ const WORDS: &[(&str, Where, &str)] = &[
     ("SystemTime::now", Where::Only(&["src/time"]), "time is an argument; only a Clock reads it"),
     (
         "Instant::now",
-        // A connection's deadlines are tokio's; no request is decided by them. A load generator
-        // measures by the clock.
+        // Connection timeouts use tokio's clock, which decides no request; a load generator measures.
         Where::Only(&["src/time", "src/server/grpc/io", "crates/weir-bench/src"]),
         "time is an argument; only a Clock reads it",
     ),

@@ -1,4 +1,4 @@
-//! Certificates: TLS of the gRPC listener, and the watch over its files.
+//! TLS of the gRPC listener, and the watcher that reloads its certificate files.
 
 use std::io;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::server::{ReloadOutcome, ServerMetrics, TlsAcceptor, TlsConfig};
 use crate::settings::Settings;
 use crate::time::{Clock, SystemClock};
 
-/// TLS that follows its files until it is dropped.
+/// Reloads the certificate files when they change, until it is dropped.
 #[derive(Debug)]
 pub(super) struct CertificateWatcher {
     _watcher: Watcher,
 }
 
 impl CertificateWatcher {
-    /// TLS as the settings want it, if they do, and the watch that keeps it up to date.
+    /// TLS as `grpc.tls_*` sets it, with its watcher; `None` without a certificate.
     pub(super) fn load(
         settings: &Settings,
         counters: &Arc<ServerMetrics>,
@@ -28,9 +28,9 @@ impl CertificateWatcher {
         let paths = files.paths();
         let known = watch::contents(&paths);
         let now = move || clock.now().0 / 1_000_000;
-        let (tls, warnings) = TlsAcceptor::load(files, now(), Arc::clone(counters))
+        let (tls, warning) = TlsAcceptor::load(files, now(), Arc::clone(counters))
             .map_err(|error| bad(error.to_string()))?;
-        warn(warnings);
+        warn(warning);
         let watcher = follow(tls.clone(), paths, known, now)?;
         Ok(Some((tls, CertificateWatcher { _watcher: watcher })))
     }
@@ -44,18 +44,18 @@ fn follow(
 ) -> io::Result<Watcher> {
     Watcher::of_files("weir-certificates", paths, known, move || match tls.reload(now()) {
         ReloadOutcome::Unchanged => {}
-        ReloadOutcome::Reloaded(warnings) => {
-            tracing::info!("certificates reloaded: new connections get them");
-            warn(warnings);
+        ReloadOutcome::Reloaded(warning) => {
+            tracing::info!("certificates reloaded: new connections use them");
+            warn(warning);
         }
         ReloadOutcome::Failed(error) => {
-            tracing::error!(%error, "certificates not reloaded: those in force stay");
+            tracing::error!(%error, "certificates not reloaded: old ones stay");
         }
     })
 }
 
-fn warn(warnings: Vec<String>) {
-    for warning in warnings {
+fn warn(warning: Option<String>) {
+    if let Some(warning) = warning {
         tracing::warn!("{warning}");
     }
 }

@@ -1,12 +1,10 @@
-//! TLS on a port: whose certificate is shown, whom it trusts, and how both change while it serves.
+//! TLS of the gRPC port: its files, the authorities of its clients, and their reload while it serves.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use rustls::ServerConfig;
 use rustls::server::Acceptor;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -14,40 +12,37 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 mod client_san;
-mod der;
-mod files;
 mod rustls_config;
-mod validity;
-
-use files::Contents;
 
 use super::metrics::ServerMetrics;
 use crate::settings::{ClientCert, GrpcSettings};
+use crate::tls::{CertFiles, PemFile, ReloadOutcome, Reloadable, TlsError};
+use rustls_config::ServedConfig;
 
-/// What an operator says about TLS.
+/// The settings of TLS: `grpc.tls_*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// The certificate chain, PEM, the server's own first.
+    /// The certificate chain, PEM; the server's own certificate first.
     pub cert: PathBuf,
-    /// Its private key, PEM: PKCS#8, PKCS#1 or SEC1.
+    /// The private key, PEM: PKCS#8, PKCS#1 or SEC1.
     pub key: PathBuf,
-    /// Authorities whose clients are let in, PEM. None: everybody is.
+    /// Authorities of clients, PEM. `None`: clients need no certificate.
     pub client_ca: Option<PathBuf>,
-    /// With `client_ca`: clients without a certificate are let in too.
+    /// With `client_ca`: clients without a certificate are accepted too.
     pub client_optional: bool,
-    /// With `client_ca`: names (DNS, or URIs such as `spiffe://..`) of which a client's certificate
-    /// must have one. Empty: any.
+    /// With `client_ca`: DNS names, or URIs such as `spiffe://..`. A client's certificate must have one of them.
+    /// Empty: any name.
     pub client_san: Vec<String>,
 }
 
 impl TlsConfig {
-    /// TLS as in `settings`. None: plain text.
+    /// TLS as in `settings`; `None` for plain text.
     ///
     /// # Errors
-    /// A setting that needs another one. A missing line must not mean plain text, nor that every
-    /// client may connect.
+    ///
+    /// A setting that needs another one. A missing line must neither mean plain text nor let every client connect.
     pub fn from_settings(settings: &GrpcSettings) -> Result<Option<TlsConfig>, TlsError> {
-        let error = |text: &str| Err(TlsError(text.to_owned()));
+        let error = |text: &str| Err(TlsError::new(text));
         let names = settings.tls_client_san.split(',').map(str::trim);
         let client_san: Vec<String> =
             names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
@@ -70,111 +65,83 @@ impl TlsConfig {
         }
     }
 
-    /// Where they are, for whoever watches them.
+    /// The paths of the files, to watch them.
     pub fn paths(&self) -> Vec<PathBuf> {
-        let all = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];
-        all.into_iter().flatten().cloned().collect()
+        self.files().paths()
+    }
+
+    fn files(&self) -> CertFiles {
+        let cert = PemFile::new("grpc.tls_cert", &self.cert);
+        let key = PemFile::new("grpc.tls_key", &self.key);
+        let authorities = self.client_ca.as_ref();
+        CertFiles {
+            authorities: authorities.map(|path| PemFile::new("grpc.tls_client_ca", path)),
+            identity: Some((cert, key)),
+        }
     }
 }
 
-/// Why the files cannot be used. Names the setting and the file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct TlsError(String);
-
-/// TLS of one port, shared by all its cores.
+/// TLS of one port, shared by all its worker threads.
 #[derive(Clone)]
 pub struct TlsAcceptor(Arc<Inner>);
 
 struct Inner {
-    files: TlsConfig,
-    config: ArcSwap<ServerConfig>,
-    /// What was read last, good or bad.
-    read: Mutex<Contents>,
-    counters: Arc<ServerMetrics>,
-}
-
-/// What came of looking at the files again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReloadOutcome {
-    /// They hold what they held.
-    Unchanged,
-    /// New ones are in force; existing connections keep theirs. With what the operator should know.
-    Reloaded(Vec<String>),
-    /// The new ones are no good, and those before stay in force.
-    Failed(TlsError),
+    served: Reloadable<ServedConfig>,
+    metrics: Arc<ServerMetrics>,
 }
 
 impl TlsAcceptor {
-    /// Reads the files. With what the operator should know about them. `now` is in seconds since
-    /// 1970.
+    /// Reads the files. Also returns a warning about the certificate's dates at `now`, in seconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// Files that cannot be used, and names that are neither DNS names nor URIs.
     pub fn load(
-        files: TlsConfig,
+        config: TlsConfig,
         now: u64,
-        counters: Arc<ServerMetrics>,
-    ) -> Result<(TlsAcceptor, Vec<String>), TlsError> {
-        let contents = Contents::read(&files)?;
-        let config = rustls_config::build(&files, &contents)?;
-        counters.tls_ends.set(config.ends);
-        let warnings = config.warnings(&files, now);
-        let shared = Inner {
-            files,
-            config: ArcSwap::new(config.rustls),
-            read: Mutex::new(contents),
-            counters,
-        };
-        Ok((TlsAcceptor(Arc::new(shared)), warnings))
+        metrics: Arc<ServerMetrics>,
+    ) -> Result<(TlsAcceptor, Option<String>), TlsError> {
+        let served =
+            Reloadable::load(config.files(), move |parsed| rustls_config::build(&config, parsed))?;
+        let first = served.current();
+        metrics.tls_ends.set(first.identity.validity.ends);
+        let warning = first.identity.warning(now);
+        Ok((TlsAcceptor(Arc::new(Inner { served, metrics })), warning))
     }
 
-    /// Looks at the files again, and takes what is new and good.
-    pub fn reload(&self, now: u64) -> ReloadOutcome {
-        let this = &*self.0;
-        let mut read = this.read.lock().unwrap_or_else(PoisonError::into_inner);
-        // A file that is being replaced may be missing for a moment; it is bad once.
-        let contents = match Contents::read(&this.files) {
-            Ok(contents) => contents,
-            Err(_) if *read == Contents::default() => return ReloadOutcome::Unchanged,
-            Err(error) => {
-                *read = Contents::default();
-                this.counters.tls_refused.add();
-                return ReloadOutcome::Failed(error);
+    /// Reads the files again. If they have changed and are valid, new connections use them; existing connections
+    /// keep theirs. Returns a warning as [`TlsAcceptor::load`] does.
+    pub fn reload(&self, now: u64) -> ReloadOutcome<Option<String>> {
+        let Inner { served, metrics } = &*self.0;
+        match served.reload() {
+            ReloadOutcome::Unchanged => ReloadOutcome::Unchanged,
+            ReloadOutcome::Reloaded(served) => {
+                metrics.tls_ends.set(served.identity.validity.ends);
+                metrics.tls_reloaded.add();
+                ReloadOutcome::Reloaded(served.identity.warning(now))
             }
-        };
-        if *read == contents {
-            return ReloadOutcome::Unchanged;
-        }
-        let built = rustls_config::build(&this.files, &contents);
-        *read = contents;
-        match built {
-            Ok(config) => {
-                let warnings = config.warnings(&this.files, now);
-                this.config.store(config.rustls);
-                this.counters.tls_ends.set(config.ends);
-                this.counters.tls_reloaded.add();
-                ReloadOutcome::Reloaded(warnings)
-            }
-            Err(error) => {
-                this.counters.tls_refused.add();
+            ReloadOutcome::Failed(error) => {
+                metrics.tls_refused.add();
                 ReloadOutcome::Failed(error)
             }
         }
     }
 
-    /// Shakes hands. `places` bounds how many do at a time; a client that has not said anything yet
-    /// takes none.
+    /// Does the handshake. `permits` bounds the handshakes at a time; a client takes a permit only once it has sent
+    /// its hello, so silent clients hold none.
     pub(super) async fn accept(
         &self,
         stream: TcpStream,
-        places: &Semaphore,
+        permits: &Semaphore,
     ) -> io::Result<TlsStream<TcpStream>> {
         let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
-        let _place = places.acquire().await.map_err(io::Error::other)?;
-        hello.into_stream(self.0.config.load_full()).await
+        let _permit = permits.acquire().await.map_err(io::Error::other)?;
+        hello.into_stream(Arc::clone(&self.0.served.current().rustls)).await
     }
 }
 
 impl fmt::Debug for TlsAcceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsAcceptor").field("files", &self.0.files).finish_non_exhaustive()
+        f.debug_struct("TlsAcceptor").field("served", &self.0.served).finish_non_exhaustive()
     }
 }

@@ -158,7 +158,7 @@ fn a_bad_certificate_is_logged_once_and_ignored() {
     let (bad, _) = other.issue(&["localhost"]);
     write(&cert, &bad);
     weir.process().wait_for("that it stays", |line| {
-        line.contains("certificates not reloaded: those in force stay").then_some(())
+        line.contains("certificates not reloaded: old ones stay").then_some(())
     });
     assert!(is_answered(&weir, &authority));
     assert_eq!(metric(&weir, r#"weir_tls_reloads_total{outcome="failed"}"#), 1);

@@ -201,12 +201,12 @@ fn certificates_are_read_per_connection() {
     // Both sides change to a new authority, so neither trusts the old files.
     certificates.renew();
     server.restart();
-    wait_for_log(&mut weir, "certificates for Redis read again");
+    wait_for_log(&mut weir, "certificates for Redis reloaded");
     until("it is let in by the new ones", || left(&weir).is_some());
     // The key is half-written. weir keeps the previous certificates.
     write(&key, "no key");
     server.restart();
-    wait_for_log(&mut weir, "certificates for Redis not read: those in use stay");
+    wait_for_log(&mut weir, "certificates for Redis not reloaded: old ones stay");
     until("it is let in by those in use", || left(&weir).is_some());
     assert!(!weir.process().output().contains("BEGIN"), "no key in the log");
 }

@@ -1,7 +1,5 @@
 //! This module turns the settings of Redis into the configuration of its client library.
 
-use std::path::PathBuf;
-
 use fred::types::config::{Config, ServerConfig};
 
 mod credentials;
@@ -10,30 +8,6 @@ mod tls;
 use credentials::PasswordFile;
 
 use crate::settings::RedisSettings;
-
-/// What TLS needs beside the URL.
-#[derive(Clone, Debug, Default)]
-pub(super) struct RedisTls {
-    /// Certificates of the authorities that are trusted; the system's when absent.
-    pub(super) ca: Option<PathBuf>,
-    /// Our certificate chain, for servers that want one.
-    pub(super) cert: Option<PathBuf>,
-    /// Its private key.
-    pub(super) key: Option<PathBuf>,
-    /// The server's certificate need not name the host that was asked. Its chain is still verified.
-    pub(super) skip_hostname_check: bool,
-}
-
-impl From<&RedisSettings> for RedisTls {
-    fn from(settings: &RedisSettings) -> RedisTls {
-        RedisTls {
-            ca: settings.tls_ca.clone(),
-            cert: settings.tls_cert.clone(),
-            key: settings.tls_key.clone(),
-            skip_hostname_check: settings.tls_skip_hostname_check,
-        }
-    }
-}
 
 /// Why Redis cannot be reached, whatever the servers do. Tells what to mend; shows no password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,7 +34,7 @@ pub(super) fn fred_config(settings: &RedisSettings) -> Result<Config, RedisConfi
     })?;
     unbracket(&mut config.server);
     if with_tls {
-        config.tls = Some(tls::config(&RedisTls::from(settings))?);
+        config.tls = Some(tls::config(settings)?);
     }
     if let Some(username) = &settings.username {
         config.username = Some(username.clone());

@@ -1,5 +1,4 @@
-//! Credentials from a file, read anew for every connection, so that a password can be changed while
-//! weir runs.
+//! The Redis password from a file, read for every connection, so that it can be changed while weir runs.
 
 use std::path::PathBuf;
 
@@ -13,7 +12,7 @@ use crate::secret_file;
 pub(super) struct PasswordFile {
     path: PathBuf,
     username: Option<String>,
-    /// Sentinels have credentials of their own: those of the URL.
+    /// Sentinels have their own credentials, which come from the URL.
     sentinels: Vec<Server>,
     sentinel: (Option<String>, Option<String>),
 }
@@ -29,15 +28,19 @@ impl PasswordFile {
         PasswordFile { path, username: config.username.clone(), sentinels, sentinel }
     }
 
-    /// The password that is in the file now: its first line.
+    /// The password in the file: its first line.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, is not UTF-8 or has an empty first line.
     pub(super) fn read(&self) -> Result<String, RedisConfigError> {
         let path = self.path.display();
         let line = secret_file::first_line(&self.path).map_err(|error| {
-            RedisConfigError::new(format!("redis.password_file {path}: {error}"))
+            RedisConfigError::new(format!("redis.password_file: {path}: {error}"))
         })?;
         if line.is_empty() {
             return Err(RedisConfigError::new(format!(
-                "redis.password_file {path} is empty; write the password into its first line"
+                "redis.password_file: {path} is empty; write the password into its first line"
             )));
         }
         Ok(line)
@@ -50,7 +53,7 @@ impl std::fmt::Debug for PasswordFile {
     }
 }
 
-/// Spelt out, because the trait was written for a macro that weir does not use.
+/// Written without `async fn`, because the trait is declared for the macro of `async-trait`.
 impl CredentialProvider for PasswordFile {
     fn fetch<'a, 'b, 'f>(
         &'a self,
@@ -64,13 +67,13 @@ impl CredentialProvider for PasswordFile {
         Self: 'f,
     {
         let sentinel = server.is_some_and(|server| self.sentinels.contains(server));
-        let answer = if sentinel {
+        let credentials = if sentinel {
             Ok(self.sentinel.clone())
         } else {
             let read = self.read().map_err(|error| Error::new(ErrorKind::Auth, error.to_string()));
             read.map(|password| (self.username.clone(), Some(password)))
         };
-        Box::pin(std::future::ready(answer))
+        Box::pin(std::future::ready(credentials))
     }
 }
 
@@ -80,23 +83,23 @@ mod tests {
     use std::fs;
 
     #[tokio::test]
-    async fn every_connection_gets_the_password_that_is_in_the_file_then() {
+    async fn the_password_is_read_for_every_connection() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("password");
         let url = "redis-sentinel://who@s:1?sentinelServiceName=main&sentinelPassword=theirs";
         let config = Config::from_url(url).unwrap();
         let file = PasswordFile::new(path.clone(), &config);
-        assert!(file.read().is_err(), "there is no file");
+        assert!(file.read().is_err(), "the file is missing");
         fs::write(&path, "one\n").unwrap();
         let node = Server::new("n", 2);
         let name = Some("who".to_owned());
         assert_eq!(file.fetch(Some(&node)).await, Ok((name.clone(), Some("one".into()))));
-        fs::write(&path, "two\nof no meaning").unwrap();
+        fs::write(&path, "two\nignored").unwrap();
         assert_eq!(file.fetch(None).await, Ok((name, Some("two".into()))));
         let sentinel = Server::new("s", 1);
         assert_eq!(file.fetch(Some(&sentinel)).await, Ok((None, Some("theirs".into()))));
         fs::write(&path, "\n").unwrap();
-        assert!(file.fetch(None).await.is_err(), "an empty file is no password");
+        assert!(file.fetch(None).await.is_err(), "the file is empty");
         assert!(!format!("{file:?}").contains("theirs"));
     }
 }

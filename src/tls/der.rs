@@ -1,16 +1,16 @@
-//! DER: the few fields of an X.509 certificate that rustls keeps to itself (RFC 5280, section 4.1).
+//! The DER fields of an X.509 certificate that rustls does not expose (RFC 5280, section 4.1).
 //!
-//! Nobody is trusted by what is read here alone: rustls has verified the certificate before.
+//! Trust never depends on this alone: rustls has verified the certificate before.
 
 const SEQUENCE: u8 = 0x30;
 const OCTETS: u8 = 0x04;
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 
-/// "Subject alternative name" (2.5.29.17) with its tag and length.
+/// The object identifier of subject alternative names (2.5.29.17), with tag and length.
 const ALTERNATIVE_NAMES: [u8; 5] = [0x06, 3, 0x55, 0x1d, 0x11];
 
-/// Tag and content of the first element, and what follows it.
+/// Tag and content of the first element, and the bytes after it.
 pub(super) fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = der.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -26,7 +26,7 @@ pub(super) fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// The elements of a sequence's content, as tag and content; they end where the form does.
+/// Tag and content of the elements of a sequence; ends at the first malformed element.
 pub(super) fn elements(mut content: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let (tag, inside, rest) = element(content)?;
@@ -35,15 +35,15 @@ pub(super) fn elements(mut content: &[u8]) -> impl Iterator<Item = (u8, &[u8])> 
     })
 }
 
-/// The content of a certificate's sequence of begin and end.
+/// The content of a certificate's validity sequence.
 pub(super) fn validity(certificate: &[u8]) -> Option<&[u8]> {
     let fields = elements(signed(certificate)?);
-    // The version is left out by the oldest. Then: serial number, algorithm, issuer, validity.
+    // The version is optional. Then follow serial number, algorithm, issuer and validity.
     let (tag, content) = fields.skip_while(|(tag, _)| *tag == VERSION).nth(3)?;
     (tag == SEQUENCE).then_some(content)
 }
 
-/// A certificate's alternative names, as the tag of their kind and their text.
+/// The subject alternative names of a certificate: tag and text.
 pub(super) fn names(certificate: &[u8]) -> impl Iterator<Item = (u8, &str)> {
     let of_extension = |(_, extension)| {
         let value = <[u8]>::strip_prefix(extension, &ALTERNATIVE_NAMES)?;
@@ -57,12 +57,12 @@ pub(super) fn names(certificate: &[u8]) -> impl Iterator<Item = (u8, &str)> {
         .filter_map(|(tag, name)| Some((tag, std::str::from_utf8(name).ok()?)))
 }
 
-/// What an authority signs of a certificate.
+/// The signed part of a certificate.
 fn signed(certificate: &[u8]) -> Option<&[u8]> {
     inside(inside(certificate)?)
 }
 
-/// The content of the sequence that `der` begins with.
+/// The content of the sequence at the start of `der`.
 fn inside(der: &[u8]) -> Option<&[u8]> {
     element(der).filter(|(tag, ..)| *tag == SEQUENCE).map(|(_, content, _)| content)
 }

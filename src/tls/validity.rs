@@ -1,21 +1,23 @@
-//! Validity: from when until when a certificate is meant to be used (RFC 5280, section 4.1.2.5).
+//! The validity of an X.509 certificate (RFC 5280, section 4.1.2.5), for warnings and metrics.
 //!
-//! For warnings and metrics only; nobody is trusted by it.
+//! rustls checks it where trust depends on it.
 
 use super::der;
 
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// Two instants in seconds since 1970.
+/// The instants between which a certificate is valid, in seconds since 1970; earlier ones are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Validity {
-    pub(super) begins: u64,
-    pub(super) ends: u64,
+pub struct Validity {
+    /// The first valid second.
+    pub begins: u64,
+    /// The last valid second.
+    pub ends: u64,
 }
 
 impl Validity {
-    /// That of a certificate in DER.
+    /// The validity of a certificate in DER; `None` if it is not an X.509 certificate.
     pub(super) fn of(certificate: &[u8]) -> Option<Validity> {
         let mut instants = der::elements(der::validity(certificate)?);
         let mut next = || instants.next().and_then(|(tag, text)| instant(tag, text));
@@ -49,8 +51,7 @@ fn number(digits: &[u8]) -> Option<i64> {
     if digits.bytes().all(|digit| digit.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
 
-/// Days from 1970 to a day of the Gregorian calendar, whose years begin in March here, so that the
-/// leap day is the last.
+/// Days since 1970 of a Gregorian date. Years begin in March here, so that the leap day is the last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let month = (month + 9) % 12;
@@ -64,7 +65,7 @@ mod tests {
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
     #[test]
-    fn both_forms_of_an_instant_are_read() {
+    fn both_date_forms_are_read() {
         let table: [(u8, &[u8], Option<u64>); 9] = [
             (UTC_TIME, b"700101000000Z", Some(0)),
             (UTC_TIME, b"000229235959Z", Some(951_868_799)),
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_tells_its_days_and_a_broken_one_nothing() {
+    fn validity_is_read_from_whole_certificates_only() {
         let mut params = CertificateParams::new(["weir".to_owned()]).unwrap();
         (params.not_before, params.not_after) =
             (date_time_ymd(2020, 1, 2), date_time_ymd(2051, 3, 4));

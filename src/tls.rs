@@ -1,0 +1,35 @@
+//! Certificate files of a TLS endpoint: read, parsed, checked and reloaded. The server and the Redis client use it.
+
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, ring};
+
+mod cert_files;
+mod der;
+mod reload;
+mod san;
+mod signatures;
+mod validity;
+
+pub use cert_files::{CertFiles, Identity, PemFile, TrustAndIdentity};
+pub use reload::{ReloadOutcome, Reloadable};
+pub use san::SanName;
+pub(crate) use signatures::delegate_signatures;
+pub use validity::Validity;
+
+/// Why TLS cannot be set up: the setting, the file and the problem. It never shows the content of a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TlsError(String);
+
+impl TlsError {
+    /// An error with this text.
+    pub fn new(text: impl Into<String>) -> TlsError {
+        TlsError(text.into())
+    }
+}
+
+/// The cryptography of all TLS connections: ring.
+pub fn crypto_provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}

@@ -1,0 +1,113 @@
+//! Subject alternative names (SANs): a configured name, compared with those of a certificate.
+//!
+//! rustls verifies names too, but refuses a star before a single label (`*.envoy-gateway-system`). Envoy Gateway
+//! issues such certificates, because Kubernetes namespaces are single labels.
+
+use rustls::pki_types::DnsName;
+
+use super::der;
+
+/// Tags of the names that are compared.
+const DNS: u8 = 0x82;
+const URI: u8 = 0x86;
+
+/// A configured name. Only a verified certificate may be compared with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SanName {
+    /// A DNS name, without a star.
+    Dns(String),
+    /// A URI such as `spiffe://cluster.local/ns/a/sa/b`.
+    Uri(String),
+}
+
+impl SanName {
+    /// Parses a configured name; `None` if it is neither a DNS name nor a URI.
+    pub fn parse(text: &str) -> Option<SanName> {
+        if text.contains("://") {
+            return Some(SanName::Uri(text.to_owned()));
+        }
+        DnsName::try_from(text).ok().map(|_| SanName::Dns(text.to_owned()))
+    }
+
+    /// Whether `certificate`, in DER, has one of `names`.
+    pub fn any_in(names: &[SanName], certificate: &[u8]) -> bool {
+        der::names(certificate)
+            .any(|(tag, presented)| names.iter().any(|name| name.matches(tag, presented)))
+    }
+
+    /// URIs match letter by letter; DNS names in any case, and their first label may be a star.
+    fn matches(&self, tag: u8, presented: &str) -> bool {
+        match (self, tag) {
+            (SanName::Uri(wanted), URI) => presented == wanted,
+            (SanName::Dns(wanted), DNS) => {
+                match (presented.strip_prefix("*."), wanted.split_once('.')) {
+                    (Some(presented), Some((_, wanted))) => presented.eq_ignore_ascii_case(wanted),
+                    _ => presented.eq_ignore_ascii_case(wanted),
+                }
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+
+    #[test]
+    fn a_star_stands_for_exactly_one_label() {
+        let dns = |presented, wanted, expected| (DNS, presented, wanted, expected);
+        let uri = |presented, wanted, expected| (URI, presented, wanted, expected);
+        let table = [
+            dns("envoy.example", "envoy.example", true),
+            dns("Envoy.Example", "envoy.example", true),
+            dns("*.example", "envoy.example", true),
+            dns("*.example", "a.envoy.example", false),
+            dns("*.example", "example", false),
+            dns("*", "example", false),
+            dns("*.", "envoy.", true),
+            dns("e*.example", "envoy.example", false),
+            dns("other.example", "envoy.example", false),
+            dns("example", "envoy.example", false),
+            dns("spiffe://c/a", "spiffe://c/a", false),
+            uri("envoy.example", "envoy.example", false),
+            uri("spiffe://c/a", "spiffe://c/a", true),
+            uri("spiffe://c/a", "spiffe://c/A", false),
+            uri("spiffe://c/*", "spiffe://c/a", false),
+        ];
+        for (tag, presented, wanted, expected) in table {
+            let name = SanName::parse(wanted).unwrap();
+            assert_eq!(name.matches(tag, presented), expected, "{presented} for {wanted}");
+        }
+        for text in ["", "*.example", "a b"] {
+            assert_eq!(SanName::parse(text), None, "{text}");
+        }
+    }
+
+    /// The shape of the certificates of Envoy Gateway 1.9: common name `*`, a star before the namespace, no
+    /// extended key usage.
+    #[test]
+    fn certificates_of_envoy_gateway_match() {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "*");
+        let star = "*.envoy-gateway-system".try_into().unwrap();
+        params.subject_alt_names = vec![SanType::DnsName(star)];
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let names = |text: &str| [SanName::parse(text).unwrap()];
+        let found = |text: &str| SanName::any_in(&names(text), certificate.der());
+        assert!(found("envoy.envoy-gateway-system"));
+        assert!(!found("envoy.default") && !found("*/envoy://x"));
+        let der = certificate.der();
+        for length in 0..der.len() {
+            assert!(!SanName::any_in(&names("envoy.envoy-gateway-system"), &der[..length]));
+        }
+    }
+
+    #[test]
+    fn a_certificate_without_names_matches_nothing() {
+        let certificate = CertificateParams::default().self_signed(&KeyPair::generate().unwrap());
+        let name = SanName::parse("weir").unwrap();
+        assert!(!SanName::any_in(&[name], certificate.unwrap().der()));
+    }
+}
