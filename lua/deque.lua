@@ -1,14 +1,14 @@
--- Deque: records of one width in the key's string, in place. Adding and removing writes only what
--- moves, so a counter of 100 000 records costs no more per hit than one of ten. Part of every script;
--- the Rust twin's is the standard library's.
+-- Deque: records of equal width in the key's string, changed in place. Adding and removing writes only
+-- the records that move, so 100 000 records cost no more per hit than ten. Part of every script. Rust
+-- uses VecDeque of the standard library.
 --
--- A deque d has records d.first up to d.last (not with it), each d.width bytes, the first at byte d.base;
--- what is before d.cached of them has been read and still holds.
+-- A deque d has the records d.first up to, but not including, d.last. Each has d.width bytes; record 0
+-- starts at byte d.base. Records before d.cached were read and are unchanged.
 
--- Records read at once while searching.
+-- Records per read in a search.
 local PAGE = 64
 
--- The functions, made only where they are needed: most calls need none.
+-- Creates the functions on demand, because most calls need none.
 local function deque()
   local function records(d, from, to)
     return call('GETRANGE', d.key, d.base + from * d.width, d.base + to * d.width - 1)
@@ -19,7 +19,7 @@ local function deque()
     d.cached = min(d.cached or 0, at)
   end
 
-  -- Takes records [from, to) out; the shorter side moves up. Tells how far those before moved.
+  -- Removes records [from, to) by moving the shorter side. Returns how far the records before moved.
   local function remove(d, from, to)
     if from - d.first > d.last - to then
       if to < d.last then put(d, from, records(d, to, d.last)) end
@@ -31,7 +31,7 @@ local function deque()
     return to - from
   end
 
-  -- The newest record of [from, to) that starts with `id`.
+  -- Index of the newest record in [from, to) that starts with `id`.
   local function newest(d, id, from, to)
     local size = PAGE
     while from < to do

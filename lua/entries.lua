@@ -1,23 +1,23 @@
--- Holds: one entry per unit in use. The state machine of sliding_window_log and concurrency.
+-- Entries: one entry per unit in use. The state of sliding_window_log and concurrency.
 -- Twin of src/step/entries.rs, and the last part of its script. All tiers read the same entries.
 --
--- TIER   units taken at this instant or later are in use, us; how long a unit is in use, us; units
---        that can be in use at once
--- Value  the machine's letter (1 byte); bytes of room for reservations; first and last unit (4 bytes
---        each); the reservations; units, oldest first: for concurrency whose it is (8 bytes, a lease's
---        id), then when it was taken (7 bytes, us)
--- Answer per tier units in use, and when the unit leaves that is waited for, us, or 0; 7 bytes each
+-- TIER   units that were taken at this instant or later are in use, us; how long a unit is in use, us;
+--        the limit: units in use at once
+-- Value  letter of the kind of state (1 byte); bytes of room for reservations; first and last unit
+--        (4 bytes each); the reservations; units, oldest first: for concurrency the lease's id
+--        (8 bytes), then the instant at which the unit was taken (7 bytes, us)
+-- Reply  per tier the units in use, and the instant at which enough units expire, us, or 0; 7 bytes each
 
 local SLOTS = 115
 local TIER = 3
 local VALUE_HEAD, VALUE_HEAD_SIZE = '>I4I4I4', 13
--- As much of a value as is read at once: all of a small one.
+-- Bytes to read at first: all of a small value.
 local BEGINNING = '1023'
-local NOBODY = ('\0'):rep(8)
+local NO_LEASE = ('\0'):rep(8)
 
 local records, put, remove, newest = deque()
 
--- The units of the value that begins with `raw`.
+-- The units of the value that starts with `raw`.
 local function units_of(key, raw, kind)
   local d = { key = key, width = 7, skip = 0, first = 0, last = 0, room = 0, low = 0, cached = 0 }
   if kind == SLOTS then d.width, d.skip = 15, 8 end
@@ -33,7 +33,7 @@ local function head_of(d, kind)
   return string.char(kind) .. pack(VALUE_HEAD, d.room, d.first, d.last)
 end
 
--- When unit `index` was taken.
+-- The instant at which unit `index` was taken.
 local function taken_at(d, index)
   if index < d.low or index >= d.cached then
     d.low = index - index % PAGE
@@ -43,7 +43,7 @@ local function taken_at(d, index)
   return (parse('>I7', d.page, (index - d.low) * d.width + d.skip + 1))
 end
 
--- The first unit that was taken at `instant` or later. Most often it is among the oldest.
+-- The first unit that was taken at `instant` or later, usually one of the oldest.
 local function first_since(d, instant)
   local low, high, ahead = d.first, d.last, 0
   while low + ahead < high and taken_at(d, low + ahead) < instant do
@@ -57,9 +57,9 @@ local function first_since(d, instant)
   return low
 end
 
--- Adds units that are all alike, the newest; tells when they were taken.
+-- Appends equal units. Returns the instant at which they count as taken.
 local function add(d, now, id, count)
-  -- Never before the last one: should the clock be set back, units stay a little longer.
+  -- At least the instant of the last unit. If the clock was set back, units stay a little longer.
   local at = now
   if d.first < d.last then at = max(now, taken_at(d, d.last - 1)) end
   local unit = pack('>I7', at)
@@ -69,13 +69,13 @@ local function add(d, now, id, count)
   return at
 end
 
--- Takes the newest `count` units of a lease out, or as many as there are; tells how many.
+-- Removes the newest `count` units of a lease, or as many as there are. Returns how many.
 local function release(d, id, count)
   local gone, to = 0, d.last
   while gone < count do
     local at = newest(d, id, d.first, to)
     if not at then break end
-    -- Units that were taken together are alike and stand together: they go in one run.
+    -- Units that were taken together are equal and adjacent, so they are removed in runs.
     local from, unit = at, records(d, at, at + 1)
     local run = min(from - d.first, count - gone - 1)
     while run > 0 do
@@ -92,7 +92,7 @@ local function release(d, id, count)
   return gone
 end
 
--- Writes the value anew, without what is gone and with room for so many reservations.
+-- Rewrites the value without removed units, and with room for `places` reservations.
 local function rewrite(d, kind, open, open_head, places)
   local held, opened, room = records(d, d.first, d.last), '', 0
   if places > 0 then
@@ -105,8 +105,8 @@ local function rewrite(d, kind, open, open_head, places)
   call('SET', d.key, head_of(d, kind) .. opened .. ('\0'):rep(room - #opened) .. held)
 end
 
--- The steps of one run. Units are moved at once; the head, which tells where they stand, and the time
--- to live are written once, at the end.
+-- Applies the steps of one run. Units are changed at once; the head with their positions, and the time
+-- to live, are written once at the end.
 local function run(key, argument, raw)
   local kind, tiers, act, count_denied, now, hits, at = parse(RUN_HEAD, argument)
   local tier_format = '>' .. ('I7'):rep(tiers * TIER)
@@ -114,12 +114,12 @@ local function run(key, argument, raw)
   if foreign then raw = '' end
   local d, open = units_of(key, raw, kind), nil
   local open_at, take, reserve, open_head
-  local wrote_at, lives -- when a step changed something last, and how long a unit of it is in use
+  local wrote_at, lives -- instant of the last change, and the longest window of its tiers
 
   while true do
     local T = { parse(tier_format, argument, at) }
     at = T[tiers * TIER + 1]
-    local id, ends = NOBODY, 0
+    local id, ends = NO_LEASE, 0
     if act >= OPEN then id, ends, at = parse('>c8I7', argument, at) end
     if not open and (d.room > 0 or (act == OPEN and kind ~= SLOTS)) then
       open_at, take, reserve, open_head = reservations()
@@ -136,7 +136,7 @@ local function run(key, argument, raw)
       passes, allowed = passes .. PASSES[fit], allowed and fit
     end
 
-    local more, latest, wrote = 0, now, false -- units to add, and when they count as taken
+    local more, latest, wrote = 0, now, false -- units to add, and the instant at which they count as taken
     if takes then
       if allowed or count_denied == 1 then more = hits end
     elseif act == GIVE_BACK then
@@ -153,7 +153,7 @@ local function run(key, argument, raw)
       if made and hits > charged then
         more = hits - charged
       elseif made and hits < charged then
-        -- Units of one instant are all alike, so any of them may go.
+        -- Units of one instant are equal, so any of them may be removed.
         local last = first_since(d, made + 1)
         local back = min(last - first_since(d, made), charged - hits)
         remove(d, last - back, last)
@@ -163,8 +163,8 @@ local function run(key, argument, raw)
       if foreign then call('DEL', key) end
       d.first, wrote, foreign = live, true, false
       latest = add(d, now, id, min(more, most + 1))
-      -- Denied and settled hits can exceed the limit. Beyond one hit over the largest, older ones
-      -- decide nothing; so a flood of denied hits cannot grow the log.
+      -- Denied and settled hits can exceed the limit. Of more than `most + 1` units the oldest affect no
+      -- decision, so a flood of denied hits cannot grow the log.
       if kind ~= SLOTS then d.first = max(d.first, d.last - (most + 1)) end
     elseif wrote and act == GIVE_BACK then
       d.first = live
@@ -178,7 +178,7 @@ local function run(key, argument, raw)
       local oldest = max(d.first, min(since[i], d.last))
       local size = d.last - oldest
       if allowed then room = min(T[t + 3], size) - 1 end
-      -- The unit that is waited for: as many must leave as there are more than `room`.
+      -- As many units must expire as there are more than `room`.
       local wait = min(size, max(size - room, 0))
       if wait > 0 then leaves = taken_at(d, oldest + wait - 1) + window end
       seen = seen .. pack('>I7I7', size, leaves)

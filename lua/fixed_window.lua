@@ -1,16 +1,16 @@
--- Count: how many hits fell into the present window. The state machine of fixed_window.
--- Twin of src/step/fixed_window.rs; tier.lua, which follows, has the law.
+-- Fixed window: counts the hits of the current window. The state of fixed_window.
+-- Twin of src/step/fixed_window.rs; followed by tier.lua, which applies the steps.
 --
--- TIER   start and end of the window that the step's instant falls into, us; hits that pass per window
--- STATE  hits; start of their window, us. Both are what a tier answers.
+-- TIER   start and end of the window of the step's instant, us; the limit: hits per window
+-- STATE  hits; start of their window, us. A tier replies both.
 
 local TIER, STATE, COSTS, SPARE = 3, 2, 0, 0
-local VALUE_SIZE = 9 + 7 * STATE -- of one tier, without reservations
+local VALUE_SIZE = 9 + 7 * STATE -- one tier, without reservations
 local HITS_MAX = 2 ^ 53 - 1
--- In the place of the limit: hits that were let pass elsewhere, see src/step/fixed_window.rs.
+-- In place of the limit: hits that another instance already allowed, see src/step/fixed_window.rs.
 local UNLIMITED = 2 ^ 53
 
--- The tiers' numbers and their states in the present step: tier i begins at T[i * TIER + 1].
+-- Parameters and states of the tiers in the current step: tier i starts at T[i * TIER + 1].
 local T, S = {}, {}
 
 local function read(t, argument, at)
@@ -21,39 +21,39 @@ end
 local function load(s, bytes, at) S[s + 1], S[s + 2] = parse('>I7I7', bytes, at) end
 local function packed(s) return pack('>I7I7', S[s + 1], S[s + 2]) end
 
-local function turn(t, s)
-  -- A later window than the step's stays: the clock was set back, and no count may be lost.
+local function advance(t, s)
+  -- A later window than the step's stays. The clock was set back, and no count may be lost.
   if S[s + 2] and S[s + 2] >= T[t + 1] then return end
   S[s + 1], S[s + 2] = 0, T[t + 1]
 end
 
 local function fits(t, s, hits)
-  -- Subtracted on the right, because count + hits may not be exact in a double.
+  -- Subtracted on the right, because count + hits may be inexact in a double.
   return S[s + 1] <= T[t + 3] - hits
 end
 
 local function charge(t, s, hits)
-  if T[t + 3] == UNLIMITED and S[s + 2] > T[t + 1] then return false end -- their window is over
+  if T[t + 3] == UNLIMITED and S[s + 2] > T[t + 1] then return false end -- the window of these hits is over
   local more = min(hits, HITS_MAX - S[s + 1])
   S[s + 1] = S[s + 1] + more
   return more > 0
 end
 
-local function less(s, hits)
+local function subtract(s, hits)
   local back = min(hits, S[s + 1])
   S[s + 1] = S[s + 1] - back
   return back > 0
 end
 
 local function refund(t, s, hits)
-  if S[s + 2] > T[t + 1] then return false end -- it was taken in a window that is over
-  return less(s, hits)
+  if S[s + 2] > T[t + 1] then return false end -- the window of these hits is over
+  return subtract(s, hits)
 end
 
 local function settle(t, s, hits, made, charged)
   if hits >= charged then return charge(t, s, hits - charged) end
-  if made >= S[s + 2] then return less(s, charged - hits) end
-  return false -- its window is over, and with it the charge
+  if made >= S[s + 2] then return subtract(s, charged - hits) end
+  return false -- the charge's window is over
 end
 
 local function latest(s) return S[s + 2] end
@@ -63,7 +63,7 @@ local function expires(t, s)
   return S[s + 2] + (T[t + 2] - T[t + 1])
 end
 
--- The usual step, all at once: see `run_one` in tier.lua. What is not usual is for those above.
+-- The fast path: see `run_one` in tier.lua. The functions above handle all other cases.
 local function take_one(argument, raw)
   local kind, _, act, count_denied, now, hits, start, ends, most =
     parse('>BBBBI7I7I7I7I7', argument)

@@ -1,17 +1,17 @@
--- Tat: the instant at which a bucket is empty again. The state machine of token_bucket and
--- leaky_bucket. Twin of src/step/gcra.rs; tier.lua, which follows, has the law.
+-- GCRA: keeps the instant at which the bucket is empty. The state of token_bucket and leaky_bucket.
+-- Twin of src/step/gcra.rs; followed by tier.lua, which applies the steps.
 --
--- TIER   the step's instant, us; how many parts make a us; then lengths and instants of two numbers
---        each, whole us and parts of one: what the hits cost, the latest arrival time that still
---        passes, the latest that denied hits can lead to
--- STATE  theoretical arrival time, whole us and parts of one. Both are what a tier answers.
+-- TIER   the step's instant, us; parts per us; then durations and instants of two numbers each, whole us
+--        and parts of one: the cost of the hits, the latest arrival time within the limit, the latest
+--        that denied hits can cause
+-- STATE  theoretical arrival time, whole us and parts of one. A tier replies both.
 
 local TIER, STATE, COSTS, SPARE = 8, 2, 3, 1
-local VALUE_SIZE = 9 + 7 * STATE -- of one tier, without reservations
+local VALUE_SIZE = 9 + 7 * STATE -- one tier, without reservations
 local NOW, PARTS, COST, HORIZON, MOST = 1, 2, 3, 5, 7
 local LAST = 2 ^ 53 - 2
 
--- The tiers' numbers and their states in the present step: tier i begins at T[i * TIER + 1].
+-- Parameters and states of the tiers in the current step: tier i starts at T[i * TIER + 1].
 local T, S = {}, {}
 
 local function read(t, argument, at)
@@ -28,10 +28,10 @@ local function reaches(a, a_part, b, b_part)
   return a < b or (a == b and a_part <= b_part)
 end
 
--- a + b; stops at the last instant that a double can tell from the next.
+-- a + b, at most the last instant that is exact in a double.
 local function plus(parts, a, a_part, b, b_part)
   if a > LAST - min(b, LAST) then return LAST, 0 end
-  -- The sum of the parts may not be exact: compared by what is missing to the next whole.
+  -- The sum of the parts may be inexact, so a_part is compared with what b_part lacks of a whole us.
   local missing = parts - b_part
   if a_part >= missing then return a + b + 1, a_part - missing end
   return a + b, a_part + b_part
@@ -43,20 +43,20 @@ local function between(parts, from, from_part, to, to_part)
   return to - from - 1, to_part + (parts - from_part)
 end
 
--- From before the rule's rate was lowered, with a part that is too large: rounded up.
+-- Rounds up a part that is too large, because the rule had more requests when it was stored.
 local function in_parts(parts, micros, part)
   if part < parts then return micros, part end
   return micros + 1, 0
 end
 
--- Keeps an arrival time, and tells whether it is another one.
-local function keep(s, micros, part)
+-- Stores an arrival time, and returns whether it changed.
+local function store(s, micros, part)
   local other = S[s + 1] ~= micros or S[s + 2] ~= part
   S[s + 1], S[s + 2] = micros, part
   return other
 end
 
-local function turn(t, s)
+local function advance(t, s)
   if S[s + 1] then S[s + 1], S[s + 2] = in_parts(T[t + PARTS], S[s + 1], S[s + 2]) end
   if not S[s + 1] or S[s + 1] < T[t + NOW] then S[s + 1], S[s + 2] = T[t + NOW], 0 end
 end
@@ -74,36 +74,36 @@ local function charge(t, s)
   local micros, part = after(t, s)
   local most, most_part = T[t + MOST], T[t + MOST + 1]
   if reaches(most, most_part, S[s + 1], S[s + 2]) then most, most_part = S[s + 1], S[s + 2] end
-  if reaches(micros, part, most, most_part) then return keep(s, micros, part) end
-  return keep(s, most, most_part)
+  if reaches(micros, part, most, most_part) then return store(s, micros, part) end
+  return store(s, most, most_part)
 end
 
--- Less this length, but not before the step's instant: a bucket is never emptier than empty.
-local function less(t, s, micros, part)
+-- Subtracts a duration, at least to the step's instant, at which the bucket is empty.
+local function subtract(t, s, micros, part)
   local parts, now = T[t + PARTS], T[t + NOW]
   local empty, empty_part = plus(parts, now, 0, micros, part)
-  if reaches(S[s + 1], S[s + 2], empty, empty_part) then return keep(s, now, 0) end
-  return keep(s, between(parts, micros, part, S[s + 1], S[s + 2]))
+  if reaches(S[s + 1], S[s + 2], empty, empty_part) then return store(s, now, 0) end
+  return store(s, between(parts, micros, part, S[s + 1], S[s + 2]))
 end
 
 local function refund(t, s)
-  return less(t, s, T[t + COST], T[t + COST + 1])
+  return subtract(t, s, T[t + COST], T[t + COST + 1])
 end
 
 local function settle(t, s, _, _, _, micros, part, drained)
-  -- The true cost is charged whole: it has been used, whatever the bucket says.
+  -- The actual cost is charged in full, because it was used even if it exceeds the limit.
   local parts, cost, cost_part = T[t + PARTS], T[t + COST], T[t + COST + 1]
   micros, part = in_parts(parts, micros, part)
   if reaches(micros, part, cost, cost_part) then
     local more, more_part = between(parts, micros, part, cost, cost_part)
-    return keep(s, plus(parts, S[s + 1], S[s + 2], more, more_part))
+    return store(s, plus(parts, S[s + 1], S[s + 2], more, more_part))
   end
-  -- What has drained since cannot come back. The charge drains after all that was there before it,
-  -- so this much of it is left; less if the bucket ran empty meanwhile.
+  -- What has drained since cannot be given back. The charge drains after everything charged before it,
+  -- so at most this much of it is left.
   local back, back_part = between(parts, cost, cost_part, micros, part)
   local left = max(0, drained - T[t + NOW])
   if not reaches(back, back_part, left, 0) then back, back_part = left, 0 end
-  return less(t, s, back, back_part)
+  return subtract(t, s, back, back_part)
 end
 
 local function latest() return 0 end
@@ -112,7 +112,7 @@ local function expires(t, s)
   return S[s + 2] > 0 and S[s + 1] + 1 or S[s + 1]
 end
 
--- The usual step, all at once: see `run_one` in tier.lua. What is not usual is for those above.
+-- The fast path: see `run_one` in tier.lua. The functions above handle all other cases.
 local function take_one(argument, raw)
   local kind, _, act, count_denied, at, hits, now, parts, cost, cost_part, horizon, horizon_part,
     most, most_part = parse('>BBBBI7I7I7I7I7I7I7I7I7I7', argument)
@@ -131,6 +131,6 @@ local function take_one(argument, raw)
     return false, pack('>I7I7', micros, part)
   end
   if not reaches(after, after_part, most, most_part) then return end
-  if after == micros and after_part == part then return end -- it cannot be fuller
+  if after == micros and after_part == part then return end -- already at the largest instant
   return true, pack('>I7I7', after, after_part), after_part > 0 and after + 1 or after, till, at
 end

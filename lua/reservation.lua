@@ -1,20 +1,20 @@
--- Reservations: hits charged before their true number is known, until they are settled.
--- Part of every script; twin of src/step/reservation.rs. They stand in the counter's own value, at
--- byte `at`, so a counter without one pays nothing:
+-- Reservations: hits charged before their actual number is known, until settled.
+-- Part of every script; twin of src/step/reservation.rs. They are stored in the counter's own value, at
+-- byte `at`, so a counter without reservations costs nothing more:
 --
---   first, last    4 bytes each, records of those that are open, oldest first
---   until          7 bytes, when the last of them can no longer be settled, us
---   records        id (8 bytes), made at, until (us), hits, and the machine's costs (7 bytes each)
+--   first, last    4 bytes each, the open records, oldest first
+--   until          7 bytes, the instant from which none of them can be settled, us
+--   records        id (8 bytes), charged at, until (us), hits, and the cost (7 bytes each)
 
 local RESERVATIONS_MAX = 10000
 local OPEN_HEAD, OPEN_HEAD_SIZE = '>I4I4I7', 15
 local RECORD_SIZE = 29
 
--- The functions, made only where they are needed: most calls need none.
+-- Creates the functions on demand, because most calls need none.
 local function reservations()
   local records, put, remove, newest = deque()
 
-  -- The reservations of a value whose beginning is `raw`; none if it is not long enough.
+  -- The reservations of the value that starts with `raw`; none if it is too short.
   local function open_at(key, raw, at, costs)
     local d = { key = key, at = at, base = at + OPEN_HEAD_SIZE, width = RECORD_SIZE + 7 * costs }
     d.first, d.last, d.ends = 0, 0, 0
@@ -28,8 +28,8 @@ local function reservations()
     return (parse('>I7', records(d, index, index + 1), 16))
   end
 
-  -- Takes the reservation `id` out, if it can still be settled; newest first. Tells when it was made,
-  -- its hits, and the record, with the costs from byte RECORD_SIZE + 1 on.
+  -- Removes the newest reservation `id` that can still be settled. Returns when it was charged, its
+  -- hits, and the record, whose costs start at byte RECORD_SIZE + 1.
   local function take(d, id, now)
     local index = newest(d, id, d.first, d.last)
     while index and ends_of(d, index) <= now do index = newest(d, id, d.first, index) end
@@ -41,7 +41,7 @@ local function reservations()
     return made, hits, record
   end
 
-  -- Adds one, after those that can no longer be settled are gone.
+  -- Removes reservations that cannot be settled any more, and adds one.
   local function reserve(d, id, made, ends, hits, costs, now)
     if d.first == d.last then d.first, d.last, d.ends = 0, 0, 0 end
     while d.first < d.last and ends_of(d, d.first) <= now do d.first = d.first + 1 end

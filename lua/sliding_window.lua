@@ -1,19 +1,19 @@
--- Pair: hits in the present window and in the one before it. The state machine of sliding_window.
--- Twin of src/step/sliding_window.rs; tier.lua, which follows, has the law.
+-- Sliding window: counts the hits of the current and of the previous window. The state of sliding_window.
+-- Twin of src/step/sliding_window.rs; followed by tier.lua, which applies the steps.
 --
--- TIER   start of the window that the step's instant falls into, its length, what is left of it, us;
---        hits that pass in any window, below 2^52
--- STATE  hits in the present window, in the one before it; start of the present one, us. All three are
---        what a tier answers.
+-- TIER   start of the window of the step's instant, its length, the rest of it, us; the limit: hits per
+--        window, below 2^52
+-- STATE  hits in the current window, hits in the previous window; start of the current window, us. A
+--        tier replies all three.
 
 local TIER, STATE, COSTS, SPARE = 4, 3, 0, 0
-local VALUE_SIZE = 9 + 7 * STATE -- of one tier, without reservations
+local VALUE_SIZE = 9 + 7 * STATE -- one tier, without reservations
 local COUNT_MAX = 2 ^ 52 - 1
--- In the place of the limit: hits that were let pass elsewhere, see src/step/sliding_window.rs.
+-- In place of the limit: hits that another instance already allowed, see src/step/sliding_window.rs.
 local UNLIMITED = 2 ^ 52
 local HALF = 2 ^ 24
 
--- The tiers' numbers and their states in the present step: tier i begins at T[i * TIER + 1].
+-- Parameters and states of the tiers in the current step: tier i starts at T[i * TIER + 1].
 local T, S = {}, {}
 
 local function read(t, argument, at)
@@ -24,15 +24,15 @@ end
 local function load(s, bytes, at) S[s + 1], S[s + 2], S[s + 3] = parse('>I7I7I7', bytes, at) end
 local function packed(s) return pack('>I7I7I7', S[s + 1], S[s + 2], S[s + 3]) end
 
-local function turn(t, s)
+local function advance(t, s)
   local start, kept = T[t + 1], S[s + 3]
-  -- Also a later window: the clock was set back, and no count may be lost.
+  -- A later window stays too. The clock was set back, and no count may be lost.
   if kept and kept >= start then return end
   local previous = kept and kept + T[t + 2] == start and S[s + 1] or 0
   S[s + 1], S[s + 2], S[s + 3] = 0, previous, start
 end
 
--- a * x >= b * y, exactly, though the products have up to 100 bits: see src/step/sliding_window.rs.
+-- a * x >= b * y, exact although the products have up to 100 bits: see src/step/sliding_window.rs.
 local function covers(a, x, b, y)
   local a1, x1, b1, y1 = floor(a / HALF), floor(x / HALF), floor(b / HALF), floor(y / HALF)
   local a0, x0, b0, y0 = a - a1 * HALF, x - x1 * HALF, b - b1 * HALF, y - y1 * HALF
@@ -50,7 +50,7 @@ end
 
 local function charge(t, s, hits)
   if T[t + 4] == UNLIMITED and S[s + 3] > T[t + 1] then
-    if S[s + 3] > T[t + 1] + T[t + 2] then return false end -- out of sight
+    if S[s + 3] > T[t + 1] + T[t + 2] then return false end -- neither window has these hits
     local before = min(hits, COUNT_MAX - S[s + 2])
     S[s + 2] = S[s + 2] + before
     return before > 0
@@ -61,9 +61,9 @@ local function charge(t, s, hits)
 end
 
 local function refund(t, s, hits)
-  -- The newest hits first, as everywhere; but none that are newer than the step, whose own were
-  -- taken before (its window is over, or the clock was set back).
-  if S[s + 3] > T[t + 1] + T[t + 2] then return false end -- they are out of sight
+  -- The newest hits first, as in every algorithm. None of a window after the step's: the hits were
+  -- taken before it (the step's window is over, or the clock was set back).
+  if S[s + 3] > T[t + 1] + T[t + 2] then return false end -- neither window has these hits
   local current = S[s + 3] > T[t + 1] and 0 or min(hits, S[s + 1])
   local previous = min(hits - current, S[s + 2])
   S[s + 1], S[s + 2] = S[s + 1] - current, S[s + 2] - previous
@@ -73,7 +73,7 @@ end
 local function settle(t, s, hits, made, charged)
   if hits >= charged then return charge(t, s, hits - charged) end
   local i = made >= S[s + 3] and 1 or 2
-  if made + T[t + 2] < S[s + 3] then return false end -- out of sight, and with it the charge
+  if made + T[t + 2] < S[s + 3] then return false end -- neither window has the charge
   local back = min(charged - hits, S[s + i])
   S[s + i] = S[s + i] - back
   return back > 0
@@ -87,7 +87,7 @@ local function expires(t, s)
   return S[s + 2] > 0 and edge or S[s + 3]
 end
 
--- The usual step, all at once: see `run_one` in tier.lua. What is not usual is for those above.
+-- The fast path: see `run_one` in tier.lua. The functions above handle all other cases.
 local function take_one(argument, raw)
   local kind, _, act, count_denied, now, hits, start, window, rest, most =
     parse('>BBBBI7I7I7I7I7I7', argument)

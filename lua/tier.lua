@@ -1,16 +1,16 @@
--- Meter: the law of the machines whose state has a fixed size per tier. Last part of count, pair and
--- tat; twin of src/step/tier.rs. All tiers are checked first, then all are written; a refusal, a peek
--- and a refund that finds nothing write nothing.
+-- Tier: applies steps to states of fixed size per tier. Last part of fixed_window, sliding_window and
+-- gcra; twin of src/step/tier.rs. All tiers are checked before any is written. A denial, a peek and a
+-- refund of nothing write nothing.
 --
--- Value: the machine's letter, the number of tiers (1 byte each), STATE numbers per tier, the instant
--- up to which the value is kept, us (7 bytes each), then the reservations if any are open.
+-- Value: letter of the kind of state, number of tiers (1 byte each), STATE numbers per tier, the instant
+-- until which the value is kept, us (7 bytes each), then open reservations if there are any.
 
--- Longer than a value of the most tiers, 16, with the head of its reservations.
+-- Bytes to read: more than a value of 16 tiers with the head of its reservations.
 local ENOUGH = '511'
--- Bytes of a run that is one step of one tier without a lease.
+-- Bytes of a run with one step of one tier without a lease.
 local RUN_SIZE = 18 + 7 * TIER
 
--- S becomes what is kept in `value`; nothing, if that is empty.
+-- Loads the states of `value` into S; clears S if `value` is empty.
 local function restore(value, last)
   for i = 0, last do
     if value ~= '' then load(i * STATE, value, 3 + 7 * i * STATE)
@@ -18,51 +18,50 @@ local function restore(value, last)
   end
 end
 
--- From when on S says nothing.
+-- The instant from which S counts as empty.
 local function expiry(last)
   local over = expires(0, 0)
   for i = 1, last do over = max(over, expires(i * TIER, i * STATE)) end
   return over
 end
 
--- Up to when to keep a value that says nothing from `over` on, where it is not kept long enough
--- already. Longer than it must be where every hit moves `over`: 4 s, and an eighth of what is
--- left, in which hits need not set the time to live again.
+-- The instant until which to keep a value whose state matters until `over`. For gcra, where every hit
+-- moves `over`, 4 s and an eighth of the rest longer: hits in that time need not set the time to live.
 local function keep_until(over, now)
   return over + SPARE * (4000000 + floor(max(over - now, 0) / 8))
 end
 
--- Writes a value without reservations, `states` behind its first two bytes, and when it expires.
+-- Writes a value without reservations, and its time to live. `states` includes the first two bytes.
 local function put(key, states, till, now)
   call('SET', key, states .. pack('>I7', till), 'PX', ttl(till, now))
 end
 
--- A run of one step that takes hits of one tier, on a counter without reservations: most are. It does
--- what `run` does, which has all cases, without the tables and loops that these cases need; tells
--- whether it was such a run.
+-- Fast path for most runs: one step that takes hits of one tier, on a counter without reservations. It
+-- does the same as `run`, without the tables and loops that the other cases need. Returns whether it
+-- applied.
 --
--- The machine's `take_one` tells whether the hits pass and the new state; if that is to be written,
--- from when on it says nothing, up to when the value is kept, or -1, and the step's instant. Nothing,
--- if anything is out of the ordinary.
+-- `take_one` returns whether the hits pass and the new state. If the state is to be written, it also
+-- returns the instant until which it matters, the instant until which the value is kept or -1, and the
+-- step's instant. It returns nothing for every case that needs `run`.
 local function run_one(key, argument, raw)
   local allowed, state, over, till, now = take_one(argument, raw)
   if allowed == nil then return false end
   answered = answered + 1
   answers[answered] = PASSES[allowed] .. state
   if not over then return true end
-  if over <= till then call('SETRANGE', key, '2', state) -- it keeps its time to live
+  if over <= till then call('SETRANGE', key, '2', state) -- keeps the time to live
   else put(key, argument:sub(1, 2) .. state, keep_until(over, now), now) end
   return true
 end
 
--- The steps of one run. What they leave is written once, at the end. A step under a lease is the
--- only one of its run.
+-- Applies the steps of one run, and writes the final states once. A step with a lease is alone in its
+-- run.
 local function run(key, argument, raw)
   if #argument == RUN_SIZE and run_one(key, argument, raw) then return end
   local kind, tiers, act, count_denied, now, hits, at = parse(RUN_HEAD, argument)
   local last, size = tiers - 1, 9 + 7 * tiers * STATE
   if #raw < size or raw:byte(1) ~= kind or raw:byte(2) ~= tiers then
-    raw = '' -- of another machine or another number of tiers: nothing is known
+    raw = '' -- another kind of state or number of tiers: counts as empty
   end
   local open, open_at, take, reserve, id, ends
   if #raw > size or act == OPEN then
@@ -70,15 +69,15 @@ local function run(key, argument, raw)
     open = open_at(key, raw, size, tiers * COSTS)
   end
   local kept, over, wrote_at, taken = raw ~= '' and raw:sub(1, size - 7) or '', 0, nil, false
-  -- Up to when the value is kept, and when that was decided if it was by one of these steps. One that
-  -- is not there or has reservations is as good as not kept.
+  -- The instant until which the value is kept, and the step's instant if one of these steps set it. A
+  -- missing value, or one with reservations, counts as not kept.
   local till, set_at = #raw == size and parse('>I7', raw, size - 6) or -1, nil
   restore(kept, last)
 
   while true do
     for i = 0, last do
       at = read(i * TIER, argument, at)
-      turn(i * TIER, i * STATE)
+      advance(i * TIER, i * STATE)
     end
     local changed, allowed, passes = false, true, nil
     if act == TAKE or act == OPEN then
@@ -109,13 +108,13 @@ local function run(key, argument, raw)
         changed = settle(t, s, hits, made, charged, cost, part, drained) or changed
       end
     elseif act == OPEN and not allowed then
-      act = TAKE -- there is nothing to reserve
+      act = TAKE -- a denial reserves nothing
     end
 
     local state = packed(0)
     for i = 1, last do state = state .. packed(i * STATE) end
     answer(passes .. state)
-    -- What only time has changed stays as it was.
+    -- A state that only time has changed is not written.
     if changed then kept = argument:sub(1, 2) .. state
     elseif taken or at <= #argument then restore(kept, last) end
     if changed or taken then

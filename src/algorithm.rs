@@ -1,7 +1,8 @@
-//! From a limit to a step, and from a store's outcome to a decision: all division happens here.
+//! This module plans the step for a limit, and turns the step's outcome into a decision. All division
+//! happens here.
 //!
-//! Both directions are pure. Limits that [`Limit::check`] refuses are brought to the nearest
-//! numbers that can be counted, so that nothing here can overflow.
+//! Both functions are pure. Limits that [`Limit::check`] refuses are clamped to valid numbers, so that
+//! nothing overflows.
 
 use smallvec::SmallVec;
 
@@ -24,115 +25,123 @@ mod states;
 
 const _: () = assert!(HITS_END == INTEGER_END && SLIDING_REQUESTS_END == SLIDING_COUNT_END);
 
-/// The last instant that is told from the next, in the year 2112: the longest window and the
-/// slowest bucket after it still end below 2^53.
+/// The last exact instant, in the year 2112: the longest window and the slowest bucket that start then
+/// still end below 2^53 microseconds.
 const LAST_INSTANT: Micros = Micros((1 << 52) - 1);
 
-/// What a store must be asked to decide `hits` on a counter of `limit` at `now`: hits to take, 0 to
-/// look, negative to give back. Under a lease: [`Step::with_lease`].
+/// The step that decides `hits` on a counter of `limit` at `now`. Positive hits are taken, negative
+/// hits are given back, 0 is a peek. For a lease add [`Step::with_lease`].
 pub fn plan(limit: &Limit, hits: i64, now: Micros) -> Step {
     let now = now.min(LAST_INSTANT);
     let most = (HITS_END - 1) as i64;
     let hits = hits.clamp(-most, most);
     let tiers = &limit.tiers;
     let params = match limit.algorithm {
-        Algorithm::FixedWindow => Params::FixedWindow(each(tiers, |t| fixed_window::plan(t, now))),
+        Algorithm::FixedWindow => {
+            Params::FixedWindow(per_tier(tiers, |t| fixed_window::plan(t, now)))
+        }
         Algorithm::SlidingWindow => {
-            Params::SlidingWindow(each(tiers, |t| sliding_window::plan(t, now)))
+            Params::SlidingWindow(per_tier(tiers, |t| sliding_window::plan(t, now)))
         }
         Algorithm::SlidingWindowLog => {
-            Params::Log(each(tiers, |t| sliding_window_log::plan(t, now)))
+            Params::Log(per_tier(tiers, |t| sliding_window_log::plan(t, now)))
         }
-        // A slot that nobody gives back leaves as an admission slides out of a log.
-        Algorithm::Concurrency => Params::Slots(each(tiers, |t| sliding_window_log::plan(t, now))),
+        // A slot that is not released expires as a hit leaves a log.
+        Algorithm::Concurrency => {
+            Params::Slots(per_tier(tiers, |t| sliding_window_log::plan(t, now)))
+        }
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
             let hits = hits.unsigned_abs();
-            Params::Gcra(each(tiers, |t| bucket::plan(t, hits, now, limit.count_denied)))
+            Params::Gcra(per_tier(tiers, |t| bucket::plan(t, hits, now, limit.count_denied)))
         }
     };
     let count_denied = limit.count_denied && limit.algorithm != Algorithm::Concurrency;
     Step { now, hits, count_denied, lease: None, params }
 }
 
-/// What `plan` makes of each tier. Nearly every limit has one, which needs no list.
-fn each<T>(tiers: &[Tier], plan: impl Fn(&Tier) -> T) -> SmallVec<[T; 1]> {
+/// `plan` of each tier. Nearly every limit has one tier, which needs no list.
+fn per_tier<T>(tiers: &[Tier], plan: impl Fn(&Tier) -> T) -> SmallVec<[T; 1]> {
     match tiers {
         [one] => SmallVec::from_buf([plan(one)]),
         many => many.iter().map(plan).collect(),
     }
 }
 
-/// What the store's answer to `step`, planned from `limit`, means.
+/// The decision for the outcome of `step`, which was planned from `limit`.
 ///
-/// Reported is the tier that denied (of several the one that will for longest), else the one with
-/// the smallest remaining share, the first among equals.
+/// It reports the tier that denied; of several, the one with the longest reset-after. If none denied,
+/// it reports the tier with the smallest remaining share, the first among equals.
 pub fn report(limit: &Limit, step: &Step, outcome: &Outcome) -> Decision {
     let until = match step.lease {
-        Some(Lease::Close(_)) => Until::Grows,
-        _ if outcome.allowed => Until::Grows,
-        _ => Until::Fits(step.hits.unsigned_abs()),
+        Some(Lease::Close(_)) => ResetOn::MoreRemaining,
+        _ if outcome.allowed => ResetOn::MoreRemaining,
+        _ => ResetOn::HitsFit(step.hits.unsigned_abs()),
     };
     if let [seen] = &outcome.tiers[..]
         && seen.allowed == outcome.allowed
     {
-        let reading = read(step, 0, seen, until).unwrap_or_default();
-        return reading.decision(limit, 0, outcome.allowed);
+        let usage = read(step, 0, seen, until).unwrap_or_default();
+        return usage.decision(limit, 0, outcome.allowed);
     }
-    let mut reported: Option<(usize, Reading)> = None;
+    let mut reported: Option<(usize, TierUsage)> = None;
     let mut longest = Micros::ZERO;
     for (index, seen) in outcome.tiers.iter().enumerate() {
-        let Some(reading) = read(step, index, seen, until) else { continue };
-        longest = longest.max(reading.reset_after);
-        let denied_longer = |than: &Reading| reading.reset_after > than.reset_after;
+        let Some(usage) = read(step, index, seen, until) else { continue };
+        longest = longest.max(usage.reset_after);
+        let denied_longer = |than: &TierUsage| usage.reset_after > than.reset_after;
         let better = match &reported {
             _ if !outcome.allowed && seen.allowed => false,
             None => true,
-            Some((_, best)) if outcome.allowed => reading.is_fuller_than(best),
+            Some((_, best)) if outcome.allowed => usage.is_fuller_than(best),
             Some((_, best)) => denied_longer(best),
         };
         if better {
-            reported = Some((index, reading));
+            reported = Some((index, usage));
         }
     }
-    let (tier, mut reading) = reported.unwrap_or_default();
+    let (tier, mut usage) = reported.unwrap_or_default();
     if !outcome.allowed {
-        // Denied hits that were counted may have filled another tier for longer.
-        reading.reset_after = longest;
+        // Counted denied hits may have filled another tier for longer.
+        usage.reset_after = longest;
     }
-    reading.decision(limit, tier, outcome.allowed)
+    usage.decision(limit, tier, outcome.allowed)
 }
 
-/// What each tier of the counter says by itself, in the rule's order.
+/// One decision per tier of the counter, in the rule's order.
 pub fn report_tiers(limit: &Limit, step: &Step, outcome: &Outcome) -> Vec<Decision> {
-    let alone = |(tier, seen): (usize, &TierResult)| {
-        let until = if seen.allowed { Until::Grows } else { Until::Fits(step.hits.unsigned_abs()) };
-        let reading = read(step, tier, seen, until)?;
-        Some(reading.decision(limit, tier, seen.allowed))
+    let report_tier = |(tier, seen): (usize, &TierResult)| {
+        let until = if seen.allowed {
+            ResetOn::MoreRemaining
+        } else {
+            ResetOn::HitsFit(step.hits.unsigned_abs())
+        };
+        let usage = read(step, tier, seen, until)?;
+        Some(usage.decision(limit, tier, seen.allowed))
     };
-    outcome.tiers.iter().enumerate().filter_map(alone).collect()
+    outcome.tiers.iter().enumerate().filter_map(report_tier).collect()
 }
 
-/// What reset-after waits for.
+/// The event that reset-after reports.
 #[derive(Clone, Copy, Debug)]
-enum Until {
-    /// The remaining hits to become more. Never, if nothing is used: 0.
-    Grows,
-    /// So many hits to fit; the counter to be empty, if they are more than the limit.
-    Fits(u64),
+enum ResetOn {
+    /// The remaining hits increase. If nothing is used, reset-after is 0.
+    MoreRemaining,
+    /// This number of hits fits. If it is more than the limit: the counter is empty.
+    HitsFit(u64),
 }
 
-/// One tier's numbers after a step.
+/// The usage of one tier after a step.
 #[derive(Clone, Copy, Debug, Default)]
-struct Reading {
-    /// Hits of an empty counter that pass.
+struct TierUsage {
+    /// Hits that fit into an empty counter.
     capacity: u64,
     /// Hits on the counter, rounded up.
     used: u64,
     reset_after: Micros,
 }
 
-impl Reading {
-    /// What it says as the answer of a counter, of which it is number `tier`.
+impl TierUsage {
+    /// The decision that reports this tier, number `tier` of `limit`.
     fn decision(self, limit: &Limit, tier: usize, allowed: bool) -> Decision {
         Decision {
             allowed,
@@ -144,17 +153,17 @@ impl Reading {
         }
     }
 
-    /// A smaller share of it remains.
-    fn is_fuller_than(&self, other: &Reading) -> bool {
-        let remaining = |of: &Reading| u128::from(of.capacity.saturating_sub(of.used));
+    /// A smaller share of this tier remains than of `other`.
+    fn is_fuller_than(&self, other: &TierUsage) -> bool {
+        let remaining = |of: &TierUsage| u128::from(of.capacity.saturating_sub(of.used));
         let share = remaining(self) * u128::from(other.capacity);
         let others = remaining(other) * u128::from(self.capacity);
-        // Nothing remains of nothing: as full as can be, and equal to any full one.
+        // A tier with capacity 0 counts as full, and equals any other full tier.
         share < others || (self.capacity == 0 && remaining(other) > 0)
     }
 }
 
-fn read(step: &Step, index: usize, seen: &TierResult, until: Until) -> Option<Reading> {
+fn read(step: &Step, index: usize, seen: &TierResult, until: ResetOn) -> Option<TierUsage> {
     match &step.params {
         Params::FixedWindow(tiers) => {
             tiers.get(index).map(|t| fixed_window::read(t, step.now, seen, until))
@@ -169,7 +178,7 @@ fn read(step: &Step, index: usize, seen: &TierResult, until: Until) -> Option<Re
     }
 }
 
-/// The tier's window, within its bounds.
+/// The tier's window in microseconds, within its bounds.
 fn window(tier: &Tier) -> u64 {
     tier.window.0.clamp(1, WINDOW_MAX.0)
 }

@@ -1,15 +1,15 @@
-//! The state machines: one message to one counter, integers only, with twins in `lua/` for Redis.
+//! This module applies a step (one operation on one counter) to the counter's state, in integers only.
 //!
-//! A step arrives with everything computed that does not need the state, so what is left is
-//! `+ - max <` on integers below 2^53, which doubles hold exactly too. The one product is in
-//! `pair`, split so that this stays true.
+//! A step carries everything that can be computed without the state. What remains is `+ - max <` on
+//! integers below 2^53, which doubles hold exactly too, so the Lua scripts in `lua/` do the same in
+//! Redis. The only product is in `sliding_window`, split so that it stays below 2^53.
 //!
-//! Laws, which tests hold them to:
-//! - A refused step and a peek leave the state as it was; the one exception is `count_denied`.
-//! - All tiers are checked first, then all are written.
-//! - Stored instants never move backwards, even when the clock does.
-//! - A state that has expired, or that belongs to another algorithm or another number of tiers
-//!   (the rule was changed), is as good as none.
+//! Laws, held by tests:
+//! - A denied step and a peek leave the state unchanged, except denied hits under `count_denied`.
+//! - All tiers are checked before any is written.
+//! - Stored instants never move backwards, even if the clock does.
+//! - A state that has expired counts as empty. So does one of another algorithm or another number of
+//!   tiers, which a changed rule left.
 
 use smallvec::SmallVec;
 
@@ -30,25 +30,25 @@ pub use lease::{Lease, LeaseId, ParseLeaseIdError};
 pub use reservation::{RESERVATIONS_MAX, Reserved};
 pub use sliding_window::{SLIDING_COUNT_END, SlidingWindow, SlidingWindowTier};
 
-/// One past the largest integer in a step or a state: below it, doubles are exact.
+/// Exclusive upper bound of the integers in a step or a state. Below it, doubles are exact.
 pub const INTEGER_END: u64 = 1 << 53;
 
-/// One message to a store about one counter.
+/// One operation on one counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The instant of the request.
     pub now: Micros,
-    /// What it takes (positive), looks at (0) or gives back (negative), in hits.
+    /// Hits to take (positive) or to give back (negative); 0 is a peek.
     pub hits: i64,
-    /// Denied hits are recorded as well.
+    /// Denied hits are counted as well.
     pub count_denied: bool,
-    /// The lease that the hits are taken under, or that they end.
+    /// The lease that the step opens or closes.
     pub lease: Option<Lease>,
-    /// The algorithm and its numbers, one set per tier.
+    /// The algorithm's parameters, one set per tier.
     pub params: Params,
 }
 
-/// Which algorithm, with its numbers per tier.
+/// Parameters of each tier, by kind of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Params {
     /// fixed_window
@@ -59,11 +59,11 @@ pub enum Params {
     Gcra(SmallVec<[GcraTier; 1]>),
     /// sliding_window_log
     Log(SmallVec<[EntriesTier; 1]>),
-    /// concurrency: holds that have owners
+    /// concurrency: units that belong to leases
     Slots(SmallVec<[EntriesTier; 1]>),
 }
 
-/// What a store keeps for one counter. Absent means empty.
+/// What a store keeps for one counter. No state means empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// fixed_window
@@ -81,22 +81,22 @@ pub enum State {
 /// One state per tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tiers<T> {
-    /// Of a rule with one tier.
+    /// The tier of a rule with one.
     One(T),
-    /// Of a rule with several.
+    /// The tiers of a rule with several.
     Many(Box<[T]>),
 }
 
-/// A store's answer to one step.
+/// The result of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Every tier let the hits pass.
+    /// Every tier allowed the hits.
     pub allowed: bool,
-    /// What each tier's state says after the step, for `algorithm::report`.
+    /// Each tier's state after the step, for `algorithm::report`.
     pub tiers: SmallVec<[TierResult; 1]>,
 }
 
-/// What one tier looks like after a step; the meaning of the numbers is its algorithm's.
+/// One tier after a step. The meaning of the numbers depends on the kind of state.
 ///
 /// | algorithm | a | b | c |
 /// | --- | --- | --- | --- |
@@ -106,7 +106,7 @@ pub struct Outcome {
 /// | log, slots | units in use | when the unit leaves that is waited for, or 0 | 0 |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierResult {
-    /// This tier alone would have let the hits pass.
+    /// This tier alone would have allowed the hits.
     pub allowed: bool,
     /// First number.
     pub a: u64,
@@ -131,37 +131,40 @@ impl Step {
         }
     }
 
-    /// The state that the counter was left in, as far as `outcome` of this step tells it: turned to
-    /// the step's instant, and without reservations. `None` for a log and for slots, whose outcomes
-    /// do not.
+    /// The counter's state after this step, from its `outcome`: advanced to the step's instant, and
+    /// without reservations. `None` for a log and for slots, whose outcomes lack the entries.
     pub fn state_after(&self, outcome: &Outcome) -> Option<State> {
-        let seen = &outcome.tiers;
+        let results = &outcome.tiers;
         let state = match &self.params {
-            Params::FixedWindow(_) => State::FixedWindow(Tiers::each(seen, |seen| FixedWindow {
-                start: Micros(seen.b),
-                count: seen.a,
+            Params::FixedWindow(_) => State::FixedWindow(Tiers::from_results(results, |tier| {
+                FixedWindow { start: Micros(tier.b), count: tier.a }
             })),
-            Params::SlidingWindow(_) => State::SlidingWindow(Tiers::each(seen, |seen| {
-                SlidingWindow { start: Micros(seen.c), current: seen.a, previous: seen.b }
-            })),
-            Params::Gcra(_) => {
-                State::Gcra(Tiers::each(seen, |seen| GcraTime { micros: seen.a, part: seen.b }))
+            Params::SlidingWindow(_) => {
+                State::SlidingWindow(Tiers::from_results(results, |tier| SlidingWindow {
+                    start: Micros(tier.c),
+                    current: tier.a,
+                    previous: tier.b,
+                }))
             }
+            Params::Gcra(_) => State::Gcra(Tiers::from_results(results, |tier| GcraTime {
+                micros: tier.a,
+                part: tier.b,
+            })),
             Params::Log(_) | Params::Slots(_) => return None,
         };
         Some(state)
     }
 
-    /// From when on `state` says nothing any more: a counter without it would answer the same.
+    /// The instant from which `state` affects no decision: an empty counter gives the same outcome.
     pub fn expires_at(&self, state: &State) -> Micros {
         match (&self.params, state) {
-            (Params::FixedWindow(tiers), State::FixedWindow(kept)) => tier::expires(tiers, kept),
+            (Params::FixedWindow(tiers), State::FixedWindow(kept)) => tier::expires_at(tiers, kept),
             (Params::SlidingWindow(tiers), State::SlidingWindow(kept)) => {
-                tier::expires(tiers, kept)
+                tier::expires_at(tiers, kept)
             }
-            (Params::Gcra(tiers), State::Gcra(kept)) => tier::expires(tiers, kept),
-            (Params::Log(tiers) | Params::Slots(tiers), State::Entries(holds)) => {
-                holds.expires(tiers)
+            (Params::Gcra(tiers), State::Gcra(kept)) => tier::expires_at(tiers, kept),
+            (Params::Log(tiers) | Params::Slots(tiers), State::Entries(entries)) => {
+                entries.expires_at(tiers)
             }
             (_, State::Reserved(reserved)) => {
                 let counted = reserved.counted.as_ref();
@@ -171,9 +174,8 @@ impl Step {
         }
     }
 
-    /// How much of the limit `state` holds at the step's instant, and so how much would be
-    /// forgotten
-    /// without it: 0..=65534 for the fullest tier's share, 65535 when one is at or over its limit.
+    /// The used share of the limit at the step's instant, which an eviction would lose: 0..=65534 for
+    /// the fullest tier, 65535 when a tier is at or over its limit.
     pub fn fullness(&self, state: &State) -> u16 {
         match (&self.params, state) {
             (Params::FixedWindow(tiers), State::FixedWindow(kept)) => tier::fullness(tiers, kept),
@@ -181,8 +183,8 @@ impl Step {
                 tier::fullness(tiers, kept)
             }
             (Params::Gcra(tiers), State::Gcra(kept)) => tier::fullness(tiers, kept),
-            (Params::Log(tiers) | Params::Slots(tiers), State::Entries(holds)) => {
-                holds.fullness(tiers)
+            (Params::Log(tiers) | Params::Slots(tiers), State::Entries(entries)) => {
+                entries.fullness(tiers)
             }
             (_, State::Reserved(reserved)) => {
                 reserved.counted.as_ref().map_or(0, |state| self.fullness(state))
@@ -193,13 +195,13 @@ impl Step {
 }
 
 impl State {
-    /// Memory that the state holds beside its own size.
+    /// Heap memory of the state in bytes.
     pub fn heap_bytes(&self) -> usize {
         match self {
             State::FixedWindow(tiers) => tiers.heap_bytes(),
             State::SlidingWindow(tiers) => tiers.heap_bytes(),
             State::Gcra(tiers) => tiers.heap_bytes(),
-            State::Entries(holds) => holds.heap_bytes(),
+            State::Entries(entries) => entries.heap_bytes(),
             State::Reserved(reserved) => {
                 reserved.heap_bytes() + reserved.counted.as_ref().map_or(0, State::heap_bytes)
             }
@@ -216,8 +218,8 @@ impl<T: Copy> Tiers<T> {
         }
     }
 
-    fn each(seen: &[TierResult], state: impl Fn(&TierResult) -> T) -> Tiers<T> {
-        match seen {
+    fn from_results(results: &[TierResult], state: impl Fn(&TierResult) -> T) -> Tiers<T> {
+        match results {
             [one] => Tiers::One(state(one)),
             many => Tiers::Many(many.iter().map(state).collect()),
         }

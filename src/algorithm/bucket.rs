@@ -1,23 +1,23 @@
-//! token_bucket and leaky_bucket: the same arithmetic, seen from both ends.
+//! This module is token_bucket and leaky_bucket, which share their arithmetic.
 //!
-//! Tokens missing from one are the level of the other: both change by `requests` per window, and
-//! hits pass while `level + hits <= burst`. The level is kept as the instant at which it will be 0.
+//! The tokens missing from a token bucket are the level of a leaky bucket. Both change by `requests` per
+//! window, and hits fit while `level + hits <= burst`. The state is the instant at which the level is 0.
 
-use super::{Reading, Until, window};
+use super::{ResetOn, TierUsage, window};
 use crate::limit::{FILL_MAX, HITS_END, Tier};
 use crate::step::{GcraTier, GcraTime, TierResult};
 use crate::time::Micros;
 
-/// Longer than any bucket takes to fill, so it never fits: 142 years.
+/// A duration of 142 years, longer than any bucket takes to fill, so it never fits.
 const NEVER: u64 = 1 << 52;
 
-/// One tier's part of a step.
+/// Plans one tier of a step.
 pub(super) fn plan(tier: &Tier, hits: u64, now: Micros, count_denied: bool) -> GcraTier {
     let rate = tier.requests.min(HITS_END - 1);
     let parts = rate.max(1);
     let cost = length(hits, tier, parts);
     let one = if hits == 1 { cost } else { length(1, tier, parts) };
-    // No rate, no burst: requests of 0 block everything.
+    // A limit of 0 requests blocks everything, so it has no burst.
     let burst = if rate == 0 { 0 } else { tier.burst.min(HITS_END - 1) };
     let full = length(burst, tier, parts).min(GcraTime { micros: FILL_MAX.0, part: 0 });
     let horizon = GcraTime { micros: now.0 + full.micros, part: full.part };
@@ -49,10 +49,8 @@ fn sum(a: GcraTime, b: GcraTime, parts: u64) -> GcraTime {
     GcraTime { micros: a.micros + b.micros + part / parts, part: part % parts }
 }
 
-/// One tier's part of a decision.
-///
-/// Everything is in parts of a microsecond, of which a hit is `one` and an instant `now * parts`.
-pub(super) fn read(tier: &GcraTier, seen: &TierResult, until: Until) -> Reading {
+/// Reads the usage of one tier, computed in parts of a microsecond.
+pub(super) fn read(tier: &GcraTier, seen: &TierResult, until: ResetOn) -> TierUsage {
     let parts = u128::from(tier.parts);
     let in_parts = |length: GcraTime| u128::from(length.micros) * parts + u128::from(length.part);
     let one = in_parts(tier.one).max(1);
@@ -64,16 +62,16 @@ pub(super) fn read(tier: &GcraTier, seen: &TierResult, until: Until) -> Reading 
     let room = full.saturating_sub(level) / one;
     let (capacity, used) = (full / one, level.div_ceil(one));
     let wanted = match until {
-        Until::Grows if level == 0 => 0,
-        Until::Grows => (room + 1) * one,
-        Until::Fits(hits) => u128::from(hits) * one,
+        ResetOn::MoreRemaining if level == 0 => 0,
+        ResetOn::MoreRemaining => (room + 1) * one,
+        ResetOn::HitsFit(hits) => u128::from(hits) * one,
     };
-    // The level at which what is wanted fits; 0 when it is more than the bucket holds.
+    // The level at which the wanted hits fit; 0 if they exceed the bucket.
     let allowed_level = full.saturating_sub(wanted);
     let wait = level.saturating_sub(allowed_level);
-    // Level falls by `parts` in a microsecond, from a whole one: `now` has no part.
+    // The level falls by `parts` per microsecond, from a whole one: `now` has no part.
     let reset_after = Micros(to_u64(wait.div_ceil(parts)));
-    Reading { capacity: to_u64(capacity), used: to_u64(used), reset_after }
+    TierUsage { capacity: to_u64(capacity), used: to_u64(used), reset_after }
 }
 
 fn to_u64(number: u128) -> u64 {

@@ -1,11 +1,11 @@
-//! fixed_window: one count per window, windows aligned to the epoch.
+//! This module is fixed_window: one count per window, with windows aligned to the epoch.
 
-use super::{Reading, Until, window};
+use super::{ResetOn, TierUsage, window};
 use crate::limit::{HITS_END, Tier};
 use crate::step::{FixedWindowTier, TierResult};
 use crate::time::Micros;
 
-/// One tier's part of a step.
+/// Plans one tier of a step.
 pub(super) fn plan(tier: &Tier, now: Micros) -> FixedWindowTier {
     let window = window(tier);
     let start = now.0 - now.0 % window;
@@ -13,19 +13,18 @@ pub(super) fn plan(tier: &Tier, now: Micros) -> FixedWindowTier {
     FixedWindowTier { start: Micros(start), end: Micros(start + window), max }
 }
 
-/// One tier's part of a decision. Reset is the end of the window, unless a denial is not this
-/// tier's.
+/// Reads the usage of one tier. Reset-after is the rest of the window, but 0 if another tier denied.
 pub(super) fn read(
     tier: &FixedWindowTier,
     now: Micros,
     seen: &TierResult,
-    until: Until,
-) -> Reading {
+    until: ResetOn,
+) -> TierUsage {
     let window = tier.end.saturating_sub(tier.start);
     let end = Micros(seen.b).saturating_add(window);
     let at = match until {
-        Until::Fits(hits) if seen.a.saturating_add(hits) <= tier.max => now,
+        ResetOn::HitsFit(hits) if seen.a.saturating_add(hits) <= tier.max => now,
         _ => end,
     };
-    Reading { capacity: tier.max, used: seen.a, reset_after: at.saturating_sub(now) }
+    TierUsage { capacity: tier.max, used: seen.a, reset_after: at.saturating_sub(now) }
 }

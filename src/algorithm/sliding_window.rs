@@ -1,21 +1,20 @@
-//! sliding_window: the count of the present window, plus the share of the one before that is still
-//! in sight.
+//! This module is sliding_window: the count of the current window, plus a share of the previous one.
 //!
 //! ```text
 //!   start - window          start      now          start + window
 //!        |------ previous ----|-current-|--- rest ---|
-//!                   |-- the window that slides ------|   previous shows rest / window of itself
+//!                   |-- the window that slides ------|   previous counts by rest / window
 //! ```
 //!
-//! `used = current + ceil(previous * rest / window)`: rounded up, so it never admits more than the
+//! `used = current + ceil(previous * rest / window)`. It is rounded up, so it never admits more than the
 //! formula in real numbers.
 
-use super::{Reading, Until, window};
+use super::{ResetOn, TierUsage, window};
 use crate::limit::{SLIDING_REQUESTS_END, Tier};
 use crate::step::{SlidingWindow, SlidingWindowTier, TierResult};
 use crate::time::Micros;
 
-/// One tier's part of a step.
+/// Plans one tier of a step.
 pub(super) fn plan(tier: &Tier, now: Micros) -> SlidingWindowTier {
     let window = window(tier);
     let elapsed = now.0 % window;
@@ -27,37 +26,37 @@ pub(super) fn plan(tier: &Tier, now: Micros) -> SlidingWindowTier {
     }
 }
 
-/// One tier's part of a decision.
+/// Reads the usage of one tier.
 pub(super) fn read(
     tier: &SlidingWindowTier,
     now: Micros,
     seen: &TierResult,
-    until: Until,
-) -> Reading {
-    let pair = SlidingWindow { current: seen.a, previous: seen.b, start: Micros(seen.c) };
-    let used = pair.current + tier.shown(pair);
+    until: ResetOn,
+) -> TierUsage {
+    let state = SlidingWindow { current: seen.a, previous: seen.b, start: Micros(seen.c) };
+    let used = state.current + tier.weighted_previous(state);
     let target = match until {
-        // More than the limit: until empty.
-        Until::Fits(hits) => Some(tier.max.saturating_sub(hits)),
-        Until::Grows if used == 0 => None,
-        Until::Grows => Some(used.min(tier.max).saturating_sub(1)),
+        // More hits than the limit wait for the empty counter.
+        ResetOn::HitsFit(hits) => Some(tier.max.saturating_sub(hits)),
+        ResetOn::MoreRemaining if used == 0 => None,
+        ResetOn::MoreRemaining => Some(used.min(tier.max).saturating_sub(1)),
     };
-    let at = target.filter(|&target| target < used).map(|target| falls_to(tier, pair, target));
+    let at = target.filter(|&target| target < used).map(|target| falls_to(tier, state, target));
     let reset_after = at.unwrap_or(now).saturating_sub(now);
-    Reading { capacity: tier.max, used, reset_after }
+    TierUsage { capacity: tier.max, used, reset_after }
 }
 
-/// When no more than `target` hits are in sight, if none are added.
-fn falls_to(tier: &SlidingWindowTier, pair: SlidingWindow, target: u64) -> Micros {
-    // The most of `count`'s window that may still be in sight.
+/// The instant at which at most `target` hits are used, if none are added.
+fn falls_to(tier: &SlidingWindowTier, state: SlidingWindow, target: u64) -> Micros {
+    // The longest part of `count`'s window that may still count.
     let rest = |room: u64, count: u64| {
         let rest = u128::from(room) * u128::from(tier.window.0) / u128::from(count.max(1));
         Micros(u64::try_from(rest).unwrap_or(u64::MAX))
     };
-    let edge = pair.start.saturating_add(tier.window);
-    if pair.current <= target {
-        edge.saturating_sub(rest(target - pair.current, pair.previous))
+    let edge = state.start.saturating_add(tier.window);
+    if state.current <= target {
+        edge.saturating_sub(rest(target - state.current, state.previous))
     } else {
-        edge.saturating_add(tier.window).saturating_sub(rest(target, pair.current))
+        edge.saturating_add(tier.window).saturating_sub(rest(target, state.current))
     }
 }

@@ -1,14 +1,13 @@
-//! sliding_window_log: every admission's instant; and concurrency, whose slots leave by the same
-//! rule.
+//! This module is sliding_window_log, and concurrency, whose slots expire by the same rule.
 //!
-//! An admission counts in `(now - window, now]`: one that is exactly a window old is out.
+//! A hit counts in `(now - window, now]`. A hit that is exactly one window old does not count.
 
-use super::{Reading, window};
+use super::{TierUsage, window};
 use crate::limit::{ENTRIES_MAX, Tier};
 use crate::step::{EntriesTier, TierResult};
 use crate::time::Micros;
 
-/// One tier's part of a step.
+/// Plans one tier of a step.
 pub(super) fn plan(tier: &Tier, now: Micros) -> EntriesTier {
     let window = window(tier);
     EntriesTier {
@@ -18,7 +17,7 @@ pub(super) fn plan(tier: &Tier, now: Micros) -> EntriesTier {
     }
 }
 
-/// One tier's part of a decision.
-pub(super) fn read(tier: &EntriesTier, now: Micros, seen: &TierResult) -> Reading {
-    Reading { capacity: tier.max, used: seen.a, reset_after: Micros(seen.b).saturating_sub(now) }
+/// Reads the usage of one tier.
+pub(super) fn read(tier: &EntriesTier, now: Micros, seen: &TierResult) -> TierUsage {
+    TierUsage { capacity: tier.max, used: seen.a, reset_after: Micros(seen.b).saturating_sub(now) }
 }

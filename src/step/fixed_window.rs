@@ -1,40 +1,40 @@
-//! FixedWindow: how many hits fell into the present window. The algorithm of fixed_window.
+//! This module counts the hits of the current window: the state of fixed_window.
 
 use super::tier::{Charge, TierParams, share};
 use super::{INTEGER_END, State, Tiers};
 use crate::time::Micros;
 
-/// The numbers of one tier.
+/// The parameters of one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedWindowTier {
-    /// Start of the window that the step's instant falls into.
+    /// Start of the window of the step's instant.
     pub start: Micros,
     /// End of that window.
     pub end: Micros,
-    /// Hits that pass per window.
+    /// The limit: hits per window.
     pub max: u64,
 }
 
 /// The state of one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
-    /// Start of the window that was counted.
+    /// Start of the counted window.
     pub start: Micros,
     /// Hits in it.
     pub count: u64,
 }
 
 impl FixedWindowTier {
-    /// In the place of `max`: hits that were let pass elsewhere are counted whatever the limit, each
-    /// in the window of the step's instant, and not in a later one.
+    /// As `max`: hits that another instance already allowed are counted whatever the limit, in the
+    /// window of the step's instant only.
     pub const UNLIMITED: u64 = INTEGER_END;
 }
 
 impl TierParams for FixedWindowTier {
     type State = FixedWindow;
 
-    fn turn(&self, kept: Option<FixedWindow>) -> FixedWindow {
-        // A later window than the step's stays: the clock was set back, and no count may be lost.
+    fn advance(&self, kept: Option<FixedWindow>) -> FixedWindow {
+        // A later window than the step's stays. The clock was set back, and no count may be lost.
         match kept {
             Some(kept) if kept.start >= self.start => kept,
             _ => FixedWindow { start: self.start, count: 0 },
@@ -42,43 +42,43 @@ impl TierParams for FixedWindowTier {
     }
 
     fn fits(&self, state: FixedWindow, hits: u64) -> bool {
-        // Subtracted on the right, because count + hits may not be exact in a double.
+        // Subtracted on the right, because count + hits may be inexact in a double.
         (state.count as i64) <= self.max as i64 - hits as i64
     }
 
     fn charge(&self, state: FixedWindow, hits: u64) -> FixedWindow {
         if self.max == FixedWindowTier::UNLIMITED && state.start > self.start {
-            return state; // their window is over
+            return state; // the window of these hits is over
         }
         FixedWindow { count: state.count + hits.min(INTEGER_END - 1 - state.count), ..state }
     }
 
     fn refund(&self, state: FixedWindow, hits: u64) -> FixedWindow {
         if state.start > self.start {
-            return state; // what is given back was taken in a window that is over
+            return state; // the window of these hits is over
         }
-        less(state, hits)
+        subtract(state, hits)
     }
 
-    fn settle(&self, state: FixedWindow, made: Charge, hits: u64) -> FixedWindow {
-        if hits >= made.hits {
-            self.charge(state, hits - made.hits)
-        } else if made.at >= state.start {
-            less(state, made.hits - hits)
+    fn settle(&self, state: FixedWindow, charge: Charge, hits: u64) -> FixedWindow {
+        if hits >= charge.hits {
+            self.charge(state, hits - charge.hits)
+        } else if charge.at >= state.start {
+            subtract(state, charge.hits - hits)
         } else {
-            state // its window is over, and with it the charge
+            state // the charge's window is over
         }
     }
 
-    fn latest(&self, state: FixedWindow) -> Micros {
+    fn latest_instant(&self, state: FixedWindow) -> Micros {
         state.start
     }
 
-    fn seen(&self, state: FixedWindow) -> [u64; 3] {
+    fn numbers(&self, state: FixedWindow) -> [u64; 3] {
         [state.count, state.start.0, 0]
     }
 
-    fn expires(&self, state: FixedWindow) -> Micros {
+    fn expires_at(&self, state: FixedWindow) -> Micros {
         let window = if state.count == 0 { Micros::ZERO } else { self.window() };
         state.start.saturating_add(window)
     }
@@ -87,20 +87,20 @@ impl TierParams for FixedWindowTier {
         share(state.count, self.max)
     }
 
-    fn tiers(state: &mut State) -> Option<&mut Tiers<FixedWindow>> {
+    fn tiers_mut(state: &mut State) -> Option<&mut Tiers<FixedWindow>> {
         match state {
             State::FixedWindow(tiers) => Some(tiers),
             _ => None,
         }
     }
 
-    fn keep(tiers: Tiers<FixedWindow>) -> State {
+    fn into_state(tiers: Tiers<FixedWindow>) -> State {
         State::FixedWindow(tiers)
     }
 }
 
-/// `state` with that many hits less, but not below none.
-fn less(state: FixedWindow, hits: u64) -> FixedWindow {
+/// `state` without `hits`, at least 0.
+fn subtract(state: FixedWindow, hits: u64) -> FixedWindow {
     FixedWindow { count: state.count - hits.min(state.count), ..state }
 }
 

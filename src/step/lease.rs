@@ -1,5 +1,4 @@
-//! Leases: the names under which hits are taken, so that they can be given back or settled exactly
-//! once.
+//! This module identifies leases, under which hits are taken, and later given back or settled once.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -7,11 +6,11 @@ use std::str::FromStr;
 
 use crate::time::Micros;
 
-/// The name of one lease.
+/// The id of one lease.
 ///
-/// 64 random bits are enough: ids are only ever compared with the other leases that are open on the
-/// same counter. Among the 100 000 a counter can hold, two are equal with a chance of 3 in 10^10.
-/// One word keeps a held slot at 16 bytes, and Lua compares the text, never a number.
+/// 64 random bits suffice, because an id is only compared with other open leases of the same counter.
+/// Among the 100 000 that a counter can have, two are equal with a probability of 3 in 10^10. One word
+/// keeps a slot at 16 bytes. Lua compares the bytes, not a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseId(pub NonZeroU64);
 
@@ -25,16 +24,16 @@ impl LeaseId {
     }
 }
 
-/// 16 hexadecimal digits: how a lease travels in dynamic metadata and in a `lease` entry.
+/// 16 hexadecimal digits, as in dynamic metadata and in a `lease` entry.
 impl fmt::Display for LeaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
     }
 }
 
-/// The text is not the id of any lease of ours; to release it is to release an unknown id.
+/// A text that is no lease id. Releasing it is releasing an unknown id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a lease id is 16 lower-case hexadecimal digits, as the granting answer gave it")]
+#[error("a lease id has 16 lower-case hexadecimal digits; use the one from the granting response")]
 pub struct ParseLeaseIdError;
 
 impl FromStr for LeaseId {
@@ -53,32 +52,31 @@ impl FromStr for LeaseId {
 /// What a step does with a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
-    /// The hits are taken under this id. Concurrency: the slots belong to it. Every other
-    /// algorithm: a reservation, which can be settled before `until`. Means nothing on a peek or a
-    /// refund, or when the hits are denied.
+    /// Takes the hits under this id. Concurrency: the slots belong to it. Every other algorithm: a
+    /// reservation, which can be settled before `until`. No effect on a peek, a refund or a denial.
     Open {
-        /// The name.
+        /// The lease.
         id: LeaseId,
-        /// When a reservation can no longer be settled (concurrency uses its own hold instead).
+        /// The instant from which a reservation cannot be settled. Concurrency uses its `hold` instead.
         until: Micros,
     },
-    /// Ends the lease; the sign of the hits does not matter. Concurrency: gives back
-    /// `min(hits, held)` slots of this id. Every other algorithm: settles, so that the counter ends
-    /// charged with the hits, once. An unknown id changes nothing.
+    /// Closes the lease; the sign of the hits is ignored. Concurrency: releases up to `hits` slots of
+    /// this id. Every other algorithm: settles the reservation, so that the counter is charged with the
+    /// hits once. An unknown id changes nothing.
     Close(LeaseId),
 }
 
 impl Lease {
-    /// The id of a lease that is opened.
-    pub(super) fn opens(self) -> Option<LeaseId> {
+    /// The id, if this opens a lease.
+    pub(super) fn opened_id(self) -> Option<LeaseId> {
         match self {
             Lease::Open { id, .. } => Some(id),
             Lease::Close(_) => None,
         }
     }
 
-    /// The id of a lease that is ended.
-    pub(super) fn closes(self) -> Option<LeaseId> {
+    /// The id, if this closes a lease.
+    pub(super) fn closed_id(self) -> Option<LeaseId> {
         match self {
             Lease::Open { .. } => None,
             Lease::Close(id) => Some(id),
@@ -91,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_survives_its_text_and_nothing_else_is_one() {
+    fn an_id_is_parsed_from_its_own_text_only() {
         let id = LeaseId::from_bits(0x00ab_cdef_0123_4567);
         assert_eq!(id.to_string(), "00abcdef01234567");
         assert_eq!(id.to_string().parse(), Ok(id));

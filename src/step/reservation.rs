@@ -1,6 +1,7 @@
-//! Reservations: hits charged before their true number is known, until they are settled.
+//! This module keeps reservations: hits charged before their actual number is known, until settled.
 //!
-//! They stand beside the state of any counting algorithm, so a counter without one pays nothing.
+//! They are stored next to the state of any algorithm except concurrency, so a counter without
+//! reservations costs nothing more.
 
 use std::collections::VecDeque;
 
@@ -10,18 +11,18 @@ use super::tier::{self, BucketCost, Charge};
 use super::{Lease, LeaseId, Outcome, Params, State, Step, entries};
 use crate::time::Micros;
 
-/// Reservations that one counter remembers. Beyond it the oldest is forgotten: its charge stays, as
-/// if it had timed out.
+/// The most open reservations per counter. One more drops the oldest, whose charge stays as if it had
+/// timed out.
 pub const RESERVATIONS_MAX: usize = 10_000;
 
 /// A counter with open reservations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserved {
-    /// The counter itself; the reservations are charged in it.
+    /// The counter's own state, with the charges of the reservations.
     pub(super) counted: Option<State>,
     /// Oldest first.
     pub(super) open: VecDeque<Reservation>,
-    /// When the last of them can no longer be settled.
+    /// The instant from which none of them can be settled.
     pub(super) until: Micros,
 }
 
@@ -32,23 +33,23 @@ pub(super) struct Reservation {
     at: Micros,
     until: Micros,
     hits: u64,
-    /// What the hits cost in each tier, where that depends on more than their number.
+    /// Cost per tier, where it depends on more than the number of hits.
     costs: SmallVec<[BucketCost; 1]>,
 }
 
 impl Reservation {
-    fn made(&self, tier: usize) -> Charge {
+    fn charge(&self, tier: usize) -> Charge {
         let cost = self.costs.get(tier).copied().unwrap_or_default();
         Charge { at: self.at, hits: self.hits, cost }
     }
 }
 
-/// The step's outcome on a counting algorithm, with what its lease says.
+/// Applies a step to any algorithm except concurrency, with its lease.
 pub(super) fn apply(step: &Step, state: &mut Option<State>) -> Outcome {
     if let Some(State::Reserved(reserved)) = state
         && !belongs(&step.params, reserved.counted.as_ref())
     {
-        // The charges are as good as gone, so there is nothing to settle them against.
+        // The state counts as empty, and so do the charges of its reservations.
         let mut fresh = None;
         let outcome = apply(step, &mut fresh);
         if fresh.is_some() {
@@ -63,7 +64,7 @@ pub(super) fn apply(step: &Step, state: &mut Option<State>) -> Outcome {
     }
 }
 
-/// The state is this algorithm's, of as many tiers.
+/// The state is of the kind of `params`, with as many tiers.
 fn belongs(params: &Params, state: Option<&State>) -> bool {
     match (params, state) {
         (Params::FixedWindow(tiers), Some(State::FixedWindow(kept))) => {
@@ -73,12 +74,12 @@ fn belongs(params: &Params, state: Option<&State>) -> bool {
             tiers.len() == kept.as_slice().len()
         }
         (Params::Gcra(tiers), Some(State::Gcra(kept))) => tiers.len() == kept.as_slice().len(),
-        (Params::Log(_), Some(State::Entries(holds))) => holds.leases.is_none(),
+        (Params::Log(_), Some(State::Entries(entries))) => entries.leases.is_none(),
         (_, state) => state.is_none(),
     }
 }
 
-/// The counter's own state, with or without reservations beside it.
+/// The counter's own state, with or without reservations.
 fn counted(state: &mut Option<State>) -> &mut Option<State> {
     if matches!(state, Some(State::Reserved(_))) {
         match state {
@@ -107,11 +108,11 @@ fn reserve(step: &Step, state: &mut Option<State>, id: LeaseId, until: Micros) -
         return outcome;
     }
     let latest = match &step.params {
-        Params::FixedWindow(tiers) => tier::latest(tiers, inner),
-        Params::SlidingWindow(tiers) => tier::latest(tiers, inner),
-        Params::Gcra(tiers) => tier::latest(tiers, inner),
+        Params::FixedWindow(tiers) => tier::latest_instant(tiers, inner),
+        Params::SlidingWindow(tiers) => tier::latest_instant(tiers, inner),
+        Params::Gcra(tiers) => tier::latest_instant(tiers, inner),
         Params::Log(_) | Params::Slots(_) => match inner {
-            Some(State::Entries(holds)) => holds.latest(),
+            Some(State::Entries(entries)) => entries.latest_instant(),
             _ => Micros::ZERO,
         },
     };
@@ -119,14 +120,14 @@ fn reserve(step: &Step, state: &mut Option<State>, id: LeaseId, until: Micros) -
         Params::Gcra(tiers) => tier::costs(tiers, inner),
         _ => SmallVec::new(),
     };
-    // Where the hits were charged, also when the clock was set back.
+    // The instant at which the hits were charged; later than the step's if the clock was set back.
     let at = step.now.max(latest);
     let reservation = Reservation { id, at, until, hits: step.hits.unsigned_abs(), costs };
     open(state).push(reservation, step.now);
     outcome
 }
 
-/// The reservations in `state`, after making room for them if it has none.
+/// The reservations of `state`, which are added if it has none.
 fn open(state: &mut Option<State>) -> &mut Reserved {
     if !matches!(state, Some(State::Reserved(_))) {
         let counted = state.take();
@@ -145,15 +146,15 @@ fn settle(step: &Step, state: &mut Option<State>, id: LeaseId) -> Outcome {
         _ => None,
     };
     let inner = counted(state);
-    let made = |tier| found.as_ref().map(|found| found.made(tier));
+    let charge = |tier| found.as_ref().map(|found| found.charge(tier));
     let outcome = match &step.params {
-        Params::FixedWindow(tiers) => tier::settle(step, tiers, inner, made),
-        Params::SlidingWindow(tiers) => tier::settle(step, tiers, inner, made),
-        Params::Gcra(tiers) => tier::settle(step, tiers, inner, made),
+        Params::FixedWindow(tiers) => tier::settle(step, tiers, inner, charge),
+        Params::SlidingWindow(tiers) => tier::settle(step, tiers, inner, charge),
+        Params::Gcra(tiers) => tier::settle(step, tiers, inner, charge),
         Params::Log(tiers) | Params::Slots(tiers) => {
-            let charged = made(0).unwrap_or(Charge {
+            let charged = charge(0).unwrap_or(Charge {
                 at: step.now,
-                hits: step.hits.unsigned_abs(), // nothing is found: nothing differs
+                hits: step.hits.unsigned_abs(), // without a reservation nothing changes
                 cost: BucketCost::default(),
             });
             entries::settle(step, tiers, inner, charged)
@@ -179,13 +180,13 @@ impl Reserved {
         self.open.push_back(reservation);
     }
 
-    /// The reservation `id`, if it can still be settled; newest first.
+    /// Removes and returns the newest reservation `id` that can still be settled.
     fn take(&mut self, id: LeaseId, now: Micros) -> Option<Reservation> {
         let index = self.open.iter().rposition(|open| open.id == id && now < open.until)?;
         self.open.remove(index)
     }
 
-    /// Memory behind the pointer, without the counter's own.
+    /// Heap memory in bytes, with the struct itself, without the counter's own state.
     pub(super) fn heap_bytes(&self) -> usize {
         size_of::<Reserved>() + size_of::<Reservation>() * self.open.capacity()
     }

@@ -1,49 +1,49 @@
-//! SlidingWindow: hits in the present window and in the one before it. The algorithm of sliding_window.
+//! This module counts the hits of the current and of the previous window: the state of sliding_window.
 
 use super::tier::{Charge, TierParams, share};
 use super::{State, Tiers};
 use crate::time::Micros;
 
-/// One past the largest count of a window: half of what a double holds exactly, see `covers`.
+/// Exclusive upper bound of a window's count: half of what a double holds exactly, see `covers`.
 pub const SLIDING_COUNT_END: u64 = 1 << 52;
 
-/// The numbers of one tier.
+/// The parameters of one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingWindowTier {
-    /// Start of the window that the step's instant falls into.
+    /// Start of the window of the step's instant.
     pub start: Micros,
-    /// Length of a window: below 2^48.
+    /// Length of a window, below 2^48 microseconds.
     pub window: Micros,
-    /// What is left of that window at the step's instant, from 1 to `window`: as much of the window
-    /// before it is still in sight.
+    /// The rest of that window at the step's instant, from 1 to `window`. The same length of the
+    /// previous window overlaps the sliding window.
     pub rest: Micros,
-    /// Hits that pass in any window: below 2^52.
+    /// The limit: hits per window, below 2^52.
     pub max: u64,
 }
 
 /// The state of one tier. Counts stay below 2^52.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingWindow {
-    /// Start of the window that `current` counts.
+    /// Start of the window of `current`.
     pub start: Micros,
     /// Hits in that window.
     pub current: u64,
-    /// Hits in the window before it.
+    /// Hits in the previous window.
     pub previous: u64,
 }
 
 impl SlidingWindowTier {
-    /// In the place of `max`: hits that were let pass elsewhere are counted whatever the limit, each
-    /// in the window of the step's instant, as long as that is in sight.
+    /// As `max`: hits that another instance already allowed are counted whatever the limit, in the
+    /// window of the step's instant, if that is the current or the previous one.
     pub const UNLIMITED: u64 = SLIDING_COUNT_END;
 }
 
 impl TierParams for SlidingWindowTier {
     type State = SlidingWindow;
 
-    fn turn(&self, kept: Option<SlidingWindow>) -> SlidingWindow {
+    fn advance(&self, kept: Option<SlidingWindow>) -> SlidingWindow {
         match kept {
-            // Also a later window: the clock was set back, and no count may be lost.
+            // A later window stays too. The clock was set back, and no count may be lost.
             Some(kept) if kept.start >= self.start => kept,
             Some(kept) if kept.start.saturating_add(self.window) == self.start => {
                 SlidingWindow { start: self.start, current: 0, previous: kept.current }
@@ -55,13 +55,13 @@ impl TierParams for SlidingWindowTier {
     fn fits(&self, state: SlidingWindow, hits: u64) -> bool {
         // previous * rest / window + current + hits <= max, without dividing.
         let room = self.max as i64 - state.current as i64 - hits as i64;
-        room >= 0 && covers(room, self.window, state.previous, self.rest(state))
+        room >= 0 && covers(room, self.window, state.previous, self.overlap(state))
     }
 
     fn charge(&self, state: SlidingWindow, hits: u64) -> SlidingWindow {
         if self.max == SlidingWindowTier::UNLIMITED && state.start > self.start {
             if state.start > self.start.saturating_add(self.window) {
-                return state; // out of sight
+                return state; // neither window has these hits
             }
             let room = SLIDING_COUNT_END - 1 - state.previous;
             return SlidingWindow { previous: state.previous + hits.min(room), ..state };
@@ -71,10 +71,10 @@ impl TierParams for SlidingWindowTier {
     }
 
     fn refund(&self, state: SlidingWindow, hits: u64) -> SlidingWindow {
-        // The newest hits first, as everywhere; but none that are newer than the step, whose own
-        // were taken before (its window is over, or the clock was set back).
+        // The newest hits first, as in every algorithm. None of a window after the step's: the hits
+        // were taken before it (the step's window is over, or the clock was set back).
         if state.start > self.start.saturating_add(self.window) {
-            return state; // they are out of sight
+            return state; // neither window has these hits
         }
         let newest = if state.start > self.start { 0 } else { state.current };
         let current = hits.min(newest);
@@ -86,29 +86,29 @@ impl TierParams for SlidingWindowTier {
         }
     }
 
-    fn settle(&self, state: SlidingWindow, made: Charge, hits: u64) -> SlidingWindow {
-        if hits >= made.hits {
-            return self.charge(state, hits - made.hits);
+    fn settle(&self, state: SlidingWindow, charge: Charge, hits: u64) -> SlidingWindow {
+        if hits >= charge.hits {
+            return self.charge(state, hits - charge.hits);
         }
-        let back = made.hits - hits;
-        if made.at >= state.start {
+        let back = charge.hits - hits;
+        if charge.at >= state.start {
             SlidingWindow { current: state.current - back.min(state.current), ..state }
-        } else if made.at.saturating_add(self.window) >= state.start {
+        } else if charge.at.saturating_add(self.window) >= state.start {
             SlidingWindow { previous: state.previous - back.min(state.previous), ..state }
         } else {
-            state // out of sight, and with it the charge
+            state // neither window has the charge
         }
     }
 
-    fn latest(&self, state: SlidingWindow) -> Micros {
+    fn latest_instant(&self, state: SlidingWindow) -> Micros {
         state.start
     }
 
-    fn seen(&self, state: SlidingWindow) -> [u64; 3] {
+    fn numbers(&self, state: SlidingWindow) -> [u64; 3] {
         [state.current, state.previous, state.start.0]
     }
 
-    fn expires(&self, state: SlidingWindow) -> Micros {
+    fn expires_at(&self, state: SlidingWindow) -> Micros {
         let edge = state.start.saturating_add(self.window);
         match (state.current, state.previous) {
             (0, 0) => state.start,
@@ -118,43 +118,42 @@ impl TierParams for SlidingWindowTier {
     }
 
     fn fullness(&self, state: SlidingWindow) -> u16 {
-        share(state.current.saturating_add(self.shown(state)), self.max)
+        share(state.current.saturating_add(self.weighted_previous(state)), self.max)
     }
 
-    fn tiers(state: &mut State) -> Option<&mut Tiers<SlidingWindow>> {
+    fn tiers_mut(state: &mut State) -> Option<&mut Tiers<SlidingWindow>> {
         match state {
             State::SlidingWindow(tiers) => Some(tiers),
             _ => None,
         }
     }
 
-    fn keep(tiers: Tiers<SlidingWindow>) -> State {
+    fn into_state(tiers: Tiers<SlidingWindow>) -> State {
         State::SlidingWindow(tiers)
     }
 }
 
 impl SlidingWindowTier {
-    /// How much of the state's previous window is in sight: all of it when the clock was set back.
-    pub(crate) fn rest(&self, state: SlidingWindow) -> Micros {
+    /// The length of the previous window that counts: all of it when the clock was set back.
+    pub(crate) fn overlap(&self, state: SlidingWindow) -> Micros {
         if state.start > self.start { self.window } else { self.rest }
     }
 
-    /// The previous window's share, rounded up. Divides, so it has no twin: for reports only.
-    pub(crate) fn shown(&self, state: SlidingWindow) -> u64 {
-        let product = u128::from(state.previous) * u128::from(self.rest(state).0);
+    /// The hits of the previous window that count, rounded up. For reports only: it divides, so it has
+    /// no Lua twin.
+    pub(crate) fn weighted_previous(&self, state: SlidingWindow) -> u64 {
+        let product = u128::from(state.previous) * u128::from(self.overlap(state).0);
         product.div_ceil(u128::from(self.window.0.max(1))) as u64
     }
 }
 
 /// `a * x >= b * y`, exactly, in numbers that are exact in a double.
 ///
-/// The products have up to 100 bits, so each factor is split at bit 24, and the difference is
-/// summed
-/// column by column with a carry that is rounded down, which keeps its sign. With `a, b < 2^52` and
-/// `x, y < 2^48` no column and no partial sum reaches 2^53: the upper half of `a` has 28 bits,
-/// every
-/// other half 24, so the widest column is `2^28 * 2^24 + 2^24 * 2^24 + carry < 2^53`.
-/// In Lua `>> 24` is `floor(n / 2^24)`, and the lower half what that leaves.
+/// The products have up to 100 bits. Each factor is split at bit 24, and the difference is summed
+/// column by column; the carry is rounded down, which keeps its sign. With `a, b < 2^52` and
+/// `x, y < 2^48` every column and every partial sum stays below 2^53. The upper half of `a` has 28
+/// bits and every other half 24, so the widest column is `2^28 * 2^24 + 2^24 * 2^24 + carry < 2^53`.
+/// In Lua `>> 24` is `floor(n / 2^24)`, and the lower half is the remainder.
 fn covers(a: i64, x: Micros, b: u64, y: Micros) -> bool {
     let split = |n: i64| (n >> 24, n & 0xff_ffff);
     let (a1, a0) = split(a);
@@ -175,7 +174,7 @@ mod tests {
 
     const WINDOW_END: u64 = 1 << 48;
 
-    /// The same sum as `covers` in doubles, as the Lua twin will do it; None when one is inexact.
+    /// `covers` computed in doubles, as the Lua twin does it; `None` if a result is inexact.
     fn covers_in_doubles(a: i64, x: u64, b: u64, y: u64) -> Option<bool> {
         let radix = 16_777_216.0_f64;
         let exact = std::cell::Cell::new(true);
@@ -205,7 +204,7 @@ mod tests {
         })]
 
         #[test]
-        fn covers_compares_exactly_and_a_double_can_hold_every_step_of_it(
+        fn covers_is_exact_in_doubles(
             a in prop_oneof![0..SLIDING_COUNT_END, Just(SLIDING_COUNT_END - 1), 0..100u64],
             b in prop_oneof![0..SLIDING_COUNT_END, Just(SLIDING_COUNT_END - 1), 0..100u64],
             x in prop_oneof![1..WINDOW_END, Just(WINDOW_END - 1), 1..100u64],
@@ -217,7 +216,7 @@ mod tests {
         }
 
         #[test]
-        fn covers_is_exact_where_the_products_are_next_to_each_other(
+        fn covers_is_exact_at_equal_products(
             a in 1..SLIDING_COUNT_END, x in 1..WINDOW_END - 1, b in 1..SLIDING_COUNT_END,
         ) {
             let (a, b) = (a.min(b), a.max(b));

@@ -1,65 +1,66 @@
-//! TierParams: one tier of an algorithm whose state has a fixed size, and the law that all of them follow.
+//! This module applies steps to states of fixed size per tier: fixed_window, sliding_window and gcra.
 
 use smallvec::SmallVec;
 
 use super::{GcraTime, Outcome, State, Step, TierResult, Tiers};
 use crate::time::Micros;
 
-/// One tier's numbers. `hits` and all that a method computes stays below 2^53, so that its twin can
-/// do the same in doubles.
+/// The parameters of one tier. `hits` and every result stay below 2^53, so that the Lua twin computes
+/// the same in doubles.
 pub(super) trait TierParams {
-    /// What is kept for one tier.
+    /// The state of one tier.
     type State: Copy + PartialEq;
 
-    /// The state as it stands at the step's instant. Absent and expired: the empty one.
-    fn turn(&self, kept: Option<Self::State>) -> Self::State;
-    /// The hits still pass. With 0: the state is within the limit.
+    /// The state at the step's instant; the empty state if there is none or it has expired.
+    fn advance(&self, kept: Option<Self::State>) -> Self::State;
+    /// The hits fit into the limit. With 0 hits: the state is within the limit.
     fn fits(&self, state: Self::State, hits: u64) -> bool;
-    /// The state with the hits, which may not fit.
+    /// The state with the hits added, even if they do not fit.
     fn charge(&self, state: Self::State, hits: u64) -> Self::State;
-    /// The state with the hits given back, never below empty.
+    /// The state with the hits given back, at least empty.
     fn refund(&self, state: Self::State, hits: u64) -> Self::State;
-    /// The state with the reservation `made` brought to the hits.
-    fn settle(&self, state: Self::State, made: Charge, hits: u64) -> Self::State;
-    /// What the hits cost that were just charged to this state, if that is more than their number.
+    /// The state after replacing the reserved `charge` by the actual hits.
+    fn settle(&self, state: Self::State, charge: Charge, hits: u64) -> Self::State;
+    /// The cost of the hits that were just charged to `state`, if it depends on more than their number.
     fn cost(&self, _state: Self::State) -> BucketCost {
         BucketCost::default()
     }
-    /// The latest instant the state speaks of.
-    fn latest(&self, state: Self::State) -> Micros;
-    /// The state's numbers.
-    fn seen(&self, state: Self::State) -> [u64; 3];
-    /// From when on the state is as good as none.
-    fn expires(&self, state: Self::State) -> Micros;
-    /// Share of the limit in use: see [`share`].
+    /// The latest instant in the state.
+    fn latest_instant(&self, state: Self::State) -> Micros;
+    /// The state's numbers, for [`TierResult`].
+    fn numbers(&self, state: Self::State) -> [u64; 3];
+    /// The instant from which the state counts as empty.
+    fn expires_at(&self, state: Self::State) -> Micros;
+    /// The used share of the limit: see [`share`].
     fn fullness(&self, state: Self::State) -> u16;
-    /// The tiers in `state`, if it is this algorithm's.
-    fn tiers(state: &mut State) -> Option<&mut Tiers<Self::State>>;
-    /// A counter's state of these tiers.
-    fn keep(tiers: Tiers<Self::State>) -> State;
+    /// The tiers of `state`, if it is of this kind.
+    fn tiers_mut(state: &mut State) -> Option<&mut Tiers<Self::State>>;
+    /// The state of a counter with these tiers.
+    fn into_state(tiers: Tiers<Self::State>) -> State;
 }
 
-/// What one tier remembers of a reservation.
+/// What a reservation charged to one tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Charge {
     /// When it was charged.
     pub(super) at: Micros,
-    /// The hits charged.
+    /// The charged hits.
     pub(super) hits: u64,
-    /// What they cost then.
+    /// Their cost at that time.
     pub(super) cost: BucketCost,
 }
 
-/// What hits cost in a bucket.
+/// The cost of hits in a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BucketCost {
-    /// How far they moved the arrival time.
+    /// By how much they moved the theoretical arrival time.
     pub(super) length: GcraTime,
-    /// When they will have drained, and with them all that was there before.
+    /// When they, and everything charged before them, have drained.
     pub(super) drained: Micros,
 }
 
-/// `used / max` as 0..=65534, or 65535 from `max` on. A limit of 0 forgets nothing: 0.
+/// `used / max` scaled to 0..=65534, or 65535 from `max` on. 0 for a limit of 0, whose counters hold
+/// nothing.
 pub(super) fn share(used: u64, max: u64) -> u16 {
     if max == 0 {
         0
@@ -72,126 +73,126 @@ pub(super) fn share(used: u64, max: u64) -> u16 {
     }
 }
 
-/// The tiers as they are before a step, turned to its instant.
-type Turned<M> = SmallVec<[<M as TierParams>::State; 1]>;
+/// The tiers before a step, advanced to its instant.
+type Advanced<P> = SmallVec<[<P as TierParams>::State; 1]>;
 
-fn turned<M: TierParams>(tiers: &[M], state: &mut Option<State>) -> Turned<M> {
-    // Of another algorithm or another number of tiers: the rule was changed, and nothing is known.
-    let kept = state.as_mut().and_then(M::tiers).map(|kept| kept.as_slice());
+fn advanced<P: TierParams>(tiers: &[P], state: &mut Option<State>) -> Advanced<P> {
+    // A state of another kind or number of tiers is from an older version of the rule: ignored.
+    let kept = state.as_mut().and_then(P::tiers_mut).map(|kept| kept.as_slice());
     let kept = kept.filter(|kept| kept.len() == tiers.len());
-    tiers.iter().enumerate().map(|(i, tier)| tier.turn(kept.map(|kept| kept[i]))).collect()
+    tiers.iter().enumerate().map(|(i, tier)| tier.advance(kept.map(|kept| kept[i]))).collect()
 }
 
-/// Takes, looks at or gives back the step's hits.
-pub(super) fn apply<M: TierParams>(step: &Step, tiers: &[M], state: &mut Option<State>) -> Outcome {
+/// Takes or gives back the step's hits, or peeks.
+pub(super) fn apply<P: TierParams>(step: &Step, tiers: &[P], state: &mut Option<State>) -> Outcome {
     let hits = step.hits.unsigned_abs();
-    let fits = |tier: &M, before| step.hits < 0 || tier.fits(before, hits);
-    let after = |tier: &M, before, allowed: bool| match step.hits {
+    let fits = |tier: &P, before| step.hits < 0 || tier.fits(before, hits);
+    let after = |tier: &P, before, allowed: bool| match step.hits {
         ..=-1 => tier.refund(before, hits),
         1.. if allowed || step.count_denied => tier.charge(before, hits),
         _ => before,
     };
     if let [tier] = tiers {
-        // Nearly every limit has one tier: no lists.
-        let before = tier.turn(kept_one::<M>(state).copied());
+        // Nearly every limit has one tier, which needs no lists.
+        let before = tier.advance(kept_one::<P>(state).copied());
         let allowed = fits(tier, before);
         let after = after(tier, before, allowed);
         if after != before {
-            match kept_one::<M>(state) {
+            match kept_one::<P>(state) {
                 Some(kept) => *kept = after,
-                None => *state = Some(M::keep(Tiers::One(after))),
+                None => *state = Some(P::into_state(Tiers::One(after))),
             }
         }
-        return Outcome { allowed, tiers: SmallVec::from_buf([seen(tier, after, allowed)]) };
+        return Outcome { allowed, tiers: SmallVec::from_buf([tier_result(tier, after, allowed)]) };
     }
-    let before = turned(tiers, state);
+    let before = advanced(tiers, state);
     let pairs = || tiers.iter().zip(&before);
     let fits: SmallVec<[bool; 1]> = pairs().map(|(tier, &now)| fits(tier, now)).collect();
     let allowed = fits.iter().all(|&fits| fits);
-    let after: Turned<M> = pairs().map(|(tier, &now)| after(tier, now, allowed)).collect();
-    write::<M>(state, &before, &after);
+    let after: Advanced<P> = pairs().map(|(tier, &now)| after(tier, now, allowed)).collect();
+    write::<P>(state, &before, &after);
     outcome(tiers, &after, &fits)
 }
 
-/// The only tier in `state`, if it is this algorithm's and there is one.
-fn kept_one<M: TierParams>(state: &mut Option<State>) -> Option<&mut M::State> {
-    match state.as_mut().and_then(M::tiers) {
+/// The tier of `state`, if it is of this kind and has one tier.
+fn kept_one<P: TierParams>(state: &mut Option<State>) -> Option<&mut P::State> {
+    match state.as_mut().and_then(P::tiers_mut) {
         Some(Tiers::One(kept)) => Some(kept),
         _ => None,
     }
 }
 
-/// Brings the reservation that `made` tells of, tier by tier, to the step's hits.
-pub(super) fn settle<M: TierParams>(
+/// Replaces what a reservation charged, as `charge` returns it per tier, by the step's hits.
+pub(super) fn settle<P: TierParams>(
     step: &Step,
-    tiers: &[M],
+    tiers: &[P],
     state: &mut Option<State>,
-    made: impl Fn(usize) -> Option<Charge>,
+    charge: impl Fn(usize) -> Option<Charge>,
 ) -> Outcome {
-    let before = turned(tiers, state);
-    let settled = |(i, tier): (usize, &M)| match made(i) {
-        Some(made) => tier.settle(before[i], made, step.hits.unsigned_abs()),
+    let before = advanced(tiers, state);
+    let settled = |(i, tier): (usize, &P)| match charge(i) {
+        Some(charge) => tier.settle(before[i], charge, step.hits.unsigned_abs()),
         None => before[i],
     };
-    let after: Turned<M> = tiers.iter().enumerate().map(settled).collect();
-    write::<M>(state, &before, &after);
+    let after: Advanced<P> = tiers.iter().enumerate().map(settled).collect();
+    write::<P>(state, &before, &after);
     let fits: SmallVec<[bool; 1]> = tiers.iter().map(|_| true).collect();
     outcome(tiers, &after, &fits)
 }
 
-/// Keeps `after`, unless nothing but time has changed it: a refusal, a peek and a refund that finds
-/// nothing leave the counter as it was, and create none.
-fn write<M: TierParams>(state: &mut Option<State>, before: &[M::State], after: &[M::State]) {
+/// Stores `after` if the step changed it. A denial, a peek and a refund of nothing leave the counter
+/// unchanged, and create none.
+fn write<P: TierParams>(state: &mut Option<State>, before: &[P::State], after: &[P::State]) {
     if before == after {
         return;
     }
-    match state.as_mut().and_then(M::tiers) {
+    match state.as_mut().and_then(P::tiers_mut) {
         Some(Tiers::Many(kept)) if kept.len() == after.len() => kept.copy_from_slice(after),
-        _ => *state = Some(M::keep(Tiers::from_slice(after))),
+        _ => *state = Some(P::into_state(Tiers::from_slice(after))),
     }
 }
 
-fn outcome<M: TierParams>(tiers: &[M], after: &[M::State], fits: &[bool]) -> Outcome {
+fn outcome<P: TierParams>(tiers: &[P], after: &[P::State], fits: &[bool]) -> Outcome {
     let pairs = tiers.iter().zip(after).zip(fits);
-    let seen = pairs.map(|((tier, &state), &allowed)| seen(tier, state, allowed));
-    Outcome { allowed: fits.iter().all(|&fits| fits), tiers: seen.collect() }
+    let results = pairs.map(|((tier, &state), &allowed)| tier_result(tier, state, allowed));
+    Outcome { allowed: fits.iter().all(|&fits| fits), tiers: results.collect() }
 }
 
-fn seen<M: TierParams>(tier: &M, state: M::State, allowed: bool) -> TierResult {
-    let [a, b, c] = tier.seen(state);
+fn tier_result<P: TierParams>(tier: &P, state: P::State, allowed: bool) -> TierResult {
+    let [a, b, c] = tier.numbers(state);
     TierResult { allowed, a, b, c }
 }
 
-/// The latest instant any tier speaks of.
-pub(super) fn latest<M: TierParams>(tiers: &[M], state: &mut Option<State>) -> Micros {
-    let turned = turned(tiers, state);
-    tiers.iter().zip(turned).map(|(tier, now)| tier.latest(now)).max().unwrap_or_default()
+/// The latest instant in any tier.
+pub(super) fn latest_instant<P: TierParams>(tiers: &[P], state: &mut Option<State>) -> Micros {
+    let advanced = advanced(tiers, state);
+    tiers.iter().zip(advanced).map(|(tier, now)| tier.latest_instant(now)).max().unwrap_or_default()
 }
 
-/// What the step's hits, just charged to `state`, cost in every tier.
-pub(super) fn costs<M: TierParams>(
-    tiers: &[M],
+/// The cost in every tier of the step's hits, which were just charged to `state`.
+pub(super) fn costs<P: TierParams>(
+    tiers: &[P],
     state: &mut Option<State>,
 ) -> SmallVec<[BucketCost; 1]> {
-    let turned = turned(tiers, state);
-    tiers.iter().zip(turned).map(|(tier, now)| tier.cost(now)).collect()
+    let advanced = advanced(tiers, state);
+    tiers.iter().zip(advanced).map(|(tier, now)| tier.cost(now)).collect()
 }
 
-/// From when on all tiers say nothing.
-pub(super) fn expires<M: TierParams>(tiers: &[M], kept: &Tiers<M::State>) -> Micros {
+/// The instant from which all tiers count as empty.
+pub(super) fn expires_at<P: TierParams>(tiers: &[P], kept: &Tiers<P::State>) -> Micros {
     let kept = kept.as_slice();
     if kept.len() != tiers.len() {
         return Micros::ZERO;
     }
-    tiers.iter().zip(kept).map(|(tier, &kept)| tier.expires(kept)).max().unwrap_or_default()
+    tiers.iter().zip(kept).map(|(tier, &kept)| tier.expires_at(kept)).max().unwrap_or_default()
 }
 
-/// The fullest tier's share.
-pub(super) fn fullness<M: TierParams>(tiers: &[M], kept: &Tiers<M::State>) -> u16 {
+/// The share of the fullest tier.
+pub(super) fn fullness<P: TierParams>(tiers: &[P], kept: &Tiers<P::State>) -> u16 {
     let kept = kept.as_slice();
     if kept.len() != tiers.len() {
         return 0;
     }
-    let share = |(tier, &kept): (&M, &M::State)| tier.fullness(tier.turn(Some(kept)));
+    let share = |(tier, &kept): (&P, &P::State)| tier.fullness(tier.advance(Some(kept)));
     tiers.iter().zip(kept).map(share).max().unwrap_or_default()
 }

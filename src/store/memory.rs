@@ -1,16 +1,17 @@
-//! The memory store: counters of one process, bounded in number and in bytes.
+//! This module keeps the counters of one process in memory, bounded in number and in bytes.
 //!
-//! Counters are dealt over shards by bits of their keys. Each shard is a lock over a dense slab of
-//! 48-byte entries, an index of four bytes a slot over it, and a list of the few states that are
-//! too large for an entry. All of it shrinks as counters go.
+//! Bits of a key choose one of up to 512 shards. A shard is a lock, a dense slab of 48-byte entries, a
+//! hash index of four bytes per slot, and a list of states that are too large for an entry. All of it
+//! shrinks when counters go. A counter takes 55 to 62 bytes as measured, at most 64; the slab and the
+//! index exist for that bound (`tests/memory_size.rs`).
 //!
-//! - **Expiry** is garbage collection in small slices: a step that begins a counter looks at a few
-//!   others, and [`MemoryStore::sweep`] goes round the shards. No slice holds a lock for long.
-//! - **Eviction** starts when `max_counters` are held: the counter that would forget the least of a
-//!   random sample goes. A counter at its limit never goes, so a flood of new keys resets nobody;
-//!   when nothing can go the answer is [`StoreError::Full`].
+//! - **Expiry** is garbage collection in small slices. A step that creates a counter examines four
+//!   others, and [`MemoryStore::sweep`] visits all shards in turn. No slice holds a lock for long.
+//! - **Eviction** starts at `max_counters`. Of a random sample, the counter that loses the least state
+//!   is evicted. A counter at its limit is never evicted, so a flood of new keys resets no limit. When
+//!   no counter can be evicted, the step fails with [`StoreError::Full`].
 //!
-//! **Invariant:** no two shards are locked at the same time by one thread.
+//! **Invariant:** a thread never holds the locks of two shards at once.
 
 use std::sync::PoisonError;
 
@@ -35,16 +36,15 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-/// Shards of a large store. More of them make each slice of work (an index rebuilt) shorter.
+/// Shards of a large store. More shards make each piece of work, such as rebuilding an index, shorter.
 const SHARDS_MAX: usize = 512;
-/// Counters per shard of a large store; small stores have smaller shards, for the sake of
-/// concurrency.
+/// Counters per shard of a large store. Small stores have smaller shards, for concurrency.
 const SHARD_COUNTERS: usize = 8192;
-/// Bytes of large states per counter of the bound, beside those of the entry.
+/// Bytes for large states per counter of `max_counters`, in addition to the entries.
 const LARGE_BYTES_PER_COUNTER: usize = 64;
-/// Bytes of large states that even a small store may hold: some logs of 100 000 instants.
+/// Bytes for large states in a small store: room for some logs of 100 000 instants.
 const LARGE_BYTES_MIN: usize = 16 << 20;
-/// Other shards asked to give way when one has nothing to evict.
+/// Other shards that are tried when a shard has nothing to evict.
 const SHARDS_TRIED: usize = 8;
 /// Entries examined under one lock by a sweep.
 const SWEEP_SLICE: u32 = 128;
@@ -53,26 +53,26 @@ const SWEEP_SLICE: u32 = 128;
 pub struct MemoryStore {
     shards: Box<[PaddedShard]>,
     budget: Budget,
-    /// The shard that housekeeping turns to next.
+    /// The shard that is swept next.
     next: AtomicUsize,
 }
 
-/// A shard on cache lines of its own, so that neighbours do not slow each other down.
+/// A shard on its own cache lines, which avoids false sharing.
 #[repr(align(64))]
 struct PaddedShard(Mutex<Shard>);
 
 impl MemoryStore {
-    /// A store of at most `max_counters` counters (at least 1 and at most 2^29 are held).
+    /// A store of at most `max_counters` counters, clamped to 1..=2^29.
     ///
-    /// A counter takes up to 64 bytes. States of several tiers, logs and holders take more: all of
-    /// them together at most another 64 bytes times `max_counters`, or 16 MiB if that is more.
+    /// A counter takes at most 64 bytes. States of several tiers, logs and slots take more. All of them
+    /// together take at most another 64 bytes times `max_counters`, or 16 MiB if that is more.
     pub fn new(max_counters: usize) -> MemoryStore {
         let large_bytes = max_counters.saturating_mul(LARGE_BYTES_PER_COUNTER);
         MemoryStore::with_large_bytes(max_counters, large_bytes.max(LARGE_BYTES_MIN))
     }
 
-    /// A store of at most `max_counters` counters, whose large states take at most `large_bytes`
-    /// (passed by at most the growth of one state per thread).
+    /// A store of at most `max_counters` counters, whose large states take at most `large_bytes`.
+    /// Concurrent steps may exceed that by the growth of one state per thread.
     pub fn with_large_bytes(max_counters: usize, large_bytes: usize) -> MemoryStore {
         let max_counters = max_counters.clamp(1, 1 << 29);
         let for_concurrency = (max_counters / 256).clamp(1, 64);
@@ -84,18 +84,18 @@ impl MemoryStore {
         }
     }
 
-    /// Applies `step` to the counter `key`, without waiting for anything but the shard's lock.
+    /// Applies `step` to the counter `key`. Waits only for the shard's lock.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Full`] if the step needs room and every counter looked at is at its limit;
-    /// the counter is then as it was.
+    /// [`StoreError::Full`] if the step needs room and every examined counter is at its limit. The
+    /// counter is then unchanged.
     pub fn apply_now(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
-        let answer = self.shard(key).apply(key, step, &self.budget);
-        answer.or_else(|full| self.apply_after_eviction(full, key, step))
+        let result = self.shard(key).apply(key, step, &self.budget);
+        result.or_else(|full| self.apply_after_eviction(full, key, step))
     }
 
-    /// Applies `step` once another shard has given way.
+    /// Evicts a counter of another shard and applies `step` again.
     #[cold]
     fn apply_after_eviction(
         &self,
@@ -112,8 +112,8 @@ impl MemoryStore {
         Err(StoreError::Full)
     }
 
-    /// Forgets expired counters among the next `budget` (at least a slice of 128), a slice per
-    /// shard and lock. Tells how many went. Calls of 1 000 every 10 ms go round a million counters
+    /// Removes expired counters among the next `budget`, in slices of 128 per shard and lock, at least
+    /// one slice. Returns how many were removed. A budget of 1 000 every 10 ms covers a million counters
     /// in 10 s.
     pub fn sweep(&self, now: Micros, budget: usize) -> usize {
         if self.budget.is_empty() {
@@ -130,7 +130,7 @@ impl MemoryStore {
         shard.find(key).and_then(|place| shard.state(place))
     }
 
-    /// Forgets the counter `key`. Tells whether there was one.
+    /// Removes the counter `key`. Returns whether it existed.
     pub fn remove(&self, key: &Key) -> bool {
         let mut shard = self.shard(key);
         let Some(place) = shard.find(key) else { return false };
@@ -139,18 +139,18 @@ impl MemoryStore {
         true
     }
 
-    /// What the store holds and has done so far.
+    /// Current sizes and totals.
     pub fn stats(&self) -> MemoryStats {
         self.budget.stats()
     }
 
-    /// Evicts a counter of another shard. Tells whether one could go.
+    /// Evicts a counter of another shard. Returns whether one was evicted.
     fn evict_elsewhere(&self, full: Full, except: &Key, now: Micros) -> bool {
-        let asked = SHARDS_TRIED.min(self.shards.len());
-        (0..asked).any(|_| self.next_shard().evict_one(full, except, now, &self.budget))
+        let tried = SHARDS_TRIED.min(self.shards.len());
+        (0..tried).any(|_| self.next_shard().evict_one(full, except, now, &self.budget))
     }
 
-    /// The shard of `key`, by other bits than those the shard's index uses.
+    /// The shard of `key`. Its index uses other bits of the key.
     fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
         let number = ((key.0[1] >> 32) * self.shards.len() as u64) >> 32;
         self.lock(number as usize)
@@ -162,8 +162,8 @@ impl MemoryStore {
     }
 
     fn lock(&self, number: usize) -> MutexGuard<'_, Shard> {
-        // Only a step can panic here, and it runs before a shard's parts are touched: what a
-        // poisoned lock guards is whole.
+        // Only a step can panic here, and it runs before the shard is changed. So a poisoned shard is
+        // consistent.
         self.shards[number].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn expose_redis(guard: &Guard<RedisStore, SystemClock>, page: &mut Ex
     each("weir_redis_calls_total", "Calls of scripts sent to the node.", |one| one.calls);
     each("weir_redis_steps_total", "Decisions that those calls carried.", |one| one.steps);
     let help = "Those of them that were combined with others on the same counter.";
-    each("weir_redis_combined_total", help, |one| one.shared);
+    each("weir_redis_combined_total", help, |one| one.combined);
     let help = "Calls to the node that wait for an answer.";
     let family = page.gauge("weir_redis_calls_in_flight", help);
     for (name, health) in &nodes {

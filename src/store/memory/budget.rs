@@ -1,8 +1,8 @@
-//! The budget of a memory store: its bounds and what all its shards use together, as plain atomics.
+//! This module counts what the shards of a memory store use together, and enforces its bounds.
 
 use super::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Bounds and totals. Shards share one; no total orders any other memory, so all is relaxed.
+/// Bounds and totals of all shards. No total orders other memory accesses, so all are relaxed.
 pub(super) struct Budget {
     counters_max: usize,
     large_bytes_max: usize,
@@ -13,18 +13,18 @@ pub(super) struct Budget {
     reclaimed: AtomicU64,
 }
 
-/// What a memory store holds and has done so far.
+/// Current sizes and totals of a memory store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Counters held now, those included that have expired and were not met yet.
+    /// Counters held now, with expired ones that were not removed yet.
     pub counters: u64,
-    /// Bytes that states too large for an entry take now.
+    /// Bytes of the states that do not fit into an entry.
     pub large_bytes: u64,
     /// Counters evicted to make room for others.
     pub evicted: u64,
-    /// Steps refused because nothing could be evicted.
+    /// Steps refused because no counter could be evicted.
     pub refused: u64,
-    /// Counters forgotten because they had expired.
+    /// Counters removed because they had expired.
     pub reclaimed: u64,
 }
 
@@ -41,30 +41,30 @@ impl Budget {
         }
     }
 
-    /// Counts one more counter, unless the store is full.
+    /// Reserves room for one counter, unless the store is full.
     pub(super) fn try_reserve(&self) -> bool {
         self.counters
-            .fetch_update(Relaxed, Relaxed, |taken| (taken < self.counters_max).then(|| taken + 1))
+            .fetch_update(Relaxed, Relaxed, |used| (used < self.counters_max).then(|| used + 1))
             .is_ok()
     }
 
-    /// No counter is held.
+    /// The store has no counter.
     pub(super) fn is_empty(&self) -> bool {
         self.counters.load(Relaxed) == 0
     }
 
-    /// Counts one counter less.
+    /// Releases the room of one counter.
     pub(super) fn release(&self) {
         self.counters.fetch_sub(1, Relaxed);
     }
 
-    /// LargeState states may take `bytes` more. Threads that ask at the same time are all told so: the
-    /// bound may be passed by what each thread then adds in one step.
+    /// Large states may take `bytes` more. Concurrent threads may all get `true`, so the bound can be
+    /// exceeded by what each of them adds in one step.
     pub(super) fn has_bytes(&self, bytes: usize) -> bool {
         self.large_bytes.load(Relaxed).saturating_add(bytes) <= self.large_bytes_max
     }
 
-    /// A large state that took `before` bytes takes `after`.
+    /// Records that a large state grew or shrank from `before` to `after` bytes.
     pub(super) fn charge(&self, before: usize, after: usize) {
         self.large_bytes.fetch_add(after.wrapping_sub(before), Relaxed);
     }
@@ -81,7 +81,7 @@ impl Budget {
         self.reclaimed.fetch_add(counters as u64, Relaxed);
     }
 
-    /// The totals, each read on its own.
+    /// The totals, each read by itself.
     pub(super) fn stats(&self) -> MemoryStats {
         MemoryStats {
             counters: self.counters.load(Relaxed) as u64,

@@ -1,4 +1,4 @@
-//! One counter as a shard keeps it: 48 bytes, with a small state packed into three words.
+//! This module packs one counter into an entry of 48 bytes, with a state of up to three words.
 
 use crate::key::Key;
 use crate::step::{FixedWindow, GcraTime, SlidingWindow, State, Step, Tiers};
@@ -7,26 +7,26 @@ use crate::time::Micros;
 const _: () =
     assert!(size_of::<CounterEntry>() == 48, "the memory bound is counted from this size");
 
-/// Fullness of a counter whose client is limited: it is never evicted.
+/// Fullness of a counter at its limit, which is never evicted.
 const LIMITED: u16 = u16::MAX;
 
-/// How long a counter is kept beyond its expiry, in seconds. Threads read the clock before they
-/// reach a shard, so a step may be a little older than the one before it.
+/// How long a counter is kept after its expiry, in seconds. Threads read the clock before they lock a
+/// shard, so a step may have an earlier instant than the step before it.
 const GRACE_SECS: u32 = 1;
 
 /// A counter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CounterEntry {
     pub(super) key: Key,
-    /// The packed state; of a large one, `words[0]` is its number in the shard's list.
+    /// The packed state. For a large one, `words[0]` is its index in the shard's list.
     pub(super) words: [u64; 3],
-    // The meta, laid flat so that the kind fits beside them.
+    // The fields of EntryMeta, inlined so that the kind fits into the same word.
     expires_secs: u32,
     fullness: u16,
     pub(super) kind: StateKind,
 }
 
-/// What `words` means.
+/// The meaning of `words`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StateKind {
     FixedWindow,
@@ -35,30 +35,30 @@ pub(super) enum StateKind {
     Large,
 }
 
-/// What housekeeping must know of a counter without its step at hand.
+/// What expiry and eviction need to know about a counter without its step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryMeta {
-    /// When the state says nothing any more, in seconds since the epoch, rounded up.
+    /// When the state no longer affects a decision, in seconds since the epoch, rounded up.
     expires_secs: u32,
-    /// How close to its limit the counter is: 0 empty, 65535 limited.
+    /// Used share of the limit: 0 empty, 65535 at the limit.
     fullness: u16,
 }
 
 impl EntryMeta {
-    /// The meta of `state` after `step`.
+    /// The metadata of `state` after `step`.
     pub(super) fn of(step: &Step, state: &State) -> EntryMeta {
         let expires = step.expires_at(state).ceil_secs();
-        // Instants past 2106 do not fit: such a counter never expires, which only costs memory.
+        // Instants after 2106 do not fit. Such a counter never expires, which only costs memory.
         let expires_secs = u32::try_from(expires).unwrap_or(u32::MAX);
         EntryMeta { expires_secs, fullness: step.fullness(state) }
     }
 
-    /// Nothing is lost by forgetting it, even if the next step is slightly older than `now`.
+    /// Removing it changes no decision, even if the next step is slightly older than `now`.
     pub(super) fn is_expired(self, now: Micros) -> bool {
         u64::from(self.expires_secs) + u64::from(GRACE_SECS) <= now.0 / Micros::SECOND.0
     }
 
-    /// What would be lost by forgetting it: less compares as smaller. `None` if it must be kept.
+    /// How much state an eviction would lose; less compares as smaller. `None` if it must stay.
     pub(super) fn loss(self, now: Micros) -> Option<(bool, u16, u32)> {
         let live = u64::from(self.expires_secs) > now.0 / Micros::SECOND.0;
         if live && self.fullness == LIMITED {
@@ -68,7 +68,7 @@ impl EntryMeta {
     }
 }
 
-/// A state as an entry keeps it; `None` for several tiers, or a list.
+/// The words of a state; `None` for several tiers, or a list.
 fn packed(state: &State) -> Option<(StateKind, [u64; 3])> {
     match state {
         State::FixedWindow(Tiers::One(FixedWindow { start, count })) => {
@@ -96,24 +96,24 @@ impl CounterEntry {
         }
     }
 
-    /// What housekeeping knows of it.
+    /// Its metadata.
     pub(super) fn meta(&self) -> EntryMeta {
         EntryMeta { expires_secs: self.expires_secs, fullness: self.fullness }
     }
 
-    /// Tells housekeeping what it must know.
+    /// Sets its metadata.
     pub(super) fn set_meta(&mut self, meta: EntryMeta) {
         self.expires_secs = meta.expires_secs;
         self.fullness = meta.fullness;
     }
 
-    /// An entry has room for `state`.
+    /// `state` fits into an entry.
     pub(super) fn fits(state: &State) -> bool {
         packed(state).is_some()
     }
 
-    /// Puts what `step` made into the entry, if that has room for it: `false` if not. The entry
-    /// holds no large state.
+    /// Packs `state`, which `step` left, into the entry, or returns `false` if it does not fit. The
+    /// entry must not hold a large state.
     pub(super) fn pack(&mut self, step: &Step, state: &State) -> bool {
         let Some((kind, words)) = packed(state) else { return false };
         self.kind = kind;
@@ -122,7 +122,7 @@ impl CounterEntry {
         true
     }
 
-    /// The state packed in the entry; `None` if it is a large one.
+    /// The packed state; `None` for a large one.
     pub(super) fn state(&self) -> Option<State> {
         let [a, b, c] = self.words;
         match self.kind {

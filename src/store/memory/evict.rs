@@ -1,23 +1,23 @@
-//! Eviction: whom a full shard forgets, so that the least is forgotten and no limit is reset.
+//! This module picks the counter to evict: of a random sample, the one that loses the least state.
 //!
-//! A random sample instead of an order: an order would cost memory and a write per step, and a
-//! client that knows the order can steer it. What is looked at is bounded, so that a flood of new
-//! keys does not make a step slow.
+//! An eviction order, such as least recently used, would cost memory and a write per step, and a client
+//! that knows the order can exploit it. The sample is bounded, so a flood of new keys does not make
+//! steps slow.
 
 use super::budget::Budget;
 use super::shard::{Full, Shard};
 use crate::key::Key;
 use crate::time::Micros;
 
-/// Entries compared, picked at random.
+/// Entries that are compared, chosen at random.
 const SAMPLE: u32 = 8;
-/// Entries looked at beyond the sample if all of it holds limited clients.
-const FURTHER: u32 = 64;
-/// LargeState states evicted for one step at most.
+/// Further entries that are examined if the whole sample is at its limit.
+const SECOND_SAMPLE: u32 = 64;
+/// The most large states that one step may evict.
 const LARGE_VICTIMS_MAX: u32 = 8;
 
 impl Shard {
-    /// The place of a counter to evict; `None` if all that were looked at must be kept.
+    /// The place of the counter to evict; `None` if every examined one must stay.
     pub(super) fn victim(&mut self, now: Micros) -> Option<u32> {
         let len = self.slab.len();
         if len <= SAMPLE {
@@ -27,13 +27,13 @@ impl Shard {
         sample.fill_with(|| self.rng.below(len));
         self.least_lost(sample.into_iter(), now).or_else(|| {
             let start = self.rng.below(len);
-            let further = (0..FURTHER.min(len)).map(|step| (start + step) % len);
+            let further = (0..SECOND_SAMPLE.min(len)).map(|step| (start + step) % len);
             self.least_lost(further, now)
         })
     }
 
-    /// Evicts a counter, though for bytes not that of `except`, to make room for another shard.
-    /// Tells whether one could go.
+    /// Evicts one counter for another shard that is full. For bytes, never that of `except`. Returns
+    /// whether one was evicted.
     pub(super) fn evict_one(
         &mut self,
         full: Full,
@@ -53,7 +53,7 @@ impl Shard {
         victim.is_some()
     }
 
-    /// Evicts large states, except that of `except`, until `bytes` more fit.
+    /// Evicts large states, never that of `except`, until `bytes` more fit.
     pub(super) fn make_room(
         &mut self,
         bytes: usize,
@@ -73,10 +73,10 @@ impl Shard {
         if budget.has_bytes(bytes) { Ok(()) } else { Err(Full::Bytes) }
     }
 
-    /// The place of a counter with a large state to evict.
+    /// The place of the counter with a large state to evict.
     fn large_victim(&mut self, except: &Key, now: Micros) -> Option<u32> {
         let len = self.large_states.len();
-        // Few large states are looked at one by one, many are sampled.
+        // Up to SAMPLE large states are all compared; of more, consecutive ones are.
         let start = self.rng.below(len);
         let candidates = (0..SAMPLE.min(len)).map(|step| u64::from((start + step) % len));
         let places = candidates.map(|id| self.large_states.get(id).place);
@@ -84,7 +84,7 @@ impl Shard {
         self.least_lost(others, now)
     }
 
-    /// Which of `places` would lose the least.
+    /// The one of `places` that loses the least state.
     fn least_lost(&self, places: impl Iterator<Item = u32>, now: Micros) -> Option<u32> {
         let losses =
             places.filter_map(|place| Some((self.slab.get(place).meta().loss(now)?, place)));

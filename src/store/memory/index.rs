@@ -1,22 +1,23 @@
-//! The index of a shard: where in the slab each counter stands, four bytes a slot.
+//! This module is the hash index of a shard: the place of each counter in the slab, four bytes per slot.
 //!
-//! Open addressing with linear probing and backward-shift deletion: no tombstones, so the size
-//! depends on the number of counters alone, never on how many came and went. A slot packs the
-//! counter's place in the slab with twelve bits of its hash; those settle nearly every comparison
-//! without a look at the slab. Keys are keyed hashes already: their bits are used as they are.
+//! It uses open addressing with linear probing and backward-shift deletion. There are no tombstones,
+//! so its size depends only on the number of counters. A slot packs the counter's place with twelve
+//! bits of its hash, which settle nearly every comparison without reading the slab. Keys are keyed
+//! hashes already, so their bits are used as they are.
 //!
-//! Between a quarter and three quarters of the slots are taken, and 60 % after each rebuild, so a
-//! growing index costs 5.3 to 6.7 bytes per counter. A rebuild touches one shard only.
+//! A quarter to three quarters of the slots are in use, 60 % after a rebuild. A growing index costs
+//! 5.3 to 6.7 bytes per counter; `hashbrown::HashTable` needs about 5 bytes more at worst, which would
+//! break the bound of 64 bytes. A rebuild blocks one shard only.
 
 use crate::key::Key;
 
-/// Places in the slab are below this.
+/// Exclusive upper bound of places in the slab.
 pub(super) const PLACES: u32 = (1 << PLACE_BITS) - 1;
 
 const PLACE_BITS: u32 = 20;
-/// No counter here. Places are stored plus one, so a taken slot is never zero.
+/// A free slot. Places are stored plus one, so a used slot is never zero.
 const EMPTY: u32 = 0;
-/// Below this an index is not worth shrinking.
+/// The smallest size of an index.
 const SLOTS_MIN: usize = 16;
 
 /// Maps keys to places.
@@ -26,7 +27,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// An index of `places` counters, whose keys `key_at` tells.
+    /// An index of `places` counters, whose keys `key_at` returns.
     pub(super) fn build(places: u32, key_at: impl Fn(u32) -> Key) -> Index {
         let slots = (places as usize + 1).saturating_mul(5).div_ceil(3).max(SLOTS_MIN);
         let mut index = Index { slots: vec![EMPTY; slots].into_boxed_slice() };
@@ -36,17 +37,17 @@ impl Index {
         index
     }
 
-    /// One more than `places` counters would crowd it.
+    /// More than `places` counters would fill over three quarters of it.
     pub(super) fn is_tight(&self, places: u32) -> bool {
         (places as usize + 1) * 4 > self.slots.len() * 3
     }
 
-    /// `places` counters leave most of it empty.
+    /// `places` counters fill less than a quarter of it.
     pub(super) fn is_loose(&self, places: u32) -> bool {
         self.slots.len() > SLOTS_MIN && (places as usize) * 4 < self.slots.len()
     }
 
-    /// Where the counter stands whose tag fits `key` and whose place satisfies `is_it`.
+    /// The place of `key`: its tag matches, and `is_it` confirms the place.
     pub(super) fn find(&self, key: &Key, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         if self.slots.is_empty() {
             return None;
@@ -65,7 +66,7 @@ impl Index {
         }
     }
 
-    /// Adds a counter that is not there yet. The index must not be tight.
+    /// Adds a counter that is not in the index. The index must not be tight.
     pub(super) fn insert(&mut self, key: &Key, place: u32) {
         let mut at = self.home(key);
         while self.slots[at] != EMPTY {
@@ -74,7 +75,7 @@ impl Index {
         self.slots[at] = slot_of(key, place);
     }
 
-    /// Takes out the counter at `place`; `key_at` tells the keys of the others.
+    /// Removes the counter at `place`. `key_at` returns the keys of the others.
     pub(super) fn remove(&mut self, key: &Key, place: u32, key_at: impl Fn(u32) -> Key) {
         let mut hole = self.slot_at(key, place);
         let mut at = hole;
@@ -84,7 +85,7 @@ impl Index {
             if slot == EMPTY {
                 break;
             }
-            // A counter may fill the hole unless its home lies behind the hole.
+            // A counter may move into the hole unless its home is after the hole.
             let home = self.home(&key_at(place_of(slot)));
             if self.distance(home, at) >= self.distance(hole, at) {
                 self.slots[hole] = slot;
@@ -94,19 +95,19 @@ impl Index {
         self.slots[hole] = EMPTY;
     }
 
-    /// Notes that the counter `key` has moved from one place to another.
+    /// Updates the counter `key`, which moved in the slab.
     pub(super) fn repoint(&mut self, key: &Key, from: u32, to: u32) {
         let at = self.slot_at(key, from);
         self.slots[at] = slot_of(key, to);
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     #[cfg(test)]
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// The slot that holds `place`, which must be indexed under `key`.
+    /// The slot of `place`, which must be indexed under `key`.
     fn slot_at(&self, key: &Key, place: u32) -> usize {
         let wanted = slot_of(key, place);
         let mut at = self.home(key);
@@ -117,7 +118,7 @@ impl Index {
         at
     }
 
-    /// Where the search for `key` starts: its upper half-word scaled to the number of slots.
+    /// The slot where the search for `key` starts: its upper half-word scaled to the number of slots.
     fn home(&self, key: &Key) -> usize {
         (((key.0[0] >> 32) * self.slots.len() as u64) >> 32) as usize
     }
@@ -126,7 +127,7 @@ impl Index {
         if at + 1 == self.slots.len() { 0 } else { at + 1 }
     }
 
-    /// Slots from `from` forward to `to`.
+    /// Number of slots from `from` forward to `to`.
     fn distance(&self, from: usize, to: usize) -> usize {
         if to >= from { to - from } else { to + self.slots.len() - from }
     }
@@ -150,14 +151,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The index and a list of keys it stands beside, as a shard uses them.
+    /// An index with its list of keys, as a shard has them.
     #[derive(Default)]
-    struct Beside {
+    struct IndexedKeys {
         index: Index,
         keys: Vec<Key>,
     }
 
-    impl Beside {
+    impl IndexedKeys {
         fn find(&self, key: &Key) -> Option<u32> {
             self.index.find(key, |place| self.keys[place as usize] == *key)
         }
@@ -184,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Few homes and few tags, so that runs are long, wrap around, and tags alone do not tell.
+    /// Keys with few homes and few tags: probe sequences are long and wrap, and tags collide.
     fn crowded_key() -> impl Strategy<Value = Key> {
         (0_u64..4, 0_u64..2, 0_u64..8)
             .prop_map(|(home, tag, other)| Key([(home * 0x5555_5555) << 32 | tag << 31, other]))
@@ -192,20 +193,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_finds_exactly_the_keys_that_are_there(
+        fn finds_exactly_the_keys_it_has(
             toggles in proptest::collection::vec(crowded_key(), 0..200),
         ) {
-            let mut beside = Beside::default();
+            let mut keys = IndexedKeys::default();
             let mut model = std::collections::BTreeSet::new();
             for key in toggles {
-                beside.toggle(key);
+                keys.toggle(key);
                 if !model.insert(key) {
                     model.remove(&key);
                 }
                 for home in 0..4 {
                     for (tag, other) in (0..16).map(|n| (n & 1, n >> 1)) {
                         let key = Key([(home * 0x5555_5555) << 32 | tag << 31, other]);
-                        let found = beside.find(&key).map(|place| beside.keys[place as usize]);
+                        let found = keys.find(&key).map(|place| keys.keys[place as usize]);
                         prop_assert_eq!(found, model.get(&key).copied());
                     }
                 }
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_never_tight_nor_loose_after_a_build() {
+    fn is_neither_tight_nor_loose_after_a_build() {
         for places in 0..1000 {
             let key = |place| Key([u64::from(place) << 40, 0]);
             let index = Index::build(places, key);

@@ -1,13 +1,16 @@
-//! Rng: cheap random numbers that a client cannot foresee, to pick whom to evict.
+//! This module generates the random numbers that choose eviction candidates.
+//!
+//! Clients must not be able to predict them, so the seed comes from the operating system. `fastrand`
+//! would seed from the time and the thread's number.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A splitmix64 generator (Steele, Lea, Flood: <https://doi.org/10.1145/2660193.2660195>) seeded
-/// from the operating system. Its numbers never leave the store.
+/// A splitmix64 generator (Steele, Lea, Flood: <https://doi.org/10.1145/2660193.2660195>). Its numbers
+/// never leave the store.
 pub(super) struct Rng(u64);
 
 impl Rng {
-    /// Rng of their own sequence.
+    /// A generator with a new random seed.
     pub(super) fn new() -> Rng {
         Rng(RandomState::new().hash_one(0))
     }

@@ -1,4 +1,4 @@
-//! A shard: the counters behind one lock, found by key, each a step away from its next state.
+//! This module is one shard: the counters behind one lock, with their index.
 
 use super::budget::Budget;
 use super::entry::{CounterEntry, EntryMeta, StateKind};
@@ -10,31 +10,31 @@ use crate::key::Key;
 use crate::step::{Outcome, State, Step};
 use crate::time::Micros;
 
-/// Entries looked at, for expiry, by a step that begins a counter. More than one, so that in the
-/// long run expired counters go faster than new ones come.
-const EXAMINED_PER_BEGIN: u32 = 4;
+/// Entries that a step examines for expiry when it creates a counter. More than one, so that expired
+/// counters are removed faster than new ones arrive.
+const EXAMINED_PER_INSERT: u32 = 4;
 
-/// Why a step cannot be taken here.
+/// Why a shard has no room for a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// The store holds as many counters as it may, and none of those looked at can go.
+    /// The store has `max_counters` counters, and no examined one can be evicted.
     Counters,
-    /// LargeState states take as many bytes as they may, and none of those looked at can go.
+    /// Large states take all their bytes, and no examined one can be evicted.
     Bytes,
 }
 
-/// Counters, their index, and where housekeeping stands.
+/// Counters, their index, and the sweep position.
 pub(super) struct Shard {
     pub(super) index: Index,
     pub(super) slab: Slab,
     pub(super) large_states: LargeStates,
     pub(super) rng: Rng,
-    /// The place that is next examined for expiry.
+    /// The place that is examined next for expiry.
     cursor: u32,
 }
 
 impl Shard {
-    /// A shard without counters; it takes no memory beyond itself.
+    /// An empty shard, without heap memory.
     pub(super) fn new() -> Shard {
         Shard {
             index: Index::default(),
@@ -45,7 +45,7 @@ impl Shard {
         }
     }
 
-    /// Where the counter of `key` stands.
+    /// The place of the counter `key`.
     pub(super) fn find(&self, key: &Key) -> Option<u32> {
         self.index.find(key, |place| self.slab.get(place).key == *key)
     }
@@ -59,7 +59,7 @@ impl Shard {
         }
     }
 
-    /// Applies `step` to the counter of `key`. When it lacks room the counter stays as it was.
+    /// Applies `step` to the counter `key`. On an error the counter is unchanged.
     pub(super) fn apply(
         &mut self,
         key: &Key,
@@ -67,11 +67,11 @@ impl Shard {
         budget: &Budget,
     ) -> Result<Outcome, Full> {
         let Some(place) = self.find(key) else {
-            self.reclaim(step.now, EXAMINED_PER_BEGIN, budget);
+            self.reclaim(step.now, EXAMINED_PER_INSERT, budget);
             let mut state = None;
             let outcome = step.apply(&mut state);
             if let Some(state) = state {
-                self.begin(key, step, state, budget)?;
+                self.insert(key, step, state, budget)?;
             }
             return Ok(outcome);
         };
@@ -89,7 +89,13 @@ impl Shard {
     }
 
     /// Adds a counter whose first state is `state`.
-    fn begin(&mut self, key: &Key, step: &Step, state: State, budget: &Budget) -> Result<(), Full> {
+    fn insert(
+        &mut self,
+        key: &Key,
+        step: &Step,
+        state: State,
+        budget: &Budget,
+    ) -> Result<(), Full> {
         if !CounterEntry::fits(&state) {
             self.make_room(bytes_of(&state), key, step.now, budget)?;
         }
@@ -103,19 +109,19 @@ impl Shard {
         Ok(())
     }
 
-    /// Counts one more counter, in place of another if need be.
+    /// Reserves room for one counter, by evicting another one if necessary.
     fn reserve_counter(&mut self, now: Micros, budget: &Budget) -> Result<(), Full> {
         if self.slab.len() < PLACES && budget.try_reserve() {
             return Ok(());
         }
-        // The victim's seat passes to the new counter: nobody else can take it in between.
+        // The victim's reservation passes to the new counter, so no other thread can take it.
         let victim = self.victim(now).ok_or(Full::Counters)?;
         self.remove(victim, budget);
         budget.count_evicted();
         Ok(())
     }
 
-    /// What a step has made of the counter at `place` is nothing, or too large for its entry.
+    /// Stores a state that is empty, or too large for the entry at `place`.
     #[cold]
     fn outgrow(
         &mut self,
@@ -136,14 +142,14 @@ impl Shard {
         Ok(())
     }
 
-    /// Applies `step` to a large state, where it lies.
+    /// Applies `step` to a large state in place.
     fn apply_large(&mut self, key: &Key, step: &Step, budget: &Budget) -> Result<Outcome, Full> {
         let has_room = self.make_room(1, key, step.now, budget);
         let place = self.find(key).expect("make_room spares the counter it is for");
         let large = self.large_states.get_mut(self.slab.get(place).words[0]);
         let outcome = if let Err(full) = has_room {
-            // No room to grow. A step that needs none must still be answered: a client that is
-            // at its limit stays there.
+            // There is no room to grow. A step that needs none must still get its outcome, so that a
+            // client at its limit stays denied.
             let mut trial = large.state.clone();
             let outcome = step.apply(&mut trial);
             if trial.as_ref().is_some_and(|state| bytes_of(state) > large.bytes) {
@@ -166,7 +172,7 @@ impl Shard {
         Ok(outcome)
     }
 
-    /// Puts what `step` made into the entry at `place`, which holds no large state.
+    /// Stores `state`, which `step` left, in the entry at `place`. The entry has no large state.
     fn write(&mut self, place: u32, step: &Step, state: State, budget: &Budget) {
         let entry = self.slab.get_mut(place);
         if !entry.pack(step, &state) {
@@ -179,7 +185,7 @@ impl Shard {
         }
     }
 
-    /// Forgets the counter at `place`; the last counter moves there. The caller settles its seat.
+    /// Removes the counter at `place`; the last counter moves there. The caller releases its budget.
     pub(super) fn remove(&mut self, place: u32, budget: &Budget) {
         self.drop_large(place, budget);
         let key = self.slab.get(place).key;
@@ -198,7 +204,7 @@ impl Shard {
         }
     }
 
-    /// Frees the large state of the entry at `place`, if it has one.
+    /// Drops the large state of the entry at `place`, if it has one.
     fn drop_large(&mut self, place: u32, budget: &Budget) {
         let entry = self.slab.get_mut(place);
         if entry.kind != StateKind::Large {
@@ -213,7 +219,7 @@ impl Shard {
         }
     }
 
-    /// Looks at the next `budget` entries and forgets those that have expired. Tells how many.
+    /// Examines the next `examined` entries and removes the expired ones. Returns how many.
     pub(super) fn reclaim(&mut self, now: Micros, examined: u32, budget: &Budget) -> usize {
         let mut reclaimed = 0;
         for _ in 0..examined.min(self.slab.len()) {
@@ -221,7 +227,7 @@ impl Shard {
                 self.cursor = 0;
             }
             if self.slab.get(self.cursor).meta().is_expired(now) {
-                // The last entry moves here: it is looked at next.
+                // The last entry moves here and is examined next.
                 self.remove(self.cursor, budget);
                 budget.release();
                 reclaimed += 1;
@@ -236,7 +242,7 @@ impl Shard {
     }
 
     fn rebuild_index(&mut self) {
-        // The old one goes first, so that the two are never in memory together.
+        // The old index is freed first, so that memory never holds both.
         self.index = Index::default();
         self.index = Index::build(self.slab.len(), |place| self.slab.get(place).key);
     }

@@ -1,12 +1,12 @@
-//! The slab of a shard: its counters side by side, in chunks that are given back when empty.
+//! This module is the slab of a shard: its entries without gaps, in chunks that are freed when empty.
 
 use super::entry::CounterEntry;
 use crate::key::Key;
 
-/// Entries per chunk: 3 KiB. Small, because each shard has one chunk that is partly empty.
+/// Entries per chunk, 3 KiB. Small, because each shard has one partly empty chunk.
 const CHUNK: usize = 64;
 
-/// A dense list of entries. Places are `0..len`, without gaps.
+/// A dense list of entries at the places `0..len`.
 #[derive(Default)]
 pub(super) struct Slab {
     #[expect(clippy::vec_box, reason = "a chunk must not move when the list grows")]
@@ -15,7 +15,7 @@ pub(super) struct Slab {
 }
 
 impl Slab {
-    /// How many entries there are.
+    /// Number of entries.
     pub(super) fn len(&self) -> u32 {
         self.len
     }
@@ -27,14 +27,14 @@ impl Slab {
         &self.chunks[place / CHUNK][place % CHUNK]
     }
 
-    /// The entry at `place`, to change it.
+    /// The entry at `place`, mutable.
     pub(super) fn get_mut(&mut self, place: u32) -> &mut CounterEntry {
         debug_assert!(place < self.len);
         let place = place as usize;
         &mut self.chunks[place / CHUNK][place % CHUNK]
     }
 
-    /// Adds an entry at the end and tells its place.
+    /// Appends an entry and returns its place.
     pub(super) fn push(&mut self, entry: CounterEntry) -> u32 {
         let place = self.len;
         if place as usize == self.chunks.len() * CHUNK {
@@ -45,12 +45,12 @@ impl Slab {
         place
     }
 
-    /// Takes out the entry at `place`; the last entry moves there.
+    /// Removes the entry at `place`; the last entry moves there.
     pub(super) fn swap_remove(&mut self, place: u32) {
         let last = self.len - 1;
         *self.get_mut(place) = *self.get(last);
         self.len = last;
-        // One empty chunk is kept, so that a count that hovers at an edge does not allocate.
+        // One empty chunk stays, so that a length around a chunk's edge does not allocate repeatedly.
         if self.chunks.len() * CHUNK >= last as usize + 2 * CHUNK {
             self.chunks.pop();
             if self.chunks.capacity() > 4 * self.chunks.len() {
@@ -59,14 +59,14 @@ impl Slab {
         }
     }
 
-    /// Entries there is memory for.
+    /// Number of entries that are allocated.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.chunks.len() * CHUNK
     }
 }
 
-/// A chunk made on the heap; an array expression would go through the stack.
+/// A chunk that is created on the heap; an array expression would use the stack.
 fn empty_chunk() -> Box<[CounterEntry; CHUNK]> {
     vec![CounterEntry::new(Key([0; 2])); CHUNK].try_into().expect("the length is CHUNK")
 }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_moves_the_last_entry_and_gives_chunks_back() {
+    fn removal_moves_the_last_entry_and_frees_chunks() {
         let mut slab = Slab::default();
         for id in 0..1000 {
             assert_eq!(u64::from(slab.push(entry(id))), id);

@@ -1,4 +1,4 @@
-//! Locks and atomics of the memory store, in one place so that a model checker can replace them.
+//! This module selects the locks and atomics of the memory store; under test a model checker replaces them.
 
 #[cfg(all(test, feature = "shuttle"))]
 pub(super) use shuttle::sync::{

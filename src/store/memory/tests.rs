@@ -1,4 +1,4 @@
-//! Tests of the memory store, with the keys and steps they share.
+//! Tests of the memory store, with their shared keys and steps.
 
 use smallvec::smallvec;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::key::{KeyBuilder, KeySeed};
 use crate::step::{EntriesTier, FixedWindowTier, Params};
 
-// Under the model checker a lock works only inside one of its runs.
+// Under the model checker a lock works only inside a checker run.
 #[cfg(not(feature = "shuttle"))]
 mod eviction;
 #[cfg(feature = "shuttle")]
@@ -53,7 +53,7 @@ fn log(now: Micros, hits: i64, max: u64) -> Step {
     step(now, hits, Params::Log(smallvec![EntriesTier { after, window, max }]))
 }
 
-/// Takes the store apart and checks that every part fits the others.
+/// Checks that slab, index, large states and totals are consistent.
 fn audit(store: &MemoryStore) {
     let (mut counters, mut large_bytes) = (0, 0);
     for number in 0..store.shards.len() {
@@ -62,10 +62,10 @@ fn audit(store: &MemoryStore) {
         assert!(shard.index.slots() >= shard.slab.len() as usize);
         for place in 0..shard.slab.len() {
             let entry = shard.slab.get(place);
-            assert_eq!(shard.find(&entry.key), Some(place), "the index leads to every entry");
+            assert_eq!(shard.find(&entry.key), Some(place), "the index has every entry");
             if entry.kind == StateKind::Large {
                 let large = shard.large_states.get(entry.words[0]);
-                assert_eq!(large.place, place, "entry and large state point to each other");
+                assert_eq!(large.place, place, "entry and large state refer to each other");
                 assert_eq!(large.bytes, bytes_of(large.state.as_ref().unwrap()));
                 large_bytes += large.bytes as u64;
                 large_states += 1;

@@ -1,8 +1,8 @@
-//! A connection's queue: steps that wait for their turn, and leave together.
+//! This module batches steps: those that wait for one connection leave in as few calls as possible.
 //!
-//! A step that finds the connection idle leaves at once, with all others of the same turn of the
-//! runtime. While calls are under way, the steps that arrive wait, and leave together when one
-//! returns: the busier a node is, the more steps a call carries, and the less each costs it.
+//! A step on an idle connection leaves at once, with all steps of the same turn of the runtime. While
+//! calls are in flight, new steps wait and leave together when one returns. The busier a node is, the
+//! more steps a call carries and the less each step costs. `cargo bench --bench combining` measures it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,27 +20,46 @@ use super::name::CounterName;
 use super::script::EncodedStep;
 use crate::store::StoreError;
 
-/// Journeys under way at once per connection; the steps that arrive meanwhile wait.
+/// Tasks with a call in flight per connection. Further steps wait.
 const FLUSHERS_MAX: usize = 2;
 
-/// Steps that wait, beyond those whose callers have gone.
+/// Waiting steps per connection, without those whose callers gave up.
 const WAITING_MAX: usize = 4096;
 
-/// How often a step is sent again because the node forgot its script meanwhile.
+/// How often a step is sent again because the node lost its script.
 const SCRIPT_RELOADS_MAX: u8 = 4;
 
-/// What came of a step.
-pub(super) type Answer = Result<SmallVec<[u8; 32]>, BatchError>;
+/// The reply bytes of a step, or why there are none.
+pub(super) type StepResult = Result<SmallVec<[u8; 32]>, BatchError>;
 
-/// Why a step has no outcome.
+/// Why a step has no reply.
 #[derive(Clone, Debug)]
 pub(super) enum BatchError {
-    /// The call that carried it came to this.
-    Error(Error),
-    /// It certainly did not run, perhaps because of the company it was in.
+    /// The call that carried the step failed.
+    Redis(Error),
+    /// The step did not run, possibly because of other steps in its call. Alone it may succeed.
     RetryAlone,
-    /// What came back cannot be understood.
+    /// The reply is malformed. The step may have run.
     Reply,
+}
+
+/// A connection and the steps that wait for it.
+#[derive(Debug)]
+pub(super) struct Batcher {
+    connection: Arc<Connection>,
+    queue: Mutex<Queue>,
+    /// The most steps per call.
+    steps_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Pending>,
+    /// Callers that gave up since the last removal of their steps; never too few.
+    abandoned: usize,
+    flushers: usize,
+    /// A flusher is scheduled and will take the waiting steps.
+    flusher_scheduled: bool,
 }
 
 /// A step that waits.
@@ -48,168 +67,111 @@ pub(super) enum BatchError {
 struct Pending {
     group: u16,
     name: CounterName,
-    message: EncodedStep,
+    step: EncodedStep,
     script_reloads: u8,
-    answer: oneshot::Sender<Answer>,
-}
-
-/// The steps that wait for one connection.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    inner: Mutex<Inner>,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    waiting: VecDeque<Pending>,
-    /// Callers that have gone, at least since the last look at all that wait.
-    gone: usize,
-    flushers: usize,
-    /// A carrier is about to take what waits.
-    called: bool,
-}
-
-impl Inner {
-    fn sweep(&mut self) {
-        self.waiting.retain(|pending| !pending.answer.is_closed());
-        self.gone = 0;
-    }
+    reply: oneshot::Sender<StepResult>,
 }
 
 impl Queue {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn remove_abandoned(&mut self) {
+        self.waiting.retain(|pending| !pending.reply.is_closed());
+        self.abandoned = 0;
+    }
+}
+
+impl Batcher {
+    /// A batcher for `connection`, of calls with at most `steps_max` steps.
+    pub(super) fn new(connection: Arc<Connection>, steps_max: usize) -> Batcher {
+        Batcher { connection, queue: Mutex::default(), steps_max }
     }
 
-    /// What waits, as far as it may leave together; nothing, and a carrier less, if nothing does.
-    fn take(&self, max: usize) -> Option<Batch<CounterName, Pending>> {
-        let mut inner = self.inner();
-        inner.called = false;
-        let mut batch = Batch::new(max);
+    /// The connection that the calls are sent over.
+    pub(super) fn connection(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+
+    /// Queues a step and waits for its result. Dropping this future before the step was sent removes
+    /// the step.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] when the queue is full, [`StoreError::Lost`] when the runtime ended.
+    pub(super) async fn apply(
+        self: &Arc<Batcher>,
+        group: u16,
+        name: CounterName,
+        step: EncodedStep,
+    ) -> Result<StepResult, StoreError> {
+        let (reply, receiver) = oneshot::channel();
+        {
+            let mut queue = self.queue();
+            if queue.waiting.len() >= WAITING_MAX {
+                queue.remove_abandoned();
+            }
+            if queue.waiting.len() >= WAITING_MAX {
+                return Err(StoreError::Busy);
+            }
+            queue.waiting.push_back(Pending { group, name, step, script_reloads: 0, reply });
+            self.ensure_flusher(&mut queue);
+        }
+        let mut waiter = Waiter { batcher: self, receiver, replied: false };
+        let result = (&mut waiter.receiver).await;
+        waiter.replied = true;
+        // The runtime ended with the call in flight.
+        result.map_err(|_| StoreError::Lost)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Spawns a flusher unless one is scheduled or [`FLUSHERS_MAX`] are at work.
+    fn ensure_flusher(self: &Arc<Batcher>, queue: &mut Queue) {
+        if queue.flusher_scheduled || queue.flushers >= FLUSHERS_MAX {
+            return;
+        }
+        queue.flusher_scheduled = true;
+        queue.flushers += 1;
+        // The task runs after everything that is ready now, so steps of one turn leave together.
+        tokio::spawn(Flusher { batcher: self.clone(), working: true }.run());
+    }
+
+    /// Takes the waiting steps that may leave together. Returns nothing, and ends a flusher, when no
+    /// step waits.
+    fn take(&self) -> Option<Batch<CounterName, Pending>> {
+        let mut queue = self.queue();
+        queue.flusher_scheduled = false;
+        let mut batch = Batch::new(self.steps_max);
         let mut any = false;
-        while let Some(pending) = inner.waiting.pop_front() {
-            // Whoever has gone was answered by the fallback: what he asked for shall not count.
-            if pending.answer.is_closed() {
+        while let Some(pending) = queue.waiting.pop_front() {
+            // This caller already used its fallback, so its hits must not count.
+            if pending.reply.is_closed() {
                 continue;
             }
-            let (group, name, message) = (pending.group, pending.name, pending.message.clone());
-            if let Err(pending) = batch.add(group, &name, &message, pending) {
-                inner.waiting.push_front(pending);
+            let (group, name, step) = (pending.group, pending.name, pending.step.clone());
+            if let Err(pending) = batch.add(group, &name, &step, pending) {
+                queue.waiting.push_front(pending);
                 break;
             }
             any = true;
         }
         if !any {
-            inner.flushers -= 1;
+            queue.flushers -= 1;
         }
         any.then_some(batch)
     }
 
-    /// Puts steps back that did not run, before all others.
-    fn put_back(&self, pending: Vec<Pending>) {
-        let mut inner = self.inner();
-        pending.into_iter().rev().for_each(|pending| inner.waiting.push_front(pending));
-    }
-}
-
-/// Sends a step over `connection` and waits for what comes of it. Dropped before the step has left, it
-/// takes the step along.
-pub(super) async fn ask(
-    connection: &Arc<Connection>,
-    group: u16,
-    name: CounterName,
-    message: EncodedStep,
-) -> Result<Answer, StoreError> {
-    let (answer, receiver) = oneshot::channel();
-    {
-        let mut inner = connection.queue().inner();
-        if inner.waiting.len() >= WAITING_MAX {
-            inner.sweep();
-        }
-        if inner.waiting.len() >= WAITING_MAX {
-            return Err(StoreError::Busy);
-        }
-        inner.waiting.push_back(Pending { group, name, message, script_reloads: 0, answer });
-        ensure_flusher(connection, &mut inner);
-    }
-    let mut waiter = Waiter { queue: connection.queue(), receiver, answered: false };
-    let answer = (&mut waiter.receiver).await;
-    waiter.answered = true;
-    // Its runtime has ended with the call under way.
-    answer.map_err(|_| StoreError::Lost)
-}
-
-/// What came of a step that was sent alone.
-pub(super) fn own(result: Result<Bytes, Error>) -> Answer {
-    result.map(|bytes| SmallVec::from_slice(&bytes)).map_err(BatchError::Error)
-}
-
-/// Has somebody come for what waits, unless somebody is about to, or enough are on their way.
-fn ensure_flusher(connection: &Arc<Connection>, inner: &mut Inner) {
-    if inner.called || inner.flushers >= FLUSHERS_MAX {
-        return;
-    }
-    inner.called = true;
-    inner.flushers += 1;
-    // It runs when all that is ready now has run: steps of the same turn leave together.
-    tokio::spawn(Flusher { connection: connection.clone(), working: true }.work());
-}
-
-/// Somebody who waits for an answer.
-struct Waiter<'a> {
-    queue: &'a Queue,
-    receiver: oneshot::Receiver<Answer>,
-    answered: bool,
-}
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        if self.answered {
-            return;
-        }
-        self.receiver.close();
-        let mut inner = self.queue.inner();
-        inner.gone += 1;
-        if inner.gone > 64 && inner.gone > inner.waiting.len() / 2 {
-            inner.sweep();
-        }
-    }
-}
-
-/// A task that carries what waits to the node, again and again until nothing does.
-struct Flusher {
-    connection: Arc<Connection>,
-    working: bool,
-}
-
-impl Flusher {
-    async fn work(mut self) {
-        while let Some(batch) = self.connection.queue().take(self.connection.steps_max()) {
-            {
-                let mut inner = self.connection.queue().inner();
-                if !inner.waiting.is_empty() {
-                    ensure_flusher(&self.connection, &mut inner);
-                }
-            }
-            let mut calls = batch.into_calls();
-            match calls.pop() {
-                // Apart: the task is moved several times before it runs, and fred's calls are large.
-                Some(call) if calls.is_empty() => Box::pin(self.make(call)).await,
-                last => {
-                    join_all(calls.into_iter().chain(last).map(|call| self.make(call))).await;
-                }
-            }
-        }
-        self.working = false;
+    /// Queues steps that did not run again, before all others.
+    fn requeue(&self, steps: Vec<Pending>) {
+        let mut queue = self.queue();
+        steps.into_iter().rev().for_each(|pending| queue.waiting.push_front(pending));
     }
 
-    /// Makes one call, and tells everybody what came of it.
-    async fn make(&self, mut call: ScriptCall<CounterName, Pending>) {
-        let connection = &self.connection;
-        match connection.call(&mut call).await {
-            Ok(answer) => call.deal(&answer, |pending, told| {
-                // Whoever has gone does not hear it.
-                let _ = pending.answer.send(match told {
+    /// Sends one call, and replies to the callers of its steps.
+    async fn send(&self, mut call: ScriptCall<CounterName, Pending>) {
+        match self.connection.call(&mut call).await {
+            Ok(reply) => call.split_reply(&reply, |pending, reply| {
+                // A caller that gave up has closed the channel.
+                let _ = pending.reply.send(match reply {
                     StepReply::Outcome(bytes) => Ok(bytes.into()),
                     StepReply::Refused => Err(BatchError::RetryAlone),
                     StepReply::Malformed => Err(BatchError::Reply),
@@ -220,42 +182,97 @@ impl Flusher {
     }
 
     async fn fail(&self, call: ScriptCall<CounterName, Pending>, error: Error) {
-        let fault = RedisError::of(&error);
+        let class = RedisError::classify(&error);
         let script = call.script();
-        // Nothing of it ran. Steps that are sent alone may fare better: their counters may still be
-        // here, or they need no memory.
-        let company =
-            call.steps() > 1 && matches!(fault, RedisError::TryAgain | RedisError::Memory);
+        // Nothing of the call ran. A step that is sent alone may succeed: its counter may still be on
+        // this node, or it may need no memory.
+        let retry_alone =
+            call.steps() > 1 && matches!(class, RedisError::TryAgain | RedisError::OutOfMemory);
         let mut again: Vec<Pending> = Vec::new();
         for mut pending in call.into_items() {
-            if fault == RedisError::NoScript && pending.script_reloads < SCRIPT_RELOADS_MAX {
+            if class == RedisError::NoScript && pending.script_reloads < SCRIPT_RELOADS_MAX {
                 pending.script_reloads += 1;
                 again.push(pending);
                 continue;
             }
-            let setback =
-                if company { BatchError::RetryAlone } else { BatchError::Error(error.clone()) };
-            let _ = pending.answer.send(Err(setback));
+            let failure =
+                if retry_alone { BatchError::RetryAlone } else { BatchError::Redis(error.clone()) };
+            let _ = pending.reply.send(Err(failure));
         }
         if again.is_empty() {
             return;
         }
         match self.connection.load(script.source()).await {
-            Ok(()) => self.connection.queue().put_back(again),
+            Ok(()) => self.requeue(again),
             Err(error) => {
                 for pending in again {
-                    let _ = pending.answer.send(Err(BatchError::Error(error.clone())));
+                    let _ = pending.reply.send(Err(BatchError::Redis(error.clone())));
                 }
             }
         }
     }
 }
 
+/// The result of a step that was sent in a call of its own.
+pub(super) fn single(result: Result<Bytes, Error>) -> StepResult {
+    result.map(|bytes| SmallVec::from_slice(&bytes)).map_err(BatchError::Redis)
+}
+
+/// A caller that waits for its result. Dropping it early marks the step as abandoned.
+struct Waiter<'a> {
+    batcher: &'a Batcher,
+    receiver: oneshot::Receiver<StepResult>,
+    replied: bool,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        if self.replied {
+            return;
+        }
+        self.receiver.close();
+        let mut queue = self.batcher.queue();
+        queue.abandoned += 1;
+        if queue.abandoned > 64 && queue.abandoned > queue.waiting.len() / 2 {
+            queue.remove_abandoned();
+        }
+    }
+}
+
+/// A task that sends waiting steps until none is left.
+struct Flusher {
+    batcher: Arc<Batcher>,
+    working: bool,
+}
+
+impl Flusher {
+    async fn run(mut self) {
+        while let Some(batch) = self.batcher.take() {
+            {
+                let mut queue = self.batcher.queue();
+                if !queue.waiting.is_empty() {
+                    self.batcher.ensure_flusher(&mut queue);
+                }
+            }
+            let mut calls = batch.into_calls();
+            match calls.pop() {
+                // Boxed: the task is moved several times before it runs, and fred's calls are large.
+                Some(call) if calls.is_empty() => Box::pin(self.batcher.send(call)).await,
+                last => {
+                    let sends = calls.into_iter().chain(last).map(|call| self.batcher.send(call));
+                    join_all(sends).await;
+                }
+            }
+        }
+        self.working = false;
+    }
+}
+
 impl Drop for Flusher {
     fn drop(&mut self) {
-        // Its runtime ends: another one may come for what waits.
+        // The runtime ends with this task: another runtime's task may send what waits.
         if self.working {
-            self.connection.queue().inner().flushers -= 1;
+            self.batcher.queue().flushers -= 1;
         }
     }
 }

@@ -1,55 +1,55 @@
-//! How far a node's clock is from ours: the offset measured in the fastest of the last round samples.
+//! This module estimates how far a node's clock is from ours, from the fastest of the last round trips.
 //!
-//! A node's `TIME` was read somewhere between sending and receiving, so half the round sample bounds
-//! the error (Cristian's algorithm: F. Cristian, Probabilistic clock synchronization, 1989). The
-//! fastest sample bounds it best; old ones leave, because clocks drift.
+//! The node reads its clock between our sending and receiving, so half the round-trip time bounds the
+//! error (Cristian's algorithm: F. Cristian, Probabilistic clock synchronization, 1989). The fastest
+//! round trip has the smallest bound. Old samples are dropped, because clocks drift.
 
 use crate::time::Micros;
 
-/// RttSamples that are remembered.
-const KEPT: usize = 8;
+/// Samples that are kept.
+const SAMPLES_MAX: usize = 8;
 
-/// One question and its answer.
+/// One round trip of the `TIME` command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RttSample {
-    /// Our clock when the question left.
+    /// Our clock when the command was sent.
     pub(super) sent: Micros,
-    /// Our clock when the answer came.
+    /// Our clock when the reply arrived.
     pub(super) received: Micros,
-    /// The node's clock in the answer.
+    /// The node's clock in the reply.
     pub(super) node: Micros,
 }
 
 impl RttSample {
-    fn length(&self) -> Micros {
+    fn rtt(&self) -> Micros {
         self.received.saturating_sub(self.sent)
     }
 
-    /// RedisNode's clock less ours, in microseconds, right to half the length.
+    /// The node's clock minus ours in microseconds, exact to half the round-trip time.
     fn offset(&self) -> i64 {
-        let middle = self.sent.0 + self.length().0 / 2;
+        let middle = self.sent.0 + self.rtt().0 / 2;
         i64::try_from(i128::from(self.node.0) - i128::from(middle)).unwrap_or(0)
     }
 }
 
-/// The last samples to one node.
+/// The last samples of one node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RttSamples {
-    kept: [Option<RttSample>; KEPT],
+    kept: [Option<RttSample>; SAMPLES_MAX],
     next: usize,
 }
 
 impl RttSamples {
-    /// Takes one more sample, forgets the oldest, and says the offset that is known best now.
+    /// Adds a sample in place of the oldest, and returns the best estimate of the offset.
     pub(super) fn add(&mut self, sample: RttSample) -> i64 {
         self.kept[self.next] = Some(sample);
-        self.next = (self.next + 1) % KEPT;
-        let fastest = self.kept.iter().flatten().min_by_key(|sample| sample.length());
+        self.next = (self.next + 1) % SAMPLES_MAX;
+        let fastest = self.kept.iter().flatten().min_by_key(|sample| sample.rtt());
         fastest.map_or(0, RttSample::offset)
     }
 }
 
-/// `instant` moved by `offset` microseconds; stops at the epoch.
+/// `instant` plus `offset` microseconds, at least the epoch.
 pub(super) fn shift(instant: Micros, offset: i64) -> Micros {
     Micros(instant.0.saturating_add_signed(offset))
 }
@@ -63,23 +63,27 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_of_the_last_trips_decides() {
+    fn the_fastest_recent_round_trip_wins() {
         let mut samples = RttSamples::default();
         assert_eq!(samples.add(sample(1_000_000, 100, 1_000_050)), 0);
-        assert_eq!(samples.add(sample(2_000_000, 900, 2_000_900)), 0, "a slower sample says less");
-        assert_eq!(samples.add(sample(3_000_000, 40, 3_000_027)), 7, "a faster one says more");
+        assert_eq!(
+            samples.add(sample(2_000_000, 900, 2_000_900)),
+            0,
+            "a slower round trip changes nothing"
+        );
+        assert_eq!(samples.add(sample(3_000_000, 40, 3_000_027)), 7, "a faster one replaces it");
         for second in 4..11 {
             assert_eq!(samples.add(sample(second * 1_000_000, 50, second * 1_000_000)), 7);
         }
         assert_eq!(
             samples.add(sample(11_000_000, 50, 11_000_000)),
             -25,
-            "seven more and it is old"
+            "after eight more it is dropped"
         );
     }
 
     #[test]
-    fn a_node_hours_away_in_either_direction_is_followed() {
+    fn an_offset_of_hours_is_applied() {
         let mut samples = RttSamples::default();
         let hours = 7_200_000_000;
         assert_eq!(samples.add(sample(hours * 5, 10, hours * 4 + 5)), -7_200_000_000);

@@ -1,7 +1,7 @@
-//! A connection: one pipelined connection to one node, on the runtime that opened it.
+//! This module keeps one pipelined connection to one node, on the runtime that opened it.
 //!
-//! fred keeps the connection up for ever; the connection knows whether it is up, so that nobody waits for
-//! one that is not.
+//! fred reconnects without end. This module tracks whether the connection is up, so that no caller
+//! waits for one that is down.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -17,95 +17,81 @@ use fred::types::{ClusterHash, CustomCommand, Value};
 use tokio::sync::watch;
 
 use super::batch::ScriptCall;
-use super::batcher::Queue;
 use super::script::Script;
 use super::stats::AtomicStats;
 use crate::store::StoreError;
 
-/// How long a connection may take to open, and the commands that set it up. Longer than any live
-/// server takes; shorter than what people wait for after a failover.
+/// Timeout for connecting and for the commands that set the connection up. A live server needs far
+/// less; operators wait longer after a failover.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// How long a connection may owe an answer before it is closed: one end may have lost it without
-/// the other noticing. Callers have given up long before.
+/// How long a reply may be missing before the connection is closed. One end may have lost the
+/// connection without the other noticing. The callers' timeouts are far shorter.
 const UNRESPONSIVE: Duration = Duration::from_secs(2);
 
-/// How often fred looks for such connections.
+/// How often fred checks for unresponsive connections.
 const UNRESPONSIVE_CHECK: Duration = Duration::from_millis(500);
 
-/// Waits between attempts to connect, in milliseconds: the first and the longest.
+/// First and longest pause between attempts to connect, in milliseconds.
 const BACKOFF_MS: (u32, u32) = (50, 500);
 
-/// Added to each wait, at random up to this many milliseconds, so that a fleet does not call in step.
+/// Random addition to each pause, in milliseconds, so that a fleet does not reconnect in step.
 const JITTER_MS: u32 = 50;
 
-/// One connection.
+/// One connection to one node.
 #[derive(Debug)]
 pub(super) struct Connection {
     client: Client,
     calls: WithOptions<Client>,
     state: watch::Receiver<State>,
-    queue: Queue,
-    /// The most steps that one call carries.
-    steps_max: usize,
     stats: Arc<AtomicStats>,
 }
 
-/// What is known of a connection.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Not open yet, for the first time.
+    /// Connecting for the first time.
     Opening,
     Up,
-    /// It was open, and will be again.
+    /// Lost; being reconnected.
     Down,
-    /// For good.
+    /// Closed for good.
     Closed,
 }
 
 impl Connection {
-    /// Begins to connect, and goes on until `gone` says so or is dropped. Nothing only if the
-    /// settings make no client.
+    /// Starts to connect, and reconnects until `closed` turns true or its sender is dropped. Returns
+    /// nothing if the settings make no client.
     pub(super) fn open(
         config: &Config,
         label: &str,
-        gone: watch::Receiver<bool>,
-        steps_max: usize,
+        closed: watch::Receiver<bool>,
         stats: Arc<AtomicStats>,
     ) -> Option<Arc<Connection>> {
         let client = client(config.clone())?;
-        let (told, state) = watch::channel(State::Opening);
-        tokio::spawn(keep_up(client.clone(), told, gone, label.to_owned()));
-        // One attempt: a call whose connection was lost may have run, and is not sent again. And
-        // none while there is no connection: it would run long after its caller has gone.
+        let (state_sender, state) = watch::channel(State::Opening);
+        tokio::spawn(drive(client.clone(), state_sender, closed, label.to_owned()));
+        // One attempt, because a call on a lost connection may have run. No attempt without a
+        // connection, because the call would run long after its caller gave up.
         let options = Options { max_attempts: Some(1), fail_fast: true, ..Options::default() };
         let calls = client.with_options(&options);
-        let queue = Queue::default();
-        Some(Arc::new(Connection { calls, client, state, queue, steps_max, stats }))
+        Some(Arc::new(Connection { client, calls, state, stats }))
     }
 
-    /// The steps that wait for it.
-    pub(super) fn queue(&self) -> &Queue {
-        &self.queue
-    }
-
-    /// The most steps that one call carries.
-    pub(super) fn steps_max(&self) -> usize {
-        self.steps_max
-    }
-
-    /// It is up.
+    /// The connection is up.
     pub(super) fn is_up(&self) -> bool {
         *self.state.borrow() == State::Up
     }
 
-    /// It will never be up again.
+    /// The connection is closed for good.
     pub(super) fn is_closed(&self) -> bool {
         *self.state.borrow() == State::Closed || self.state.has_changed().is_err()
     }
 
-    /// Ready to be asked. Waits for a connection that is being opened for the first time, but not
-    /// for one that was lost.
+    /// Waits for the first connection to open, but not for a lost one to return.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`] unless the connection is up.
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
         let state = *self.state.borrow();
         match state {
@@ -122,64 +108,64 @@ impl Connection {
         }
     }
 
-    /// Waits until it is up. Nothing, if it never will be.
+    /// Waits until the connection is up. Returns nothing if it is closed for good.
     pub(super) async fn up(&self) -> Option<()> {
         let mut state = self.state.clone();
         let state = state.wait_for(|state| matches!(state, State::Up | State::Closed)).await;
         state.is_ok_and(|state| *state == State::Up).then_some(())
     }
 
-    /// Waits until it is not.
+    /// Waits until the connection is not up.
     pub(super) async fn down(&self) {
         let mut state = self.state.clone();
         let _ = state.wait_for(|state| *state != State::Up).await;
     }
 
-    /// Makes a call: the script's answer.
+    /// Calls a script and returns its reply. Takes the arguments out of `call`.
     pub(super) async fn call<K: AsRef<[u8]>, T>(
         &self,
         call: &mut ScriptCall<K, T>,
     ) -> Result<Bytes, Error> {
-        self.stats.count(call.steps(), call.shared());
+        self.stats.count(call.steps(), call.combined());
         let keys: Vec<fred::types::Key> = call.keys().map(|key| key.as_ref().into()).collect();
         let arguments: Vec<Value> =
             call.take_arguments().map(|argument| Value::Bytes(argument.into())).collect();
-        answer(self.calls.evalsha(hash(call.script()), keys, arguments).await?)
+        reply_bytes(self.calls.evalsha(hash(call.script()), keys, arguments).await?)
     }
 
-    /// The same on a node that takes the slot over: it answers only who says that it was sent.
+    /// Calls a script after `ASKING`, which a node that imports the slot requires.
     pub(super) async fn call_asking<K: AsRef<[u8]>, T>(
         &self,
         call: &mut ScriptCall<K, T>,
     ) -> Result<Bytes, Error> {
-        self.stats.count(call.steps(), call.shared());
+        self.stats.count(call.steps(), call.combined());
         let pipeline = self.client.pipeline();
         let asking = CustomCommand::new_static("ASKING", ClusterHash::FirstKey, false);
         let _: () = pipeline.custom(asking, Vec::<Value>::new()).await?;
-        let run = CustomCommand::new_static("EVALSHA", ClusterHash::FirstKey, false);
+        let evalsha = CustomCommand::new_static("EVALSHA", ClusterHash::FirstKey, false);
         let mut words = vec![Value::String(hash(call.script()))];
         let keys: Vec<Value> =
             call.keys().map(|key| Value::Bytes(Bytes::copy_from_slice(key.as_ref()))).collect();
         words.push(Value::Integer(i64::try_from(keys.len()).unwrap_or(i64::MAX)));
         words.extend(keys);
         words.extend(call.take_arguments().map(|argument| Value::Bytes(argument.into())));
-        let _: () = pipeline.custom(run, words).await?;
-        answer(pipeline.last().await?)
+        let _: () = pipeline.custom(evalsha, words).await?;
+        reply_bytes(pipeline.last().await?)
     }
 
-    /// Drops the connection and makes a new one.
-    pub(super) fn renew(&self) {
+    /// Drops the connection and opens a new one.
+    pub(super) fn reconnect(&self) {
         let client = self.client.clone();
         tokio::spawn(async move { client.force_reconnection().await });
     }
 
-    /// Teaches the node a script.
+    /// Loads a script on the node.
     pub(super) async fn load(&self, source: &'static str) -> Result<(), Error> {
         let _: Value = self.calls.script_load(source).await?;
         Ok(())
     }
 
-    /// Any command without a key.
+    /// Sends a command that is not routed by a key.
     pub(super) async fn command(
         &self,
         words: &'static str,
@@ -190,30 +176,30 @@ impl Connection {
     }
 }
 
-/// What Redis calls a script.
+/// The script's SHA-1, by which `EVALSHA` names it.
 fn hash(script: Script) -> Str {
     static HASHES: LazyLock<[Str; 4]> =
         LazyLock::new(|| Script::ALL.map(|script| script.sha1().into()));
     HASHES[script as usize].clone()
 }
 
-/// The string that a script answers with.
-fn answer(value: Value) -> Result<Bytes, Error> {
+/// The string that a script replies.
+fn reply_bytes(value: Value) -> Result<Bytes, Error> {
     match value {
         Value::Bytes(bytes) => Ok(bytes),
         Value::String(text) => Ok(text.into_inner()),
-        _ => Err(Error::new(ErrorKind::Parse, "not the answer of a script of this version")),
+        _ => Err(Error::new(ErrorKind::Parse, "not the reply of a script of this version")),
     }
 }
 
-/// A connection that is not open yet.
+/// A client that is not connected yet. Returns nothing if the settings make no client.
 pub(super) fn client(config: Config) -> Option<Client> {
     let mut builder = Builder::from_config(config);
     builder.with_connection_config(|connection| {
         connection.connection_timeout = CONNECT;
         connection.internal_command_timeout = CONNECT;
         connection.max_command_attempts = 1;
-        // Ours to follow, because fred would stop all other calls while it does.
+        // The router follows redirects. fred would stop all other calls while it does.
         connection.max_redirections = 0;
         connection.tcp.nodelay = Some(true);
         connection.unresponsive =
@@ -225,56 +211,56 @@ pub(super) fn client(config: Config) -> Option<Client> {
     builder.build().ok()
 }
 
-/// Drives a connection until the node has gone, and tells how it is.
-async fn keep_up(
+/// Drives a connection until it is closed, and publishes its state.
+async fn drive(
     client: Client,
-    told: watch::Sender<State>,
-    mut gone: watch::Receiver<bool>,
+    state: watch::Sender<State>,
+    mut closed: watch::Receiver<bool>,
     label: String,
 ) {
     let mut errors = client.error_rx();
     let mut connections = client.reconnect_rx();
-    let mut wait = BACKOFF_MS.0;
+    let mut pause = BACKOFF_MS.0;
     loop {
         let mut driver = client.connect();
         loop {
             tokio::select! {
-                // Of a failure and a success at once the success is believed: if that is wrong, the
-                // next attempt tells.
+                // If a failure and a success are ready together, the success wins. If that is wrong,
+                // the next attempt shows it.
                 biased;
-                _ = gone.wait_for(|gone| *gone) => {
+                _ = closed.wait_for(|closed| *closed) => {
                     driver.abort();
-                    told.send_replace(State::Closed);
+                    state.send_replace(State::Closed);
                     return;
                 }
                 error = errors.recv() => {
                     if let Ok((error, _)) = error {
-                        lost(&told, &label, &error);
+                        set_down(&state, &label, &error);
                     }
                 }
                 Ok(_) = connections.recv() => {
-                    wait = BACKOFF_MS.0;
-                    if told.send_replace(State::Up) == State::Down {
-                        tracing::info!(node = %label, "connected to Redis again");
+                    pause = BACKOFF_MS.0;
+                    if state.send_replace(State::Up) == State::Down {
+                        tracing::info!(node = %label, "reconnected to Redis");
                     }
                 }
                 _ = &mut driver => break,
             }
         }
-        // The first attempt failed, or an error that fred takes for final came. To us none is: a
-        // server that is no cluster today may be one tomorrow.
+        // The first attempt failed, or fred met an error that it treats as final. None is final
+        // here: a server that is no cluster today may be one tomorrow.
         while let Ok((error, _)) = errors.try_recv() {
-            lost(&told, &label, &error);
+            set_down(&state, &label, &error);
         }
-        told.send_replace(State::Down);
-        tokio::time::sleep(Duration::from_millis(wait.into())).await;
-        wait = (wait * 2).min(BACKOFF_MS.1);
+        state.send_replace(State::Down);
+        tokio::time::sleep(Duration::from_millis(pause.into())).await;
+        pause = (pause * 2).min(BACKOFF_MS.1);
     }
 }
 
-/// Tells that a connection is down, and logs it when it was not before.
-fn lost(told: &watch::Sender<State>, label: &str, error: &Error) {
-    if told.send_replace(State::Down) != State::Down {
+/// Publishes that the connection is down, and logs the change.
+fn set_down(state: &watch::Sender<State>, label: &str, error: &Error) {
+    if state.send_replace(State::Down) != State::Down {
         tracing::warn!(node = %label, %error, "no connection to Redis");
     }
 }

@@ -1,81 +1,80 @@
-//! What an error of a call means: whether the call ran, and what can still be done about it.
+//! This module classifies the errors of calls: whether the call ran, and what can be done next.
 //!
-//! Redis says why it refused in the first word of its answer. All else comes from the connection,
-//! and then nobody knows whether the call ran.
+//! The first word of an error reply names its cause. Any other error comes from the connection, and
+//! then it is unknown whether the call ran.
 
 use fred::error::{Error, ErrorKind};
 
 use crate::store::StoreError;
 
-/// What can be done about a call that failed.
+/// The class of an error, which decides what happens next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RedisError {
-    /// It did not run: the node does not know the script.
+    /// Not run: the node does not have the script.
     NoScript,
-    /// It did not run: the slot has another owner.
+    /// Not run: the slot has another owner.
     Moved(Redirect),
-    /// It did not run: the slot is leaving, and this counter is no longer or not yet here.
+    /// Not run: the slot is moving, and this counter is on the other node.
     Ask(Redirect),
-    /// It did not run: the slot is between two nodes for a moment.
+    /// Not run: the slot is moving, and the call's counters are on both nodes.
     TryAgain,
-    /// It did not run: the node has started, and still reads its data.
+    /// Not run: the node is starting and still loads its data.
     Loading,
-    /// It did not run: there is no memory for what it writes.
-    Memory,
-    /// It did not run, and will not on this node: it follows another one now.
+    /// Not run: the node has no memory for writes.
+    OutOfMemory,
+    /// Not run: the node is now a replica.
     ReadOnly,
-    /// There will be no answer.
+    /// No repetition helps; the caller gets this error.
     Final(StoreError),
 }
 
-/// Where a cluster says that a slot is.
+/// The address in a `MOVED` or `ASK` reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Redirect {
     /// The slot.
     pub(super) slot: u16,
-    /// The host; empty means the one that was asked.
+    /// The host; empty for the host of the node that replied.
     pub(super) host: String,
     /// The port.
     pub(super) port: u16,
 }
 
 impl RedisError {
-    /// What `error` means.
-    pub(super) fn of(error: &Error) -> RedisError {
+    /// Classifies `error`.
+    pub(super) fn classify(error: &Error) -> RedisError {
         let text = error.details();
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         match word {
             "NOSCRIPT" => RedisError::NoScript,
-            "MOVED" => {
-                Redirect::read(rest).map_or(RedisError::Final(StoreError::Reply), RedisError::Moved)
-            }
+            "MOVED" => Redirect::parse(rest)
+                .map_or(RedisError::Final(StoreError::Reply), RedisError::Moved),
             "ASK" => {
-                Redirect::read(rest).map_or(RedisError::Final(StoreError::Reply), RedisError::Ask)
+                Redirect::parse(rest).map_or(RedisError::Final(StoreError::Reply), RedisError::Ask)
             }
             "TRYAGAIN" => RedisError::TryAgain,
             "LOADING" => RedisError::Loading,
-            "OOM" => RedisError::Memory,
+            "OOM" => RedisError::OutOfMemory,
             "READONLY" => RedisError::ReadOnly,
-            // Raised by a script at work, which may have written by then.
+            // Raised by a running script, which may have written before.
             "ERR" if rest.contains("user_script:") => RedisError::Final(StoreError::Reply),
-            _ => RedisError::Final(class(error.kind(), word)),
+            _ => RedisError::Final(final_error(error.kind(), word)),
         }
     }
 }
 
-/// Errors that leave no way to go on.
-fn class(kind: &ErrorKind, word: &str) -> StoreError {
+/// The store error for an error that no repetition solves.
+fn final_error(kind: &ErrorKind, word: &str) -> StoreError {
     match kind {
-        // fred drops a connection that says CLUSTERDOWN and gives this answer to all that was in
-        // flight on it, so a call that is answered so may have run.
+        // fred closes the connection on CLUSTERDOWN and fails every call in flight on it with this
+        // error, so such a call may have run.
         ErrorKind::Cluster => StoreError::Lost,
-        // Refused by the client itself before anything was sent.
+        // Rejected by fred before anything was sent.
         ErrorKind::Canceled | ErrorKind::Backpressure | ErrorKind::Routing => {
             StoreError::Unreachable
         }
         ErrorKind::Timeout => StoreError::Timeout,
         ErrorKind::Parse | ErrorKind::NotFound | ErrorKind::Protocol => StoreError::Reply,
-        // An error reply starts with a word in capitals: NOPERM, NOAUTH, ERR, ...
+        // An error reply starts with a word in capitals, such as NOPERM, NOAUTH or ERR.
         _ if word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase()) => {
             StoreError::Refused
         }
@@ -84,11 +83,11 @@ fn class(kind: &ErrorKind, word: &str) -> StoreError {
 }
 
 impl Redirect {
-    /// Reads `<slot> <host>:<port>`; a host of IPv6 has colons of its own.
-    fn read(text: &str) -> Option<Redirect> {
+    /// Parses `<slot> <host>:<port>`. An IPv6 host contains colons itself.
+    fn parse(text: &str) -> Option<Redirect> {
         let (slot, address) = text.trim().split_once(' ')?;
         let (host, port) = address.rsplit_once(':')?;
-        // Since Redis 7 a node that does not know its host name answers `?`.
+        // Since Redis 7 a node without a known host name sends `?`.
         let host = if host == "?" { "" } else { host };
         let slot: u16 = slot.parse().ok().filter(|slot| *slot < 16_384)?;
         Some(Redirect { slot, host: host.to_owned(), port: port.parse().ok()? })
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_answer_is_told_from_a_lost_connection() {
+    fn error_replies_differ_from_a_lost_connection() {
         let redirect = |slot, host: &str, port| Redirect { slot, host: host.into(), port };
         let unknown = |text: &'static str| Error::new(ErrorKind::Unknown, text);
         let table = [
@@ -117,7 +116,7 @@ mod tests {
             (unknown("TRYAGAIN Multiple keys"), RedisError::TryAgain),
             (unknown("READONLY You can't write"), RedisError::ReadOnly),
             (unknown("LOADING Redis is loading"), RedisError::Loading),
-            (unknown("OOM command not allowed"), RedisError::Memory),
+            (unknown("OOM command not allowed"), RedisError::OutOfMemory),
             (unknown("ERR unknown command"), RedisError::Final(StoreError::Refused)),
             (
                 unknown("ERR user_script:9: data string too short script: 2c, on @user_script:9."),
@@ -143,8 +142,8 @@ mod tests {
                 RedisError::Final(StoreError::Reply),
             ),
         ];
-        for (error, fault) in table {
-            assert_eq!(RedisError::of(&error), fault, "{error}");
+        for (error, class) in table {
+            assert_eq!(RedisError::classify(&error), class, "{error}");
         }
     }
 }

@@ -1,16 +1,16 @@
-//! The name of a counter in Redis: `weir:{bucket}rest`, 32 printable bytes.
+//! This module names counters in Redis: `weir:{bucket}rest`, 32 printable bytes.
 
 use crate::key::Key;
 
-/// Hash tags in use. Counters of one tag share a slot, so that a Cluster too lets their steps share
-/// a call: the fewer tags, the more do. The more, the more evenly they fill the shards, and the less
-/// a slot weighs when it moves.
+/// Number of hash tags. Counters of one tag share a slot, so a Cluster lets their steps share a call.
+/// Fewer tags mean more shared calls. More tags fill the shards more evenly, and make each slot
+/// lighter when it moves.
 const BUCKETS: usize = 128;
 
-/// Their texts, and the slots that they lead to.
+/// The hash tags and their slots.
 static TAGS: [Tag; BUCKETS] = tags();
 
-/// Slots of a Cluster.
+/// Slots of a Redis Cluster.
 const SLOTS: usize = 16_384;
 
 #[derive(Clone, Copy)]
@@ -19,8 +19,9 @@ struct Tag {
     slot: u16,
 }
 
-/// Of all texts of three hexadecimal digits those that lead next to the middles of as many equal
-/// parts of the slots: however a Cluster's nodes share the slots in runs, they share these alike.
+/// Chooses the tags. The slots are split into [`BUCKETS`] equal ranges; each range gets the text of
+/// three hexadecimal digits whose slot is nearest to its middle. Nodes that own consecutive slots
+/// therefore get equal shares of the tags.
 const fn tags() -> [Tag; BUCKETS] {
     let mut tags = [Tag { digits: [0; 3], slot: u16::MAX }; BUCKETS];
     let mut number = 0;
@@ -28,17 +29,17 @@ const fn tags() -> [Tag; BUCKETS] {
         let digit = b"0123456789abcdef";
         let digits = [digit[number >> 8], digit[(number >> 4) & 15], digit[number & 15]];
         let slot = crc16(&digits) % SLOTS as u16;
-        let part = slot as usize * BUCKETS / SLOTS;
-        let middle = ((2 * part + 1) * SLOTS / (2 * BUCKETS)) as u16;
-        if slot.abs_diff(middle) < tags[part].slot.abs_diff(middle) {
-            tags[part] = Tag { digits, slot };
+        let range = slot as usize * BUCKETS / SLOTS;
+        let middle = ((2 * range + 1) * SLOTS / (2 * BUCKETS)) as u16;
+        if slot.abs_diff(middle) < tags[range].slot.abs_diff(middle) {
+            tags[range] = Tag { digits, slot };
         }
         number += 1;
     }
     tags
 }
 
-/// What a Cluster takes a hash tag's slot from: CRC-16/XMODEM.
+/// CRC-16/XMODEM, from which a Cluster computes the slot of a hash tag.
 const fn crc16(bytes: &[u8]) -> u16 {
     let (mut crc, mut index) = (0_u16, 0);
     while index < bytes.len() {
@@ -53,13 +54,13 @@ const fn crc16(bytes: &[u8]) -> u16 {
     crc
 }
 
-/// Bytes of a name: the prefix, a tag of three digits in braces, and 128 bits in base 64.
+/// Bytes of a name: the prefix, a tag of three digits in braces, and 128 bits in base64url.
 const LENGTH: usize = 5 + 5 + 22;
 
-/// The alphabet of base64url (RFC 4648, section 5): names need no quoting in a shell.
+/// The alphabet of base64url (RFC 4648, section 5), which needs no quoting in a shell.
 const BASE_64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// A counter's name. Different keys have different names.
+/// A counter's Redis key. Different counters have different names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CounterName([u8; LENGTH]);
 
@@ -85,7 +86,7 @@ impl AsRef<[u8]> for CounterName {
     }
 }
 
-/// The slot of a cluster that holds the counter `key`.
+/// The Cluster slot of the counter `key`.
 pub(super) fn slot(key: &Key) -> u16 {
     tag(key).slot
 }
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_shows_every_bit_of_the_key_behind_its_hash_tag() {
+    fn a_name_contains_every_bit_of_the_key() {
         let text = |key| String::from_utf8(CounterName::of(&Key(key)).as_ref().to_vec()).unwrap();
         assert_eq!(&text([0, 0])[9..], "}AAAAAAAAAAAAAAAAAAAAAA");
         assert_eq!(&text([u64::MAX, u64::MAX])[9..], "}D_____________________");
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_what_a_cluster_makes_of_the_name() {
+    fn a_slot_is_the_one_a_cluster_computes() {
         let mut tags = std::collections::HashSet::new();
         for key in keys() {
             let name = CounterName::of(&key);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn no_shard_gets_much_more_than_its_share() {
+    fn shards_get_equal_shares_of_the_tags() {
         for shards in 1..=64 {
             let mut held = vec![0_usize; shards];
             keys().for_each(|key| held[usize::from(slot(&key)) * shards / SLOTS] += 1);

@@ -1,19 +1,18 @@
-//! The contract with the Lua scripts: which one runs a step, its argument, and what it answers.
+//! This module is the contract with the Lua scripts: which script runs a step, its argument, and its reply.
 //!
-//! A script takes one or many runs: `KEYS[i]` is a counter, `ARGV[i]` the steps on it, one after the
-//! other in the form that [`EncodedStep::of`] gives, behind what they share. One more argument lets it
-//! read all counters at once. It answers with one string,
-//! [`EncodedStep::answer`] bytes per step, in the order of the runs. Each file of `lua/` tells its part
-//! in its header.
+//! A script takes one or more runs. `KEYS[i]` is a counter. `ARGV[i]` is the run: what its steps share,
+//! then each step as [`EncodedStep::of`] encodes it. One more, empty argument allows the script to
+//! read all counters with one `MGET`. The reply is one string of [`EncodedStep::reply_len`] bytes per
+//! step, in the order of the runs. The header of each file in `lua/` describes its part.
 
 use smallvec::SmallVec;
 
 use crate::step::{INTEGER_END, Lease, Outcome, Params, Step, TierResult};
 
-/// The most tiers a script takes, which is the most that a rule may have.
+/// The most tiers of a step, which is the most that a rule may have.
 const TIERS_MAX: usize = 16;
 
-/// A script: one per algorithm.
+/// A script: one per kind of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Script {
     /// fixed_window
@@ -26,22 +25,22 @@ pub enum Script {
     Entries,
 }
 
-/// What a step shall do, as the first byte of its argument.
+/// What a step does: the first byte of its encoding.
 #[derive(Clone, Copy)]
 enum Action {
-    /// Take the hits; none to look.
+    /// Take the hits; 0 hits are a peek.
     Take = 0,
-    /// Give the hits back.
+    /// Give back the hits.
     GiveBack = 1,
     /// Take the hits under a lease.
     Open = 2,
-    /// End a lease.
+    /// Close a lease.
     Close = 3,
 }
 
-/// A script's answer that no step can have: another version of weir, or no weir at all, wrote it.
+/// A reply that no step of this version can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the script's answer is not the outcome of its step: is the key used by something else?")]
+#[error("malformed script reply; check that only this version of weir uses its keys")]
 pub struct Malformed;
 
 impl Script {
@@ -49,7 +48,7 @@ impl Script {
     pub const ALL: [Script; 4] =
         [Script::FixedWindow, Script::SlidingWindow, Script::Gcra, Script::Entries];
 
-    /// The one that runs `step`.
+    /// The script that runs `step`.
     pub fn of(step: &Step) -> Script {
         match step.params {
             Params::FixedWindow(_) => Script::FixedWindow,
@@ -59,7 +58,7 @@ impl Script {
         }
     }
 
-    /// Its text, to be loaded on every node.
+    /// Its source, for `SCRIPT LOAD` on every node. Comments cost nothing: calls name the SHA-1.
     pub const fn source(self) -> &'static str {
         match self {
             Script::FixedWindow => FIXED_WINDOW,
@@ -69,13 +68,13 @@ impl Script {
         }
     }
 
-    /// The name under which Redis keeps it: 40 hexadecimal digits.
+    /// The SHA-1 of the source, 40 hexadecimal digits, for `EVALSHA`.
     pub fn sha1(self) -> String {
         sha1_smol::Sha1::from(self.source()).digest().to_string()
     }
 }
 
-/// The files that `lua/` splits a script into, in the order in which they build on each other.
+/// Concatenates the files of a script. Each file uses those before it.
 macro_rules! script {
     ($($file:literal)+) => {
         concat!($(include_str!(concat!("../../../lua/", $file, ".lua")), "\n"),+)
@@ -87,33 +86,33 @@ const SLIDING_WINDOW: &str = script!("protocol" "deque" "reservation" "sliding_w
 const GCRA: &str = script!("protocol" "deque" "reservation" "gcra" "tier");
 const ENTRIES: &str = script!("protocol" "deque" "reservation" "entries");
 
-/// A step in the form that a script reads.
+/// A step as a script reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedStep {
     /// The script that reads it.
     pub script: Script,
-    /// What all steps of a run share: the algorithm's letter, and how many tiers.
+    /// What all steps of a run share: the state's letter and the number of tiers.
     pub head: [u8; 2],
-    /// Whether other steps may stand in its run.
-    pub mixes: bool,
-    /// It takes hits of a meter without a lease: of a rule without reservations, whose values are
-    /// small.
+    /// Other steps may join its run.
+    pub combinable: bool,
+    /// It takes hits without a lease on a state of fixed size. Such a counter has no reservations, so
+    /// its value is small.
     pub plain: bool,
-    /// All else.
+    /// Everything else.
     pub body: SmallVec<[u8; BODY]>,
-    /// Bytes that answer it.
-    pub answer: usize,
+    /// Length of the reply in bytes.
+    pub reply_len: usize,
 }
 
-/// Bytes of a step of one tier; others allocate.
+/// Bytes of a step with one tier; more tiers allocate.
 const BODY: usize = 16 + 8 * 7 + 15;
 
 impl EncodedStep {
-    /// What tells a script to do `step`.
+    /// Encodes `step`.
     pub fn of(step: &Step) -> EncodedStep {
-        let (act, lease) = match step.lease {
+        let (action, lease) = match step.lease {
             Some(Lease::Close(id)) => (Action::Close, Some((id, None))),
-            // Means nothing on a peek or a refund.
+            // A lease has no meaning on a peek or a refund.
             Some(Lease::Open { id, until }) if step.hits > 0 => {
                 (Action::Open, Some((id, Some(until))))
             }
@@ -121,55 +120,55 @@ impl EncodedStep {
             _ => (Action::Take, None),
         };
         let mut body = SmallVec::new();
-        body.extend_from_slice(&[act as u8, u8::from(step.count_denied)]);
-        numbers(&mut body, &[step.now.0, step.hits.unsigned_abs()]);
-        tiers_of(&step.params, &mut body);
+        body.extend_from_slice(&[action as u8, u8::from(step.count_denied)]);
+        push_numbers(&mut body, &[step.now.0, step.hits.unsigned_abs()]);
+        encode_tiers(&step.params, &mut body);
         if let Some((id, until)) = lease {
             body.extend_from_slice(&id.0.get().to_be_bytes());
-            numbers(&mut body, &[until.unwrap_or_default().0]);
+            push_numbers(&mut body, &[until.unwrap_or_default().0]);
         }
         let script = Script::of(step);
         EncodedStep {
             script,
-            head: [kind(step), tiers(step).min(TIERS_MAX) as u8],
-            // Reservations stand behind a meter's state and are changed in place.
-            mixes: lease.is_none() || script == Script::Entries,
-            plain: matches!(act, Action::Take) && step.hits > 0 && script != Script::Entries,
+            head: [letter(step), tiers(step).min(TIERS_MAX) as u8],
+            // Reservations follow a fixed-size state and are changed in place.
+            combinable: lease.is_none() || script == Script::Entries,
+            plain: matches!(action, Action::Take) && step.hits > 0 && script != Script::Entries,
             body,
-            answer: answers(step),
+            reply_len: reply_len(step),
         }
     }
 }
 
-fn tiers_of(params: &Params, body: &mut SmallVec<[u8; BODY]>) {
+fn encode_tiers(params: &Params, body: &mut SmallVec<[u8; BODY]>) {
     match params {
         Params::FixedWindow(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
-                numbers(body, &[tier.start.0, tier.end.0, tier.max]);
+                push_numbers(body, &[tier.start.0, tier.end.0, tier.max]);
             }
         }
         Params::SlidingWindow(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
-                numbers(body, &[tier.start.0, tier.window.0, tier.rest.0, tier.max]);
+                push_numbers(body, &[tier.start.0, tier.window.0, tier.rest.0, tier.max]);
             }
         }
         Params::Gcra(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
-                numbers(body, &[tier.now.0, tier.parts, tier.cost.micros, tier.cost.part]);
-                numbers(body, &[tier.horizon.micros, tier.horizon.part]);
-                numbers(body, &[tier.most.micros, tier.most.part]);
+                push_numbers(body, &[tier.now.0, tier.parts, tier.cost.micros, tier.cost.part]);
+                push_numbers(body, &[tier.horizon.micros, tier.horizon.part]);
+                push_numbers(body, &[tier.most.micros, tier.most.part]);
             }
         }
         Params::Log(tiers) | Params::Slots(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
-                numbers(body, &[tier.after.0, tier.window.0, tier.max]);
+                push_numbers(body, &[tier.after.0, tier.window.0, tier.max]);
             }
         }
     }
 }
 
-/// The algorithm's letter, by which a state is told from another algorithm's.
-fn kind(step: &Step) -> u8 {
+/// The letter that identifies the kind of state in a value.
+fn letter(step: &Step) -> u8 {
     match step.params {
         Params::FixedWindow(_) => b'c',
         Params::SlidingWindow(_) => b'p',
@@ -179,18 +178,18 @@ fn kind(step: &Step) -> u8 {
     }
 }
 
-/// Appends each number in seven bytes, the highest first: `I7` in the scripts.
-fn numbers(body: &mut SmallVec<[u8; BODY]>, numbers: &[u64]) {
+/// Appends each number in seven bytes, big-endian: `I7` in the scripts.
+fn push_numbers(body: &mut SmallVec<[u8; BODY]>, numbers: &[u64]) {
     for &number in numbers {
-        // A step keeps below the end, but for a limit that is none, which is the end itself. One that
-        // does not shall still be exact in a double.
+        // Steps stay below INTEGER_END, except the limit UNLIMITED, which equals it. The clamp keeps
+        // any other number exact in a double.
         body.extend_from_slice(&number.min(INTEGER_END).to_be_bytes()[1..]);
     }
 }
 
-/// How many bytes answer `step`: one per tier, and seven for each of the tiers' numbers.
-fn answers(step: &Step) -> usize {
-    tiers(step) * (1 + 7 * per_tier(step))
+/// Length of the reply to `step`: one byte per tier, and seven per number of each tier.
+fn reply_len(step: &Step) -> usize {
+    tiers(step) * (1 + 7 * numbers_per_tier(step))
 }
 
 fn tiers(step: &Step) -> usize {
@@ -202,32 +201,36 @@ fn tiers(step: &Step) -> usize {
     }
 }
 
-fn per_tier(step: &Step) -> usize {
+fn numbers_per_tier(step: &Step) -> usize {
     if matches!(step.params, Params::SlidingWindow(_)) { 3 } else { 2 }
 }
 
-/// The outcome of `step` that these bytes, [`EncodedStep::answer`] of them, tell.
-pub fn decode(step: &Step, answer: &[u8]) -> Result<Outcome, Malformed> {
-    if answer.is_empty() || answer.len() != answers(step) {
+/// Decodes the reply to `step`, which has [`EncodedStep::reply_len`] bytes.
+///
+/// # Errors
+/// [`Malformed`] when the length or a number is none that this version writes.
+pub fn decode(step: &Step, reply: &[u8]) -> Result<Outcome, Malformed> {
+    if reply.is_empty() || reply.len() != reply_len(step) {
         return Err(Malformed);
     }
-    let (passes, numbers) = answer.split_at(tiers(step));
+    let (passes, numbers) = reply.split_at(tiers(step));
     let number = |bytes: Option<&[u8]>| {
         let mut whole = [0; 8];
         whole[1..].copy_from_slice(bytes.unwrap_or(&[0; 7]));
         let number = u64::from_be_bytes(whole);
         if number < INTEGER_END { Ok(number) } else { Err(Malformed) }
     };
-    let tiers = passes.iter().zip(numbers.chunks(7 * per_tier(step))).map(|(passes, numbers)| {
-        let allowed = match passes {
-            0 => false,
-            1 => true,
-            _ => return Err(Malformed),
-        };
-        let mut numbers = numbers.chunks_exact(7);
-        let (a, b) = (number(numbers.next())?, number(numbers.next())?);
-        Ok(TierResult { allowed, a, b, c: number(numbers.next())? })
-    });
+    let tiers =
+        passes.iter().zip(numbers.chunks(7 * numbers_per_tier(step))).map(|(passes, numbers)| {
+            let allowed = match passes {
+                0 => false,
+                1 => true,
+                _ => return Err(Malformed),
+            };
+            let mut numbers = numbers.chunks_exact(7);
+            let (a, b) = (number(numbers.next())?, number(numbers.next())?);
+            Ok(TierResult { allowed, a, b, c: number(numbers.next())? })
+        });
     let tiers: SmallVec<[TierResult; 1]> = tiers.collect::<Result<_, _>>()?;
     Ok(Outcome { allowed: tiers.iter().all(|tier| tier.allowed), tiers })
 }
@@ -242,12 +245,12 @@ mod tests {
         Step { now: Micros(0x0102_0304_0506_0708), hits, count_denied: true, lease, params }
     }
 
-    fn count(hits: i64, lease: Option<Lease>) -> Step {
+    fn fixed_window(hits: i64, lease: Option<Lease>) -> Step {
         let tier = FixedWindowTier { start: Micros(1), end: Micros(2), max: 3 };
         step(hits, lease, Params::FixedWindow([tier].into_iter().collect()))
     }
 
-    fn pair() -> Step {
+    fn sliding_window() -> Step {
         let tier =
             SlidingWindowTier { start: Micros(1), window: Micros(2), rest: Micros(3), max: 4 };
         step(1, None, Params::SlidingWindow([tier; 2].into_iter().collect()))
@@ -258,9 +261,9 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_packed_as_the_scripts_read_it() {
+    fn a_step_is_encoded_as_the_scripts_read_it() {
         let id = LeaseId::from_bits(0x1122_3344_5566_7788);
-        let mut step = count(-258, Some(Lease::Close(id)));
+        let mut step = fixed_window(-258, Some(Lease::Close(id)));
         step.now = Micros(0x0a_0b0c_0d0e_0f10);
         let expected = [
             &[3, 1][..],
@@ -270,81 +273,88 @@ mod tests {
             &[0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88],
             &[0; 7],
         ];
-        let message = EncodedStep::of(&step);
-        assert_eq!(message.body.to_vec(), expected.concat());
-        assert_eq!((message.head, message.mixes, message.answer), ([b'c', 1], false, 15));
+        let encoded = EncodedStep::of(&step);
+        assert_eq!(encoded.body.to_vec(), expected.concat());
+        assert_eq!((encoded.head, encoded.combinable, encoded.reply_len), ([b'c', 1], false, 15));
     }
 
     #[test]
-    fn a_step_is_plain_if_it_takes_hits_of_a_meter_without_a_lease() {
+    fn plain_steps_take_hits_without_a_lease() {
         let close = Some(Lease::Close(LeaseId::from_bits(1)));
         let open = Some(Lease::Open { id: LeaseId::from_bits(1), until: Micros(9) });
         let tier = EntriesTier { after: Micros(1), window: Micros(1), max: 1 };
         let log = step(1, None, Params::Log([tier].into_iter().collect()));
-        let plain = [count(1, None), pair(), count(0, None), count(-1, None)];
-        let others = [count(1, open), count(1, close), count(0, open), log];
-        let told = |steps: [Step; 4]| steps.map(|step| EncodedStep::of(&step).plain);
-        assert_eq!(told(plain), [true, true, false, false]);
-        assert_eq!(told(others), [false; 4]);
+        let plain = [
+            fixed_window(1, None),
+            sliding_window(),
+            fixed_window(0, None),
+            fixed_window(-1, None),
+        ];
+        let others = [fixed_window(1, open), fixed_window(1, close), fixed_window(0, open), log];
+        let are_plain = |steps: [Step; 4]| steps.map(|step| EncodedStep::of(&step).plain);
+        assert_eq!(are_plain(plain), [true, true, false, false]);
+        assert_eq!(are_plain(others), [false; 4]);
     }
 
     #[test]
-    fn a_lease_is_opened_by_hits_that_are_taken_only() {
+    fn only_taken_hits_open_a_lease() {
         let open = |id| Some(Lease::Open { id: LeaseId::from_bits(id), until: Micros(9) });
-        let acts: Vec<u8> =
+        let actions: Vec<u8> =
             [(5, None), (0, None), (-5, None), (5, open(1)), (0, open(1)), (-5, open(1))]
-                .map(|(hits, lease)| body(&count(hits, lease))[0])
+                .map(|(hits, lease)| body(&fixed_window(hits, lease))[0])
                 .into();
-        assert_eq!(acts, [0, 0, 1, 2, 0, 1]);
+        assert_eq!(actions, [0, 0, 1, 2, 0, 1]);
     }
 
     #[test]
-    fn a_number_too_large_for_a_double_is_cut_rather_than_wrapped() {
-        assert_eq!(body(&count(1, None))[2..9], INTEGER_END.to_be_bytes()[1..]);
+    fn a_number_too_large_for_a_double_is_clamped() {
+        assert_eq!(body(&fixed_window(1, None))[2..9], INTEGER_END.to_be_bytes()[1..]);
     }
 
-    fn answer(passes: &[u8], numbers: &[u64]) -> Vec<u8> {
+    fn reply(passes: &[u8], numbers: &[u64]) -> Vec<u8> {
         let numbers = numbers.iter().flat_map(|number| number.to_be_bytes()[1..].to_vec());
         passes.iter().copied().chain(numbers).collect()
     }
 
     #[test]
-    fn an_answer_is_read_per_tier_and_allowed_only_by_all() {
-        let reply = answer(&[1, 0], &[10, 20, 30, 11, 21, INTEGER_END - 1]);
-        let outcome = decode(&pair(), &reply).expect("as many as the tiers need");
+    fn a_reply_is_decoded_per_tier_and_all_must_allow() {
+        let bytes = reply(&[1, 0], &[10, 20, 30, 11, 21, INTEGER_END - 1]);
+        let outcome =
+            decode(&sliding_window(), &bytes).expect("one byte and three numbers per tier");
         let seen = |allowed, a, b, c| TierResult { allowed, a, b, c };
         let second = seen(false, 11, 21, INTEGER_END - 1);
         assert_eq!(outcome.tiers[..], [seen(true, 10, 20, 30), second]);
         assert!(!outcome.allowed);
-        let outcome = decode(&count(1, None), &answer(&[1], &[7, 8])).expect("two for a count");
+        let outcome = decode(&fixed_window(1, None), &reply(&[1], &[7, 8]))
+            .expect("two numbers for a fixed window");
         assert_eq!((outcome.allowed, outcome.tiers[0]), (true, seen(true, 7, 8, 0)));
     }
 
     #[test]
-    fn what_no_step_answers_is_malformed() {
+    fn unexpected_replies_are_malformed() {
         let replies = [
             vec![],
-            answer(&[1], &[1]),
-            answer(&[1], &[1, 2, 3]),
-            answer(&[2], &[1, 1]),
-            answer(&[255], &[1, 1]),
-            answer(&[1], &[INTEGER_END, 1]),
-            answer(&[1], &[1, u64::MAX]),
+            reply(&[1], &[1]),
+            reply(&[1], &[1, 2, 3]),
+            reply(&[2], &[1, 1]),
+            reply(&[255], &[1, 1]),
+            reply(&[1], &[INTEGER_END, 1]),
+            reply(&[1], &[1, u64::MAX]),
         ];
         for reply in replies {
-            assert_eq!(decode(&count(1, None), &reply), Err(Malformed), "{reply:?}");
+            assert_eq!(decode(&fixed_window(1, None), &reply), Err(Malformed), "{reply:?}");
         }
         let none = step(1, None, Params::Log([].into_iter().collect()));
-        assert_eq!(decode(&none, &[]), Err(Malformed), "a step without tiers decides nothing");
+        assert_eq!(decode(&none, &[]), Err(Malformed), "a step without tiers has no outcome");
         let tier = EntriesTier { after: Micros(1), window: Micros(1), max: 1 };
         let many = step(1, None, Params::Slots([tier; 17].into_iter().collect()));
         assert_eq!(EncodedStep::of(&many).head[1], 16);
-        let short = answer(&[1; 16], &[1; 32]);
+        let short = reply(&[1; 16], &[1; 32]);
         assert_eq!(decode(&many, &short), Err(Malformed), "more tiers than a script takes");
     }
 
     #[test]
-    fn every_script_is_named_after_its_text() {
+    fn every_script_has_its_own_sha1() {
         for (index, script) in Script::ALL.into_iter().enumerate() {
             assert!(script.source().contains("return run_all(run"), "{script:?} is cut off");
             assert_eq!(script.sha1().len(), 40);

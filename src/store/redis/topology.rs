@@ -1,6 +1,7 @@
-//! The topology: which node owns which slot, as far as this instance knows.
+//! This module holds the topology: which node owns which slot, as far as this instance knows.
 //!
-//! A snapshot that is swapped whole. Without a cluster there is one node and it owns all slots.
+//! A topology is an immutable snapshot that is replaced whole. Without a cluster one node owns all
+//! slots.
 
 use std::sync::Arc;
 
@@ -8,21 +9,21 @@ use fred::types::Value;
 
 use super::node::RedisNode;
 
-/// Slots of a cluster (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
+/// Slots of a Redis Cluster (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
 pub(super) const SLOTS: usize = 16_384;
 
-/// Stands for a slot that nobody owns.
-const NOBODY: u16 = u16::MAX;
+/// Marks a slot without an owner.
+const NO_OWNER: u16 = u16::MAX;
 
-/// Who owns what.
+/// Nodes and the slots they own.
 #[derive(Clone, Debug)]
 pub(super) struct Topology {
     nodes: Vec<Arc<RedisNode>>,
-    /// Index into `nodes` by slot; absent without a cluster.
+    /// Index into `nodes` per slot; nothing without a cluster.
     owners: Option<Box<[u16]>>,
 }
 
-/// A range of slots and the address of the node that owns it.
+/// Consecutive slots and the address of their owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SlotRange {
     /// First slot.
@@ -34,55 +35,55 @@ pub(super) struct SlotRange {
 }
 
 impl Topology {
-    /// Nothing is known yet.
+    /// No nodes: nothing was discovered yet.
     pub(super) fn unknown() -> Topology {
         Topology { nodes: Vec::new(), owners: None }
     }
 
-    /// One node that owns everything.
+    /// One node that owns all slots.
     pub(super) fn single(node: Arc<RedisNode>) -> Topology {
         Topology { nodes: vec![node], owners: None }
     }
 
-    /// A cluster: `node` gives the node at an address, the same one for the same address.
+    /// A cluster. `node` returns the node at an address, the same one for the same address.
     pub(super) fn cluster(
         ranges: &[SlotRange],
         mut node: impl FnMut(&(String, u16)) -> Arc<RedisNode>,
     ) -> Topology {
         let mut nodes: Vec<Arc<RedisNode>> = Vec::new();
-        let mut owners = vec![NOBODY; SLOTS].into_boxed_slice();
+        let mut owners = vec![NO_OWNER; SLOTS].into_boxed_slice();
         for range in ranges {
             let owner = node(&range.address);
-            let index = position(&mut nodes, owner);
+            let index = index_of(&mut nodes, owner);
             owners[usize::from(range.from)..=usize::from(range.to)].fill(index);
         }
         Topology { nodes, owners: Some(owners) }
     }
 
-    /// The same, and `more` are known too.
+    /// This topology with further nodes, which may own no slot.
     pub(super) fn with(mut self, more: impl Iterator<Item = Arc<RedisNode>>) -> Topology {
         for node in more {
-            position(&mut self.nodes, node);
+            index_of(&mut self.nodes, node);
         }
         self
     }
 
-    /// The same, but `slot` is `node`'s.
+    /// A copy in which `node` owns `slot`.
     pub(super) fn moved(&self, slot: u16, node: Arc<RedisNode>) -> Topology {
         let mut topology = self.clone();
-        let index = position(&mut topology.nodes, node);
+        let index = index_of(&mut topology.nodes, node);
         if let Some(owners) = &mut topology.owners {
             owners[usize::from(slot)] = index;
         }
         topology
     }
 
-    /// Slots matter.
+    /// Slots have different owners.
     pub(super) fn is_cluster(&self) -> bool {
         self.owners.is_some()
     }
 
-    /// The owner of `slot`.
+    /// The owner of `slot`, if it has one.
     pub(super) fn owner(&self, slot: u16) -> Option<&Arc<RedisNode>> {
         match &self.owners {
             None => self.nodes.first(),
@@ -90,27 +91,27 @@ impl Topology {
         }
     }
 
-    /// Every node that is known, also those that own nothing yet.
+    /// Every known node, with or without slots.
     pub(super) fn nodes(&self) -> &[Arc<RedisNode>] {
         &self.nodes
     }
 }
 
-fn position(nodes: &mut Vec<Arc<RedisNode>>, node: Arc<RedisNode>) -> u16 {
+fn index_of(nodes: &mut Vec<Arc<RedisNode>>, node: Arc<RedisNode>) -> u16 {
     let found = nodes.iter().position(|known| Arc::ptr_eq(known, &node));
     let index = found.unwrap_or_else(|| {
         nodes.push(node);
         nodes.len() - 1
     });
-    // A slot has one owner, so there are no more owners than slots.
-    u16::try_from(index).unwrap_or(NOBODY)
+    // A slot has one owner, so there are at most as many owners as slots.
+    u16::try_from(index).unwrap_or(NO_OWNER)
 }
 
-/// Reads the answer of `CLUSTER SLOTS` that `asked` gave: a list of
-/// `[from, to, [host, port, ...], replica...]`. An empty or unknown host is the one that was asked.
-/// Nothing, if any part of it cannot be.
-pub(super) fn slot_ranges(answer: &Value, asked: &str) -> Option<Vec<SlotRange>> {
-    let Value::Array(entries) = answer else { return None };
+/// Parses the reply of `CLUSTER SLOTS` from the host `sender`: a list of
+/// `[from, to, [host, port, ...], replica...]`. An empty or unknown host means `sender`. Returns
+/// nothing if any part is malformed.
+pub(super) fn slot_ranges(reply: &Value, sender: &str) -> Option<Vec<SlotRange>> {
+    let Value::Array(entries) = reply else { return None };
     let slot = |value: &Value| {
         value.as_u64().and_then(|n| u16::try_from(n).ok()).filter(|n| usize::from(*n) < SLOTS)
     };
@@ -121,7 +122,7 @@ pub(super) fn slot_ranges(answer: &Value, asked: &str) -> Option<Vec<SlotRange>>
             let [from, to, Value::Array(primary), ..] = parts.as_slice() else { return None };
             let [host, port, ..] = primary.as_slice() else { return None };
             let host = host.as_string().filter(|host| !host.is_empty() && host != "?");
-            let host = host.unwrap_or_else(|| asked.to_owned());
+            let host = host.unwrap_or_else(|| sender.to_owned());
             let port = port.as_u64().and_then(|port| u16::try_from(port).ok())?;
             let (from, to) = (slot(from)?, slot(to)?);
             (from <= to).then_some(SlotRange { from, to, address: (host, port) })
@@ -142,8 +143,8 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_of_cluster_slots_is_read_whole_or_not_at_all() {
-        let answer = Value::Array(vec![
+    fn cluster_slots_is_parsed_whole_or_not_at_all() {
+        let reply = Value::Array(vec![
             range(0, 5460, "10.0.0.1".into(), 7000),
             range(5461, 16_383, "".into(), 7001),
         ]);
@@ -151,7 +152,7 @@ mod tests {
             SlotRange { from: 0, to: 5460, address: ("10.0.0.1".into(), 7000) },
             SlotRange { from: 5461, to: 16_383, address: ("seed".into(), 7001) },
         ];
-        assert_eq!(slot_ranges(&answer, "seed"), Some(expected));
+        assert_eq!(slot_ranges(&reply, "seed"), Some(expected));
         let bad = [
             Value::Null,
             Value::Array(vec![]),
@@ -160,13 +161,13 @@ mod tests {
             Value::Array(vec![range(0, 3, "a".into(), 70_000)]),
             Value::Array(vec![range(0, 3, "a".into(), 1), Value::Null]),
         ];
-        for answer in bad {
-            assert_eq!(slot_ranges(&answer, "seed"), None, "{answer:?}");
+        for reply in bad {
+            assert_eq!(slot_ranges(&reply, "seed"), None, "{reply:?}");
         }
     }
 
     #[test]
-    fn a_slot_belongs_to_the_last_owner_that_was_told() {
+    fn a_slot_belongs_to_its_latest_owner() {
         let [a, b, c] = ["a", "b", "c"].map(|name| Arc::new(RedisNode::for_testing(name)));
         let ranges = [
             SlotRange { from: 0, to: 99, address: ("a".into(), 1) },
@@ -177,7 +178,7 @@ mod tests {
         let owner = |topology: &Topology, slot| topology.owner(slot).map(|n| n.label().to_owned());
         assert_eq!(owner(&topology, 99).as_deref(), Some("a"));
         assert_eq!(owner(&topology, 100).as_deref(), Some("b"));
-        assert_eq!(owner(&topology, 201), None, "nobody owns it");
+        assert_eq!(owner(&topology, 201), None, "it has no owner");
         let moved = topology.moved(99, c);
         assert_eq!(owner(&moved, 99).as_deref(), Some("c"));
         assert_eq!(owner(&moved, 98).as_deref(), Some("a"));

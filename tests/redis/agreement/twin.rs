@@ -122,7 +122,7 @@ impl Twin {
 }
 
 fn argument(step: &Step) -> Vec<u8> {
-    let call = ScriptCall::alone("", &EncodedStep::of(step), ());
+    let call = ScriptCall::single("", &EncodedStep::of(step), ());
     call.arguments().flatten().copied().collect()
 }
 

@@ -1,11 +1,11 @@
-//! Whom a full store forgets.
+//! Tests of eviction: which counter goes when the store is full.
 
 use super::*;
 
 const NOW: Micros = Micros::from_secs(1000);
 
 #[test]
-fn a_flood_of_new_keys_passes_no_bound_and_resets_no_limited_client() {
+fn a_key_flood_resets_no_limited_client() {
     let store = MemoryStore::new(1000);
     for client in 0..300 {
         store.apply_now(&key(client), &count(NOW, 5, 5)).unwrap();
@@ -24,7 +24,7 @@ fn a_flood_of_new_keys_passes_no_bound_and_resets_no_limited_client() {
 }
 
 #[test]
-fn a_store_full_of_limited_clients_answers_them_and_refuses_others() {
+fn a_store_full_of_limited_clients_refuses_others() {
     let store = MemoryStore::new(500);
     for client in 0..500 {
         store.apply_now(&key(client), &count(NOW, 1, 1)).unwrap();
@@ -38,14 +38,14 @@ fn a_store_full_of_limited_clients_answers_them_and_refuses_others() {
     let stats = store.stats();
     assert_eq!((stats.counters, stats.refused, stats.evicted), (500, 1, 0));
 
-    // The next minute: everybody has room again, so anybody may go.
+    // In the next minute every client has room again, so any counter may be evicted.
     let later = Micros::from_secs(1020);
     assert!(store.apply_now(&newcomer, &count(later, 1, 1)).unwrap().allowed);
     assert_eq!(store.stats().counters, 500);
 }
 
 #[test]
-fn the_expired_go_first_then_the_emptiest_then_those_that_expire_soonest() {
+fn expired_then_emptiest_then_soonest_go_first() {
     let store = MemoryStore::new(4);
     let fill = |n, step: &Step| drop(store.apply_now(&key(n), step).unwrap());
     let expiring = Micros::from_secs(1019);
@@ -63,7 +63,7 @@ fn the_expired_go_first_then_the_emptiest_then_those_that_expire_soonest() {
 }
 
 #[test]
-fn what_a_flood_costs_the_others_is_what_the_flood_itself_has() {
+fn a_flood_evicts_mostly_its_own_counters() {
     let store = MemoryStore::new(10_000);
     for client in 0..5000 {
         store.apply_now(&key(client), &count(NOW, 50, 100)).unwrap();
@@ -71,8 +71,8 @@ fn what_a_flood_costs_the_others_is_what_the_flood_itself_has() {
     for flood in 10_000..100_000 {
         store.apply_now(&key(flood), &count(NOW, 1, 100)).unwrap();
     }
-    // Half of each sample are flood counters: all eight of it are clients once in 256 times, and
-    // the fewer clients are left the less often.
+    // Half of each sample are flood counters. All eight are clients once in 256 times, and less
+    // often the fewer clients remain.
     let kept = (0..5000).filter(|&client| store.get(&key(client)).is_some()).count();
     assert!(kept > 4000, "{kept} of 5000 clients kept");
 }

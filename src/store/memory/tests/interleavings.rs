@@ -1,5 +1,4 @@
-//! The store under a scheduler that picks, at random and with priorities, who runs at each lock and
-//! each atomic.
+//! Tests under a model checker that schedules threads at every lock and atomic, at random and by priority.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::step::{Lease, LeaseId};
 const NOW: Micros = Micros::from_secs(1000);
 const SCHEDULES: usize = 3000;
 
-/// Lets three threads do `work` on one store, in many schedules, and audits what they leave.
+/// Runs `work` on three threads with one store, in many schedules, and audits the store afterwards.
 fn on_threads(
     new: impl Fn() -> MemoryStore + Send + Sync + Copy + 'static,
     work: impl Fn(&MemoryStore, u64) -> u64 + Send + Sync + Copy + 'static,
@@ -35,13 +34,13 @@ fn on_threads(
     check_pct(run, SCHEDULES, 3);
 }
 
-/// A limit that lets `requests` hits pass at one instant.
+/// A limit of `requests` hits at one instant.
 fn limit(algorithm: Algorithm, requests: u64) -> Limit {
     let tier = Tier { requests, window: Micros::from_secs(60), burst: requests };
     Limit { algorithm, tiers: Box::new([tier]), count_denied: false }
 }
 
-/// Key number `n` of those that are not in the shard of key 0, if there are two.
+/// Key number `n` of those outside the shard of key 0, if there are two shards.
 fn elsewhere(n: u64) -> Key {
     let half = |key: &Key| key.0[1] >> 63;
     let mut others = (1000..).map(key).filter(|other| half(other) != half(&key(0)));
@@ -49,7 +48,7 @@ fn elsewhere(n: u64) -> Key {
 }
 
 #[test]
-fn a_counter_admits_exactly_its_limit_while_others_are_swept_and_evicted() {
+fn a_limit_is_exact_beside_sweeps_and_evictions() {
     for algorithm in [Algorithm::FixedWindow, Algorithm::TokenBucket, Algorithm::Concurrency] {
         on_threads(
             || split(MemoryStore::new(3)),
@@ -69,7 +68,7 @@ fn a_counter_admits_exactly_its_limit_while_others_are_swept_and_evicted() {
             },
             |store, admitted| {
                 assert_eq!(admitted, 5);
-                // Nine others have come, and two are left.
+                // Nine other counters were added, and two remain.
                 let stats = store.stats();
                 assert_eq!((stats.counters, stats.evicted + stats.reclaimed), (3, 7));
             },
@@ -78,7 +77,7 @@ fn a_counter_admits_exactly_its_limit_while_others_are_swept_and_evicted() {
 }
 
 #[test]
-fn a_slot_is_its_holders_own_until_it_is_given_back() {
+fn a_slot_has_one_holder_at_a_time() {
     on_threads(
         || MemoryStore::new(512),
         |store, thread| {
@@ -95,7 +94,7 @@ fn a_slot_is_its_holders_own_until_it_is_given_back() {
                     assert!((1..=2).contains(&after));
                     assert!((0..=1).contains(&held(-1, Lease::Close(id)).unwrap()));
                 }
-                // Given back a second time, or never taken: nobody else's slot goes.
+                // A second release, or one without a slot, frees no other slot.
                 held(-1, Lease::Close(id));
             }
             granted
@@ -109,12 +108,12 @@ fn a_slot_is_its_holders_own_until_it_is_given_back() {
 }
 
 #[test]
-fn the_bound_holds_while_threads_evict_each_others_counters() {
+fn the_bound_holds_under_concurrent_eviction() {
     on_threads(
         || two_shards(3),
         |store, thread| {
             for n in 0..4 {
-                // Where all others are limited it is refused; the bound is what counts here.
+                // The step is refused if all others are limited; this test is about the bound.
                 let params = if n % 2 == 0 { count } else { log };
                 let _ = store.apply_now(&key(10 * thread + n), &params(NOW, n as i64, 3));
                 assert!(store.stats().counters <= 3);
@@ -126,7 +125,7 @@ fn the_bound_holds_while_threads_evict_each_others_counters() {
 }
 
 #[test]
-fn a_limited_client_stays_limited_while_others_flood() {
+fn a_limited_client_stays_limited_in_a_flood() {
     on_threads(
         || {
             let store = two_shards(2);
@@ -147,7 +146,7 @@ fn two_shards(max_counters: usize) -> MemoryStore {
     split(MemoryStore::with_large_bytes(max_counters, 300))
 }
 
-/// A store of fewer counters than would give it two shards, so that they must ask each other.
+/// A store so small that a shard must evict from the other one.
 fn split(mut store: MemoryStore) -> MemoryStore {
     store.shards = (0..2).map(|_| PaddedShard(Mutex::new(Shard::new()))).collect();
     store

@@ -1,4 +1,4 @@
-//! The bound on the bytes of large states.
+//! Tests of the bound on the bytes of large states.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const NOW: Micros = Micros::from_secs(1000);
 const BUDGET: usize = 64 << 10;
 
 #[test]
-fn large_states_keep_to_their_bytes_by_evicting_each_other() {
+fn large_states_stay_within_their_bytes() {
     let store = MemoryStore::with_large_bytes(1000, BUDGET);
     let small = key(u64::MAX);
     store.apply_now(&small, &count(NOW, 1, 100)).unwrap();
@@ -24,7 +24,7 @@ fn large_states_keep_to_their_bytes_by_evicting_each_other() {
 }
 
 #[test]
-fn a_limited_log_is_neither_evicted_nor_refused_when_bytes_run_out() {
+fn a_limited_log_stays_when_bytes_run_out() {
     let store = MemoryStore::with_large_bytes(1000, BUDGET);
     let fill = |&client: &u64| store.apply_now(&key(client), &log(NOW, 100, 100)).is_ok();
     let limited = (0..1000).take_while(fill).count() as u64;
@@ -34,13 +34,13 @@ fn a_limited_log_is_neither_evicted_nor_refused_when_bytes_run_out() {
         let outcome = store.apply_now(&key(client), &log(NOW, 1, 100)).unwrap();
         assert!(!outcome.allowed, "client {client}");
     }
-    // Small states have room still.
+    // Small states still fit.
     assert!(store.apply_now(&key(5000), &count(NOW, 1, 1)).unwrap().allowed);
     audit(&store);
 }
 
 #[test]
-fn a_log_that_cannot_grow_stays_as_it_was_and_can_be_looked_at() {
+fn a_log_that_cannot_grow_is_unchanged() {
     let store = MemoryStore::with_large_bytes(1000, 2000);
     let now = |n| NOW.saturating_add(Micros(n));
     let grows = |n| store.apply_now(&key(1), &log(now(n), 1, 100_000));
@@ -55,11 +55,11 @@ fn a_log_that_cannot_grow_stays_as_it_was_and_can_be_looked_at() {
 }
 
 #[test]
-fn another_shard_gives_way_when_ones_own_has_no_large_state() {
+fn a_large_state_of_another_shard_is_evicted() {
     let store = MemoryStore::with_large_bytes(1 << 20, BUDGET);
     assert!(store.shards.len() > 64);
     for client in 0..1000 {
-        // A dozen fit, in as many shards: most newcomers are alone in theirs.
+        // Twelve fit, in as many shards, so most new ones are alone in their shard.
         let answer = store.apply_now(&key(client), &log(NOW, 500, 1000));
         assert!(answer.is_ok() || store.stats().refused > 0);
     }
@@ -69,7 +69,7 @@ fn another_shard_gives_way_when_ones_own_has_no_large_state() {
 }
 
 #[test]
-fn a_state_moves_between_entry_and_list_as_its_rule_changes() {
+fn a_state_moves_between_entry_and_list() {
     let store = MemoryStore::new(10);
     for round in 0..10 {
         for client in 0..4 {

@@ -1,4 +1,4 @@
-//! The memory store against a plain map: the same outcomes, whatever is forgotten in between.
+//! Tests of the memory store against a plain map: same outcomes, whatever is evicted or expires.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::step::{GcraTier, GcraTime, Lease, LeaseId, SlidingWindowTier};
 
 const KEYS: u64 = 24;
 
-/// What a test does next.
+/// One operation of a test.
 #[derive(Clone, Debug)]
 enum Action {
     Apply { key: u64, hits: i64, count_denied: bool, lease: Option<Lease>, late: u64 },
@@ -26,7 +26,7 @@ fn action() -> impl Strategy<Value = Action> {
         if opens { Lease::Open { id, until } } else { Lease::Close(id) }
     });
     let lease = proptest::option::weighted(0.3, lease);
-    // Another thread's clock reading can be older, by less than the grace.
+    // Another thread's instant can be earlier, by less than the grace period.
     let late = prop_oneof![4 => Just(0), 1 => 0_u64..1_000_000];
     let apply = (0..KEYS, -3_i64..6, any::<bool>(), lease, late).prop_map(
         |(key, hits, count_denied, lease, late)| Action::Apply {
@@ -46,7 +46,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// The algorithm of key number `key` at `now`: every kind, with one tier and with two.
+/// The parameters of key number `key` at `now`: every algorithm, with one tier and with two.
 fn params(key: u64, now: Micros, hits: i64) -> Params {
     let max = 4 + key;
     let tiers: &[u64] = if key % 10 < 5 { &[7] } else { &[5, 20] };
@@ -98,7 +98,7 @@ fn hold_tiers(
 
 proptest! {
     #[test]
-    fn it_answers_as_a_map_that_forgets_nothing(
+    fn outcomes_equal_those_of_a_plain_map(
         actions in proptest::collection::vec(action(), 1..300),
     ) {
         let store = MemoryStore::new(1000);

@@ -1,4 +1,4 @@
-//! Expired counters go, and their memory with them.
+//! Tests of expiry: expired counters and their memory are freed.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn fill(store: &MemoryStore, numbers: std::ops::Range<u64>, now: Micros) {
 }
 
 #[test]
-fn new_counters_alone_push_all_expired_ones_out() {
+fn new_counters_alone_remove_all_expired_ones() {
     let store = MemoryStore::new(100_000);
     fill(&store, 0..20_000, NOW);
     fill(&store, 20_000..41_000, Micros::from_secs(1022));
@@ -22,7 +22,7 @@ fn new_counters_alone_push_all_expired_ones_out() {
 }
 
 #[test]
-fn a_sweep_forgets_what_has_expired_and_gives_its_memory_back() {
+fn a_sweep_frees_expired_counters() {
     let store = MemoryStore::new(100_000);
     fill(&store, 0..50_000, NOW);
     for n in 50_000..60_000 {
@@ -44,7 +44,7 @@ fn a_sweep_forgets_what_has_expired_and_gives_its_memory_back() {
 }
 
 #[test]
-fn a_counter_outlives_its_expiry_by_a_second_for_the_sake_of_slower_threads() {
+fn a_counter_stays_a_second_after_its_expiry() {
     let store = MemoryStore::new(10);
     fill(&store, 0..1, NOW);
     assert_eq!(store.sweep(Micros(1_020_999_999), 1000), 0);
@@ -52,7 +52,7 @@ fn a_counter_outlives_its_expiry_by_a_second_for_the_sake_of_slower_threads() {
 }
 
 #[test]
-fn a_sweep_looks_at_no_more_than_it_may() {
+fn a_sweep_stays_within_its_budget() {
     let store = MemoryStore::new(100_000);
     fill(&store, 0..100_000, NOW);
     let swept = store.sweep(Micros::from_secs(2000), 1280);

@@ -1,13 +1,13 @@
-//! What a counter takes, as the pages for people say it.
+//! Tests that the memory per counter is what the documentation says.
 
 use super::*;
 use crate::algorithm::plan;
 use crate::limit::{Algorithm, Limit, Tier};
 
-/// The most bytes of an entry with its share of the index, which tests/memory_size.rs measures.
+/// The most bytes of an entry with its share of the index; tests/memory_size.rs measures them.
 const ENTRY: usize = 64;
 
-/// Bytes of a large state after `hits` hits of a limit of so many tiers.
+/// Bytes of a large state after `hits` hits of a limit with `tiers` tiers.
 fn bytes(algorithm: Algorithm, tiers: usize, hits: usize) -> usize {
     let tier = Tier { requests: 1000, window: Micros::from_secs(60), burst: 1000 };
     let limit = Limit { algorithm, tiers: vec![tier; tiers].into(), count_denied: false };
@@ -18,7 +18,7 @@ fn bytes(algorithm: Algorithm, tiers: usize, hits: usize) -> usize {
     bytes_of(&state.expect("hits were counted"))
 }
 
-/// A counter of one tier and of several, in words.
+/// The documented memory of a counter with one tier, and with several.
 fn memory(algorithm: Algorithm) -> (String, Option<String>) {
     let what = match algorithm {
         Algorithm::SlidingWindowLog => "request in the window",
@@ -29,15 +29,15 @@ fn memory(algorithm: Algorithm) -> (String, Option<String>) {
             return (format!("{ENTRY} bytes"), Some(format!("{fixed} + {per_tier} per tier")));
         }
     };
-    // Room for 4 and for 128 of them; a log that shrinks may have room for four times what it
-    // holds.
+    // Capacity for 4 and for 128 entries. A log that shrinks may have four times the capacity it
+    // needs.
     let each = (bytes(algorithm, 1, 128) - bytes(algorithm, 1, 4)) / 124;
     let fixed = ENTRY + bytes(algorithm, 1, 4) - 4 * each;
     (format!("{fixed} + {each} to {} per {what}", 4 * each), None)
 }
 
 #[test]
-fn the_pages_say_what_a_counter_takes() {
+fn the_docs_state_the_memory_of_a_counter() {
     let page = |name: &str| {
         let path = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
         std::fs::read_to_string(path).expect("a page of the repository")

@@ -1,4 +1,4 @@
-//! Threads on one store.
+//! Tests of one store under many threads.
 
 use std::thread;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const THREADS: u64 = 4;
 
-/// Lets `THREADS` threads do `work`, each with its number.
+/// Runs `work` on `THREADS` threads, each with its number.
 fn on_threads(work: impl Fn(u64) + Sync) {
     thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -16,10 +16,9 @@ fn on_threads(work: impl Fn(u64) + Sync) {
     });
 }
 
-/// Every round has fresh keys, all threads hit all of them, and other keys come, expire and are
-/// swept meanwhile.
+/// All threads hit all keys of a round, while other keys are created, expire and are swept.
 #[test]
-fn threads_together_are_admitted_exactly_as_often_as_the_limit_says() {
+fn a_limit_is_exact_across_threads() {
     let (keys, rounds, max) = (8, 50, 20);
     let store = MemoryStore::new(100_000);
     let admitted: Vec<AtomicUsize> = (0..keys * rounds).map(|_| AtomicUsize::new(0)).collect();
@@ -46,7 +45,7 @@ fn threads_together_are_admitted_exactly_as_often_as_the_limit_says() {
 }
 
 #[test]
-fn threads_that_evict_each_others_counters_keep_to_the_bound() {
+fn concurrent_eviction_keeps_the_bound() {
     let store = MemoryStore::with_large_bytes(600, 100_000);
     on_threads(|thread| {
         for n in 0..20_000 {
@@ -62,7 +61,7 @@ fn threads_that_evict_each_others_counters_keep_to_the_bound() {
 }
 
 #[test]
-fn a_panic_under_the_lock_does_not_take_the_store_down() {
+fn the_store_survives_a_panic_under_the_lock() {
     let store = MemoryStore::new(10);
     let step = count(Micros::from_secs(1000), 1, 1);
     assert!(store.apply_now(&key(1), &step).unwrap().allowed);

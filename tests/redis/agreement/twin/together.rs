@@ -119,7 +119,7 @@ impl Twin {
         self.client.queue(&[b"TIME"]);
         for call in &calls {
             travelled.steps += call.steps();
-            travelled.shared += call.shared();
+            travelled.shared += call.combined();
             let reads_only =
                 call.items().all(|&(counter, index)| expected[counter][index].reads_only);
             let (name, count) = (call.script().sha1(), call.keys().count().to_string());
@@ -146,7 +146,7 @@ impl Twin {
         let mut found = Ok(());
         for (call, reply) in calls.into_iter().zip(answers) {
             let Reply::Bulk(answer) = reply else { return Err(format!("Lua says {reply:?}")) };
-            call.deal(answer, |place, reply| {
+            call.split_reply(answer, |place, reply| {
                 let operation = &journey.walks[place.0][place.1];
                 let right = &expected[place.0][place.1].outcome;
                 if found.is_ok() {
@@ -195,7 +195,7 @@ impl Twin {
             let reply = self.client.read().expect("Redis answers");
             let Reply::Bulk(answer) = reply else { return Err(format!("Lua says {reply:?}")) };
             let (mut found, mut dealt) = (Ok(()), 0);
-            call.deal(&answer, |(), reply| {
+            call.split_reply(&answer, |(), reply| {
                 dealt += 1;
                 found = found.clone().and_then(|()| compare(operation, &right, reply));
             });

@@ -1,0 +1,325 @@
+//! This module routes steps to the nodes that own their keys, and follows Redis's redirects.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, Guard};
+use bytes::Bytes;
+use fred::error::Error;
+use fred::types::Value;
+use fred::types::config::Config;
+use tokio::sync::Notify;
+
+use super::batch::ScriptCall;
+use super::batcher::{self, BatchError, Batcher};
+use super::error::{Redirect, RedisError};
+use super::name::{CounterName, slot};
+use super::node::RedisNode;
+use super::script::{self, EncodedStep, Script};
+use super::stats::{AtomicStats, NodeStats};
+use super::topology::Topology;
+use crate::key::Key;
+use crate::step::{Outcome, Step};
+use crate::store::{NodeId, StoreError};
+use crate::time::{Clock, Micros, SystemClock};
+
+/// How often one step may be sent. A slot may move during redirection, and the new owner may lack the
+/// script or a connection. The timeout usually ends the call earlier.
+const SENDS_MAX: usize = 16;
+
+/// Pause before a step is sent again to a node that cannot serve it yet, or whose redirect names a
+/// node that discovery has not connected to.
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
+
+/// Addresses from redirects that wait for discovery.
+const REDIRECT_TARGETS_MAX: usize = 64;
+
+/// What callers and the discovery thread share: the topology, and what is known of each node.
+#[derive(Debug)]
+pub(super) struct Router {
+    clock: SystemClock,
+    topology: ArcSwap<Topology>,
+    /// Wakes discovery, because the topology changed or may have.
+    refresh: Notify,
+    /// Connections per node and core.
+    connections: usize,
+    /// The most steps per call.
+    steps_max: usize,
+    /// Addresses that redirects named and discovery has not taken yet.
+    redirect_targets: Mutex<Vec<(String, u16)>>,
+    /// Every node that was ever seen, by [`NodeId`].
+    records: Mutex<Vec<NodeRecord>>,
+    /// When a refusal was last logged, by `clock` in microseconds.
+    refusal_logged_at: AtomicU64,
+}
+
+/// What remains of a node that leaves, for its return.
+#[derive(Debug)]
+struct NodeRecord {
+    label: String,
+    stats: Arc<AtomicStats>,
+}
+
+/// Where and how a step is sent next.
+struct Route {
+    node: Arc<RedisNode>,
+    mode: SendMode,
+}
+
+/// How a step is sent.
+#[derive(Clone, Copy)]
+enum SendMode {
+    /// In one call with other steps for the same node.
+    Batched,
+    /// In a call of its own.
+    Single,
+    /// In a call of its own after `ASKING`, to the node that imports the slot.
+    Asking,
+}
+
+impl Router {
+    /// A router without nodes. A call carries at most `batch` steps, at least one.
+    pub(super) fn new(clock: SystemClock, connections: usize, batch: usize) -> Router {
+        Router {
+            clock,
+            topology: ArcSwap::from_pointee(Topology::unknown()),
+            refresh: Notify::new(),
+            connections,
+            steps_max: batch.max(1),
+            redirect_targets: Mutex::default(),
+            records: Mutex::default(),
+            refusal_logged_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Applies `step` to the counter `key`.
+    pub(super) async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+        let (name, encoded) = (CounterName::of(key), EncodedStep::of(step));
+        let mut route = Route { node: self.owner(key)?, mode: SendMode::Batched };
+        for _ in 0..SENDS_MAX {
+            let batcher = route.node.batcher(key).ok_or(StoreError::Unreachable)?;
+            let connection = batcher.connection();
+            connection.ready().await?;
+            let single = || ScriptCall::single(name, &encoded, ());
+            let result = match route.mode {
+                SendMode::Batched => batcher.apply(self.group(key), name, encoded.clone()).await?,
+                SendMode::Single => batcher::single(connection.call(&mut single()).await),
+                SendMode::Asking => batcher::single(connection.call_asking(&mut single()).await),
+            };
+            match result {
+                Ok(bytes) => {
+                    return script::decode(step, &bytes).map_err(|_| StoreError::Reply);
+                }
+                Err(BatchError::Reply) => return Err(StoreError::Reply),
+                Err(BatchError::RetryAlone) => route.mode = SendMode::Single,
+                Err(BatchError::Redis(error)) => {
+                    route = self.next_route(route, key, &error, &batcher, encoded.script).await?;
+                }
+            }
+        }
+        Err(StoreError::Refused)
+    }
+
+    /// Deletes the counter `key` with `UNLINK`, and returns whether it existed. While a slot moves,
+    /// Redis may report the key as absent; that is an error here, and the call can be repeated later.
+    pub(super) async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+        let name = CounterName::of(key);
+        let mut node = self.owner(key)?;
+        for _ in 0..SENDS_MAX {
+            let batcher = node.batcher(key).ok_or(StoreError::Unreachable)?;
+            batcher.connection().ready().await?;
+            let argument = Value::Bytes(Bytes::copy_from_slice(name.as_ref()));
+            let error = match batcher.connection().command("UNLINK", vec![argument]).await {
+                Ok(reply) => return reply.as_i64().map(|n| n > 0).ok_or(StoreError::Reply),
+                Err(error) => error,
+            };
+            match RedisError::classify(&error) {
+                RedisError::Moved(redirect) => match self.find(redirect, &node) {
+                    Some(owner) => {
+                        self.set_owner(slot(key), &owner);
+                        node = owner;
+                    }
+                    None => node = self.retry_after_refresh(key).await?.node,
+                },
+                RedisError::Final(_) => return Err(self.log_refusal(&node, &error)),
+                _ => return Err(StoreError::Refused),
+            }
+        }
+        Err(StoreError::Refused)
+    }
+
+    /// The nodes and slots as last discovered.
+    pub(super) fn topology(&self) -> Guard<Arc<Topology>> {
+        self.topology.load()
+    }
+
+    /// Replaces the topology.
+    pub(super) fn set_topology(&self, topology: Topology) {
+        self.topology.store(Arc::new(topology));
+    }
+
+    /// Asks discovery to refresh the topology soon.
+    pub(super) fn request_refresh(&self) {
+        self.refresh.notify_one();
+    }
+
+    /// Waits for [`Router::request_refresh`].
+    pub(super) async fn refresh_requested(&self) {
+        self.refresh.notified().await;
+    }
+
+    /// Removes and returns the addresses that redirects named since the last time.
+    pub(super) fn take_redirect_targets(&self) -> Vec<(String, u16)> {
+        let mut targets = self.redirect_targets.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *targets)
+    }
+
+    /// The present instant of the clock that node clocks are compared with.
+    pub(super) fn now(&self) -> Micros {
+        self.clock.now()
+    }
+
+    /// A node at `label`. A node that returns keeps its id, and so its breaker and its metrics.
+    pub(super) fn new_node(&self, label: String, config: Config) -> Arc<RedisNode> {
+        let mut records = self.records();
+        let known = records.iter().position(|record| record.label == label);
+        let index = known.unwrap_or_else(|| {
+            records.push(NodeRecord { label: label.clone(), stats: Arc::default() });
+            records.len() - 1
+        });
+        let stats = records[index].stats.clone();
+        let id = NodeId(u32::try_from(index).unwrap_or(u32::MAX));
+        let limits = (self.connections, self.steps_max);
+        Arc::new(RedisNode::new(id, label, config, limits, stats))
+    }
+
+    /// Totals of what was sent to `node`; zeros for an unknown one.
+    pub(super) fn node_stats(&self, node: NodeId) -> NodeStats {
+        let records = self.records();
+        records.get(node.0 as usize).map(|record| record.stats.snapshot()).unwrap_or_default()
+    }
+
+    /// The address of `node`; empty for an unknown one.
+    pub(super) fn label_of(&self, node: NodeId) -> String {
+        let records = self.records();
+        records.get(node.0 as usize).map(|record| record.label.clone()).unwrap_or_default()
+    }
+
+    fn records(&self) -> MutexGuard<'_, Vec<NodeRecord>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn owner(&self, key: &Key) -> Result<Arc<RedisNode>, StoreError> {
+        self.topology().owner(slot(key)).cloned().ok_or(StoreError::Unreachable)
+    }
+
+    /// Counters of one group may share a call: all of them, but in a cluster only those of one slot.
+    fn group(&self, key: &Key) -> u16 {
+        if self.topology().is_cluster() { slot(key) } else { 0 }
+    }
+
+    /// Where to send a step again that certainly did not run.
+    async fn next_route(
+        &self,
+        route: Route,
+        key: &Key,
+        error: &Error,
+        batcher: &Batcher,
+        script: Script,
+    ) -> Result<Route, StoreError> {
+        match RedisError::classify(error) {
+            RedisError::NoScript => match batcher.connection().load(script.source()).await {
+                Ok(()) => Ok(route),
+                Err(error) => Err(self.log_refusal(&route.node, &error)),
+            },
+            RedisError::Moved(redirect) => match self.find(redirect, &route.node) {
+                Some(node) => {
+                    self.set_owner(slot(key), &node);
+                    self.request_refresh();
+                    Ok(Route { node, mode: SendMode::Batched })
+                }
+                None => self.retry_after_refresh(key).await,
+            },
+            RedisError::Ask(redirect) => match self.find(redirect, &route.node) {
+                Some(node) => Ok(Route { node, mode: SendMode::Asking }),
+                None => self.retry_after_refresh(key).await,
+            },
+            RedisError::TryAgain | RedisError::Loading => {
+                tokio::time::sleep(RETRY_PAUSE).await;
+                Ok(route)
+            }
+            RedisError::ReadOnly => {
+                // The primary was demoted: fred finds the new one when it reconnects.
+                if self.may_log_refusal() {
+                    log_error_reply(&route.node, error);
+                    batcher.connection().reconnect();
+                }
+                self.request_refresh();
+                Err(StoreError::Refused)
+            }
+            RedisError::Final(StoreError::Lost) => {
+                self.request_refresh();
+                Err(StoreError::Lost)
+            }
+            RedisError::OutOfMemory | RedisError::Final(_) => {
+                Err(self.log_refusal(&route.node, error))
+            }
+        }
+    }
+
+    /// The store error for `error`. An error reply is logged, because its text names the cause.
+    fn log_refusal(&self, node: &RedisNode, error: &Error) -> StoreError {
+        let class = match RedisError::classify(error) {
+            RedisError::Final(class) => class,
+            _ => StoreError::Refused,
+        };
+        if matches!(class, StoreError::Refused | StoreError::Reply) && self.may_log_refusal() {
+            log_error_reply(node, error);
+        }
+        class
+    }
+
+    /// At most once a second, because thousands of calls may fail alike.
+    fn may_log_refusal(&self) -> bool {
+        let (now, relaxed) = (self.now().0, Ordering::Relaxed);
+        let last = self.refusal_logged_at.load(relaxed);
+        now.saturating_sub(last) >= Micros::SECOND.0
+            && self.refusal_logged_at.compare_exchange(last, now, relaxed, relaxed).is_ok()
+    }
+
+    /// The node that `redirect` from `sender` names. Discovery is given an unknown one's address.
+    fn find(&self, redirect: Redirect, sender: &RedisNode) -> Option<Arc<RedisNode>> {
+        let host = if redirect.host.is_empty() { sender.host() } else { redirect.host };
+        let label = format!("{host}:{}", redirect.port);
+        let topology = self.topology();
+        let found = topology.nodes().iter().find(|node| node.label() == label).cloned();
+        if found.is_none() {
+            let mut targets = self.redirect_targets.lock().unwrap_or_else(PoisonError::into_inner);
+            let address = (host, redirect.port);
+            if targets.len() < REDIRECT_TARGETS_MAX && !targets.contains(&address) {
+                targets.push(address);
+            }
+        }
+        found
+    }
+
+    /// Requests a refresh, pauses, and routes the step by the topology that is known then.
+    async fn retry_after_refresh(&self, key: &Key) -> Result<Route, StoreError> {
+        self.request_refresh();
+        tokio::time::sleep(RETRY_PAUSE).await;
+        Ok(Route { node: self.owner(key)?, mode: SendMode::Batched })
+    }
+
+    /// Records that `node` owns `slot`.
+    fn set_owner(&self, slot: u16, node: &Arc<RedisNode>) {
+        self.topology.rcu(|topology| match topology.owner(slot) {
+            Some(owner) if Arc::ptr_eq(owner, node) => topology.clone(),
+            _ => Arc::new(topology.moved(slot, node.clone())),
+        });
+    }
+}
+
+fn log_error_reply(node: &RedisNode, error: &Error) {
+    tracing::warn!(node = %node.label(), %error, "Redis replied with an error");
+}
