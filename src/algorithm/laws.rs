@@ -1,4 +1,4 @@
-//! Laws: what holds for every limit and every sequence of requests, checked on random ones.
+//! Property tests of the algorithms: what holds for every limit and every sequence of calls.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,8 +11,8 @@ use crate::limit::{Algorithm, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
 use crate::step::{INTEGER_END, State, Step};
 use crate::time::Micros;
 
-/// One request: how long after the one before, and its hits.
-type Ask = (u64, i64);
+/// One call: microseconds since the previous one, and its hits.
+type Call = (u64, i64);
 
 fn tier() -> impl Strategy<Value = Tier> {
     let window = prop_oneof![1..60u64, Just(1_000_000), Just(7), Just(86_400_000_000)];
@@ -30,16 +30,16 @@ fn limit(tiers: impl Strategy<Value = Vec<Tier>>) -> impl Strategy<Value = Limit
     )
 }
 
-/// Requests at instants that like the edges of the limit's windows.
-fn asks(limit: &Limit, hits: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Ask>> + use<> {
+/// Calls, many of them at edges of the limit's windows.
+fn calls(limit: &Limit, hits: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Call>> + use<> {
     let window = limit.tiers[0].window.0;
     let gaps = vec![0, 1, window / 3, window / 2, window.saturating_sub(1), window, window + 1];
     let gap = prop_oneof![4 => select(gaps), 2 => 0..window, 1 => 0..3 * window];
     vec((gap, hits), 1..60)
 }
 
-/// A limit, an instant to start at, and requests.
-type Walk = (Limit, u64, Vec<Ask>);
+/// A limit, a first instant, and calls.
+type Walk = (Limit, u64, Vec<Call>);
 
 fn walk_of(
     limit: impl Strategy<Value = Limit>,
@@ -47,36 +47,36 @@ fn walk_of(
 ) -> impl Strategy<Value = Walk> {
     let start = prop_oneof![0..100u64, Just(1_785_000_000_000_000)];
     (limit, start).prop_flat_map(move |(limit, start)| {
-        let asks = asks(&limit, hits.clone());
-        (Just(limit), Just(start), asks)
+        let calls = calls(&limit, hits.clone());
+        (Just(limit), Just(start), calls)
     })
 }
 
-/// With one tier or several, which may block everything.
+/// A walk with one to three tiers, which may block everything.
 fn walk(hits: std::ops::Range<i64>) -> impl Strategy<Value = Walk> {
     walk_of(limit(prop_oneof![2 => vec(tier(), 1), 1 => vec(tier(), 2..4)]), hits)
 }
 
-/// With one tier, which lets something pass.
+/// A walk with one tier of at least one request.
 fn walk_of_one(hits: std::ops::Range<i64>) -> impl Strategy<Value = Walk> {
     let tier = tier().prop_map(|tier| Tier { requests: tier.requests.max(1), ..tier });
     walk_of(limit(vec(tier, 1)), hits)
 }
 
-fn ask(limit: &Limit, state: &mut Option<State>, hits: i64, now: u64) -> (Step, Decision) {
+fn decide(limit: &Limit, state: &mut Option<State>, hits: i64, now: u64) -> (Step, Decision) {
     let step = plan(limit, hits, Micros(now));
     let outcome = step.apply(state);
-    for seen in &outcome.tiers {
-        assert!(seen.a < INTEGER_END && seen.b < INTEGER_END && seen.c < INTEGER_END, "{seen:?}");
+    for tier in &outcome.tiers {
+        assert!(tier.a < INTEGER_END && tier.b < INTEGER_END && tier.c < INTEGER_END, "{tier:?}");
     }
     let decision = report(limit, &step, &outcome);
     (step, decision)
 }
 
-/// Remaining less used: how far below or above its limit a counter is, twice.
+/// Remaining minus used hits: twice the distance to the limit, plus a constant.
 fn room(limit: &Limit, state: &Option<State>, now: u64) -> i128 {
     let mut state = state.clone();
-    let decision = ask(limit, &mut state, 0, now).1;
+    let decision = decide(limit, &mut state, 0, now).1;
     i128::from(decision.remaining) - i128::from(decision.used)
 }
 
@@ -88,27 +88,27 @@ proptest! {
     })]
 
     #[test]
-    fn every_algorithm_decides_as_its_definition_does((limit, start, asks) in walk(-4..14)) {
+    fn decisions_equal_those_of_the_naive_model((limit, start, calls) in walk(-4..14)) {
         let mut model = Model::new(&limit);
         let (mut state, mut now) = (None, start);
-        for (gap, hits) in asks {
+        for (gap, hits) in calls {
             now += gap;
-            // A log forgets denied hits that decide nothing, so refunds meet fewer of them.
+            // A log drops denied hits that affect no decision, so a refund finds fewer of them.
             let log = limit.algorithm == Algorithm::SlidingWindowLog;
             let hits = if log && limit.count_denied { hits.max(0) } else { hits };
-            let allowed = model.ask(hits, now);
-            let (_, decision) = ask(&limit, &mut state, hits, now);
+            let allowed = model.decide(hits, now);
+            let (_, decision) = decide(&limit, &mut state, hits, now);
             prop_assert_eq!(decision.allowed, allowed, "{} hits at {}", hits, now);
             prop_assert_eq!(decision.remaining, model.remaining(decision.tier, now));
         }
     }
 
     #[test]
-    fn no_span_admits_more_than_the_limit_says((limit, start, asks) in walk(0..14)) {
+    fn no_span_admits_more_than_the_limit((limit, start, calls) in walk(0..14)) {
         let (mut state, mut now, mut admitted) = (None, start, Vec::new());
-        for (gap, hits) in asks {
+        for (gap, hits) in calls {
             now += gap;
-            if ask(&limit, &mut state, hits, now).1.allowed {
+            if decide(&limit, &mut state, hits, now).1.allowed {
                 admitted.push((now, hits as u128));
             }
         }
@@ -138,18 +138,18 @@ proptest! {
     }
 
     #[test]
-    fn a_refund_never_admits_more_than_was_taken((limit, start, asks) in walk_of_one(-6..14)) {
+    fn a_refund_never_admits_more_than_was_taken((limit, start, calls) in walk_of_one(-6..14)) {
         let (mut state, mut now) = (None, start);
-        for (gap, hits) in asks {
+        for (gap, hits) in calls {
             now += gap;
             let before = room(&limit, &state, now);
             if hits < 0 {
-                ask(&limit, &mut state, hits, now);
+                decide(&limit, &mut state, hits, now);
                 let gained = room(&limit, &state, now) - before;
                 prop_assert!((0..=-2 * i128::from(hits)).contains(&gained), "{gained}");
-            } else if ask(&limit, &mut state, hits, now).1.allowed {
+            } else if decide(&limit, &mut state, hits, now).1.allowed {
                 let mut back = state.clone();
-                ask(&limit, &mut back, -hits, now);
+                decide(&limit, &mut back, -hits, now);
                 prop_assert_eq!(room(&limit, &back, now), before);
             }
         }
@@ -157,25 +157,25 @@ proptest! {
 
     #[test]
     fn the_order_of_tiers_changes_nothing(
-        (limit, start, asks) in walk(-4..14),
+        (limit, start, calls) in walk(-4..14),
         (by, reverse) in (0..16usize, any::<bool>()),
     ) {
-        let mut turned = limit.clone();
-        let by = by % turned.tiers.len();
-        turned.tiers.rotate_left(by);
+        let mut rotated = limit.clone();
+        let by = by % rotated.tiers.len();
+        rotated.tiers.rotate_left(by);
         if reverse {
-            turned.tiers.reverse();
+            rotated.tiers.reverse();
         }
         let (mut state, mut other, mut now) = (None, None, start);
-        for (gap, hits) in asks {
+        for (gap, hits) in calls {
             now += gap;
-            let (_, a) = ask(&limit, &mut state, hits, now);
-            let (_, b) = ask(&turned, &mut other, hits, now);
+            let (_, a) = decide(&limit, &mut state, hits, now);
+            let (_, b) = decide(&rotated, &mut other, hits, now);
             prop_assert_eq!(a.allowed, b.allowed);
             if !a.allowed {
                 prop_assert_eq!(a.reset_after, b.reset_after);
             }
-            // What every tier of one has left, the same tier of the other has.
+            // The same tier has the same state in both counters.
             let left = |limit: &Limit, state: &Option<State>, tier: Tier| {
                 let position = limit.tiers.iter().position(|&other| other == tier);
                 let step = plan(limit, 0, Micros(now));
@@ -183,18 +183,18 @@ proptest! {
                 position.and_then(|position| seen.get(position).copied())
             };
             for &tier in &limit.tiers {
-                prop_assert_eq!(left(&limit, &state, tier), left(&turned, &other, tier));
+                prop_assert_eq!(left(&limit, &state, tier), left(&rotated, &other, tier));
             }
         }
     }
 
     #[test]
-    fn refusals_and_peeks_write_nothing((limit, start, asks) in walk(-4..14), back in 0..200u64) {
+    fn denials_and_peeks_write_nothing((limit, start, calls) in walk(-4..14), back in 0..200u64) {
         let (mut state, mut now) = (None, start);
-        for (gap, hits) in asks {
+        for (gap, hits) in calls {
             now += gap;
             let before = state.clone();
-            let (step, decision) = ask(&limit, &mut state, hits, now);
+            let (step, decision) = decide(&limit, &mut state, hits, now);
             if hits == 0 || !(decision.allowed || step.count_denied) {
                 prop_assert_eq!(&state, &before);
             }
@@ -202,24 +202,24 @@ proptest! {
                 prop_assert_eq!(&state, &None);
             }
             let before = state.clone();
-            ask(&limit, &mut state, 0, now.saturating_sub(back));
+            decide(&limit, &mut state, 0, now.saturating_sub(back));
             prop_assert_eq!(&state, &before);
         }
     }
 
     #[test]
-    fn an_expired_state_is_as_good_as_none(
-        (limit, start, asks) in walk(-4..14), later in 0..3u64, probe in -4..14i64,
+    fn an_expired_state_equals_none(
+        (limit, start, calls) in walk(-4..14), later in 0..3u64, probe in -4..14i64,
     ) {
         let (mut state, mut now) = (None, start);
-        for (gap, hits) in asks {
+        for (gap, hits) in calls {
             now += gap;
-            let step = ask(&limit, &mut state, hits, now).0;
+            let step = decide(&limit, &mut state, hits, now).0;
             let Some(kept) = &state else { continue };
             let at = step.expires_at(kept).0.max(now) + later;
             let (mut old, mut none) = (state.clone(), None);
-            let (step, with) = ask(&limit, &mut old, probe, at);
-            let (_, without) = ask(&limit, &mut none, probe, at);
+            let (step, with) = decide(&limit, &mut old, probe, at);
+            let (_, without) = decide(&limit, &mut none, probe, at);
             prop_assert_eq!(with, without);
             prop_assert!(step.expires_at(kept).0 <= at);
             prop_assert_eq!(step.fullness(kept), 0);
@@ -232,32 +232,32 @@ proptest! {
     }
 
     #[test]
-    fn a_state_that_has_not_expired_says_something((limit, start, asks) in walk_of_one(1..4)) {
+    fn a_state_matters_until_it_expires((limit, start, calls) in walk_of_one(1..4)) {
         let (mut state, mut now) = (None, start);
-        for (gap, hits) in asks {
+        for (gap, hits) in calls {
             now += gap;
-            let step = ask(&limit, &mut state, hits, now).0;
+            let step = decide(&limit, &mut state, hits, now).0;
             let Some(kept) = &state else { continue };
             let last = step.expires_at(kept).0 - 1;
             if last >= now {
-                prop_assert!(ask(&limit, &mut state.clone(), 0, last).1.used > 0);
+                prop_assert!(decide(&limit, &mut state.clone(), 0, last).1.used > 0);
             }
         }
     }
 
     #[test]
     fn a_clock_set_back_loses_no_count(
-        (limit, start, asks) in walk_of_one(0..14), back in 0..200u64,
+        (limit, start, calls) in walk_of_one(0..14), back in 0..200u64,
     ) {
         let (mut state, mut now) = (None, start + 200);
-        for (gap, hits) in asks {
+        for (gap, hits) in calls {
             now += gap;
-            let recorded = ask(&limit, &mut state, hits, now).1.allowed && hits > 0;
+            let recorded = decide(&limit, &mut state, hits, now).1.allowed && hits > 0;
             let Some(kept) = state.clone() else { continue };
             let before = room(&limit, &state, now);
             prop_assert!(room(&limit, &state, now - back) <= before);
             let mut set_back = state.clone();
-            let (step, decision) = ask(&limit, &mut set_back, hits, now - back);
+            let (step, decision) = decide(&limit, &mut set_back, hits, now - back);
             let after = room(&limit, &set_back, now);
             prop_assert!(after <= before);
             if recorded && decision.allowed {
@@ -269,11 +269,11 @@ proptest! {
     }
 
     #[test]
-    fn the_reset_of_a_denial_is_exact((limit, start, asks) in walk(-2..14)) {
+    fn the_reset_of_a_denial_is_exact((limit, start, calls) in walk(-2..14)) {
         let (mut state, mut now) = (None, start);
-        for (gap, hits) in asks {
+        for (gap, hits) in calls {
             now += gap;
-            let (_, decision) = ask(&limit, &mut state, hits, now);
+            let (_, decision) = decide(&limit, &mut state, hits, now);
             if decision.allowed {
                 continue;
             }
@@ -287,23 +287,23 @@ proptest! {
             }
             let passes = now + decision.reset_after.0;
             prop_assert!(passes > now);
-            let early = ask(&limit, &mut state.clone(), hits, passes - 1).1;
-            prop_assert!(!early.allowed, "{hits} pass already at {}", passes - 1);
-            prop_assert!(ask(&limit, &mut state.clone(), hits, passes).1.allowed, "at {passes}");
+            let early = decide(&limit, &mut state.clone(), hits, passes - 1).1;
+            prop_assert!(!early.allowed, "{hits} hits pass before, at {}", passes - 1);
+            prop_assert!(decide(&limit, &mut state.clone(), hits, passes).1.allowed, "at {passes}");
         }
     }
 
     #[test]
-    fn the_reset_of_what_passes_is_when_more_remains((limit, start, asks) in walk_of_one(-4..14)) {
+    fn the_reset_of_a_pass_is_when_more_remains((limit, start, calls) in walk_of_one(-4..14)) {
         let (mut state, mut now) = (None, start);
-        for (gap, hits) in asks {
+        for (gap, hits) in calls {
             now += gap;
-            let (_, decision) = ask(&limit, &mut state, hits, now);
+            let (_, decision) = decide(&limit, &mut state, hits, now);
             if !decision.allowed {
                 continue;
             }
             let at = now + decision.reset_after.0;
-            let later = |at| ask(&limit, &mut state.clone(), 0, at).1.remaining;
+            let later = |at| decide(&limit, &mut state.clone(), 0, at).1.remaining;
             if limit.algorithm == Algorithm::FixedWindow {
                 prop_assert_eq!(at % limit.tiers[0].window.0, 0);
             } else if decision.used == 0 {
@@ -316,13 +316,13 @@ proptest! {
     }
 
     #[test]
-    fn a_full_counter_is_never_less_than_full((limit, start, asks) in walk(-2..14)) {
+    fn full_fullness_means_the_next_hit_is_denied((limit, start, calls) in walk(-2..14)) {
         let (mut state, mut now) = (None, start);
-        for (gap, hits) in asks {
+        for (gap, hits) in calls {
             now += gap;
-            let (step, _) = ask(&limit, &mut state, hits, now);
+            let (step, _) = decide(&limit, &mut state, hits, now);
             let Some(kept) = &state else { continue };
-            let one = ask(&limit, &mut state.clone(), 1, now).1;
+            let one = decide(&limit, &mut state.clone(), 1, now).1;
             let blocked = limit.tiers.iter().any(|tier| tier.requests == 0);
             if !blocked {
                 prop_assert_eq!(step.fullness(kept) == u16::MAX, !one.allowed);
@@ -331,7 +331,7 @@ proptest! {
     }
 
     #[test]
-    fn large_numbers_are_decided_as_exactly_as_small_ones(
+    fn large_numbers_are_decided_exactly(
         algorithm in select(&[
             Algorithm::FixedWindow,
             Algorithm::SlidingWindow,
@@ -341,7 +341,7 @@ proptest! {
         requests in 1..SLIDING_REQUESTS_END,
         window in 1..=WINDOW_MAX.0,
         shift in (0..52u32, 0..48u32),
-        asks in vec((0..=200u64, 0..=120i64), 1..30),
+        calls in vec((0..=200u64, 0..=120i64), 1..30),
     ) {
         let (requests, window) = ((requests >> shift.0).max(1), (window >> shift.1).max(1));
         let tier = Tier { requests, window: Micros(window), burst: requests };
@@ -349,30 +349,30 @@ proptest! {
         prop_assert_eq!(limit.check(), Ok(()));
         let (mut model, mut state) = (Model::new(&limit), None);
         let mut now = 1_785_000_000_000_000;
-        for (gap, percent) in asks {
+        for (gap, percent) in calls {
             now += window * gap / 100;
             if now + 2 * window >= LAST_INSTANT.0 {
                 break;
             }
             let hits = (requests as i128 * i128::from(percent) / 100) as i64;
-            let allowed = model.ask(hits, now);
-            let (_, decision) = ask(&limit, &mut state, hits, now);
+            let allowed = model.decide(hits, now);
+            let (_, decision) = decide(&limit, &mut state, hits, now);
             prop_assert_eq!(decision.allowed, allowed, "{} hits at {}", hits, now);
             prop_assert_eq!(decision.remaining, model.remaining(0, now));
             if !allowed && hits as u64 <= requests {
                 let passes = now + decision.reset_after.0;
-                prop_assert!(!ask(&limit, &mut state.clone(), hits, passes - 1).1.allowed);
-                prop_assert!(ask(&limit, &mut state.clone(), hits, passes).1.allowed);
+                prop_assert!(!decide(&limit, &mut state.clone(), hits, passes - 1).1.allowed);
+                prop_assert!(decide(&limit, &mut state.clone(), hits, passes).1.allowed);
             }
         }
     }
 
     #[test]
-    fn no_number_makes_it_panic(
+    fn no_number_panics(
         algorithm in select(&Algorithm::ALL[..]),
         numbers in vec((any::<u64>(), any::<u64>(), any::<u64>(), 0..64u32), 0..3),
         count_denied in any::<bool>(),
-        asks in vec((any::<u64>(), any::<i64>(), 0..64u32), 1..12),
+        calls in vec((any::<u64>(), any::<i64>(), 0..64u32), 1..12),
     ) {
         let tiers = numbers.iter().map(|&(requests, window, burst, shift)| Tier {
             requests: requests >> shift,
@@ -381,8 +381,8 @@ proptest! {
         });
         let limit = Limit { algorithm, tiers: tiers.collect(), count_denied };
         let mut state = None;
-        for (now, hits, shift) in asks {
-            let (step, _) = ask(&limit, &mut state, hits >> shift, now >> shift);
+        for (now, hits, shift) in calls {
+            let (step, _) = decide(&limit, &mut state, hits >> shift, now >> shift);
             if let Some(kept) = &state {
                 prop_assert!(step.expires_at(kept).0 < INTEGER_END);
                 step.fullness(kept);

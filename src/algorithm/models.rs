@@ -1,11 +1,11 @@
-//! Naive models: the six algorithms as their definitions say them, in wide rational numbers, with a
-//! memory of everything. Slow, and written without looking at the state machines.
+//! Naive models of the six algorithms for tests: their definitions in wide rational numbers, on the full
+//! history. They share no code with `step`.
 
 use std::collections::BTreeMap;
 
 use crate::limit::{Algorithm, Limit, Tier};
 
-/// A counter that remembers everything.
+/// A counter with its full history.
 pub(super) struct Model {
     count_denied: bool,
     tiers: Vec<TierModel>,
@@ -19,7 +19,7 @@ struct TierModel {
 enum Memory {
     /// Hits per aligned window, by its number.
     Fixed(BTreeMap<u64, u128>),
-    /// The same, but the window before shows as well.
+    /// The same, with the previous window weighted.
     Sliding(BTreeMap<u64, u128>),
     /// One instant per unit.
     Units(Vec<u64>),
@@ -47,8 +47,8 @@ impl Model {
         }
     }
 
-    /// Takes, looks at or gives back hits; `now` never decreases.
-    pub(super) fn ask(&mut self, hits: i64, now: u64) -> bool {
+    /// Takes or gives back hits, or peeks; `now` never decreases.
+    pub(super) fn decide(&mut self, hits: i64, now: u64) -> bool {
         let units = hits.unsigned_abs();
         let tiers = &mut self.tiers;
         tiers.iter_mut().for_each(|tier| tier.pass_time(now));
@@ -63,7 +63,7 @@ impl Model {
         allowed
     }
 
-    /// The most hits that tier would let pass.
+    /// The most hits that fit into the tier.
     pub(super) fn remaining(&self, tier: usize, now: u64) -> u64 {
         let tier = &self.tiers[tier];
         let (mut some, mut many) = (0, tier.tier.requests.max(tier.tier.burst) + 1);
@@ -110,7 +110,7 @@ impl TierModel {
                 let live = |&&at: &&u64| i128::from(at) > i128::from(now) - window;
                 units.iter().filter(live).count() as i128 + hits <= limit
             }
-            // Nothing ever comes back at no rate, so nothing passes at all.
+            // Without a rate nothing ever refills, so nothing passes.
             Memory::Tokens(..) | Memory::Level(..) if limit == 0 => hits == 0,
             Memory::Tokens(tokens, _) => *tokens >= hits * window,
             Memory::Level(level, _) => {
@@ -128,7 +128,7 @@ impl TierModel {
                 *counts.entry(now / self.tier.window.0).or_default() += u128::from(hits);
             }
             Memory::Units(units) => units.extend((0..hits).map(|_| now)),
-            // Denied hits: one full bucket of debt at most.
+            // The debt of denied hits is at most one full bucket.
             Memory::Tokens(tokens, _) => *tokens = (*tokens - cost).max(-full),
             Memory::Level(level, _) => *level = (*level + cost).min(2 * full),
         }

@@ -1,4 +1,4 @@
-//! States: what steps do to them. Their size, foreign ones, leases and reservations.
+//! Tests of states: their size, states of other rules, leases and reservations.
 
 use super::{plan, report};
 use crate::decision::Decision;
@@ -11,7 +11,7 @@ fn limit(algorithm: Algorithm, requests: u64, seconds: u64) -> Limit {
     Limit { algorithm, tiers: Box::new([tier]), count_denied: false }
 }
 
-/// Every algorithm that counts, rather than holds.
+/// Every algorithm except concurrency.
 const COUNTING: [Algorithm; 5] = [
     Algorithm::FixedWindow,
     Algorithm::SlidingWindow,
@@ -20,11 +20,11 @@ const COUNTING: [Algorithm; 5] = [
     Algorithm::LeakyBucket,
 ];
 
-fn ask(limit: &Limit, state: &mut Option<State>, hits: i64, second: u64) -> Decision {
-    ask_under(limit, state, hits, second, None)
+fn decide(limit: &Limit, state: &mut Option<State>, hits: i64, second: u64) -> Decision {
+    decide_with(limit, state, hits, second, None)
 }
 
-fn ask_under(
+fn decide_with(
     limit: &Limit,
     state: &mut Option<State>,
     hits: i64,
@@ -46,38 +46,38 @@ fn close(id: u64) -> Option<Lease> {
 }
 
 #[test]
-fn a_state_of_one_tier_is_four_words_and_owns_no_memory() {
+fn a_state_of_one_tier_has_no_heap_memory() {
     assert!(size_of::<State>() <= 32, "{}", size_of::<State>());
     assert!(size_of::<Option<State>>() <= 32, "{}", size_of::<Option<State>>());
     for algorithm in COUNTING {
         let mut state = None;
-        ask(&limit(algorithm, 10, 60), &mut state, 1, 100);
+        decide(&limit(algorithm, 10, 60), &mut state, 1, 100);
         let heap = state.expect("a hit was counted").heap_bytes();
         assert_eq!(heap > 0, algorithm == Algorithm::SlidingWindowLog, "{algorithm:?}");
     }
 }
 
 #[test]
-fn a_state_of_another_machine_or_number_of_tiers_is_as_good_as_none() {
+fn a_state_of_another_kind_counts_as_empty() {
     let all = [&COUNTING[..], &[Algorithm::Concurrency]].concat();
     for from in &all {
         for (to, tiers) in all.iter().flat_map(|to| [(to, 1), (to, 2)]) {
             let mut limit = limit(*from, 10, 60);
             let mut state = None;
-            ask(&limit, &mut state, 10, 100);
+            decide(&limit, &mut state, 10, 100);
             limit.algorithm = *to;
             limit.tiers = vec![limit.tiers[0]; tiers].into();
             let step = plan(&limit, 3, Micros::from_secs(100));
             let buckets = [Algorithm::TokenBucket, Algorithm::LeakyBucket];
             let holds = [Algorithm::SlidingWindowLog, Algorithm::Concurrency];
             let same = from == to || (buckets.contains(from) && buckets.contains(to));
-            // Tiers that hold share their entries, whatever their number.
+            // Tiers of a log or of slots share their entries, whatever their number.
             if same && (tiers == 1 || holds.contains(from)) {
                 continue;
             }
             let old = state.clone();
-            ask(&limit, &mut state, -1, 100);
-            ask(&limit, &mut state, 11, 100);
+            decide(&limit, &mut state, -1, 100);
+            decide(&limit, &mut state, 11, 100);
             assert_eq!(state, old, "{from:?} as {to:?}");
             let mut fresh = None;
             assert_eq!(step.apply(&mut state), step.apply(&mut fresh), "{from:?} as {to:?}");
@@ -87,165 +87,165 @@ fn a_state_of_another_machine_or_number_of_tiers_is_as_good_as_none() {
 }
 
 #[test]
-fn a_lower_rate_reads_a_bucket_of_a_higher_one_without_a_panic() {
+fn a_lower_rate_reads_the_bucket_of_a_higher_one() {
     let mut state = None;
-    ask(&limit(Algorithm::TokenBucket, 999_983, 1), &mut state, 7, 100);
+    decide(&limit(Algorithm::TokenBucket, 999_983, 1), &mut state, 7, 100);
     let slow = limit(Algorithm::TokenBucket, 2, 1);
-    assert_eq!(ask(&slow, &mut state, 1, 100).remaining, 0);
-    assert_eq!(ask(&slow, &mut state, 0, 101).remaining, 2);
+    assert_eq!(decide(&slow, &mut state, 1, 100).remaining, 0);
+    assert_eq!(decide(&slow, &mut state, 0, 101).remaining, 2);
 }
 
 #[test]
-fn a_flood_of_denied_hits_grows_a_log_no_further_than_its_limit() {
+fn denied_hits_grow_a_log_to_its_limit_only() {
     let mut limit = limit(Algorithm::SlidingWindowLog, 100, 60);
     limit.count_denied = true;
     let mut state = None;
     for second in 0..50 {
-        ask(&limit, &mut state, 1_000_000, second);
+        decide(&limit, &mut state, 1_000_000, second);
     }
     assert!(state.expect("denied hits were counted").heap_bytes() < 4_096);
 }
 
 #[test]
-fn a_log_gives_back_the_memory_of_a_burst() {
+fn a_log_frees_the_memory_of_a_burst() {
     let limit = limit(Algorithm::SlidingWindowLog, 100_000, 60);
     let mut state = None;
-    ask(&limit, &mut state, 100_000, 0);
+    decide(&limit, &mut state, 100_000, 0);
     assert!(state.as_ref().expect("counted").heap_bytes() >= 800_000);
-    ask(&limit, &mut state, 1, 60);
+    decide(&limit, &mut state, 1, 60);
     assert!(state.as_ref().expect("counted").heap_bytes() < 1_000);
 }
 
 #[test]
-fn a_slot_is_freed_once_and_by_its_own_lease_only() {
+fn a_slot_is_released_once_by_its_own_lease() {
     let limit = limit(Algorithm::Concurrency, 4, 30);
     let mut state = None;
     for id in 1..=3 {
-        assert!(ask_under(&limit, &mut state, 1, id, open(id, 0)).allowed);
+        assert!(decide_with(&limit, &mut state, 1, id, open(id, 0)).allowed);
     }
-    ask_under(&limit, &mut state, 1, 3, open(2, 0)); // the same lease twice: two slots
-    assert_eq!(ask_under(&limit, &mut state, -9, 4, close(2)).remaining, 2);
+    decide_with(&limit, &mut state, 1, 3, open(2, 0)); // the same lease twice: two slots
+    assert_eq!(decide_with(&limit, &mut state, -9, 4, close(2)).remaining, 2);
     let after = state.clone();
     for id in [2, 9] {
-        assert!(ask_under(&limit, &mut state, -1, 4, close(id)).allowed);
+        assert!(decide_with(&limit, &mut state, -1, 4, close(id)).allowed);
         assert_eq!(state, after, "a second or unknown release changes nothing");
     }
-    assert_eq!(ask(&limit, &mut state, -1, 5).remaining, 3, "without an id: the newest");
-    assert_eq!(ask_under(&limit, &mut state, -1, 5, close(3)).remaining, 3, "which was 3");
-    assert_eq!(ask(&limit, &mut state, 0, 31).remaining, 4, "and 1 has expired");
+    assert_eq!(decide(&limit, &mut state, -1, 5).remaining, 3, "without an id: the newest");
+    assert_eq!(decide_with(&limit, &mut state, -1, 5, close(3)).remaining, 3, "which was 3");
+    assert_eq!(decide(&limit, &mut state, 0, 31).remaining, 4, "and 1 has expired");
 }
 
 #[test]
-fn a_held_slot_survives_a_limit_that_was_lowered() {
+fn a_slot_survives_a_lowered_limit() {
     let mut state = None;
     for id in 1..=20 {
-        ask_under(&limit(Algorithm::Concurrency, 20, 30), &mut state, 1, 1, open(id, 0));
+        decide_with(&limit(Algorithm::Concurrency, 20, 30), &mut state, 1, 1, open(id, 0));
     }
     let lowered = limit(Algorithm::Concurrency, 5, 30);
-    assert_eq!(ask_under(&lowered, &mut state, -1, 2, close(1)).used, 19);
-    assert!(!ask_under(&lowered, &mut state, 1, 2, open(21, 0)).allowed);
+    assert_eq!(decide_with(&lowered, &mut state, -1, 2, close(1)).used, 19);
+    assert!(!decide_with(&lowered, &mut state, 1, 2, open(21, 0)).allowed);
 }
 
 #[test]
-fn a_settled_reservation_leaves_the_counter_as_if_it_had_been_charged_so() {
+fn settling_equals_charging_the_actual_hits() {
     for algorithm in COUNTING {
         for (reserved, used) in [(8, 0), (8, 3), (8, 8), (3, 8)] {
             let limit = limit(algorithm, 20, 60);
             let (mut state, mut straight) = (None, None);
-            ask(&limit, &mut state, 5, 60);
-            ask(&limit, &mut straight, 5, 60);
-            ask_under(&limit, &mut state, reserved, 60, open(1, 600));
-            ask(&limit, &mut straight, used, 60);
-            ask_under(&limit, &mut state, 2, 60, open(2, 600));
-            ask(&limit, &mut straight, 2, 60);
-            let settled = ask_under(&limit, &mut state, used, 60, close(1));
-            let same = ask(&limit, &mut straight, 0, 60);
+            decide(&limit, &mut state, 5, 60);
+            decide(&limit, &mut straight, 5, 60);
+            decide_with(&limit, &mut state, reserved, 60, open(1, 600));
+            decide(&limit, &mut straight, used, 60);
+            decide_with(&limit, &mut state, 2, 60, open(2, 600));
+            decide(&limit, &mut straight, 2, 60);
+            let settled = decide_with(&limit, &mut state, used, 60, close(1));
+            let same = decide(&limit, &mut straight, 0, 60);
             assert_eq!(settled, same, "{algorithm:?} {reserved} {used}");
             assert!(matches!(state, Some(State::Reserved(_))), "2 is still open");
-            assert_eq!(ask_under(&limit, &mut state, 9, 60, close(1)), same, "once");
-            ask_under(&limit, &mut state, 2, 60, close(2));
-            assert_eq!(state, straight, "{algorithm:?}: nothing is left of the reservations");
+            assert_eq!(decide_with(&limit, &mut state, 9, 60, close(1)), same, "once");
+            decide_with(&limit, &mut state, 2, 60, close(2));
+            assert_eq!(state, straight, "{algorithm:?}: no reservation remains");
         }
     }
 }
 
 #[test]
-fn a_reservation_is_forgotten_with_the_counter_it_was_charged_in() {
+fn a_reservation_is_dropped_with_its_counter() {
     for from in COUNTING {
         for to in [&COUNTING[..], &[Algorithm::Concurrency]].concat() {
             let (mut limit, mut state) = (limit(from, 10, 60), None);
-            ask_under(&limit, &mut state, 8, 60, open(1, 600));
+            decide_with(&limit, &mut state, 8, 60, open(1, 600));
             limit.algorithm = to;
             if !matches!(to, Algorithm::Concurrency | Algorithm::SlidingWindowLog) {
                 limit.tiers = vec![limit.tiers[0]; 2].into();
             }
             let before = state.clone();
-            let settled = ask_under(&limit, &mut state, 9, 60, close(1));
+            let settled = decide_with(&limit, &mut state, 9, 60, close(1));
             if from == Algorithm::SlidingWindowLog && to == from {
-                continue; // its tiers share the entries: nothing is forgotten
+                continue; // its tiers share the entries, so nothing is dropped
             }
             assert_eq!((settled.used, &state), (0, &before), "{from:?} to {to:?}");
-            ask(&limit, &mut state, 1, 60);
+            decide(&limit, &mut state, 1, 60);
             assert!(!matches!(state, Some(State::Reserved(_))), "{from:?} to {to:?}");
         }
     }
 }
 
 #[test]
-fn what_was_never_reserved_cannot_be_settled() {
+fn only_reserved_hits_can_be_settled() {
     for algorithm in COUNTING {
         let limit = limit(algorithm, 10, 60);
         let mut state = None;
-        assert!(ask_under(&limit, &mut state, 4, 60, close(1)).allowed);
+        assert!(decide_with(&limit, &mut state, 4, 60, close(1)).allowed);
         assert_eq!(state, None);
-        assert!(!ask_under(&limit, &mut state, 11, 60, open(1, 600)).allowed);
-        assert_eq!(state, None, "a denied reservation holds nothing");
-        ask_under(&limit, &mut state, 0, 60, open(1, 600));
-        ask_under(&limit, &mut state, -3, 60, open(1, 600));
-        assert_eq!(state, None, "nor does a peek or a refund");
+        assert!(!decide_with(&limit, &mut state, 11, 60, open(1, 600)).allowed);
+        assert_eq!(state, None, "a denied reservation charges nothing");
+        decide_with(&limit, &mut state, 0, 60, open(1, 600));
+        decide_with(&limit, &mut state, -3, 60, open(1, 600));
+        assert_eq!(state, None, "a peek or a refund charges nothing");
     }
 }
 
 #[test]
-fn an_open_reservation_outlives_the_window_it_was_charged_in() {
+fn an_open_reservation_outlives_its_window() {
     for algorithm in COUNTING {
         let limit = limit(algorithm, 10, 60);
         let mut state = None;
-        ask_under(&limit, &mut state, 4, 60, open(1, 600));
+        decide_with(&limit, &mut state, 4, 60, open(1, 600));
         let step = plan(&limit, 0, Micros::from_secs(60));
         let kept = state.as_ref().expect("reserved");
         assert_eq!(step.expires_at(kept), Micros::from_secs(600), "{algorithm:?}");
-        let decision = ask_under(&limit, &mut state, 9, 599, close(1));
+        let decision = decide_with(&limit, &mut state, 9, 599, close(1));
         assert_eq!(decision.used, 5, "{algorithm:?}: what was not charged yet");
-        ask_under(&limit, &mut state, 1, 599, open(2, 600));
+        decide_with(&limit, &mut state, 1, 599, open(2, 600));
         let before = state.clone();
-        ask_under(&limit, &mut state, 9, 600, close(2));
+        decide_with(&limit, &mut state, 9, 600, close(2));
         assert_eq!(state, before, "{algorithm:?}: too late");
     }
 }
 
 #[test]
-fn a_reservation_is_settled_in_its_window_when_the_clock_was_set_back() {
+fn settling_works_after_a_clock_set_back() {
     for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::SlidingWindowLog]
     {
         let limit = limit(algorithm, 10, 60);
         let mut state = None;
-        ask(&limit, &mut state, 1, 121);
-        ask_under(&limit, &mut state, 4, 119, open(1, 600));
-        assert_eq!(ask_under(&limit, &mut state, 0, 122, close(1)).used, 1, "{algorithm:?}");
+        decide(&limit, &mut state, 1, 121);
+        decide_with(&limit, &mut state, 4, 119, open(1, 600));
+        assert_eq!(decide_with(&limit, &mut state, 0, 122, close(1)).used, 1, "{algorithm:?}");
     }
 }
 
 #[test]
-fn a_counter_remembers_a_bounded_number_of_reservations() {
+fn the_number_of_reservations_is_bounded() {
     let limit = limit(Algorithm::FixedWindow, 1_000_000, 60);
     let mut state = None;
     for id in 1..=RESERVATIONS_MAX as u64 + 1 {
-        ask_under(&limit, &mut state, 2, 60, open(id, 600));
+        decide_with(&limit, &mut state, 2, 60, open(id, 600));
     }
-    let used = |state: &mut Option<State>, id| ask_under(&limit, state, 0, 60, close(id)).used;
+    let used = |state: &mut Option<State>, id| decide_with(&limit, state, 0, 60, close(id)).used;
     let all = 2 * (RESERVATIONS_MAX as u64 + 1);
-    assert_eq!(used(&mut state, 1), all, "the oldest was forgotten, its charge stays");
+    assert_eq!(used(&mut state, 1), all, "the oldest is dropped, its charge stays");
     assert_eq!(used(&mut state, 2), all - 2);
 }
 
@@ -261,7 +261,7 @@ fn fullness_is_the_share_of_the_fullest_tier() {
         };
         let mut state = None;
         for (hits, share) in [(1, 16_383), (1, 32_767), (2, u16::MAX)] {
-            ask(&limit, &mut state, hits, 60);
+            decide(&limit, &mut state, hits, 60);
             let step = plan(&limit, 0, Micros::from_secs(60));
             let fullness = step.fullness(state.as_ref().expect("counted"));
             assert_eq!(fullness, share, "{algorithm:?}");
