@@ -8,7 +8,7 @@
 
 FROM rust:1.95-bookworm AS build
 WORKDIR /weir
-# What the build reads and nothing else, so that a changed page or test builds nothing anew.
+# Only the input of the build, so that a changed page or test does not rebuild anything.
 COPY Cargo.toml Cargo.lock ./
 COPY proto proto
 COPY lua lua

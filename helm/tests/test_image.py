@@ -40,7 +40,7 @@ def test_hadolint_finds_nothing():
     assert run.returncode == 0, run.stdout
 
 
-def test_the_last_stage_has_no_shell_and_runs_nothing_as_nobody():
+def test_the_last_stage_has_no_shell_and_runs_without_root():
     base, steps = stages()[-1]
     assert re.fullmatch(r"gcr\.io/distroless/cc-debian12:nonroot(@sha256:[0-9a-f]{64})?", base)
     words = [word for word, _ in steps]

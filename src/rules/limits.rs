@@ -141,7 +141,7 @@ impl LimitReader<'_> {
         }
         let hint = "write `max: 50`, say: how many may hold a slot at the same time";
         let max = self.required(raw.max.as_ref(), "max", raw.at, hint);
-        let hint = "write `hold: 30s`, say: after that a slot that nobody gave back is free again";
+        let hint = "write `hold: 30s`, say: after that a slot that was not released is free again";
         let hold = self.required(raw.hold.as_ref(), "hold", raw.at, hint);
         let (requests, window) = (max?.value?, hold?.value?);
         Some(Tier { requests, window, burst: requests })

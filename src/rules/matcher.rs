@@ -99,7 +99,7 @@ impl Matcher {
             Err(_) => text.parse().map_err(|_| ("it is no network".to_owned(), hint))?,
         };
         if net.trunc() != net {
-            return Err(("bits beyond the prefix are set".to_owned(), hint));
+            return Err(("bits after the prefix are set".to_owned(), hint));
         }
         Ok(Matcher::Cidr(Network { source: text, net: canonical(net) }))
     }

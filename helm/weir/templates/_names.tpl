@@ -47,13 +47,13 @@ app.kubernetes.io/component: ratelimit
 {{- end }}
 {{- end -}}
 
-{{/* Not what the Service selects by: the pod of `helm test` answers nobody. */}}
+{{/* Without the labels that the Service selects by: the pod of `helm test` serves no calls. */}}
 {{- define "weir.testLabels" -}}
 app.kubernetes.io/name: {{ include "weir.name" . }}-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* The metadata of an object. Takes a dict: root, suffix of the name, labels and annotations of its own. */}}
+{{/* The metadata of an object. Takes a dict: root, suffix of the name, its labels and annotations. */}}
 {{- define "weir.metadata" -}}
 {{- $root := .root -}}
 name: {{ include "weir.fullname" $root }}{{ .suffix }}
