@@ -211,7 +211,7 @@ fn incomplete_or_bad_tls_settings_end_the_start() {
         (vec![("TLS_CLIENT_SAN", "a".to_owned())], "needs grpc.tls_client_ca"),
         (
             vec![("TLS_CERT", path("server.crt")), ("TLS_KEY", path("client.key"))],
-            "do not go together",
+            "does not work with",
         ),
         (vec![("TLS_CERT", path("missing")), ("TLS_KEY", path("server.key"))], "No such file"),
     ];
