@@ -1,4 +1,5 @@
-//! Rules: from YAML files to an indexed tree, and from a descriptor to the rule it meets.
+//! This module reads rule files, compiles them into an indexed tree, and looks up the rule of a
+//! descriptor.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod wording;
 
 pub use compile::compile;
 pub use explain::{Explanation, LevelTrace, LookupOutcome, NodeInfo, RuleInfo};
@@ -37,7 +39,7 @@ pub use rule::{NameId, Policy, Rule, override_key, override_stat_key};
 pub use selector::descriptor_selector;
 pub use source::{SourceFile, Sources};
 
-/// Everything that is in force at one moment: all domains of all files, compiled.
+/// All domains of all rule files, compiled.
 #[derive(Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Rule>,
@@ -54,30 +56,30 @@ struct Domain {
     denied_requests: DeniedRequests,
 }
 
-/// What came from one document of one file.
+/// One document of a rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceInfo {
     /// The file as the user named it.
     pub path: Arc<str>,
-    /// The domain it defines, or a part of it.
+    /// The domain that the document defines or extends.
     pub domain: Arc<str>,
-    /// How many limits it holds.
+    /// The number of its limits.
     pub rules: usize,
 }
 
-/// What the tree says about one descriptor.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'r> {
     /// No file defines this domain.
     UnknownDomain,
-    /// The domain exists, and nothing in it limits this descriptor.
+    /// The domain exists and has no rule for this descriptor.
     Nothing,
-    /// This rule decides.
+    /// The rule of this descriptor.
     Rule(&'r Rule),
 }
 
-/// Reads and compiles files and folders. Beside the rule set come warnings; instead of it, every
-/// error of every file. A missing or empty folder is a warning.
+/// Reads and compiles files and folders. Returns the rule set with warnings, or every error of every
+/// file. A missing or empty folder is a warning.
 pub fn load(
     paths: &[PathBuf],
     options: &Options,
@@ -86,12 +88,12 @@ pub fn load(
 }
 
 impl RuleSet {
-    /// Every rule with a limit (or marked unlimited), in file order; `Rule::index` points into it.
+    /// Every rule, limited or unlimited, in file order. `Rule::index` is its position here.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// What was read: one item per document, in the order of reading.
+    /// The documents that were read, in reading order.
     pub fn files(&self) -> &[SourceInfo] {
         &self.files
     }
@@ -103,12 +105,12 @@ impl RuleSet {
         names
     }
 
-    /// Some file defines this domain.
+    /// Whether a file defines this domain.
     pub fn has_domain(&self, domain: &str) -> bool {
         self.domains.get(domain).is_some()
     }
 
-    /// What becomes of hits that were taken by a request of this domain that is denied.
+    /// What happens to the hits that a denied request of this domain has already taken.
     pub fn denied_requests(&self, domain: &str) -> DeniedRequests {
         let domain = self.domains.get(domain);
         domain.map_or(self.default_denied_requests, |domain| domain.denied_requests)
@@ -119,7 +121,8 @@ impl RuleSet {
         dump::dump(&self.rules)
     }
 
-    /// The rule that a descriptor with these entries meets. Allocates nothing.
+    /// Looks up the rule of a descriptor. Allocates nothing, except that lazy DFAs of regular
+    /// expressions grow to a bound.
     pub fn find(&self, domain: &str, entries: &[Entry<'_>]) -> Found<'_> {
         let Some(domain) = self.domains.get(domain) else { return Found::UnknownDomain };
         match tree::walk(&domain.root, entries, &mut tree::NoVisitor) {

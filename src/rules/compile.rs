@@ -1,14 +1,14 @@
-//! The compiler: from the text of rule files to a rule set, or to every problem of every file.
+//! This module compiles rule files into a rule set, or reports every problem of every file.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::limits::LimitReader;
 use super::matcher::Matcher;
-use super::model::{Document, Field, RawDescriptor, RawRateLimit};
+use super::model::{Document, RawDescriptor, RawRateLimit};
 use super::options::{DeniedRequests, Options};
 use super::problem::{Location, Position, Report, RuleProblem};
-use super::reader::FieldReader;
+use super::reader::{Field, FieldReader};
 use super::rule::{self, NameId, PathNode, Policy, Rule};
 use super::tree::{Level, Node};
 use super::{Domain, RuleSet, SourceFile, SourceInfo, node};
@@ -16,7 +16,7 @@ use crate::descriptor::Bounds;
 use crate::spelling::nearest;
 use crate::yaml;
 
-/// Joins files into a rule set. Beside it come warnings; instead of it, every error of every file.
+/// Compiles files into a rule set with warnings, or returns every error of every file.
 pub fn compile(
     files: &[SourceFile],
     options: &Options,
@@ -24,7 +24,7 @@ pub fn compile(
     compile_with(files, options, Report::default())
 }
 
-/// [`compile`], going on with what reading the files has reported.
+/// Like [`compile`], with the problems that reading the files has reported.
 pub(super) fn compile_with(
     files: &[SourceFile],
     options: &Options,
@@ -86,13 +86,13 @@ fn read(file: &SourceFile, options: &Options, report: &mut Report, documents: &m
 /// The documents of one domain.
 struct DomainDraft {
     name: Arc<str>,
-    /// Where the domain was named first.
+    /// Where the domain is named first.
     location: Location,
     documents: Vec<Document>,
 }
 
-/// Groups documents by domain, in the order in which domains first appear. Documents without a
-/// domain stand alone, so that what is wrong in them is still found.
+/// Groups documents by domain, in order of first appearance. A document without a domain is a group
+/// by itself, so that its other problems are found too.
 fn domain_drafts(
     documents: Vec<Document>,
     options: &Options,
@@ -130,9 +130,9 @@ struct Compiler {
     report: Report,
     rules: Vec<Rule>,
     names: HashMap<Arc<str>, NameId>,
-    /// `replaces` of the domain at hand, to be looked up once all its names are known.
+    /// `replaces` of the current domain, checked when all its names are known.
     replaced: Vec<(Location, Arc<str>)>,
-    /// Names of the domain at hand.
+    /// Rule names of the current domain.
     defined: HashSet<Arc<str>>,
     path: Vec<Arc<PathNode>>,
     domain: Arc<str>,
@@ -165,7 +165,7 @@ impl Compiler {
         }
     }
 
-    /// Files of one domain must not contradict each other; those that say nothing agree.
+    /// The `denied_requests` of a domain. Files that set it must agree.
     fn denied_requests(&mut self, documents: &[Document]) -> Option<DeniedRequests> {
         let mut first: Option<(DeniedRequests, Location)> = None;
         for document in documents {
@@ -205,7 +205,7 @@ impl Compiler {
             let spec = Arc::new(compiler.spec(&descriptor, &mut self.regexes));
             let same = (Arc::clone(&spec.key), spec.matcher.duplicate_key());
             if spec.key.is_empty() {
-                // Reported already; several of them are not the same descriptor.
+                // The missing key is reported already. Two such descriptors are no duplicates.
             } else if let Some(first) = seen.get(&same) {
                 let text = match &spec.matcher {
                     Matcher::Any => format!("`{}`", spec.key),
@@ -244,7 +244,7 @@ impl Compiler {
         let name = name.filter(|name| !name.is_empty());
         self.defined.extend(name.clone());
         let replaces = self.replaces(raw, location);
-        // A rule whose limit is wrong keeps its place, so that its descendants are checked too.
+        // A rule with a wrong limit stays in the tree, so that its descendants are checked too.
         let policy = policy.unwrap_or(Policy::Unlimited);
         let keys: Vec<&str> = self.path.iter().map(|node| &*node.key).collect();
         let label = name.clone().unwrap_or_else(|| keys.join(".").into());
@@ -298,7 +298,7 @@ impl Compiler {
 
     fn check_replaces(&mut self) {
         for (location, name) in std::mem::take(&mut self.replaced) {
-            // A name that is missing may stand in the part that could not be read.
+            // The missing name may be defined in a part that could not be read.
             if self.defined.contains(&name) || self.report.incomplete {
                 continue;
             }

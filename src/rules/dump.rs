@@ -1,14 +1,14 @@
-//! A dump of the rules as text: one line per limit, as `/rlconfig` shows them.
+//! This module writes rules as text, one line per limit, for `/rlconfig`.
 
 use std::fmt::Write;
 
-use super::fields::one_line;
 use super::rule::{Policy, Rule};
+use super::wording::one_line;
 use crate::duration;
 use crate::limit::{Algorithm, Limit, Mode, Tier, Unit};
 
-/// envoyproxy/ratelimit's line per rule, in file order. What envoyproxy/ratelimit does not have follows its
-/// fields, and only where it is used.
+/// One line per rule, in file order, in the format of envoyproxy/ratelimit. Fields that only weir has
+/// come last, and only where they are set.
 pub(super) fn dump(rules: &[Rule]) -> String {
     let mut text = String::new();
     for rule in rules {
@@ -58,7 +58,7 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// envoyproxy/ratelimit could say this limit.
+/// Whether envoyproxy/ratelimit can express this limit.
 fn is_plain(limit: &Limit) -> bool {
     limit.algorithm == Algorithm::FixedWindow
         && limit.tiers.len() == 1

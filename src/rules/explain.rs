@@ -1,100 +1,104 @@
-//! An explanation: the walk of a lookup with a notebook, so that it cannot tell another story.
+//! This module explains a lookup.
+//!
+//! It runs the real lookup with a visitor that records each step, so the explanation cannot differ
+//! from a decision.
 
 use std::fmt;
 
 use serde::Serialize;
 
 use super::dump::tier_text;
-use super::fields::shorten;
 use super::matcher::{CounterPart, Matcher};
 use super::near_miss::{self, NearMiss};
 use super::problem::Location;
 use super::rule::{PathNode, Policy, Rule};
 use super::tree::{self, End, Level, Node, Visitor};
+use super::wording::{accepts, entry_text, shorten};
 use super::{DeniedRequests, Domain, Found, RuleSet};
 use crate::descriptor::{Entry, split_lease};
 use crate::duration;
 use crate::limit::Mode;
 use crate::spelling::nearest;
 
-/// What a lookup tried, what it met, and why.
+/// The steps and the outcome of one lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// The namespace that was asked for.
+    /// The domain of the request.
     pub domain: String,
-    /// The lease that the descriptor ends, if its rule leases; its entry is not part of the counter.
+    /// The lease that the descriptor ends, if its rule leases. The entry with the lease is not part of
+    /// the counter.
     pub lease: Option<String>,
-    /// One per entry that was looked at.
+    /// One item per entry that was looked up.
     pub levels: Vec<LevelTrace>,
-    /// How it ended.
+    /// The rule, or why there is none.
     pub outcome: LookupOutcome,
 }
 
-/// One entry's choice among the nodes of a level.
+/// The lookup of one entry among the nodes of a level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LevelTrace {
     /// The entry as `key=value`.
     pub entry: String,
-    /// More specific patterns that did not accept the value, in the order in which they were tried.
+    /// Patterns with precedence that did not accept the value, most specific first.
     pub rejected: Vec<NodeInfo>,
-    /// The node that did.
+    /// The node that accepted it.
     pub accepted: Option<NodeInfo>,
 }
 
 /// A node of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeInfo {
-    /// What it accepts.
+    /// The key and the values that it accepts.
     pub accepts: String,
     /// Where it was written.
     pub location: Location,
 }
 
-/// How a lookup ended.
+/// The outcome of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum LookupOutcome {
-    /// This rule decides.
+    /// The rule of the descriptor.
     Rule(RuleInfo),
-    /// Nothing limits the descriptor.
+    /// No rule limits the descriptor.
     Nothing {
-        /// Where the walk stopped.
+        /// Where the lookup stopped.
         why: String,
-        /// Rules that come close, closest first.
+        /// Rules that almost match, closest first; at most three.
         near_misses: Vec<NearMiss>,
     },
     /// No file defines the domain.
     UnknownDomain {
-        /// Which domains there are, or which one was probably meant.
+        /// A similar domain, or the first ten domains.
         hint: String,
     },
 }
 
-/// The rule that decides.
+/// The rule of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RuleInfo {
-    /// Its name, else its keys.
+    /// Its name, else its keys joined with dots.
     pub label: String,
     /// Where it was written.
     pub location: Location,
-    /// What it does with hits: the algorithm, or `unlimited`.
+    /// The algorithm, or `unlimited`.
     pub policy: String,
     /// Each tier in words.
     pub tiers: Vec<String>,
-    /// Flags and options that change the answer.
+    /// Flags and options that change the decision.
     pub options: Vec<String>,
-    /// What the counter's key is made of, in words.
+    /// The parts of the counter's key, in words.
     pub counter: Vec<String>,
 }
 
-/// Keeps what a walk passes.
+/// Records the steps of a lookup.
 #[derive(Default)]
 struct Recorder<'t> {
     levels: Vec<(Vec<&'t Node>, Option<&'t Node>)>,
 }
 
 impl<'t> Visitor<'t> for Recorder<'t> {
-    const WANTS_REJECTED: bool = true;
+    const REPORTS_REJECTED: bool = true;
 
     fn level(&mut self, _: &'t Level) {
         self.levels.push((Vec::new(), None));
@@ -114,8 +118,8 @@ impl<'t> Visitor<'t> for Recorder<'t> {
 }
 
 impl RuleSet {
-    /// The same walk as [`RuleSet::find`], with everything it tried. An entry that names a lease is
-    /// left out where the others lead to a rule that leases, as in a decision.
+    /// Runs [`RuleSet::find`] and records each step. An entry that names a lease is left out when the
+    /// other entries lead to a rule that leases, as in a decision.
     pub fn explain(&self, domain: &str, entries: &[Entry<'_>]) -> Explanation {
         if let Some((lease, others)) = split_lease(entries)
             && let Found::Rule(rule) = self.find(domain, &others)
@@ -175,7 +179,7 @@ impl RuleSet {
         RuleInfo { label, location: rule.location.clone(), policy, tiers, options, counter }
     }
 
-    /// Which rules this one drops from a request that meets them too.
+    /// The rules that this rule replaces in the same request, in words.
     fn replaced(&self, rule: &Rule) -> Option<String> {
         let name_of = |id| {
             let named = self.rules.iter().find(|other| other.name_id == Some(id))?;
@@ -232,20 +236,7 @@ fn node_info(node: &Node) -> NodeInfo {
     NodeInfo { accepts: accepts(&node.spec), location: node.location.clone() }
 }
 
-/// What a node accepts, in words.
-pub(super) fn accepts(node: &PathNode) -> String {
-    let key = shorten(&node.key);
-    match &node.matcher {
-        Matcher::Any => format!("`{key}` with any value"),
-        other => format!("`{key}` with {} `{}`", other.noun(), shorten(other.source())),
-    }
-}
-
-pub(super) fn entry_text(entry: &Entry<'_>) -> String {
-    format!("{}={}", shorten(entry.key), shorten(entry.value))
-}
-
-/// What a limit or its rule adds to the numbers, in words.
+/// Flags of a rule and its limit, in words.
 fn flags(rule: &Rule) -> Vec<String> {
     let mut flags = Vec::new();
     if let Policy::Limit(limit) = &rule.policy
@@ -281,7 +272,7 @@ fn flags(rule: &Rule) -> Vec<String> {
     flags
 }
 
-/// What one level adds to the counter's key, in words.
+/// The parts that one level adds to the counter's key, in words.
 fn parts(node: &PathNode, value: &str) -> Vec<String> {
     let key = shorten(&node.key);
     if let Matcher::Exact(value) = &node.matcher {

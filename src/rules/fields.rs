@@ -1,7 +1,6 @@
-//! Field names: which exist, where they belong, and which one a misspelt name probably meant.
+//! This module lists the fields of each map in a rule file, and suggests one for an unknown name.
 
-use std::borrow::Cow;
-
+use super::wording::shorten;
 use crate::spelling::nearest;
 
 /// A kind of map in a rule file.
@@ -22,7 +21,7 @@ pub(super) enum Section {
 }
 
 impl Section {
-    /// Where a name that does not fit may belong instead, most likely first.
+    /// All maps. A misplaced field is suggested for the first one that has it.
     const ALL: [Section; 6] = [
         Section::Descriptor,
         Section::RateLimit,
@@ -32,7 +31,7 @@ impl Section {
         Section::Reserve,
     ];
 
-    /// Every field that may stand here.
+    /// Every field of this map.
     pub(super) const fn fields(self) -> &'static [&'static str] {
         match self {
             Section::File => &["domain", "descriptors", "denied_requests"],
@@ -93,7 +92,7 @@ impl Section {
     }
 }
 
-/// What is wrong with a field that does not belong `here`, and what to do.
+/// The problem with a field that does not belong `here`, and the fix.
 pub(super) fn unknown_field(here: Section, name: &str) -> (String, String) {
     let sections = Section::ALL.iter().filter(|section| section.fields().contains(&name));
     if let Some(section) = sections.copied().next() {
@@ -106,27 +105,6 @@ pub(super) fn unknown_field(here: Section, name: &str) -> (String, String) {
         None => format!("the fields here are {}", here.fields().join(", ")),
     };
     (what, hint)
-}
-
-/// At most 80 characters of a text from a file or a request, on one line, for a message.
-pub(super) fn shorten(text: &str) -> String {
-    match text.char_indices().nth(80) {
-        Some((end, _)) => format!("{}...", one_line(&text[..end])),
-        None => one_line(text).into_owned(),
-    }
-}
-
-/// The text with line breaks and other control characters escaped, so that it cannot pass for
-/// lines of its own.
-pub(super) fn one_line(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
-        return Cow::Borrowed(text);
-    }
-    let escape = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    Cow::Owned(text.chars().map(escape).collect())
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! Limits: from the map under `rate_limit` to a policy, with every number checked.
+//! This module turns the map under `rate_limit` into a policy and checks every number.
 
 use std::sync::Arc;
 
-use super::fields::shorten;
-use super::model::{self, Field, RawRateLimit, Text};
+use super::model::{self, RawRateLimit};
 use super::problem::{Position, Report};
+use super::reader::{Field, Text};
 use super::rule::Policy;
+use super::wording::shorten;
 use crate::limit::{Algorithm, Limit, LimitError, OnError, Tier, Unit, WINDOW_MAX};
 use crate::spelling::nearest;
 use crate::time::Micros;
@@ -17,7 +18,7 @@ pub(super) struct LimitReader<'a> {
 }
 
 impl LimitReader<'_> {
-    /// What the rule does with hits; `None` when something is wrong, and reported.
+    /// The policy of the rule; `None` after a reported error.
     pub(super) fn policy(&mut self, raw: &RawRateLimit) -> Option<Policy> {
         if raw.unlimited.as_ref().is_some_and(|flag| flag.value == Some(true)) {
             self.unlimited(raw);
@@ -35,7 +36,7 @@ impl LimitReader<'_> {
         Some(Policy::Limit(limit))
     }
 
-    /// How long a reservation waits to be settled.
+    /// The time in which a reservation must be settled; `None` without `reserve`.
     pub(super) fn reserve(
         &mut self,
         raw: &RawRateLimit,
@@ -63,7 +64,7 @@ impl LimitReader<'_> {
         Some(length)
     }
 
-    /// What decides when the counter cannot be asked.
+    /// The fallback of the rule when the store fails.
     pub(super) fn on_error(&mut self, raw: &RawRateLimit) -> Option<OnError> {
         let text = raw.on_error.as_ref()?;
         let name = text.value.as_deref()?;
@@ -141,7 +142,7 @@ impl LimitReader<'_> {
         }
         let hint = "write `max: 50`, say: how many may hold a slot at the same time";
         let max = self.required(raw.max.as_ref(), "max", raw.at, hint);
-        let hint = "write `hold: 30s`, say: after that a slot that was not released is free again";
+        let hint = "write `hold: 30s`, say: a slot that is not released is free after that time";
         let hold = self.required(raw.hold.as_ref(), "hold", raw.at, hint);
         let (requests, window) = (max?.value?, hold?.value?);
         Some(Tier { requests, window, burst: requests })
@@ -234,7 +235,7 @@ impl LimitReader<'_> {
         Some((requests?.value?, window?.value?))
     }
 
-    /// The outer `None` is an error, the inner one says that nothing was written.
+    /// The outer `None` is an error, the inner one an absent field.
     fn burst(&mut self, raw: &model::RawTier, algorithm: Algorithm) -> Option<Option<u64>> {
         let Some(burst) = &raw.burst else { return Some(None) };
         if !matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket) {
@@ -244,7 +245,7 @@ impl LimitReader<'_> {
         Some(Some(burst.value?))
     }
 
-    /// The one place where a finished limit is held against what stores can keep.
+    /// Checks a limit against the bounds of the stores.
     fn check_bounds(&mut self, limit: &Limit, raw: &RawRateLimit) {
         for (tier, error) in limit.problems() {
             let written = raw.tiers.as_ref().and_then(|tiers| tiers.value.as_ref()?.get(tier?));
@@ -254,7 +255,7 @@ impl LimitReader<'_> {
     }
 }
 
-/// Where the number stands that an error is about.
+/// The position of the number that an error is about.
 fn error_position(raw: &RawRateLimit, tier: &model::RawTier, error: &LimitError) -> Position {
     fn at<T>(field: &Option<Field<T>>) -> Option<Position> {
         field.as_ref().map(|field| field.at)
@@ -267,7 +268,7 @@ fn error_position(raw: &RawRateLimit, tier: &model::RawTier, error: &LimitError)
             at(&tier.window).or(at(&tier.unit_multiplier)).or(at(&raw.hold))
         }
         LimitError::Requests(..) | LimitError::Log(_) | LimitError::Slots(_) => requests(),
-        // A burst that is not written is that of the requests.
+        // Without `burst`, the burst is the number of requests.
         LimitError::Burst(_) | LimitError::NoBurst | LimitError::SlowBucket(_) => {
             at(&tier.burst).or_else(requests)
         }
@@ -275,7 +276,6 @@ fn error_position(raw: &RawRateLimit, tier: &model::RawTier, error: &LimitError)
     written.unwrap_or(tier.at)
 }
 
-// Single numbers.
 impl LimitReader<'_> {
     fn required<'f, T>(
         &mut self,
@@ -299,7 +299,7 @@ impl LimitReader<'_> {
     }
 }
 
-/// The fields of a tier, with the places of those that were written.
+/// The fields of a tier, with the positions of those that are present.
 fn tier_fields(tier: &model::RawTier) -> [(&'static str, Option<Position>); 6] {
     [
         ("unit", tier.unit.as_ref().map(|field| field.at)),

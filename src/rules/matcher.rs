@@ -1,4 +1,4 @@
-//! Matchers: which values of an entry a node of the tree accepts, and what tells counters apart.
+//! This module matches the value of an entry, and extracts the parts that a counter's key contains.
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -17,10 +17,10 @@ use template::PathSegments;
 pub(super) use template::{Segment, Template};
 pub(super) use wildcard::Wildcard;
 
-/// How a node accepts values.
+/// The values that a node accepts.
 #[derive(Clone, Debug)]
 pub(super) enum Matcher {
-    /// This value.
+    /// One value.
     Exact(Arc<str>),
     /// A path with variables.
     Template(Template),
@@ -28,20 +28,20 @@ pub(super) enum Matcher {
     Regex(AnchoredRegex),
     /// Addresses of a network.
     Cidr(Network),
-    /// Literal parts with anything between them.
+    /// Literal parts with any text between them.
     Wildcard(Wildcard),
     /// Every value.
     Any,
 }
 
-/// A network, with the text it was written as.
+/// A network, with its text in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
     source: Arc<str>,
     pub(super) net: IpNet,
 }
 
-/// A request's value, with the address or path it spells once somebody asked for that.
+/// The value of an entry, parsed as an address or a path on first use.
 pub(super) struct EntryValue<'a> {
     text: &'a str,
     address: OnceCell<Option<IpAddr>>,
@@ -53,7 +53,7 @@ impl<'a> EntryValue<'a> {
         EntryValue { text, address: OnceCell::new(), path: OnceCell::new() }
     }
 
-    /// The value as it came.
+    /// The value as received.
     pub(super) fn text(&self) -> &'a str {
         self.text
     }
@@ -62,17 +62,17 @@ impl<'a> EntryValue<'a> {
         self.path.get_or_init(|| PathSegments::new(self.text))
     }
 
-    /// An IPv4 address that is written as IPv6 is the IPv4 address.
+    /// The value as an address. An IPv4-mapped IPv6 address is the IPv4 address.
     pub(super) fn address(&self) -> Option<IpAddr> {
         *self.address.get_or_init(|| self.text.parse().ok().map(|ip: IpAddr| ip.to_canonical()))
     }
 }
 
-/// Why a text is no matcher: what is wrong, and what to write.
+/// The problem with the text of a matcher, and the fix.
 pub(super) type MatcherError = (String, &'static str);
 
 impl Matcher {
-    /// `value`, which is a wildcard when it has a `*`.
+    /// `value`; a wildcard when it contains a `*`.
     pub(super) fn value(text: Arc<str>) -> Matcher {
         match &*text {
             "" => Matcher::Any,
@@ -81,12 +81,12 @@ impl Matcher {
         }
     }
 
-    /// `value_template`, counting by these variables.
+    /// `value_template` with these variables in the counter's key.
     pub(super) fn template(text: Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, MatcherError> {
         Template::new(text, count_by).map(Matcher::Template)
     }
 
-    /// `value_regex`, counting by these named groups (by the whole value when there are none).
+    /// `value_regex` with these named groups in the counter's key; without any, the whole value.
     pub(super) fn regex(text: Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, MatcherError> {
         AnchoredRegex::new(text, count_by).map(Matcher::Regex)
     }
@@ -104,7 +104,7 @@ impl Matcher {
         Ok(Matcher::Cidr(Network { source: text, net: canonical(net) }))
     }
 
-    /// Place in the order in which matchers of one key are tried; smaller is more specific.
+    /// Precedence among the matchers of one key; smaller is more specific.
     pub(super) fn rank(&self) -> u8 {
         match self {
             Matcher::Exact(_) => 0,
@@ -116,7 +116,7 @@ impl Matcher {
         }
     }
 
-    /// The field's term for this kind of matcher.
+    /// The name of this kind of matcher in messages.
     pub(super) fn noun(&self) -> &'static str {
         match self {
             Matcher::Exact(_) => "value",
@@ -128,7 +128,7 @@ impl Matcher {
         }
     }
 
-    /// The text it was written as; empty for [`Matcher::Any`].
+    /// Its text in the file; empty for [`Matcher::Any`].
     pub(super) fn source(&self) -> &str {
         match self {
             Matcher::Exact(text) => text,
@@ -140,7 +140,7 @@ impl Matcher {
         }
     }
 
-    /// What two matchers share when one of them can never be reached.
+    /// Equal for two matchers of which the second could never be reached.
     pub(super) fn duplicate_key(&self) -> (u8, String) {
         let text = match self {
             Matcher::Template(template) => template.without_names(),
@@ -150,7 +150,7 @@ impl Matcher {
         (self.rank(), text)
     }
 
-    /// Variables that tell counters apart; empty without `count_by`.
+    /// The variables in the counter's key; empty without `count_by`.
     pub(super) fn count_by(&self) -> &[Arc<str>] {
         match self {
             Matcher::Template(template) => template.count_by(),
@@ -159,7 +159,7 @@ impl Matcher {
         }
     }
 
-    /// The value is accepted.
+    /// Whether the value is accepted.
     pub(super) fn matches(&self, value: &EntryValue<'_>) -> bool {
         match self {
             Matcher::Exact(text) => **text == *value.text,
@@ -173,7 +173,7 @@ impl Matcher {
         }
     }
 
-    /// Different values of this level count separately.
+    /// Whether different values have different counters.
     pub(super) fn counts_per_value(&self) -> bool {
         match self {
             Matcher::Exact(_) => false,
@@ -182,7 +182,7 @@ impl Matcher {
         }
     }
 
-    /// Adds what tells counters apart to `key`.
+    /// Adds the parts of the value to the counter's key.
     pub(super) fn add_counter_parts(&self, value: &str, key: &mut KeyBuilder) {
         self.counter_parts(value, |part| match part {
             CounterPart::Value(text) | CounterPart::Variable { text, .. } => {
@@ -198,7 +198,7 @@ impl Matcher {
         });
     }
 
-    /// Calls `each` with every part of a matching value that tells counters apart.
+    /// Calls `each` with every part of a matching value that the counter's key contains.
     pub(super) fn counter_parts<'a>(
         &'a self,
         value: &'a str,
@@ -222,19 +222,19 @@ impl Matcher {
     }
 }
 
-/// One part of a value that tells counters apart.
+/// A part of a value in the counter's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CounterPart<'a> {
-    /// The whole value as it came.
+    /// The whole value as received.
     Value(&'a str),
     /// A variable of a template, or a group of a regex.
     Variable {
-        /// As `count_by` names it.
+        /// Its name in `count_by`.
         name: &'a str,
-        /// What it stands for in this value.
+        /// Its text in this value.
         text: &'a str,
     },
-    /// The address, whatever its spelling.
+    /// The address, equal for all its spellings.
     Address(IpAddr),
 }
 

@@ -1,26 +1,27 @@
-//! The `mode` of a rule: how often its decisions visit the store, and what that asks of its limit.
+//! This module reads the `mode` of a rule and checks that its limit supports the mode.
 
-use super::fields::shorten;
 use super::limits::LimitReader;
-use super::model::{Field, RawRateLimit};
+use super::model::RawRateLimit;
 use super::problem::Position;
+use super::reader::Field;
 use super::rule::Policy;
+use super::wording::shorten;
 use crate::limit::{Algorithm, Limit, Mode};
 use crate::spelling::nearest;
 use crate::time::Micros;
 
-/// The time between two exchanges of counts, if `sync_interval` is not written.
+/// The default `sync_interval`.
 const SYNC_INTERVAL: Micros = Micros::SECOND;
 
-/// The shortest and the longest `sync_interval`: below, `exact` costs no more; above, a counter may
-/// be over its limit for longer than anybody means.
+/// The shortest and the longest `sync_interval`. Below 10 ms, `exact` costs no more. Above an hour, a
+/// counter could stay over its limit for too long.
 const SYNC_INTERVALS: (Micros, Micros) = (Micros::from_millis(10), Micros::from_secs(3_600));
 
 const NAMES: [&str; 3] = ["exact", "leased", "synced"];
 
 impl LimitReader<'_> {
-    /// How often decisions visit the store. In the modes that decide here, denied hits are not
-    /// counted: the store does not hear of them.
+    /// The mode of the rule. `leased` and `synced` decide in this process, so the store does not
+    /// count denied hits.
     pub(super) fn mode(&mut self, raw: &RawRateLimit, policy: Option<&mut Policy>) -> Mode {
         let mode = self.written_mode(raw);
         if let Some(interval) = &raw.sync_interval
@@ -84,7 +85,7 @@ impl LimitReader<'_> {
         }
         let written = raw.count_denied.as_ref().filter(|flag| flag.value == Some(true));
         if let Some(written) = written {
-            let hint = "remove it, or `mode`: the store does not hear of hits that are denied here";
+            let hint = "remove it, or `mode`: this mode does not send denied hits to the store";
             self.error(written.at, format!("a {word} rule cannot have `count_denied`"), hint);
         }
     }

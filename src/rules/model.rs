@@ -1,26 +1,17 @@
-//! Rule files as they are written, before any meaning: which fields, with which kinds of values.
+//! This module reads the fields of a rule file into raw types, before their values are interpreted.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::DeniedRequests;
-use super::fields::{Section, shorten};
+use super::fields::Section;
 use super::problem::Position;
-use super::reader::FieldReader;
+use super::reader::{Field, FieldReader, Text};
 use super::scalar;
+use super::wording::shorten;
 use crate::time::Micros;
 use crate::yaml::{Name, Node};
-
-/// A field that was written: its value, or nothing when the value was wrong and is reported.
-#[derive(Clone, Debug)]
-pub(super) struct Field<T> {
-    pub(super) at: Position,
-    pub(super) value: Option<T>,
-}
-
-/// A text field.
-pub(super) type Text = Field<Arc<str>>;
 
 /// One document of a file.
 #[derive(Debug)]
@@ -58,7 +49,7 @@ pub(super) struct RawRateLimit {
     pub(super) at: Position,
     pub(super) algorithm: Option<Text>,
     pub(super) unlimited: Option<Field<bool>>,
-    /// The tier that is written without `tiers`.
+    /// The tier without `tiers`.
     pub(super) tier: RawTier,
     pub(super) tiers: Option<Field<Vec<RawTier>>>,
     pub(super) max: Option<Field<u64>>,
@@ -73,7 +64,7 @@ pub(super) struct RawRateLimit {
     pub(super) replaces: Vec<Text>,
 }
 
-/// An item of `tiers`, or the same fields beside them.
+/// An item of `tiers`, or the same fields directly under `rate_limit`.
 #[derive(Debug, Default)]
 pub(super) struct RawTier {
     pub(super) at: Position,
@@ -93,7 +84,7 @@ pub(super) struct RawReserve {
 }
 
 impl FieldReader<'_> {
-    /// One document; `None` when it is empty or not even a map.
+    /// Reads one document; `None` when it is empty or not a map.
     pub(super) fn document(&mut self, node: Node) -> Option<Document> {
         if node.is_null() {
             return None;
@@ -208,7 +199,7 @@ impl FieldReader<'_> {
         Some(Field { at, value: Some(tiers) })
     }
 
-    /// Reads a field of a tier; gives the node back when it is none.
+    /// Reads a field of a tier; returns the node when the field is not one of a tier.
     fn tier_field(&mut self, tier: &mut RawTier, name: &Name, node: Node) -> Option<Node> {
         match &*name.text {
             "unit" => tier.unit = self.text(name, node),

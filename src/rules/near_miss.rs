@@ -1,32 +1,31 @@
-//! Near misses: rules that a descriptor almost met, and what differs.
+//! This module finds near misses: rules that a descriptor almost matches, and the differences.
 
 use serde::Serialize;
 
-use super::explain::{accepts, entry_text};
-use super::fields::shorten;
 use super::matcher::{EntryValue, Matcher};
 use super::problem::Location;
 use super::rule::{PathNode, Rule};
 use super::tree::{Level, Node};
+use super::wording::{accepts, entry_text, shorten};
 use crate::descriptor::Entry;
 use crate::spelling;
 
-/// How many are told.
+/// Most near misses of one explanation.
 const NEAR_MISSES_MAX: usize = 3;
 
-/// A rule that a descriptor almost met.
+/// A rule that a descriptor almost matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NearMiss {
-    /// Its name, else its keys.
+    /// Its name, else its keys joined with dots.
     pub label: String,
     /// Where it was written.
     pub location: Location,
-    /// What would have to be otherwise, one reason per item.
+    /// The differences between rule and descriptor.
     pub differs: Vec<String>,
 }
 
-/// The rules that come closest, closest first, then in file order. `taken` are the nodes that the
-/// walk went through.
+/// The closest rules, closest first, then in file order. `taken` are the nodes on the path of the
+/// lookup.
 pub(super) fn nearest(
     root: &Level,
     rules: &[Rule],
@@ -45,7 +44,7 @@ pub(super) fn nearest(
     found.into_iter().map(near_miss).collect()
 }
 
-/// Every rule that has anything in common with the descriptor, with its distance.
+/// Collects every rule that shares a key with the descriptor, with its distance.
 fn collect(level: &Level, rules: &[Rule], entries: &[Entry<'_>], found: &mut Vec<(usize, usize)>) {
     for node in level.nodes() {
         if let Some(index) = node.rule
@@ -82,7 +81,7 @@ fn is_misspelt(wanted: &str, written: &str) -> bool {
     spelling::nearest(written, [wanted]).is_some()
 }
 
-/// The keys agree, but not their order.
+/// Whether the keys are the same in another order.
 fn other_order(rule: &Rule, entries: &[Entry<'_>]) -> bool {
     let mut wanted: Vec<&str> = rule.path.iter().map(|node| &*node.key).collect();
     let mut written: Vec<&str> = entries.iter().map(|entry| entry.key).collect();
@@ -126,7 +125,7 @@ fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&Node]) -> Vec<Strin
     differs
 }
 
-/// The node that took the descriptor away from a rule that would have accepted it.
+/// The more specific node that accepted the descriptor before the rule could.
 fn overtaken(path: &[std::sync::Arc<PathNode>], taken: &[&Node]) -> Option<String> {
     let other = path
         .iter()

@@ -1,17 +1,18 @@
-//! Nodes: from a written descriptor to what one level of the tree asks of an entry.
+//! This module turns a descriptor of a file into a node of the tree: its key, matcher and flags.
 
 use std::sync::Arc;
 
-use super::fields::shorten;
 use super::matcher::{Matcher, MatcherError};
-use super::model::{Field, RawDescriptor, Text};
+use super::model::RawDescriptor;
 use super::problem::{Location, Position, Report};
+use super::reader::{Field, Text};
 use super::rule::PathNode;
+use super::wording::shorten;
 
 /// Most regular expressions in one rule set.
 const REGEXES_MAX: usize = 20_000;
-/// Most bytes of all of them when compiled, which also bounds the time: 10,000 of 1.1 KB compile in
-/// about a second.
+/// Most bytes of all of them when compiled. This also bounds the time: 10,000 expressions of 1.1 KB
+/// compile in about a second.
 const REGEX_BYTES_MAX: usize = 128 << 20;
 
 /// The regular expressions that were compiled so far, and their bytes.
@@ -23,13 +24,13 @@ pub(super) struct RegexBudget {
 
 /// Reads one descriptor of a file.
 pub(super) struct NodeCompiler<'a> {
-    /// The descriptor's own place.
+    /// The location of the descriptor.
     pub(super) location: &'a Location,
     pub(super) report: &'a mut Report,
 }
 
 impl NodeCompiler<'_> {
-    /// What the descriptor asks of an entry. What is wrong is reported and stands for any value.
+    /// The node of the descriptor. A wrong matcher is reported and becomes "any value".
     pub(super) fn spec(&mut self, raw: &RawDescriptor, regexes: &mut RegexBudget) -> PathNode {
         let key = self.key(raw.key.as_ref());
         let matcher = self.matcher(raw, regexes);
@@ -67,7 +68,7 @@ impl NodeCompiler<'_> {
         Arc::clone(key)
     }
 
-    /// The one matcher of the descriptor; `None` when it is wrong.
+    /// The matcher of the descriptor; `None` after a reported error.
     fn matcher(&mut self, raw: &RawDescriptor, regexes: &mut RegexBudget) -> Option<Matcher> {
         let written: Vec<(&str, &Text)> = [
             ("value", &raw.value),
@@ -147,7 +148,7 @@ impl NodeCompiler<'_> {
 }
 
 impl RegexBudget {
-    /// Compiles one more, unless the budget is spent.
+    /// Compiles one expression, or fails when the budget is spent.
     fn compile(&mut self, text: &Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, MatcherError> {
         self.count += 1;
         if self.count > REGEXES_MAX {

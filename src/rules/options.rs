@@ -1,27 +1,28 @@
-//! Options of a load: what the settings decide about rule files.
+//! This module holds the options with which rule files are read.
 
 /// How rule files are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Files of one domain are joined in the order of their names; else a second one is an error.
+    /// Joins the files of one domain, in the order of their names. Otherwise a second file is an
+    /// error.
     pub merge_domains: bool,
-    /// What a misplaced or unknown field is.
+    /// How a misplaced or unknown field is reported.
     pub unknown_fields: UnknownFields,
-    /// For domains whose files do not say.
+    /// For domains whose files do not set `denied_requests`.
     pub denied_requests: DeniedRequests,
 }
 
-/// What a misplaced or unknown field is.
+/// How a misplaced or unknown field is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownFields {
-    /// The file is refused.
+    /// As an error.
     #[default]
     Error,
-    /// The field does nothing, and a warning says so.
+    /// As a warning; the field has no effect.
     Warn,
 }
 
-/// What becomes of the hits that a request's other descriptors took when the request is denied.
+/// What happens to the hits of a denied request's other descriptors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeniedRequests {
     /// They stay counted, as with envoyproxy/ratelimit.
@@ -32,7 +33,7 @@ pub enum DeniedRequests {
 }
 
 impl DeniedRequests {
-    /// As rule files write it.
+    /// Parses the value of `denied_requests`.
     pub fn from_name(name: &str) -> Option<DeniedRequests> {
         match name {
             "count" => Some(DeniedRequests::Count),

@@ -1,4 +1,4 @@
-//! Problems in rule files: where, what, and what to write instead.
+//! This module collects the problems of rule files: location, problem and fix.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 pub(super) use crate::yaml::Position;
 
-/// Where in which file something was written.
+/// A file with a position.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Location {
     /// The file as the user named it.
@@ -39,14 +39,14 @@ fn text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error
     serializer.serialize_str(text)
 }
 
-/// Something in a rule file that is wrong (an error) or does not do what it seems to (a warning).
+/// An error or a warning about a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleProblem {
-    /// Where it was written.
+    /// Its location.
     pub location: Location,
-    /// What is wrong, naming the field.
+    /// The problem, with the name of the field.
     pub what: String,
-    /// What to write instead; may be empty.
+    /// The fix; may be empty.
     pub hint: String,
 }
 
@@ -66,7 +66,7 @@ impl Position {
     }
 }
 
-/// Listing more would not help anybody, and a hostile file could make millions.
+/// Most errors and most warnings of one load. A hostile file could cause millions.
 const PROBLEMS_MAX: usize = 1_000;
 
 /// Collects every problem of a load.
@@ -75,7 +75,7 @@ pub(super) struct Report {
     errors: Vec<RuleProblem>,
     warnings: Vec<RuleProblem>,
     unlisted: usize,
-    /// Some rules could not be read at all, so a name that is missing may well be defined.
+    /// Some rules could not be read, so a missing name may be defined in them.
     pub(super) incomplete: bool,
 }
 
@@ -104,12 +104,12 @@ impl Report {
         }
     }
 
-    /// Everything so far.
+    /// All errors and warnings so far.
     pub(super) fn problems(&self) -> impl Iterator<Item = &RuleProblem> {
         self.errors.iter().chain(&self.warnings)
     }
 
-    /// The warnings, or every error in the order of files and lines.
+    /// Returns the warnings, or every error in the order of files and lines.
     pub(super) fn finish(mut self) -> Result<Vec<RuleProblem>, Vec<RuleProblem>> {
         self.warnings.sort();
         if self.errors.is_empty() {

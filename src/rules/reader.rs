@@ -1,15 +1,25 @@
-//! A reader of values: the one kind that a field accepts, or a problem that says which it is.
+//! This module reads the value of a field, or reports that the value has the wrong kind.
 
 use std::sync::Arc;
 
 use super::UnknownFields;
-use super::fields::{Section, shorten, unknown_field};
-use super::model::{Field, Text};
+use super::fields::{Section, unknown_field};
 use super::problem::{Location, Position, Report};
 use super::scalar;
+use super::wording::shorten;
 use crate::duration::{self, DurationError, Style};
 use crate::time::Micros;
 use crate::yaml::{Kind, Name, Node, Scalar};
+
+/// A field that is present. Its value is `None` after a reported error.
+#[derive(Clone, Debug)]
+pub(super) struct Field<T> {
+    pub(super) at: Position,
+    pub(super) value: Option<T>,
+}
+
+/// A text field.
+pub(super) type Text = Field<Arc<str>>;
 
 /// Reads the nodes of one file.
 pub(super) struct FieldReader<'a> {
@@ -19,9 +29,9 @@ pub(super) struct FieldReader<'a> {
 }
 
 impl FieldReader<'_> {
-    /// Reports a field that does not belong here.
+    /// Reports a field that this map does not have.
     pub(super) fn unknown_field(&mut self, section: Section, name: &Name, node: &Node) {
-        // Under a misspelt name there may be rules.
+        // A misspelt name may hide rules.
         self.report.incomplete |= !matches!(node.kind, Kind::Scalar(_));
         let (what, hint) = unknown_field(section, &name.text);
         let location = name.at.in_file(self.file);
@@ -90,7 +100,7 @@ impl FieldReader<'_> {
         Some(Field { at, value })
     }
 
-    /// A scalar; the outer `None` means that nothing was written, the inner one the wrong kind.
+    /// A scalar. The outer `None` is an absent value, the inner one a value of the wrong kind.
     fn scalar(&mut self, name: &Name, node: Node, expected: &str) -> Option<Option<Scalar>> {
         let noun = node.noun();
         match node.kind {
@@ -104,7 +114,7 @@ impl FieldReader<'_> {
         }
     }
 
-    /// The items of a list; nothing at all is an empty list.
+    /// The items of a list. No value is an empty list.
     pub(super) fn list(&mut self, node: Node, whose: &str, hint: &str) -> Vec<Node> {
         let noun = node.noun();
         match node.kind {
@@ -126,13 +136,13 @@ impl FieldReader<'_> {
         None
     }
 
-    /// [`FieldReader::list`] of what may hold rules.
+    /// Like [`FieldReader::list`], for a list that may hold rules.
     pub(super) fn rule_list(&mut self, node: Node, whose: &str, hint: &str) -> Vec<Node> {
         self.report.incomplete |= !matches!(node.kind, Kind::List(_)) && !node.is_null();
         self.list(node, whose, hint)
     }
 
-    /// [`FieldReader::map`] of what may hold rules.
+    /// Like [`FieldReader::map`], for a map that may hold rules.
     pub(super) fn rule_map(
         &mut self,
         node: Node,

@@ -1,4 +1,4 @@
-//! A rule: a node of the tree that carries a limit.
+//! This module holds a rule: a node of the tree with a limit.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -11,63 +11,63 @@ use crate::key::{Key, KeyBuilder, KeySeed, RuleId};
 use crate::limit::{Algorithm, Limit, Mode, OnError, Unit};
 use crate::time::Micros;
 
-/// A rule's `name`, numbered per rule set so that `replaces` costs an integer comparison.
+/// The number of a rule's `name` in its rule set. `replaces` compares numbers instead of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NameId(pub u32);
 
-/// What a rule does with hits.
+/// Whether and how a rule limits hits.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
-    /// Let everything pass without counting.
+    /// Allows every hit and counts none.
     Unlimited,
-    /// Count, and deny beyond the limit.
+    /// Counts hits and denies those over the limit.
     Limit(Limit),
 }
 
-/// A node of the tree that carries a limit.
+/// A node of the tree with a limit.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// Position in [`super::RuleSet::rules`].
     pub index: usize,
-    /// Stable identity: domain, place in the tree, algorithm and windows; not the limit's numbers.
+    /// Stable identity: domain, path in the tree, algorithm and windows, without the limit's numbers.
     pub id: RuleId,
-    /// The namespace.
+    /// The domain.
     pub domain: Arc<str>,
-    /// The `name` field: shown in answers, and what `replaces` refers to.
+    /// The `name` field, shown in responses. `replaces` refers to it.
     pub name: Option<Arc<str>>,
-    /// `name`, numbered.
+    /// The number of `name`.
     pub name_id: Option<NameId>,
-    /// What to call the rule: its `name`, else the keys that lead to it, joined with dots.
+    /// Its `name`, else the keys of its path, joined with dots.
     pub label: Arc<str>,
-    /// Names of rules that this one drops from the same request.
+    /// The rules that do not count in a request that matches this rule.
     pub replaces: Box<[NameId]>,
-    /// What it does with hits.
+    /// The limit, or none.
     pub policy: Policy,
-    /// How long a reservation waits to be settled; `None` when hits are not reserved.
+    /// The time in which a reservation must be settled; `None` when hits are not reserved.
     pub reserve: Option<Micros>,
-    /// What decides when the counter cannot be asked; `None`: the process's default.
+    /// The fallback when the store fails; `None` is the setting `fallback.on_error`.
     pub on_error: Option<OnError>,
-    /// How often a decision visits a store that instances share.
+    /// How often a decision calls a shared store.
     pub mode: Mode,
-    /// A counter that is known to be full is denied from memory.
+    /// Denies from memory while a counter is known to be full.
     pub over_limit_cache: bool,
-    /// Denials are reported as OK.
+    /// Reports denials as OK.
     pub shadow_mode: bool,
-    /// Denials count only when every quota rule of the request is over.
+    /// Denies only when every quota rule of the request is over its limit.
     pub quota_mode: bool,
     /// Returned as dynamic metadata when the rule passes.
     pub metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
-    /// Where it was written.
+    /// Its location in the rule files.
     pub location: Location,
-    /// The nodes from the root to the rule, one per entry.
+    /// The nodes from the root to the rule, one per entry of a descriptor.
     pub(super) path: Box<[Arc<PathNode>]>,
     /// The stat key shows every key and value.
     pub(super) detailed_metric: bool,
-    /// The stat key as far as the files alone decide it.
+    /// The stat key with patterns in place of request values.
     pub(super) written_stat_key: Box<str>,
 }
 
-/// What one level of the way to a rule asks of an entry.
+/// The key, matcher and flags of one node.
 #[derive(Debug)]
 pub(super) struct PathNode {
     pub(super) key: Arc<str>,
@@ -77,7 +77,7 @@ pub(super) struct PathNode {
 }
 
 impl Rule {
-    /// Whether a request that passes takes something under a lease: slots, or a reservation.
+    /// Whether an allowed request holds a lease: slots, or a reservation.
     pub fn leases(&self) -> bool {
         match &self.policy {
             Policy::Unlimited => false,
@@ -85,7 +85,7 @@ impl Rule {
         }
     }
 
-    /// The counter that a descriptor counts on, once `find` has led it here.
+    /// The key of the counter for a descriptor that `find` has matched to this rule.
     pub fn key(&self, seed: &KeySeed, entries: &[Entry<'_>]) -> Key {
         let mut key = KeyBuilder::for_rule(seed, self.id);
         for (node, entry) in self.path.iter().zip(entries) {
@@ -97,7 +97,7 @@ impl Rule {
     }
 
     /// envoyproxy/ratelimit's stat key (one segment per entry, joined with dots), without the domain.
-    /// Allocates only when `detailed_metric` or `value_to_metric` ask for values of the request.
+    /// Allocates only with `detailed_metric` or `value_to_metric`.
     pub fn stat_key(&self, entries: &[Entry<'_>]) -> Cow<'_, str> {
         if !self.is_detailed() {
             return Cow::Borrowed(&self.written_stat_key);
@@ -119,12 +119,12 @@ impl Rule {
         Cow::Owned(text)
     }
 
-    /// The stat key as far as the files alone decide it: patterns instead of values.
+    /// The stat key with patterns in place of request values.
     pub fn written_stat_key(&self) -> &str {
         &self.written_stat_key
     }
 
-    /// `detailed_metric` or `value_to_metric` ask for values of the request in metrics.
+    /// Whether metrics show values of the request (`detailed_metric` or `value_to_metric`).
     pub fn is_detailed(&self) -> bool {
         self.path.iter().any(|node| self.shows_value(node))
     }
@@ -135,7 +135,7 @@ impl Rule {
 }
 
 impl PathNode {
-    /// Different values of this level count on different counters.
+    /// Whether different values of this level have different counters.
     pub(super) fn counts_per_value(&self) -> bool {
         !self.share_threshold && self.matcher.counts_per_value()
     }
@@ -157,7 +157,7 @@ impl PathNode {
     }
 }
 
-/// The stat key that the files alone decide.
+/// The stat key with patterns in place of request values.
 pub(super) fn written_stat_key(path: &[Arc<PathNode>]) -> Box<str> {
     let mut text = String::new();
     for node in path {
@@ -191,7 +191,8 @@ pub(super) fn identity(domain: &str, path: &[Arc<PathNode>], policy: &Policy) ->
     id.finish().into()
 }
 
-/// Fixed for ever: counters in shared stores depend on it.
+/// The number of an algorithm in identities. It must never change: counters in shared stores depend
+/// on it.
 fn number(algorithm: Algorithm) -> u64 {
     match algorithm {
         Algorithm::FixedWindow => 1,
@@ -203,7 +204,7 @@ fn number(algorithm: Algorithm) -> u64 {
     }
 }
 
-/// The counter of a limit that came with a request: its entries and unit, not its number.
+/// The key of the counter for a limit from a request: its entries and unit, without its number.
 pub fn override_key(seed: &KeySeed, domain: &str, entries: &[Entry<'_>], unit: Unit) -> Key {
     let mut id = RuleId::builder();
     id.text("override").number(unit.window().0);
@@ -215,7 +216,7 @@ pub fn override_key(seed: &KeySeed, domain: &str, entries: &[Entry<'_>], unit: U
     key.finish()
 }
 
-/// envoyproxy/ratelimit's stat key of a limit that came with a request, without the domain.
+/// envoyproxy/ratelimit's stat key of a limit from a request, without the domain.
 pub fn override_stat_key(entries: &[Entry<'_>]) -> String {
     let mut text = String::new();
     for entry in entries {

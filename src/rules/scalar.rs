@@ -1,4 +1,4 @@
-//! Scalars of rule files: booleans and integers in every spelling envoyproxy/ratelimit reads, and JSON.
+//! This module reads booleans and integers in every form that envoyproxy/ratelimit reads, and JSON.
 
 use serde_json::{Map, Number, Value};
 
@@ -17,7 +17,7 @@ pub(super) fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// A whole number, not negative; the error says what is wrong with it.
+/// A whole number that is not negative; the error is the problem with it.
 pub(super) fn integer(text: &str) -> Result<u64, &'static str> {
     let digits = text.replace('_', "");
     let digits = digits.strip_prefix('+').unwrap_or(&digits);
@@ -39,7 +39,7 @@ pub(super) fn integer(text: &str) -> Result<u64, &'static str> {
     u64::from_str_radix(digits, radix).map_err(|_| "it is too large")
 }
 
-/// A map as JSON; the error is the place of what JSON cannot say, and why.
+/// A map as JSON; the error is the position of a value that JSON cannot express, and the reason.
 pub(super) fn json_map(entries: &[(crate::yaml::Name, Node)]) -> JsonResult<Map<String, Value>> {
     entries.iter().map(|(name, node)| Ok((name.text.to_string(), json(node)?))).collect()
 }

@@ -1,8 +1,8 @@
-//! Selectors: a rule's place in its domain as one text, different for different rules.
+//! This module writes selectors: the path of a rule in its domain as one unique text.
 //!
-//! The form is the command line's for descriptors: `key=value,key=value`, a key alone for any value.
-//! Other matchers say what they are: `path=template:/v1/{id}`. A backslash stands before what would
-//! read otherwise.
+//! The format is that of descriptors on the command line: `key=value,key=value`, or a key alone for
+//! any value. Other matchers have a prefix: `path=template:/v1/{id}`. A backslash escapes characters
+//! with a meaning.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use super::matcher::Matcher;
 use super::rule::{PathNode, Rule};
 use crate::descriptor::Entry;
 
-/// The words before the texts of matchers that are neither values nor wildcards.
+/// The prefixes of templates, regular expressions and networks.
 const WORDS: [&str; 3] = ["template:", "regex:", "cidr:"];
 
 impl Rule {
-    /// The rule's place in its domain. No other rule of the domain has the same.
+    /// The selector of the rule, unique in its domain.
     pub fn selector(&self) -> String {
         selector(&self.path)
     }
 
-    /// The selector with the request's values at the levels that `detailed_metric` and
-    /// `value_to_metric` ask for. Nothing, if they ask for none.
+    /// The selector with request values at the levels with `detailed_metric` or `value_to_metric`;
+    /// `None` without them.
     pub fn detailed_selector(&self, entries: &[Entry<'_>]) -> Option<String> {
         if !self.is_detailed() {
             return None;

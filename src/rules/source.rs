@@ -1,4 +1,4 @@
-//! Sources of rules: files and folders on disk, read under bounds and in a fixed order.
+//! This module reads rule files and folders from disk, within bounds and in a fixed order.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -15,39 +15,39 @@ use crate::yaml::FILE_BYTES_MAX;
 const FILES_MAX: usize = 10_000;
 /// Most bytes of all files of one load.
 const BYTES_MAX: usize = 256 << 20;
-/// Deepest folder below one that was named.
+/// Deepest nesting of folders below a given one.
 const DEPTH_MAX: usize = 16;
-/// Readings until two in succession must have agreed.
+/// Most reads of all files until two in succession must be equal.
 const READINGS_MAX: usize = 20;
 
 /// The text of one rule file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceFile {
-    /// What problems call it: the path as the user named it.
+    /// The path as the user named it; problems show it.
     pub name: Arc<str>,
-    /// Its content.
+    /// The content.
     pub text: String,
 }
 
-/// All rule files as they were at one moment, not compiled yet.
+/// All rule files at one moment, not compiled.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     files: Vec<SourceFile>,
     report: Report,
-    /// Paths that stand for no file at all.
+    /// Paths without a rule file.
     without_files: Vec<PathBuf>,
 }
 
 impl Sources {
-    /// Reads files (whatever their names) and folders (their `*.yaml` and `*.yml`, recursively,
-    /// without dot entries), each folder in byte order of the paths below it.
+    /// Reads files with any name, and folders: their `*.yaml` and `*.yml`, recursively, without dot
+    /// entries, in byte order of the paths below the folder.
     ///
-    /// Symbolic links to files are followed, because that is how Kubernetes mounts a ConfigMap;
-    /// links to folders only where they are named, so that no cycle can arise.
+    /// Symbolic links to files are followed, because Kubernetes mounts a ConfigMap with them. Links to
+    /// folders are followed only where they are named, so that there is no cycle.
     ///
-    /// Files may be replaced while they are read, all of them at once by the swap of a link. So
-    /// all are read until two readings agree: then they were like this between the two. Files that
-    /// never rest are an error.
+    /// Files may be replaced during a read, all at once when a link is swapped. Therefore all files are
+    /// read until two reads are equal: the files had this content between the two. Files that keep
+    /// changing are an error.
     pub fn read(paths: &[PathBuf]) -> Sources {
         let mut sources = Sources::read_once(paths);
         for _ in 1..READINGS_MAX {
@@ -64,7 +64,7 @@ impl Sources {
         sources
     }
 
-    /// Reads once. Good for a [`digest`](Self::digest), and not for deciding: the files may be of
+    /// Reads once, for a [`digest`](Self::digest). Do not compile the result: the files may be from
     /// different moments.
     pub fn read_once(paths: &[PathBuf]) -> Sources {
         let mut sources = Sources::default();
@@ -80,8 +80,7 @@ impl Sources {
         sources
     }
 
-    /// A number that is another one when the names or the texts of the files are others, or what
-    /// kept them from being read.
+    /// A hash of the names, the texts and the read errors of all files.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.files.hash(&mut hasher);
@@ -92,13 +91,12 @@ impl Sources {
         hasher.finish()
     }
 
-    /// Those of the paths that stand for no file: missing, or folders without rule files.
+    /// The paths without a rule file: missing files, and folders without rule files.
     pub fn without_files(&self) -> &[PathBuf] {
         &self.without_files
     }
 
-    /// Compiles the files. Beside the rule set come warnings; instead of it, every error of every
-    /// file.
+    /// Compiles the files into a rule set with warnings, or returns every error of every file.
     pub fn compile(
         self,
         options: &Options,
@@ -107,7 +105,7 @@ impl Sources {
     }
 }
 
-/// The files that were found, each once.
+/// Reads the files that were found, each once.
 fn read(mut found: Vec<PathBuf>, report: &mut Report) -> Vec<SourceFile> {
     if found.len() > FILES_MAX {
         let what = format!("{} rule files; at most {FILES_MAX} are read", found.len());
@@ -130,7 +128,7 @@ fn read(mut found: Vec<PathBuf>, report: &mut Report) -> Vec<SourceFile> {
     files
 }
 
-/// Adds the files that one path of the user stands for.
+/// Adds the files of one path that the user named.
 fn find(path: &Path, found: &mut Vec<PathBuf>, report: &mut Report) {
     match fs::metadata(path) {
         Ok(about) if about.is_dir() => {
@@ -164,7 +162,7 @@ fn list(folder: &Path, depth: usize, found: &mut Vec<PathBuf>, report: &mut Repo
             Ok(entry) => entry,
             Err(error) => return unreadable(folder, &error, report),
         };
-        // One more than is read, so that the caller sees that there are too many.
+        // One more than is read, so that the caller reports too many files.
         if found.len() > FILES_MAX {
             return;
         }
@@ -217,7 +215,7 @@ fn read_file(path: &Path, report: &mut Report) -> Option<SourceFile> {
 
 /// The content of a file; `None` when it is too large.
 fn read_bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
-    // Looked at before it is opened: opening a named pipe would wait for a writer.
+    // Checked before the open: opening a named pipe would wait for a writer.
     if !fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is not a regular file"));
     }
@@ -234,7 +232,11 @@ fn end_of(text: &str) -> Position {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error, report: &mut Report) {
-    report.error(whole(path), format!("cannot be read: {error}"), "mend its permissions or kind");
+    report.error(
+        whole(path),
+        format!("cannot be read: {error}"),
+        "check its permissions and its kind",
+    );
     report.incomplete = true;
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the rules as a whole, by tables.
+//! These tests cover rules as a whole, mostly by tables.
 
 use super::*;
 use crate::key::{Key, KeySeed};
@@ -40,7 +40,7 @@ fn entries(text: &str) -> Vec<Entry<'_>> {
     pairs.map(entry).collect()
 }
 
-/// The rule that `k=v,k=v` meets in domain `d`.
+/// The rule of `k=v,k=v` in domain `d`.
 fn found<'r>(set: &'r RuleSet, text: &str) -> Option<&'r Rule> {
     match set.find("d", &entries(text)) {
         Found::Rule(rule) => Some(rule),
@@ -49,7 +49,7 @@ fn found<'r>(set: &'r RuleSet, text: &str) -> Option<&'r Rule> {
     }
 }
 
-/// The counter that `k=v,k=v` counts on in domain `d`.
+/// The counter of `k=v,k=v` in domain `d`.
 fn counter(set: &RuleSet, text: &str) -> Option<Key> {
     let rule = found(set, text)?;
     Some(rule.key(&KeySeed::fixed([1, 2]), &entries(text)))

@@ -1,4 +1,4 @@
-//! The rule tree: one level per entry of a descriptor, and the one walk through it.
+//! This module holds the rule tree, one level per entry of a descriptor, and the lookup in it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::rule::PathNode;
 use super::small_map::SmallMap;
 use crate::descriptor::Entry;
 
-/// Nodes among which one entry chooses.
+/// The nodes for one entry of a descriptor.
 #[derive(Debug, Default)]
 pub(super) struct Level {
     nodes: Vec<Node>,
@@ -21,7 +21,7 @@ pub(super) struct Level {
 pub(super) struct Node {
     pub(super) spec: Arc<PathNode>,
     pub(super) location: Location,
-    /// Index of the rule that sits here.
+    /// Index of the node's rule.
     pub(super) rule: Option<usize>,
     pub(super) children: Option<Level>,
 }
@@ -32,19 +32,19 @@ struct KeyIndex {
     exact: SmallMap<usize>,
     /// Most specific kind first; among equals, first in the file.
     patterns: Vec<usize>,
-    /// The same, for lookups.
+    /// The same patterns, indexed for lookups.
     index: PatternIndex,
     any: Option<usize>,
 }
 
-/// Why a walk ended.
+/// The end of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End<'t> {
     /// At this rule, by index.
     Rule(usize),
     /// The node of the last entry carries no limit.
     NoLimit(&'t Node),
-    /// Entries were left and the node has no descriptors below it.
+    /// Entries are left and the node has no children.
     TooLong(&'t Node),
     /// No node of the level accepts the entry.
     NoMatch,
@@ -52,31 +52,31 @@ pub(super) enum End<'t> {
     NoEntries,
 }
 
-/// Somebody who watches a walk.
+/// Receives the steps of a lookup.
 pub(super) trait Visitor<'t> {
-    /// Whether [`Visitor::rejected`] is called at all. A lookup does not try every pattern.
-    const WANTS_REJECTED: bool;
+    /// Whether [`Visitor::rejected`] is called. A plain lookup skips most patterns.
+    const REPORTS_REJECTED: bool;
 
-    /// An entry is looked up in a level.
+    /// The next entry is looked up in this level.
     fn level(&mut self, level: &'t Level);
-    /// The entry's value is not what this pattern accepts.
+    /// This pattern does not accept the entry's value.
     fn rejected(&mut self, node: &'t Node);
     /// This node accepts the entry.
     fn accepted(&mut self, node: &'t Node);
 }
 
-/// Writes nothing, for the hot path.
+/// Ignores every step, for the hot path.
 pub(super) struct NoVisitor;
 
 impl<'t> Visitor<'t> for NoVisitor {
-    const WANTS_REJECTED: bool = false;
+    const REPORTS_REJECTED: bool = false;
 
     fn level(&mut self, _: &'t Level) {}
     fn rejected(&mut self, _: &'t Node) {}
     fn accepted(&mut self, _: &'t Node) {}
 }
 
-/// Follows a descriptor down the tree, one level per entry, without ever going back.
+/// Looks up a descriptor, one level per entry. The lookup never goes back to a less specific node.
 pub(super) fn walk<'t>(
     root: &'t Level,
     entries: &[Entry<'_>],
@@ -113,8 +113,8 @@ impl Level {
         }
         for key_index in keys.values_mut() {
             key_index.patterns.sort_by_key(|index| nodes[*index].spec.matcher.rank());
-            // A value that spells a wildcard's own text meets that wildcard first, as it does with
-            // envoyproxy/ratelimit, whose index holds patterns and values alike.
+            // A value that equals the text of a wildcard matches that wildcard first, as in
+            // envoyproxy/ratelimit, whose map holds patterns and values alike.
             for index in key_index.patterns.iter().copied() {
                 let matcher = &nodes[index].spec.matcher;
                 if matches!(matcher, Matcher::Wildcard(_)) {
@@ -149,7 +149,7 @@ impl Level {
         let value = EntryValue::new(entry.value);
         let accepts = |number: u32| self.nodes[number as usize].spec.matcher.matches(&value);
         let first = key_index.index.first(&value, accepts).map(|number| number as usize);
-        if V::WANTS_REJECTED {
+        if V::REPORTS_REJECTED {
             let before = key_index.patterns.iter().take_while(|index| Some(**index) != first);
             before.for_each(|index| visitor.rejected(&self.nodes[*index]));
         }

@@ -1,8 +1,8 @@
 //! This module finds patterns by a text that every value they accept must contain.
 //!
-//! Of each pattern the rarest of its required texts goes into one Aho-Corasick automaton. A lookup
-//! runs the value through it once and verifies only the patterns whose text it met, in file order.
-//! Patterns without such a text, or whose texts many patterns share, are left to the caller.
+//! The rarest required text of each pattern goes into one Aho-Corasick automaton. A lookup runs the
+//! value through it once and verifies only the patterns whose text occurs, in file order. Patterns
+//! without such a text, or with texts that more than 16 patterns share, are left to the caller.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -38,13 +38,13 @@ pub(super) struct LiteralIndex {
 }
 
 thread_local! {
-    /// Candidates of the lookup at hand, kept so that lookups do not allocate.
+    /// Candidates of the current lookup, kept per thread so that lookups do not allocate.
     static CANDIDATES: Cell<Vec<u32>> = const { Cell::new(Vec::new()) };
 }
 
 impl LiteralIndex {
-    /// Indexes patterns with their requirements. Beside the index, if there is anything in it, come
-    /// the numbers of patterns that it does not cover, in their order.
+    /// Indexes patterns by their requirements. Returns the index, unless it is empty, and the numbers of
+    /// the patterns that it does not cover, in their order.
     pub(super) fn new(patterns: Vec<(u32, Vec<Required>)>) -> (Option<LiteralIndex>, Vec<u32>) {
         let mut shares: HashMap<Vec<u8>, usize> = HashMap::new();
         for text in patterns.iter().flat_map(|(_, all)| all).flat_map(|one| &one.texts) {
@@ -73,7 +73,7 @@ impl LiteralIndex {
             return (None, rest);
         }
         let Ok(automaton) = AhoCorasick::new(&texts) else {
-            // Only more texts than the automaton can number: every pattern is left to the caller.
+            // There are more texts than the automaton can number.
             let covered = owners.iter().flatten().map(|(_, number)| *number);
             rest.extend(covered);
             rest.sort_unstable();
@@ -98,7 +98,7 @@ impl LiteralIndex {
                     candidates.push(*number);
                 }
             }
-            // A value may repeat a text as often as it likes.
+            // A value may repeat a text any number of times.
             if candidates.len() > 2 * self.len + SHARED_MAX {
                 candidates.sort_unstable();
                 candidates.dedup();

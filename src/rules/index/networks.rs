@@ -1,9 +1,9 @@
 //! This module finds the first network that contains an address, in sorted ranges of addresses.
 //!
-//! The ranges are a prefix trie that was walked in advance. Two networks are disjoint, or one
-//! contains the other, so the borders of all networks cut the addresses into ranges with one answer
-//! each. Of nested networks the answer is the first in the file, not the longest prefix. 10,000
-//! networks make at most 20,001 ranges, and a lookup compares 15 of them.
+//! The ranges are a flattened prefix trie. Two networks are disjoint, or one contains the other, so
+//! the borders of all networks split the addresses into ranges with one result each. Of nested
+//! networks the first in the file wins, not the longest prefix. 10,000 networks make at most 20,001
+//! ranges, and a lookup compares 15 of them.
 
 use std::net::IpAddr;
 
@@ -38,7 +38,7 @@ impl NetworkTable {
     }
 
     pub(super) fn first(&self, value: &EntryValue<'_>) -> Option<u32> {
-        // Most levels have no network: the value is not parsed as an address for nothing.
+        // Most levels have no network, so the value need not be parsed as an address.
         if self.v4.is_empty() && self.v6.is_empty() {
             return None;
         }
@@ -56,11 +56,11 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// Cuts addresses at the borders of networks, outer networks before the inner ones.
+/// Splits the addresses at the borders of networks, outer networks before inner ones.
 fn ranges(mut spans: Vec<Span>) -> Ranges {
     spans.sort_unstable_by_key(|(start, end, _)| (*start, u128::MAX - end));
     let mut ranges: Vec<(u128, Option<u32>)> = Vec::new();
-    // The networks around the one at hand: last address, and first in the file among them.
+    // The networks that contain the current one: last address, and the first in the file so far.
     let mut around: Vec<(u128, u32)> = Vec::new();
     for (start, end, number) in spans {
         leave(&mut around, &mut ranges, |last| last < start);
@@ -79,7 +79,7 @@ fn leave(
     is_over: impl Fn(u128) -> bool,
 ) {
     while let Some((last, _)) = around.pop_if(|(last, _)| is_over(*last)) {
-        // Nothing follows the last address of all.
+        // The highest address has no successor.
         if let Some(next) = last.checked_add(1) {
             begin(ranges, next, around.last().map(|(_, outer)| *outer));
         }

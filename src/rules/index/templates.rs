@@ -52,8 +52,8 @@ impl TrieNode {
         TrieNode { lowest: number, end: None, literals: SmallMap::default(), variable: None }
     }
 
-    /// Lowers `first` to the lowest number below this node that accepts the rest of a path. At most
-    /// 32 levels deep; parts of the trie that hold no lower number are skipped.
+    /// Lowers `first` to the lowest number below this node that accepts the rest of a path. The
+    /// recursion is at most 32 deep. Subtrees without a lower number are skipped.
     fn search(&self, segments: &[&str], first: &mut Option<u32>) {
         if first.is_some_and(|first| first <= self.lowest) {
             return;

@@ -1,4 +1,4 @@
-//! Tests of the index: it finds what a plain scan of single matchers finds.
+//! These tests hold the index against a plain scan of single matchers.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,18 +1,18 @@
 //! This module finds the first wildcard that accepts a value.
 //!
-//! A few are tried one by one, which costs 5 ns each. Many are found by their literal parts.
+//! Up to 16 wildcards are tried one by one. More are found by their literal parts.
 
 use super::super::matcher::Wildcard;
 use super::literals::{LiteralIndex, Required, Side};
 
-/// Trying so many costs no more than one run through an automaton.
+/// Up to this many wildcards, trying them costs no more than one run of an automaton.
 const FEW: usize = 16;
 
 /// The wildcards of one key.
 #[derive(Debug, Default)]
 pub(super) struct WildcardIndex {
     literals: Option<LiteralIndex>,
-    /// Those that are tried one by one, in file order.
+    /// Wildcards that are tried one by one, in file order.
     rest: Box<[u32]>,
 }
 

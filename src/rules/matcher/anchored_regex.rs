@@ -2,9 +2,9 @@
 //!
 //! Time is linear in the value: the engine has no look-around and no back-references. One expression
 //! is a Thompson NFA, about 1.1 KB for `/v1/product/[0-9]+/item-7`, and is searched by a bounded
-//! backtracker. The `regex` crate keeps 15 KB per expression and builds it ten times slower, which
-//! 10,000 expressions of a level would feel. `index/regexes.rs` searches the expressions of a level
-//! together and comes here to verify one candidate or to capture groups.
+//! backtracker. The `regex` crate takes 15 KB per expression and ten times as long to build it, which
+//! matters with 10,000 expressions. `index/regexes.rs` searches the expressions of a level together;
+//! this module verifies one candidate and captures groups.
 
 use std::cell::Cell;
 use std::fmt;
@@ -38,8 +38,8 @@ const SYNTAX_HINT: &str =
     "the syntax is that of docs.rs/regex; it has no look-around and no back-references";
 
 thread_local! {
-    /// Working memory of the backtracker, one per thread for all expressions: threads share no lock,
-    /// and a search allocates only when it needs more than any search before it (256 KiB at most).
+    /// Working memory of the backtracker, one per thread for all expressions, at most 256 KiB. Threads
+    /// share no lock, and a search allocates only if it needs more than all earlier searches.
     static CACHE: Cell<Option<Cache>> = const { Cell::new(None) };
 }
 
@@ -51,10 +51,10 @@ impl AnchoredRegex {
         source: Arc<str>,
         count_by: &[Arc<str>],
     ) -> Result<AnchoredRegex, MatcherError> {
-        // Parsed alone first: `a)|(b` is valid only inside the group that anchors it.
+        // Parsed without anchors first: `a)|(b` is valid only inside the anchoring group.
         parse(&source)?;
         let hir = parse(&anchored(&source))?;
-        // Groups cost memory, so they are compiled only where they are counted by.
+        // Capture groups cost memory, so they are compiled only with `count_by`.
         let captures = if count_by.is_empty() { WhichCaptures::None } else { WhichCaptures::All };
         let config =
             Config::new().nfa_size_limit(Some(COMPILED_BYTES_MAX)).which_captures(captures);
@@ -98,8 +98,8 @@ impl AnchoredRegex {
         self.search(value, &mut [])
     }
 
-    /// Calls `each` with every counted group of a value that matches, in the order of `count_by`. A
-    /// group that took no part in the match is empty.
+    /// Calls `each` with the name and text of every counted group, in the order of `count_by`. A group
+    /// outside the match is empty.
     pub(super) fn captured<'a>(&'a self, value: &'a str, mut each: impl FnMut(&'a str, &'a str)) {
         let mut slots: Slots = smallvec![None; self.nfa().group_info().slot_len()];
         self.search(value, &mut slots);
@@ -123,8 +123,8 @@ impl AnchoredRegex {
         let found = self.backtracker.try_search_slots(&mut cache, &input, slots);
         CACHE.set(Some(cache));
         let found = found.or_else(|_too_long: MatchError| {
-            // The backtracker notes every pair of state and byte, 2 million of them. More are
-            // searched in time just as linear, but with working memory of its own.
+            // The backtracker visits at most 2 million pairs of state and byte. The PikeVM has no such
+            // bound and is linear too, but allocates its working memory.
             let engine =
                 PikeVM::new_from_nfa(self.nfa().clone()).expect("the NFA fits both engines");
             Ok::<_, MatchError>(engine.search_slots(&mut engine.create_cache(), &input, slots))
@@ -145,7 +145,7 @@ fn anchored(source: &str) -> String {
 
 fn parse(text: &str) -> Result<Hir, MatcherError> {
     syntax::parse(text).map_err(|error| {
-        // The parser draws a picture of several lines; its last line says what is wrong.
+        // The parser's message has several lines; the last one is the problem.
         let text = error.to_string();
         let last = text.lines().last().unwrap_or_default();
         (last.trim_start_matches("error: ").to_owned(), SYNTAX_HINT)
@@ -210,7 +210,7 @@ mod tests {
     const PIECES: [&str; 12] =
         ["a", "b", "(a|ab)", "(?:b|/)*", ".", "[^/]+", "x?", r"\b", "(?i:A)", "é", r"\d", "a*?"];
 
-    /// More pairs of state and byte than the backtracker notes.
+    /// The value has more pairs of state and byte than the backtracker visits.
     #[test]
     fn a_long_value_is_matched_by_another_engine() {
         let count_by: [Arc<str>; 1] = ["b".into()];

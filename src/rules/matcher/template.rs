@@ -1,4 +1,4 @@
-//! Templates: paths in which a variable stands for one segment.
+//! This module matches paths against templates, in which a variable stands for one segment.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ pub(in crate::rules) struct Template {
     count_by: Box<[Arc<str>]>,
 }
 
-/// What stands between two slashes.
+/// The text between two slashes.
 #[derive(Clone, Debug)]
 pub(in crate::rules) enum Segment {
     Literal(Box<str>),
-    /// One non-empty segment; `counted` ones tell counters apart.
+    /// One non-empty segment, part of the counter's key if `counted`.
     Variable {
         name: Box<str>,
         counted: bool,
@@ -26,11 +26,11 @@ pub(in crate::rules) enum Segment {
 /// Most segments of a template.
 const SEGMENTS_MAX: usize = 32;
 
-/// A value cut at its slashes, without its query string: cut once, held against many templates.
+/// A value split at its slashes, without its query string. It is split once for all templates.
 #[derive(Debug)]
 pub(in crate::rules) struct PathSegments<'a> {
     texts: [&'a str; SEGMENTS_MAX],
-    /// One more than fit when there are too many for any template.
+    /// `SEGMENTS_MAX + 1` when there are too many for any template.
     count: usize,
 }
 
@@ -47,7 +47,7 @@ impl<'a> PathSegments<'a> {
         path
     }
 
-    /// None at all when there are too many; a template has at least one.
+    /// Empty when there are too many segments. A template has at least one, so none matches.
     pub(in crate::rules) fn segments(&self) -> &[&'a str] {
         self.texts.get(..self.count).unwrap_or_default()
     }
@@ -74,7 +74,7 @@ impl Template {
             if let Segment::Variable { name, .. } = &segment
                 && segments.iter().any(|earlier| earlier.is_variable(name))
             {
-                let hint = "give each variable a name of its own";
+                let hint = "give each variable its own name";
                 return Err((format!("variable `{name}` appears twice"), hint));
             }
             segments.push(segment);
@@ -111,7 +111,7 @@ impl Template {
         &self.count_by
     }
 
-    /// Templates that differ only in names accept the same values.
+    /// The template without variable names; equal for templates that accept the same values.
     pub(super) fn without_names(&self) -> String {
         let texts = self.segments.iter().map(|segment| match segment {
             Segment::Literal(text) => text,
@@ -123,15 +123,14 @@ impl Template {
     pub(super) fn matches(&self, path: &PathSegments<'_>) -> bool {
         let parts = path.segments();
         let accepts = |(segment, part): (&Segment, &&str)| match segment {
-            // Segments are short, so a loop over bytes beats the call that `==` makes several times
-            // over, and many templates are tried that differ in one segment.
+            // Segments are short, so a loop over bytes is several times faster than the call of `==`.
             Segment::Literal(text) => text.len() == part.len() && text.bytes().eq(part.bytes()),
             Segment::Variable { .. } => !part.is_empty(),
         };
         self.segments.len() == parts.len() && self.segments.iter().zip(parts).all(accepts)
     }
 
-    /// The counted variables of a value that matches, by name, in the order of the path.
+    /// Calls `each` with the name and text of every counted variable, in the order of the path.
     pub(super) fn captured<'a>(&'a self, value: &'a str, mut each: impl FnMut(&'a str, &'a str)) {
         for (segment, part) in self.segments.iter().zip(without_query(value).split('/')) {
             if let Segment::Variable { name, counted: true } = segment {
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longest_template_matches_its_path_and_no_longer_one() {
+    fn a_longest_template_matches() {
         let longest = "/x".repeat(SEGMENTS_MAX - 1);
         let template = Template::new(longest.as_str().into(), &[]).expect("valid");
         assert!(template.matches(&PathSegments::new(&longest)));

@@ -1,4 +1,4 @@
-//! Wildcards: literal parts with any number of `*` between, before and after them.
+//! This module matches wildcards: literal parts with `*` between, before or after them.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ impl Wildcard {
         &self.source
     }
 
-    /// What a value begins with, contains in this order, and ends with.
+    /// The literal parts: at the start, between stars in this order, and at the end of a value.
     pub(in crate::rules) fn parts(&self) -> (&str, &[Box<str>], &str) {
         (&self.first, &self.middle, &self.last)
     }
 
-    /// Taking the leftmost place for each middle part leaves the most room for the next one, so no
-    /// other choice needs to be tried.
+    /// Takes the leftmost position for each middle part. That leaves the most room for the next part,
+    /// so no other choice is needed.
     pub(super) fn matches(&self, value: &str) -> bool {
         let inner =
             value.strip_prefix(&*self.first).and_then(|rest| rest.strip_suffix(&*self.last));

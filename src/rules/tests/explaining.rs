@@ -1,4 +1,4 @@
-//! What explain says, hits and misses.
+//! These tests cover explanations of hits and misses.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Files that load, and what is said about those that do not.
+//! These tests cover files that load, and the problems of files that do not.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn problems(text: &str) -> String {
     list.iter().map(line).collect()
 }
 
-/// Splits the case file into (claim, yaml, expected problems).
+/// Splits the case file into claim, YAML and expected problems.
 fn cases(text: &str) -> Vec<(&str, &str, &str)> {
     let blocks = text.split("\n==== ").skip(1);
     let case = |block| {
@@ -28,7 +28,7 @@ fn cases(text: &str) -> Vec<(&str, &str, &str)> {
 }
 
 #[test]
-fn every_case_reports_its_problems_with_places_and_hints() {
+fn every_case_reports_its_problems() {
     let cases = cases(include_str!("../../../tests/data/rules/cases.txt"));
     assert!(cases.len() > 25, "the case file was read");
     for (claim, yaml, expected) in cases {
@@ -57,7 +57,7 @@ fn every_example_loads_without_a_warning() {
     let files = std::fs::read_dir(&paths[0]).expect("the examples are there").count();
     assert_eq!(set.files().len(), files, "one domain per example");
     let alice = [Entry { key: "user", value: "alice" }];
-    let Found::Rule(rule) = set.find("demo", &alice) else { panic!("alice meets no rule") };
+    let Found::Rule(rule) = set.find("demo", &alice) else { panic!("alice matches no rule") };
     assert_eq!(rule.label.as_ref(), "user");
     assert_eq!(set.denied_requests("shop"), DeniedRequests::Free);
     assert_eq!(set.denied_requests("demo"), DeniedRequests::Count);
@@ -118,7 +118,7 @@ fn domains_of_several_files_merge_only_when_they_may() {
 }
 
 #[test]
-fn a_stray_field_is_only_a_warning_where_that_is_asked_for() {
+fn an_unknown_field_can_be_a_warning() {
     let text = "domain: d\nextra: 1\ndescriptors: [{ key: a, unit: day }]";
     let warn = Options { unknown_fields: UnknownFields::Warn, ..Options::default() };
     let (_, warnings) = compiled(text, &warn).expect("it loads");

@@ -1,4 +1,4 @@
-//! Which files of a folder are read, and in which order.
+//! These tests cover which files of a folder are read, and in which order.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ fn yaml_files_are_read_in_byte_order_and_nothing_else() {
     assert_eq!(domains, ["Z.yaml", "a.yml", "b.yaml", "sub/deeper/c.yaml"]);
     assert!(warnings.is_empty(), "{warnings:#?}");
 
-    // A file that is named is read, whatever it is called; what is named twice is read once.
+    // A named file is read whatever its extension, and only once.
     fs::write(path("rules.conf"), domain("conf")).expect("a file");
     let (domains, _) = read(&[path("rules.conf"), path("b.yaml"), path("b.yaml")]);
     assert_eq!(domains, ["conf", "b.yaml"]);
@@ -74,7 +74,7 @@ fn a_config_map_is_read_once_through_its_links() {
     fs::write(path("..2026_01_01/a.yaml"), domain("a")).expect("a file");
     symlink("..2026_01_01", path("..data")).expect("a link");
     symlink("..data/a.yaml", path("a.yaml")).expect("a link");
-    // A link back to the folder itself must not be walked into.
+    // A link back to the folder itself must not be followed.
     symlink(".", path("loop")).expect("a link");
     let (domains, _) = read(&[folder.path().to_owned()]);
     assert_eq!(domains, ["a"]);

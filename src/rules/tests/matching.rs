@@ -1,8 +1,8 @@
-//! Which rule a descriptor meets, and which descriptors share a counter.
+//! These tests cover which rule a descriptor matches, and which descriptors share a counter.
 
 use super::*;
 
-/// Rules are called by their names; `-` is no rule.
+/// Checks lines of a descriptor and the name of its rule; `-` is no rule.
 #[track_caller]
 fn check(set: &RuleSet, table: &str) {
     for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -14,8 +14,9 @@ fn check(set: &RuleSet, table: &str) {
 
 const LIMIT: &str = "unit: second, requests_per_unit: 1";
 
+/// The most specific matcher of a level wins, and the lookup never goes back.
 #[test]
-fn the_most_specific_matcher_of_a_level_wins_and_nothing_goes_back() {
+fn the_most_specific_matcher_wins() {
     let set = rules(&format!(
         r#"
 domain: d
@@ -110,14 +111,15 @@ descriptors:
         free=1          free
         ",
     );
-    assert!(found(&set, "").is_none(), "a descriptor without entries meets no rule");
+    assert!(found(&set, "").is_none(), "a descriptor without entries matches no rule");
     assert!(matches!(set.find("other", &entries("a=y")), Found::UnknownDomain));
     let free = found(&set, "free=1").expect("it is there");
     assert_eq!(free.policy, Policy::Unlimited);
 }
 
+/// Among wildcards the first in the file wins, unless the value is the text of another one.
 #[test]
-fn among_wildcards_the_first_in_the_file_wins_unless_its_text_is_spelt_out() {
+fn the_first_wildcard_wins() {
     let set = rules(&format!(
         r#"
 domain: d
@@ -146,7 +148,7 @@ descriptors:
 }
 
 #[test]
-fn counters_are_told_apart_by_what_each_matcher_counts() {
+fn each_matcher_separates_counters() {
     let set = rules(&format!(
         r#"
 domain: d
@@ -192,13 +194,14 @@ descriptors:
         ("s=s1,b=2", "s=s1,b=3", false),
         ("any=1", "wild=w1", false),
     ] {
-        let keys = [one, other].map(|text| counter(&set, text).expect("a rule is met"));
+        let keys = [one, other].map(|text| counter(&set, text).expect("a rule matches"));
         assert_eq!(keys[0] == keys[1], same, "{one} and {other}");
     }
 }
 
+/// Descriptors whose entries join to the same text have different counters.
 #[test]
-fn descriptors_that_join_to_the_same_text_never_share_a_counter() {
+fn joined_texts_never_share_a_counter() {
     let set = rules(&format!(
         r#"
 domain: d
@@ -213,8 +216,9 @@ descriptors:
     assert_ne!(counter(&set, "a=b_x"), counter(&set, "a_b=x"));
 }
 
+/// A counter survives a new number, but not a new window or algorithm.
 #[test]
-fn a_counter_survives_a_new_number_but_not_a_new_window_or_algorithm() {
+fn a_counter_survives_a_new_number() {
     let key = |limit: &str| {
         let text = format!("domain: d\ndescriptors: [{{ key: a, rate_limit: {{ {limit} }} }}]");
         counter(&rules(&text), "a=1")

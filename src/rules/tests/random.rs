@@ -1,4 +1,4 @@
-//! Random rule sets against a matcher that reads like the rule book, and random text.
+//! These tests compare random rule sets with a plain reference matcher, and compile random text.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ struct Item {
     children: Vec<Item>,
 }
 
-/// Patterns and values that meet each other often, so that precedence decides.
+/// Patterns and values that match each other often, so that precedence decides.
 fn matcher() -> impl Strategy<Value = (&'static str, String)> {
     let of = |field: &'static str, texts: &[&'static str]| {
         prop::sample::select(texts.to_vec()).prop_map(move |text| (field, text.to_owned()))
@@ -79,7 +79,7 @@ fn yaml(items: &[Item], indent: usize, out: &mut String) {
     }
 }
 
-/// Whether an item accepts a value, each matcher in the plainest way there is.
+/// Whether an item accepts a value, in the plainest implementation of each matcher.
 fn accepts(item: &Item, value: &str) -> bool {
     let pattern = &*item.matcher.1;
     let whole = |regex: String| regex::Regex::new(&format!("^(?s:{regex})$")).expect("valid");
@@ -106,7 +106,7 @@ fn accepts(item: &Item, value: &str) -> bool {
     }
 }
 
-/// The rule book: per level the most specific kind, then the first in the file, never back.
+/// The reference: per level the most specific kind, then the first in the file, never back.
 fn reference<'i>(items: &'i [Item], entries: &[Entry<'_>]) -> Option<&'i Item> {
     let (entry, rest) = entries.split_first()?;
     let rank = |item: &Item| match item.matcher.0 {
@@ -177,7 +177,7 @@ proptest! {
                 LookupOutcome::Rule(rule) => Some(rule.location.line),
                 _ => None,
             };
-            prop_assert_eq!(explained, expected, "explain tells the same story");
+            prop_assert_eq!(explained, expected, "explain and find agree");
         }
     }
 
@@ -186,7 +186,7 @@ proptest! {
         one in prop::collection::vec(("[ab_]{1,3}", "[ab_]{0,3}"), 1..4),
         other in prop::collection::vec(("[ab_]{1,3}", "[ab_]{0,3}"), 1..4),
     ) {
-        // Every key of every level is a rule of its own.
+        // Every key of every level is a separate rule.
         let mut text = "domain: d\ndescriptors:\n".to_owned();
         let mut seen = Vec::new();
         for pairs in [&one, &other] {

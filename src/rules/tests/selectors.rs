@@ -1,9 +1,9 @@
-//! Selectors: what they look like, and that no two rules share one.
+//! These tests cover the format of selectors, and that no two rules share one.
 
 use super::*;
 
 #[test]
-fn a_selector_is_the_way_to_a_rule_as_the_command_line_writes_it() {
+fn a_selector_is_written_like_a_descriptor() {
     let limit = "rate_limit: { unit: second, requests_per_unit: 1 }";
     let set = rules(&format!(
         r#"

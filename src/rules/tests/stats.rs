@@ -1,4 +1,4 @@
-//! envoyproxy/ratelimit's stat keys.
+//! These tests cover envoyproxy/ratelimit's stat keys.
 
 use super::*;
 

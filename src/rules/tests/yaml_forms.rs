@@ -1,4 +1,4 @@
-//! The many ways in which YAML can say the same.
+//! These tests cover equivalent YAML forms.
 
 use super::*;
 
