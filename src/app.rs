@@ -25,7 +25,6 @@ mod metrics;
 mod readiness;
 mod service;
 mod shutdown;
-mod transition_log;
 mod watch;
 
 use active_rules::{ActiveRules, Trigger};
@@ -36,7 +35,6 @@ use metrics::Registries;
 use readiness::Readiness;
 use service::{Recorder, Service};
 use shutdown::ShutdownTasks;
-use transition_log::TransitionLog;
 use watch::Watcher;
 
 /// The running process.
@@ -46,7 +44,6 @@ pub struct App {
     shutdown: sync::watch::Sender<bool>,
     shutdown_tasks: ShutdownTasks,
     _certificates: Option<CertificateWatcher>,
-    _transition_log: Option<TransitionLog>,
     /// None if `rules.watch` is off.
     _watcher: Option<Watcher>,
 }
@@ -183,7 +180,6 @@ impl App {
         if let Some(exporter) = metrics_exporter(&settings, &registries, clock)? {
             shutdown_tasks.add("last metrics", exporter.end());
         }
-        let transition_log = TransitionLog::start(limiter.clone(), rules.clone(), clock)?;
         let watcher = settings.rules.watch.then(|| rules.watch()).transpose()?;
         let (shutdown, shutdown_seen) = sync::watch::channel(false);
         let service = Service {
@@ -210,7 +206,6 @@ impl App {
             shutdown,
             shutdown_tasks,
             _certificates: certificates,
-            _transition_log: transition_log,
             _watcher: watcher,
         })
     }

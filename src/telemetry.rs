@@ -5,6 +5,7 @@
 mod compat;
 mod decisions;
 mod exposition;
+mod fallback_log;
 mod otlp;
 mod process;
 mod reloads;

@@ -40,6 +40,14 @@ impl Service {
         let nodes = self.limiter.backend().redis()?.store().nodes();
         nodes.into_iter().find(|(node, _)| *node == call.node).map(|(_, name)| name)
     }
+
+    /// Whether every node of Redis answered its last call.
+    fn is_store_answering(&self) -> bool {
+        self.limiter.backend().redis().is_none_or(|guard| {
+            let mut nodes = guard.store().nodes().into_iter();
+            guard.store().is_reachable() && nodes.all(|(node, _)| guard.health(node).is_answering)
+        })
+    }
 }
 
 impl Decide for Service {
@@ -62,7 +70,9 @@ impl Decide for Service {
             let node = |call: &StoreCall| self.node_name(call);
             traces.end(span, &active.rules, &verdict, &calls, node, ended);
         }
-        decisions.record(&active.rules, &active.metrics, request, &verdict, ended);
+        let is_answering = || self.is_store_answering();
+        let (rules, metrics) = (&active.rules, &active.metrics);
+        decisions.record(rules, metrics, request, &verdict, ended, is_answering);
         deciding.end(&verdict, ended.saturating_sub(began));
         verdict
     }

@@ -59,6 +59,8 @@ struct NodeGuard {
 pub struct NodeHealth {
     /// State of the circuit breaker.
     pub breaker: BreakerState,
+    /// Whether the last call succeeded. True before the first call.
+    pub is_answering: bool,
     /// How often the breaker opened after it had been closed.
     pub opened: u64,
     /// Calls in flight.
@@ -87,8 +89,13 @@ impl<S: Clustered, C: Clock> Guard<S, C> {
     /// Current state and totals of `node`.
     pub fn health(&self, node: NodeId) -> NodeHealth {
         let node = self.guard_of(node);
+        let (breaker, is_answering) = {
+            let breaker = node.breaker();
+            (breaker.state(), breaker.always_passes())
+        };
         NodeHealth {
-            breaker: node.breaker().state(),
+            breaker,
+            is_answering,
             opened: node.opened.load(Ordering::Relaxed),
             in_flight: node.in_flight.load(Ordering::Relaxed),
             errors: node.errors.each_ref().map(|count| count.load(Ordering::Relaxed)),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::exposition::Exposition;
+use super::fallback_log::FallbackLog;
 use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
 use super::stats::{Outcome, Reading, Stats, add};
 use super::top::Top;
@@ -21,6 +22,7 @@ use crate::time::Micros;
 pub struct Decisions {
     budget: Arc<SeriesBudget>,
     plain: Sharded<Plain>,
+    fallback_log: FallbackLog,
     /// Who was denied most.
     pub top: Top,
 }
@@ -39,10 +41,11 @@ struct Plain {
 impl Decisions {
     /// No decisions yet. Decisions by value are bounded by `budget`, which all rules share.
     pub fn new(budget: Arc<SeriesBudget>, top: Top) -> Decisions {
-        Decisions { budget, plain: Sharded::default(), top }
+        Decisions { budget, plain: Sharded::default(), fallback_log: FallbackLog::default(), top }
     }
 
-    /// Counts one verdict, given at `now`. `rule_metrics` belongs to the same `rules` that decided it.
+    /// Counts one verdict, given at `now`. `rule_metrics` belongs to the `rules` that decided it.
+    /// `is_answering` says whether the store answers; it is called at most once a second per rule.
     pub fn record(
         &self,
         rules: &RuleSet,
@@ -50,6 +53,7 @@ impl Decisions {
         request: &Request<'_>,
         verdict: &Verdict,
         now: Micros,
+        is_answering: impl Fn() -> bool,
     ) {
         for (descriptor, status) in request.descriptors.iter().zip(&verdict.statuses) {
             match status.cause {
@@ -60,6 +64,11 @@ impl Decisions {
                     let outcome = series.record(rule, descriptor.entries, status);
                     if outcome == Some(Outcome::Over) {
                         self.denied(rule, series, descriptor, hits, now);
+                    }
+                    if let Cause::Fallback { error, .. } = status.cause {
+                        self.fallback_log.fell_back(series, error, now);
+                    } else if series.fallback.is_open() {
+                        self.fallback_log.decided(series, now, &is_answering);
                     }
                 }
                 // Its number of series would be the client's to choose.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 
+use super::fallback_log::FallbackPeriod;
 use super::stats::{Outcome, Reading, Stats, add};
 use crate::decision::Status;
 use crate::descriptor::Entry;
@@ -35,6 +36,7 @@ pub struct RuleSeries {
     /// What envoyproxy/ratelimit calls it.
     pub stat_key: Box<str>,
     stats: Sharded<Stats>,
+    pub(super) fallback: FallbackPeriod,
     values: Option<Values>,
 }
 
@@ -122,6 +124,7 @@ impl RuleSeries {
             selector: selector.into(),
             stat_key: rule.written_stat_key().into(),
             stats: Sharded::default(),
+            fallback: FallbackPeriod::default(),
             values,
         }
     }

@@ -1,0 +1,248 @@
+//! The log of fallbacks: one line when a rule starts to use its fallback, and one when it stops.
+//!
+//! Decisions report here, and no line is written per request. A decision by a counter reads one flag.
+//! A rule logs a start at most every 60 s. All rules together log at most 20 starts per 60 s, and one
+//! line for the others, because a failed Redis concerns every rule at once.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::rule_metrics::RuleSeries;
+use crate::store::StoreError;
+use crate::time::Micros;
+
+/// Time without a fallback after which a period may end.
+const QUIET: Micros = Micros::from_secs(5);
+
+/// Time between two starts that are logged for one rule, and length of the budget's window.
+const WINDOW: Micros = Micros::from_secs(60);
+
+/// Starts that all rules log per window.
+const STARTS_MAX: u32 = 20;
+
+/// Resolution of the last fallback's time. It bounds how often a fallback takes the lock.
+const RESOLUTION: Micros = Micros::SECOND;
+
+/// The period in which one rule uses its fallback.
+#[derive(Debug, Default)]
+pub(super) struct FallbackPeriod {
+    is_open: AtomicBool,
+    /// Microseconds of the last fallback, at [`RESOLUTION`].
+    last: AtomicU64,
+    record: Mutex<Record>,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    began: Micros,
+    /// Fallbacks of the rule before this period.
+    before: u64,
+    /// The start of this period was logged.
+    is_logged: bool,
+    /// When a start was last logged, or was due and over the budget.
+    last_start: Option<Micros>,
+    /// When the end was last looked for.
+    checked: Micros,
+}
+
+/// The line that a fallback leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// None.
+    Silent,
+    /// The start of this rule's period.
+    Rule,
+    /// The first start over the budget.
+    More,
+}
+
+/// A period that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ended {
+    fallbacks: u64,
+    seconds: u64,
+}
+
+/// Bounds the starts that all rules log.
+#[derive(Debug, Default)]
+pub(super) struct FallbackLog {
+    window: Mutex<Window>,
+}
+
+#[derive(Debug, Default)]
+struct Window {
+    began: Micros,
+    starts: u32,
+}
+
+impl FallbackLog {
+    /// Reports a decision by the fallback of `series`, which has been counted.
+    #[cold]
+    pub(super) fn fell_back(&self, series: &RuleSeries, error: StoreError, now: Micros) {
+        let total = || series.causes().iter().sum();
+        match series.fallback.fell_back(now, total, self) {
+            Start::Silent => {}
+            Start::Rule => {
+                let (domain, rule, cause) = (&series.domain, &series.selector, error.word());
+                tracing::warn!(%domain, %rule, cause, "fallback started: no store decision");
+            }
+            Start::More => {
+                tracing::warn!("fallback started for more rules; see weir_fallback_total");
+            }
+        }
+    }
+
+    /// Reports a decision by a counter while the period of `series` is open. The period ends if the
+    /// store `is_answering`: the decision itself may have come from memory.
+    #[cold]
+    pub(super) fn decided(
+        &self,
+        series: &RuleSeries,
+        now: Micros,
+        is_answering: impl Fn() -> bool,
+    ) {
+        let total = || series.causes().iter().sum();
+        if let Some(ended) = series.fallback.decided(now, total, is_answering) {
+            let (domain, rule) = (&series.domain, &series.selector);
+            let Ended { fallbacks, seconds } = ended;
+            tracing::info!(%domain, %rule, fallbacks, seconds, "fallback ended: store decides");
+        }
+    }
+
+    fn take(&self, now: Micros) -> Start {
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_sub(window.began) >= WINDOW {
+            *window = Window { began: now, starts: 0 };
+        }
+        window.starts = window.starts.saturating_add(1);
+        match window.starts {
+            ..=STARTS_MAX => Start::Rule,
+            starts if starts == STARTS_MAX + 1 => Start::More,
+            _ => Start::Silent,
+        }
+    }
+}
+
+impl FallbackPeriod {
+    /// Whether the rule uses its fallback now.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// `total`: fallbacks of the rule, this one included.
+    fn fell_back(&self, now: Micros, total: impl Fn() -> u64, log: &FallbackLog) -> Start {
+        if self.is_open() && self.since_last(now) < RESOLUTION {
+            return Start::Silent;
+        }
+        let mut record = self.record();
+        self.last.store(now.0, Ordering::Relaxed);
+        if !self.is_open() {
+            let before = total().saturating_sub(1);
+            *record = Record { began: now, before, is_logged: false, ..*record };
+            self.is_open.store(true, Ordering::Relaxed);
+        }
+        let is_recent = |start: Micros| now.saturating_sub(start) < WINDOW;
+        if record.is_logged || record.last_start.is_some_and(is_recent) {
+            return Start::Silent;
+        }
+        let start = log.take(now);
+        record.last_start = Some(now);
+        record.is_logged = start == Start::Rule;
+        start
+    }
+
+    fn decided(
+        &self,
+        now: Micros,
+        total: impl Fn() -> u64,
+        is_answering: impl Fn() -> bool,
+    ) -> Option<Ended> {
+        if self.since_last(now) < QUIET {
+            return None;
+        }
+        let mut record = self.record();
+        if !self.is_open() || now.saturating_sub(record.checked) < RESOLUTION {
+            return None;
+        }
+        record.checked = now;
+        if !is_answering() {
+            return None;
+        }
+        self.is_open.store(false, Ordering::Relaxed);
+        let last = Micros(self.last.load(Ordering::Relaxed));
+        record.is_logged.then(|| Ended {
+            fallbacks: total().saturating_sub(record.before),
+            seconds: last.saturating_sub(record.began).ceil_secs(),
+        })
+    }
+
+    fn since_last(&self, now: Micros) -> Micros {
+        now.saturating_sub(Micros(self.last.load(Ordering::Relaxed)))
+    }
+
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Micros {
+        Micros::from_secs(1_000 + seconds)
+    }
+
+    #[test]
+    fn a_period_is_logged_at_its_start_and_end() {
+        let (log, period) = (FallbackLog::default(), FallbackPeriod::default());
+        assert_eq!(period.fell_back(at(0), || 7, &log), Start::Rule);
+        for second in 0..6 {
+            assert_eq!(period.fell_back(at(second), || 500, &log), Start::Silent);
+            assert_eq!(period.decided(at(second), || 500, || true), None, "second {second}");
+        }
+        assert_eq!(period.decided(at(9), || 501, || true), None, "4 s after the last");
+        let ended = Ended { fallbacks: 495, seconds: 5 };
+        assert_eq!(period.decided(at(10), || 501, || true), Some(ended));
+        assert!(!period.is_open());
+        assert_eq!(period.decided(at(20), || 501, || true), None);
+    }
+
+    #[test]
+    fn a_period_stays_open_while_the_store_is_silent() {
+        let (log, period) = (FallbackLog::default(), FallbackPeriod::default());
+        assert_eq!(period.fell_back(at(0), || 1, &log), Start::Rule);
+        assert_eq!(period.decided(at(100), || 1, || false), None, "decided from memory");
+        assert_eq!(period.decided(at(100), || 1, || true), None, "checked once per second");
+        assert!(period.decided(at(101), || 1, || true).is_some());
+    }
+
+    #[test]
+    fn a_flapping_rule_is_logged_once_a_minute() {
+        let (log, period) = (FallbackLog::default(), FallbackPeriod::default());
+        assert_eq!(period.fell_back(at(0), || 1, &log), Start::Rule);
+        assert!(period.decided(at(10), || 1, || true).is_some());
+        assert_eq!(period.fell_back(at(20), || 2, &log), Start::Silent);
+        assert_eq!(period.decided(at(30), || 2, || true), None, "its start was not logged");
+        assert!(!period.is_open());
+        // A period that lasts is logged as soon as the minute is over.
+        assert_eq!(period.fell_back(at(40), || 3, &log), Start::Silent);
+        assert_eq!(period.fell_back(at(60), || 4, &log), Start::Rule);
+        let ended = Some(Ended { fallbacks: 2, seconds: 20 });
+        assert_eq!(period.decided(at(70), || 4, || true), ended);
+    }
+
+    #[test]
+    fn many_rules_log_no_more_than_the_budget() {
+        let log = FallbackLog::default();
+        let starts = |now| {
+            let starts = (0..1_000).map(|_| FallbackPeriod::default().fell_back(now, || 1, &log));
+            let starts: Vec<Start> = starts.collect();
+            let count = |of| starts.iter().filter(|start| **start == of).count();
+            (count(Start::Rule), count(Start::More))
+        };
+        assert_eq!(starts(at(0)), (20, 1));
+        assert_eq!(starts(at(59)), (0, 0));
+        assert_eq!(starts(at(60)), (20, 1));
+    }
+}
