@@ -20,6 +20,7 @@ run:
 # All tests, against real Envoys and Redis servers too. test-shuttle has those that need a second build.
 test: $(ENVOYS:%=envoy-%) redis
 	$(CARGO) test --locked --workspace
+	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --test it -- envoy:: hostile:: services:: leases::
 
 # The locks and atomics of the memory store under a scheduler that tries interleavings. The feature
 # compiles weir and its dependencies a second time.

@@ -1,6 +1,7 @@
 //! The build script: turns `proto/*.proto` into Rust, without a `protoc` on the machine.
 //!
-//! It leaves two files in `OUT_DIR`: `protos.rs` (the packages as nested modules) and
+//! It writes three files to `OUT_DIR`: `protos.rs` (messages and client, the packages as nested
+//! modules), `server/envoy.service.ratelimit.v3.rs` (the trait that a server implements), and
 //! `descriptors.bin` (the encoded descriptor set, for reflection and for JSON).
 
 use std::path::PathBuf;
@@ -19,7 +20,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
     configure()
         .bytes(".envoy")
+        .build_server(false)
         .include_file("protos.rs")
+        .compile_fds(compiler.file_descriptor_set())?;
+    // The server decodes requests itself, so its trait takes the bytes of the message.
+    let server = out.join("server");
+    fs::create_dir_all(&server)?;
+    configure()
+        .build_client(false)
+        .extern_path(".envoy.service.ratelimit.v3.RateLimitRequest", "::bytes::Bytes")
+        .extern_path(".envoy", "crate::proto::envoy")
+        .codec_path("crate::server::grpc::tonic_services::RateLimitCodec")
+        .out_dir(server)
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

@@ -16,9 +16,6 @@ pub use envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus, Quota, RateLimit, rate_limit::Unit,
 };
 pub use envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
-pub use envoy::service::ratelimit::v3::rate_limit_service_server::{
-    RateLimitService, RateLimitServiceServer,
-};
 pub use envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 
 /// The encoded descriptor set of all messages, with what they import.

@@ -1,8 +1,8 @@
-//! Listeners: gRPC, HTTP and admin, on one single-threaded runtime per core.
+//! This module serves gRPC, HTTP, admin and metrics.
 //!
-//! One more thread, the front, accepts connections, deals those of gRPC to the cores, and serves
-//! HTTP and admin itself. [`Server::bind`] takes the ports, [`Bound::serve`] starts the threads,
-//! and [`Serving::join`] waits until they have stopped.
+//! gRPC has one worker thread per core. The acceptor thread accepts all connections, assigns those of
+//! gRPC to the workers, and serves HTTP and admin itself. [`Server::bind`] binds the ports,
+//! [`Bound::serve`] starts the threads, and [`Serving::join`] waits until they have stopped.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -11,7 +11,6 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
-use tonic::service::Routes;
 
 mod admin;
 mod config;
@@ -29,6 +28,7 @@ mod tls;
 pub use self::config::ServerConfig;
 pub use crate::tls::{ReloadOutcome, TlsError};
 pub use admin::{AdminView, CounterError, Token};
+pub use grpc::in_process as grpc_in_process;
 pub use grpc::worker::count as worker_count;
 pub use lifecycle::Health;
 pub use metrics::{ListenerMetrics, Metric, ServerMetrics};
@@ -36,9 +36,8 @@ pub use rls::handler::Decide;
 pub use rls::in_process;
 pub use tls::{TlsAcceptor, TlsConfig};
 
-use grpc::health::Reporter;
 use grpc::memory_budget::MemoryBudget;
-use grpc::reflection;
+use grpc::tonic_services::health::Reporter;
 use grpc::worker::{self, WorkerConfig};
 use http::metrics_page::MetricsPages;
 use http::{metrics_listener, routes};
@@ -48,11 +47,11 @@ use listener::balance::LeastConnections;
 use listener::bind::bind;
 use listener::per_ip::PerIpLimit;
 
-/// A server that has not taken its ports yet.
+/// A server before its ports are bound.
 #[derive(Debug)]
 pub struct Server;
 
-/// A server that holds its ports and serves nobody yet.
+/// A server with bound ports, before it serves.
 #[derive(Debug)]
 pub struct Bound {
     config: ServerConfig,
@@ -62,7 +61,7 @@ pub struct Bound {
     metrics: Option<TcpListener>,
 }
 
-/// Where a server listens, with real port numbers.
+/// The addresses of a server, with real port numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// gRPC.
@@ -71,18 +70,18 @@ pub struct Addresses {
     pub http: SocketAddr,
     /// Admin.
     pub admin: SocketAddr,
-    /// Metrics alone, where they have a listener.
+    /// Metrics, if they have a listener.
     pub metrics: Option<SocketAddr>,
 }
 
-/// A server at work.
+/// A running server.
 #[derive(Debug)]
 pub struct Serving {
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
 impl Server {
-    /// Takes the ports. The error names the address that cannot be had.
+    /// Binds the ports. The error names the address that failed.
     pub fn bind(config: ServerConfig) -> io::Result<Bound> {
         let grpc = bind(config.grpc.listen)?;
         let http = bind(config.http.listen)?;
@@ -93,7 +92,7 @@ impl Server {
 }
 
 impl Bound {
-    /// Where it listens.
+    /// The addresses that are bound.
     pub fn addresses(&self) -> io::Result<Addresses> {
         Ok(Addresses {
             grpc: self.grpc.local_addr()?,
@@ -103,8 +102,8 @@ impl Bound {
         })
     }
 
-    /// Starts to serve: `decider` answers, `view` is what the admin port shows, `health` what those
-    /// who ask for it are told, and `shutdown` turning true (or being dropped) starts the drain.
+    /// Starts the threads. `decider` decides requests, `view` is shown on the admin port, `health` is
+    /// reported to probes, and `shutdown` starts the drain when it turns true or is dropped.
     pub fn serve<D: Decide, V: AdminView>(
         self,
         decider: Arc<D>,
@@ -126,7 +125,6 @@ impl Bound {
             config.bounds,
         );
         let (reporter, health_service) = Reporter::new();
-        let routes = reflection::add_to(Routes::new(health_service));
         let (balancer, queues) = LeastConnections::new(
             worker::count(&config.grpc),
             config.grpc.max_connections,
@@ -164,20 +162,25 @@ impl Bound {
             config.grpc.max_upload_bytes,
             config.server_metrics.clone(),
         ));
-        let worker =
-            WorkerConfig { decider: decider.clone(), routes, budget, server: config, life };
+        let worker = WorkerConfig {
+            decider: decider.clone(),
+            health: health_service,
+            budget,
+            server: config,
+            life,
+        };
         for (index, queue) in queues.into_iter().enumerate() {
             threads.push(worker::start(index, queue, worker.clone())?);
         }
-        // Last: when it or a core cannot start, its dealer is dropped, and the others end.
+        // Last: if a thread cannot start, the balancer is dropped, and the others end.
         threads.push(acceptor.start()?);
         Ok(Serving { threads })
     }
 }
 
 impl Serving {
-    /// Waits until every thread has stopped. Blocks. An error is a defect: a thread that ended
-    /// before it was told to, which stops the others too.
+    /// Blocks until every thread has stopped. An error is a bug: a thread ended before the shutdown,
+    /// which stops the others too.
     pub fn join(self) -> io::Result<()> {
         let mut result = Ok(());
         for thread in self.threads {

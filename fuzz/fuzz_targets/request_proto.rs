@@ -10,4 +10,5 @@ static SERVICE: LazyLock<Service> = LazyLock::new(Service::default);
 
 fuzz_target!(|bytes: &[u8]| {
     SERVICE.protobuf(bytes);
+    SERVICE.both_paths(bytes);
 });

@@ -1,6 +1,7 @@
-//! Requests, from any bytes through the whole service to the bytes of an answer.
+//! This module sends any bytes as a request through the whole service.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use weir::decision::Verdict;
@@ -8,6 +9,7 @@ use weir::descriptor::{Bounds, Request};
 use weir::key::KeySeed;
 use weir::limiter::{Backend, Limiter};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
+use weir::server::grpc_in_process::GrpcService;
 use weir::server::{Decide, in_process};
 use weir::settings::{AnswerSettings, LimitHeaders};
 use weir::store::memory::MemoryStore;
@@ -21,8 +23,10 @@ const COUNTERS: usize = 1000;
 
 /// A service without a network.
 pub struct Service {
-    decider: Decider,
+    decider: Arc<Decider>,
     bounds: Bounds,
+    direct: GrpcService<Decider>,
+    tonic: GrpcService<Decider>,
 }
 
 struct Decider {
@@ -51,32 +55,56 @@ impl Default for Service {
         };
         let backend = Backend::Memory(MemoryStore::new(COUNTERS));
         let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), config);
-        Service { decider: Decider { rules, limiter, clock }, bounds: Bounds::default() }
+        let decider = Arc::new(Decider { rules, limiter, clock });
+        let bounds = Bounds::default();
+        let [direct, tonic] =
+            [true, false].map(|fast_path| GrpcService::new(decider.clone(), bounds, fast_path));
+        Service { decider, bounds, direct, tonic }
     }
 }
 
 impl Service {
     /// Answers an encoded request (true) or refuses it (false); anything else is a panic.
     pub fn protobuf(&self, message: &[u8]) -> bool {
-        answered(in_process::protobuf(&self.decider, &self.bounds, message))
+        answered(in_process::protobuf(&*self.decider, &self.bounds, message))
+    }
+
+    /// Serves `bytes` on both gRPC paths, as a message and as a whole body, and compares status and
+    /// message. The responses themselves depend on counters, which each call changes. Whether the
+    /// message is answered.
+    pub fn both_paths(&self, bytes: &[u8]) -> bool {
+        let length = u32::try_from(bytes.len()).expect("inputs are short").to_be_bytes();
+        let bodies = [[&[0], &length[..], bytes].concat(), bytes.to_vec()];
+        let [status, _] = bodies.map(|body| {
+            let [direct, tonic] = [&self.direct, &self.tonic].map(|service| {
+                let call = service.call(Default::default(), body.clone());
+                let received = finished(call);
+                (received.status, received.message)
+            });
+            assert_eq!(direct, tonic, "the paths differ");
+            direct.0
+        });
+        status == 0
     }
 
     /// Answers a request in JSON (true) or refuses it (false).
     pub fn json(&self, message: &[u8]) -> bool {
-        answered(in_process::json(&self.decider, &self.bounds, message))
+        answered(in_process::json(&*self.decider, &self.bounds, message))
     }
 }
 
-/// Runs a call to its end. The memory store never waits, so one poll must do.
+/// Whether a call is answered. A refusal must have a reason, and must not be a panic.
 fn answered(call: impl Future<Output = Result<Vec<u8>, in_process::Refused>>) -> bool {
-    let mut context = Context::from_waker(Waker::noop());
-    match pin!(call).poll(&mut context) {
-        Poll::Ready(Ok(_)) => true,
-        Poll::Ready(Err(refused)) => {
-            assert!(!refused.defect, "a panic was caught: {}", refused.reason);
-            assert!(!refused.reason.is_empty(), "refused without a reason");
-            false
-        }
+    let Err(refused) = finished(call) else { return true };
+    assert!(!refused.defect, "a panic was caught: {}", refused.reason);
+    assert!(!refused.reason.is_empty(), "refused without a reason");
+    false
+}
+
+/// The output of `call`. The memory store does no I/O, so one poll must do.
+fn finished<T>(call: impl Future<Output = T>) -> T {
+    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
         Poll::Pending => panic!("a decision in memory waits for something"),
     }
 }

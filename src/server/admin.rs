@@ -1,4 +1,4 @@
-//! The admin port: what an operator looks at, and the one thing that is changed here, a counter.
+//! This module serves the admin port: views of the service, and one change, emptying a counter.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ mod token;
 pub(super) use counters::Access;
 pub use token::Token;
 
-/// What the application shows on the admin port. Every call is made for one scrape or one reader.
+/// What the application shows on the admin port. Each request calls one method.
 pub trait AdminView: Send + Sync + 'static {
     /// `/metrics`, in Prometheus' text format.
     fn metrics(&self) -> String;
@@ -29,13 +29,13 @@ pub trait AdminView: Send + Sync + 'static {
     fn rules(&self) -> serde_json::Value;
     /// `/rlconfig`: one line per limit, in envoyproxy/ratelimit's form.
     fn rlconfig(&self) -> String;
-    /// `/settings`: what is in force, secrets masked.
+    /// `/settings`: the active settings, secrets masked.
     fn settings(&self) -> serde_json::Value;
     /// `/top`: the counters denied most in the last minute.
     fn top(&self) -> serde_json::Value;
-    /// `/explain`: which rule a descriptor of `domain` meets, and why.
+    /// `/explain`: which rule matches a descriptor of `domain`, and why.
     fn explain(&self, domain: &str, descriptor: &Typed) -> serde_json::Value;
-    /// `GET /counters`: the counter of a descriptor and what it says. Counts nothing.
+    /// `GET /counters`: the state of a descriptor's counter. Does not change it.
     fn counter(
         &self,
         domain: &str,
@@ -49,27 +49,27 @@ pub trait AdminView: Send + Sync + 'static {
     ) -> impl Future<Output = Result<serde_json::Value, CounterError>> + Send;
 }
 
-/// Why a counter is not shown.
+/// Why a counter cannot be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CounterError {
     /// The descriptor has none; the text says why.
     NoCounter(String),
-    /// The store did not answer; the text says why.
+    /// The store failed; the text says why.
     Store(String),
 }
 
-/// What `/` answers: every path with one line about it.
+/// The index at `/`: one line per path.
 const INDEX: &str = "\
 /metrics   metrics in Prometheus' text format
 /rules     what is loaded, from which file, and the last error (JSON)
 /rlconfig  one line per limit
-/settings  what is in force, secrets masked (JSON)
+/settings  the active settings, secrets masked (JSON)
 /top       the counters denied most in the last minute (JSON)
-/explain   POST {domain, descriptor}: which rule it meets, and why (JSON)
-/counters  ?domain=D&descriptor=k=v,k=v: GET what the counter says, DELETE to empty it (JSON)
+/explain   POST {domain, descriptor}: which rule matches, and why (JSON)
+/counters  ?domain=D&descriptor=k=v,k=v: GET the counter, DELETE empties it (JSON)
 ";
 
-/// The routes of the admin port. `loopback`: nobody beyond this machine reaches it.
+/// The routes of the admin port.
 pub(super) fn router<V: AdminView>(
     view: Arc<V>,
     pages: MetricsPages,
@@ -90,7 +90,7 @@ pub(super) fn router<V: AdminView>(
         .layer(from_fn_with_state(loopback, origin::check))
 }
 
-/// A refusal that says why.
+/// A JSON error with its reason.
 fn refusal(status: StatusCode, reason: impl Into<String>) -> Response {
     (status, Json(serde_json::json!({ "error": reason.into() }))).into_response()
 }

@@ -1,20 +1,20 @@
-//! The server's life: serving, draining, stopping; and what health says in each.
+//! This module holds the phases of the server (serving, draining, stopping) and its health in each.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// What the application says about itself. Starts as neither.
+/// The health that the application reports. The default is neither live nor ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Worth keeping: `/healthcheck` and `/livez`.
+    /// Whether the process works: `/healthcheck` and `/livez`.
     pub live: bool,
-    /// Worth asking, which takes loaded rules: `/readyz` and gRPC health.
+    /// Whether it can decide requests, which takes loaded rules: `/readyz` and gRPC health.
     pub ready: bool,
 }
 
 impl Health {
-    /// A server that is about to go is neither live nor ready, whatever the application says.
+    /// A draining server is neither live nor ready, whatever the application reports.
     fn in_phase(self, phase: Phase) -> Health {
         match phase {
             Phase::Serving => self,
@@ -23,18 +23,18 @@ impl Health {
     }
 }
 
-/// How far the end is. It only ever moves forward.
+/// The phase of the server. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     /// Everything is open.
     Serving,
-    /// Everything is open and says that it will not be.
+    /// Everything is open, and health reports "not serving".
     Draining,
     /// No new connections; calls in flight finish.
     Stopping,
 }
 
-/// A view of the server's life that every part of it holds.
+/// The phase and the health, shared by all parts of the server.
 #[derive(Clone, Debug)]
 pub(super) struct Lifecycle {
     phase: Arc<watch::Sender<Phase>>,
@@ -46,7 +46,7 @@ impl Lifecycle {
         Lifecycle { phase: Arc::new(watch::Sender::new(Phase::Serving)), health }
     }
 
-    /// What to tell those who ask now.
+    /// The health to report now.
     pub(super) fn health(&self) -> Health {
         let phase = *self.phase.borrow();
         self.health.borrow().in_phase(phase)
@@ -64,11 +64,11 @@ impl Lifecycle {
     /// Returns once `phase` or a later one is reached.
     pub(super) async fn reached(&self, phase: Phase) {
         let mut phases = self.phase.subscribe();
-        // This view holds the sender, so the wait cannot fail.
+        // `self` holds the sender, so the wait cannot fail.
         let _ = phases.wait_for(|now| *now >= phase).await;
     }
 
-    /// A view that misses no change.
+    /// A receiver of every change.
     pub(super) fn changes(&self) -> Changes {
         Changes { phase: self.phase.subscribe(), health: self.health.clone() }
     }
@@ -83,21 +83,21 @@ impl Drop for StopOnExit {
     }
 }
 
-/// The server's life as a sequence of moments.
+/// The changes of phase and health.
 pub(super) struct Changes {
     phase: watch::Receiver<Phase>,
     health: watch::Receiver<Health>,
 }
 
 impl Changes {
-    /// How it stands. What changes from here on ends [`next`](Self::next).
+    /// The present phase and health. Later changes complete [`next`](Self::next).
     pub(super) fn now(&mut self) -> (Phase, Health) {
         let phase = *self.phase.borrow_and_update();
         let health = *self.health.borrow_and_update();
         (phase, health.in_phase(phase))
     }
 
-    /// Returns when something has changed since [`now`](Self::now); never, when nothing can.
+    /// Returns when something has changed since [`now`](Self::now); never, if nothing can change.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             Ok(()) = self.health.changed() => {}
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn health_is_the_applications_until_the_end_begins_and_never_again() {
+    fn health_is_the_applications_until_the_drain() {
         let good = Health { live: true, ready: true };
         let (sender, health) = watch::channel(Health::default());
         let life = Lifecycle::new(health);
@@ -123,6 +123,6 @@ mod tests {
         assert_eq!(life.health(), Health::default());
         life.advance(Phase::Stopping);
         life.advance(Phase::Draining);
-        assert_eq!(*life.phase.borrow(), Phase::Stopping, "there is no way back");
+        assert_eq!(*life.phase.borrow(), Phase::Stopping, "a phase never moves back");
     }
 }

@@ -1,49 +1,49 @@
-//! ServerMetrics of what the listeners see and refuse: plain atomics, read by whoever shows metrics.
+//! This module counts what the listeners accept and refuse, in plain atomics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::telemetry::Exposition;
 
-/// One number that only goes up, or one that is set.
+/// A counter or a gauge.
 #[derive(Debug, Default)]
 pub struct Metric(AtomicU64);
 
 impl Metric {
-    /// One more.
+    /// Adds one.
     pub(super) fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One less, for what is open now.
+    /// Subtracts one, for gauges.
     pub(super) fn subtract(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// From now on this many.
+    /// Sets the value.
     pub(super) fn set(&self, number: u64) {
         self.0.store(number, Ordering::Relaxed);
     }
 
-    /// How many.
+    /// The value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What one port sees.
+/// Metrics of one listener.
 #[derive(Debug, Default)]
 pub struct ListenerMetrics {
     /// Connections accepted.
     pub accepted: Metric,
     /// Connections open now.
     pub open: Metric,
-    /// Closed at once: as many were open as may be.
+    /// Closed at once: the listener had its maximum of connections.
     pub full: Metric,
-    /// Closed at once: as many were open from that address as may be.
+    /// Closed at once: the client address had its maximum of connections.
     pub peer_full: Metric,
 }
 
-/// Everything that is counted about connections.
+/// Metrics of all listeners and their connections.
 #[derive(Debug, Default)]
 pub struct ServerMetrics {
     /// The gRPC port.
@@ -56,45 +56,44 @@ pub struct ServerMetrics {
     pub metrics: ListenerMetrics,
     /// TLS handshakes that succeeded.
     pub tls_accepted: Metric,
-    /// TLS handshakes that failed: no TLS, no trust, no common version.
+    /// TLS handshakes that failed: no TLS, an untrusted certificate, no common version.
     pub tls_failed: Metric,
-    /// Times that new TLS files came into force.
+    /// Reloads of TLS files that succeeded.
     pub tls_reloaded: Metric,
-    /// Times that new TLS files were no good.
+    /// Reloads of TLS files that failed.
     pub tls_refused: Metric,
-    /// When the certificate in force ends, in seconds since 1970; 0 without TLS.
+    /// Expiry of the active certificate, in seconds since 1970; 0 without TLS.
     pub tls_ends: Metric,
-    /// Connections that did not open in time: silent, or a handshake that did not end.
+    /// Connections that did not finish TLS and the preface in time.
     pub hello_timeout: Metric,
-    /// Connections whose client did not read what it was sent.
+    /// Connections whose client left sent data unread.
     pub write_timeout: Metric,
-    /// Connections whose client answered no ping.
+    /// Connections whose client did not answer a ping.
     pub keepalive_timeout: Metric,
-    /// Connections that sent more resets, control frames or continuations than any client needs.
+    /// Connections with too many resets, control frames or continuations.
     pub flood: Metric,
-    /// Connections that broke HTTP's rules in another way.
+    /// Connections with another violation of HTTP/2.
     pub protocol_error: Metric,
-    /// Connections told to go for their age.
+    /// Connections that got GOAWAY for their age.
     pub aged: Metric,
-    /// Connections told to go because nothing was asked on them.
+    /// Connections that got GOAWAY because they were idle.
     pub idle: Metric,
-    /// Connections cut at the end of their grace.
+    /// Connections closed at the end of their grace period.
     pub cut: Metric,
-    /// Calls that took too long to be sent or to be read, and were reset.
+    /// Calls that were reset at `grpc.call_timeout`.
     pub call_timeout: Metric,
-    /// Messages beyond `grpc.max_message_bytes`.
+    /// Messages over `grpc.max_message_bytes`.
     pub message_too_large: Metric,
-    /// Calls refused because of `grpc.max_upload_bytes`, or because a call that may stay open sent
-    /// too much.
+    /// Calls refused for `grpc.max_upload_bytes`, or because a streaming call sent too much.
     pub upload_refused: Metric,
-    /// HTTP requests whose head or body came too slowly.
+    /// HTTP requests whose head or body was too slow.
     pub http_timeout: Metric,
     /// HTTP requests whose head or body was too large.
     pub http_too_large: Metric,
 }
 
 impl ServerMetrics {
-    /// Writes all of them as metrics.
+    /// Writes all metrics to `page`.
     pub fn expose(&self, page: &mut Exposition) {
         let ports = [
             ("grpc", &self.grpc),
@@ -112,7 +111,7 @@ impl ServerMetrics {
         }
         let family = page.counter(
             "weir_connections_refused_total",
-            "Connections closed at once, because of too many others.",
+            "Connections closed at once because a maximum was reached.",
         );
         for (listener, port) in ports {
             for (limit, count) in [("total", &port.full), ("peer", &port.peer_full)] {
@@ -120,8 +119,10 @@ impl ServerMetrics {
             }
         }
         self.expose_grpc(page);
-        let family = page
-            .counter("weir_http_refused_total", "HTTP requests refused for their pace or size.");
+        let family = page.counter(
+            "weir_http_refused_total",
+            "HTTP requests refused because they were too slow or too large.",
+        );
         for (reason, count) in
             [("timeout", &self.http_timeout), ("too_large", &self.http_too_large)]
         {
@@ -139,7 +140,7 @@ impl ServerMetrics {
         for (outcome, count) in [("ok", &self.tls_reloaded), ("failed", &self.tls_refused)] {
             family.sample(&[("outcome", outcome)], count.get());
         }
-        let help = "When the certificate in force ends, in seconds since 1970; 0 without TLS.";
+        let help = "Expiry of the active certificate, in seconds since 1970; 0 without TLS.";
         page.gauge("weir_tls_certificate_expiry_timestamp_seconds", help)
             .single(self.tls_ends.get());
         let family = page.counter(
@@ -158,8 +159,10 @@ impl ServerMetrics {
         ] {
             family.sample(&[("reason", reason)], count.get());
         }
-        let family = page
-            .counter("weir_grpc_calls_refused_total", "gRPC calls refused for their pace or size.");
+        let family = page.counter(
+            "weir_grpc_calls_refused_total",
+            "gRPC calls refused because they were too slow or too large.",
+        );
         for (reason, count) in [
             ("timeout", &self.call_timeout),
             ("too_large", &self.message_too_large),
@@ -175,9 +178,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_counter_is_shown() {
+    fn every_metric_is_exposed() {
         let all_metrics = ServerMetrics::default();
-        // Without `..`: whoever adds a field is told to add it here.
+        // Without `..`, so a new field must be added here.
         let ServerMetrics {
             grpc,
             http,

@@ -42,7 +42,11 @@ fn a_million_inputs_cause_no_panic() {
             scope.spawn(|| {
                 storm(seed ^ salt, protobuf / share, &corpus::protobuf(), |bytes| {
                     service.protobuf(bytes)
-                })
+                });
+                // A tenth of the inputs: each of them makes four calls.
+                storm(seed ^ salt, protobuf / share / 10, &corpus::protobuf(), |bytes| {
+                    service.both_paths(bytes)
+                });
             });
             scope.spawn(|| {
                 storm(seed ^ salt, json / share, &corpus::json(), |bytes| service.json(bytes));

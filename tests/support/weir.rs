@@ -135,10 +135,16 @@ impl Setup {
     }
 }
 
+/// The setting that `make test` sets to run tests without the direct gRPC path.
+const FAST_PATH: &str = "WEIR__GRPC__FAST_PATH";
+
 /// The binary with an empty environment, so that a developer's shell has no influence.
 pub(crate) fn weir() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.env_clear();
+    if let Some(fast_path) = std::env::var_os(FAST_PATH) {
+        command.env(FAST_PATH, fast_path);
+    }
     command
 }
 

@@ -1,4 +1,4 @@
-//! `/counters`: what one counter says, and how it is emptied. For those who may.
+//! This module serves `/counters`: it shows one counter, and empties it, for callers with access.
 
 use std::sync::Arc;
 
@@ -26,30 +26,31 @@ type Shared<V> = State<(Arc<V>, Bounds)>;
 pub(super) fn router<V: AdminView>(view: Arc<V>, access: Access, bounds: Bounds) -> Router {
     Router::new()
         .route("/counters", get(show::<V>).delete(forget::<V>))
-        .route_layer(from_fn_with_state(access, only_who_may))
+        .route_layer(from_fn_with_state(access, require_access))
         .with_state((view, bounds))
 }
 
-/// Who may see and empty counters: whoever has the token; without one, this machine.
+/// Access to counters: by token; without one, from this machine only.
 #[derive(Clone)]
 pub(in crate::server) struct Access {
     pub(in crate::server) token: Option<Token>,
     pub(in crate::server) loopback: bool,
 }
 
-async fn only_who_may(State(access): State<Access>, request: Request, next: Next) -> Response {
+async fn require_access(State(access): State<Access>, request: Request, next: Next) -> Response {
     let refused = match access.token {
         None if access.loopback => return next.run(request).await,
-        None => "this port is open beyond this machine, and no token is set: set admin.token_file \
-                 or admin.token, or listen on loopback"
+        None => "admin.listen is not a loopback address, and there is no admin.token; set \
+                 admin.token_file or admin.token, or listen on loopback"
             .to_owned(),
         Some(token) => {
             let header = request.headers().get(AUTHORIZATION);
             let Some(header) = header.map(|value| value.as_bytes().to_vec()) else {
-                let reason = "send the token of admin.token: `Authorization: Bearer TOKEN`";
+                let reason =
+                    "no authorization; send `Authorization: Bearer TOKEN`, see admin.token";
                 return refusal(StatusCode::FORBIDDEN, reason);
             };
-            // A file may be slow, and this thread also accepts connections.
+            // Reading a file may be slow, and this thread also accepts connections.
             match tokio::task::spawn_blocking(move || token.is_in(&header)).await {
                 Ok(Ok(())) => return next.run(request).await,
                 Ok(Err(reason)) => reason,

@@ -1,4 +1,4 @@
-//! `POST /explain`: which rule a descriptor meets, and why.
+//! This module serves `POST /explain`: which rule matches a descriptor, and why.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const BODY_BYTES_MAX: usize = 256 << 10;
 /// The body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct ExplainRequest {
     domain: String,
     #[serde(default)]
     descriptor: Option<Written>,
@@ -27,7 +27,7 @@ struct Question {
     descriptors: Vec<Written>,
 }
 
-/// A descriptor: as one types it, or as a request to `/json` has it.
+/// A descriptor: as text, or in the form of a request to `/json`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -58,7 +58,7 @@ async fn explain<V: AdminView>(
         Ok(question) => question,
         Err(reason) => return refusal(StatusCode::BAD_REQUEST, reason),
     };
-    // Looking for near misses takes a while, and this thread also accepts connections.
+    // The search for near misses takes a while, and this thread also accepts connections.
     let explained = tokio::task::spawn_blocking(move || {
         let explain = |descriptor| view.explain(&domain, descriptor);
         descriptors.iter().map(explain).collect::<Vec<_>>()
@@ -70,7 +70,7 @@ async fn explain<V: AdminView>(
 }
 
 fn read(body: &[u8], bounds: &Bounds) -> Result<(String, Vec<Typed>), String> {
-    let question: Question = serde_json::from_slice(body).map_err(|error| {
+    let question: ExplainRequest = serde_json::from_slice(body).map_err(|error| {
         format!(
             "write {{\"domain\": \"D\", \"descriptor\": \"key=value,key=value\"}}, \
              or several as \"descriptors\": [..]: {error}"
@@ -88,7 +88,7 @@ fn read(body: &[u8], bounds: &Bounds) -> Result<(String, Vec<Typed>), String> {
     Ok((question.domain, typed))
 }
 
-/// Holds what somebody asks about to the bounds of a request.
+/// Checks a domain and descriptors against the bounds of requests.
 pub(super) fn validate(domain: &str, typed: &[Typed], bounds: &Bounds) -> Result<(), RequestError> {
     let entries: Vec<_> = typed.iter().map(Typed::entries).collect();
     let descriptors: Vec<_> = entries.iter().map(|entries| about(entries)).collect();

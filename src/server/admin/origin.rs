@@ -1,8 +1,8 @@
-//! The origin of a request: what a web page in somebody's browser may not do here.
+//! This module refuses requests that a web page of another site sends through a browser.
 //!
-//! A page from elsewhere can have a browser send requests to loopback. It cannot read the answers,
-//! unless it names the loopback address by a name of its own (DNS rebinding), which shows in `Host`;
-//! and where it changes something, the browser says where it comes from.
+//! Such a page can make a browser send requests to loopback. It cannot read the responses, unless it
+//! gives the loopback address a name of its own domain (DNS rebinding), which shows in `Host`. For
+//! requests that change something, the browser sends the origin.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use axum::response::Response;
 
 use super::refusal;
 
-/// Refuses what only a web page from elsewhere would send.
+/// Refuses requests of foreign web pages.
 pub(super) async fn check(State(loopback): State<bool>, request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     match judge(request.headers(), loopback, reads) {
@@ -27,7 +27,7 @@ fn judge(headers: &HeaderMap, loopback: bool, reads: bool) -> Result<(), &'stati
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(HOST.as_str());
     if loopback && host.is_some_and(|host| !is_loopback(host)) {
-        return Err("this port is for this machine alone: ask it as localhost or 127.0.0.1");
+        return Err("Host is not a loopback name; use localhost or 127.0.0.1");
     }
     if reads {
         return Ok(());
@@ -39,12 +39,12 @@ fn judge(headers: &HeaderMap, loopback: bool, reads: bool) -> Result<(), &'stati
     let foreign = text(ORIGIN.as_str()).is_some_and(|origin| !own(origin));
     let sites = ["same-origin", "none"];
     if foreign || text("sec-fetch-site").is_some_and(|site| !sites.contains(&site)) {
-        return Err("web pages from elsewhere may not change anything here");
+        return Err("a web page of another origin may not change anything");
     }
     Ok(())
 }
 
-/// The name or address in a `Host` is this machine's own.
+/// Whether the name or address in `host` is loopback.
 fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or(rest, |(address, _)| address),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loopback_port_is_asked_by_its_own_names_alone() {
+    fn a_loopback_port_accepts_loopback_names_only() {
         for (host, own) in [
             ("localhost", true),
             ("LOCALHOST:6070", true),
@@ -85,11 +85,11 @@ mod tests {
             assert_eq!(judge(&asked, true, true).is_ok(), own, "{host}");
             assert!(judge(&asked, false, true).is_ok(), "other ports have names of their own");
         }
-        assert!(judge(&headers(&[]), true, true).is_ok(), "HTTP/1.0 names nobody");
+        assert!(judge(&headers(&[]), true, true).is_ok(), "HTTP/1.0 has no Host");
     }
 
     #[test]
-    fn a_page_from_elsewhere_changes_nothing() {
+    fn a_foreign_page_changes_nothing() {
         let host = ("host", "localhost:6070");
         for (sent, passes) in [
             (vec![], true),

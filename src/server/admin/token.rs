@@ -1,4 +1,4 @@
-//! The token: what a caller must know to see and empty counters.
+//! This module checks the token that protects `/counters`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use subtle::ConstantTimeEq;
 use crate::secret_file;
 use crate::settings::AdminSettings;
 
-/// Where the token is. Never printed.
+/// The source of the token. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Token {
-    /// Here.
+    /// In the settings.
     Text(String),
     /// In the first line of a file, which may change.
     File(PathBuf),
@@ -30,25 +30,25 @@ impl Token {
         settings.token_file.clone().map(Token::File).or_else(text)
     }
 
-    /// Whether `header`, the value of `authorization`, has the token. Takes as long for a wrong one
-    /// as for another of its length. Reads a file: not for a thread that must not wait.
+    /// Checks `header`, the value of `authorization`, in constant time for tokens of one length.
+    /// Blocks while it reads a file.
     pub(super) fn is_in(&self, header: &[u8]) -> Result<(), String> {
         let expected = match self {
             Token::Text(text) => text.clone(),
             Token::File(path) => secret_file::first_line(path).map_err(|error| {
-                // Without the path: whoever asks is not known yet.
+                // Without the path: the caller is not authenticated yet.
                 tracing::warn!(path = %path.display(), %error, "admin.token_file cannot be read");
                 "admin.token_file cannot be read; the log says why".to_owned()
             })?,
         };
         let expected = expected.trim();
         if expected.is_empty() {
-            return Err("the token is empty, so nobody has it".to_owned());
+            return Err("admin.token is empty; set one".to_owned());
         }
         let (scheme, given) = header.split_at_checked(7).unwrap_or_default();
         let right = scheme.eq_ignore_ascii_case(b"bearer ")
             && bool::from(given.trim_ascii().ct_eq(expected.as_bytes()));
-        if right { Ok(()) } else { Err("the token is another one".to_owned()) }
+        if right { Ok(()) } else { Err("the token is wrong; send that of admin.token".to_owned()) }
     }
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_whole_token_of_a_bearer_will_do() {
+    fn only_the_whole_bearer_token_is_accepted() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), "s3cret\nmore\n").expect("it can be written");
         for token in [Token::Text("s3cret".into()), Token::File(file.path().into())] {
@@ -80,9 +80,9 @@ mod tests {
         assert!(Token::File(file.path().into()).is_in(b"Bearer new").is_ok(), "it was rotated");
         std::fs::write(file.path(), "\n").expect("it can be written");
         let missing = Token::File("/nonexistent".into());
-        for nobody in [Token::File(file.path().into()), Token::Text(String::new()), missing] {
-            assert!(nobody.is_in(b"Bearer ").is_err());
-            assert!(nobody.is_in(b"").is_err());
+        for empty in [Token::File(file.path().into()), Token::Text(String::new()), missing] {
+            assert!(empty.is_in(b"Bearer ").is_err());
+            assert!(empty.is_in(b"").is_err());
         }
     }
 }

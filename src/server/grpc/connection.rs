@@ -1,4 +1,4 @@
-//! One HTTP/2 connection from its first byte to its last: opening, dispatcher, goodbye.
+//! This module serves one HTTP/2 connection: TLS handshake, calls, keepalive, age, drain.
 
 use std::future::{pending, poll_fn};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -24,7 +24,7 @@ use crate::server::rls::handler::Decide;
 use crate::server::tls::TlsAcceptor;
 use crate::settings::GrpcSettings;
 
-/// What every connection of one core has in common.
+/// What all connections of one worker share.
 pub(super) struct ConnectionContext<D> {
     pub(super) settings: GrpcSettings,
     /// None: plain text.
@@ -32,7 +32,7 @@ pub(super) struct ConnectionContext<D> {
     pub(super) dispatcher: Dispatcher<D>,
     pub(super) metrics: Arc<ServerMetrics>,
     pub(super) life: Lifecycle,
-    /// Places for TLS handshakes on this core.
+    /// Permits for concurrent TLS handshakes on this worker.
     pub(super) handshakes: Arc<Semaphore>,
 }
 
@@ -55,7 +55,7 @@ impl<D: Decide> ConnectionContext<D> {
             }
             Err(error) => {
                 self.metrics.tls_failed.add();
-                tracing::debug!(%error, "a TLS handshake failed");
+                tracing::debug!(%error, "TLS handshake failed");
             }
         }
     }
@@ -89,11 +89,11 @@ impl<D: Decide> ConnectionContext<D> {
         let mut silent = pin!(keepalive(pings, &budget, settings));
         let age = settings.max_connection_age.map(jittered);
         let grace = tokio::select! {
-            result = budget.poll_with_budget(dispatcher.answer(&mut connection, &stats)) => {
+            result = budget.poll_with_budget(dispatcher.serve_calls(&mut connection, &stats)) => {
                 return result.unwrap_or_else(|error| count_error(metrics, &error));
             }
             () = silent.as_mut() => return metrics.keepalive_timeout.add(),
-            // The core's own timeout ends what goes on for too long after that.
+            // The worker's drain timeout ends calls that take longer.
             () = life.reached(Phase::Stopping) => None,
             () = sleep_opt(age) => {
                 metrics.aged.add();
@@ -106,7 +106,7 @@ impl<D: Decide> ConnectionContext<D> {
         };
         connection.graceful_shutdown();
         tokio::select! {
-            result = budget.poll_with_budget(dispatcher.answer(&mut connection, &stats)) => {
+            result = budget.poll_with_budget(dispatcher.serve_calls(&mut connection, &stats)) => {
                 result.unwrap_or_else(|error| count_error(metrics, &error));
             }
             () = silent => metrics.keepalive_timeout.add(),
@@ -128,17 +128,17 @@ fn builder(settings: &GrpcSettings) -> Builder {
     builder
 }
 
-/// What a client may send ahead, on one stream and on all of them.
+/// Window of received data in bytes, per stream and per connection.
 const WINDOW: u32 = 1 << 20;
 
-/// Streams reset for errors of the client before the connection is.
+/// Streams that weir may reset for client errors. One more closes the connection.
 const LOCAL_RESETS_MAX: usize = 1024;
 
-/// What may wait in memory for the client of one stream to make room. An answer is smaller.
+/// Bytes per stream that h2 may buffer until the client makes room. A response is smaller.
 const SEND_BYTES: usize = 64 * 1024;
 
-/// Returns when a client that said nothing for a while has not answered a ping either. At most twice
-/// the interval passes before it is asked.
+/// Pings a client that has sent nothing for the keepalive interval, and returns when a ping stays
+/// unanswered. Up to two intervals pass before the first ping.
 async fn keepalive(pings: Option<PingPong>, budget: &ReadBudget, settings: &GrpcSettings) {
     let (Some(mut pings), Some(interval)) = (pings, settings.keepalive_interval) else {
         return pending().await;
@@ -149,7 +149,7 @@ async fn keepalive(pings: Option<PingPong>, budget: &ReadBudget, settings: &Grpc
             continue;
         }
         if pings.send_ping(Ping::opaque()).is_err() {
-            // The connection is at its end, and says so itself.
+            // The connection has ended, and its own future reports that.
             return pending().await;
         }
         let answer = poll_fn(|context| pings.poll_pong(context));
@@ -161,8 +161,7 @@ async fn keepalive(pings: Option<PingPong>, budget: &ReadBudget, settings: &Grpc
     }
 }
 
-/// A length of time a tenth longer or shorter, so that connections that were opened together do not
-/// all go together.
+/// `age` plus or minus up to a tenth, so that connections opened together do not close together.
 fn jittered(age: Duration) -> Duration {
     // A fresh `RandomState` is the standard library's only source of random numbers.
     let random = RandomState::new().build_hasher().finish();
@@ -170,7 +169,7 @@ fn jittered(age: Duration) -> Duration {
     age.mul_f64(0.9 + 0.2 * share)
 }
 
-/// The end of `time`; never, if there is none.
+/// Sleeps for `time`; for ever, if there is none.
 async fn sleep_opt(time: Option<Duration>) {
     match time {
         Some(time) => sleep(time).await,
@@ -178,7 +177,7 @@ async fn sleep_opt(time: Option<Duration>) {
     }
 }
 
-/// Returns when nothing has been asked for `time`, or somewhat later: at most twice that.
+/// Returns when no call was made or open for `time`. It may take up to twice as long.
 async fn idle(time: Option<Duration>, stats: &ConnectionStats) {
     loop {
         let before = stats.calls.get();
@@ -189,9 +188,9 @@ async fn idle(time: Option<Duration>, stats: &ConnectionStats) {
     }
 }
 
-/// Counts why a connection has ended, if it was for a reason.
+/// Counts the error that ended a connection, unless the client sent it.
 fn count_error(metrics: &ServerMetrics, error: &h2::Error) {
-    tracing::debug!(%error, "a connection has ended");
+    tracing::debug!(%error, "connection ended with an error");
     match error.reason() {
         Some(Reason::ENHANCE_YOUR_CALM) if !error.is_remote() => metrics.flood.add(),
         Some(_) if !error.is_remote() => metrics.protocol_error.add(),
@@ -204,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_of_one_age_go_within_a_tenth_of_it_and_not_together() {
+    fn connection_ages_are_spread_by_a_tenth() {
         let age = Duration::from_secs(1000);
         let ages: Vec<Duration> = (0..100).map(|_| jittered(age)).collect();
         let (low, high) = (ages.iter().min().unwrap(), ages.iter().max().unwrap());
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_is_idle_when_nothing_is_asked_and_nothing_is_open() {
+    async fn a_connection_without_calls_is_idle() {
         let stats = Arc::new(ConnectionStats::default());
         let time = Some(Duration::from_secs(60));
         stats.open.add();
@@ -226,7 +225,7 @@ mod tests {
         idle(time, &stats).await;
         assert_eq!(began.elapsed(), Duration::from_secs(60));
         tokio::select! {
-            () = idle(None, &stats) => panic!("idle connections may stay"),
+            () = idle(None, &stats) => panic!("idle connections are kept without a limit"),
             () = sleep(Duration::from_secs(3600)) => {}
         }
     }

@@ -1,7 +1,7 @@
-//! ControlFrameLimiter: how many a client sends that ask for nothing, such as pings and settings.
+//! This module limits control frames: frames such as pings and settings that carry no call.
 //!
-//! h2 answers each of them and takes no notice of their number. Here they cost a budget, which calls
-//! and time fill again: a well-behaved client needs a few per call and a few per minute.
+//! h2 answers each of them and does not limit their number. Here they spend a budget that calls and
+//! time refill. A well-behaved client needs a few per call and a few per minute.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 /// A frame's header: length (24 bits), type, flags, stream (RFC 9113, section 4.1).
 const HEADER_BYTES: usize = 9;
 
-/// What one call puts back: room for its window updates, its reset and a ping.
+/// Frames that one call adds to the budget: for its window updates, its reset and a ping.
 const PER_CALL: u32 = 4;
 
-/// What one second puts back.
+/// Frames that one second adds to the budget.
 const PER_SECOND: u32 = 100;
 
 const DATA: u8 = 0;
@@ -24,7 +24,7 @@ const ACK: u8 = 1;
 /// Of DATA.
 const END_STREAM: u8 = 1;
 
-/// Reads a connection's frames as they pass and keeps its budget.
+/// Reads the frame headers of one connection and charges its budget.
 #[derive(Debug)]
 pub(super) struct ControlFrameLimiter {
     header: [u8; HEADER_BYTES],
@@ -36,14 +36,14 @@ pub(super) struct ControlFrameLimiter {
 }
 
 impl ControlFrameLimiter {
-    /// A budget of `max` frames.
+    /// A limiter with a budget of `max` frames.
     pub(super) fn new(max: u32) -> ControlFrameLimiter {
         let header = [0; HEADER_BYTES];
         ControlFrameLimiter { header, have: 0, payload_left: 0, budget: max, max, filled_at: None }
     }
 
-    /// Takes note of `bytes`, cut anywhere. False: the budget is spent. The time is asked for only
-    /// when it may be.
+    /// Counts the frames in `bytes`, which may start and end anywhere. False: the budget is spent.
+    /// Reads the clock only for frames that cost something.
     pub(super) fn read(&mut self, mut bytes: &[u8], now: impl Fn() -> Instant) -> bool {
         let mut within = true;
         loop {
@@ -64,7 +64,7 @@ impl ControlFrameLimiter {
         }
     }
 
-    /// Settles for the frame whose header is complete.
+    /// Charges the frame whose header is complete.
     fn count(&mut self, now: impl Fn() -> Instant) -> bool {
         let [a, b, c, kind, flags, ..] = self.header;
         let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
@@ -74,7 +74,7 @@ impl ControlFrameLimiter {
             // Their content is bounded by windows and by the size of headers.
             DATA if length > 0 || flags & END_STREAM != 0 => {}
             CONTINUATION => {}
-            // Answers to what we asked.
+            // Acknowledgements of frames that weir sent.
             4 | 6 if flags & ACK != 0 => {}
             _ => return self.spend(now()),
         }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_nothing_is_counted_wherever_the_bytes_are_cut() {
+    fn control_frames_are_counted_wherever_bytes_are_cut() {
         let at = Instant::now();
         let flood = [frame(6, 0, &[0; 8]), frame(4, 0, &[]), frame(0, 0, &[])].concat();
         for cut in 1..flood.len() {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_data_and_answers_are_free() {
+    fn calls_data_and_acknowledgements_are_free() {
         let at = Instant::now();
         let free = [
             frame(1, 4, b"head"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn each_frame_that_costs_is_told_from_those_that_do_not() {
+    fn every_other_frame_type_costs_one() {
         let at = Instant::now();
         for kind in [2, 3, 4, 5, 6, 7, 8, 10, 255] {
             assert_eq!(
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_puts_back_four_and_a_second_a_hundred_and_never_more_than_the_budget() {
+    fn calls_and_seconds_refill_the_budget() {
         let at = Instant::now();
         let (ping, call) = (frame(6, 0, &[0; 8]), frame(1, 4, &[]));
         let mut frames = ControlFrameLimiter::new(150);

@@ -1,16 +1,15 @@
-//! Dispatcher: the streams of one connection, each to what answers it, with an end to those that take too
-//! long.
+//! This module starts every call of a connection, and ends those that take too long.
 //!
-//! Dispatcher that have arrived whole and need no store elsewhere are answered where they are found, all
-//! that one read has brought before anything is written; so their answers leave together. Others
-//! become tasks of the core. One that is sent or read too slowly is reset, and holds nothing any
-//! more. Those that are meant to stay open have no such end: health watches and reflection.
+//! A call is polled once where it is found. Most are complete and need no I/O, so that poll answers
+//! them. All calls of one read are started before anything is written, so their responses leave in
+//! one write. A call that is not done becomes a task of the worker, which resets it at the timeout.
+//! Streaming methods have no timeout: health watches and reflection.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,49 +17,45 @@ use h2::RecvStream;
 use h2::server::{Connection, SendResponse};
 use http::Request;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tonic::codegen::Service as _;
-use tonic::service::Routes;
 
 use super::memory_budget::{BudgetedBody, MemoryBudget};
 use super::request_body::RequestBody;
-use super::response;
-use super::should_rate_limit::{self, ShouldRateLimit};
+use super::response::{self, unless_reset};
+use super::should_rate_limit::{PATH, ShouldRateLimit};
+use super::tonic_services::TonicServices;
 use crate::server::metrics::{Metric, ServerMetrics};
 use crate::server::rls::handler::Decide;
 
-/// Paths that start so stay open.
+/// Prefixes of the paths of methods whose calls may stay open.
 const STREAMING_METHODS: [&str; 2] = ["/grpc.health.v1.Health/Watch", "/grpc.reflection."];
 
-/// Where a message beyond the bound is told, by the name of its status.
-const OUT_OF_RANGE: &str = "11";
-
-/// Dispatcher of one read that a connection keeps room for. A burst is followed by others, or by an hour
-/// of silence.
+/// Calls of one read that a connection keeps room for between reads. A larger burst may be followed
+/// by an hour of silence, so its room is returned.
 const BATCH_CAPACITY: usize = 256;
 
-/// What answers the calls of a core's connections.
+/// What serves the calls of a worker's connections.
 pub(super) struct Dispatcher<D> {
     pub(super) should_rate_limit: Arc<ShouldRateLimit<D>>,
     /// All other methods.
-    pub(super) routes: Routes,
+    pub(super) services: TonicServices,
     pub(super) budget: Arc<MemoryBudget>,
     pub(super) metrics: Arc<ServerMetrics>,
-    /// From the first byte of a call to the last of its answer.
+    /// From the first byte of a call to the last of its response.
     pub(super) timeout: Duration,
 }
 
 /// What a connection is used for.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionStats {
-    /// Dispatcher so far.
+    /// Calls so far.
     pub(super) calls: Metric,
-    /// Those that have become tasks and are still open.
+    /// Calls that have become tasks and are still open.
     pub(super) open: Metric,
 }
 
 impl<D: Decide> Dispatcher<D> {
-    /// Answers the calls of `connection` until it ends, each time that it is polled.
-    pub(super) fn answer<'c, S: AsyncRead + AsyncWrite + Unpin>(
+    /// Serves the calls of `connection` until it ends, each time that it is polled.
+    pub(super) fn serve_calls<'c, S: AsyncRead + AsyncWrite + Unpin>(
         &'c self,
         connection: &'c mut Connection<S, Bytes>,
         stats: &'c Arc<ConnectionStats>,
@@ -73,22 +68,16 @@ impl<D: Decide> Dispatcher<D> {
                     Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
                     Poll::Ready(None) => return Poll::Ready(Ok(())),
                     Poll::Pending if arrived.is_empty() => return Poll::Pending,
-                    // All that could be read has been. The next turn of the loop writes.
+                    // Everything readable has been read. The loop's next `poll_accept` writes.
                     Poll::Pending => {
                         for (request, respond) in arrived.drain(..) {
                             stats.calls.add();
-                            if request.uri().path() != should_rate_limit::PATH {
-                                self.route(request, respond, stats);
-                                continue;
-                            }
-                            let call = Arc::clone(&self.should_rate_limit).call(request, respond);
-                            let mut call = reuse_box(&mut spare, call);
-                            let poll = || call.as_mut().poll(context);
-                            match catch_unwind(AssertUnwindSafe(poll)) {
-                                Ok(Poll::Ready(())) => spare = Some(call),
-                                Ok(Poll::Pending) => self.spawn_call(call, stats),
-                                // As in a task of its own: the call is reset, and no other.
-                                Err(_) => {}
+                            if request.uri().path() == PATH {
+                                let call =
+                                    Arc::clone(&self.should_rate_limit).call(request, respond);
+                                self.start_call(call, &mut spare, stats, context);
+                            } else {
+                                self.spawn_other(request, respond, stats);
                             }
                         }
                         arrived.shrink_to(BATCH_CAPACITY);
@@ -98,29 +87,49 @@ impl<D: Decide> Dispatcher<D> {
         })
     }
 
-    /// Answers a call of another method, in a task of its own.
-    fn route(
+    /// Polls `call` once, and makes it a task if it is not done. Its box comes from `spare` and
+    /// returns there, so a call that is done at once allocates none.
+    fn start_call<C: Future<Output = ()> + Send + 'static>(
+        &self,
+        call: C,
+        spare: &mut Option<Pin<Box<C>>>,
+        stats: &Arc<ConnectionStats>,
+        context: &mut Context<'_>,
+    ) {
+        let mut call = reuse_box(spare, call);
+        // The handler catches a panic of a decision too: that call still gets its INTERNAL, and the
+        // decider its count. A panic here came from elsewhere (framing, decoding, encoding). It
+        // would end the connection with all its calls; caught, it resets this call alone, as in a
+        // task of its own.
+        match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context))) {
+            Ok(Poll::Ready(())) => *spare = Some(call),
+            Ok(Poll::Pending) => self.spawn_call(call, stats),
+            Err(_) => {}
+        }
+    }
+
+    /// Serves a call of another method in a task.
+    fn spawn_other(
         &self,
         request: Request<RecvStream>,
         mut respond: SendResponse<Bytes>,
         stats: &Arc<ConnectionStats>,
     ) {
-        let streams = STREAMING_METHODS.iter().any(|start| request.uri().path().starts_with(start));
-        let upload = if streams { BudgetedBody::streaming } else { BudgetedBody::unary };
+        let path = request.uri().path();
+        let streaming = STREAMING_METHODS.iter().any(|method| path.starts_with(method));
+        let budgeted = if streaming { BudgetedBody::streaming } else { BudgetedBody::unary };
         let budget = Arc::clone(&self.budget);
-        let request = request.map(|body| upload(RequestBody::new(body), budget));
-        let (mut routes, metrics) = (self.routes.clone(), Arc::clone(&self.metrics));
+        let request = request.map(|body| budgeted(RequestBody::new(body), budget));
+        let (services, metrics) = (self.services.clone(), Arc::clone(&self.metrics));
         let call = async move {
-            let routed = should_rate_limit::unless_reset(&mut respond, routes.call(request)).await;
-            let Some(Ok(response)) = routed else { return };
-            if response.headers().get("grpc-status").is_some_and(|code| code == OUT_OF_RANGE) {
-                metrics.message_too_large.add();
-            }
-            // An error has no one to be told to: the client has gone.
-            let _ = response::send(&mut respond, response).await;
+            let Some(answer) = unless_reset(&mut respond, services.call(request)).await else {
+                return;
+            };
+            // An error means that the client has reset the call or closed the connection.
+            let _ = response::send(&mut respond, answer, &metrics).await;
         };
-        if streams {
-            let open = Open::new(stats);
+        if streaming {
+            let open = OpenCall::new(stats);
             tokio::spawn(async move {
                 call.await;
                 drop(open);
@@ -130,13 +139,13 @@ impl<D: Decide> Dispatcher<D> {
         }
     }
 
-    /// Lets a call go on in a task of its own, until it takes too long.
+    /// Makes `call` a task that is dropped, and so reset, at the timeout.
     fn spawn_call(
         &self,
         call: impl Future<Output = ()> + Send + 'static,
         stats: &Arc<ConnectionStats>,
     ) {
-        let (metrics, open) = (Arc::clone(&self.metrics), Open::new(stats));
+        let (metrics, open) = (Arc::clone(&self.metrics), OpenCall::new(stats));
         let call = tokio::time::timeout(self.timeout, call);
         tokio::spawn(async move {
             if call.await.is_err() {
@@ -147,7 +156,7 @@ impl<D: Decide> Dispatcher<D> {
     }
 }
 
-/// Puts `call` to the place of one that has ended, or to one of its own.
+/// Puts `call` into the spare box if there is one, else into a new one.
 fn reuse_box<C>(spare: &mut Option<Pin<Box<C>>>, call: C) -> Pin<Box<C>> {
     let Some(mut place) = spare.take() else { return Box::pin(call) };
     place.set(call);
@@ -155,16 +164,16 @@ fn reuse_box<C>(spare: &mut Option<Pin<Box<C>>>, call: C) -> Pin<Box<C>> {
 }
 
 /// Counts an open call until it is dropped.
-struct Open(Arc<ConnectionStats>);
+struct OpenCall(Arc<ConnectionStats>);
 
-impl Open {
-    fn new(stats: &Arc<ConnectionStats>) -> Open {
+impl OpenCall {
+    fn new(stats: &Arc<ConnectionStats>) -> OpenCall {
         stats.open.add();
-        Open(Arc::clone(stats))
+        OpenCall(Arc::clone(stats))
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenCall {
     fn drop(&mut self) {
         self.0.open.subtract();
     }

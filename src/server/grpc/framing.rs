@@ -1,5 +1,5 @@
-//! Messages of gRPC: a byte that says whether it is compressed, four of length, and the content
-//! (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>). A call has one each way.
+//! This module reads and writes the frame of a gRPC message: one byte of flags, four of length, the
+//! message (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -7,16 +7,23 @@ use std::pin::Pin;
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body::Body;
 use prost::Message;
-use tonic::Status;
-use tonic::codegen::StdError;
 
-/// Bytes before the content.
+use super::request_body::BodyError;
+use super::status::{GrpcCode, GrpcStatus};
+
+/// Bytes before the message.
 const PREFIX: usize = 5;
 
-/// The content of the one message in `body`, of at most `max` bytes.
-pub(super) async fn read_unary<B>(mut body: B, max: usize) -> Result<Bytes, Status>
+/// The flag of a compressed message; the only one there is.
+const COMPRESSED: u8 = 1;
+
+/// Reads the one message of a unary call, with its prefix.
+///
+/// Stops at a prefix that tonic refuses: an unknown flag, or more than `max` bytes. A message that
+/// ends early is returned as it is, for tonic to refuse. No message, or more than one, is an error.
+pub(super) async fn read_unary<B>(mut body: B, max: usize) -> Result<Bytes, GrpcStatus>
 where
-    B: Body<Data = Bytes, Error: Into<StdError>> + Unpin,
+    B: Body<Data = Bytes, Error = BodyError> + Unpin,
 {
     // Nearly every message comes in one piece, and stays where it is.
     let (mut first, mut more) = (Bytes::new(), BytesMut::new());
@@ -24,9 +31,7 @@ where
         let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await else {
             break;
         };
-        let Ok(piece) = frame.map_err(|error| Status::from_error(error.into()))?.into_data() else {
-            break;
-        };
+        let Ok(piece) = frame?.into_data() else { break };
         if first.is_empty() {
             first = piece;
         } else {
@@ -35,38 +40,35 @@ where
             }
             more.extend_from_slice(&piece);
         }
-        let seen = if more.is_empty() { &first[..] } else { &more };
-        if let Some(length) = length(seen, max)?
-            && seen.len() > PREFIX + length
-        {
-            return Err(Status::unimplemented("more than one message in a call that takes one"));
+        let received = if more.is_empty() { &first[..] } else { &more };
+        let Some((flags, length)) = prefix(received) else { continue };
+        if flags > COMPRESSED || length > max {
+            break;
+        }
+        if received.len() > PREFIX + length {
+            let message = "more than one message in a call that takes one";
+            return Err(GrpcStatus::new(GrpcCode::Unimplemented, message));
         }
     }
-    let mut seen = if more.is_empty() { first } else { more.freeze() };
-    match length(&seen, max)? {
-        None if seen.is_empty() => {
-            Err(Status::unimplemented("no message in a call that takes one"))
-        }
-        Some(length) if seen.len() == PREFIX + length => Ok(seen.split_off(PREFIX)),
-        _ => Err(Status::internal("the call ended in the middle of its message")),
+    let received = if more.is_empty() { first } else { more.freeze() };
+    if received.is_empty() {
+        let message = "no message in a call that takes one";
+        return Err(GrpcStatus::new(GrpcCode::Unimplemented, message));
     }
+    Ok(received)
 }
 
-/// The length of the content that `bytes` begin, once enough of them are there to tell.
-fn length(bytes: &[u8], max: usize) -> Result<Option<usize>, Status> {
-    let Some((&[compressed, a, b, c, d], _)) = bytes.split_first_chunk::<PREFIX>() else {
-        return Ok(None);
-    };
-    if compressed != 0 {
-        let reason = "the message is compressed, and no grpc-encoding says how: send it as it is";
-        return Err(Status::internal(reason));
-    }
-    let length = u32::from_be_bytes([a, b, c, d]) as usize;
-    if length > max {
-        let reason = format!("a message of {length} bytes; at most {max} are accepted");
-        return Err(Status::out_of_range(reason));
-    }
-    Ok(Some(length))
+/// The message in `framed`, if that is exactly one that is not compressed and has at most `max` bytes.
+pub(super) fn plain_message(framed: &[u8], max: usize) -> Option<&[u8]> {
+    let (flags, length) = prefix(framed)?;
+    let message = &framed[PREFIX..];
+    (flags == 0 && length <= max && length == message.len()).then_some(message)
+}
+
+/// The flags and the length that `bytes` start with, once all five bytes are there.
+fn prefix(bytes: &[u8]) -> Option<(u8, usize)> {
+    let (&[flags, a, b, c, d], _) = bytes.split_first_chunk::<PREFIX>()?;
+    Some((flags, u32::from_be_bytes([a, b, c, d]) as usize))
 }
 
 /// `message` as it is sent.
@@ -74,7 +76,7 @@ pub(super) fn framed(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut bytes = BytesMut::with_capacity(PREFIX + length);
     bytes.put_u8(0);
-    bytes.put_u32(u32::try_from(length).expect("an answer is in proportion to its request"));
+    bytes.put_u32(u32::try_from(length).expect("a response is in proportion to its request"));
     message.encode(&mut bytes).expect("there is room for all of it");
     bytes.freeze()
 }
@@ -83,12 +85,10 @@ pub(super) fn framed(message: &impl Message) -> Bytes {
 mod tests {
     use super::*;
     use std::collections::VecDeque;
-    use std::convert::Infallible;
     use std::task::{Context, Poll};
 
     use futures_util::FutureExt;
     use http_body::Frame;
-    use tonic::Code;
 
     /// A body in these pieces; the end is said apart, or with the last of them.
     struct Pieces {
@@ -98,12 +98,12 @@ mod tests {
 
     impl Body for Pieces {
         type Data = Bytes;
-        type Error = Infallible;
+        type Error = BodyError;
 
         fn poll_frame(
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
             Poll::Ready(self.left.pop_front().map(|piece| Ok(Frame::data(piece))))
         }
 
@@ -112,8 +112,16 @@ mod tests {
         }
     }
 
-    /// What is read of `bytes` wherever they are cut in two, or into single bytes.
-    fn read(bytes: &[u8], max: usize) -> Result<Bytes, Code> {
+    /// What a call with this body is: its plain message, the code that it fails with, or tonic's.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    enum Call {
+        Plain(Bytes),
+        Tonics,
+        Fails(GrpcCode),
+    }
+
+    /// What `bytes` are, wherever they are cut in two, or into single bytes.
+    fn read(bytes: &[u8], max: usize) -> Call {
         let mut all = Vec::new();
         for cut in 0..=bytes.len() {
             let (one, other) = bytes.split_at(cut);
@@ -124,7 +132,13 @@ mod tests {
             [true, false].map(|ends_apart| {
                 let left = pieces.iter().cloned().map(Bytes::from).collect();
                 let read = read_unary(Pieces { left, ends_apart }, max).now_or_never();
-                read.expect("all is there").map_err(|status| status.code())
+                match read.expect("all pieces are there") {
+                    Ok(framed) => match plain_message(&framed, max) {
+                        Some(message) => Call::Plain(Bytes::copy_from_slice(message)),
+                        None => Call::Tonics,
+                    },
+                    Err(status) => Call::Fails(status.code),
+                }
             })
         });
         let read: Vec<_> = read.collect();
@@ -133,36 +147,40 @@ mod tests {
     }
 
     #[test]
-    fn one_message_is_read_wherever_it_is_cut_and_all_else_is_refused() {
-        type Read = Result<&'static [u8], Code>;
-        let table: [(&[u8], Read); 12] = [
-            (&[0, 0, 0, 0, 3, 7, 8, 9], Ok(&[7, 8, 9])),
-            (&[0, 0, 0, 0, 0], Ok(&[])),
-            (&[0, 0, 0, 0, 4, 1, 2, 3, 4], Ok(&[1, 2, 3, 4])),
-            (&[], Err(Code::Unimplemented)),
-            (&[0], Err(Code::Internal)),
-            (&[0, 0, 0, 0], Err(Code::Internal)),
-            (&[0, 0, 0, 0, 3, 7, 8], Err(Code::Internal)),
-            (&[0, 0, 0, 0, 1, 7, 0], Err(Code::Unimplemented)),
-            (&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0], Err(Code::Unimplemented)),
-            (&[0, 0, 0, 0, 5], Err(Code::OutOfRange)),
-            (&[0, 255, 255, 255, 255, 1], Err(Code::OutOfRange)),
-            (&[1, 0, 0, 0, 1, 7], Err(Code::Internal)),
+    fn a_message_is_read_wherever_it_is_cut() {
+        let plain = |message: &'static [u8]| Call::Plain(Bytes::from_static(message));
+        let fails = Call::Fails(GrpcCode::Unimplemented);
+        let table: [(&[u8], Call); 14] = [
+            (&[0, 0, 0, 0, 3, 7, 8, 9], plain(&[7, 8, 9])),
+            (&[0, 0, 0, 0, 0], plain(&[])),
+            (&[0, 0, 0, 0, 4, 1, 2, 3, 4], plain(&[1, 2, 3, 4])),
+            (&[], fails.clone()),
+            (&[0], Call::Tonics),
+            (&[0, 0, 0, 0], Call::Tonics),
+            (&[0, 0, 0, 0, 3, 7, 8], Call::Tonics),
+            (&[0, 0, 0, 0, 1, 7, 0], fails.clone()),
+            (&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0], fails.clone()),
+            (&[1, 0, 0, 0, 1, 7, 0], fails),
+            (&[0, 0, 0, 0, 5], Call::Tonics),
+            (&[0, 255, 255, 255, 255, 1], Call::Tonics),
+            (&[1, 0, 0, 0, 1, 7], Call::Tonics),
+            (&[2, 0, 0, 0, 1, 7], Call::Tonics),
         ];
         for (bytes, expected) in table {
-            assert_eq!(read(bytes, 4), expected.map(Bytes::copy_from_slice), "{bytes:?}");
+            assert_eq!(read(bytes, 4), expected, "{bytes:?}");
         }
     }
 
     #[test]
-    fn what_is_framed_is_read() {
+    fn a_framed_message_is_read_back() {
         for text in ["", "abc", &"x".repeat(70_000)] {
             let framed = framed(&text.to_owned());
             assert_eq!(framed.len(), PREFIX + text.to_owned().encoded_len());
             let left = VecDeque::from([framed]);
             let body = Pieces { left, ends_apart: false };
-            let content = read_unary(body, 1 << 20).now_or_never().unwrap().unwrap();
-            assert_eq!(String::decode(content).unwrap(), text);
+            let framed = read_unary(body, 1 << 20).now_or_never().unwrap().unwrap();
+            let message = plain_message(&framed, 1 << 20).unwrap();
+            assert_eq!(String::decode(message).unwrap(), text);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! One gRPC connection's bytes: bounded in the time to open, in the time to write, and in how much
-//! of its core they take in one go.
+//! This module wraps the socket of a gRPC connection with its limits: time to open, time to write,
+//! bytes per poll, control frames.
 
 use std::io;
 use std::pin::Pin;
@@ -14,22 +14,22 @@ use super::control_frames::ControlFrameLimiter;
 use super::read_budget::ReadBudget;
 use crate::server::metrics::ServerMetrics;
 
-/// Every HTTP/2 connection opens with as many bytes (RFC 9113, section 3.4).
+/// Bytes of the preface that opens an HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE_BYTES: usize = 24;
 
-/// When a connection that comes now must have opened.
+/// The deadline of a new connection to open.
 pub(super) fn open_by(timeout: Duration) -> Instant {
     Instant::now() + timeout
 }
 
-/// A stream that fails once its client is too slow, whatever that does: first to say the opening
-/// bytes, then to read what it is sent. It hands out what its [`ReadBudget`] has.
+/// A socket that fails when its client is too slow: to send the preface, or to read what was written.
+/// It reads no more per poll than its [`ReadBudget`] allows.
 #[derive(Debug)]
 pub(super) struct GuardedIo<S> {
     stream: S,
     preface_left: usize,
     open_by: Pin<Box<Sleep>>,
-    /// When the client has read too little for too long; there while it does not read at all.
+    /// The write timeout. Present only while writes are pending.
     stalled: Option<Pin<Box<Sleep>>>,
     write_timeout: Duration,
     budget: ReadBudget,
@@ -38,7 +38,7 @@ pub(super) struct GuardedIo<S> {
 }
 
 impl<S> GuardedIo<S> {
-    /// A stream that must say its opening bytes before `open_by`.
+    /// A socket whose client must send the preface before `open_by`.
     pub(super) fn new(
         stream: S,
         open_by: Instant,
@@ -59,7 +59,7 @@ impl<S> GuardedIo<S> {
         }
     }
 
-    /// What a read that finds nothing means: wait, or give up a client that does not open.
+    /// The result of a read without data: pending, or an error once the preface is late.
     fn check_preface_deadline(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.preface_left > 0 && self.open_by.as_mut().poll(context).is_ready() {
             self.metrics.hello_timeout.add();
@@ -68,7 +68,7 @@ impl<S> GuardedIo<S> {
         Poll::Pending
     }
 
-    /// Takes note of what was read.
+    /// Accounts for the bytes of one read.
     fn record_read(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (preface, control_frames) = bytes.split_at(self.preface_left.min(bytes.len()));
         self.preface_left -= preface.len();
@@ -80,7 +80,7 @@ impl<S> GuardedIo<S> {
         Err(io::Error::other("more control control_frames than any client needs"))
     }
 
-    /// What became of a write, with an end to writes that cannot go on.
+    /// The result of a write: an error once it was pending for the write timeout.
     fn check_write<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -1,9 +1,9 @@
-//! MemoryBudget: a bound on what calls hold in memory until they are decided.
+//! This module bounds the bytes that calls hold in memory until they are decided.
 //!
-//! A message is put together before it is decoded, and HTTP/2 gives the client room again as soon as
-//! its bytes are read: without a bound of our own, each of its streams could fill memory with a
-//! message that never ends. And a request borrows the bytes of its message for as long as a store is
-//! asked, with whatever else its client has put there.
+//! A message is assembled before it is decoded, and HTTP/2 gives the client room again as soon as its
+//! bytes are read. Without a budget, each stream could fill memory with a message that never ends. A
+//! request also borrows the bytes of its message for as long as a store takes, unknown fields
+//! included.
 
 use std::ops::Deref;
 use std::pin::Pin;
@@ -13,16 +13,16 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tonic::Status;
-use tonic::codegen::StdError;
 
+use super::request_body::BodyError;
+use super::status::{GrpcCode, GrpcStatus};
 use crate::server::metrics::ServerMetrics;
 
-/// What every call may hold uncounted: nearly all calls are smaller, and cost nothing here.
+/// Bytes that each call may hold uncounted. Nearly all calls are smaller, and cost nothing here.
 const FREE: usize = 1024;
 
-/// What a call that may stay open for ever may send at all: a name to watch, some to look up.
-const STREAMING_MAX: usize = 4096;
+/// Bytes that a call of a streaming method may send at all: a name to watch, some to look up.
+pub(super) const STREAMING_MAX: usize = 4096;
 
 /// The bytes of all calls that are being received or decided.
 pub(in crate::server) struct MemoryBudget {
@@ -38,50 +38,58 @@ impl MemoryBudget {
     }
 }
 
-/// The body of a call on its way in, and who counts it.
-pub(in crate::server) struct BudgetedBody<B, U: Deref<Target = MemoryBudget> = Arc<MemoryBudget>> {
-    body: B,
-    budget: U,
-    seen: usize,
-    /// How many bytes it may send; none: as many as a message may have.
+/// The bytes that one call holds. Dropping it returns them to the budget.
+pub(super) struct Reservation<M: Deref<Target = MemoryBudget>> {
+    budget: M,
+    bytes: usize,
+    /// How many bytes the call may send; none: as many as a message may have.
     max: Option<usize>,
 }
 
-impl<B, U: Deref<Target = MemoryBudget>> BudgetedBody<B, U> {
-    /// Of a call that is over in time.
-    pub(in crate::server) fn unary(body: B, budget: U) -> BudgetedBody<B, U> {
-        BudgetedBody { body, budget, seen: 0, max: None }
+impl<M: Deref<Target = MemoryBudget>> Reservation<M> {
+    /// For a call of a unary method.
+    pub(super) fn unary(budget: M) -> Reservation<M> {
+        Reservation { budget, bytes: 0, max: None }
     }
 
-    /// Of a call that may stay open for ever.
-    pub(in crate::server) fn streaming(body: B, budget: U) -> BudgetedBody<B, U> {
-        BudgetedBody { body, budget, seen: 0, max: Some(STREAMING_MAX) }
+    /// For a call of a streaming method, which may stay open for days.
+    fn streaming(budget: M) -> Reservation<M> {
+        Reservation { budget, bytes: 0, max: Some(STREAMING_MAX) }
     }
 
     fn counted(&self) -> usize {
-        self.seen.saturating_sub(FREE)
+        self.bytes.saturating_sub(FREE)
     }
 
-    fn take(&mut self, bytes: usize) -> Result<(), Status> {
+    /// Adds `bytes`. Fails if the budget, or the call's own maximum, is exceeded.
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), GrpcStatus> {
         let before = self.counted();
-        self.seen += bytes;
+        self.bytes += bytes;
         let more = self.counted() - before;
         let held = match more {
             0 => 0,
             more => self.budget.held.fetch_add(more, Ordering::Relaxed) + more,
         };
-        if held <= self.budget.max && self.max.is_none_or(|max| self.seen <= max) {
+        if held <= self.budget.max && self.max.is_none_or(|max| self.bytes <= max) {
             return Ok(());
         }
         self.budget.metrics.upload_refused.add();
-        Err(Status::resource_exhausted(match self.max {
-            Some(_) => "a call that stays open may send no more than 4096 bytes",
-            None => "too much of other calls is on its way: try again, see grpc.max_upload_bytes",
-        }))
+        let message = match self.max {
+            Some(max) => format!("a streaming call may send at most {max} bytes"),
+            None => {
+                "the server buffers too many request bytes (grpc.max_upload_bytes); retry".into()
+            }
+        };
+        Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message))
+    }
+
+    /// The same bytes, held by a shared budget instead of a borrowed one.
+    pub(super) fn shared(mut self, budget: Arc<MemoryBudget>) -> Reservation<Arc<MemoryBudget>> {
+        Reservation { budget, bytes: std::mem::take(&mut self.bytes), max: self.max }
     }
 }
 
-impl<B, U: Deref<Target = MemoryBudget>> Drop for BudgetedBody<B, U> {
+impl<M: Deref<Target = MemoryBudget>> Drop for Reservation<M> {
     fn drop(&mut self) {
         match self.counted() {
             0 => {}
@@ -90,28 +98,49 @@ impl<B, U: Deref<Target = MemoryBudget>> Drop for BudgetedBody<B, U> {
     }
 }
 
-impl<B, U> Body for BudgetedBody<B, U>
+/// The body of a call, whose bytes are reserved as they arrive.
+pub(super) struct BudgetedBody<B, M: Deref<Target = MemoryBudget>> {
+    body: B,
+    reservation: Reservation<M>,
+}
+
+impl<B, M: Deref<Target = MemoryBudget>> BudgetedBody<B, M> {
+    /// The body of a call of a unary method.
+    pub(super) fn unary(body: B, budget: M) -> BudgetedBody<B, M> {
+        BudgetedBody { body, reservation: Reservation::unary(budget) }
+    }
+
+    /// The body of a call of a streaming method.
+    pub(super) fn streaming(body: B, budget: M) -> BudgetedBody<B, M> {
+        BudgetedBody { body, reservation: Reservation::streaming(budget) }
+    }
+
+    /// What has been reserved. Drops the body.
+    pub(super) fn into_reservation(self) -> Reservation<M> {
+        self.reservation
+    }
+}
+
+impl<B, M> Body for BudgetedBody<B, M>
 where
-    U: Deref<Target = MemoryBudget> + Unpin,
-    B: Body<Data = Bytes, Error: Into<StdError>> + Unpin,
+    M: Deref<Target = MemoryBudget> + Unpin,
+    B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,
 {
     type Data = Bytes;
-    type Error = StdError;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
             None => return Poll::Ready(None),
             Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
             Some(Ok(frame)) => frame,
         };
         let bytes = frame.data_ref().map_or(0, Bytes::len);
-        Poll::Ready(Some(match self.take(bytes) {
-            Ok(()) => Ok(frame),
-            Err(status) => Err(status.into()),
-        }))
+        let reserved = self.reservation.grow(bytes);
+        Poll::Ready(Some(reserved.map(|()| frame).map_err(BodyError::Refused)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -132,26 +161,28 @@ mod tests {
     }
 
     #[test]
-    fn all_calls_together_hold_no_more_than_the_bound_and_give_it_back() {
+    fn calls_together_stay_within_the_budget() {
         let all = budget(10_000);
-        let mut first = BudgetedBody::unary((), all.clone());
-        assert!(first.take(FREE).is_ok());
-        assert_eq!(all.held.load(Ordering::Relaxed), 0, "what is small is not counted");
-        assert!(first.take(8000).is_ok());
-        let mut second = BudgetedBody::unary((), all.clone());
-        assert!(second.take(FREE + 2000).is_ok());
-        assert!(second.take(1).is_err());
-        let mut small = BudgetedBody::unary((), all.clone());
-        assert!(small.take(FREE).is_ok(), "small calls pass even then");
+        let mut first = Reservation::unary(all.clone());
+        assert!(first.grow(FREE).is_ok());
+        assert_eq!(all.held.load(Ordering::Relaxed), 0, "small calls are not counted");
+        assert!(first.grow(8000).is_ok());
+        let mut second = Reservation::unary(&*all);
+        assert!(second.grow(FREE + 2000).is_ok());
+        assert!(second.grow(1).is_err());
+        let mut small = Reservation::unary(&*all);
+        assert!(small.grow(FREE).is_ok(), "small calls pass even when the budget is spent");
+        let second = second.shared(all.clone());
+        assert_eq!(all.held.load(Ordering::Relaxed), 10_001, "each byte is counted once");
         drop((first, second, small));
         assert_eq!(all.held.load(Ordering::Relaxed), 0);
         assert_eq!(all.metrics.upload_refused.get(), 1);
     }
 
     #[test]
-    fn a_call_that_stays_sends_little() {
-        let mut call = BudgetedBody::streaming((), budget(usize::MAX));
-        assert!(call.take(STREAMING_MAX).is_ok());
-        assert!(call.take(1).is_err());
+    fn a_streaming_call_sends_at_most_4096_bytes() {
+        let mut call = Reservation::streaming(budget(usize::MAX));
+        assert!(call.grow(STREAMING_MAX).is_ok());
+        assert!(call.grow(1).is_err());
     }
 }

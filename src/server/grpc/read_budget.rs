@@ -1,14 +1,16 @@
-//! Turns: how much of one connection is read before the others of its core are served.
+//! This module limits how much of one connection is read before its worker serves the others.
+//!
+//! Without a limit, a client that sends faster than its calls are decided would keep the worker busy.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What one turn has: some hundred calls.
+/// Bytes of one poll: about a hundred calls.
 const BYTES: usize = 16 * 1024;
 
-/// The present turn of one connection, shared by its task and its stream.
+/// The read budget of one connection, shared by its task and its socket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReadBudget(Arc<State>);
 
@@ -19,7 +21,7 @@ struct State {
 }
 
 impl ReadBudget {
-    /// Runs a connection in turns: each time that its core comes to it is one.
+    /// Runs `connection` with a full budget for each poll.
     pub(super) async fn poll_with_budget<C: Future>(&self, connection: C) -> C::Output {
         let mut connection = pin!(connection);
         poll_fn(|context| {
@@ -29,17 +31,17 @@ impl ReadBudget {
         .await
     }
 
-    /// It is over: whoever reads must wait for the next.
+    /// Whether the budget is spent: reads must wait for the next poll.
     pub(super) fn is_spent(&self) -> bool {
         self.0.left.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether anything was read since this was last asked.
+    /// Whether anything was read since the last call of this function.
     pub(super) fn read_since_last_check(&self) -> bool {
         self.0.was_read.swap(false, Ordering::Relaxed)
     }
 
-    /// So many bytes were read.
+    /// Spends `bytes` that were read.
     pub(super) fn spend(&self, bytes: usize) {
         let left = self.0.left.load(Ordering::Relaxed).saturating_sub(bytes);
         self.0.left.store(left, Ordering::Relaxed);

@@ -1,13 +1,42 @@
-//! RequestBody: the body of a call as it arrives on its stream, in the form that services read.
+//! The body of a call: as it arrives on its stream, or as it was received.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::{Reason, RecvStream};
-use http_body::{Body, Frame};
+use http_body::{Body, Frame, SizeHint};
 
-/// A call's body. The client gets room for more as soon as a piece has been handed out.
+use super::memory_budget::{MemoryBudget, Reservation};
+use super::status::{GrpcCode, GrpcStatus};
+
+/// Why a body ended early.
+#[derive(Debug)]
+pub(super) enum BodyError {
+    /// The stream was reset, or its connection has ended.
+    Stream(h2::Error),
+    /// The server refuses more of it.
+    Refused(GrpcStatus),
+}
+
+impl From<h2::Error> for BodyError {
+    fn from(error: h2::Error) -> BodyError {
+        BodyError::Stream(error)
+    }
+}
+
+impl From<BodyError> for GrpcStatus {
+    fn from(error: BodyError) -> GrpcStatus {
+        match error {
+            // This status is never read: the stream that would carry it is gone.
+            BodyError::Stream(error) => GrpcStatus::new(GrpcCode::Internal, error.to_string()),
+            BodyError::Refused(status) => status,
+        }
+    }
+}
+
+/// A call's body on its stream. The client gets room for more as soon as a piece has been handed out.
 pub(super) struct RequestBody {
     stream: RecvStream,
     data_ended: bool,
@@ -30,7 +59,7 @@ impl Body for RequestBody {
         if !self.data_ended {
             match ready!(self.stream.poll_data(context)) {
                 Some(Ok(bytes)) => {
-                    // Fails only for more than has come.
+                    // Fails only for more bytes than have arrived.
                     let _ = self.stream.flow_control().release_capacity(bytes.len());
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
@@ -53,4 +82,37 @@ impl Body for RequestBody {
 /// (RFC 9113, section 8.1).
 fn ended_by<T>(error: h2::Error) -> Option<Result<T, h2::Error>> {
     (error.reason() != Some(Reason::NO_ERROR)).then_some(Err(error))
+}
+
+/// A body that was received whole. Its bytes count until it is dropped.
+pub(super) struct ReceivedBody {
+    bytes: Bytes,
+    _reservation: Reservation<Arc<MemoryBudget>>,
+}
+
+impl ReceivedBody {
+    pub(super) fn new(bytes: Bytes, reservation: Reservation<Arc<MemoryBudget>>) -> ReceivedBody {
+        ReceivedBody { bytes, _reservation: reservation }
+    }
+}
+
+impl Body for ReceivedBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let bytes = std::mem::take(&mut self.bytes);
+        Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.len() as u64)
+    }
 }

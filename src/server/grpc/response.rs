@@ -1,27 +1,92 @@
-//! Outgoing: answers on their way to their stream, as fast as the client makes room for them.
+//! This module sends responses on their stream, as fast as the client makes room for them.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::{Poll, ready};
 
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
-use http::Response;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Response};
 use http_body::Body as _;
-use tonic::body::Body;
 
-/// Sends `response` whole. An error means that the client has gone, or reset the call.
+use super::framing::framed;
+use super::tonic_services::TonicResponse;
+use crate::server::metrics::ServerMetrics;
+use crate::server::rls::handler::RlsResponse;
+
+/// The content type of every response.
+pub(super) const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const OK: HeaderValue = HeaderValue::from_static("0");
+
+/// The `grpc-status` of a message over its maximum.
+const OUT_OF_RANGE: HeaderValue = HeaderValue::from_static("11");
+
+/// The output of `answer`, or `None` if the client resets the call before there is one.
+pub(super) async fn unless_reset<T>(
+    respond: &mut SendResponse<Bytes>,
+    answer: impl Future<Output = T>,
+) -> Option<T> {
+    let mut answer = pin!(answer);
+    poll_fn(|context| match answer.as_mut().poll(context) {
+        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+        Poll::Pending => respond.poll_reset(context).map(|_| None),
+    })
+    .await
+}
+
+/// Sends the message of a direct call.
+///
+/// What the response grants becomes the caller's once the client has room for all of it. Until then
+/// the client may reset the call, as a proxy does that has timed out.
+pub(super) async fn send_message(
+    respond: &mut SendResponse<Bytes>,
+    answer: RlsResponse,
+) -> Result<(), h2::Error> {
+    let RlsResponse { message, grant } = answer;
+    let mut head = Response::new(());
+    head.headers_mut().insert(CONTENT_TYPE, GRPC);
+    let mut stream = respond.send_response(head, false)?;
+    data(&mut stream, framed(&message)).await?;
+    let mut trailers = HeaderMap::with_capacity(1);
+    trailers.insert("grpc-status", OK);
+    stream.send_trailers(trailers)?;
+    if let Some(grant) = grant {
+        grant.delivered();
+    }
+    Ok(())
+}
+
+/// Sends what tonic answers, and counts a message that it found too large. The grant is as in
+/// [`send_message`].
 pub(super) async fn send(
     respond: &mut SendResponse<Bytes>,
-    response: Response<Body>,
+    answer: TonicResponse,
+    metrics: &ServerMetrics,
 ) -> Result<(), h2::Error> {
+    let TonicResponse { response, grant } = answer;
+    if response.headers().get("grpc-status") == Some(&OUT_OF_RANGE) {
+        metrics.message_too_large.add();
+    }
     let (head, body) = response.into_parts();
     let is_all = body.is_end_stream();
     let mut stream = respond.send_response(Response::from_parts(head, ()), is_all)?;
-    if is_all {
-        return Ok(());
+    if !is_all {
+        send_body(&mut stream, body).await?;
     }
+    if let Some(grant) = grant {
+        grant.delivered();
+    }
+    Ok(())
+}
+
+/// Sends `body` to its end. An error means that the client has gone or reset the call, or that the
+/// body failed.
+async fn send_body<B>(stream: &mut SendStream<Bytes>, body: B) -> Result<(), h2::Error>
+where
+    B: http_body::Body<Data = Bytes>,
+{
     let mut body = pin!(body);
     loop {
         let frame = poll_fn(|context| {
@@ -35,11 +100,11 @@ pub(super) async fn send(
             Some(Ok(frame)) => frame,
             Some(Err(_)) => {
                 stream.send_reset(Reason::INTERNAL_ERROR);
-                return Ok(());
+                return Err(Reason::INTERNAL_ERROR.into());
             }
         };
         match frame.into_data() {
-            Ok(piece) => data(&mut stream, piece).await?,
+            Ok(piece) => data(stream, piece).await?,
             Err(other) => {
                 if let Ok(trailers) = other.into_trailers() {
                     return stream.send_trailers(trailers);
@@ -49,9 +114,9 @@ pub(super) async fn send(
     }
 }
 
-/// Sends `data` as the client makes room for it, so that it is not kept for one that does not. An error
-/// means that the client has gone, or reset the call.
-pub(super) async fn data(stream: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2::Error> {
+/// Sends `data` as the client makes room for it: h2 would buffer it for a client that makes none. An
+/// error means that the client has gone or reset the call.
+async fn data(stream: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2::Error> {
     while !data.is_empty() {
         stream.reserve_capacity(data.len());
         let room = room(stream).await?.min(data.len());
@@ -60,7 +125,7 @@ pub(super) async fn data(stream: &mut SendStream<Bytes>, mut data: Bytes) -> Res
     Ok(())
 }
 
-/// How many bytes the client has room for, once there are any.
+/// Waits until the client has room, and returns for how many bytes.
 async fn room(stream: &mut SendStream<Bytes>) -> Result<usize, h2::Error> {
     let room = stream.capacity();
     if room > 0 {

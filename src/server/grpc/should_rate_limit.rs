@@ -1,135 +1,113 @@
-//! gRPC: `envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit`, from its stream to its answer.
+//! This module serves calls of `RateLimitService/ShouldRateLimit`: plain ones directly on their
+//! HTTP/2 stream, all others through tonic.
 //!
-//! Nearly all calls are of this method, so it is served on the stream itself: what a general service
-//! goes through (routers, boxed bodies, a task each) costs more than most decisions do.
+//! Nearly all calls are plain: one uncompressed message that fits. Through a general service (stream
+//! task, router, boxed bodies) hyper and tonic took 23 600 of 46 000 instructions per call, where the
+//! decision took 6 000 (callgrind, commit fbd7050). `docs/design/grpc-server.md` has the trade.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Request, Response};
-use tonic::{Code, Status};
+use http::{HeaderMap, Request};
+use http_body::Body;
 
-use crate::descriptor::Bounds;
-
+use super::framing::{self, plain_message};
 use super::memory_budget::{BudgetedBody, MemoryBudget};
-use super::request_body::RequestBody;
-use super::{framing, response, timeout};
+use super::request_body::{BodyError, ReceivedBody, RequestBody};
+use super::response::{self, unless_reset};
+use super::status::GrpcStatus;
+use super::timeout;
+use super::tonic_services::{TonicResponse, TonicServices, is_compressed};
+use crate::descriptor::Bounds;
 use crate::server::metrics::ServerMetrics;
-use crate::server::rls::handler::{Decide, HandleError, RlsResponse, caller, handle};
+use crate::server::rls::handler::{Decide, RlsResponse, caller, handle};
 
 /// The path of its calls.
 pub(in crate::server) const PATH: &str =
     "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// What its calls need; one per core.
+/// Decides the message of a call, on either path.
+pub(in crate::server) struct RateLimitHandler<D> {
+    pub(in crate::server) decider: Arc<D>,
+    pub(in crate::server) bounds: Bounds,
+    pub(in crate::server) budget: Arc<MemoryBudget>,
+}
+
+impl<D> Clone for RateLimitHandler<D> {
+    fn clone(&self) -> RateLimitHandler<D> {
+        RateLimitHandler {
+            decider: Arc::clone(&self.decider),
+            bounds: self.bounds,
+            budget: Arc::clone(&self.budget),
+        }
+    }
+}
+
+impl<D: Decide> RateLimitHandler<D> {
+    /// Decides `message`, which came with `headers`: `grpc-timeout` and the caller's trace.
+    pub(super) async fn handle(
+        &self,
+        headers: &HeaderMap,
+        message: &[u8],
+    ) -> Result<RlsResponse, GrpcStatus> {
+        let caller = caller(&*self.decider, headers);
+        Ok(handle(&*self.decider, &self.bounds, message, timeout::of(headers), caller).await?)
+    }
+}
+
+/// Serves the method's calls; one per worker.
 pub(super) struct ShouldRateLimit<D> {
-    pub(super) decider: Arc<D>,
-    pub(super) bounds: Bounds,
+    pub(super) handler: RateLimitHandler<D>,
+    pub(super) services: TonicServices,
     pub(super) max_message_bytes: usize,
-    pub(super) budget: Arc<MemoryBudget>,
+    /// Whether plain calls take the direct path.
+    pub(super) fast_path: bool,
     pub(super) metrics: Arc<ServerMetrics>,
 }
 
+/// The answer to a call, by the path that it took.
+pub(super) enum Answer {
+    Direct(RlsResponse),
+    Tonic(TonicResponse),
+}
+
 impl<D: Decide> ShouldRateLimit<D> {
-    /// Answers one call. Dropped at any time, it gives back what it may have taken.
+    /// Serves one call. Dropped at any time, it gives back what the decision has taken.
     pub(super) async fn call(
         self: Arc<Self>,
         request: Request<RecvStream>,
         mut respond: SendResponse<Bytes>,
     ) {
-        let (head, body) = request.into_parts();
-        let Some(answer) = unless_reset(&mut respond, self.answer(&head.headers, body)).await
-        else {
-            return;
-        };
-        // An error has no one to be told to: the client has gone.
+        let request = request.map(RequestBody::new);
+        let Some(answer) = unless_reset(&mut respond, self.answer(request)).await else { return };
+        // An error means that the client has reset the call or closed the connection.
         let _ = match answer {
-            Ok(answer) => send(&mut respond, answer).await,
-            Err(status) => respond.send_response(refused(status), true).map(drop),
+            Ok(Answer::Direct(answer)) => response::send_message(&mut respond, answer).await,
+            Ok(Answer::Tonic(answer)) => response::send(&mut respond, answer, &self.metrics).await,
+            Err(status) => respond.send_response(status.into_response(), true).map(drop),
         };
     }
 
-    async fn answer(&self, headers: &HeaderMap, body: RecvStream) -> Result<RlsResponse, Status> {
-        refuse_compression(headers)?;
+    /// The answer to one call. Reads its message once; what is not plain then goes to tonic as it was
+    /// received, so tonic's word on malformed calls is the only one.
+    pub(super) async fn answer<B>(&self, request: Request<B>) -> Result<Answer, GrpcStatus>
+    where
+        B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,
+    {
+        let takes_shortcut = self.fast_path && !is_compressed(&request);
+        let (head, body) = request.into_parts();
         // The request borrows the bytes of its message, so they count until it is decided.
-        let mut upload = BudgetedBody::unary(RequestBody::new(body), &*self.budget);
-        let content = framing::read_unary(&mut upload, self.max_message_bytes).await.inspect_err(
-            |status| {
-                if status.code() == Code::OutOfRange {
-                    self.metrics.message_too_large.add();
-                }
-            },
-        )?;
-        let caller = caller(&*self.decider, headers);
-        Ok(handle(&*self.decider, &self.bounds, &content, timeout::of(headers), caller).await?)
-    }
-}
-
-/// The outcome of `answer`, or nothing if the client has reset the call before there was one.
-pub(super) async fn unless_reset<T>(
-    respond: &mut SendResponse<Bytes>,
-    answer: impl Future<Output = T>,
-) -> Option<T> {
-    let mut answer = pin!(answer);
-    poll_fn(|context| match answer.as_mut().poll(context) {
-        Poll::Ready(answer) => Poll::Ready(Some(answer)),
-        Poll::Pending => respond.poll_reset(context).map(|_| None),
-    })
-    .await
-}
-
-/// What the answer grants becomes the caller's once the client has room for all of it: until then it may
-/// reset the call, and does where a proxy has timed out.
-async fn send(respond: &mut SendResponse<Bytes>, answer: RlsResponse) -> Result<(), h2::Error> {
-    let RlsResponse { response, grant } = answer;
-    let mut head = Response::new(());
-    head.headers_mut().insert(CONTENT_TYPE, GRPC);
-    let mut stream = respond.send_response(head, false)?;
-    response::data(&mut stream, framing::framed(&response)).await?;
-    let mut trailers = HeaderMap::with_capacity(1);
-    trailers.insert(Status::GRPC_STATUS, OK);
-    stream.send_trailers(trailers)?;
-    if let Some(grant) = grant {
-        grant.delivered();
-    }
-    Ok(())
-}
-
-const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
-const OK: HeaderValue = HeaderValue::from_static("0");
-
-/// The whole answer where there is no message.
-fn refused(status: Status) -> Response<()> {
-    status.into_http()
-}
-
-/// A message is read as it is; the client is told which forms there are.
-fn refuse_compression(headers: &HeaderMap) -> Result<(), Status> {
-    let Some(encoding) = headers.get("grpc-encoding").filter(|encoding| *encoding != "identity")
-    else {
-        return Ok(());
-    };
-    let encoding = encoding.to_str().unwrap_or("this way");
-    let reason = format!("compressed by {encoding}, which is not supported: send it as it is");
-    let mut status = Status::unimplemented(reason);
-    let accepted = tonic::metadata::MetadataValue::from_static("identity");
-    status.metadata_mut().insert("grpc-accept-encoding", accepted);
-    Err(status)
-}
-
-impl From<HandleError> for Status {
-    fn from(error: HandleError) -> Status {
-        match &error {
-            HandleError::DecodeError(_) | HandleError::Request(_) => {
-                Status::invalid_argument(error.to_string())
-            }
-            HandleError::Panicked => Status::internal(error.to_string()),
+        let mut body = BudgetedBody::unary(body, &*self.handler.budget);
+        let framed = framing::read_unary(&mut body, self.max_message_bytes).await?;
+        if takes_shortcut && let Some(message) = plain_message(&framed, self.max_message_bytes) {
+            return self.handler.handle(&head.headers, message).await.map(Answer::Direct);
         }
+        let budget = Arc::clone(&self.handler.budget);
+        let body = ReceivedBody::new(framed, body.into_reservation().shared(budget));
+        // Boxed: it is large, and the direct path's future would have its size.
+        let call = Box::pin(self.services.call(Request::from_parts(head, body)));
+        Ok(Answer::Tonic(call.await))
     }
 }

@@ -1,22 +1,22 @@
-//! How long a caller waits: `grpc-timeout`, less what the answer needs on its way.
+//! This module reads `grpc-timeout`, and subtracts what the response needs for its way back.
 
 use std::time::Duration;
 
 use http::HeaderMap;
 
-/// The share of the caller's deadline that is left for the network and for encoding.
+/// The divisor of the timeout that gives the margin for the network and for encoding.
 const MARGIN_SHARE: u32 = 5;
 
-/// The most that is left.
+/// The largest margin.
 const MARGIN_MAX: Duration = Duration::from_millis(5);
 
-/// How long the answer to a call with these headers may take. Nothing, if the caller does not say.
+/// The time that a call with these headers may take, less the margin. None without a valid timeout.
 pub(super) fn of(headers: &HeaderMap) -> Option<Duration> {
     let timeout = read(headers.get("grpc-timeout")?.to_str().ok()?)?;
     Some(timeout - (timeout / MARGIN_SHARE).min(MARGIN_MAX))
 }
 
-/// At most eight digits and a unit
+/// Parses at most eight digits and a unit
 /// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
 fn read(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fifth_of_the_callers_deadline_is_left_for_the_way_but_no_more_than_5_ms() {
+    fn a_fifth_of_the_timeout_is_kept_but_at_most_5_ms() {
         let table = [
             ("20m", Some(16_000)),
             ("1000u", Some(800)),

@@ -1,7 +1,7 @@
-//! The cores: one thread with one single-threaded runtime each, serving gRPC.
+//! This module runs the workers: one thread with a single-threaded runtime per core, serving gRPC.
 //!
-//! A connection stays on the core it was accepted to, so nothing is ever handed between threads on a
-//! request's way; that serves clearly more calls per CPU second than one runtime over all cores.
+//! A connection stays on the worker it was assigned to. No request moves between threads, which serves
+//! more calls per CPU second than one runtime over all cores.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -9,13 +9,14 @@ use std::{io, num::NonZero};
 
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
-use tonic::service::Routes;
 
 use super::connection::ConnectionContext;
 use super::dispatch::Dispatcher;
 use super::io::open_by;
 use super::memory_budget::MemoryBudget;
-use super::should_rate_limit::ShouldRateLimit;
+use super::should_rate_limit::{RateLimitHandler, ShouldRateLimit};
+use super::tonic_services::TonicServices;
+use super::tonic_services::health::HealthService;
 use crate::server::config::ServerConfig;
 use crate::server::lifecycle::{Lifecycle, Phase, StopOnExit};
 use crate::server::listener::balance::Accepted;
@@ -23,10 +24,10 @@ use crate::server::rls::handler::Decide;
 use crate::server::single_threaded_runtime;
 use crate::settings::GrpcSettings;
 
-/// What every core serves, and until when.
+/// What every worker needs.
 pub(in crate::server) struct WorkerConfig<D> {
     pub(in crate::server) decider: Arc<D>,
-    pub(in crate::server) routes: Routes,
+    pub(in crate::server) health: HealthService,
     pub(in crate::server) budget: Arc<MemoryBudget>,
     pub(in crate::server) server: ServerConfig,
     pub(in crate::server) life: Lifecycle,
@@ -36,7 +37,7 @@ impl<D> Clone for WorkerConfig<D> {
     fn clone(&self) -> WorkerConfig<D> {
         WorkerConfig {
             decider: Arc::clone(&self.decider),
-            routes: self.routes.clone(),
+            health: self.health.clone(),
             budget: Arc::clone(&self.budget),
             server: self.server.clone(),
             life: self.life.clone(),
@@ -50,7 +51,7 @@ pub fn count(settings: &GrpcSettings) -> usize {
     settings.cores.map_or_else(available, NonZero::get)
 }
 
-/// Starts core number `index`, which serves the connections of `queue` until it is closed.
+/// Starts worker number `index`, which serves the connections of `queue` until that is closed.
 pub(in crate::server) fn start<D: Decide>(
     index: usize,
     queue: mpsc::Receiver<Accepted>,
@@ -58,8 +59,8 @@ pub(in crate::server) fn start<D: Decide>(
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let runtime = single_threaded_runtime()?;
     thread::Builder::new().name(format!("weir-core-{index}")).spawn(move || {
-        // One core less would go unnoticed for days: an instance that loses one stops, and whoever
-        // keeps it running starts a whole one.
+        // A missing worker could go unnoticed for days. So the whole server stops when one ends,
+        // and the supervisor (Kubernetes, systemd) starts a complete one.
         let _last = StopOnExit(config.life.clone());
         runtime.block_on(serve(queue, config));
         Ok(())
@@ -67,22 +68,26 @@ pub(in crate::server) fn start<D: Decide>(
 }
 
 async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<D>) {
-    let WorkerConfig { decider, routes, budget, server, life } = config;
+    let WorkerConfig { decider, health, budget, server, life } = config;
     let timeout = server.drain.timeout;
     let drain_expired = async {
         life.reached(Phase::Stopping).await;
         tokio::time::sleep(timeout).await;
     };
+    let bounds = server.bounds;
+    let handler = RateLimitHandler { decider, bounds, budget: Arc::clone(&budget) };
+    let max_message_bytes = server.grpc.max_message_bytes;
+    let services = TonicServices::new(handler.clone(), max_message_bytes, health);
     let context = Arc::new(ConnectionContext {
         dispatcher: Dispatcher {
             should_rate_limit: Arc::new(ShouldRateLimit {
-                decider,
-                bounds: server.bounds,
-                max_message_bytes: server.grpc.max_message_bytes,
-                budget: Arc::clone(&budget),
+                handler,
+                services: services.clone(),
+                max_message_bytes,
+                fast_path: server.grpc.fast_path,
                 metrics: server.server_metrics.clone(),
             }),
-            routes: routes.prepare(),
+            services,
             budget,
             metrics: server.server_metrics.clone(),
             timeout: server.grpc.call_timeout,
@@ -101,8 +106,7 @@ async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<
     }
 }
 
-/// Serves what comes out of `queue`, each connection in a task of its own, until the queue has ended
-/// and they have.
+/// Serves each connection of `queue` in a task, until the queue and all connections have ended.
 async fn connections<D: Decide>(
     mut queue: mpsc::Receiver<Accepted>,
     context: Arc<ConnectionContext<D>>,
@@ -111,7 +115,7 @@ async fn connections<D: Decide>(
     loop {
         tokio::select! {
             accepted = queue.recv() => {
-                // The queue's end is the signal: connections accepted before it are still served.
+                // The closed queue is the signal to stop. Connections accepted before it are served.
                 let Some(Accepted { stream, guard }) = accepted else { break };
                 let by = open_by(context.settings.handshake_timeout);
                 let context = Arc::clone(&context);

@@ -1,4 +1,4 @@
-//! A listener for metrics alone: for scrapers that must not reach the admin port.
+//! This module runs the metrics listener, for scrapers without access to the admin port.
 
 use std::io;
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! MetricsPages of metrics: rendered off the threads that serve, and few at a time.
+//! This module renders the metrics page off the serving threads, four pages at a time.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use tokio::task::spawn_blocking;
 /// MetricsPages that are rendered at the same time; more wait.
 const AT_A_TIME: usize = 4;
 
-/// The version of the text format that a page speaks.
+/// The content type of the page: version 0.0.4 of the text format.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What renders a page, and the places to do so: one of each for all listeners.
+/// The renderer of the page and its permits, shared by all listeners.
 #[derive(Clone)]
 pub(in crate::server) struct MetricsPages {
     render: Arc<dyn Fn() -> String + Send + Sync>,
@@ -28,12 +28,12 @@ impl MetricsPages {
         MetricsPages { render: Arc::new(render), places: Arc::new(Semaphore::new(AT_A_TIME)) }
     }
 
-    /// One page, in its turn.
+    /// One page, once a permit is free.
     pub(in crate::server) async fn answer(self) -> Response {
         let MetricsPages { render, places } = self;
         let place = places.acquire_owned().await;
-        // A page of many series takes a while, and this thread also accepts connections. It keeps
-        // its place to its end, also when nobody waits for it any more.
+        // Rendering many series takes a while, and this thread also accepts connections. The permit
+        // stays with the render, even if its client has gone.
         let page = spawn_blocking(move || {
             let _place = place;
             render()
@@ -53,7 +53,7 @@ mod tests {
     use tokio::sync::mpsc::unbounded_channel;
 
     #[test]
-    fn no_more_than_four_are_rendered_at_a_time_even_if_nobody_waits_for_them() {
+    fn at_most_four_pages_are_rendered_at_a_time() {
         // One thread more than pages: it takes a fifth page, or else what is queued after it.
         let mut runtime = Builder::new_current_thread();
         let runtime = runtime.max_blocking_threads(AT_A_TIME + 1).build().unwrap();
@@ -76,7 +76,7 @@ mod tests {
                 assert!(one.await.unwrap_err().is_cancelled());
             }
             let more: Vec<_> = (0..10).map(|_| ask()).collect();
-            // Each of them has had its turn to begin.
+            // Each of them has been polled once.
             tokio::task::yield_now().await;
             tokio::select! {
                 _ = arrivals.recv() => panic!("a fifth page is rendered"),

@@ -1,8 +1,8 @@
-//! The HTTP port.
+//! This module answers the HTTP port.
 //!
 //! | path | answer |
 //! | --- | --- |
-//! | `/json` | a request as proto3 JSON, with any method: 200 OK or 429 OVER_LIMIT with the response, 400 with the reason, 413 for a body beyond the bound |
+//! | `/json` | a request as proto3 JSON, with any method: 200 OK or 429 OVER_LIMIT with the response, 400 with the reason, 413 for a body over the maximum |
 //! | `/healthcheck`, `/livez` | 200 `OK`, or 500 |
 //! | `/readyz` | 200 `OK`, or 503 |
 
@@ -69,14 +69,14 @@ async fn decide<D: Decide>(State(web): State<Arc<Web<D>>>, request: Request) -> 
         }
     };
     match handle(&*web.decider, &web.bounds, &message, None, caller).await {
-        Ok(RlsResponse { response, grant }) => {
+        Ok(RlsResponse { message: response, grant }) => {
             let status = match response.overall_code() {
                 Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
                 Code::Ok | Code::Unknown => StatusCode::OK,
             };
             match web.json.write(&response) {
                 Ok(text) => {
-                    // HTTP/1.1 tells nobody that a caller has gone, short of a failed write.
+                    // HTTP/1.1 has no reset: a closed connection shows only in a failed write.
                     if let Some(grant) = grant {
                         grant.delivered();
                     }
@@ -89,7 +89,7 @@ async fn decide<D: Decide>(State(web): State<Arc<Web<D>>>, request: Request) -> 
         }
         Err(error) => {
             let status = match error {
-                HandleError::DecodeError(_) | HandleError::Request(_) => StatusCode::BAD_REQUEST,
+                HandleError::Decode(_) | HandleError::Request(_) => StatusCode::BAD_REQUEST,
                 HandleError::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             };
             (status, error.to_string()).into_response()

@@ -1,7 +1,6 @@
-//! An HTTP/1 server that slow, idle and hostile clients cannot pin.
-//!
-//! Every step has a bound: the head, the request, the connection's life, and their number, in all
-//! and of one address.
+//! This module serves HTTP/1 with a limit on every step, so slow, idle and hostile clients cannot
+//! occupy it: the head, the request, the life of a connection, and the number of connections, in total
+//! and per address.
 
 use std::future::Future;
 use std::pin::pin;
@@ -40,7 +39,7 @@ pub(in crate::server) async fn serve(
     let per_ip = PerIpLimit::new(limits.max_connections_per_peer);
     let take = |stream, address| {
         listener_metrics(metrics).accepted.add();
-        // Without a place the connection is closed here.
+        // Without a permit the connection is closed here.
         let Some(peer) = per_ip.try_acquire(address) else {
             return listener_metrics(metrics).peer_full.add();
         };
@@ -86,7 +85,7 @@ async fn connection(
     let _ = tokio::time::timeout(limits.request_timeout, connection).await;
 }
 
-/// Counts what a client could not get right in time or in size. How else it ended is its business.
+/// Counts a head that was too slow or too large. Other errors are closed connections.
 fn count_error(metrics: &ServerMetrics, result: Result<(), hyper::Error>) {
     match result {
         Err(error) if error.is_timeout() => metrics.http_timeout.add(),
@@ -95,7 +94,7 @@ fn count_error(metrics: &ServerMetrics, result: Result<(), hyper::Error>) {
     }
 }
 
-/// Ends a request that takes longer than the limit: its body comes too slowly.
+/// Ends a request at the limit. Its body arrives too slowly.
 async fn within(
     State((limit, metrics)): State<(Duration, Arc<ServerMetrics>)>,
     request: Request,
@@ -103,7 +102,8 @@ async fn within(
 ) -> Response {
     let Ok(response) = tokio::time::timeout(limit, next.run(request)).await else {
         metrics.http_timeout.add();
-        return (StatusCode::REQUEST_TIMEOUT, "the request took too long\n").into_response();
+        return (StatusCode::REQUEST_TIMEOUT, "request exceeded http.request_timeout\n")
+            .into_response();
     };
     if response.status() == StatusCode::PAYLOAD_TOO_LARGE {
         metrics.http_too_large.add();

@@ -1,4 +1,4 @@
-//! The accept loop: takes connections until told to stop, and outlives every error on the way.
+//! This module runs the accept loop, which continues after every error.
 
 use std::io;
 use std::net::IpAddr;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 
-/// The first pause after the kernel could not hand out a connection; doubles up to [`LONGEST_PAUSE`].
+/// The pause after the first failure to accept. It doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Gives every connection on `listener` to `take`, for ever. The caller drops it to stop.
+/// Passes every connection on `listener` to `take`, for ever. The caller drops the future to stop.
 pub(in crate::server) async fn accept(
     listener: TcpListener,
     mut take: impl FnMut(TcpStream, IpAddr),
@@ -20,15 +20,15 @@ pub(in crate::server) async fn accept(
         match listener.accept().await {
             Ok((stream, peer)) => {
                 pause = FIRST_PAUSE;
-                // Answers are small and must not wait for more. Fails only on a dead connection.
+                // Responses are small and must not wait for more data. Fails only on a closed connection.
                 let _ = stream.set_nodelay(true);
                 take(stream, peer.ip());
             }
             Err(error) if concerns_one_connection(&error) => {}
-            // Out of file descriptors or memory: trying again at once would spin, giving up would
-            // be an outage. Connections that close meanwhile make room.
+            // Out of file descriptors or memory. An immediate retry would spin, and giving up would
+            // be an outage. Connections that close during the pause make room.
             Err(error) => {
-                tracing::warn!(%error, ?pause, "cannot accept connections; trying again");
+                tracing::warn!(%error, ?pause, "accept failed; retrying");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
@@ -36,7 +36,7 @@ pub(in crate::server) async fn accept(
     }
 }
 
-/// The client left before it was accepted; nothing is wrong on this side.
+/// Whether the client closed before it was accepted: an error of one connection only.
 fn concerns_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::*;
     matches!(error.kind(), ConnectionAborted | ConnectionReset | ConnectionRefused | Interrupted)
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_error_of_the_machine_calls_for_a_pause() {
+    fn only_errors_of_the_machine_pause_accepting() {
         for (number, one) in [
             (103, true),  // ECONNABORTED
             (104, true),  // ECONNRESET

@@ -1,4 +1,5 @@
-//! The front: the one thread that accepts connections, serves HTTP and admin, and leads the end.
+//! This module runs the acceptor: the thread that accepts all connections, serves HTTP and admin, and
+//! starts the drain.
 
 use std::io;
 use std::net::{IpAddr, TcpListener};
@@ -12,14 +13,14 @@ use tokio::sync::watch;
 
 use super::accept;
 use super::balance::LeastConnections;
-use crate::server::grpc::health::Reporter;
+use crate::server::grpc::tonic_services::health::Reporter;
 use crate::server::http::server as http1;
 use crate::server::lifecycle::{Lifecycle, Phase, StopOnExit};
 use crate::server::metrics::ServerMetrics;
 use crate::server::single_threaded_runtime;
 use crate::settings::HttpSettings;
 
-/// Everything that the front looks after.
+/// The acceptor: listeners, routes, health and shutdown.
 pub(in crate::server) struct Acceptor {
     pub(in crate::server) grpc: (TcpListener, LeastConnections),
     pub(in crate::server) http: (TcpListener, Router, HttpSettings),
@@ -28,7 +29,7 @@ pub(in crate::server) struct Acceptor {
     pub(in crate::server) metrics: Arc<ServerMetrics>,
     pub(in crate::server) life: Lifecycle,
     pub(in crate::server) shutdown: watch::Receiver<bool>,
-    /// From "not serving" to the end of accepting.
+    /// Time from "not serving" to the end of accepting.
     pub(in crate::server) delay: Duration,
 }
 
@@ -50,7 +51,7 @@ impl Acceptor {
         let http = net::TcpListener::from_std(http)?;
         let admin = net::TcpListener::from_std(admin)?;
         let (life, metrics) = (&self.life, &self.metrics);
-        // Before the first connection, so that nobody is told "serving" too early.
+        // Before the first connection, so that no probe reads "serving" too early.
         self.reporter.start().await;
         tokio::join!(
             drain(life, self.shutdown, self.delay),
@@ -63,10 +64,10 @@ impl Acceptor {
     }
 }
 
-/// Waits for the order to stop, and leads through the phases.
+/// Waits for the shutdown, then moves through the phases of the drain.
 async fn drain(life: &Lifecycle, mut shutdown: watch::Receiver<bool>, delay: Duration) {
     let in_order = async {
-        // A sender that is gone cannot ask any more; it has asked by going.
+        // A dropped sender counts as a shutdown request.
         let _ = shutdown.wait_for(|stop| *stop).await;
         life.advance(Phase::Draining);
         tokio::time::sleep(delay).await;
@@ -78,13 +79,13 @@ async fn drain(life: &Lifecycle, mut shutdown: watch::Receiver<bool>, delay: Dur
     }
 }
 
-/// Accepts and deals until the server stops. Then the balancer is dropped, which tells the cores.
+/// Accepts and assigns until the server stops. Dropping the balancer then closes the queues.
 async fn assign(listener: net::TcpListener, balancer: LeastConnections, life: &Lifecycle) {
     let take = |stream: net::TcpStream, peer: IpAddr| {
-        // Leaves this runtime here, and joins its core's when that picks it up.
+        // Leaves this runtime, and joins its worker's when that receives it.
         let assigned = stream.into_std().is_ok_and(|stream| balancer.assign(stream, peer));
         if !assigned {
-            tracing::debug!("closed a connection: there are too many");
+            tracing::debug!("connection closed: too many are open");
         }
     };
     tokio::select! {

@@ -1,7 +1,7 @@
-//! The balancer: hands each accepted connection to the worker with the fewest open ones.
+//! This module assigns each accepted connection to the worker with the fewest open ones.
 //!
-//! Envoy opens one long connection per worker thread. Hashing those over ports, as the kernel does
-//! with `SO_REUSEPORT`, leaves some workers with several and others idle for hours; counting does not.
+//! Envoy opens one long connection per worker thread. The kernel's hashing with `SO_REUSEPORT` leaves
+//! some workers with several of them and others idle for hours. Counting does not.
 
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use tokio::sync::mpsc;
 use super::per_ip::{PerIpLimit, PerIpPermit};
 use crate::server::metrics::ServerMetrics;
 
-/// Connections that may wait for one worker to pick them up.
+/// Connections that may wait in the queue of one worker.
 const QUEUE: usize = 1024;
 
-/// A connection on its way to a worker, counted there from now until it is dropped.
+/// A connection for a worker. It counts there until its guard is dropped.
 #[derive(Debug)]
 pub(in crate::server) struct Accepted {
     pub(in crate::server) stream: TcpStream,
     pub(in crate::server) guard: ConnectionGuard,
 }
 
-/// One place taken on a worker, and one of its peer's. Gives them back when dropped.
+/// Counts an open connection, on its worker and for its address, until it is dropped.
 #[derive(Debug)]
 pub(in crate::server) struct ConnectionGuard {
     worker: Arc<AtomicUsize>,
@@ -49,7 +49,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// Deals connections. Dropping it tells every worker that no more will come.
+/// Assigns connections. Dropping it closes the queues of all workers.
 #[derive(Debug)]
 pub(in crate::server) struct LeastConnections {
     workers: Vec<Worker>,
@@ -81,8 +81,8 @@ impl LeastConnections {
         (LeastConnections { workers, max, per_ip, metrics }, queues)
     }
 
-    /// Hands `stream` to the worker with the fewest open connections that can take it. Closes it, and
-    /// says so, when there are too many already.
+    /// Sends `stream` to the worker with the fewest open connections whose queue has room. False: the
+    /// connection was closed, as a limit is reached.
     pub(in crate::server) fn assign(&self, stream: TcpStream, peer: IpAddr) -> bool {
         let port = &self.metrics.grpc;
         port.accepted.add();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn each_connection_goes_to_the_core_with_the_fewest() {
+    fn each_connection_goes_to_the_least_loaded_worker() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (balancer, mut queues) = balancer(3, 100);
         let mut clients = Vec::new();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_gone_or_full_is_passed_over() {
+    fn a_worker_that_is_gone_or_full_is_skipped() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (balancer, mut queues) = balancer(2, 100);
         drop(queues.remove(0));
@@ -176,12 +176,12 @@ mod tests {
         assert_eq!(opens(&balancer), [0, 1]);
         drop(queues);
         let (_client, stream) = connection(&listener);
-        assert!(!balancer.assign(stream, PEER), "nobody is left to take it");
+        assert!(!balancer.assign(stream, PEER), "no worker is left");
         assert_eq!(opens(&balancer), [0, 0]);
     }
 
     #[test]
-    fn one_connection_too_many_is_closed() {
+    fn a_connection_over_the_maximum_is_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (balancer, mut queues) = balancer(2, 2);
         let clients: Vec<_> = (0..2)

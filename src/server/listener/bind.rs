@@ -1,4 +1,4 @@
-//! Listening sockets, bound before anything is served so that a taken port is an error at start.
+//! This module binds listening sockets, before anything is served: a taken port is an error at start.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -59,7 +59,7 @@ mod tests {
     use std::net::TcpStream;
 
     #[test]
-    fn the_ipv6_wildcard_takes_ipv4_as_well() {
+    fn the_ipv6_wildcard_accepts_ipv4_too() {
         let listener = bind("[::]:0".parse().unwrap()).unwrap();
         let port = listener.local_addr().unwrap().port();
         assert_ne!(port, 0);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_cannot_be_had_is_named_in_the_error() {
+    fn the_error_names_the_address() {
         let taken = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listen = taken.local_addr().unwrap();
         let error = bind(listen).unwrap_err().to_string();
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_missing_ipv6_sends_the_wildcard_to_ipv4() {
+    fn only_missing_ipv6_falls_back_to_ipv4() {
         let error = |number| io::Error::from_raw_os_error(number);
         let (in_use, not_available) = (98, 99);
         assert!(has_no_ipv6(&error(EAFNOSUPPORT)) && has_no_ipv6(&error(not_available)));

@@ -1,18 +1,18 @@
-//! PerIpLimit: how many connections each address has open, where that is bounded.
+//! This module limits the open connections per client address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Open connections by address. Holds as many addresses as there are connections.
+/// Open connections by address. It holds as many addresses as there are connections.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct PerIpLimit {
-    /// None: everybody may have as many as there are.
+    /// None: no limit.
     max: Option<usize>,
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// One connection of an address, until it is dropped.
+/// Counts one connection of an address until it is dropped.
 #[derive(Debug)]
 pub(in crate::server) struct PerIpPermit {
     address: IpAddr,
@@ -25,9 +25,9 @@ impl PerIpLimit {
         PerIpLimit { max, open: Arc::default() }
     }
 
-    /// One more of `address`, unless it has as many as it may.
+    /// A permit for one more connection of `address`. None: it has as many as it may.
     pub(in crate::server) fn try_acquire(&self, address: IpAddr) -> Option<PerIpPermit> {
-        // A client of a dual-stack port is the same one however it is written.
+        // A dual-stack port shows an IPv4 client as `::ffff:a.b.c.d`; both forms are one client.
         let address = address.to_canonical();
         let Some(max) = self.max else { return Some(PerIpPermit { address, open: None }) };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_its_share_however_it_is_written_and_is_forgotten_when_it_has_none() {
+    fn both_forms_of_an_address_share_one_limit() {
         let peers = PerIpLimit::new(Some(2));
         let ip = |text: &str| text.parse().unwrap();
         let first = peers.try_acquire(ip("10.0.0.1")).unwrap();
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_bound_nobody_is_counted() {
+    fn without_a_limit_nothing_is_counted() {
         let peers = PerIpLimit::new(None);
         let taken: Vec<_> = (0..100).map(|_| peers.try_acquire("::1".parse().unwrap())).collect();
         assert!(taken.iter().all(Option::is_some) && peers.open.lock().unwrap().is_empty());

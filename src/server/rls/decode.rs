@@ -1,9 +1,9 @@
-//! From the bytes of a `RateLimitRequest` to a borrowed [`Request`]: two flat buffers, no text is
-//! copied.
+//! This module decodes a `RateLimitRequest` into a borrowed [`Request`]: two flat buffers, no copied
+//! text.
 //!
-//! What is read is what any protobuf decoder reads: the tests hold it to prost's. But an empty
-//! descriptor is two bytes on the wire and more than fifty in memory, so messages of too many parts
-//! are given up before they have taken memory out of proportion to their size.
+//! prost would copy every text into a `String`. The tests compare this decoder with prost's. An empty
+//! descriptor takes two bytes on the wire and over fifty in memory, so a message with too many parts is
+//! refused before it takes memory out of proportion to its size.
 
 use std::str::{Utf8Error, from_utf8};
 
@@ -13,16 +13,15 @@ use crate::descriptor::{Bounds, Caller, Descriptor, Entry, Request, RequestError
 use crate::limit::{Override, Unit};
 use crate::proto::wire::{self, Malformed, Value};
 
-/// Descriptors and entries in one message, together. Far more than any bound on requests lets
-/// through.
+/// Descriptors and entries in one message, together: far more than the bounds of requests allow.
 const PARTS: usize = 65_536;
 
-/// A request as it lies in its bytes.
+/// A request that borrows its bytes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Message<'m> {
     domain: &'m str,
     hits_addend: u32,
-    /// All entries of all descriptors, one after the other. Envoy sends few: they fit inline.
+    /// All entries of all descriptors in order. Envoy sends few, which fit inline.
     entries: SmallVec<[Entry<'m>; 8]>,
     descriptors: SmallVec<[Sent; 2]>,
 }
@@ -45,14 +44,14 @@ struct Limit {
 /// The descriptors, each borrowing its slice of the entries.
 pub(super) type Descriptors<'m> = SmallVec<[Descriptor<'m>; 2]>;
 
-/// Why bytes are no request.
+/// Why bytes are not a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::server) enum DecodeError {
     #[error("the message is not a RateLimitRequest: {0}")]
     Malformed(#[from] Malformed),
     #[error("the message is not a RateLimitRequest: `{0}` is of another type")]
     Type(&'static str),
-    #[error("the message is not a RateLimitRequest: a text is not UTF-8: {0}")]
+    #[error("the message is not a RateLimitRequest: a string is not UTF-8: {0}")]
     Text(#[from] Utf8Error),
     #[error("more than {PARTS} descriptors and entries in one message")]
     Parts,
@@ -103,7 +102,7 @@ impl<'m> Message<'m> {
         Ok(())
     }
 
-    /// Refuses so many parts beside those that are complete.
+    /// Fails if `more` parts beside the complete ones are too many.
     fn bound(&self, more: usize) -> Result<(), DecodeError> {
         let parts = self.descriptors.len() + self.entries.len() + more;
         if parts > PARTS { Err(DecodeError::Parts) } else { Ok(()) }
@@ -125,7 +124,7 @@ impl<'m> Message<'m> {
         self.descriptors.iter().enumerate().map(one).collect()
     }
 
-    /// The request over `descriptors`, refused when it is beyond `bounds`.
+    /// The request over `descriptors`. Fails if it exceeds `bounds`.
     pub(super) fn request<'r>(
         &'r self,
         descriptors: &'r [Descriptor<'r>],
@@ -153,7 +152,7 @@ fn read_entry(mut bytes: &[u8]) -> Result<Entry<'_>, DecodeError> {
     Ok(entry)
 }
 
-/// A limit that is sent in several parts is all of them together, the last one first.
+/// Merges a limit that is sent in several parts; the last value of a field wins.
 fn read_limit(limit: &mut Limit, mut bytes: &[u8]) -> Result<(), DecodeError> {
     while let Some(field) = wire::next(&mut bytes)? {
         match field {
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_number_is_the_protocols_and_any_other_is_refused_with_its_place() {
+    fn an_unknown_unit_is_refused_with_its_index() {
         use Unit::*;
         let known = [Second, Minute, Hour, Day, Month, Year, Week];
         for (number, unit) in (1..).zip(known) {
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn more_parts_than_any_request_has_are_given_up_wherever_they_are() {
+    fn a_message_with_too_many_parts_is_refused() {
         let entries = |count: usize| descriptor(&[("", "")].repeat(count));
         let refused = |descriptors: Vec<RateLimitDescriptor>| {
             let message = RateLimitRequest { descriptors, ..Default::default() };

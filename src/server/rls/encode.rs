@@ -1,4 +1,4 @@
-//! From a [`Verdict`] to the protocol's response.
+//! This module encodes a [`Verdict`] as the response of the protocol.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::limit::Unit;
 use crate::proto::{self, DescriptorStatus, HeaderValue, RateLimit, RateLimitResponse};
 use crate::time::Micros;
 
-/// The response that says what `verdict` says. Numbers beyond 32 bits are sent as the largest one.
+/// The response to `verdict`. A number over 32 bits is sent as the largest one.
 pub(super) fn response(verdict: Verdict) -> RateLimitResponse {
     RateLimitResponse {
         overall_code: code(verdict.code),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_the_protocol_are_sent_as_its_largest() {
+    fn numbers_over_32_bits_are_sent_as_the_largest() {
         for (number, sent) in [
             (0, 0),
             (u64::from(u32::MAX), u32::MAX),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_sent_by_the_protocols_number() {
+    fn a_unit_is_sent_as_its_number() {
         let number = |one| i32::from(unit(one));
         assert_eq!(number(None), 0);
         assert_eq!(Unit::ALL.map(|one| number(Some(one))), [1, 2, 3, 4, 7, 5, 6]);

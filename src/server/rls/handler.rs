@@ -1,4 +1,4 @@
-//! The seam between the protocols and the limiter: message in, answer or refusal out.
+//! This module handles a request between the protocols and the limiter: bytes in, response or error out.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,44 +15,44 @@ use crate::proto::RateLimitResponse;
 use super::decode::{DecodeError, Message};
 use super::encode;
 
-/// Whoever decides requests.
+/// Decides requests.
 pub trait Decide: Send + Sync + 'static {
-    /// The answer to a valid request. Dropped without having finished when the caller has gone.
+    /// The verdict on a valid request. The future is dropped when the caller resets the call.
     fn decide(&self, request: &Request<'_>) -> impl Future<Output = Verdict> + Send;
 
-    /// A request was refused because it is not valid.
+    /// Counts a request that was refused as invalid.
     fn refused(&self) {}
 
-    /// A defect ended a request without a verdict.
+    /// Counts a request whose decision panicked.
     fn failed(&self) {}
 
-    /// Whether requests are traced. Where they are not, nobody reads what a caller says of its trace.
+    /// Whether requests are traced. If not, the caller's trace headers are not read.
     fn traces(&self) -> bool {
         false
     }
 }
 
-/// Why there is no answer.
+/// Why a request has no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::server) enum HandleError {
-    /// The caller's fault: no request.
+    /// The bytes are no `RateLimitRequest`.
     #[error(transparent)]
-    DecodeError(#[from] DecodeError),
-    /// The caller's fault: one that cannot be decided.
+    Decode(#[from] DecodeError),
+    /// The request is invalid.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// Ours: a defect that was caught before it could take the process along.
-    #[error("a defect stopped this decision; the log has its place")]
+    /// The decision panicked.
+    #[error("internal error: the decision panicked; see the log")]
     Panicked,
 }
 
-/// An answer, and what must be given back if it does not arrive.
+/// A response, and the grant to give back if it is not delivered.
 pub(in crate::server) struct RlsResponse {
-    pub(in crate::server) response: RateLimitResponse,
+    pub(in crate::server) message: RateLimitResponse,
     pub(in crate::server) grant: Option<Grant>,
 }
 
-/// What `headers` say of the caller's trace, if `decider` wants to know.
+/// The caller's trace from `headers`, if `decider` traces requests.
 pub(in crate::server) fn caller<'h>(decider: &impl Decide, headers: &'h HeaderMap) -> Caller<'h> {
     if !decider.traces() {
         return Caller::default();
@@ -61,8 +61,8 @@ pub(in crate::server) fn caller<'h>(decider: &impl Decide, headers: &'h HeaderMa
     Caller { traceparent: text("traceparent"), tracestate: text("tracestate") }
 }
 
-/// Decides the request in `bytes`, which may be anything that a stranger can send, for somebody who
-/// waits no longer than `timeout`, on behalf of `caller`.
+/// Decides the request in `bytes`, which may be any input of any client. `timeout` is the time that
+/// the caller waits, `caller` its trace.
 pub(in crate::server) async fn handle(
     decider: &impl Decide,
     bounds: &Bounds,
@@ -80,12 +80,12 @@ pub(in crate::server) async fn handle(
     let verdict = unless_panicked(pin!(decider.decide(&request))).await;
     let mut verdict = verdict.inspect_err(|_| decider.failed())?;
     let grant = verdict.grant.take();
-    Ok(RlsResponse { response: encode::response(verdict), grant })
+    Ok(RlsResponse { message: encode::response(verdict), grant })
 }
 
-/// Runs `future` and turns a panic in it into a refusal. The state behind it is shared only through
-/// atomics and locks that do not poison decisions, so going on is safe. It stays where it is: moving
-/// it would cost as much as some decisions do.
+/// Runs `future` and turns a panic in it into an error, so the call gets INTERNAL and other calls go
+/// on. That is safe: its state is shared through atomics and locks that recover from poisoning. The
+/// future is pinned in place, as moving it would cost as much as some decisions do.
 async fn unless_panicked<T>(
     mut future: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, HandleError> {
@@ -109,7 +109,7 @@ mod tests {
     use crate::proto::RateLimitRequest;
     use crate::server::tests::test_handlers::ByDomain;
 
-    /// Counts what it is told of refusals.
+    /// Counts refused requests.
     #[derive(Default)]
     struct Counting(AtomicUsize);
 
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_refusal_is_told_once_and_no_answer_is() {
+    async fn each_refusal_is_counted_once() {
         let request = |domain: &str| RateLimitRequest {
             domain: domain.into(),
             descriptors: vec![crate::proto::RateLimitDescriptor::default()],

@@ -1,4 +1,4 @@
-//! Bytes in, bytes out: a call's whole way without a connection, for fuzzing and for tests.
+//! This module decides requests from bytes to bytes without a connection, for fuzzing and tests.
 
 use std::sync::LazyLock;
 
@@ -9,19 +9,19 @@ use super::json::Json;
 use crate::descriptor::{Bounds, Caller};
 use crate::proto::RateLimitResponse;
 
-/// Made once: reading the descriptors takes longer than most requests.
+/// Built once: reading the descriptors takes longer than most requests.
 static JSON: LazyLock<Json> = LazyLock::new(Json::new);
 
-/// Why bytes were not answered.
+/// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The text that the caller would get.
+    /// The message that the caller would get.
     pub reason: String,
-    /// The fault is ours, not the caller's.
+    /// Whether the cause is a bug of weir instead of the request.
     pub defect: bool,
 }
 
-/// Answers a request as the gRPC port does, once its bytes have arrived.
+/// Decides a request as the gRPC port does, once its message has arrived.
 pub async fn protobuf(
     decider: &impl Decide,
     bounds: &Bounds,
@@ -30,7 +30,7 @@ pub async fn protobuf(
     Ok(delivered(handle(decider, bounds, message, None, Caller::default()).await?).encode_to_vec())
 }
 
-/// Answers a request as `/json` does.
+/// Decides a request as `/json` does.
 pub async fn json(decider: &impl Decide, bounds: &Bounds, body: &[u8]) -> Result<Vec<u8>, Refused> {
     let unread = |error: serde_json::Error| Refused { reason: error.to_string(), defect: false };
     let message = JSON.read(body).map_err(unread)?;
@@ -38,12 +38,12 @@ pub async fn json(decider: &impl Decide, bounds: &Bounds, body: &[u8]) -> Result
     JSON.write(&response).map_err(|error| Refused { reason: error.to_string(), defect: true })
 }
 
-/// The response; with it, whatever the answer grants becomes the caller's.
+/// The message of a response, whose grant counts as delivered.
 fn delivered(answer: RlsResponse) -> RateLimitResponse {
     if let Some(grant) = answer.grant {
         grant.delivered();
     }
-    answer.response
+    answer.message
 }
 
 impl From<HandleError> for Refused {

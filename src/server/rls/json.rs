@@ -1,4 +1,5 @@
-//! The protocol's messages as proto3 JSON (<https://protobuf.dev/programming-guides/json/>).
+//! This module reads and writes the messages of the protocol as proto3 JSON
+//! (<https://protobuf.dev/programming-guides/json/>).
 
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};

@@ -1,17 +1,21 @@
 //! Tests of the whole server over loopback, with real and with hostile clients.
 
+#[macro_use]
+mod support;
+
 mod bounds;
 mod delivery;
 mod grpc;
+mod gzip;
 mod health;
 mod hostile;
 mod http;
 mod http_connections;
 mod memory_budget;
+mod paths_agree;
 mod pki;
 mod protocol;
 mod raw;
 mod resets;
-mod support;
 pub(super) mod test_handlers;
 mod tls;

@@ -9,14 +9,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc};
 
-use super::support::{http, read_answer, request, serve, settings};
+use super::support::{http, read_answer, request, serve, settings_over};
 use crate::server::ServerConfig;
 use crate::server::tests::test_handlers::{Blocking, ByDomain};
 
 const SHORT: Duration = Duration::from_millis(50);
 
-fn impatient() -> ServerConfig {
-    let mut settings = settings();
+fn impatient(fast_path: bool) -> ServerConfig {
+    let mut settings = settings_over(fast_path);
     settings.grpc.handshake_timeout = SHORT;
     settings.http.head_timeout = SHORT;
     settings.http.request_timeout = SHORT;
@@ -29,9 +29,8 @@ async fn closed(mut stream: TcpStream) {
     let _ = stream.read_to_end(&mut rest).await;
 }
 
-#[tokio::test]
-async fn silence_is_closed_on_every_port() {
-    let server = serve(ByDomain, impatient());
+async fn silence_is_closed_on_every_port(fast_path: bool) {
+    let server = serve(ByDomain, impatient(fast_path));
     for port in [server.addresses.grpc, server.addresses.http] {
         closed(TcpStream::connect(port).await.unwrap()).await;
         let mut half = TcpStream::connect(port).await.unwrap();
@@ -43,7 +42,7 @@ async fn silence_is_closed_on_every_port() {
 
 #[tokio::test]
 async fn a_body_that_never_comes_is_not_waited_for() {
-    let server = serve(ByDomain, impatient());
+    let server = serve(ByDomain, impatient(true));
     let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
     let head = b"POST /json HTTP/1.1\r\nhost: t\r\ncontent-length: 100\r\n\r\n{";
     stream.write_all(head).await.unwrap();
@@ -51,9 +50,8 @@ async fn a_body_that_never_comes_is_not_waited_for() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn one_connection_too_many_is_closed_and_its_place_comes_back() {
-    let mut few = settings();
+async fn a_connection_over_the_maximum_is_closed(fast_path: bool) {
+    let mut few = settings_over(fast_path);
     few.grpc.max_connections = 1;
     few.http.max_connections = 1;
     let metrics = Arc::clone(&few.server_metrics);
@@ -74,9 +72,8 @@ async fn one_connection_too_many_is_closed_and_its_place_comes_back() {
     assert_eq!((metrics.grpc.full.get(), metrics.http.full.get()), (1, 1));
 }
 
-#[tokio::test]
-async fn a_message_beyond_the_bound_is_refused() {
-    let mut small = settings();
+async fn a_message_over_the_maximum_is_refused(fast_path: bool) {
+    let mut small = settings_over(fast_path);
     small.grpc.max_message_bytes = 1000;
     let metrics = Arc::clone(&small.server_metrics);
     let server = serve(ByDomain, small);
@@ -94,9 +91,8 @@ async fn a_message_beyond_the_bound_is_refused() {
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const GOAWAY: u8 = 7;
 
-#[tokio::test]
-async fn an_old_connection_is_told_to_go() {
-    let mut short_lived = settings();
+async fn an_old_connection_gets_goaway(fast_path: bool) {
+    let mut short_lived = settings_over(fast_path);
     // Longer than SHORT: a busy machine must get the hello through before the goodbye.
     short_lived.grpc.max_connection_age = Some(10 * SHORT);
     let metrics = Arc::clone(&short_lived.server_metrics);
@@ -112,9 +108,8 @@ async fn an_old_connection_is_told_to_go() {
     assert_eq!(metrics.aged.get(), 1);
 }
 
-#[tokio::test]
-async fn a_connection_that_does_not_go_is_closed() {
-    let mut short_lived = settings();
+async fn an_old_connection_is_closed_after_its_grace(fast_path: bool) {
+    let mut short_lived = settings_over(fast_path);
     // As above: a connection that has not said hello goes at once.
     short_lived.grpc.max_connection_age = Some(10 * SHORT);
     short_lived.grpc.max_connection_age_grace = SHORT;
@@ -127,10 +122,9 @@ async fn a_connection_that_does_not_go_is_closed() {
     assert_eq!(metrics.cut.get(), 1);
 }
 
-#[tokio::test]
-async fn a_call_that_never_ends_holds_up_the_end_no_longer_than_the_bound() {
+async fn an_endless_call_delays_the_drain_only_so_far(fast_path: bool) {
     let (arrived, mut arrivals) = mpsc::unbounded_channel();
-    let mut impatient = settings();
+    let mut impatient = settings_over(fast_path);
     impatient.drain.timeout = SHORT;
     let server = serve(Blocking { arrived, go: Arc::new(Semaphore::new(0)) }, impatient);
     let mut client = server.client().await;
@@ -149,4 +143,13 @@ fn frame_types(mut bytes: &[u8]) -> Vec<u8> {
         bytes = bytes.get(9 + length..).unwrap_or_default();
     }
     types
+}
+
+over_both_paths! {
+    silence_is_closed_on_every_port,
+    a_connection_over_the_maximum_is_closed,
+    a_message_over_the_maximum_is_refused,
+    an_old_connection_gets_goaway,
+    an_old_connection_is_closed_after_its_grace,
+    an_endless_call_delays_the_drain_only_so_far,
 }

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::raw::{DATA, END_STREAM, RST_STREAM, Raw, call, frame as http2, streams};
-use super::support::{request, serve, settings};
+use super::support::{request, serve, settings_over};
 use crate::decision::{Grant, Verdict};
 use crate::proto::RateLimitResponse;
 use crate::server::Decide;
@@ -37,10 +37,9 @@ fn frame(message: &impl Message) -> bytes::Bytes {
     frame.into()
 }
 
-#[tokio::test]
-async fn a_delivered_grant_is_the_callers() {
+async fn a_delivered_grant_is_kept(fast_path: bool) {
     let (returned, mut returns) = mpsc::unbounded_channel();
-    let served = serve(Granting(returned), settings());
+    let served = serve(Granting(returned), settings_over(fast_path));
     served.client().await.should_rate_limit(request("ok")).await.unwrap();
     served.stop().await;
     // Every sender has gone with the server, and none has spoken.
@@ -49,10 +48,9 @@ async fn a_delivered_grant_is_the_callers() {
 
 /// The caller lets no byte of an answer through, waits until the answer's head is there (so the
 /// decision was made), and resets the call, as a proxy does that has timed out.
-#[tokio::test]
-async fn a_grant_whose_answer_is_reset_before_it_is_written_is_given_back() {
+async fn a_grant_reset_before_delivery_is_given_back(fast_path: bool) {
     let (returned, mut returns) = mpsc::unbounded_channel();
-    let served = serve(Granting(returned), settings());
+    let served = serve(Granting(returned), settings_over(fast_path));
     let stream = TcpStream::connect(served.addresses.grpc).await.unwrap();
     let (client, connection) = h2::client::Builder::new()
         .initial_window_size(0)
@@ -86,10 +84,9 @@ async fn a_grant_whose_answer_is_reset_before_it_is_written_is_given_back() {
 /// With room for this much of each answer.
 const ONE_BYTE: (u16, u32) = (4, 1);
 
-#[tokio::test]
-async fn a_grant_whose_answer_is_reset_half_written_is_given_back() {
+async fn a_grant_reset_during_delivery_is_given_back(fast_path: bool) {
     let (returned, mut returns) = mpsc::unbounded_channel();
-    let served = serve(Granting(returned), settings());
+    let served = serve(Granting(returned), settings_over(fast_path));
     let mut raw = Raw::connect(served.addresses.grpc, &[ONE_BYTE]).await;
     assert!(raw.send(&call(1, "ok")).await);
     while raw.next().await.expect("the connection stays").kind != DATA {}
@@ -99,10 +96,9 @@ async fn a_grant_whose_answer_is_reset_half_written_is_given_back() {
     served.stop().await;
 }
 
-#[tokio::test]
-async fn an_answer_that_is_read_byte_by_byte_arrives() {
+async fn a_response_read_byte_by_byte_arrives(fast_path: bool) {
     const WINDOW_UPDATE: u8 = 8;
-    let served = serve(ByDomain, settings());
+    let served = serve(ByDomain, settings_over(fast_path));
     let mut raw = Raw::connect(served.addresses.grpc, &[ONE_BYTE]).await;
     assert!(raw.send(&call(1, "full")).await);
     let mut answer = Vec::new();
@@ -121,9 +117,8 @@ async fn an_answer_that_is_read_byte_by_byte_arrives() {
     served.stop().await;
 }
 
-#[tokio::test]
-async fn answers_that_are_read_in_part_lose_their_calls() {
-    let mut impatient = settings();
+async fn calls_whose_responses_stay_unread_are_reset(fast_path: bool) {
+    let mut impatient = settings_over(fast_path);
     impatient.grpc.call_timeout = Duration::from_millis(50);
     let metrics = Arc::clone(&impatient.server_metrics);
     let served = serve(ByDomain, impatient);
@@ -139,4 +134,12 @@ async fn answers_that_are_read_in_part_lose_their_calls() {
     drop(raw);
     served.stop().await;
     assert_eq!(metrics.call_timeout.get(), 10);
+}
+
+over_both_paths! {
+    a_delivered_grant_is_kept,
+    a_grant_reset_before_delivery_is_given_back,
+    a_grant_reset_during_delivery_is_given_back,
+    a_response_read_byte_by_byte_arrives,
+    calls_whose_responses_stay_unread_are_reset,
 }

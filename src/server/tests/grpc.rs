@@ -6,13 +6,12 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tonic::Code::{Internal, InvalidArgument};
 
-use super::support::{http, request, serve, settings};
+use super::support::{http, request, serve, settings_over};
 use crate::proto::{Code, Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
 use crate::server::tests::test_handlers::{Blocking, ByDomain, RecordsThread, RecordsTimeout};
 
-#[tokio::test]
-async fn a_decision_arrives_with_its_code() {
-    let server = serve(ByDomain, settings());
+async fn a_decision_arrives_with_its_code(fast_path: bool) {
+    let server = serve(ByDomain, settings_over(fast_path));
     let mut client = server.client().await;
     for (domain, code, statuses) in
         [("ok", Code::Ok, 1), ("over", Code::OverLimit, 1), ("full", Code::OverLimit, 2)]
@@ -23,11 +22,10 @@ async fn a_decision_arrives_with_its_code() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn the_callers_deadline_reaches_the_decision_with_a_margin_and_json_has_none() {
+async fn the_grpc_timeout_less_a_margin_is_the_deadline(fast_path: bool) {
     let patient = RecordsTimeout::default();
     let waits = patient.waits.clone();
-    let server = serve(patient, settings());
+    let server = serve(patient, settings_over(fast_path));
     let mut client = server.client().await;
     client.should_rate_limit(request("d")).await.unwrap();
     let mut hurried = tonic::Request::new(request("d"));
@@ -40,9 +38,8 @@ async fn the_callers_deadline_reaches_the_decision_with_a_margin_and_json_has_no
     server.stop().await;
 }
 
-#[tokio::test]
-async fn a_bad_request_is_refused_with_its_reason_and_the_connection_goes_on() {
-    let server = serve(ByDomain, settings());
+async fn an_invalid_request_is_refused_with_its_reason(fast_path: bool) {
+    let server = serve(ByDomain, settings_over(fast_path));
     let mut client = server.client().await;
     let good = || request("ok");
     let with = |descriptor: RateLimitDescriptor| RateLimitRequest {
@@ -82,9 +79,8 @@ async fn a_bad_request_is_refused_with_its_reason_and_the_connection_goes_on() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn a_defect_in_one_decision_is_an_internal_error_and_no_more() {
-    let server = serve(ByDomain, settings());
+async fn a_panic_while_deciding_is_an_internal_error(fast_path: bool) {
+    let server = serve(ByDomain, settings_over(fast_path));
     let mut client = server.client().await;
     let status = client.should_rate_limit(request("panic")).await.unwrap_err();
     assert_eq!(status.code(), Internal);
@@ -92,11 +88,10 @@ async fn a_defect_in_one_decision_is_an_internal_error_and_no_more() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn a_call_in_flight_is_answered_after_the_stop_began() {
+async fn a_call_in_flight_is_answered_after_the_stop_began(fast_path: bool) {
     let (arrived, mut arrivals) = mpsc::unbounded_channel();
     let go = Arc::new(Semaphore::new(0));
-    let server = serve(Blocking { arrived, go: Arc::clone(&go) }, settings());
+    let server = serve(Blocking { arrived, go: Arc::clone(&go) }, settings_over(fast_path));
     let mut client = server.client().await;
     let call = tokio::spawn(async move { client.should_rate_limit(request("d")).await });
     arrivals.recv().await.unwrap();
@@ -112,11 +107,10 @@ async fn a_call_in_flight_is_answered_after_the_stop_began() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn few_connections_are_spread_evenly_and_each_stays_on_its_core() {
+async fn connections_are_spread_evenly_over_workers(fast_path: bool) {
     let decider = RecordsThread::default();
     let threads = Arc::clone(&decider.threads);
-    let server = serve(decider, settings());
+    let server = serve(decider, settings_over(fast_path));
     let mut clients = Vec::new();
     for _ in 0..4 {
         clients.push(server.client().await);
@@ -134,4 +128,13 @@ async fn few_connections_are_spread_evenly_and_each_stays_on_its_core() {
     }
     assert_eq!(counts, [2, 2]);
     server.stop().await;
+}
+
+over_both_paths! {
+    a_decision_arrives_with_its_code,
+    the_grpc_timeout_less_a_margin_is_the_deadline,
+    an_invalid_request_is_refused_with_its_reason,
+    a_panic_while_deciding_is_an_internal_error,
+    a_call_in_flight_is_answered_after_the_stop_began,
+    connections_are_spread_evenly_over_workers,
 }

@@ -44,7 +44,7 @@ async fn probes(server: &Served) -> [(u16, String); 3] {
 }
 
 #[tokio::test]
-async fn every_form_of_health_follows_the_application_and_the_end() {
+async fn health_follows_the_application_and_the_drain() {
     let mut patient = settings();
     // Long enough to look around in; the end of the test does not wait for it.
     patient.drain.delay = Duration::from_secs(3600);
@@ -67,7 +67,7 @@ async fn every_form_of_health_follows_the_application_and_the_end() {
 }
 
 #[tokio::test]
-async fn a_health_watch_does_not_hold_up_the_end() {
+async fn a_health_watch_does_not_delay_the_drain() {
     let server = serve(ByDomain, settings());
     let mut client = HealthClient::new(server.channel().await);
     let mut stream = client.watch(ask("ratelimit")).await.unwrap().into_inner();

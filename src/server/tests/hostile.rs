@@ -12,7 +12,7 @@ use super::raw::{
     CONTINUATION, DATA, END_HEADERS, ENHANCE_YOUR_CALM, HEADERS, PING, REFUSED_STREAM, RST_STREAM,
     Raw, SETTINGS, call, call_headers, frame, streams,
 };
-use super::support::{Served, read_answer, request, serve, settings};
+use super::support::{Served, read_answer, request, serve, settings_over};
 use crate::decision::Verdict;
 use crate::descriptor::Request;
 use crate::server::tests::test_handlers::ByDomain;
@@ -21,8 +21,8 @@ use crate::server::{Decide, Metric, ServerConfig, ServerMetrics};
 const SHORT: Duration = Duration::from_millis(50);
 
 /// A server of one core, and its metrics.
-fn serving(tune: impl FnOnce(&mut ServerConfig)) -> (Served, Arc<ServerMetrics>) {
-    let mut settings = settings();
+fn serving(fast_path: bool, tune: impl FnOnce(&mut ServerConfig)) -> (Served, Arc<ServerMetrics>) {
+    let mut settings = settings_over(fast_path);
     settings.grpc.cores = NonZeroUsize::new(1);
     tune(&mut settings);
     let metrics = Arc::clone(&settings.server_metrics);
@@ -58,9 +58,8 @@ async fn flood(server: &Served, flood: impl Fn(u32) -> Vec<u8>) -> (Option<u32>,
     (hostile.goodbye().await, sent)
 }
 
-#[tokio::test]
-async fn a_rapid_reset_is_ended_and_counted() {
-    let (server, metrics) = serving(|_| {});
+async fn rapid_resets_close_the_connection(fast_path: bool) {
+    let (server, metrics) = serving(fast_path, |_| {});
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
     let reset = |stream| {
         let headers = frame(HEADERS, END_HEADERS, stream, &call_headers());
@@ -75,8 +74,7 @@ async fn a_rapid_reset_is_ended_and_counted() {
     assert_eq!(metrics.flood.get(), 1);
 }
 
-#[tokio::test]
-async fn floods_of_frames_that_ask_for_nothing_are_ended_and_counted() {
+async fn control_frame_floods_close_the_connection(fast_path: bool) {
     /// What it is called, and its frame number so-and-so.
     type Flood<'a> = (&'a str, &'a dyn Fn(u32) -> Vec<u8>);
     let floods: [Flood<'_>; 4] = [
@@ -86,7 +84,8 @@ async fn floods_of_frames_that_ask_for_nothing_are_ended_and_counted() {
         ("unknown", &|_| frame(99, 0, 0, b"?")),
     ];
     for (what, bytes) in floods {
-        let (server, metrics) = serving(|settings| settings.grpc.max_control_frames = 500);
+        let (server, metrics) =
+            serving(fast_path, |settings| settings.grpc.max_control_frames = 500);
         let (_, sent) = flood(&server, bytes).await;
         assert!(sent < 1_000_000, "{what}: {sent} passed");
         server.stop().await;
@@ -94,9 +93,8 @@ async fn floods_of_frames_that_ask_for_nothing_are_ended_and_counted() {
     }
 }
 
-#[tokio::test]
-async fn a_client_may_ping_and_reset_as_long_as_it_asks() {
-    let (server, metrics) = serving(|settings| settings.grpc.max_control_frames = 10);
+async fn a_client_that_makes_calls_may_ping_and_reset(fast_path: bool) {
+    let (server, metrics) = serving(fast_path, |settings| settings.grpc.max_control_frames = 10);
     let mut client = Raw::connect(server.addresses.grpc, &[]).await;
     for stream in streams().take(500) {
         assert!(client.send(&call(stream, "ok")).await);
@@ -113,9 +111,8 @@ async fn a_client_may_ping_and_reset_as_long_as_it_asks() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn headers_without_end_are_ended() {
-    let (server, metrics) = serving(|_| {});
+async fn endless_headers_close_the_connection(fast_path: bool) {
+    let (server, metrics) = serving(fast_path, |_| {});
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(hostile.send(&frame(HEADERS, 0, 1, &call_headers())).await);
     let more = frame(CONTINUATION, 0, 1, &[0; 0]);
@@ -129,9 +126,8 @@ async fn headers_without_end_are_ended() {
     assert_eq!(metrics.flood.get() + metrics.protocol_error.get(), 1);
 }
 
-#[tokio::test]
-async fn headers_beyond_the_bound_are_refused() {
-    let (server, _) = serving(|settings| settings.grpc.max_header_bytes = 1024);
+async fn headers_over_the_maximum_are_refused(fast_path: bool) {
+    let (server, _) = serving(fast_path, |settings| settings.grpc.max_header_bytes = 1024);
     let mut client = Raw::connect(server.addresses.grpc, &[]).await;
     let long = [&call_headers()[..], &[0x00, 1, b'x', 126], &[b'y'; 126]].concat();
     let many = [long, [&[0x00, 1, b'z', 126][..], &[b'y'; 126]].concat().repeat(10)].concat();
@@ -150,9 +146,8 @@ async fn headers_beyond_the_bound_are_refused() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn a_client_without_room_for_answers_loses_its_calls() {
-    let (server, metrics) = serving(|settings| settings.grpc.call_timeout = SHORT);
+async fn calls_without_window_are_reset(fast_path: bool) {
+    let (server, metrics) = serving(fast_path, |settings| settings.grpc.call_timeout = SHORT);
     const INITIAL_WINDOW_SIZE: u16 = 4;
     let mut hostile = Raw::connect(server.addresses.grpc, &[(INITIAL_WINDOW_SIZE, 0)]).await;
     for stream in streams().take(100) {
@@ -169,10 +164,9 @@ async fn a_client_without_room_for_answers_loses_its_calls() {
     assert_eq!(metrics.call_timeout.get(), 100);
 }
 
-#[tokio::test]
-async fn calls_beyond_those_that_may_be_in_flight_are_refused() {
+async fn calls_over_max_concurrent_streams_are_refused(fast_path: bool) {
     const MAX_CONCURRENT_STREAMS: [u8; 2] = [0, 3];
-    let (server, _) = serving(|settings| settings.grpc.max_concurrent_streams = 3);
+    let (server, _) = serving(fast_path, |settings| settings.grpc.max_concurrent_streams = 3);
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
     for stream in streams().take(5) {
         let begun = frame(HEADERS, END_HEADERS, stream, &call_headers());
@@ -198,9 +192,8 @@ async fn calls_beyond_those_that_may_be_in_flight_are_refused() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn a_call_that_is_never_sent_whole_is_reset() {
-    let (server, metrics) = serving(|settings| settings.grpc.call_timeout = SHORT);
+async fn an_incomplete_call_is_reset(fast_path: bool) {
+    let (server, metrics) = serving(fast_path, |settings| settings.grpc.call_timeout = SHORT);
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(hostile.send(&frame(HEADERS, END_HEADERS, 1, &call_headers())).await);
     assert!(hostile.send(&frame(DATA, 0, 1, &[0, 0, 0, 9])).await);
@@ -216,9 +209,8 @@ async fn a_call_that_is_never_sent_whole_is_reset() {
     assert_eq!(metrics.call_timeout.get(), 1);
 }
 
-#[tokio::test]
-async fn a_client_that_does_not_read_is_closed() {
-    let (server, metrics) = serving(|settings| {
+async fn a_client_that_does_not_read_is_closed(fast_path: bool) {
+    let (server, metrics) = serving(fast_path, |settings| {
         settings.grpc.write_timeout = SHORT;
         settings.grpc.keepalive_interval = None;
     });
@@ -242,9 +234,8 @@ async fn a_client_that_does_not_read_is_closed() {
     assert_eq!(metrics.write_timeout.get(), 1);
 }
 
-#[tokio::test]
-async fn a_client_that_answers_no_ping_is_closed() {
-    let (server, metrics) = serving(|settings| {
+async fn a_client_that_answers_no_ping_is_closed(fast_path: bool) {
+    let (server, metrics) = serving(fast_path, |settings| {
         settings.grpc.keepalive_interval = Some(SHORT);
         settings.grpc.keepalive_timeout = SHORT;
     });
@@ -254,10 +245,9 @@ async fn a_client_that_answers_no_ping_is_closed() {
     assert_eq!(metrics.keepalive_timeout.get(), 1);
 }
 
-#[tokio::test]
-async fn an_idle_connection_is_told_to_go() {
+async fn an_idle_connection_gets_goaway(fast_path: bool) {
     let (server, metrics) =
-        serving(|settings| settings.grpc.max_connection_idle = Some(10 * SHORT));
+        serving(fast_path, |settings| settings.grpc.max_connection_idle = Some(10 * SHORT));
     let mut idle = Raw::connect(server.addresses.grpc, &[]).await;
     let said = idle.goodbye().await;
     assert_eq!(said, Some(0), "without an error");
@@ -266,9 +256,9 @@ async fn an_idle_connection_is_told_to_go() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn one_address_has_no_more_connections_than_it_may() {
-    let (server, metrics) = serving(|settings| settings.grpc.max_connections_per_peer = Some(2));
+async fn connections_per_address_are_limited(fast_path: bool) {
+    let (server, metrics) =
+        serving(fast_path, |settings| settings.grpc.max_connections_per_peer = Some(2));
     let connect = || Raw::connect(server.addresses.grpc, &[]);
     let (mut first, second) = (connect().await, connect().await);
     // Answered, so it is counted.
@@ -284,7 +274,7 @@ async fn one_address_has_no_more_connections_than_it_may() {
 
 #[tokio::test]
 async fn a_large_head_of_http_1_is_refused_and_counted() {
-    let (server, metrics) = serving(|settings| settings.http.max_head_bytes = 8192);
+    let (server, metrics) = serving(true, |settings| settings.http.max_head_bytes = 8192);
     let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
     let head = format!("GET /livez HTTP/1.1\r\nhost: t\r\nx: {}\r\n\r\n", "y".repeat(10_000));
     let _ = stream.write_all(head.as_bytes()).await;
@@ -295,7 +285,7 @@ async fn a_large_head_of_http_1_is_refused_and_counted() {
 
 #[tokio::test]
 async fn a_head_that_comes_drop_by_drop_is_not_waited_for() {
-    let (server, metrics) = serving(|settings| settings.http.head_timeout = SHORT);
+    let (server, metrics) = serving(true, |settings| settings.http.head_timeout = SHORT);
     let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
     let mut drops = "GET /livez HTTP/1.1\r\n".bytes().chain(std::iter::repeat(b'x'));
     // Each drop renews nothing: the time is the head's, not the drop's.
@@ -327,9 +317,8 @@ impl Decide for Tally {
 
 /// One connection sends calls as fast as it can; another on the same core asks one at a time. In each
 /// of its turns the first has 16 KiB, which is less than 200 calls, and the second waits a few turns.
-#[tokio::test]
-async fn a_connection_that_sends_without_end_leaves_the_others_their_turns() {
-    let mut one_core = settings();
+async fn a_flooding_connection_does_not_starve_others(fast_path: bool) {
+    let mut one_core = settings_over(fast_path);
     one_core.grpc.cores = NonZeroUsize::new(1);
     let tally = Tally::default();
     let served = Arc::clone(&tally.flood);
@@ -371,4 +360,20 @@ async fn a_connection_that_sends_without_end_leaves_the_others_their_turns() {
     assert!(meanwhile > 0, "it is no flood");
     assert!(meanwhile / CALLS < 2000, "{meanwhile} calls of the flood during {CALLS} others");
     server.stop().await;
+}
+
+over_both_paths! {
+    rapid_resets_close_the_connection,
+    control_frame_floods_close_the_connection,
+    a_client_that_makes_calls_may_ping_and_reset,
+    endless_headers_close_the_connection,
+    headers_over_the_maximum_are_refused,
+    calls_without_window_are_reset,
+    calls_over_max_concurrent_streams_are_refused,
+    an_incomplete_call_is_reset,
+    a_client_that_does_not_read_is_closed,
+    a_client_that_answers_no_ping_is_closed,
+    an_idle_connection_gets_goaway,
+    connections_per_address_are_limited,
+    a_flooding_connection_does_not_starve_others,
 }

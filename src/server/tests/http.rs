@@ -6,7 +6,7 @@ use crate::server::tests::test_handlers::ByDomain;
 const OK: &str = r#"{"domain": "ok", "descriptors": [{"entries": [{"key": "k"}]}]}"#;
 
 #[tokio::test]
-async fn json_decides_with_any_method_and_says_so_in_its_status() {
+async fn json_accepts_any_method_and_sets_the_status() {
     let server = serve(ByDomain, settings());
     let port = server.addresses.http;
     for method in ["POST", "GET", "PUT", "PATCH", "DELETE"] {
@@ -22,7 +22,7 @@ async fn json_decides_with_any_method_and_says_so_in_its_status() {
 }
 
 #[tokio::test]
-async fn json_refuses_what_it_cannot_decide_with_the_reason() {
+async fn json_refuses_invalid_requests_with_the_reason() {
     let mut small = settings();
     small.http.max_body_bytes = 200;
     let server = serve(ByDomain, small);
@@ -34,7 +34,7 @@ async fn json_refuses_what_it_cannot_decide_with_the_reason() {
         ("{}", 400, "domain must not be empty"),
         (r#"{"domain": "d"}"#, 400, "descriptors must not be empty"),
         (unit, 400, "limit.unit 0 is not a unit"),
-        (&OK.replace("ok", "panic"), 500, "a defect"),
+        (&OK.replace("ok", "panic"), 500, "internal error"),
         (&format!("{OK}{padding}"), 413, "larger than 200 bytes"),
     ] {
         let answer = http(server.addresses.http, "POST", "/json", body).await;

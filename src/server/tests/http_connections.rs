@@ -52,7 +52,7 @@ async fn status(mut stream: TcpStream, path: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn an_address_that_takes_all_it_may_leaves_places_for_another() {
+async fn an_address_at_its_limit_leaves_room_for_others() {
     let (server, listeners, metrics) = serving(|settings| {
         settings.http.max_connections_per_peer = Some(4);
     });
@@ -73,7 +73,7 @@ async fn an_address_that_takes_all_it_may_leaves_places_for_another() {
 }
 
 #[tokio::test]
-async fn those_who_read_metrics_take_64_connections_and_no_more() {
+async fn metrics_listeners_accept_64_connections() {
     let (server, listeners, metrics) = serving(|_| {});
     for (port, path, _) in &listeners[1..] {
         let mut open = silent(*port, 64).await;

@@ -12,15 +12,15 @@ use tonic::Code;
 use super::raw::{
     DATA, END_HEADERS, END_STREAM, HEADERS, Raw, call_headers, frame, headers_to, streams,
 };
-use super::support::{Served, request, serve, settings};
+use super::support::{Served, request, serve, settings_over};
 use crate::server::ServerMetrics;
 use crate::server::tests::test_handlers::{Blocking, ByDomain};
 
 const MAX: usize = 64 << 10;
 const PIECE: usize = 16 << 10;
 
-fn serving() -> (Served, Arc<ServerMetrics>) {
-    let mut settings = settings();
+fn serving(fast_path: bool) -> (Served, Arc<ServerMetrics>) {
+    let mut settings = settings_over(fast_path);
     settings.grpc.cores = NonZeroUsize::new(1);
     settings.grpc.max_upload_bytes = MAX;
     let metrics = Arc::clone(&settings.server_metrics);
@@ -41,9 +41,8 @@ async fn large(server: &Served) -> Code {
     answer.map_or_else(|status| status.code(), |_| Code::Ok)
 }
 
-#[tokio::test]
-async fn halves_of_messages_hold_no_more_than_they_may_and_give_it_back() {
-    let (server, metrics) = serving();
+async fn incomplete_messages_stay_within_the_budget(fast_path: bool) {
+    let (server, metrics) = serving(fast_path);
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
     for stream in streams().take(8) {
         assert!(hostile.send(&beginning(stream, &call_headers())).await);
@@ -65,9 +64,8 @@ async fn halves_of_messages_hold_no_more_than_they_may_and_give_it_back() {
     assert!(metrics.upload_refused.get() >= 5);
 }
 
-#[tokio::test]
-async fn calls_that_stay_open_are_sent_no_large_message() {
-    let (server, metrics) = serving();
+async fn streaming_calls_accept_no_large_message(fast_path: bool) {
+    let (server, metrics) = serving(fast_path);
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
     let watch = headers_to("/grpc.health.v1.Health/Watch");
     assert!(hostile.send(&beginning(1, &watch)).await);
@@ -94,11 +92,10 @@ fn stuffed(stream: u32) -> Vec<u8> {
     [head, frame(DATA, END_STREAM, stream, &body)].concat()
 }
 
-#[tokio::test]
-async fn messages_that_are_being_decided_are_held_and_counted() {
+async fn messages_being_decided_count_in_the_budget(fast_path: bool) {
     let (arrived, mut arrivals) = mpsc::unbounded_channel();
     let go = Arc::new(Semaphore::new(0));
-    let mut settings = settings();
+    let mut settings = settings_over(fast_path);
     settings.grpc.cores = NonZeroUsize::new(1);
     settings.grpc.max_upload_bytes = MAX;
     let metrics = Arc::clone(&settings.server_metrics);
@@ -130,4 +127,10 @@ async fn messages_that_are_being_decided_are_held_and_counted() {
     drop(raw);
     server.stop().await;
     assert_eq!(metrics.upload_refused.get(), 1);
+}
+
+over_both_paths! {
+    incomplete_messages_stay_within_the_budget,
+    streaming_calls_accept_no_large_message,
+    messages_being_decided_count_in_the_budget,
 }

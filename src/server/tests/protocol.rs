@@ -7,8 +7,10 @@ use prost::Message;
 use tokio::net::TcpStream;
 use tonic::Code::{self, Internal, InvalidArgument, OutOfRange, Unimplemented};
 
-use super::raw::{CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Raw, call_headers, frame};
-use super::support::{Served, request, serve, settings};
+use super::raw::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Raw, call_headers, frame, stored_gzip,
+};
+use super::support::{Served, request, serve, settings_over};
 use crate::proto::{self, RateLimitResponse};
 use crate::server::grpc::should_rate_limit::PATH;
 use crate::server::tests::test_handlers::ByDomain;
@@ -63,14 +65,14 @@ async fn asked(
     code
 }
 
-#[tokio::test]
-async fn one_message_makes_a_call_and_all_else_has_its_own_status() {
-    let server = serve(ByDomain, settings());
+async fn each_malformed_call_has_its_status(fast_path: bool) {
+    let server = serve(ByDomain, settings_over(fast_path));
     let mut client = client(&server).await;
     let uri = |path: &str| format!("http://{}{path}", server.addresses.grpc);
     let to = |path: &str| http::Request::builder().method(Method::POST).uri(uri(path));
     let call = || to(PATH);
     let gzip = || call().header("grpc-encoding", "gzip");
+    let deflate = || call().header("grpc-encoding", "deflate");
     let identity = || call().header("grpc-encoding", "identity");
     let message = request("ok").encode_to_vec();
     let (half, rest) = (good()[..9].to_vec(), good()[9..].to_vec());
@@ -89,8 +91,12 @@ async fn one_message_makes_a_call_and_all_else_has_its_own_status() {
             Code::Ok,
         ),
         ("with no end", call().header("grpc-timeout", "soon"), vec![good()], false, Code::Ok),
-        ("compressed", gzip(), vec![framed(1, &message)], false, Unimplemented),
-        ("perhaps compressed", gzip(), vec![good()], false, Unimplemented),
+        ("gzip", gzip(), vec![framed(1, &stored_gzip(&message))], false, Code::Ok),
+        ("gzip without compression", gzip(), vec![good()], false, Code::Ok),
+        ("no gzip", gzip(), vec![framed(1, &message)], false, Internal),
+        ("deflate", deflate(), vec![framed(1, &message)], false, Unimplemented),
+        ("deflate without compression", deflate(), vec![good()], false, Unimplemented),
+        ("unknown flag", call(), vec![framed(2, &message)], false, Internal),
         ("compressed somehow", call(), vec![framed(1, &message)], false, Internal),
         ("compressed by nothing", identity(), vec![framed(1, &message)], false, Internal),
         ("no message", call(), vec![], false, Unimplemented),
@@ -115,9 +121,8 @@ async fn one_message_makes_a_call_and_all_else_has_its_own_status() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn a_call_is_one_however_its_frames_are_cut_and_padded() {
-    let server = serve(ByDomain, settings());
+async fn frames_may_be_split_and_padded(fast_path: bool) {
+    let server = serve(ByDomain, settings_over(fast_path));
     let headers = call_headers();
     let (first, rest) = headers.split_at(9);
     let padded = |bytes: &[u8]| [&[7], bytes, &[0; 7]].concat();
@@ -151,4 +156,9 @@ async fn a_call_is_one_however_its_frames_are_cut_and_padded() {
         assert_eq!(answer.overall_code(), proto::Code::Ok);
     }
     server.stop().await;
+}
+
+over_both_paths! {
+    each_malformed_call_has_its_status,
+    frames_may_be_split_and_padded,
 }

@@ -71,6 +71,22 @@ pub(super) fn call(stream: u32, domain: &str) -> Vec<u8> {
     [headers, frame(DATA, END_STREAM, stream, &body)].concat()
 }
 
+/// `bytes` as gzip, in one stored block (RFC 1951, 3.2.4; RFC 1952): valid, but not smaller.
+pub(super) fn stored_gzip(bytes: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(bytes.len()).unwrap();
+    let crc = !bytes.iter().fold(u32::MAX, |crc, byte| {
+        let bit = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 };
+        (0..8).fold(crc ^ u32::from(*byte), bit)
+    });
+    let mut gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 1];
+    gzip.extend(length.to_le_bytes());
+    gzip.extend((!length).to_le_bytes());
+    gzip.extend(bytes);
+    gzip.extend(crc.to_le_bytes());
+    gzip.extend(u32::from(length).to_le_bytes());
+    gzip
+}
+
 /// The numbers of streams that a client may open, one after the other.
 pub(super) fn streams() -> impl Iterator<Item = u32> {
     (0..).map(|index| 2 * index + 1)

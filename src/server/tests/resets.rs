@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, mpsc};
 use super::raw::{
     DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, Raw, call, call_headers, frame,
 };
-use super::support::{serve, settings};
+use super::support::{serve, settings_over};
 use crate::decision::{Grant, Verdict};
 use crate::descriptor::Request;
 use crate::server::tests::test_handlers::ByDomain;
@@ -54,9 +54,10 @@ impl Decide for Telling {
 
 /// A server of one core that decides once it is let go, and what it tells.
 fn serving(
+    fast_path: bool,
     tune: impl FnOnce(&mut ServerConfig),
 ) -> (super::support::Served, Arc<Semaphore>, mpsc::UnboundedReceiver<Event>) {
-    let mut settings = settings();
+    let mut settings = settings_over(fast_path);
     settings.grpc.cores = NonZeroUsize::new(1);
     tune(&mut settings);
     let (events, told) = mpsc::unbounded_channel();
@@ -74,9 +75,8 @@ async fn dealt_with(raw: &mut Raw) {
     while raw.next().await.expect("the connection stays").kind != PING {}
 }
 
-#[tokio::test]
-async fn a_call_that_is_reset_before_it_is_whole_is_never_decided() {
-    let (server, go, mut told) = serving(|_| {});
+async fn a_call_reset_before_it_is_whole_is_not_decided(fast_path: bool) {
+    let (server, go, mut told) = serving(fast_path, |_| {});
     go.add_permits(1);
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     let whole = call(1, "ok");
@@ -102,9 +102,8 @@ async fn a_call_that_is_reset_before_it_is_whole_is_never_decided() {
     assert_eq!(told.recv().await, None, "the others have left no trace");
 }
 
-#[tokio::test]
-async fn a_whole_call_that_comes_with_its_reset_is_decided_once_and_given_back() {
-    let (server, go, mut told) = serving(|_| {});
+async fn a_call_sent_with_its_reset_is_undone_once(fast_path: bool) {
+    let (server, go, mut told) = serving(fast_path, |_| {});
     go.add_permits(1);
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&[call(1, "ok"), reset(1)].concat()).await);
@@ -117,9 +116,8 @@ async fn a_whole_call_that_comes_with_its_reset_is_decided_once_and_given_back()
     assert_eq!(told.recv().await, None);
 }
 
-#[tokio::test]
-async fn a_call_that_is_reset_while_it_is_decided_is_dropped_alone() {
-    let (server, go, mut told) = serving(|_| {});
+async fn a_call_reset_while_decided_is_dropped_alone(fast_path: bool) {
+    let (server, go, mut told) = serving(fast_path, |_| {});
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&[call(1, "ok"), call(3, "ok")].concat()).await);
     assert_eq!(told.recv().await, Some(Event::Begun));
@@ -140,9 +138,8 @@ async fn a_call_that_is_reset_while_it_is_decided_is_dropped_alone() {
     assert_eq!(told.recv().await, None, "nothing was given back");
 }
 
-#[tokio::test]
-async fn a_connection_takes_its_calls_along() {
-    let (server, go, mut told) = serving(|_| {});
+async fn a_closed_connection_drops_its_calls(fast_path: bool) {
+    let (server, go, mut told) = serving(fast_path, |_| {});
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&call(1, "ok")).await);
     assert_eq!(told.recv().await, Some(Event::Begun));
@@ -152,10 +149,9 @@ async fn a_connection_takes_its_calls_along() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn a_call_that_is_decided_too_slowly_is_dropped_and_reset() {
+async fn a_call_over_its_timeout_is_dropped_and_reset(fast_path: bool) {
     let (server, _go, mut told) =
-        serving(|settings| settings.grpc.call_timeout = Duration::from_millis(50));
+        serving(fast_path, |settings| settings.grpc.call_timeout = Duration::from_millis(50));
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&call(1, "ok")).await);
     assert_eq!(told.recv().await, Some(Event::Begun));
@@ -165,11 +161,10 @@ async fn a_call_that_is_decided_too_slowly_is_dropped_and_reset() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn an_answer_without_room_is_given_back_when_its_call_takes_too_long() {
+async fn a_response_without_window_is_undone_at_timeout(fast_path: bool) {
     const INITIAL_WINDOW_SIZE: u16 = 4;
     let (server, go, mut told) =
-        serving(|settings| settings.grpc.call_timeout = Duration::from_millis(50));
+        serving(fast_path, |settings| settings.grpc.call_timeout = Duration::from_millis(50));
     go.add_permits(1);
     let mut raw = Raw::connect(server.addresses.grpc, &[(INITIAL_WINDOW_SIZE, 0)]).await;
     assert!(raw.send(&call(1, "ok")).await);
@@ -181,10 +176,10 @@ async fn an_answer_without_room_is_given_back_when_its_call_takes_too_long() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn a_connection_that_is_told_to_go_still_gets_what_it_asked() {
-    let (server, go, mut told) =
-        serving(|settings| settings.grpc.max_connection_age = Some(Duration::from_millis(500)));
+async fn calls_in_flight_are_answered_after_goaway(fast_path: bool) {
+    let (server, go, mut told) = serving(fast_path, |settings| {
+        settings.grpc.max_connection_age = Some(Duration::from_millis(500))
+    });
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&call(1, "ok")).await);
     assert_eq!(told.recv().await, Some(Event::Begun));
@@ -201,9 +196,8 @@ async fn a_connection_that_is_told_to_go_still_gets_what_it_asked() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn a_client_that_answers_pings_may_be_silent() {
-    let mut patient = settings();
+async fn a_client_that_answers_pings_may_be_silent(fast_path: bool) {
+    let mut patient = settings_over(fast_path);
     patient.grpc.keepalive_interval = Some(Duration::from_millis(20));
     patient.grpc.keepalive_timeout = Duration::from_secs(20);
     let metrics = Arc::clone(&patient.server_metrics);
@@ -239,10 +233,9 @@ impl Decide for Defective {
     }
 }
 
-#[tokio::test]
-async fn a_defect_around_a_decision_ends_that_call_alone() {
+async fn a_defect_around_a_decision_ends_that_call_alone(fast_path: bool) {
     let (events, mut told) = mpsc::unbounded_channel();
-    let server = serve(Defective(events), settings());
+    let server = serve(Defective(events), settings_over(fast_path));
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&call(1, "ok")).await);
     assert_eq!(told.recv().await, Some(Event::Begun));
@@ -259,4 +252,16 @@ async fn a_defect_around_a_decision_ends_that_call_alone() {
     drop(raw);
     assert_eq!(told.recv().await, Some(Event::Dropped));
     server.stop().await;
+}
+
+over_both_paths! {
+    a_call_reset_before_it_is_whole_is_not_decided,
+    a_call_sent_with_its_reset_is_undone_once,
+    a_call_reset_while_decided_is_dropped_alone,
+    a_closed_connection_drops_its_calls,
+    a_call_over_its_timeout_is_dropped_and_reset,
+    a_response_without_window_is_undone_at_timeout,
+    calls_in_flight_are_answered_after_goaway,
+    a_client_that_answers_pings_may_be_silent,
+    a_defect_around_a_decision_ends_that_call_alone,
 }

@@ -31,6 +31,31 @@ pub(super) fn settings() -> ServerConfig {
     config
 }
 
+/// The same with the direct path on or off.
+pub(super) fn settings_over(fast_path: bool) -> ServerConfig {
+    let mut settings = settings();
+    settings.grpc.fast_path = fast_path;
+    settings
+}
+
+/// Makes two tests of each function: over the direct path, and with tonic serving every call.
+macro_rules! over_both_paths {
+    ($($name:ident),* $(,)?) => {
+        mod over_direct_path {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(true).await;
+            })*
+        }
+        mod over_tonic {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(false).await;
+            })*
+        }
+    };
+}
+
 pub(super) fn serve(decider: impl Decide, settings: ServerConfig) -> Served {
     let bound = Server::bind(settings).unwrap();
     let addresses = bound.addresses().unwrap();

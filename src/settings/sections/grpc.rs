@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::settings::format::{
     MANY, address, choice, cores, duration, duration_or_off, file, number, number_or_off, optional,
-    positive_duration, text,
+    positive_duration, switch, text,
 };
 use crate::settings::section::section;
 
@@ -34,7 +34,10 @@ section! {
         /// certificate must have one of them. Each is a DNS name, or a URI such as
         /// `spiffe://cluster.local/ns/gw/sa/envoy`. Empty: any name.
         tls_client_san: String = "", text();
-        /// Largest request message, in bytes.
+        /// Whether plain, uncompressed `ShouldRateLimit` calls take a shorter path than other calls
+        /// ([grpc-server.md](design/grpc-server.md)). `false`: tonic serves every call.
+        fast_path: bool = "true", switch();
+        /// Largest request message, in bytes, before and after decompression.
         max_message_bytes: usize = "4194304", number(1024..=1 << 30);
         /// Largest headers of one request, in bytes, as HPACK counts them.
         max_header_bytes: u32 = "16384", number(1024..=1 << 20);

@@ -4,7 +4,7 @@ use super::{NO_FILE, envoy_ratelimit_env, errors, run, value_of};
 use crate::settings::Overrides;
 
 /// A value other than the default for each, as text.
-pub(super) const OTHERS: [(&str, &str); 33] = [
+pub(super) const OTHERS: [(&str, &str); 34] = [
     ("grpc.listen", "127.0.0.1:1"),
     ("grpc.cores", "3"),
     ("http.listen", "127.0.0.1:2"),
@@ -13,6 +13,7 @@ pub(super) const OTHERS: [(&str, &str); 33] = [
     ("grpc.tls_client_ca", "ca.crt"),
     ("grpc.tls_client_cert", "optional"),
     ("grpc.tls_client_san", "envoy.example"),
+    ("grpc.fast_path", "false"),
     ("grpc.max_message_bytes", "1024"),
     ("grpc.max_header_bytes", "8192"),
     ("grpc.max_concurrent_streams", "7"),

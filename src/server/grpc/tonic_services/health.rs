@@ -1,34 +1,43 @@
-//! gRPC health (`grpc.health.v1.Health`): the same honest answer under both names.
+//! This module reports gRPC health (`grpc.health.v1.Health`) under both of its names.
 
+use tonic::codec::CompressionEncoding;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
-use tonic_health::server::{HealthReporter, HealthService};
+use tonic_health::server::{self, HealthReporter};
 
+use crate::server::grpc::memory_budget::STREAMING_MAX;
 use crate::server::lifecycle::{Lifecycle, Phase};
 
-/// The whole server, and the name under which Envoy's users have always asked.
+/// The whole server, and the name that envoyproxy/ratelimit uses.
 const NAMES: [&str; 2] = ["", "ratelimit"];
 
-/// Keeps gRPC health up to date.
+/// The service that shows what a [`Reporter`] reports.
+pub(in crate::server) type HealthService = HealthServer<server::HealthService>;
+
+/// Updates gRPC health.
 pub(in crate::server) struct Reporter {
     reporter: HealthReporter,
 }
 
 impl Reporter {
-    /// A reporter, and the service that tells what it reports.
-    pub(in crate::server) fn new() -> (Reporter, HealthServer<HealthService>) {
+    /// A reporter and its service.
+    pub(in crate::server) fn new() -> (Reporter, HealthService) {
         let reporter = HealthReporter::new();
-        let service = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
+        let service = server::HealthService::from_health_reporter(reporter.clone());
+        let service = HealthServer::new(service)
+            .accept_compressed(CompressionEncoding::Gzip)
+            .send_compressed(CompressionEncoding::Gzip)
+            .max_decoding_message_size(STREAMING_MAX);
         (Reporter { reporter }, service)
     }
 
-    /// Says "not serving", until [`follow`](Self::follow) knows better.
+    /// Reports "not serving", until [`follow`](Self::follow) reports the application's health.
     pub(in crate::server) async fn start(&self) {
         self.report(false).await;
     }
 
-    /// Reports every change of readiness until the server stops. Then ends all watches, because a
-    /// watcher's connection would never drain.
+    /// Reports every change of readiness until the server stops. Then ends all watches, because the
+    /// connection of a watcher would never drain.
     pub(in crate::server) async fn follow(mut self, life: &Lifecycle) {
         let mut changes = life.changes();
         let mut reported = false;

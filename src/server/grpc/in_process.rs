@@ -1,0 +1,105 @@
+//! This module serves `ShouldRateLimit` calls without a connection, for fuzzing and tests.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body::Body;
+
+use super::framing::framed;
+use super::memory_budget::{MemoryBudget, Reservation};
+use super::request_body::ReceivedBody;
+use super::should_rate_limit::{Answer, PATH, RateLimitHandler, ShouldRateLimit};
+use super::tonic_services::health::Reporter;
+use super::tonic_services::{TonicResponse, TonicServices};
+use crate::descriptor::Bounds;
+use crate::server::config::ServerConfig;
+use crate::server::rls::handler::{Decide, RlsResponse};
+
+/// The service behind the gRPC port.
+pub struct GrpcService<D>(ShouldRateLimit<D>);
+
+/// What the client of a call receives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The number of the status.
+    pub status: u16,
+    /// The message of the status; empty for OK.
+    pub message: String,
+    /// The response, framed; empty if the call failed.
+    pub body: Vec<u8>,
+}
+
+impl<D: Decide> GrpcService<D> {
+    /// The service with the default settings but for `fast_path` and `bounds`.
+    pub fn new(decider: Arc<D>, bounds: Bounds, fast_path: bool) -> GrpcService<D> {
+        let config = ServerConfig::default();
+        let (max_message_bytes, metrics) = (config.grpc.max_message_bytes, config.server_metrics);
+        let budget = Arc::new(MemoryBudget::new(config.grpc.max_upload_bytes, metrics.clone()));
+        let handler = RateLimitHandler { decider, bounds, budget };
+        let services = TonicServices::new(handler.clone(), max_message_bytes, Reporter::new().1);
+        GrpcService(ShouldRateLimit { handler, services, max_message_bytes, fast_path, metrics })
+    }
+
+    /// Serves a call with these headers and this body: a framed message, or anything else.
+    pub async fn call(&self, headers: HeaderMap, body: impl Into<Bytes>) -> Received {
+        let body =
+            ReceivedBody::new(body.into(), Reservation::unary(self.0.handler.budget.clone()));
+        let mut request = Request::post(PATH).body(body).expect("the path is valid");
+        *request.headers_mut() = headers;
+        match self.0.answer(request).await {
+            Ok(Answer::Direct(RlsResponse { message, grant })) => {
+                grant.into_iter().for_each(|grant| grant.delivered());
+                Received { status: 0, message: String::new(), body: framed(&message).to_vec() }
+            }
+            Ok(Answer::Tonic(answer)) => {
+                let TonicResponse { response, grant } = answer;
+                let received = receive(response).await;
+                grant.into_iter().for_each(|grant| grant.delivered());
+                received
+            }
+            Err(status) => {
+                let message = status.message;
+                Received { status: status.code as u16, message, body: Vec::new() }
+            }
+        }
+    }
+}
+
+/// Reads a response to its end. A status stands in the headers of a call without a message, else in
+/// the trailers.
+async fn receive<B>(response: Response<B>) -> Received
+where
+    B: Body<Data = Bytes, Error: std::fmt::Debug>,
+{
+    let (head, body) = response.into_parts();
+    let (mut headers, mut bytes, mut body) = (head.headers, Vec::new(), pin!(body));
+    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        match frame.expect("a response in memory").into_data() {
+            Ok(data) => bytes.extend(data),
+            Err(other) => headers.extend(other.into_trailers().unwrap_or_default()),
+        }
+    }
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let status = text("grpc-status").and_then(|number| number.parse().ok()).unwrap_or(2);
+    let message = percent_decoded(text("grpc-message").unwrap_or_default());
+    Received { status, message, body: bytes }
+}
+
+/// A `grpc-message` as text.
+fn percent_decoded(encoded: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), encoded.as_bytes());
+    while let [first, after @ ..] = rest {
+        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let decoded = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        let (byte, remaining) = match (first, decoded) {
+            (b'%', Some(byte)) => (byte, &after[2..]),
+            _ => (*first, after),
+        };
+        bytes.push(byte);
+        rest = remaining;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,96 @@
+//! The status of a gRPC call that failed: its code and its message.
+
+use std::fmt::Write;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response};
+
+use super::response::GRPC;
+use crate::server::rls::handler::HandleError;
+
+/// A status code of gRPC, one of those that weir itself sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::server) enum GrpcCode {
+    /// The message is not a request that can be decided.
+    InvalidArgument = 3,
+    /// The server buffers too many bytes.
+    ResourceExhausted = 8,
+    /// The call has another form than its method.
+    Unimplemented = 12,
+    /// A bug in weir.
+    Internal = 13,
+}
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(in crate::server) struct GrpcStatus {
+    pub(in crate::server) code: GrpcCode,
+    pub(in crate::server) message: String,
+}
+
+impl GrpcStatus {
+    pub(super) fn new(code: GrpcCode, message: impl Into<String>) -> GrpcStatus {
+        GrpcStatus { code, message: message.into() }
+    }
+
+    /// The response to a call without a message: headers only, which h2 also sends as trailers.
+    pub(super) fn into_response(self) -> Response<()> {
+        let mut response = Response::new(());
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, GRPC);
+        headers.insert("grpc-status", HeaderValue::from(self.code as u16));
+        if let Ok(message) = HeaderValue::try_from(percent_encoded(&self.message)) {
+            headers.insert("grpc-message", message);
+        }
+        response
+    }
+}
+
+/// `text` as a `grpc-message`: printable ASCII but for `%`, and everything else as `%XX`
+/// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
+            _ => write!(encoded, "%{byte:02X}").expect("a string takes every text"),
+        }
+    }
+    encoded
+}
+
+impl From<HandleError> for GrpcStatus {
+    fn from(error: HandleError) -> GrpcStatus {
+        let code = match &error {
+            HandleError::Decode(_) | HandleError::Request(_) => GrpcCode::InvalidArgument,
+            HandleError::Panicked => GrpcCode::Internal,
+        };
+        GrpcStatus::new(code, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_percent_encoded() {
+        for (text, encoded) in [
+            ("key must not be empty", "key must not be empty"),
+            ("100%", "100%25"),
+            ("\u{e9}\n", "%C3%A9%0A"),
+            ("", ""),
+        ] {
+            assert_eq!(percent_encoded(text), encoded);
+        }
+    }
+
+    #[test]
+    fn a_response_has_the_codes_number() {
+        let response = GrpcStatus::new(GrpcCode::Unimplemented, "no").into_response();
+        assert_eq!(response.headers()["grpc-status"], "12");
+        assert_eq!(response.headers()["grpc-message"], "no");
+        assert_eq!(response.headers()["content-type"], "application/grpc");
+    }
+}

@@ -1,0 +1,189 @@
+//! This module adapts tonic: it mounts the rate-limit service, health and reflection, and serves any
+//! call of theirs.
+//!
+//! No other module of the server names tonic.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
+use tonic::Status;
+use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder};
+use tonic::service::Routes;
+use tonic_prost::ProstEncoder;
+
+use super::memory_budget::Reservation;
+use super::request_body::BodyError;
+use super::should_rate_limit::RateLimitHandler;
+use super::status::{GrpcCode, GrpcStatus};
+use crate::decision::Grant;
+use crate::proto::RateLimitResponse;
+use crate::server::rls::handler::{Decide, RlsResponse};
+use generated::rate_limit_service_server::{RateLimitService, RateLimitServiceServer};
+
+pub(in crate::server) mod health;
+mod reflection;
+
+use health::HealthService;
+
+/// The trait that tonic generates of `proto/`. Its request is the bytes of the message.
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/server/envoy.service.ratelimit.v3.rs"));
+}
+
+/// A response of tonic, with the grant that its delivery makes final.
+pub(super) struct TonicResponse {
+    pub(super) response: Response<tonic::body::Body>,
+    pub(super) grant: Option<Grant>,
+}
+
+/// All services of the gRPC port, as tonic serves them.
+#[derive(Clone)]
+pub(super) struct TonicServices(TowerToHyperService<Routes>);
+
+impl TonicServices {
+    /// The services; messages of `handler` have at most `max_message_bytes`, compressed or not.
+    pub(super) fn new<D: Decide>(
+        handler: RateLimitHandler<D>,
+        max_message_bytes: usize,
+        health: HealthService,
+    ) -> TonicServices {
+        let rate_limit = RateLimitServiceServer::new(handler)
+            .accept_compressed(CompressionEncoding::Gzip)
+            .send_compressed(CompressionEncoding::Gzip)
+            .max_decoding_message_size(max_message_bytes);
+        let routes = reflection::add_to(Routes::new(rate_limit).add_service(health));
+        TonicServices(TowerToHyperService::new(routes.prepare()))
+    }
+
+    /// Serves one call.
+    ///
+    /// A response is compressed if the request was, as grpc-go's servers do it. tonic would compress
+    /// for every client that can read gzip, which costs CPU time and saves nothing at 30 bytes.
+    pub(super) async fn call<B>(&self, mut request: Request<B>) -> TonicResponse
+    where
+        B: Body<Data = Bytes, Error = BodyError> + Send + Unpin + 'static,
+    {
+        if !is_compressed(&request) {
+            request.headers_mut().remove("grpc-accept-encoding");
+        }
+        let Ok(mut response) = self.0.call(request.map(TonicBody)).await;
+        let grant = response.extensions_mut().remove::<PendingGrant>();
+        TonicResponse { response, grant: grant.and_then(PendingGrant::take) }
+    }
+}
+
+/// Whether a call names a compression of its messages.
+pub(super) fn is_compressed<B>(request: &Request<B>) -> bool {
+    request.headers().get("grpc-encoding").is_some_and(|encoding| encoding != "identity")
+}
+
+#[tonic::async_trait]
+impl<D: Decide> RateLimitService for RateLimitHandler<D> {
+    async fn should_rate_limit(
+        &self,
+        request: tonic::Request<Bytes>,
+    ) -> Result<tonic::Response<RateLimitResponse>, Status> {
+        let message = request.get_ref();
+        // The received bytes have been freed. A message may be 1000 times larger than they were.
+        let mut reservation = Reservation::unary(&*self.budget);
+        reservation.grow(message.len())?;
+        let RlsResponse { message, grant } =
+            self.handle(request.metadata().as_ref(), message).await?;
+        let mut response = tonic::Response::new(message);
+        if let Some(grant) = grant {
+            response.extensions_mut().insert(PendingGrant::new(grant));
+        }
+        Ok(response)
+    }
+}
+
+/// A grant on its way through tonic, whose extensions must be `Clone`. If the response is dropped on
+/// the way, so is the grant, which gives back what it holds.
+#[derive(Clone)]
+struct PendingGrant(Arc<Mutex<Option<Grant>>>);
+
+impl PendingGrant {
+    fn new(grant: Grant) -> PendingGrant {
+        PendingGrant(Arc::new(Mutex::new(Some(grant))))
+    }
+
+    fn take(self) -> Option<Grant> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The codec of the generated service. A request stays bytes: the decoder behind the handler reads
+/// them on both paths, so both refuse the same messages in the same words.
+#[derive(Debug, Default)]
+pub(in crate::server) struct RateLimitCodec;
+
+impl Codec for RateLimitCodec {
+    type Encode = RateLimitResponse;
+    type Decode = Bytes;
+    type Encoder = ProstEncoder<RateLimitResponse>;
+    type Decoder = BytesDecoder;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstEncoder::default()
+    }
+
+    fn decoder(&mut self) -> BytesDecoder {
+        BytesDecoder
+    }
+}
+
+/// Hands out a message as its bytes.
+#[derive(Debug)]
+pub(in crate::server) struct BytesDecoder;
+
+impl Decoder for BytesDecoder {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, message: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(message.copy_to_bytes(message.remaining())))
+    }
+}
+
+/// A request's body whose errors tonic understands.
+struct TonicBody<B>(B);
+
+impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> Body for TonicBody<B> {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let frame = ready!(Pin::new(&mut self.0).poll_frame(context));
+        Poll::Ready(frame.map(|frame| frame.map_err(|error| GrpcStatus::from(error).into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+impl From<GrpcStatus> for Status {
+    fn from(status: GrpcStatus) -> Status {
+        let code = match status.code {
+            GrpcCode::InvalidArgument => tonic::Code::InvalidArgument,
+            GrpcCode::ResourceExhausted => tonic::Code::ResourceExhausted,
+            GrpcCode::Unimplemented => tonic::Code::Unimplemented,
+            GrpcCode::Internal => tonic::Code::Internal,
+        };
+        Status::new(code, status.message)
+    }
+}

@@ -1,0 +1,32 @@
+//! This module mounts gRPC reflection in both versions. Many tools still use v1alpha.
+
+use tonic::codec::CompressionEncoding;
+use tonic::service::Routes;
+use tonic_reflection::server::Builder;
+
+use crate::proto::DESCRIPTORS;
+use crate::server::grpc::memory_budget::STREAMING_MAX;
+
+/// Adds both versions to `routes`.
+pub(super) fn add_to(routes: Routes) -> Routes {
+    let builder = || {
+        Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    const WHY: &str = "the descriptor sets come from the build";
+    let v1 = builder().build_v1().expect(WHY);
+    let v1alpha = builder().build_v1alpha().expect(WHY);
+    routes
+        .add_service(
+            v1.accept_compressed(CompressionEncoding::Gzip)
+                .send_compressed(CompressionEncoding::Gzip)
+                .max_decoding_message_size(STREAMING_MAX),
+        )
+        .add_service(
+            v1alpha
+                .accept_compressed(CompressionEncoding::Gzip)
+                .send_compressed(CompressionEncoding::Gzip)
+                .max_decoding_message_size(STREAMING_MAX),
+        )
+}
