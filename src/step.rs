@@ -98,12 +98,12 @@ pub struct Outcome {
 
 /// One tier after a step. The meaning of the numbers depends on the kind of state.
 ///
-/// | algorithm | a | b | c |
+/// | state | a | b | c |
 /// | --- | --- | --- | --- |
-/// | count | hits | start of their window | 0 |
-/// | pair | hits in the present window | in the one before | start of the present one |
-/// | tat | arrival time, whole microseconds | its part | 0 |
-/// | log, slots | units in use | when the unit leaves that is waited for, or 0 | 0 |
+/// | fixed_window | hits | start of their window | 0 |
+/// | sliding_window | hits in the current window | hits in the previous window | start of the current window |
+/// | gcra | theoretical arrival time, whole microseconds | its part | 0 |
+/// | log, slots | units in use | instant at which enough units expire, or 0 | 0 |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierResult {
     /// This tier alone would have allowed the hits.

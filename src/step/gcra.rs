@@ -63,7 +63,7 @@ impl TierParams for GcraTier {
     }
 
     fn settle(&self, state: GcraTime, charge: Charge, _hits: u64) -> GcraTime {
-        // The true cost is charged whole: it has been used, whatever the bucket says.
+        // The actual cost is charged in full, because it was used even if it exceeds the limit.
         let charged = self.in_parts(charge.cost.length);
         if self.cost >= charged {
             self.plus(state, self.length_between(charged, self.cost))

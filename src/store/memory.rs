@@ -17,7 +17,7 @@ use std::sync::PoisonError;
 
 use self::budget::Budget;
 pub use self::budget::MemoryStats;
-use self::shard::{Full, Shard};
+use self::shard::{Full, MemoryShard};
 use self::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 use super::StoreError;
 use crate::key::Key;
@@ -59,7 +59,7 @@ pub struct MemoryStore {
 
 /// A shard on its own cache lines, which avoids false sharing.
 #[repr(align(64))]
-struct PaddedShard(Mutex<Shard>);
+struct PaddedShard(Mutex<MemoryShard>);
 
 impl MemoryStore {
     /// A store of at most `max_counters` counters, clamped to 1..=2^29.
@@ -78,7 +78,7 @@ impl MemoryStore {
         let for_concurrency = (max_counters / 256).clamp(1, 64);
         let shards = (max_counters / SHARD_COUNTERS).clamp(for_concurrency, SHARDS_MAX);
         MemoryStore {
-            shards: (0..shards).map(|_| PaddedShard(Mutex::new(Shard::new()))).collect(),
+            shards: (0..shards).map(|_| PaddedShard(Mutex::new(MemoryShard::new()))).collect(),
             budget: Budget::new(max_counters, large_bytes),
             next: AtomicUsize::new(0),
         }
@@ -151,17 +151,17 @@ impl MemoryStore {
     }
 
     /// The shard of `key`. Its index uses other bits of the key.
-    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: &Key) -> MutexGuard<'_, MemoryShard> {
         let number = ((key.0[1] >> 32) * self.shards.len() as u64) >> 32;
         self.lock(number as usize)
     }
 
-    fn next_shard(&self) -> MutexGuard<'_, Shard> {
+    fn next_shard(&self) -> MutexGuard<'_, MemoryShard> {
         let next = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock(next % self.shards.len())
     }
 
-    fn lock(&self, number: usize) -> MutexGuard<'_, Shard> {
+    fn lock(&self, number: usize) -> MutexGuard<'_, MemoryShard> {
         // Only a step can panic here, and it runs before the shard is changed. So a poisoned shard is
         // consistent.
         self.shards[number].0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -5,7 +5,7 @@
 //! steps slow.
 
 use super::budget::Budget;
-use super::shard::{Full, Shard};
+use super::shard::{Full, MemoryShard};
 use crate::key::Key;
 use crate::time::Micros;
 
@@ -16,7 +16,7 @@ const SECOND_SAMPLE: u32 = 64;
 /// The most large states that one step may evict.
 const LARGE_VICTIMS_MAX: u32 = 8;
 
-impl Shard {
+impl MemoryShard {
     /// The place of the counter to evict; `None` if every examined one must stay.
     pub(super) fn victim(&mut self, now: Micros) -> Option<u32> {
         let len = self.slab.len();

@@ -24,7 +24,7 @@ pub(super) enum Full {
 }
 
 /// Counters, their index, and the sweep position.
-pub(super) struct Shard {
+pub(super) struct MemoryShard {
     pub(super) index: Index,
     pub(super) slab: Slab,
     pub(super) large_states: LargeStates,
@@ -33,10 +33,10 @@ pub(super) struct Shard {
     cursor: u32,
 }
 
-impl Shard {
+impl MemoryShard {
     /// An empty shard, without heap memory.
-    pub(super) fn new() -> Shard {
-        Shard {
+    pub(super) fn new() -> MemoryShard {
+        MemoryShard {
             index: Index::default(),
             slab: Slab::default(),
             large_states: LargeStates::default(),

@@ -22,7 +22,7 @@ const ENTRY_STEPS_MAX: usize = 16;
 
 /// Steps on counters named by `K`, each with an item `T` that is returned with its reply.
 #[derive(Debug)]
-pub struct Batch<K, T> {
+pub struct StepBatch<K, T> {
     calls: Vec<ScriptCall<K, T>>,
     /// The last run of each counter: index of the call, index of the run in it.
     places: HashMap<K, (usize, usize)>,
@@ -58,16 +58,16 @@ struct Run<K, T> {
 pub enum StepReply<'a> {
     /// The outcome, for [`decode`](super::script::decode).
     Outcome(&'a [u8]),
-    /// Not run, because the counter cannot be read. A call of its own gets the error.
+    /// Not run, because the counter cannot be read. Sent alone, it gets the error.
     Refused,
     /// Missing or malformed. The step may have run.
     Malformed,
 }
 
-impl<K: Clone + Eq + Hash + AsRef<[u8]>, T> Batch<K, T> {
+impl<K: Clone + Eq + Hash + AsRef<[u8]>, T> StepBatch<K, T> {
     /// An empty batch of calls with at most `max` steps, at least one.
-    pub fn new(max: usize) -> Batch<K, T> {
-        Batch { calls: Vec::new(), places: HashMap::new(), max: max.max(1) }
+    pub fn new(max: usize) -> StepBatch<K, T> {
+        StepBatch { calls: Vec::new(), places: HashMap::new(), max: max.max(1) }
     }
 
     /// Adds a step on the counter `key`. A call carries counters of one `group` only.
@@ -243,7 +243,7 @@ mod tests {
         max: usize,
         steps: &[(u16, &'static str, EncodedStep)],
     ) -> (Vec<Vec<Vec<usize>>>, usize) {
-        let mut batch = Batch::new(max);
+        let mut batch = StepBatch::new(max);
         let added = steps.iter().enumerate().position(|(item, (group, key, encoded))| {
             batch.add(*group, key, encoded, item).is_err()
         });
@@ -264,7 +264,7 @@ mod tests {
         let table: [(usize, Vec<_>, Runs, usize); 8] = [
             (9, vec![], vec![], 0),
             (9, vec![a(&one), b.clone(), a(&one)], vec![vec![vec![0, 2], vec![1]]], 0),
-            // Another number of tiers, or a lease: a run of its own, in the same call.
+            // Another number of tiers, or a lease: a separate run in the same call.
             (9, vec![a(&one), a(&two), a(&two)], vec![vec![vec![0], vec![1, 2]]], 0),
             (
                 9,
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn a_reply_is_split_by_length() {
         let call = || {
-            let mut batch = Batch::new(9);
+            let mut batch = StepBatch::new(9);
             for (item, key) in ["a", "b", "a", "c"].into_iter().enumerate() {
                 batch.add(0, &key, &count(1, false), item).expect("there is room");
             }
@@ -345,7 +345,7 @@ mod tests {
             (&[("a", &log()), ("b", &log())], false),
         ];
         for (steps, mget) in table {
-            let mut batch = Batch::new(9);
+            let mut batch = StepBatch::new(9);
             for (key, encoded) in steps {
                 batch.add(0, key, encoded, ()).expect("there is room");
             }

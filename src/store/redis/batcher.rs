@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use super::batch::{Batch, ScriptCall, StepReply};
+use super::batch::{ScriptCall, StepBatch, StepReply};
 use super::connection::Connection;
 use super::error::RedisError;
 use super::name::CounterName;
@@ -47,14 +47,14 @@ pub(super) enum BatchError {
 #[derive(Debug)]
 pub(super) struct Batcher {
     connection: Arc<Connection>,
-    queue: Mutex<Queue>,
+    queue: Mutex<StepQueue>,
     /// The most steps per call.
     steps_max: usize,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<Pending>,
+struct StepQueue {
+    waiting: VecDeque<QueuedStep>,
     /// Callers that gave up since the last removal of their steps; never too few.
     abandoned: usize,
     flushers: usize,
@@ -64,7 +64,7 @@ struct Queue {
 
 /// A step that waits.
 #[derive(Debug)]
-struct Pending {
+struct QueuedStep {
     group: u16,
     name: CounterName,
     step: EncodedStep,
@@ -72,7 +72,7 @@ struct Pending {
     reply: oneshot::Sender<StepResult>,
 }
 
-impl Queue {
+impl StepQueue {
     fn remove_abandoned(&mut self) {
         self.waiting.retain(|pending| !pending.reply.is_closed());
         self.abandoned = 0;
@@ -110,22 +110,22 @@ impl Batcher {
             if queue.waiting.len() >= WAITING_MAX {
                 return Err(StoreError::Busy);
             }
-            queue.waiting.push_back(Pending { group, name, step, script_reloads: 0, reply });
+            queue.waiting.push_back(QueuedStep { group, name, step, script_reloads: 0, reply });
             self.ensure_flusher(&mut queue);
         }
-        let mut waiter = Waiter { batcher: self, receiver, replied: false };
+        let mut waiter = ReplyWaiter { batcher: self, receiver, replied: false };
         let result = (&mut waiter.receiver).await;
         waiter.replied = true;
         // The runtime ended with the call in flight.
         result.map_err(|_| StoreError::Lost)
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, StepQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Spawns a flusher unless one is scheduled or [`FLUSHERS_MAX`] are at work.
-    fn ensure_flusher(self: &Arc<Batcher>, queue: &mut Queue) {
+    fn ensure_flusher(self: &Arc<Batcher>, queue: &mut StepQueue) {
         if queue.flusher_scheduled || queue.flushers >= FLUSHERS_MAX {
             return;
         }
@@ -137,10 +137,10 @@ impl Batcher {
 
     /// Takes the waiting steps that may leave together. Returns nothing, and ends a flusher, when no
     /// step waits.
-    fn take(&self) -> Option<Batch<CounterName, Pending>> {
+    fn take(&self) -> Option<StepBatch<CounterName, QueuedStep>> {
         let mut queue = self.queue();
         queue.flusher_scheduled = false;
-        let mut batch = Batch::new(self.steps_max);
+        let mut batch = StepBatch::new(self.steps_max);
         let mut any = false;
         while let Some(pending) = queue.waiting.pop_front() {
             // This caller already used its fallback, so its hits must not count.
@@ -161,13 +161,13 @@ impl Batcher {
     }
 
     /// Queues steps that did not run again, before all others.
-    fn requeue(&self, steps: Vec<Pending>) {
+    fn requeue(&self, steps: Vec<QueuedStep>) {
         let mut queue = self.queue();
         steps.into_iter().rev().for_each(|pending| queue.waiting.push_front(pending));
     }
 
     /// Sends one call, and replies to the callers of its steps.
-    async fn send(&self, mut call: ScriptCall<CounterName, Pending>) {
+    async fn send(&self, mut call: ScriptCall<CounterName, QueuedStep>) {
         match self.connection.call(&mut call).await {
             Ok(reply) => call.split_reply(&reply, |pending, reply| {
                 // A caller that gave up has closed the channel.
@@ -181,14 +181,14 @@ impl Batcher {
         }
     }
 
-    async fn fail(&self, call: ScriptCall<CounterName, Pending>, error: Error) {
+    async fn fail(&self, call: ScriptCall<CounterName, QueuedStep>, error: Error) {
         let class = RedisError::classify(&error);
         let script = call.script();
         // Nothing of the call ran. A step that is sent alone may succeed: its counter may still be on
         // this node, or it may need no memory.
         let retry_alone =
             call.steps() > 1 && matches!(class, RedisError::TryAgain | RedisError::OutOfMemory);
-        let mut again: Vec<Pending> = Vec::new();
+        let mut again: Vec<QueuedStep> = Vec::new();
         for mut pending in call.into_items() {
             if class == RedisError::NoScript && pending.script_reloads < SCRIPT_RELOADS_MAX {
                 pending.script_reloads += 1;
@@ -213,19 +213,19 @@ impl Batcher {
     }
 }
 
-/// The result of a step that was sent in a call of its own.
+/// The result of a step that was sent in a separate call.
 pub(super) fn single(result: Result<Bytes, Error>) -> StepResult {
     result.map(|bytes| SmallVec::from_slice(&bytes)).map_err(BatchError::Redis)
 }
 
 /// A caller that waits for its result. Dropping it early marks the step as abandoned.
-struct Waiter<'a> {
+struct ReplyWaiter<'a> {
     batcher: &'a Batcher,
     receiver: oneshot::Receiver<StepResult>,
     replied: bool,
 }
 
-impl Drop for Waiter<'_> {
+impl Drop for ReplyWaiter<'_> {
     fn drop(&mut self) {
         if self.replied {
             return;

@@ -1,7 +1,7 @@
 //! This module discovers the nodes: it refreshes the topology, connects to each node, loads the
 //! scripts and measures the node's clock.
 //!
-//! It runs on a thread of its own. No call waits for it; calls use what it has published.
+//! It runs on a separate thread. No call waits for it; calls use what it has published.
 
 use std::collections::HashMap;
 use std::sync::Arc;

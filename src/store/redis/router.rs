@@ -72,9 +72,9 @@ struct Route {
 enum SendMode {
     /// In one call with other steps for the same node.
     Batched,
-    /// In a call of its own.
+    /// In a separate call.
     Single,
-    /// In a call of its own after `ASKING`, to the node that imports the slot.
+    /// In a separate call after `ASKING`, to the node that imports the slot.
     Asking,
 }
 
@@ -159,7 +159,7 @@ impl Router {
         self.topology.store(Arc::new(topology));
     }
 
-    /// Asks discovery to refresh the topology soon.
+    /// Requests a refresh of the topology.
     pub(super) fn request_refresh(&self) {
         self.refresh.notify_one();
     }

@@ -41,7 +41,7 @@ enum Action {
 /// A reply that no step of this version can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed script reply; check that only this version of weir uses its keys")]
-pub struct Malformed;
+pub struct MalformedReply;
 
 impl Script {
     /// Every script.
@@ -208,24 +208,24 @@ fn numbers_per_tier(step: &Step) -> usize {
 /// Decodes the reply to `step`, which has [`EncodedStep::reply_len`] bytes.
 ///
 /// # Errors
-/// [`Malformed`] when the length or a number is none that this version writes.
-pub fn decode(step: &Step, reply: &[u8]) -> Result<Outcome, Malformed> {
+/// [`MalformedReply`] when the length or a number is none that this version writes.
+pub fn decode(step: &Step, reply: &[u8]) -> Result<Outcome, MalformedReply> {
     if reply.is_empty() || reply.len() != reply_len(step) {
-        return Err(Malformed);
+        return Err(MalformedReply);
     }
     let (passes, numbers) = reply.split_at(tiers(step));
     let number = |bytes: Option<&[u8]>| {
         let mut whole = [0; 8];
         whole[1..].copy_from_slice(bytes.unwrap_or(&[0; 7]));
         let number = u64::from_be_bytes(whole);
-        if number < INTEGER_END { Ok(number) } else { Err(Malformed) }
+        if number < INTEGER_END { Ok(number) } else { Err(MalformedReply) }
     };
     let tiers =
         passes.iter().zip(numbers.chunks(7 * numbers_per_tier(step))).map(|(passes, numbers)| {
             let allowed = match passes {
                 0 => false,
                 1 => true,
-                _ => return Err(Malformed),
+                _ => return Err(MalformedReply),
             };
             let mut numbers = numbers.chunks_exact(7);
             let (a, b) = (number(numbers.next())?, number(numbers.next())?);
@@ -342,15 +342,15 @@ mod tests {
             reply(&[1], &[1, u64::MAX]),
         ];
         for reply in replies {
-            assert_eq!(decode(&fixed_window(1, None), &reply), Err(Malformed), "{reply:?}");
+            assert_eq!(decode(&fixed_window(1, None), &reply), Err(MalformedReply), "{reply:?}");
         }
         let none = step(1, None, Params::Log([].into_iter().collect()));
-        assert_eq!(decode(&none, &[]), Err(Malformed), "a step without tiers has no outcome");
+        assert_eq!(decode(&none, &[]), Err(MalformedReply), "a step without tiers has no outcome");
         let tier = EntriesTier { after: Micros(1), window: Micros(1), max: 1 };
         let many = step(1, None, Params::Slots([tier; 17].into_iter().collect()));
         assert_eq!(EncodedStep::of(&many).head[1], 16);
         let short = reply(&[1; 16], &[1; 32]);
-        assert_eq!(decode(&many, &short), Err(Malformed), "more tiers than a script takes");
+        assert_eq!(decode(&many, &short), Err(MalformedReply), "more tiers than a script takes");
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn expired_then_emptiest_then_soonest_go_first() {
     for (newcomer, gone) in [(4, 0), (5, 3), (6, 2), (7, 1)] {
         assert!(store.get(&key(gone)).is_some());
         fill(newcomer, &count_per(3600, now, 5, 10));
-        assert_eq!(store.get(&key(gone)), None, "newcomer {newcomer} takes the seat of {gone}");
+        assert_eq!(store.get(&key(gone)), None, "newcomer {newcomer} replaces {gone}");
         assert_eq!(store.stats().counters, 4);
     }
 }

@@ -148,6 +148,6 @@ fn two_shards(max_counters: usize) -> MemoryStore {
 
 /// A store so small that a shard must evict from the other one.
 fn split(mut store: MemoryStore) -> MemoryStore {
-    store.shards = (0..2).map(|_| PaddedShard(Mutex::new(Shard::new()))).collect();
+    store.shards = (0..2).map(|_| PaddedShard(Mutex::new(MemoryShard::new()))).collect();
     store
 }

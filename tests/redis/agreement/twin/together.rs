@@ -2,7 +2,7 @@
 //! by one in Rust.
 
 use weir::step::Outcome;
-use weir::store::redis::batch::{Batch, ScriptCall, StepReply};
+use weir::store::redis::batch::{ScriptCall, StepBatch, StepReply};
 use weir::store::redis::script::{self, EncodedStep};
 
 use super::{Expected, Twin, as_long_as, expect, millis};
@@ -66,7 +66,7 @@ impl Journey {
         for trip in &self.trips {
             let mut rest = &trip[..];
             while !rest.is_empty() {
-                let mut batch = Batch::new(usize::MAX);
+                let mut batch = StepBatch::new(usize::MAX);
                 while let [(counter, index), after @ ..] = rest {
                     let message = EncodedStep::of(&self.walks[*counter][*index].step());
                     let place = (*counter, *index);
@@ -181,7 +181,7 @@ impl Twin {
         for operation in operations {
             let (message, right) =
                 (EncodedStep::of(&operation.step()), operation.step().apply(&mut state));
-            let mut batch = Batch::new(count);
+            let mut batch = StepBatch::new(count);
             for counter in 0..count {
                 batch.add(0, &format!("many:{counter}"), &message, ()).expect("there is room");
             }
