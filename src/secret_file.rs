@@ -1,24 +1,24 @@
-//! Small files: certificates, keys, secrets. Read whole, or not at all.
+//! Secret files: reads certificates, keys, passwords and tokens of at most 1 MiB.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Nobody's certificates are larger.
+/// Largest accepted file in bytes. It bounds the memory of a load.
 pub const LARGEST: u64 = 1 << 20;
 
-/// What a file holds.
+/// The content of a file.
 ///
 /// # Errors
 ///
-/// Those of the system, and that it is no regular file or larger than [`LARGEST`] bytes.
+/// I/O errors, a path that is no regular file, or a file larger than [`LARGEST`] bytes.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Looked at before it is opened: opening a named pipe would wait for a writer.
+    // Checked before opening, because opening a named pipe blocks until there is a writer.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
-    // One byte more than may be, so that a longer file shows.
+    // One byte over the limit, to detect a longer file.
     File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LARGEST {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 MiB"));
@@ -26,11 +26,12 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The first line of a text: how a file holds a password or a token. Empty if there is none.
+/// The first line of a text file, which is how files hold a password or a token. Empty for an empty
+/// file.
 ///
 /// # Errors
 ///
-/// Those of [`read`], and that it is no text.
+/// Those of [`read`], and a file that is not UTF-8.
 pub fn first_line(path: &Path) -> io::Result<String> {
     let text = String::from_utf8(read(path)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not a text in UTF-8"))?;
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_small_file_is_refused_and_not_waited_for() {
+    fn only_small_regular_files_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "text").unwrap();

@@ -9,11 +9,11 @@ use std::thread;
 /// Sharded at most: more of them make pages of metrics slower, and rules larger.
 const SHARDS_MAX: usize = 8;
 
-/// Counters of one kind, one copy per shard.
+/// One copy of `T` per shard.
 #[derive(Debug)]
 pub struct Sharded<T>(Box<[Shard<T>]>);
 
-/// Two lines, because processors fetch neighbours along.
+/// Aligned to two cache lines, because processors prefetch the neighbour.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard<T>(T);
@@ -21,7 +21,7 @@ struct Shard<T>(T);
 impl<T: Default> Default for Sharded<T> {
     /// As many shards as there are cores, rounded up to a power of two.
     fn default() -> Self {
-        // Asked once: every rule has shards, and the system reads files of the cgroup to tell.
+        // Cached, because every rule has shards and the call reads cgroup files.
         static CORES: LazyLock<usize> =
             LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
         Sharded::new(CORES.min(SHARDS_MAX).next_power_of_two())
@@ -36,18 +36,18 @@ impl<T: Default> Sharded<T> {
 }
 
 impl<T> Sharded<T> {
-    /// The present thread's copy. Threads share one only when there are more of them than shards.
+    /// The shard of the current thread. Threads share one only if there are more threads than shards.
     pub fn local(&self) -> &T {
         &self.0[number() & (self.0.len() - 1)].0
     }
 
-    /// Every copy, for those who add them up.
+    /// Every shard, for sums.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|shard| &shard.0)
     }
 }
 
-/// The present thread's number: threads count themselves when they first count something.
+/// The number of the current thread, assigned at first use.
 fn number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_threads_count_apart_adds_up() {
+    fn counts_of_all_threads_add_up() {
         for number in [1, 2, 8] {
             let shards: Sharded<AtomicU64> = Sharded::new(number);
             thread::scope(|scope| {

@@ -1,6 +1,6 @@
-//! What weir says about itself: registries of plain atomics, and the pages made of them.
+//! Metrics, traces and the log of fallbacks.
 //!
-//! A registry counts one subject and writes itself onto an [`Exposition`] with `expose`.
+//! A registry counts one subject in atomics and writes its metrics onto an [`Exposition`] with `expose`.
 
 mod compat;
 mod decisions;

@@ -1,4 +1,4 @@
-//! Shutdown tasks: what is returned between the last response and the exit, such as leases.
+//! Shutdown tasks: what runs between the last response and the exit, such as the last export of spans.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,45 +6,45 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-/// The share of `drain.timeout` that calls in flight leave for giving back.
+/// The fraction of `drain.timeout` that is reserved for the tasks, as its denominator.
 const SHARE: u32 = 10;
 
-/// The most that they leave.
+/// The most time that is reserved.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Something that is given back.
-type GiveBack = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// One task.
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Everything that wants to be told when the last answer has been given.
+/// The tasks that run after the last response.
 #[derive(Default)]
 pub(super) struct ShutdownTasks {
-    steps: Vec<(&'static str, GiveBack)>,
+    tasks: Vec<(&'static str, Task)>,
 }
 
 impl ShutdownTasks {
-    /// Adds a step; `what` names it in the log. It starts after the last answer, beside the others.
+    /// Adds a task; `what` names it in the log. All tasks run at the same time.
     pub(super) fn add(
         &mut self,
         what: &'static str,
-        give_back: impl Future<Output = ()> + Send + 'static,
+        task: impl Future<Output = ()> + Send + 'static,
     ) {
-        self.steps.push((what, Box::pin(give_back)));
+        self.tasks.push((what, Box::pin(task)));
     }
 
-    /// Does all of it until `over`, which ends what is not done by then.
-    pub(super) async fn run(self, over: impl Future<Output = ()>) {
-        let steps = self.steps.into_iter().map(|(what, give_back)| async move {
-            give_back.await;
-            tracing::debug!(what, "given back");
+    /// Runs all tasks until they are done or `deadline` completes.
+    pub(super) async fn run(self, deadline: impl Future<Output = ()>) {
+        let tasks = self.tasks.into_iter().map(|(what, task)| async move {
+            task.await;
+            tracing::debug!(what, "shutdown task done");
         });
         tokio::select! {
-            _ = join_all(steps) => {}
-            () = over => tracing::warn!("not everything could be given back in time"),
+            _ = join_all(tasks) => {}
+            () = deadline => tracing::warn!("shutdown tasks aborted at drain.timeout"),
         }
     }
 }
 
-/// What calls in flight get of `drain.timeout`; the rest is for giving back.
+/// The part of `drain.timeout` for calls in flight. The tasks get the rest.
 pub(super) fn for_calls(timeout: Duration) -> Duration {
     timeout - (timeout / SHARE).min(LONGEST)
 }
@@ -57,7 +57,7 @@ mod tests {
     use tokio::time::sleep;
 
     #[tokio::test(start_paused = true)]
-    async fn every_step_is_done_beside_the_others_and_none_holds_up_the_end() {
+    async fn tasks_run_together_and_end_at_the_deadline() {
         let done = Arc::new(AtomicU32::new(0));
         let step = |seconds| {
             let done = Arc::clone(&done);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_leave_a_tenth_but_no_more_than_a_second() {
+    fn a_tenth_is_reserved_but_at_most_a_second() {
         for (timeout, calls) in [(0, 0), (1_000, 900), (10_000, 9_000), (30_000, 29_000)] {
             assert_eq!(for_calls(Duration::from_millis(timeout)), Duration::from_millis(calls));
         }

@@ -1,11 +1,11 @@
-//! A watcher: tells when the content of files and folders has changed, and has then been quiet.
+//! This module reports when the content of files and folders has changed and is then quiet.
 //!
-//! The system's notifications are hints to look sooner. What counts is the content: it is hashed
-//! when all has been quiet for a while, and from time to time whatever was heard, because some
-//! file systems (NFS, many overlays) tell nothing, and a machine may have no notifications left to
-//! give. So a touch is no change, and none is missed.
+//! File system events only trigger an earlier check. A check hashes the content, so a touch is not a
+//! change. Checks also run periodically, because some file systems (NFS, many overlays) send no
+//! events, and the system's number of watches is limited.
 //!
-//! [`debounce`] decides when to look, [`watch_set`] what to listen to; this file does both.
+//! [`debounce`] decides when to check and [`watch_set`] what to watch. Each watcher has its own thread,
+//! because reading files can block for minutes on a hanging network volume.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use debounce::Debounce;
 use fs_events::FsEvents;
 use watch_set::WatchSet;
 
-/// What a look at the content yields: equal as long as nothing has changed.
+/// A hash of the watched content.
 pub(super) type Digest = u64;
 
 /// Watches until it is dropped.
@@ -42,9 +42,9 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Calls `changed` whenever `look` differs from its last result, first from `known`. Both are
-    /// called on a thread of the watcher's own. `look` reads what it is about at `paths`: files
-    /// and folders, which need not exist yet.
+    /// Calls `changed` whenever the result of `look` differs from the one before; the first is
+    /// `known`. Both run on the watcher's thread. `look` reads `paths`: files and folders, which need
+    /// not exist yet.
     pub(super) fn start(
         thread: &str,
         paths: Vec<PathBuf>,
@@ -53,7 +53,7 @@ impl Watcher {
         look: impl FnMut() -> Digest + Send + 'static,
         changed: impl FnMut() + Send + 'static,
     ) -> io::Result<Watcher> {
-        // One place: whoever finds it taken has nothing to add.
+        // Capacity 1: a further wake-up would add nothing.
         let (wake, woken) = sync_channel(1);
         let ended = Arc::new(AtomicBool::new(false));
         let watch_set = Arc::new(ArcSwap::default());
@@ -66,8 +66,8 @@ impl Watcher {
         Ok(watcher)
     }
 
-    /// Calls `changed` whenever the content of one of `files` has changed since `known`, which is
-    /// what [`contents`] said before they were read.
+    /// Calls `changed` whenever the content of one of `files` has changed since `known`: the result
+    /// of [`contents`] before they were read.
     pub(super) fn of_files(
         thread: &str,
         files: Vec<PathBuf>,
@@ -86,8 +86,7 @@ impl Drop for Watcher {
     }
 }
 
-/// The content of files as one number; a file that cannot be read, or that is larger than whoever
-/// reads it would take, counts as its error.
+/// The hash of the files' content. An unreadable or too large file counts as its kind of error.
 pub(super) fn contents(files: &[PathBuf]) -> Digest {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -100,7 +99,7 @@ pub(super) fn contents(files: &[PathBuf]) -> Digest {
 /// The watcher's thread.
 struct Watch<L, C> {
     paths: Vec<PathBuf>,
-    /// What is listened to, shared with `fs_events`.
+    /// What is watched, shared with `fs_events`.
     watch_set: Arc<ArcSwap<WatchSet>>,
     fs_events: FsEvents,
     clock: SystemClock,
@@ -113,19 +112,19 @@ struct Watch<L, C> {
 impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
     fn run(&mut self, woken: &Receiver<()>, ended: &AtomicBool) {
         self.listen();
-        // What changed between the first reading and now was not heard.
+        // Changes between the first reading and now caused no event.
         self.poll();
         loop {
             let now = self.clock.now();
             let pause = self.debounce.next(self.fs_events.is_complete()).saturating_sub(now);
-            // Not heard out first: who never rests could put the look off for ever.
+            // Before the events: constant writes must not postpone the check forever.
             if pause == Micros::ZERO {
                 self.wait_is_over();
             }
-            let heard = woken.recv_timeout(Duration::from_micros(pause.0));
-            if ended.load(Ordering::Relaxed) || heard == Err(RecvTimeoutError::Disconnected) {
+            let event = woken.recv_timeout(Duration::from_micros(pause.0));
+            if ended.load(Ordering::Relaxed) || event == Err(RecvTimeoutError::Disconnected) {
                 return;
-            } else if heard.is_ok() {
+            } else if event.is_ok() {
                 self.debounce.on_event(self.clock.now());
             }
         }
@@ -135,16 +134,16 @@ impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
         if !self.debounce.is_pending() {
             return self.poll();
         }
-        // First, so that nothing changes unheard between the look and the next one.
+        // First, so that a change between this check and the next one causes an event.
         self.listen();
         let digest = (self.look)();
-        if self.debounce.settle(digest, self.clock.now()) && digest != self.known {
+        if self.debounce.accept(digest, self.clock.now()) && digest != self.known {
             self.known = digest;
             (self.changed)();
         }
     }
 
-    /// A look without a hint. What differs may still be being written, so it waits like a hint.
+    /// A check without an event. A difference may be a write in progress, so it waits like an event.
     fn poll(&mut self) {
         let digest = (self.look)();
         let now = self.clock.now();
@@ -154,7 +153,7 @@ impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
         }
     }
 
-    /// Hears what may matter now: links and folders come and go.
+    /// Watches what exists now, because links and folders come and go.
     fn listen(&mut self) {
         let watch_set = WatchSet::under(&self.paths);
         self.fs_events.watch(&watch_set);

@@ -1,8 +1,8 @@
-//! envoyproxy/ratelimit's metrics, for dashboards that were made for it.
+//! Metrics under envoyproxy/ratelimit's names, for its dashboards.
 //!
-//! `envoyproxy/ratelimit` names things in dotted statsd style and has statsd_exporter map them: the
-//! first segments of `domain.key_value.key_value` become labels, and what is deeper is added up.
-//! Two rules whose keys and values join to the same text share a line, as they do there.
+//! envoyproxy/ratelimit writes dotted statsd names, which statsd_exporter maps: the first segments of
+//! `domain.key_value.key_value` become labels, and deeper segments are summed. Two rules whose keys and
+//! values join to the same text share a line, as they do there.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use super::rule_metrics::RuleMetrics;
 use super::stats::EnvoyRatelimitReading;
 use crate::histogram::Distribution;
 
-/// The only method that is counted.
+/// The only counted method.
 const METHOD: (&str, &str) = ("grpc_method", "ShouldRateLimit");
 
-/// Upper ends in seconds of statsd_exporter's buckets, those of every Prometheus client by default.
+/// Upper bounds in seconds of statsd_exporter's buckets: the default of Prometheus clients.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// Domain, first and second key.
 type Names = (String, String, Option<String>);
 
-/// Writes envoyproxy/ratelimit's metrics onto the page. `loads`: of rules, good and bad ones.
+/// Writes the metrics onto the page. `loads`: successful and failed loads of the rules.
 pub fn expose(
     decisions: &Decisions,
     rule_metrics: &RuleMetrics,
@@ -33,16 +33,20 @@ pub fn expose(
     rules(rule_metrics, page);
     let fallbacks: u64 = rule_metrics.all().iter().flat_map(|one| one.reading().causes).sum();
     let fallbacks = fallbacks + decisions.sent().causes.iter().sum::<u64>();
-    page.counter("ratelimit_service_should_rate_limit_error", "Errors; Redis's were answered.")
-        .sample(&[("err_type", "redis_error")], fallbacks)
-        .sample(&[("err_type", "service_error")], requests.errors());
+    page.counter(
+        "ratelimit_service_should_rate_limit_error",
+        "Errors; those of Redis were decided by the fallback.",
+    )
+    .sample(&[("err_type", "redis_error")], fallbacks)
+    .sample(&[("err_type", "service_error")], requests.errors());
     page.counter("ratelimit_service_total_requests", "Requests.")
         .sample(&[METHOD], requests.total());
-    page.histogram("ratelimit_service_response_time_seconds", "How long answers took.")
+    page.histogram("ratelimit_service_response_time_seconds", "Duration of requests.")
         .sample(&[METHOD], coarse(requests.durations().distribution()));
     let (good, bad) = loads;
-    page.counter("ratelimit_service_config_load_success", "Good loads of rules.").single(good);
-    page.counter("ratelimit_service_config_load_error", "Bad loads of rules.").single(bad);
+    page.counter("ratelimit_service_config_load_success", "Successful loads of rules.")
+        .single(good);
+    page.counter("ratelimit_service_config_load_error", "Failed loads of rules.").single(bad);
 }
 
 fn rules(rule_metrics: &RuleMetrics, page: &mut Exposition) {
@@ -68,9 +72,15 @@ fn rules(rule_metrics: &RuleMetrics, page: &mut Exposition) {
     let families: [(&str, &str, Field); 5] = [
         ("ratelimit_service_rate_limit_total_hits", "Hits.", |sum| sum.total_hits),
         ("ratelimit_service_rate_limit_within_limit", "Hits that passed.", |sum| sum.within_limit),
-        ("ratelimit_service_rate_limit_near_limit", "Hits beyond four fifths.", |s| s.near_limit),
-        ("ratelimit_service_rate_limit_over_limit", "Hits beyond the limit.", |s| s.over_limit),
-        ("ratelimit_service_rate_limit_shadow_mode", "The same, passed.", |sum| sum.shadow_mode),
+        ("ratelimit_service_rate_limit_near_limit", "Hits over four fifths of the limit.", |s| {
+            s.near_limit
+        }),
+        ("ratelimit_service_rate_limit_over_limit", "Hits over the limit.", |s| s.over_limit),
+        (
+            "ratelimit_service_rate_limit_shadow_mode",
+            "Hits over the limit in shadow mode.",
+            |sum| sum.shadow_mode,
+        ),
     ];
     for (name, help, field) in families {
         let family = page.counter(name, help);
@@ -82,8 +92,8 @@ fn rules(rule_metrics: &RuleMetrics, page: &mut Exposition) {
     }
 }
 
-/// The labels of a stat key. A dot of the domain or of a value begins the next label, but not one
-/// of an IPv4 address.
+/// The labels of a stat key. A dot of the domain or of a value starts the next label, except a dot of
+/// an IPv4 address.
 fn names(domain: &str, stat_key: &str) -> Names {
     let text = without_address_dots(&format!("{domain}.{stat_key}").replace([':', '|'], "_"));
     let mut parts = text.split('.').map(str::to_owned);
@@ -105,7 +115,7 @@ fn without_address_dots(text: &str) -> String {
             glued = usize::saturating_sub(glued, 1);
         }
         written.push_str(part);
-        // The first number may stand behind a key, the last before more text.
+        // The first number may follow a key, and more text may follow the last.
         if glued == 0
             && let [a, b, c, d, ..] = parts[index..]
             && is_number(a.rsplit('_').next().unwrap_or(a))
@@ -119,7 +129,7 @@ fn without_address_dots(text: &str) -> String {
     written
 }
 
-/// The same distribution in envoyproxy/ratelimit's buckets. Ours end where theirs do.
+/// The same distribution in envoyproxy/ratelimit's buckets. Each of them is a bound of ours too.
 fn coarse(fine: Distribution) -> Distribution {
     let up_to = |end: f64| {
         let ours = fine.buckets.iter().rev().find(|(ours, _)| *ours <= end);
@@ -133,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stat_keys_become_labels_as_statsd_exporter_makes_them() {
+    fn stat_keys_become_labels_as_in_statsd_exporter() {
         for (domain, stat_key, expected) in [
             ("d", "k", ("d", "k", None)),
             ("d", "k_v", ("d", "k_v", None)),

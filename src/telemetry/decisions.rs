@@ -1,4 +1,4 @@
-//! All decisions of this process, counted: plain atomics that the rules' series own.
+//! Metrics of all decisions of this process, counted in the series of their rules.
 //!
 //! The number of series is bounded by the active rules, and by a [`SeriesBudget`] for
 //! rules that ask for values of requests (`detailed_metric`, `value_to_metric`).
@@ -21,27 +21,32 @@ use crate::time::Micros;
 /// All decisions of this process.
 pub struct Decisions {
     budget: Arc<SeriesBudget>,
-    plain: Sharded<Plain>,
+    ruleless: Sharded<Ruleless>,
     fallback_log: FallbackLog,
-    /// Who was denied most.
+    /// The counters denied most.
     pub top: Top,
 }
 
-/// What belongs to no rule.
+/// Counts that belong to no rule.
 #[derive(Debug, Default)]
-struct Plain {
+struct Ruleless {
     unknown_domain: AtomicU64,
     no_rule: AtomicU64,
     unlimited: AtomicU64,
     replaced: AtomicU64,
-    /// Limits that came with the request.
+    /// Decisions on limits from the request.
     sent: Stats,
 }
 
 impl Decisions {
     /// No decisions yet. Decisions by value are bounded by `budget`, which all rules share.
     pub fn new(budget: Arc<SeriesBudget>, top: Top) -> Decisions {
-        Decisions { budget, plain: Sharded::default(), fallback_log: FallbackLog::default(), top }
+        Decisions {
+            budget,
+            ruleless: Sharded::default(),
+            fallback_log: FallbackLog::default(),
+            top,
+        }
     }
 
     /// Counts one verdict, given at `now`. `rule_metrics` belongs to the `rules` that decided it.
@@ -71,14 +76,14 @@ impl Decisions {
                         self.fallback_log.decided(series, now, &is_answering);
                     }
                 }
-                // Its number of series would be the client's to choose.
+                // Not by limit: clients would choose the number of series.
                 Cause::Counted { rule: None, .. } | Cause::Fallback { rule: None, .. } => {
-                    self.plain.local().sent.record(status);
+                    self.ruleless.local().sent.record(status);
                 }
-                Cause::UnknownDomain => add(&self.plain.local().unknown_domain, 1),
-                Cause::NoRule => add(&self.plain.local().no_rule, 1),
-                Cause::Unlimited(_) => add(&self.plain.local().unlimited, 1),
-                Cause::Replaced(_) => add(&self.plain.local().replaced, 1),
+                Cause::UnknownDomain => add(&self.ruleless.local().unknown_domain, 1),
+                Cause::NoRule => add(&self.ruleless.local().no_rule, 1),
+                Cause::Unlimited(_) => add(&self.ruleless.local().unlimited, 1),
+                Cause::Replaced(_) => add(&self.ruleless.local().replaced, 1),
             }
         }
     }
@@ -95,7 +100,7 @@ impl Decisions {
         self.top.denied(rule, series, descriptor.entries, hits.unsigned_abs(), now);
     }
 
-    /// Writes everything onto the page.
+    /// Writes the metrics onto the page.
     pub fn expose(&self, rule_metrics: &RuleMetrics, page: &mut Exposition) {
         let readings: Vec<(&RuleSeries, Reading)> =
             rule_metrics.all().iter().map(|series| (&**series, series.reading())).collect();
@@ -105,13 +110,13 @@ impl Decisions {
                 decisions.sample(&labels(series, ("outcome", outcome.word())), count);
             }
         }
-        let hits = page.counter("weir_hits_total", "Hits of those decisions (what they cost).");
+        let hits = page.counter("weir_hits_total", "Hits of these decisions.");
         for (series, reading) in &readings {
             for (outcome, count) in used(Outcome::ALL.iter().zip(reading.hits)) {
                 hits.sample(&labels(series, ("outcome", outcome.word())), count);
             }
         }
-        let help = "Decisions by the fallback, by rule and by why the store did not answer.";
+        let help = "Decisions by the fallback, by rule and error of the store.";
         let fallbacks = page.counter("weir_fallback_total", help);
         for (series, reading) in &readings {
             for (error, count) in used(StoreError::ALL.iter().zip(reading.causes)) {
@@ -123,7 +128,7 @@ impl Decisions {
     }
 
     fn expose_values(&self, rule_metrics: &RuleMetrics, page: &mut Exposition) {
-        let help = "The decisions of rules with detailed_metric or value_to_metric, by value.";
+        let help = "Decisions of rules with detailed_metric or value_to_metric, by value.";
         let family = page.counter("weir_detailed_decisions_total", help);
         for series in rule_metrics.all() {
             for (name, _, reading) in series.values() {
@@ -134,36 +139,36 @@ impl Decisions {
             }
         }
         let relaxed = Ordering::Relaxed;
-        let help = "Names made of values that weir_detailed_decisions_total has.";
+        let help = "Combinations of values in weir_detailed_decisions_total.";
         let taken = self.budget.taken.load(relaxed) as u64;
         page.gauge("weir_detailed_series", help).single(taken);
-        let help = "Decisions counted under descriptor=\"other\" because of metrics.max_series.";
+        let help = "Decisions counted as descriptor=\"other\" because of metrics.max_series.";
         let folded = self.budget.folded.load(relaxed);
         page.counter("weir_folded_decisions_total", help).single(folded);
     }
 
     fn expose_plain(&self, page: &mut Exposition) {
-        let sum = |of: fn(&Plain) -> &AtomicU64| -> u64 {
-            self.plain.all().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
+        let sum = |of: fn(&Ruleless) -> &AtomicU64| -> u64 {
+            self.ruleless.all().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
         };
-        let help = "Descriptors that no counter was asked about, by why.";
+        let help = "Descriptors without a counter, by cause.";
         page.counter("weir_uncounted_descriptors_total", help)
-            .sample(&[("cause", "unknown_domain")], sum(|plain| &plain.unknown_domain))
-            .sample(&[("cause", "no_rule")], sum(|plain| &plain.no_rule))
-            .sample(&[("cause", "unlimited")], sum(|plain| &plain.unlimited))
-            .sample(&[("cause", "replaced")], sum(|plain| &plain.replaced));
+            .sample(&[("cause", "unknown_domain")], sum(|ruleless| &ruleless.unknown_domain))
+            .sample(&[("cause", "no_rule")], sum(|ruleless| &ruleless.no_rule))
+            .sample(&[("cause", "unlimited")], sum(|ruleless| &ruleless.unlimited))
+            .sample(&[("cause", "replaced")], sum(|ruleless| &ruleless.replaced));
         let sent = self.sent();
-        let help = "Decisions on limits that came with the request, by outcome.";
+        let help = "Decisions on limits from the request, by outcome.";
         let family = page.counter("weir_override_decisions_total", help);
         for (outcome, count) in Outcome::ALL.iter().zip(sent.decisions) {
             family.sample(&[("outcome", outcome.word())], count);
         }
     }
 
-    /// Decisions on limits that came with the request.
+    /// Decisions on limits from the request.
     pub(super) fn sent(&self) -> Reading {
         let mut sent = Reading::default();
-        self.plain.all().for_each(|shard| shard.sent.add_to(&mut sent));
+        self.ruleless.all().for_each(|shard| shard.sent.add_to(&mut sent));
         sent
     }
 }
@@ -174,7 +179,7 @@ fn labels<'a>(series: &'a RuleSeries, last: Label<'a>) -> [Label<'a>; 3] {
     [("domain", &series.domain), ("rule", &series.selector), last]
 }
 
-/// Those that have happened: most rules never meet most of them.
+/// Only the counts that are not 0: most rules have few outcomes.
 fn used<T>(all: impl Iterator<Item = (T, u64)>) -> impl Iterator<Item = (T, u64)> {
     all.filter(|(_, count)| *count > 0)
 }

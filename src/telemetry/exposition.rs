@@ -1,7 +1,7 @@
-//! A page of metrics: families of samples, built once per reader and written in its format.
+//! A page of metrics: families of samples, for Prometheus and for OTLP.
 //!
-//! Every registry writes itself onto a page with a function `expose`. Names start with `weir_`, end
-//! in their unit (`_seconds`, `_bytes`) and, when they only ever grow, in `_total`.
+//! A registry writes its metrics onto a page with a function `expose`. Names start with `weir_` and end
+//! in their unit (`_seconds`, `_bytes`); names of counters end in `_total`.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ pub struct Exposition {
     families: Vec<Family>,
 }
 
-/// Samples of one name, told apart by their labels.
+/// Samples of one name with different labels.
 #[derive(Debug)]
 pub struct Family {
     pub(super) name: &'static str,
@@ -24,14 +24,14 @@ pub struct Family {
     pub(super) samples: Vec<Sample>,
 }
 
-/// What the numbers of a family are.
+/// The kind of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// They only grow, from the start of the process.
+    /// Only grows, from the start of the process.
     Counter,
-    /// They come and go.
+    /// Rises and falls.
     Gauge,
-    /// How many observations were at most how large.
+    /// Observations by size.
     Histogram,
 }
 
@@ -42,12 +42,12 @@ pub struct Sample {
     pub(super) value: Value,
 }
 
-/// What was measured.
+/// The value of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A whole number.
+    /// An integer.
     Whole(u64),
-    /// Any number.
+    /// A decimal number.
     Decimal(f64),
     /// A distribution.
     Histogram(Distribution),
@@ -72,17 +72,17 @@ impl From<Distribution> for Value {
 }
 
 impl Exposition {
-    /// Starts a family of what only grows. `name` ends in `_total`.
+    /// Starts a family of counters. `name` ends in `_total`.
     pub fn counter(&mut self, name: &'static str, help: &'static str) -> &mut Family {
         self.start(name, Kind::Counter, help)
     }
 
-    /// Starts a family of what comes and goes.
+    /// Starts a family of gauges.
     pub fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
         self.start(name, Kind::Gauge, help)
     }
 
-    /// Starts a family of distributions. `name` ends in their unit.
+    /// Starts a family of histograms. `name` ends in the unit.
     pub fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut Family {
         self.start(name, Kind::Histogram, help)
     }
@@ -97,7 +97,7 @@ impl Exposition {
         text::write(&self.families)
     }
 
-    /// What is on the page.
+    /// The families, in the order of their start.
     pub fn families(&self) -> &[Family] {
         &self.families
     }
@@ -121,7 +121,7 @@ impl Family {
     }
 }
 
-/// A text that fits a label, cut at `bytes` (rounded down to a whole character).
+/// `text` cut to at most `bytes`, at a character boundary, with `...` if something is missing.
 pub(super) fn cut(text: &str, bytes: usize) -> Cow<'_, str> {
     if text.len() <= bytes {
         return Cow::Borrowed(text);

@@ -1,6 +1,6 @@
-//! OTLP: how spans and metrics travel to an OpenTelemetry collector, over gRPC or HTTP.
+//! OTLP: sends spans and metrics to an OpenTelemetry collector, by gRPC or HTTP.
 //!
-//! What a collector answers never gets into an error or a log: it may repeat the token it was sent.
+//! Responses of the collector are never logged, because they may repeat the token that was sent.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,7 +26,7 @@ mod metrics;
 pub use exporter::Exporter;
 pub use metrics::push;
 
-/// Pauses before a message is sent again. After the last it is dropped.
+/// Pauses before retries. After the last one the message is dropped.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800)];
 
@@ -72,29 +72,29 @@ impl Destination {
     }
 }
 
-/// What a message is about.
+/// The kind of telemetry in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
     Traces,
     Metrics,
 }
 
-/// A way to a collector, for one signal. It connects when there is something to send.
-pub(super) struct Link {
-    way: Way,
+/// A client of a collector for one signal. It connects with the first message.
+pub(super) struct CollectorClient {
+    transport: Transport,
     headers: HeaderMap,
     timeout: Duration,
     signal: Signal,
-    /// The last message was dropped; for the log, which tells changes only.
+    /// The last message was dropped. Only changes are logged.
     failing: bool,
 }
 
-enum Way {
+enum Transport {
     Grpc(Channel, &'static str),
     Http(Box<dyn HttpClient>, Uri),
 }
 
-/// Why nothing can be sent: the operator must mend the settings.
+/// Invalid settings of the collector.
 #[derive(Debug, thiserror::Error)]
 #[error("{signal} cannot be sent to a collector: {why}")]
 pub struct OtlpError {
@@ -102,8 +102,8 @@ pub struct OtlpError {
     why: String,
 }
 
-/// Why a message was not taken, in words that hold nothing of the collector's.
-pub(super) struct NotTaken(String);
+/// Why a message was not accepted, without any text of the collector.
+pub(super) struct ExportError(String);
 
 impl Signal {
     fn name(self) -> &'static str {
@@ -135,9 +135,9 @@ impl Signal {
     }
 }
 
-impl Link {
-    /// A way to `to`. Belongs to the runtime that it is made in.
-    pub(super) fn new(to: &Destination, signal: Signal) -> Result<Link, OtlpError> {
+impl CollectorClient {
+    /// A client of `to`. It belongs to the runtime that creates it.
+    pub(super) fn new(to: &Destination, signal: Signal) -> Result<CollectorClient, OtlpError> {
         let headers = to.headers.reveal().iter().map(|(name, value)| {
             let name = HeaderName::try_from(name).map_err(|_| "a header's name is not one")?;
             let mut value =
@@ -148,15 +148,15 @@ impl Link {
         let headers: Result<HeaderMap, &str> = headers.collect();
         let headers = headers.map_err(|why| signal.error(why))?;
         let uri: Uri = to.endpoint.parse().map_err(|error| signal.error(error))?;
-        let way = if to.grpc { grpc(uri, signal)? } else { http(uri, signal)? };
-        Ok(Link { way, headers, timeout: to.timeout, signal, failing: false })
+        let transport = if to.grpc { grpc(uri, signal)? } else { http(uri, signal)? };
+        Ok(CollectorClient { transport, headers, timeout: to.timeout, signal, failing: false })
     }
 
-    /// Sends `message`, again if need be.
+    /// Sends `message`, with up to three retries.
     pub(super) async fn deliver<M: Message + Clone + 'static>(
         &self,
         message: &M,
-    ) -> Result<(), NotTaken> {
+    ) -> Result<(), ExportError> {
         let mut result = self.send(message).await;
         for pause in PAUSES {
             if result.is_ok() {
@@ -168,27 +168,27 @@ impl Link {
         result
     }
 
-    /// Writes into the log that the collector begins to fail, or works again.
-    pub(super) fn tell(&mut self, result: &Result<(), NotTaken>) {
+    /// Logs when the collector starts to fail, and when it recovers.
+    pub(super) fn log_transition(&mut self, result: &Result<(), ExportError>) {
         let signal = self.signal.name();
         match result {
-            Err(NotTaken(error)) if !self.failing => {
-                tracing::warn!(signal, error, "the collector fails; what it should get is dropped");
+            Err(ExportError(error)) if !self.failing => {
+                tracing::warn!(signal, error, "collector failed: messages are dropped");
             }
-            Ok(()) if self.failing => tracing::info!(signal, "the collector works again"),
+            Ok(()) if self.failing => tracing::info!(signal, "collector recovered"),
             _ => {}
         }
         self.failing = result.is_err();
     }
 
-    async fn send<M: Message + Clone + 'static>(&self, message: &M) -> Result<(), NotTaken> {
+    async fn send<M: Message + Clone + 'static>(&self, message: &M) -> Result<(), ExportError> {
         let sent = async {
-            match &self.way {
-                Way::Grpc(channel, method) => self.call(channel, method, message).await,
-                Way::Http(client, uri) => self.post(&**client, uri, message).await,
+            match &self.transport {
+                Transport::Grpc(channel, method) => self.call(channel, method, message).await,
+                Transport::Http(client, uri) => self.post(&**client, uri, message).await,
             }
         };
-        let late = || NotTaken(format!("no answer within {:?}", self.timeout));
+        let late = || ExportError(format!("no answer within {:?}", self.timeout));
         timeout(self.timeout, sent).await.unwrap_or_else(|_| Err(late()))
     }
 
@@ -197,13 +197,13 @@ impl Link {
         channel: &Channel,
         method: &'static str,
         message: &M,
-    ) -> Result<(), NotTaken> {
-        let failed = |status: tonic::Status| NotTaken(format!("gRPC: {}", status.code()));
+    ) -> Result<(), ExportError> {
+        let failed = |status: tonic::Status| ExportError(format!("gRPC: {}", status.code()));
         let mut client = Grpc::new(channel.clone());
-        client.ready().await.map_err(|_| NotTaken("it cannot be reached".to_owned()))?;
+        client.ready().await.map_err(|_| ExportError("unreachable".to_owned()))?;
         let mut request = tonic::Request::new(message.clone());
         *request.metadata_mut() = MetadataMap::from_headers(self.headers.clone());
-        // What it says beside "taken" is not read.
+        // The content of a successful response is not used.
         let codec = ProstCodec::<M, ()>::default();
         let method = http::uri::PathAndQuery::from_static(method);
         client.unary(request, method, codec).await.map(|_| ()).map_err(failed)
@@ -214,7 +214,7 @@ impl Link {
         client: &dyn HttpClient,
         uri: &Uri,
         message: &impl Message,
-    ) -> Result<(), NotTaken> {
+    ) -> Result<(), ExportError> {
         let mut request = Request::post(uri)
             .body(Bytes::from(message.encode_to_vec()))
             .expect("the address was checked");
@@ -224,23 +224,23 @@ impl Link {
         let answer = client.send_bytes(request).await;
         match answer.map(|answer| answer.status()) {
             Ok(status) if status.is_success() => Ok(()),
-            Ok(status) => Err(NotTaken(format!("HTTP status {}", status.as_u16()))),
-            Err(_) => Err(NotTaken("it cannot be reached, or broke off".to_owned())),
+            Ok(status) => Err(ExportError(format!("HTTP status {}", status.as_u16()))),
+            Err(_) => Err(ExportError("unreachable, or the connection was closed".to_owned())),
         }
     }
 }
 
-fn grpc(uri: Uri, signal: Signal) -> Result<Way, OtlpError> {
+fn grpc(uri: Uri, signal: Signal) -> Result<Transport, OtlpError> {
     let secure = uri.scheme_str() == Some("https");
     let mut endpoint = Endpoint::from(uri);
     if secure {
         let tls = ClientTlsConfig::new().with_native_roots();
         endpoint = endpoint.tls_config(tls).map_err(|error| signal.error(error))?;
     }
-    Ok(Way::Grpc(endpoint.connect_lazy(), signal.method()))
+    Ok(Transport::Grpc(endpoint.connect_lazy(), signal.method()))
 }
 
-fn http(uri: Uri, signal: Signal) -> Result<Way, OtlpError> {
+fn http(uri: Uri, signal: Signal) -> Result<Transport, OtlpError> {
     let uri = if matches!(uri.path(), "" | "/") {
         let mut parts = uri.into_parts();
         parts.path_and_query = Some(http::uri::PathAndQuery::from_static(signal.path()));
@@ -248,7 +248,7 @@ fn http(uri: Uri, signal: Signal) -> Result<Way, OtlpError> {
     } else {
         uri
     };
-    // Link::send has a deadline of its own.
+    // `send` has a timeout.
     let timeout = Duration::MAX;
     let client: Box<dyn HttpClient> = if uri.scheme_str() == Some("https") {
         let ring = rustls::crypto::ring::default_provider();
@@ -258,5 +258,5 @@ fn http(uri: Uri, signal: Signal) -> Result<Way, OtlpError> {
     } else {
         Box::new(HyperClient::with_default_connector(timeout, None))
     };
-    Ok(Way::Http(client, uri))
+    Ok(Transport::Http(client, uri))
 }

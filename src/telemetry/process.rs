@@ -1,18 +1,17 @@
-//! This process as the operating system sees it, under the names that every client library uses.
+//! Metrics of the process from `/proc`, under the standard names of Prometheus clients.
 
 use std::fs;
 
 use super::exposition::Exposition;
 use crate::time::Micros;
 
-/// The kernel's clock ticks per second in `/proc` (`USER_HZ`): 100 on every architecture that Linux
-/// runs on today.
+/// Clock ticks per second in `/proc` (`USER_HZ`): 100 on all architectures of Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Writes the version and what `/proc` tells onto the page. `started`: when the process did. What
-/// the system does not tell is left out.
+/// Writes the version and the values of `/proc` onto the page. `started`: when the process started.
+/// Values that cannot be read are left out.
 pub fn expose(started: Micros, page: &mut Exposition) {
-    page.gauge("weir_build_info", "Always 1; the labels say what is running.")
+    page.gauge("weir_build_info", "Always 1; the label has the version.")
         .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     let help = "When the process started, in seconds since the epoch.";
     page.gauge("process_start_time_seconds", help).single(started.0 as f64 / 1e6);
@@ -22,16 +21,16 @@ pub fn expose(started: Micros, page: &mut Exposition) {
         page.gauge("process_threads", "Threads.").single(threads);
     }
     if let Some(seconds) = cpu_seconds() {
-        let help = "CPU time, of the process and of the system for it.";
+        let help = "CPU time in user and kernel mode.";
         page.counter("process_cpu_seconds_total", help).single(seconds);
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        // Reading the list has one open itself.
+        // Without the descriptor of this very listing.
         let open = open.count().saturating_sub(1) as u64;
         page.gauge("process_open_fds", "Open file descriptors.").single(open);
     }
     if let Some(max) = max_fds() {
-        page.gauge("process_max_fds", "File descriptors that may be open.").single(max);
+        page.gauge("process_max_fds", "Limit of open file descriptors.").single(max);
     }
 }
 
@@ -53,10 +52,10 @@ fn status() -> Option<Status> {
 }
 
 fn cpu_seconds() -> Option<f64> {
-    // The second field is the name in parentheses, and may hold anything.
+    // The second field is the name in parentheses, which may contain spaces.
     let text = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = text.rsplit_once(')')?;
-    // Of all fields the 14th and the 15th.
+    // utime and stime: fields 14 and 15.
     let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<u64>);
     let (user, system) = (ticks.next()?.ok()?, ticks.next()?.ok()?);
     Some((user + system) as f64 / TICKS_PER_SECOND)
@@ -74,7 +73,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn linux_tells_everything() {
+    fn linux_has_every_value() {
         let mut page = Exposition::default();
         expose(Micros::from_secs(5), &mut page);
         let value = |name: &str| -> f64 {

@@ -1,4 +1,4 @@
-//! Requests: how many, how they ended, and how long they took.
+//! Metrics of requests: their number by result, and their duration.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,14 +8,14 @@ use crate::histogram::Histogram;
 use crate::sharded::Sharded;
 use crate::time::Micros;
 
-/// All requests of this process, over gRPC and HTTP.
+/// All requests of this process, by gRPC and HTTP.
 #[derive(Debug, Default)]
 pub struct Requests {
     ended: Sharded<Ended>,
     durations: Histogram,
 }
 
-/// Requests by their end.
+/// Requests by result.
 #[derive(Debug, Default)]
 struct Ended {
     ok: AtomicU64,
@@ -26,43 +26,43 @@ struct Ended {
     shadowed: AtomicU64,
 }
 
-/// A request that is being decided. Dropped before its end, it counts as cancelled.
+/// A request that is being decided. It counts as cancelled if it is dropped before [`end`](Deciding::end).
 #[derive(Debug)]
 pub struct Deciding<'a>(Option<&'a Requests>);
 
 impl Requests {
-    /// A valid request begins to be decided.
+    /// Starts the measurement of a valid request.
     pub fn begin(&self) -> Deciding<'_> {
         Deciding(Some(self))
     }
 
-    /// A request was refused because it is not valid.
+    /// Counts an invalid request.
     pub fn invalid(&self) {
         count(&self.ended.local().invalid);
     }
 
-    /// A defect ended a request.
+    /// Counts a request that ended in a panic.
     pub fn failed(&self) {
         count(&self.ended.local().failed);
     }
 
     /// Writes everything onto the page.
     pub fn expose(&self, page: &mut Exposition) {
-        let help = "Requests by how they ended; cancelled: the caller had gone before the answer.";
+        let help = "Requests by result; cancelled: the caller left before the response.";
         page.counter("weir_requests_total", help)
             .sample(&[("code", "ok")], self.sum(|ended| &ended.ok))
             .sample(&[("code", "over_limit")], self.sum(|ended| &ended.over_limit))
             .sample(&[("code", "invalid")], self.sum(|ended| &ended.invalid))
             .sample(&[("code", "cancelled")], self.sum(|ended| &ended.cancelled))
             .sample(&[("code", "internal")], self.sum(|ended| &ended.failed));
-        let help = "Requests over their limit that answer.shadow_mode let pass.";
+        let help = "Requests over their limit that passed because of answer.shadow_mode.";
         let shadowed = self.sum(|ended| &ended.shadowed);
         page.counter("weir_shadowed_requests_total", help).single(shadowed);
-        let help = "From a valid request to its answer, without reading and writing it.";
+        let help = "Time to decide a valid request, without reading it and writing the response.";
         page.histogram("weir_request_duration_seconds", help).single(self.durations.distribution());
     }
 
-    /// Requests of any end.
+    /// All requests.
     pub(super) fn total(&self) -> u64 {
         let of = |ended: &Ended| {
             let Ended { ok, over_limit, invalid, cancelled, failed, shadowed: _ } = ended;
@@ -76,7 +76,7 @@ impl Requests {
         self.sum(|ended| &ended.invalid) + self.sum(|ended| &ended.failed)
     }
 
-    /// How long answers took.
+    /// Durations of decided requests.
     pub(super) fn durations(&self) -> &Histogram {
         &self.durations
     }
@@ -87,7 +87,7 @@ impl Requests {
 }
 
 impl Deciding<'_> {
-    /// There is a verdict, after `took`.
+    /// Counts the verdict and its duration.
     pub fn end(mut self, verdict: &Verdict, took: Micros) {
         let Some(requests) = self.0.take() else { return };
         let ended = requests.ended.local();
@@ -104,7 +104,7 @@ impl Deciding<'_> {
 
 impl Drop for Deciding<'_> {
     fn drop(&mut self) {
-        // A defect on its way through here is counted by whoever stops it.
+        // A panic is counted where it is caught.
         if let Some(requests) = self.0
             && !std::thread::panicking()
         {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_has_one_end() {
+    fn a_request_has_one_result() {
         let requests = Requests::default();
         let verdict = |code, shadowed| Verdict {
             code,

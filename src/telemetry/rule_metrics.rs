@@ -1,4 +1,5 @@
-//! Series: the statistics of every rule in force, and of values where rules ask for them.
+//! Statistics of every active rule, and by value where a rule has `detailed_metric` or
+//! `value_to_metric`.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,12 +15,12 @@ use crate::rules::{Rule, RuleSet};
 use crate::sharded::Sharded;
 use crate::store::StoreError;
 
-/// Length of a name that holds values of requests, beyond which it is folded. With the number of
-/// series it bounds the memory of all names, and the size of a page of metrics.
+/// Longest name with values, in bytes; a longer one counts as [`OTHER`]. With the number of series it
+/// bounds the memory of all names and the size of a metrics page.
 const VALUES_BYTES_MAX: usize = 256;
 
-/// The name that values are counted under when their own would be one too many. No selector reads
-/// so: in those a backslash stands before something.
+/// The name of decisions over the bound. No selector is equal to it: `other` as a value is written
+/// with a backslash.
 pub(super) const OTHER: &str = "other";
 
 /// The series of the rules of one [`RuleSet`], found by rule index.
@@ -31,22 +32,22 @@ pub struct RuleMetrics(Vec<Arc<RuleSeries>>);
 pub struct RuleSeries {
     /// The rule's domain.
     pub domain: Arc<str>,
-    /// Its place there: unique, together with the domain.
+    /// Its selector, unique within the domain.
     pub selector: Arc<str>,
-    /// What envoyproxy/ratelimit calls it.
+    /// Its name in envoyproxy/ratelimit's metrics.
     pub stat_key: Box<str>,
     stats: Sharded<Stats>,
     pub(super) fallback: FallbackPeriod,
     values: Option<Values>,
 }
 
-/// Statistics by values of requests: bounded, and read without a lock.
+/// Statistics by values of requests. Their number is bounded, and reads take no lock.
 #[derive(Debug)]
 struct Values {
     budget: Arc<SeriesBudget>,
     /// By the rule's selector with values.
     series: ArcSwap<HashMap<Box<str>, Arc<ValueSeries>>>,
-    /// Held only to add a series, which happens at most as often as there is budget.
+    /// Locked only to add a series, which the budget bounds.
     adding: Mutex<()>,
     other: Stats,
     other_is_used: AtomicU64,
@@ -59,7 +60,7 @@ struct ValueSeries {
     stats: Stats,
 }
 
-/// How many series of values there may be, for all rules together.
+/// The bound of series by value, shared by all rules.
 #[derive(Debug)]
 pub struct SeriesBudget {
     pub(super) max: usize,
@@ -129,12 +130,12 @@ impl RuleSeries {
         }
     }
 
-    /// The rule asks for values, or does not, as it did before.
+    /// Whether statistics by value are still configured as they were.
     fn fits(&self, rule: &Rule) -> bool {
         self.values.is_some() == rule.is_detailed()
     }
 
-    /// Counts one status of a request that `rule` decided.
+    /// Counts one status that `rule` decided.
     pub(super) fn record(
         &self,
         rule: &Rule,
@@ -147,21 +148,21 @@ impl RuleSeries {
         self.stats.local().record(status)
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn reading(&self) -> Reading {
         let mut reading = Reading::default();
         self.stats.all().for_each(|shard| shard.add_to(&mut reading));
         reading
     }
 
-    /// Decisions by the fallback so far, by cause in the order of [`StoreError::ALL`].
+    /// Decisions by the fallback so far, in the order of [`StoreError::ALL`].
     pub fn causes(&self) -> [u64; StoreError::ALL.len()] {
         let mut causes = [0; StoreError::ALL.len()];
         self.stats.all().for_each(|shard| shard.add_causes_to(&mut causes));
         causes
     }
 
-    /// What was counted by values, with their selector and envoyproxy/ratelimit's name, in order.
+    /// The counts by value, with selector and envoyproxy/ratelimit's name, sorted.
     pub(super) fn values(&self) -> Vec<(Box<str>, Box<str>, Reading)> {
         let Some(values) = &self.values else { return Vec::new() };
         let read = |stats: &Stats| {
@@ -202,7 +203,7 @@ impl Values {
         };
     }
 
-    /// A series for `name`, unless it is too long or there are too many: clients choose the values.
+    /// Adds a series for `name`. None if the name is too long or the budget is spent.
     fn add(&self, name: String, rule: &Rule, entries: &[Entry<'_>]) -> Option<Arc<ValueSeries>> {
         if name.len() > VALUES_BYTES_MAX || self.budget.is_full() {
             return None;

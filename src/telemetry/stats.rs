@@ -1,24 +1,24 @@
-//! What was decided under one name: decisions and hits by outcome, as plain atomics.
+//! Decisions and hits by outcome, counted in atomics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::decision::{Cause, Decision, Status};
 use crate::store::StoreError;
 
-/// What became of a decision. Each has exactly one.
+/// The outcome of a decision. Each decision has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The hits passed.
     Within,
-    /// The hits passed in the last part of the limit (beyond four fifths).
+    /// The hits passed, and the counter is over four fifths of its limit.
     Near,
     /// The hits were denied.
     Over,
-    /// The hits were beyond the limit of a rule in shadow mode, and passed.
+    /// The hits were over the limit of a rule in shadow mode, and passed.
     Shadow,
-    /// No counter could be asked, and the fallback decided.
+    /// The store failed, and the fallback decided.
     Fallback,
-    /// The hits were given back.
+    /// The hits were refunded.
     Refund,
 }
 
@@ -46,20 +46,20 @@ impl Outcome {
     }
 }
 
-/// The share of a limit from which on hits count as near it, in tenths: envoyproxy/ratelimit's default.
+/// The share of a limit over which hits count as near it, in tenths: envoyproxy/ratelimit's default.
 const NEAR_LIMIT: u64 = 8;
 
-/// Decisions under one name.
+/// Decisions of one rule or value.
 #[derive(Debug, Default)]
 pub(super) struct Stats {
     decisions: [AtomicU64; Outcome::ALL.len()],
     hits: [AtomicU64; Outcome::ALL.len()],
-    /// Fallbacks by why the store did not answer, in the order of [`StoreError::ALL`].
+    /// Fallbacks by error of the store, in the order of [`StoreError::ALL`].
     causes: [AtomicU64; StoreError::ALL.len()],
     envoy_ratelimit: EnvoyRatelimitHits,
 }
 
-/// Hits split as envoyproxy/ratelimit splits them, where that is not an outcome.
+/// Hits split as envoyproxy/ratelimit does, where the split differs from the outcomes.
 #[derive(Debug, Default)]
 struct EnvoyRatelimitHits {
     near_limit: AtomicU64,
@@ -67,7 +67,7 @@ struct EnvoyRatelimitHits {
     shadow_mode: AtomicU64,
 }
 
-/// What [`Stats`] showed at one moment.
+/// The counts of [`Stats`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Decisions by outcome, in the order of [`Outcome::ALL`].
@@ -76,27 +76,27 @@ pub struct Reading {
     pub hits: [u64; Outcome::ALL.len()],
     /// Fallbacks by cause, in the order of [`StoreError::ALL`].
     pub causes: [u64; StoreError::ALL.len()],
-    /// envoyproxy/ratelimit's numbers.
+    /// Hits as envoyproxy/ratelimit counts them.
     pub envoy_ratelimit: EnvoyRatelimitReading,
 }
 
-/// Hits by envoyproxy/ratelimit's names and arithmetic (envoyproxy/ratelimit).
+/// Hits by envoyproxy/ratelimit's names and arithmetic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EnvoyRatelimitReading {
-    /// Asked for.
+    /// Of all requests.
     pub total_hits: u64,
     /// Of requests that passed.
     pub within_limit: u64,
-    /// In the last part of the limit.
+    /// Over four fifths of the limit.
     pub near_limit: u64,
-    /// Beyond the limit.
+    /// Over the limit.
     pub over_limit: u64,
-    /// Beyond the limit of a rule in shadow mode.
+    /// Over the limit of a rule in shadow mode.
     pub shadow_mode: u64,
 }
 
 impl Stats {
-    /// Counts one status, and tells its outcome; nothing for one that no counter was asked about.
+    /// Counts one status and returns its outcome. None for a status without a counter.
     pub(super) fn record(&self, status: &Status) -> Option<Outcome> {
         match status.cause {
             Cause::Counted { hits, decision, shadow, .. } => {
@@ -149,7 +149,7 @@ impl Stats {
     fn split(&self, hits: u64, decision: &Decision, near: u64, shadow: bool) {
         let limit = decision.limit;
         // Only a fixed window counts denied hits, and its use then goes past the limit. Where
-        // nothing was counted, the whole request is beyond.
+        // nothing was counted, the whole request is over the limit.
         let counted = decision.used > limit;
         let before = if counted { decision.used.saturating_sub(hits) } else { limit };
         let over = hits.min(decision.used.saturating_sub(limit.max(before)));
@@ -166,7 +166,7 @@ impl Stats {
         }
     }
 
-    /// Adds what is counted here to `to`.
+    /// Adds the counts to `to`.
     pub(super) fn add_to(&self, to: &mut Reading) {
         let sum = |to: &mut [u64], from: &[AtomicU64]| {
             for (to, from) in to.iter_mut().zip(from) {
@@ -237,7 +237,7 @@ mod tests {
             (counted(1, 1, true, false), Within, [1, 1, 0, 0, 0], "far from it"),
             (counted(1, 8, true, false), Within, [1, 1, 0, 0, 0], "8 of 10 is not near"),
             (counted(1, 9, true, false), Near, [1, 1, 1, 0, 0], "9 of 10 is"),
-            (counted(5, 10, true, false), Near, [5, 5, 2, 0, 0], "of 5 hits 2 were beyond 8"),
+            (counted(5, 10, true, false), Near, [5, 5, 2, 0, 0], "of 5 hits 2 were over 8"),
             (counted(5, 13, false, false), Over, [5, 0, 2, 3, 0], "2 filled it, 3 were over"),
             (counted(5, 20, false, false), Over, [5, 0, 0, 5, 0], "it was over before"),
             (counted(5, 13, false, true), Shadow, [5, 0, 2, 3, 3], "the same, but it passed"),

@@ -1,7 +1,7 @@
-//! Top talkers: the counters denied most in the last minute.
+//! The counters denied most in the last minute.
 //!
-//! Only denials come here. Each thread counts in a sketch of its own, so a flood of denials waits
-//! for nobody; the page adds the sketches up. Memory is bounded whatever clients send.
+//! Only denials are counted. Each thread has its own sketch, so a flood of denials does not wait for a
+//! lock; the page sums the sketches. Their memory is bounded.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
@@ -19,26 +19,26 @@ use crate::time::Micros;
 
 mod sketch;
 
-use sketch::{Sketch, Tally};
+use sketch::{Estimate, Sketch};
 
-/// How many are shown.
+/// Counters shown.
 const SHOWN: usize = 20;
 
-/// The window moves on in steps of so long.
+/// Length of a step of the window.
 const STEP: Micros = Micros::from_secs(10);
 
-/// Steps of the window, the present one included.
+/// Steps of the window, the current one included.
 const STEPS: usize = 6;
 
-/// Longest text kept of one counter's values, in bytes.
+/// Longest text of a counter's values, in bytes.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// Who was denied most.
+/// The counters denied most.
 pub struct Top {
     shards: Sharded<Mutex<Window>>,
-    /// Of this process alone: what is shown cannot be looked up elsewhere.
+    /// Random per process, so that a shown name cannot be looked up in Redis.
     seed: KeySeed,
-    /// Values of requests are shown as they are, and not only as a hash.
+    /// Values of requests are shown, and not only a hash (`metrics.top_values`).
     with_values: bool,
 }
 
@@ -52,31 +52,31 @@ struct Window {
 struct Step {
     /// Steps since the epoch.
     number: u64,
-    sketch: Sketch<About>,
+    sketch: Sketch<CounterLabels>,
 }
 
-/// What is shown of a counter.
+/// The labels of a counter.
 #[derive(Clone, Debug)]
-struct About {
+struct CounterLabels {
     domain: Arc<str>,
     rule: Arc<str>,
     values: Option<Box<str>>,
 }
 
-/// One counter, all threads together.
+/// One counter, summed over all threads.
 #[derive(Debug)]
-struct Talker {
+struct TopCounter {
     key: Key,
-    tally: Tally<About>,
+    estimate: Estimate<CounterLabels>,
 }
 
 impl Top {
-    /// Nobody yet. `with_values`: requests' values may be shown.
+    /// No denials yet. `with_values`: values of requests are shown.
     pub fn new(with_values: bool) -> Top {
         Top { shards: Sharded::default(), seed: KeySeed::random(), with_values }
     }
 
-    /// Hits of a request that `rule` decided were denied at `now`.
+    /// Counts `hits` that `rule` denied at `now`.
     pub(super) fn denied(
         &self,
         rule: &Rule,
@@ -85,11 +85,11 @@ impl Top {
         hits: u64,
         now: Micros,
     ) {
-        // Held by a page that reads, or by a thread beyond the number of shards: what is not counted
-        // is too little to change the order.
+        // The lock may be held by a page or by a thread that shares the shard. The hits that are lost
+        // then are too few to change the order.
         let Ok(mut window) = self.shards.local().try_lock() else { return };
         let key = rule.key(&self.seed, entries);
-        window.sketch(now).add(key, hits.max(1), || About {
+        window.sketch(now).add(key, hits.max(1), || CounterLabels {
             domain: series.domain.clone(),
             rule: series.selector.clone(),
             values: self.with_values.then(|| {
@@ -100,46 +100,46 @@ impl Top {
     }
 
     /// The counters denied most in the minute before `now`, most first.
-    fn talkers(&self, now: Micros) -> Vec<Talker> {
-        let mut sums: HashMap<Key, Tally<About>> = HashMap::new();
+    fn counters(&self, now: Micros) -> Vec<TopCounter> {
+        let mut sums: HashMap<Key, Estimate<CounterLabels>> = HashMap::new();
         for shard in self.shards.all() {
             let Ok(window) = shard.lock() else { continue };
             for step in window.steps.iter().filter(|step| step.is_within(now)) {
-                for (key, tally) in step.sketch.all() {
+                for (key, estimate) in step.sketch.all() {
                     sums.entry(*key)
                         .and_modify(|sum| {
-                            sum.count = sum.count.saturating_add(tally.count);
-                            sum.excess = sum.excess.saturating_add(tally.excess);
+                            sum.count = sum.count.saturating_add(estimate.count);
+                            sum.excess = sum.excess.saturating_add(estimate.excess);
                         })
-                        .or_insert_with(|| tally.clone());
+                        .or_insert_with(|| estimate.clone());
                 }
             }
         }
-        let mut talkers: Vec<Talker> =
-            sums.into_iter().map(|(key, tally)| Talker { key, tally }).collect();
-        talkers.sort_by_key(|one| (std::cmp::Reverse(one.tally.count), one.key.0));
-        talkers.truncate(SHOWN);
-        talkers
+        let mut counters: Vec<TopCounter> =
+            sums.into_iter().map(|(key, estimate)| TopCounter { key, estimate }).collect();
+        counters.sort_by_key(|one| (std::cmp::Reverse(one.estimate.count), one.key.0));
+        counters.truncate(SHOWN);
+        counters
     }
 
     /// The counters denied most in the minute before `now`, for `/top`.
     pub fn to_json(&self, now: Micros) -> Value {
-        let talker = |one: Talker| {
-            let Tally { count, excess, about } = one.tally;
+        let counter = |one: TopCounter| {
+            let Estimate { count, excess, labels } = one.estimate;
             let mut shown = json!({
-                "domain": &*about.domain,
-                "rule": &*about.rule,
+                "domain": &*labels.domain,
+                "rule": &*labels.rule,
                 "counter": name(one.key),
                 "denied_hits": count,
                 "at_least": count - excess.min(count),
             });
-            if let Some(values) = about.values {
+            if let Some(values) = labels.values {
                 shown["descriptor"] = String::from(values).into();
             }
             shown
         };
         let seconds = STEP.0 * STEPS as u64 / Micros::SECOND.0;
-        let top: Vec<Value> = self.talkers(now).into_iter().map(talker).collect();
+        let top: Vec<Value> = self.counters(now).into_iter().map(counter).collect();
         json!({ "seconds": seconds, "top": top })
     }
 
@@ -147,15 +147,15 @@ impl Top {
     pub fn expose(&self, now: Micros, page: &mut Exposition) {
         let help = "Denied hits of the 20 counters denied most in the last minute.";
         let family = page.gauge("weir_top_denied_hits", help);
-        for Talker { key, tally: Tally { count, about, .. } } in self.talkers(now) {
-            let counter = about.values.map_or_else(|| name(key), Into::into);
-            let labels = [("domain", &*about.domain), ("rule", &*about.rule)];
-            family.sample(&[labels[0], labels[1], ("counter", &counter)], count);
+        for TopCounter { key, estimate: Estimate { count, labels, .. } } in self.counters(now) {
+            let name = labels.values.map_or_else(|| name(key), Into::into);
+            let labels = [("domain", &*labels.domain), ("rule", &*labels.rule)];
+            family.sample(&[labels[0], labels[1], ("counter", &name)], count);
         }
     }
 }
 
-/// A counter's name, which says nothing about its values.
+/// A counter's name, which says nothing labels its values.
 fn name(key: Key) -> String {
     let mut text = String::new();
     let _ = write!(text, "{:016x}", key.0[0]);
@@ -163,8 +163,8 @@ fn name(key: Key) -> String {
 }
 
 impl Window {
-    /// The present step's sketch.
-    fn sketch(&mut self, now: Micros) -> &mut Sketch<About> {
+    /// The sketch of the current step.
+    fn sketch(&mut self, now: Micros) -> &mut Sketch<CounterLabels> {
         let number = now.0 / STEP.0;
         let step = &mut self.steps[(number % STEPS as u64) as usize];
         if step.number != number {
@@ -177,8 +177,8 @@ impl Window {
 
 impl Step {
     fn is_within(&self, now: Micros) -> bool {
-        let present = now.0 / STEP.0;
-        self.number <= present && self.number + STEPS as u64 > present
+        let current = now.0 / STEP.0;
+        self.number <= current && self.number + STEPS as u64 > current
     }
 }
 
@@ -209,7 +209,7 @@ descriptors:
     }
 
     #[test]
-    fn a_minute_later_all_is_forgotten() {
+    fn denials_expire_after_a_minute() {
         let (top, rules) = (Top::new(true), rules());
         let rule_metrics = rule_metrics(&rules);
         let start = Micros::from_secs(1_000_000);
@@ -236,7 +236,7 @@ descriptors:
     }
 
     #[test]
-    fn values_are_shown_only_where_that_is_allowed_and_never_whole_when_long() {
+    fn values_are_shown_only_if_permitted_and_cut() {
         let (rules, now) = (rules(), Micros::from_secs(1_000_000));
         let rule_metrics = rule_metrics(&rules);
         for with_values in [false, true] {
@@ -253,7 +253,7 @@ descriptors:
     }
 
     #[test]
-    fn twenty_are_shown_whoever_else_comes() {
+    fn the_twenty_counters_denied_most_are_shown() {
         let (top, rules) = (Top::new(true), rules());
         let (rule_metrics, now) = (rule_metrics(&rules), Micros::from_secs(1_000_000));
         for round in 0..1000 {

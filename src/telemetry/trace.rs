@@ -1,7 +1,7 @@
 //! Traces: a span per sampled request and per call to the store, for an OpenTelemetry collector.
 //!
-//! A span that is finished goes into a bounded queue; a thread of its own exports it, so that no
-//! decision waits for a collector. Without traces there is no [`Traces`], and nothing is made at all.
+//! A finished span goes into a bounded queue, which a separate thread exports: no decision waits for a
+//! collector. [`Traces`] exists only if `tracing.enabled`.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -26,39 +26,39 @@ use crate::time::Micros;
 
 mod export;
 
-use export::Counts;
+use export::SpanCounts;
 
-/// Bytes of a domain that a span shows. What waits in the queue has a bound of its own each.
+/// Longest domain in a span, in bytes. It bounds the memory of the queue.
 const DOMAIN_BYTES: usize = 256;
 
-/// Longest `tracestate` that is passed on; every implementation takes so much.
+/// Longest accepted `tracestate` in bytes, as in the W3C recommendation.
 const TRACESTATE_BYTES: usize = 512;
 
-/// Events of a span, one per descriptor.
+/// Most events of a span; each descriptor has one.
 const EVENTS_MAX: usize = 16;
 
-/// Makes spans.
+/// Creates spans.
 #[derive(Debug)]
 pub struct Traces {
     tracer: SdkTracer,
     propagator: TraceContextPropagator,
-    counts: Arc<Counts>,
-    // Spans of a provider that is gone are not recorded.
+    counts: Arc<SpanCounts>,
+    // Kept alive, because spans of a dropped provider are not recorded.
     _provider: SdkTracerProvider,
 }
 
-/// A request that is traced.
+/// The span of a request.
 #[derive(Debug)]
 pub struct RequestSpan(Span);
 
 impl Traces {
-    /// Starts to make spans and to export them.
+    /// Starts the export of spans.
     ///
     /// # Errors
-    /// An address or headers that no collector could be reached with, or no thread.
+    /// An invalid address or header of the collector, or a thread that cannot be started.
     pub fn start(settings: &TracingSettings) -> Result<(Traces, Exporter), OtlpError> {
         let resource = resource(settings);
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(SpanCounts::default());
         let (queue, exporter) = export::start(settings, &resource, counts.clone())?;
         let mut provider =
             SdkTracerProvider::builder().with_resource(resource).with_span_processor(queue);
@@ -72,7 +72,7 @@ impl Traces {
         Ok((Traces { tracer, propagator, counts, _provider: provider }, exporter))
     }
 
-    /// A span for `request`, which began at `now`; nothing, if it is not sampled.
+    /// The span of `request`, which began at `now`. None if it is not sampled.
     pub fn begin(&self, request: &Request<'_>, now: Micros) -> Option<RequestSpan> {
         let parent =
             self.propagator.extract_with_context(&Context::new(), &Headers(request.caller));
@@ -110,7 +110,7 @@ impl Traces {
             Code::OverLimit => "over_limit",
         };
         span.set_attribute(KeyValue::new("weir.code", code));
-        if let Some(status) = telling(&verdict.statuses) {
+        if let Some(status) = main_status(&verdict.statuses) {
             attributes(rules, status).for_each(|attribute| span.set_attribute(attribute));
         }
         let several = verdict.statuses.len() > 1;
@@ -142,22 +142,22 @@ impl Traces {
         span.end_with_timestamp(instant(call.ended));
     }
 
-    /// Writes what became of spans onto the page.
+    /// Writes the metrics of spans onto the page.
     pub fn expose(&self, page: &mut Exposition) {
         self.counts.expose(page);
     }
 }
 
-/// The status that says most about a request: the first that denied, else the first of a fallback,
-/// else the first that a counter decided.
-fn telling(statuses: &[Status]) -> Option<&Status> {
+/// The status shown in the request's span: the first denial, else the first fallback, else the first
+/// decision by a counter.
+fn main_status(statuses: &[Status]) -> Option<&Status> {
     let denied = statuses.iter().find(|status| status.code == Code::OverLimit);
     let fallback = || statuses.iter().find(|one| matches!(one.cause, Cause::Fallback { .. }));
     let counted = || statuses.iter().find(|one| matches!(one.cause, Cause::Counted { .. }));
     denied.or_else(fallback).or_else(counted).or(statuses.first())
 }
 
-/// What a status says, as attributes of a span or of an event.
+/// A status as attributes of a span or an event.
 fn attributes(rules: &RuleSet, status: &Status) -> impl Iterator<Item = KeyValue> + use<> {
     let (index, outcome, fallback) = match status.cause {
         Cause::UnknownDomain => (None, "unknown_domain", None),
@@ -193,7 +193,7 @@ fn instant(at: Micros) -> SystemTime {
     UNIX_EPOCH + Duration::from_micros(at.0)
 }
 
-/// What a caller says of its trace, as OpenTelemetry reads it.
+/// The trace headers of a caller.
 struct Headers<'a>(Caller<'a>);
 
 impl Extractor for Headers<'_> {

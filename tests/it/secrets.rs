@@ -98,7 +98,7 @@ fn live(mut weir: Weir, tls: &Certificates, secrets: &[String], collector: Optio
             assert_eq!(metrics.token, token("metrics"));
         }
         None => weir.process().wait_for("that the collector fails", |line| {
-            line.contains("the collector fails").then_some(())
+            line.contains("collector failed").then_some(())
         }),
     }
     weir.process().terminate();

@@ -161,7 +161,7 @@ fn a_dead_collector_costs_only_spans() {
         (0..50).for_each(|user| check_by(&client, &user.to_string(), true));
         drop(client);
         weir.process().wait_for("that spans are dropped", |line| {
-            line.contains("the collector fails").then_some(())
+            line.contains("collector failed").then_some(())
         });
         check(&weir, "last", true);
         let page = get(weir.admin, "/metrics").body;

@@ -1,4 +1,4 @@
-//! Metrics of the stores: what is kept in memory, and how Redis answers.
+//! Metrics of the memory store and of Redis.
 
 use crate::store::guard::{BreakerState, NodeHealth};
 use crate::store::redis::NodeStats;
@@ -8,17 +8,17 @@ use crate::time::SystemClock;
 
 pub(super) fn expose_memory(counters: &MemoryStore, max: usize, page: &mut Exposition) {
     let stats = counters.stats();
-    let help = "Counters in this process's memory.";
+    let help = "Counters in the memory of this process.";
     page.gauge("weir_memory_counters", help).single(stats.counters);
-    let help = "Counters that there may be before some are evicted (store.max_counters).";
+    let help = "Limit of counters, over which some are evicted (store.max_counters).";
     page.gauge("weir_memory_counters_max", help).single(max as u64);
-    let help = "Memory of counters with several tiers, of logs and of holders.";
+    let help = "Memory of logs, of leases and of counters with several tiers.";
     page.gauge("weir_memory_large_states_bytes", help).single(stats.large_bytes);
-    let help = "Counters that left memory, by reason; evicted: there were too many.";
+    let help = "Counters removed from memory, by reason; evicted: over store.max_counters.";
     page.counter("weir_memory_dropped_counters_total", help)
         .sample(&[("reason", "expired")], stats.reclaimed)
         .sample(&[("reason", "evicted")], stats.evicted);
-    let help = "Calls that found no room for a new counter.";
+    let help = "Requests that found no room for a new counter.";
     page.counter("weir_memory_full_total", help).single(stats.refused);
 }
 
@@ -26,10 +26,10 @@ pub(super) fn expose_redis(guard: &Guard<RedisStore, SystemClock>, page: &mut Ex
     let names = guard.store().nodes();
     let nodes: Vec<(&str, NodeHealth)> =
         names.iter().map(|(node, name)| (&**name, guard.health(*node))).collect();
-    let help = "Whether some node of Redis can be asked (1) or none (0).";
+    let help = "1 while at least one node of Redis is connected.";
     let reachable = guard.store().is_reachable();
     page.gauge("weir_redis_reachable", help).single(u64::from(reachable));
-    let help = "The node's breaker: 0 closed (serving), 1 open (left alone), 2 probing.";
+    let help = "State of the node's breaker: 0 closed, 1 open, 2 probing.";
     let family = page.gauge("weir_redis_breaker_state", help);
     for (name, health) in &nodes {
         let state = match health.breaker {
@@ -39,7 +39,7 @@ pub(super) fn expose_redis(guard: &Guard<RedisStore, SystemClock>, page: &mut Ex
         };
         family.sample(&[("node", name)], state);
     }
-    let help = "Times that the node's breaker opened after it had been closed.";
+    let help = "How often the node's breaker opened.";
     let family = page.counter("weir_redis_breaker_opened_total", help);
     for (name, health) in &nodes {
         family.sample(&[("node", name)], health.opened);
@@ -52,16 +52,16 @@ pub(super) fn expose_redis(guard: &Guard<RedisStore, SystemClock>, page: &mut Ex
             family.sample(&[("node", node)], of(stats));
         }
     };
-    each("weir_redis_calls_total", "Calls of scripts sent to the node.", |one| one.calls);
-    each("weir_redis_steps_total", "Decisions that those calls carried.", |one| one.steps);
-    let help = "Those of them that were combined with others on the same counter.";
+    each("weir_redis_calls_total", "Script calls sent to the node.", |one| one.calls);
+    each("weir_redis_steps_total", "Steps in these calls.", |one| one.steps);
+    let help = "Steps that shared one read and write of a counter with others.";
     each("weir_redis_combined_total", help, |one| one.combined);
-    let help = "Calls to the node that wait for an answer.";
+    let help = "Calls to the node without a reply yet.";
     let family = page.gauge("weir_redis_calls_in_flight", help);
     for (name, health) in &nodes {
         family.sample(&[("node", name)], health.in_flight as u64);
     }
-    let help = "Calls that the node, or the way to it, left without an outcome, by class.";
+    let help = "Failed calls to the node, by error class.";
     let family = page.counter("weir_redis_errors_total", help);
     for (name, health) in &nodes {
         for (error, count) in StoreError::ALL.iter().zip(health.errors) {
@@ -70,6 +70,6 @@ pub(super) fn expose_redis(guard: &Guard<RedisStore, SystemClock>, page: &mut Ex
             }
         }
     }
-    let help = "How long Redis took to answer, as the caller saw it.";
+    let help = "Duration of successful calls to Redis.";
     page.histogram("weir_redis_call_duration_seconds", help).single(guard.latency().distribution());
 }

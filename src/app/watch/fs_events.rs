@@ -1,4 +1,4 @@
-//! File system events: the system's file notifications, as far as it has any to give.
+//! File system events (inotify on Linux), filtered by the watch set.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,34 +11,34 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::watch_set::WatchSet;
 
-/// Hears about places, and wakes whoever waits when one of them is in the watch set.
+/// Watches paths and wakes the watcher when an event is in the watch set.
 pub(super) struct FsEvents {
     watcher: Option<RecommendedWatcher>,
-    places: BTreeSet<PathBuf>,
-    /// Some place is not heard.
+    paths: BTreeSet<PathBuf>,
+    /// Some path has no working watch.
     degraded: bool,
-    /// It was said that some place is not heard.
-    complained: bool,
+    /// The degraded state has been logged.
+    logged: bool,
 }
 
 impl FsEvents {
     /// Watches nothing yet.
     pub(super) fn open(watch_set: Arc<ArcSwap<WatchSet>>, wake: SyncSender<()>) -> FsEvents {
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            if event.map_or(true, |event| concerns(&watch_set.load(), &event)) {
+            if event.map_or(true, |event| is_relevant(&watch_set.load(), &event)) {
                 let _ = wake.try_send(());
             }
         });
         let mut events =
-            FsEvents { watcher: None, places: BTreeSet::new(), degraded: true, complained: false };
+            FsEvents { watcher: None, paths: BTreeSet::new(), degraded: true, logged: false };
         match watcher {
             Ok(watcher) => (events.watcher, events.degraded) = (Some(watcher), false),
-            Err(error) => events.complain(&error),
+            Err(error) => events.log_degraded(&error),
         }
         events
     }
 
-    /// They hear all that there is to hear.
+    /// Every watched path has a working watch.
     pub(super) fn is_complete(&self) -> bool {
         !self.degraded
     }
@@ -46,40 +46,40 @@ impl FsEvents {
     /// Watches `watch_set` from now on, and nothing else.
     pub(super) fn watch(&mut self, watch_set: &WatchSet) {
         let Some(watcher) = &mut self.watcher else { return };
-        for place in self.places.difference(&watch_set.places) {
-            // It may have gone, and its watch with it.
-            let _ = watcher.unwatch(place);
+        for path in self.paths.difference(&watch_set.paths) {
+            // The path may be gone, and its watch with it.
+            let _ = watcher.unwatch(path);
         }
         let mut failure = None;
-        for place in &watch_set.places {
-            // Those that are heard as well: a folder of the same name may be another one now.
-            if let Err(error) = watcher.watch(place, RecursiveMode::NonRecursive)
+        for path in &watch_set.paths {
+            // Known paths too: a folder of the same name may be another one now.
+            if let Err(error) = watcher.watch(path, RecursiveMode::NonRecursive)
                 && !is_harmless(&error)
             {
                 failure = Some(error);
             }
         }
-        self.places.clone_from(&watch_set.places);
+        self.paths.clone_from(&watch_set.paths);
         self.degraded = failure.is_some() || watch_set.incomplete;
         match failure {
-            Some(error) => self.complain(&error),
-            None => self.complained = false,
+            Some(error) => self.log_degraded(&error),
+            None => self.logged = false,
         }
     }
 
-    fn complain(&mut self, error: &notify::Error) {
-        if !self.complained {
+    fn log_degraded(&mut self, error: &notify::Error) {
+        if !self.logged {
             tracing::warn!(
                 %error,
-                "no file notifications: watched files are read every second instead"
+                "no file notifications: watched files are read every second"
             );
         }
-        self.complained = true;
+        self.logged = true;
     }
 }
 
-/// What has gone will be looked for again, and what may not be listened to does not change often:
-/// the way to a folder, such as another user's home.
+/// A missing path is looked up again. A path without permission, such as another user's home on the
+/// way to a folder, rarely changes.
 fn is_harmless(error: &notify::Error) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     match &error.kind {
@@ -91,13 +91,13 @@ fn is_harmless(error: &notify::Error) -> bool {
     }
 }
 
-fn concerns(watch_set: &WatchSet, event: &Event) -> bool {
+fn is_relevant(watch_set: &WatchSet, event: &Event) -> bool {
     match event.kind {
-        // Our own looks are such events.
+        // Our own checks cause such events.
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => {}
         EventKind::Access(_) => return false,
         _ => {}
     }
-    // Without a path it tells that others were lost.
+    // An event without a path reports that others were lost.
     event.paths.is_empty() || event.paths.iter().any(|path| watch_set.contains_event(path))
 }

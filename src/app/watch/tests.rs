@@ -1,4 +1,4 @@
-//! The watcher on a real file system: every way in which files change.
+//! Tests of the watcher on a real file system, with every way in which files change.
 
 use std::fs::{self, create_dir, create_dir_all, read_to_string, remove_dir_all, rename, write};
 use std::os::unix::fs::symlink;
@@ -9,13 +9,13 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Far beyond what any change needs to be noticed.
+/// Far longer than the detection of any change takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Practically never.
 const NEVER: Micros = Micros(u64::MAX / 2);
 
-/// Hints alone, or polls alone: what one of them misses the other must not make up for.
-const BY_HINTS: Timing =
+/// Events alone, or polls alone: one must not hide what the other misses.
+const BY_EVENTS: Timing =
     Timing { quiet: Micros(20_000), longest: Micros::SECOND, poll: NEVER, poll_degraded: NEVER };
 const BY_POLLS: Timing = Timing {
     quiet: Micros(20_000),
@@ -25,7 +25,7 @@ const BY_POLLS: Timing = Timing {
 };
 
 /// A watched path and what was seen at it, as text.
-struct Bed {
+struct Fixture {
     _watcher: Watcher,
     changes: Receiver<String>,
     _folder: TempDir,
@@ -51,16 +51,16 @@ fn digest(path: &Path) -> Digest {
     hasher.finish()
 }
 
-impl Bed {
+impl Fixture {
     /// Watches `watched` below a fresh folder that `lay` has filled.
-    fn new(watched: &str, timing: Timing, lay: impl FnOnce(&Path)) -> Bed {
+    fn new(watched: &str, timing: Timing, lay: impl FnOnce(&Path)) -> Fixture {
         let folder = TempDir::new().expect("a temporary folder");
         let root = folder.path().canonicalize().expect("it exists");
         lay(&root);
         let path = root.join(watched);
-        let (told, changes) = channel();
+        let (report, changes) = channel();
         let (looked, shown, known) = (path.clone(), path.clone(), digest(&path));
-        // Heard of once the thread has begun to listen: its first look comes after that.
+        // The first check comes after the thread has set up its watches.
         let (listening, listens) = channel();
         let look = move || {
             let digest = digest(&looked);
@@ -68,30 +68,30 @@ impl Bed {
             digest
         };
         let changed = move || {
-            let _ = told.send(seen(&shown));
+            let _ = report.send(seen(&shown));
         };
         let watcher = Watcher::start("watch-test", vec![path], timing, known, look, changed);
         let watcher = watcher.expect("a thread");
         listens.recv_timeout(TIMEOUT).expect("the first look");
-        Bed { _watcher: watcher, changes, _folder: folder, root }
+        Fixture { _watcher: watcher, changes, _folder: folder, root }
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// Waits until the watcher has told of a state that `holds`.
-    fn told(&self, what: &str, holds: impl Fn(&str) -> bool) {
+    /// Waits until the watcher has reported a state that `holds`.
+    fn wait_for(&self, what: &str, holds: impl Fn(&str) -> bool) {
         let mut last = None;
         while !last.as_deref().is_some_and(&holds) {
-            let told = self.changes.recv_timeout(TIMEOUT);
-            last = Some(told.unwrap_or_else(|_| panic!("{what}: the last told was {last:?}")));
+            let state = self.changes.recv_timeout(TIMEOUT);
+            last = Some(state.unwrap_or_else(|_| panic!("{what}: the last state was {last:?}")));
         }
     }
 }
 
 /// A way in which content changes: what is watched, what there is first, what happens, what is seen.
-struct Way {
+struct Change {
     name: &'static str,
     watched: &'static str,
     lay: fn(&Path),
@@ -124,15 +124,15 @@ fn next_config_map(root: &Path) {
     remove_dir_all(root.join("d/..1")).expect("the old one");
 }
 
-const WAYS: [Way; 13] = [
-    Way {
+const CHANGES: [Change; 13] = [
+    Change {
         name: "written in place",
         watched: "d",
         lay: folder_with_a,
         change: |root| put(root.join("d/a"), "2"),
         seen: "a=2 ",
     },
-    Way {
+    Change {
         name: "renamed over",
         watched: "d",
         lay: folder_with_a,
@@ -142,21 +142,21 @@ const WAYS: [Way; 13] = [
         },
         seen: "a=2 ",
     },
-    Way {
+    Change {
         name: "added",
         watched: "d",
         lay: folder_with_a,
         change: |root| put(root.join("d/b"), "2"),
         seen: "a=1 b=2 ",
     },
-    Way {
+    Change {
         name: "deleted",
         watched: "d",
         lay: folder_with_a,
         change: |root| fs::remove_file(root.join("d/a")).expect("it is there"),
         seen: "",
     },
-    Way {
+    Change {
         name: "in a new folder below",
         watched: "d",
         lay: folder_with_a,
@@ -166,7 +166,7 @@ const WAYS: [Way; 13] = [
         },
         seen: "a=1 e=f=b=2   ",
     },
-    Way {
+    Change {
         name: "folder replaced",
         watched: "d",
         lay: folder_with_a,
@@ -178,7 +178,7 @@ const WAYS: [Way; 13] = [
         },
         seen: "a=2 ",
     },
-    Way {
+    Change {
         name: "folder of the folder replaced",
         watched: "x/d",
         lay: |root| {
@@ -193,7 +193,7 @@ const WAYS: [Way; 13] = [
         },
         seen: "a=2 ",
     },
-    Way {
+    Change {
         name: "made after the watcher",
         watched: "d/e",
         lay: |_| {},
@@ -203,15 +203,21 @@ const WAYS: [Way; 13] = [
         },
         seen: "a=1 ",
     },
-    Way { name: "ConfigMap", watched: "d", lay: config_map, change: next_config_map, seen: "a=2 " },
-    Way {
+    Change {
+        name: "ConfigMap",
+        watched: "d",
+        lay: config_map,
+        change: next_config_map,
+        seen: "a=2 ",
+    },
+    Change {
         name: "one file of a ConfigMap",
         watched: "d/a",
         lay: config_map,
         change: next_config_map,
         seen: "2",
     },
-    Way {
+    Change {
         name: "root link swapped",
         watched: "current/sub/d",
         lay: |root| {
@@ -227,7 +233,7 @@ const WAYS: [Way; 13] = [
         },
         seen: "a=2 ",
     },
-    Way {
+    Change {
         name: "written behind a link to a file",
         watched: "d",
         lay: |root| {
@@ -239,7 +245,7 @@ const WAYS: [Way; 13] = [
         change: |root| put(root.join("far/a"), "2"),
         seen: "a=2 ",
     },
-    Way {
+    Change {
         name: "by an editor that writes beside it",
         watched: "d",
         lay: folder_with_a,
@@ -254,85 +260,85 @@ const WAYS: [Way; 13] = [
 ];
 
 #[test]
-fn every_way_in_which_files_change_is_told_by_hints_alone_and_by_polls_alone() {
-    for timing in [BY_HINTS, BY_POLLS] {
-        for way in &WAYS {
-            let bed = Bed::new(way.watched, timing, way.lay);
-            (way.change)(&bed.root);
-            let what = format!("{}, {timing:?}", way.name);
-            bed.told(&what, |now| now == way.seen);
+fn every_change_is_seen_by_events_and_by_polls() {
+    for timing in [BY_EVENTS, BY_POLLS] {
+        for change in &CHANGES {
+            let fixture = Fixture::new(change.watched, timing, change.lay);
+            (change.change)(&fixture.root);
+            let what = format!("{}, {timing:?}", change.name);
+            fixture.wait_for(&what, |now| now == change.seen);
         }
     }
 }
 
 #[test]
-fn a_folder_that_is_removed_and_made_again_is_watched_like_before() {
-    let bed = Bed::new("d", BY_HINTS, folder_with_a);
+fn a_recreated_folder_is_watched_again() {
+    let fixture = Fixture::new("d", BY_EVENTS, folder_with_a);
     for round in 0..5 {
-        remove_dir_all(bed.path("d")).expect("it is there");
-        bed.told("removed", |now| now == "missing");
-        create_dir(bed.path("d")).expect("a folder");
-        bed.told("made", |now| now.is_empty());
+        remove_dir_all(fixture.path("d")).expect("it is there");
+        fixture.wait_for("removed", |now| now == "missing");
+        create_dir(fixture.path("d")).expect("a folder");
+        fixture.wait_for("made", |now| now.is_empty());
         let text = format!("{round}");
-        put(bed.path("d/a"), &text);
-        bed.told("written", |now| now == format!("a={text} "));
-        put(bed.path("d/a"), "again");
-        bed.told("written in place", |now| now == "a=again ");
+        put(fixture.path("d/a"), &text);
+        fixture.wait_for("written", |now| now == format!("a={text} "));
+        put(fixture.path("d/a"), "again");
+        fixture.wait_for("written in place", |now| now == "a=again ");
     }
 }
 
 #[test]
-fn config_maps_are_swapped_as_often_as_one_likes() {
-    let bed = Bed::new("d", BY_HINTS, config_map);
+fn repeated_config_map_swaps_are_seen() {
+    let fixture = Fixture::new("d", BY_EVENTS, config_map);
     for round in 2..6 {
-        let [old, new] = [round - 1, round].map(|number| bed.path(&format!("d/..{number}")));
+        let [old, new] = [round - 1, round].map(|number| fixture.path(&format!("d/..{number}")));
         create_dir(&new).expect("a folder");
         put(new.join("a"), &round.to_string());
-        symlink(&new, bed.path("d/..data_tmp")).expect("a link");
-        rename(bed.path("d/..data_tmp"), bed.path("d/..data")).expect("a rename");
+        symlink(&new, fixture.path("d/..data_tmp")).expect("a link");
+        rename(fixture.path("d/..data_tmp"), fixture.path("d/..data")).expect("a rename");
         remove_dir_all(old).expect("the old one");
-        bed.told("swapped", |now| now == format!("a={round} "));
+        fixture.wait_for("swapped", |now| now == format!("a={round} "));
     }
 }
 
 #[test]
-fn a_touch_and_what_does_not_count_are_no_change() {
-    let bed = Bed::new("d", BY_HINTS, folder_with_a);
-    // By renaming, which nobody can see half done.
+fn a_touch_is_not_a_change() {
+    let fixture = Fixture::new("d", BY_EVENTS, folder_with_a);
+    // By renaming, which is atomic.
     let swap = |name: &str, text: &str| {
-        put(bed.path("new"), text);
-        rename(bed.path("new"), bed.path(name)).expect("a rename");
+        put(fixture.path("new"), text);
+        rename(fixture.path("new"), fixture.path(name)).expect("a rename");
     };
     swap("d/a", "1");
     swap("d/.hidden", "x");
-    let file = fs::File::open(bed.path("d/a")).expect("it is there");
+    let file = fs::File::open(fixture.path("d/a")).expect("it is there");
     file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("a touch");
     swap("d/b", "2");
-    let first = bed.changes.recv_timeout(TIMEOUT).expect("told");
+    let first = fixture.changes.recv_timeout(TIMEOUT).expect("reported");
     assert_eq!(first, "a=1 b=2 ");
 }
 
 #[test]
-fn what_changed_before_the_watcher_began_is_told() {
+fn a_change_before_the_start_is_reported() {
     let folder = TempDir::new().expect("a temporary folder");
     let file = folder.path().join("a");
     put(file.clone(), "1");
     let known = contents(std::slice::from_ref(&file));
     put(file.clone(), "2");
-    let (told, changes) = channel();
+    let (report, changes) = channel();
     let changed = move || {
-        let _ = told.send(());
+        let _ = report.send(());
     };
     let _watcher = Watcher::of_files("watch-test", vec![file.clone()], known, changed);
-    changes.recv_timeout(TIMEOUT).expect("told");
+    changes.recv_timeout(TIMEOUT).expect("reported");
     put(file, "3");
-    changes.recv_timeout(TIMEOUT).expect("told again");
+    changes.recv_timeout(TIMEOUT).expect("reported again");
 }
 
 #[test]
-fn a_watcher_that_is_dropped_ends() {
-    let bed = Bed::new("d", BY_HINTS, folder_with_a);
-    let Bed { _watcher: watcher, changes, .. } = bed;
+fn a_dropped_watcher_ends() {
+    let fixture = Fixture::new("d", BY_EVENTS, folder_with_a);
+    let Fixture { _watcher: watcher, changes, .. } = fixture;
     drop(watcher);
     // The thread owns the other end.
     assert!(

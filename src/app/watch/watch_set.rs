@@ -1,36 +1,36 @@
-//! The watch set: everything on the file system that a change of the watched content must touch.
+//! The watch set: every path that a change of the watched content touches.
 //!
-//! That is every folder and link on the way to a watched path, wherever links lead, and every
-//! folder below it. A swapped link, a folder that is replaced, removed or made, and a write to a
-//! file are all changes of a name or of a file in one of those.
+//! It has every folder and link on the way to a watched path, wherever links lead, and every folder
+//! below it. A swapped link, a created, replaced or removed folder, and a write to a file all change
+//! a name or a file in one of those.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Links that are followed on one way; Linux has the same bound.
+/// Links followed on the way to one path; Linux has the same bound.
 const LINKS_MAX: usize = 40;
 /// Deepest folder below a watched one.
 const DEPTH_MAX: usize = 16;
-/// Most places that are listened to.
-const PLACES_MAX: usize = 8_192;
+/// Most watched paths.
+const PATHS_MAX: usize = 8_192;
 
-/// What to listen to.
+/// The paths to watch.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct WatchSet {
-    /// Files and folders to be told about.
-    pub(super) places: BTreeSet<PathBuf>,
+    /// Files and folders to watch.
+    pub(super) paths: BTreeSet<PathBuf>,
     /// Names that matter in them, each as a whole path.
     names: BTreeSet<PathBuf>,
     /// Folders in which every name matters.
     folders: BTreeSet<PathBuf>,
-    /// There is more than is listened to.
+    /// There are more paths than the bound permits.
     pub(super) incomplete: bool,
 }
 
 impl WatchSet {
-    /// Looks up what matters for `paths` now.
+    /// The watch set of `paths` as they exist now.
     pub(super) fn under(paths: &[PathBuf]) -> WatchSet {
         let mut watch_set = WatchSet::default();
         for path in paths {
@@ -40,32 +40,32 @@ impl WatchSet {
             if real.is_dir() {
                 watch_set.folder(real, 0);
             } else {
-                // Where a single file is mounted, its folder hears nothing of it.
-                watch_set.place(real);
+                // A file that is mounted alone causes no event of its folder.
+                watch_set.add(real);
             }
         }
         watch_set
     }
 
-    /// Whether something that happened to `path` may change the content.
+    /// Whether an event at `path` may change the content.
     pub(super) fn contains_event(&self, path: &Path) -> bool {
         self.names.contains(path)
-            || self.places.contains(path)
+            || self.paths.contains(path)
             || path.parent().is_some_and(|parent| self.folders.contains(parent))
     }
 
-    fn place(&mut self, path: PathBuf) {
-        if self.places.len() < PLACES_MAX {
-            self.places.insert(path);
+    fn add(&mut self, path: PathBuf) {
+        if self.paths.len() < PATHS_MAX {
+            self.paths.insert(path);
         } else {
             self.incomplete = true;
         }
     }
 
-    /// Walks to `path`, link by link. The path without links at its end, if it exists.
+    /// Resolves `path` link by link. None if it does not exist.
     fn follow(&mut self, path: &Path) -> Option<PathBuf> {
         let mut here = PathBuf::new();
-        let mut ahead: VecDeque<OsString> = path.components().map(own).collect();
+        let mut ahead: VecDeque<OsString> = path.components().map(to_owned).collect();
         let mut links = 0;
         while let Some(next) = ahead.pop_front() {
             match Path::new(&next).components().next() {
@@ -81,7 +81,7 @@ impl WatchSet {
                 Some(Component::Normal(_)) => {}
             }
             let there = here.join(&next);
-            self.place(here.clone());
+            self.add(here.clone());
             self.names.insert(there.clone());
             let about = fs::symlink_metadata(&there).ok()?;
             if about.is_symlink() {
@@ -91,7 +91,7 @@ impl WatchSet {
                 }
                 let target = fs::read_link(&there).ok()?;
                 for component in target.components().rev() {
-                    ahead.push_front(own(component));
+                    ahead.push_front(to_owned(component));
                 }
             } else {
                 here = there;
@@ -100,9 +100,9 @@ impl WatchSet {
         Some(here)
     }
 
-    /// A folder with everything in it and below it, but for names that start with a dot.
+    /// Adds a folder and everything below it, except names that start with a dot.
     fn folder(&mut self, path: PathBuf, depth: usize) {
-        self.place(path.clone());
+        self.add(path.clone());
         if depth > DEPTH_MAX || self.incomplete || !self.folders.insert(path.clone()) {
             return;
         }
@@ -113,14 +113,14 @@ impl WatchSet {
                 continue;
             } else if kind.is_dir() {
                 self.folder(entry.path(), depth + 1);
-            } else if kind.is_symlink() && self.names.len() < PLACES_MAX {
+            } else if kind.is_symlink() && self.names.len() < PATHS_MAX {
                 self.follow(&entry.path());
             }
         }
     }
 }
 
-fn own(component: Component<'_>) -> OsString {
+fn to_owned(component: Component<'_>) -> OsString {
     component.as_os_str().to_owned()
 }
 
@@ -130,7 +130,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_config_maps_links_and_what_stands_behind_them_are_heard() {
+    fn links_of_a_config_map_are_watched() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let root = folder.path().canonicalize().expect("it exists");
         let path = |name: &str| root.join(name);
@@ -142,34 +142,34 @@ mod tests {
         symlink("mount", path("link")).expect("a link");
 
         let watch_set = WatchSet::under(&[path("link")]);
-        for heard in ["", "mount", "mount/..1", "mount/sub"] {
-            assert!(watch_set.places.contains(&root.join(heard)), "{heard}: {watch_set:#?}");
+        for watched in ["", "mount", "mount/..1", "mount/sub"] {
+            assert!(watch_set.paths.contains(&root.join(watched)), "{watched}: {watch_set:#?}");
         }
-        assert!(!watch_set.places.contains(&path("mount/sub/.git")));
+        assert!(!watch_set.paths.contains(&path("mount/sub/.git")));
         for concerns in ["link", "mount", "mount/..data", "mount/b.yaml", "mount/sub/c.yaml"] {
             assert!(watch_set.contains_event(&path(concerns)), "{concerns}");
         }
         assert!(watch_set.contains_event(&path("mount/..1/a.yaml")), "the file behind the links");
-        assert!(!watch_set.contains_event(&path("other")), "a neighbour is no concern");
+        assert!(!watch_set.contains_event(&path("other")), "a neighbour is not watched");
 
         let file = WatchSet::under(&[path("mount/a.yaml")]);
-        assert!(file.places.contains(&path("mount/..1/a.yaml")), "the file itself");
+        assert!(file.paths.contains(&path("mount/..1/a.yaml")), "the file itself");
         assert!(file.contains_event(&path("mount/..data")));
-        assert!(!file.contains_event(&path("mount/b.yaml")), "a neighbour is no concern");
+        assert!(!file.contains_event(&path("mount/b.yaml")), "a neighbour is not watched");
     }
 
     #[test]
-    fn the_way_to_what_does_not_exist_yet_is_heard_as_far_as_it_goes() {
+    fn the_existing_part_of_a_path_is_watched() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let root = folder.path().canonicalize().expect("it exists");
         let watch_set = WatchSet::under(&[root.join("a/b/c.yaml")]);
-        assert!(watch_set.places.contains(&root));
+        assert!(watch_set.paths.contains(&root));
         assert!(watch_set.contains_event(&root.join("a")));
         assert!(!watch_set.contains_event(&root.join("b")));
     }
 
     #[test]
-    fn links_that_lead_in_a_circle_end() {
+    fn circular_links_end() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let root = folder.path().canonicalize().expect("it exists");
         symlink("b", root.join("a")).expect("a link");
@@ -177,6 +177,6 @@ mod tests {
         let watch_set = WatchSet::under(&[root.join("a")]);
         assert!(watch_set.contains_event(&root.join("b")));
         symlink(".", root.join("self")).expect("a link");
-        assert!(WatchSet::under(&[root.join("self")]).places.contains(&root));
+        assert!(WatchSet::under(&[root.join("self")]).paths.contains(&root));
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::{Family, Kind, Value};
 use crate::histogram::Distribution;
 
-/// The families as one text. Those without a sample show that they exist.
+/// The families as one text. A family without samples has its HELP and TYPE lines.
 pub(super) fn write(families: &[Family]) -> String {
     let mut text = String::new();
     for Family { name, kind, help, samples } in families {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_is_cumulative_and_ends_with_all() {
+    fn a_histogram_is_cumulative() {
         let mut page = Exposition::default();
         let values = Distribution { buckets: vec![(0.001, 1), (0.5, 3)], count: 4, sum: 2.5 };
         page.histogram("weir_h_seconds", "Long.").sample(&[("m", "x")], values);

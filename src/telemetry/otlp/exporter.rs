@@ -1,4 +1,4 @@
-//! The exporter: a thread that sends to a collector, until it is ended.
+//! The exporter: a thread that sends to a collector.
 
 use std::future::Future;
 use std::thread;
@@ -7,38 +7,37 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::{Destination, Link, OtlpError, Signal};
+use super::{CollectorClient, Destination, OtlpError, Signal};
 
-/// What is left to tell the collector when the process ends.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Longest time to send what is left when the process ends.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A thread at work, until it is ended or dropped.
+/// The running thread. It stops when this value is dropped.
 #[derive(Debug)]
 pub struct Exporter {
     stop: watch::Sender<bool>,
 }
 
 impl Exporter {
-    /// Starts `work` on a link to `to`. It ends by itself soon after it is told to stop, and is
-    /// ended otherwise.
+    /// Starts `work` with a client of `to`. After the stop signal, `work` has [`FLUSH_TIMEOUT`] to end.
     pub(in crate::telemetry) fn start<F: Future<Output = ()>>(
         to: &Destination,
         signal: Signal,
-        work: impl FnOnce(Link, watch::Receiver<bool>) -> F + Send + 'static,
+        work: impl FnOnce(CollectorClient, watch::Receiver<bool>) -> F + Send + 'static,
     ) -> Result<Exporter, OtlpError> {
         let cannot = |error| signal.error(error);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(cannot)?;
-        let link = {
+        let client = {
             let _entered = runtime.enter();
-            Link::new(to, signal)?
+            CollectorClient::new(to, signal)?
         };
         let (stop, stopped) = watch::channel(false);
         let run = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = work(link, stopped.clone()) => {}
-                    () = grace(stopped) => {}
+                    () = work(client, stopped.clone()) => {}
+                    () = flush_deadline(stopped) => {}
                 }
             });
         };
@@ -46,16 +45,16 @@ impl Exporter {
         Ok(Exporter { stop })
     }
 
-    /// Tells the collector what is left, for two seconds at most.
+    /// Sends what is left, for two seconds at most.
     pub async fn end(self) {
         let _ = self.stop.send(true);
-        // The thread has dropped its end when it is done.
+        // The thread drops its receiver when it is done.
         self.stop.closed().await;
     }
 }
 
-/// How long work may go on.
-async fn grace(mut stopped: watch::Receiver<bool>) {
+/// Completes [`FLUSH_TIMEOUT`] after the stop signal.
+async fn flush_deadline(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
-    sleep(LAST_WORDS).await;
+    sleep(FLUSH_TIMEOUT).await;
 }

@@ -1,6 +1,6 @@
-//! The push: a page of metrics, sent to an OpenTelemetry collector again and again.
+//! The periodic export of all metrics to an OpenTelemetry collector.
 //!
-//! Names, labels and numbers are those of the page for Prometheus.
+//! Names, labels and values are those of the page for Prometheus.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::{Exporter, Link, OtlpError, Signal};
+use super::{CollectorClient, Exporter, OtlpError, Signal};
 use crate::histogram::Distribution;
 use crate::settings::{MetricsSettings, TracingSettings};
 use crate::telemetry::exposition::{Exposition, Family, Kind, Sample, Value};
 use crate::telemetry::resource::resource;
 use crate::time::Micros;
 
-/// Starts to send what `page` answers, counted since `started`. It is asked once per interval, and
-/// once more at the end. The service is named as in `tracing`.
+/// Starts to send the metrics of `page`, counted since `started`: once per interval and once at the
+/// end. The service is named as in `tracing`.
 ///
 /// # Errors
-/// An address or headers that no collector could be reached with, or no thread.
+/// An invalid address or header of the collector, or a thread that cannot be started.
 pub fn push(
     settings: &MetricsSettings,
     tracing: &TracingSettings,
@@ -42,13 +42,13 @@ pub fn push(
         let span = Period { began: nanos(started), ends: nanos(now) };
         span.message(resource.clone(), page.families())
     };
-    Exporter::start(&settings.into(), Signal::Metrics, move |link, stopped| async move {
-        send(link, stopped, interval, message).await;
+    Exporter::start(&settings.into(), Signal::Metrics, move |client, stopped| async move {
+        send(client, stopped, interval, message).await;
     })
 }
 
 async fn send(
-    mut link: Link,
+    mut client: CollectorClient,
     mut stopped: watch::Receiver<bool>,
     interval: Duration,
     message: impl Fn() -> ExportMetricsServiceRequest,
@@ -56,8 +56,8 @@ async fn send(
     let mut is_over = false;
     while !is_over {
         is_over = timeout(interval, stopped.wait_for(|stopped| *stopped)).await.is_ok();
-        let result = link.deliver(&message()).await;
-        link.tell(&result);
+        let result = client.deliver(&message()).await;
+        client.log_transition(&result);
     }
 }
 
@@ -65,7 +65,7 @@ fn nanos(at: Micros) -> u64 {
     at.0.saturating_mul(1000)
 }
 
-/// What the numbers cover, in nanoseconds since 1970.
+/// The period of the values, in nanoseconds since 1970.
 struct Period {
     began: u64,
     ends: u64,
@@ -133,7 +133,7 @@ impl Period {
         let Value::Histogram(Distribution { buckets, count, sum }) = &sample.value else {
             return None;
         };
-        // Here each bucket counts its own observations only, and the last has no end.
+        // In OTLP a bucket is not cumulative, and the last one has no bound.
         let ends = buckets.iter().map(|(_, up_to)| *up_to).chain([*count]);
         let starts = [0].into_iter().chain(buckets.iter().map(|(_, up_to)| *up_to));
         Some(HistogramDataPoint {
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_metric_keeps_its_name_its_labels_and_its_numbers() {
+    fn every_kind_of_metric_is_converted() {
         let mut page = Exposition::default();
         page.counter("a_total", "A.").sample(&[("x", "1")], 3).sample(&[("x", "2")], 4);
         page.gauge("b_bytes", "B.").single(0.5);

@@ -1,66 +1,66 @@
-//! A sketch of who comes most often: Metwally's space-saving, in bounded memory.
+//! A sketch of the most frequent names in bounded memory: the space-saving algorithm of Metwally.
 //!
-//! It holds so many names. When one more comes, it takes the place of the one counted least, and its
-//! count too: an upper bound of its own, because it may have been there before. Whoever has more
-//! than one part in [`NAMES`] of all is always among those held.
+//! It has [`NAMES`] entries. A further name replaces the entry with the lowest count and inherits that
+//! count as an upper bound, because it may have been replaced before. A name with more than 1/[`NAMES`]
+//! of all hits is always present.
 
 use hashbrown::HashMap;
 
 use crate::key::Key;
 
-/// Names held.
+/// Entries.
 pub(super) const NAMES: usize = 128;
 
 /// Counts by name.
 #[derive(Debug)]
 pub(super) struct Sketch<T> {
-    held: HashMap<Key, Tally<T>>,
+    entries: HashMap<Key, Estimate<T>>,
 }
 
-/// What is known of one name.
+/// The count of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Tally<T> {
-    /// At most so many.
+pub(super) struct Estimate<T> {
+    /// Upper bound of the count.
     pub(super) count: u64,
-    /// So many of them may have been somebody else's.
+    /// The part of it that may belong to replaced names.
     pub(super) excess: u64,
-    /// What else is to be shown.
-    pub(super) about: T,
+    /// What is shown of the name.
+    pub(super) labels: T,
 }
 
 impl<T> Default for Sketch<T> {
     fn default() -> Self {
-        Sketch { held: HashMap::new() }
+        Sketch { entries: HashMap::new() }
     }
 }
 
 impl<T> Sketch<T> {
-    /// Counts `name`; `about` is asked when it was not held.
-    pub(super) fn add(&mut self, name: Key, amount: u64, about: impl FnOnce() -> T) {
-        if let Some(known) = self.held.get_mut(&name) {
+    /// Counts `name`. `labels` is called for a new entry.
+    pub(super) fn add(&mut self, name: Key, amount: u64, labels: impl FnOnce() -> T) {
+        if let Some(known) = self.entries.get_mut(&name) {
             known.count = known.count.saturating_add(amount);
             return;
         }
         let mut inherited = 0;
-        if self.held.len() >= NAMES {
-            let least = self.held.iter().min_by_key(|(_, tally)| tally.count);
-            if let Some((least, count)) = least.map(|(name, tally)| (*name, tally.count)) {
-                self.held.remove(&least);
+        if self.entries.len() >= NAMES {
+            let least = self.entries.iter().min_by_key(|(_, estimate)| estimate.count);
+            if let Some((least, count)) = least.map(|(name, estimate)| (*name, estimate.count)) {
+                self.entries.remove(&least);
                 inherited = count;
             }
         }
         let count = inherited.saturating_add(amount);
-        self.held.insert(name, Tally { count, excess: inherited, about: about() });
+        self.entries.insert(name, Estimate { count, excess: inherited, labels: labels() });
     }
 
-    /// Everything held.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&Key, &Tally<T>)> {
-        self.held.iter()
+    /// All entries.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&Key, &Estimate<T>)> {
+        self.entries.iter()
     }
 
-    /// Forgets everything.
+    /// Removes all entries.
     pub(super) fn clear(&mut self) {
-        self.held.clear();
+        self.entries.clear();
     }
 }
 
@@ -72,27 +72,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_are_never_too_low_and_their_excess_is_told(
+        fn counts_are_upper_bounds_with_known_excess(
             names in prop::collection::vec(0_u64..400, 0..3000),
         ) {
             let mut sketch = Sketch::default();
             let mut exact = HashMap::new();
             for name in &names {
-                // Of every other name a few come far more often.
+                // Even names are few and frequent.
                 let name = if name % 2 == 0 { name % 6 } else { *name };
                 sketch.add(Key([name, 0]), 1, || name);
                 *exact.entry(name).or_insert(0_u64) += 1;
             }
-            prop_assert!(sketch.held.len() <= NAMES);
-            for (name, tally) in sketch.all() {
+            prop_assert!(sketch.entries.len() <= NAMES);
+            for (name, estimate) in sketch.all() {
                 let true_count = exact[&name.0[0]];
-                prop_assert!(tally.count >= true_count);
-                prop_assert!(tally.count - tally.excess <= true_count);
-                prop_assert_eq!(tally.about, name.0[0]);
+                prop_assert!(estimate.count >= true_count);
+                prop_assert!(estimate.count - estimate.excess <= true_count);
+                prop_assert_eq!(estimate.labels, name.0[0]);
             }
             for (name, count) in exact {
                 if count as usize > names.len() / NAMES {
-                    prop_assert!(sketch.held.contains_key(&Key([name, 0])), "{} is lost", name);
+                    prop_assert!(sketch.entries.contains_key(&Key([name, 0])), "{} is lost", name);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The export of spans: a bounded queue, and a thread that empties it towards the collector.
+//! The export of spans: a bounded queue, and a thread that sends its spans to the collector.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,35 +16,35 @@ use tokio::time::timeout;
 
 use crate::settings::TracingSettings;
 use crate::telemetry::exposition::Exposition;
-use crate::telemetry::otlp::{Exporter, Link, OtlpError, Signal};
+use crate::telemetry::otlp::{CollectorClient, Exporter, OtlpError, Signal};
 
-/// What became of spans.
+/// Spans by result.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct SpanCounts {
     exported: AtomicU64,
     /// The queue was full.
     overflown: AtomicU64,
-    /// The collector did not take them.
+    /// The collector did not accept them.
     failed: AtomicU64,
 }
 
-impl Counts {
+impl SpanCounts {
     pub(super) fn expose(&self, page: &mut Exposition) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        page.counter("weir_spans_exported_total", "Spans that the collector took.")
+        page.counter("weir_spans_exported_total", "Spans that the collector accepted.")
             .single(read(&self.exported));
-        let help = "Spans that were lost, by why: the queue was full, or the collector failed.";
+        let help = "Spans that were dropped, by cause: a full queue or a failed collector.";
         page.counter("weir_spans_dropped_total", help)
             .sample(&[("cause", "queue_full")], read(&self.overflown))
             .sample(&[("cause", "collector")], read(&self.failed));
     }
 }
 
-/// The end of a span: into the queue, or nowhere.
+/// Puts finished spans into the queue, or drops them if it is full.
 #[derive(Debug)]
 pub(super) struct Queue {
     spans: mpsc::Sender<SpanData>,
-    counts: Arc<Counts>,
+    counts: Arc<SpanCounts>,
 }
 
 impl SpanProcessor for Queue {
@@ -65,37 +65,37 @@ impl SpanProcessor for Queue {
     }
 }
 
-/// Starts to empty a queue.
+/// Starts a queue and its exporter.
 pub(super) fn start(
     settings: &TracingSettings,
     resource: &Resource,
-    counts: Arc<Counts>,
+    counts: Arc<SpanCounts>,
 ) -> Result<(Queue, Exporter), OtlpError> {
     let (spans, queued) = mpsc::channel(settings.queue);
     let queue = Queue { spans, counts: counts.clone() };
     let resource = ResourceAttributesWithSchema::from(resource);
     let (batch, delay) = (settings.batch, settings.delay);
     let exporter =
-        Exporter::start(&settings.into(), Signal::Traces, move |link, stopped| async move {
-            Outbox { link, resource, queued, batch, delay }.empty(stopped, &counts).await;
+        Exporter::start(&settings.into(), Signal::Traces, move |client, stopped| async move {
+            SpanBatcher { client, resource, queued, batch, delay }.empty(stopped, &counts).await;
         })?;
     Ok((queue, exporter))
 }
 
-/// What waits for the collector.
-struct Outbox {
-    link: Link,
+/// The receiving end of the queue.
+struct SpanBatcher {
+    client: CollectorClient,
     resource: ResourceAttributesWithSchema,
     queued: mpsc::Receiver<SpanData>,
     /// Spans per message.
     batch: usize,
-    /// How long a message waits to become full.
+    /// Longest wait for a full message.
     delay: Duration,
 }
 
-impl Outbox {
-    /// Sends message after message; once stopped, until nothing is left.
-    async fn empty(mut self, mut stopped: watch::Receiver<bool>, counts: &Counts) {
+impl SpanBatcher {
+    /// Sends messages until it is stopped and the queue is empty.
+    async fn empty(mut self, mut stopped: watch::Receiver<bool>, counts: &SpanCounts) {
         loop {
             let mut spans = Vec::new();
             let is_over = tokio::select! {
@@ -113,15 +113,15 @@ impl Outbox {
             }
             let number = spans.len() as u64;
             let resource_spans = group_spans_by_resource_and_scope(spans, &self.resource);
-            let result = self.link.deliver(&ExportTraceServiceRequest { resource_spans }).await;
+            let result = self.client.deliver(&ExportTraceServiceRequest { resource_spans }).await;
             let counter = if result.is_ok() { &counts.exported } else { &counts.failed };
             counter.fetch_add(number, Ordering::Relaxed);
-            self.link.tell(&result);
+            self.client.log_transition(&result);
         }
     }
 }
 
-/// Waits for a span, and then a while for more. Cancelled, it loses none.
+/// Waits for a span, and then up to `delay` for more. No span is lost if it is cancelled.
 async fn gather(
     queued: &mut mpsc::Receiver<SpanData>,
     spans: &mut Vec<SpanData>,
@@ -129,7 +129,7 @@ async fn gather(
     delay: Duration,
 ) {
     if queued.recv_many(spans, batch).await == 0 {
-        // Nobody makes spans any more.
+        // No sender is left.
         return std::future::pending().await;
     }
     let more = async {
