@@ -171,7 +171,7 @@ impl RuleSet {
             counter.extend(path.flat_map(|(node, entry)| parts(node, entry.value)));
             if self.denied_requests(&rule.domain) == DeniedRequests::Free {
                 let what =
-                    "denied_requests: free: a request that another rule denies takes nothing here";
+                    "denied_requests: free: a request that another rule denies is not counted here";
                 options.push(what.to_owned());
             }
         }
@@ -248,14 +248,14 @@ fn flags(rule: &Rule) -> Vec<String> {
         flags.push("shadow mode: a denial is answered OK".to_owned());
     }
     if rule.quota_mode {
-        flags.push("quota mode: denies only when every quota rule of the request does".to_owned());
+        flags.push("quota mode: denies only if every quota rule of the request denies".to_owned());
     }
     if let Some(hold) = rule.reserve {
         flags.push(format!("reserves, settled within {}", duration::compound(hold)));
     }
     match rule.mode {
         Mode::Exact => {}
-        Mode::Leased => flags.push("leased: hits are drawn from the store ahead".to_owned()),
+        Mode::Leased => flags.push("leased: tokens are drawn from the store in advance".to_owned()),
         Mode::Synced { interval } => {
             flags.push(format!(
                 "synced with the other instances within {}",
@@ -264,7 +264,7 @@ fn flags(rule: &Rule) -> Vec<String> {
         }
     }
     if !rule.over_limit_cache {
-        flags.push("no over-limit cache: denials visit the store".to_owned());
+        flags.push("no over-limit cache: every denial calls the store".to_owned());
     }
     if let Some(on_error) = rule.on_error {
         flags.push(format!("on error: {}", on_error.word()));

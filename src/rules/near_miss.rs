@@ -96,13 +96,13 @@ fn other_order(rule: &Rule, entries: &[Entry<'_>]) -> bool {
 fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&Node]) -> Vec<String> {
     if other_order(rule, entries) {
         let keys: Vec<_> = rule.path.iter().map(|node| shorten(&node.key)).collect();
-        return vec![format!("it asks for its entries in the order {}", keys.join(", "))];
+        return vec![format!("its entries have the order {}", keys.join(", "))];
     }
     let mut differs = Vec::new();
     for (index, (node, entry)) in rule.path.iter().zip(entries).enumerate() {
         let (key, value) = (shorten(entry.key), shorten(entry.value));
         if *node.key != *entry.key {
-            differs.push(format!("entry {} is `{key}`, and it asks for `{}`", index + 1, node.key));
+            differs.push(format!("entry {} is `{key}`, not `{}`", index + 1, node.key));
         } else if !node.matcher.matches(&EntryValue::new(entry.value)) {
             differs.push(match &node.matcher {
                 Matcher::Exact(wanted) => format!("value `{value}` is not `{}`", shorten(wanted)),
@@ -133,6 +133,6 @@ fn overtaken(path: &[std::sync::Arc<PathNode>], taken: &[&Node]) -> Option<Strin
         .find(|(node, accepted)| !std::sync::Arc::ptr_eq(node, &accepted.spec));
     other.map(|(_, node)| {
         let location = &node.location;
-        format!("it would match, but {location} is more specific, and matching never goes back")
+        format!("it would match, but {location} is more specific, and the lookup never goes back")
     })
 }

@@ -109,10 +109,10 @@ descriptors:
 limit   sliding_window
         5 per 10s
         shadow mode: a denial is answered OK
-        quota mode: denies only when every quota rule of the request does
+        quota mode: denies only if every quota rule of the request denies
         reserves, settled within 1m30s
         replaces `user`, `ip` in the same request
-        denied_requests: free: a request that another rule denies takes nothing here
+        denied_requests: free: a request that another rule denies is not counted here
 counter domain d, plan=1 (a counter per value)
 ",
         ),
@@ -145,7 +145,7 @@ domain d
     nothing accepts it
 no rule: level 2 has nothing for `ip=11.0.0.1`
 near    other (test.yaml:17:9)
-        it would match, but test.yaml:6:5 is more specific, and matching never goes back
+        it would match, but test.yaml:6:5 is more specific, and the lookup never goes back
 near    office (test.yaml:9:9)
         value `11.0.0.1` does not match value_cidr `10.0.0.0/8`",
     );
@@ -173,9 +173,9 @@ domain d
     nothing accepts it
 no rule: level 1 has nothing for `ip=10.0.0.1`
 near    office (test.yaml:9:9)
-        it asks for its entries in the order path, ip
+        its entries have the order path, ip
 near    other (test.yaml:17:9)
-        it asks for its entries in the order path, ip",
+        its entries have the order path, ip",
     );
     check(
         "d",
@@ -186,7 +186,7 @@ domain d
     nothing accepts it
 no rule: level 1 has nothing for `usr=1`
 near    per-user (test.yaml:4:5)
-        entry 1 is `usr`, and it asks for `user`
+        entry 1 is `usr`, not `user`
         it ends before entry `x=2`",
     );
     check(
