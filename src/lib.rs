@@ -11,6 +11,7 @@
 //!
 //! - [`secret_file`]: files that are read whole: certificates, secrets.
 //! - [`yaml`]: nodes with positions, of rule files and settings files.
+//! - [`spelling`], [`duration`]: the name that a misspelt one means; lengths of time.
 //! - [`time`]: microseconds, and the one trait that reads a clock.
 //! - [`sharded`], [`histogram`]: metrics as atomics, one copy per core.
 //! - [`tls`]: certificate files: read, reloaded, matched by name; for the server and the Redis client.
@@ -21,7 +22,7 @@
 //! - [`decision`]: decisions, statuses, verdicts, and what must be given back.
 //! - [`key`]: which counter, as 128 keyed bits.
 //! - [`store_error`]: why a store gave no outcome.
-//! - [`rules`]: YAML with positions, compiled into a tree; lookups; `explain`.
+//! - [`rules`]: rule files, compiled into a tree with indexed patterns; lookups; `explain`.
 //! - [`store`]: where counters live. [`store::memory`] is sharded, bounded and compact.
 //! - [`modes`]: how often a decision visits the store: exact, leased, synced.
 //! - [`limiter`]: the order of a decision; leases, shadow and quota mode, headers, metadata.
