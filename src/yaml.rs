@@ -66,7 +66,7 @@ pub struct Name {
 }
 
 impl Scalar {
-    /// Nothing was written, or one of YAML's words for it.
+    /// Empty, or one of YAML's words for null.
     pub fn is_null(&self) -> bool {
         self.plain && matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
     }
@@ -78,7 +78,7 @@ impl Node {
         matches!(&self.kind, Kind::Scalar(scalar) if scalar.is_null())
     }
 
-    /// What this is, for a message that says what it should have been.
+    /// What the node is, for messages.
     pub fn noun(&self) -> &'static str {
         match &self.kind {
             Kind::Scalar(scalar) if scalar.is_null() => "nothing",
@@ -136,7 +136,7 @@ pub fn parse(text: &str) -> Parsed {
     Parsed { documents: loader.documents, faults, complete }
 }
 
-/// A list or map whose end has not been seen.
+/// A list or map that is not complete yet.
 struct Open {
     at: Position,
     anchor: usize,
@@ -158,7 +158,7 @@ struct Loader {
     faults: Vec<Fault>,
 }
 
-/// What an alias stands for, with the cost of using it.
+/// The node of an anchor, and its size.
 struct Anchored {
     node: Node,
     size: Size,
@@ -224,8 +224,8 @@ impl Loader {
 
     fn alias(&mut self, anchor: usize, at: Position) -> Result<(), Fault> {
         let Some(Anchored { node, size }) = self.anchors.get(&anchor) else {
-            let hint = "an alias may only follow the anchor it names, outside of it";
-            return Err(Fault { at, what: "this alias stands for itself".to_owned(), hint });
+            let hint = "place the alias after its anchor, outside of the anchored node";
+            return Err(Fault { at, what: "the alias contains itself".to_owned(), hint });
         };
         if self.open.len() + size.depth > DEPTH_MAX {
             return Err(too_deep(at));
@@ -236,12 +236,12 @@ impl Loader {
         if self.alias_bytes > ALIAS_BYTES_MAX || self.nodes > NODES_MAX {
             return Err(too_many(at));
         }
-        // A problem inside shows where it was written; a problem of the whole, where it is used.
+        // A problem inside the node keeps its own position; a problem of the whole node gets the alias's.
         let node = Node { at, kind: node.kind.clone() };
         self.complete(node, 0)
     }
 
-    /// Hands a finished node to what surrounds it.
+    /// Adds a finished node to the list, map or document that contains it.
     fn complete(&mut self, node: Node, anchor: usize) -> Result<(), Fault> {
         self.nodes += 1;
         if self.nodes > NODES_MAX {
@@ -249,7 +249,7 @@ impl Loader {
         }
         if anchor != 0 {
             let size = size(&node);
-            // The copy that is kept for aliases counts as well: anchors can be nested.
+            // The copy kept for aliases counts too, because anchors can be nested.
             self.nodes += size.nodes;
             self.anchors.insert(anchor, Anchored { size, node: node.clone() });
         }
@@ -273,7 +273,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Applies `<<` and finds names that are written twice.
+    /// Applies `<<` and reports duplicate names.
     fn close_map(&mut self, entries: Vec<(Name, Node)>) -> Vec<(Name, Node)> {
         let mut own = Vec::with_capacity(entries.len());
         let mut inherited = Vec::new();

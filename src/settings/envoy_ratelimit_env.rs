@@ -1,8 +1,8 @@
-//! envoyproxy/ratelimit's environment variables: what each of them means here.
+//! This module translates the environment variables of envoyproxy/ratelimit into settings.
 //!
-//! `envoyproxy/ratelimit` is set up by environment variables alone. Those that mean something here
-//! are the weakest layer above the defaults, so that a changed image is all it takes to move over.
-//! Empty values count as unset.
+//! envoyproxy/ratelimit is configured by environment variables alone. Their meaning is kept, so that
+//! changing the image is enough to migrate. They are the weakest source above the defaults. Empty
+//! values count as unset.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use super::redis_url::{Beside, Kind};
 use super::sources::list;
 use super::{redis_url, scalar, secret};
 
-/// From envoyproxy/ratelimit's spelling of a value to ours.
+/// Translates a value of envoyproxy/ratelimit into the text of a setting.
 type Translate = fn(&str) -> Result<String, String>;
 
-/// Variables that set one thing each: name, setting, translation.
+/// Variables that set one setting each: name, setting, translation.
 pub(super) const SETS: [(&str, &str, Translate); 28] = [
     ("GRPC_MAX_CONNECTION_AGE", "grpc.max_connection_age", as_is),
     ("GRPC_MAX_CONNECTION_AGE_GRACE", "grpc.max_connection_age_grace", as_is),
@@ -48,11 +48,11 @@ pub(super) const SETS: [(&str, &str, Translate); 28] = [
     ("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", "redis.tls_skip_hostname_check", as_is),
 ];
 
-/// Where Redis is, in several parts. `REDIS_URL` alone chooses the redis store.
+/// The address of Redis, in several variables. `REDIS_URL` selects the redis store.
 pub(super) const REDIS: [&str; 5] =
     ["REDIS_URL", "REDIS_TYPE", "REDIS_AUTH", "REDIS_SENTINEL_AUTH", "REDIS_TLS"];
 
-/// TLS, and what each sets once the first asks for it.
+/// Variables of TLS, with the settings that they set if the first is true.
 pub(super) const TLS: [(&str, &str); 5] = [
     ("GRPC_SERVER_USE_TLS", ""),
     ("GRPC_SERVER_TLS_CERT", "grpc.tls_cert"),
@@ -61,32 +61,32 @@ pub(super) const TLS: [(&str, &str); 5] = [
     ("GRPC_CLIENT_TLS_SAN", "grpc.tls_client_san"),
 ];
 
-/// Listeners: host's name, port's name, setting, and what stands in for the one that is not set.
-/// A port alone listens on what weir's own default does.
+/// Listeners: variable of the host, variable of the port, setting, default host, default port.
+/// The defaults are those of weir: a port alone keeps the host of weir's own default.
 pub(super) const LISTENERS: [(&str, &str, &str, &str, &str); 3] = [
     ("HOST", "PORT", "http.listen", "::", "8080"),
     ("GRPC_HOST", "GRPC_PORT", "grpc.listen", "::", "8081"),
     ("DEBUG_HOST", "DEBUG_PORT", "admin.listen", "127.0.0.1", "6070"),
 ];
 
-/// The folder of the rules, in three parts, with their defaults.
+/// The folder of the rules: three variables and their defaults.
 pub(super) const FOLDER: [(&str, &str); 3] = [
     ("RUNTIME_ROOT", "/srv/runtime_data/current"),
     ("RUNTIME_SUBDIRECTORY", ""),
     ("RUNTIME_APPDIRECTORY", "config"),
 ];
 
-/// Where envoyproxy/ratelimit's metrics are scraped, when `USE_PROMETHEUS` asks for that.
+/// The address of the metrics listener with `USE_PROMETHEUS`: variable and default.
 pub(super) const SCRAPED: [&str; 2] = ["PROMETHEUS_ADDR", ":9090"];
 
-/// Variables with no effect here, by reason. `*` stands for the rest of a name.
+/// Variables without effect, by reason. `*` stands for the rest of a name.
 #[rustfmt::skip]
 pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
-    ("unix sockets come with a later version", &["GRPC_UDS"]),
-    ("nobody reads it; GRPC_CLIENT_TLS_CACERT says whose clients are let in",
+    ("unix sockets are not supported yet", &["GRPC_UDS"]),
+    ("envoyproxy/ratelimit does not read it either; set GRPC_CLIENT_TLS_CACERT",
         &["GRPC_SERVER_TLS_CA_CERT"]),
     ("all limits are counted in one Redis", &["REDIS_PERSECOND*"]),
-    ("weir has its own way of talking to Redis; see docs/redis.md",
+    ("weir uses its own Redis client; see docs/redis.md",
         &["REDIS_SOCKET_TYPE", "REDIS_PIPELINE_WINDOW", "REDIS_PIPELINE_LIMIT",
           "REDIS_CLUSTER_PIPELINE_PARALLELISM", "REDIS_TIMEOUT", "REDIS_POOL_ON_EMPTY_BEHAVIOR",
           "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "REDIS_STARTUP_*", "CACHE_KEY_PREFIX",
@@ -98,16 +98,17 @@ pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
           "DOG_STATSD_MOGRIFIER_*", "PROMETHEUS_MAPPER_YAML",
           "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "EXTRA_TAGS", "STATS_FLUSH_INTERVAL",
           "DISABLE_STATS", "NEAR_LIMIT_RATIO", "SANITIZE_DESCRIPTOR_METRIC_DOTS"]),
-    ("weir does this its own way; see docs/migration.md",
+    ("weir differs here; see docs/migration.md",
         &["USE_CALENDAR_MONTH_RATE_LIMIT"]),
 ];
 
-/// Variables that ask for what weir always does: names that start with a dot are skipped, and both
-/// a swapped root and a changed file are seen. Listed for the documentation.
+/// Variables for what weir always does: it skips names that start with a dot, and it reloads after
+/// a swapped root and after a changed file. Listed for the documentation.
 #[cfg(test)]
 pub(super) const ALWAYS_SO: [&str; 2] = ["RUNTIME_IGNOREDOTFILES", "RUNTIME_WATCH_ROOT"];
 
-/// `env` as envoyproxy/ratelimit's image sees it: there, rules are looked for also when no variable says where.
+/// Adds the default of `RUNTIME_ROOT` to `env`, if no variable sets the folder of the rules. The
+/// image of envoyproxy/ratelimit has this default; weir's own is `rules/`.
 pub fn with_default_runtime_root(mut env: Vec<(String, String)>) -> Vec<(String, String)> {
     let (root, folder) = FOLDER[0];
     let ours = env.iter().any(|(name, _)| name == "WEIR__RULES__PATHS");
@@ -117,7 +118,7 @@ pub fn with_default_runtime_root(mut env: Vec<(String, String)>) -> Vec<(String,
     env
 }
 
-/// What envoyproxy/ratelimit's variables set.
+/// The settings that `env` sets.
 pub(super) fn translate(env: &[(String, String)]) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     for (name, path, translate) in SETS {
@@ -135,19 +136,18 @@ pub(super) fn translate(env: &[(String, String)]) -> Vec<Leaf> {
     leaves
 }
 
-/// What an operator who moves over should hear: variables of theirs that do nothing here.
-/// `store_is_chosen`: weir's own settings say which store to use.
+/// Warnings about variables without effect. `store_is_chosen`: a setting selects the store.
 pub(super) fn warnings(env: &[(String, String)], store_is_chosen: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     if !store_is_chosen {
         let backend = get(env, "BACKEND_TYPE");
         if backend.is_some_and(|kind| !kind.eq_ignore_ascii_case("redis")) {
-            let text = "BACKEND_TYPE: only redis is supported; counting in memory, each instance \
-                        for itself, unless REDIS_URL or redis.url says where Redis is";
+            let text = "BACKEND_TYPE: only redis is supported; each instance counts in memory for \
+                        itself; set store.kind and redis.url to share counters";
             warnings.push(text.to_owned());
         } else if backend.is_some() && get(env, "REDIS_URL").is_none() {
-            let text = "BACKEND_TYPE=redis without REDIS_URL: counting in memory, each instance \
-                        for itself; set REDIS_URL, or store.kind and redis.url";
+            let text = "BACKEND_TYPE=redis without REDIS_URL: each instance counts in memory for \
+                        itself; set REDIS_URL, or store.kind and redis.url";
             warnings.push(text.to_owned());
         }
     }
@@ -156,7 +156,7 @@ pub(super) fn warnings(env: &[(String, String)], store_is_chosen: bool) -> Vec<S
         let mut names: Vec<&str> = env
             .iter()
             .filter(|(name, value)| {
-                patterns.iter().any(|pattern| fits(name, pattern)) && !asks_for_nothing(value)
+                patterns.iter().any(|pattern| fits(name, pattern)) && !is_off(value)
             })
             .map(|(name, _)| name.as_str())
             .collect();
@@ -171,8 +171,8 @@ pub(super) fn warnings(env: &[(String, String)], store_is_chosen: bool) -> Vec<S
     warnings
 }
 
-/// Unset, or off: what it would switch on is not here either way.
-fn asks_for_nothing(value: &str) -> bool {
+/// Unset or off: the variable would switch on something that weir does not have.
+fn is_off(value: &str) -> bool {
     value.is_empty() || scalar::switch(value) == Ok(false)
 }
 
@@ -234,16 +234,16 @@ fn folder(env: &[(String, String)]) -> Option<Leaf> {
     }
     let parts = FOLDER.iter().map(|(name, default)| get(env, name).unwrap_or(default));
     let mut path = PathBuf::new();
-    // An absolute part would replace what stands before it; envoyproxy/ratelimit joins them.
+    // `push` replaces the path by an absolute part; envoyproxy/ratelimit joins them.
     for (index, part) in parts.enumerate() {
         path.push(if index == 0 { part } else { part.trim_start_matches('/') });
     }
-    // Pushing an empty part leaves a slash, which would show in messages.
+    // Pushing an empty part adds a slash, which would appear in messages.
     let path = path.components().collect::<PathBuf>().display().to_string();
     Some(leaf("rules.paths", named.join(", "), Ok(list(&[path]))))
 }
 
-/// The store and its URL, from `REDIS_URL` and the variables beside it.
+/// `store.kind` and `redis.url`, from `REDIS_URL` and its companions.
 fn redis(env: &[(String, String)]) -> Vec<Leaf> {
     let [url, kind, auth, sentinel_auth, tls] = REDIS.map(|name| get(env, name));
     let memcached = get(env, "BACKEND_TYPE").is_some_and(|it| !it.eq_ignore_ascii_case("redis"));
@@ -269,7 +269,7 @@ fn redis(env: &[(String, String)]) -> Vec<Leaf> {
     ]
 }
 
-/// The listener for metrics, as soon as there are metrics of envoyproxy/ratelimit's.
+/// The metrics listener, if `USE_PROMETHEUS` is true.
 fn scraped(env: &[(String, String)]) -> Option<Leaf> {
     get(env, "USE_PROMETHEUS").filter(|text| scalar::switch(text) == Ok(true))?;
     let [name, default] = SCRAPED;
@@ -279,7 +279,7 @@ fn scraped(env: &[(String, String)]) -> Option<Leaf> {
     Some(leaf("metrics.listen", name.to_owned(), address))
 }
 
-/// Rules from elsewhere: starting without any rule would let everything pass.
+/// Refuses rules by xDS: without rules every request would pass.
 fn other_source(env: &[(String, String)]) -> Option<Leaf> {
     let kind = get(env, "CONFIG_TYPE").filter(|kind| *kind != "FILE")?;
     let what = "rules by xDS are not supported; write CONFIG_TYPE=FILE and keep the rules in files \
@@ -290,7 +290,7 @@ fn other_source(env: &[(String, String)]) -> Option<Leaf> {
     Some(leaf("rules.paths", name.to_owned(), Err(problem)))
 }
 
-/// TLS, where it is asked for. Serving in the clear instead would be worse than not serving.
+/// TLS, if it is switched on. A missing file is an error: plain text would be worse than no service.
 fn tls(env: &[(String, String)]) -> Vec<Leaf> {
     let [(switch, _), files @ ..] = TLS;
     let asked = get(env, switch).filter(|text| scalar::switch(text) != Ok(false));

@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use super::scalar;
 use super::secret::{Secret, SecretUrl};
 
-/// A million of anything is more than a process can serve.
+/// An upper bound for counts: a process cannot serve a million of anything.
 pub(super) const MANY: u64 = 1_000_000;
 
 type Parse<T> = Box<dyn Fn(&str) -> Result<T, String>>;
@@ -99,7 +99,7 @@ pub(super) fn cores() -> Format<Option<NonZeroUsize>> {
     Format::new("`auto`, or 1 to 1024", any_scalar(), scalar::cores, show)
 }
 
-/// A part of one; empty: none.
+/// A number from 0 to 1; empty: none.
 pub(super) fn share() -> Format<Option<f64>> {
     let show = |share: &Option<f64>| share.map_or_else(|| "".into(), |share| json!(share));
     Format::new("0 to 1, or empty", any_scalar(), scalar::share, show)
@@ -113,24 +113,24 @@ fn show_duration(duration: &Duration) -> Json {
     scalar::write_duration(*duration).into()
 }
 
-/// A length of time; `0` is valid.
+/// A duration; `0` is valid.
 pub(super) fn duration() -> Format<Duration> {
     Format::new("a duration", a_duration(), scalar::duration, show_duration)
 }
 
-/// A length of time over zero.
+/// A duration over zero.
 pub(super) fn positive_duration() -> Format<Duration> {
     Format::new("a duration over 0", a_duration(), scalar::positive_duration, show_duration)
 }
 
-/// A length of time, or `off`. Zero means off too, as in Go.
+/// A duration, or `off`. Zero means off too.
 pub(super) fn duration_or_off() -> Format<Option<Duration>> {
     let show =
         |length: &Option<Duration>| length.map_or_else(|| "off".into(), |it| show_duration(&it));
     Format::new("a duration, or `off`", any_scalar(), scalar::duration_or_off, show)
 }
 
-/// A length of time that may be negative, in microseconds.
+/// A duration that may be negative, in microseconds.
 pub(super) fn signed_duration() -> Format<i64> {
     let show = |micros: &i64| {
         let length = scalar::write_duration(Duration::from_micros(micros.unsigned_abs()));

@@ -1,8 +1,8 @@
-//! OpenTelemetry's standard variables: what each of them means here.
+//! This module translates OpenTelemetry's standard variables into settings.
 //!
-//! They are as weak as envoyproxy/ratelimit's, because a platform sets them for everything it runs. Those
-//! about sampling and about who sends (`OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`,
-//! `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`) are read by OpenTelemetry's own library.
+//! They are as weak as those of envoyproxy/ratelimit, because a platform sets them for all its
+//! programs. OpenTelemetry's own library reads those of the sampler and of the resource:
+//! `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`.
 
 use super::leaf::Leaf;
 use super::problem::Problem;
@@ -10,13 +10,13 @@ use super::{scalar, secret};
 
 type Env = [(String, String)];
 
-/// A variable that is set, and to what.
+/// Name and value of a variable.
 type Set<'a> = (&'a str, &'a str);
 
-/// What the variables set.
+/// The settings that `env` sets.
 pub(super) fn translate(env: &Env) -> Vec<Leaf> {
     if let Some(set) = get(env, "OTEL_SDK_DISABLED").filter(|set| is_true(set.1)) {
-        // Whatever the others say, good or bad.
+        // The other variables are not even read: a bad value in them is no error.
         let off = |path| leaf(path, set, |_| Ok("false".to_owned()));
         return vec![off("tracing.enabled"), off("metrics.otlp")];
     }
@@ -40,53 +40,53 @@ pub(super) fn translate(env: &Env) -> Vec<Leaf> {
     leaves
 }
 
-/// Whether there are traces.
+/// `tracing.enabled`.
 fn traces(env: &Env) -> Option<Leaf> {
-    let asked = get(env, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    let endpoint = get(env, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
         .or(get(env, "OTEL_EXPORTER_OTLP_ENDPOINT"))
         .filter(|_| get(env, "TRACING_ENABLED").is_none());
-    switch(env, "tracing.enabled", "OTEL_TRACES_EXPORTER", asked, |text| match text {
+    switch(env, "tracing.enabled", "OTEL_TRACES_EXPORTER", endpoint, |text| match text {
         "otlp" => Ok("true".to_owned()),
         "none" => Ok("false".to_owned()),
-        _ => Err("is not an exporter here; write `otlp` or `none`".to_owned()),
+        _ => Err("is not a supported exporter; write `otlp` or `none`".to_owned()),
     })
 }
 
-/// Whether metrics are sent. Prometheus may fetch them always.
+/// `metrics.otlp`. Prometheus can scrape the metrics in any case.
 fn metrics(env: &Env) -> Option<Leaf> {
-    let asked = get(env, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
-    switch(env, "metrics.otlp", "OTEL_METRICS_EXPORTER", asked, |text| match text {
+    let endpoint = get(env, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
+    switch(env, "metrics.otlp", "OTEL_METRICS_EXPORTER", endpoint, |text| match text {
         "otlp" => Ok("true".to_owned()),
         "none" | "prometheus" => Ok("false".to_owned()),
-        _ => Err("is not an exporter here; write `otlp`, `prometheus` or `none`".to_owned()),
+        _ => Err("is not a supported exporter; write `otlp`, `prometheus` or `none`".to_owned()),
     })
 }
 
-/// As `exporter` says, else on where somebody `asked`.
+/// The value of `exporter`; without it on, if `implied_by` is set.
 fn switch(
     env: &Env,
     path: &str,
     exporter: &str,
-    asked: Option<Set<'_>>,
+    implied_by: Option<Set<'_>>,
     translate: impl Fn(&str) -> Result<String, String>,
 ) -> Option<Leaf> {
     match get(env, exporter) {
         Some(set) => Some(leaf(path, set, translate)),
-        None => Some(leaf(path, asked?, |_| Ok("true".to_owned()))),
+        None => Some(leaf(path, implied_by?, |_| Ok("true".to_owned()))),
     }
 }
 
-/// Where a signal goes: its own variables, else those of all signals.
+/// The collector of a signal: its own variables, else those of all signals.
 fn destination(env: &Env, signal: &str, section: &str, path: &str) -> Vec<Leaf> {
     let own = |what: &str| get(env, &format!("OTEL_EXPORTER_OTLP_{signal}_{what}"));
     let all = |what: &str| get(env, &format!("OTEL_EXPORTER_OTLP_{what}"));
     let setting = |name: &str| format!("{section}{name}");
-    // The address of all signals is a base, to which each adds its path.
+    // The address of all signals is a base; each signal appends its path.
     let below = |text: &str| Ok(format!("{}{path}", text.trim_end_matches('/')));
     let protocol = |text: &str| match text {
         "grpc" => Ok("grpc".to_owned()),
         "http/protobuf" => Ok("http".to_owned()),
-        _ => Err("is not a protocol here; write `grpc` or `http/protobuf`".to_owned()),
+        _ => Err("is not a supported protocol; write `grpc` or `http/protobuf`".to_owned()),
     };
     let endpoint = match own("ENDPOINT") {
         Some(set) => Some(leaf(&setting("endpoint"), set, as_is)),
@@ -109,7 +109,7 @@ fn as_is(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A number of milliseconds, as a length of time.
+/// Milliseconds, as a duration.
 fn millis(text: &str) -> Result<String, String> {
     match scalar::whole(text, 1..=u64::from(u32::MAX)) {
         Ok(millis) => Ok(format!("{millis}ms")),
@@ -117,8 +117,8 @@ fn millis(text: &str) -> Result<String, String> {
     }
 }
 
-fn get<'a>(env: &'a Env, wanted: &str) -> Option<Set<'a>> {
-    let found = env.iter().find(|(name, value)| name == wanted && !value.is_empty());
+fn get<'a>(env: &'a Env, variable: &str) -> Option<Set<'a>> {
+    let found = env.iter().find(|(name, value)| name == variable && !value.is_empty());
     found.map(|(name, value)| (name.as_str(), value.as_str()))
 }
 

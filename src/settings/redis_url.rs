@@ -1,9 +1,9 @@
-//! The URL of Redis, in the forms that people have: fred's, plain addresses, and envoyproxy/ratelimit's
-//! lists with what it keeps in other variables.
+//! This module parses the URL of Redis: URLs of the client library, plain addresses, and
+//! envoyproxy/ratelimit's lists with their companion variables.
 
 use super::SecretUrl;
 
-/// Schemes that a URL may have.
+/// Schemes of a URL.
 const SCHEMES: [&str; 8] = [
     "redis",
     "rediss",
@@ -15,7 +15,7 @@ const SCHEMES: [&str; 8] = [
     "unix",
 ];
 
-/// What stands behind an address that does not say so itself.
+/// The kind of server behind an address without a scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Single,
@@ -23,19 +23,19 @@ pub(super) enum Kind {
     Sentinel,
 }
 
-/// What envoyproxy/ratelimit keeps in variables of their own.
+/// The companion variables of envoyproxy/ratelimit's `REDIS_URL`.
 #[derive(Debug, Default)]
 pub(super) struct Beside<'a> {
     /// `password` or `user:password`.
     pub(super) auth: Option<&'a str>,
     /// The same for sentinels.
     pub(super) sentinel_auth: Option<&'a str>,
-    /// Whether to speak TLS.
+    /// Connect with TLS.
     pub(super) tls: bool,
 }
 
-/// A URL, or addresses that tell by their form what they are: `/a/path`, `host:port`, several of
-/// them (a cluster), or a name and then several (sentinels).
+/// A URL, or addresses: `/a/path`, `host:port`, several of them (a cluster), or a name and several
+/// (sentinels).
 pub(super) fn read(text: &str) -> Result<SecretUrl, String> {
     let error = || {
         Err("is not a URL of Redis; write one such as `redis://127.0.0.1:6379` \
@@ -58,7 +58,7 @@ pub(super) fn read(text: &str) -> Result<SecretUrl, String> {
     list(text, kind, &Beside::default()).or_else(|_| error())
 }
 
-/// envoyproxy/ratelimit's `REDIS_URL`, with what its other variables say.
+/// envoyproxy/ratelimit's `REDIS_URL` with its companion variables.
 pub(super) fn list(text: &str, kind: Kind, beside: &Beside<'_>) -> Result<SecretUrl, String> {
     let scheme = |scheme: &str| {
         let tls = if beside.tls { "rediss" } else { "redis" };
@@ -67,13 +67,13 @@ pub(super) fn list(text: &str, kind: Kind, beside: &Beside<'_>) -> Result<Secret
     if text.contains("://") {
         return with_credentials(text, beside);
     }
-    // A password that was written into the list belongs to all of its addresses.
+    // Credentials in the list belong to all of its addresses.
     let (written, hosts) = match text.rsplit_once('@') {
         Some((written, hosts)) => (format!("{written}@"), hosts),
         None => (credentials(beside.auth), text),
     };
     if kind == Kind::Single && hosts.starts_with('/') {
-        // fred wants some host where there are credentials.
+        // fred requires a host if there are credentials.
         let host = if written.is_empty() { "" } else { "localhost" };
         return Ok(SecretUrl::new(format!("redis+unix://{written}{host}{hosts}")));
     }
@@ -107,7 +107,7 @@ pub(super) fn list(text: &str, kind: Kind, beside: &Beside<'_>) -> Result<Secret
     Ok(SecretUrl::new(format!("{scheme}://{written}{}{query}", parts[0])))
 }
 
-/// A URL as envoyproxy/ratelimit takes one, which knows no scheme for TLS.
+/// A URL for envoyproxy/ratelimit, which has no scheme for TLS.
 fn with_credentials(text: &str, beside: &Beside<'_>) -> Result<SecretUrl, String> {
     let url = read(text)?;
     let (scheme, rest) = url.reveal().split_once("://").unwrap_or_default();
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_tells_by_its_form_what_it_is() {
+    fn the_form_of_an_address_selects_its_kind() {
         let table = [
             ("redis://h:1", "redis://h:1"),
             ("rediss-cluster://u:p@a:1?node=b:2", "rediss-cluster://u:p@a:1?node=b:2"),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn envoy_ratelimit_variables_go_into_one_url() {
+    fn envoy_ratelimit_variables_form_one_url() {
         let plain = Beside::default();
         let full = Beside { auth: Some("me:p@ss/1"), sentinel_auth: Some("s"), tls: true };
         let word = Beside { auth: Some("pw"), ..Beside::default() };

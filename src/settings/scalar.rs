@@ -13,7 +13,7 @@ use crate::duration::{self, Style};
 /// The longest duration of a setting. Instants overflow only far later.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// `true` or `false`, or one of Go's spellings, which envoyproxy/ratelimit's variables use.
+/// `true` or `false`, or another spelling of Go, for envoyproxy/ratelimit's variables.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "true" | "True" | "TRUE" | "t" | "T" | "1" => Ok(true),
@@ -41,32 +41,32 @@ pub(super) fn cores(text: &str) -> Result<Option<NonZeroUsize>, String> {
     number.map(NonZeroUsize::new).ok_or_else(|| error.to_owned())
 }
 
-/// A length of time: `10ms`, `1h30m`, `1.5s`, at most a year. Go's spellings are among them.
+/// A duration in Go's style: `10ms`, `1h30m`, `1.5s`, or in days; at most 365 days.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let nanos = duration::parse(text, Style::Go).map_err(|_| {
-        "is not a length of time; write one such as `10ms`, `5s` or `1h30m`".to_owned()
+        "is not a duration; write one such as `10ms`, `5s` or `1h30m`".to_owned()
     })?;
     let too_long = || "is too long; write at most 365d".to_owned();
     let length = u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| too_long())?;
     if length > LONGEST { Err(too_long()) } else { Ok(length) }
 }
 
-/// A length of time that is not zero.
+/// A duration that is not zero.
 pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("is zero; write a length of time such as `10ms`".to_owned()),
+        Duration::ZERO => Err("is zero; write a duration such as `10ms`".to_owned()),
         length => Ok(length),
     }
 }
 
-/// A length of time in microseconds; a minus may precede it.
+/// A duration in microseconds; a minus may precede it.
 pub(super) fn signed_duration(text: &str) -> Result<i64, String> {
     let length = duration(text.strip_prefix('-').unwrap_or(text))?;
     let micros = i64::try_from(length.as_micros()).expect("a year of microseconds fits");
     Ok(if text.starts_with('-') { -micros } else { micros })
 }
 
-/// A length of time, or `off` (Go: 0).
+/// A duration, or `off`. Zero means off too, as in envoyproxy/ratelimit.
 pub(super) fn duration_or_off(text: &str) -> Result<Option<Duration>, String> {
     if matches!(text, "off" | "false" | "none") {
         return Ok(None);

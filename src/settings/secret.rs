@@ -1,4 +1,4 @@
-//! Secrets: texts that hold a password and are printed without it.
+//! This module holds texts with secrets, and shows them masked.
 
 use std::fmt;
 
@@ -9,18 +9,18 @@ use serde::{Serialize, Serializer};
 pub struct SecretUrl(String);
 
 impl SecretUrl {
-    /// Takes any text; whether it is a URL is for its user to find out.
+    /// Takes any text; it is not checked.
     pub fn new(url: impl Into<String>) -> SecretUrl {
         SecretUrl(url.into())
     }
 
-    /// The URL with its password, for the one who connects.
+    /// The URL with its password.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 }
 
-/// A text that is never printed.
+/// A text that `Debug` and JSON show as `hidden`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -30,7 +30,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    /// The text, for the one who needs it.
+    /// The text.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -66,9 +66,9 @@ impl Serialize for SecretUrl {
     }
 }
 
-/// `text` without the passwords of the URLs in it. Masks too much rather than too little: all that
-/// stands between the first colon of the user part and the last `@`, as passwords are not always
-/// escaped, and every query parameter whose name sounds like one.
+/// Masks the passwords of the URLs in `text`. It masks rather too much: everything between the first
+/// colon of the user part and the last `@`, because passwords are not always escaped, and every
+/// query parameter with a word such as `token` in its name.
 pub(super) fn mask(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),

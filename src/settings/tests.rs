@@ -200,7 +200,7 @@ fn shown_settings_are_a_valid_settings_file() {
 
 #[test]
 fn every_variable_of_envoy_ratelimit_is_read() {
-    /// What is set, and what that makes of which setting.
+    /// Variables, a setting, and its value.
     type Row<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
     let table: [Row<'_>; 55] = [
         (&[("PORT", "9")], "http.listen", "[::]:9"),
@@ -322,14 +322,14 @@ fn every_error_says_where_what_and_what_to_write() {
         ("rules: {paths: [[a]]}", "rules.paths is a list of texts"),
         ("rules: {merge_domains: yes}", "\"yes\" is neither true nor false"),
         ("answer: {headers: all}", "write `off` or `x-ratelimit` or `ietf` or `both`"),
-        ("store: {timeout: 10}", "\"10\" is not a length of time; write one such as `10ms`"),
-        ("store: {timeout: 0s}", "is zero; write a length of time"),
+        ("store: {timeout: 10}", "\"10\" is not a duration; write one such as `10ms`"),
+        ("store: {timeout: 0s}", "is zero; write a duration"),
         ("store: {max_counters: -1}", "write a whole number from 1"),
         ("store: {max_counters: 1.5}", "write a whole number from 1"),
         ("fallback: {on_error: perhaps}", "write `allow` or `deny` or `local`"),
         ("fallback: {instances: 0}", "write a whole number from 1"),
         ("redis: {url: 'http://h'}", "redis.url: \"http://h\" is not a URL of Redis"),
-        ("clock: {offset: soon}", "\"soon\" is not a length of time"),
+        ("clock: {offset: soon}", "\"soon\" is not a duration"),
         ("log: {level: loud}", "is not a log level"),
         ("metrics: {path: metrics}", "is not a path; write one such as `/metrics`"),
         ("metrics: {listen: here}", "metrics.listen: \"here\" is not an address"),

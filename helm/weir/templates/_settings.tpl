@@ -1,4 +1,4 @@
-{{/* weir.yaml: what the chart derives from its values, over what `settings` says. */}}
+{{/* weir.yaml: the settings that the chart derives from its values, over those of `settings`. */}}
 
 {{- define "weir.settings" -}}
 {{- $sections := include "weir.derivedSettings" . | fromYaml | mergeOverwrite (deepCopy .Values.settings) -}}
@@ -17,7 +17,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* Settings that follow from what is mounted and which ports are open. None can be set in `settings`. */}}
+{{/* Settings that follow from mounts and open ports. None of them can be set in `settings`. */}}
 {{- define "weir.derivedSettings" -}}
 grpc:
   listen: "[::]:8081"
@@ -35,7 +35,7 @@ grpc:
 http:
   listen: "[::]:8080"
 admin:
-  # Inspects and resets counters: reached by `kubectl port-forward` alone.
+  # The admin listener inspects and resets counters. `kubectl port-forward` is the way to reach it.
   listen: "127.0.0.1:6070"
 {{- if .Values.metrics.enabled }}
 metrics:
@@ -75,7 +75,7 @@ fallback:
 {{- end }}
 {{- end -}}
 
-{{/* One node, a Cluster's nodes, or Sentinels: weir's own forms of a URL. No password is ever in it. */}}
+{{/* The URL of one node, of a Cluster or of Sentinels. It never holds a password. */}}
 {{- define "weir.redisUrl" -}}
 {{- $redis := .Values.redis -}}
 {{- $scheme := ternary "rediss" "redis" $redis.tls.enabled -}}
@@ -91,7 +91,7 @@ fallback:
 {{- end -}}
 {{- end -}}
 
-{{/* From SIGTERM to the last answer, and 5 s for what is around it. The kubelet must not be faster. */}}
+{{/* Seconds from SIGTERM to the last response, and 5 s in addition. The kubelet must not kill weir earlier. */}}
 {{- define "weir.gracePeriod" -}}
 {{- $drain := .Values.settings.drain | default dict -}}
 {{- $delay := get $drain "delay" | default "5s" -}}

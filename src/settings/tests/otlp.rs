@@ -33,7 +33,7 @@ pub(super) const OTHERS: [(&str, &str); 24] = [
 
 #[test]
 fn opentelemetry_variables_set_traces_and_metrics() {
-    /// What is set, and what that makes of which setting.
+    /// Variables, a setting, and its value.
     type Row<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
     let all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318/");
     let own = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t:1/x");

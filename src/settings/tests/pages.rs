@@ -16,13 +16,13 @@ fn docs(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name)
 }
 
-/// Compares the file with `wanted`, or writes it.
-fn hold(name: &str, wanted: &str) {
+/// Compares the file with `generated`, or writes it.
+fn compare_or_write(name: &str, generated: &str) {
     if std::env::var_os("WEIR_WRITE_DOCS").is_some() {
-        std::fs::write(docs(name), wanted).expect("docs/ is writable");
+        std::fs::write(docs(name), generated).expect("docs/ is writable");
     }
     let found = std::fs::read_to_string(docs(name)).unwrap_or_default();
-    assert!(found == wanted, "docs/{name} differs from the declarations; run `make docs`");
+    assert!(found == generated, "docs/{name} differs from the declarations; run `make docs`");
 }
 
 /// One table per section.
@@ -81,8 +81,8 @@ fn generated_docs_match_the_declarations() {
     let page = std::fs::read_to_string(docs("settings.md")).expect("docs/settings.md");
     let (head, rest) = page.split_once(BEGIN).expect("the beginning of the generated part");
     let (_, tail) = rest.split_once(END).expect("the end of the generated part");
-    hold("settings.md", &format!("{head}{BEGIN}{}{END}{tail}", tables()));
-    hold("settings.schema.json", &schema());
+    compare_or_write("settings.md", &format!("{head}{BEGIN}{}{END}{tail}", tables()));
+    compare_or_write("settings.schema.json", &schema());
 }
 
 #[test]

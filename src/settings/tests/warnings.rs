@@ -15,8 +15,8 @@ fn variables_without_effect_are_listed_in_one_warning() {
     ];
     let warnings = run(NO_FILE, &env, Overrides::default()).expect("valid").warnings;
     let expected = [
-        "these variables have no effect: REDIS_SOCKET_TYPE (weir has its own way of talking to \
-         Redis; see docs/redis.md)",
+        "these variables have no effect: REDIS_SOCKET_TYPE (weir uses its own Redis client; see \
+         docs/redis.md)",
         "WEIR_GRPC_LISTEN is ignored; did you mean WEIR__GRPC__LISTEN?",
     ];
     assert_eq!(warnings, expected);
@@ -24,7 +24,7 @@ fn variables_without_effect_are_listed_in_one_warning() {
     assert!(run(NO_FILE, &always, Overrides::default()).expect("valid").warnings.is_empty());
     let redis = |file| run(file, &[("BACKEND_TYPE", "redis")], Overrides::default());
     let first = |loaded: Result<Loaded, Vec<String>>| loaded.expect("valid").warnings.remove(0);
-    assert!(first(redis(NO_FILE)).contains("counting in memory"));
+    assert!(first(redis(NO_FILE)).contains("counts in memory"));
     assert!(redis("store: { kind: memory }").expect("valid").warnings.is_empty());
     let memcache = run(NO_FILE, &[("BACKEND_TYPE", "memcache")], Overrides::default());
     assert!(first(memcache).contains("only redis"));
