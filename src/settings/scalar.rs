@@ -43,9 +43,8 @@ pub(super) fn cores(text: &str) -> Result<Option<NonZeroUsize>, String> {
 
 /// A duration in Go's style: `10ms`, `1h30m`, `1.5s`, or in days; at most 365 days.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let nanos = duration::parse(text, Style::Go).map_err(|_| {
-        "is not a duration; write one such as `10ms`, `5s` or `1h30m`".to_owned()
-    })?;
+    let nanos = duration::parse(text, Style::Go)
+        .map_err(|_| "is not a duration; write one such as `10ms`, `5s` or `1h30m`".to_owned())?;
     let too_long = || "is too long; write at most 365d".to_owned();
     let length = u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| too_long())?;
     if length > LONGEST { Err(too_long()) } else { Ok(length) }
