@@ -3,8 +3,8 @@
 #   docker build -t weir .
 #   docker run -p 8081:8081 -v "$PWD/examples/rules:/rules" weir serve --rules /rules
 #
-# The binary has a second name, /bin/ratelimit, by which it does what the image of
-# envoyproxy/ratelimit does: docs/migration.md.
+# Under its second name, /bin/ratelimit, the binary replaces the image of envoyproxy/ratelimit:
+# docs/migration.md.
 
 FROM rust:1.95-bookworm AS build
 WORKDIR /weir
@@ -20,14 +20,14 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
     && install -D target/release/weir /image/bin/weir \
     && ln -s weir /image/bin/ratelimit
 
-# The same Debian as above: the binary needs its C library.
+# The same Debian release as the builder, because the binary needs its C library.
 FROM gcr.io/distroless/cc-debian12:nonroot
 LABEL org.opencontainers.image.title="weir" \
       org.opencontainers.image.description="A rate-limit decision service that speaks Envoy's protocol and always answers" \
       org.opencontainers.image.source="https://github.com/weir-rs/weir" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /image/bin/ /bin/
-# By number, so that Kubernetes can tell that it is not root; the one that others run as, too.
+# A number, so that Kubernetes can verify runAsNonRoot; 65534 is what other charts use.
 USER 65534:65534
 EXPOSE 8081 8080
 ENTRYPOINT ["/bin/weir"]

@@ -1,4 +1,4 @@
-//! Authorities and what they issue, for tests.
+//! Certificate authorities and their certificates, for tests.
 
 use std::fs;
 use std::io::Write;
@@ -16,23 +16,23 @@ use tempfile::TempDir;
 
 use crate::server::TlsConfig;
 
-/// A kind of key, and the form that it is written in.
+/// A kind of key and its PEM form.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Ed25519,
     P256,
     P384,
-    /// Of an elliptic curve, as `openssl ec` writes it.
+    /// P-256 in SEC1 form, as `openssl ec` writes it.
     Sec1,
     Rsa,
-    /// RSA, as `openssl rsa -traditional` writes it.
+    /// RSA in PKCS#1 form, as `openssl rsa -traditional` writes it.
     Pkcs1,
 }
 
 pub(super) const EVERY_KEY: [Kind; 6] =
     [Kind::Ed25519, Kind::P256, Kind::P384, Kind::Sec1, Kind::Rsa, Kind::Pkcs1];
 
-/// What is to be issued; then what was.
+/// A leaf certificate: its request, and after `issue` its PEM texts.
 #[derive(Clone)]
 pub(super) struct Leaf {
     names: Vec<String>,
@@ -43,9 +43,9 @@ pub(super) struct Leaf {
 }
 
 impl Leaf {
-    /// When all begin, in seconds since 1970: the first day of 2020.
+    /// The begin of all leaves, in seconds since 1970: the first day of 2020.
     pub(super) const BEGINS: u64 = 1_577_836_800;
-    /// When they end: the first day of 2050.
+    /// Their end: the first day of 2050.
     pub(super) const ENDS: u64 = 2_524_608_000;
 
     pub(super) fn server() -> Leaf {

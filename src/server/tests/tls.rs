@@ -1,4 +1,4 @@
-//! TLS on the gRPC port: every kind of key, who is let in, and files that change.
+//! TLS on the gRPC port: kinds of keys, client certificates, handshake limits and reloads.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -48,7 +48,7 @@ async fn channel(
     Channel::from_shared(address).unwrap().tls_config(tls)?.connect().await
 }
 
-/// Whether a call comes back. A refused certificate shows in TLS 1.3 only with the first answer.
+/// Whether a call is answered. In TLS 1.3 a refused certificate fails the first call, not the handshake.
 async fn is_answered(server: &Served, tls: ClientTlsConfig) -> bool {
     let Ok(channel) = channel(server, tls).await else { return false };
     RateLimitServiceClient::new(channel).should_rate_limit(request("ok")).await.is_ok()
@@ -135,7 +135,7 @@ async fn plain_text_and_silence_block_no_other_client() {
         settings.grpc.cores = NonZeroUsize::new(1);
     });
     let connect = || TcpStream::connect(server.addresses.grpc);
-    // Silent ones take no place among the handshakes.
+    // Silent connections take no handshake permit.
     let silent = [connect().await.unwrap(), connect().await.unwrap()];
     assert!(is_answered(&server, trusting(&authority)).await);
 
@@ -148,7 +148,7 @@ async fn plain_text_and_silence_block_no_other_client() {
     for mut silent in silent {
         let _ = silent.read_to_end(&mut Vec::new()).await;
     }
-    // A client hears of its failure before it is counted; a server that has ended has counted all.
+    // A client gets the error before the server counts it; after the stop all are counted.
     server.stop().await;
     assert_eq!((metrics.tls_failed.get(), metrics.hello_timeout.get()), (1, 2));
 }
@@ -162,12 +162,12 @@ async fn a_stalled_handshake_times_out() {
         settings.grpc.max_handshakes = 1;
         settings.grpc.cores = NonZeroUsize::new(1);
     });
-    // A whole hello, and then nothing: it holds the only place until its time is over.
+    // A complete hello and then silence holds the only permit until the timeout.
     let mut stalled = TcpStream::connect(server.addresses.grpc).await.unwrap();
     stalled.write_all(&authority.hello()).await.unwrap();
     let mut flight = [0; 5];
     stalled.read_exact(&mut flight).await.unwrap();
-    // Those who came meanwhile wait for the place, or are told to come again.
+    // Connections that arrive meanwhile wait for the permit, or time out and retry.
     while !is_answered(&server, trusting(&authority)).await {}
     server.stop().await;
     assert!(metrics.hello_timeout.get() >= 1);
@@ -260,7 +260,7 @@ async fn reloads_under_load_fail_no_call() {
         let kind = if number % 2 == 0 { Kind::Ed25519 } else { Kind::P256 };
         let leaf = authority.issue(Leaf::server().kind(kind));
         let before = metrics.tls_accepted.get();
-        // Two writes: in between the pair does not match, and the old one stays.
+        // Between the two writes the pair does not match, and the old one stays in use.
         fs::write(&files.cert, &leaf.cert).unwrap();
         assert!(matches!(tls.reload(NOW), ReloadOutcome::Failed(_)));
         fs::write(&files.key, &leaf.key).unwrap();
