@@ -140,11 +140,11 @@ mod tests {
             (unit.encode_to_vec(), 1),
             (request("ok").encode_to_vec(), 0),
         ];
-        for (bytes, told) in table {
+        for (bytes, count) in table {
             let decider = Counting::default();
             let answer =
                 handle(&decider, &Bounds::default(), &bytes, None, Caller::default()).await;
-            assert_eq!((answer.is_err(), decider.0.into_inner()), (told == 1, told), "{bytes:?}");
+            assert_eq!((answer.is_err(), decider.0.into_inner()), (count == 1, count), "{bytes:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What slow, silent and greedy clients get: the door, without taking a place from others.
+//! Time and number limits close slow and silent clients without affecting others.
 //!
-//! The bounds are set short; the tests wait for the server's own events and assert no durations.
+//! The limits are short. The tests wait for events of the server and assert no durations.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Answers that grant something, delivered or not.
+//! Grants: kept once the response was delivered, given back otherwise.
 
 use std::future::poll_fn;
 use std::sync::Arc;

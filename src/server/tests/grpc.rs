@@ -1,4 +1,4 @@
-//! gRPC: what strangers may send, and what happens to calls when the server stops.
+//! Calls of real clients: decisions, refusals, deadlines, panics, and the drain.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -85,7 +85,7 @@ async fn an_answer_is_compressed_if_its_request_was(fast_path: bool) {
 }
 
 /// The maximum holds for what a message becomes, not only for what was sent.
-async fn a_message_that_inflates_over_the_maximum_is_refused(fast_path: bool) {
+async fn a_message_inflated_over_the_maximum_is_refused(fast_path: bool) {
     let mut settings = settings_over(fast_path);
     settings.grpc.max_message_bytes = 1000;
     let server = serve(ByDomain, settings);
@@ -109,6 +109,6 @@ async fn inflated_bytes_count_in_the_budget(fast_path: bool) {
 over_both_paths! {
     a_client_that_compresses_is_answered,
     an_answer_is_compressed_if_its_request_was,
-    a_message_that_inflates_over_the_maximum_is_refused,
+    a_message_inflated_over_the_maximum_is_refused,
     inflated_bytes_count_in_the_budget,
 }

@@ -62,7 +62,7 @@ async fn health_follows_the_application_and_the_drain() {
     assert_eq!(probes(&server).await, [ok(200), ok(200), ok(200)]);
 
     server.shutdown.send_replace(true);
-    assert_eq!(said().await, [NotServing; 2], "told before the ports close");
+    assert_eq!(said().await, [NotServing; 2], "reported before the ports close");
     assert_eq!(probes(&server).await, [dead.clone(), dead, unready]);
 }
 

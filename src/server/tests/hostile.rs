@@ -1,4 +1,4 @@
-//! What hostile clients really send, what becomes of them, and that others are answered meanwhile.
+//! Hostile clients: what ends their connections or calls, and that other clients are served meanwhile.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn serving(fast_path: bool, tune: impl FnOnce(&mut ServerConfig)) -> (Served, Ar
     (serve(ByDomain, settings), metrics)
 }
 
-/// Waits until something has been counted once: the count may come after the answer.
+/// Waits until `metric` is one. The count may come after the response.
 async fn counted(counter: &Metric) {
     while counter.get() == 0 {
         tokio::task::yield_now().await;
@@ -37,8 +37,8 @@ async fn counted(counter: &Metric) {
     assert_eq!(counter.get(), 1);
 }
 
-/// Sends `flood` again and again until the server has had enough; other clients are answered before
-/// and after. How many times it took.
+/// Sends `flood` until the server closes. Another client is served before and after. Returns the code
+/// of the GOAWAY and the number of frames.
 async fn flood(server: &Served, flood: impl Fn(u32) -> Vec<u8>) -> (Option<u32>, usize) {
     server.try_call().await.unwrap();
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
@@ -75,7 +75,7 @@ async fn rapid_resets_close_the_connection(fast_path: bool) {
 }
 
 async fn control_frame_floods_close_the_connection(fast_path: bool) {
-    /// What it is called, and its frame number so-and-so.
+    /// Its name, and its frame for a stream.
     type Flood<'a> = (&'a str, &'a dyn Fn(u32) -> Vec<u8>);
     let floods: [Flood<'_>; 4] = [
         ("pings", &|_| frame(PING, 0, 0, &[0; 8])),
@@ -119,7 +119,7 @@ async fn endless_headers_close_the_connection(fast_path: bool) {
     let mut sent = 0;
     while hostile.send(&more.repeat(1000)).await {
         sent += 1000;
-        assert!(sent < 10_000_000, "it is never enough");
+        assert!(sent < 10_000_000, "the connection is never closed");
     }
     server.try_call().await.unwrap();
     server.stop().await;
@@ -173,18 +173,21 @@ async fn calls_over_max_concurrent_streams_are_refused(fast_path: bool) {
         assert!(hostile.send(&begun).await);
     }
     assert!(hostile.send(&frame(PING, 0, 0, &[7; 8])).await);
-    let (mut told, mut refused) = (Vec::new(), Vec::new());
+    let (mut announced, mut refused) = (Vec::new(), Vec::new());
     loop {
         let said = hostile.next().await.expect("the connection stays");
         match said.kind {
-            SETTINGS => told.extend(said.payload.chunks(6).map(<[u8]>::to_vec)),
+            SETTINGS => announced.extend(said.payload.chunks(6).map(<[u8]>::to_vec)),
             RST_STREAM => refused.push((said.stream, said.payload)),
             // All that came before it has been dealt with.
             PING if said.payload == [7; 8] => break,
             _ => {}
         }
     }
-    assert!(told.contains(&[&MAX_CONCURRENT_STREAMS[..], &[0, 0, 0, 3]].concat()), "{told:?}");
+    assert!(
+        announced.contains(&[&MAX_CONCURRENT_STREAMS[..], &[0, 0, 0, 3]].concat()),
+        "{announced:?}"
+    );
     let reason = REFUSED_STREAM.to_be_bytes().to_vec();
     assert_eq!(refused, [(7, reason.clone()), (9, reason)]);
     server.try_call().await.unwrap();
@@ -284,7 +287,7 @@ async fn a_large_head_of_http_1_is_refused_and_counted() {
 }
 
 #[tokio::test]
-async fn a_head_that_comes_drop_by_drop_is_not_waited_for() {
+async fn a_slow_http_head_is_closed_in_time() {
     let (server, metrics) = serving(true, |settings| settings.http.head_timeout = SHORT);
     let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
     let mut drops = "GET /livez HTTP/1.1\r\n".bytes().chain(std::iter::repeat(b'x'));

@@ -1,5 +1,4 @@
-//! Messages that are never sent whole, or not answered yet: what they may hold, and that others are
-//! answered meanwhile.
+//! The memory budget: incomplete and undecided messages stay within it, and other calls are served.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

@@ -36,7 +36,7 @@ enum Framing {
     /// The length in the prefix is this much off.
     Length(i32),
     Twice,
-    /// Only so many bytes are sent.
+    /// The body is cut to this many bytes.
     Cut(usize),
 }
 

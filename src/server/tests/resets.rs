@@ -1,4 +1,5 @@
-//! Calls whose client goes, at every moment: what they ask is dropped, and others go on.
+//! Clients that reset or close calls, at every moment: the decision is dropped or undone, and other
+//! calls go on.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::descriptor::Request;
 use crate::server::tests::test_handlers::ByDomain;
 use crate::server::{Decide, ServerConfig};
 
-/// What has happened to a decision.
+/// An event of a decision.
 #[derive(Debug, PartialEq, Eq)]
 enum Event {
     Begun,
@@ -24,13 +25,13 @@ enum Event {
     GivenBack,
 }
 
-/// Waits before it decides, and grants something; tells all about it.
-struct Telling {
+/// Waits before it decides, grants something, and reports each event.
+struct ReportsEvents {
     events: mpsc::UnboundedSender<Event>,
     go: Arc<Semaphore>,
 }
 
-/// Says that a decision was dropped, unless it was made.
+/// Reports that a decision was dropped before it was made.
 struct Dropped(Option<mpsc::UnboundedSender<Event>>);
 
 impl Drop for Dropped {
@@ -39,7 +40,7 @@ impl Drop for Dropped {
     }
 }
 
-impl Decide for Telling {
+impl Decide for ReportsEvents {
     async fn decide(&self, request: &Request<'_>) -> Verdict {
         let events = self.events.clone();
         let _ = events.send(Event::Begun);
@@ -52,7 +53,7 @@ impl Decide for Telling {
     }
 }
 
-/// A server of one core that decides once it is let go, and what it tells.
+/// A server with one worker, the permits of its decisions, and its events.
 fn serving(
     fast_path: bool,
     tune: impl FnOnce(&mut ServerConfig),
@@ -60,23 +61,23 @@ fn serving(
     let mut settings = settings_over(fast_path);
     settings.grpc.cores = NonZeroUsize::new(1);
     tune(&mut settings);
-    let (events, told) = mpsc::unbounded_channel();
+    let (events, received) = mpsc::unbounded_channel();
     let go = Arc::new(Semaphore::new(0));
-    (serve(Telling { events, go: Arc::clone(&go) }, settings), go, told)
+    (serve(ReportsEvents { events, go: Arc::clone(&go) }, settings), go, received)
 }
 
 fn reset(stream: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())
 }
 
-/// Waits until the server has dealt with all that it was sent.
-async fn dealt_with(raw: &mut Raw) {
+/// Waits until the server has processed everything that it was sent.
+async fn processed(raw: &mut Raw) {
     assert!(raw.send(&frame(PING, 0, 0, &[7; 8])).await);
     while raw.next().await.expect("the connection stays").kind != PING {}
 }
 
 async fn a_call_reset_before_it_is_whole_is_not_decided(fast_path: bool) {
-    let (server, go, mut told) = serving(fast_path, |_| {});
+    let (server, go, mut received) = serving(fast_path, |_| {});
     go.add_permits(1);
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     let whole = call(1, "ok");
@@ -86,7 +87,7 @@ async fn a_call_reset_before_it_is_whole_is_not_decided(fast_path: bool) {
     assert!(raw.send(&[head(1), reset(1)].concat()).await);
     assert!(raw.send(&[head(3), body(3, 0), reset(3)].concat()).await);
     assert!(raw.send(&[head(5), body(5, 0)].concat()).await);
-    dealt_with(&mut raw).await;
+    processed(&mut raw).await;
     assert!(raw.send(&reset(5)).await);
     assert!(raw.send(&call(9, "ok")).await);
     loop {
@@ -97,35 +98,35 @@ async fn a_call_reset_before_it_is_whole_is_not_decided(fast_path: bool) {
     }
     drop(raw);
     server.stop().await;
-    assert_eq!(told.recv().await, Some(Event::Begun));
-    assert_eq!(told.recv().await, Some(Event::Decided));
-    assert_eq!(told.recv().await, None, "the others have left no trace");
+    assert_eq!(received.recv().await, Some(Event::Begun));
+    assert_eq!(received.recv().await, Some(Event::Decided));
+    assert_eq!(received.recv().await, None, "the other calls were not decided");
 }
 
 async fn a_call_sent_with_its_reset_is_undone_once(fast_path: bool) {
-    let (server, go, mut told) = serving(fast_path, |_| {});
+    let (server, go, mut received) = serving(fast_path, |_| {});
     go.add_permits(1);
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&[call(1, "ok"), reset(1)].concat()).await);
     for event in [Event::Begun, Event::Decided, Event::GivenBack] {
-        assert_eq!(told.recv().await, Some(event));
+        assert_eq!(received.recv().await, Some(event));
     }
-    dealt_with(&mut raw).await;
+    processed(&mut raw).await;
     drop(raw);
     server.stop().await;
-    assert_eq!(told.recv().await, None);
+    assert_eq!(received.recv().await, None);
 }
 
 async fn a_call_reset_while_decided_is_dropped_alone(fast_path: bool) {
-    let (server, go, mut told) = serving(fast_path, |_| {});
+    let (server, go, mut received) = serving(fast_path, |_| {});
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&[call(1, "ok"), call(3, "ok")].concat()).await);
-    assert_eq!(told.recv().await, Some(Event::Begun));
-    assert_eq!(told.recv().await, Some(Event::Begun));
+    assert_eq!(received.recv().await, Some(Event::Begun));
+    assert_eq!(received.recv().await, Some(Event::Begun));
     assert!(raw.send(&reset(1)).await);
-    assert_eq!(told.recv().await, Some(Event::Dropped));
+    assert_eq!(received.recv().await, Some(Event::Dropped));
     go.add_permits(1);
-    assert_eq!(told.recv().await, Some(Event::Decided));
+    assert_eq!(received.recv().await, Some(Event::Decided));
     loop {
         let said = raw.next().await.expect("the connection stays");
         assert_ne!(said.stream, 1);
@@ -135,27 +136,27 @@ async fn a_call_reset_while_decided_is_dropped_alone(fast_path: bool) {
     }
     drop(raw);
     server.stop().await;
-    assert_eq!(told.recv().await, None, "nothing was given back");
+    assert_eq!(received.recv().await, None, "nothing was given back");
 }
 
 async fn a_closed_connection_drops_its_calls(fast_path: bool) {
-    let (server, go, mut told) = serving(fast_path, |_| {});
+    let (server, go, mut received) = serving(fast_path, |_| {});
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&call(1, "ok")).await);
-    assert_eq!(told.recv().await, Some(Event::Begun));
+    assert_eq!(received.recv().await, Some(Event::Begun));
     drop(raw);
-    assert_eq!(told.recv().await, Some(Event::Dropped));
+    assert_eq!(received.recv().await, Some(Event::Dropped));
     go.close();
     server.stop().await;
 }
 
 async fn a_call_over_its_timeout_is_dropped_and_reset(fast_path: bool) {
-    let (server, _go, mut told) =
+    let (server, _go, mut received) =
         serving(fast_path, |settings| settings.grpc.call_timeout = Duration::from_millis(50));
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&call(1, "ok")).await);
-    assert_eq!(told.recv().await, Some(Event::Begun));
-    assert_eq!(told.recv().await, Some(Event::Dropped));
+    assert_eq!(received.recv().await, Some(Event::Begun));
+    assert_eq!(received.recv().await, Some(Event::Dropped));
     while raw.next().await.expect("the connection stays").kind != RST_STREAM {}
     drop(raw);
     server.stop().await;
@@ -163,26 +164,26 @@ async fn a_call_over_its_timeout_is_dropped_and_reset(fast_path: bool) {
 
 async fn a_response_without_window_is_undone_at_timeout(fast_path: bool) {
     const INITIAL_WINDOW_SIZE: u16 = 4;
-    let (server, go, mut told) =
+    let (server, go, mut received) =
         serving(fast_path, |settings| settings.grpc.call_timeout = Duration::from_millis(50));
     go.add_permits(1);
     let mut raw = Raw::connect(server.addresses.grpc, &[(INITIAL_WINDOW_SIZE, 0)]).await;
     assert!(raw.send(&call(1, "ok")).await);
-    assert_eq!(told.recv().await, Some(Event::Begun));
-    assert_eq!(told.recv().await, Some(Event::Decided));
-    assert_eq!(told.recv().await, Some(Event::GivenBack));
+    assert_eq!(received.recv().await, Some(Event::Begun));
+    assert_eq!(received.recv().await, Some(Event::Decided));
+    assert_eq!(received.recv().await, Some(Event::GivenBack));
     while raw.next().await.expect("the connection stays").kind != RST_STREAM {}
     drop(raw);
     server.stop().await;
 }
 
 async fn calls_in_flight_are_answered_after_goaway(fast_path: bool) {
-    let (server, go, mut told) = serving(fast_path, |settings| {
+    let (server, go, mut received) = serving(fast_path, |settings| {
         settings.grpc.max_connection_age = Some(Duration::from_millis(500))
     });
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&call(1, "ok")).await);
-    assert_eq!(told.recv().await, Some(Event::Begun));
+    assert_eq!(received.recv().await, Some(Event::Begun));
     assert_eq!(raw.goodbye().await, Some(0), "without an error");
     go.add_permits(1);
     let mut answered = false;
@@ -218,7 +219,7 @@ async fn a_client_that_answers_pings_may_be_silent(fast_path: bool) {
     assert_eq!(metrics.keepalive_timeout.get(), 0);
 }
 
-/// Waits for ever, and has a defect where a request is refused.
+/// Never decides, and panics when a request is refused.
 struct Defective(mpsc::UnboundedSender<Event>);
 
 impl Decide for Defective {
@@ -233,12 +234,12 @@ impl Decide for Defective {
     }
 }
 
-async fn a_defect_around_a_decision_ends_that_call_alone(fast_path: bool) {
-    let (events, mut told) = mpsc::unbounded_channel();
+async fn a_panic_outside_a_decision_resets_that_call_only(fast_path: bool) {
+    let (events, mut received) = mpsc::unbounded_channel();
     let server = serve(Defective(events), settings_over(fast_path));
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&call(1, "ok")).await);
-    assert_eq!(told.recv().await, Some(Event::Begun));
+    assert_eq!(received.recv().await, Some(Event::Begun));
     assert!(raw.send(&call(3, "")).await);
     loop {
         let said = raw.next().await.expect("the connection stays");
@@ -247,10 +248,10 @@ async fn a_defect_around_a_decision_ends_that_call_alone(fast_path: bool) {
             break;
         }
     }
-    dealt_with(&mut raw).await;
-    assert!(told.try_recv().is_err(), "the other waits on");
+    processed(&mut raw).await;
+    assert!(received.try_recv().is_err(), "the other call still waits");
     drop(raw);
-    assert_eq!(told.recv().await, Some(Event::Dropped));
+    assert_eq!(received.recv().await, Some(Event::Dropped));
     server.stop().await;
 }
 
@@ -263,5 +264,5 @@ over_both_paths! {
     a_response_without_window_is_undone_at_timeout,
     calls_in_flight_are_answered_after_goaway,
     a_client_that_answers_pings_may_be_silent,
-    a_defect_around_a_decision_ends_that_call_alone,
+    a_panic_outside_a_decision_resets_that_call_only,
 }

@@ -76,7 +76,7 @@ impl Served {
         RateLimitServiceClient::new(self.channel().await)
     }
 
-    /// One call on a connection of its own, which may be refused.
+    /// One call on a new connection. Both may fail.
     pub(super) async fn try_call(&self) -> Result<(), Box<dyn std::error::Error>> {
         let address = format!("http://{}", self.addresses.grpc);
         let channel = Channel::from_shared(address)?.connect().await?;
