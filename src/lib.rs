@@ -1,30 +1,33 @@
 //! weir: a rate-limit decision service that speaks Envoy's protocol and always answers.
 //!
-//! One request's way, in one direction: [`server`] decodes bytes into a borrowed
-//! [`Request`](descriptor::Request); [`app`] reads the clock once and takes one snapshot of the
-//! [`rules`]; [`limiter`] for every descriptor that meets a rule has [`algorithm`] plan a
-//! [`Step`](step::Step), a [`store`] apply it to the counter behind its [`Key`](key::Key), and
-//! [`algorithm`] report the outcome as a [`Decision`](decision::Decision); the decisions fold into
-//! one [`Verdict`](decision::Verdict), which [`telemetry`] counts and [`server`] encodes.
+//! A request passes through the modules in one direction:
+//!
+//! 1. [`server`] decodes bytes into a borrowed [`Request`](descriptor::Request).
+//! 2. [`app`] reads the clock once and takes one snapshot of the [`rules`].
+//! 3. [`limiter`] finds the rule and the [`Key`](key::Key) of every descriptor.
+//! 4. [`algorithm`] plans a [`Step`](step::Step), a [`store`] applies it to the counter, and
+//!    [`algorithm`] reports the outcome as a [`Decision`](decision::Decision).
+//! 5. [`limiter`] folds the decisions into one [`Verdict`](decision::Verdict).
+//! 6. [`telemetry`] counts the verdict, and [`server`] encodes it.
 //!
 //! # Map
 //!
 //! - [`secret_file`]: files that are read whole: certificates, secrets.
 //! - [`yaml`]: nodes with positions, of rule files and settings files.
 //! - [`spelling`], [`duration`]: the name that a misspelt one means; lengths of time.
-//! - [`time`]: microseconds, and the one trait that reads a clock.
+//! - [`time`]: instants in microseconds, and the one trait that reads a clock.
 //! - [`sharded`], [`histogram`]: metrics as atomics, one copy per core.
 //! - [`tls`]: certificate files: read, reloaded, matched by name; for the server and the Redis client.
-//! - [`descriptor`]: what a proxy asks, borrowed and bounded.
-//! - [`limit`]: the numbers of a limit: algorithm, tiers, units, and what they may be.
+//! - [`descriptor`]: requests and their descriptors, borrowed and bounded.
+//! - [`limit`]: limits: algorithm, tiers, units, and their bounds.
 //! - [`step`]: the state machines that counters are; integers only, so that Lua can be their twin.
 //! - [`algorithm`]: from a limit to a step, from an outcome to a decision; all division.
-//! - [`decision`]: decisions, statuses, verdicts, and what must be given back.
-//! - [`key`]: which counter, as 128 keyed bits.
-//! - [`store_error`]: why a store gave no outcome.
+//! - [`decision`]: decisions, statuses, verdicts, and grants.
+//! - [`key`]: counter keys, a keyed hash of 128 bits.
+//! - [`store_error`]: why a store returned no outcome.
 //! - [`rules`]: rule files, compiled into a tree with indexed patterns; lookups; `explain`.
-//! - [`store`]: where counters live. [`store::memory`] is sharded, bounded and compact.
-//! - [`modes`]: how often a decision visits the store: exact, leased, synced.
+//! - [`store`]: the counters, in [`store::redis`] or in [`store::memory`], which is sharded and bounded.
+//! - [`modes`]: how often a decision calls Redis: exact, leased, synced.
 //! - [`limiter`]: the order of a decision; leases, shadow and quota mode, headers, metadata.
 //! - [`telemetry`]: what was decided, as atomics and as Prometheus text.
 //! - [`proto`]: the generated messages, for the server and `weir call` only.

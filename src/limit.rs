@@ -109,7 +109,7 @@ impl OnError {
     pub const ALL: [OnError; 3] = [OnError::Allow, OnError::Deny, OnError::Local];
 
     /// The name in rule files, settings and headers.
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             OnError::Allow => "allow",
             OnError::Deny => "deny",
@@ -137,7 +137,7 @@ pub enum Mode {
 
 impl Mode {
     /// The name in rule files and headers.
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Mode::Exact => "exact",
             Mode::Leased => "leased",

@@ -48,7 +48,7 @@ impl StoreError {
     }
 
     /// The name of the error in metric labels and headers.
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             StoreError::Full => "full",
             StoreError::Timeout => "timeout",

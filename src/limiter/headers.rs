@@ -118,10 +118,10 @@ fn decision_header(decided: &[Decided<'_>]) -> String {
             (None, _) => "none".into(),
         };
         let (fallback, cause) = match one.cause {
-            Cause::Fallback { by, error, .. } => (by.word(), Some(error.word())),
+            Cause::Fallback { by, error, .. } => (by.name(), Some(error.name())),
             _ => ("none", None),
         };
-        let mode = one.resolved.rule().map_or("exact", |rule| rule.mode.word());
+        let mode = one.resolved.rule().map_or("exact", |rule| rule.mode.name());
         let _ = write!(text, "rule={rule};mode={mode};fallback={fallback}");
         if let Some(cause) = cause {
             let _ = write!(text, ";cause={cause}");

@@ -97,12 +97,12 @@ const CLOSE_CONCURRENCY: usize = 256;
 
 /// The path of leased rules.
 pub struct LeasedPath<S> {
-    inner: Arc<Inner<S>>,
+    inner: Arc<Pools<S>>,
 }
 
-struct Inner<S> {
+struct Pools<S> {
     store: Arc<S>,
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<PoolShard>]>,
     /// The shard that is searched next.
     next_shard: AtomicUsize,
     /// The process is ending: every request goes to the store.
@@ -110,7 +110,7 @@ struct Inner<S> {
     counts: LeasedCounts,
 }
 
-struct Shard {
+struct PoolShard {
     pools: HashMap<Key, TokenPool>,
     hot_keys: HotKeys,
 }
@@ -128,9 +128,9 @@ enum LocalResult {
 impl<S: Store> LeasedPath<S> {
     /// A path to `store`.
     pub(super) fn new(store: Arc<S>) -> LeasedPath<S> {
-        let shard = || Mutex::new(Shard { pools: HashMap::new(), hot_keys: HotKeys::new() });
+        let shard = || Mutex::new(PoolShard { pools: HashMap::new(), hot_keys: HotKeys::new() });
         LeasedPath {
-            inner: Arc::new(Inner {
+            inner: Arc::new(Pools {
                 store,
                 shards: (0..SHARDS).map(|_| shard()).collect(),
                 next_shard: AtomicUsize::new(0),
@@ -210,13 +210,13 @@ impl<S: Store> LeasedPath<S> {
     }
 }
 
-impl<S> Inner<S> {
-    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+impl<S> Pools<S> {
+    fn shard(&self, key: &Key) -> MutexGuard<'_, PoolShard> {
         lock(&self.shards[(key.0[0] % self.shards.len() as u64) as usize])
     }
 }
 
-impl<S: Store> Inner<S> {
+impl<S: Store> Pools<S> {
     /// Decides from the token pool, if the counter has one with enough tokens.
     fn decide(self: &Arc<Self>, check: &CounterCheck<'_>) -> LocalResult {
         if check.lease.is_some() || self.closed.load(Ordering::Relaxed) {
@@ -348,7 +348,7 @@ impl<S: Store> Inner<S> {
     }
 
     /// Removes idle pools, and returns their unspent tokens.
-    fn take_idle(&self, shard: &Mutex<Shard>, local: Micros) -> Vec<(Key, Unspent)> {
+    fn take_idle(&self, shard: &Mutex<PoolShard>, local: Micros) -> Vec<(Key, Unspent)> {
         let mut idle = Vec::new();
         lock(shard).pools.retain(|key, pool| {
             if pool.is_busy() || pool.idle(local) < IDLE {
@@ -361,7 +361,7 @@ impl<S: Store> Inner<S> {
     }
 }
 
-impl Shard {
+impl PoolShard {
     /// The counter's pool. A pool is created at the second request within two seconds, if the shard
     /// has room and the limit supports tokens.
     fn pool(&mut self, check: &CounterCheck<'_>) -> Option<&mut TokenPool> {
@@ -378,6 +378,6 @@ impl Shard {
     }
 }
 
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock(shard: &Mutex<PoolShard>) -> MutexGuard<'_, PoolShard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

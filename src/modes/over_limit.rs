@@ -27,7 +27,7 @@ mod tests;
 
 pub(super) use cache::OverLimitCache;
 
-use cache::{Lookup, Set};
+use cache::{CacheSet, Lookup};
 
 /// A store behind an over-limit cache.
 pub struct OverLimitStore<S> {
@@ -53,7 +53,7 @@ impl<S: Store> OverLimitStore<S> {
     /// Takes hits, or peeks.
     async fn take(
         &self,
-        set: &Set,
+        set: &CacheSet,
         key: &Key,
         step: &Step,
         mut timeout: Option<Duration>,
@@ -92,7 +92,7 @@ impl<S: Store> OverLimitStore<S> {
     /// in the cache.
     async fn give_back(
         &self,
-        set: &Set,
+        set: &CacheSet,
         key: &Key,
         step: &Step,
         mut timeout: Option<Duration>,
@@ -120,7 +120,7 @@ impl<S: Store> OverLimitStore<S> {
     /// call and the step that follows share.
     async fn report(
         &self,
-        set: &Set,
+        set: &CacheSet,
         key: &Key,
         denied: &Step,
         timeout: Option<Duration>,
@@ -143,7 +143,7 @@ impl<S: Store> OverLimitStore<S> {
 /// denials of the counter, because the step may still arrive.
 struct SuppressOnDrop<'a, S: Store> {
     store: &'a S,
-    set: &'a Set,
+    set: &'a CacheSet,
     key: &'a Key,
     now: Micros,
     armed: bool,

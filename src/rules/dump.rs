@@ -43,7 +43,7 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
         write!(out, ", reserve: {}", duration::compound(hold))?;
     }
     if rule.mode != Mode::Exact {
-        write!(out, ", mode: {}", rule.mode.word())?;
+        write!(out, ", mode: {}", rule.mode.name())?;
     }
     if let Mode::Synced { interval } = rule.mode {
         write!(out, ", sync_interval: {}", duration::compound(interval))?;
@@ -52,7 +52,7 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
         write!(out, ", over_limit_cache: false")?;
     }
     if let Some(on_error) = rule.on_error {
-        write!(out, ", on_error: {}", on_error.word())?;
+        write!(out, ", on_error: {}", on_error.name())?;
     }
     out.push('\n');
     Ok(())

@@ -267,7 +267,7 @@ fn flags(rule: &Rule) -> Vec<String> {
         flags.push("no over-limit cache: every denial calls the store".to_owned());
     }
     if let Some(on_error) = rule.on_error {
-        flags.push(format!("on error: {}", on_error.word()));
+        flags.push(format!("on error: {}", on_error.name()));
     }
     flags
 }

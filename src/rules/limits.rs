@@ -68,7 +68,7 @@ impl LimitReader<'_> {
     pub(super) fn on_error(&mut self, raw: &RawRateLimit) -> Option<OnError> {
         let text = raw.on_error.as_ref()?;
         let name = text.value.as_deref()?;
-        let found = OnError::ALL.into_iter().find(|known| known.word() == name);
+        let found = OnError::ALL.into_iter().find(|known| known.name() == name);
         if found.is_none() {
             let what = format!("unknown `on_error` `{}`", shorten(name));
             self.error(text.at, what, "write allow, deny or local");

@@ -70,7 +70,7 @@ impl LimitReader<'_> {
     }
 
     fn check_mode(&mut self, mode: Mode, at: Position, raw: &RawRateLimit, limit: &Limit) {
-        let word = mode.word();
+        let word = mode.name();
         let name = limit.algorithm.name();
         if matches!(limit.algorithm, Algorithm::SlidingWindowLog | Algorithm::Concurrency) {
             let hint = match limit.algorithm {

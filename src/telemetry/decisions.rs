@@ -107,20 +107,20 @@ impl Decisions {
         let decisions = page.counter("weir_decisions_total", "Decisions by rule and outcome.");
         for (series, reading) in &readings {
             for (outcome, count) in Outcome::ALL.iter().zip(reading.decisions) {
-                decisions.sample(&labels(series, ("outcome", outcome.word())), count);
+                decisions.sample(&labels(series, ("outcome", outcome.name())), count);
             }
         }
         let hits = page.counter("weir_hits_total", "Hits of these decisions.");
         for (series, reading) in &readings {
             for (outcome, count) in used(Outcome::ALL.iter().zip(reading.hits)) {
-                hits.sample(&labels(series, ("outcome", outcome.word())), count);
+                hits.sample(&labels(series, ("outcome", outcome.name())), count);
             }
         }
         let help = "Decisions by the fallback, by rule and error of the store.";
         let fallbacks = page.counter("weir_fallback_total", help);
         for (series, reading) in &readings {
             for (error, count) in used(StoreError::ALL.iter().zip(reading.causes)) {
-                fallbacks.sample(&labels(series, ("cause", error.word())), count);
+                fallbacks.sample(&labels(series, ("cause", error.name())), count);
             }
         }
         self.expose_values(rule_metrics, page);
@@ -133,7 +133,7 @@ impl Decisions {
         for series in rule_metrics.all() {
             for (name, _, reading) in series.values() {
                 for (outcome, count) in used(Outcome::ALL.iter().zip(reading.decisions)) {
-                    let [domain, rule, outcome] = labels(series, ("outcome", outcome.word()));
+                    let [domain, rule, outcome] = labels(series, ("outcome", outcome.name()));
                     family.sample(&[domain, rule, ("descriptor", &name), outcome], count);
                 }
             }
@@ -161,7 +161,7 @@ impl Decisions {
         let help = "Decisions on limits from the request, by outcome.";
         let family = page.counter("weir_override_decisions_total", help);
         for (outcome, count) in Outcome::ALL.iter().zip(sent.decisions) {
-            family.sample(&[("outcome", outcome.word())], count);
+            family.sample(&[("outcome", outcome.name())], count);
         }
     }
 

@@ -83,7 +83,7 @@ impl FallbackLog {
         match series.fallback.fell_back(now, total, self) {
             Start::Silent => {}
             Start::Rule => {
-                let (domain, rule, cause) = (&series.domain, &series.selector, error.word());
+                let (domain, rule, cause) = (&series.domain, &series.selector, error.name());
                 tracing::warn!(%domain, %rule, cause, "fallback started: no store decision");
             }
             Start::More => {

@@ -34,7 +34,7 @@ impl Outcome {
     ];
 
     /// One word for labels.
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Outcome::Within => "within",
             Outcome::Near => "near",

@@ -136,7 +136,7 @@ impl Traces {
             .with_attributes(node.into_iter().chain([KeyValue::new("db.system.name", "redis")]))
             .start_with_context(&self.tracer, &parent);
         if let Some(error) = call.error {
-            span.set_attribute(KeyValue::new("error.type", error.word()));
+            span.set_attribute(KeyValue::new("error.type", error.name()));
             span.set_status(SpanStatus::error(error.to_string()));
         }
         span.end_with_timestamp(instant(call.ended));
@@ -174,13 +174,13 @@ fn attributes(rules: &RuleSet, status: &Status) -> impl Iterator<Item = KeyValue
         }
         Cause::Fallback { rule, allowed, by, error, .. } => {
             let outcome = if allowed { "allowed" } else { "denied" };
-            (rule, outcome, Some((by.word(), error.word())))
+            (rule, outcome, Some((by.name(), error.name())))
         }
     };
     let rule = index.and_then(|index| rules.rules().get(index));
     let rule = rule.map(|rule| {
         let label = KeyValue::new("weir.rule", rule.selector());
-        [label, KeyValue::new("weir.mode", rule.mode.word())]
+        [label, KeyValue::new("weir.mode", rule.mode.name())]
     });
     let fallback = fallback.map(|(by, cause)| {
         [KeyValue::new("weir.fallback", by), KeyValue::new("weir.fallback.cause", cause)]

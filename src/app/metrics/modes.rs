@@ -61,7 +61,7 @@ fn expose_synced(counts: &SyncedCounts, replicas: u64, page: &mut Exposition) {
     let family = page.counter("weir_synced_errors_total", help);
     for (error, count) in counts.failures() {
         if count > 0 {
-            family.sample(&[("class", error.word())], count);
+            family.sample(&[("class", error.name())], count);
         }
     }
 }

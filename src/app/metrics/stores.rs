@@ -66,7 +66,7 @@ pub(super) fn expose_redis(guard: &Guard<RedisStore, SystemClock>, page: &mut Ex
     for (name, health) in &nodes {
         for (error, count) in StoreError::ALL.iter().zip(health.errors) {
             if count > 0 {
-                family.sample(&[("node", name), ("class", error.word())], count);
+                family.sample(&[("node", name), ("class", error.name())], count);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Inner;
+use super::Pools;
 use super::token_pool::Refill;
 use crate::key::Key;
 use crate::step::Outcome;
@@ -11,7 +11,7 @@ use crate::store::{Store, StoreError};
 
 /// A refill that was sent to the store. Dropping it without an outcome completes it as lost.
 pub(super) struct InFlightRefill<S: Store> {
-    pub(super) inner: Arc<Inner<S>>,
+    pub(super) inner: Arc<Pools<S>>,
     pub(super) key: Key,
     pub(super) refill: Option<Refill>,
 }

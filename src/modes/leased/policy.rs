@@ -30,7 +30,7 @@ pub(super) struct TokenPolicy {
 
 /// The unspent tokens of one refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Batch {
+pub(super) struct TokenBatch {
     /// Unspent tokens.
     pub(super) tokens: u64,
     /// Drawn tokens.
@@ -100,7 +100,7 @@ impl TokenPolicy {
     }
 
     /// The tokens that `step` drew, if `outcome` allowed it.
-    pub(super) fn batch(&self, step: &Step, outcome: &Outcome) -> Batch {
+    pub(super) fn batch(&self, step: &Step, outcome: &Outcome) -> TokenBatch {
         let seen = &outcome.tiers;
         // The window in which the store counted them, which may be later than the planned one.
         let until = match &step.params {
@@ -115,7 +115,7 @@ impl TokenPolicy {
             _ => self.life.map(|life| step.now.saturating_add(life)),
         };
         let tokens = step.hits.unsigned_abs();
-        Batch { tokens, drawn: tokens, at: step.now, until: until.unwrap_or_default() }
+        TokenBatch { tokens, drawn: tokens, at: step.now, until: until.unwrap_or_default() }
     }
 
     /// Hits that fit at `now` into every tier of a counter in `state`.
@@ -146,7 +146,7 @@ impl TokenPolicy {
 
     /// The step that returns the tokens of `batch` at `now`, less what has drained. Without a time,
     /// windows take all tokens and buckets none.
-    pub(super) fn return_step(&self, batch: &Batch, now: Option<Micros>) -> Option<Step> {
+    pub(super) fn return_step(&self, batch: &TokenBatch, now: Option<Micros>) -> Option<Step> {
         if batch.tokens == 0 {
             return None;
         }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::counts::{LeasedCounts, add};
 use super::demand::{Demand, low_water, size};
-use super::policy::{Batch, TokenPolicy};
+use super::policy::{TokenBatch, TokenPolicy};
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::step::{Outcome, State, Step};
@@ -33,7 +33,7 @@ const PAUSE: Micros = Micros::from_millis(100);
 pub(super) struct TokenPool {
     policy: Arc<TokenPolicy>,
     /// Oldest first.
-    batches: SmallVec<[Batch; 2]>,
+    batches: SmallVec<[TokenBatch; 2]>,
     /// The counter's state after the last refill. Unspent tokens of this instance are charged to it.
     known: Option<State>,
     demand: Demand,
@@ -45,11 +45,11 @@ pub(super) struct TokenPool {
     paused_until: Micros,
     /// Whether a refill is in flight.
     refilling: bool,
-    waiting: VecDeque<Waiter>,
+    waiting: VecDeque<WaitingRequest>,
 }
 
 /// A request that waits for a refill.
-struct Waiter {
+struct WaitingRequest {
     hits: u64,
     /// The instant of the request.
     now: Micros,
@@ -78,7 +78,7 @@ pub(super) enum Acquire {
 }
 
 /// Unspent tokens that left a pool, per refill, with the policy they were drawn under.
-pub(super) type Unspent = SmallVec<[(Arc<TokenPolicy>, Batch); 1]>;
+pub(super) type Unspent = SmallVec<[(Arc<TokenPolicy>, TokenBatch); 1]>;
 
 impl TokenPool {
     /// An empty pool for a counter with a request at `now`, which is `local` by the local clock.
@@ -181,7 +181,7 @@ impl TokenPool {
         }
         add(&counts.waits, 1);
         let (sender, result) = oneshot::channel();
-        let waiter = Waiter { hits, now, tries: 0, unserved: 0, result: sender };
+        let waiter = WaitingRequest { hits, now, tries: 0, unserved: 0, result: sender };
         self.waiting.push_back(waiter);
         (Acquire::Queued(result), if self.refilling { None } else { self.refill_for_waiting() })
     }
@@ -300,8 +300,8 @@ impl TokenPool {
     }
 
     /// Adds the tokens of a refill.
-    fn add(&mut self, batch: Batch) {
-        let same = |held: &&mut Batch| held.until == batch.until;
+    fn add(&mut self, batch: TokenBatch) {
+        let same = |held: &&mut TokenBatch| held.until == batch.until;
         if let Some(held) = self.batches.iter_mut().find(same) {
             held.merge(&batch);
             return;
@@ -381,9 +381,9 @@ impl TokenPool {
     }
 }
 
-impl Batch {
+impl TokenBatch {
     /// Merges `other` into this batch. Both end as the sooner one.
-    fn merge(&mut self, other: &Batch) {
+    fn merge(&mut self, other: &TokenBatch) {
         self.tokens = self.tokens.saturating_add(other.tokens);
         self.drawn = self.drawn.saturating_add(other.drawn);
         self.at = self.at.min(other.at);

@@ -24,31 +24,31 @@ const SUPPRESSED: Micros = Micros::SECOND;
 /// Counters that are full, and the states that deny their requests.
 #[derive(Debug)]
 pub struct OverLimitCache {
-    sets: Box<[Set]>,
+    sets: Box<[CacheSet]>,
     denied: AtomicU64,
 }
 
 /// The slots of some keys.
 #[derive(Debug, Default)]
-pub(super) struct Set {
+pub(super) struct CacheSet {
     /// The number of used slots in the lowest byte. Above it, how often hits were given back to any
     /// of the keys.
     stamp: AtomicU64,
-    slots: Mutex<Vec<Slot>>,
+    slots: Mutex<Vec<CacheSlot>>,
 }
 
 /// One reading of a set's stamp.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stamp(u64);
+pub(super) struct SetStamp(u64);
 
 #[derive(Debug)]
-struct Slot {
+struct CacheSlot {
     key: Key,
-    entry: Entry,
+    entry: CacheEntry,
 }
 
 #[derive(Debug)]
-enum Entry {
+enum CacheEntry {
     /// The counter is full.
     Denied(DeniedState),
     /// Hits are being given back, so no denial is cached before this instant. The first denial sets
@@ -71,13 +71,13 @@ impl OverLimitCache {
     /// An empty cache.
     pub(in crate::modes) fn new() -> OverLimitCache {
         OverLimitCache {
-            sets: (0..SETS).map(|_| Set::default()).collect(),
+            sets: (0..SETS).map(|_| CacheSet::default()).collect(),
             denied: AtomicU64::new(0),
         }
     }
 
     /// The set of `key`.
-    pub(super) fn set(&self, key: &Key) -> &Set {
+    pub(super) fn set(&self, key: &Key) -> &CacheSet {
         &self.sets[key.0[0] as usize % SETS]
     }
 
@@ -105,7 +105,7 @@ impl OverLimitCache {
     }
 }
 
-impl Stamp {
+impl SetStamp {
     /// Whether the set has no entry.
     pub(super) fn is_empty(self) -> bool {
         self.0 & 0xff == 0
@@ -117,10 +117,10 @@ impl Stamp {
     }
 }
 
-impl Set {
+impl CacheSet {
     /// The set's stamp, read without a lock.
-    pub(super) fn stamp(&self) -> Stamp {
-        Stamp(self.stamp.load(Ordering::Acquire))
+    pub(super) fn stamp(&self) -> SetStamp {
+        SetStamp(self.stamp.load(Ordering::Acquire))
     }
 
     /// What the cache has for `step`, which takes hits or peeks. Entries older than `max_age` do not
@@ -128,7 +128,7 @@ impl Set {
     pub(super) fn lookup(&self, key: &Key, step: &Step, max_age: Option<Micros>) -> Lookup {
         let mut slots = self.lock();
         let Some(index) = find(&slots, key) else { return Lookup::Miss };
-        let Entry::Denied(state) = &mut slots[index].entry else { return Lookup::Miss };
+        let CacheEntry::Denied(state) = &mut slots[index].entry else { return Lookup::Miss };
         if let Some(outcome) = state.deny(step, max_age) {
             return Lookup::Denied(outcome);
         }
@@ -147,8 +147,8 @@ impl Set {
         let mut slots = self.lock();
         let index = find(&slots, key)?;
         match &mut slots[index].entry {
-            Entry::Denied(state) => state.take_unreported(now),
-            Entry::Suppressed(_) => None,
+            CacheEntry::Denied(state) => state.take_unreported(now),
+            CacheEntry::Suppressed(_) => None,
         }
     }
 
@@ -157,8 +157,8 @@ impl Set {
         let mut slots = self.lock();
         let Some(index) = find(&slots, key) else { return false };
         match &mut slots[index].entry {
-            Entry::Denied(state) => state.restore_unreported(denied),
-            Entry::Suppressed(_) => false,
+            CacheEntry::Denied(state) => state.restore_unreported(denied),
+            CacheEntry::Suppressed(_) => false,
         }
     }
 
@@ -166,7 +166,7 @@ impl Set {
     /// of denied hits of an entry that had to go, with its key.
     pub(super) fn insert(
         &self,
-        before: Stamp,
+        before: SetStamp,
         key: &Key,
         step: &Step,
         outcome: &Outcome,
@@ -181,22 +181,22 @@ impl Set {
             Some(index) => {
                 let slot = &mut slots[index];
                 match &mut slot.entry {
-                    Entry::Suppressed(until) => {
+                    CacheEntry::Suppressed(until) => {
                         let until = *until.get_or_insert(step.now.saturating_add(SUPPRESSED));
                         if step.now < until {
                             return None;
                         }
                     }
                     // A concurrent call cached a denial first, and may have denied hits since.
-                    Entry::Denied(known) => {
+                    CacheEntry::Denied(known) => {
                         report = known.take_unreported(step.now).map(|denied| (*key, denied));
                     }
                 }
-                slot.entry = Entry::Denied(state);
+                slot.entry = CacheEntry::Denied(state);
             }
             None => {
                 report = evict(&mut slots, step.now);
-                slots.push(Slot { key: *key, entry: Entry::Denied(state) });
+                slots.push(CacheSlot { key: *key, entry: CacheEntry::Denied(state) });
             }
         }
         self.update_stamp(&slots, 0);
@@ -219,7 +219,7 @@ impl Set {
         let mut slots = self.lock();
         let mut report = None;
         if let Some(index) = find(&slots, key)
-            && let Entry::Denied(state) = &mut slots[index].entry
+            && let CacheEntry::Denied(state) = &mut slots[index].entry
         {
             report = state.take_unreported(now);
             slots.swap_remove(index);
@@ -235,14 +235,15 @@ impl Set {
         let mut report = None;
         match find(&slots, key) {
             Some(index) => {
-                let entry = std::mem::replace(&mut slots[index].entry, Entry::Suppressed(None));
-                if let Entry::Denied(mut state) = entry {
+                let entry =
+                    std::mem::replace(&mut slots[index].entry, CacheEntry::Suppressed(None));
+                if let CacheEntry::Denied(mut state) = entry {
                     report = state.take_unreported(now).map(|denied| (*key, denied));
                 }
             }
             None => {
                 report = evict(&mut slots, now);
-                slots.push(Slot { key: *key, entry: Entry::Suppressed(None) });
+                slots.push(CacheSlot { key: *key, entry: CacheEntry::Suppressed(None) });
             }
         }
         self.update_stamp(&slots, 1);
@@ -250,34 +251,34 @@ impl Set {
     }
 
     /// Updates the stamp. The caller holds the lock of `slots`.
-    fn update_stamp(&self, slots: &[Slot], refunds: u64) {
+    fn update_stamp(&self, slots: &[CacheSlot], refunds: u64) {
         let refunds = self.stamp().refunds().wrapping_add(refunds);
         self.stamp.store(refunds << 8 | slots.len() as u64, Ordering::Release);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<CacheSlot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn find(slots: &[Slot], key: &Key) -> Option<usize> {
+fn find(slots: &[CacheSlot], key: &Key) -> Option<usize> {
     slots.iter().position(|slot| slot.key == *key)
 }
 
 /// Evicts the entry that ends first, if no slot is free. Returns its report of denied hits, with
 /// its key.
-fn evict(slots: &mut Vec<Slot>, now: Micros) -> Option<(Key, Step)> {
+fn evict(slots: &mut Vec<CacheSlot>, now: Micros) -> Option<(Key, Step)> {
     if slots.len() < SLOTS {
         return None;
     }
-    let ends = |slot: &Slot| match &slot.entry {
-        Entry::Denied(state) => state.ends(),
-        Entry::Suppressed(until) => until.unwrap_or(now.saturating_add(SUPPRESSED)),
+    let ends = |slot: &CacheSlot| match &slot.entry {
+        CacheEntry::Denied(state) => state.ends(),
+        CacheEntry::Suppressed(until) => until.unwrap_or(now.saturating_add(SUPPRESSED)),
     };
     let first = (0..slots.len()).min_by_key(|&index| ends(&slots[index]))?;
-    let Slot { key, entry } = slots.swap_remove(first);
+    let CacheSlot { key, entry } = slots.swap_remove(first);
     match entry {
-        Entry::Denied(mut state) => state.take_unreported(now).map(|denied| (key, denied)),
-        Entry::Suppressed(_) => None,
+        CacheEntry::Denied(mut state) => state.take_unreported(now).map(|denied| (key, denied)),
+        CacheEntry::Suppressed(_) => None,
     }
 }

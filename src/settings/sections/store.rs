@@ -44,7 +44,7 @@ section! {
     pub struct FallbackSettings {
         /// Decision about a request that the store cannot count: `allow`, `deny`, or `local`, which
         /// uses counters of this instance. `on_error` in a rule takes precedence.
-        on_error: OnError = "allow", choice(OnError::ALL.map(|choice| (choice.word(), choice)));
+        on_error: OnError = "allow", choice(OnError::ALL.map(|choice| (choice.name(), choice)));
         /// Instances that share the traffic. With `local`, each of them allows its share of a limit,
         /// rounded up.
         instances: u64 = "1", number(1..=1_000_000);
