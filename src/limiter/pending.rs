@@ -125,8 +125,8 @@ impl<S: Store> Limiter<S> {
         let Resolved::Counter(query) = &pending.resolved else { return Cause::NoRule };
         let CounterQuery { rule, limit, key, hits, .. } = query;
         let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.on_error);
-        let policy_name = policy.name();
-        tracing::debug!(rule = rule.map(|rule| &*rule.label), policy = policy_name, %error, "fallback decided");
+        let (label, by) = (rule.map(|rule| &*rule.label), policy.name());
+        tracing::debug!(rule = label, by, %error, "fallback decided");
         let index = rule.map(|rule| rule.index);
         let failed =
             FailedQuery { rule: index, limit, key, hits: *hits, lease: pending.lease, error };

@@ -97,16 +97,16 @@ fn overall_code_is_any_ordinary_or_all_quota_denials() {
         (&["s", "q1"], &["s", "q1"], over, ok),
         (&["r"], &["unmatched", "u"], ok, ok),
     ];
-    for (full, asked, ordinary, global_quota) in table {
+    for (full, keys, ordinary, global_quota) in table {
         for (quota_mode, code) in [(false, ordinary), (true, global_quota)] {
             let bench =
                 Bench::new(MIXED, AnswerSettings { quota_mode, ..AnswerSettings::default() });
             for key in *full {
                 bench.hit(&[(key, "")]);
             }
-            let asked: Vec<_> = asked.iter().map(|key| (*key, "")).collect();
-            let verdict = bench.hit(&asked);
-            assert_eq!(verdict.code, *code, "{full:?} full, {asked:?}, global {quota_mode}");
+            let keys: Vec<_> = keys.iter().map(|key| (*key, "")).collect();
+            let verdict = bench.hit(&keys);
+            assert_eq!(verdict.code, *code, "{full:?} full, {keys:?}, global {quota_mode}");
         }
     }
 }
@@ -132,8 +132,8 @@ fn headers_report_the_most_restrictive_first() {
         NAMED,
         AnswerSettings { headers: LimitHeaders::Both, ..AnswerSettings::default() },
     );
-    let asked = [("wide", ""), ("tight", "")];
-    let verdict = bench.hit(&asked);
+    let keys = [("wide", ""), ("tight", "")];
+    let verdict = bench.hit(&keys);
     assert_eq!(header(&verdict, "x-ratelimit-limit"), Some("2, 10;w=3600;name=\"wide\", 2;w=60"));
     assert_eq!(header(&verdict, "x-ratelimit-remaining"), Some("1"));
     assert_eq!(header(&verdict, "x-ratelimit-reset"), Some("40"));
@@ -144,8 +144,8 @@ fn headers_report_the_most_restrictive_first() {
     let limits = header(&verdict, "ratelimit").unwrap();
     assert!(limits.starts_with("\"tight\";r=1;t=40, \"wide\";r=9;t="), "{limits}");
     assert_eq!(header(&verdict, "retry-after"), None);
-    bench.hit(&asked);
-    let denied = bench.hit(&asked);
+    bench.hit(&keys);
+    let denied = bench.hit(&keys);
     assert_eq!(denied.code, Code::OverLimit);
     assert_eq!(header(&denied, "x-ratelimit-remaining"), Some("0"));
     assert_eq!(header(&denied, "retry-after"), Some("40"));

@@ -20,12 +20,12 @@ const LEASING: &str = "
 type Hits<'a> = (&'a [(&'a str, &'a str)], i64);
 
 impl Bench {
-    fn send(&self, asks: &[Hits<'_>]) -> Verdict {
-        let entries: Vec<Vec<Entry<'_>>> = asks
+    fn send(&self, sent: &[Hits<'_>]) -> Verdict {
+        let entries: Vec<Vec<Entry<'_>>> = sent
             .iter()
             .map(|(pairs, _)| pairs.iter().map(|&(key, value)| Entry { key, value }).collect())
             .collect();
-        let descriptors: Vec<Descriptor<'_>> = asks
+        let descriptors: Vec<Descriptor<'_>> = sent
             .iter()
             .zip(&entries)
             .map(|((_, hits), entries)| Descriptor {
@@ -166,7 +166,7 @@ fn a_reservation_is_settled_once() {
 
 #[test]
 fn a_denied_request_keeps_hits_unless_free() {
-    let asks: &[Hits<'_>] = &[
+    let sent: &[Hits<'_>] = &[
         (&[("slots", "")], 1),
         (&[("tokens", "")], 40),
         (&[("plain", "")], 2),
@@ -177,7 +177,7 @@ fn a_denied_request_keeps_hits_unless_free() {
     {
         let options = Options { denied_requests, ..Options::default() };
         let bench = Bench::with(LEASING, AnswerSettings::default(), &options);
-        let denied = bench.send(asks);
+        let denied = bench.send(sent);
         assert_eq!((denied.code, lease(&denied)), (Code::OverLimit, None));
         assert_eq!(bench.left("slots"), 2, "{denied_requests:?}");
         assert_eq!(bench.left("tokens"), tokens, "{denied_requests:?}");

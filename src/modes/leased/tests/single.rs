@@ -156,12 +156,12 @@ async fn a_cancelled_request_leaves_its_tokens() {
     let instance = Instance::new(&cluster, 0);
     let limit = limit(10, 60);
     for _ in 0..2 {
-        let ask = instance.hit(&KEY, &limit, 1);
-        let _ = tokio::time::timeout(Duration::from_secs(1), ask).await;
+        let request = instance.hit(&KEY, &limit, 1);
+        let _ = tokio::time::timeout(Duration::from_secs(1), request).await;
     }
     // Its refill is in flight when it is cancelled.
-    let ask = instance.hit(&KEY, &limit, 5);
-    assert!(tokio::time::timeout(Duration::from_micros(10), ask).await.is_err());
+    let request = instance.hit(&KEY, &limit, 5);
+    assert!(tokio::time::timeout(Duration::from_micros(10), request).await.is_err());
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut passed = 2;
     while instance.hit(&KEY, &limit, 1).await.unwrap().allowed {
@@ -208,10 +208,10 @@ async fn waiting_for_a_refill_is_bounded() {
         let before = tokio::time::Instant::now();
         let timeout = timeout.map(Duration::from_millis);
         let (hits, local) = (held(&instance) as i64 + 1, instance.local());
-        let asked = instance.hit_within(&KEY, &limit, hits, local, timeout);
+        let request = instance.hit_within(&KEY, &limit, hits, local, timeout);
         // Without a timeout it would wait forever.
-        let asked = tokio::time::timeout(Duration::from_secs(9), asked).await;
-        assert_eq!(asked, Ok(Err(StoreError::Timeout)), "{timeout:?}");
+        let request = tokio::time::timeout(Duration::from_secs(9), request).await;
+        assert_eq!(request, Ok(Err(StoreError::Timeout)), "{timeout:?}");
         let waited = before.elapsed().as_millis();
         assert!((waits..=waits + 1).contains(&waited), "{timeout:?}: {waited} ms");
     }
