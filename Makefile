@@ -8,9 +8,10 @@ FUZZ_RUNS ?= 1000000
 SOAK_PAUSE ?= 60
 
 ENVOYS := 1.40.0 1.36.4
+GRPCIO := 1.76.0
 FUZZ_TARGETS := request_proto request_json rules_yaml
 
-.PHONY: run test redis test-shuttle test-valkey soak lint fmt fuzz deny accuracy bench modes helm-test helm-docs docs docs-settings
+.PHONY: run test test-grpc-go grpc-clients redis test-shuttle test-valkey soak lint fmt fuzz deny accuracy bench modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:
 
 # Builds weir and serves the rules of examples/ from memory.
@@ -18,9 +19,22 @@ run:
 	$(CARGO) run --release -- serve --config examples/weir.yaml
 
 # All tests, against real Envoys and Redis servers too. test-shuttle has those that need a second build.
-test: $(ENVOYS:%=envoy-%) redis
+test: $(ENVOYS:%=envoy-%) redis grpc-clients
 	$(CARGO) test --locked --workspace
-	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --test it -- envoy:: hostile:: services:: leases::
+	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --test it -- envoy:: hostile:: services:: leases:: gzip::
+
+# Compressed calls of a grpc-go client, which needs Go.
+test-grpc-go:
+	go build -C tests/it/gzip/go -o $(CURDIR)/target/grpc-clients/grpc-go .
+	$(CARGO) test --locked --test it -- --ignored grpc_go
+
+# The grpcio client of the tests, in an environment under target/.
+grpc-clients: target/grpc-clients/grpcio
+
+target/grpc-clients/grpcio:
+	@$(PYTHON) -m venv --clear $@.new
+	$@.new/bin/pip install --quiet --disable-pip-version-check grpcio==$(GRPCIO)
+	@mv $@.new $@
 
 # The locks and atomics of the memory store under a scheduler that tries interleavings. The feature
 # compiles weir and its dependencies a second time.

@@ -8,6 +8,7 @@ mod compat;
 mod counters;
 mod docs;
 mod envoy;
+mod gzip;
 mod headers;
 mod hostile;
 mod json;
