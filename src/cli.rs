@@ -20,7 +20,7 @@ use bench::BenchArgs;
 
 /// Exit codes, where more than "it worked" is worth telling apart.
 pub mod exit {
-    /// `check` found problems, `call` was told OVER_LIMIT, or some calls of `bench` were not decided.
+    /// `check` found problems, `call` got OVER_LIMIT, or some calls of `bench` were not decided.
     pub const NO: u8 = 1;
     /// Rules or settings are wrong (EX_USAGE of sysexits.h).
     pub const BAD_CONFIG: u8 = 64;
@@ -175,7 +175,7 @@ impl Cli {
     }
 }
 
-/// Writes a line to standard error, if anybody still reads it.
+/// Writes a line to standard error. A closed stream is ignored.
 fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn envoy_ratelimit_name_alone_serves_and_with_arguments_is_weir() {
+    fn the_ratelimit_name_serves_only_without_arguments() {
         let parse = |words: &[&str]| Cli::from_words(words.iter().map(OsString::from).collect());
         for name in ["ratelimit", "/bin/ratelimit"] {
             assert!(matches!(parse(&[name]).command, Command::ServeAsEnvoyRatelimit), "{name}");

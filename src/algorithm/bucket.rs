@@ -55,9 +55,9 @@ pub(super) fn read(tier: &GcraTier, seen: &TierResult, until: ResetOn) -> TierUs
     let in_parts = |length: GcraTime| u128::from(length.micros) * parts + u128::from(length.part);
     let one = in_parts(tier.one).max(1);
     let now = u128::from(tier.now.0) * parts;
-    let tat = in_parts(GcraTime { micros: seen.a, part: seen.b }).max(now);
+    let arrival = in_parts(GcraTime { micros: seen.a, part: seen.b }).max(now);
     let full = in_parts(tier.horizon).saturating_sub(now);
-    let level = tat - now;
+    let level = arrival - now;
 
     let room = full.saturating_sub(level) / one;
     let (capacity, used) = (full / one, level.div_ceil(one));

@@ -1,4 +1,4 @@
-//! `weir serve`: reads the settings, starts the log, and runs the application until it is told to stop.
+//! `weir serve`: reads the settings, starts the log, and runs the application until a shutdown signal.
 
 use std::io::IsTerminal;
 

@@ -21,7 +21,7 @@ pub(crate) enum Malformed {
     /// As the decoder says.
     #[error(transparent)]
     Field(#[from] DecodeError),
-    /// A length leads beyond the end.
+    /// A length exceeds the input.
     #[error("a field is longer than the message that it stands in")]
     Short,
 }

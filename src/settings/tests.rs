@@ -326,7 +326,7 @@ fn every_error_says_where_what_and_what_to_write() {
         ("store: {timeout: 0s}", "is zero; write a duration"),
         ("store: {max_counters: -1}", "write a whole number from 1"),
         ("store: {max_counters: 1.5}", "write a whole number from 1"),
-        ("fallback: {on_error: perhaps}", "write `allow` or `deny` or `local`"),
+        ("fallback: {on_error: sometimes}", "write `allow` or `deny` or `local`"),
         ("fallback: {instances: 0}", "write a whole number from 1"),
         ("redis: {url: 'http://h'}", "redis.url: \"http://h\" is not a URL of Redis"),
         ("clock: {offset: soon}", "\"soon\" is not a duration"),

@@ -213,8 +213,8 @@ pub(super) fn excess(limit: &Limit, now: Micros, state: &Option<State>) -> u64 {
         }
         Params::Gcra(tiers) => {
             let tier = &tiers[index];
-            let parts = |tat: GcraTime| {
-                i128::from(tat.micros) * i128::from(tier.parts) + i128::from(tat.part)
+            let parts = |time: GcraTime| {
+                i128::from(time.micros) * i128::from(tier.parts) + i128::from(time.part)
             };
             (row[0] - parts(tier.horizon)) / parts(tier.one).max(1)
         }

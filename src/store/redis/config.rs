@@ -9,7 +9,7 @@ use credentials::PasswordFile;
 
 use crate::settings::RedisSettings;
 
-/// Why Redis cannot be reached, whatever the servers do. Tells what to mend; shows no password.
+/// Why Redis cannot be reached, whatever the servers do. Names what to correct, without the password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RedisConfigError(String);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_without_its_password() {
+    fn unreadable_urls_are_reported_without_password() {
         for url in ["h:1", "redis://", "redis-sentinel://u:hunter2@h:1", "redis://u:hunter2@h:x"] {
             let error = server(url).unwrap_err().to_string();
             assert!(error.starts_with("redis.url") && !error.contains("hunter2"), "{url}: {error}");

@@ -54,7 +54,7 @@ fn params(key: u64, now: Micros, hits: i64) -> Params {
     match key % 5 {
         0 => Params::FixedWindow(windows.map(|w| count_tier(w, now, max)).collect()),
         1 => Params::SlidingWindow(windows.map(|w| pair_tier(w, now, max)).collect()),
-        2 => Params::Gcra(windows.map(|w| tat_tier(w, now, max, hits)).collect()),
+        2 => Params::Gcra(windows.map(|w| gcra_tier(w, now, max, hits)).collect()),
         3 => Params::Log(hold_tiers(windows, now, max)),
         _ => Params::Slots(hold_tiers(windows, now, max)),
     }
@@ -70,7 +70,7 @@ fn pair_tier(window: Micros, now: Micros, max: u64) -> SlidingWindowTier {
     SlidingWindowTier { start, window, rest: Micros(window.0 - now.0 % window.0), max }
 }
 
-fn tat_tier(window: Micros, now: Micros, max: u64, hits: i64) -> GcraTier {
+fn gcra_tier(window: Micros, now: Micros, max: u64, hits: i64) -> GcraTier {
     let length =
         |hits: u64| GcraTime { micros: window.0 * hits / max, part: window.0 * hits % max };
     let after = |length: GcraTime| GcraTime { micros: now.0 + length.micros, ..length };
