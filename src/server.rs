@@ -15,7 +15,14 @@ use tokio::sync::watch;
 mod admin;
 mod config;
 mod grpc;
-mod http;
+mod http {
+    //! HTTP/1: the server of its ports, the routes of the HTTP port, and the page of metrics.
+
+    pub(super) mod metrics_listener;
+    pub(super) mod metrics_page;
+    pub(super) mod routes;
+    pub(super) mod server;
+}
 mod lifecycle;
 mod listener;
 mod metrics;

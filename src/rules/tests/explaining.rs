@@ -204,7 +204,7 @@ near    per-user (test.yaml:4:5)
 }
 
 #[test]
-fn text_from_a_request_cannot_draw_lines_of_its_own() {
+fn text_from_a_request_cannot_add_lines() {
     let entries = [Entry { key: "user", value: "x\ncounter none" }];
     let text = rules(FILE).explain("d", &entries).to_string();
     assert!(text.contains(r"user=x\ncounter none"), "{text}");

@@ -1,7 +1,7 @@
 //! This module refuses requests that a web page of another site sends through a browser.
 //!
 //! Such a page can make a browser send requests to loopback. It cannot read the responses, unless it
-//! gives the loopback address a name of its own domain (DNS rebinding), which shows in `Host`. For
+//! gives the loopback address a name of its domain (DNS rebinding), which shows in `Host`. For
 //! requests that change something, the browser sends the origin.
 
 use std::net::IpAddr;
@@ -83,7 +83,7 @@ mod tests {
         ] {
             let asked = headers(&[("host", host)]);
             assert_eq!(judge(&asked, true, true).is_ok(), own, "{host}");
-            assert!(judge(&asked, false, true).is_ok(), "other ports have names of their own");
+            assert!(judge(&asked, false, true).is_ok(), "other ports have other names");
         }
         assert!(judge(&headers(&[]), true, true).is_ok(), "HTTP/1.0 has no Host");
     }

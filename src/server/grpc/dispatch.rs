@@ -100,7 +100,7 @@ impl<D: Decide> Dispatcher<D> {
         // The handler catches a panic of a decision too: that call still gets its INTERNAL, and the
         // decider its count. A panic here came from elsewhere (framing, decoding, encoding). It
         // would end the connection with all its calls; caught, it resets this call alone, as in a
-        // task of its own.
+        // separate task.
         match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context))) {
             Ok(Poll::Ready(())) => *spare = Some(call),
             Ok(Poll::Pending) => self.spawn_call(call, stats),

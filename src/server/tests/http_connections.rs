@@ -29,7 +29,7 @@ fn serving(tune: impl FnOnce(&mut ServerConfig)) -> (Served, [Listener; 3], Arc<
     (server, listeners, metrics)
 }
 
-/// So many connections to `port`, which are silent.
+/// `count` silent connections to `port`.
 async fn silent(port: SocketAddr, number: usize) -> Vec<TcpStream> {
     let mut open = Vec::new();
     for _ in 0..number {

@@ -93,7 +93,7 @@ async fn tls_1_2_and_1_3_agree_on_http2() {
 
 #[tokio::test]
 async fn clients_need_a_trusted_certificate_and_name() {
-    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (authority, other_authority) = (Authority::new(), Authority::new());
     let mut files = authority.files(&authority.issue(Leaf::server()));
     files.client_ca = Some(authority.path("ca.crt"));
     files.client_san = vec!["envoy.gateway".into(), "spiffe://cluster/envoy".into()];
@@ -109,7 +109,7 @@ async fn clients_need_a_trusted_certificate_and_name() {
         authority.issue(Leaf::client(&["*.example"])),
         authority.issue(Leaf::client(&["spiffe://cluster/envoy2"])),
         authority.issue(Leaf::client(&["envoy.gateway"]).expired()),
-        stranger.issue(Leaf::client(&["envoy.gateway"])),
+        other_authority.issue(Leaf::client(&["envoy.gateway"])),
     ];
     for (index, leaf) in bad.iter().enumerate() {
         assert!(!is_answered(&server, showing(&authority, leaf)).await, "number {index}");
