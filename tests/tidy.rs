@@ -3,10 +3,16 @@
 //! Each rule is a row of a table below, and each message names the place and the row. To change a
 //! rule, change its row in a commit that says why.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 #[path = "tidy/blank.rs"]
 mod blank;
+#[path = "tidy/prose.rs"]
+mod prose;
+#[path = "tidy/tree.rs"]
+mod tree;
+
+use tree::{Source, pages, tree};
 
 /// Who may use whom: a module of `src/` and the modules of rows above that it may name. Test code may name anything.
 const ARROWS: &[(&str, &str)] = &[
@@ -77,7 +83,7 @@ const WORDS: &[(&str, Where, &str)] = &[
         Where::Only(&["src/time", "src/server/grpc/io", "crates/weir-bench/src"]),
         "time is an argument; only a Clock reads it",
     ),
-    ("thread::sleep", Where::Only(&[]), "a sleeping thread serves nobody"),
+    ("thread::sleep", Where::Only(&[]), "a sleeping thread serves no call"),
     (".await", Where::Not(PURE), "decisions are pure functions"),
     ("tracing::", Where::Not(PURE), "decisions are pure functions"),
     ("println!", Where::Only(&["src/cli", "src/main"]), "only the command line prints"),
@@ -89,7 +95,7 @@ const WORDS: &[(&str, Where, &str)] = &[
     ("fred::", Where::Only(&["src/store/redis"]), "one folder knows what talks to Redis"),
     ("tonic::", Where::Only(SPEAKS_GRPC), "edge only; one adapter of the server knows tonic"),
     ("tonic::codegen", Where::Only(&[]), "tonic hides it: it is for generated code"),
-    ("opentelemetry", Where::Only(&["src/telemetry"]), "one folder knows what a collector is told"),
+    ("opentelemetry", Where::Only(&["src/telemetry"]), "one folder speaks to collectors"),
     ("weir_bench::", Where::Only(&["src/cli/bench"]), "only one command puts load on a service"),
     ("axum::", Where::Only(&["src/server"]), "edge only"),
     ("config::", Where::Only(&["src/settings"]), "settings are read in one place"),
@@ -112,17 +118,12 @@ const WITHOUT_TWIN: &[(&str, &str)] = &[
 const LINES_MAX: usize = 400;
 /// Files that may be longer, with the reason.
 const LONG_FILES: &[(&str, usize, &str)] = &[];
+/// Rust files directly in `src/server/`: more need a folder.
+const SERVER_FILES_MAX: usize = 8;
 /// Columns of a line of code.
 const COLUMNS_MAX: usize = 100;
 /// Columns of a comment, which rustfmt does not wrap. Rows of a table and addresses have no limit.
 const COMMENT_COLUMNS_MAX: usize = 120;
-
-/// A file of the tree.
-struct Source {
-    /// From the root, with `/`.
-    path: String,
-    text: String,
-}
 
 #[test]
 fn the_tree_keeps_the_house_rules() {
@@ -133,6 +134,9 @@ fn the_tree_keeps_the_house_rules() {
     let code = sources.iter().filter(|source| !tests.contains(&source.path));
     problems.extend(code.flat_map(meaning));
     problems.extend(twins(&sources));
+    problems.extend(flat_server(&sources));
+    problems.extend(sources.iter().flat_map(prose::test_names));
+    problems.extend(sources.iter().chain(&pages()).flat_map(prose::banned_words));
     problems.extend(sections_without_a_word(&sources));
     let report = problems.join("\n");
     assert!(problems.is_empty(), "{} problems:\n{report}", problems.len());
@@ -312,6 +316,18 @@ fn words(path: &str, code: &str) -> Vec<String> {
     problems
 }
 
+/// `src/server/` is sorted into folders.
+fn flat_server(sources: &[Source]) -> Option<String> {
+    let inside = |source: &&Source| {
+        let name = source.path.strip_prefix("src/server/");
+        name.is_some_and(|name| name.ends_with(".rs") && !name.contains('/'))
+    };
+    let files = sources.iter().filter(inside).count();
+    (files > SERVER_FILES_MAX).then(|| {
+        format!("src/server/: {files} files, at most {SERVER_FILES_MAX}; sort them into folders")
+    })
+}
+
 /// Each state machine exists in Rust and in Lua, once there is Lua at all.
 fn twins(sources: &[Source]) -> Vec<String> {
     let stems = |folder: &str, end: &str| -> Vec<String> {
@@ -367,33 +383,6 @@ fn stands_alone(code: &str, at: usize) -> bool {
 
 fn line_of(code: &str, at: usize) -> usize {
     code[..at].matches('\n').count() + 1
-}
-
-fn tree() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut sources = Vec::new();
-    for folder in "src crates tests benches fuzz/fuzz_targets fuzz/src proto lua".split(' ') {
-        collect(root, &root.join(folder), &mut sources);
-    }
-    let readme = std::fs::read_to_string(root.join("README.md")).unwrap_or_default();
-    sources.push(Source { path: "README.md".to_owned(), text: readme });
-    sources
-}
-
-fn collect(root: &Path, folder: &Path, sources: &mut Vec<Source>) {
-    // A folder that does not exist yet holds nothing.
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.sort();
-    for path in paths {
-        if path.is_dir() {
-            collect(root, &path, sources);
-        } else if path.extension().is_some_and(|end| end == "rs" || end == "lua") {
-            let below = path.strip_prefix(root).expect("found below the root");
-            let text = std::fs::read_to_string(&path).expect("sources are UTF-8");
-            sources.push(Source { path: below.to_string_lossy().replace('\\', "/"), text });
-        }
-    }
 }
 
 #[path = "tidy/planted.rs"]

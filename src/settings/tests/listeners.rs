@@ -63,7 +63,8 @@ fn envoy_ratelimit_tls_variables_need_their_switch() {
         let loaded = run(NO_FILE, &env, Overrides::default());
         assert_eq!(value_of(loaded, path), meaning, "{env:?}");
     }
-    for env in [vec![on], vec![on, cert], vec![on, key], vec![("GRPC_SERVER_USE_TLS", "sometimes")]] {
+    for env in [vec![on], vec![on, cert], vec![on, key], vec![("GRPC_SERVER_USE_TLS", "sometimes")]]
+    {
         let lines = errors(NO_FILE, &env, Overrides::default());
         let what = "set GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY as well";
         assert!(
