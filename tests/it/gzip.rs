@@ -36,20 +36,20 @@ fn call(client: &[&str], weir: &Weir, request: &RateLimitRequest) -> Result<Code
     assert!(program.exists(), "there is no {}; run `make grpc-clients`", program.display());
     let mut hex = String::new();
     for byte in request.encode_to_vec() {
-        write!(hex, "{byte:02x}").unwrap();
+        write!(hex, "{byte:02x}").expect("a String takes all");
     }
     let mut command = Command::new(program);
     command.args(&client[1..]).arg(weir.grpc.to_string()).arg(hex).current_dir(root);
-    let output = command.output().unwrap();
+    let output = command.output().expect("the client starts");
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    let hex = String::from_utf8(output.stdout).unwrap();
+    let hex = String::from_utf8(output.stdout).expect("hexadecimal text");
     let digits: Vec<char> = hex.trim().chars().collect();
     let bytes = digits.chunks(2).map(|pair| {
         u8::from_str_radix(&pair.iter().collect::<String>(), 16).expect("hexadecimal digits")
     });
-    let response = RateLimitResponse::decode(&bytes.collect::<Vec<u8>>()[..]).unwrap();
+    let response = RateLimitResponse::decode(&bytes.collect::<Vec<u8>>()[..]).expect("a response");
     Ok(response.overall_code())
 }
 
@@ -62,7 +62,7 @@ fn is_answered(client: &[&str]) {
         for expected in [Code::Ok, Code::Ok, Code::OverLimit] {
             assert_eq!(call(client, &weir, &request(500)), Ok(expected));
         }
-        let error = call(client, &weir, &request(2000)).unwrap_err();
+        let error = call(client, &weir, &request(2000)).expect_err("over the maximum");
         assert!(error.contains("exceeded while decompressing message"), "{error}");
     });
 }
