@@ -236,14 +236,12 @@ pub enum LimitError {
     Burst(u64),
     /// A log of more than [`ENTRIES_MAX`] entries.
     #[error(
-        "sliding_window_log keeps 8 bytes per request, so {0} requests are too many: write \
-         {ENTRIES_MAX} at most, or use `algorithm: sliding_window`, which needs 24 bytes in all"
+        "sliding_window_log stores each request, so {0} requests are too many: write {ENTRIES_MAX} \
+         at most, or use `algorithm: sliding_window`, which stores two counts"
     )]
     Log(u64),
     /// More slots than [`ENTRIES_MAX`].
-    #[error(
-        "concurrency keeps 16 bytes per slot, so {0} are too many: write {ENTRIES_MAX} at most"
-    )]
+    #[error("concurrency stores each slot, so {0} are too many: write {ENTRIES_MAX} at most")]
     Slots(u64),
     /// A bucket of size 0.
     #[error("a burst of 0 lets nothing pass: write at least 1, or `requests: 0` to block")]

@@ -70,14 +70,14 @@ impl<S> GuardedIo<S> {
 
     /// Accounts for the bytes of one read.
     fn record_read(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let (preface, control_frames) = bytes.split_at(self.preface_left.min(bytes.len()));
+        let (preface, frames) = bytes.split_at(self.preface_left.min(bytes.len()));
         self.preface_left -= preface.len();
         self.budget.spend(bytes.len());
-        if self.control_frames.read(control_frames, Instant::now) {
+        if self.control_frames.read(frames, Instant::now) {
             return Ok(());
         }
         self.metrics.flood.add();
-        Err(io::Error::other("more control control_frames than any client needs"))
+        Err(io::Error::other("too many control frames: over grpc.max_control_frames"))
     }
 
     /// The result of a write: an error once it was pending for the write timeout.
