@@ -5,7 +5,6 @@ use std::sync::Arc;
 use rustls::crypto::{CryptoProvider, ring};
 
 mod cert_files;
-mod der;
 mod reload;
 mod san;
 mod signatures;

@@ -4,12 +4,7 @@
 //! issues such certificates, because Kubernetes namespaces are single labels.
 
 use rustls::pki_types::DnsName;
-
-use super::der;
-
-/// Tags of the names that are compared.
-const DNS: u8 = 0x82;
-const URI: u8 = 0x86;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 /// A configured name. Only a verified certificate may be compared with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,15 +26,17 @@ impl SanName {
 
     /// Whether `certificate`, in DER, has one of `names`.
     pub fn any_in(names: &[SanName], certificate: &[u8]) -> bool {
-        der::names(certificate)
-            .any(|(tag, presented)| names.iter().any(|name| name.matches(tag, presented)))
+        let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
+        let Ok(Some(extension)) = certificate.subject_alternative_name() else { return false };
+        let presented = &extension.value.general_names;
+        presented.iter().any(|presented| names.iter().any(|name| name.matches(presented)))
     }
 
     /// URIs match letter by letter; DNS names in any case, and their first label may be a star.
-    fn matches(&self, tag: u8, presented: &str) -> bool {
-        match (self, tag) {
-            (SanName::Uri(wanted), URI) => presented == wanted,
-            (SanName::Dns(wanted), DNS) => {
+    fn matches(&self, presented: &GeneralName<'_>) -> bool {
+        match (self, presented) {
+            (SanName::Uri(wanted), GeneralName::URI(presented)) => presented == wanted,
+            (SanName::Dns(wanted), GeneralName::DNSName(presented)) => {
                 match (presented.strip_prefix("*."), wanted.split_once('.')) {
                     (Some(presented), Some((_, wanted))) => presented.eq_ignore_ascii_case(wanted),
                     _ => presented.eq_ignore_ascii_case(wanted),
@@ -57,8 +54,12 @@ mod tests {
 
     #[test]
     fn a_star_stands_for_exactly_one_label() {
-        let dns = |presented, wanted, expected| (DNS, presented, wanted, expected);
-        let uri = |presented, wanted, expected| (URI, presented, wanted, expected);
+        let dns = |presented, wanted: &str, expected| {
+            (GeneralName::DNSName(presented), wanted.to_owned(), expected)
+        };
+        let uri = |presented, wanted: &str, expected| {
+            (GeneralName::URI(presented), wanted.to_owned(), expected)
+        };
         let table = [
             dns("envoy.example", "envoy.example", true),
             dns("Envoy.Example", "envoy.example", true),
@@ -76,9 +77,9 @@ mod tests {
             uri("spiffe://c/a", "spiffe://c/A", false),
             uri("spiffe://c/*", "spiffe://c/a", false),
         ];
-        for (tag, presented, wanted, expected) in table {
-            let name = SanName::parse(wanted).unwrap();
-            assert_eq!(name.matches(tag, presented), expected, "{presented} for {wanted}");
+        for (presented, wanted, expected) in table {
+            let name = SanName::parse(&wanted).unwrap();
+            assert_eq!(name.matches(&presented), expected, "{presented} for {wanted}");
         }
         for text in ["", "*.example", "a b"] {
             assert_eq!(SanName::parse(text), None, "{text}");
