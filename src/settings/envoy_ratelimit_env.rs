@@ -7,10 +7,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use super::leaf::Leaf;
+use super::leaf::{Leaf, list};
 use super::problem::Problem;
 use super::redis_url::{Beside, Kind};
-use super::sources::list;
 use super::{redis_url, scalar, secret};
 
 /// Translates a value of envoyproxy/ratelimit into the text of a setting.

@@ -35,3 +35,8 @@ impl Source for Texts {
         Ok(self.0.clone().into_iter().collect())
     }
 }
+
+/// The text of a list.
+pub(super) fn list(items: &[String]) -> String {
+    serde_json::to_string(items).expect("texts have a JSON form")
+}

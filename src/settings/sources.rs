@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use config::{Config, Environment, Source};
 
-use super::leaf::{Leaf, Texts};
+use super::leaf::{Leaf, Texts, list};
 use super::problem::{Problem, Problems};
 use super::reader::Written;
 use super::section::Setting;
@@ -283,11 +283,6 @@ fn text(setting: &Setting, node: &Node) -> Result<String, &'static str> {
             items.map(|items| list(&items)).ok_or("is a list of texts")
         }
     }
-}
-
-/// The text of a list.
-pub(super) fn list(items: &[String]) -> String {
-    serde_json::to_string(items).expect("texts have a JSON form")
 }
 
 /// The variable that sets `path`.
