@@ -1,7 +1,7 @@
 //! The generated messages of the protocol, one module per package of `proto/`.
 //!
-//! Only the server and the client speak them; everything inside works on borrowed
-//! [`Request`](crate::descriptor::Request)s and [`Verdict`](crate::decision::Verdict)s.
+//! Only the server and the client use these messages. All other code works on borrowed
+//! [`Request`](crate::descriptor::Request)s and on [`Verdict`](crate::decision::Verdict)s.
 
 pub(crate) mod wire;
 
@@ -18,7 +18,7 @@ pub use envoy::service::ratelimit::v3::rate_limit_response::{
 pub use envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 pub use envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 
-/// The encoded descriptor set of all messages, with what they import.
+/// The encoded descriptor set of all messages and their imports.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
 #[allow(missing_docs, clippy::all)]

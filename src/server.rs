@@ -1,7 +1,8 @@
-//! This module serves gRPC, HTTP, admin and metrics.
+//! The server: gRPC, HTTP, admin and metrics listeners.
 //!
-//! gRPC has one worker thread per core. The acceptor thread accepts all connections, assigns those of
-//! gRPC to the workers, and serves HTTP and admin itself. [`Server::bind`] binds the ports,
+//! One worker thread per core serves gRPC. The acceptor thread accepts gRPC, HTTP and admin
+//! connections, assigns gRPC connections to the workers, and serves HTTP and admin itself. A
+//! metrics listener, if configured, has its own thread. [`Server::bind`] binds the ports,
 //! [`Bound::serve`] starts the threads, and [`Serving::join`] waits until they have stopped.
 
 use std::io;
@@ -16,7 +17,7 @@ mod admin;
 mod config;
 mod grpc;
 mod http {
-    //! HTTP/1: the server of its ports, the routes of the HTTP port, and the page of metrics.
+    //! HTTP/1: the connection server, the routes of the HTTP port, and the metrics page.
 
     pub(super) mod metrics_listener;
     pub(super) mod metrics_page;
@@ -54,11 +55,11 @@ use listener::balance::LeastConnections;
 use listener::bind::bind;
 use listener::per_ip::PerIpLimit;
 
-/// A server before its ports are bound.
+/// An unbound server: the starting point of [`Server::bind`].
 #[derive(Debug)]
 pub struct Server;
 
-/// A server with bound ports, before it serves.
+/// A server with bound ports that does not serve yet.
 #[derive(Debug)]
 pub struct Bound {
     config: ServerConfig,
@@ -68,16 +69,16 @@ pub struct Bound {
     metrics: Option<TcpListener>,
 }
 
-/// The addresses of a server, with real port numbers.
+/// The bound addresses of a server. A configured port 0 appears as the port that the system chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// gRPC.
+    /// Address of the gRPC listener.
     pub grpc: SocketAddr,
-    /// HTTP.
+    /// Address of the HTTP listener.
     pub http: SocketAddr,
-    /// Admin.
+    /// Address of the admin listener.
     pub admin: SocketAddr,
-    /// Metrics, if they have a listener.
+    /// Address of the metrics listener, if one is configured.
     pub metrics: Option<SocketAddr>,
 }
 
@@ -109,8 +110,9 @@ impl Bound {
         })
     }
 
-    /// Starts the threads. `decider` decides requests, `view` is shown on the admin port, `health` is
-    /// reported to probes, and `shutdown` starts the drain when it turns true or is dropped.
+    /// Starts the threads. `decider` decides requests, `view` supplies the admin pages, and
+    /// `health` is reported to probes. The drain starts when `shutdown` becomes true or its sender
+    /// is dropped.
     pub fn serve<D: Decide, V: AdminView>(
         self,
         decider: Arc<D>,
@@ -179,15 +181,19 @@ impl Bound {
         for (index, queue) in queues.into_iter().enumerate() {
             threads.push(worker::start(index, queue, worker.clone())?);
         }
-        // Last: if a thread cannot start, the balancer is dropped, and the others end.
+        // The acceptor starts last: if a thread cannot start, dropping the balancer ends the
+        // others.
         threads.push(acceptor.start()?);
         Ok(Serving { threads })
     }
 }
 
 impl Serving {
-    /// Blocks until every thread has stopped. An error is a bug: a thread ended before the shutdown,
-    /// which stops the others too.
+    /// Blocks until every thread has stopped.
+    ///
+    /// # Errors
+    ///
+    /// A thread that panicked or failed. This is a bug; it also stops the other threads.
     pub fn join(self) -> io::Result<()> {
         let mut result = Ok(());
         for thread in self.threads {
@@ -203,7 +209,7 @@ impl Serving {
     }
 }
 
-/// A single-threaded runtime with network and time.
+/// A single-threaded runtime with I/O and timers.
 fn single_threaded_runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }

@@ -1,4 +1,5 @@
-//! Certificate files of a TLS endpoint: read, parsed, checked and reloaded. The server and the Redis client use it.
+//! Certificate files of a TLS endpoint: reading, parsing, checks and reloads. The gRPC server and
+//! the Redis client share this code.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ pub use san::SanName;
 pub(crate) use signatures::delegate_signatures;
 pub use validity::Validity;
 
-/// Why TLS cannot be set up: the setting, the file and the problem. It never shows the content of a file.
+/// Why TLS cannot be set up: the setting, the file and the problem. The text never contains file
+/// content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TlsError(String);
@@ -28,7 +30,7 @@ impl TlsError {
     }
 }
 
-/// The cryptography of all TLS connections: ring.
+/// The cryptography provider of all TLS connections: ring.
 pub fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

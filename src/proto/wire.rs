@@ -1,32 +1,32 @@
-//! The wire format of protobuf, field by field, without a copy
+//! A zero-copy reader of protobuf's wire format, field by field
 //! (<https://protobuf.dev/programming-guides/encoding/>).
 
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'m> {
-    /// A number of any size, a truth or a name from a list.
+    /// A varint: an integer, a boolean or an enum value.
     Number(u64),
-    /// Text, bytes or a message.
+    /// A string, bytes or an embedded message.
     Bytes(&'m [u8]),
-    /// Something of a kind that no message of ours has.
+    /// A value of another wire type, which none of weir's messages uses.
     Other,
 }
 
-/// Bytes that are no message.
+/// Why bytes are not a protobuf message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
-    /// As the decoder says.
+    /// An error of prost's decoder.
     #[error(transparent)]
     Field(#[from] DecodeError),
-    /// A length exceeds the input.
+    /// A length that exceeds the input.
     #[error("a field is longer than the message that it stands in")]
     Short,
 }
 
-/// Takes the next field off `message`: its number and what it holds. Nothing at the end.
+/// Removes the next field from `message` and returns its number and value; `None` at the end.
 pub(crate) fn next<'m>(message: &mut &'m [u8]) -> Result<Option<(u32, Value<'m>)>, Malformed> {
     if message.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! This module serves the admin port: views of the service, and one change, emptying a counter.
+//! The admin port: pages about the service, and one change, emptying a counter.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ mod token;
 pub(super) use counters::Access;
 pub use token::Token;
 
-/// What the application shows on the admin port. Each request calls one method.
+/// The content of the admin port. Each request calls one method.
 pub trait AdminView: Send + Sync + 'static {
     /// `/metrics`, in Prometheus' text format.
     fn metrics(&self) -> String;
-    /// `/rules`: what is loaded, from which file, and the last error.
+    /// `/rules`: the loaded rules by file, the load time, and the last error.
     fn rules(&self) -> serde_json::Value;
     /// `/rlconfig`: one line per limit, in envoyproxy/ratelimit's form.
     fn rlconfig(&self) -> String;
@@ -35,13 +35,13 @@ pub trait AdminView: Send + Sync + 'static {
     fn top(&self) -> serde_json::Value;
     /// `/explain`: which rule matches a descriptor of `domain`, and why.
     fn explain(&self, domain: &str, descriptor: &Typed) -> serde_json::Value;
-    /// `GET /counters`: the state of a descriptor's counter. Does not change it.
+    /// `GET /counters`: the state of a descriptor's counter. The call does not change it.
     fn counter(
         &self,
         domain: &str,
         descriptor: &Typed,
     ) -> impl Future<Output = Result<serde_json::Value, CounterError>> + Send;
-    /// `DELETE /counters`: empties that counter.
+    /// `DELETE /counters`: empties a descriptor's counter.
     fn forget(
         &self,
         domain: &str,
@@ -49,12 +49,12 @@ pub trait AdminView: Send + Sync + 'static {
     ) -> impl Future<Output = Result<serde_json::Value, CounterError>> + Send;
 }
 
-/// Why a counter cannot be shown.
+/// Why a counter cannot be shown or emptied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CounterError {
-    /// The descriptor has none; the text says why.
+    /// The descriptor has no counter. The text has the reason.
     NoCounter(String),
-    /// The store failed; the text says why.
+    /// The store failed. The text has the reason.
     Store(String),
 }
 
@@ -90,7 +90,7 @@ pub(super) fn router<V: AdminView>(
         .layer(from_fn_with_state(loopback, origin::check))
 }
 
-/// A JSON error with its reason.
+/// An error response: `status`, and `reason` as JSON.
 fn refusal(status: StatusCode, reason: impl Into<String>) -> Response {
     (status, Json(serde_json::json!({ "error": reason.into() }))).into_response()
 }

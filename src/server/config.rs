@@ -1,4 +1,4 @@
-//! This module holds the configuration of the server: its settings, and what no setting can say.
+//! The configuration of the server: its settings, the loaded TLS files and the metrics.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::settings::{
 /// The configuration of the server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerConfig {
-    /// The gRPC listener.
+    /// Settings of the gRPC listener.
     pub grpc: GrpcSettings,
-    /// The HTTP listener.
+    /// Settings of the HTTP listener.
     pub http: HttpSettings,
-    /// The admin listener.
+    /// Settings of the admin listener.
     pub admin: AdminSettings,
-    /// The metrics listener: `listen` and `path`.
+    /// Settings of the metrics listener: `listen` and `path`.
     pub metrics: MetricsSettings,
-    /// The drain at the end.
+    /// Delay and timeout of the drain at shutdown.
     pub drain: DrainSettings,
-    /// The largest request.
+    /// Bounds on the size of a request.
     pub bounds: Bounds,
-    /// TLS of the gRPC listener. None: plain text.
+    /// TLS of the gRPC listener; `None` for plain text.
     pub tls: Option<TlsAcceptor>,
     /// The metrics of the listeners and their connections.
     pub server_metrics: Arc<ServerMetrics>,
@@ -46,7 +46,7 @@ impl From<&Settings> for ServerConfig {
 }
 
 impl ServerConfig {
-    /// The limits of connections to the admin listener and to the metrics listener.
+    /// Connection limits of the admin listener and of the metrics listener.
     pub(super) fn admin_limits(&self) -> HttpSettings {
         HttpSettings { max_connections: self.admin.max_connections, ..self.http.clone() }
     }

@@ -1,4 +1,4 @@
-//! gRPC over HTTP/2: workers, connections, calls, and the services that answer them.
+//! gRPC over HTTP/2: workers, connections, calls and services.
 
 mod connection;
 mod control_frames;

@@ -1,4 +1,4 @@
-//! This module holds the phases of the server (serving, draining, stopping) and its health in each.
+//! The phases of the server (serving, draining, stopping), and its health in each phase.
 
 use std::sync::Arc;
 
@@ -7,9 +7,10 @@ use tokio::sync::watch;
 /// The health that the application reports. The default is neither live nor ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Whether the process works: `/healthcheck` and `/livez`.
+    /// Whether the process is live, for `/healthcheck` and `/livez`.
     pub live: bool,
-    /// Whether it can decide requests, which takes loaded rules: `/readyz` and gRPC health.
+    /// Whether the process is ready, for `/readyz` and gRPC health. `readyz.require_rules` and
+    /// `readyz.require_store` set the conditions; without them it is always ready.
     pub ready: bool,
 }
 
@@ -26,11 +27,11 @@ impl Health {
 /// The phase of the server. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
-    /// Everything is open.
+    /// All ports are open.
     Serving,
-    /// Everything is open, and health reports "not serving".
+    /// All ports are open, and health reports "not serving".
     Draining,
-    /// No new connections; calls in flight finish.
+    /// The ports are closed, and calls in flight finish.
     Stopping,
 }
 
@@ -52,7 +53,7 @@ impl Lifecycle {
         self.health.borrow().in_phase(phase)
     }
 
-    /// Moves on to `phase`, unless that or a later one is already reached.
+    /// Moves to `phase`, unless the server is already in that phase or a later one.
     pub(super) fn advance(&self, phase: Phase) {
         self.phase.send_if_modified(|now| {
             let moves = *now < phase;
@@ -61,7 +62,7 @@ impl Lifecycle {
         });
     }
 
-    /// Returns once `phase` or a later one is reached.
+    /// Returns once the server is in `phase` or a later one.
     pub(super) async fn reached(&self, phase: Phase) {
         let mut phases = self.phase.subscribe();
         // `self` holds the sender, so the wait cannot fail.
@@ -74,7 +75,7 @@ impl Lifecycle {
     }
 }
 
-/// Stops the whole server when its thread ends, for whatever reason.
+/// A guard held by a thread: stops the whole server when the thread ends, for any reason.
 pub(super) struct StopOnExit(pub(super) Lifecycle);
 
 impl Drop for StopOnExit {
@@ -90,14 +91,14 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// The present phase and health. Later changes complete [`next`](Self::next).
+    /// The current phase and health. Later changes complete [`next`](Self::next).
     pub(super) fn now(&mut self) -> (Phase, Health) {
         let phase = *self.phase.borrow_and_update();
         let health = *self.health.borrow_and_update();
         (phase, health.in_phase(phase))
     }
 
-    /// Returns when something has changed since [`now`](Self::now); never, if nothing can change.
+    /// Returns after a change since [`now`](Self::now); never, if nothing can change any more.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             Ok(()) = self.health.changed() => {}

@@ -1,4 +1,4 @@
-//! This module counts what the listeners accept and refuse, in plain atomics.
+//! Metrics of the listeners and their connections, as plain atomics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,22 +37,22 @@ pub struct ListenerMetrics {
     pub accepted: Metric,
     /// Connections open now.
     pub open: Metric,
-    /// Closed at once: the listener had its maximum of connections.
+    /// Connections closed at once because the listener had its maximum of open connections.
     pub full: Metric,
-    /// Closed at once: the client address had its maximum of connections.
+    /// Connections closed at once because the client address had its maximum of open connections.
     pub peer_full: Metric,
 }
 
 /// Metrics of all listeners and their connections.
 #[derive(Debug, Default)]
 pub struct ServerMetrics {
-    /// The gRPC port.
+    /// Metrics of the gRPC listener.
     pub grpc: ListenerMetrics,
-    /// The HTTP port.
+    /// Metrics of the HTTP listener.
     pub http: ListenerMetrics,
-    /// The admin port.
+    /// Metrics of the admin listener.
     pub admin: ListenerMetrics,
-    /// The port for scrapers.
+    /// Metrics of the metrics listener.
     pub metrics: ListenerMetrics,
     /// TLS handshakes that succeeded.
     pub tls_accepted: Metric,
@@ -64,17 +64,17 @@ pub struct ServerMetrics {
     pub tls_refused: Metric,
     /// Expiry of the active certificate, in seconds since 1970; 0 without TLS.
     pub tls_ends: Metric,
-    /// Connections that did not finish TLS and the preface in time.
+    /// Connections that did not finish TLS and the HTTP/2 preface in time.
     pub hello_timeout: Metric,
     /// Connections whose client left sent data unread.
     pub write_timeout: Metric,
     /// Connections whose client did not answer a ping.
     pub keepalive_timeout: Metric,
-    /// Connections with too many resets, control frames or continuations.
+    /// Connections closed for too many resets, control frames or CONTINUATION frames.
     pub flood: Metric,
-    /// Connections with another violation of HTTP/2.
+    /// Connections closed for another violation of HTTP/2.
     pub protocol_error: Metric,
-    /// Connections that got GOAWAY for their age.
+    /// Connections that got GOAWAY because of their age.
     pub aged: Metric,
     /// Connections that got GOAWAY because they were idle.
     pub idle: Metric,
@@ -82,9 +82,9 @@ pub struct ServerMetrics {
     pub cut: Metric,
     /// Calls that were reset at `grpc.call_timeout`.
     pub call_timeout: Metric,
-    /// Messages over `grpc.max_message_bytes`.
+    /// Calls rejected because their message exceeded `grpc.max_message_bytes`.
     pub message_too_large: Metric,
-    /// Calls refused for `grpc.max_upload_bytes`, or because a streaming call sent too much.
+    /// Calls rejected at `grpc.max_upload_bytes`, or because a streaming call sent too much.
     pub upload_refused: Metric,
     /// HTTP requests whose head or body was too slow.
     pub http_timeout: Metric,
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn every_metric_is_exposed() {
         let all_metrics = ServerMetrics::default();
-        // Without `..`, so a new field must be added here.
+        // No `..`: the compiler reports a new field that is missing here.
         let ServerMetrics {
             grpc,
             http,

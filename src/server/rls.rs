@@ -1,4 +1,4 @@
-//! The rate-limit protocol, whatever carries it: bytes or JSON to a decision, and back.
+//! The rate-limit protocol, independent of the transport: protobuf or JSON in, a response out.
 
 mod decode;
 mod encode;

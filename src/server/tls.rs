@@ -1,4 +1,4 @@
-//! TLS of the gRPC port: its files, the authorities of its clients, and their reload while it serves.
+//! TLS of the gRPC port: certificate files, client authorities, and their reload while it serves.
 
 use std::fmt;
 use std::io;
@@ -22,25 +22,26 @@ use rustls_config::ServedConfig;
 /// The settings of TLS: `grpc.tls_*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// The certificate chain, PEM; the server's own certificate first.
+    /// The certificate chain as PEM, with the server's certificate first.
     pub cert: PathBuf,
-    /// The private key, PEM: PKCS#8, PKCS#1 or SEC1.
+    /// The private key as PEM, in PKCS#8, PKCS#1 or SEC1 form.
     pub key: PathBuf,
-    /// Authorities of clients, PEM. `None`: clients need no certificate.
+    /// Authorities that sign client certificates, as PEM; `None` if clients need no certificate.
     pub client_ca: Option<PathBuf>,
-    /// With `client_ca`: clients without a certificate are accepted too.
+    /// Whether clients without a certificate are accepted too. Needs `client_ca`.
     pub client_optional: bool,
-    /// With `client_ca`: DNS names, or URIs such as `spiffe://..`. A client's certificate must have one of them.
-    /// Empty: any name.
+    /// Accepted names of client certificates: DNS names, or URIs such as `spiffe://..`. A
+    /// certificate must have one of them; an empty list accepts any name. Needs `client_ca`.
     pub client_san: Vec<String>,
 }
 
 impl TlsConfig {
-    /// TLS as in `settings`; `None` for plain text.
+    /// The TLS settings in `settings`; `None` for plain text.
     ///
     /// # Errors
     ///
-    /// A setting that needs another one. A missing line must neither mean plain text nor let every client connect.
+    /// A setting that needs another one. A forgotten setting must neither result in plain text nor
+    /// admit every client.
     pub fn from_settings(settings: &GrpcSettings) -> Result<Option<TlsConfig>, TlsError> {
         let error = |text: &str| Err(TlsError::new(text));
         let names = settings.tls_client_san.split(',').map(str::trim);
@@ -65,7 +66,7 @@ impl TlsConfig {
         }
     }
 
-    /// The paths of the files, to watch them.
+    /// The paths of the files, for a file watcher.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.files().paths()
     }
@@ -91,11 +92,12 @@ struct Inner {
 }
 
 impl TlsAcceptor {
-    /// Reads the files. Also returns a warning about the certificate's dates at `now`, in seconds since 1970.
+    /// Reads the files. Also returns a warning if the certificate is not valid at `now` or expires
+    /// soon. `now` is in seconds since 1970.
     ///
     /// # Errors
     ///
-    /// Files that cannot be used, and names that are neither DNS names nor URIs.
+    /// Invalid files, and names that are neither DNS names nor URIs.
     pub fn load(
         config: TlsConfig,
         now: u64,
@@ -109,8 +111,8 @@ impl TlsAcceptor {
         Ok((TlsAcceptor(Arc::new(Inner { served, metrics })), warning))
     }
 
-    /// Reads the files again. If they have changed and are valid, new connections use them; existing connections
-    /// keep theirs. Returns a warning as [`TlsAcceptor::load`] does.
+    /// Reads the files again. If they have changed and are valid, new connections use them.
+    /// Existing connections keep the old ones. Returns a warning as [`TlsAcceptor::load`] does.
     pub fn reload(&self, now: u64) -> ReloadOutcome<Option<String>> {
         let Inner { served, metrics } = &*self.0;
         match served.reload() {
@@ -127,8 +129,8 @@ impl TlsAcceptor {
         }
     }
 
-    /// Does the handshake. `permits` bounds the handshakes at a time; a client takes a permit only once it has sent
-    /// its hello, so silent clients hold none.
+    /// Performs the handshake. `permits` bounds the concurrent handshakes. A client takes a permit
+    /// only after it has sent its ClientHello, so silent clients hold none.
     pub(super) async fn accept(
         &self,
         stream: TcpStream,

@@ -15,22 +15,22 @@ use crate::secret_file;
 /// A PEM file and the setting that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PemFile {
-    /// The setting, for errors: `grpc.tls_cert`.
+    /// The name of the setting for error messages, such as `grpc.tls_cert`.
     pub setting: &'static str,
-    /// Where the file is.
+    /// The path of the file.
     pub path: PathBuf,
 }
 
-/// The files of an endpoint.
+/// The certificate files of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertFiles {
     /// Certificates of the authorities that sign the peers' certificates.
     pub authorities: Option<PemFile>,
-    /// Our certificate chain, and its private key in PKCS#8, PKCS#1 or SEC1.
+    /// This endpoint's certificate chain, and its private key in PKCS#8, PKCS#1 or SEC1 form.
     pub identity: Option<(PemFile, PemFile)>,
 }
 
-/// The bytes of the files.
+/// The content of the files.
 #[derive(PartialEq, Eq)]
 pub(super) struct CertBytes {
     authorities: Option<Vec<u8>>,
@@ -39,9 +39,9 @@ pub(super) struct CertBytes {
 
 /// The parsed files.
 pub struct TrustAndIdentity {
-    /// The authorities, if the files have any.
+    /// The authorities, if configured.
     pub authorities: Option<RootCertStore>,
-    /// Our certificate and key, if the files have them.
+    /// This endpoint's certificate and key, if configured.
     pub identity: Option<Identity>,
 }
 
@@ -61,7 +61,7 @@ impl PemFile {
         PemFile { setting, path: path.into() }
     }
 
-    /// A problem with this file.
+    /// An error that names the setting, the path and `problem`.
     pub fn error(&self, problem: impl Display) -> TlsError {
         TlsError::new(format!("{}: {}: {problem}", self.setting, self.path.display()))
     }
@@ -91,7 +91,7 @@ impl PemFile {
 }
 
 impl CertFiles {
-    /// The paths of all files, to watch them.
+    /// The paths of all files, for a file watcher.
     pub fn paths(&self) -> Vec<PathBuf> {
         let identity = self.identity.iter().flat_map(|(cert, key)| [cert, key]);
         identity.chain(&self.authorities).map(|file| file.path.clone()).collect()
@@ -109,11 +109,12 @@ impl CertFiles {
         Ok(CertBytes { authorities, identity })
     }
 
-    /// Parses `bytes`, which [`CertFiles::read`] has read.
+    /// Parses the result of [`CertFiles::read`].
     ///
     /// # Errors
     ///
-    /// A file without valid PEM, a certificate that is not X.509, and a key that does not fit its certificate.
+    /// A file without valid PEM, a certificate that is not X.509, or a key that does not match its
+    /// certificate.
     pub(super) fn parse(&self, bytes: &CertBytes) -> Result<TrustAndIdentity, TlsError> {
         let authorities = match self.authorities.as_ref().zip(bytes.authorities.as_deref()) {
             Some((file, pem)) => Some(authorities(file, pem)?),
@@ -137,7 +138,7 @@ fn authorities(file: &PemFile, pem: &[u8]) -> Result<RootCertStore, TlsError> {
     Ok(store)
 }
 
-/// Validity left, in seconds, below which a certificate expires soon: two weeks.
+/// Remaining validity, in seconds, below which a certificate gets a warning: two weeks.
 const SOON: u64 = 14 * DAY;
 const DAY: u64 = 24 * 3600;
 
@@ -158,9 +159,11 @@ impl Identity {
         Ok(Identity { key: Arc::new(certified), validity, file: cert.clone() })
     }
 
-    /// A warning if the certificate is not valid at `now` or ends within two weeks; `now` is in seconds since 1970.
+    /// A warning if the certificate is not valid at `now` or expires within two weeks. `now` is in
+    /// seconds since 1970.
     ///
-    /// The certificate is used in either case: the peer decides, and some peers do not check the dates.
+    /// The certificate is used in any case: the peer decides, and some peers do not check the
+    /// dates.
     pub fn warning(&self, now: u64) -> Option<String> {
         let Validity { begins, ends } = self.validity;
         let problem = if now < begins {

@@ -1,4 +1,4 @@
-//! Reloading certificate files: invalid files change nothing, and the last valid ones stay in use.
+//! Reload of certificate files. Invalid files change nothing: the last valid ones stay in use.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,11 +22,11 @@ type Builder<T> = Box<dyn Fn(TrustAndIdentity) -> Result<T, TlsError> + Send + S
 /// The result of a reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReloadOutcome<T> {
-    /// The files are as they were at the last reload, valid or not.
+    /// The files have not changed since the last reload, whether that succeeded or not.
     Unchanged,
     /// The files have changed and are used from now on.
     Reloaded(T),
-    /// The files have changed and are invalid; the value before stays in use.
+    /// The files have changed and are invalid. The previous value stays in use.
     Failed(TlsError),
 }
 
@@ -57,7 +57,7 @@ impl<T> Reloadable<T> {
 
     /// Reads the files, and builds a new value if their content has changed.
     pub fn reload(&self) -> ReloadOutcome<Arc<T>> {
-        // The comparison is by content, so it finds every change: a write, a rename, a swapped link.
+        // Comparing the content finds every kind of change: a write, a rename, a swapped link.
         let mut last_read = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
         let read = self.files.read();
         if *last_read == read {

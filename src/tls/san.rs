@@ -1,15 +1,17 @@
-//! Subject alternative names (SANs): a configured name, compared with those of a certificate.
+//! Subject alternative names (SANs): comparison of configured names with the names in a
+//! certificate.
 //!
-//! rustls verifies names too, but refuses a star before a single label (`*.envoy-gateway-system`). Envoy Gateway
-//! issues such certificates, because Kubernetes namespaces are single labels.
+//! rustls compares names too, but rejects a wildcard before a single label
+//! (`*.envoy-gateway-system`). Envoy Gateway issues such certificates, because Kubernetes
+//! namespaces are single labels.
 
 use rustls::pki_types::DnsName;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-/// A configured name. Only a verified certificate may be compared with it.
+/// A configured name. Compare it only with certificates that rustls has verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SanName {
-    /// A DNS name, without a star.
+    /// A DNS name without a wildcard.
     Dns(String),
     /// A URI such as `spiffe://cluster.local/ns/a/sa/b`.
     Uri(String),
@@ -32,7 +34,8 @@ impl SanName {
         presented.iter().any(|presented| names.iter().any(|name| name.matches(presented)))
     }
 
-    /// URIs match letter by letter; DNS names in any case, and their first label may be a star.
+    /// Whether a certificate's name matches. URIs match exactly. DNS names match in any case, and
+    /// the certificate's first label may be a wildcard (`*`).
     fn matches(&self, presented: &GeneralName<'_>) -> bool {
         match (self, presented) {
             (SanName::Uri(wanted), GeneralName::URI(presented)) => presented == wanted,
@@ -86,8 +89,8 @@ mod tests {
         }
     }
 
-    /// The shape of the certificates of Envoy Gateway 1.9: common name `*`, a star before the namespace, no
-    /// extended key usage.
+    /// Certificates of Envoy Gateway 1.9 have the common name `*`, a wildcard before the namespace,
+    /// and no extended key usage.
     #[test]
     fn certificates_of_envoy_gateway_match() {
         let mut params = CertificateParams::default();

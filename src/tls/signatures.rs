@@ -1,8 +1,9 @@
 //! The signature methods of a rustls certificate verifier, delegated to a verifier of rustls.
 //!
-//! Client and server verifiers are two traits with the same three methods. A macro writes them once for both.
+//! The traits of client and server verifiers have the same three signature methods. One macro
+//! writes them for both.
 
-/// Implements the three methods by those of the verifier that the method `$inner` returns.
+/// Implements the three methods by delegating to the verifier that the method `$inner` returns.
 macro_rules! delegate_signatures {
     ($inner:ident) => {
         fn verify_tls12_signature(

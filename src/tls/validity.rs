@@ -1,8 +1,10 @@
-//! The validity of an X.509 certificate, for warnings and metrics. rustls checks it where trust depends on it.
+//! The validity of an X.509 certificate (RFC 5280, section 4.1.2.5), for warnings and metrics.
+//!
+//! rustls rejects expired certificates itself.
 
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// The instants between which a certificate is valid, in seconds since 1970; earlier ones are 0.
+/// The period in which a certificate is valid, in seconds since 1970. Times before 1970 are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// The first valid second.

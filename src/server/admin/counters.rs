@@ -1,4 +1,4 @@
-//! This module serves `/counters`: it shows one counter, and empties it, for callers with access.
+//! `/counters`: shows or empties one counter, for callers with access.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::{AdminView, CounterError, Token, explain, refusal};
 use crate::descriptor::{Bounds, Typed};
 
-/// CounterParams counter.
+/// The query that names a counter: its domain and its descriptor.
 #[derive(Deserialize)]
 struct CounterParams {
     domain: String,
@@ -30,7 +30,8 @@ pub(super) fn router<V: AdminView>(view: Arc<V>, access: Access, bounds: Bounds)
         .with_state((view, bounds))
 }
 
-/// Access to counters: by token; without one, from this machine only.
+/// Who may access counters: callers with the token. Without a token, any caller if the port listens
+/// on loopback, else none.
 #[derive(Clone)]
 pub(in crate::server) struct Access {
     pub(in crate::server) token: Option<Token>,

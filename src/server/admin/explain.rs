@@ -1,4 +1,4 @@
-//! This module serves `POST /explain`: which rule matches a descriptor, and why.
+//! `POST /explain`: which rule matches a descriptor, and why.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use serde::Deserialize;
 use super::{AdminView, refusal};
 use crate::descriptor::{self, Bounds, Caller, Descriptor, RequestError, Typed};
 
-/// Largest body in bytes.
+/// Largest request body in bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
 
-/// The body.
+/// The request body: a domain with one descriptor, several descriptors, or both.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExplainRequest {
@@ -27,7 +27,7 @@ struct ExplainRequest {
     descriptors: Vec<Written>,
 }
 
-/// A descriptor: as text, or in the form of a request to `/json`.
+/// A descriptor, either as text or in the form of a request to `/json`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {

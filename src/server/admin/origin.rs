@@ -1,8 +1,8 @@
-//! This module refuses requests that a web page of another site sends through a browser.
+//! Rejection of requests that a web page of another site sends through a browser.
 //!
-//! Such a page can make a browser send requests to loopback. It cannot read the responses, unless it
-//! gives the loopback address a name of its domain (DNS rebinding), which shows in `Host`. For
-//! requests that change something, the browser sends the origin.
+//! Such a page can make a browser send requests to loopback. It can read the responses only if a
+//! name of its domain resolves to the loopback address (DNS rebinding); `Host` then has that name.
+//! For requests that change something, the browser sends the page's origin.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use axum::response::Response;
 
 use super::refusal;
 
-/// Refuses requests of foreign web pages.
+/// Rejects requests of foreign web pages with 403.
 pub(super) async fn check(State(loopback): State<bool>, request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     match judge(request.headers(), loopback, reads) {

@@ -1,4 +1,4 @@
-//! This module checks the token that protects `/counters`.
+//! The bearer token that protects `/counters`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use subtle::ConstantTimeEq;
 use crate::secret_file;
 use crate::settings::AdminSettings;
 
-/// The source of the token. Never printed.
+/// The source of the token. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Token {
-    /// In the settings.
+    /// The token itself, from the settings.
     Text(String),
-    /// In the first line of a file, which may change.
+    /// A file whose first line is the token. The file may change at any time.
     File(PathBuf),
 }
 
@@ -24,19 +24,19 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// The token of `settings`; a file takes precedence.
+    /// The token in `settings`. `token_file` takes precedence over `token`.
     pub(in crate::server) fn from_settings(settings: &AdminSettings) -> Option<Token> {
         let text = || settings.token.as_ref().map(|token| Token::Text(token.reveal().into()));
         settings.token_file.clone().map(Token::File).or_else(text)
     }
 
-    /// Checks `header`, the value of `authorization`, in constant time for tokens of one length.
-    /// Blocks while it reads a file.
+    /// Checks `header`, the value of `authorization`. The comparison takes constant time for tokens
+    /// of one length. Blocks while it reads a file.
     pub(super) fn is_in(&self, header: &[u8]) -> Result<(), String> {
         let expected = match self {
             Token::Text(text) => text.clone(),
             Token::File(path) => secret_file::first_line(path).map_err(|error| {
-                // Without the path: the caller is not authenticated yet.
+                // The response omits the path, because the caller is not authenticated yet.
                 tracing::warn!(path = %path.display(), %error, "admin.token_file cannot be read");
                 "admin.token_file cannot be read; the log says why".to_owned()
             })?,

@@ -58,7 +58,8 @@ where
     Ok(received)
 }
 
-/// The message in `framed`, if that is exactly one that is not compressed and has at most `max` bytes.
+/// The message in `framed`, if that is exactly one that is not compressed and has at most `max`
+/// bytes.
 pub(super) fn plain_message(framed: &[u8], max: usize) -> Option<&[u8]> {
     let (flags, length) = prefix(framed)?;
     let message = &framed[PREFIX..];

@@ -22,8 +22,8 @@ pub(super) fn open_by(timeout: Duration) -> Instant {
     Instant::now() + timeout
 }
 
-/// A socket that fails when its client is too slow: to send the preface, or to read what was written.
-/// It reads no more per poll than its [`ReadBudget`] allows.
+/// A socket that fails when its client is too slow: to send the preface, or to read what was
+/// written. It reads no more per poll than its [`ReadBudget`] allows.
 #[derive(Debug)]
 pub(super) struct GuardedIo<S> {
     stream: S,

@@ -1,9 +1,9 @@
 //! This module bounds the bytes that calls hold in memory until they are decided.
 //!
-//! A message is assembled before it is decoded, and HTTP/2 gives the client room again as soon as its
-//! bytes are read. Without a budget, each stream could fill memory with a message that never ends. A
-//! request also borrows the bytes of its message for as long as a store takes, unknown fields
-//! included.
+//! A message is assembled before it is decoded, and HTTP/2 gives the client room again as soon as
+//! its bytes are read. Without a budget, each stream could fill memory with a message that never
+//! ends. A request also borrows the bytes of its message for as long as a store takes, unknown
+//! fields included.
 
 use std::ops::Deref;
 use std::pin::Pin;

@@ -1,6 +1,7 @@
 //! This module limits how much of one connection is read before its worker serves the others.
 //!
-//! Without a limit, a client that sends faster than its calls are decided would keep the worker busy.
+//! Without a limit, a client that sends faster than its calls are decided would keep the worker
+//! busy.
 
 use std::future::poll_fn;
 use std::pin::pin;

@@ -36,7 +36,8 @@ impl From<BodyError> for GrpcStatus {
     }
 }
 
-/// A call's body on its stream. The client gets room for more as soon as a piece has been handed out.
+/// A call's body on its stream. The client gets room for more as soon as a piece has been handed
+/// out.
 pub(super) struct RequestBody {
     stream: RecvStream,
     data_ended: bool,

@@ -114,8 +114,8 @@ where
     }
 }
 
-/// Sends `data` as the client makes room for it: h2 would buffer it for a client that makes none. An
-/// error means that the client has gone or reset the call.
+/// Sends `data` as the client makes room for it: h2 would buffer it for a client that makes none.
+/// An error means that the client has gone or reset the call.
 async fn data(stream: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2::Error> {
     while !data.is_empty() {
         stream.reserve_capacity(data.len());

@@ -1,9 +1,10 @@
 //! This module serves calls of `RateLimitService/ShouldRateLimit`: plain ones directly on their
 //! HTTP/2 stream, all others through tonic.
 //!
-//! Nearly all calls are plain: one uncompressed message that fits. Through a general service (stream
-//! task, router, boxed bodies) hyper and tonic took 23 600 of 46 000 instructions per call, where the
-//! decision took 6 000 (callgrind, commit fbd7050). `docs/design/grpc-server.md` has the trade.
+//! Nearly all calls are plain: one uncompressed message that fits. Through a general service
+//! (stream task, router, boxed bodies) hyper and tonic took 23 600 of 46 000 instructions per call,
+//! where the decision took 6 000 (callgrind, commit fbd7050). `docs/design/grpc-server.md` has the
+//! trade.
 
 use std::sync::Arc;
 
@@ -90,8 +91,8 @@ impl<D: Decide> ShouldRateLimit<D> {
         };
     }
 
-    /// The answer to one call. Reads its message once; what is not plain then goes to tonic as it was
-    /// received, so tonic's word on malformed calls is the only one.
+    /// The answer to one call. Reads its message once; what is not plain then goes to tonic as it
+    /// was received, so tonic's word on malformed calls is the only one.
     pub(super) async fn answer<B>(&self, request: Request<B>) -> Result<Answer, GrpcStatus>
     where
         B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,

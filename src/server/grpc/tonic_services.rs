@@ -1,5 +1,5 @@
-//! This module adapts tonic: it mounts the rate-limit service, health and reflection, and serves any
-//! call of theirs.
+//! This module adapts tonic: it mounts the rate-limit service, health and reflection, and serves
+//! any call of theirs.
 //!
 //! No other module of the server names tonic.
 
@@ -64,8 +64,9 @@ impl TonicServices {
 
     /// Serves one call.
     ///
-    /// A response is compressed if the request was, as grpc-go's servers do it. tonic would compress
-    /// for every client that can read gzip, which costs CPU time and saves nothing at 30 bytes.
+    /// A response is compressed if the request was, as grpc-go's servers do it. tonic would
+    /// compress for every client that can read gzip, which costs CPU time and saves nothing at 30
+    /// bytes.
     pub(super) async fn call<B>(&self, mut request: Request<B>) -> TonicResponse
     where
         B: Body<Data = Bytes, Error = BodyError> + Send + Unpin + 'static,
@@ -104,8 +105,8 @@ impl<D: Decide> RateLimitService for RateLimitHandler<D> {
     }
 }
 
-/// A grant on its way through tonic, whose extensions must be `Clone`. If the response is dropped on
-/// the way, so is the grant, which gives back what it holds.
+/// A grant on its way through tonic, whose extensions must be `Clone`. If the response is dropped
+/// on the way, so is the grant, which gives back what it holds.
 #[derive(Clone)]
 struct PendingGrant(Arc<Mutex<Option<Grant>>>);
 

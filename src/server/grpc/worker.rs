@@ -1,7 +1,7 @@
 //! This module runs the workers: one thread with a single-threaded runtime per core, serving gRPC.
 //!
-//! A connection stays on the worker it was assigned to. No request moves between threads, which serves
-//! more calls per CPU second than one runtime over all cores.
+//! A connection stays on the worker it was assigned to. No request moves between threads, which
+//! serves more calls per CPU second than one runtime over all cores.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -115,7 +115,8 @@ async fn connections<D: Decide>(
     loop {
         tokio::select! {
             accepted = queue.recv() => {
-                // The closed queue is the signal to stop. Connections accepted before it are served.
+                // The closed queue is the signal to stop. Connections accepted before it are
+                // served.
                 let Some(Accepted { stream, guard }) = accepted else { break };
                 let by = open_by(context.settings.handshake_timeout);
                 let context = Arc::clone(&context);

@@ -1,4 +1,4 @@
-//! This module runs the metrics listener, for scrapers without access to the admin port.
+//! The metrics listener, for scrapers without access to the admin port.
 
 use std::io;
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! This module renders the metrics page off the serving threads, four pages at a time.
+//! The metrics page, rendered on blocking threads, at most four pages at a time.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// MetricsPages that are rendered at the same time; more wait.
+/// Pages that are rendered at the same time. Further requests wait.
 const AT_A_TIME: usize = 4;
 
-/// The content type of the page: version 0.0.4 of the text format.
+/// The content type of the page: version 0.0.4 of Prometheus' text format.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The renderer of the page and its permits, shared by all listeners.
+/// The page's renderer and its permits, shared by all listeners.
 #[derive(Clone)]
 pub(in crate::server) struct MetricsPages {
     render: Arc<dyn Fn() -> String + Send + Sync>,
@@ -32,8 +32,8 @@ impl MetricsPages {
     pub(in crate::server) async fn answer(self) -> Response {
         let MetricsPages { render, places } = self;
         let place = places.acquire_owned().await;
-        // Rendering many series takes a while, and this thread also accepts connections. The permit
-        // stays with the render, even if its client has gone.
+        // Rendering many series takes a while, and this thread also accepts connections. The
+        // rendering keeps the permit even if its client disconnects.
         let page = spawn_blocking(move || {
             let _place = place;
             render()
@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn at_most_four_pages_are_rendered_at_a_time() {
-        // One thread more than pages: it takes a fifth page, or else what is queued after it.
+        // One thread more than pages. It runs a fifth page if there is one, else the task queued
+        // below.
         let mut runtime = Builder::new_current_thread();
         let runtime = runtime.max_blocking_threads(AT_A_TIME + 1).build().unwrap();
         runtime.block_on(async {
@@ -76,7 +77,7 @@ mod tests {
                 assert!(one.await.unwrap_err().is_cancelled());
             }
             let more: Vec<_> = (0..10).map(|_| ask()).collect();
-            // Each of them has been polled once.
+            // After the yield, each task has been polled once.
             tokio::task::yield_now().await;
             tokio::select! {
                 _ = arrivals.recv() => panic!("a fifth page is rendered"),

@@ -1,6 +1,6 @@
-//! This module answers the HTTP port.
+//! The routes of the HTTP port.
 //!
-//! | path | answer |
+//! | path | response |
 //! | --- | --- |
 //! | `/json` | a request as proto3 JSON, with any method: 200 OK or 429 OVER_LIMIT with the response, 400 with the reason, 413 for a body over the maximum |
 //! | `/healthcheck`, `/livez` | 200 `OK`, or 500 |

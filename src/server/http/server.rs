@@ -1,6 +1,7 @@
-//! This module serves HTTP/1 with a limit on every step, so slow, idle and hostile clients cannot
-//! occupy it: the head, the request, the life of a connection, and the number of connections, in total
-//! and per address.
+//! An HTTP/1 server that slow, idle and hostile clients cannot exhaust.
+//!
+//! Limits apply to the request head, the request, the age of a connection, and the number of
+//! connections, in total and per address.
 
 use std::future::Future;
 use std::pin::pin;
@@ -39,7 +40,7 @@ pub(in crate::server) async fn serve(
     let per_ip = PerIpLimit::new(limits.max_connections_per_peer);
     let take = |stream, address| {
         listener_metrics(metrics).accepted.add();
-        // Without a permit the connection is closed here.
+        // Without a permit, the closure returns and drops the stream, which closes it.
         let Some(peer) = per_ip.try_acquire(address) else {
             return listener_metrics(metrics).peer_full.add();
         };
@@ -85,7 +86,8 @@ async fn connection(
     let _ = tokio::time::timeout(limits.request_timeout, connection).await;
 }
 
-/// Counts a head that was too slow or too large. Other errors are closed connections.
+/// Counts a request head that was too slow or too large. Other errors only mean a closed
+/// connection.
 fn count_error(metrics: &ServerMetrics, result: Result<(), hyper::Error>) {
     match result {
         Err(error) if error.is_timeout() => metrics.http_timeout.add(),
@@ -94,7 +96,7 @@ fn count_error(metrics: &ServerMetrics, result: Result<(), hyper::Error>) {
     }
 }
 
-/// Ends a request at the limit. Its body arrives too slowly.
+/// Ends a request with 408 at the time limit, such as one whose body arrives too slowly.
 async fn within(
     State((limit, metrics)): State<(Duration, Arc<ServerMetrics>)>,
     request: Request,

@@ -1,4 +1,4 @@
-//! This module runs the accept loop, which continues after every error.
+//! The accept loop. It continues after every error.
 
 use std::io;
 use std::net::IpAddr;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 
-/// The pause after the first failure to accept. It doubles up to [`LONGEST_PAUSE`].
+/// The pause after the first failed accept. It doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Passes every connection on `listener` to `take`, for ever. The caller drops the future to stop.
+/// Passes every connection on `listener` to `take`. Never returns: drop the future to stop it.
 pub(in crate::server) async fn accept(
     listener: TcpListener,
     mut take: impl FnMut(TcpStream, IpAddr),
@@ -20,13 +20,14 @@ pub(in crate::server) async fn accept(
         match listener.accept().await {
             Ok((stream, peer)) => {
                 pause = FIRST_PAUSE;
-                // Responses are small and must not wait for more data. Fails only on a closed connection.
+                // Responses are small and must not wait for more data. An error here means that the
+                // connection is closed.
                 let _ = stream.set_nodelay(true);
                 take(stream, peer.ip());
             }
             Err(error) if concerns_one_connection(&error) => {}
-            // Out of file descriptors or memory. An immediate retry would spin, and giving up would
-            // be an outage. Connections that close during the pause make room.
+            // The process is out of file descriptors or memory. An immediate retry would spin, and
+            // giving up would be an outage. Connections that close during the pause free resources.
             Err(error) => {
                 tracing::warn!(%error, ?pause, "accept failed; retrying");
                 tokio::time::sleep(pause).await;
@@ -36,7 +37,7 @@ pub(in crate::server) async fn accept(
     }
 }
 
-/// Whether the client closed before it was accepted: an error of one connection only.
+/// Whether an error concerns one connection only: its client closed before the accept.
 fn concerns_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::*;
     matches!(error.kind(), ConnectionAborted | ConnectionReset | ConnectionRefused | Interrupted)

@@ -1,5 +1,5 @@
-//! This module runs the acceptor: the thread that accepts all connections, serves HTTP and admin, and
-//! starts the drain.
+//! The acceptor thread: accepts gRPC, HTTP and admin connections, serves HTTP and admin, and runs
+//! the drain.
 
 use std::io;
 use std::net::{IpAddr, TcpListener};
@@ -20,7 +20,7 @@ use crate::server::metrics::ServerMetrics;
 use crate::server::single_threaded_runtime;
 use crate::settings::HttpSettings;
 
-/// The acceptor: listeners, routes, health and shutdown.
+/// What the acceptor thread owns: listeners, routes, health and shutdown.
 pub(in crate::server) struct Acceptor {
     pub(in crate::server) grpc: (TcpListener, LeastConnections),
     pub(in crate::server) http: (TcpListener, Router, HttpSettings),
@@ -29,7 +29,7 @@ pub(in crate::server) struct Acceptor {
     pub(in crate::server) metrics: Arc<ServerMetrics>,
     pub(in crate::server) life: Lifecycle,
     pub(in crate::server) shutdown: watch::Receiver<bool>,
-    /// Time from "not serving" to the end of accepting.
+    /// Time from the first "not serving" until the ports close (`drain.delay`).
     pub(in crate::server) delay: Duration,
 }
 
@@ -51,7 +51,7 @@ impl Acceptor {
         let http = net::TcpListener::from_std(http)?;
         let admin = net::TcpListener::from_std(admin)?;
         let (life, metrics) = (&self.life, &self.metrics);
-        // Before the first connection, so that no probe reads "serving" too early.
+        // This runs before the first connection, so that no probe reads "serving" too early.
         self.reporter.start().await;
         tokio::join!(
             drain(life, self.shutdown, self.delay),
@@ -64,7 +64,7 @@ impl Acceptor {
     }
 }
 
-/// Waits for the shutdown, then moves through the phases of the drain.
+/// Waits for the shutdown request, then moves through the phases of the drain.
 async fn drain(life: &Lifecycle, mut shutdown: watch::Receiver<bool>, delay: Duration) {
     let in_order = async {
         // A dropped sender counts as a shutdown request.
@@ -79,10 +79,11 @@ async fn drain(life: &Lifecycle, mut shutdown: watch::Receiver<bool>, delay: Dur
     }
 }
 
-/// Accepts and assigns until the server stops. Dropping the balancer then closes the queues.
+/// Accepts connections and assigns them to workers until the server stops. Dropping the balancer
+/// then closes the queues.
 async fn assign(listener: net::TcpListener, balancer: LeastConnections, life: &Lifecycle) {
     let take = |stream: net::TcpStream, peer: IpAddr| {
-        // Leaves this runtime, and joins its worker's when that receives it.
+        // Deregisters the socket from this runtime. The worker registers it with its own.
         let assigned = stream.into_std().is_ok_and(|stream| balancer.assign(stream, peer));
         if !assigned {
             tracing::debug!("connection closed: too many are open");

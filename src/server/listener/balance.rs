@@ -1,7 +1,8 @@
-//! This module assigns each accepted connection to the worker with the fewest open ones.
+//! Assignment of each accepted connection to the worker with the fewest open connections.
 //!
-//! Envoy opens one long connection per worker thread. The kernel's hashing with `SO_REUSEPORT` leaves
-//! some workers with several of them and others idle for hours. Counting does not.
+//! Envoy opens one long-lived connection per worker thread. With `SO_REUSEPORT`, the kernel's
+//! hashing can leave some workers with several of them and others idle for hours. Counting avoids
+//! that.
 
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
@@ -15,14 +16,14 @@ use crate::server::metrics::ServerMetrics;
 /// Connections that may wait in the queue of one worker.
 const QUEUE: usize = 1024;
 
-/// A connection for a worker. It counts there until its guard is dropped.
+/// A connection for a worker. It counts as open until its guard is dropped.
 #[derive(Debug)]
 pub(in crate::server) struct Accepted {
     pub(in crate::server) stream: TcpStream,
     pub(in crate::server) guard: ConnectionGuard,
 }
 
-/// Counts an open connection, on its worker and for its address, until it is dropped.
+/// Counts one open connection of a worker and of a client address until it is dropped.
 #[derive(Debug)]
 pub(in crate::server) struct ConnectionGuard {
     worker: Arc<AtomicUsize>,
@@ -49,7 +50,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// Assigns connections. Dropping it closes the queues of all workers.
+/// Assigns connections to workers. Dropping it closes the queues of all workers.
 #[derive(Debug)]
 pub(in crate::server) struct LeastConnections {
     workers: Vec<Worker>,
@@ -65,8 +66,8 @@ struct Worker {
 }
 
 impl LeastConnections {
-    /// A balancer to `workers` workers that keeps at most `max` connections open, and of each peer those
-    /// that `per_ip` allows; and each worker's queue.
+    /// A balancer for `workers` workers, and the queue of each worker. At most `max` connections
+    /// are open in total, and per address as many as `per_ip` allows.
     pub(in crate::server) fn new(
         workers: usize,
         max: usize,
@@ -81,8 +82,8 @@ impl LeastConnections {
         (LeastConnections { workers, max, per_ip, metrics }, queues)
     }
 
-    /// Sends `stream` to the worker with the fewest open connections whose queue has room. False: the
-    /// connection was closed, as a limit is reached.
+    /// Sends `stream` to the worker with the fewest open connections whose queue has room. Returns
+    /// false if a limit was reached; the connection is then closed.
     pub(in crate::server) fn assign(&self, stream: TcpStream, peer: IpAddr) -> bool {
         let port = &self.metrics.grpc;
         port.accepted.add();
@@ -131,7 +132,7 @@ mod tests {
         LeastConnections::new(workers, max, PerIpLimit::new(None), Arc::default())
     }
 
-    /// Both ends of a new connection; the client's end only has to stay open.
+    /// Both ends of a new connection. The client's end only has to stay open.
     fn connection(listener: &TcpListener) -> (TcpStream, TcpStream) {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (client, listener.accept().unwrap().0)

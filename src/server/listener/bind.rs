@@ -1,17 +1,17 @@
-//! This module binds listening sockets, before anything is served: a taken port is an error at start.
+//! Binds the listening sockets before anything is served, so a port in use is an error at startup.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that may wait in the kernel while the acceptor is busy.
+/// Connections that may wait in the kernel's queue while the acceptor is busy.
 const BACKLOG: i32 = 1024;
 
-/// A listening, non-blocking socket.
+/// Binds a listening, non-blocking socket. The error names the address.
 ///
-/// `[::]` listens to IPv4 as well, whatever the machine's default, and becomes `0.0.0.0` where
-/// there is no IPv6. The error names the address.
+/// `[::]` accepts IPv4 as well, whatever the system's default. On a system without IPv6 it becomes
+/// `0.0.0.0`.
 pub(in crate::server) fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
     bind_or_fall_back(listen).map_err(|error| {
         io::Error::new(error.kind(), format!("cannot listen on {listen}: {error}"))
@@ -31,7 +31,8 @@ fn is_any_ipv6(address: SocketAddr) -> bool {
     address.is_ipv6() && address.ip().is_unspecified()
 }
 
-/// A kernel without IPv6 has no such sockets; one with IPv6 switched off has no such addresses.
+/// Whether an error means that the system has no IPv6. A kernel without IPv6 cannot create the
+/// socket; a kernel with IPv6 disabled has no address to bind.
 fn has_no_ipv6(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::AddrNotAvailable)
         || error.raw_os_error() == Some(EAFNOSUPPORT)
@@ -45,7 +46,7 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
     if is_any_ipv6(address) {
         socket.set_only_v6(false)?;
     }
-    // Lets a restart take the port while old connections still linger.
+    // A restarted process can bind the port while connections of the old one are in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;

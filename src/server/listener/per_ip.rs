@@ -1,13 +1,13 @@
-//! This module limits the open connections per client address.
+//! The limit on open connections per client address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Open connections by address. It holds as many addresses as there are connections.
+/// The number of open connections by address. It has an entry only for addresses with a connection.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct PerIpLimit {
-    /// None: no limit.
+    /// The largest number of connections per address; `None` for no limit.
     max: Option<usize>,
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
@@ -20,14 +20,15 @@ pub(in crate::server) struct PerIpPermit {
 }
 
 impl PerIpLimit {
-    /// At most `max` connections per address.
+    /// A limit of `max` connections per address; `None` for no limit.
     pub(in crate::server) fn new(max: Option<usize>) -> PerIpLimit {
         PerIpLimit { max, open: Arc::default() }
     }
 
-    /// A permit for one more connection of `address`. None: it has as many as it may.
+    /// A permit for one more connection of `address`; `None` if it has reached the limit.
     pub(in crate::server) fn try_acquire(&self, address: IpAddr) -> Option<PerIpPermit> {
-        // A dual-stack port shows an IPv4 client as `::ffff:a.b.c.d`; both forms are one client.
+        // A dual-stack socket reports an IPv4 client as `::ffff:a.b.c.d`. Both forms are one
+        // client.
         let address = address.to_canonical();
         let Some(max) = self.max else { return Some(PerIpPermit { address, open: None }) };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

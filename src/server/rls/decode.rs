@@ -1,9 +1,9 @@
-//! This module decodes a `RateLimitRequest` into a borrowed [`Request`]: two flat buffers, no copied
-//! text.
+//! Decodes a `RateLimitRequest` into a borrowed [`Request`]: two flat buffers, no copied text.
 //!
-//! prost would copy every text into a `String`. The tests compare this decoder with prost's. An empty
-//! descriptor takes two bytes on the wire and over fifty in memory, so a message with too many parts is
-//! refused before it takes memory out of proportion to its size.
+//! prost would copy every text into a `String`. The tests compare this decoder with prost's.
+//!
+//! An empty descriptor takes two bytes on the wire and over fifty in memory. A message with too
+//! many parts is therefore rejected before it takes memory out of proportion to its size.
 
 use std::str::{Utf8Error, from_utf8};
 
@@ -13,10 +13,11 @@ use crate::descriptor::{Bounds, Caller, Descriptor, Entry, Request, RequestError
 use crate::limit::{Override, Unit};
 use crate::proto::wire::{self, Malformed, Value};
 
-/// Descriptors and entries in one message, together: far more than the bounds of requests allow.
+/// Largest number of descriptors and entries in one message, together. It is far more than the
+/// bounds of requests allow.
 const PARTS: usize = 65_536;
 
-/// A request that borrows its bytes.
+/// A decoded request whose texts borrow from the message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Message<'m> {
     domain: &'m str,
@@ -26,7 +27,7 @@ pub(super) struct Message<'m> {
     descriptors: SmallVec<[Sent; 2]>,
 }
 
-/// A descriptor as it was sent.
+/// A descriptor as it was sent, with the number of its entries.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sent {
     entries: usize,
@@ -41,7 +42,7 @@ struct Limit {
     unit: i32,
 }
 
-/// The descriptors, each borrowing its slice of the entries.
+/// Descriptors, each with a borrowed slice of the entries.
 pub(super) type Descriptors<'m> = SmallVec<[Descriptor<'m>; 2]>;
 
 /// Why bytes are not a request.
@@ -58,7 +59,7 @@ pub(in crate::server) enum DecodeError {
 }
 
 impl<'m> Message<'m> {
-    /// The request in `bytes`.
+    /// Decodes the request in `bytes`.
     pub(super) fn read(mut bytes: &'m [u8]) -> Result<Message<'m>, DecodeError> {
         let mut message = Message::default();
         while let Some(field) = wire::next(&mut bytes)? {
@@ -67,7 +68,7 @@ impl<'m> Message<'m> {
                 (1, _) => return Err(DecodeError::Type("domain")),
                 (2, Value::Bytes(descriptor)) => message.descriptor(descriptor)?,
                 (2, _) => return Err(DecodeError::Type("descriptors")),
-                // The lower half, as every decoder does with a number that is too large.
+                // Other protobuf decoders also truncate a number that is too large.
                 (3, Value::Number(hits)) => message.hits_addend = hits as u32,
                 (3, _) => return Err(DecodeError::Type("hits_addend")),
                 _ => {}
@@ -102,13 +103,13 @@ impl<'m> Message<'m> {
         Ok(())
     }
 
-    /// Fails if `more` parts beside the complete ones are too many.
+    /// Fails if the message has more than [`PARTS`] parts: the complete ones and `more`.
     fn bound(&self, more: usize) -> Result<(), DecodeError> {
         let parts = self.descriptors.len() + self.entries.len() + more;
         if parts > PARTS { Err(DecodeError::Parts) } else { Ok(()) }
     }
 
-    /// The descriptors, over the slices of the entries.
+    /// The descriptors with their slices of the entries. Fails if a limit has an unknown unit.
     pub(super) fn descriptors(&self) -> Result<Descriptors<'_>, RequestError> {
         let mut entries = &self.entries[..];
         let one = |(index, sent): (usize, &Sent)| {
@@ -124,7 +125,7 @@ impl<'m> Message<'m> {
         self.descriptors.iter().enumerate().map(one).collect()
     }
 
-    /// The request over `descriptors`. Fails if it exceeds `bounds`.
+    /// The request with `descriptors`. Fails if it exceeds `bounds`.
     pub(super) fn request<'r>(
         &'r self,
         descriptors: &'r [Descriptor<'r>],
@@ -152,7 +153,8 @@ fn read_entry(mut bytes: &[u8]) -> Result<Entry<'_>, DecodeError> {
     Ok(entry)
 }
 
-/// Merges a limit that is sent in several parts; the last value of a field wins.
+/// Merges `bytes` into `limit`, which a message may contain in several parts. The last value of a
+/// field wins.
 fn read_limit(limit: &mut Limit, mut bytes: &[u8]) -> Result<(), DecodeError> {
     while let Some(field) = wire::next(&mut bytes)? {
         match field {
@@ -278,7 +280,7 @@ mod tests {
         assert!(refused(vec![entries(PARTS / 2), entries(PARTS / 2)]));
     }
 
-    /// What prost makes of a message, in our form.
+    /// The message that prost decoded, converted for comparison.
     fn by_prost(message: &RateLimitRequest) -> Message<'_> {
         let sent = |descriptor: &RateLimitDescriptor| Sent {
             entries: descriptor.entries.len(),
@@ -319,7 +321,7 @@ mod tests {
         }
     }
 
-    /// Bytes that are nearly a request: some are put in, changed, cut off, or are there twice.
+    /// An encoded request with some bytes inserted, changed, cut off or repeated.
     fn nearly() -> impl Strategy<Value = Vec<u8>> {
         let request = (text(), prop::collection::vec(any_descriptor(), 0..3), any::<u32>());
         let request = request.prop_map(|(domain, descriptors, hits_addend)| {

@@ -1,4 +1,4 @@
-//! This module encodes a [`Verdict`] as the response of the protocol.
+//! Encodes a [`Verdict`] as a `RateLimitResponse`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::limit::Unit;
 use crate::proto::{self, DescriptorStatus, HeaderValue, RateLimit, RateLimitResponse};
 use crate::time::Micros;
 
-/// The response to `verdict`. A number over 32 bits is sent as the largest one.
+/// The response for `verdict`. A number over 32 bits is sent as `u32::MAX`.
 pub(super) fn response(verdict: Verdict) -> RateLimitResponse {
     RateLimitResponse {
         overall_code: code(verdict.code),
@@ -65,14 +65,15 @@ fn clamp(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// Exact; where whole seconds are expected, the verdict already holds them.
+/// `length` as a protobuf duration, exactly. Where clients expect whole seconds, the verdict already has
+/// them.
 fn duration(length: Micros) -> Duration {
     let seconds = i64::try_from(length.0 / 1_000_000).expect("a u64 / 10^6 fits");
     let nanos = i32::try_from(length.0 % 1_000_000 * 1_000).expect("below 10^9");
     Duration { seconds, nanos }
 }
 
-/// Only `value` is filled: Envoy ignores `raw_value` in the answer of a rate-limit service.
+/// A header with `value` only: Envoy ignores `raw_value` in the response of a rate-limit service.
 fn header((key, value): (std::borrow::Cow<'static, str>, String)) -> HeaderValue {
     HeaderValue { key: key.into_owned(), value, ..Default::default() }
 }
@@ -86,7 +87,7 @@ fn value(json: Json) -> Value {
     let kind = match json {
         Json::Null => Kind::NullValue(0),
         Json::Bool(truth) => Kind::BoolValue(truth),
-        // A protobuf value has no other number than a double.
+        // The only number type of `google.protobuf.Value` is double.
         Json::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or(f64::MAX)),
         Json::String(text) => Kind::StringValue(text),
         Json::Array(items) => {

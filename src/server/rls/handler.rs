@@ -1,4 +1,4 @@
-//! This module handles a request between the protocols and the limiter: bytes in, response or error out.
+//! Handles one request between the protocols and the limiter: bytes in, response or error out.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,18 +15,18 @@ use crate::proto::RateLimitResponse;
 use super::decode::{DecodeError, Message};
 use super::encode;
 
-/// Decides requests.
+/// A decider of requests, such as the limiter.
 pub trait Decide: Send + Sync + 'static {
     /// The verdict on a valid request. The future is dropped when the caller resets the call.
     fn decide(&self, request: &Request<'_>) -> impl Future<Output = Verdict> + Send;
 
-    /// Counts a request that was refused as invalid.
+    /// Counts a request that was rejected as invalid.
     fn refused(&self) {}
 
     /// Counts a request whose decision panicked.
     fn failed(&self) {}
 
-    /// Whether requests are traced. If not, the caller's trace headers are not read.
+    /// Whether requests are traced. The caller's trace headers are read only if they are.
     fn traces(&self) -> bool {
         false
     }
@@ -35,7 +35,7 @@ pub trait Decide: Send + Sync + 'static {
 /// Why a request has no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::server) enum HandleError {
-    /// The bytes are no `RateLimitRequest`.
+    /// The bytes are not a `RateLimitRequest`.
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// The request is invalid.
@@ -46,13 +46,13 @@ pub(in crate::server) enum HandleError {
     Panicked,
 }
 
-/// A response, and the grant to give back if it is not delivered.
+/// A response, and the grant that is given back unless the response is delivered.
 pub(in crate::server) struct RlsResponse {
     pub(in crate::server) message: RateLimitResponse,
     pub(in crate::server) grant: Option<Grant>,
 }
 
-/// The caller's trace from `headers`, if `decider` traces requests.
+/// The caller's trace context from `headers`; empty unless `decider` traces requests.
 pub(in crate::server) fn caller<'h>(decider: &impl Decide, headers: &'h HeaderMap) -> Caller<'h> {
     if !decider.traces() {
         return Caller::default();
@@ -61,8 +61,8 @@ pub(in crate::server) fn caller<'h>(decider: &impl Decide, headers: &'h HeaderMa
     Caller { traceparent: text("traceparent"), tracestate: text("tracestate") }
 }
 
-/// Decides the request in `bytes`, which may be any input of any client. `timeout` is the time that
-/// the caller waits, `caller` its trace.
+/// Decides the request in `bytes`, which is untrusted input. `timeout` is the time that the caller
+/// waits, and `caller` is its trace context.
 pub(in crate::server) async fn handle(
     decider: &impl Decide,
     bounds: &Bounds,
@@ -83,9 +83,12 @@ pub(in crate::server) async fn handle(
     Ok(RlsResponse { message: encode::response(verdict), grant })
 }
 
-/// Runs `future` and turns a panic in it into an error, so the call gets INTERNAL and other calls go
-/// on. That is safe: its state is shared through atomics and locks that recover from poisoning. The
-/// future is pinned in place, as moving it would cost as much as some decisions do.
+/// Runs `future` and turns a panic in it into an error, so that call gets INTERNAL and other calls
+/// are unaffected.
+///
+/// Catching the panic is safe: deciders share state through atomics and locks that recover from
+/// poisoning. The future is pinned in place, because moving it would cost as much as some
+/// decisions.
 async fn unless_panicked<T>(
     mut future: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, HandleError> {
@@ -109,7 +112,7 @@ mod tests {
     use crate::proto::RateLimitRequest;
     use crate::server::tests::test_handlers::ByDomain;
 
-    /// Counts refused requests.
+    /// Counts rejected requests.
     #[derive(Default)]
     struct Counting(AtomicUsize);
 

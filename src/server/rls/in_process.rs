@@ -1,4 +1,4 @@
-//! This module decides requests from bytes to bytes without a connection, for fuzzing and tests.
+//! Decides encoded requests without a connection, for fuzzing and tests.
 
 use std::sync::LazyLock;
 
@@ -9,19 +9,20 @@ use super::json::Json;
 use crate::descriptor::{Bounds, Caller};
 use crate::proto::RateLimitResponse;
 
-/// Built once: reading the descriptors takes longer than most requests.
+/// The JSON codec. It is built once, because reading the descriptors takes longer than most
+/// requests.
 static JSON: LazyLock<Json> = LazyLock::new(Json::new);
 
-/// Why a request was refused.
+/// Why a request was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The message that the caller would get.
+    /// The error message that the caller would get.
     pub reason: String,
     /// Whether the cause is a bug of weir instead of the request.
     pub defect: bool,
 }
 
-/// Decides a request as the gRPC port does, once its message has arrived.
+/// Decides a protobuf message as the gRPC port does once the message has arrived.
 pub async fn protobuf(
     decider: &impl Decide,
     bounds: &Bounds,
@@ -38,7 +39,7 @@ pub async fn json(decider: &impl Decide, bounds: &Bounds, body: &[u8]) -> Result
     JSON.write(&response).map_err(|error| Refused { reason: error.to_string(), defect: true })
 }
 
-/// The message of a response, whose grant counts as delivered.
+/// The message of a response. Marks its grant as delivered.
 fn delivered(answer: RlsResponse) -> RateLimitResponse {
     if let Some(grant) = answer.grant {
         grant.delivered();

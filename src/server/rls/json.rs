@@ -1,4 +1,4 @@
-//! This module reads and writes the messages of the protocol as proto3 JSON
+//! Reads requests and writes responses as proto3 JSON
 //! (<https://protobuf.dev/programming-guides/json/>).
 
 use prost::Message;
@@ -6,7 +6,7 @@ use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 
 use crate::proto::{DESCRIPTORS, RateLimitResponse};
 
-/// Reads requests and writes responses.
+/// The JSON codec: reads requests and writes responses.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Json {
     request: MessageDescriptor,
@@ -23,8 +23,8 @@ impl Json {
         Json { request: message("RateLimitRequest"), response: message("RateLimitResponse") }
     }
 
-    /// The request in `body`, as the bytes of its message. Names in camelCase or snake_case; the error
-    /// says what is wrong where.
+    /// The request in `body`, encoded as protobuf. Field names may be in camelCase or snake_case.
+    /// The error has the problem and its position.
     pub(in crate::server) fn read(&self, body: &[u8]) -> serde_json::Result<Vec<u8>> {
         let mut reader = serde_json::Deserializer::from_slice(body);
         let message = DynamicMessage::deserialize(self.request.clone(), &mut reader)?;
@@ -32,7 +32,7 @@ impl Json {
         Ok(message.encode_to_vec())
     }
 
-    /// `response` with names in camelCase, enums by name, and without what is unset.
+    /// `response` as JSON, with field names in camelCase, enums by name, and without unset fields.
     pub(in crate::server) fn write(
         &self,
         response: &RateLimitResponse,

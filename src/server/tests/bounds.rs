@@ -61,7 +61,8 @@ async fn a_connection_over_the_maximum_is_closed(fast_path: bool) {
         let first = TcpStream::connect(address).await.unwrap();
         closed(TcpStream::connect(address).await.unwrap()).await;
         drop(first);
-        // The server learns of a close when it reads it, so the place may take a moment to come back.
+        // The server learns of a close when it reads it, so the place may take a moment to come
+        // back.
         while port.open.get() > 0 {
             tokio::task::yield_now().await;
         }

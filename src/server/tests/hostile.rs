@@ -1,4 +1,5 @@
-//! Hostile clients: what ends their connections or calls, and that other clients are served meanwhile.
+//! Hostile clients: what ends their connections or calls, and that other clients are served
+//! meanwhile.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -37,8 +38,8 @@ async fn counted(counter: &Metric) {
     assert_eq!(counter.get(), 1);
 }
 
-/// Sends `flood` until the server closes. Another client is served before and after. Returns the code
-/// of the GOAWAY and the number of frames.
+/// Sends `flood` until the server closes. Another client is served before and after. Returns the
+/// code of the GOAWAY and the number of frames.
 async fn flood(server: &Served, flood: impl Fn(u32) -> Vec<u8>) -> (Option<u32>, usize) {
     server.try_call().await.unwrap();
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
@@ -318,8 +319,9 @@ impl Decide for Tally {
     }
 }
 
-/// One connection sends calls as fast as it can; another on the same core asks one at a time. In each
-/// of its turns the first has 16 KiB, which is less than 200 calls, and the second waits a few turns.
+/// One connection sends calls as fast as it can; another on the same core asks one at a time. In
+/// each of its turns the first has 16 KiB, which is less than 200 calls, and the second waits a few
+/// turns.
 async fn a_flooding_connection_does_not_starve_others(fast_path: bool) {
     let mut one_core = settings_over(fast_path);
     one_core.grpc.cores = NonZeroUsize::new(1);

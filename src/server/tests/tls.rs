@@ -48,7 +48,8 @@ async fn channel(
     Channel::from_shared(address).unwrap().tls_config(tls)?.connect().await
 }
 
-/// Whether a call is answered. In TLS 1.3 a refused certificate fails the first call, not the handshake.
+/// Whether a call is answered. In TLS 1.3 a refused certificate fails the first call, not the
+/// handshake.
 async fn is_answered(server: &Served, tls: ClientTlsConfig) -> bool {
     let Ok(channel) = channel(server, tls).await else { return false };
     RateLimitServiceClient::new(channel).should_rate_limit(request("ok")).await.is_ok()

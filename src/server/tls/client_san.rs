@@ -1,4 +1,4 @@
-//! Client certificates by name: verified by rustls, and issued for one of the configured names.
+//! A verifier of client certificates that also requires one of the configured names.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use rustls::{CertificateError, DistinguishedName, Error};
 
 use crate::tls::{SanName, TlsError, delegate_signatures};
 
-/// A verifier that also checks the subject alternative names (SANs) of a certificate.
+/// A verifier that runs rustls' checks, then compares the certificate's subject alternative names
+/// (SANs).
 #[derive(Debug)]
 pub(super) struct SanVerifier {
     inner: Arc<dyn ClientCertVerifier>,
@@ -16,7 +17,8 @@ pub(super) struct SanVerifier {
 }
 
 impl SanVerifier {
-    /// Wraps `inner` so that only certificates with one of `names` pass; returns `inner` if there are no names.
+    /// Wraps `inner` so that only certificates with one of `names` pass. Returns `inner` itself if
+    /// `names` is empty.
     ///
     /// # Errors
     ///

@@ -10,13 +10,13 @@ use super::TlsConfig;
 use super::client_san::SanVerifier;
 use crate::tls::{Identity, PemFile, TlsError, TrustAndIdentity, crypto_provider};
 
-/// What new connections are served with.
+/// The TLS configuration of new connections, and the certificate in it.
 pub(super) struct ServedConfig {
     pub(super) rustls: Arc<ServerConfig>,
     pub(super) identity: Identity,
 }
 
-/// Builds the configuration of TLS 1.2 and 1.3 with HTTP/2.
+/// Builds a configuration for TLS 1.2 and 1.3 with HTTP/2 (ALPN `h2`).
 pub(super) fn build(config: &TlsConfig, files: TrustAndIdentity) -> Result<ServedConfig, TlsError> {
     let TrustAndIdentity { authorities, identity: Some(identity) } = files else {
         return Err(TlsError::new("grpc.tls_cert and grpc.tls_key: both are required"));
