@@ -1,4 +1,4 @@
-//! This module serves one HTTP/2 connection: TLS handshake, calls, keepalive, age, drain.
+//! One HTTP/2 connection: TLS handshake, calls, keepalive, age and drain.
 
 use std::future::{pending, poll_fn};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -24,10 +24,10 @@ use crate::server::rls::handler::Decide;
 use crate::server::tls::TlsAcceptor;
 use crate::settings::GrpcSettings;
 
-/// What all connections of one worker share.
+/// State that all connections of one worker share.
 pub(super) struct ConnectionContext<D> {
     pub(super) settings: GrpcSettings,
-    /// None: plain text.
+    /// TLS of the port; `None` for plain text.
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) dispatcher: Dispatcher<D>,
     pub(super) metrics: Arc<ServerMetrics>,
@@ -37,7 +37,7 @@ pub(super) struct ConnectionContext<D> {
 }
 
 impl<D: Decide> ConnectionContext<D> {
-    /// Serves one connection to its end.
+    /// Serves one connection until it ends. TLS and the preface must finish before `open_by`.
     pub(super) async fn serve(self: Arc<Self>, stream: StdStream, open_by: Instant) {
         let Ok(stream) = TcpStream::from_std(stream) else { return };
         let Some(tls) = &self.tls else { return self.serve_h2(stream, open_by).await };
@@ -93,7 +93,7 @@ impl<D: Decide> ConnectionContext<D> {
                 return result.unwrap_or_else(|error| count_error(metrics, &error));
             }
             () = silent.as_mut() => return metrics.keepalive_timeout.add(),
-            // The worker's drain timeout ends calls that take longer.
+            // No grace period here: the worker's drain timeout ends calls that take longer.
             () = life.reached(Phase::Stopping) => None,
             () = sleep_opt(age) => {
                 metrics.aged.add();
@@ -131,14 +131,15 @@ fn builder(settings: &GrpcSettings) -> Builder {
 /// Window of received data in bytes, per stream and per connection.
 const WINDOW: u32 = 1 << 20;
 
-/// Streams that weir may reset for client errors. One more closes the connection.
+/// Streams of one connection that h2 may reset for errors of the client. One more closes the
+/// connection.
 const LOCAL_RESETS_MAX: usize = 1024;
 
-/// Bytes per stream that h2 may buffer until the client makes room. A response is smaller.
+/// Bytes per stream that h2 may buffer until the client's window has room. A response is smaller.
 const SEND_BYTES: usize = 64 * 1024;
 
-/// Pings a client that has sent nothing for the keepalive interval, and returns when a ping stays
-/// unanswered. Up to two intervals pass before the first ping.
+/// Pings a client that has sent nothing for the keepalive interval. Returns when a ping is not
+/// answered in time. Up to two intervals pass before the first ping.
 async fn keepalive(pings: Option<PingPong>, budget: &ReadBudget, settings: &GrpcSettings) {
     let (Some(mut pings), Some(interval)) = (pings, settings.keepalive_interval) else {
         return pending().await;
@@ -149,7 +150,7 @@ async fn keepalive(pings: Option<PingPong>, budget: &ReadBudget, settings: &Grpc
             continue;
         }
         if pings.send_ping(Ping::opaque()).is_err() {
-            // The connection has ended, and its own future reports that.
+            // The connection has ended, and `serve_calls` returns the reason.
             return pending().await;
         }
         let answer = poll_fn(|context| pings.poll_pong(context));
@@ -163,13 +164,13 @@ async fn keepalive(pings: Option<PingPong>, budget: &ReadBudget, settings: &Grpc
 
 /// `age` plus or minus up to a tenth, so that connections opened together do not close together.
 fn jittered(age: Duration) -> Duration {
-    // A fresh `RandomState` is the standard library's only source of random numbers.
+    // A new `RandomState` is the standard library's only source of random numbers.
     let random = RandomState::new().build_hasher().finish();
     let share = (random >> 32) as f64 / f64::from(u32::MAX);
     age.mul_f64(0.9 + 0.2 * share)
 }
 
-/// Sleeps for `time`; for ever, if there is none.
+/// Sleeps for `time`; never returns if that is `None`.
 async fn sleep_opt(time: Option<Duration>) {
     match time {
         Some(time) => sleep(time).await,
@@ -177,7 +178,7 @@ async fn sleep_opt(time: Option<Duration>) {
     }
 }
 
-/// Returns when no call was made or open for `time`. It may take up to twice as long.
+/// Returns after a period of `time` without new or open calls. Detection may take twice as long.
 async fn idle(time: Option<Duration>, stats: &ConnectionStats) {
     loop {
         let before = stats.calls.get();

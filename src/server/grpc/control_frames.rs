@@ -1,16 +1,16 @@
-//! This module limits control frames: frames such as pings and settings that carry no call.
+//! A limit on control frames: frames such as pings and settings that carry no call.
 //!
-//! h2 answers each of them and does not limit their number. Here they spend a budget that calls and
-//! time refill. A well-behaved client needs a few per call and a few per minute.
+//! h2 replies to each of them and does not limit their number. Here each frame spends from a budget
+//! that calls and time refill. A well-behaved client needs a few per call and a few per minute.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A frame's header: length (24 bits), type, flags, stream (RFC 9113, section 4.1).
+/// Size of a frame header: length (24 bits), type, flags, stream (RFC 9113, section 4.1).
 const HEADER_BYTES: usize = 9;
 
-/// Frames that one call adds to the budget: for its window updates, its reset and a ping.
+/// Frames that one call adds to the budget: window updates, a reset and a ping.
 const PER_CALL: u32 = 4;
 
 /// Frames that one second adds to the budget.
@@ -19,12 +19,12 @@ const PER_SECOND: u32 = 100;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
-/// Of PING and SETTINGS.
+/// The ACK flag of PING and SETTINGS frames.
 const ACK: u8 = 1;
-/// Of DATA.
+/// The END_STREAM flag of DATA frames.
 const END_STREAM: u8 = 1;
 
-/// Reads the frame headers of one connection and charges its budget.
+/// Parses the frame headers of one connection and charges its budget.
 #[derive(Debug)]
 pub(super) struct ControlFrameLimiter {
     header: [u8; HEADER_BYTES],
@@ -42,8 +42,8 @@ impl ControlFrameLimiter {
         ControlFrameLimiter { header, have: 0, payload_left: 0, budget: max, max, filled_at: None }
     }
 
-    /// Counts the frames in `bytes`, which may start and end anywhere. False: the budget is spent.
-    /// Reads the clock only for frames that cost something.
+    /// Counts the frames in `bytes`, which may start and end anywhere. Returns false once the
+    /// budget is spent. Reads the clock only for frames that cost something.
     pub(super) fn read(&mut self, mut bytes: &[u8], now: impl Fn() -> Instant) -> bool {
         let mut within = true;
         loop {
@@ -71,7 +71,7 @@ impl ControlFrameLimiter {
         self.payload_left = length;
         match kind {
             HEADERS => self.budget = self.budget.saturating_add(PER_CALL).min(self.max),
-            // Their content is bounded by windows and by the size of headers.
+            // Flow-control windows and the header size bound the content of these frames.
             DATA if length > 0 || flags & END_STREAM != 0 => {}
             CONTINUATION => {}
             // Acknowledgements of frames that weir sent.
@@ -104,7 +104,7 @@ mod tests {
         [&[0, 0, length, kind, flags, 0, 0, 0, 1], payload].concat()
     }
 
-    /// How many of `frame` pass in a row, up to 1000.
+    /// How often `frame` passes in a row, up to 1000 times.
     fn passing(frames: &mut ControlFrameLimiter, frame: &[u8], at: Instant) -> usize {
         (0..1000).take_while(|_| frames.read(frame, || at)).count()
     }

@@ -1,9 +1,11 @@
-//! This module starts every call of a connection, and ends those that take too long.
+//! Starts every call of a connection, and ends calls that take too long.
 //!
-//! A call is polled once where it is found. Most are complete and need no I/O, so that poll answers
-//! them. All calls of one read are started before anything is written, so their responses leave in
-//! one write. A call that is not done becomes a task of the worker, which resets it at the timeout.
-//! Streaming methods have no timeout: health watches and reflection.
+//! A new call is polled once in the connection's task. Most calls have arrived completely and need
+//! no I/O, so one poll decides them. All calls of one read are started before anything is written,
+//! so their responses leave in one write.
+//!
+//! A call that needs more than one poll becomes a task of the worker, which resets it at the
+//! timeout. Streaming methods (health watches and reflection) have no timeout.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,35 +28,35 @@ use super::tonic_services::TonicServices;
 use crate::server::metrics::{Metric, ServerMetrics};
 use crate::server::rls::handler::Decide;
 
-/// Prefixes of the paths of methods whose calls may stay open.
+/// Path prefixes of the streaming methods, whose calls may stay open.
 const STREAMING_METHODS: [&str; 2] = ["/grpc.health.v1.Health/Watch", "/grpc.reflection."];
 
-/// Calls of one read that a connection keeps room for between reads. A larger burst may be followed
-/// by an hour of silence, so its room is returned.
+/// Capacity that a connection keeps between reads, in calls. A larger burst may be followed by an
+/// hour of silence, so its memory is freed.
 const BATCH_CAPACITY: usize = 256;
 
-/// What serves the calls of a worker's connections.
+/// The services that handle the calls of one worker's connections.
 pub(super) struct Dispatcher<D> {
     pub(super) should_rate_limit: Arc<ShouldRateLimit<D>>,
-    /// All other methods.
+    /// The services of all other methods, through tonic.
     pub(super) services: TonicServices,
     pub(super) budget: Arc<MemoryBudget>,
     pub(super) metrics: Arc<ServerMetrics>,
-    /// From the first byte of a call to the last of its response.
+    /// Time from the first byte of a call to the last byte of its response.
     pub(super) timeout: Duration,
 }
 
-/// What a connection is used for.
+/// Call counts of one connection.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionStats {
-    /// Calls so far.
+    /// Calls since the connection opened.
     pub(super) calls: Metric,
     /// Calls that have become tasks and are still open.
     pub(super) open: Metric,
 }
 
 impl<D: Decide> Dispatcher<D> {
-    /// Serves the calls of `connection` until it ends, each time that it is polled.
+    /// Serves the calls of `connection` until it ends.
     pub(super) fn serve_calls<'c, S: AsyncRead + AsyncWrite + Unpin>(
         &'c self,
         connection: &'c mut Connection<S, Bytes>,
@@ -68,7 +70,8 @@ impl<D: Decide> Dispatcher<D> {
                     Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
                     Poll::Ready(None) => return Poll::Ready(Ok(())),
                     Poll::Pending if arrived.is_empty() => return Poll::Pending,
-                    // Everything readable has been read. The loop's next `poll_accept` writes.
+                    // Everything readable has been read. The next `poll_accept` writes the
+                    // responses.
                     Poll::Pending => {
                         for (request, respond) in arrived.drain(..) {
                             stats.calls.add();
@@ -87,8 +90,8 @@ impl<D: Decide> Dispatcher<D> {
         })
     }
 
-    /// Polls `call` once, and makes it a task if it is not done. Its box comes from `spare` and
-    /// returns there, so a call that is done at once allocates none.
+    /// Polls `call` once, and spawns a task for it if it is not done. The call's box comes from
+    /// `spare` and returns there, so a call that finishes in one poll allocates none.
     fn start_call<C: Future<Output = ()> + Send + 'static>(
         &self,
         call: C,
@@ -97,9 +100,9 @@ impl<D: Decide> Dispatcher<D> {
         context: &mut Context<'_>,
     ) {
         let mut call = reuse_box(spare, call);
-        // The handler catches a panic of a decision too: that call still gets its INTERNAL, and the
-        // decider its count. A panic here came from elsewhere (framing, decoding, encoding). It
-        // would end the connection with all its calls; caught, it resets this call alone, as in a
+        // A panic in a decision is caught by the handler, which responds with INTERNAL and counts
+        // it. A panic that arrives here came from framing, decoding or encoding. Uncaught, it would
+        // end the connection with all its calls. Caught, it resets this call alone, as in a
         // separate task.
         match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context))) {
             Ok(Poll::Ready(())) => *spare = Some(call),
@@ -108,7 +111,7 @@ impl<D: Decide> Dispatcher<D> {
         }
     }
 
-    /// Serves a call of another method in a task.
+    /// Serves a call of any other method in a task.
     fn spawn_other(
         &self,
         request: Request<RecvStream>,
@@ -125,7 +128,7 @@ impl<D: Decide> Dispatcher<D> {
             let Some(answer) = unless_reset(&mut respond, services.call(request)).await else {
                 return;
             };
-            // An error means that the client has reset the call or closed the connection.
+            // An error here means that the client has reset the call or closed the connection.
             let _ = response::send(&mut respond, answer, &metrics).await;
         };
         if streaming {
@@ -139,7 +142,7 @@ impl<D: Decide> Dispatcher<D> {
         }
     }
 
-    /// Makes `call` a task that is dropped, and so reset, at the timeout.
+    /// Spawns a task for `call`. The timeout drops the call, which resets its stream.
     fn spawn_call(
         &self,
         call: impl Future<Output = ()> + Send + 'static,

@@ -1,4 +1,4 @@
-//! This module reads and writes the frame of a gRPC message: one byte of flags, four of length, the
+//! Reads and writes the frame of a gRPC message: one byte of flags, four bytes of length, the
 //! message (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
 
 use std::future::poll_fn;
@@ -11,21 +11,21 @@ use prost::Message;
 use super::request_body::BodyError;
 use super::status::{GrpcCode, GrpcStatus};
 
-/// Bytes before the message.
+/// Bytes of flags and length before the message.
 const PREFIX: usize = 5;
 
-/// The flag of a compressed message; the only one there is.
+/// The flag of a compressed message. gRPC defines no other flag.
 const COMPRESSED: u8 = 1;
 
 /// Reads the one message of a unary call, with its prefix.
 ///
-/// Stops at a prefix that tonic refuses: an unknown flag, or more than `max` bytes. A message that
-/// ends early is returned as it is, for tonic to refuse. No message, or more than one, is an error.
+/// Stops at a prefix that tonic rejects: an unknown flag, or a length over `max` bytes. A truncated
+/// message is returned unchanged, and tonic rejects it. No message, or more than one, is an error.
 pub(super) async fn read_unary<B>(mut body: B, max: usize) -> Result<Bytes, GrpcStatus>
 where
     B: Body<Data = Bytes, Error = BodyError> + Unpin,
 {
-    // Nearly every message comes in one piece, and stays where it is.
+    // Nearly every message arrives in one piece, which is returned without a copy.
     let (mut first, mut more) = (Bytes::new(), BytesMut::new());
     while !body.is_end_stream() {
         let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await else {
@@ -58,21 +58,20 @@ where
     Ok(received)
 }
 
-/// The message in `framed`, if that is exactly one that is not compressed and has at most `max`
-/// bytes.
+/// The message in `framed`, if that is exactly one uncompressed message of at most `max` bytes.
 pub(super) fn plain_message(framed: &[u8], max: usize) -> Option<&[u8]> {
     let (flags, length) = prefix(framed)?;
     let message = &framed[PREFIX..];
     (flags == 0 && length <= max && length == message.len()).then_some(message)
 }
 
-/// The flags and the length that `bytes` start with, once all five bytes are there.
+/// The flags and the length at the start of `bytes`; `None` for fewer than five bytes.
 fn prefix(bytes: &[u8]) -> Option<(u8, usize)> {
     let (&[flags, a, b, c, d], _) = bytes.split_first_chunk::<PREFIX>()?;
     Some((flags, u32::from_be_bytes([a, b, c, d]) as usize))
 }
 
-/// `message` as it is sent.
+/// Encodes `message` with its prefix.
 pub(super) fn framed(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut bytes = BytesMut::with_capacity(PREFIX + length);
@@ -91,7 +90,7 @@ mod tests {
     use futures_util::FutureExt;
     use http_body::Frame;
 
-    /// A body in these pieces; the end is said apart, or with the last of them.
+    /// A body in pieces. Its end comes with the last piece, or separately if `ends_apart`.
     struct Pieces {
         left: VecDeque<Bytes>,
         ends_apart: bool,
@@ -113,7 +112,7 @@ mod tests {
         }
     }
 
-    /// What a call with this body is: its plain message, the code that it fails with, or tonic's.
+    /// How a call is handled: as a plain message, by tonic, or as an error.
     #[derive(Clone, Debug, PartialEq, Eq)]
     enum Call {
         Plain(Bytes),
@@ -121,7 +120,7 @@ mod tests {
         Fails(GrpcCode),
     }
 
-    /// What `bytes` are, wherever they are cut in two, or into single bytes.
+    /// How a call with `bytes` is handled. The result must not depend on where the bytes are cut.
     fn read(bytes: &[u8], max: usize) -> Call {
         let mut all = Vec::new();
         for cut in 0..=bytes.len() {

@@ -1,4 +1,4 @@
-//! This module serves `ShouldRateLimit` calls without a connection, for fuzzing and tests.
+//! Serves `ShouldRateLimit` calls without a connection, for fuzzing and tests.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -18,22 +18,22 @@ use crate::descriptor::Bounds;
 use crate::server::config::ServerConfig;
 use crate::server::rls::handler::{Decide, RlsResponse};
 
-/// The service behind the gRPC port.
+/// The rate-limit service of the gRPC port.
 pub struct GrpcService<D>(ShouldRateLimit<D>);
 
 /// What the client of a call receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// The number of the status.
+    /// The gRPC status code.
     pub status: u16,
-    /// The message of the status; empty for OK.
+    /// The status message; empty for OK.
     pub message: String,
-    /// The response, framed; empty if the call failed.
+    /// The framed response message; empty if the call failed.
     pub body: Vec<u8>,
 }
 
 impl<D: Decide> GrpcService<D> {
-    /// The service with the default settings but for `fast_path` and `bounds`.
+    /// A service with default settings, except for `fast_path` and `bounds`.
     pub fn new(decider: Arc<D>, bounds: Bounds, fast_path: bool) -> GrpcService<D> {
         let config = ServerConfig::default();
         let (max_message_bytes, metrics) = (config.grpc.max_message_bytes, config.server_metrics);
@@ -43,7 +43,7 @@ impl<D: Decide> GrpcService<D> {
         GrpcService(ShouldRateLimit { handler, services, max_message_bytes, fast_path, metrics })
     }
 
-    /// Serves a call with these headers and this body: a framed message, or anything else.
+    /// Serves a call with `headers` and `body`, which may be a framed message or any other bytes.
     pub async fn call(&self, headers: HeaderMap, body: impl Into<Bytes>) -> Received {
         let body =
             ReceivedBody::new(body.into(), Reservation::unary(self.0.handler.budget.clone()));
@@ -68,8 +68,8 @@ impl<D: Decide> GrpcService<D> {
     }
 }
 
-/// Reads a response to its end. A status stands in the headers of a call without a message, else in
-/// the trailers.
+/// Reads a response to its end. The status is in the headers if the response has no message, else
+/// in the trailers.
 async fn receive<B>(response: Response<B>) -> Received
 where
     B: Body<Data = Bytes, Error: std::fmt::Debug>,
@@ -88,7 +88,7 @@ where
     Received { status, message, body: bytes }
 }
 
-/// A `grpc-message` as text.
+/// Decodes a `grpc-message`.
 fn percent_decoded(encoded: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), encoded.as_bytes());
     while let [first, after @ ..] = rest {

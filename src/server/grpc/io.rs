@@ -1,5 +1,5 @@
-//! This module wraps the socket of a gRPC connection with its limits: time to open, time to write,
-//! bytes per poll, control frames.
+//! The socket of a gRPC connection with its limits: time to open, time to write, bytes per poll,
+//! control frames.
 
 use std::io;
 use std::pin::Pin;
@@ -17,19 +17,19 @@ use crate::server::metrics::ServerMetrics;
 /// Bytes of the preface that opens an HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE_BYTES: usize = 24;
 
-/// The deadline of a new connection to open.
+/// The time by which a connection accepted now must be open: TLS finished and the preface received.
 pub(super) fn open_by(timeout: Duration) -> Instant {
     Instant::now() + timeout
 }
 
-/// A socket that fails when its client is too slow: to send the preface, or to read what was
-/// written. It reads no more per poll than its [`ReadBudget`] allows.
+/// A socket that fails when its client is too slow to send the preface or to read what was written.
+/// It reads no more per poll than its [`ReadBudget`] allows.
 #[derive(Debug)]
 pub(super) struct GuardedIo<S> {
     stream: S,
     preface_left: usize,
     open_by: Pin<Box<Sleep>>,
-    /// The write timeout. Present only while writes are pending.
+    /// The timer of the write timeout; present only while a write is pending.
     stalled: Option<Pin<Box<Sleep>>>,
     write_timeout: Duration,
     budget: ReadBudget,
@@ -59,7 +59,7 @@ impl<S> GuardedIo<S> {
         }
     }
 
-    /// The result of a read without data: pending, or an error once the preface is late.
+    /// The result of a read without data: pending, or an error after the preface's deadline.
     fn check_preface_deadline(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.preface_left > 0 && self.open_by.as_mut().poll(context).is_ready() {
             self.metrics.hello_timeout.add();
@@ -68,7 +68,7 @@ impl<S> GuardedIo<S> {
         Poll::Pending
     }
 
-    /// Accounts for the bytes of one read.
+    /// Charges the bytes of one read to the budgets.
     fn record_read(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (preface, frames) = bytes.split_at(self.preface_left.min(bytes.len()));
         self.preface_left -= preface.len();
@@ -80,7 +80,7 @@ impl<S> GuardedIo<S> {
         Err(io::Error::other("too many control frames: over grpc.max_control_frames"))
     }
 
-    /// The result of a write: an error once it was pending for the write timeout.
+    /// The result of a write, or an error once it has been pending for the write timeout.
     fn check_write<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -1,9 +1,9 @@
-//! This module bounds the bytes that calls hold in memory until they are decided.
+//! The memory budget: a bound on the bytes that calls hold until they are decided.
 //!
-//! A message is assembled before it is decoded, and HTTP/2 gives the client room again as soon as
-//! its bytes are read. Without a budget, each stream could fill memory with a message that never
-//! ends. A request also borrows the bytes of its message for as long as a store takes, unknown
-//! fields included.
+//! A message is assembled before it is decoded, and the client may send more as soon as its bytes
+//! are read. Without a budget, each stream could fill memory with a message that never ends. A
+//! request also borrows the bytes of its message, unknown fields included, until the store has
+//! decided.
 
 use std::ops::Deref;
 use std::pin::Pin;
@@ -18,13 +18,15 @@ use super::request_body::BodyError;
 use super::status::{GrpcCode, GrpcStatus};
 use crate::server::metrics::ServerMetrics;
 
-/// Bytes that each call may hold uncounted. Nearly all calls are smaller, and cost nothing here.
+/// Bytes of each call that are not counted. Nearly all calls are smaller, so they do not touch the
+/// shared counter.
 const FREE: usize = 1024;
 
-/// Bytes that a call of a streaming method may send at all: a name to watch, some to look up.
+/// Bytes that a call of a streaming method may send in total. Its messages only contain a few
+/// names: the service to watch, or symbols to look up by reflection.
 pub(super) const STREAMING_MAX: usize = 4096;
 
-/// The bytes of all calls that are being received or decided.
+/// The bytes of all calls that are being received or decided, with their maximum.
 pub(in crate::server) struct MemoryBudget {
     max: usize,
     held: AtomicUsize,
@@ -32,7 +34,7 @@ pub(in crate::server) struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// At most `max` bytes, beside the first 1024 of each call.
+    /// A budget of `max` bytes, in addition to the first 1024 bytes of each call.
     pub(in crate::server) fn new(max: usize, metrics: Arc<ServerMetrics>) -> MemoryBudget {
         MemoryBudget { max, held: AtomicUsize::new(0), metrics }
     }
@@ -42,17 +44,17 @@ impl MemoryBudget {
 pub(super) struct Reservation<M: Deref<Target = MemoryBudget>> {
     budget: M,
     bytes: usize,
-    /// How many bytes the call may send; none: as many as a message may have.
+    /// Bytes that the call may send in total; `None` if only the message size limits it.
     max: Option<usize>,
 }
 
 impl<M: Deref<Target = MemoryBudget>> Reservation<M> {
-    /// For a call of a unary method.
+    /// An empty reservation for a call of a unary method.
     pub(super) fn unary(budget: M) -> Reservation<M> {
         Reservation { budget, bytes: 0, max: None }
     }
 
-    /// For a call of a streaming method, which may stay open for days.
+    /// An empty reservation for a call of a streaming method, which may stay open for days.
     fn streaming(budget: M) -> Reservation<M> {
         Reservation { budget, bytes: 0, max: Some(STREAMING_MAX) }
     }
@@ -83,7 +85,7 @@ impl<M: Deref<Target = MemoryBudget>> Reservation<M> {
         Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message))
     }
 
-    /// The same bytes, held by a shared budget instead of a borrowed one.
+    /// Converts the reservation to one that shares the budget instead of borrowing it.
     pub(super) fn shared(mut self, budget: Arc<MemoryBudget>) -> Reservation<Arc<MemoryBudget>> {
         Reservation { budget, bytes: std::mem::take(&mut self.bytes), max: self.max }
     }
@@ -98,7 +100,7 @@ impl<M: Deref<Target = MemoryBudget>> Drop for Reservation<M> {
     }
 }
 
-/// The body of a call, whose bytes are reserved as they arrive.
+/// The body of a call. Its bytes are reserved as they arrive.
 pub(super) struct BudgetedBody<B, M: Deref<Target = MemoryBudget>> {
     body: B,
     reservation: Reservation<M>,
@@ -115,7 +117,7 @@ impl<B, M: Deref<Target = MemoryBudget>> BudgetedBody<B, M> {
         BudgetedBody { body, reservation: Reservation::streaming(budget) }
     }
 
-    /// What has been reserved. Drops the body.
+    /// Returns the reservation and drops the body.
     pub(super) fn into_reservation(self) -> Reservation<M> {
         self.reservation
     }

@@ -1,4 +1,4 @@
-//! This module limits how much of one connection is read before its worker serves the others.
+//! A limit on the bytes that a worker reads from one connection before it serves the others.
 //!
 //! Without a limit, a client that sends faster than its calls are decided would keep the worker
 //! busy.
@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Bytes of one poll: about a hundred calls.
+/// Bytes read per poll: about a hundred calls.
 const BYTES: usize = 16 * 1024;
 
 /// The read budget of one connection, shared by its task and its socket.
@@ -37,7 +37,7 @@ impl ReadBudget {
         self.0.left.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether anything was read since the last call of this function.
+    /// Whether anything was read since the previous call of this method.
     pub(super) fn read_since_last_check(&self) -> bool {
         self.0.was_read.swap(false, Ordering::Relaxed)
     }

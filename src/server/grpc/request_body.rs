@@ -1,4 +1,4 @@
-//! The body of a call: as it arrives on its stream, or as it was received.
+//! The body of a call: a stream that is still arriving, or bytes that have been received.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::status::{GrpcCode, GrpcStatus};
 pub(super) enum BodyError {
     /// The stream was reset, or its connection has ended.
     Stream(h2::Error),
-    /// The server refuses more of it.
+    /// The server rejects more bytes.
     Refused(GrpcStatus),
 }
 
@@ -36,8 +36,8 @@ impl From<BodyError> for GrpcStatus {
     }
 }
 
-/// A call's body on its stream. The client gets room for more as soon as a piece has been handed
-/// out.
+/// The body of a call on its HTTP/2 stream. Each returned piece reopens the client's flow-control
+/// window.
 pub(super) struct RequestBody {
     stream: RecvStream,
     data_ended: bool,
@@ -60,7 +60,7 @@ impl Body for RequestBody {
         if !self.data_ended {
             match ready!(self.stream.poll_data(context)) {
                 Some(Ok(bytes)) => {
-                    // Fails only for more bytes than have arrived.
+                    // This fails only for more bytes than have arrived.
                     let _ = self.stream.flow_control().release_capacity(bytes.len());
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
@@ -79,13 +79,12 @@ impl Body for RequestBody {
     }
 }
 
-/// A client that resets without an error has only said that no more will come
-/// (RFC 9113, section 8.1).
+/// A reset with NO_ERROR only ends the body (RFC 9113, section 8.1).
 fn ended_by<T>(error: h2::Error) -> Option<Result<T, h2::Error>> {
     (error.reason() != Some(Reason::NO_ERROR)).then_some(Err(error))
 }
 
-/// A body that was received whole. Its bytes count until it is dropped.
+/// A body that was received completely. Its bytes count in the budget until it is dropped.
 pub(super) struct ReceivedBody {
     bytes: Bytes,
     _reservation: Reservation<Arc<MemoryBudget>>,

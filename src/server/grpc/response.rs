@@ -1,4 +1,4 @@
-//! This module sends responses on their stream, as fast as the client makes room for them.
+//! Sends responses on their stream, as far as the client's flow-control window allows.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -23,7 +23,7 @@ const OK: HeaderValue = HeaderValue::from_static("0");
 /// The `grpc-status` of a message over its maximum.
 const OUT_OF_RANGE: HeaderValue = HeaderValue::from_static("11");
 
-/// The output of `answer`, or `None` if the client resets the call before there is one.
+/// The output of `answer`, or `None` if the client resets the call before.
 pub(super) async fn unless_reset<T>(
     respond: &mut SendResponse<Bytes>,
     answer: impl Future<Output = T>,
@@ -36,10 +36,10 @@ pub(super) async fn unless_reset<T>(
     .await
 }
 
-/// Sends the message of a direct call.
+/// Sends the response of a direct call.
 ///
-/// What the response grants becomes the caller's once the client has room for all of it. Until then
-/// the client may reset the call, as a proxy does that has timed out.
+/// The grant is final once the client's window has room for the whole response. Until then the
+/// client may reset the call, for example after its timeout.
 pub(super) async fn send_message(
     respond: &mut SendResponse<Bytes>,
     answer: RlsResponse,
@@ -58,8 +58,8 @@ pub(super) async fn send_message(
     Ok(())
 }
 
-/// Sends what tonic answers, and counts a message that it found too large. The grant is as in
-/// [`send_message`].
+/// Sends a response of tonic, and counts it if tonic rejected the message as too large. The grant
+/// becomes final as in [`send_message`].
 pub(super) async fn send(
     respond: &mut SendResponse<Bytes>,
     answer: TonicResponse,
@@ -114,8 +114,8 @@ where
     }
 }
 
-/// Sends `data` as the client makes room for it: h2 would buffer it for a client that makes none.
-/// An error means that the client has gone or reset the call.
+/// Sends `data` as the client's window allows. Sent without that check, h2 would buffer it. An
+/// error means that the client has gone or reset the call.
 async fn data(stream: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2::Error> {
     while !data.is_empty() {
         stream.reserve_capacity(data.len());
@@ -125,7 +125,7 @@ async fn data(stream: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2:
     Ok(())
 }
 
-/// Waits until the client has room, and returns for how many bytes.
+/// Waits until the client's window has room, and returns the number of bytes.
 async fn room(stream: &mut SendStream<Bytes>) -> Result<usize, h2::Error> {
     let room = stream.capacity();
     if room > 0 {

@@ -1,10 +1,10 @@
-//! This module serves calls of `RateLimitService/ShouldRateLimit`: plain ones directly on their
-//! HTTP/2 stream, all others through tonic.
+//! Serves calls of `RateLimitService/ShouldRateLimit`: plain calls directly on their HTTP/2 stream,
+//! all others through tonic.
 //!
-//! Nearly all calls are plain: one uncompressed message that fits. Through a general service
-//! (stream task, router, boxed bodies) hyper and tonic took 23 600 of 46 000 instructions per call,
-//! where the decision took 6 000 (callgrind, commit fbd7050). `docs/design/grpc-server.md` has the
-//! trade.
+//! Nearly all calls are plain: one uncompressed message within the size limit. When tonic served
+//! all calls (stream task, router, boxed bodies), hyper and tonic took 23 600 of the 46 000
+//! instructions per call, and the decision 6 000 (callgrind, commit fbd7050).
+//! `docs/design/grpc-server.md` explains the trade-off.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ use crate::descriptor::Bounds;
 use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::{Decide, RlsResponse, caller, handle};
 
-/// The path of its calls.
+/// The request path of `ShouldRateLimit`.
 pub(in crate::server) const PATH: &str =
     "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// Decides the message of a call, on either path.
+/// Decides the message of a call. Both paths use it: the direct one and tonic's.
 pub(in crate::server) struct RateLimitHandler<D> {
     pub(in crate::server) decider: Arc<D>,
     pub(in crate::server) bounds: Bounds,
@@ -47,7 +47,7 @@ impl<D> Clone for RateLimitHandler<D> {
 }
 
 impl<D: Decide> RateLimitHandler<D> {
-    /// Decides `message`, which came with `headers`: `grpc-timeout` and the caller's trace.
+    /// Decides `message`. Reads `grpc-timeout` and the caller's trace context from `headers`.
     pub(super) async fn handle(
         &self,
         headers: &HeaderMap,
@@ -58,7 +58,7 @@ impl<D: Decide> RateLimitHandler<D> {
     }
 }
 
-/// Serves the method's calls; one per worker.
+/// The service of `ShouldRateLimit`. Each worker has one.
 pub(super) struct ShouldRateLimit<D> {
     pub(super) handler: RateLimitHandler<D>,
     pub(super) services: TonicServices,
@@ -68,14 +68,14 @@ pub(super) struct ShouldRateLimit<D> {
     pub(super) metrics: Arc<ServerMetrics>,
 }
 
-/// The answer to a call, by the path that it took.
+/// The response to a call, by the path that the call took.
 pub(super) enum Answer {
     Direct(RlsResponse),
     Tonic(TonicResponse),
 }
 
 impl<D: Decide> ShouldRateLimit<D> {
-    /// Serves one call. Dropped at any time, it gives back what the decision has taken.
+    /// Serves one call. Dropping the future at any time gives back what the decision has taken.
     pub(super) async fn call(
         self: Arc<Self>,
         request: Request<RecvStream>,
@@ -83,7 +83,7 @@ impl<D: Decide> ShouldRateLimit<D> {
     ) {
         let request = request.map(RequestBody::new);
         let Some(answer) = unless_reset(&mut respond, self.answer(request)).await else { return };
-        // An error means that the client has reset the call or closed the connection.
+        // An error here means that the client has reset the call or closed the connection.
         let _ = match answer {
             Ok(Answer::Direct(answer)) => response::send_message(&mut respond, answer).await,
             Ok(Answer::Tonic(answer)) => response::send(&mut respond, answer, &self.metrics).await,
@@ -91,15 +91,16 @@ impl<D: Decide> ShouldRateLimit<D> {
         };
     }
 
-    /// The answer to one call. Reads its message once; what is not plain then goes to tonic as it
-    /// was received, so tonic's word on malformed calls is the only one.
+    /// The response to one call. The message is read once. A call that is not plain then goes to
+    /// tonic unchanged, so tonic alone decides how malformed calls are rejected.
     pub(super) async fn answer<B>(&self, request: Request<B>) -> Result<Answer, GrpcStatus>
     where
         B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,
     {
         let takes_shortcut = self.fast_path && !is_compressed(&request);
         let (head, body) = request.into_parts();
-        // The request borrows the bytes of its message, so they count until it is decided.
+        // The request borrows the bytes of its message, so they count in the budget until it is
+        // decided.
         let mut body = BudgetedBody::unary(body, &*self.handler.budget);
         let framed = framing::read_unary(&mut body, self.max_message_bytes).await?;
         if takes_shortcut && let Some(message) = plain_message(&framed, self.max_message_bytes) {
@@ -107,7 +108,7 @@ impl<D: Decide> ShouldRateLimit<D> {
         }
         let budget = Arc::clone(&self.handler.budget);
         let body = ReceivedBody::new(framed, body.into_reservation().shared(budget));
-        // Boxed: it is large, and the direct path's future would have its size.
+        // Boxed because it is large: unboxed, the future of the direct path would be as large.
         let call = Box::pin(self.services.call(Request::from_parts(head, body)));
         Ok(Answer::Tonic(call.await))
     }

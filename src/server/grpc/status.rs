@@ -8,14 +8,14 @@ use http::{HeaderValue, Response};
 use super::response::GRPC;
 use crate::server::rls::handler::HandleError;
 
-/// A status code of gRPC, one of those that weir itself sends.
+/// The gRPC status codes that weir itself sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) enum GrpcCode {
-    /// The message is not a request that can be decided.
+    /// The message is not a valid request.
     InvalidArgument = 3,
     /// The server buffers too many bytes.
     ResourceExhausted = 8,
-    /// The call has another form than its method.
+    /// The call does not have exactly one message.
     Unimplemented = 12,
     /// A bug in weir.
     Internal = 13,
@@ -34,7 +34,7 @@ impl GrpcStatus {
         GrpcStatus { code, message: message.into() }
     }
 
-    /// The response to a call without a message: headers only, which h2 also sends as trailers.
+    /// A response without a message: headers only, with the status in them ("Trailers-Only").
     pub(super) fn into_response(self) -> Response<()> {
         let mut response = Response::new(());
         let headers = response.headers_mut();
@@ -47,8 +47,8 @@ impl GrpcStatus {
     }
 }
 
-/// `text` as a `grpc-message`: printable ASCII but for `%`, and everything else as `%XX`
-/// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
+/// Encodes `text` as a `grpc-message`: printable ASCII except `%` unchanged, every other byte as
+/// `%XX` (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,22 +1,22 @@
-//! This module reads `grpc-timeout`, and subtracts what the response needs for its way back.
+//! Reads `grpc-timeout`, and subtracts a margin for the response's way back.
 
 use std::time::Duration;
 
 use http::HeaderMap;
 
-/// The divisor of the timeout that gives the margin for the network and for encoding.
+/// The timeout divided by this is the margin for the network and for encoding.
 const MARGIN_SHARE: u32 = 5;
 
-/// The largest margin.
+/// The largest margin for the network and for encoding.
 const MARGIN_MAX: Duration = Duration::from_millis(5);
 
-/// The time that a call with these headers may take, less the margin. None without a valid timeout.
+/// The `grpc-timeout` in `headers` less the margin; `None` without a valid timeout.
 pub(super) fn of(headers: &HeaderMap) -> Option<Duration> {
     let timeout = read(headers.get("grpc-timeout")?.to_str().ok()?)?;
     Some(timeout - (timeout / MARGIN_SHARE).min(MARGIN_MAX))
 }
 
-/// Parses at most eight digits and a unit
+/// Parses a timeout: at most eight digits and a unit
 /// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
 fn read(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;

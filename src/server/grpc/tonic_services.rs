@@ -1,7 +1,7 @@
-//! This module adapts tonic: it mounts the rate-limit service, health and reflection, and serves
-//! any call of theirs.
+//! The adapter to tonic: mounts the rate-limit service, health and reflection, and serves their
+//! calls.
 //!
-//! No other module of the server names tonic.
+//! Outside this module, the server does not use tonic.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,13 +31,14 @@ mod reflection;
 
 use health::HealthService;
 
-/// The trait that tonic generates of `proto/`. Its request is the bytes of the message.
+/// The server trait that tonic generates from `proto/`. Its request type is the bytes of the
+/// message.
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/server/envoy.service.ratelimit.v3.rs"));
 }
 
-/// A response of tonic, with the grant that its delivery makes final.
+/// A response of tonic, and the grant that becomes final when the response is delivered.
 pub(super) struct TonicResponse {
     pub(super) response: Response<tonic::body::Body>,
     pub(super) grant: Option<Grant>,
@@ -48,7 +49,8 @@ pub(super) struct TonicResponse {
 pub(super) struct TonicServices(TowerToHyperService<Routes>);
 
 impl TonicServices {
-    /// The services; messages of `handler` have at most `max_message_bytes`, compressed or not.
+    /// Mounts all services. Messages to `handler` may have at most `max_message_bytes`, before and
+    /// after decompression.
     pub(super) fn new<D: Decide>(
         handler: RateLimitHandler<D>,
         max_message_bytes: usize,
@@ -64,9 +66,8 @@ impl TonicServices {
 
     /// Serves one call.
     ///
-    /// A response is compressed if the request was, as grpc-go's servers do it. tonic would
-    /// compress for every client that can read gzip, which costs CPU time and saves nothing at 30
-    /// bytes.
+    /// A response is compressed if its request was, as grpc-go's servers do. tonic would compress
+    /// for every client that accepts gzip, which costs CPU time and saves nothing at 30 bytes.
     pub(super) async fn call<B>(&self, mut request: Request<B>) -> TonicResponse
     where
         B: Body<Data = Bytes, Error = BodyError> + Send + Unpin + 'static,
@@ -80,7 +81,7 @@ impl TonicServices {
     }
 }
 
-/// Whether a call names a compression of its messages.
+/// Whether the call's `grpc-encoding` is a compression.
 pub(super) fn is_compressed<B>(request: &Request<B>) -> bool {
     request.headers().get("grpc-encoding").is_some_and(|encoding| encoding != "identity")
 }
@@ -92,7 +93,7 @@ impl<D: Decide> RateLimitService for RateLimitHandler<D> {
         request: tonic::Request<Bytes>,
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
         let message = request.get_ref();
-        // The received bytes have been freed. A message may be 1000 times larger than they were.
+        // The compressed bytes have been freed. The inflated message may be 1000 times larger.
         let mut reservation = Reservation::unary(&*self.budget);
         reservation.grow(message.len())?;
         let RlsResponse { message, grant } =
@@ -105,8 +106,8 @@ impl<D: Decide> RateLimitService for RateLimitHandler<D> {
     }
 }
 
-/// A grant on its way through tonic, whose extensions must be `Clone`. If the response is dropped
-/// on the way, so is the grant, which gives back what it holds.
+/// A grant in the extensions of tonic's response, which must be `Clone`. If tonic drops the
+/// response, the grant is dropped too and gives back what it holds.
 #[derive(Clone)]
 struct PendingGrant(Arc<Mutex<Option<Grant>>>);
 
@@ -120,8 +121,8 @@ impl PendingGrant {
     }
 }
 
-/// The codec of the generated service. A request stays bytes: the decoder behind the handler reads
-/// them on both paths, so both refuse the same messages in the same words.
+/// The codec of the generated service. It does not decode requests: the handler does so on both
+/// paths, so both reject the same messages with the same text.
 #[derive(Debug, Default)]
 pub(in crate::server) struct RateLimitCodec;
 
@@ -140,7 +141,7 @@ impl Codec for RateLimitCodec {
     }
 }
 
-/// Hands out a message as its bytes.
+/// A decoder that returns the bytes of a message.
 #[derive(Debug)]
 pub(in crate::server) struct BytesDecoder;
 
@@ -153,7 +154,7 @@ impl Decoder for BytesDecoder {
     }
 }
 
-/// A request's body whose errors tonic understands.
+/// A request body with its errors converted to tonic's `Status`.
 struct TonicBody<B>(B);
 
 impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> Body for TonicBody<B> {

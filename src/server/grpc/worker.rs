@@ -1,7 +1,7 @@
-//! This module runs the workers: one thread with a single-threaded runtime per core, serving gRPC.
+//! The gRPC workers: one thread with a single-threaded runtime per core.
 //!
-//! A connection stays on the worker it was assigned to. No request moves between threads, which
-//! serves more calls per CPU second than one runtime over all cores.
+//! A connection stays on the worker that it was assigned to, so no request moves between threads.
+//! This serves more calls per CPU second than one runtime over all cores.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -24,7 +24,7 @@ use crate::server::rls::handler::Decide;
 use crate::server::single_threaded_runtime;
 use crate::settings::GrpcSettings;
 
-/// What every worker needs.
+/// The configuration and shared state of every worker.
 pub(in crate::server) struct WorkerConfig<D> {
     pub(in crate::server) decider: Arc<D>,
     pub(in crate::server) health: HealthService,
@@ -45,13 +45,14 @@ impl<D> Clone for WorkerConfig<D> {
     }
 }
 
-/// As many cores as the settings say, else as this process may use.
+/// The number of workers: `grpc.cores`, or by default the number of cores that this process may
+/// use.
 pub fn count(settings: &GrpcSettings) -> usize {
     let available = || thread::available_parallelism().map_or(1, NonZero::get);
     settings.cores.map_or_else(available, NonZero::get)
 }
 
-/// Starts worker number `index`, which serves the connections of `queue` until that is closed.
+/// Starts worker number `index`. It serves the connections of `queue` until the queue is closed.
 pub(in crate::server) fn start<D: Decide>(
     index: usize,
     queue: mpsc::Receiver<Accepted>,
@@ -59,8 +60,8 @@ pub(in crate::server) fn start<D: Decide>(
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let runtime = single_threaded_runtime()?;
     thread::Builder::new().name(format!("weir-core-{index}")).spawn(move || {
-        // A missing worker could go unnoticed for days. So the whole server stops when one ends,
-        // and the supervisor (Kubernetes, systemd) starts a complete one.
+        // A missing worker could go unnoticed for days. Therefore the whole server stops when one
+        // worker ends, and the supervisor (Kubernetes, systemd) restarts it.
         let _last = StopOnExit(config.life.clone());
         runtime.block_on(serve(queue, config));
         Ok(())
@@ -115,8 +116,8 @@ async fn connections<D: Decide>(
     loop {
         tokio::select! {
             accepted = queue.recv() => {
-                // The closed queue is the signal to stop. Connections accepted before it are
-                // served.
+                // A closed queue is the signal to stop. Connections accepted before are served to
+                // their end.
                 let Some(Accepted { stream, guard }) = accepted else { break };
                 let by = open_by(context.settings.handshake_timeout);
                 let context = Arc::clone(&context);

@@ -65,8 +65,8 @@ fn clamp(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// `length` as a protobuf duration, exactly. Where clients expect whole seconds, the verdict already has
-/// them.
+/// The exact protobuf duration of `length`. Where clients expect whole seconds, the verdict already
+/// has them.
 fn duration(length: Micros) -> Duration {
     let seconds = i64::try_from(length.0 / 1_000_000).expect("a u64 / 10^6 fits");
     let nanos = i32::try_from(length.0 % 1_000_000 * 1_000).expect("below 10^9");

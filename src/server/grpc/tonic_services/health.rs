@@ -1,4 +1,4 @@
-//! This module reports gRPC health (`grpc.health.v1.Health`) under both of its names.
+//! gRPC health (`grpc.health.v1.Health`), reported under two service names.
 
 use tonic::codec::CompressionEncoding;
 use tonic_health::ServingStatus;
@@ -8,13 +8,14 @@ use tonic_health::server::{self, HealthReporter};
 use crate::server::grpc::memory_budget::STREAMING_MAX;
 use crate::server::lifecycle::{Lifecycle, Phase};
 
-/// The whole server, and the name that envoyproxy/ratelimit uses.
+/// The service names: the empty name of the whole server, and the name that envoyproxy/ratelimit
+/// uses.
 const NAMES: [&str; 2] = ["", "ratelimit"];
 
-/// The service that shows what a [`Reporter`] reports.
+/// The health service. Its status is what the [`Reporter`] last reported.
 pub(in crate::server) type HealthService = HealthServer<server::HealthService>;
 
-/// Updates gRPC health.
+/// Updates the status of gRPC health.
 pub(in crate::server) struct Reporter {
     reporter: HealthReporter,
 }
@@ -36,8 +37,8 @@ impl Reporter {
         self.report(false).await;
     }
 
-    /// Reports every change of readiness until the server stops. Then ends all watches, because the
-    /// connection of a watcher would never drain.
+    /// Reports every change of readiness until the server stops. Then ends all watches, because a
+    /// connection with an open watch would never drain.
     pub(in crate::server) async fn follow(mut self, life: &Lifecycle) {
         let mut changes = life.changes();
         let mut reported = false;

@@ -1,4 +1,4 @@
-//! This module mounts gRPC reflection in both versions. Many tools still use v1alpha.
+//! gRPC reflection in the versions v1 and v1alpha. Many tools still use v1alpha.
 
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
@@ -7,7 +7,7 @@ use tonic_reflection::server::Builder;
 use crate::proto::DESCRIPTORS;
 use crate::server::grpc::memory_budget::STREAMING_MAX;
 
-/// Adds both versions to `routes`.
+/// Adds both versions of reflection to `routes`.
 pub(super) fn add_to(routes: Routes) -> Routes {
     let builder = || {
         Builder::configure()
