@@ -1,6 +1,6 @@
-//! Time and number limits close slow and silent clients without affecting others.
+//! Time limits and connection limits: the server closes slow and silent clients, and serves others.
 //!
-//! The limits are short. The tests wait for events of the server and assert no durations.
+//! The time limits are short. The tests wait for events of the server and do not assert durations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,8 +61,7 @@ async fn a_connection_over_the_maximum_is_closed(fast_path: bool) {
         let first = TcpStream::connect(address).await.unwrap();
         closed(TcpStream::connect(address).await.unwrap()).await;
         drop(first);
-        // The server learns of a close when it reads it, so the place may take a moment to come
-        // back.
+        // The server detects a close only when it reads from the connection, so the count may lag.
         while port.open.get() > 0 {
             tokio::task::yield_now().await;
         }
@@ -88,13 +87,13 @@ async fn a_message_over_the_maximum_is_refused(fast_path: bool) {
     assert_eq!(metrics.message_too_large.get(), 1);
 }
 
-/// What an HTTP/2 client says first, with an empty SETTINGS frame.
+/// The preface of an HTTP/2 connection, with an empty SETTINGS frame.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const GOAWAY: u8 = 7;
 
 async fn an_old_connection_gets_goaway(fast_path: bool) {
     let mut short_lived = settings_over(fast_path);
-    // Longer than SHORT: a busy machine must get the hello through before the goodbye.
+    // Longer than SHORT: even on a busy machine, the preface must arrive before the age is reached.
     short_lived.grpc.max_connection_age = Some(10 * SHORT);
     let metrics = Arc::clone(&short_lived.server_metrics);
     let server = serve(ByDomain, short_lived);
@@ -111,7 +110,7 @@ async fn an_old_connection_gets_goaway(fast_path: bool) {
 
 async fn an_old_connection_is_closed_after_its_grace(fast_path: bool) {
     let mut short_lived = settings_over(fast_path);
-    // As above: a connection that has not said hello goes at once.
+    // Longer than SHORT: the age must end an open connection, not one without a preface.
     short_lived.grpc.max_connection_age = Some(10 * SHORT);
     short_lived.grpc.max_connection_age_grace = SHORT;
     let metrics = Arc::clone(&short_lived.server_metrics);

@@ -1,4 +1,4 @@
-//! Grants: kept once the response was delivered, given back otherwise.
+//! Grants are kept once the response was delivered, and given back otherwise.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::proto::RateLimitResponse;
 use crate::server::Decide;
 use crate::server::tests::test_handlers::ByDomain;
 
-/// Says yes, and tells when what it granted is given back.
+/// Decides by domain, and reports when its grant is given back.
 struct Granting(mpsc::UnboundedSender<()>);
 
 impl Decide for Granting {
@@ -42,12 +42,13 @@ async fn a_delivered_grant_is_kept(fast_path: bool) {
     let served = serve(Granting(returned), settings_over(fast_path));
     served.client().await.should_rate_limit(request("ok")).await.unwrap();
     served.stop().await;
-    // Every sender has gone with the server, and none has spoken.
+    // The server has dropped every sender, and none has reported a returned grant.
     assert_eq!(returns.recv().await, None);
 }
 
-/// The caller lets no byte of an answer through, waits until the answer's head is there (so the
-/// decision was made), and resets the call, as a proxy does that has timed out.
+/// The client's window is 0, so no byte of the message can be sent. The client waits for the
+/// response headers, which means that the decision was made. It then resets the call, as a proxy
+/// does after its timeout.
 async fn a_grant_reset_before_delivery_is_given_back(fast_path: bool) {
     let (returned, mut returns) = mpsc::unbounded_channel();
     let served = serve(Granting(returned), settings_over(fast_path));
@@ -81,7 +82,7 @@ async fn a_grant_reset_before_delivery_is_given_back(fast_path: bool) {
     served.stop().await;
 }
 
-/// With room for this much of each answer.
+/// A SETTINGS entry: an initial window of one byte per response.
 const ONE_BYTE: (u16, u32) = (4, 1);
 
 async fn a_grant_reset_during_delivery_is_given_back(fast_path: bool) {

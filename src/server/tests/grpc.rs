@@ -1,4 +1,4 @@
-//! Calls of real clients: decisions, refusals, deadlines, panics, and the drain.
+//! Calls of real clients: decisions, rejections, deadlines, panics, and the drain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +97,7 @@ async fn a_call_in_flight_is_answered_after_the_stop_began(fast_path: bool) {
     arrivals.recv().await.unwrap();
 
     server.shutdown.send_replace(true);
-    // The port is closed once the stop has begun: no sleep, just ask until it refuses.
+    // The port closes soon after the stop begins. Connect until that fails, instead of sleeping.
     while tokio::net::TcpStream::connect(server.addresses.grpc).await.is_ok() {
         tokio::task::yield_now().await;
     }

@@ -16,14 +16,14 @@ use super::test_handlers::ByDomain;
 use crate::proto::{self, RateLimitRequest, RateLimitResponse};
 use crate::server::grpc::should_rate_limit::PATH;
 
-/// A request whose only value has this many equal bytes: gzip makes it some 100 times smaller.
+/// A request whose only value has `bytes` equal bytes. gzip makes it about 100 times smaller.
 fn large(bytes: usize) -> RateLimitRequest {
     let mut large = request("ok");
     large.descriptors[0].entries[0].value = "v".repeat(bytes);
     large
 }
 
-/// The code of a call by a client that compresses.
+/// The status code of a call by a client that compresses.
 async fn compressed(server: &Served, request: RateLimitRequest) -> Code {
     let mut client = server.client().await.send_compressed(Gzip).accept_compressed(Gzip);
     client.should_rate_limit(request).await.map_or_else(|status| status.code(), |_| Code::Ok)
@@ -42,7 +42,7 @@ async fn a_client_that_compresses_is_answered(fast_path: bool) {
     server.stop().await;
 }
 
-/// The `grpc-encoding` of the answer to a call with these headers, and the flag of its message.
+/// The `grpc-encoding` of the response to a call with `headers` and `body`, and its message's flag.
 async fn answered(server: &Served, headers: &[(&str, &str)], body: &[u8]) -> (String, u8) {
     let stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
@@ -70,7 +70,8 @@ async fn answered(server: &Served, headers: &[(&str, &str)], body: &[u8]) -> (St
     (encoding.unwrap_or("none").to_owned(), bytes[0])
 }
 
-/// As grpc-go's servers do it. A plain call of a client that could read gzip gets a plain answer.
+/// Responses are compressed as by grpc-go's servers: a plain call gets a plain response, even if
+/// the client accepts gzip.
 async fn an_answer_is_compressed_if_its_request_was(fast_path: bool) {
     let server = serve(ByDomain, settings_over(fast_path));
     let plain = request("full").encode_to_vec();
@@ -84,7 +85,7 @@ async fn an_answer_is_compressed_if_its_request_was(fast_path: bool) {
     server.stop().await;
 }
 
-/// The maximum holds for what a message becomes, not only for what was sent.
+/// The maximum applies to the inflated message too, not only to the bytes that were sent.
 async fn a_message_inflated_over_the_maximum_is_refused(fast_path: bool) {
     let mut settings = settings_over(fast_path);
     settings.grpc.max_message_bytes = 1000;

@@ -1,4 +1,4 @@
-//! Health in all its forms, and reflection.
+//! Health over HTTP and gRPC, and gRPC reflection.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn ask(service: &str) -> HealthCheckRequest {
     HealthCheckRequest { service: service.into() }
 }
 
-/// The next thing that a watch of each name says.
+/// The next status from a watch of each service name.
 async fn watch(server: &Served) -> impl AsyncFnMut() -> [ServingStatus; 2] {
     let mut client = HealthClient::new(server.channel().await);
     let mut streams = Vec::new();
@@ -46,7 +46,7 @@ async fn probes(server: &Served) -> [(u16, String); 3] {
 #[tokio::test]
 async fn health_follows_the_application_and_the_drain() {
     let mut patient = settings();
-    // Long enough to look around in; the end of the test does not wait for it.
+    // Long enough for all checks. The end of the test does not wait for it.
     patient.drain.delay = Duration::from_secs(3600);
     let server = serve(ByDomain, patient);
     let ok = |status| (status, "OK".to_owned());
@@ -85,7 +85,7 @@ async fn an_unknown_name_is_not_found() {
     server.stop().await;
 }
 
-/// Asks one version of reflection for its list of services; both have the same messages.
+/// Lists the services by one version of reflection. Both versions have the same messages.
 macro_rules! services_of {
     ($version:ident, $server:expr) => {{
         use tonic_reflection::pb::$version::ServerReflectionRequest;

@@ -1,5 +1,4 @@
-//! Hostile clients: what ends their connections or calls, and that other clients are served
-//! meanwhile.
+//! Hostile clients: their connections or calls end, and other clients are served meanwhile.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use crate::server::{Decide, Metric, ServerConfig, ServerMetrics};
 
 const SHORT: Duration = Duration::from_millis(50);
 
-/// A server of one core, and its metrics.
+/// A server with one worker, and its metrics.
 fn serving(fast_path: bool, tune: impl FnOnce(&mut ServerConfig)) -> (Served, Arc<ServerMetrics>) {
     let mut settings = settings_over(fast_path);
     settings.grpc.cores = NonZeroUsize::new(1);
@@ -30,7 +29,7 @@ fn serving(fast_path: bool, tune: impl FnOnce(&mut ServerConfig)) -> (Served, Ar
     (serve(ByDomain, settings), metrics)
 }
 
-/// Waits until `metric` is one. The count may come after the response.
+/// Waits until `counter` is one. The server may count after it has responded.
 async fn counted(counter: &Metric) {
     while counter.get() == 0 {
         tokio::task::yield_now().await;
@@ -38,8 +37,8 @@ async fn counted(counter: &Metric) {
     assert_eq!(counter.get(), 1);
 }
 
-/// Sends `flood` until the server closes. Another client is served before and after. Returns the
-/// code of the GOAWAY and the number of frames.
+/// Sends frames of `flood` until the server closes the connection. Another client is served before
+/// and after. Returns the code of the GOAWAY and the number of frames sent.
 async fn flood(server: &Served, flood: impl Fn(u32) -> Vec<u8>) -> (Option<u32>, usize) {
     server.try_call().await.unwrap();
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
@@ -49,7 +48,7 @@ async fn flood(server: &Served, flood: impl Fn(u32) -> Vec<u8>) -> (Option<u32>,
             break;
         }
         sent += 1;
-        // Answers are read as they come, or the server would wait for that.
+        // Read the responses, or the server would stop reading until its writes succeed.
         let mut answers = [0; 4096];
         if hostile.stream.try_read(&mut answers).is_ok_and(|bytes| bytes == 0) {
             break;
@@ -66,7 +65,7 @@ async fn rapid_resets_close_the_connection(fast_path: bool) {
         let headers = frame(HEADERS, END_HEADERS, stream, &call_headers());
         [headers, frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())].concat()
     };
-    // In one piece: the server sees each call and its reset together.
+    // One write: the server reads each call together with its reset.
     let burst: Vec<u8> = streams().take(2000).flat_map(reset).collect();
     let _ = hostile.send(&burst).await;
     assert_eq!(hostile.goodbye().await, Some(ENHANCE_YOUR_CALM));
@@ -76,7 +75,7 @@ async fn rapid_resets_close_the_connection(fast_path: bool) {
 }
 
 async fn control_frame_floods_close_the_connection(fast_path: bool) {
-    /// Its name, and its frame for a stream.
+    /// The name of a flood, and its frame for a stream number.
     type Flood<'a> = (&'a str, &'a dyn Fn(u32) -> Vec<u8>);
     let floods: [Flood<'_>; 4] = [
         ("pings", &|_| frame(PING, 0, 0, &[0; 8])),
@@ -136,7 +135,7 @@ async fn headers_over_the_maximum_are_refused(fast_path: bool) {
     loop {
         let said = client.next().await.expect("an answer");
         if said.stream == 1 {
-            // Indexed or literal, the status is 431.
+            // HPACK may encode the status 431 as an index or as a literal.
             let text = String::from_utf8_lossy(&said.payload).into_owned();
             assert!(said.kind == HEADERS || said.kind == RST_STREAM, "{said:?} {text}");
             break;
@@ -180,7 +179,7 @@ async fn calls_over_max_concurrent_streams_are_refused(fast_path: bool) {
         match said.kind {
             SETTINGS => announced.extend(said.payload.chunks(6).map(<[u8]>::to_vec)),
             RST_STREAM => refused.push((said.stream, said.payload)),
-            // All that came before it has been dealt with.
+            // The PING's reply means that all earlier frames have been processed.
             PING if said.payload == [7; 8] => break,
             _ => {}
         }
@@ -221,7 +220,7 @@ async fn a_client_that_does_not_read_is_closed(fast_path: bool) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let stream = socket.connect(server.addresses.grpc).await.unwrap();
-    // All the room there is, so that only the socket stops the answers.
+    // The largest window, so that only the socket's buffer stops the responses.
     let mut hostile = Raw::over(stream, &[(4, (1 << 31) - 1)]).await;
     let room = ((1_u32 << 31) - 1 - 65_535).to_be_bytes();
     assert!(hostile.send(&frame(8, 0, 0, &room)).await);
@@ -265,7 +264,7 @@ async fn connections_per_address_are_limited(fast_path: bool) {
         serving(fast_path, |settings| settings.grpc.max_connections_per_peer = Some(2));
     let connect = || Raw::connect(server.addresses.grpc, &[]);
     let (mut first, second) = (connect().await, connect().await);
-    // Answered, so it is counted.
+    // The first connection got a response, so it is counted.
     assert_eq!(first.next().await.map(|frame| frame.kind), Some(SETTINGS));
     let mut third = TcpStream::connect(server.addresses.grpc).await.unwrap();
     assert_eq!(third.read(&mut [0; 9]).await.unwrap_or(0), 0, "closed at once");
@@ -292,7 +291,7 @@ async fn a_slow_http_head_is_closed_in_time() {
     let (server, metrics) = serving(true, |settings| settings.http.head_timeout = SHORT);
     let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
     let mut drops = "GET /livez HTTP/1.1\r\n".bytes().chain(std::iter::repeat(b'x'));
-    // Each drop renews nothing: the time is the head's, not the drop's.
+    // The timeout applies to the whole head, so single bytes do not extend it.
     while stream.write_all(&[drops.next().unwrap()]).await.is_ok() {
         let mut answer = [0; 64];
         if stream.try_read(&mut answer).is_ok_and(|bytes| bytes == 0) {
@@ -304,7 +303,7 @@ async fn a_slow_http_head_is_closed_in_time() {
     server.stop().await;
 }
 
-/// Counts what it decides, by domain.
+/// Counts its decisions by domain.
 #[derive(Default)]
 struct Tally {
     flood: Arc<AtomicUsize>,
@@ -319,9 +318,9 @@ impl Decide for Tally {
     }
 }
 
-/// One connection sends calls as fast as it can; another on the same core asks one at a time. In
-/// each of its turns the first has 16 KiB, which is less than 200 calls, and the second waits a few
-/// turns.
+/// One connection sends calls as fast as it can. Another on the same worker sends one call at a
+/// time. The worker reads at most 16 KiB of the first per turn, which is less than 200 calls, and
+/// the second waits a few turns.
 async fn a_flooding_connection_does_not_starve_others(fast_path: bool) {
     let mut one_core = settings_over(fast_path);
     one_core.grpc.cores = NonZeroUsize::new(1);
@@ -339,7 +338,7 @@ async fn a_flooding_connection_does_not_starve_others(fast_path: bool) {
         let room = ((1_u32 << 31) - 1 - 65_535).to_be_bytes();
         stream.write_all(&frame(8, 0, 0, &room)).unwrap();
         let mut streams = streams();
-        // Until the test closes the connection.
+        // The loop runs until the test closes the connection.
         while streams.by_ref().next().is_some_and(|id| stream.write_all(&call(id, "flood")).is_ok())
         {
         }

@@ -1,4 +1,4 @@
-//! How many connections the listeners of HTTP/1 take, in all and of one address.
+//! Connection limits of the HTTP/1 listeners, in total and per address.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::support::{Served, read_answer, serve, settings};
 use crate::server::tests::test_handlers::ByDomain;
 use crate::server::{ListenerMetrics, ServerConfig, ServerMetrics};
 
-/// A port, a path that it answers, and what it has counted.
+/// A listener's address, a path that it serves, and its metrics.
 type Listener = (SocketAddr, &'static str, fn(&ServerMetrics) -> &ListenerMetrics);
 
-/// A server with its three listeners of HTTP/1, and its metrics.
+/// A server with its three HTTP/1 listeners, and its metrics.
 fn serving(tune: impl FnOnce(&mut ServerConfig)) -> (Served, [Listener; 3], Arc<ServerMetrics>) {
     let mut settings = settings();
     settings.metrics.listen = Some(([127, 0, 0, 1], 0).into());
@@ -29,7 +29,7 @@ fn serving(tune: impl FnOnce(&mut ServerConfig)) -> (Served, [Listener; 3], Arc<
     (server, listeners, metrics)
 }
 
-/// `count` silent connections to `port`.
+/// Opens `number` silent connections to `port`.
 async fn silent(port: SocketAddr, number: usize) -> Vec<TcpStream> {
     let mut open = Vec::new();
     for _ in 0..number {
@@ -38,13 +38,13 @@ async fn silent(port: SocketAddr, number: usize) -> Vec<TcpStream> {
     open
 }
 
-/// Connects and waits until the server has closed that connection.
+/// Connects, and waits until the server has closed the connection.
 async fn turned_away(port: SocketAddr) {
     let mut stream = TcpStream::connect(port).await.unwrap();
     assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0, "closed without a word");
 }
 
-/// The status that `path` has on an open connection, which it closes.
+/// The HTTP status of `path`, requested on an open connection. Closes the connection.
 async fn status(mut stream: TcpStream, path: &str) -> u16 {
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();

@@ -26,14 +26,14 @@ fn serving(fast_path: bool) -> (Served, Arc<ServerMetrics>) {
     (serve(ByDomain, settings), metrics)
 }
 
-/// The beginning of a call whose message would have a million bytes.
+/// The first bytes of a call whose message would have a million bytes.
 fn beginning(stream: u32, headers: &[u8]) -> Vec<u8> {
     let mut piece = vec![b'x'; PIECE];
     piece[..5].copy_from_slice(&[0, 0, 0x0f, 0x42, 0x40]);
     [frame(HEADERS, END_HEADERS, stream, headers), frame(DATA, 0, stream, &piece)].concat()
 }
 
-/// What becomes of a whole message that is more than free.
+/// The status of a complete message that is larger than the uncounted bytes.
 async fn large(server: &Served) -> Code {
     let large = request(&"x".repeat(PIECE));
     let answer = server.client().await.should_rate_limit(large).await;
@@ -46,7 +46,8 @@ async fn incomplete_messages_stay_within_the_budget(fast_path: bool) {
     for stream in streams().take(8) {
         assert!(hostile.send(&beginning(stream, &call_headers())).await);
     }
-    // Four pieces fit, beside what is free: the fifth call is the first to be refused.
+    // Four pieces fit, in addition to the uncounted bytes. The fifth call is the first to be
+    // rejected.
     loop {
         let said = hostile.next().await.expect("the connection stays");
         if said.kind == HEADERS {
@@ -79,7 +80,7 @@ async fn streaming_calls_accept_no_large_message(fast_path: bool) {
     assert_eq!(metrics.upload_refused.get(), 1);
 }
 
-/// A call of a small request with much beside it that weir does not know.
+/// A call of a small request with a large unknown field.
 fn stuffed(stream: u32) -> Vec<u8> {
     let mut message = request("ok").encode_to_vec();
     encode_key(100, WireType::LengthDelimited, &mut message);
@@ -103,7 +104,7 @@ async fn messages_being_decided_count_in_the_budget(fast_path: bool) {
     for stream in streams().take(5) {
         assert!(raw.send(&stuffed(stream)).await);
     }
-    // As above: four fit.
+    // Four calls fit, and the fifth is rejected.
     loop {
         let said = raw.next().await.expect("the connection stays");
         if said.kind == HEADERS {
@@ -120,7 +121,7 @@ async fn messages_being_decided_count_in_the_budget(fast_path: bool) {
         let said = raw.next().await.expect("the connection stays");
         answered += usize::from(said.kind == HEADERS && said.flags & END_STREAM != 0);
     }
-    // What was answered holds nothing any more.
+    // Calls that have got their response hold no bytes any more.
     assert!(raw.send(&stuffed(11)).await);
     arrivals.recv().await.unwrap();
     drop(raw);

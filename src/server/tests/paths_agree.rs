@@ -1,4 +1,4 @@
-//! The direct path and tonic give the same answer to the same call: status, message and bytes.
+//! The direct path and tonic respond to the same call with the same status, message and bytes.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,7 +14,7 @@ use crate::descriptor::Bounds;
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
 use crate::server::grpc_in_process::{GrpcService, Received};
 
-/// The direct path, and tonic for every call.
+/// Two services: one with the direct path, and one that sends every call to tonic.
 static PATHS: LazyLock<[GrpcService<ByDomain>; 2]> = LazyLock::new(|| {
     [true, false].map(|fast| GrpcService::new(Arc::new(ByDomain), Bounds::default(), fast))
 });
@@ -33,7 +33,7 @@ enum Framing {
     Whole,
     Gzip,
     Flag(u8),
-    /// The length in the prefix is this much off.
+    /// The length in the prefix is wrong by this number of bytes.
     Length(i32),
     Twice,
     /// The body is cut to this many bytes.
@@ -61,7 +61,7 @@ fn request() -> impl Strategy<Value = RateLimitRequest> {
     })
 }
 
-/// A valid message, one with some bytes replaced, or noise.
+/// A valid message, one with some bytes replaced, or random bytes.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     let valid = || request().prop_map(|request| request.encode_to_vec());
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4);
@@ -151,7 +151,7 @@ proptest! {
     }
 }
 
-/// The strategy reaches both sides: a table of calls with what each must give.
+/// A table of usual calls with their expected results, valid and invalid.
 #[test]
 fn both_paths_know_the_usual_answers() {
     let valid = |domain: &str| super::support::request(domain).encode_to_vec();

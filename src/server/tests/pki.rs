@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::server::TlsConfig;
 
-/// A kind of key and its PEM form.
+/// The algorithm of a key, and its PEM form.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Ed25519,
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 pub(super) const EVERY_KEY: [Kind; 6] =
     [Kind::Ed25519, Kind::P256, Kind::P384, Kind::Sec1, Kind::Rsa, Kind::Pkcs1];
 
-/// A leaf certificate: its request, and after `issue` its PEM texts.
+/// A leaf certificate: its parameters, and after `issue` its PEM texts.
 #[derive(Clone)]
 pub(super) struct Leaf {
     names: Vec<String>,
@@ -43,9 +43,9 @@ pub(super) struct Leaf {
 }
 
 impl Leaf {
-    /// The begin of all leaves, in seconds since 1970: the first day of 2020.
+    /// The first valid second of all leaves, in seconds since 1970: the first day of 2020.
     pub(super) const BEGINS: u64 = 1_577_836_800;
-    /// Their end: the first day of 2050.
+    /// The end of validity of all leaves, in seconds since 1970: the first day of 2050.
     pub(super) const ENDS: u64 = 2_524_608_000;
 
     pub(super) fn server() -> Leaf {
@@ -67,7 +67,7 @@ impl Leaf {
     }
 }
 
-/// An authority with a folder.
+/// A certificate authority, and a folder for its files.
 pub(super) struct Authority {
     folder: TempDir,
     issuer: Issuer<'static, KeyPair>,
@@ -118,7 +118,7 @@ impl Authority {
         Leaf { cert, key: written, ..leaf }
     }
 
-    /// Writes `leaf` to files, for a server that lets everybody in.
+    /// Writes `leaf` to files, for a server that admits clients without a certificate.
     pub(super) fn files(&self, leaf: &Leaf) -> TlsConfig {
         let files = TlsConfig {
             cert: self.path("tls.crt"),
@@ -130,7 +130,7 @@ impl Authority {
         files
     }
 
-    /// What a client of this authority says first.
+    /// The ClientHello of a client that trusts this authority.
     pub(super) fn hello(&self) -> Vec<u8> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ClientConfig::builder_with_provider(provider)
@@ -146,7 +146,7 @@ impl Authority {
     }
 }
 
-/// A key, and how it is written.
+/// A new key, and its PEM text.
 fn key(kind: Kind) -> (KeyPair, String) {
     let generate = |algorithm| {
         let key = KeyPair::generate_for(algorithm).unwrap();
@@ -181,7 +181,7 @@ fn marked(mark: &str, pem: String) -> String {
     pem
 }
 
-/// What `openssl` makes of `input`.
+/// The output of `openssl` for `input`.
 fn openssl(arguments: &[&str], input: &str) -> String {
     let mut child = Command::new("openssl")
         .args(arguments)

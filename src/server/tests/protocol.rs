@@ -1,4 +1,4 @@
-//! gRPC over HTTP/2, piece by piece: what makes a call, and what everything else is answered.
+//! gRPC over HTTP/2: which calls are valid, and the status of every malformed one.
 
 use bytes::Bytes;
 use h2::client::SendRequest;
@@ -19,7 +19,7 @@ const PRIORITY: u8 = 2;
 const PADDED: u8 = 8;
 const WITH_PRIORITY: u8 = 32;
 
-/// A message as it is sent.
+/// A message with its gRPC prefix.
 fn framed(compressed: u8, message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
     [&[compressed], &length[..], message].concat()
@@ -36,7 +36,7 @@ async fn client(server: &Served) -> SendRequest<Bytes> {
     client
 }
 
-/// The `grpc-status` of a call with these headers, whose body comes in these pieces.
+/// The `grpc-status` of a call with these headers and a body in these pieces.
 async fn asked(
     client: &mut SendRequest<Bytes>,
     call: http::request::Builder,

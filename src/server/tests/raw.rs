@@ -1,4 +1,4 @@
-//! HTTP/2 by hand: clients that no library would let one write.
+//! Hand-written HTTP/2 frames, for clients that no library supports.
 
 use std::net::SocketAddr;
 
@@ -19,12 +19,12 @@ pub(super) const CONTINUATION: u8 = 9;
 pub(super) const END_STREAM: u8 = 1;
 pub(super) const END_HEADERS: u8 = 4;
 
-/// The reason for a reset that means "not begun, for there are too many".
+/// The reset reason of a stream that was not processed because too many are open.
 pub(super) const REFUSED_STREAM: u32 = 7;
-/// The reason for a goodbye that means "too much of everything".
+/// The GOAWAY reason of a client that sends excessive load.
 pub(super) const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// A frame.
+/// An HTTP/2 frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) kind: u8,
@@ -42,12 +42,12 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     bytes
 }
 
-/// The headers of a call, in the simplest HPACK there is.
+/// The headers of a `ShouldRateLimit` call, as HPACK literals without indexing.
 pub(super) fn call_headers() -> Vec<u8> {
     headers_to("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
 }
 
-/// The same for another method.
+/// The headers of a call to `path`, as HPACK literals without indexing.
 pub(super) fn headers_to(path: &str) -> Vec<u8> {
     let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
     [
@@ -62,7 +62,7 @@ pub(super) fn headers_to(path: &str) -> Vec<u8> {
     .concat()
 }
 
-/// A whole call on a stream.
+/// A complete call on stream number `stream`.
 pub(super) fn call(stream: u32, domain: &str) -> Vec<u8> {
     let message = request(domain).encode_to_vec();
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
@@ -87,19 +87,19 @@ pub(super) fn stored_gzip(bytes: &[u8]) -> Vec<u8> {
     gzip
 }
 
-/// The numbers of streams that a client may open, one after the other.
+/// The stream numbers that a client may use, in order.
 pub(super) fn streams() -> impl Iterator<Item = u32> {
     (0..).map(|index| 2 * index + 1)
 }
 
-/// A connection that has said hello.
+/// A connection that has sent the HTTP/2 preface.
 pub(super) struct Raw {
     pub(super) stream: TcpStream,
     read: Vec<u8>,
 }
 
 impl Raw {
-    /// Connects, with these settings: pairs of a 16-bit name and a 32-bit value.
+    /// Connects, and sends `settings`: pairs of a 16-bit identifier and a 32-bit value.
     pub(super) async fn connect(to: SocketAddr, settings: &[(u16, u32)]) -> Raw {
         Raw::over(TcpStream::connect(to).await.unwrap(), settings).await
     }
@@ -115,12 +115,12 @@ impl Raw {
         raw
     }
 
-    /// False, when the server has closed.
+    /// Sends `bytes`. Returns false if the server has closed the connection.
     pub(super) async fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).await.is_ok()
     }
 
-    /// The next frame, unless the server closes.
+    /// The next frame; `None` if the server has closed the connection.
     pub(super) async fn next(&mut self) -> Option<Frame> {
         loop {
             if let [a, b, c, kind, flags, s1, s2, s3, s4, rest @ ..] = &self.read[..] {
@@ -140,7 +140,7 @@ impl Raw {
         }
     }
 
-    /// The reason of the goodbye, if the server says one before it closes.
+    /// The reason of the GOAWAY, if the server sends one before it closes the connection.
     pub(super) async fn goodbye(&mut self) -> Option<u32> {
         while let Some(frame) = self.next().await {
             if frame.kind == GOAWAY {
@@ -150,7 +150,7 @@ impl Raw {
         None
     }
 
-    /// Waits until the server has closed.
+    /// Waits until the server has closed the connection.
     pub(super) async fn closed(&mut self) {
         while self.next().await.is_some() {}
     }

@@ -1,5 +1,5 @@
-//! Clients that reset or close calls, at every moment: the decision is dropped or undone, and other
-//! calls go on.
+//! Calls that are reset or closed at any point: the decision is dropped or undone, and other calls
+//! are unaffected.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ enum Event {
     GivenBack,
 }
 
-/// Waits before it decides, grants something, and reports each event.
+/// A decider that waits for a permit, returns a grant, and reports each event.
 struct ReportsEvents {
     events: mpsc::UnboundedSender<Event>,
     go: Arc<Semaphore>,
 }
 
-/// Reports that a decision was dropped before it was made.
+/// A guard that reports a decision that was dropped before it was made.
 struct Dropped(Option<mpsc::UnboundedSender<Event>>);
 
 impl Drop for Dropped {
@@ -70,7 +70,7 @@ fn reset(stream: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())
 }
 
-/// Waits until the server has processed everything that it was sent.
+/// Waits until the server has processed all frames sent so far.
 async fn processed(raw: &mut Raw) {
     assert!(raw.send(&frame(PING, 0, 0, &[7; 8])).await);
     while raw.next().await.expect("the connection stays").kind != PING {}
@@ -83,7 +83,7 @@ async fn a_call_reset_before_it_is_whole_is_not_decided(fast_path: bool) {
     let whole = call(1, "ok");
     let head = |stream| frame(HEADERS, END_HEADERS, stream, &call_headers());
     let body = |stream, flags| frame(DATA, flags, stream, &whole[whole.len() - 12..]);
-    // In one piece with the reset, or apart from it.
+    // Calls 1 and 3 arrive in one write with their reset, call 5 before its reset.
     assert!(raw.send(&[head(1), reset(1)].concat()).await);
     assert!(raw.send(&[head(3), body(3, 0), reset(3)].concat()).await);
     assert!(raw.send(&[head(5), body(5, 0)].concat()).await);
@@ -219,7 +219,7 @@ async fn a_client_that_answers_pings_may_be_silent(fast_path: bool) {
     assert_eq!(metrics.keepalive_timeout.get(), 0);
 }
 
-/// Never decides, and panics when a request is refused.
+/// A decider that never decides, and panics when a request is rejected.
 struct Defective(mpsc::UnboundedSender<Event>);
 
 impl Decide for Defective {

@@ -23,7 +23,7 @@ pub(super) struct Served {
     pub(super) serving: Serving,
 }
 
-/// ServerConfig for loopback: free ports, no delay at the end.
+/// A server configuration for tests: free ports on loopback, and no drain delay.
 pub(super) fn settings() -> ServerConfig {
     let mut config = ServerConfig::from(&Settings::for_testing());
     config.grpc.cores = NonZeroUsize::new(2);
@@ -31,14 +31,14 @@ pub(super) fn settings() -> ServerConfig {
     config
 }
 
-/// The same with the direct path on or off.
+/// The configuration for tests, with the direct path on or off.
 pub(super) fn settings_over(fast_path: bool) -> ServerConfig {
     let mut settings = settings();
     settings.grpc.fast_path = fast_path;
     settings
 }
 
-/// Makes two tests of each function: over the direct path, and with tonic serving every call.
+/// Generates two tests of each function: with the direct path, and with tonic serving every call.
 macro_rules! over_both_paths {
     ($($name:ident),* $(,)?) => {
         mod over_direct_path {
@@ -76,7 +76,7 @@ impl Served {
         RateLimitServiceClient::new(self.channel().await)
     }
 
-    /// One call on a new connection. Both may fail.
+    /// Sends one call on a new connection. The connection or the call may fail.
     pub(super) async fn try_call(&self) -> Result<(), Box<dyn std::error::Error>> {
         let address = format!("http://{}", self.addresses.grpc);
         let channel = Channel::from_shared(address)?.connect().await?;
@@ -84,39 +84,39 @@ impl Served {
         Ok(())
     }
 
-    /// Asks the server to stop and waits for it.
+    /// Stops the server, and waits until it has stopped.
     pub(super) async fn stop(self) {
         self.shutdown.send_replace(true);
         tokio::task::spawn_blocking(|| self.serving.join()).await.unwrap().unwrap();
     }
 }
 
-/// A request of one descriptor with one entry.
+/// A request with one descriptor of one entry.
 pub(super) fn request(domain: &str) -> RateLimitRequest {
     let entries = vec![Entry { key: "k".into(), value: "v".into() }];
     let descriptors = vec![RateLimitDescriptor { entries, ..Default::default() }];
     RateLimitRequest { domain: domain.into(), descriptors, hits_addend: 0 }
 }
 
-/// An HTTP answer.
+/// An HTTP response.
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) head: String,
     pub(super) body: String,
 }
 
-/// One HTTP exchange.
+/// Sends one HTTP request, and returns its response.
 pub(super) async fn http(address: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
     let length = body.len();
     let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
     let request = format!("{head}content-length: {length}\r\n\r\n{body}");
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // A server that refuses a large body may close before it has read all of it.
+    // A server that rejects a large body may close before it has read all of it.
     let _ = stream.write_all(request.as_bytes()).await;
     read_answer(&mut stream).await
 }
 
-/// What the server sends until it closes.
+/// Reads a response until the server closes the connection.
 pub(super) async fn read_answer(stream: &mut TcpStream) -> Answer {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes).await;

@@ -53,7 +53,7 @@ fn verdict(request: &Request<'_>, code: Code) -> Verdict {
     }
 }
 
-/// Says what the domain says: `ok`, `over`, `full` (every field) or `panic`.
+/// A decider whose verdict depends on the domain: `over`, `full` (every field), `panic`, else OK.
 pub(in crate::server) struct ByDomain;
 
 impl Decide for ByDomain {
@@ -67,7 +67,7 @@ impl Decide for ByDomain {
     }
 }
 
-/// Tells when a call has arrived, and answers it when it is let go.
+/// A decider that reports each arrival, and decides once `go` has a permit.
 pub(in crate::server) struct Blocking {
     pub(in crate::server) arrived: mpsc::UnboundedSender<()>,
     pub(in crate::server) go: Arc<Semaphore>,
@@ -81,7 +81,7 @@ impl Decide for Blocking {
     }
 }
 
-/// Lists the threads that it was asked on.
+/// A decider that records the thread of each decision.
 #[derive(Default)]
 pub(in crate::server) struct RecordsThread {
     pub(in crate::server) threads: Arc<Mutex<Vec<String>>>,
@@ -95,7 +95,7 @@ impl Decide for RecordsThread {
     }
 }
 
-/// Lists how long its callers wait.
+/// A decider that records the timeout of each request.
 #[derive(Default)]
 pub(in crate::server) struct RecordsTimeout {
     pub(in crate::server) waits: Arc<Mutex<Vec<Option<Duration>>>>,
@@ -108,7 +108,7 @@ impl Decide for RecordsTimeout {
     }
 }
 
-/// Shows a word per endpoint.
+/// An admin view with a short text per page.
 pub(in crate::server) struct View;
 
 impl AdminView for View {

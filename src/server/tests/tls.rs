@@ -18,7 +18,7 @@ use crate::server::{ReloadOutcome, ServerConfig, ServerMetrics, TlsAcceptor, Tls
 
 const NOW: u64 = 1_800_000_000;
 
-/// A server with these files, and its TLS.
+/// A server with these certificate files, its TLS acceptor and its metrics.
 fn over_tls(
     files: TlsConfig,
     tune: impl FnOnce(&mut ServerConfig),
@@ -48,7 +48,7 @@ async fn channel(
     Channel::from_shared(address).unwrap().tls_config(tls)?.connect().await
 }
 
-/// Whether a call is answered. In TLS 1.3 a refused certificate fails the first call, not the
+/// Whether a call gets a response. In TLS 1.3 a rejected certificate fails the first call, not the
 /// handshake.
 async fn is_answered(server: &Served, tls: ClientTlsConfig) -> bool {
     let Ok(channel) = channel(server, tls).await else { return false };
@@ -149,7 +149,7 @@ async fn plain_text_and_silence_block_no_other_client() {
     for mut silent in silent {
         let _ = silent.read_to_end(&mut Vec::new()).await;
     }
-    // A client gets the error before the server counts it; after the stop all are counted.
+    // A client gets the error before the server counts it. After the stop, all errors are counted.
     server.stop().await;
     assert_eq!((metrics.tls_failed.get(), metrics.hello_timeout.get()), (1, 2));
 }
@@ -163,7 +163,7 @@ async fn a_stalled_handshake_times_out() {
         settings.grpc.max_handshakes = 1;
         settings.grpc.cores = NonZeroUsize::new(1);
     });
-    // A complete hello and then silence holds the only permit until the timeout.
+    // A client that is silent after its ClientHello holds the only permit until the timeout.
     let mut stalled = TcpStream::connect(server.addresses.grpc).await.unwrap();
     stalled.write_all(&authority.hello()).await.unwrap();
     let mut flight = [0; 5];
