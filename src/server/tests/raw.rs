@@ -42,12 +42,12 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     bytes
 }
 
-/// The headers of a `ShouldRateLimit` call, as HPACK literals without indexing.
+/// The headers of a `ShouldRateLimit` call, in HPACK without the dynamic table.
 pub(super) fn call_headers() -> Vec<u8> {
     headers_to("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
 }
 
-/// The headers of a call to `path`, as HPACK literals without indexing.
+/// The headers of a call to `path`, in HPACK without the dynamic table.
 pub(super) fn headers_to(path: &str) -> Vec<u8> {
     let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
     [
