@@ -22,8 +22,8 @@ use crate::server::metrics::ServerMetrics;
 /// shared counter.
 const FREE: usize = 1024;
 
-/// Bytes that a call of a streaming method may send in total. Its messages only contain a few
-/// names: the service to watch, or symbols to look up by reflection.
+/// Bytes that a call of a streaming method may send in total. Such calls send only a few names: the
+/// service to watch, or the symbols to look up by reflection.
 pub(super) const STREAMING_MAX: usize = 4096;
 
 /// The bytes of all calls that are being received or decided, with their maximum.

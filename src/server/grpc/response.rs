@@ -23,7 +23,7 @@ const OK: HeaderValue = HeaderValue::from_static("0");
 /// The `grpc-status` of a message over its maximum.
 const OUT_OF_RANGE: HeaderValue = HeaderValue::from_static("11");
 
-/// The output of `answer`, or `None` if the client resets the call before.
+/// The output of `answer`, or `None` if the client resets the call before it is ready.
 pub(super) async fn unless_reset<T>(
     respond: &mut SendResponse<Bytes>,
     answer: impl Future<Output = T>,

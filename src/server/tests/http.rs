@@ -1,4 +1,4 @@
-//! The HTTP and admin ports.
+//! Responses of the HTTP and admin ports.
 
 use super::support::{http, serve, settings};
 use crate::server::tests::test_handlers::ByDomain;
