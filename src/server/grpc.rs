@@ -1,5 +1,6 @@
 //! gRPC over HTTP/2: workers, connections, calls and services.
 
+mod body_error;
 mod connection;
 mod control_frames;
 mod dispatch;
@@ -7,6 +8,7 @@ mod framing;
 pub mod in_process;
 mod io;
 pub(super) mod memory_budget;
+pub(super) mod rate_limit_handler;
 mod read_budget;
 mod request_body;
 mod response;

@@ -8,7 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http_body::Body;
 use prost::Message;
 
-use super::request_body::BodyError;
+use super::body_error::BodyError;
 use super::status::{GrpcCode, GrpcStatus};
 
 /// Bytes of flags and length before the message.

@@ -10,8 +10,9 @@ use http_body::Body;
 
 use super::framing::framed;
 use super::memory_budget::{MemoryBudget, Reservation};
+use super::rate_limit_handler::RateLimitHandler;
 use super::request_body::ReceivedBody;
-use super::should_rate_limit::{Answer, PATH, RateLimitHandler, ShouldRateLimit};
+use super::should_rate_limit::{Answer, PATH, ShouldRateLimit};
 use super::tonic_services::health::Reporter;
 use super::tonic_services::{TonicResponse, TonicServices};
 use crate::descriptor::Bounds;

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::request_body::BodyError;
+use super::body_error::BodyError;
 use super::status::{GrpcCode, GrpcStatus};
 use crate::server::metrics::ServerMetrics;
 

@@ -8,33 +8,8 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream};
 use http_body::{Body, Frame, SizeHint};
 
+use super::body_error::BodyError;
 use super::memory_budget::{MemoryBudget, Reservation};
-use super::status::{GrpcCode, GrpcStatus};
-
-/// Why a body ended early.
-#[derive(Debug)]
-pub(super) enum BodyError {
-    /// The stream was reset, or its connection has ended.
-    Stream(h2::Error),
-    /// The server rejects more bytes.
-    Refused(GrpcStatus),
-}
-
-impl From<h2::Error> for BodyError {
-    fn from(error: h2::Error) -> BodyError {
-        BodyError::Stream(error)
-    }
-}
-
-impl From<BodyError> for GrpcStatus {
-    fn from(error: BodyError) -> GrpcStatus {
-        match error {
-            // This status is never read: the stream that would carry it is gone.
-            BodyError::Stream(error) => GrpcStatus::new(GrpcCode::Internal, error.to_string()),
-            BodyError::Refused(status) => status,
-        }
-    }
-}
 
 /// The body of a call on its HTTP/2 stream. Each returned piece reopens the client's flow-control
 /// window.

@@ -12,12 +12,11 @@ use http::{HeaderMap, HeaderValue, Response};
 use http_body::Body as _;
 
 use super::framing::framed;
+use super::status::GRPC;
 use super::tonic_services::TonicResponse;
 use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::RlsResponse;
 
-/// The content type of every response.
-pub(super) const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const OK: HeaderValue = HeaderValue::from_static("0");
 
 /// The `grpc-status` of a message over its maximum.

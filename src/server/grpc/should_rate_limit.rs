@@ -11,52 +11,23 @@ use std::sync::Arc;
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
-use http::{HeaderMap, Request};
+use http::Request;
 use http_body::Body;
 
+use super::body_error::BodyError;
 use super::framing::{self, plain_message};
-use super::memory_budget::{BudgetedBody, MemoryBudget};
-use super::request_body::{BodyError, ReceivedBody, RequestBody};
+use super::memory_budget::BudgetedBody;
+use super::rate_limit_handler::RateLimitHandler;
+use super::request_body::{ReceivedBody, RequestBody};
 use super::response::{self, unless_reset};
 use super::status::GrpcStatus;
-use super::timeout;
 use super::tonic_services::{TonicResponse, TonicServices, is_compressed};
-use crate::descriptor::Bounds;
 use crate::server::metrics::ServerMetrics;
-use crate::server::rls::handler::{Decide, RlsResponse, caller, handle};
+use crate::server::rls::handler::{Decide, RlsResponse};
 
 /// The request path of `ShouldRateLimit`.
 pub(in crate::server) const PATH: &str =
     "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-
-/// Decides the message of a call. Both paths use it: the direct one and tonic's.
-pub(in crate::server) struct RateLimitHandler<D> {
-    pub(in crate::server) decider: Arc<D>,
-    pub(in crate::server) bounds: Bounds,
-    pub(in crate::server) budget: Arc<MemoryBudget>,
-}
-
-impl<D> Clone for RateLimitHandler<D> {
-    fn clone(&self) -> RateLimitHandler<D> {
-        RateLimitHandler {
-            decider: Arc::clone(&self.decider),
-            bounds: self.bounds,
-            budget: Arc::clone(&self.budget),
-        }
-    }
-}
-
-impl<D: Decide> RateLimitHandler<D> {
-    /// Decides `message`. Reads `grpc-timeout` and the caller's trace context from `headers`.
-    pub(super) async fn handle(
-        &self,
-        headers: &HeaderMap,
-        message: &[u8],
-    ) -> Result<RlsResponse, GrpcStatus> {
-        let caller = caller(&*self.decider, headers);
-        Ok(handle(&*self.decider, &self.bounds, message, timeout::of(headers), caller).await?)
-    }
-}
 
 /// The service of `ShouldRateLimit`. Each worker has one.
 pub(super) struct ShouldRateLimit<D> {

@@ -5,8 +5,10 @@ use std::fmt::Write;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 
-use super::response::GRPC;
 use crate::server::rls::handler::HandleError;
+
+/// The content type of every response.
+pub(super) const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// The gRPC status codes that weir itself sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

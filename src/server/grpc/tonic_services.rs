@@ -17,9 +17,9 @@ use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder};
 use tonic::service::Routes;
 use tonic_prost::ProstEncoder;
 
+use super::body_error::BodyError;
 use super::memory_budget::Reservation;
-use super::request_body::BodyError;
-use super::should_rate_limit::RateLimitHandler;
+use super::rate_limit_handler::RateLimitHandler;
 use super::status::{GrpcCode, GrpcStatus};
 use crate::decision::Grant;
 use crate::proto::RateLimitResponse;

@@ -1,0 +1,28 @@
+//! The reason why the body of a call ended early.
+
+use super::status::{GrpcCode, GrpcStatus};
+
+/// Why a body ended early.
+#[derive(Debug)]
+pub(super) enum BodyError {
+    /// The stream was reset, or its connection has ended.
+    Stream(h2::Error),
+    /// The server rejects more bytes.
+    Refused(GrpcStatus),
+}
+
+impl From<h2::Error> for BodyError {
+    fn from(error: h2::Error) -> BodyError {
+        BodyError::Stream(error)
+    }
+}
+
+impl From<BodyError> for GrpcStatus {
+    fn from(error: BodyError) -> GrpcStatus {
+        match error {
+            // This status is never read: the stream that would carry it is gone.
+            BodyError::Stream(error) => GrpcStatus::new(GrpcCode::Internal, error.to_string()),
+            BodyError::Refused(status) => status,
+        }
+    }
+}
