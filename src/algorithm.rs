@@ -1,8 +1,8 @@
-//! This module plans the step for a limit, and turns the step's outcome into a decision. All division
-//! happens here.
+//! Plans the step for a limit, and turns the step's outcome into a decision. All division happens
+//! here.
 //!
-//! Both functions are pure. Limits that [`Limit::check`] refuses are clamped to valid numbers, so that
-//! nothing overflows.
+//! Both functions are pure. Limits that [`Limit::check`] rejects are clamped to valid numbers, so
+//! that nothing overflows.
 
 use smallvec::SmallVec;
 
@@ -59,7 +59,7 @@ pub fn plan(limit: &Limit, hits: i64, now: Micros) -> Step {
     Step { now, hits, count_denied, lease: None, params }
 }
 
-/// `plan` of each tier. Nearly every limit has one tier, which needs no list.
+/// Applies `plan` to each tier. Nearly every limit has one tier, which needs no heap memory.
 fn per_tier<T>(tiers: &[Tier], plan: impl Fn(&Tier) -> T) -> SmallVec<[T; 1]> {
     match tiers {
         [one] => SmallVec::from_buf([plan(one)]),
@@ -69,8 +69,9 @@ fn per_tier<T>(tiers: &[Tier], plan: impl Fn(&Tier) -> T) -> SmallVec<[T; 1]> {
 
 /// The decision for the outcome of `step`, which was planned from `limit`.
 ///
-/// It reports the tier that denied; of several, the one with the longest reset-after. If none denied,
-/// it reports the tier with the smallest remaining share, the first among equals.
+/// It reports the tier that denied. If several denied, it reports the one with the longest
+/// reset-after. If none denied, it reports the tier with the smallest remaining share, the first
+/// among equals.
 pub fn report(limit: &Limit, step: &Step, outcome: &Outcome) -> Decision {
     let until = match step.lease {
         Some(Lease::Close(_)) => ResetOn::MoreRemaining,
@@ -126,7 +127,7 @@ pub fn report_tiers(limit: &Limit, step: &Step, outcome: &Outcome) -> Vec<Decisi
 enum ResetOn {
     /// The remaining hits increase. If nothing is used, reset-after is 0.
     MoreRemaining,
-    /// This number of hits fits. If it is more than the limit: the counter is empty.
+    /// This number of hits fits. If the number exceeds the limit, the counter is empty.
     HitsFit(u64),
 }
 
@@ -153,7 +154,7 @@ impl TierUsage {
         }
     }
 
-    /// A smaller share of this tier remains than of `other`.
+    /// Whether a smaller share of this tier remains than of `other`.
     fn is_fuller_than(&self, other: &TierUsage) -> bool {
         let remaining = |of: &TierUsage| u128::from(of.capacity.saturating_sub(of.used));
         let share = remaining(self) * u128::from(other.capacity);

@@ -1,11 +1,11 @@
-//! This module reads and writes lengths of time: `500ms`, `10s`, `1h30m`.
+//! Reads and writes durations: `500ms`, `10s`, `1h30m`.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::time::Micros;
 
-/// How lengths of time are written.
+/// The syntax of a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Rule files: whole numbers with the units d, h, m, s and ms, longest unit first, not zero.
@@ -15,22 +15,22 @@ pub enum Style {
     Go,
 }
 
-/// Why a text is no length of time.
+/// Why a text is not a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DurationError {
-    /// Nothing is written.
+    /// The text is empty.
     Empty,
     /// A number is missing, or has a fraction where only whole numbers are read.
     NotWhole,
-    /// A number stands without a unit.
+    /// A number has no unit.
     NoUnit,
-    /// There is no such unit.
+    /// The unit is unknown.
     UnknownUnit,
     /// A unit follows a shorter one or itself.
     Order,
-    /// More than the type of the result holds.
+    /// The duration exceeds the type of the result.
     TooLong,
-    /// No time at all.
+    /// The duration is zero.
     Zero,
 }
 
@@ -50,10 +50,10 @@ const UNITS: [(&str, u128); 9] = [
 /// The units of [`Style::Whole`] are the first ones.
 const WHOLE_UNITS: usize = 5;
 
-/// Reads a length of time, in nanoseconds.
+/// Parses a duration and returns it in nanoseconds.
 ///
 /// # Errors
-/// When the text is not in this style.
+/// The text is not a duration of this style.
 pub fn parse(text: &str, style: Style) -> Result<u128, DurationError> {
     if text.is_empty() {
         return Err(DurationError::Empty);
@@ -106,7 +106,7 @@ fn times(number: &str, unit: u128) -> Result<u128, DurationError> {
     Ok(digits(whole)? * unit + digits(fraction)? * unit / scale)
 }
 
-/// Writes a length of time with several units: `1h30m`.
+/// Writes a duration with several units: `1h30m`.
 pub fn compound(length: Micros) -> String {
     let mut rest = 1_000 * u128::from(length.0);
     let mut text = String::new();
@@ -119,7 +119,7 @@ pub fn compound(length: Micros) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
-/// Writes a length of time as a whole number of the longest unit that divides it: `90m`.
+/// Writes a duration as a whole number of the longest unit that divides it: `90m`.
 pub fn single_unit(length: Duration) -> String {
     let nanos = length.as_nanos();
     if nanos == 0 {

@@ -1,5 +1,4 @@
-//! This module reads rule files, compiles them into an indexed tree, and looks up the rule of a
-//! descriptor.
+//! Reads rule files, compiles them into an indexed tree, and looks up the rule of a descriptor.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -74,7 +73,7 @@ pub enum Found<'r> {
     UnknownDomain,
     /// The domain exists and has no rule for this descriptor.
     Nothing,
-    /// The rule of this descriptor.
+    /// The rule that the descriptor matches.
     Rule(&'r Rule),
 }
 

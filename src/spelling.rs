@@ -1,4 +1,4 @@
-//! This module finds the known name that a misspelt name probably means.
+//! Finds the known name that a misspelt name probably means.
 
 /// Longest name that is compared, in bytes; a longer one is no misspelling of anything.
 const LENGTH_MAX: usize = 128;

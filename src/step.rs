@@ -1,10 +1,10 @@
-//! This module applies a step (one operation on one counter) to the counter's state, in integers only.
+//! Applies a step (one operation on one counter) to the counter's state, in integers only.
 //!
 //! A step carries everything that can be computed without the state. What remains is `+ - max <` on
 //! integers below 2^53, which doubles hold exactly too, so the Lua scripts in `lua/` do the same in
 //! Redis. The only product is in `sliding_window`, split so that it stays below 2^53.
 //!
-//! Laws, held by tests:
+//! Tests check these laws:
 //! - A denied step and a peek leave the state unchanged, except denied hits under `count_denied`.
 //! - All tiers are checked before any is written.
 //! - Stored instants never move backwards, even if the clock does.
@@ -40,7 +40,7 @@ pub struct Step {
     pub now: Micros,
     /// Hits to take (positive) or to give back (negative); 0 is a peek.
     pub hits: i64,
-    /// Denied hits are counted as well.
+    /// Whether denied hits are counted too.
     pub count_denied: bool,
     /// The lease that the step opens or closes.
     pub lease: Option<Lease>,
@@ -74,23 +74,23 @@ pub enum State {
     Gcra(Tiers<GcraTime>),
     /// sliding_window_log and concurrency: all tiers share the entries.
     Entries(Box<Entries>),
-    /// Any but concurrency, while reservations are open.
+    /// The state of any algorithm except concurrency, while reservations are open.
     Reserved(Box<Reserved>),
 }
 
 /// One state per tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tiers<T> {
-    /// The tier of a rule with one.
+    /// The state of a rule with one tier.
     One(T),
-    /// The tiers of a rule with several.
+    /// The states of a rule with several tiers.
     Many(Box<[T]>),
 }
 
 /// The result of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Every tier allowed the hits.
+    /// Whether every tier allowed the hits.
     pub allowed: bool,
     /// Each tier's state after the step, for `algorithm::report`.
     pub tiers: SmallVec<[TierResult; 1]>,
@@ -106,18 +106,18 @@ pub struct Outcome {
 /// | log, slots | units in use | instant at which enough units expire, or 0 | 0 |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierResult {
-    /// This tier alone would have allowed the hits.
+    /// Whether this tier alone would have allowed the hits.
     pub allowed: bool,
-    /// First number.
+    /// The number `a` of the table.
     pub a: u64,
-    /// Second number.
+    /// The number `b` of the table.
     pub b: u64,
-    /// Third number.
+    /// The number `c` of the table.
     pub c: u64,
 }
 
 impl Step {
-    /// The same step under a lease.
+    /// Returns this step with a lease.
     pub fn with_lease(mut self, lease: Lease) -> Step {
         self.lease = Some(lease);
         self
@@ -210,7 +210,7 @@ impl State {
 }
 
 impl<T: Copy> Tiers<T> {
-    /// These tiers.
+    /// The states `tiers`.
     pub fn from_slice(tiers: &[T]) -> Tiers<T> {
         match tiers {
             [one] => Tiers::One(*one),

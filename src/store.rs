@@ -1,5 +1,4 @@
-//! Stores: where the counters of several instances are. A store applies steps to keys; it has no
-//! rules and no limits.
+//! Stores, which hold the counters. A store applies steps to keys; it has no rules and no limits.
 
 use std::future::Future;
 use std::time::Duration;
@@ -37,11 +36,12 @@ pub trait Store: Send + Sync + 'static {
     /// The longest time that a call takes; `None` if it is unbounded.
     fn timeout(&self) -> Option<Duration>;
 
-    /// Applies `step` to the counter `key`, within `timeout` and the store's own.
+    /// Applies `step` to the counter `key`, within the shorter of `timeout` and the store's own
+    /// timeout.
     ///
     /// # Errors
     ///
-    /// The counter gave no outcome. [`StoreError::may_have_run`] tells whether the step may have
+    /// The counter has no outcome. [`StoreError::may_have_run`] shows whether the step may have
     /// been applied.
     fn apply_within(
         &self,
@@ -63,16 +63,16 @@ pub trait Store: Send + Sync + 'static {
         self.apply_within(key, step, None)
     }
 
-    /// Applies `step` without waiting for the outcome, for what must be given back after its
-    /// request has ended. Best effort: dropped if the store is unreachable.
+    /// Applies `step` without waiting for the outcome. It gives back hits after their request has
+    /// ended. Best effort: the step is dropped if the store is unreachable.
     fn apply_detached(&self, key: &Key, step: Step);
 
-    /// Deletes the counter `key`, for operators. Returns whether it existed. Takes at most the
-    /// store's own timeout.
+    /// Deletes the counter `key`, for operators. Returns whether the counter existed. Takes at most
+    /// the store's own timeout.
     ///
     /// # Errors
     ///
-    /// The store gave no outcome; the counter may still exist.
+    /// The store did not confirm the deletion; the counter may still exist.
     fn forget(&self, key: &Key) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }
 

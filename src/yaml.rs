@@ -1,4 +1,4 @@
-//! This module reads YAML into nodes with positions, for rule files and settings files.
+//! Reads YAML into nodes with positions, for rule files and settings files.
 //!
 //! Scalars keep their source text (`value: 1.5` is the text `1.5`). Aliases are expanded under a
 //! bound, and `<<` merges as in YAML 1.1, because files for envoyproxy/ratelimit use both.

@@ -1,4 +1,4 @@
-//! This module sends any bytes as a request through the whole service.
+//! Sends any bytes as a request through the whole service.
 
 use std::pin::pin;
 use std::sync::Arc;

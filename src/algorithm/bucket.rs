@@ -1,4 +1,4 @@
-//! This module is token_bucket and leaky_bucket, which share their arithmetic.
+//! The algorithms token_bucket and leaky_bucket, which share their arithmetic.
 //!
 //! The tokens missing from a token bucket are the level of a leaky bucket. Both change by `requests` per
 //! window, and hits fit while `level + hits <= burst`. The state is the instant at which the level is 0.

@@ -1,4 +1,4 @@
-//! This module is fixed_window: one count per window, with windows aligned to the epoch.
+//! The algorithm fixed_window: one count per window, with windows aligned to the epoch.
 
 use super::{ResetOn, TierUsage, window};
 use crate::limit::{HITS_END, Tier};

@@ -19,7 +19,7 @@ struct TierModel {
 enum Memory {
     /// Hits per aligned window, by its number.
     Fixed(BTreeMap<u64, u128>),
-    /// The same, with the previous window weighted.
+    /// Hits per aligned window, by its number; the previous window is weighted.
     Sliding(BTreeMap<u64, u128>),
     /// One instant per unit.
     Units(Vec<u64>),

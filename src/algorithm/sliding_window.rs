@@ -1,4 +1,4 @@
-//! This module is sliding_window: the count of the current window, plus a share of the previous one.
+//! The algorithm sliding_window: the count of the current window, plus a share of the previous one.
 //!
 //! ```text
 //!   start - window          start      now          start + window
@@ -6,8 +6,8 @@
 //!                   |-- the window that slides ------|   previous counts by rest / window
 //! ```
 //!
-//! `used = current + ceil(previous * rest / window)`. It is rounded up, so it never admits more than the
-//! formula in real numbers.
+//! `used = current + ceil(previous * rest / window)`. The sum is rounded up, so it never admits
+//! more than the formula in real numbers.
 
 use super::{ResetOn, TierUsage, window};
 use crate::limit::{SLIDING_REQUESTS_END, Tier};

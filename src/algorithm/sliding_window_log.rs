@@ -1,4 +1,4 @@
-//! This module is sliding_window_log, and concurrency, whose slots expire by the same rule.
+//! The algorithms sliding_window_log and concurrency. Slots expire by the same rule as logged hits.
 //!
 //! A hit counts in `(now - window, now]`. A hit that is exactly one window old does not count.
 

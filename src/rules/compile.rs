@@ -1,4 +1,4 @@
-//! This module compiles rule files into a rule set, or reports every problem of every file.
+//! Compiles rule files into a rule set, or reports every problem of every file.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

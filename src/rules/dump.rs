@@ -1,4 +1,4 @@
-//! This module writes rules as text, one line per limit, for `/rlconfig`.
+//! Writes rules as text, one line per limit, for `/rlconfig`.
 
 use std::fmt::Write;
 

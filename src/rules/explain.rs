@@ -1,6 +1,6 @@
-//! This module explains a lookup.
+//! Explains which rule a descriptor matches, and why.
 //!
-//! It runs the real lookup with a visitor that records each step, so the explanation cannot differ
+//! The explanation runs the real lookup with a visitor that records each step, so it cannot differ
 //! from a decision.
 
 use std::fmt;
@@ -41,7 +41,7 @@ pub struct LevelTrace {
     pub entry: String,
     /// Patterns with precedence that did not accept the value, most specific first.
     pub rejected: Vec<NodeInfo>,
-    /// The node that accepted it.
+    /// The node that accepted the value.
     pub accepted: Option<NodeInfo>,
 }
 
@@ -50,7 +50,7 @@ pub struct LevelTrace {
 pub struct NodeInfo {
     /// The key and the values that it accepts.
     pub accepts: String,
-    /// Where it was written.
+    /// The position in its file.
     pub location: Location,
 }
 
@@ -77,9 +77,9 @@ pub enum LookupOutcome {
 /// The rule of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RuleInfo {
-    /// Its name, else its keys joined with dots.
+    /// The rule's name, or its keys joined with dots if it has none.
     pub label: String,
-    /// Where it was written.
+    /// The position in its file.
     pub location: Location,
     /// The algorithm, or `unlimited`.
     pub policy: String,

@@ -1,4 +1,4 @@
-//! This module lists the fields of each map in a rule file, and suggests one for an unknown name.
+//! The fields of each map in a rule file, and suggestions for unknown names.
 
 use super::wording::shorten;
 use crate::spelling::nearest;

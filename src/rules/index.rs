@@ -1,4 +1,4 @@
-//! This module finds the first pattern of a level that accepts a value without trying every pattern.
+//! Finds the first pattern of a level that accepts a value without trying every pattern.
 //!
 //! The patterns of one key are indexed by kind: templates in a trie of segments, regular expressions
 //! by required literals and in automata of many, networks in sorted ranges, wildcards by required

@@ -1,4 +1,4 @@
-//! This module turns the map under `rate_limit` into a policy and checks every number.
+//! Turns the map under `rate_limit` into a policy and checks every number.
 
 use std::sync::Arc;
 
@@ -235,7 +235,8 @@ impl LimitReader<'_> {
         Some((requests?.value?, window?.value?))
     }
 
-    /// The outer `None` is an error, the inner one an absent field.
+    /// The `burst` of a tier. The outer `None` means an error. The inner `None` means an absent
+    /// field.
     fn burst(&mut self, raw: &model::RawTier, algorithm: Algorithm) -> Option<Option<u64>> {
         let Some(burst) = &raw.burst else { return Some(None) };
         if !matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket) {

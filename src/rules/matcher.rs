@@ -1,4 +1,4 @@
-//! This module matches the value of an entry, and extracts the parts that a counter's key contains.
+//! Matches the value of an entry, and extracts the parts that a counter's key contains.
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -72,7 +72,7 @@ impl<'a> EntryValue<'a> {
 pub(super) type MatcherError = (String, &'static str);
 
 impl Matcher {
-    /// `value`; a wildcard when it contains a `*`.
+    /// The matcher of `value`; a wildcard when the text contains a `*`.
     pub(super) fn value(text: Arc<str>) -> Matcher {
         match &*text {
             "" => Matcher::Any,
@@ -81,17 +81,18 @@ impl Matcher {
         }
     }
 
-    /// `value_template` with these variables in the counter's key.
+    /// The matcher of `value_template`, with the variables `count_by` in the counter's key.
     pub(super) fn template(text: Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, MatcherError> {
         Template::new(text, count_by).map(Matcher::Template)
     }
 
-    /// `value_regex` with these named groups in the counter's key; without any, the whole value.
+    /// The matcher of `value_regex`, with the named groups `count_by` in the counter's key. Without
+    /// groups the key contains the whole value.
     pub(super) fn regex(text: Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, MatcherError> {
         AnchoredRegex::new(text, count_by).map(Matcher::Regex)
     }
 
-    /// `value_cidr`.
+    /// The matcher of `value_cidr`.
     pub(super) fn cidr(text: Arc<str>) -> Result<Matcher, MatcherError> {
         let hint = "write a network like 10.0.0.0/8 or 2001:db8::/32";
         let net: IpNet = match text.parse::<IpAddr>() {
@@ -128,7 +129,7 @@ impl Matcher {
         }
     }
 
-    /// Its text in the file; empty for [`Matcher::Any`].
+    /// The matcher's text in the file; empty for [`Matcher::Any`].
     pub(super) fn source(&self) -> &str {
         match self {
             Matcher::Exact(text) => text,
@@ -229,9 +230,9 @@ pub(super) enum CounterPart<'a> {
     Value(&'a str),
     /// A variable of a template, or a group of a regex.
     Variable {
-        /// Its name in `count_by`.
+        /// The variable's name in `count_by`.
         name: &'a str,
-        /// Its text in this value.
+        /// The variable's text in this value.
         text: &'a str,
     },
     /// The address, equal for all its spellings.

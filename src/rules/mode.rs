@@ -1,4 +1,4 @@
-//! This module reads the `mode` of a rule and checks that its limit supports the mode.
+//! Reads the `mode` of a rule and checks that its limit supports the mode.
 
 use super::limits::LimitReader;
 use super::model::RawRateLimit;

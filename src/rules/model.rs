@@ -1,4 +1,4 @@
-//! This module reads the fields of a rule file into raw types, before their values are interpreted.
+//! Reads the fields of a rule file into raw types, before their values are interpreted.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(super) struct RawRateLimit {
     pub(super) at: Position,
     pub(super) algorithm: Option<Text>,
     pub(super) unlimited: Option<Field<bool>>,
-    /// The tier without `tiers`.
+    /// The only tier of a map without `tiers`.
     pub(super) tier: RawTier,
     pub(super) tiers: Option<Field<Vec<RawTier>>>,
     pub(super) max: Option<Field<u64>>,

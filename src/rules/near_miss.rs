@@ -1,4 +1,4 @@
-//! This module finds near misses: rules that a descriptor almost matches, and the differences.
+//! Finds near misses: rules that a descriptor almost matches, and the differences.
 
 use serde::Serialize;
 
@@ -16,9 +16,9 @@ const NEAR_MISSES_MAX: usize = 3;
 /// A rule that a descriptor almost matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NearMiss {
-    /// Its name, else its keys joined with dots.
+    /// The rule's name, or its keys joined with dots if it has none.
     pub label: String,
-    /// Where it was written.
+    /// The rule's position in its file.
     pub location: Location,
     /// The differences between rule and descriptor.
     pub differs: Vec<String>,

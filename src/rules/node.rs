@@ -1,4 +1,4 @@
-//! This module turns a descriptor of a file into a node of the tree: its key, matcher and flags.
+//! Turns a descriptor of a file into a node of the tree: its key, matcher and flags.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::wording::shorten;
 
 /// Most regular expressions in one rule set.
 const REGEXES_MAX: usize = 20_000;
-/// Most bytes of all of them when compiled. This also bounds the time: 10,000 expressions of 1.1 KB
-/// compile in about a second.
+/// Most bytes of all compiled regular expressions in one rule set. This also bounds the time:
+/// 10,000 expressions of 1.1 KB compile in about a second.
 const REGEX_BYTES_MAX: usize = 128 << 20;
 
 /// The regular expressions that were compiled so far, and their bytes.

@@ -1,4 +1,4 @@
-//! This module holds the options with which rule files are read.
+//! The options for reading rule files.
 
 /// How rule files are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,27 +8,27 @@ pub struct Options {
     pub merge_domains: bool,
     /// How a misplaced or unknown field is reported.
     pub unknown_fields: UnknownFields,
-    /// For domains whose files do not set `denied_requests`.
+    /// The default for domains whose files do not set `denied_requests`.
     pub denied_requests: DeniedRequests,
 }
 
 /// How a misplaced or unknown field is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownFields {
-    /// As an error.
+    /// Reported as an error.
     #[default]
     Error,
-    /// As a warning; the field has no effect.
+    /// Reported as a warning; the field has no effect.
     Warn,
 }
 
 /// What happens to the hits of a denied request's other descriptors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeniedRequests {
-    /// They stay counted, as with envoyproxy/ratelimit.
+    /// The hits stay counted, as with envoyproxy/ratelimit.
     #[default]
     Count,
-    /// They are given back.
+    /// The hits are given back.
     Free,
 }
 

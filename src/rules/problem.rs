@@ -1,4 +1,4 @@
-//! This module collects the problems of rule files: location, problem and fix.
+//! Collects the problems of rule files: location, problem and fix.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ pub struct Location {
     /// The file as the user named it.
     #[serde(serialize_with = "text")]
     pub file: Arc<str>,
-    /// From 1; 0 when the whole file or folder is meant.
+    /// Line number from 1; 0 when the whole file or folder is meant.
     pub line: usize,
-    /// From 1, in characters; 0 when the whole file or folder is meant.
+    /// Column number from 1, in characters; 0 when the whole file or folder is meant.
     pub column: usize,
 }
 
@@ -42,7 +42,7 @@ fn text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error
 /// An error or a warning about a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleProblem {
-    /// Its location.
+    /// The location of the problem.
     pub location: Location,
     /// The problem, with the name of the field.
     pub what: String,
@@ -66,7 +66,7 @@ impl Position {
     }
 }
 
-/// Most errors and most warnings of one load. A hostile file could cause millions.
+/// The most errors, and the most warnings, of one load. A hostile file could cause millions.
 const PROBLEMS_MAX: usize = 1_000;
 
 /// Collects every problem of a load.

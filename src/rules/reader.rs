@@ -1,4 +1,4 @@
-//! This module reads the value of a field, or reports that the value has the wrong kind.
+//! Reads the value of a field, or reports that the value has the wrong kind.
 
 use std::sync::Arc;
 
@@ -100,7 +100,8 @@ impl FieldReader<'_> {
         Some(Field { at, value })
     }
 
-    /// A scalar. The outer `None` is an absent value, the inner one a value of the wrong kind.
+    /// A scalar. The outer `None` means an absent value. The inner `None` means a value of the
+    /// wrong kind.
     fn scalar(&mut self, name: &Name, node: Node, expected: &str) -> Option<Option<Scalar>> {
         let noun = node.noun();
         match node.kind {

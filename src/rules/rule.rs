@@ -1,4 +1,4 @@
-//! This module holds a rule: a node of the tree with a limit.
+//! A rule: a node of the tree with a limit.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -37,7 +37,7 @@ pub struct Rule {
     pub name: Option<Arc<str>>,
     /// The number of `name`.
     pub name_id: Option<NameId>,
-    /// Its `name`, else the keys of its path, joined with dots.
+    /// The `name`, or the keys of the path joined with dots if there is none.
     pub label: Arc<str>,
     /// The rules that do not count in a request that matches this rule.
     pub replaces: Box<[NameId]>,

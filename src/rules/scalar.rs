@@ -1,4 +1,4 @@
-//! This module reads booleans and integers in every form that envoyproxy/ratelimit reads, and JSON.
+//! Reads booleans and integers in every form that envoyproxy/ratelimit reads, and JSON.
 
 use serde_json::{Map, Number, Value};
 

@@ -1,4 +1,4 @@
-//! This module writes selectors: the path of a rule in its domain as one unique text.
+//! Writes selectors: the path of a rule in its domain as one unique text.
 //!
 //! The format is that of descriptors on the command line: `key=value,key=value`, or a key alone for
 //! any value. Other matchers have a prefix: `path=template:/v1/{id}`. A backslash escapes characters

@@ -1,4 +1,4 @@
-//! This module holds a map with text keys that compares up to four keys one by one.
+//! A map with text keys that compares up to four keys one by one.
 //!
 //! Most levels have one to four keys or values, and comparing those is faster than hashing the text:
 //! it saves 154 of 3,600 instructions per decision.
@@ -13,9 +13,9 @@ const FEW: usize = 4;
 /// Values by text.
 #[derive(Debug)]
 pub(super) enum SmallMap<T> {
-    /// At most [`FEW`], in order of insertion.
+    /// At most [`FEW`] values, in order of insertion.
     Few(Vec<(Arc<str>, T)>),
-    /// More than [`FEW`].
+    /// More than [`FEW`] values.
     Many(HashMap<Arc<str>, T>),
 }
 

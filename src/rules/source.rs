@@ -1,4 +1,4 @@
-//! This module reads rule files and folders from disk, within bounds and in a fixed order.
+//! Reads rule files and folders from disk, within bounds and in a fixed order.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ const FILES_MAX: usize = 10_000;
 const BYTES_MAX: usize = 256 << 20;
 /// Deepest nesting of folders below a given one.
 const DEPTH_MAX: usize = 16;
-/// Most reads of all files until two in succession must be equal.
+/// The most times that all files are read until two consecutive reads are equal.
 const READINGS_MAX: usize = 20;
 
 /// The text of one rule file.
@@ -162,7 +162,7 @@ fn list(folder: &Path, depth: usize, found: &mut Vec<PathBuf>, report: &mut Repo
             Ok(entry) => entry,
             Err(error) => return unreadable(folder, &error, report),
         };
-        // One more than is read, so that the caller reports too many files.
+        // The list has one file more than the bound, so that the caller reports too many files.
         if found.len() > FILES_MAX {
             return;
         }

@@ -1,4 +1,4 @@
-//! This module holds the rule tree, one level per entry of a descriptor, and the lookup in it.
+//! The rule tree, one level per entry of a descriptor, and the lookup in it.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) struct Node {
 #[derive(Debug, Default)]
 struct KeyIndex {
     exact: SmallMap<usize>,
-    /// Most specific kind first; among equals, first in the file.
+    /// Indexes of the nodes with patterns: most specific kind first, then file order.
     patterns: Vec<usize>,
     /// The same patterns, indexed for lookups.
     index: PatternIndex,

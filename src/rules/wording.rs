@@ -1,4 +1,4 @@
-//! This module writes texts from files and requests into messages: short, on one line, quoted.
+//! Writes texts from files and requests into messages: short, on one line, quoted.
 
 use std::borrow::Cow;
 

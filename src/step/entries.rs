@@ -1,4 +1,4 @@
-//! This module keeps one entry per unit in use: the state of sliding_window_log and concurrency.
+//! One entry per unit in use: the state of sliding_window_log and concurrency.
 //!
 //! An entry is the instant at which a unit was taken, and for concurrency also its lease. The unit is
 //! in use for `window` after that instant: until the hit leaves the log, or until a slot that was not
@@ -109,7 +109,7 @@ fn entries_mut(state: &mut Option<State>, named: bool) -> &mut Entries {
     }
 }
 
-/// Units that were taken before this instant are in use for no tier.
+/// The instant before which no taken unit is in use for any tier.
 fn oldest(tiers: &[EntriesTier]) -> Micros {
     tiers.iter().map(|tier| tier.after).min().unwrap_or_default()
 }
@@ -129,7 +129,8 @@ impl Entries {
         (self.instants.len() - self.first(tier.after)) as u64
     }
 
-    /// How many of `hits` units can be given back: those in use, and only those of `lease` if given.
+    /// How many of `hits` units can be given back. Only units in use count, and with a `lease` only
+    /// its units.
     fn releasable(&self, hits: u64, lease: Option<LeaseId>, after: Micros) -> usize {
         let first = self.first(after);
         let held = match (lease, &self.leases) {
@@ -149,7 +150,7 @@ impl Entries {
         self.instants.extend(repeat_n(at, count));
         match &mut self.leases {
             Some(leases) => leases.extend(repeat_n(lease.map_or(0, |id| id.0.get()), count)),
-            // Denied and settled hits can exceed the limit. Of more than `max + 1` entries the oldest
+            // Denied and settled hits can exceed the limit. Entries before the newest `max + 1`
             // affect no decision, so a flood of denied hits cannot grow the log.
             None => {
                 let surplus = self.instants.len().saturating_sub(to_len(max + 1));
@@ -158,7 +159,8 @@ impl Entries {
         }
     }
 
-    /// Removes the newest `count` units, only those of `lease` if given. There must be that many.
+    /// Removes the newest `count` units; with a `lease`, the newest ones of that lease. At least
+    /// `count` such units must exist.
     fn remove_newest(&mut self, mut count: usize, lease: Option<LeaseId>, after: Micros) {
         let (Some(id), Some(leases)) = (lease, &mut self.leases) else {
             let keep = self.instants.len() - count;
@@ -186,7 +188,7 @@ impl Entries {
         }
     }
 
-    /// Removes units that are in use for no tier, and frees memory if they were most of them.
+    /// Removes units that are in use for no tier. Frees memory if most units were removed.
     fn trim(&mut self, tiers: &[EntriesTier]) {
         let gone = self.first(oldest(tiers));
         self.instants.drain(..gone);

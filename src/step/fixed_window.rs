@@ -1,4 +1,4 @@
-//! This module counts the hits of the current window: the state of fixed_window.
+//! The state of fixed_window: the hits of the current window.
 
 use super::tier::{Charge, TierParams, share};
 use super::{INTEGER_END, State, Tiers};
@@ -20,13 +20,13 @@ pub struct FixedWindowTier {
 pub struct FixedWindow {
     /// Start of the counted window.
     pub start: Micros,
-    /// Hits in it.
+    /// Hits in that window.
     pub count: u64,
 }
 
 impl FixedWindowTier {
-    /// As `max`: hits that another instance already allowed are counted whatever the limit, in the
-    /// window of the step's instant only.
+    /// The value of `max` for hits that another instance already allowed. They are counted whatever
+    /// the limit, in the window of the step's instant only.
     pub const UNLIMITED: u64 = INTEGER_END;
 }
 

@@ -1,4 +1,4 @@
-//! This module is the generic cell rate algorithm (GCRA): the state of token_bucket and leaky_bucket.
+//! The generic cell rate algorithm (GCRA): the state of token_bucket and leaky_bucket.
 //!
 //! GCRA keeps one number per bucket, the theoretical arrival time (TAT): the instant at which the
 //! bucket is empty. Every hit moves it forward by `window / requests`. That is seldom a whole number of
@@ -31,9 +31,9 @@ pub struct GcraTier {
     pub now: Micros,
     /// Parts per microsecond: the tier's requests, at least 1.
     pub parts: u64,
-    /// By how much the step's hits move the arrival time.
+    /// The duration by which the step's hits move the arrival time.
     pub cost: GcraTime,
-    /// By how much one hit moves it.
+    /// The duration by which one hit moves the arrival time.
     pub one: GcraTime,
     /// The latest arrival time within the limit.
     pub horizon: GcraTime,

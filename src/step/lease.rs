@@ -1,4 +1,4 @@
-//! This module identifies leases, under which hits are taken, and later given back or settled once.
+//! Ids of leases. Hits taken under a lease are later given back or settled once.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -31,7 +31,7 @@ impl fmt::Display for LeaseId {
     }
 }
 
-/// A text that is no lease id. Releasing it is releasing an unknown id.
+/// The error for a text that is not a lease id. Its release has the effect of an unknown id: none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a lease id has 16 lower-case hexadecimal digits; use the one from the granting response")]
 pub struct ParseLeaseIdError;
@@ -52,17 +52,18 @@ impl FromStr for LeaseId {
 /// What a step does with a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
-    /// Takes the hits under this id. Concurrency: the slots belong to it. Every other algorithm: a
-    /// reservation, which can be settled before `until`. No effect on a peek, a refund or a denial.
+    /// Takes the hits under this id. With concurrency, the slots belong to the id. With every other
+    /// algorithm, the hits are a reservation, which can be settled before `until`. No effect on a
+    /// peek, a refund or a denial.
     Open {
         /// The lease.
         id: LeaseId,
         /// The instant from which a reservation cannot be settled. Concurrency uses its `hold` instead.
         until: Micros,
     },
-    /// Closes the lease; the sign of the hits is ignored. Concurrency: releases up to `hits` slots of
-    /// this id. Every other algorithm: settles the reservation, so that the counter is charged with the
-    /// hits once. An unknown id changes nothing.
+    /// Closes the lease; the sign of the hits is ignored. With concurrency, releases up to `hits`
+    /// slots of this id. With every other algorithm, settles the reservation, so that the counter
+    /// is charged with the hits once. An unknown id changes nothing.
     Close(LeaseId),
 }
 

@@ -1,7 +1,7 @@
-//! This module keeps reservations: hits charged before their actual number is known, until settled.
+//! Reservations: hits charged before their actual number is known, until settled.
 //!
-//! They are stored next to the state of any algorithm except concurrency, so a counter without
-//! reservations costs nothing more.
+//! Reservations are stored next to the state of any algorithm except concurrency, so a counter
+//! without reservations costs nothing more.
 
 use std::collections::VecDeque;
 
@@ -20,9 +20,9 @@ pub const RESERVATIONS_MAX: usize = 10_000;
 pub struct Reserved {
     /// The counter's own state, with the charges of the reservations.
     pub(super) counted: Option<State>,
-    /// Oldest first.
+    /// The open reservations, oldest first.
     pub(super) open: VecDeque<Reservation>,
-    /// The instant from which none of them can be settled.
+    /// The instant from which no reservation can be settled.
     pub(super) until: Micros,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn apply(step: &Step, state: &mut Option<State>) -> Outcome {
     }
 }
 
-/// The state is of the kind of `params`, with as many tiers.
+/// Whether the state has the kind of `params` and as many tiers.
 fn belongs(params: &Params, state: Option<&State>) -> bool {
     match (params, state) {
         (Params::FixedWindow(tiers), Some(State::FixedWindow(kept))) => {

@@ -1,4 +1,4 @@
-//! This module counts the hits of the current and of the previous window: the state of sliding_window.
+//! The state of sliding_window: the hits of the current and of the previous window.
 
 use super::tier::{Charge, TierParams, share};
 use super::{State, Tiers};
@@ -33,8 +33,8 @@ pub struct SlidingWindow {
 }
 
 impl SlidingWindowTier {
-    /// As `max`: hits that another instance already allowed are counted whatever the limit, in the
-    /// window of the step's instant, if that is the current or the previous one.
+    /// The value of `max` for hits that another instance already allowed. They are counted whatever
+    /// the limit, in the window of the step's instant, if that is the current or the previous one.
     pub const UNLIMITED: u64 = SLIDING_COUNT_END;
 }
 

@@ -1,4 +1,4 @@
-//! This module applies steps to states of fixed size per tier: fixed_window, sliding_window and gcra.
+//! Applies steps to states of fixed size per tier: fixed_window, sliding_window and gcra.
 
 use smallvec::SmallVec;
 

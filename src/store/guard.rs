@@ -1,5 +1,5 @@
-//! This module wraps a store with a timeout per call, a circuit breaker per node, and a bound on the
-//! calls in flight to each node.
+//! Wraps a store with a timeout per call, a circuit breaker per node, and a bound on the calls in
+//! flight to each node.
 //!
 //! A node that stalls costs the other nodes neither time nor memory.
 
@@ -45,7 +45,8 @@ struct NodeGuard {
     /// The node's address, for the log.
     label: String,
     in_flight: AtomicUsize,
-    /// The breaker is closed without a failure: every call passes, and success changes nothing.
+    /// Whether the breaker is closed without a failure. Then every call passes, and success changes
+    /// nothing.
     always_pass: AtomicBool,
     breaker: Mutex<Breaker>,
     /// How often the breaker opened after it had been closed.
@@ -179,7 +180,7 @@ impl<S: Clustered, C: Clock> Store for Guard<S, C> {
 /// Waits for `call` for at most `timeout`.
 ///
 /// # Errors
-/// [`StoreError::Timeout`] when the time is over, else the call's own error.
+/// [`StoreError::Timeout`] when the time is over, otherwise the call's own error.
 pub(crate) async fn with_timeout<T>(
     timeout: Duration,
     call: impl Future<Output = Result<T, StoreError>>,
@@ -226,7 +227,7 @@ impl<'a, C: Clock> InFlightCall<'a, C> {
     /// timeout of the store, not a shorter one of its caller.
     fn end(mut self, error: Option<&StoreError>, full_timeout: bool, now: Micros) {
         let result = match error {
-            // The caller's own short deadline says nothing about the node.
+            // The caller's own short deadline is no evidence about the node.
             Some(StoreError::Timeout) if !full_timeout => CallResult::Abandoned,
             Some(StoreError::Timeout | StoreError::Lost | StoreError::Unreachable) => {
                 CallResult::Failed

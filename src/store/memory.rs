@@ -1,15 +1,16 @@
-//! This module keeps the counters of one process in memory, bounded in number and in bytes.
+//! The counters of one process in memory, bounded in number and in bytes.
 //!
 //! Bits of a key choose one of up to 512 shards. A shard is a lock, a dense slab of 48-byte entries, a
 //! hash index of four bytes per slot, and a list of states that are too large for an entry. All of it
 //! shrinks when counters go. A counter takes 55 to 62 bytes as measured, at most 64; the slab and the
 //! index exist for that bound (`tests/memory_size.rs`).
 //!
-//! - **Expiry** is garbage collection in small slices. A step that creates a counter examines four
-//!   others, and [`MemoryStore::sweep`] visits all shards in turn. No slice holds a lock for long.
-//! - **Eviction** starts at `max_counters`. Of a random sample, the counter that loses the least state
-//!   is evicted. A counter at its limit is never evicted, so a flood of new keys resets no limit. When
-//!   no counter can be evicted, the step fails with [`StoreError::Full`].
+//! - ***Expiry** removes counters that no longer affect a decision. A step that creates a counter
+//!   examines four others, and [`MemoryStore::sweep`] visits all shards in turn. At most 128
+//!   counters are examined under one lock.
+//! - **Eviction** starts at `max_counters`. The counter of a random sample whose removal loses the
+//!   least state is evicted. A counter at its limit is never evicted, so a flood of new keys resets
+//!   no limit. When no counter can be evicted, the step fails with [`StoreError::Full`].
 //!
 //! **Invariant:** a thread never holds the locks of two shards at once.
 
@@ -46,7 +47,8 @@ const LARGE_BYTES_PER_COUNTER: usize = 64;
 const LARGE_BYTES_MIN: usize = 16 << 20;
 /// Other shards that are tried when a shard has nothing to evict.
 const SHARDS_TRIED: usize = 8;
-/// Entries examined under one lock by a sweep.
+/// Entries that a sweep examines each time it locks a shard. A sweep locks as many shards as its
+/// budget needs.
 const SWEEP_SLICE: u32 = 128;
 
 /// Counters in the memory of this process.
@@ -112,9 +114,10 @@ impl MemoryStore {
         Err(StoreError::Full)
     }
 
-    /// Removes expired counters among the next `budget`, in slices of 128 per shard and lock, at least
-    /// one slice. Returns how many were removed. A budget of 1 000 every 10 ms covers a million counters
-    /// in 10 s.
+    /// Examines the next `budget` counters and removes the expired ones. Visits the shards in turn
+    /// and examines 128 counters under each lock, at least 128 in all. Returns how many were
+    /// removed. `src/app/background.rs` examines 16 x 2,048 counters per second, so a million
+    /// counters take half a minute.
     pub fn sweep(&self, now: Micros, budget: usize) -> usize {
         if self.budget.is_empty() {
             return 0;

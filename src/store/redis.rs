@@ -1,4 +1,4 @@
-//! This module keeps counters in Redis: a step is one atomic script call on the node that owns its key.
+//! Counters in Redis: a step is one atomic script call on the node that owns its key.
 //!
 //! fred keeps the connections, one client per node and core. weir itself decides which node owns a
 //! key. fred's cluster client serves all nodes from one task, and stops them all while it reconnects
@@ -53,8 +53,8 @@ pub struct RedisStore {
 
 impl RedisStore {
     /// Starts to connect and returns at once. Calls fail while there is no connection; reconnecting
-    /// never ends. Each of `cores` gets its share of the connections to a node, at least one. `clock`
-    /// is the clock whose instants [`Store::now`] gets.
+    /// never ends. Each of `cores` gets its share of the connections to a node, at least one.
+    /// `clock` reads the local instants that callers pass to [`Store::now`].
     ///
     /// # Errors
     /// Invalid settings, or a discovery thread that cannot be started.
@@ -81,7 +81,7 @@ impl RedisStore {
         Ok(RedisStore { router, _discovery: alive })
     }
 
-    /// At least one node has an open connection.
+    /// Whether at least one node has an open connection.
     pub fn is_reachable(&self) -> bool {
         self.router.topology().nodes().iter().any(|node| node.is_up())
     }

@@ -1,4 +1,4 @@
-//! This module finds patterns by a text that every value they accept must contain.
+//! Finds patterns by a text that every value they accept must contain.
 //!
 //! The rarest required text of each pattern goes into one Aho-Corasick automaton. A lookup runs the
 //! value through it once and verifies only the patterns whose text occurs, in file order. Patterns

@@ -1,4 +1,4 @@
-//! This module finds the first network that contains an address, in sorted ranges of addresses.
+//! Finds the first network that contains an address, in sorted ranges of addresses.
 //!
 //! The ranges are a flattened prefix trie. Two networks are disjoint, or one contains the other, so
 //! the borders of all networks split the addresses into ranges with one result each. Of nested

@@ -1,8 +1,9 @@
-//! This module finds the first regular expression that accepts a value.
+//! Finds the first regular expression that accepts a value.
 //!
-//! Expressions are searched together in two ways. Of more than 64, those with a text that few
-//! others require are found by that text and verified one by one. The rest are compiled in groups into
-//! lazy DFAs, each of which finds the first expression of its group in one pass over the value.
+//! Expressions are searched together in two ways. If there are more than 64, an expression with a
+//! text that few others require is found by that text and then verified. The rest are compiled in
+//! groups into lazy DFAs, each of which finds the first expression of its group in one pass over
+//! the value.
 //!
 //! The remaining cost: 10,000 expressions without a distinguishing text, such as `(?i)` or classes
 //! only, are 40 groups and 40 passes, 2 to 6 us. If the DFA of a group needs too many states for a
@@ -40,9 +41,9 @@ pub(super) struct RegexIndex {
 
 /// Expressions that are searched in one pass.
 struct Group {
-    /// Their numbers, rising.
+    /// The numbers of the expressions, in rising order.
     numbers: Box<[u32]>,
-    /// None when the expressions are too large to be joined.
+    /// `None` when the expressions are too large to be joined.
     dfa: Option<(DFA, Pool<Cache, CreateCache>)>,
 }
 
@@ -87,7 +88,7 @@ impl RegexIndex {
 }
 
 impl Group {
-    /// None for no expressions.
+    /// The group of `regexes`; `None` if there are none.
     fn new(regexes: &[(u32, &AnchoredRegex)]) -> Option<Group> {
         if regexes.is_empty() {
             return None;

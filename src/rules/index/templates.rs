@@ -1,4 +1,4 @@
-//! This module finds the first template that accepts a path, in a trie of path segments.
+//! Finds the first template that accepts a path, in a trie of path segments.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! This module finds the first wildcard that accepts a value.
+//! Finds the first wildcard that accepts a value.
 //!
-//! Up to 16 wildcards are tried one by one. More are found by their literal parts.
+//! Up to 16 wildcards are tried one by one. A larger number is found by the literal parts.
 
 use super::super::matcher::Wildcard;
 use super::literals::{LiteralIndex, Required, Side};

@@ -1,4 +1,4 @@
-//! This module matches a value against one regular expression, from its first to its last character.
+//! Matches a value against one regular expression, from its first to its last character.
 //!
 //! Time is linear in the value: the engine has no look-around and no back-references. One expression
 //! is a Thompson NFA, about 1.1 KB for `/v1/product/[0-9]+/item-7`, and is searched by a bounded
@@ -188,7 +188,7 @@ mod tests {
     }
 
     proptest! {
-        /// The `regex` crate matches and captures the same.
+        /// The expression matches and captures the same as in the `regex` crate.
         #[test]
         fn captures_agree_with_the_regex_crate(
             pieces in vec(select(PIECES.to_vec()), 1..5), value in "[abx/1é]{0,8}",

@@ -1,4 +1,4 @@
-//! This module matches paths against templates, in which a variable stands for one segment.
+//! Matches paths against templates, in which a variable stands for one segment.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ const SEGMENTS_MAX: usize = 32;
 #[derive(Debug)]
 pub(in crate::rules) struct PathSegments<'a> {
     texts: [&'a str; SEGMENTS_MAX],
-    /// `SEGMENTS_MAX + 1` when there are too many for any template.
+    /// The number of segments; `SEGMENTS_MAX + 1` when there are too many for any template.
     count: usize,
 }
 
@@ -47,7 +47,7 @@ impl<'a> PathSegments<'a> {
         path
     }
 
-    /// Empty when there are too many segments. A template has at least one, so none matches.
+    /// The segments; empty when there are too many. A template has at least one, so none matches.
     pub(in crate::rules) fn segments(&self) -> &[&'a str] {
         self.texts.get(..self.count).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! This module matches wildcards: literal parts with `*` between, before or after them.
+//! Matches wildcards: literal parts with `*` between, before or after them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(in crate::rules) struct Wildcard {
 }
 
 impl Wildcard {
-    /// `source` holds a `*`.
+    /// Parses a wildcard. `source` must contain a `*`.
     pub(super) fn new(source: Arc<str>) -> Wildcard {
         let mut parts: Vec<Box<str>> = source.split('*').map(Box::from).collect();
         let last = if parts.len() > 1 { parts.pop().unwrap_or_default() } else { Box::default() };
@@ -30,8 +30,8 @@ impl Wildcard {
         (&self.first, &self.middle, &self.last)
     }
 
-    /// Takes the leftmost position for each middle part. That leaves the most room for the next part,
-    /// so no other choice is needed.
+    /// Whether the value matches. Takes the leftmost position for each middle part. That leaves the
+    /// most room for the next part, so no other choice is needed.
     pub(super) fn matches(&self, value: &str) -> bool {
         let inner =
             value.strip_prefix(&*self.first).and_then(|rest| rest.strip_suffix(&*self.last));

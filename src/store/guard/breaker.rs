@@ -1,4 +1,4 @@
-//! This module is the circuit breaker of one node: a pure state machine without I/O or clock.
+//! The circuit breaker of one node: a pure state machine without I/O or clock.
 //!
 //! - Closed: every call passes. A burst of failures opens it.
 //! - Open: every call is rejected, so no caller waits for a node that does not answer.
@@ -32,7 +32,8 @@ pub(super) struct Breaker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Every call passes. `failures` in a row so far, the first one at `since`.
+    /// Every call passes. `failures` is the number of consecutive failures, the first one at
+    /// `since`.
     Closed { failures: u32, since: Micros },
     /// No call passes before `until`; the open time was `length`.
     Open { until: Micros, length: Micros },
@@ -51,14 +52,14 @@ pub(super) enum CallPermit {
     Reject,
 }
 
-/// The result of a call, as far as it says something about the node.
+/// The result of a call, reduced to what it shows about the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallResult {
     /// The node replied, with an outcome or an error.
     Answered,
     /// The node did not reply within the store's timeout, or the connection failed.
     Failed,
-    /// The caller gave up before the store's timeout, which says nothing about the node.
+    /// The caller gave up before the store's timeout, so the node may be healthy.
     Abandoned,
 }
 
@@ -112,7 +113,7 @@ impl Breaker {
                     let length = length.saturating_add(length).min(OPEN_MAX);
                     self.state = State::Open { until: now.saturating_add(length), length };
                 }
-                // Nothing is known about the node: the next call probes.
+                // The probe has no result, so the next call probes.
                 CallResult::Abandoned => self.state = State::Open { until: now, length },
             },
             // Calls sent before it opened: their success does not prove that the node recovered.
@@ -120,7 +121,8 @@ impl Breaker {
         }
     }
 
-    /// Closed without a failure: every call passes, and a success changes nothing.
+    /// Whether the breaker is closed without a failure: every call passes, and a success changes
+    /// nothing.
     pub(super) fn always_passes(&self) -> bool {
         matches!(self.state, State::Closed { failures: 0, .. })
     }

@@ -1,4 +1,4 @@
-//! This module counts what the shards of a memory store use together, and enforces its bounds.
+//! The counters and bytes that all shards of a memory store use together, and their bounds.
 
 use super::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -16,13 +16,13 @@ pub(super) struct Budget {
 /// Current sizes and totals of a memory store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Counters held now, with expired ones that were not removed yet.
+    /// Counters held now, including expired ones that were not removed yet.
     pub counters: u64,
     /// Bytes of the states that do not fit into an entry.
     pub large_bytes: u64,
     /// Counters evicted to make room for others.
     pub evicted: u64,
-    /// Steps refused because no counter could be evicted.
+    /// Steps that failed because no counter could be evicted.
     pub refused: u64,
     /// Counters removed because they had expired.
     pub reclaimed: u64,
@@ -48,7 +48,7 @@ impl Budget {
             .is_ok()
     }
 
-    /// The store has no counter.
+    /// Whether the store has no counter.
     pub(super) fn is_empty(&self) -> bool {
         self.counters.load(Relaxed) == 0
     }
@@ -58,8 +58,8 @@ impl Budget {
         self.counters.fetch_sub(1, Relaxed);
     }
 
-    /// Large states may take `bytes` more. Concurrent threads may all get `true`, so the bound can be
-    /// exceeded by what each of them adds in one step.
+    /// Whether large states may take `bytes` more. Concurrent threads may all get `true`, so the
+    /// bound can be exceeded by what each of them adds in one step.
     pub(super) fn has_bytes(&self, bytes: usize) -> bool {
         self.large_bytes.load(Relaxed).saturating_add(bytes) <= self.large_bytes_max
     }

@@ -1,4 +1,4 @@
-//! This module packs one counter into an entry of 48 bytes, with a state of up to three words.
+//! Packs one counter into an entry of 48 bytes, with a state of up to three words.
 
 use crate::key::Key;
 use crate::step::{FixedWindow, GcraTime, SlidingWindow, State, Step, Tiers};
@@ -53,7 +53,8 @@ impl EntryMeta {
         EntryMeta { expires_secs, fullness: step.fullness(state) }
     }
 
-    /// Removing it changes no decision, even if the next step is slightly older than `now`.
+    /// Whether removing the counter changes no decision, even if the next step is slightly older
+    /// than `now`.
     pub(super) fn is_expired(self, now: Micros) -> bool {
         u64::from(self.expires_secs) + u64::from(GRACE_SECS) <= now.0 / Micros::SECOND.0
     }
@@ -96,18 +97,18 @@ impl CounterEntry {
         }
     }
 
-    /// Its metadata.
+    /// The metadata for expiry and eviction.
     pub(super) fn meta(&self) -> EntryMeta {
         EntryMeta { expires_secs: self.expires_secs, fullness: self.fullness }
     }
 
-    /// Sets its metadata.
+    /// Sets the metadata for expiry and eviction.
     pub(super) fn set_meta(&mut self, meta: EntryMeta) {
         self.expires_secs = meta.expires_secs;
         self.fullness = meta.fullness;
     }
 
-    /// `state` fits into an entry.
+    /// Whether `state` fits into an entry.
     pub(super) fn fits(state: &State) -> bool {
         packed(state).is_some()
     }

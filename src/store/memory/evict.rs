@@ -1,4 +1,4 @@
-//! This module picks the counter to evict: of a random sample, the one that loses the least state.
+//! Picks the counter to evict: the one of a random sample whose removal loses the least state.
 //!
 //! An eviction order, such as least recently used, would cost memory and a write per step, and a client
 //! that knows the order can exploit it. The sample is bounded, so a flood of new keys does not make
@@ -17,7 +17,7 @@ const SECOND_SAMPLE: u32 = 64;
 const LARGE_VICTIMS_MAX: u32 = 8;
 
 impl MemoryShard {
-    /// The place of the counter to evict; `None` if every examined one must stay.
+    /// The place in the slab of the counter to evict; `None` if every examined counter must stay.
     pub(super) fn victim(&mut self, now: Micros) -> Option<u32> {
         let len = self.slab.len();
         if len <= SAMPLE {
@@ -32,8 +32,8 @@ impl MemoryShard {
         })
     }
 
-    /// Evicts one counter for another shard that is full. For bytes, never that of `except`. Returns
-    /// whether one was evicted.
+    /// Evicts one counter for another shard that is full. To free bytes, it never evicts the
+    /// counter `except`. Returns whether one was evicted.
     pub(super) fn evict_one(
         &mut self,
         full: Full,
@@ -53,7 +53,7 @@ impl MemoryShard {
         victim.is_some()
     }
 
-    /// Evicts large states, never that of `except`, until `bytes` more fit.
+    /// Evicts large states until `bytes` more fit. Never evicts the state of the counter `except`.
     pub(super) fn make_room(
         &mut self,
         bytes: usize,
@@ -76,7 +76,8 @@ impl MemoryShard {
     /// The place of the counter with a large state to evict.
     fn large_victim(&mut self, except: &Key, now: Micros) -> Option<u32> {
         let len = self.large_states.len();
-        // Up to SAMPLE large states are all compared; of more, consecutive ones are.
+        // Up to SAMPLE large states are all compared. Of a larger number, SAMPLE consecutive ones
+        // are.
         let start = self.rng.below(len);
         let candidates = (0..SAMPLE.min(len)).map(|step| u64::from((start + step) % len));
         let places = candidates.map(|id| self.large_states.get(id).place);

@@ -1,4 +1,4 @@
-//! This module is the hash index of a shard: the place of each counter in the slab, four bytes per slot.
+//! The hash index of a shard: the place of each counter in the slab, four bytes per slot.
 //!
 //! It uses open addressing with linear probing and backward-shift deletion. There are no tombstones,
 //! so its size depends only on the number of counters. A slot packs the counter's place with twelve
@@ -37,12 +37,12 @@ impl Index {
         index
     }
 
-    /// More than `places` counters would fill over three quarters of it.
+    /// Whether more than `places` counters would fill over three quarters of the slots.
     pub(super) fn is_tight(&self, places: u32) -> bool {
         (places as usize + 1) * 4 > self.slots.len() * 3
     }
 
-    /// `places` counters fill less than a quarter of it.
+    /// Whether `places` counters fill less than a quarter of the slots.
     pub(super) fn is_loose(&self, places: u32) -> bool {
         self.slots.len() > SLOTS_MIN && (places as usize) * 4 < self.slots.len()
     }

@@ -1,4 +1,4 @@
-//! This module keeps a shard's large states (several tiers, logs, slots): boxed, with their size counted.
+//! The large states of a shard (several tiers, logs, slots): boxed, with their size counted.
 
 use crate::step::State;
 
@@ -29,7 +29,7 @@ pub(super) struct LargeStates {
 }
 
 impl LargeStates {
-    /// Their number.
+    /// The number of large states.
     pub(super) fn len(&self) -> u32 {
         self.list.len() as u32
     }

@@ -1,4 +1,4 @@
-//! This module generates the random numbers that choose eviction candidates.
+//! Generates the random numbers that choose eviction candidates.
 //!
 //! Clients must not be able to predict them, so the seed comes from the operating system. `fastrand`
 //! would seed from the time and the thread's number.

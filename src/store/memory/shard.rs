@@ -1,4 +1,4 @@
-//! This module is one shard: the counters behind one lock, with their index.
+//! One shard: the counters behind one lock, with their index.
 
 use super::budget::Budget;
 use super::entry::{CounterEntry, EntryMeta, StateKind};
@@ -19,7 +19,7 @@ const EXAMINED_PER_INSERT: u32 = 4;
 pub(super) enum Full {
     /// The store has `max_counters` counters, and no examined one can be evicted.
     Counters,
-    /// Large states take all their bytes, and no examined one can be evicted.
+    /// Large states use all their bytes, and no examined one can be evicted.
     Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! This module is the slab of a shard: its entries without gaps, in chunks that are freed when empty.
+//! The slab of a shard: its entries without gaps, in chunks that are freed when empty.
 
 use super::entry::CounterEntry;
 use crate::key::Key;

@@ -1,4 +1,4 @@
-//! This module selects the locks and atomics of the memory store; under test a model checker replaces them.
+//! The locks and atomics of the memory store; under test a model checker replaces them.
 
 #[cfg(all(test, feature = "shuttle"))]
 pub(super) use shuttle::sync::{

@@ -1,4 +1,4 @@
-//! This module packs steps into as few script calls as possible.
+//! Packs steps into as few script calls as possible.
 //!
 //! A run is the steps on one counter in their order of arrival. A script reads and writes the counter
 //! once per run.
@@ -36,7 +36,7 @@ pub struct ScriptCall<K, T> {
     group: u16,
     runs: Vec<Run<K, T>>,
     steps: usize,
-    /// Steps that share a run with others.
+    /// Number of steps that share a run with others.
     combined: usize,
     /// All steps are plain, and no counter has two runs, so one `MGET` may read all counters.
     plain: bool,
@@ -105,7 +105,7 @@ impl<K: Clone + Eq + Hash + AsRef<[u8]>, T> StepBatch<K, T> {
     }
 
     fn call(&mut self, script: Script, group: u16) -> usize {
-        // Only the newest one can have room.
+        // Only the newest call of a script and group can have room.
         let same = |call: &ScriptCall<K, T>| call.script == script && call.group == group;
         let found = self.calls.iter().rposition(same);
         let full = |index: &usize| {
@@ -177,7 +177,7 @@ impl<K: AsRef<[u8]>, T> ScriptCall<K, T> {
         arguments.chain(self.allows_mget().then_some(&[][..]))
     }
 
-    /// The same, moved out of the call.
+    /// The script's `ARGV`, as [`ScriptCall::arguments`] lists it, moved out of the call.
     pub fn take_arguments(&mut self) -> impl Iterator<Item = Vec<u8>> {
         let mget = self.allows_mget().then(Vec::new);
         self.runs.iter_mut().map(|run| std::mem::take(&mut run.argument)).chain(mget)
@@ -194,7 +194,7 @@ impl<K: AsRef<[u8]>, T> ScriptCall<K, T> {
         self.runs.iter().flat_map(|run| run.steps.iter().map(|(item, _)| item))
     }
 
-    /// The same, consuming the call.
+    /// Every step's item, in the order of the replies, moved out of the call.
     pub fn into_items(self) -> impl Iterator<Item = T> {
         self.runs.into_iter().flat_map(|run| run.steps).map(|(item, _)| item)
     }

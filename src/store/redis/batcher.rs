@@ -1,8 +1,9 @@
-//! This module batches steps: those that wait for one connection leave in as few calls as possible.
+//! Batches steps: the steps that wait for one connection are sent in as few calls as possible.
 //!
-//! A step on an idle connection leaves at once, with all steps of the same turn of the runtime. While
-//! calls are in flight, new steps wait and leave together when one returns. The busier a node is, the
-//! more steps a call carries and the less each step costs. `cargo bench --bench combining` measures it.
+//! On an idle connection a step is sent at once, together with all steps of the same turn of the
+//! runtime. While calls are in flight, new steps wait and are sent together when one returns. The
+//! busier a node is, the more steps a call carries and the less each step costs. `cargo bench
+//! --bench combining` measures it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

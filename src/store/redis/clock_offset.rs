@@ -1,8 +1,10 @@
-//! This module estimates how far a node's clock is from ours, from the fastest of the last round trips.
+//! Estimates the offset of a node's clock from the local clock, by the fastest of the last round
+//! trips.
 //!
-//! The node reads its clock between our sending and receiving, so half the round-trip time bounds the
-//! error (Cristian's algorithm: F. Cristian, Probabilistic clock synchronization, 1989). The fastest
-//! round trip has the smallest bound. Old samples are dropped, because clocks drift.
+//! The node reads its clock between the sending of the command and the arrival of its reply, so
+//! half the round-trip time bounds the error (Cristian's algorithm: F. Cristian, Probabilistic
+//! clock synchronization, 1989). The fastest round trip has the smallest bound. Old samples are
+//! dropped, because clocks drift.
 
 use crate::time::Micros;
 
@@ -12,9 +14,9 @@ const SAMPLES_MAX: usize = 8;
 /// One round trip of the `TIME` command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RttSample {
-    /// Our clock when the command was sent.
+    /// The local clock when the command was sent.
     pub(super) sent: Micros,
-    /// Our clock when the reply arrived.
+    /// The local clock when the reply arrived.
     pub(super) received: Micros,
     /// The node's clock in the reply.
     pub(super) node: Micros,
@@ -25,7 +27,7 @@ impl RttSample {
         self.received.saturating_sub(self.sent)
     }
 
-    /// The node's clock minus ours in microseconds, exact to half the round-trip time.
+    /// The node's clock minus the local clock in microseconds, exact to half the round-trip time.
     fn offset(&self) -> i64 {
         let middle = self.sent.0 + self.rtt().0 / 2;
         i64::try_from(i128::from(self.node.0) - i128::from(middle)).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! This module turns the settings of Redis into the configuration of its client library.
+//! Turns the settings of Redis into the configuration of its client library.
 
 use fred::types::config::{Config, ServerConfig};
 
@@ -9,7 +9,8 @@ use credentials::PasswordFile;
 
 use crate::settings::RedisSettings;
 
-/// Why Redis cannot be reached, whatever the servers do. Names what to correct, without the password.
+/// The error for settings with which no connection is possible. The text names the setting to
+/// correct and never contains the password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RedisConfigError(String);
@@ -20,7 +21,7 @@ impl RedisConfigError {
     }
 }
 
-/// What fred connects with.
+/// The configuration of the client library fred.
 pub(super) fn fred_config(settings: &RedisSettings) -> Result<Config, RedisConfigError> {
     let url = settings.url.reveal();
     let (scheme, rest) = url.split_once("://").ok_or_else(|| {
@@ -44,7 +45,7 @@ pub(super) fn fred_config(settings: &RedisSettings) -> Result<Config, RedisConfi
         file.read()?;
         config.credential_provider = Some(std::sync::Arc::new(file));
     }
-    // The first attempt is made at once; later ones are the connection's business.
+    // fred connects at once and reports a failed attempt. connection.rs makes the later attempts.
     config.fail_fast = true;
     Ok(config)
 }

@@ -1,7 +1,7 @@
-//! This module keeps one pipelined connection to one node, on the runtime that opened it.
+//! One pipelined connection to one node, on the runtime that opened it.
 //!
-//! fred reconnects without end. This module tracks whether the connection is up, so that no caller
-//! waits for one that is down.
+//! fred reconnects without end. [`Connection`] tracks whether the connection is up, so that no
+//! caller waits for one that is down.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -60,8 +60,8 @@ enum State {
 }
 
 impl Connection {
-    /// Starts to connect, and reconnects until `closed` turns true or its sender is dropped. Returns
-    /// nothing if the settings make no client.
+    /// Starts to connect, and reconnects until `closed` turns true or its sender is dropped.
+    /// Returns `None` if the settings are invalid.
     pub(super) fn open(
         config: &Config,
         label: &str,
@@ -78,12 +78,12 @@ impl Connection {
         Some(Arc::new(Connection { client, calls, state, stats }))
     }
 
-    /// The connection is up.
+    /// Whether the connection is up.
     pub(super) fn is_up(&self) -> bool {
         *self.state.borrow() == State::Up
     }
 
-    /// The connection is closed for good.
+    /// Whether the connection is closed for good.
     pub(super) fn is_closed(&self) -> bool {
         *self.state.borrow() == State::Closed || self.state.has_changed().is_err()
     }
@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the connection is up. Returns nothing if it is closed for good.
+    /// Waits until the connection is up. Returns `None` if it is closed for good.
     pub(super) async fn up(&self) -> Option<()> {
         let mut state = self.state.clone();
         let state = state.wait_for(|state| matches!(state, State::Up | State::Closed)).await;
@@ -192,7 +192,7 @@ fn reply_bytes(value: Value) -> Result<Bytes, Error> {
     }
 }
 
-/// A client that is not connected yet. Returns nothing if the settings make no client.
+/// A client that is not connected yet. Returns `None` if the settings are invalid.
 pub(super) fn client(config: Config) -> Option<Client> {
     let mut builder = Builder::from_config(config);
     builder.with_connection_config(|connection| {
@@ -247,8 +247,8 @@ async fn drive(
                 _ = &mut driver => break,
             }
         }
-        // The first attempt failed, or fred met an error that it treats as final. None is final
-        // here: a server that is no cluster today may be one tomorrow.
+        // The first attempt failed, or an error occurred that fred treats as final. No error is
+        // final here: a server that is not a cluster now may become one.
         while let Ok((error, _)) = errors.try_recv() {
             set_down(&state, &label, &error);
         }

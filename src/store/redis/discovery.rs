@@ -1,7 +1,8 @@
-//! This module discovers the nodes: it refreshes the topology, connects to each node, loads the
-//! scripts and measures the node's clock.
+//! Discovery of the nodes: refreshes the topology, connects to each node, loads the scripts and
+//! measures the node's clock.
 //!
-//! It runs on a separate thread. No call waits for it; calls use what it has published.
+//! Discovery runs on a separate thread. No call waits for it; calls use the topology that it
+//! published.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use super::script::Script;
 use super::topology::{self, SlotRange, Topology};
 use crate::time::Micros;
 
-/// Interval of topology refreshes while all nodes are up. A call that meets a moved slot follows the
-/// redirect and triggers a refresh at once.
+/// Interval of topology refreshes while all nodes are up. A call that is redirected because a slot
+/// moved follows the redirect and triggers a refresh at once.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Interval while a node is down. A cluster's failover takes a second or two.
@@ -35,7 +36,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval of clock measurements. Typical clocks drift by microseconds in that time.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Clock measurements right after connecting, of which the best counts.
+/// Clock measurements right after connecting. The one with the fastest round trip is used.
 const FIRST_SAMPLES: usize = 3;
 
 /// Consecutive topologies that may lack a node before its connections are closed.
@@ -45,7 +46,7 @@ const MISSING_MAX: u32 = 5;
 struct KnownNode {
     node: Arc<RedisNode>,
     connection: Arc<Connection>,
-    /// Consecutive topologies that did not name it.
+    /// Consecutive topologies that did not name the node.
     missing: u32,
 }
 

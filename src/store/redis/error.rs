@@ -1,4 +1,4 @@
-//! This module classifies the errors of calls: whether the call ran, and what can be done next.
+//! Classifies the errors of calls: whether the call ran, and what can be done next.
 //!
 //! The first word of an error reply names its cause. Any other error comes from the connection, and
 //! then it is unknown whether the call ran.

@@ -1,4 +1,4 @@
-//! This module names counters in Redis: `weir:{bucket}rest`, 32 printable bytes.
+//! The names of counters in Redis: `weir:{bucket}rest`, 32 printable bytes.
 
 use crate::key::Key;
 

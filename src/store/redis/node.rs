@@ -1,4 +1,4 @@
-//! This module represents one Redis node: its address, its clock offset and the connections to it.
+//! One Redis node: its address, its clock offset and the connections to it.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -32,11 +32,11 @@ pub(super) struct RedisNode {
     /// The most steps per call.
     steps_max: usize,
     stats: Arc<AtomicStats>,
-    /// The node's clock minus ours in microseconds, or [`UNMEASURED`].
+    /// The node's clock minus the local clock in microseconds, or [`UNMEASURED`].
     offset: AtomicI64,
     /// The discovery thread's connection, which opens before any call is sent to this node.
     shared: OnceLock<Arc<Batcher>>,
-    /// True closes every connection, and so does dropping it.
+    /// The value `true` closes every connection. Dropping this sender also does.
     closed: watch::Sender<bool>,
 }
 
@@ -48,7 +48,7 @@ struct ThreadConnections {
 
 thread_local! {
     /// The current thread's connections. Each core uses its own, so that no call changes threads.
-    /// Measured, that more than halves a call's CPU time and its latency.
+    /// Measurements show that this more than halves a call's CPU time and its latency.
     static CONNECTIONS: RefCell<Vec<ThreadConnections>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -82,17 +82,17 @@ impl RedisNode {
         RedisNode::new(NodeId(0), label.to_owned(), Config::default(), (1, 1), Arc::default())
     }
 
-    /// Its number, which it keeps when it leaves and returns.
+    /// The node's number, which stays the same when the node leaves and returns.
     pub(super) fn id(&self) -> NodeId {
         self.id
     }
 
-    /// Its address, for logs and metrics.
+    /// The node's address, for logs and metrics.
     pub(super) fn label(&self) -> &str {
         &self.label
     }
 
-    /// Its host name; empty without one (a Unix socket, Sentinel).
+    /// The node's host name; empty without one (a Unix socket, Sentinel).
     pub(super) fn host(&self) -> String {
         match &self.config.server {
             ServerConfig::Centralized { server } => server.host.to_string(),
@@ -100,13 +100,15 @@ impl RedisNode {
         }
     }
 
-    /// The instant on its clock when ours shows `local`; nothing before the first measurement.
+    /// The instant on the node's clock when the local clock shows `local`; `None` before the first
+    /// measurement.
     pub(super) fn now(&self, local: Micros) -> Option<Micros> {
         let offset = self.offset.load(Ordering::Relaxed);
         (offset != UNMEASURED).then(|| clock_offset::shift(local, offset))
     }
 
-    /// Calls can be sent: its clock was measured, and the discovery thread's connection is up.
+    /// Whether calls can be sent: the node's clock was measured, and the discovery thread's
+    /// connection is up.
     pub(super) fn is_up(&self) -> bool {
         let measured = self.offset.load(Ordering::Relaxed) != UNMEASURED;
         measured && self.shared.get().is_some_and(|batcher| batcher.connection().is_up())
@@ -117,7 +119,7 @@ impl RedisNode {
         self.offset.store(offset, Ordering::Relaxed);
     }
 
-    /// Closes its connections for good.
+    /// Closes the node's connections for good.
     pub(super) fn close(&self) {
         self.closed.send_replace(true);
     }
@@ -128,9 +130,9 @@ impl RedisNode {
         Some(self.shared.get_or_init(|| batcher).connection().clone())
     }
 
-    /// The batcher for a counter's steps: always the same one per core and counter, so that its steps
-    /// leave together. While that connection is opening or down, the discovery thread's batcher, which
-    /// costs a change of threads but no wait.
+    /// The batcher for a counter's steps. It is always the same one per core and counter, so that
+    /// the steps are sent together. While its connection is opening or down, returns the discovery
+    /// thread's batcher, which costs a change of threads but no wait.
     pub(super) fn batcher(&self, key: &Key) -> Option<Arc<Batcher>> {
         let own = self.own_batcher(key.0[1] as usize);
         if own.as_ref().is_some_and(|batcher| batcher.connection().is_up()) {

@@ -1,4 +1,4 @@
-//! This module routes steps to the nodes that own their keys, and follows Redis's redirects.
+//! Routes steps to the nodes that own their keys, and follows Redis's redirects.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(1);
 /// Addresses from redirects that wait for discovery.
 const REDIRECT_TARGETS_MAX: usize = 64;
 
-/// What callers and the discovery thread share: the topology, and what is known of each node.
+/// State that callers and the discovery thread share: the topology, and a record of each node.
 #[derive(Debug)]
 pub(super) struct Router {
     clock: SystemClock,
@@ -50,11 +50,12 @@ pub(super) struct Router {
     redirect_targets: Mutex<Vec<(String, u16)>>,
     /// Every node that was ever seen, by [`NodeId`].
     records: Mutex<Vec<NodeRecord>>,
-    /// When a refusal was last logged, by `clock` in microseconds.
+    /// When an error reply was last logged, by `clock` in microseconds.
     refusal_logged_at: AtomicU64,
 }
 
-/// What remains of a node that leaves, for its return.
+/// The data of a node that outlive its departure from the topology, so that they continue when it
+/// returns.
 #[derive(Debug)]
 struct NodeRecord {
     label: String,
@@ -219,7 +220,7 @@ impl Router {
         if self.topology().is_cluster() { slot(key) } else { 0 }
     }
 
-    /// Where to send a step again that certainly did not run.
+    /// Where to send a step again after a reply that shows that it did not run.
     async fn next_route(
         &self,
         route: Route,
@@ -268,7 +269,7 @@ impl Router {
         }
     }
 
-    /// The store error for `error`. An error reply is logged, because its text names the cause.
+    /// The store error for `error`. Logs an error reply, because its text names the cause.
     fn log_refusal(&self, node: &RedisNode, error: &Error) -> StoreError {
         let class = match RedisError::classify(error) {
             RedisError::Final(class) => class,
@@ -280,7 +281,8 @@ impl Router {
         class
     }
 
-    /// At most once a second, because thousands of calls may fail alike.
+    /// Whether an error reply may be logged now: at most once a second, because thousands of calls
+    /// may fail with the same error.
     fn may_log_refusal(&self) -> bool {
         let (now, relaxed) = (self.now().0, Ordering::Relaxed);
         let last = self.refusal_logged_at.load(relaxed);

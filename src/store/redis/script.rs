@@ -1,9 +1,10 @@
-//! This module is the contract with the Lua scripts: which script runs a step, its argument, and its reply.
+//! The interface of the Lua scripts: which script runs a step, its argument, and its reply.
 //!
-//! A script takes one or more runs. `KEYS[i]` is a counter. `ARGV[i]` is the run: what its steps share,
-//! then each step as [`EncodedStep::of`] encodes it. One more, empty argument allows the script to
-//! read all counters with one `MGET`. The reply is one string of [`EncodedStep::reply_len`] bytes per
-//! step, in the order of the runs. The header of each file in `lua/` describes its part.
+//! A script takes one or more runs. `KEYS[i]` is a counter. `ARGV[i]` is the run: first the two
+//! bytes that its steps share, then each step as [`EncodedStep::of`] encodes it. One more, empty
+//! argument allows the script to read all counters with one `MGET`. The reply is one string of
+//! [`EncodedStep::reply_len`] bytes per step, in the order of the runs. The header of each file in
+//! `lua/` describes its part.
 
 use smallvec::SmallVec;
 
@@ -12,7 +13,7 @@ use crate::step::{INTEGER_END, Lease, Outcome, Params, Step, TierResult};
 /// The most tiers of a step, which is the most that a rule may have.
 const TIERS_MAX: usize = 16;
 
-/// A script: one per kind of state.
+/// A Lua script. Each kind of state has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Script {
     /// fixed_window
@@ -25,7 +26,7 @@ pub enum Script {
     Entries,
 }
 
-/// What a step does: the first byte of its encoding.
+/// The operation of a step: the first byte of its encoding.
 #[derive(Clone, Copy)]
 enum Action {
     /// Take the hits; 0 hits are a peek.
@@ -58,7 +59,8 @@ impl Script {
         }
     }
 
-    /// Its source, for `SCRIPT LOAD` on every node. Comments cost nothing: calls name the SHA-1.
+    /// The script's source, for `SCRIPT LOAD` on every node. Comments cost nothing: calls name the
+    /// SHA-1.
     pub const fn source(self) -> &'static str {
         match self {
             Script::FixedWindow => FIXED_WINDOW,
@@ -86,19 +88,19 @@ const SLIDING_WINDOW: &str = script!("protocol" "deque" "reservation" "sliding_w
 const GCRA: &str = script!("protocol" "deque" "reservation" "gcra" "tier");
 const ENTRIES: &str = script!("protocol" "deque" "reservation" "entries");
 
-/// A step as a script reads it.
+/// A step in the encoding that a script reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedStep {
-    /// The script that reads it.
+    /// The script that runs the step.
     pub script: Script,
-    /// What all steps of a run share: the state's letter and the number of tiers.
+    /// The bytes that all steps of a run share: the state's letter and the number of tiers.
     pub head: [u8; 2],
-    /// Other steps may join its run.
+    /// Whether other steps may join the step's run.
     pub combinable: bool,
-    /// It takes hits without a lease on a state of fixed size. Such a counter has no reservations, so
-    /// its value is small.
+    /// Whether the step takes hits without a lease on a state of fixed size. Such a counter has no
+    /// reservations, so its value is small.
     pub plain: bool,
-    /// Everything else.
+    /// The rest of the encoding.
     pub body: SmallVec<[u8; BODY]>,
     /// Length of the reply in bytes.
     pub reply_len: usize,
@@ -208,7 +210,7 @@ fn numbers_per_tier(step: &Step) -> usize {
 /// Decodes the reply to `step`, which has [`EncodedStep::reply_len`] bytes.
 ///
 /// # Errors
-/// [`MalformedReply`] when the length or a number is none that this version writes.
+/// [`MalformedReply`] when the length or a number cannot come from a script of this version.
 pub fn decode(step: &Step, reply: &[u8]) -> Result<Outcome, MalformedReply> {
     if reply.is_empty() || reply.len() != reply_len(step) {
         return Err(MalformedReply);

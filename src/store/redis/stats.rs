@@ -1,4 +1,4 @@
-//! This module counts what was sent to one node: calls, and the steps in them.
+//! Counts the calls that were sent to one node, and the steps in them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,14 +10,14 @@ pub(super) struct AtomicStats {
     combined: AtomicU64,
 }
 
-/// What a [`RedisStore`](super::RedisStore) sent to one node since the process started.
+/// Totals of what a [`RedisStore`](super::RedisStore) sent to one node since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeStats {
     /// Script calls.
     pub calls: u64,
     /// Steps in those calls.
     pub steps: u64,
-    /// Steps that shared reading and writing their counter with other steps.
+    /// Steps that shared the read and the write of their counter with other steps.
     pub combined: u64,
 }
 

@@ -1,4 +1,4 @@
-//! This module holds the topology: which node owns which slot, as far as this instance knows.
+//! The topology: the node that owns each slot, as last discovered.
 //!
 //! A topology is an immutable snapshot that is replaced whole. Without a cluster one node owns all
 //! slots.
@@ -19,7 +19,7 @@ const NO_OWNER: u16 = u16::MAX;
 #[derive(Clone, Debug)]
 pub(super) struct Topology {
     nodes: Vec<Arc<RedisNode>>,
-    /// Index into `nodes` per slot; nothing without a cluster.
+    /// Index into `nodes` per slot; `None` without a cluster.
     owners: Option<Box<[u16]>>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct SlotRange {
 }
 
 impl Topology {
-    /// No nodes: nothing was discovered yet.
+    /// The topology without nodes, before the first discovery.
     pub(super) fn unknown() -> Topology {
         Topology { nodes: Vec::new(), owners: None }
     }
@@ -78,7 +78,7 @@ impl Topology {
         topology
     }
 
-    /// Slots have different owners.
+    /// Whether slots have different owners.
     pub(super) fn is_cluster(&self) -> bool {
         self.owners.is_some()
     }
@@ -107,9 +107,9 @@ fn index_of(nodes: &mut Vec<Arc<RedisNode>>, node: Arc<RedisNode>) -> u16 {
     u16::try_from(index).unwrap_or(NO_OWNER)
 }
 
-/// Parses the reply of `CLUSTER SLOTS` from the host `sender`: a list of
-/// `[from, to, [host, port, ...], replica...]`. An empty or unknown host means `sender`. Returns
-/// nothing if any part is malformed.
+/// Parses the reply of `CLUSTER SLOTS` from the host `sender`: a list of `[from, to, [host, port,
+/// ...], replica...]`. An empty or unknown host means `sender`. Returns `None` if any part is
+/// malformed.
 pub(super) fn slot_ranges(reply: &Value, sender: &str) -> Option<Vec<SlotRange>> {
     let Value::Array(entries) = reply else { return None };
     let slot = |value: &Value| {

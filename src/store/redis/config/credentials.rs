@@ -28,7 +28,7 @@ impl PasswordFile {
         PasswordFile { path, username: config.username.clone(), sentinels, sentinel }
     }
 
-    /// The password in the file: its first line.
+    /// Reads the password: the first line of the file.
     ///
     /// # Errors
     ///

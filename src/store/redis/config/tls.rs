@@ -41,7 +41,7 @@ fn client_config(settings: &RedisSettings) -> Result<TlsConfig, TlsError> {
     Ok(TlsConnector::from(config).into())
 }
 
-/// What one handshake uses.
+/// The certificates of one handshake.
 struct Certificates {
     /// Verifies the server's certificate.
     verifier: Arc<WebPkiServerVerifier>,
@@ -79,7 +79,7 @@ impl LiveCertificates {
         Ok(live)
     }
 
-    /// Those in the files now, or the last valid ones.
+    /// Reads the files again. Returns the new certificates, or the last valid ones.
     fn reloaded(&self) -> Arc<Certificates> {
         match self.files.reload() {
             ReloadOutcome::Unchanged => {}
