@@ -27,7 +27,7 @@ mod accuracy {
 use accuracy::study::{self, Tally};
 use accuracy::traffic::{Traffic, Volume};
 
-/// A row of the table: its name, the published figure, and ours.
+/// A row of the table: its name, the published figure, and the measured one.
 type Row = (&'static str, &'static str, fn(&Tally) -> String);
 
 /// The example of the article.

@@ -1,4 +1,4 @@
-//! The saving of batching: Redis CPU per decision with batches and with one call each.
+//! The effect of batching: Redis CPU per decision with batches and with one call each.
 //!
 //! 256 clients on two cores send as fast as one real Redis replies: for one counter, and for 100
 //! 000. Rounds of both are interleaved, and the median of each is printed. Both must make the same

@@ -14,28 +14,28 @@ pub const FILE_BYTES_MAX: usize = 16 << 20;
 const NODES_MAX: usize = 2_000_000;
 /// Most bytes that expanded aliases may stand for, in one file.
 const ALIAS_BYTES_MAX: usize = 64 << 20;
-/// Deepest nesting; a rule tree at its own bound needs about half of it.
+/// Deepest nesting. A rule tree of the maximum depth needs about half of it.
 const DEPTH_MAX: usize = 128;
 
 /// A position in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// From 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// From 1, in characters.
+    /// Column number, from 1, in characters.
     pub column: u32,
 }
 
 /// One value with its position.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its first character.
+    /// The position of the first character.
     pub at: Position,
-    /// Its content.
+    /// The content of the value.
     pub kind: Kind,
 }
 
-/// What a value is made of.
+/// The content of a value.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// A single value.
@@ -58,27 +58,27 @@ pub struct Scalar {
 /// The left side of `name: value`.
 #[derive(Clone, Debug)]
 pub struct Name {
-    /// Its first character.
+    /// The position of the first character.
     pub at: Position,
-    /// Its text, without quotes.
+    /// The name's text, without quotes.
     pub text: Arc<str>,
     plain: bool,
 }
 
 impl Scalar {
-    /// Empty, or one of YAML's words for null.
+    /// Whether the text is empty or one of YAML's words for null.
     pub fn is_null(&self) -> bool {
         self.plain && matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
     }
 }
 
 impl Node {
-    /// A scalar for which [`Scalar::is_null`] holds.
+    /// Whether the node is a scalar for which [`Scalar::is_null`] holds.
     pub fn is_null(&self) -> bool {
         matches!(&self.kind, Kind::Scalar(scalar) if scalar.is_null())
     }
 
-    /// What the node is, for messages.
+    /// The kind of the node in words, for messages.
     pub fn noun(&self) -> &'static str {
         match &self.kind {
             Kind::Scalar(scalar) if scalar.is_null() => "nothing",
@@ -94,16 +94,16 @@ impl Node {
 pub struct Parsed {
     /// One node per document.
     pub documents: Vec<Node>,
-    /// Everything that is wrong with the syntax.
+    /// All problems of the syntax.
     pub faults: Vec<Fault>,
-    /// False after a syntax error: the rest of the file was not read.
+    /// False if a syntax error ended the reading, so that the rest of the file is unknown.
     pub complete: bool,
 }
 
 /// A syntax problem.
 #[derive(Debug)]
 pub struct Fault {
-    /// Where it is.
+    /// The position of the problem.
     pub at: Position,
     /// The problem.
     pub what: String,

@@ -1,6 +1,6 @@
-//! The memory bound, measured: resident bytes per counter of the memory store.
+//! The memory bound: measures the resident bytes per counter of the memory store.
 //!
-//! A binary with a single test, because it reads the resident memory of the whole process.
+//! This binary has a single test, because the test reads the resident memory of the whole process.
 
 use std::fs;
 use std::ops::Range;

@@ -1,7 +1,8 @@
-//! The house rules that the compiler cannot check: arrows, banned calls, sizes, names, twins.
+//! Checks the house rules that the compiler cannot check: dependencies between modules, banned
+//! calls, sizes, names, twins.
 //!
 //! Each rule is a row of a table below, and each message names the place and the row. To change a
-//! rule, change its row in a commit that says why.
+//! rule, change its row in a commit that explains why.
 
 use std::path::Path;
 
@@ -14,7 +15,8 @@ mod tree;
 
 use tree::{Source, pages, tree};
 
-/// Who may use whom: a module of `src/` and the modules of rows above that it may name. Test code may name anything.
+/// The permitted dependencies: a module of `src/`, and the modules of rows above that it may name.
+/// Test code may name any module.
 const ARROWS: &[(&str, &str)] = &[
     ("secret_file", ""),
     ("time", ""),
@@ -52,13 +54,13 @@ const ARROWS: &[(&str, &str)] = &[
     ("main", "cli"),
 ];
 
-/// Where a word may or may not stand: paths of modules, with all that is below them.
+/// The modules in which a word may or may not occur, with everything below them.
 enum Where {
     Only(&'static [&'static str]),
     Not(&'static [&'static str]),
 }
 
-/// What is pure: no clock, no waiting, no logging.
+/// Modules without side effects: no clock, no waiting, no logging.
 const PURE: &[&str] = &[
     "src/limit",
     "src/descriptor",
@@ -71,10 +73,11 @@ const PURE: &[&str] = &[
     "src/rules/matcher",
     "src/rules/index",
 ];
-/// What speaks gRPC.
+/// Modules that use gRPC.
 const SPEAKS_GRPC: &[&str] = &["src/server/grpc/tonic_services", "src/cli", "src/telemetry"];
 
-/// Words with a place: the word, where it may stand, and why. Test code may use any.
+/// Restricted words: the word, the modules where it may occur, and why. Test code may use all
+/// words.
 const WORDS: &[(&str, Where, &str)] = &[
     ("SystemTime::now", Where::Only(&["src/time"]), "time is an argument; only a Clock reads it"),
     (
@@ -102,11 +105,11 @@ const WORDS: &[(&str, Where, &str)] = &[
     ("env::var", Where::Only(&["src/settings"]), "settings are read in one place"),
 ];
 
-/// File stems that say nothing about what is inside.
+/// File stems that do not describe the content.
 const EMPTY_NAMES: &[&str] =
     &["mod", "util", "utils", "common", "helper", "helpers", "types", "misc", "manager"];
 
-/// Files of `src/step/` and `lua/` that have no twin, with what they are.
+/// Files of `src/step/` and `lua/` that have no twin, with their content.
 const WITHOUT_TWIN: &[(&str, &str)] = &[
     ("lease", "the names of holders"),
     ("tests", "laws of all state machines"),
@@ -114,15 +117,16 @@ const WITHOUT_TWIN: &[(&str, &str)] = &[
     ("deque", "the standard library's, in a string"),
 ];
 
-/// Lines of a file, tests included.
+/// The most lines of a file, tests included.
 const LINES_MAX: usize = 400;
 /// Files that may be longer, with the reason.
 const LONG_FILES: &[(&str, usize, &str)] = &[];
 /// Rust files directly in `src/server/`: more need a folder.
 const SERVER_FILES_MAX: usize = 8;
-/// Columns of a line of code.
+/// The most columns of a line of code.
 const COLUMNS_MAX: usize = 100;
-/// Columns of a comment, which rustfmt does not wrap. Rows of a table and addresses have no limit.
+/// The most columns of a comment, which rustfmt does not wrap. Rows of a table and addresses have
+/// no limit.
 const COMMENT_COLUMNS_MAX: usize = 120;
 
 #[test]
@@ -328,7 +332,7 @@ fn flat_server(sources: &[Source]) -> Option<String> {
     })
 }
 
-/// Each state machine exists in Rust and in Lua, once there is Lua at all.
+/// Each state machine exists in Rust and in Lua.
 fn twins(sources: &[Source]) -> Vec<String> {
     let stems = |folder: &str, end: &str| -> Vec<String> {
         let paths = sources.iter().map(|source| source.path.as_str());
@@ -351,7 +355,7 @@ fn twins(sources: &[Source]) -> Vec<String> {
     problems
 }
 
-/// The README says a word about every section of the settings.
+/// The README mentions every section of the settings.
 fn sections_without_a_word(sources: &[Source]) -> Vec<String> {
     let text = |path: &str| {
         let found = sources.iter().find(|source| source.path == path);
@@ -371,8 +375,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// What starts at `at` is no part of a longer name, nor of another crate's path; clocks and `env`
-/// are meant wherever their path starts.
+/// Whether the word at `at` is not part of a longer name or of another crate's path. Clocks and
+/// `env` match wherever their path starts.
 fn stands_alone(code: &str, at: usize) -> bool {
     let starts_with_word = code[at..].starts_with(is_word);
     !starts_with_word

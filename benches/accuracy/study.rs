@@ -26,7 +26,7 @@ pub(crate) struct Tally {
     pub(crate) requests: u64,
     /// Requests whose real rate was within 20 % of the limit.
     pub(crate) near_limit: u64,
-    /// Every request counted: wrong decisions elsewhere.
+    /// Every request counted: wrong decisions farther than 20 % from the limit.
     pub(crate) wrong_elsewhere: u64,
     /// Every request counted: allowed with more than the limit in the last window.
     pub(crate) wrongly_allowed: u64,
@@ -34,11 +34,12 @@ pub(crate) struct Tally {
     pub(crate) wrongly_limited: u64,
     /// Sum of |estimate - real rate| / real rate, in parts of 1e-9.
     error: u64,
-    /// The same for the estimate that weir reports, in whole hits, rounded up.
+    /// Sum of |reported - real rate| / real rate, in parts of 1e-9. The reported estimate is in
+    /// whole hits, rounded up.
     reported_error: u64,
     /// Sources that exceeded the limit and were never denied.
     pub(crate) missed_sources: u64,
-    /// The maximum that one of them sent in one window.
+    /// The maximum that a missed source sent in one window.
     pub(crate) missed_most: u64,
     /// Sources that were denied and never exceeded the limit.
     pub(crate) blamed_sources: u64,
@@ -54,7 +55,7 @@ pub(crate) struct Tally {
     pub(crate) log_admitted: u64,
     /// The maximum allowed in any window.
     pub(crate) most_admitted: u64,
-    /// Decisions or numbers that differ from the formula or the exact log. A bug.
+    /// Decisions or numbers that differ from the formula or the exact log. Each is a bug.
     pub(crate) contradictions: u64,
 }
 
@@ -64,7 +65,8 @@ impl Tally {
         self.error as f64 / PARTS / self.requests as f64
     }
 
-    /// The same for the estimate that weir reports.
+    /// Mean of |reported - real rate| / real rate over all requests, for the estimate that weir
+    /// reports.
     pub(crate) fn mean_reported_error(&self) -> f64 {
         self.reported_error as f64 / PARTS / self.requests as f64
     }
@@ -115,7 +117,7 @@ pub(crate) fn run(traffic: Traffic, volume: Volume) -> Tally {
     total.into_inner().expect("no thread panics while it adds")
 }
 
-/// Simulates one source, with weir's log too if asked for.
+/// Simulates one source, and weir's log too if `with_logs`.
 fn of_source(source: Source, volume: Volume, with_logs: bool) -> Tally {
     let Volume { limit: max, window, .. } = volume;
     let mut tally = Tally::default();
@@ -203,7 +205,7 @@ impl Counter {
         report(&self.limit, &step, &outcome)
     }
 
-    /// Takes one hit, without the numbers.
+    /// Takes one hit, and returns only whether it is allowed.
     fn allows(&mut self, now: u64) -> bool {
         plan(&self.limit, 1, Micros(now)).apply(&mut self.state).allowed
     }

@@ -19,7 +19,7 @@ pub(crate) struct Series<'a> {
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
-/// Left, right, top, bottom.
+/// Margins: left, right, top, bottom.
 const MARGIN: (f64, f64, f64, f64) = (70.0, 90.0, 40.0, 50.0);
 /// Colours that remain distinct with red-green colour blindness (Okabe and Ito).
 const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];

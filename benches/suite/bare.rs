@@ -1,9 +1,8 @@
 //! The yardstick: a plain tonic server with a constant response, on the thread layout of weir.
 //!
 //! One thread accepts and distributes connections, and one single-threaded runtime per core serves
-//! them. The service is generated from `envoy-types`, as a newcomer would do it, and contains no
-//! code of weir. The constant has the fields of weir's response to the same call, so the sizes are
-//! equal.
+//! them. The service is generated from `envoy-types` in the usual way and contains no code of weir.
+//! The constant has the fields of weir's response to the same call, so the sizes are equal.
 
 use std::net::{TcpListener, TcpStream};
 use std::thread;

@@ -13,9 +13,9 @@ use weir_bench::{CancelSignal, Plan, Report, run};
 /// A running server. It is killed on drop.
 pub(crate) struct Server {
     child: Child,
-    /// Its gRPC address.
+    /// The gRPC address.
     pub(crate) address: String,
-    /// Its admin address, if it is weir.
+    /// The admin address, if the server is weir.
     admin: Option<String>,
     /// Kept open, because the server keeps writing to it.
     said: Box<dyn Read + Send + Sync>,
@@ -30,7 +30,7 @@ impl Server {
         Server::program(Path::new(env!("CARGO_BIN_EXE_weir")), rules, settings)
     }
 
-    /// The same with another build of weir.
+    /// Runs another build of weir with these rules and settings.
     pub(crate) fn program(
         program: &Path,
         rules: &Path,
@@ -129,7 +129,7 @@ impl Server {
         Ok(sum("weir_fallback_total{") / decided)
     }
 
-    /// Loads it. Returns the report and the CPU time that it used during the load.
+    /// Loads the server. Returns the report and the CPU time that the server used during the load.
     pub(crate) fn load(&self, plan: &Plan) -> anyhow::Result<(Report, f64)> {
         let before = self.cpu()?;
         let plan = Plan { warmup: Duration::ZERO, ..plan.clone() };

@@ -19,8 +19,8 @@ pub(crate) struct Inside {
     limiter: Limiter,
     clock: SystemClock,
     rules: RuleSet,
-    /// In the order of their requests: the text of a real request has just arrived, so it causes no
-    /// cache miss in the limiter.
+    /// The users in the order of their requests. The text of a real request has just arrived, so it
+    /// causes no cache miss in the limiter.
     users: Vec<String>,
 }
 

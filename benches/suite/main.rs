@@ -157,10 +157,10 @@ const BY_TONIC: (&str, &str) = ("WEIR__GRPC__FAST_PATH", "false");
 
 /// A server of the rounds.
 struct Contestant {
-    /// Its name in the figures.
+    /// The server's name in the figures.
     name: &'static str,
     server: Server,
-    /// Whether it counts in Redis.
+    /// Whether the server counts in Redis.
     on_redis: bool,
 }
 

@@ -17,7 +17,7 @@ use crate::figures::{Figures, median};
 /// Descriptors per call that fills the store, to save time.
 const PER_CALL: u64 = 10;
 
-/// How often a tail is measured, alternating with its reference.
+/// Number of measurements of a tail, alternating with its reference.
 const TAILS: usize = 5;
 
 const MIB: f64 = (1 << 20) as f64;

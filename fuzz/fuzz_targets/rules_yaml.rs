@@ -1,4 +1,4 @@
-//! This fuzz target compiles any bytes as a rule file.
+//! Any bytes as a rule file, through the reader and the compiler.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

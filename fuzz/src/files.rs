@@ -1,11 +1,11 @@
-//! Rule files, from any bytes to a rule set that answers questions.
+//! Compiles any bytes as a rule file, and looks up descriptors in the result.
 
 use weir::descriptor::Entry;
 use weir::key::KeySeed;
 use weir::rules::{Found, Options, RuleSet, SourceFile, compile};
 
-/// Compiles `bytes` as a rule file (true) or refuses it (false). A set that is accepted must answer
-/// questions, and a refusal must have reasons in the file.
+/// Compiles `bytes` as a rule file. Returns true if it is valid; then lookups must work. Returns
+/// false if it is rejected; then every problem must name a position in the file.
 pub fn yaml(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes).into_owned();
     let file = SourceFile { name: "rules.yaml".into(), text };

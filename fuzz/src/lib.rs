@@ -1,4 +1,4 @@
-//! What the fuzz targets run; `tests/mutation` runs the same without a fuzzer.
+//! The functions of the fuzz targets; `tests/mutation` runs the same ones without a fuzzer.
 
 pub mod files;
 pub mod requests;

@@ -64,14 +64,15 @@ impl Default for Service {
 }
 
 impl Service {
-    /// Answers an encoded request (true) or refuses it (false); anything else is a panic.
+    /// Serves an encoded request. Returns whether it was answered (true) or rejected (false);
+    /// anything else is a panic.
     pub fn protobuf(&self, message: &[u8]) -> bool {
         answered(in_process::protobuf(&*self.decider, &self.bounds, message))
     }
 
     /// Serves `bytes` on both gRPC paths, as a message and as a whole body, and compares status and
-    /// message. The responses themselves depend on counters, which each call changes. Whether the
-    /// message is answered.
+    /// message. The responses themselves depend on counters, which each call changes. Returns
+    /// whether the message is answered.
     pub fn both_paths(&self, bytes: &[u8]) -> bool {
         let length = u32::try_from(bytes.len()).expect("inputs are short").to_be_bytes();
         let bodies = [[&[0], &length[..], bytes].concat(), bytes.to_vec()];
@@ -87,7 +88,7 @@ impl Service {
         status == 0
     }
 
-    /// Answers a request in JSON (true) or refuses it (false).
+    /// Serves a request in JSON. Returns whether it was answered (true) or rejected (false).
     pub fn json(&self, message: &[u8]) -> bool {
         answered(in_process::json(&*self.decider, &self.bounds, message))
     }

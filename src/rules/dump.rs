@@ -7,8 +7,8 @@ use super::wording::one_line;
 use crate::duration;
 use crate::limit::{Algorithm, Limit, Mode, Tier, Unit};
 
-/// One line per rule, in file order, in the format of envoyproxy/ratelimit. Fields that only weir has
-/// come last, and only where they are set.
+/// Writes one line per rule, in file order, in the format of envoyproxy/ratelimit. Fields that only
+/// weir has come last, and only where they are set.
 pub(super) fn dump(rules: &[Rule]) -> String {
     let mut text = String::new();
     for rule in rules {

@@ -57,7 +57,7 @@ pub struct Rule {
     pub quota_mode: bool,
     /// Returned as dynamic metadata when the rule passes.
     pub metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
-    /// Its location in the rule files.
+    /// The rule's location in the rule files.
     pub location: Location,
     /// The nodes from the root to the rule, one per entry of a descriptor.
     pub(super) path: Box<[Arc<PathNode>]>,

@@ -1,4 +1,4 @@
-//! These tests cover rules as a whole, mostly by tables.
+//! Tests of rules as a whole, mostly by tables.
 
 use super::*;
 use crate::key::{Key, KeySeed};

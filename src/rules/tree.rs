@@ -40,7 +40,7 @@ struct KeyIndex {
 /// The end of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End<'t> {
-    /// At this rule, by index.
+    /// The lookup ends at this rule, given by index.
     Rule(usize),
     /// The node of the last entry carries no limit.
     NoLimit(&'t Node),

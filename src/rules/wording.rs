@@ -1,4 +1,4 @@
-//! Writes texts from files and requests into messages: short, on one line, quoted.
+//! Formats texts from files and requests for messages: short, on one line, quoted.
 
 use std::borrow::Cow;
 

@@ -33,7 +33,7 @@ pub struct Entries {
     pub(super) leases: Option<VecDeque<u64>>,
 }
 
-/// Takes or gives back the step's hits, or peeks. `named` says that units belong to leases.
+/// Takes or gives back the step's hits, or peeks. With `named`, units belong to leases.
 pub(super) fn apply(
     step: &Step,
     tiers: &[EntriesTier],

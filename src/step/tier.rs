@@ -13,7 +13,7 @@ pub(super) trait TierParams {
 
     /// The state at the step's instant; the empty state if there is none or it has expired.
     fn advance(&self, kept: Option<Self::State>) -> Self::State;
-    /// The hits fit into the limit. With 0 hits: the state is within the limit.
+    /// Whether the hits fit into the limit. With 0 hits, whether the state is within the limit.
     fn fits(&self, state: Self::State, hits: u64) -> bool;
     /// The state with the hits added, even if they do not fit.
     fn charge(&self, state: Self::State, hits: u64) -> Self::State;
@@ -39,23 +39,23 @@ pub(super) trait TierParams {
     fn into_state(tiers: Tiers<Self::State>) -> State;
 }
 
-/// What a reservation charged to one tier.
+/// The charge of a reservation to one tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Charge {
-    /// When it was charged.
+    /// The instant of the charge.
     pub(super) at: Micros,
     /// The charged hits.
     pub(super) hits: u64,
-    /// Their cost at that time.
+    /// The cost of the hits at that time.
     pub(super) cost: BucketCost,
 }
 
 /// The cost of hits in a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BucketCost {
-    /// By how much they moved the theoretical arrival time.
+    /// The duration by which the hits moved the theoretical arrival time.
     pub(super) length: GcraTime,
-    /// When they, and everything charged before them, have drained.
+    /// The instant at which the hits, and everything charged before them, have drained.
     pub(super) drained: Micros,
 }
 

@@ -165,7 +165,8 @@ impl<S: Clustered, C: Clock> Store for Guard<S, C> {
     }
 
     fn apply_detached(&self, key: &Key, step: Step) {
-        // Without a caller there is no timeout: on a node that stalls such calls would pile up.
+        // A call without a caller has no timeout, so such calls would accumulate on a node that
+        // stalls.
         let node = self.guard_of(self.store.node(key));
         if node.breaker().state() == BreakerState::Closed {
             self.store.apply_detached(key, step);
@@ -223,8 +224,8 @@ impl<'a, C: Clock> InFlightCall<'a, C> {
         Ok(call)
     }
 
-    /// Reports the result: `error`, or success. `full_timeout` says that the call had the whole
-    /// timeout of the store, not a shorter one of its caller.
+    /// Reports the result: `error`, or success. `full_timeout` is false if the caller's own timeout
+    /// was shorter than the store's.
     fn end(mut self, error: Option<&StoreError>, full_timeout: bool, now: Micros) {
         let result = match error {
             // The caller's own short deadline is no evidence about the node.

@@ -145,7 +145,7 @@ impl Store for RedisStore {
 
     fn apply_detached(&self, key: &Key, step: Step) {
         let (router, key) = (self.router.clone(), *key);
-        // Without a runtime the process is ending; what is not given back expires.
+        // Without a runtime the process is ending. Hits that are not given back expire.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut call = Box::pin(async move { router.apply(&key, &step).await });
         // The first poll queues the step, before any later step of the same caller.

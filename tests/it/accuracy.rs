@@ -20,7 +20,7 @@ fn play(traffic: Traffic) -> Tally {
     tally
 }
 
-/// Sources that send around the end of a window get `2 * limit - 1` into one window.
+/// Sources that send around the end of a window get `2 * limit - 1` hits allowed within one window.
 #[test]
 fn the_worst_case_is_one_below_twice_the_limit() {
     assert_eq!(play(Traffic::Edge).most_admitted, 2 * LIMIT - 1);

@@ -76,7 +76,7 @@ fn a_closed_loop_counts_calls_by_decision() {
     let p50 = free["latency_us"]["p50"].as_f64().expect("a number");
     assert!(p50 > 0.0 && p50 <= free["latency_us"]["max"].as_f64().expect("a number"));
 
-    // A year may end during the test, which allows five more.
+    // The limit is five per year. If a year ends during the test, five more calls are allowed.
     let few = report_of(&weir, 500, &["few=one"]);
     assert!((1..=10).contains(&number(&few, "ok")), "{few:#}");
     assert!(number(&few, "over_limit") > 0, "{few:#}");
@@ -132,7 +132,7 @@ fn a_service_that_goes_away_is_in_the_report() {
     // At most 256 are in flight, so most of them have been decided by then.
     while client.check(request("shop", vec![look()])).statuses[0].limit_remaining > 0 {}
     drop(service);
-    // A new connection shows that the generator has noticed.
+    // A new connection shows that the generator has detected the loss.
     let place = TcpListener::bind(address).expect("the service has left it");
     let (stopped_tx, stopped) = mpsc::channel();
     // Every connection is closed until the end. One that is not accepted looks open, and its calls
@@ -190,7 +190,7 @@ fn an_address_without_weir_is_reported() {
     assert!(silent.stderr.contains("no answer within 200ms"), "{silent:?}");
 }
 
-/// A plan that cannot be carried out is refused before the first call.
+/// An invalid plan is rejected before the first call.
 #[test]
 fn an_impossible_plan_is_refused() {
     let plan = run(Path::new("."), &["bench", "--domain", "d", "user=alice", "--keys", "5"]);

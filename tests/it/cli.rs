@@ -79,7 +79,7 @@ fn misreported(file: &Path) -> Option<String> {
     Some(format!("{name}: exit {:?}, missing {missing:#?}, unexpected {found:#?}", run.code))
 }
 
-/// The (line, column, words) that a bad file expects.
+/// The expected problems of a bad file: (line, column, words).
 fn expectations(text: &str) -> Vec<(usize, usize, &str)> {
     let mut expected = Vec::new();
     let mut last_line = 0;

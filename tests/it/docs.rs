@@ -1,4 +1,4 @@
-//! The documentation: its commands parse, and its links lead to files and headings.
+//! Tests of the documentation: its commands parse, and its links lead to files and headings.
 
 use std::path::{Path, PathBuf};
 

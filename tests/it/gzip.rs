@@ -29,7 +29,7 @@ fn request(bytes: usize) -> RateLimitRequest {
     RateLimitRequest { domain: "demo".into(), descriptors, hits_addend: 1 }
 }
 
-/// Runs a client: the response that it prints, or what it says about its failure.
+/// Runs a client and returns the code in its output, or the text of its error.
 fn call(client: &[&str], weir: &Weir, request: &RateLimitRequest) -> Result<Code, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = root.join("target/grpc-clients").join(client[0]);
@@ -53,8 +53,8 @@ fn call(client: &[&str], weir: &Weir, request: &RateLimitRequest) -> Result<Code
     Ok(response.overall_code())
 }
 
-/// The client is answered. Its message is really compressed: only then does the maximum fail while
-/// decompressing.
+/// Checks that the client gets a response and that its message is compressed. Only a compressed
+/// message over the maximum fails while it is decompressed.
 fn is_answered(client: &[&str]) {
     within_an_hour(|| {
         let setup = Weir::setup().rules("demo.yaml", RULES);

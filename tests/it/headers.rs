@@ -94,7 +94,7 @@ fn envoy_ratelimit_headers_can_be_renamed() {
     });
 }
 
-/// The form that Envoy itself writes, so that a client sees no difference.
+/// The headers have the form that Envoy itself writes, so that clients need no change.
 #[test]
 fn x_ratelimit_has_the_form_of_envoy() {
     within_an_hour(|| {

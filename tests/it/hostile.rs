@@ -1,4 +1,4 @@
-//! Hostile input: every kind is refused or decided within bounds, and weir keeps serving.
+//! Hostile input: every kind is rejected or decided within bounds, and weir keeps serving.
 
 use tonic::Code as Grpc;
 
@@ -84,7 +84,7 @@ fn a_refusal_says_why() {
     assert!(reason("d", vec![costing(1 << 63, user())]).contains("2^53"));
 }
 
-/// A message over the size limit is refused, and the connection serves the next one.
+/// A message over the size limit is rejected, and the connection serves the next one.
 #[test]
 fn an_oversized_message_is_refused() {
     let mut weir = Weir::start(RULES);

@@ -27,7 +27,7 @@ fn rules(hold: &str) -> String {
     rules
 }
 
-/// Slots that do not expire during a test, so that a free slot was released.
+/// Rules whose slots do not expire during a test, so that every free slot was released.
 fn lasting() -> String {
     rules("24h")
 }

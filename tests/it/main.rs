@@ -1,4 +1,4 @@
-//! Black-box tests: the real binary, used like Envoy, a browser and a person use it.
+//! Black-box tests: they run the real binary and call it as Envoy, a browser and an operator do.
 
 mod accuracy;
 mod admin;

@@ -8,7 +8,7 @@ use crate::support::weir::cli::run;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// How often a command is repeated at most until it is refused.
+/// The most times that a command is repeated until a request is denied.
 const ATTEMPTS_MAX: usize = 200;
 
 /// The commands in the README's fenced blocks that start with `program`, one string each, with

@@ -30,8 +30,8 @@ fn answered(weir: &Weir) -> u64 {
     count.expect("it counts").parse().expect("a number")
 }
 
-/// The basic example with health checks and all of `instances`. It denies when none of them
-/// responds.
+/// The basic example with health checks and all of `instances`. Envoy denies requests when no
+/// instance responds.
 fn config(instances: &[Weir]) -> String {
     let first = format!("port_value: {} }} }} }} }}", instances[0].grpc.port());
     let others = instances[1..].iter().map(|weir| {

@@ -29,8 +29,8 @@ fn health_has_both_names_of_envoy_ratelimit() {
     assert_eq!(health(&client, "other"), Err(Code::NotFound));
 }
 
-/// A load balancer must learn of the shutdown before it happens, and calls that still arrive must
-/// be decided.
+/// The health check must fail before the shutdown, so that load balancers remove the instance.
+/// Calls that still arrive must be decided.
 #[test]
 fn a_draining_instance_still_serves() {
     let setup = Weir::setup().env("WEIR__DRAIN__DELAY", "60s");

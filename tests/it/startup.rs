@@ -1,4 +1,4 @@
-//! Start and shutdown: what prevents them, and what does not.
+//! Start and shutdown, and the errors that prevent them.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;

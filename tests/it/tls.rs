@@ -46,8 +46,8 @@ fn metric(weir: &Weir, name: &str) -> u64 {
     line.trim().parse().expect("a number")
 }
 
-/// Envoy calls over TLS with a client certificate and denies without a response. Without the
-/// certificate there is none.
+/// Envoy calls weir over TLS with a client certificate. Without the certificate it gets no
+/// response, and denies the request.
 #[test]
 fn both_envoys_use_mutual_tls() {
     for version in [NEWEST, OLDEST] {

@@ -1,8 +1,9 @@
-//! The wire format: our definitions against the independent crate `envoy-types`, field by field, in
-//! both directions.
+//! The wire format: weir's definitions against the independent crate `envoy-types`, field by field,
+//! in both directions.
 //!
-//! Random messages of ours, with every field set at times, are encoded and decoded by
-//! `envoy-types`. The result must equal a field-by-field translation. Then the reverse.
+//! Random messages of weir, in which every field is set in some cases, are encoded and then decoded
+//! by `envoy-types`. The result must equal a field-by-field translation. The reverse direction
+//! follows.
 
 use bytes::Bytes;
 use envoy_types::pb;

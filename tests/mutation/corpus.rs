@@ -7,8 +7,8 @@ fn owned(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-/// Encoded requests, and what breaks decoders: long varints, lengths over the end, groups, wrong
-/// wire types, and text that is not UTF-8.
+/// Encoded requests, and fragments that are difficult for decoders: long varints, lengths over the
+/// end, groups, wrong wire types, and text that is not UTF-8.
 pub(crate) fn protobuf() -> Language {
     let words: [&[u8]; 16] = [
         &[0xff; 9],
@@ -158,7 +158,7 @@ pub(crate) fn yaml() -> Language {
     Language { good: good::yaml, corpus, words }
 }
 
-/// Aliases of aliases: `width` to the power of `depth` values in a few lines.
+/// Aliases of aliases, which expand to `width` to the power of `depth` values from a few lines.
 pub(crate) fn bomb(depth: usize, width: usize) -> Vec<u8> {
     let mut text = "domain: d\nmetadata:\n  - &a0 [x]\n".to_owned();
     for level in 1..=depth {

@@ -2,7 +2,7 @@
 //!
 //! Runs the functions of the fuzz targets with a fixed seed and without a fuzzer, so that every
 //! test run covers them. A failure prints the seed and the round. `WEIR_MUTATION_SEED` and
-//! `WEIR_MUTATION_ROUNDS` set others.
+//! `WEIR_MUTATION_ROUNDS` set another seed and another number of rounds.
 
 mod corpus;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
@@ -81,7 +81,7 @@ fn storm(seed: u64, rounds: usize, language: &Language, eat: impl Fn(&[u8]) -> b
     assert!((rounds / 10..rounds - rounds / 10).contains(&accepted), "{accepted} of {rounds}");
 }
 
-/// Aliases that would expand to more than memory holds are refused before they are expanded.
+/// Aliases that would expand to more than memory holds are rejected before they are expanded.
 #[test]
 fn an_alias_bomb_is_refused() {
     for (depth, width) in [(9, 9), (40, 9), (9, 300), (63, 2)] {

@@ -7,7 +7,7 @@ const LONGEST: usize = 4096;
 
 /// The parts of an input, for mutations that keep the syntax.
 pub(crate) struct Language {
-    /// Makes a valid input.
+    /// Generates a valid input.
     pub(crate) good: fn(&mut Rng) -> Vec<u8>,
     /// More valid inputs, for features that `good` does not generate.
     pub(crate) corpus: Vec<Vec<u8>>,
@@ -16,7 +16,7 @@ pub(crate) struct Language {
 }
 
 impl Language {
-    /// An input: a valid one with up to four mutations, rarely noise.
+    /// A valid input with up to four mutations, or rarely random bytes.
     pub(crate) fn input(&self, rng: &mut Rng) -> Vec<u8> {
         if rng.one_in(32) {
             let length = rng.below(64);

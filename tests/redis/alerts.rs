@@ -1,4 +1,4 @@
-//! The chart's alerts and dashboard: weir exposes every metric and label that they name.
+//! The chart's alerts and dashboard: weir exposes every metric and label that they use.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -81,7 +81,7 @@ fn batched_hits_are_decided_as_single_hits() {
         eprintln!("{us:.2} us of Redis each, {calls} calls, {combined} combined");
         assert_eq!(answers.iter().find_map(LoadResult::fallback), None);
         assert_eq!(answers.iter().filter(|answer| answer.passed(0)).count(), 3_000);
-        // Every allowed request saw a different remaining count.
+        // Every allowed request returned a different remaining count.
         let left = answers.iter().filter(|answer| answer.passed(0));
         let left: BTreeSet<u32> =
             left.map(|answer| answer.response.statuses[0].limit_remaining).collect();
@@ -109,7 +109,7 @@ fn names(server: &Server) -> BTreeSet<String> {
     }
 }
 
-/// A counter with foreign content is refused; the others of its batch are decided.
+/// A step on a counter with foreign content fails; the other steps of its batch are decided.
 #[test]
 fn an_unreadable_counter_fails_alone() {
     let _permit = shared();
@@ -147,7 +147,7 @@ fn an_unreadable_counter_fails_alone() {
     assert_eq!(server.client().run(&["GET", &name]).text(), "l", "it is left as it is");
 }
 
-/// With Redis out of memory, peeks are decided even in a batch with refused hits.
+/// With Redis out of memory, peeks are decided even in a batch with rejected hits.
 #[test]
 fn peeks_succeed_while_redis_memory_is_full() {
     let _permit = shared();
@@ -167,7 +167,7 @@ struct Holder {
     port: u16,
     /// Script calls received.
     seen: AtomicUsize,
-    /// The last call used the connection of a core, not the one that measures clocks.
+    /// Whether the last call used the connection of a core, not the one that measures clocks.
     own: AtomicBool,
     closed: AtomicBool,
     held: Mutex<Vec<TcpStream>>,

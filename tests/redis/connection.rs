@@ -115,7 +115,7 @@ fn weir_leaves_a_demoted_primary() {
     until("the new primary counts", || role().contains("role:master") && left(&weir).is_some());
 }
 
-/// A weir over TLS with these settings, not started yet.
+/// A weir process that connects over TLS with these settings, not started yet.
 fn over_tls(url: &str, settings: &[(&str, &std::path::Path)]) -> Setup {
     let setup = over(url, RULES).env("WEIR__STORE__TIMEOUT", "5s");
     settings.iter().fold(setup, |setup, (name, path)| setup.env(name, &path.display().to_string()))
@@ -171,7 +171,7 @@ fn tls_checks_the_host_name_by_default() {
     let lax = start("true");
     ready(&lax);
     assert_eq!(left(&lax), Some(999_999));
-    // Only the name is not checked: another authority is still refused.
+    // Only the name is not checked: another authority is still rejected.
     let other = Certificates::new();
     let mut fooled = over_tls(&url, &[("WEIR__REDIS__TLS_CA", &other.path("ca.crt"))])
         .env("WEIR__REDIS__TLS_SKIP_HOSTNAME_CHECK", "true")

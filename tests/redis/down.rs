@@ -1,4 +1,4 @@
-//! Redis unavailable: at start, for a while, and in every way in which it can refuse.
+//! Redis is unavailable: at start, for a while, or because it returns errors.
 
 use std::time::Instant;
 
@@ -117,7 +117,7 @@ fn readiness_ignores_redis_by_default() {
     assert_eq!(http::get(weir.http, "/readyz").status, 200);
 }
 
-/// weir over `server` with a long store timeout, connected.
+/// A weir process that is connected to `server`, with a long store timeout.
 fn connected(server: &Server, url: &str) -> Weir {
     let weir = over(url, RULES).env("WEIR__STORE__TIMEOUT", "5s").start();
     ready(&weir);
@@ -138,7 +138,7 @@ fn a_full_redis_refuses_until_it_has_room() {
     assert_eq!(check(&weir, "deny").statuses[0].limit_remaining, 3);
 }
 
-/// A key that another application uses is refused and never misread.
+/// A step on a key that another application uses fails, and its value is never misread.
 #[test]
 fn a_key_of_another_type_is_refused() {
     let _permit = shared();

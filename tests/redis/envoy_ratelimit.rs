@@ -85,7 +85,8 @@ struct Pod {
 }
 
 impl Pod {
-    /// Only the ports differ from the sample: fixed ports would collide on one machine.
+    /// Starts the pod. Only the ports differ from the sample: fixed ports would collide on one
+    /// machine.
     fn start(env: &[(&str, &str)], redis: &Server, text: &str) -> Pod {
         let data = TempDir::new().expect("a temporary folder");
         let config = data.path().join("ratelimit/config");
@@ -183,7 +184,7 @@ fn envoy_sample_runs_with_only_the_image_changed() {
     serves(&ENVOY);
 }
 
-/// weir does not support rules by xDS, which Envoy Gateway uses, and says so at start.
+/// weir does not support rules by xDS, which Envoy Gateway uses, and reports that at start.
 #[test]
 fn envoy_gateway_deployment_is_refused_with_a_hint() {
     let redis = Server::listening(&[]);

@@ -15,7 +15,7 @@ use crate::support::schedule::{exclusive, shared};
 use crate::support::wait::until;
 use crate::support::weir::Weir;
 
-/// A limit that is never reached. These tests check who counts, not what is denied.
+/// A limit that is never reached. These tests check where hits are counted, not which are denied.
 const WIDE: &str = "
 domain: d
 descriptors:

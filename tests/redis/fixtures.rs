@@ -1,4 +1,4 @@
-//! The Redis fixtures: they can cause every fault that production can.
+//! Tests of the Redis fixtures, which can cause every fault that occurs in production.
 //!
 //! Each test causes one fault and observes it as a client, so that tests of weir can rely on it.
 
@@ -120,7 +120,7 @@ fn a_wrong_password_and_a_missing_right_are_refused() {
     assert_eq!(client.run(&["AUTH", "weir", "secret"]).text(), "OK");
     assert_eq!(client.run(&["GET", "weir:1"]), Reply::Nil);
     assert!(refused(client.try_run(&["GET", "other"])).starts_with("NOPERM"));
-    // The password changes while connections are open. They stay, and new ones are refused.
+    // The password changes while connections are open. They stay open, and Redis refuses new ones.
     admin.run(&["CONFIG", "SET", "requirepass", "another"]);
     let mut late = Client::tcp(server.address(), TIMEOUT).expect("it listens");
     assert!(refused(late.try_run(&["AUTH", "right"])).starts_with("WRONGPASS"));

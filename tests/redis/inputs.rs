@@ -1,5 +1,5 @@
-//! Hostile input: a hit is counted exactly or its call is refused, and no input reaches a script as
-//! code.
+//! Hostile input: a hit is counted exactly or its call is rejected, and no input reaches a script
+//! as code.
 
 use crate::support::on_redis::{over, ready};
 use crate::support::redis::server::Server;

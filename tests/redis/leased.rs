@@ -113,14 +113,14 @@ fn leased_limits_hold_after_a_failover() {
     let weirs = four(&cluster);
     let traffic = mixed(&weirs.each_ref());
     traffic.wait_for(600);
-    // One at a time. Writes that a dead primary acknowledged but did not replicate are lost.
+    // Kill one primary at a time. Writes that it acknowledged but did not replicate are lost.
     for primary in 0..2 {
         let replica = cluster.replica_of(primary);
         cluster.nodes[primary].kill();
         cluster.wait_for_primary(replica);
     }
     let failed_over = now();
-    // Windows that started after it, and buckets that have been full since.
+    // Check only windows that started after the failover, and buckets that have been full since.
     let since = failed_over - failed_over % 2_000_000 + 4_000_000;
     until("they have begun", || now() >= since);
     traffic.wait_for_more(900);
@@ -174,7 +174,7 @@ fn a_lowered_leased_limit_holds_in_its_window() {
     eprintln!(
         "{reloaded} passed before, {early} when nothing was left, {passed} of {LOWER} in all"
     );
-    // Tokens whose reply was lost are lost.
+    // Tokens are lost if the reply that granted them was lost.
     assert!(passed > reloaded && passed <= LOWER as usize, "{passed}");
 }
 
@@ -195,7 +195,7 @@ descriptors:
     weirs.iter().for_each(ready);
     let tenant = |n: usize| descriptor(&[("tenant", &n.to_string())]);
     let traffic = Traffic::start(&weirs.each_ref(), TENANTS, Arc::new(tenant));
-    // Every instance knows its demand after a second or two.
+    // Every instance has measured its demand after a second or two.
     traffic.wait_for(3_000);
     for node in &cluster.nodes {
         node.client().run(&["CONFIG", "RESETSTAT"]);

@@ -1,4 +1,5 @@
-//! Tests that need a real Redis: exact counts from many instances, and an answer during every fault.
+//! Tests that need a real Redis: exact counts from many instances, and a response during every
+//! fault.
 //!
 //! Every test prints its figures (`--nocapture` shows them). Durations are printed and not asserted,
 //! because the machine that runs the tests may be busy.

@@ -1,4 +1,5 @@
-//! Round trips: all descriptors of a request share one, and so do concurrent requests to one node.
+//! Round trips: all descriptors of a request share one round trip, and so do concurrent requests to
+//! one node.
 
 use std::io::{BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -23,7 +23,7 @@ descriptors:
 
 const LIMIT: usize = 20;
 
-/// Enough that every node has some.
+/// Counters per test: enough that every node has some.
 const COUNTERS: usize = 40;
 
 fn about(key: &'static str, hits: u64) -> MakeRequest {

@@ -33,7 +33,7 @@ const COUNTERS: &str = "600";
 /// A name that only the second certificate has.
 const NEXT: &str = "next.example";
 
-/// The initial rules, and rules for the keys `more`.
+/// The initial rules, plus rules for the keys `more`.
 fn rules(more: &[&str]) -> String {
     let mut text = "domain: d\ndescriptors:\n".to_owned();
     for key in ["k"].iter().chain(more) {

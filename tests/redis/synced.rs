@@ -90,7 +90,7 @@ fn overshoot_is_at_most_one_interval_of_traffic() {
             })
         })
     });
-    // Denials change no copy, so this is the constant cost of synchronization.
+    // Denials change no replica, so this is the constant cost of synchronization.
     let before: u64 = cluster.nodes.iter().map(Server::script_calls).sum();
     let first = Instant::now();
     exchanged(&weirs, 12);
@@ -118,7 +118,7 @@ fn overshoot_is_at_most_one_interval_of_traffic() {
     assert!(*least >= LIMIT, "denied early: {least}");
     let exchanges: u64 = weirs.iter().map(|weir| metric(weir, "weir_synced_exchanges_total")).sum();
     assert!(exchanges > 0);
-    // At most one call per copy and exchange. Batching makes fewer.
+    // At most one call per replica and exchange. Batching reduces the number of calls.
     let exchanges_each = length.as_micros() as u64 / 250_000 + 1;
     assert!(after - before <= 3 * COUNTERS as u64 * exchanges_each, "{calls} calls per second");
 }
@@ -159,7 +159,7 @@ fn redis_outage_causes_no_fallback_and_no_loss() {
     let load = Load::start(&addresses, 4, spread("wide"));
     exchanged(&weirs, 1);
     proxy.silence();
-    // The length of the outage is the experiment.
+    // The fixed pause is the outage that is tested.
     thread::sleep(Duration::from_secs(5));
     proxy.heal();
     exchanged(&weirs, 2);

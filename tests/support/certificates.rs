@@ -70,7 +70,7 @@ pub(crate) fn trusting(authority: &Certificates) -> ClientTlsConfig {
 fn authority() -> (Issuer<'static, KeyPair>, String) {
     let key = KeyPair::generate().expect("a key");
     let mut authority = CertificateParams::new([]).expect("no names");
-    // Without its own name, the certificates that it signs look self-signed.
+    // Without a distinct name for the authority, the certificates that it signs look self-signed.
     authority.distinguished_name.push(DnType::CommonName, "weir test authority");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let signed = authority.self_signed(&key).expect("a certificate").pem();

@@ -1,4 +1,4 @@
-//! An OpenTelemetry collector that keeps what it receives, over gRPC and HTTP.
+//! An OpenTelemetry collector over gRPC and HTTP that records the messages it receives.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -163,7 +163,7 @@ impl Collector {
         Collector { address, received }
     }
 
-    /// Waits for a span that fits.
+    /// Waits for a span for which `fits` returns true.
     pub(crate) fn span(&self, fits: impl Fn(&Span) -> bool) -> (Span, Received) {
         self.wait(|received| received.spans.iter().find(|span| fits(span)).cloned())
     }

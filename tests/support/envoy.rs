@@ -21,9 +21,9 @@ pub(crate) const OLDEST: &str = "1.36.4";
 /// A running Envoy. It is killed on drop.
 #[allow(dead_code, reason = "some fields are held for what their drop does")]
 pub(crate) struct Envoy {
-    /// Its listener called `ingress`.
+    /// The address of the listener called `ingress`.
     pub(crate) ingress: SocketAddr,
-    /// Its admin interface.
+    /// The address of the admin interface.
     pub(crate) admin: SocketAddr,
     // Kept until the end of the test.
     _process: Process,
@@ -51,7 +51,7 @@ impl Envoy {
         Envoy { ingress, admin, _process: process, _folder: folder }
     }
 
-    /// `GET path` through its ingress.
+    /// Sends `GET path` through the ingress listener.
     pub(crate) fn get(&self, path: &str, headers: &[(&str, &str)]) -> http::Response {
         http::get_with(self.ingress, path, headers)
     }

@@ -67,7 +67,7 @@ pub(crate) fn send(
     let mut stream = TcpStream::connect(to).unwrap_or_else(|e| panic!("connect to {to}: {e}"));
     stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout that is not zero");
     stream.write_all(request.as_bytes()).expect("the request's head can be sent");
-    // A server may refuse a large body without reading it. Then only its response counts.
+    // A server may reject a large body without reading it. Then only its response counts.
     let _ = stream.write_all(body);
     let mut answer = Vec::new();
     let end = stream.read_to_end(&mut answer);

@@ -15,7 +15,7 @@ use crate::support::rls::{
 
 /// One call and its response.
 pub(crate) struct LoadResult {
-    /// The number that the request was made from.
+    /// The number of the request, from which it was made.
     pub(crate) index: usize,
     /// When the response arrived.
     pub(crate) at: Instant,

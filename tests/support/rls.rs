@@ -23,7 +23,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects.
+    /// Connects to the service at `to`.
     pub(crate) fn connect(to: SocketAddr) -> Client {
         let endpoint = Endpoint::from_shared(format!("http://{to}")).expect("a valid address");
         Client::open(endpoint).unwrap_or_else(|e| panic!("{to}: {e}"))

@@ -1,4 +1,4 @@
-//! The schedule of tests: shared or exclusive.
+//! The schedule of tests: a test shares the machine or runs exclusively.
 //!
 //! Every test starts its own processes and takes its own ports, so most tests share the machine. A
 //! test that asserts something about time (a store timeout below a second, a rate, an interval) runs
@@ -16,12 +16,13 @@ pub(crate) enum Permit {
     Exclusive(#[allow(dead_code, reason = "held for its drop")] RwLockWriteGuard<'static, ()>),
 }
 
-/// For a test whose outcome does not depend on how busy the machine is.
+/// The permit of a test whose outcome does not depend on how busy the machine is.
 pub(crate) fn shared() -> Permit {
     Permit::Shared(RUNNING.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// For a test that asserts a duration, a rate or a timeout. Waits until all other tests have ended.
+/// The permit of a test that asserts a duration, a rate or a timeout. Waits until all other tests
+/// have ended.
 pub(crate) fn exclusive() -> Permit {
     Permit::Exclusive(RUNNING.write().unwrap_or_else(PoisonError::into_inner))
 }

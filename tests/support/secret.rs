@@ -37,7 +37,7 @@ impl Secret {
         std::fs::rename(self.path("..data_tmp"), self.path("..data")).expect("a swap");
     }
 
-    /// The path of one of its files.
+    /// The path of one of the secret's files.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

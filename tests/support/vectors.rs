@@ -21,7 +21,7 @@ pub(crate) struct Operation {
     pub(crate) now: Micros,
     pub(crate) hits: i64,
     pub(crate) lease: Option<Lease>,
-    /// Allowed, remaining, reset-after.
+    /// The decision: allowed, remaining, reset-after.
     pub(crate) answer: (bool, u64, Micros),
 }
 

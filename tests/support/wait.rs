@@ -1,8 +1,7 @@
 //! Waiting for an event in another process.
 //!
 //! Tests do not sleep for a fixed time. They wait for a log line, an exit, an answer, or for a
-//! condition that they poll. [`TIMEOUT`] turns a hang into a failure that shows the other side's
-//! output.
+//! condition that they poll. After [`TIMEOUT`] a test fails and shows the other process's output.
 
 use std::thread;
 use std::time::{Duration, Instant};

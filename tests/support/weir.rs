@@ -27,7 +27,7 @@ pub(crate) struct Setup {
     command: Command,
     /// Listener flags that get the address of a free port.
     listeners: Vec<&'static str>,
-    /// `None`: the settings name the rules.
+    /// The rules folder or file; `None` if the settings name the rules.
     rules: Option<PathBuf>,
 }
 
@@ -87,7 +87,7 @@ impl Setup {
         self
     }
 
-    /// The path of such a file.
+    /// The path of a file that [`Setup::file`] added.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -110,14 +110,14 @@ impl Setup {
         self
     }
 
-    /// Starts it and waits for the log line with its addresses.
+    /// Starts the process and waits for the log line with its addresses.
     pub(crate) fn start(self) -> Weir {
         let (process, folder) = self.spawn();
         let [grpc, http, admin] = process.wait_for("where it listens", listening);
         Weir { process, folder, grpc, http, admin }
     }
 
-    /// Starts it and waits for its exit. Returns the status and the output.
+    /// Starts the process and waits for its exit. Returns the status and the output.
     pub(crate) fn start_in_vain(self) -> (ExitStatus, String) {
         let (mut process, _folder) = self.spawn();
         let status = process.wait_for_exit();
@@ -138,7 +138,7 @@ impl Setup {
 /// The setting that `make test` sets to run tests without the direct gRPC path.
 const FAST_PATH: &str = "WEIR__GRPC__FAST_PATH";
 
-/// The binary with an empty environment, so that a developer's shell has no influence.
+/// The binary with an empty environment, so that a developer's environment has no influence.
 pub(crate) fn weir() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.env_clear();

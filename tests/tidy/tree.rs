@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 /// A file of the tree.
 pub(crate) struct Source {
-    /// From the root, with `/`.
+    /// The path from the root, with `/`.
     pub(crate) path: String,
     pub(crate) text: String,
 }
 
 /// Folders with code.
 const CODE: &str = "src crates tests benches fuzz/fuzz_targets fuzz/src proto lua";
-/// Folders with text for people, beside their code.
+/// Folders with text for people, in addition to their code.
 const PAGES: &str = "docs helm examples tests lua fuzz";
 /// Single files with text for people. `README.md` is among the code, because a rule reads it.
 const SINGLE: &[&str] = &[

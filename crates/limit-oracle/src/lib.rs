@@ -1,10 +1,10 @@
 //! Checks a record of allowed requests against a limit, in every window and every interval.
 //!
-//! Unit tests of weir and black-box tests use it. It shares no code with weir, so that a mistake in
-//! weir cannot hide itself. All times are microseconds since the epoch.
+//! Unit tests and black-box tests of weir use it. It shares no code with weir, so that a mistake in
+//! weir cannot also be a mistake of the check. All times are microseconds since the epoch.
 //!
-//! A request counts at some instant between the one that it read and the one of its response. So
-//! only requests whose whole span lies in a window or interval can prove that a limit was exceeded.
+//! A request counts at an unknown instant from [`Allowed::from`] to [`Allowed::to`]. So only
+//! requests whose whole span lies in a window or interval can prove that a limit was exceeded.
 
 /// How a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +31,11 @@ pub struct Tier {
 /// An allowed request.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowed {
-    /// Its cost.
+    /// The cost of the request.
     pub hits: u64,
-    /// The instant that it read.
+    /// The earliest instant at which the request may have counted.
     pub from: u64,
-    /// The instant of its response.
+    /// The latest instant at which the request may have counted.
     pub to: u64,
 }
 
@@ -67,8 +67,8 @@ fn fixed_windows(tier: &Tier, allowed: &[Allowed]) -> Option<String> {
     None
 }
 
-/// Checks the formula of the sliding window at every response. Only requests that certainly counted
-/// in the window before, or in this one until then, enter the sum.
+/// Checks the formula of the sliding window at every response. The sum contains only requests that
+/// certainly counted in the previous window, or in the current one before the response.
 fn sliding_window(tier: &Tier, allowed: &[Allowed]) -> Option<String> {
     let length = tier.window;
     for last in allowed {

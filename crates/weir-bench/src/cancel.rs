@@ -1,4 +1,4 @@
-//! The signal that ends a run early: one instant, shared by all threads of the generator.
+//! The signal that ends a run early. All threads of the generator share its instant.
 
 use std::time::Instant;
 

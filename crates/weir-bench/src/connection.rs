@@ -1,4 +1,4 @@
-//! One HTTP/2 connection of the generator: opened, called, and opened again when it is lost.
+//! One HTTP/2 connection of the generator, which is opened again when it is lost.
 
 use std::cell::RefCell;
 use std::fmt::Display;

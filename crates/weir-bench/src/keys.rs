@@ -1,4 +1,4 @@
-//! The keys of calls: uniform, by Zipf's law, or one after the other.
+//! The keys of calls: uniformly distributed, by Zipf's law, or sequential.
 
 use std::cell::Cell;
 

@@ -1,13 +1,13 @@
 //! The load generator behind `weir bench`: raw HTTP/2, request bodies encoded once, and latencies without
 //! coordinated omission.
 //!
-//! - **Closed loop**: every stream sends its next call when the previous one is answered. It shows the
-//!   throughput of a server. It hides the time that calls would have waited.
+//! - **Closed loop**: every stream sends its next call when the previous one is answered. It shows
+//!   the throughput of a server, but hides the time that calls would have waited.
 //! - **Open loop**: calls are due at a fixed rate, whether or not earlier calls were answered. A latency
 //!   counts from the instant a call was due. A server that stalls therefore shows the stall in every call
 //!   that was due meanwhile.
 //!
-//! This crate depends on nothing of weir. It can measure any server of Envoy's `RateLimitService`.
+//! This crate does not depend on weir. It can measure any server of Envoy's `RateLimitService`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ const TICK: Duration = Duration::from_millis(250);
 /// Time from the last opened connection to the first call.
 const SETUP: Duration = Duration::from_millis(20);
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress {
     /// The warm-up is over; calls count from now on.
@@ -95,7 +95,7 @@ pub fn run(
     }
     let times = RunTimes::new(Instant::now() + SETUP, plan);
     for starter in starters {
-        // A thread that has ended has sent an event before; `collect` reads it.
+        // A thread that has ended has already sent an event, which `collect` reads.
         let _ = starter.send(times);
     }
     collect(plan, times, cancel, &events, &answered, on_progress)

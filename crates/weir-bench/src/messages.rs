@@ -1,7 +1,7 @@
 //! The protobuf messages of `ShouldRateLimit`, as far as the generator writes and reads them.
 //!
-//! Written out instead of generated, so that this crate needs no build script and none of weir's messages.
-//! A test compares them with the independent crate `envoy-types`.
+//! The messages are written by hand instead of generated, so that this crate needs no build script
+//! and none of weir's messages. A test compares them with the independent crate `envoy-types`.
 
 use bytes::Bytes;
 use prost::Message;

@@ -25,11 +25,12 @@ pub struct Plan {
     pub keys: u64,
     /// How often each key is called.
     pub distribution: KeyDistribution,
-    /// When calls are sent.
+    /// The instants at which calls are sent.
     pub pacing: Pacing,
     /// HTTP/2 connections.
     pub connections: usize,
-    /// Most calls in flight on one connection; `None`: 32 in a closed loop, 1000 in an open one.
+    /// Most calls in flight on one connection. The default (`None`) is 32 in a closed loop and 1000
+    /// in an open loop.
     pub streams: Option<usize>,
     /// Time before calls count; at most a day.
     pub warmup: Duration,
@@ -37,7 +38,7 @@ pub struct Plan {
     pub duration: Duration,
     /// Time after the end in which late answers still count; at most a day.
     pub timeout: Duration,
-    /// Threads of the generator; `None`: half of the cores.
+    /// Threads of the generator. The default (`None`) is half of the cores.
     pub threads: Option<usize>,
     /// Seed of the random order of keys.
     pub seed: u64,
@@ -57,7 +58,7 @@ pub enum KeyDistribution {
     },
 }
 
-/// When calls are sent.
+/// The instants at which calls are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pacing {
     /// Closed loop: as soon as the previous call on the same stream is answered.

@@ -1,4 +1,4 @@
-//! The first call, which adds no hits: it checks that a service listens and answers such calls.
+//! The first call, which adds no hits and checks that a service listens and answers such calls.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;

@@ -9,13 +9,13 @@ use serde::Serialize;
 use crate::plan::{KeyDistribution, Pacing, Plan};
 use crate::stats::Stats;
 
-/// Above this share of its threads' time the generator itself may be the bottleneck.
+/// Above this share of its threads' time the generator may be the bottleneck.
 const BUSY_SHARE: f64 = 0.9;
 
 /// Above this share of late calls the latencies include delays of the generator.
 const LATE_SHARE: f64 = 0.01;
 
-/// Above this share of failed calls the latencies of the others look too good.
+/// Above this share of failed calls the latencies of the others are too low to be reliable.
 const FAILED_SHARE: f64 = 0.001;
 
 /// The result of a run.
@@ -85,11 +85,11 @@ pub struct Latency {
 /// The CPU use of the generator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Generator {
-    /// Its threads.
+    /// Threads of the generator.
     pub threads: usize,
     /// CPU time during the measured time, in seconds; `None` without `/proc`.
     pub cpu_seconds: Option<f64>,
-    /// CPU time as a share of its threads' time.
+    /// CPU time as a share of the time of the generator's threads.
     pub cpu_share: Option<f64>,
 }
 

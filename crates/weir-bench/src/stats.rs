@@ -27,7 +27,7 @@ pub(crate) struct Stats {
     pub(crate) unknown: u64,
     /// Decisions by a fallback.
     pub(crate) by_fallback: u64,
-    /// Decisions with a header that says whether a fallback decided.
+    /// Decisions with the header `x-weir-decision`, which shows whether a fallback decided.
     pub(crate) with_decision_header: u64,
     /// Calls without a decision, by reason.
     pub(crate) errors: BTreeMap<String, u64>,

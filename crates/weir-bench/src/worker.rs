@@ -64,11 +64,11 @@ pub(crate) struct WorkerConfig {
     pub(crate) events: mpsc::Sender<Event>,
 }
 
-/// What a thread reports.
+/// A report of a thread.
 pub(crate) enum Event {
-    /// Its connections are open.
+    /// The thread's connections are open.
     Ready,
-    /// It has ended.
+    /// The thread has ended.
     Done(Box<io::Result<Stats>>),
 }
 
@@ -202,7 +202,7 @@ struct RateShare {
 }
 
 impl RateShare {
-    /// When this thread's call `index` is due, from the begin of the run.
+    /// The time from the start of the run at which this thread's call `index` is due.
     fn due(self, index: u64) -> Duration {
         Duration::from_secs_f64((index * self.threads + self.number) as f64 / self.rate)
     }

@@ -25,7 +25,8 @@ pub(super) struct Required {
     pub(super) texts: Vec<Vec<u8>>,
 }
 
-/// A text says little about a value when more patterns than this require it.
+/// The most patterns that may share a required text. A text of more patterns selects too few of
+/// them.
 const SHARED_MAX: usize = 16;
 
 /// Patterns by required text.

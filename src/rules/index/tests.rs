@@ -1,4 +1,4 @@
-//! These tests hold the index against a plain scan of single matchers.
+//! Tests that compare the index with a plain scan of single matchers.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! These tests cover explanations of hits and misses.
+//! Tests of explanations of hits and misses.
 
 use super::*;
 

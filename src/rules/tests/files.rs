@@ -1,4 +1,4 @@
-//! These tests cover files that load, and the problems of files that do not.
+//! Tests of files that load, and the problems of files that do not.
 
 use super::*;
 

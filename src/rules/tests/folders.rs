@@ -1,4 +1,4 @@
-//! These tests cover which files of a folder are read, and in which order.
+//! Tests of which files of a folder are read, and in which order.
 
 use std::fs;
 
@@ -63,7 +63,7 @@ fn what_cannot_be_text_is_an_error_with_its_place() {
     assert!(errors[0].what.contains("larger than 16 MiB"), "{errors:#?}");
 }
 
-/// How Kubernetes mounts a ConfigMap: a link per file, through a hidden link to a hidden folder.
+/// Kubernetes mounts a ConfigMap as a link per file, through a hidden link to a hidden folder.
 #[cfg(unix)]
 #[test]
 fn a_config_map_is_read_once_through_its_links() {

@@ -1,4 +1,4 @@
-//! These tests cover which rule a descriptor matches, and which descriptors share a counter.
+//! Tests of which rule a descriptor matches, and which descriptors share a counter.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! These tests compare random rule sets with a plain reference matcher, and compile random text.
+//! Tests that compare random rule sets with a plain reference matcher, and compile random text.
 
 use std::net::IpAddr;
 
@@ -110,7 +110,7 @@ fn accepts(item: &Item, value: &str) -> bool {
 fn reference<'i>(items: &'i [Item], entries: &[Entry<'_>]) -> Option<&'i Item> {
     let (entry, rest) = entries.split_first()?;
     let rank = |item: &Item| match item.matcher.0 {
-        // Also the text of a wildcard itself.
+        // A value that equals the text of a wildcard also matches it.
         "value" if item.matcher.1 == entry.value => (0, item.matcher.1.contains('*')),
         "value" if item.matcher.1.contains('*') => (4, false),
         "value_template" => (1, false),

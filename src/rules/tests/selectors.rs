@@ -1,4 +1,4 @@
-//! These tests cover the format of selectors, and that no two rules share one.
+//! Tests of the format of selectors, and that no two rules share one.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! These tests cover envoyproxy/ratelimit's stat keys.
+//! Tests of envoyproxy/ratelimit's stat keys.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! These tests cover equivalent YAML forms.
+//! Tests of equivalent YAML forms.
 
 use super::*;
 

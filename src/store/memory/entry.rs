@@ -59,7 +59,8 @@ impl EntryMeta {
         u64::from(self.expires_secs) + u64::from(GRACE_SECS) <= now.0 / Micros::SECOND.0
     }
 
-    /// How much state an eviction would lose; less compares as smaller. `None` if it must stay.
+    /// The amount of state that an eviction would lose; less state compares as smaller. `None` if
+    /// the counter must not be evicted.
     pub(super) fn loss(self, now: Micros) -> Option<(bool, u16, u32)> {
         let live = u64::from(self.expires_secs) > now.0 / Micros::SECOND.0;
         if live && self.fullness == LIMITED {

@@ -30,7 +30,7 @@ const WAITING_MAX: usize = 4096;
 /// How often a step is sent again because the node lost its script.
 const SCRIPT_RELOADS_MAX: u8 = 4;
 
-/// The reply bytes of a step, or why there are none.
+/// The reply bytes of a step, or the reason why it has no reply.
 pub(super) type StepResult = Result<SmallVec<[u8; 32]>, BatchError>;
 
 /// Why a step has no reply.
@@ -132,12 +132,13 @@ impl Batcher {
         }
         queue.flusher_scheduled = true;
         queue.flushers += 1;
-        // The task runs after everything that is ready now, so steps of one turn leave together.
+        // The task runs after everything that is ready now, so the steps of one turn are sent
+        // together.
         tokio::spawn(Flusher { batcher: self.clone(), working: true }.run());
     }
 
-    /// Takes the waiting steps that may leave together. Returns nothing, and ends a flusher, when no
-    /// step waits.
+    /// Takes the waiting steps that may be sent together. Returns `None`, and ends a flusher, when
+    /// no step waits.
     fn take(&self) -> Option<StepBatch<CounterName, QueuedStep>> {
         let mut queue = self.queue();
         queue.flusher_scheduled = false;
@@ -271,7 +272,7 @@ impl Flusher {
 
 impl Drop for Flusher {
     fn drop(&mut self) {
-        // The runtime ends with this task: another runtime's task may send what waits.
+        // The runtime ends with this task: a task of another runtime may send the waiting steps.
         if self.working {
             self.batcher.queue().flushers -= 1;
         }

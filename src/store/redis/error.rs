@@ -10,19 +10,19 @@ use crate::store::StoreError;
 /// The class of an error, which decides what happens next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RedisError {
-    /// Not run: the node does not have the script.
+    /// The call did not run: the node does not have the script.
     NoScript,
-    /// Not run: the slot has another owner.
+    /// The call did not run: the slot has another owner.
     Moved(Redirect),
-    /// Not run: the slot is moving, and this counter is on the other node.
+    /// The call did not run: the slot is moving, and this counter is on the other node.
     Ask(Redirect),
-    /// Not run: the slot is moving, and the call's counters are on both nodes.
+    /// The call did not run: the slot is moving, and the call's counters are on both nodes.
     TryAgain,
-    /// Not run: the node is starting and still loads its data.
+    /// The call did not run: the node is starting and still loads its data.
     Loading,
-    /// Not run: the node has no memory for writes.
+    /// The call did not run: the node has no memory for writes.
     OutOfMemory,
-    /// Not run: the node is now a replica.
+    /// The call did not run: the node is now a replica.
     ReadOnly,
     /// No repetition helps; the caller gets this error.
     Final(StoreError),

@@ -24,8 +24,8 @@ use crate::step::{Outcome, Step};
 use crate::store::{NodeId, StoreError};
 use crate::time::{Clock, Micros, SystemClock};
 
-/// How often one step may be sent. A slot may move during redirection, and the new owner may lack the
-/// script or a connection. The timeout usually ends the call earlier.
+/// The most times that one step may be sent. A slot may move during redirection, and the new owner
+/// may lack the script or a connection. The timeout usually ends the call earlier.
 const SENDS_MAX: usize = 16;
 
 /// Pause before a step is sent again to a node that cannot serve it yet, or whose redirect names a
@@ -71,11 +71,11 @@ struct Route {
 /// How a step is sent.
 #[derive(Clone, Copy)]
 enum SendMode {
-    /// In one call with other steps for the same node.
+    /// Sent in one call with other steps for the same node.
     Batched,
-    /// In a separate call.
+    /// Sent in a separate call.
     Single,
-    /// In a separate call after `ASKING`, to the node that imports the slot.
+    /// Sent in a separate call after `ASKING`, to the node that imports the slot.
     Asking,
 }
 

@@ -16,7 +16,7 @@
 pub(crate) struct Table<'t> {
     /// The claim that it checks: the comment at its top.
     pub(crate) claim: String,
-    /// The environment of the process.
+    /// The environment variables of the process.
     pub(crate) env: Vec<(&'t str, &'t str)>,
     /// Its rule files.
     pub(crate) rules: Vec<(&'t str, String)>,
@@ -27,7 +27,7 @@ pub(crate) struct Table<'t> {
 /// One request.
 #[derive(Debug)]
 pub(crate) struct Row<'t> {
-    /// Line number, from 1.
+    /// The line number in the table, from 1.
     pub(crate) line: usize,
     pub(crate) question: &'t str,
     /// The text with single spaces.

@@ -65,7 +65,7 @@ fn settled(call: &Call) -> Option<u64> {
     settlement.hits_addend.as_ref().map(|hits| hits.value)
 }
 
-/// Of 10 000 tokens 2000 are reserved while the model works. The actual cost is 300, 2500, or 0.
+/// While the model works, 2000 of 10 000 tokens are reserved. The actual cost is 300, 2500, or 0.
 #[test]
 fn a_reservation_is_corrected_to_its_cost_once() {
     for version in [NEWEST, OLDEST] {

@@ -18,7 +18,7 @@ fn sessions() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// A line without the parts that differ between runs: the time until a reset, and a lease id.
+/// Removes the parts of a line that differ between runs: the time until a reset, and a lease id.
 fn lasting(line: &str) -> String {
     let line = line.split(", resets in").next().unwrap_or(line);
     match id(line) {

@@ -22,7 +22,7 @@ const LARGE_BYTES: usize = 100_000;
 /// The expected outcome of one step.
 struct Expected {
     outcome: Outcome,
-    /// The script must not write, so a read-only call is enough.
+    /// Whether the script must not write, so that a read-only call is enough.
     reads_only: bool,
     life: Life,
 }
@@ -186,8 +186,8 @@ fn is_plain(step: &Step, state: Option<&State>) -> bool {
     }
 }
 
-/// The twin of `keep_until` in doubles, like Lua. Far in the future doubles are all that a script
-/// has.
+/// The twin of `keep_until` in doubles, like Lua. Instants in the far future exceed 2^53, and a
+/// script has only doubles.
 fn kept_until(step: &Step, over: f64) -> f64 {
     let spare = 4e6 + ((over - step.now.0 as f64).max(0.0) / 8.0).floor();
     over + if matches!(step.params, Params::Gcra(_)) { spare } else { 0.0 }

@@ -6,7 +6,7 @@ use weir::limit::{Algorithm, FILL_MAX, HITS_END, Limit, SLIDING_REQUESTS_END, Ti
 use weir::step::{FixedWindowTier, Lease, LeaseId, Params, SlidingWindowTier, Step};
 use weir::time::Micros;
 
-/// Every algorithm, in the order of the design table.
+/// Every algorithm, in the order of docs/algorithms.md.
 pub(crate) const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::FixedWindow,
     Algorithm::SlidingWindow,
@@ -23,8 +23,8 @@ pub(crate) struct Operation {
     pub(crate) now: Micros,
     pub(crate) hits: i64,
     pub(crate) lease: Option<Lease>,
-    /// 0: the hits ask for a decision. Otherwise they were allowed elsewhere, in windows given by
-    /// two bits per tier.
+    /// With 0, the step decides the hits. Otherwise another instance allowed them, in windows given
+    /// by two bits per tier.
     pub(crate) elsewhere: u64,
 }
 
@@ -58,7 +58,8 @@ impl Operation {
     }
 }
 
-/// Per tier: the current window, the one before, the one before that, or one that ended long ago.
+/// Chooses the window of each tier: the current one, one of the two before it, or one that ended
+/// long ago.
 fn passed_elsewhere(step: &mut Step, mut windows: u64) {
     let mut begun = |start: Micros, window: Micros| {
         let back = windows & 3;
@@ -119,13 +120,14 @@ impl Rng {
     }
 }
 
-/// The parameters of one walk, so that walks differ more from each other than their steps do.
+/// The parameters of one walk. They make walks differ more from each other than the steps of one
+/// walk do.
 struct Taste {
-    /// Of 10 operations, the number that open or close a lease.
+    /// The number of operations that open or close a lease, out of 10.
     leases: u64,
-    /// Only additions, so that lists grow long.
+    /// Whether all operations take hits, so that lists grow long.
     piling: bool,
-    /// Time advances by at most a small part of the window.
+    /// Whether time advances by at most a small part of the window.
     slow: bool,
 }
 
@@ -312,7 +314,7 @@ fn hits(limit: &Limit, taste: &Taste, rng: &mut Rng) -> i64 {
 }
 
 fn lease(now: u64, limit: &Limit, rng: &mut Rng) -> Lease {
-    // Few ids, so that they repeat. Some have bytes that look like shifted bytes of others.
+    // Few ids, so that they repeat. The bytes of some ids equal shifted bytes of others.
     let ids = [1, 2, 0x0101_0101_0101_0101, 0x0100, u64::MAX, 0x0001_0000_0000_0000];
     let id = LeaseId::from_bits(rng.pick(&ids));
     let window = limit.tiers[0].window.0;

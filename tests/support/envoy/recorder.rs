@@ -1,7 +1,7 @@
 //! A rate limit service between Envoy and weir that forwards every call and records it.
 //!
-//! It shows what Envoy really sends. A test can also wait for fire-and-forget calls, such as
-//! Envoy's charge at the end of a stream.
+//! It shows the calls that Envoy actually sends. A test can also wait for fire-and-forget calls,
+//! such as Envoy's charge at the end of a stream.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex};

@@ -33,7 +33,7 @@ struct Count {
     most: usize,
     /// Number of requests that may end.
     passes: usize,
-    /// Every request may end.
+    /// Whether every request may end.
     open: bool,
 }
 
@@ -106,7 +106,7 @@ impl State {
         self.change.notify_all();
     }
 
-    /// Waits for its release.
+    /// Waits until the request is released.
     fn leave(&self) {
         let mut count = self.count();
         while !count.open && count.passes == 0 {

@@ -15,8 +15,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The nodes fail one over after 1 s without contact. Without its slots the others keep
-    /// serving.
+    /// Starts a cluster that fails a node over after 1 s without contact. When slots have no owner,
+    /// the other nodes keep serving theirs.
     pub(crate) fn start() -> Cluster {
         let options = ["--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no"];
         Cluster::with(&options)

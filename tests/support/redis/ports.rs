@@ -2,15 +2,15 @@
 //!
 //! A server that is killed and started again needs its old port. A port of the system's ephemeral
 //! range could be taken in between: by another server, or as the source port of any connection. So
-//! ports come from below that range (32768 on Linux), and a UDP socket on the same number, held as
-//! long as the port is in use, tells all test processes that the number is taken.
+//! ports come from below that range (32768 on Linux). As long as a port is in use, a UDP socket
+//! with the same number marks it as taken for all test processes.
 
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// First port.
 const FIRST: u16 = 10_000;
-/// How many ports there are.
+/// Number of ports.
 const COUNT: u16 = 20_000;
 
 /// A port that no other test uses.
@@ -37,7 +37,7 @@ impl Port {
         panic!("no free port from {FIRST} to {}", FIRST + COUNT - 1);
     }
 
-    /// Its number.
+    /// The number of the port.
     pub(crate) fn number(&self) -> u16 {
         self.number
     }

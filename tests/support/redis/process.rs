@@ -30,7 +30,7 @@ struct Log {
 #[derive(Default)]
 struct Lines {
     all: Vec<String>,
-    /// Log pipes of the process that are open. 0: it has ended.
+    /// Number of the process's log pipes that are open. 0 means that the process has ended.
     open_pipes: u8,
 }
 
@@ -72,7 +72,7 @@ impl Process {
         self.log.lines.lock().expect("no reader panicked").all.len()
     }
 
-    /// The same, without the first `mark` lines.
+    /// Waits for a log line that contains `text`, after the first `mark` lines.
     pub(crate) fn wait_for_line_after(&self, mark: usize, text: &str) -> String {
         let found = self.find(mark, text);
         found.unwrap_or_else(|log| panic!("no `{text}` in the log:\n{log}"))

@@ -44,7 +44,7 @@ impl Proxy {
         Proxy { address, inner }
     }
 
-    /// Its address.
+    /// The address of the proxy.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -55,7 +55,7 @@ impl Proxy {
         self.inner.state.lock().expect("no thread panicked").silent = true;
     }
 
-    /// Forwards again, first what was held back.
+    /// Forwards again, starting with the bytes that were held back.
     pub(crate) fn heal(&self) {
         self.inner.state.lock().expect("no thread panicked").silent = false;
         self.inner.changed.notify_all();

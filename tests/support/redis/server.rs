@@ -1,4 +1,4 @@
-//! A single Redis server on a unix socket and, if asked for, on a TCP port of loopback.
+//! A single Redis server on a unix socket and, optionally on a TCP port of loopback.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -40,12 +40,13 @@ impl Server {
         Server::start(|_| 0, |port, _| secured(certificates, clients, port))
     }
 
-    /// One cluster node that has met no other node.
+    /// One cluster node that is not connected to other nodes yet.
     pub(crate) fn node(options: &[&str]) -> Server {
         Server::start(|port| port, |_, bus| clustered(bus, options))
     }
 
-    /// The same with TLS. Clients and other nodes must present a certificate.
+    /// One cluster node with TLS that is not connected to other nodes yet. Clients and other nodes
+    /// must present a certificate.
     pub(crate) fn tls_node(certificates: &Certificates, options: &[&str]) -> Server {
         let with_tls = |port: u16, bus: u16| {
             let tls = ["--tls-cluster", "yes", "--tls-replication", "yes"].map(str::to_owned);
@@ -77,22 +78,22 @@ impl Server {
         Server { process, folder, arguments, password, port, _bus: bus }
     }
 
-    /// Its process, for signals and log lines.
+    /// The server's process, for signals and log lines.
     pub(crate) fn process(&self) -> &Process {
         &self.process
     }
 
-    /// The path of its unix socket.
+    /// The path of the server's unix socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("redis.sock")
     }
 
-    /// Its TCP address, if it listens on TCP.
+    /// The server's TCP address, if it listens on TCP.
     pub(crate) fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port()).into()
     }
 
-    /// Its TCP port.
+    /// The server's TCP port.
     pub(crate) fn port(&self) -> u16 {
         self.port.number()
     }
@@ -102,7 +103,7 @@ impl Server {
         self.try_client().expect("it accepts connections")
     }
 
-    /// The same for a server that may be down.
+    /// A new authenticated connection over the unix socket of a server that may be down.
     pub(crate) fn try_client(&self) -> io::Result<Client> {
         let mut client = Client::unix(&self.socket())?;
         if let Some(password) = &self.password {
@@ -119,13 +120,13 @@ impl Server {
         calls.map_or(0, |calls| calls.parse().expect("a number"))
     }
 
-    /// Kills it (SIGKILL).
+    /// Kills the server (SIGKILL).
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Starts it again at the same address. Only a cluster node finds its state again; counters are
-    /// gone.
+    /// Starts the server again at the same address. Only a cluster node finds its state again;
+    /// counters are gone.
     pub(crate) fn restart(&mut self) {
         self.process.kill();
         let started = Process::start(&self.arguments, READY);

@@ -40,7 +40,7 @@ fn limit(algorithm: Algorithm, requests: u64) -> Limit {
     Limit { algorithm, tiers: Box::new([tier]), count_denied: false }
 }
 
-/// Key number `n` of those outside the shard of key 0, if there are two shards.
+/// Key number `n` among the keys that, in a store of two shards, are not in the shard of key 0.
 fn elsewhere(n: u64) -> Key {
     let half = |key: &Key| key.0[1] >> 63;
     let mut others = (1000..).map(key).filter(|other| half(other) != half(&key(0)));
@@ -113,7 +113,8 @@ fn the_bound_holds_under_concurrent_eviction() {
         || two_shards(3),
         |store, thread| {
             for n in 0..4 {
-                // The step is refused if all others are limited; this test is about the bound.
+                // The step fails if all other counters are at their limit; this test is about the
+                // bound.
                 let params = if n % 2 == 0 { count } else { log };
                 let _ = store.apply_now(&key(10 * thread + n), &params(NOW, n as i64, 3));
                 assert!(store.stats().counters <= 3);

@@ -1,4 +1,4 @@
-//! Tests that the memory per counter is what the documentation says.
+//! Tests that the documentation has the measured memory per counter.
 
 use super::*;
 use crate::algorithm::plan;

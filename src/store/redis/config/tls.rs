@@ -1,4 +1,4 @@
-//! TLS to Redis: the trusted authorities and our certificate, read for every handshake.
+//! TLS to Redis: the trusted authorities and weir's certificate, read for every handshake.
 //!
 //! Files can therefore be replaced while weir runs. Invalid files change nothing: the last valid ones stay in use.
 
@@ -45,7 +45,7 @@ fn client_config(settings: &RedisSettings) -> Result<TlsConfig, TlsError> {
 struct Certificates {
     /// Verifies the server's certificate.
     verifier: Arc<WebPkiServerVerifier>,
-    /// Our certificate, if one is set.
+    /// weir's certificate, if one is set.
     identity: Option<Identity>,
 }
 

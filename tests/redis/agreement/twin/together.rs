@@ -30,7 +30,7 @@ impl Journey {
         let walks: Vec<Vec<Operation>> = (0..COUNTERS).map(|_| walk(rng)).collect();
         let mut next = [0; COUNTERS];
         let mut trips = Vec::new();
-        // Some batches keep steps apart that let a call read all its counters at once.
+        // Some batches put the steps that allow one `MGET` into separate calls.
         let apart = rng.below(3) == 0;
         let row = if apart { 2 } else { 6 };
         while (0..COUNTERS).any(|counter| next[counter] < walks[counter].len()) {
