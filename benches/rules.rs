@@ -1,8 +1,8 @@
 //! The cost of a lookup of a rule, which must not grow with the number of rules.
 //!
-//! `exact` to `miss` are lookups in a domain of 10 and of 10,000 exact rules (at most 2 us). The group
-//! `level` has 10, 1,000 and 10,000 patterns of one kind on one level, and looks up the last one in
-//! the file, each in turn, and a value that none accepts.
+//! `exact` to `miss` are lookups in a domain of 10 and of 10,000 exact rules (at most 2 us). The
+//! group `level` has 10, 1,000 and 10,000 patterns of one kind on one level, and looks up the last
+//! one in the file, each in turn, and a value that none accepts.
 
 use std::hint::black_box;
 use std::time::Duration;

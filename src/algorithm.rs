@@ -25,8 +25,8 @@ mod states;
 
 const _: () = assert!(HITS_END == INTEGER_END && SLIDING_REQUESTS_END == SLIDING_COUNT_END);
 
-/// The last exact instant, in the year 2112: the longest window and the slowest bucket that start then
-/// still end below 2^53 microseconds.
+/// The last exact instant, in the year 2112: the longest window and the slowest bucket that start
+/// then still end below 2^53 microseconds.
 const LAST_INSTANT: Micros = Micros((1 << 52) - 1);
 
 /// The step that decides `hits` on a counter of `limit` at `now`. Positive hits are taken, negative

@@ -77,8 +77,8 @@ pub enum Found<'r> {
     Rule(&'r Rule),
 }
 
-/// Reads and compiles files and folders. Returns the rule set with warnings, or every error of every
-/// file. A missing or empty folder is a warning.
+/// Reads and compiles files and folders. Returns the rule set with warnings, or every error of
+/// every file. A missing or empty folder is a warning.
 pub fn load(
     paths: &[PathBuf],
     options: &Options,

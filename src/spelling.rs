@@ -3,9 +3,9 @@
 /// Longest name that is compared, in bytes; a longer one is no misspelling of anything.
 const LENGTH_MAX: usize = 128;
 
-/// The candidate with the fewest edits (Levenshtein distance, case ignored), the first among equals.
-/// None when every candidate needs more edits than a third of the name's length, at least 1, at
-/// most 3.
+/// The candidate with the fewest edits (Levenshtein distance, case ignored), the first among
+/// equals. Returns `None` when every candidate needs more edits than a third of the name's length
+/// (at least 1, at most 3).
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > LENGTH_MAX {
         return None;

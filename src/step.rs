@@ -8,8 +8,8 @@
 //! - A denied step and a peek leave the state unchanged, except denied hits under `count_denied`.
 //! - All tiers are checked before any is written.
 //! - Stored instants never move backwards, even if the clock does.
-//! - A state that has expired counts as empty. So does one of another algorithm or another number of
-//!   tiers, which a changed rule left.
+//! - A state that has expired counts as empty. So does one of another algorithm or another number
+//!   of tiers, which a changed rule left.
 
 use smallvec::SmallVec;
 
@@ -174,8 +174,8 @@ impl Step {
         }
     }
 
-    /// The used share of the limit at the step's instant, which an eviction would lose: 0..=65534 for
-    /// the fullest tier, 65535 when a tier is at or over its limit.
+    /// The used share of the limit at the step's instant, which an eviction would lose: 0..=65534
+    /// for the fullest tier, 65535 when a tier is at or over its limit.
     pub fn fullness(&self, state: &State) -> u16 {
         match (&self.params, state) {
             (Params::FixedWindow(tiers), State::FixedWindow(kept)) => tier::fullness(tiers, kept),

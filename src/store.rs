@@ -22,11 +22,11 @@ pub use redis::RedisStore;
 ///
 /// Contract: steps on one key are applied one after another, each to the state that the previous
 /// one left. A store may drop a counter only when its state no longer affects a decision.
-/// [`MemoryStore`] keeps the same contract without waiting, and drops counters as
-/// [`StoreError::Full`] explains.
+/// [`MemoryStore`] keeps the first rule without waiting, but can also evict a counter that is not
+/// at its limit (see [`StoreError::Full`]).
 pub trait Store: Send + Sync + 'static {
-    /// The instant to plan a step on `key` for, when the local clock shows `local`. All instances
-    /// use the store's clock.
+    /// The instant for which to plan a step on `key`, when the local clock shows `local`. All
+    /// instances use the store's clock.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The counter has no outcome. [`StoreError::may_have_run`] shows whether the step may have
+    /// The store returned no outcome. [`StoreError::may_have_run`] shows whether the step may have
     /// been applied.
     fn apply_within(
         &self,
@@ -54,7 +54,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// As [`apply_within`](Store::apply_within).
+    /// The same as those of [`apply_within`](Store::apply_within).
     fn apply(
         &self,
         key: &Key,

@@ -236,7 +236,8 @@ impl Loader {
         if self.alias_bytes > ALIAS_BYTES_MAX || self.nodes > NODES_MAX {
             return Err(too_many(at));
         }
-        // A problem inside the node keeps its own position; a problem of the whole node gets the alias's.
+        // A problem inside the node keeps its own position; a problem of the whole node gets the
+        // alias's.
         let node = Node { at, kind: node.kind.clone() };
         self.complete(node, 0)
     }

@@ -82,7 +82,8 @@ const WORDS: &[(&str, Where, &str)] = &[
     ("SystemTime::now", Where::Only(&["src/time"]), "time is an argument; only a Clock reads it"),
     (
         "Instant::now",
-        // Connection timeouts use tokio's clock, which decides no request; a load generator measures.
+        // Connection timeouts use tokio's clock, which decides no request; a load generator
+        // measures.
         Where::Only(&["src/time", "src/server/grpc/io", "crates/weir-bench/src"]),
         "time is an argument; only a Clock reads it",
     ),

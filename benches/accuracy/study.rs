@@ -26,11 +26,11 @@ pub(crate) struct Tally {
     pub(crate) requests: u64,
     /// Requests whose real rate was within 20 % of the limit.
     pub(crate) near_limit: u64,
-    /// Every request counted: wrong decisions farther than 20 % from the limit.
+    /// If every request counts: wrong decisions farther than 20 % from the limit.
     pub(crate) wrong_elsewhere: u64,
-    /// Every request counted: allowed with more than the limit in the last window.
+    /// If every request counts: allowed with more than the limit in the last window.
     pub(crate) wrongly_allowed: u64,
-    /// Every request counted: denied with at most the limit in the last window.
+    /// If every request counts: denied with at most the limit in the last window.
     pub(crate) wrongly_limited: u64,
     /// Sum of |estimate - real rate| / real rate, in parts of 1e-9.
     error: u64,
@@ -45,11 +45,12 @@ pub(crate) struct Tally {
     pub(crate) blamed_sources: u64,
     /// Sources that exceeded the limit.
     pub(crate) over_sources: u64,
-    /// Denied hits not counted: allowed although the limit had passed in the last window.
+    /// If denied hits do not count: allowed although the limit had passed in the last window.
     pub(crate) over_admitted: u64,
-    /// Denied hits not counted: denied although fewer than the limit had passed in the last window.
+    /// If denied hits do not count: denied although fewer than the limit had passed in the last
+    /// window.
     pub(crate) under_admitted: u64,
-    /// Denied hits not counted: allowed requests.
+    /// If denied hits do not count: allowed requests.
     pub(crate) admitted: u64,
     /// Requests that an exact log allows.
     pub(crate) log_admitted: u64,

@@ -69,7 +69,8 @@ impl Inside {
         Ok(())
     }
 
-    /// Millions of decisions per second of CPU time, on one thread, in `rounds` rounds of a million.
+    /// Millions of decisions per second of CPU time, on one thread, in `rounds` rounds of a
+    /// million.
     pub(crate) fn pace(&self, rounds: usize) -> anyhow::Result<Vec<f64>> {
         const DECISIONS: usize = 1_000_000;
         let mut paces = Vec::new();

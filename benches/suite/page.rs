@@ -205,7 +205,8 @@ fn servers(figures: &Figures) -> String {
     rows
 }
 
-/// CPU time per call of the other builds and of tonic, as parts of this build's in the same round.
+/// Ratios of CPU time per call in the same round: tonic to the fast path, and this build to the
+/// build before.
 fn builds(figures: &Figures) -> String {
     let mut rows = String::new();
     for (name, of, by) in [

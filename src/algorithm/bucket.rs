@@ -1,7 +1,8 @@
 //! The algorithms token_bucket and leaky_bucket, which share their arithmetic.
 //!
-//! The tokens missing from a token bucket are the level of a leaky bucket. Both change by `requests` per
-//! window, and hits fit while `level + hits <= burst`. The state is the instant at which the level is 0.
+//! The tokens missing from a token bucket are the level of a leaky bucket. Both change by
+//! `requests` per window, and hits fit while `level + hits <= burst`. The state is the instant at
+//! which the level is 0.
 
 use super::{ResetOn, TierUsage, window};
 use crate::limit::{FILL_MAX, HITS_END, Tier};

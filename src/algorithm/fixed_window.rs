@@ -13,7 +13,8 @@ pub(super) fn plan(tier: &Tier, now: Micros) -> FixedWindowTier {
     FixedWindowTier { start: Micros(start), end: Micros(start + window), max }
 }
 
-/// Reads the usage of one tier. Reset-after is the rest of the window, but 0 if another tier denied.
+/// Reads the usage of one tier. Reset-after is the rest of the window, but 0 if another tier
+/// denied.
 pub(super) fn read(
     tier: &FixedWindowTier,
     now: Micros,

@@ -1,5 +1,5 @@
-//! Naive models of the six algorithms for tests: their definitions in wide rational numbers, on the full
-//! history. They share no code with `step`.
+//! Naive models of the six algorithms for tests, which compute the definitions in wide rational
+//! numbers on the full history. They share no code with `step`.
 
 use std::collections::BTreeMap;
 

@@ -25,8 +25,8 @@ use crate::spelling::nearest;
 pub struct Explanation {
     /// The domain of the request.
     pub domain: String,
-    /// The lease that the descriptor ends, if its rule leases. The entry with the lease is not part of
-    /// the counter.
+    /// The lease that the descriptor ends, if its rule leases. The entry with the lease is not part
+    /// of the counter.
     pub lease: Option<String>,
     /// One item per entry that was looked up.
     pub levels: Vec<LevelTrace>,
@@ -118,8 +118,8 @@ impl<'t> Visitor<'t> for Recorder<'t> {
 }
 
 impl RuleSet {
-    /// Runs [`RuleSet::find`] and records each step. An entry that names a lease is left out when the
-    /// other entries lead to a rule that leases, as in a decision.
+    /// Runs [`RuleSet::find`] and records each step. An entry that names a lease is left out when
+    /// the other entries lead to a rule that leases, as in a decision.
     pub fn explain(&self, domain: &str, entries: &[Entry<'_>]) -> Explanation {
         if let Some((lease, others)) = split_lease(entries)
             && let Found::Rule(rule) = self.find(domain, &others)

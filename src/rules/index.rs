@@ -1,8 +1,9 @@
 //! Finds the first pattern of a level that accepts a value without trying every pattern.
 //!
-//! The patterns of one key are indexed by kind: templates in a trie of segments, regular expressions
-//! by required literals and in automata of many, networks in sorted ranges, wildcards by required
-//! literals. The order of a plain scan is kept: the most specific kind, then the first in the file.
+//! The patterns of one key are indexed by kind: templates in a trie of segments, regular
+//! expressions by required literals and in automata of many, networks in sorted ranges, wildcards
+//! by required literals. The order of a plain scan is kept: the most specific kind, then the first
+//! in the file.
 
 use self::networks::NetworkTable;
 use self::regexes::RegexIndex;
@@ -49,8 +50,8 @@ impl PatternIndex {
         }
     }
 
-    /// The number of the first matcher that accepts the value. `accepts` tries the matcher with that
-    /// number alone.
+    /// The number of the first matcher that accepts the value. `accepts` tries the matcher with
+    /// that number alone.
     pub(super) fn first(
         &self,
         value: &EntryValue<'_>,

@@ -13,8 +13,8 @@ use crate::time::Micros;
 /// The default `sync_interval`.
 const SYNC_INTERVAL: Micros = Micros::SECOND;
 
-/// The shortest and the longest `sync_interval`. Below 10 ms, `exact` costs no more. Above an hour, a
-/// counter could stay over its limit for too long.
+/// The shortest and the longest `sync_interval`. Below 10 ms, `exact` costs no more. Above an hour,
+/// a counter could stay over its limit for too long.
 const SYNC_INTERVALS: (Micros, Micros) = (Micros::from_millis(10), Micros::from_secs(3_600));
 
 const NAMES: [&str; 3] = ["exact", "leased", "synced"];

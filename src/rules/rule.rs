@@ -29,7 +29,8 @@ pub enum Policy {
 pub struct Rule {
     /// Position in [`super::RuleSet::rules`].
     pub index: usize,
-    /// Stable identity: domain, path in the tree, algorithm and windows, without the limit's numbers.
+    /// Stable identity: domain, path in the tree, algorithm and windows, without the limit's
+    /// numbers.
     pub id: RuleId,
     /// The domain.
     pub domain: Arc<str>,
@@ -96,8 +97,8 @@ impl Rule {
         key.finish()
     }
 
-    /// envoyproxy/ratelimit's stat key (one segment per entry, joined with dots), without the domain.
-    /// Allocates only with `detailed_metric` or `value_to_metric`.
+    /// envoyproxy/ratelimit's stat key (one segment per entry, joined with dots), without the
+    /// domain. Allocates only with `detailed_metric` or `value_to_metric`.
     pub fn stat_key(&self, entries: &[Entry<'_>]) -> Cow<'_, str> {
         if !self.is_detailed() {
             return Cow::Borrowed(&self.written_stat_key);

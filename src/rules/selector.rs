@@ -1,8 +1,8 @@
 //! Writes selectors: the path of a rule in its domain as one unique text.
 //!
 //! The format is that of descriptors on the command line: `key=value,key=value`, or a key alone for
-//! any value. Other matchers have a prefix: `path=template:/v1/{id}`. A backslash escapes characters
-//! with a meaning.
+//! any value. Other matchers have a prefix: `path=template:/v1/{id}`. A backslash escapes
+//! characters with a meaning.
 
 use std::sync::Arc;
 

@@ -29,7 +29,7 @@ pub struct SourceFile {
     pub text: String,
 }
 
-/// All rule files at one moment, not compiled.
+/// All rule files as read at one moment, not compiled.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     files: Vec<SourceFile>,
@@ -42,12 +42,12 @@ impl Sources {
     /// Reads files with any name, and folders: their `*.yaml` and `*.yml`, recursively, without dot
     /// entries, in byte order of the paths below the folder.
     ///
-    /// Symbolic links to files are followed, because Kubernetes mounts a ConfigMap with them. Links to
-    /// folders are followed only where they are named, so that there is no cycle.
+    /// Symbolic links to files are followed, because Kubernetes mounts a ConfigMap with them. Links
+    /// to folders are followed only where they are named, so that there is no cycle.
     ///
-    /// Files may be replaced during a read, all at once when a link is swapped. Therefore all files are
-    /// read until two reads are equal: the files had this content between the two. Files that keep
-    /// changing are an error.
+    /// Files may be replaced during a read, all at once when a link is swapped. Therefore all files
+    /// are read until two reads are equal: the files had this content between the two. Files that
+    /// keep changing are an error.
     pub fn read(paths: &[PathBuf]) -> Sources {
         let mut sources = Sources::read_once(paths);
         for _ in 1..READINGS_MAX {

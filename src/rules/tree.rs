@@ -32,7 +32,7 @@ struct KeyIndex {
     exact: SmallMap<usize>,
     /// Indexes of the nodes with patterns: most specific kind first, then file order.
     patterns: Vec<usize>,
-    /// The same patterns, indexed for lookups.
+    /// The index of the patterns, for lookups.
     index: PatternIndex,
     any: Option<usize>,
 }

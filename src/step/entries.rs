@@ -1,8 +1,8 @@
 //! One entry per unit in use: the state of sliding_window_log and concurrency.
 //!
-//! An entry is the instant at which a unit was taken, and for concurrency also its lease. The unit is
-//! in use for `window` after that instant: until the hit leaves the log, or until a slot that was not
-//! released expires. All tiers read the same entries.
+//! An entry is the instant at which a unit was taken, and for concurrency also its lease. The unit
+//! is in use for `window` after that instant: until the hit leaves the log, or until a slot that
+//! was not released expires. All tiers read the same entries.
 
 use std::collections::VecDeque;
 use std::iter::repeat_n;
@@ -143,7 +143,8 @@ impl Entries {
     }
 
     fn add(&mut self, now: Micros, hits: u64, lease: Option<LeaseId>, tiers: &[EntriesTier]) {
-        // At least the instant of the last unit. If the clock was set back, units stay a little longer.
+        // At least the instant of the last unit. If the clock was set back, units stay a little
+        // longer.
         let at = now.0.max(self.instants.back().copied().unwrap_or(0));
         let max = tiers.iter().map(|tier| tier.max).max().unwrap_or(0);
         let count = to_len(hits.min(max + 1));
@@ -204,8 +205,8 @@ impl Entries {
         }
     }
 
-    /// The instant at which enough units expire for the same hits to fit, or, after an allowed step,
-    /// for one more unit. 0 if none needs to expire.
+    /// The instant at which enough units expire for the same hits to fit, or, after an allowed
+    /// step, for one more unit. 0 if none needs to expire.
     fn next_expiry(&self, tier: &EntriesTier, hits: u64, allowed: bool) -> u64 {
         let size = self.size(tier);
         let wait = if allowed {

@@ -1,9 +1,9 @@
 //! The generic cell rate algorithm (GCRA): the state of token_bucket and leaky_bucket.
 //!
 //! GCRA keeps one number per bucket, the theoretical arrival time (TAT): the instant at which the
-//! bucket is empty. Every hit moves it forward by `window / requests`. That is seldom a whole number of
-//! microseconds, and rounding would let a bucket of 3 hold 2. So these instants have a fraction,
-//! counted in parts of `1 / requests` of a microsecond.
+//! bucket is empty. Every hit moves it forward by `window / requests`. That is seldom a whole
+//! number of microseconds, and rounding would let a bucket of 3 hold 2. So these instants have a
+//! fraction, counted in parts of `1 / requests` of a microsecond.
 //!
 //! ```text
 //!    now           tat                     horizon = now + burst * window / requests
@@ -68,8 +68,8 @@ impl TierParams for GcraTier {
         if self.cost >= charged {
             self.plus(state, self.length_between(charged, self.cost))
         } else {
-            // What has drained since cannot be given back. The charge drains after everything charged
-            // before it, so at most this much of it is left.
+            // What has drained since cannot be given back. The charge drains after everything
+            // charged before it, so at most this much of it is left.
             let left = charge.cost.drained.saturating_sub(self.now);
             let left = GcraTime { micros: left.0, part: 0 };
             self.minus(state, self.length_between(self.cost, charged).min(left))
@@ -115,7 +115,8 @@ impl TierParams for GcraTier {
 }
 
 impl GcraTier {
-    /// Rounds up a time whose part is too large, because the rule had more requests when it was stored.
+    /// Rounds up a time whose part is too large, because the rule had more requests when it was
+    /// stored.
     fn in_parts(&self, kept: GcraTime) -> GcraTime {
         if kept.part < self.parts { kept } else { GcraTime { micros: kept.micros + 1, part: 0 } }
     }
@@ -127,8 +128,8 @@ impl GcraTier {
             return GcraTime { micros: last, part: 0 };
         }
         let micros = a.micros + b.micros;
-        // a.part + b.part may be inexact in a double, so a.part is compared with what b.part lacks of a
-        // whole microsecond.
+        // a.part + b.part may be inexact in a double, so a.part is compared with what b.part lacks
+        // of a whole microsecond.
         let missing = self.parts - b.part;
         if a.part >= missing {
             GcraTime { micros: micros + 1, part: a.part - missing }

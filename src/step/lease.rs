@@ -1,4 +1,4 @@
-//! Ids of leases. Hits taken under a lease are later given back or settled once.
+//! Leases: ids under which hits are taken, to be given back or settled once later.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -8,9 +8,9 @@ use crate::time::Micros;
 
 /// The id of one lease.
 ///
-/// 64 random bits suffice, because an id is only compared with other open leases of the same counter.
-/// Among the 100 000 that a counter can have, two are equal with a probability of 3 in 10^10. One word
-/// keeps a slot at 16 bytes. Lua compares the bytes, not a number.
+/// 64 random bits suffice, because an id is only compared with other open leases of the same
+/// counter. Among the 100 000 that a counter can have, two are equal with a probability of 3 in
+/// 10^10. One word keeps a slot at 16 bytes. Lua compares the bytes, not a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseId(pub NonZeroU64);
 
@@ -58,7 +58,8 @@ pub enum Lease {
     Open {
         /// The lease.
         id: LeaseId,
-        /// The instant from which a reservation cannot be settled. Concurrency uses its `hold` instead.
+        /// The instant from which a reservation cannot be settled. Concurrency uses its `hold`
+        /// instead.
         until: Micros,
     },
     /// Closes the lease; the sign of the hits is ignored. With concurrency, releases up to `hits`

@@ -11,8 +11,8 @@ use super::tier::{self, BucketCost, Charge};
 use super::{Lease, LeaseId, Outcome, Params, State, Step, entries};
 use crate::time::Micros;
 
-/// The most open reservations per counter. One more drops the oldest, whose charge stays as if it had
-/// timed out.
+/// The most open reservations per counter. One more drops the oldest, whose charge stays as if it
+/// had timed out.
 pub const RESERVATIONS_MAX: usize = 10_000;
 
 /// A counter with open reservations.

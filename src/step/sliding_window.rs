@@ -139,8 +139,8 @@ impl SlidingWindowTier {
         if state.start > self.start { self.window } else { self.rest }
     }
 
-    /// The hits of the previous window that count, rounded up. For reports only: it divides, so it has
-    /// no Lua twin.
+    /// The hits of the previous window that count, rounded up. For reports only: it divides, so it
+    /// has no Lua twin.
     pub(crate) fn weighted_previous(&self, state: SlidingWindow) -> u64 {
         let product = u128::from(state.previous) * u128::from(self.overlap(state).0);
         product.div_ceil(u128::from(self.window.0.max(1))) as u64

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use super::{GcraTime, Outcome, State, Step, TierResult, Tiers};
 use crate::time::Micros;
 
-/// The parameters of one tier. `hits` and every result stay below 2^53, so that the Lua twin computes
-/// the same in doubles.
+/// The parameters of one tier. `hits` and every result stay below 2^53, so that the Lua twin
+/// computes the same in doubles.
 pub(super) trait TierParams {
     /// The state of one tier.
     type State: Copy + PartialEq;
@@ -21,7 +21,8 @@ pub(super) trait TierParams {
     fn refund(&self, state: Self::State, hits: u64) -> Self::State;
     /// The state after replacing the reserved `charge` by the actual hits.
     fn settle(&self, state: Self::State, charge: Charge, hits: u64) -> Self::State;
-    /// The cost of the hits that were just charged to `state`, if it depends on more than their number.
+    /// The cost of the hits that were just charged to `state`, if it depends on more than their
+    /// number.
     fn cost(&self, _state: Self::State) -> BucketCost {
         BucketCost::default()
     }
@@ -59,8 +60,8 @@ pub(super) struct BucketCost {
     pub(super) drained: Micros,
 }
 
-/// `used / max` scaled to 0..=65534, or 65535 from `max` on. 0 for a limit of 0, whose counters hold
-/// nothing.
+/// `used / max` scaled to 0..=65534, or 65535 from `max` on. 0 for a limit of 0, whose counters
+/// hold nothing.
 pub(super) fn share(used: u64, max: u64) -> u16 {
     if max == 0 {
         0
@@ -140,8 +141,8 @@ pub(super) fn settle<P: TierParams>(
     outcome(tiers, &after, &fits)
 }
 
-/// Stores `after` if the step changed it. A denial, a peek and a refund of nothing leave the counter
-/// unchanged, and create none.
+/// Stores `after` if the step changed it. A denial, a peek and a refund of nothing leave the
+/// counter unchanged, and create none.
 fn write<P: TierParams>(state: &mut Option<State>, before: &[P::State], after: &[P::State]) {
     if before == after {
         return;

@@ -25,8 +25,8 @@ pub use breaker::BreakerState;
 
 use breaker::{Breaker, CallPermit, CallResult};
 
-/// Calls in flight to one node. A Redis node runs about 100 000 scripts per second, so further calls
-/// would exceed the usual timeout anyway.
+/// Calls in flight to one node. A Redis node runs about 100 000 scripts per second, so further
+/// calls would exceed the usual timeout anyway.
 const IN_FLIGHT_MAX: usize = 2048;
 
 /// A store with timeouts and circuit breakers.

@@ -1,11 +1,11 @@
 //! The counters of one process in memory, bounded in number and in bytes.
 //!
-//! Bits of a key choose one of up to 512 shards. A shard is a lock, a dense slab of 48-byte entries, a
-//! hash index of four bytes per slot, and a list of states that are too large for an entry. All of it
-//! shrinks when counters go. A counter takes 55 to 62 bytes as measured, at most 64; the slab and the
-//! index exist for that bound (`tests/memory_size.rs`).
+//! Bits of a key choose one of up to 512 shards. A shard is a lock, a dense slab of 48-byte
+//! entries, a hash index of four bytes per slot, and a list of states that are too large for an
+//! entry. All of it shrinks when counters go. A counter takes 55 to 62 bytes as measured, at most
+//! 64; the slab and the index exist for that bound (`tests/memory_size.rs`).
 //!
-//! - ***Expiry** removes counters that no longer affect a decision. A step that creates a counter
+//! - **Expiry** removes counters that no longer affect a decision. A step that creates a counter
 //!   examines four others, and [`MemoryStore::sweep`] visits all shards in turn. At most 128
 //!   counters are examined under one lock.
 //! - **Eviction** starts at `max_counters`. The counter of a random sample whose removal loses the
@@ -37,7 +37,8 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-/// Shards of a large store. More shards make each piece of work, such as rebuilding an index, shorter.
+/// Shards of a large store. More shards make each piece of work, such as rebuilding an index,
+/// shorter.
 const SHARDS_MAX: usize = 512;
 /// Counters per shard of a large store. Small stores have smaller shards, for concurrency.
 const SHARD_COUNTERS: usize = 8192;
@@ -66,8 +67,8 @@ struct PaddedShard(Mutex<MemoryShard>);
 impl MemoryStore {
     /// A store of at most `max_counters` counters, clamped to 1..=2^29.
     ///
-    /// A counter takes at most 64 bytes. States of several tiers, logs and slots take more. All of them
-    /// together take at most another 64 bytes times `max_counters`, or 16 MiB if that is more.
+    /// A counter takes at most 64 bytes. States of several tiers, logs and slots take more. All of
+    /// them together take at most another 64 bytes times `max_counters`, or 16 MiB if that is more.
     pub fn new(max_counters: usize) -> MemoryStore {
         let large_bytes = max_counters.saturating_mul(LARGE_BYTES_PER_COUNTER);
         MemoryStore::with_large_bytes(max_counters, large_bytes.max(LARGE_BYTES_MIN))
@@ -165,8 +166,8 @@ impl MemoryStore {
     }
 
     fn lock(&self, number: usize) -> MutexGuard<'_, MemoryShard> {
-        // Only a step can panic here, and it runs before the shard is changed. So a poisoned shard is
-        // consistent.
+        // Only a step can panic here, and it runs before the shard is changed. So a poisoned shard
+        // is consistent.
         self.shards[number].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

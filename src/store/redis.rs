@@ -1,11 +1,11 @@
 //! Counters in Redis: a step is one atomic script call on the node that owns its key.
 //!
 //! fred keeps the connections, one client per node and core. weir itself decides which node owns a
-//! key. fred's cluster client serves all nodes from one task, and stops them all while it reconnects
-//! to one that died.
+//! key. fred's cluster client serves all nodes from one task, and stops them all while it
+//! reconnects to one that died.
 //!
-//! **Invariant:** a call that may have run is never sent again. A call is repeated only after the
-//! node's own reply says that it did not run.
+//! **Invariant:** a call that may have run is never sent again. A call is repeated only after a
+//! reply of the node that shows that it did not run.
 
 use std::future::Future;
 use std::io;

@@ -26,7 +26,7 @@ descriptors:
     rate_limit: { unit: year, requests_per_unit: 1000 }
 ";
 
-/// Long enough for some calls on any machine.
+/// A run that is long enough for some calls on any machine.
 const SHORT: [&str; 4] = ["--warmup", "0", "--duration", "0.5"];
 
 fn bench(to: SocketAddr, args: &[&str]) -> Run {

@@ -143,8 +143,9 @@ fn a_descriptor_costs_what_envoy_says() {
     }
 }
 
-/// A peek takes nothing. The actual cost is charged after the response, and the next peek sees it:
-/// with 9 bytes per response and a limit of 20 the third call overdraws and the fourth is denied.
+/// A peek takes nothing. The actual cost is charged after the response, and the next peek includes
+/// it: with 9 bytes per response and a limit of 20 the third call overdraws and the fourth is
+/// denied.
 #[test]
 fn a_cost_known_at_the_end_is_charged_at_the_end() {
     for version in [NEWEST, OLDEST] {

@@ -82,8 +82,8 @@ fn no_more_than_max_run_at_once_with_the_oldest_envoy() {
     no_more_than_max_run_at_once(&OLD);
 }
 
-/// Of 50 slow requests at the same time 10 run and 40 are denied. When the 10 have ended all slots
-/// are free, each by one release of one lease. This is repeated, and then 50 clients connect
+/// 50 slow requests arrive at the same time: 10 run and 40 are denied. When the 10 have ended all
+/// slots are free, each by one release of one lease. This is repeated, and then 50 clients connect
 /// and disconnect.
 fn no_more_than_max_run_at_once(form: &Form) {
     let fixture = Fixture::start(form, &lasting());

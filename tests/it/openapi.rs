@@ -120,7 +120,7 @@ fn hold(page: &Value, method: &str, path: &str, answer: &Response) -> String {
     what
 }
 
-/// Real responses match openapi.yaml, and every documented response is seen.
+/// Real responses match openapi.yaml, and every documented response occurs.
 #[test]
 fn responses_match_openapi() {
     let page = page();

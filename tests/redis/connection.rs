@@ -158,7 +158,7 @@ fn tls_checks_the_host_name_by_default() {
     let certificates = Certificates::new();
     let ca = certificates.path("ca.crt");
     let server = Server::tls(&certificates, false);
-    // The same machine by an address that is not in the certificate.
+    // The URL has an address of the machine that is not in the certificate.
     let url = format!("rediss://[::ffff:127.0.0.1]:{}", server.port());
     let start = |skip: &str| {
         over_tls(&url, &[("WEIR__REDIS__TLS_CA", &ca)])

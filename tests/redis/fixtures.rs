@@ -219,7 +219,7 @@ fn redirects_lose_no_step_of_a_moving_slot() {
     let follow = |mut nodes: [Client; 2]| {
         let mut at = 0;
         let mut redirected = 0;
-        // Continue after the slot has moved, so that the new owner is seen to serve.
+        // Continue after the slot has moved, so that the new owner serves some of the steps.
         let mut left = 100;
         while left > 0 {
             left -= u32::from(moved.load(Ordering::Relaxed));

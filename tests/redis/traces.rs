@@ -40,7 +40,7 @@ fn a_redis_call_is_a_child_span() {
     check(&client);
     redis.process().thaw();
     drop(client);
-    // Pending spans are sent before the process ends.
+    // On termination, pending spans are sent before the process ends.
     weir.process().terminate();
     assert!(weir.process().wait_for_exit().success());
     let spans: Vec<Span> = collector.rest().into_iter().flat_map(|all| all.spans).collect();

@@ -93,7 +93,7 @@ pub(crate) fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
     RateLimitDescriptor { entries: entries.iter().map(entry).collect(), ..Default::default() }
 }
 
-/// The same descriptor with `hits_addend`.
+/// Sets the `hits_addend` of a descriptor.
 pub(crate) fn costing(hits: u64, descriptor: RateLimitDescriptor) -> RateLimitDescriptor {
     RateLimitDescriptor { hits_addend: Some(UInt64Value { value: hits }), ..descriptor }
 }

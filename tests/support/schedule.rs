@@ -1,9 +1,9 @@
 //! The schedule of tests: a test shares the machine or runs exclusively.
 //!
 //! Every test starts its own processes and takes its own ports, so most tests share the machine. A
-//! test that asserts something about time (a store timeout below a second, a rate, an interval) runs
-//! exclusively: a neighbour that keeps both cores busy could make it fail. `cargo test` bounds the
-//! number of tests that run at once by the number of cores.
+//! test that asserts something about time (a store timeout below a second, a rate, an interval)
+//! runs exclusively: a neighbour that keeps both cores busy could make it fail. `cargo test` bounds
+//! the number of tests that run at once by the number of cores.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

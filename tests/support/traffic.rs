@@ -105,7 +105,8 @@ fn call(
     passed
 }
 
-/// The machine's clock in microseconds since the epoch. The nodes run on the same machine and use it too.
+/// The machine's clock in microseconds since the epoch. The nodes run on the same machine and use
+/// it too.
 pub(crate) fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     u64::try_from(now.as_micros()).expect("before the year 586912")

@@ -92,7 +92,8 @@ impl Setup {
         self.folder.path().join(name)
     }
 
-    /// Sets an environment variable: a setting (`WEIR__SECTION__KEY`) or one of envoyproxy/ratelimit's.
+    /// Sets an environment variable: a setting (`WEIR__SECTION__KEY`) or one of
+    /// envoyproxy/ratelimit's.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Setup {
         self.command.env(name, value);
         self

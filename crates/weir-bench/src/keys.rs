@@ -59,8 +59,8 @@ impl KeyPicker {
     }
 }
 
-/// Zipf's law without a table: W. Hoermann and G. Derflinger, "Rejection-inversion to generate variates from
-/// monotone discrete distributions", 1996.
+/// Zipf's law without a table: W. Hoermann and G. Derflinger, "Rejection-inversion to generate
+/// variates from monotone discrete distributions", 1996.
 #[derive(Clone, Debug)]
 pub(crate) struct Zipf {
     keys: f64,

@@ -1,11 +1,11 @@
-//! The load generator behind `weir bench`: raw HTTP/2, request bodies encoded once, and latencies without
-//! coordinated omission.
+//! The load generator behind `weir bench`: raw HTTP/2, request bodies encoded once, and latencies
+//! without coordinated omission.
 //!
 //! - **Closed loop**: every stream sends its next call when the previous one is answered. It shows
 //!   the throughput of a server, but hides the time that calls would have waited.
-//! - **Open loop**: calls are due at a fixed rate, whether or not earlier calls were answered. A latency
-//!   counts from the instant a call was due. A server that stalls therefore shows the stall in every call
-//!   that was due meanwhile.
+//! - **Open loop**: calls are due at a fixed rate, whether or not earlier calls were answered. A
+//!   latency counts from the instant a call was due. A server that stalls therefore shows the stall
+//!   in every call that was due meanwhile.
 //!
 //! This crate does not depend on weir. It can measure any server of Envoy's `RateLimitService`.
 
@@ -62,15 +62,16 @@ pub enum Progress {
     Ended,
 }
 
-/// Runs `plan` against the service at `address`, and reports the result. Blocks until the run is over.
+/// Runs `plan` against the service at `address`, and reports the result. Blocks until the run is
+/// over.
 ///
-/// `on_progress` is called on this thread. After a cancel no more calls are due, and the report covers the
-/// time until then.
+/// `on_progress` is called on this thread. After a cancel no more calls are due, and the report
+/// covers the time until then.
 ///
 /// # Errors
 ///
-/// [`RunError`] if the plan is invalid, if no service answers such calls at `address`, or if a thread or a
-/// connection cannot be opened.
+/// [`RunError`] if the plan is invalid, if no service answers such calls at `address`, or if a
+/// thread or a connection cannot be opened.
 pub fn run(
     plan: &Plan,
     address: &str,

@@ -16,8 +16,8 @@ const STREAMS_OPEN_LOOP: usize = 1000;
 pub struct Plan {
     /// Namespace of the rules.
     pub domain: String,
-    /// The descriptors of each call, as lists of key and value. `{n}` in a value is replaced by the number of
-    /// the call's key, with leading zeros.
+    /// The descriptors of each call, as lists of key and value. `{n}` in a value is replaced by the
+    /// number of the call's key, with leading zeros.
     pub descriptors: Vec<Vec<(String, String)>>,
     /// Hits per call; `None` leaves the field out, which services count as 1.
     pub hits: Option<u64>,

@@ -9,7 +9,8 @@ pub(crate) fn of_this_process() -> Option<Duration> {
 
 /// User plus system time in a line of `/proc/PID/stat`.
 fn parse(line: &str) -> Option<Duration> {
-    // The second field is the name, in parentheses, with any characters. User time is the twelfth after it.
+    // The second field is the name, in parentheses, with any characters. User time is the twelfth
+    // after it.
     let (_, fields) = line.rsplit_once(") ")?;
     let mut fields = fields.split(' ').skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();

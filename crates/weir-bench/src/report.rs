@@ -51,7 +51,8 @@ pub struct Report {
     pub failed: u64,
     /// Calls without a decision, by reason.
     pub errors: BTreeMap<String, u64>,
-    /// Latencies of decided calls, from the instant they were due (open loop) or sent (closed loop).
+    /// Latencies of decided calls, from the instant they were due (open loop) or sent (closed
+    /// loop).
     pub latency_us: Latency,
     /// Time from the instant a call was due to the instant it was sent; open loop only.
     pub lateness_us: Option<Latency>,

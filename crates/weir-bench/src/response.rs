@@ -57,8 +57,8 @@ pub(crate) fn classify(body: &[u8], status: Option<&[u8]>) -> CallOutcome {
     match status {
         Some(b"0") => {}
         Some(other) => {
-            // The name only: `grpc-message` can be any text and differ in every call, and outcomes are counted
-            // by their text.
+            // The name only: `grpc-message` can be any text and differ in every call, and outcomes
+            // are counted by their text.
             let number = std::str::from_utf8(other).ok().and_then(|text| text.parse().ok());
             let name = number.and_then(|number: usize| STATUS_NAMES.get(number).copied());
             return CallOutcome::Failed(format!("grpc {}", name.unwrap_or("invalid status")));

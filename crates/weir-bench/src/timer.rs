@@ -1,7 +1,8 @@
 //! A timer that wakes a task within microseconds of an instant.
 //!
-//! tokio's timers have a granularity of 1 ms, many times the latencies to be measured. On Linux this is a
-//! `timerfd`. Elsewhere tokio's timer is used, and the report shows how late calls were sent.
+//! tokio's timers have a granularity of 1 ms, many times the latencies to be measured. On Linux
+//! this is a `timerfd`. Elsewhere tokio's timer is used, and the report shows how late calls were
+//! sent.
 
 use std::io;
 use std::time::Instant;
@@ -21,7 +22,8 @@ mod timerfd {
 
     const ZERO: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-    /// A kernel timer. It is read as a pipe, because tokio polls any file descriptor behind that type.
+    /// A kernel timer. It is read as a pipe, because tokio polls any file descriptor behind that
+    /// type.
     #[derive(Debug)]
     pub(crate) struct PreciseTimer(Receiver);
 

@@ -44,8 +44,8 @@ thread_local! {
 }
 
 impl LiteralIndex {
-    /// Indexes patterns by their requirements. Returns the index, unless it is empty, and the numbers of
-    /// the patterns that it does not cover, in their order.
+    /// Indexes patterns by their requirements. Returns the index, unless it is empty, and the
+    /// numbers of the patterns that it does not cover, in their order.
     pub(super) fn new(patterns: Vec<(u32, Vec<Required>)>) -> (Option<LiteralIndex>, Vec<u32>) {
         let mut shares: HashMap<Vec<u8>, usize> = HashMap::new();
         for text in patterns.iter().flat_map(|(_, all)| all).flat_map(|one| &one.texts) {

@@ -26,8 +26,8 @@ const FEW: usize = 64;
 const GROUP_MAX: usize = 256;
 /// Most bytes of compiled expressions in one group. A larger expression is a group by itself.
 const GROUP_BYTES_MAX: usize = 512 << 10;
-/// Most bytes of the DFA of one group, per thread. Determinization takes working memory of about the
-/// size of the group's NFA in addition.
+/// Most bytes of the DFA of one group, per thread. Determinization takes working memory of about
+/// the size of the group's NFA in addition.
 const CACHE_BYTES_MAX: usize = 1 << 20;
 /// Most texts of one requirement: `(de|fr|it)` has three.
 const TEXTS_MAX: usize = 16;
@@ -101,8 +101,8 @@ impl Group {
     fn first(&self, value: &str, accepts: impl Fn(u32) -> bool) -> Option<u32> {
         if let Some((dfa, caches)) = &self.dfa {
             let input = Input::new(value).anchored(Anchored::Yes);
-            // Leftmost-first search prefers the first pattern, and every match ends at the end of the
-            // value, so the match is the first in the file.
+            // Leftmost-first search prefers the first pattern, and every match ends at the end of
+            // the value, so the match is the first in the file.
             if let Ok(found) = dfa.try_search_fwd(&mut caches.get(), &input) {
                 return found.map(|found| self.numbers[found.pattern().as_usize()]);
             }
@@ -125,8 +125,8 @@ fn dfa(hirs: &[Hir]) -> Option<(DFA, Pool<Cache, CreateCache>)> {
         .skip_cache_capacity_check(true)
         // At a Unicode word boundary, values with non-ASCII bytes fall back to single expressions.
         .unicode_word_boundary(true)
-        // As in the `regex` crate: after three clears of the cache, a search stops when each new state
-        // serves fewer than ten bytes. Single expressions are cheaper then.
+        // As in the `regex` crate: after three clears of the cache, a search stops when each new
+        // state serves fewer than ten bytes. Single expressions are cheaper then.
         .minimum_cache_clear_count(Some(3))
         .minimum_bytes_per_state(Some(10));
     let dfa = DFA::builder().configure(config).build_from_nfa(nfa).ok()?;

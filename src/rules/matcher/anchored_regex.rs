@@ -1,10 +1,10 @@
 //! Matches a value against one regular expression, from its first to its last character.
 //!
-//! Time is linear in the value: the engine has no look-around and no back-references. One expression
-//! is a Thompson NFA, about 1.1 KB for `/v1/product/[0-9]+/item-7`, and is searched by a bounded
-//! backtracker. The `regex` crate takes 15 KB per expression and ten times as long to build it, which
-//! matters with 10,000 expressions. `index/regexes.rs` searches the expressions of a level together;
-//! this module verifies one candidate and captures groups.
+//! Time is linear in the value: the engine has no look-around and no back-references. One
+//! expression is a Thompson NFA, about 1.1 KB for `/v1/product/[0-9]+/item-7`, and is searched by a
+//! bounded backtracker. The `regex` crate takes 15 KB per expression and ten times as long to build
+//! it, which matters with 10,000 expressions. `index/regexes.rs` searches the expressions of a
+//! level together. Here one candidate is verified and its groups are captured.
 
 use std::cell::Cell;
 use std::fmt;
@@ -38,8 +38,9 @@ const SYNTAX_HINT: &str =
     "the syntax is that of docs.rs/regex; it has no look-around and no back-references";
 
 thread_local! {
-    /// Working memory of the backtracker, one per thread for all expressions, at most 256 KiB. Threads
-    /// share no lock, and a search allocates only if it needs more than all earlier searches.
+    /// Working memory of the backtracker, one per thread for all expressions, at most 256 KiB.
+    /// Threads share no lock, and a search allocates only if it needs more than all earlier
+    /// searches.
     static CACHE: Cell<Option<Cache>> = const { Cell::new(None) };
 }
 
@@ -98,8 +99,8 @@ impl AnchoredRegex {
         self.search(value, &mut [])
     }
 
-    /// Calls `each` with the name and text of every counted group, in the order of `count_by`. A group
-    /// outside the match is empty.
+    /// Calls `each` with the name and text of every counted group, in the order of `count_by`. A
+    /// group outside the match is empty.
     pub(super) fn captured<'a>(&'a self, value: &'a str, mut each: impl FnMut(&'a str, &'a str)) {
         let mut slots: Slots = smallvec![None; self.nfa().group_info().slot_len()];
         self.search(value, &mut slots);
@@ -123,8 +124,8 @@ impl AnchoredRegex {
         let found = self.backtracker.try_search_slots(&mut cache, &input, slots);
         CACHE.set(Some(cache));
         let found = found.or_else(|_too_long: MatchError| {
-            // The backtracker visits at most 2 million pairs of state and byte. The PikeVM has no such
-            // bound and is linear too, but allocates its working memory.
+            // The backtracker visits at most 2 million pairs of state and byte. The PikeVM has no
+            // such bound and is linear too, but allocates its working memory.
             let engine =
                 PikeVM::new_from_nfa(self.nfa().clone()).expect("the NFA fits both engines");
             Ok::<_, MatchError>(engine.search_slots(&mut engine.create_cache(), &input, slots))

@@ -123,7 +123,8 @@ impl Template {
     pub(super) fn matches(&self, path: &PathSegments<'_>) -> bool {
         let parts = path.segments();
         let accepts = |(segment, part): (&Segment, &&str)| match segment {
-            // Segments are short, so a loop over bytes is several times faster than the call of `==`.
+            // Segments are short, so a loop over bytes is several times faster than the call of
+            // `==`.
             Segment::Literal(text) => text.len() == part.len() && text.bytes().eq(part.bytes()),
             Segment::Variable { .. } => !part.is_empty(),
         };

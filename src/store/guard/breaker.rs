@@ -2,8 +2,8 @@
 //!
 //! - Closed: every call passes. A burst of failures opens it.
 //! - Open: every call is rejected, so no caller waits for a node that does not answer.
-//! - Probing: after the open time one call passes. Its success closes the breaker. Its failure opens
-//!   the breaker again for twice the time.
+//! - Probing: after the open time one call passes. Its success closes the breaker. Its failure
+//!   opens the breaker again for twice the time.
 
 use crate::time::Micros;
 

@@ -10,8 +10,8 @@ const _: () =
 /// Fullness of a counter at its limit, which is never evicted.
 const LIMITED: u16 = u16::MAX;
 
-/// How long a counter is kept after its expiry, in seconds. Threads read the clock before they lock a
-/// shard, so a step may have an earlier instant than the step before it.
+/// How long a counter is kept after its expiry, in seconds. Threads read the clock before they lock
+/// a shard, so a step may have an earlier instant than the step before it.
 const GRACE_SECS: u32 = 1;
 
 /// A counter.

@@ -1,8 +1,8 @@
 //! Picks the counter to evict: the one of a random sample whose removal loses the least state.
 //!
-//! An eviction order, such as least recently used, would cost memory and a write per step, and a client
-//! that knows the order can exploit it. The sample is bounded, so a flood of new keys does not make
-//! steps slow.
+//! An eviction order, such as least recently used, would cost memory and a write per step, and a
+//! client that knows the order can exploit it. The sample is bounded, so a flood of new keys does
+//! not make steps slow.
 
 use super::budget::Budget;
 use super::shard::{Full, MemoryShard};

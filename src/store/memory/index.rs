@@ -1,13 +1,13 @@
 //! The hash index of a shard: the place of each counter in the slab, four bytes per slot.
 //!
-//! It uses open addressing with linear probing and backward-shift deletion. There are no tombstones,
-//! so its size depends only on the number of counters. A slot packs the counter's place with twelve
-//! bits of its hash, which settle nearly every comparison without reading the slab. Keys are keyed
-//! hashes already, so their bits are used as they are.
+//! It uses open addressing with linear probing and backward-shift deletion. There are no
+//! tombstones, so its size depends only on the number of counters. A slot packs the counter's place
+//! with twelve bits of its hash, which settle nearly every comparison without reading the slab.
+//! Keys are keyed hashes already, so their bits are used as they are.
 //!
 //! A quarter to three quarters of the slots are in use, 60 % after a rebuild. A growing index costs
-//! 5.3 to 6.7 bytes per counter; `hashbrown::HashTable` needs about 5 bytes more at worst, which would
-//! break the bound of 64 bytes. A rebuild blocks one shard only.
+//! 5.3 to 6.7 bytes per counter; `hashbrown::HashTable` needs about 5 bytes more at worst, which
+//! would break the bound of 64 bytes. A rebuild blocks one shard only.
 
 use crate::key::Key;
 
@@ -118,7 +118,8 @@ impl Index {
         at
     }
 
-    /// The slot where the search for `key` starts: its upper half-word scaled to the number of slots.
+    /// The slot where the search for `key` starts: its upper half-word scaled to the number of
+    /// slots.
     fn home(&self, key: &Key) -> usize {
         (((key.0[0] >> 32) * self.slots.len() as u64) >> 32) as usize
     }

@@ -1,7 +1,7 @@
 //! Generates the random numbers that choose eviction candidates.
 //!
-//! Clients must not be able to predict them, so the seed comes from the operating system. `fastrand`
-//! would seed from the time and the thread's number.
+//! Clients must not be able to predict them, so the seed comes from the operating system.
+//! `fastrand` would seed from the time and the thread's number.
 
 use std::hash::{BuildHasher, RandomState};
 

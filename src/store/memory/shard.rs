@@ -10,8 +10,8 @@ use crate::key::Key;
 use crate::step::{Outcome, State, Step};
 use crate::time::Micros;
 
-/// Entries that a step examines for expiry when it creates a counter. More than one, so that expired
-/// counters are removed faster than new ones arrive.
+/// Entries that a step examines for expiry when it creates a counter. More than one, so that
+/// expired counters are removed faster than new ones arrive.
 const EXAMINED_PER_INSERT: u32 = 4;
 
 /// Why a shard has no room for a step.
@@ -148,8 +148,8 @@ impl MemoryShard {
         let place = self.find(key).expect("make_room spares the counter it is for");
         let large = self.large_states.get_mut(self.slab.get(place).words[0]);
         let outcome = if let Err(full) = has_room {
-            // There is no room to grow. A step that needs none must still get its outcome, so that a
-            // client at its limit stays denied.
+            // There is no room to grow. A step that needs none must still get its outcome, so that
+            // a client at its limit stays denied.
             let mut trial = large.state.clone();
             let outcome = step.apply(&mut trial);
             if trial.as_ref().is_some_and(|state| bytes_of(state) > large.bytes) {
@@ -185,7 +185,8 @@ impl MemoryShard {
         }
     }
 
-    /// Removes the counter at `place`; the last counter moves there. The caller releases its budget.
+    /// Removes the counter at `place`; the last counter moves there. The caller releases its
+    /// budget.
     pub(super) fn remove(&mut self, place: u32, budget: &Budget) {
         self.drop_large(place, budget);
         let key = self.slab.get(place).key;

@@ -50,7 +50,8 @@ impl Slab {
         let last = self.len - 1;
         *self.get_mut(place) = *self.get(last);
         self.len = last;
-        // One empty chunk stays, so that a length around a chunk's edge does not allocate repeatedly.
+        // One empty chunk stays, so that a length around a chunk's edge does not allocate
+        // repeatedly.
         if self.chunks.len() * CHUNK >= last as usize + 2 * CHUNK {
             self.chunks.pop();
             if self.chunks.capacity() > 4 * self.chunks.len() {

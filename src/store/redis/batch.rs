@@ -1,7 +1,7 @@
 //! Packs steps into as few script calls as possible.
 //!
-//! A run is the steps on one counter in their order of arrival. A script reads and writes the counter
-//! once per run.
+//! A run is the steps on one counter in their order of arrival. A script reads and writes the
+//! counter once per run.
 //!
 //! **Invariant:** all steps of a batch on one counter are in one call, so they cannot overtake each
 //! other.
@@ -275,7 +275,8 @@ mod tests {
             ),
             // Leases on entry lists join the run of the others.
             (9, vec![a(&log()), a(&log())], vec![vec![vec![0, 1]]], 0),
-            // Another script must wait for the counter's earlier steps, and so must all later steps.
+            // Another script must wait for the counter's earlier steps, and so must all later
+            // steps.
             (9, vec![a(&one), b.clone(), a(&log()), b.clone()], vec![vec![vec![0], vec![1]]], 2),
             // A full call: other counters start another one, its own counters wait.
             (2, vec![a(&one), a(&one), b.clone()], vec![vec![vec![0, 1]], vec![vec![2]]], 0),

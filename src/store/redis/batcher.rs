@@ -2,8 +2,8 @@
 //!
 //! On an idle connection a step is sent at once, together with all steps of the same turn of the
 //! runtime. While calls are in flight, new steps wait and are sent together when one returns. The
-//! busier a node is, the more steps a call carries and the less each step costs. `cargo bench
-//! --bench combining` measures it.
+//! busier a node is, the more steps a call carries and the less each step costs.
+//! `cargo bench --bench combining` measures it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -91,8 +91,8 @@ impl Batcher {
         &self.connection
     }
 
-    /// Queues a step and waits for its result. Dropping this future before the step was sent removes
-    /// the step.
+    /// Queues a step and waits for its result. Dropping this future before the step was sent
+    /// removes the step.
     ///
     /// # Errors
     /// [`StoreError::Busy`] when the queue is full, [`StoreError::Lost`] when the runtime ended.
@@ -186,8 +186,8 @@ impl Batcher {
     async fn fail(&self, call: ScriptCall<CounterName, QueuedStep>, error: Error) {
         let class = RedisError::classify(&error);
         let script = call.script();
-        // Nothing of the call ran. A step that is sent alone may succeed: its counter may still be on
-        // this node, or it may need no memory.
+        // Nothing of the call ran. A step that is sent alone may succeed: its counter may still be
+        // on this node, or it may need no memory.
         let retry_alone =
             call.steps() > 1 && matches!(class, RedisError::TryAgain | RedisError::OutOfMemory);
         let mut again: Vec<QueuedStep> = Vec::new();
@@ -258,7 +258,8 @@ impl Flusher {
             }
             let mut calls = batch.into_calls();
             match calls.pop() {
-                // Boxed: the task is moved several times before it runs, and fred's calls are large.
+                // Boxed: the task is moved several times before it runs, and fred's calls are
+                // large.
                 Some(call) if calls.is_empty() => Box::pin(self.batcher.send(call)).await,
                 last => {
                     let sends = calls.into_iter().chain(last).map(|call| self.batcher.send(call));

@@ -225,8 +225,8 @@ async fn drive(
         let mut driver = client.connect();
         loop {
             tokio::select! {
-                // If a failure and a success are ready together, the success wins. If that is wrong,
-                // the next attempt shows it.
+                // If a failure and a success are ready together, the success wins. If that is
+                // wrong, the next attempt shows it.
                 biased;
                 _ = closed.wait_for(|closed| *closed) => {
                     driver.abort();

@@ -2,9 +2,9 @@
 
 use crate::key::Key;
 
-/// Number of hash tags. Counters of one tag share a slot, so a Cluster lets their steps share a call.
-/// Fewer tags mean more shared calls. More tags fill the shards more evenly, and make each slot
-/// lighter when it moves.
+/// Number of hash tags. Counters of one tag share a slot, so a Cluster lets their steps share a
+/// call. Fewer tags mean more shared calls. More tags fill the shards more evenly, and make each
+/// slot lighter when it moves.
 const BUCKETS: usize = 128;
 
 /// The hash tags and their slots.

@@ -48,7 +48,7 @@ pub(super) struct Router {
     steps_max: usize,
     /// Addresses that redirects named and discovery has not taken yet.
     redirect_targets: Mutex<Vec<(String, u16)>>,
-    /// Every node that was ever seen, by [`NodeId`].
+    /// Every node that was ever discovered, by [`NodeId`].
     records: Mutex<Vec<NodeRecord>>,
     /// When an error reply was last logged, by `clock` in microseconds.
     refusal_logged_at: AtomicU64,
@@ -123,7 +123,8 @@ impl Router {
     }
 
     /// Deletes the counter `key` with `UNLINK`, and returns whether it existed. While a slot moves,
-    /// Redis may report the key as absent; that is an error here, and the call can be repeated later.
+    /// Redis may report the key as absent; that is an error here, and the call can be repeated
+    /// later.
     pub(super) async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
         let name = CounterName::of(key);
         let mut node = self.owner(key)?;
@@ -215,7 +216,8 @@ impl Router {
         self.topology().owner(slot(key)).cloned().ok_or(StoreError::Unreachable)
     }
 
-    /// Counters of one group may share a call: all of them, but in a cluster only those of one slot.
+    /// Counters of one group may share a call: all of them, but in a cluster only those of one
+    /// slot.
     fn group(&self, key: &Key) -> u16 {
         if self.topology().is_cluster() { slot(key) } else { 0 }
     }

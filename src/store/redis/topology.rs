@@ -107,9 +107,9 @@ fn index_of(nodes: &mut Vec<Arc<RedisNode>>, node: Arc<RedisNode>) -> u16 {
     u16::try_from(index).unwrap_or(NO_OWNER)
 }
 
-/// Parses the reply of `CLUSTER SLOTS` from the host `sender`: a list of `[from, to, [host, port,
-/// ...], replica...]`. An empty or unknown host means `sender`. Returns `None` if any part is
-/// malformed.
+/// Parses the reply of `CLUSTER SLOTS` from the host `sender`: a list of
+/// `[from, to, [host, port, ...], replica...]`. An empty or unknown host means `sender`. Returns
+/// `None` if any part is malformed.
 pub(super) fn slot_ranges(reply: &Value, sender: &str) -> Option<Vec<SlotRange>> {
     let Value::Array(entries) = reply else { return None };
     let slot = |value: &Value| {

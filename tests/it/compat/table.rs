@@ -18,7 +18,7 @@ pub(crate) struct Table<'t> {
     pub(crate) claim: String,
     /// The environment variables of the process.
     pub(crate) env: Vec<(&'t str, &'t str)>,
-    /// Its rule files.
+    /// The rule files of the process: name and text.
     pub(crate) rules: Vec<(&'t str, String)>,
     /// Requests and responses, in order.
     pub(crate) rows: Vec<Row<'t>>,

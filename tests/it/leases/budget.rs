@@ -96,8 +96,9 @@ fn a_reservation_is_corrected_to_its_cost_once() {
     }
 }
 
-/// Of 3000 tokens a second call cannot reserve 2000 beside the first. It is denied, takes nothing
-/// and is never corrected. When the first has ended at 300, the next one fits.
+/// The budget is 3000 tokens and the first call reserves 2000, so a second call cannot reserve
+/// 2000. It is denied, takes nothing and is never corrected. When the first call has ended at 300,
+/// the next one fits.
 #[test]
 fn a_denied_reservation_takes_nothing() {
     within_an_hour(|| {
@@ -137,8 +138,8 @@ fn another_rules_denial_undoes_a_reservation() {
 }
 
 /// A client that disconnects while the model works leaves its reservation as the charge, because
-/// the actual cost is unknown. Envoy has one worker, so it has seen the disconnect before it takes
-/// the next request.
+/// the actual cost is unknown. Envoy has one worker, so it handles the disconnect before the next
+/// request.
 #[test]
 fn an_unknown_cost_stays_as_reserved() {
     within_an_hour(|| {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// A parsed page of metrics.
 pub(crate) struct Page {
-    /// In the order of the page.
+    /// Families in the order of the page.
     families: Vec<Family>,
 }
 

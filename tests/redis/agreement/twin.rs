@@ -1,4 +1,4 @@
-//! The same steps by `Step::apply` and by the scripts on a real Redis, compared one by one.
+//! Compares each step of `Step::apply` with the same step by the scripts on a real Redis.
 
 use std::io;
 

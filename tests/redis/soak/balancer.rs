@@ -35,7 +35,7 @@ impl Balancer {
         Balancer(Envoy::start(NEWEST, &config(instances, authority)))
     }
 
-    /// Its address, without TLS.
+    /// The balancer's address, without TLS.
     pub(crate) fn address(&self) -> SocketAddr {
         self.0.ingress
     }

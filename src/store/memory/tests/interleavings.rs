@@ -1,4 +1,5 @@
-//! Tests under a model checker that schedules threads at every lock and atomic, at random and by priority.
+//! Tests under a model checker that schedules threads at every lock and atomic, at random and by
+//! priority.
 
 use std::sync::Arc;
 

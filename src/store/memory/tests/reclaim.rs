@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// In a minute that ends at 1020.
+/// An instant in a minute that ends at 1020 s.
 const NOW: Micros = Micros::from_secs(1000);
 
 fn fill(store: &MemoryStore, numbers: std::ops::Range<u64>, now: Micros) {

@@ -1,4 +1,5 @@
-//! The Redis password from a file, read for every connection, so that it can be changed while weir runs.
+//! The Redis password from a file, read for every connection, so that it can be changed while weir
+//! runs.
 
 use std::path::PathBuf;
 

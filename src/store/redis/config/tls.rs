@@ -1,6 +1,8 @@
-//! TLS to Redis: the trusted authorities and weir's certificate, read for every handshake.
+//! TLS to Redis: the trusted authorities and weir's certificate, which are read for every
+//! handshake.
 //!
-//! Files can therefore be replaced while weir runs. Invalid files change nothing: the last valid ones stay in use.
+//! Files can therefore be replaced while weir runs. Invalid files change nothing: the last valid
+//! ones stay in use.
 
 use std::fmt;
 use std::sync::Arc;

@@ -170,8 +170,8 @@ impl Twin {
 }
 
 impl Twin {
-    /// The same operations on each of `count` counters, one call per operation. Returns the first
-    /// difference.
+    /// Runs the same operations on each of `count` counters, one call per operation. Returns the
+    /// first difference.
     pub(crate) fn compare_many(
         &mut self,
         operations: &[Operation],
