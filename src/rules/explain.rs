@@ -30,7 +30,7 @@ pub struct Explanation {
     pub lease: Option<String>,
     /// One item per entry that was looked up.
     pub levels: Vec<LevelTrace>,
-    /// The rule, or why there is none.
+    /// The rule, or the reason why no rule limits the descriptor.
     pub outcome: LookupOutcome,
 }
 

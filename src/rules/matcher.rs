@@ -141,7 +141,8 @@ impl Matcher {
         }
     }
 
-    /// Equal for two matchers of which the second could never be reached.
+    /// A key for finding duplicates: two matchers with equal keys accept the same values, so the
+    /// second could never match.
     pub(super) fn duplicate_key(&self) -> (u8, String) {
         let text = match self {
             Matcher::Template(template) => template.without_names(),

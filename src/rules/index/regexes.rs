@@ -187,7 +187,8 @@ fn flatten<'h>(hir: &'h Hir, pieces: &mut Vec<Piece<'h>>) {
     }
 }
 
-/// Texts of which every match of the expression contains one; `None` if there are none.
+/// A set of texts such that every match of the expression contains one of them; `None` if no such
+/// set is known.
 fn inside(hir: &Hir) -> Option<Vec<Vec<u8>>> {
     match hir.kind() {
         HirKind::Repetition(repetition) if repetition.min > 0 => longest(&repetition.sub),
