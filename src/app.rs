@@ -69,7 +69,7 @@ impl From<OtlpError> for StartError {
     }
 }
 
-/// Runs the service until SIGTERM or SIGINT, then drains it; a second signal ends it at once.
+/// Runs the service until SIGTERM or SIGINT, then drains it. A second signal ends it at once.
 /// SIGHUP reloads the rules.
 pub fn run(settings: Settings) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -211,7 +211,7 @@ impl App {
     }
 }
 
-/// The traces and their exporter, if `tracing.enabled`.
+/// The traces and their exporter; `None` unless `tracing.enabled`.
 fn traces(settings: &Settings) -> Result<Option<(Traces, Exporter)>, StartError> {
     if !settings.tracing.enabled {
         return Ok(None);
@@ -219,7 +219,7 @@ fn traces(settings: &Settings) -> Result<Option<(Traces, Exporter)>, StartError>
     Ok(Some(Traces::start(&settings.tracing)?))
 }
 
-/// The exporter of metrics, if `metrics.otlp`.
+/// The exporter of metrics; `None` unless `metrics.otlp`.
 fn metrics_exporter(
     settings: &Settings,
     registries: &Arc<Registries>,
@@ -233,7 +233,7 @@ fn metrics_exporter(
     Ok(Some(telemetry::push(&settings.metrics, &settings.tracing, started, page)?))
 }
 
-/// The limiter over the configured store. Redis may be unreachable at this time.
+/// The limiter over the configured store. Redis may still be unreachable.
 fn limiter(settings: &Settings, clock: SystemClock) -> Result<Limiter, StartError> {
     let (answer, on_error) = (settings.answer.clone(), settings.fallback.on_error);
     let memory = MemoryStore::new(settings.store.max_counters);
@@ -247,8 +247,8 @@ fn limiter(settings: &Settings, clock: SystemClock) -> Result<Limiter, StartErro
             let store = RedisStore::start(&settings.redis, cores, clock)
                 .map_err(|error| StartError::Config(vec![error.to_string()]))?;
             let guard = Guard::new(store, clock, settings.store.timeout);
-            // Without a secret the seed is the same everywhere: instances that disagreed would each let
-            // the whole limit through.
+            // Without a secret the seed is the same on all instances. Instances with different
+            // seeds would each allow the whole limit.
             let secret = settings.redis.key_secret.as_ref();
             let seed = KeySeed::from_secret(secret.map_or("", |secret| secret.reveal()));
             let local = LocalCounters::new(memory, settings.fallback.instances);

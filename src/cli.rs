@@ -18,7 +18,7 @@ use crate::descriptor::Typed;
 use crate::settings::Overrides;
 use bench::BenchArgs;
 
-/// Exit codes, where more than "it worked" is worth telling apart.
+/// Exit codes other than 0, which means success.
 pub mod exit {
     /// `check` found problems, `call` got OVER_LIMIT, or some calls of `bench` were not decided.
     pub const NO: u8 = 1;
@@ -28,7 +28,7 @@ pub mod exit {
     pub const UNAVAILABLE: u8 = 69;
 }
 
-/// A rate-limit decision service that speaks Envoy's protocol and always answers.
+/// A rate-limit decision service for Envoy that answers every request, also without its store.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 pub struct Cli {
@@ -38,16 +38,17 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer proxies.
+    /// Run the rate-limit service.
     Serve(Overrides),
-    /// Serve as envoyproxy/ratelimit's image does, by its variables alone.
+    /// Run the service as envoyproxy/ratelimit's image does: without arguments, configured by
+    /// environment variables alone.
     #[command(skip)]
     ServeAsEnvoyRatelimit,
-    /// Read rule files, or settings and the rules they name, and list everything that is wrong.
+    /// Read rule files, or settings and their rule files, and list all problems.
     Check(CheckArgs),
-    /// Say which rule a descriptor meets, and why.
+    /// Show which rule a descriptor matches, and why.
     Explain(ExplainArgs),
-    /// Ask a running service once.
+    /// Send one request to a running service.
     Call(CallArgs),
     /// Put load on a running service and measure it.
     Bench(BenchArgs),
@@ -55,23 +56,23 @@ enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Rule files and folders; those of the settings if there are none here.
+    /// Rule files and folders [default: those of --config]
     #[arg(required_unless_present = "config")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Settings file to check too, with the environment, as `weir serve` would read them.
+    /// Settings file to check too, together with the environment, as `weir serve` reads them.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
 }
 
-/// How rule files are read; the same choices as `rules.*` in the settings.
+/// How rule files are read: flags for settings of `rules.*`.
 #[derive(Debug, Args)]
 pub(crate) struct ReadingArgs {
-    /// Let several files add to one domain.
+    /// Let several files define rules of one domain.
     #[arg(long)]
     pub(crate) merge_domains: bool,
-    /// Warn of fields that nothing reads instead of refusing them.
+    /// Warn about unknown fields instead of rejecting the file.
     #[arg(long)]
     pub(crate) allow_unknown_fields: bool,
 }
@@ -84,7 +85,7 @@ pub(crate) struct ExplainArgs {
     /// Namespace of the rules.
     #[arg(long)]
     pub(crate) domain: String,
-    /// One descriptor each, as key=value,key=value (a backslash before a comma keeps it).
+    /// Descriptors, each as key=value,key=value. A comma in a value needs a backslash before it.
     #[arg(required = true, value_name = "KEY=VALUE,...")]
     pub(crate) descriptors: Vec<Typed>,
     #[command(flatten)]
@@ -99,38 +100,38 @@ pub(crate) struct CallArgs {
     /// Namespace of the rules.
     #[arg(long)]
     pub(crate) domain: String,
-    /// One descriptor each, as key=value,key=value (a backslash before a comma keeps it).
+    /// Descriptors, each as key=value,key=value. A comma in a value needs a backslash before it.
     #[arg(required = true, value_name = "KEY=VALUE,...")]
     pub(crate) descriptors: Vec<Typed>,
-    /// What the request costs on each counter; 0 looks without taking.
+    /// Hits to take from each counter; 0 reads the counters without taking any.
     #[arg(long)]
     pub(crate) hits: Option<u64>,
     /// Give the hits back instead of taking them.
     #[arg(long)]
     pub(crate) negative: bool,
-    /// How long to wait for the answer, in milliseconds.
+    /// Longest wait for the response, in milliseconds.
     #[arg(long, default_value_t = 1_000, value_name = "MS")]
     pub(crate) timeout: u64,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
 }
 
-/// How a service that speaks TLS is called.
+/// TLS of the call.
 #[derive(Debug, Args)]
 pub(crate) struct TlsArgs {
-    /// Speak TLS; any of the flags below implies it.
+    /// Use TLS; any of the flags below implies it.
     #[arg(long)]
     pub(crate) tls: bool,
-    /// Certificates of the authorities to trust; the system's unless given.
+    /// Certificates of the trusted authorities [default: those of the system]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Our certificate chain, for a service that wants one.
+    /// Certificate chain of the client, for a service that requires one.
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
-    /// Its key.
+    /// Private key of the client's certificate.
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// The name that the service's certificate must have; the host of --addr unless given.
+    /// Name that the service's certificate must have [default: the host of --addr]
     #[arg(long, value_name = "NAME")]
     pub(crate) server_name: Option<String>,
 }
@@ -139,12 +140,12 @@ pub(crate) struct TlsArgs {
 const ENVOY_RATELIMIT: &str = "ratelimit";
 
 impl Cli {
-    /// What this process was started to do. Wrong arguments end it with an explanation.
+    /// Parses the arguments of this process. Invalid arguments end the process with an explanation.
     pub fn from_process() -> Cli {
         Cli::from_words(std::env::args_os().collect())
     }
 
-    /// The same, from a name and arguments.
+    /// Parses the name of the binary and its arguments.
     fn from_words(words: Vec<OsString>) -> Cli {
         let name = words.first().and_then(|name| Path::new(name).file_name());
         if words.len() == 1 && name.is_some_and(|name| name == ENVOY_RATELIMIT) {
@@ -153,7 +154,7 @@ impl Cli {
         Cli::parse_from(words)
     }
 
-    /// Does what the command line asks and says how it went.
+    /// Runs the command and returns its exit code.
     pub fn run(self) -> ExitCode {
         let code = match self.command {
             Command::Serve(flags) => serve::run(&flags),
@@ -165,7 +166,7 @@ impl Cli {
         };
         match code {
             Ok(code) => ExitCode::from(code),
-            // Who read the output has seen enough.
+            // The reader of the output has closed it, such as `head`. That is not a failure.
             Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
             Err(error) => {
                 say(format_args!("weir: {error:#}"));

@@ -13,20 +13,19 @@ use crate::time::Micros;
 pub struct Decision {
     /// Whether the hits pass.
     pub allowed: bool,
-    /// Index of the reported tier. It is the tier that denied; of several, the one that denies for
-    /// longest. Without a denial it is the tier with the smallest remaining share, the first among
-    /// equals.
+    /// Index of the reported tier. After a denial, it is the tier that denies for the longest time.
+    /// Otherwise it is the tier with the smallest remaining share, the first among equals.
     pub tier: usize,
-    /// That tier's limit (requests per window, rate numerator, or slots).
+    /// Limit of the reported tier (requests per window, rate numerator, or slots).
     pub limit: u64,
-    /// Hits that the tier still allows; 0 if a counter over its limit denied.
+    /// Hits that the tier still allows. 0 if a counter over its limit denied.
     pub remaining: u64,
-    /// Hits on the tier's counter after this request, including those over the limit. A log records
-    /// at most one hit over it.
+    /// Hits on the tier's counter after this request, including those over the limit. A log
+    /// records at most one hit over the limit.
     pub used: u64,
-    /// Time until the same hits fit, if denied; until the counter is empty, if they exceed the limit.
-    /// Time until `remaining` next grows, if allowed; 0 if nothing is used. For a fixed_window always
-    /// the time until the window ends.
+    /// If denied, the time until the same hits fit, or until the counter is empty if the hits
+    /// exceed the limit. If allowed, the time until `remaining` next grows, or 0 if nothing is
+    /// used. For a fixed_window it is always the time until the window ends.
     pub reset_after: Micros,
 }
 
@@ -61,11 +60,11 @@ pub struct Status {
     pub remaining: u64,
     /// See [`Decision::reset_after`]; absent if the descriptor has no limit.
     pub reset_after: Option<Micros>,
-    /// How the status came about, for metrics and traces.
+    /// Why the status has its code, for metrics and traces.
     pub cause: Cause,
 }
 
-/// How a status came about.
+/// The reason for a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// No file defines the request's domain.
@@ -104,20 +103,20 @@ pub enum Cause {
     },
 }
 
-/// What a request took under a lease. Dropping the grant gives it back, unless the response was
-/// delivered: a caller that never read the lease's id cannot give it back itself.
+/// The slots or reservations that a request took under a lease. Dropping the grant gives them
+/// back, unless the response was delivered: a caller that never read the lease's id cannot.
 pub struct Grant(Vec<GiveBack>);
 
 /// Gives one slot or reservation back.
 pub type GiveBack = Box<dyn FnOnce() + Send + Sync>;
 
 impl Grant {
-    /// A grant of everything that the closures give back.
+    /// A grant that runs these closures when it is dropped.
     pub fn new(give_back: Vec<GiveBack>) -> Grant {
         Grant(give_back)
     }
 
-    /// The response has been written: the caller now owns the lease.
+    /// Records that the response has been written, so that the caller now owns the lease.
     pub fn delivered(mut self) {
         self.0.clear();
     }
@@ -148,8 +147,8 @@ pub struct Verdict {
     pub headers: Vec<(Cow<'static, str>, String)>,
     /// The dynamic metadata for the proxy.
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
-    /// The request was over its limit, and passed in global shadow mode.
+    /// Whether the request was over its limit and passed in global shadow mode.
     pub shadowed: bool,
-    /// What the request took under a lease, if anything.
+    /// The slots or reservations that the request took under a lease, if any.
     pub grant: Option<Grant>,
 }

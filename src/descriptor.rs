@@ -1,6 +1,6 @@
 //! Requests and their descriptors, borrowed from the decoded message.
 //!
-//! Requests are validated here, before any lookup. One invalid descriptor refuses the whole request.
+//! [`Request::validate`] runs before any lookup. One invalid descriptor makes the request invalid.
 
 use smallvec::SmallVec;
 
@@ -15,9 +15,9 @@ pub use typed::Typed;
 /// One (key, value) pair of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Never empty in a valid request.
+    /// The key. It is never empty in a valid request.
     pub key: &'a str,
-    /// May be empty.
+    /// The value, which may be empty.
     pub value: &'a str,
 }
 
@@ -34,11 +34,11 @@ pub fn split_lease<'a>(entries: &[Entry<'a>]) -> Option<(&'a str, SmallVec<[Entr
 /// An ordered list of entries, with the hits of the request on their counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor<'a> {
-    /// Matched against the rule tree from left to right, one level per entry.
+    /// The entries. They are matched against the rule tree from left to right, one level per entry.
     pub entries: &'a [Entry<'a>],
     /// A limit sent by the proxy. It replaces the rule's limit.
     pub limit: Option<Override>,
-    /// The descriptor's hits. They take precedence over the request's; 0 peeks.
+    /// The descriptor's hits, which override those of the request. 0 peeks.
     pub hits_addend: Option<u64>,
     /// Whether the hits are given back instead of taken.
     pub is_negative_hits: bool,
@@ -49,12 +49,12 @@ pub struct Descriptor<'a> {
 pub struct Request<'a> {
     /// Namespace of the rules.
     pub domain: &'a str,
-    /// Descriptors are decided independently.
+    /// The descriptors, which are decided independently.
     pub descriptors: &'a [Descriptor<'a>],
     /// Hits of descriptors without their own. 0 counts as 1, because the protocol cannot distinguish
     /// 0 from absent.
     pub hits_addend: u32,
-    /// How long the caller waits for the response, if it says so.
+    /// The caller's timeout for the response, if it sent one.
     pub timeout: Option<Duration>,
     /// The caller's trace context.
     pub caller: Caller<'a>,
@@ -70,8 +70,8 @@ pub struct Caller<'a> {
 }
 
 impl Descriptor<'_> {
-    /// The hits of this descriptor: positive takes, 0 peeks, negative gives back. `request_hits` is
-    /// the request's addend. Requires [`Request::validate`].
+    /// The hits of this descriptor: positive hits are taken, 0 peeks, negative hits are given back.
+    /// `request_hits` is the request's addend. The request must be [valid](Request::validate).
     pub fn hits(&self, request_hits: u32) -> i64 {
         let size = self.hits_addend.unwrap_or(u64::from(request_hits.max(1)));
         let size = i64::try_from(size).unwrap_or(i64::MAX);
@@ -79,7 +79,7 @@ impl Descriptor<'_> {
     }
 }
 
-/// Bounds of a request. A request over a bound is refused, never truncated.
+/// Bounds of a request. A request over a bound is rejected, never truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The most descriptors of one request.
@@ -162,7 +162,7 @@ pub enum RequestError {
 }
 
 impl Request<'_> {
-    /// Checks the request against `bounds`. Takes one pass over the entries and no allocation.
+    /// Checks the request against `bounds`, in one pass over the entries and without allocation.
     ///
     /// # Errors
     ///

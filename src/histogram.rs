@@ -1,4 +1,4 @@
-//! A histogram of durations, as atomics per bucket and per shard.
+//! A histogram of durations: one atomic counter per bucket and shard.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use crate::sharded::Sharded;
 use crate::time::Micros;
 
 /// Upper bounds of the buckets in microseconds: from a decision in memory (10 us) to the longest
-/// timeout of a caller (10 s). From 5 ms they are those of envoyproxy/ratelimit's exporter.
+/// timeout of a caller (10 s). The bounds from 5 ms are those of envoyproxy/ratelimit's exporter.
 const BOUNDS: [u64; 19] = [
     10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000,
     500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,
@@ -18,7 +18,7 @@ pub struct Histogram(Sharded<Buckets>);
 
 #[derive(Debug, Default)]
 struct Buckets {
-    /// Not cumulative. The last bucket has no upper bound.
+    /// Observations per bucket, not cumulative. The last bucket has no upper bound.
     counts: [AtomicU64; BOUNDS.len() + 1],
     sum: AtomicU64,
 }

@@ -1,8 +1,8 @@
-//! Counter keys: a keyed hash of 128 bits over the rule and the values that it counts by.
+//! Counter keys: a keyed hash of 128 bits over the rule and the counted values.
 //!
 //! Parts are hashed with their lengths, so `("a", "b_c")` and `("a_b", "c")` have different keys.
-//! The hash has a secret seed, so a client that chooses its values cannot collide with another
-//! client's counter. It is SipHash-1-3 with 128 bits of output
+//! The seed of the hash is secret, so a client cannot choose values that collide with another
+//! client's counter. The hash is SipHash-1-3 with 128 bits of output
 //! (<https://www.aumasson.jp/siphash/siphash.pdf>).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -20,12 +20,12 @@ pub struct KeySeed([u64; 2]);
 impl KeySeed {
     /// A random seed from the operating system.
     pub fn random() -> KeySeed {
-        // The operating system seeds RandomState; the hash of nothing depends on that seed only.
+        // The operating system seeds RandomState. The hash of no input depends on that seed only.
         let word = || RandomState::new().build_hasher().finish();
         KeySeed([word(), word()])
     }
 
-    /// The seed of all processes with this secret.
+    /// The seed that all processes with this secret share.
     pub fn from_secret(secret: &str) -> KeySeed {
         KeySeed(KeyBuilder::start(&KeySeed([2, 2])).text(secret).finish().0)
     }

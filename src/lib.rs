@@ -1,6 +1,6 @@
-//! weir: a rate-limit decision service that speaks Envoy's protocol and always answers.
+//! weir: a rate-limit decision service for Envoy. It answers every request, also without its store.
 //!
-//! A request passes through the modules in one direction:
+//! A request passes through the modules in this order:
 //!
 //! 1. [`server`] decodes bytes into a borrowed [`Request`](descriptor::Request).
 //! 2. [`app`] reads the clock once and takes one snapshot of the [`rules`].
@@ -12,43 +12,57 @@
 //!
 //! # Map
 //!
-//! - [`secret_file`]: files that are read whole: certificates, secrets.
-//! - [`yaml`]: nodes with positions, of rule files and settings files.
-//! - [`spelling`], [`duration`]: the name that a misspelt one means; lengths of time.
-//! - [`time`]: instants in microseconds, and the one trait that reads a clock.
-//! - [`sharded`], [`histogram`]: metrics as atomics, one copy per core.
-//! - [`tls`]: certificate files: read, reloaded, matched by name; for the server and the Redis client.
+//! Foundations:
+//!
+//! - [`secret_file`]: bounded reads of certificate files and secret files.
+//! - [`yaml`]: YAML nodes with line and column, for rule files and settings files.
+//! - [`spelling`]: suggestions for misspelt names.
+//! - [`duration`]: durations in text form, such as `1h30m`.
+//! - [`time`]: instants in microseconds, and the only trait that reads a clock.
+//! - [`sharded`], [`histogram`]: metrics as atomics, in one shard per core and at most 8 shards.
+//! - [`tls`]: certificate files, their reload and name checks, for the server and the Redis client.
+//!
+//! The path of a request:
+//!
 //! - [`descriptor`]: requests and their descriptors, borrowed and bounded.
 //! - [`limit`]: limits: algorithm, tiers, units, and their bounds.
-//! - [`step`]: the state machines that counters are; integers only, so that Lua can be their twin.
-//! - [`algorithm`]: from a limit to a step, from an outcome to a decision; all division.
-//! - [`decision`]: decisions, statuses, verdicts, and grants.
 //! - [`key`]: counter keys, a keyed hash of 128 bits.
-//! - [`store_error`]: why a store returned no outcome.
 //! - [`rules`]: rule files, compiled into a tree with indexed patterns; lookups; `explain`.
-//! - [`store`]: the counters, in [`store::redis`] or in [`store::memory`], which is sharded and bounded.
+//! - [`step`]: the state machines of counters. They use integers only, because each also exists
+//!   in Lua.
+//! - [`algorithm`]: turns a limit into a step and an outcome into a decision. All division is here.
+//! - [`decision`]: decisions, statuses, verdicts, and grants.
+//! - [`store`]: the counters, in [`store::redis`] or in the bounded [`store::memory`].
+//! - [`store_error`]: the reasons why a store returned no outcome.
 //! - [`modes`]: how often a decision calls Redis: exact, leased, synced.
 //! - [`limiter`]: the order of a decision; leases, shadow and quota mode, headers, metadata.
-//! - [`telemetry`]: what was decided, as atomics and as Prometheus text.
+//!
+//! The process around it:
+//!
+//! - [`telemetry`]: metrics for Prometheus and OTLP, traces, and the log of fallbacks.
 //! - [`proto`]: the generated messages, for the server and `weir call` only.
-//! - [`server`]: gRPC on a runtime per core, HTTP, admin, health, drain.
-//! - [`settings`]: every knob, from file, environment and flags.
-//! - [`app`]: builds all of it, runs it, stops it. [`cli`] is the command line.
+//! - [`server`]: gRPC on one runtime per core, HTTP, admin, health, drain.
+//! - [`settings`]: every setting, from file, environment and flags.
+//! - [`app`]: builds these parts, runs them, and stops them in order.
+//! - [`cli`]: the command line.
 //!
 //! # Invariants
 //!
-//! **Invariant:** `step`, `algorithm`, `decision`, `rules` (but for reading files) and the folding
-//! half of `limiter` are pure: no clock, no I/O, no logging, nothing to await.
+//! **Invariant:** `limit`, `descriptor`, `key`, `step`, `algorithm`, `decision`, and the compiler
+//! and lookups of `rules` are pure: they read no clock, do no I/O, log nothing and await nothing.
+//! `PURE` in `tests/tidy.rs` lists the modules.
 //!
-//! **Invariant:** a request is decided for one instant, an argument of [`limiter::Limiter::check`].
+//! **Invariant:** a request is decided as of one instant, which is an argument of
+//! [`limiter::Limiter::check`].
 //!
-//! **Invariant:** a store never sees a descriptor, a rule or a limit; a rule never sees a store.
+//! **Invariant:** a store has no access to descriptors, rules or limits, and a rule has none to
+//! stores.
 //!
-//! **Invariant:** metrics are recorded once per request, from its verdict, by the limiter's caller.
+//! **Invariant:** the limiter's caller records the metrics of a request once, from its verdict.
 //!
 //! **Invariant:** nothing a client or a file says can panic, hang or grow the process.
 //!
-//! `tests/tidy.rs` holds the tree to the arrows between these modules.
+//! `ARROWS` in `tests/tidy.rs` lists which module may use which, and checks it.
 
 pub mod algorithm;
 pub mod app;

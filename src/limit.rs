@@ -2,11 +2,12 @@
 
 use crate::time::Micros;
 
-/// One more than the largest number of hits, and than the largest limit. Lua's doubles represent
-/// integers below it exactly.
+/// End (exclusive) of the range of hits and of limits. Lua's doubles represent all integers below
+/// it exactly.
 pub const HITS_END: u64 = 1 << 53;
 
-/// One more than the largest limit of a sliding window, whose weighted sum needs one more bit.
+/// End (exclusive) of the range of limits of a sliding window, whose weighted sum needs one more
+/// bit.
 pub const SLIDING_REQUESTS_END: u64 = 1 << 52;
 
 /// The longest window: eight years of 365 days, just below 2^48 microseconds.
@@ -15,7 +16,7 @@ pub const WINDOW_MAX: Micros = Micros::from_secs(8 * 365 * 86_400);
 /// The most entries of a sliding_window_log or concurrency counter, of 8 and 16 bytes each.
 pub const ENTRIES_MAX: u64 = 100_000;
 
-/// The longest time in which a bucket fills or drains: 71 years.
+/// The longest time in which a bucket may fill or drain: 71 years.
 pub const FILL_MAX: Micros = Micros(1 << 51);
 
 /// The most tiers of one rule.
@@ -45,7 +46,7 @@ impl Unit {
     pub const ALL: [Unit; 7] =
         [Unit::Second, Unit::Minute, Unit::Hour, Unit::Day, Unit::Week, Unit::Month, Unit::Year];
 
-    /// The length of one.
+    /// The length of one unit.
     pub const fn window(self) -> Micros {
         let seconds = match self {
             Unit::Second => 1,
@@ -77,22 +78,22 @@ impl Unit {
         }
     }
 
-    /// The unit called `name`, in any mix of cases.
+    /// The unit with this name, in upper or lower case.
     pub fn from_name(name: &str) -> Option<Unit> {
         Unit::ALL.into_iter().find(|unit| unit.name().eq_ignore_ascii_case(name))
     }
 }
 
-/// A limit that came with a request: a fixed window of `requests_per_unit` per `unit`.
+/// A limit from a request: a fixed window of `requests_per_unit` per `unit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Override {
-    /// How many hits pass per window; 0 blocks.
+    /// Hits that pass per window. 0 denies all.
     pub requests_per_unit: u32,
     /// The window.
     pub unit: Unit,
 }
 
-/// What decides when the counter cannot be queried.
+/// The fallback that decides when the counter cannot be queried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnError {
     /// The request passes.
@@ -124,13 +125,13 @@ pub enum Mode {
     /// Every decision calls Redis. The limit is never exceeded.
     #[default]
     Exact,
-    /// Hits are taken ahead as tokens, many per call. The limit is never exceeded. Requests may be
-    /// denied early, by at most the unspent tokens of other instances.
+    /// An instance draws hits ahead as tokens, many per call. The limit is never exceeded. Requests
+    /// may be denied early, by at most the unspent tokens of other instances.
     Leased,
-    /// Counts are exchanged at intervals. No request is denied early. The limit may be exceeded by at
-    /// most what the other instances allow in one interval.
+    /// Instances exchange counts at intervals. No request is denied early. The limit may be
+    /// exceeded by at most the hits that the other instances allow in one interval.
     Synced {
-        /// The longest time until all instances have a hit.
+        /// The longest time until all instances have received a hit.
         interval: Micros,
     },
 }
@@ -146,12 +147,13 @@ impl Mode {
     }
 }
 
-/// How hits are counted; `docs/algorithms.md` gives each one's exact meaning.
+/// The algorithm that counts hits. `docs/algorithms.md` has the exact definition of each one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// One count per window, windows aligned to the epoch.
+    /// One count per window. Windows are aligned to the epoch.
     FixedWindow,
-    /// The current window's count plus the previous one's, weighted by its visible share.
+    /// The count of the current window, plus the count of the previous window weighted by its
+    /// visible share.
     SlidingWindow,
     /// The instant of every hit, for an exact sliding window.
     SlidingWindowLog,
@@ -159,7 +161,7 @@ pub enum Algorithm {
     TokenBucket,
     /// A queue that drains at a steady rate.
     LeakyBucket,
-    /// Requests that hold a slot at the same time.
+    /// The number of requests that hold a slot at the same time.
     Concurrency,
 }
 
@@ -186,7 +188,7 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of that name.
+    /// The algorithm with this name.
     pub fn from_name(name: &str) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
@@ -196,11 +198,12 @@ impl Algorithm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tier {
     /// Hits that pass per window (for buckets: the rate's numerator; for concurrency: the slots).
-    /// Below [`HITS_END`]; 0 blocks everything.
+    /// Below [`HITS_END`]. 0 denies all.
     pub requests: u64,
-    /// The window. For concurrency: how long an unreleased slot is held. Never zero.
+    /// The window (for concurrency: the time after which an unreleased slot expires). Never zero.
     pub window: Micros,
-    /// The size of a token bucket, or the length of a leaky bucket's queue. Unused by the others.
+    /// The size of a token bucket, or the length of a leaky bucket's queue. Other algorithms do not
+    /// use it.
     pub burst: u64,
 }
 
@@ -209,10 +212,10 @@ pub struct Tier {
 pub struct Limit {
     /// The algorithm of all tiers.
     pub algorithm: Algorithm,
-    /// At least one.
+    /// The tiers, at least one.
     pub tiers: Box<[Tier]>,
-    /// Whether denied hits are counted. They take a bucket into debt, by at most one full bucket.
-    /// Not for concurrency: a denied request never releases a slot.
+    /// Whether denied hits are counted. In a bucket they cause debt, of at most one full bucket.
+    /// Not valid for concurrency, because a denied request never releases a slot.
     pub count_denied: bool,
 }
 
@@ -257,7 +260,7 @@ pub enum LimitError {
 }
 
 impl Limit {
-    /// envoyproxy/ratelimit's only limit: a fixed window that counts denied hits as well.
+    /// The only limit of envoyproxy/ratelimit: a fixed window that counts denied hits as well.
     pub fn fixed_window(requests: u64, window: Micros) -> Limit {
         let tier = Tier { requests, window, burst: requests };
         Limit { algorithm: Algorithm::FixedWindow, tiers: Box::new([tier]), count_denied: true }
@@ -268,12 +271,12 @@ impl Limit {
         self.algorithm == Algorithm::Concurrency
     }
 
-    /// Checks that every number is counted exactly and in bounded memory. An invalid limit is still
-    /// safe to use: it decides by the nearest valid numbers, and never panics.
+    /// Checks that every number can be counted exactly and in bounded memory. An invalid limit is
+    /// still safe to use: it decides by the nearest valid numbers, and never panics.
     ///
     /// # Errors
     ///
-    /// The first problem.
+    /// The first problem of the limit.
     pub fn check(&self) -> Result<(), LimitError> {
         self.problems().next().map_or(Ok(()), |(_, error)| Err(error))
     }

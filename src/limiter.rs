@@ -1,13 +1,15 @@
-//! This module decides requests: it resolves descriptors, queries their counters, and folds the
+//! The limiter decides requests: it resolves descriptors, queries their counters, and folds the
 //! results into a verdict.
 //!
-//! The order of a decision is written once, in two halves around the store. [`Limiter::begin`]
-//! prepares one query per descriptor; [`Limiter::finish`] interprets the results. Between them
-//! stands one of two drivers of a few lines. Counters in memory are queried inline, without a
-//! future or an allocation for the common request of one descriptor. Counters in Redis are
-//! queried concurrently and awaited.
+//! A decision has three parts:
 //!
-//! A check never fails. Where the store returns an error, the rule's `on_error` decides.
+//! 1. [`Limiter::begin`] prepares one query per descriptor.
+//! 2. A driver queries the counters. For counters in memory it runs inline, and a request with one
+//!    descriptor needs no future and no allocation. For counters in Redis it sends the queries
+//!    concurrently and awaits them.
+//! 3. [`Limiter::finish`] interprets the results.
+//!
+//! A check never fails. If the store returns an error, the rule's `on_error` decides.
 
 use std::sync::Arc;
 
@@ -55,7 +57,7 @@ pub struct Limiter<S = Guard<RedisStore, SystemClock>> {
     backend: Arc<Backend<S>>,
     seed: KeySeed,
     config: AnswerSettings,
-    /// For rules without `on_error`.
+    /// The fallback of rules without `on_error`.
     on_error: OnError,
     lease_ids: LeaseIds,
     local: Option<LocalCounters>,
@@ -66,11 +68,11 @@ type Queries<'r> = SmallVec<[PendingQuery<'r>; 1]>;
 
 /// One descriptor whose counter has been queried.
 struct Decided<'q> {
-    /// What the descriptor resolved to.
+    /// The counter of the descriptor, or the reason why it has none.
     resolved: &'q Resolved<'q>,
-    /// How it was decided.
+    /// The reason for its decision.
     cause: Cause,
-    /// Undoes what the request took under a lease.
+    /// Gives back what the descriptor took under a lease, unless it is disarmed.
     undo: Option<UndoGuard>,
 }
 
@@ -82,13 +84,13 @@ impl<S: Store> Limiter<S> {
         Limiter { backend, seed, config, on_error, lease_ids, local: None }
     }
 
-    /// Sets what decides on a store error, for rules without `on_error`. The default allows.
+    /// Sets the fallback for rules without `on_error`. The default allows.
     pub fn with_on_error(self, on_error: OnError) -> Limiter<S> {
         Limiter { on_error, ..self }
     }
 
-    /// Adds the local counters that decide for rules with `on_error: local`. Without them such
-    /// rules allow.
+    /// Adds the local counters of the fallback `on_error: local`. Without them, that fallback
+    /// allows.
     pub fn with_local(self, local: LocalCounters) -> Limiter<S> {
         Limiter { local: Some(local), ..self }
     }
@@ -98,13 +100,13 @@ impl<S: Store> Limiter<S> {
         self.local.as_ref()
     }
 
-    /// Where the counters are, for metrics and background jobs.
+    /// The backend that has the counters, for metrics and background jobs.
     pub fn backend(&self) -> &Backend<S> {
         &self.backend
     }
 
-    /// Decides a valid request that arrived at `now`, by the local clock. Never fails, and awaits
-    /// nothing but Redis.
+    /// Decides a valid request that arrived at `now` by the local clock. Never fails, and awaits
+    /// only Redis.
     pub async fn check(&self, rules: &RuleSet, request: &Request<'_>, now: Micros) -> Verdict {
         match &*self.backend {
             Backend::Memory(store) => self.check_memory(store, rules, request, now),
@@ -118,7 +120,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// The driver of a backend that answers at once.
+    /// The driver for counters in memory, which returns without waiting.
     fn check_memory(
         &self,
         store: &MemoryStore,
@@ -133,7 +135,7 @@ impl<S: Store> Limiter<S> {
         self.finish(rules, request, &mut queries, now)
     }
 
-    /// The driver of a backend that is awaited.
+    /// The driver for counters in Redis, which awaits the replies.
     async fn check_redis(
         &self,
         modes: &Modes<S>,
@@ -152,14 +154,14 @@ impl<S: Store> Limiter<S> {
         self.finish(rules, request, &mut queries, now)
     }
 
-    /// The half before the store: resolves every descriptor and prepares its query.
+    /// The part before the store: resolves every descriptor and prepares its query.
     #[inline]
     fn begin<'r>(&self, rules: &'r RuleSet, request: &Request<'_>, now: Micros) -> Queries<'r> {
         let resolved = resolve::request(rules, request, &self.seed, &self.lease_ids);
         resolved.into_iter().map(|one| self.prepare(one, now)).collect()
     }
 
-    /// The half after the store: concludes every query and folds the results.
+    /// The part after the store: concludes every query and folds the results.
     #[inline]
     fn finish(
         &self,
@@ -187,8 +189,8 @@ impl<S: Store> Limiter<S> {
         Verdict { code, statuses, headers, metadata, shadowed, grant }
     }
 
-    /// Gives back what a denied request took. Slots are always given back, because nothing will
-    /// run in them. Hits and reservations are given back where the domain has
+    /// Gives back what a denied request took. Slots are always given back, because a denied request
+    /// does not run. Hits and reservations are given back if the domain has
     /// `denied_requests: free`.
     fn give_back(&self, free: bool, decided: &mut [Decided<'_>], statuses: &[Status], now: Micros) {
         for (one, status) in decided.iter_mut().zip(statuses) {
@@ -205,7 +207,7 @@ impl<S: Store> Limiter<S> {
                 continue;
             };
             // A shadow rule passes hits that its counter denied. Windows count all of them. A log
-            // and a bucket count only a part, so a refund of all would free what others took.
+            // and a bucket count only a part, so refunding all would free hits of others.
             let windows = [Algorithm::FixedWindow, Algorithm::SlidingWindow];
             let denied = limit.count_denied && windows.contains(&limit.algorithm);
             let counted = decision.allowed || denied;

@@ -1,5 +1,5 @@
-//! This module decides counters in Redis in one of three consistency modes, which differ in how
-//! often a decision calls Redis.
+//! Consistency modes of counters in Redis: exact, leased, synced. They differ in how often a
+//! decision calls Redis.
 //!
 //! ```text
 //! exact  -> over-limit cache -> store
@@ -7,9 +7,9 @@
 //! synced -------------------->  store
 //! ```
 //!
-//! Each mode is a path. It decides from local state where it can, and calls the next stage where
-//! it cannot. The over-limit cache implements [`Store`], so a path does not depend on it.
-//! `docs/modes.md` has the promise of each mode.
+//! Each mode is a path. A path decides from local state if possible, and otherwise calls the next
+//! stage. The over-limit cache implements [`Store`], so a path works with and without it.
+//! `docs/modes.md` has the guarantee of each mode.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,21 +41,21 @@ use synced::SyncedPath;
 pub struct CounterCheck<'a> {
     /// The counter.
     pub key: &'a Key,
-    /// The limit that the counter is held against.
+    /// The limit of the counter.
     pub limit: &'a Limit,
     /// Hits to take (positive), to give back (negative), or 0 to peek.
     pub hits: i64,
-    /// The lease that the hits open or close; only in mode exact.
+    /// The lease that the hits open or close. Only mode exact supports leases.
     pub lease: Option<Lease>,
     /// The rule's mode.
     pub mode: Mode,
-    /// Whether the over-limit cache may deny; only in mode exact.
+    /// Whether the over-limit cache may deny. Only mode exact reads this.
     pub over_limit_cache: bool,
     /// The instant of the request, by the local clock.
     pub local: Micros,
-    /// The same instant by the store's clock; an error if that clock is unknown.
+    /// The instant of the request, by the store's clock; an error if that clock is unknown.
     pub now: Result<Micros, StoreError>,
-    /// How long the caller waits for the decision.
+    /// The caller's timeout for the decision.
     pub timeout: Option<Duration>,
 }
 
@@ -66,13 +66,13 @@ impl CounterCheck<'_> {
     }
 }
 
-/// The longest time that a denial of a leased rule is cached. Other instances return unspent
-/// tokens, and this instance must see them soon.
+/// The longest time that a denial of a leased rule is cached. It is short because other instances
+/// return unspent tokens, which this instance can use.
 const LEASED_DENIAL_MAX: Micros = Micros::SECOND;
 
 /// The paths of all modes over one store. The rule's mode selects the path.
 pub struct Modes<S> {
-    /// For rules without an over-limit cache.
+    /// The path of exact rules that do not use the over-limit cache.
     uncached: ExactPath<S>,
     exact: ExactPath<OverLimitStore<S>>,
     leased: LeasedPath<OverLimitStore<S>>,
@@ -83,12 +83,12 @@ pub struct Modes<S> {
 }
 
 impl<S: Store> Modes<S> {
-    /// The modes over a store that instances share.
+    /// The modes over `store`, which several instances share.
     pub fn new(store: S) -> Modes<S> {
         Modes::build(store, true)
     }
 
-    /// The same, without an over-limit cache.
+    /// The modes over `store`, without an over-limit cache.
     pub fn without_over_limit_cache(store: S) -> Modes<S> {
         Modes::build(store, false)
     }
@@ -107,7 +107,7 @@ impl<S: Store> Modes<S> {
         }
     }
 
-    /// The store that instances share.
+    /// The store that the instances share.
     pub fn store(&self) -> &S {
         self.uncached.store()
     }
@@ -134,7 +134,7 @@ impl<S: Store> Modes<S> {
     /// The store's error, where the decision needs the store. The rule's `on_error` then decides.
     pub async fn check(&self, check: &CounterCheck<'_>) -> Result<Decision, StoreError> {
         match check.mode {
-            // Whatever the rule says now, hits that are given back must invalidate the cache.
+            // Hits that are given back invalidate the cache, even if the rule no longer uses it.
             Mode::Exact if self.caches_denials && check.over_limit_cache || check.gives_back() => {
                 self.exact.check(check).await
             }
@@ -149,7 +149,8 @@ impl<S: Store> Modes<S> {
         }
     }
 
-    /// Applies a step that gives back what a decision in `mode` took, without waiting for it.
+    /// Applies a step that gives back what a decision in `mode` took, without waiting for the
+    /// outcome.
     pub fn apply_detached(&self, key: &Key, mode: Mode, step: Step) {
         match mode {
             Mode::Exact => self.exact.apply_detached(key, step),
@@ -161,19 +162,20 @@ impl<S: Store> Modes<S> {
         }
     }
 
-    /// Runs the periodic work that is due at `local` by the local clock: exchanges of counts, and
-    /// returns of idle tokens.
+    /// Runs the periodic work that is due at `local` by the local clock: exchanges counts, and
+    /// returns idle tokens.
     pub async fn run_due(&self, local: Micros) {
         self.leased.run_due(local);
         self.synced.run_due(local).await;
     }
 
-    /// Sends everything to the store that it does not have yet, before the process ends.
+    /// Sends the counts and unspent tokens that the store does not have yet, before the process
+    /// ends.
     pub async fn close(&self, local: Micros) {
         join(self.leased.close(local), self.synced.close(local)).await;
     }
 
-    /// Deletes the counter `key` in the store, and what the modes keep of it. Returns whether it
+    /// Deletes the counter `key` from the store and from the modes' caches. Returns whether it
     /// existed.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Secret files: reads certificates, keys, passwords and tokens of at most 1 MiB.
+//! Reads files with certificates, keys, passwords and tokens, of at most 1 MiB.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -26,12 +26,11 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The first line of a text file, which is how files hold a password or a token. Empty for an empty
-/// file.
+/// The first line of a text file, where a password or token is. Empty for an empty file.
 ///
 /// # Errors
 ///
-/// Those of [`read`], and a file that is not UTF-8.
+/// The errors of [`read`], and an error for a file that is not UTF-8.
 pub fn first_line(path: &Path) -> io::Result<String> {
     let text = String::from_utf8(read(path)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not a text in UTF-8"))?;

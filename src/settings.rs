@@ -1,13 +1,20 @@
-//! This module reads the settings of the process from a file, the environment and flags.
+//! The settings of the process, read from a file, the environment and flags.
 //!
-//! Sources, weakest first: the defaults; envoyproxy/ratelimit's environment variables and
-//! OpenTelemetry's; `weir.yaml` (`--config`); `WEIR__SECTION__NAME`; flags. envoyproxy/ratelimit's
-//! names are weakest because several are generic (`HOST`, `PORT`, `LOG_LEVEL`): a shell or a
-//! platform may set them for other programs, and they must not override weir's own file.
+//! A later source overrides an earlier one:
 //!
-//! Every setting is declared once, in [`sections`]; the head of `section.rs` says what that gives.
-//! `sources` collects texts by name, `reader` parses all of them, and every problem is reported at
-//! once.
+//! 1. The defaults.
+//! 2. Environment variables of envoyproxy/ratelimit and of OpenTelemetry.
+//! 3. `weir.yaml` (`--config`).
+//! 4. Environment variables named `WEIR__SECTION__NAME`.
+//! 5. Flags.
+//!
+//! envoyproxy/ratelimit's names are weak because several are generic (`HOST`, `PORT`,
+//! `LOG_LEVEL`). A shell or a platform may set them for other programs, and they must not override
+//! weir's own file.
+//!
+//! Every setting is declared once, in [`sections`]. The head of `section.rs` lists what the
+//! declaration generates. `sources` collects texts by name, and `reader` parses them. All problems
+//! are reported at once.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -88,7 +95,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Parses `written`; a setting without a text has its default.
+    /// Parses the texts in `written`. A setting without a text has its default.
     fn parse(written: &BTreeMap<String, Written>) -> Result<Settings, Problems> {
         let mut reader = Reader::new(written);
         let settings = Settings::read(&mut reader);
@@ -96,7 +103,7 @@ impl Settings {
         if reader.problems.is_empty() { Ok(settings) } else { Err(Problems(reader.problems)) }
     }
 
-    /// Listeners with the same address.
+    /// One problem per pair of listeners with the same address.
     fn shared_addresses(&self) -> Vec<Problem> {
         let mut listeners = vec![
             ("grpc.listen", self.grpc.listen),

@@ -1,4 +1,6 @@
-//! Sharded metrics: one copy of the same atomics per core, so that cores do not share a cache line.
+//! Sharded metrics: copies of the same atomics, so that few threads write to one cache line.
+//!
+//! There is one shard per core, rounded up to a power of two, and at most 8.
 
 use std::cell::Cell;
 use std::num::NonZero;
@@ -6,22 +8,22 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Sharded at most: more of them make pages of metrics slower, and rules larger.
+/// Most shards. More shards would make pages of metrics slower and rules larger.
 const SHARDS_MAX: usize = 8;
 
-/// One copy of `T` per shard.
+/// Copies of `T`, one per shard.
 #[derive(Debug)]
 pub struct Sharded<T>(Box<[Shard<T>]>);
 
-/// Aligned to two cache lines, because processors prefetch the neighbour.
+/// One copy. It is aligned to two cache lines, because processors prefetch the next line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard<T>(T);
 
 impl<T: Default> Default for Sharded<T> {
-    /// As many shards as there are cores, rounded up to a power of two.
+    /// One shard per core, at most [`SHARDS_MAX`], rounded up to a power of two.
     fn default() -> Self {
-        // Cached, because every rule has shards and the call reads cgroup files.
+        // Cached, because every rule has shards and `available_parallelism` reads cgroup files.
         static CORES: LazyLock<usize> =
             LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
         Sharded::new(CORES.min(SHARDS_MAX).next_power_of_two())
@@ -41,7 +43,7 @@ impl<T> Sharded<T> {
         &self.0[number() & (self.0.len() - 1)].0
     }
 
-    /// Every shard, for sums.
+    /// All shards, for sums.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|shard| &shard.0)
     }

@@ -1,4 +1,4 @@
-//! Stores, which hold the counters. A store applies steps to keys; it has no rules and no limits.
+//! Stores of counters. A store applies steps to keys, and has no access to rules or limits.
 
 use std::future::Future;
 use std::time::Duration;
@@ -20,29 +20,29 @@ pub use redis::RedisStore;
 
 /// A store that instances share, such as Redis.
 ///
-/// Contract: steps on one key are applied one after another, each to the state that the previous
-/// one left. A store may drop a counter only when its state no longer affects a decision.
-/// [`MemoryStore`] keeps the first rule without waiting, but can also evict a counter that is not
-/// at its limit (see [`StoreError::Full`]).
+/// Contract: steps on one key are applied one after another, each to the state after the previous
+/// one. A store may drop a counter only when its state no longer affects a decision.
+///
+/// [`MemoryStore`] has the same contract but never waits. When it is full, it also evicts counters
+/// that are below their limit (see [`StoreError::Full`]).
 pub trait Store: Send + Sync + 'static {
-    /// The instant for which to plan a step on `key`, when the local clock shows `local`. All
+    /// The instant for a step on `key`, by the store's clock, at `local` by the local clock. All
     /// instances use the store's clock.
     ///
     /// # Errors
     ///
-    /// The store's clock is unknown. A call to the store would fail too.
+    /// The reason why the store's clock is unknown. A call to the store would fail too.
     fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError>;
 
     /// The longest time that a call takes; `None` if it is unbounded.
     fn timeout(&self) -> Option<Duration>;
 
-    /// Applies `step` to the counter `key`, within the shorter of `timeout` and the store's own
-    /// timeout.
+    /// Applies `step` to the counter `key`, within `timeout` and within the store's own timeout.
     ///
     /// # Errors
     ///
-    /// The store returned no outcome. [`StoreError::may_have_run`] shows whether the step may have
-    /// been applied.
+    /// The reason why there is no outcome. [`StoreError::may_have_run`] returns whether the step
+    /// may have been applied.
     fn apply_within(
         &self,
         key: &Key,
@@ -54,7 +54,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The same as those of [`apply_within`](Store::apply_within).
+    /// The errors of [`apply_within`](Store::apply_within).
     fn apply(
         &self,
         key: &Key,
@@ -63,16 +63,16 @@ pub trait Store: Send + Sync + 'static {
         self.apply_within(key, step, None)
     }
 
-    /// Applies `step` without waiting for the outcome. It gives back hits after their request has
-    /// ended. Best effort: the step is dropped if the store is unreachable.
+    /// Applies `step` without waiting for the outcome, to give hits or leases back after their
+    /// request has ended. Best effort: the step is dropped if the store is unreachable.
     fn apply_detached(&self, key: &Key, step: Step);
 
-    /// Deletes the counter `key`, for operators. Returns whether the counter existed. Takes at most
-    /// the store's own timeout.
+    /// Deletes the counter `key`, for operators. Returns whether it existed. Takes at most the
+    /// store's own timeout.
     ///
     /// # Errors
     ///
-    /// The store did not confirm the deletion; the counter may still exist.
+    /// The reason why there is no outcome. The counter may still exist.
     fn forget(&self, key: &Key) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }
 

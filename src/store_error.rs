@@ -1,6 +1,6 @@
 //! Store errors: why a store returned no outcome, and whether the step may have been applied.
 
-/// Why a store returned no outcome. The rule's `on_error` decides instead.
+/// The reason why a store returned no outcome. The rule's `on_error` decides instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum StoreError {
     /// No room for a new counter: every counter that was considered for eviction is at its limit.
@@ -42,7 +42,8 @@ impl StoreError {
         StoreError::Reply,
     ];
 
-    /// Whether the step may have been applied, or may be later. If false, it never is.
+    /// Whether the step may have been applied, or may still be applied later. If false, it was not
+    /// and never will be.
     pub const fn may_have_run(self) -> bool {
         matches!(self, StoreError::Timeout | StoreError::Lost | StoreError::Reply)
     }

@@ -1,6 +1,7 @@
 //! Metrics, traces and the log of fallbacks.
 //!
-//! A registry counts one subject in atomics and writes its metrics onto an [`Exposition`] with `expose`.
+//! A registry counts one subject in atomics. Its function `expose` writes its metrics onto an
+//! [`Exposition`].
 
 mod compat;
 mod decisions;

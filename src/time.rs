@@ -54,7 +54,7 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Micros;
 }
 
-/// The machine's monotonic clock, anchored to the wall clock when it is created. Later steps of the
+/// The machine's monotonic clock, anchored to the wall clock at its creation. Later changes of the
 /// wall clock, by NTP or an operator, move no window.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
@@ -63,7 +63,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// The same clock, off by `micros`, to simulate a machine with a wrong clock.
+    /// This clock shifted by `micros`, to simulate a machine with a wrong clock.
     pub fn off_by(self, micros: i64) -> SystemClock {
         let anchor_wall = Micros(self.anchor_wall.0.saturating_add_signed(micros));
         SystemClock { anchor_wall, ..self }
@@ -71,7 +71,7 @@ impl SystemClock {
 
     /// A clock anchored to the current wall time.
     pub fn new() -> SystemClock {
-        // Wall time before 1970 counts as the epoch. Windows work; only their edges move.
+        // Wall time before 1970 counts as the epoch. Windows still work; only their edges move.
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         SystemClock {
             anchor_wall: Micros(u64::try_from(wall.as_micros()).unwrap_or(u64::MAX)),
@@ -94,7 +94,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that is moved by hand, for tests and simulations.
+/// A clock that moves only when it is set, for tests and simulations.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicU64);
 

@@ -17,7 +17,7 @@ use crate::settings::Settings;
 use crate::telemetry::{Exposition, RuleMetrics, RuleReloads, SeriesBudget};
 use crate::time::{Clock, Micros, SystemClock};
 
-/// The fix that is named when rule files are missing.
+/// The fix that the error about missing rule files names.
 const IF_MEANT: &str = "the active rules stay; to remove them, leave a file with `domain: NAME` \
                         alone, or send SIGHUP";
 
@@ -34,11 +34,11 @@ pub(super) enum Trigger {
 pub(super) struct RuleSnapshot {
     pub(super) rules: RuleSet,
     pub(super) metrics: RuleMetrics,
-    /// When they were read.
+    /// When the rules were read.
     pub(super) loaded_at: Micros,
 }
 
-/// The rules that decide now. Readers take a snapshot, which a reload does not change.
+/// The active rules. Readers take a snapshot, which a reload does not change.
 pub(super) struct ActiveRules {
     paths: Vec<PathBuf>,
     options: Options,
@@ -112,12 +112,12 @@ impl ActiveRules {
         Watcher::start("weir-rules", self.paths.clone(), Timing::default(), known, digest, changed)
     }
 
-    /// The present rules, for a request or a page.
+    /// The active rules, for use within a few microseconds: by a request or a page.
     pub(super) fn snapshot(&self) -> Guard<Arc<RuleSnapshot>> {
         self.snapshot.load()
     }
 
-    /// The present rules, for work that outlives a few microseconds.
+    /// The active rules, for work that takes longer than a few microseconds.
     pub(super) fn snapshot_owned(&self) -> Arc<RuleSnapshot> {
         self.snapshot.load_full()
     }
@@ -142,7 +142,7 @@ impl ActiveRules {
     }
 
     /// Reads the files and activates their rules. Counters of unchanged rules continue, because
-    /// their keys do.
+    /// their keys stay the same.
     pub(super) fn reload(&self, trigger: Trigger) {
         let mut last_attempt = self.last_attempt();
         let sources = Sources::read(&self.paths);

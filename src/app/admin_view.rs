@@ -1,4 +1,4 @@
-//! The admin view: what the admin port shows of the running service.
+//! The pages of the admin port: metrics, rules, settings, lookups, counters, and top denials.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::time::{Clock, Micros, SystemClock};
 
 mod counter;
 
-/// What the admin port reads.
+/// The parts of the service that the admin port reads.
 pub(super) struct AdminPages {
     pub(super) limiter: Arc<Limiter>,
     pub(super) clock: SystemClock,

@@ -30,10 +30,11 @@ const MODES_PERIOD: Duration = Duration::from_millis(10);
 /// Period of the readiness job. Probes come every second at most.
 const HEALTH_PERIOD: Duration = Duration::from_millis(100);
 
-/// Period of the sweep. A full store of a million counters is swept once in half a minute.
+/// Period of the sweep. At 32,768 counters per sweep, a full store of 4,000,000 counters (the
+/// default of `store.max_counters`) is swept once in two minutes.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 
-/// Counters per sweep, as slices and counters per slice.
+/// Slices per sweep.
 const SWEEP_SLICES: usize = 16;
 const SWEEP_SLICE: usize = 2_048;
 
@@ -56,7 +57,7 @@ impl Background {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("weir-background".into()).spawn(move || {
             runtime.block_on(async {
-                // The server reads the health until the process ends, so the sender must live on.
+                // The server reads the health until the process ends, so the sender must stay.
                 let health = Arc::new(health);
                 let mut jobs = JoinSet::new();
                 if memory_store(&limiter).is_some() {
@@ -79,7 +80,7 @@ impl Background {
         Ok((Background { stop, done }, health_seen))
     }
 
-    /// Stops the jobs, and sends to the store what the consistency modes still hold.
+    /// Stops the jobs, and sends counts and tokens of the consistency modes to the store.
     pub(super) async fn end(self) {
         drop(self.stop);
         let _ = self.done.await;
@@ -120,7 +121,7 @@ async fn update_health(readiness: Readiness, health: Arc<watch::Sender<Health>>)
     }
 }
 
-/// Ticks that do not catch up: a late job runs once.
+/// Ticks that skip missed periods: a late job runs once.
 fn ticks(period: Duration) -> Interval {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -9,14 +9,14 @@ use crate::server::{ReloadOutcome, ServerMetrics, TlsAcceptor, TlsConfig};
 use crate::settings::Settings;
 use crate::time::{Clock, SystemClock};
 
-/// Reloads the certificate files when they change, until it is dropped.
+/// A watcher that reloads the certificate files when they change, until it is dropped.
 #[derive(Debug)]
 pub(super) struct CertificateWatcher {
     _watcher: Watcher,
 }
 
 impl CertificateWatcher {
-    /// TLS as `grpc.tls_*` sets it, with its watcher; `None` without a certificate.
+    /// The TLS configuration from `grpc.tls_*`, and its watcher; `None` without a certificate.
     pub(super) fn load(
         settings: &Settings,
         counters: &Arc<ServerMetrics>,

@@ -1,4 +1,4 @@
-//! All metrics of the process, written by their registries onto one page.
+//! The metrics page: every registry of the process writes its metrics onto it.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ pub(super) struct Registries {
     pub(super) started: Micros,
     /// `store.max_counters`.
     pub(super) max_counters: usize,
-    /// `metrics.top`: whether the counters denied most are metrics.
+    /// `metrics.top`: whether the page has the counters denied most.
     pub(super) top: bool,
-    /// `metrics.compat`: whether the metrics of envoyproxy/ratelimit are written too.
+    /// `metrics.compat`: whether the page has the metrics of envoyproxy/ratelimit too.
     pub(super) compat: bool,
 }
 
@@ -52,7 +52,7 @@ impl Registries {
         }
     }
 
-    /// The present values of all metrics.
+    /// The current values of all metrics.
     pub(super) fn exposition(&self) -> Exposition {
         let mut page = Exposition::default();
         let active = self.rules.snapshot();

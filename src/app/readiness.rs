@@ -1,4 +1,4 @@
-//! Readiness: whether this process accepts traffic, by `readyz.*` of the settings.
+//! Readiness: whether this process accepts traffic, by the settings `readyz.*`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::limiter::Limiter;
 use crate::server::Health;
 use crate::settings::{ReadyzSettings, RequireRules};
 
-/// The conditions of readiness and what they are read from.
+/// The conditions of readiness, and the state that they depend on.
 pub(super) struct Readiness {
     limiter: Arc<Limiter>,
     rules: Arc<ActiveRules>,
@@ -23,7 +23,7 @@ impl Readiness {
         Readiness { limiter, rules, conditions }
     }
 
-    /// The present health. Without conditions the process is always ready, because the fallback
+    /// The current health. Without conditions the process is always ready, because the fallback
     /// decides while the store is unreachable.
     pub(super) fn health(&self) -> Health {
         let ReadyzSettings { require_store, require_rules } = &self.conditions;
@@ -32,7 +32,7 @@ impl Readiness {
         Health { live: true, ready: has_store && self.has_rules(*require_rules) }
     }
 
-    /// Whether the health can change.
+    /// Whether any condition is set, so that the health can change.
     pub(super) fn is_conditional(&self) -> bool {
         self.conditions.require_store || self.conditions.require_rules != RequireRules::Off
     }

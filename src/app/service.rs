@@ -1,4 +1,4 @@
-//! The service: decides requests by the active rules and records what it decided.
+//! The service: decides requests by the active rules and records the decisions.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::store::call_trace::{self, StoreCall};
 use crate::telemetry::{Decisions, Requests, Traces};
 use crate::time::{Clock, SystemClock};
 
-/// What requests are recorded in.
+/// The registries that record requests.
 pub(super) struct Recorder {
     pub(super) decisions: Decisions,
     pub(super) requests: Requests,
@@ -28,7 +28,8 @@ pub(super) struct Service {
     pub(super) recorder: Arc<Recorder>,
 }
 
-/// The counters in the memory of this process: all of them, or those of `on_error: local`.
+/// The counters in the memory of this process: all counters with the memory store, or those of
+/// `on_error: local` with Redis.
 pub(super) fn memory_store(limiter: &Limiter) -> Option<&MemoryStore> {
     let local = || limiter.local().map(|local| &**local.store());
     limiter.backend().memory().or_else(local)

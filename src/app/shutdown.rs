@@ -1,4 +1,4 @@
-//! Shutdown tasks: what runs between the last response and the exit, such as the last export of spans.
+//! Shutdown tasks: work between the last response and the exit, such as the last export of spans.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-/// The fraction of `drain.timeout` that is reserved for the tasks, as its denominator.
+/// Denominator of the share of `drain.timeout` that is reserved for the tasks: a tenth.
 const SHARE: u32 = 10;
 
-/// The most time that is reserved.
+/// The longest reserved time.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// One task.

@@ -1,11 +1,11 @@
-//! This module reports when the content of files and folders has changed and is then quiet.
+//! A watcher of files and folders: reports changed content once the changes have stopped.
 //!
 //! File system events only trigger an earlier check. A check hashes the content, so a touch is not a
 //! change. Checks also run periodically, because some file systems (NFS, many overlays) send no
 //! events, and the system's number of watches is limited.
 //!
-//! [`debounce`] decides when to check and [`watch_set`] what to watch. Each watcher has its own thread,
-//! because reading files can block for minutes on a hanging network volume.
+//! [`debounce`] decides when to check, and [`watch_set`] lists the paths to watch. Each watcher has
+//! its own thread, because reading files can block for minutes on a hanging network volume.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use watch_set::WatchSet;
 /// A hash of the watched content.
 pub(super) type Digest = u64;
 
-/// Watches until it is dropped.
+/// A running watcher. It stops when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Watcher {
     wake: SyncSender<()>,
@@ -42,9 +42,9 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Calls `changed` whenever the result of `look` differs from the one before; the first is
-    /// `known`. Both run on the watcher's thread. `look` reads `paths`: files and folders, which need
-    /// not exist yet.
+    /// Starts a thread that calls `look`, and calls `changed` whenever the result differs from the
+    /// previous one. `known` is the result before the start. `look` reads `paths`: files and
+    /// folders, which need not exist yet.
     pub(super) fn start(
         thread: &str,
         paths: Vec<PathBuf>,
@@ -66,8 +66,8 @@ impl Watcher {
         Ok(watcher)
     }
 
-    /// Calls `changed` whenever the content of one of `files` has changed since `known`: the result
-    /// of [`contents`] before they were read.
+    /// Starts a thread that calls `changed` whenever the content of one of `files` has changed.
+    /// `known` is the result of [`contents`] from before the files were read.
     pub(super) fn of_files(
         thread: &str,
         files: Vec<PathBuf>,
@@ -86,7 +86,8 @@ impl Drop for Watcher {
     }
 }
 
-/// The hash of the files' content. An unreadable or too large file counts as its kind of error.
+/// The hash of the files' content. For an unreadable or too large file, the kind of error is
+/// hashed instead.
 pub(super) fn contents(files: &[PathBuf]) -> Digest {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -99,7 +100,7 @@ pub(super) fn contents(files: &[PathBuf]) -> Digest {
 /// The watcher's thread.
 struct Watch<L, C> {
     paths: Vec<PathBuf>,
-    /// What is watched, shared with `fs_events`.
+    /// The watched paths, shared with `fs_events`.
     watch_set: Arc<ArcSwap<WatchSet>>,
     fs_events: FsEvents,
     clock: SystemClock,
@@ -112,7 +113,7 @@ struct Watch<L, C> {
 impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
     fn run(&mut self, woken: &Receiver<()>, ended: &AtomicBool) {
         self.listen();
-        // Changes between the first reading and now caused no event.
+        // Changes between the caller's reading and `listen` caused no event.
         self.poll();
         loop {
             let now = self.clock.now();
@@ -134,7 +135,7 @@ impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
         if !self.debounce.is_pending() {
             return self.poll();
         }
-        // First, so that a change between this check and the next one causes an event.
+        // Before the check, so that a change during the check causes an event.
         self.listen();
         let digest = (self.look)();
         if self.debounce.accept(digest, self.clock.now()) && digest != self.known {
@@ -143,7 +144,8 @@ impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
         }
     }
 
-    /// A check without an event. A difference may be a write in progress, so it waits like an event.
+    /// Checks without an event. A difference may be a write in progress, so a quiet period follows,
+    /// as after an event.
     fn poll(&mut self) {
         let digest = (self.look)();
         let now = self.clock.now();
@@ -153,7 +155,8 @@ impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
         }
     }
 
-    /// Watches what exists now, because links and folders come and go.
+    /// Watches the paths that exist now. Links and folders may have appeared or gone since the last
+    /// call.
     fn listen(&mut self) {
         let watch_set = WatchSet::under(&self.paths);
         self.fs_events.watch(&watch_set);

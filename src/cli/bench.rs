@@ -11,7 +11,7 @@ use weir_bench::{
 
 use super::{Typed, exit, say};
 
-/// Default of the distinct keys when a value contains `{n}`.
+/// Default number of distinct keys when a value contains `{n}`.
 const KEYS: u64 = 100_000;
 
 #[derive(Debug, Args)]
@@ -42,10 +42,10 @@ pub(crate) struct BenchArgs {
     /// Most calls in flight on one connection [default: 32, or 1000 with --rate].
     #[arg(long)]
     streams: Option<usize>,
-    /// Seconds in which calls count.
+    /// Seconds of measurement.
     #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
     duration: Duration,
-    /// Seconds of warm-up, in which calls do not count.
+    /// Seconds of warm-up, in which calls are not measured.
     #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
     warmup: Duration,
     /// Seconds to wait for the last responses.
@@ -104,7 +104,8 @@ fn cancel_on_interrupt() -> anyhow::Result<CancelSignal> {
     Ok(cancel)
 }
 
-/// Exit code 0: every call was decided; 1: some were not; 69: no service answers such calls.
+/// Runs the benchmark and returns the exit code: 0 if every call was decided, 1 if some were not,
+/// 69 if no service answers such calls.
 pub(super) fn run(args: &BenchArgs) -> anyhow::Result<u8> {
     let plan = args.plan();
     let total = (plan.warmup + plan.duration).as_secs_f64();
@@ -138,7 +139,7 @@ pub(super) fn run(args: &BenchArgs) -> anyhow::Result<u8> {
 /// Overwrites the progress line, and erases it at the end.
 fn show(progress: Progress, total: f64) {
     let mut error = std::io::stderr().lock();
-    // The run goes on if the terminal is gone.
+    // A closed terminal does not end the run.
     let _ = match progress {
         Progress::Started => Ok(()),
         Progress::Running { elapsed, answered } => {

@@ -1,4 +1,4 @@
-//! `weir call`: one real call to a running service, with an answer for people.
+//! `weir call`: sends one call to a running service and prints the response.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::proto::{
     RateLimitServiceClient, Unit,
 };
 
-/// Asks once; 0 for OK, 1 for OVER_LIMIT, 69 when there was no answer.
+/// Sends the call and returns the exit code: 0 for OK, 1 for OVER_LIMIT, 69 without a response.
 pub(super) fn run(args: &CallArgs) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match runtime.block_on(ask(args)) {
@@ -55,7 +55,7 @@ async fn ask(args: &CallArgs) -> anyhow::Result<RateLimitResponse> {
     Ok(answer?.into_inner())
 }
 
-/// How to speak TLS, if it is to be spoken.
+/// The TLS configuration; `None` without a flag of TLS.
 fn tls(args: &TlsArgs) -> anyhow::Result<Option<ClientTlsConfig>> {
     let TlsArgs { tls, ca, cert, key, server_name } = args;
     if !tls && ca.is_none() && cert.is_none() && server_name.is_none() {
@@ -129,7 +129,7 @@ fn sentence(status: &DescriptorStatus) -> String {
     format!("{code}, limit {requests}{per}{name}, {remaining} remaining, resets in {reset:.3} s")
 }
 
-/// A protobuf struct as the JSON that it stands for.
+/// The JSON of a protobuf struct.
 fn json(structure: &Struct) -> serde_json::Value {
     structure.fields.iter().map(|(name, value)| (name.clone(), value_json(value))).collect()
 }
@@ -138,7 +138,7 @@ fn value_json(value: &Value) -> serde_json::Value {
     match &value.kind {
         None | Some(Kind::NullValue(_)) => serde_json::Value::Null,
         Some(Kind::BoolValue(truth)) => (*truth).into(),
-        // Protobuf has no other number than a double; a whole one is printed as such.
+        // Protobuf has doubles only. Whole numbers are printed without a fraction.
         Some(Kind::NumberValue(number)) if number.fract() == 0.0 && number.abs() < 2e15 => {
             (*number as i64).into()
         }

@@ -1,4 +1,4 @@
-//! `weir check`: everything that is wrong with rule files and settings, before they are live.
+//! `weir check`: lists the problems of rule files and settings before they are deployed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::{CheckArgs, ReadingArgs, exit, say};
 use crate::rules::{self, Options, RuleSet, UnknownFields};
 use crate::settings::{self, Overrides, Settings};
 
-/// Lists every problem; 0 when there is none that keeps the files from being loaded.
+/// Lists every problem. Returns 0 if the files can be loaded, also with warnings.
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     let mut out = std::io::stdout().lock();
     let mut paths = args.paths.clone();
@@ -29,8 +29,8 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The settings as `weir serve --config FILE` would read them here; none if they are wrong, which
-/// is written to standard error.
+/// The settings as `weir serve --config FILE` reads them here. `None` if they are invalid; their
+/// problems are then on standard error.
 fn settings(file: &Path) -> Option<Settings> {
     let flags = Overrides { config: Some(file.to_owned()), ..Overrides::default() };
     match settings::load(&flags, &settings::process_env()) {
@@ -47,12 +47,12 @@ fn settings(file: &Path) -> Option<Settings> {
     }
 }
 
-/// `3 rules`, `1 rule`.
+/// A number with its noun: `3 rules`, `1 rule`.
 fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Reads rules and writes what is wrong with them to standard error; none if they cannot be used.
+/// Reads rules and writes their problems to standard error. `None` if they cannot be used.
 pub(super) fn load(paths: &[PathBuf], reading: &ReadingArgs) -> anyhow::Result<Option<RuleSet>> {
     read(paths, &options(reading))
 }
@@ -67,7 +67,7 @@ fn options(reading: &ReadingArgs) -> Options {
 
 fn read(paths: &[PathBuf], options: &Options) -> anyhow::Result<Option<RuleSet>> {
     for path in paths {
-        // An absent folder is fine for a service that waits for its rules, not for a question.
+        // `weir serve` may wait for a missing folder. For this command it is an error.
         anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
     }
     match rules::load(paths, options) {

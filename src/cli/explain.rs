@@ -1,10 +1,11 @@
-//! `weir explain`: which rule a descriptor meets, and why; the service's own lookup, with a notebook.
+//! `weir explain`: shows which rule a descriptor matches, and every step of the lookup.
 
 use std::io::Write;
 
 use super::{ExplainArgs, check, exit};
 
-/// Prints an explanation per descriptor; 0 also when no rule is met, because that is an answer.
+/// Prints an explanation per descriptor. Returns 0 also if no rule matches, because the
+/// explanation then gives the reason.
 pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     let Some(rules) = check::load(&args.rules, &args.reading)? else { return Ok(exit::BAD_CONFIG) };
     let mut out = std::io::stdout().lock();

@@ -1,4 +1,4 @@
-//! `weir serve`: reads the settings, starts the log, and runs the application until a shutdown signal.
+//! `weir serve`: reads the settings, starts the log, and runs the application until a signal.
 
 use std::io::IsTerminal;
 
@@ -8,12 +8,13 @@ use super::{exit, say};
 use crate::app::{self, StartError};
 use crate::settings::{self, LogFormat, Overrides};
 
-/// Serves until SIGTERM or SIGINT; 0 after an orderly stop.
+/// Serves until SIGTERM or SIGINT. Returns 0 after an orderly stop.
 pub(super) fn run(flags: &Overrides) -> anyhow::Result<u8> {
     serve(flags, &settings::process_env())
 }
 
-/// The same, where envoyproxy/ratelimit's image would read its rules if nothing said where they are.
+/// Serves under the name of envoyproxy/ratelimit's binary. Without a setting for the folder of the
+/// rules, it is the default folder of that image.
 pub(super) fn as_envoy_ratelimit() -> anyhow::Result<u8> {
     serve(&Overrides::default(), &settings::with_default_runtime_root(settings::process_env()))
 }
@@ -46,15 +47,15 @@ fn serve(flags: &Overrides, env: &[(String, String)]) -> anyhow::Result<u8> {
 }
 
 fn start_log(log: &settings::LogSettings) -> anyhow::Result<()> {
-    // The HTTP/2 library warns of every connection that misbehaves, which clients choose; and fred
-    // of what weir says itself, once per connection and attempt. A level that names one of them
-    // comes later in the list and wins.
+    // The HTTP/2 library (h2) logs a warning per misbehaving connection, so clients would control
+    // the size of the log. The Redis client (fred) logs once per connection and attempt what weir
+    // logs once. Directives of `log.level` follow in the list and take precedence.
     let filter = EnvFilter::try_new(format!("h2=error,fred=off,{}", log.level))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        // A reader of the log that has gone must not take the service along.
+        // A closed log stream must not end the service.
         .log_internal_errors(false);
     match log.format {
         LogFormat::Pretty => lines.init(),

@@ -1,4 +1,4 @@
-//! Typed descriptors: this module parses `key=value,key=value` from the command line and URLs.
+//! Typed descriptors: a parser of `key=value,key=value` from the command line and URLs.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use super::Entry;
 /// The entries of a typed descriptor, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Typed(
-    /// Keys and values.
+    /// The keys and values.
     pub Vec<(String, String)>,
 );
 

@@ -1,4 +1,4 @@
-//! The backend: where a limiter's counters are.
+//! The backend of a limiter: counters in memory, or in Redis behind the consistency modes.
 
 use crate::key::Key;
 use crate::limit::Mode;
@@ -9,14 +9,14 @@ use crate::time::{Micros, SystemClock};
 
 /// The counters of a limiter.
 pub enum Backend<S = Guard<RedisStore, SystemClock>> {
-    /// In this process's memory. Every decision queries it, whatever the rule's mode.
+    /// Counters in the memory of this process. Every decision queries them, in every mode.
     Memory(MemoryStore),
-    /// In Redis, behind the consistency modes. Tests put other stores here.
+    /// Counters in Redis, behind the consistency modes. Tests use other stores instead of Redis.
     Redis(Modes<S>),
 }
 
 impl<S> Backend<S> {
-    /// The counters in memory, if that is the backend.
+    /// The counters in memory; `None` if they are in Redis.
     pub fn memory(&self) -> Option<&MemoryStore> {
         match self {
             Backend::Memory(store) => Some(store),
@@ -24,7 +24,7 @@ impl<S> Backend<S> {
         }
     }
 
-    /// The consistency modes, if the backend is shared by several instances.
+    /// The consistency modes; `None` if the counters are in memory.
     pub fn modes(&self) -> Option<&Modes<S>> {
         match self {
             Backend::Memory(_) => None,
@@ -34,12 +34,12 @@ impl<S> Backend<S> {
 }
 
 impl<S: Store> Backend<S> {
-    /// The store behind the consistency modes, if the backend is shared by several instances.
+    /// The store behind the consistency modes; `None` if the counters are in memory.
     pub fn redis(&self) -> Option<&S> {
         self.modes().map(Modes::store)
     }
 
-    /// The instant to plan a step on `key` for, when the local clock shows `local`.
+    /// The instant for a step on `key`, by the store's clock, at `local` by the local clock.
     pub(super) fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
         match self {
             Backend::Memory(_) => Ok(local),
@@ -47,7 +47,7 @@ impl<S: Store> Backend<S> {
         }
     }
 
-    /// Applies `step` to the counter itself, not to what a mode keeps of it.
+    /// Applies `step` to the counter in the store, without its consistency mode.
     pub(super) async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
         match self {
             Backend::Memory(store) => store.apply_now(key, step),
@@ -55,7 +55,8 @@ impl<S: Store> Backend<S> {
         }
     }
 
-    /// Applies a step that gives back what a decision in `mode` took, without waiting for it.
+    /// Applies a step that gives back what a decision in `mode` took, without waiting for the
+    /// outcome.
     pub(super) fn apply_detached(&self, key: &Key, mode: Mode, step: Step) {
         match self {
             // A step that gives back needs no room, so it cannot fail.
@@ -64,7 +65,7 @@ impl<S: Store> Backend<S> {
         }
     }
 
-    /// Deletes the counter `key` and what the modes keep of it. Returns whether it existed.
+    /// Deletes the counter `key`, also from the modes' caches. Returns whether it existed.
     pub(super) async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
         match self {
             Backend::Memory(store) => Ok(store.remove(key)),

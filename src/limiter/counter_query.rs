@@ -1,4 +1,4 @@
-//! What a descriptor resolves to: a query to one counter, or a reason why nothing is counted.
+//! The resolution of a descriptor: a query to one counter, or a reason why nothing is counted.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::limit::Limit;
 use crate::rules::Rule;
 use crate::step::LeaseId;
 
-/// What one descriptor resolves to.
+/// The resolution of one descriptor.
 pub(super) enum Resolved<'r> {
     /// Nothing is counted.
     Uncounted {
@@ -25,7 +25,7 @@ pub(super) enum Resolved<'r> {
 pub(super) struct CounterQuery<'r> {
     /// The rule that matched; `None` for a limit that the proxy sent.
     pub(super) rule: Option<&'r Rule>,
-    /// The limit that the counter is held against.
+    /// The limit of the counter.
     pub(super) limit: Cow<'r, Limit>,
     /// The counter.
     pub(super) key: Key,
@@ -35,7 +35,7 @@ pub(super) struct CounterQuery<'r> {
     pub(super) lease: Option<LeaseUse>,
 }
 
-/// What a descriptor does with a lease.
+/// The use of a lease by a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseUse {
     /// Takes hits under this id, if they are allowed.

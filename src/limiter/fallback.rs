@@ -1,4 +1,4 @@
-//! The fallback: this module decides hits whose counter could not be queried.
+//! The fallback: decides hits whose counter could not be queried.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct LocalCounters {
     instances: u64,
 }
 
-/// A query that the store returned an error for.
+/// A query for which the store returned an error.
 pub(super) struct FailedQuery<'a> {
     pub(super) rule: Option<usize>,
     pub(super) limit: &'a Limit,
@@ -28,7 +28,7 @@ pub(super) struct FailedQuery<'a> {
 }
 
 impl LocalCounters {
-    /// Counters in `store`. Each has the share of the limit of one of `instances` instances.
+    /// Local counters in `store`. Each has the limit divided by `instances`, rounded up.
     pub fn new(store: MemoryStore, instances: u64) -> LocalCounters {
         LocalCounters { store: Arc::new(store), instances: instances.max(1) }
     }
@@ -55,8 +55,8 @@ impl LocalCounters {
     }
 }
 
-/// One instance's share of `limit`, rounded up. Rounding up keeps every instance serving; all
-/// together may allow up to one hit per instance over the limit.
+/// One instance's share of `limit`, rounded up so that it is not 0. All instances together may
+/// allow up to one hit per instance over the limit.
 fn share(limit: &Limit, instances: u64) -> Limit {
     let tier = |tier: &Tier| Tier {
         requests: tier.requests.div_ceil(instances),

@@ -1,4 +1,4 @@
-//! The fold: this module turns the decisions of all descriptors into one verdict.
+//! The fold: turns the decisions of all descriptors into one verdict.
 
 use serde_json::{Map, Value, json};
 
@@ -37,9 +37,11 @@ pub(super) fn grant(
     Some(grant)
 }
 
-/// The overall code: over the limit if any ordinary descriptor is, or if all of one or more quota
-/// descriptors are. Global quota mode makes every descriptor a quota descriptor, including those
-/// without a limit, which pass; descriptors of unlimited rules stay out.
+/// The overall code. It is over the limit if any ordinary descriptor is over its limit, or if there
+/// are quota descriptors and all of them are over theirs.
+///
+/// Global quota mode makes every descriptor a quota descriptor. This includes descriptors without a
+/// limit, which pass, but not those of unlimited rules.
 pub(super) fn overall(global_quota: bool, decided: &[Decided<'_>], statuses: &[Status]) -> Code {
     let mut quota = 0_usize;
     let mut quota_over = 0_usize;
@@ -56,7 +58,7 @@ pub(super) fn overall(global_quota: bool, decided: &[Decided<'_>], statuses: &[S
 }
 
 impl Decided<'_> {
-    /// Whether this is a quota descriptor, which denies only together with all the others.
+    /// Whether this is a quota descriptor, which denies only if all other quota descriptors do.
     pub(super) fn is_quota(&self, global_quota: bool) -> bool {
         if global_quota {
             return !matches!(self.cause, Cause::Unlimited(_));
@@ -95,8 +97,8 @@ impl Decided<'_> {
         }
     }
 
-    /// The reset of the status. It is exact, except for fixed windows of whole seconds: those are
-    /// rounded up, as envoyproxy/ratelimit counts seconds and Envoy shows the floor.
+    /// The reset of the status. It is exact, except for fixed windows of whole seconds. Those are
+    /// rounded up, because envoyproxy/ratelimit counts seconds and Envoy shows the floor.
     fn reset_after(&self, decision: &Decision) -> Micros {
         let exact = decision.reset_after;
         let Some(limit) = self.resolved.limit() else { return exact };
@@ -111,7 +113,7 @@ impl Decided<'_> {
         let limit: &Limit = self.resolved.limit()?;
         let tier = limit.tiers.get(tier)?;
         let unit = match limit.algorithm {
-            // Slots have no unit of time: the window is the longest hold of one.
+            // Slots have no unit of time: their window is the longest time that one is held.
             Algorithm::Concurrency => None,
             _ => Unit::of_window(tier.window),
         };

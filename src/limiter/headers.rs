@@ -1,4 +1,4 @@
-//! This module builds the response headers: limit headers, `retry-after`, and `x-weir-decision`.
+//! Builds the response headers: limit headers, `retry-after`, and `x-weir-decision`.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -86,9 +86,9 @@ fn x_ratelimit(lines: &[Line<'_>], list: &mut List) {
     list.push(("x-ratelimit-reset".into(), reset.to_string()));
 }
 
-/// Adds the three headers of envoyproxy/ratelimit. As there, they report the descriptor with the
-/// smallest remaining, the first among equals. The last descriptor over its limit takes precedence
-/// over it, unless it is a quota descriptor.
+/// Adds the three headers of envoyproxy/ratelimit. As there, they report the last descriptor over
+/// its limit that is no quota descriptor, unless a later one has fewer remaining hits. Without such
+/// a descriptor they report the one with the fewest remaining hits, the first among equals.
 fn envoy_ratelimit(names: [&String; 3], lines: &[Line<'_>], list: &mut List) {
     let mut chosen: Option<&Line<'_>> = None;
     for line in lines {

@@ -1,7 +1,7 @@
-//! Inspection: this module shows operators what a counter holds, and deletes it on request.
+//! Inspection: shows operators the state of a counter, and deletes it on request.
 //!
-//! Inspection queries the store itself, not what a mode keeps of the counter. With leased or
-//! synced rules, an instance may have taken or allowed hits that the store shows differently.
+//! Inspection queries the store, without the consistency modes. For leased rules the store counts
+//! tokens that no request has spent yet. For synced rules it lacks hits that are not exchanged yet.
 
 use crate::algorithm;
 use crate::decision::Decision;
@@ -41,7 +41,7 @@ impl<S: Store> Limiter<S> {
     ///
     /// # Errors
     ///
-    /// [`NoCounter`] if the descriptor resolves to none.
+    /// [`NoCounter`] if the descriptor has no counter.
     pub fn counter<'r>(
         &self,
         rules: &'r RuleSet,
@@ -71,7 +71,7 @@ impl<S: Store> Limiter<S> {
     ///
     /// # Errors
     ///
-    /// The store's error, if it cannot be queried.
+    /// The store's error, if the counter cannot be queried.
     pub async fn inspect(
         &self,
         counter: &Counter<'_>,
@@ -83,7 +83,7 @@ impl<S: Store> Limiter<S> {
         Ok(algorithm::report_tiers(counter.limit, &step, &outcome))
     }
 
-    /// Deletes the counter, including the one of `on_error: local`. Returns whether it existed.
+    /// Deletes the counter, and its local counter of `on_error: local`. Returns whether it existed.
     ///
     /// # Errors
     ///

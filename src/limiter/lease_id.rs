@@ -12,7 +12,7 @@ pub(super) struct LeaseIds {
 }
 
 impl LeaseIds {
-    /// A generator with a seed of its process.
+    /// A generator with a random seed.
     pub(super) fn new() -> LeaseIds {
         LeaseIds { seed: KeySeed::random(), next: AtomicU64::new(0) }
     }
@@ -24,7 +24,7 @@ impl LeaseIds {
     }
 }
 
-/// The id in the value of a `lease` entry. A text that is not an id maps to an id of no lease, so
+/// The id in the value of a `lease` entry. A text that is no id maps to an id that no lease has, so
 /// that closing it changes nothing.
 pub(super) fn parse(text: &str) -> LeaseId {
     text.parse().unwrap_or_else(|_| {

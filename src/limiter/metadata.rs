@@ -1,4 +1,4 @@
-//! Dynamic metadata: what the proxy stores with the request, in the format of
+//! Dynamic metadata that the proxy stores with the request, in the format of
 //! envoyproxy/ratelimit.
 
 use serde_json::{Map, Value, json};
@@ -62,7 +62,7 @@ fn descriptor(sent: &Descriptor<'_>) -> Value {
     Value::Object(map)
 }
 
-/// Adds `more` to `into`. Existing values win; nested maps are merged the same way.
+/// Adds `more` to `into`. Existing values stay. Nested maps are merged by the same rule.
 fn merge(into: &mut Map<String, Value>, more: &Map<String, Value>) {
     for (key, value) in more {
         match (into.get_mut(key), value) {

@@ -1,4 +1,4 @@
-//! Pending queries: what is prepared before the store is queried, and what its result means.
+//! Pending queries: prepares the query of a descriptor, and interprets its result.
 
 use std::time::Duration;
 
@@ -13,15 +13,16 @@ use crate::step::Lease;
 use crate::store::{MemoryStore, Store, StoreError};
 use crate::time::Micros;
 
-/// One descriptor on its way from its resolution to its decision.
+/// One descriptor between its resolution and its decision.
 pub(super) struct PendingQuery<'r> {
     resolved: Resolved<'r>,
     /// The instant of the request, by the local clock.
     local: Micros,
-    /// The same instant by the store's clock.
+    /// The instant of the request, by the store's clock.
     now: Result<Micros, StoreError>,
     lease: Option<Lease>,
-    /// Armed before the store is queried: a dropped call gives back what it may have taken.
+    /// A guard that is armed before the store is queried, so that a dropped call gives back what it
+    /// may have taken.
     undo: Option<UndoGuard>,
     /// The counter's decision; an error until the store has been queried.
     result: Result<Decision, StoreError>,
@@ -120,7 +121,7 @@ impl<S: Store> Limiter<S> {
 
     #[cold]
     fn fall_back(&self, error: StoreError, pending: &mut PendingQuery<'_>) -> Cause {
-        // The step may have been applied all the same: the guard gives back what it took.
+        // The step may have been applied. Dropping the guard then gives back what it took.
         pending.undo = None;
         let Resolved::Counter(query) = &pending.resolved else { return Cause::NoRule };
         let CounterQuery { rule, limit, key, hits, .. } = query;

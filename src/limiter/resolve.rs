@@ -1,4 +1,4 @@
-//! This module resolves the descriptors of a request: it finds their rules and counters.
+//! Resolves the descriptors of a request: finds their rules and counters.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,8 @@ use crate::descriptor::{Descriptor, Request, split_lease};
 use crate::key::KeySeed;
 use crate::rules::{self, Found, NameId, Policy, RuleSet};
 
-/// Resolves every descriptor of a request, in its order. Replaced rules are dropped, and leases
-/// have their ids.
+/// Resolves every descriptor of a request, in order. Drops replaced rules, and assigns ids to new
+/// leases.
 #[inline]
 pub(super) fn request<'r>(
     rules: &'r RuleSet,
@@ -28,8 +28,8 @@ pub(super) fn request<'r>(
     resolved
 }
 
-/// Gives one lease id to everything that the request takes under a lease: the response carries
-/// one id.
+/// Assigns one lease id to all leases that the request opens, because the response carries only
+/// one.
 fn open_leases(resolved: &mut [Resolved<'_>], ids: &LeaseIds) {
     let mut id = None;
     for one in resolved {

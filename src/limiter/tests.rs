@@ -11,7 +11,7 @@ use crate::settings::LimitHeaders;
 mod leases;
 mod waiting;
 
-/// 09:30:20 of some day: 20 s into its minute.
+/// An instant 20 s after the start of a minute.
 const NOW: Micros = Micros::from_secs(1_000_000_000 / 60 * 60 + 20);
 
 struct Bench {
@@ -70,7 +70,7 @@ fn header<'v>(verdict: &'v Verdict, name: &str) -> Option<&'v str> {
     value
 }
 
-/// Two quota rules, one ordinary, one unlimited; every limited one lets one hit per minute pass.
+/// Two quota rules, one ordinary rule and one unlimited rule. Every limit is one hit per minute.
 const MIXED: &str = "
   - {key: q1, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
   - {key: q2, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
@@ -190,8 +190,8 @@ fn a_full_store_falls_back() {
     }
 }
 
-/// The order of descriptors is total, also with limits of 0, and a bucket's share is of its size.
-/// There are more descriptors than a sort handles by simple insertion.
+/// The order of descriptors is total, also with limits of 0, and a bucket's share is that of its
+/// size. There are more descriptors than a sort handles by simple insertion.
 #[test]
 fn any_mix_of_descriptors_has_an_order() {
     let rules = "

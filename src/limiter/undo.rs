@@ -1,4 +1,4 @@
-//! Undo guards: they give back what a request took under a lease, unless they are disarmed.
+//! Undo guards, which give back what a request took under a lease, unless they are disarmed.
 //!
 //! A lease is undone by closing it. Closing an unknown or closed lease changes nothing, so the
 //! caller and a cancelled call may both give the same lease back.
@@ -14,7 +14,7 @@ use crate::step::{Lease, LeaseId, Step};
 use crate::store::{MemoryStore, Store};
 use crate::time::Micros;
 
-/// Counters that a lease was taken from.
+/// The counters from which a lease was taken.
 pub(super) trait Origin: Send + Sync + 'static {
     /// Applies the step that closes the lease, without waiting for it.
     fn undo(&self, key: &Key, step: Step);
@@ -34,10 +34,10 @@ impl Origin for MemoryStore {
     }
 }
 
-/// What one step took under a lease. Dropping it gives that back, so a call that is cancelled
-/// while its counter is queried gives back what it may have taken.
+/// A guard of what one step took under a lease. Dropping it closes the lease, so a call that is
+/// cancelled during its query gives back what it may have taken.
 pub(super) struct UndoGuard {
-    /// Boxed, because most decisions take no lease and would carry the space for one.
+    /// The undo. It is boxed, because most decisions take no lease and need no space for one.
     armed: Option<Box<Undo>>,
 }
 
@@ -55,7 +55,7 @@ impl Undo {
 }
 
 impl UndoGuard {
-    /// A guard of the `hits` that a step at `now` takes of `limit` under the lease `id`.
+    /// A guard of the `hits` of `limit` that a step at `now` takes under the lease `id`.
     pub(super) fn new(
         origin: Arc<dyn Origin>,
         id: LeaseId,

@@ -10,13 +10,13 @@ use crate::step::Step;
 use crate::store::{MemoryStore, Store, StoreError};
 use crate::time::Micros;
 
-/// Plans a step, has the store apply it, and reports the outcome.
+/// The path of exact rules: plans a step, applies it in the store, and interprets the outcome.
 pub(super) struct ExactPath<S> {
     store: Arc<S>,
 }
 
 impl CounterCheck<'_> {
-    /// Decides exactly, against counters in memory.
+    /// Decides by counters in memory.
     ///
     /// # Errors
     ///
@@ -24,7 +24,7 @@ impl CounterCheck<'_> {
     #[inline]
     pub fn in_memory(&self, store: &MemoryStore) -> Result<Decision, StoreError> {
         let step = self.step(self.now?);
-        // By reference: the outcome was written just now, and moving it would stall on that write.
+        // By reference, because moving an outcome that was just written would stall on that write.
         match &store.apply_now(self.key, &step) {
             Ok(outcome) => Ok(algorithm::report(self.limit, &step, outcome)),
             Err(error) => Err(*error),

@@ -1,49 +1,52 @@
-//! Mode leased: this module takes hits from the store ahead of requests, as tokens, and spends
-//! them locally.
+//! Mode leased: draws hits from the store ahead of requests, as tokens, and spends them locally.
 //!
-//! A refill is one step that takes `m` hits; each becomes a token. The store cannot tell a refill
-//! from a request, so it never grants more than the limit. The proof below shows that spending a
-//! token later than it was drawn breaks no limit either.
+//! A refill is one step that takes `m` hits, each of which becomes a token. The store treats a
+//! refill like a request, so it never grants more than the limit. The proof below shows that
+//! spending a token later than it was drawn does not exceed a limit either.
 //!
 //! # Cost
 //!
-//! A counter with less than one request in two seconds is decided by the store and keeps nothing
-//! here. A busy counter costs one refill in about two seconds, as long as the limit has that much
+//! A counter with less than one request in two seconds is decided by the store, without a token
+//! pool. A busy counter costs one refill in about two seconds, as long as the limit has that much
 //! room.
 //!
 //! # Proof
 //!
-//! All instants are the store's. A request is decided as of the instant it read. It may spend a
-//! token only if that instant lies before the token's end. The comparison is made under the
-//! counter's lock, so a delayed thread cannot spend an ended token, however long the delay.
+//! All instants are by the store's clock. A request is decided as of the instant that it read. It
+//! may spend a token only if that instant is before the token's end. The comparison is made under
+//! the counter's lock, so a delayed thread cannot spend an ended token, however long the delay.
 //!
-//! **fixed_window.** A token belongs to the window that the store counted it in (the outcome names
-//! it) and ends with that window. In every window: spent <= drawn <= limit.
+//! **fixed_window.** A token belongs to the window in which the store counted it, which the
+//! outcome names. It ends with that window. In every window: spent <= drawn <= limit.
 //!
-//! **sliding_window.** The same holds per window. Let `p` and `c` be the tokens drawn in the
-//! previous and the current window: the tokens spent in each are at most those. The last refill of
-//! the window was granted with `p * rest / window + c <= limit`. Since then `c` is the same and
-//! `rest` is smaller. So every spent hit would have passed a counter of the spent hits only.
+//! **sliding_window.** As with a fixed window, spent <= drawn in every window. Let `p` and `c` be
+//! the tokens drawn in the previous and the current window. The last refill of the window was
+//! granted with `p * rest / window + c <= limit`. Since then `c` is the same and `rest` is
+//! smaller. So every spent hit would have passed a counter of the spent hits only.
 //!
-//! **Several tiers.** A refill is counted in all tiers. Its tokens end with the first window of any
-//! tier that ends.
+//! **Several tiers.** A refill is counted in all tiers. Its tokens end when the window of any tier
+//! ends.
 //!
 //! **token_bucket, leaky_bucket.** A bucket of burst `B` that drains at rate `r` allows at most
-//! `B + r * (b - a)` in any interval `(a, b]`. Tokens live for `T`, so what is spent in `(a, b]`
-//! was drawn in `(a - T, b]`. Refills are held against a bucket of `B - r * T`: they are at most
-//! `B - r * T + r * (b - a + T) = B + r * (b - a)`. Every step on a leased counter uses the smaller
-//! bucket. `T` is an eighth of the time in which the bucket fills, at most one second.
+//! `B + r * (b - a)` hits in any interval `(a, b]`. Tokens are valid for `T`, so tokens spent in
+//! `(a, b]` were drawn in `(a - T, b]`. Refills use a smaller bucket, of burst `B - r * T`, so they
+//! draw at most `B - r * T + r * (b - a + T) = B + r * (b - a)` hits. Every step on a leased
+//! counter uses the smaller bucket. `T` is an eighth of the time in which the bucket fills, at most
+//! one second.
 //!
-//! **Returned tokens.** In windows, the return step is planned for an instant in the tokens'
-//! window, so a later window loses nothing. In buckets, compare the counter with one on which the
-//! returned tokens had never been drawn. That one is never fuller. For every outstanding refill,
-//! the difference is at least its charge less the time since: it shrinks only while the other
-//! bucket is empty, by one microsecond per microsecond. So a charge `c` of age `t` may be reduced by
-//! at most `c - t`. The return step reduces it by `T` less than that, in case it is delayed by up
-//! to `T`.
+//! **Returned tokens, windows.** The return step is planned for an instant in the tokens' window,
+//! so it does not change a later window.
+//!
+//! **Returned tokens, buckets.** Compare the counter with a second one, on which the returned
+//! tokens were never drawn. The second one is never fuller. For every outstanding refill, the
+//! difference is at least its charge less the time since: it shrinks only while the second bucket
+//! is empty, by one microsecond per microsecond. So a charge `c` of age `t` may be reduced by at
+//! most `c - t`. The return step reduces it by `T` less than that, in case the step is delayed by
+//! up to `T`.
 //!
 //! **Lost outcomes.** Tokens of a refill without an outcome count as spent. Tokens of a return
-//! without an outcome count as returned. Neither is repeated, so both errors are on the safe side.
+//! without an outcome count as returned. Neither step is repeated, so both errors lower the number
+//! of hits that pass.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -80,16 +83,16 @@ use in_flight::InFlightRefill;
 use policy::TokenPolicy;
 use token_pool::{Acquire, Refill, TokenPool, Unspent};
 
-/// Shards of the table, each with its own lock. One is searched for idle pools per run.
+/// Shards of the table, each with its own lock. A periodic run searches one shard for idle pools.
 const SHARDS: usize = 64;
 
-/// Token pools per shard. Further counters are decided by the store.
+/// Most token pools per shard. The store decides further counters.
 const POOLS_MAX: usize = 1_024;
 
-/// Unspent tokens are returned when their counter had no request for this long.
+/// Time without a request after which the unspent tokens of a counter are returned.
 const IDLE: Micros = Micros::from_secs(4);
 
-/// The longest time that returning all tokens takes when the process ends.
+/// Longest time for returning all tokens when the process ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Concurrent returns when the process ends.
@@ -105,7 +108,7 @@ struct Pools<S> {
     shards: Box<[Mutex<PoolShard>]>,
     /// The shard that is searched next.
     next_shard: AtomicUsize,
-    /// The process is ending: every request goes to the store.
+    /// Whether the process is ending. The store then decides every request.
     closed: AtomicBool,
     counts: LeasedCounts,
 }
@@ -117,11 +120,11 @@ struct PoolShard {
 
 /// The result of a check without a call to the store.
 enum LocalResult {
-    /// Decided.
+    /// The path has decided.
     Decided(Result<Decision, StoreError>),
-    /// Queued for a refill.
+    /// The request waits for a refill.
     Queued(oneshot::Receiver<Result<Decision, StoreError>>),
-    /// The store decides this number of hits.
+    /// The store must decide this number of hits.
     Direct(i64),
 }
 
@@ -142,7 +145,7 @@ impl<S: Store> LeasedPath<S> {
 }
 
 impl<S> LeasedPath<S> {
-    /// What the path has done since the process started.
+    /// The path's counts since the process started.
     pub fn counts(&self) -> &LeasedCounts {
         &self.inner.counts
     }
@@ -165,7 +168,7 @@ impl<S: Store> LeasedPath<S> {
             LocalResult::Direct(hits) => self.inner.direct(check, hits).await,
             LocalResult::Queued(result) => {
                 let result = async { result.await.unwrap_or(Err(StoreError::Lost)) };
-                // At most the time of one call, even if the request needs several refills.
+                // The request waits at most the time of one call, even if it needs several refills.
                 match check.timeout.into_iter().chain(self.inner.store.timeout()).min() {
                     None => result.await,
                     Some(timeout) => store::with_timeout(timeout, result).await,
@@ -217,7 +220,7 @@ impl<S> Pools<S> {
 }
 
 impl<S: Store> Pools<S> {
-    /// Decides from the token pool, if the counter has one with enough tokens.
+    /// Decides from the counter's token pool, if it has enough tokens.
     fn decide(self: &Arc<Self>, check: &CounterCheck<'_>) -> LocalResult {
         if check.lease.is_some() || self.closed.load(Ordering::Relaxed) {
             return LocalResult::Direct(check.hits);
@@ -264,7 +267,7 @@ impl<S: Store> Pools<S> {
             };
         }
         if pool.available(now) < hits.max(1) {
-            // Only the store can decide, if its clock is known.
+            // There is no pool, so the store must decide. That requires its clock.
             match check.now {
                 Err(error) => return (LocalResult::Decided(Err(error)), None),
                 Ok(_) if hits == 0 || Handle::try_current().is_err() => {
@@ -283,7 +286,7 @@ impl<S: Store> Pools<S> {
         }
     }
 
-    /// Has the store decide `hits`, under the same policy as a refill.
+    /// Lets the store decide `hits`, under the same policy as a refill.
     async fn direct(&self, check: &CounterCheck<'_>, hits: i64) -> Result<Decision, StoreError> {
         let step = match TokenPolicy::for_limit(check.limit) {
             Some(policy) if check.lease.is_none() => policy.plan(hits, check.now?),
@@ -322,7 +325,7 @@ impl<S: Store> Pools<S> {
         });
     }
 
-    /// Returns tokens to the store without waiting. `local` is the local time; without it only
+    /// Returns tokens to the store without waiting. `local` is the local time. Without it, only
     /// tokens of windows are returned.
     fn return_tokens(&self, key: &Key, unspent: Unspent, local: Option<Micros>) {
         for step in self.return_steps(key, unspent, local) {

@@ -1,15 +1,15 @@
-//! The over-limit cache: this module denies requests to a full counter from memory for as long as
-//! the counter is full.
+//! The over-limit cache: denies requests to a full counter from memory, as long as it is full.
 //!
 //! It wraps a store and implements the same trait. A denial leaves the counter unchanged, and its
-//! outcome has the counter's state. So the same state machine, applied here, denies what the store
-//! would deny, with the same numbers. The hits of others only make the counter fuller until its own
-//! time empties it. A step that gives hits back through this instance invalidates the entry at once.
-//! What another instance gives back is not seen before the counter would have room anyway.
-//! `docs/modes.md` has the argument in full.
+//! outcome has the counter's state. So the same state machine, applied here, denies the same
+//! requests as the store, with the same numbers.
 //!
-//! A fixed window of one tier may count denied hits. The hits that are denied here are unreported:
-//! the store counts them before any step that could tell the difference.
+//! Hits of other instances only make the counter fuller. Hits that are given back through this
+//! instance invalidate the entry at once. Hits that another instance gives back have no effect here
+//! until the counter would have had room anyway. `docs/modes.md` has the full argument.
+//!
+//! A fixed window of one tier may count denied hits. Hits that are denied here are unreported at
+//! first. They are reported to the store before any step whose outcome depends on them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,14 +43,14 @@ impl<S> OverLimitStore<S> {
         OverLimitStore { store, cache, max_age: None }
     }
 
-    /// The same, with denials cached for at most `max_age`.
+    /// This store with denials cached for at most `max_age`.
     pub(super) fn with_max_age(self, max_age: Micros) -> OverLimitStore<S> {
         OverLimitStore { max_age: Some(max_age), ..self }
     }
 }
 
 impl<S: Store> OverLimitStore<S> {
-    /// Takes hits, or peeks.
+    /// Applies a step that takes hits or peeks.
     async fn take(
         &self,
         set: &CacheSet,
@@ -66,9 +66,9 @@ impl<S: Store> OverLimitStore<S> {
                     return Ok(outcome);
                 }
                 Lookup::Unreported(denied) => {
-                    // The outcome of this step depends on the denied hits.
+                    // Reported first, because the outcome of this step depends on the denied hits.
                     timeout = self.report(set, key, &denied, timeout).await?;
-                    // Hits that were denied during the report precede this step, too.
+                    // Hits that were denied during the report also precede this step.
                     if step.hits > 0
                         && let Some(denied) = set.remove(key, step.now)
                     {
@@ -88,8 +88,8 @@ impl<S: Store> OverLimitStore<S> {
         Ok(outcome)
     }
 
-    /// Gives hits back, or settles a reservation. No denial from before or during the step may stay
-    /// in the cache.
+    /// Applies a step that gives hits back or settles a reservation. No denial from before or
+    /// during the step may stay in the cache.
     async fn give_back(
         &self,
         set: &CacheSet,
@@ -116,8 +116,8 @@ impl<S: Store> OverLimitStore<S> {
         result
     }
 
-    /// Reports unreported denied hits to the counter. Returns what is left of `timeout`, which this
-    /// call and the step that follows share.
+    /// Reports unreported denied hits to the counter. Returns the rest of `timeout`, which this
+    /// call and the following step share.
     async fn report(
         &self,
         set: &CacheSet,
@@ -139,8 +139,8 @@ impl<S: Store> OverLimitStore<S> {
     }
 }
 
-/// A step that gives hits back, while its outcome is unknown. Dropping it armed suppresses cached
-/// denials of the counter, because the step may still arrive.
+/// A guard of a step that gives hits back, while its outcome is unknown. Dropping it armed
+/// suppresses cached denials of the counter, because the step may still arrive.
 struct SuppressOnDrop<'a, S: Store> {
     store: &'a S,
     set: &'a CacheSet,
@@ -205,7 +205,7 @@ impl<S: Store> Store for OverLimitStore<S> {
         // A deleted counter needs no report of denied hits.
         let _ = set.invalidate(key, Micros::ZERO);
         let forgotten = self.store.forget(key).await;
-        // A denial that arrived meanwhile is of the counter before its deletion.
+        // Again, because a denial that arrived meanwhile is from before the deletion.
         let _ = set.invalidate(key, Micros::ZERO);
         forgotten
     }

@@ -1,17 +1,17 @@
-//! Mode synced: this module decides on a local replica of the counter, and exchanges counts with
-//! the store at intervals.
+//! Mode synced: decides by a local replica of the counter, and exchanges counts with the store at
+//! intervals.
 //!
-//! The store decides the first request to a counter, and its outcome is the replica. Later requests
-//! are decided by the replica. Twice per interval, one step adds to the store what passed here,
-//! regardless of the limit. The new replica is the outcome of that step plus what has passed here
-//! since.
+//! The store decides the first request to a counter, and its outcome becomes the replica. The
+//! replica decides later requests. Twice per interval, one step adds the hits that passed here to
+//! the store, regardless of the limit. The new replica is the outcome of that step plus the hits
+//! that have passed here since.
 //!
-//! So the replica never contains a hit that did not pass. It lacks only what the other instances
-//! allowed in the last interval: a hit waits at most half an interval for its own exchange, and at
-//! most another half for the exchange of each other instance. `docs/modes.md` has the promise and
-//! the proof.
+//! So the replica never contains a hit that did not pass. It lacks only hits that the other
+//! instances allowed in the last interval: a hit waits at most half an interval for its own
+//! exchange, and at most another half for the exchange of each other instance. `docs/modes.md` has
+//! the guarantee and the proof.
 //!
-//! Memory is bounded by a number of replicas. Further counters are decided by the store.
+//! The number of replicas is bounded, and with it the memory. The store decides further counters.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -43,31 +43,31 @@ use replica::Replica;
 /// Shards of the table, each with its own lock.
 const SHARDS: usize = 64;
 
-/// Replicas per shard.
+/// Most replicas per shard.
 const REPLICAS_MAX: usize = 1_024;
 
-/// Concurrent exchanges.
+/// Most concurrent exchanges.
 const CONCURRENCY: usize = 1_024;
 
-/// Calls of one exchange. Usually there is one. There is one more after an unconfirmed call, and
-/// where a window has ended since the last exchange.
+/// Most calls of one exchange. Usually there is one. There is one more after an unconfirmed call,
+/// and if a window has ended since the last exchange.
 const CALLS_MAX: usize = 8;
 
-/// The longest time that a call takes, if the store's own timeout is not shorter.
+/// Timeout of a call, if the store's own timeout is not shorter.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Delay of the next exchange after a failed one, unless half an interval is shorter.
 const RETRY_DELAY: Micros = Micros::SECOND;
 
-/// A replica without requests for two intervals is removed once the store has all its counts; after
-/// this time, if that is shorter.
+/// The time without requests after which a replica is removed, unless two intervals are shorter. A
+/// replica is only removed once the store has all its counts.
 const IDLE_MAX: Micros = Micros::from_secs(10);
 
 /// The path of synced rules.
 pub struct SyncedPath<S> {
     store: Arc<S>,
     shards: Box<[Mutex<HashMap<Key, Replica>>]>,
-    /// When each replica is due. An entry that differs from its replica's `due` is stale.
+    /// The next exchange of each replica. An entry that differs from its replica's `due` is stale.
     due: Mutex<BinaryHeap<Reverse<(Micros, Key)>>>,
     counts: SyncedCounts,
 }
@@ -83,7 +83,7 @@ impl<S> SyncedPath<S> {
         }
     }
 
-    /// What the path has done since the process started.
+    /// The path's counts since the process started.
     pub fn counts(&self) -> &SyncedCounts {
         &self.counts
     }
@@ -93,7 +93,7 @@ impl<S> SyncedPath<S> {
         self.shards.iter().map(|shard| lock(shard).len() as u64).sum()
     }
 
-    /// Drops the replica of a counter that is being deleted, with counts that were not exchanged.
+    /// Drops the replica of a counter that is being deleted, and its counts that were not sent yet.
     pub(super) fn forget(&self, key: &Key) {
         self.shard(key).remove(key);
     }
@@ -171,8 +171,8 @@ impl<S: Store> SyncedPath<S> {
         self.schedule(*check.key, due);
     }
 
-    /// Sends counts of `key` that the store does not have, and receives those of other instances.
-    /// Returns whether that succeeded; `None` if no call was needed.
+    /// Sends the counts of `key` that the store does not have, and receives those of other
+    /// instances. Returns whether the exchange succeeded; `None` if no call was needed.
     async fn exchange(&self, key: Key, local: Micros, closing: bool) -> Option<bool> {
         let mut failed = None;
         for number in 0..CALLS_MAX {

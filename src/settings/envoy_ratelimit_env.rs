@@ -1,8 +1,8 @@
-//! This module translates the environment variables of envoyproxy/ratelimit into settings.
+//! Translates the environment variables of envoyproxy/ratelimit into settings.
 //!
-//! envoyproxy/ratelimit is configured by environment variables alone. Their meaning is kept, so that
-//! changing the image is enough to migrate. They are the weakest source above the defaults. Empty
-//! values count as unset.
+//! envoyproxy/ratelimit is configured by environment variables alone. Their meaning is kept, so
+//! that changing the image is enough to migrate. They override the defaults and no other source.
+//! Empty values count as unset.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::problem::Problem;
 use super::redis_url::{Beside, Kind};
 use super::{redis_url, scalar, secret};
 
-/// Translates a value of envoyproxy/ratelimit into the text of a setting.
+/// A function that translates a value of envoyproxy/ratelimit into the text of a setting.
 type Translate = fn(&str) -> Result<String, String>;
 
 /// Variables that set one setting each: name, setting, translation.
@@ -47,11 +47,11 @@ pub(super) const SETS: [(&str, &str, Translate); 28] = [
     ("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", "redis.tls_skip_hostname_check", as_is),
 ];
 
-/// The address of Redis, in several variables. `REDIS_URL` selects the redis store.
+/// Variables that form the address of Redis. `REDIS_URL` also selects the redis store.
 pub(super) const REDIS: [&str; 5] =
     ["REDIS_URL", "REDIS_TYPE", "REDIS_AUTH", "REDIS_SENTINEL_AUTH", "REDIS_TLS"];
 
-/// Variables of TLS, with the settings that they set if the first is true.
+/// Variables of TLS and their settings. They have an effect only if the first one is true.
 pub(super) const TLS: [(&str, &str); 5] = [
     ("GRPC_SERVER_USE_TLS", ""),
     ("GRPC_SERVER_TLS_CERT", "grpc.tls_cert"),
@@ -61,21 +61,21 @@ pub(super) const TLS: [(&str, &str); 5] = [
 ];
 
 /// Listeners: variable of the host, variable of the port, setting, default host, default port.
-/// The defaults are those of weir: a port alone keeps the host of weir's own default.
+/// The defaults are weir's, so a port alone keeps the host of weir's default.
 pub(super) const LISTENERS: [(&str, &str, &str, &str, &str); 3] = [
     ("HOST", "PORT", "http.listen", "::", "8080"),
     ("GRPC_HOST", "GRPC_PORT", "grpc.listen", "::", "8081"),
     ("DEBUG_HOST", "DEBUG_PORT", "admin.listen", "127.0.0.1", "6070"),
 ];
 
-/// The folder of the rules: three variables and their defaults.
+/// The three variables that form the folder of the rules, and their defaults.
 pub(super) const FOLDER: [(&str, &str); 3] = [
     ("RUNTIME_ROOT", "/srv/runtime_data/current"),
     ("RUNTIME_SUBDIRECTORY", ""),
     ("RUNTIME_APPDIRECTORY", "config"),
 ];
 
-/// The address of the metrics listener with `USE_PROMETHEUS`: variable and default.
+/// The variable of the metrics listener's address and its default. It requires `USE_PROMETHEUS`.
 pub(super) const SCRAPED: [&str; 2] = ["PROMETHEUS_ADDR", ":9090"];
 
 /// Variables without effect, by reason. `*` stands for the rest of a name.
@@ -101,8 +101,8 @@ pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
         &["USE_CALENDAR_MONTH_RATE_LIMIT"]),
 ];
 
-/// Variables for what weir always does: it skips names that start with a dot, and it reloads after
-/// a swapped root and after a changed file. Listed for the documentation.
+/// Variables that would switch on what weir always does: it skips names that start with a dot, and
+/// it reloads after a swapped root and after a changed file. Listed for the documentation.
 #[cfg(test)]
 pub(super) const ALWAYS_SO: [&str; 2] = ["RUNTIME_IGNOREDOTFILES", "RUNTIME_WATCH_ROOT"];
 
@@ -135,7 +135,7 @@ pub(super) fn translate(env: &[(String, String)]) -> Vec<Leaf> {
     leaves
 }
 
-/// Warnings about variables without effect. `store_is_chosen`: a setting selects the store.
+/// Warnings about variables without effect. `store_is_chosen`: whether a setting selects the store.
 pub(super) fn warnings(env: &[(String, String)], store_is_chosen: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     if !store_is_chosen {
@@ -170,7 +170,7 @@ pub(super) fn warnings(env: &[(String, String)], store_is_chosen: bool) -> Vec<S
     warnings
 }
 
-/// Unset or off: the variable would switch on something that weir does not have.
+/// Whether `value` is empty or false. Other values would switch on something that weir lacks.
 fn is_off(value: &str) -> bool {
     value.is_empty() || scalar::switch(value) == Ok(false)
 }
@@ -233,7 +233,7 @@ fn folder(env: &[(String, String)]) -> Option<Leaf> {
     }
     let parts = FOLDER.iter().map(|(name, default)| get(env, name).unwrap_or(default));
     let mut path = PathBuf::new();
-    // `push` replaces the path by an absolute part; envoyproxy/ratelimit joins them.
+    // `push` would replace the path by an absolute part. envoyproxy/ratelimit joins them.
     for (index, part) in parts.enumerate() {
         path.push(if index == 0 { part } else { part.trim_start_matches('/') });
     }
@@ -242,7 +242,7 @@ fn folder(env: &[(String, String)]) -> Option<Leaf> {
     Some(leaf("rules.paths", named.join(", "), Ok(list(&[path]))))
 }
 
-/// `store.kind` and `redis.url`, from `REDIS_URL` and its companions.
+/// The settings `store.kind` and `redis.url`, from `REDIS_URL` and the variables beside it.
 fn redis(env: &[(String, String)]) -> Vec<Leaf> {
     let [url, kind, auth, sentinel_auth, tls] = REDIS.map(|name| get(env, name));
     let memcached = get(env, "BACKEND_TYPE").is_some_and(|it| !it.eq_ignore_ascii_case("redis"));
@@ -268,7 +268,7 @@ fn redis(env: &[(String, String)]) -> Vec<Leaf> {
     ]
 }
 
-/// The metrics listener, if `USE_PROMETHEUS` is true.
+/// The address of the metrics listener, if `USE_PROMETHEUS` is true.
 fn scraped(env: &[(String, String)]) -> Option<Leaf> {
     get(env, "USE_PROMETHEUS").filter(|text| scalar::switch(text) == Ok(true))?;
     let [name, default] = SCRAPED;
@@ -278,7 +278,7 @@ fn scraped(env: &[(String, String)]) -> Option<Leaf> {
     Some(leaf("metrics.listen", name.to_owned(), address))
 }
 
-/// Refuses rules by xDS: without rules every request would pass.
+/// An error if rules should come by xDS, because without rules every request would pass.
 fn other_source(env: &[(String, String)]) -> Option<Leaf> {
     let kind = get(env, "CONFIG_TYPE").filter(|kind| *kind != "FILE")?;
     let what = "rules by xDS are not supported; write CONFIG_TYPE=FILE and keep the rules in files \
@@ -289,7 +289,8 @@ fn other_source(env: &[(String, String)]) -> Option<Leaf> {
     Some(leaf("rules.paths", name.to_owned(), Err(problem)))
 }
 
-/// TLS, if it is switched on. A missing file is an error: plain text would be worse than no service.
+/// The settings of TLS, if it is switched on. A missing file is an error, because plain text would
+/// be worse than no service.
 fn tls(env: &[(String, String)]) -> Vec<Leaf> {
     let [(switch, _), files @ ..] = TLS;
     let asked = get(env, switch).filter(|text| scalar::switch(text) != Ok(false));

@@ -1,5 +1,4 @@
-//! This module defines how settings are written: the texts that a setting accepts, how they are
-//! parsed, and how its value is shown.
+//! Formats of settings: the accepted texts, their parser, and the form in which a value is shown.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -13,24 +12,24 @@ use serde_json::{Value as Json, json};
 use super::scalar;
 use super::secret::{Secret, SecretUrl};
 
-/// An upper bound for counts: a process cannot serve a million of anything.
+/// An upper bound for counts. A process cannot serve a million of anything.
 pub(super) const MANY: u64 = 1_000_000;
 
 type Parse<T> = Box<dyn Fn(&str) -> Result<T, String>>;
 
-/// How a setting of type `T` is written.
+/// The format of a setting of type `T`.
 pub(super) struct Format<T> {
-    /// Parses a text. An error continues the sentence `"<text>" ...` and says what to write.
+    /// Parses a text. An error continues the sentence `"<text>" ...` and names a valid text.
     pub(super) parse: Parse<T>,
-    /// Shows a value in a form that `parse` takes back, secrets excepted.
+    /// Shows a value in a form that `parse` accepts, except for secrets.
     pub(super) show: Box<dyn Fn(&T) -> Json>,
     /// The valid texts, in words.
     pub(super) accepts: String,
     /// The JSON schema of valid values.
     pub(super) schema: Json,
-    /// A bad text is not repeated in its error.
+    /// Whether the text is a secret. Its errors then do not repeat it.
     pub(super) is_secret: bool,
-    /// `weir.yaml` may hold a list. Its text is then a JSON list.
+    /// Whether `weir.yaml` may contain a list. Its text is then a JSON list.
     pub(super) is_list: bool,
 }
 
@@ -52,7 +51,7 @@ impl<T: 'static> Format<T> {
     }
 }
 
-/// The schema of values that YAML may write without quotes.
+/// The schema of values that may be written in YAML without quotes.
 fn any_scalar() -> Json {
     json!({ "type": ["string", "number", "boolean"] })
 }
@@ -82,7 +81,7 @@ pub(super) fn number<T: TryFrom<u64> + Serialize + 'static>(
     Format::new(format!("{low} to {high}"), schema, parse, as_json)
 }
 
-/// [`number`], or `off`.
+/// A whole number in `range`, or `off`.
 pub(super) fn number_or_off(range: RangeInclusive<u64>) -> Format<Option<usize>> {
     let Format { parse, accepts, .. } = number(range);
     let parse = move |text: &str| match text {
@@ -99,7 +98,7 @@ pub(super) fn cores() -> Format<Option<NonZeroUsize>> {
     Format::new("`auto`, or 1 to 1024", any_scalar(), scalar::cores, show)
 }
 
-/// A number from 0 to 1; empty: none.
+/// A number from 0 to 1. An empty text means no value.
 pub(super) fn share() -> Format<Option<f64>> {
     let show = |share: &Option<f64>| share.map_or_else(|| "".into(), |share| json!(share));
     Format::new("0 to 1, or empty", any_scalar(), scalar::share, show)
@@ -123,7 +122,7 @@ pub(super) fn positive_duration() -> Format<Duration> {
     Format::new("a duration over 0", a_duration(), scalar::positive_duration, show_duration)
 }
 
-/// A duration, or `off`. Zero means off too.
+/// A duration, or `off`. Zero also means off.
 pub(super) fn duration_or_off() -> Format<Option<Duration>> {
     let show =
         |length: &Option<Duration>| length.map_or_else(|| "off".into(), |it| show_duration(&it));
@@ -145,7 +144,8 @@ pub(super) fn address() -> Format<SocketAddr> {
     Format::new("an address", schema, scalar::address, as_json)
 }
 
-/// One of `choices`: texts with their meanings. The first text of a meaning is the one shown.
+/// One of `choices`, which are texts with their meanings. A value is shown as the first text of its
+/// meaning.
 pub(super) fn choice<T: Copy + PartialEq + 'static>(
     choices: impl Into<Vec<(&'static str, T)>>,
 ) -> Format<T> {
@@ -179,7 +179,7 @@ pub(super) fn checked(
     Format::new(accepts, json!({ "type": "string" }), check, as_json)
 }
 
-/// What `format` accepts; empty: none.
+/// A text that `format` accepts. An empty text means no value.
 pub(super) fn optional<T: 'static>(format: Format<T>) -> Format<Option<T>> {
     let Format { parse, show, accepts, schema, is_secret, is_list } = format;
     let parse = move |text: &str| if text.is_empty() { Ok(None) } else { parse(text).map(Some) };
@@ -213,7 +213,7 @@ pub(super) fn url(
     Format::new(accepts, json!({ "type": "string" }), parse, as_json)
 }
 
-/// A value that shows itself masked.
+/// A value whose JSON is masked.
 pub(super) fn masked<T: Serialize + 'static>(
     accepts: &str,
     parse: impl Fn(&str) -> Result<T, String> + 'static,

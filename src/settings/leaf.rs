@@ -1,4 +1,4 @@
-//! This module holds the values of one source, as a source of the `config` library.
+//! The values of one source, as a source of the `config` library.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use config::{ConfigError, Map, Source, Value};
 
 use super::problem::Problem;
 
-/// One value of a source of variables. A problem counts only if no stronger source sets the same
-/// path: another program's `PORT` is no error when weir's own file sets the listener.
+/// One value from an environment variable. A problem is reported only if no stronger source sets
+/// the same path: another program's `PORT` is no error when weir's own file sets the listener.
 #[derive(Debug)]
 pub(super) struct Leaf {
     pub(super) path: String,
-    /// The file position, variable or flag.
+    /// The file position, variable or flag that has the value.
     pub(super) origin: String,
     pub(super) value: Result<String, Problem>,
 }

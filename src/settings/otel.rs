@@ -1,8 +1,9 @@
-//! This module translates OpenTelemetry's standard variables into settings.
+//! Translates OpenTelemetry's standard environment variables into settings.
 //!
-//! They are as weak as those of envoyproxy/ratelimit, because a platform sets them for all its
-//! programs. OpenTelemetry's own library reads those of the sampler and of the resource:
-//! `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`.
+//! They override the defaults only, like those of envoyproxy/ratelimit, because a platform sets
+//! them for all its programs. OpenTelemetry's library itself reads the variables of the sampler
+//! and the resource: `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`, `OTEL_SERVICE_NAME`,
+//! `OTEL_RESOURCE_ATTRIBUTES`.
 
 use super::leaf::Leaf;
 use super::problem::Problem;
@@ -16,7 +17,7 @@ type Set<'a> = (&'a str, &'a str);
 /// The settings that `env` sets.
 pub(super) fn translate(env: &Env) -> Vec<Leaf> {
     if let Some(set) = get(env, "OTEL_SDK_DISABLED").filter(|set| is_true(set.1)) {
-        // The other variables are not even read: a bad value in them is no error.
+        // The other variables are not read, so a bad value in them is no error.
         let off = |path| leaf(path, set, |_| Ok("false".to_owned()));
         return vec![off("tracing.enabled"), off("metrics.otlp")];
     }
@@ -40,7 +41,7 @@ pub(super) fn translate(env: &Env) -> Vec<Leaf> {
     leaves
 }
 
-/// `tracing.enabled`.
+/// The value of `tracing.enabled`.
 fn traces(env: &Env) -> Option<Leaf> {
     let endpoint = get(env, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
         .or(get(env, "OTEL_EXPORTER_OTLP_ENDPOINT"))
@@ -52,7 +53,7 @@ fn traces(env: &Env) -> Option<Leaf> {
     })
 }
 
-/// `metrics.otlp`. Prometheus can scrape the metrics in any case.
+/// The value of `metrics.otlp`. Prometheus can scrape the metrics in any case.
 fn metrics(env: &Env) -> Option<Leaf> {
     let endpoint = get(env, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
     switch(env, "metrics.otlp", "OTEL_METRICS_EXPORTER", endpoint, |text| match text {
@@ -62,7 +63,7 @@ fn metrics(env: &Env) -> Option<Leaf> {
     })
 }
 
-/// The value of `exporter`; without it on, if `implied_by` is set.
+/// The value of the variable `exporter`. Without it, the switch is on if `implied_by` is set.
 fn switch(
     env: &Env,
     path: &str,
@@ -76,12 +77,12 @@ fn switch(
     }
 }
 
-/// The collector of a signal: its own variables, else those of all signals.
+/// The collector of a signal: from the signal's own variables, else from those of all signals.
 fn destination(env: &Env, signal: &str, section: &str, path: &str) -> Vec<Leaf> {
     let own = |what: &str| get(env, &format!("OTEL_EXPORTER_OTLP_{signal}_{what}"));
     let all = |what: &str| get(env, &format!("OTEL_EXPORTER_OTLP_{what}"));
     let setting = |name: &str| format!("{section}{name}");
-    // The address of all signals is a base; each signal appends its path.
+    // The address for all signals is a base, to which each signal appends its path.
     let below = |text: &str| Ok(format!("{}{path}", text.trim_end_matches('/')));
     let protocol = |text: &str| match text {
         "grpc" => Ok("grpc".to_owned()),
@@ -109,7 +110,7 @@ fn as_is(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Milliseconds, as a duration.
+/// A number of milliseconds, as the text of a duration.
 fn millis(text: &str) -> Result<String, String> {
     match scalar::whole(text, 1..=u64::from(u32::MAX)) {
         Ok(millis) => Ok(format!("{millis}ms")),

@@ -1,4 +1,4 @@
-//! This module holds the values that the settings of both OTLP exports have: protocol, headers, address.
+//! Values of settings for both OTLP exports: protocol, headers, and address.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub enum OtlpProtocol {
 }
 
 impl OtlpProtocol {
-    /// Each with its name in settings.
+    /// Every protocol with its name in settings.
     pub(super) const NAMES: [(&'static str, OtlpProtocol); 2] =
         [("http", OtlpProtocol::Http), ("grpc", OtlpProtocol::Grpc)];
 }

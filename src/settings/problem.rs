@@ -1,4 +1,4 @@
-//! This module formats the problems of settings; each message says what to write instead.
+//! Problems of settings. Each message names a fix.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ pub enum Problem {
     /// The file cannot be read.
     #[error("{file}: cannot be read ({reason}); name an existing file with --config")]
     Unreadable {
-        /// As the user named it.
+        /// The path as the user wrote it.
         file: String,
         /// The error of the operating system.
         reason: String,
@@ -45,14 +45,14 @@ pub enum Problem {
         /// The problem, and what to write instead.
         what: String,
     },
-    /// A list, a section or nothing in place of something else.
+    /// A list, a section or nothing where another kind of value is required.
     #[error("{origin}: {key} {what}")]
     BadShape {
         /// The file position, variable or flag.
         origin: String,
         /// The setting or section.
         key: String,
-        /// What it is, and what to write.
+        /// The kind of value in the file, and the required one.
         what: &'static str,
     },
     /// Two listeners with one address.
@@ -60,9 +60,9 @@ pub enum Problem {
     SameAddress {
         /// One setting.
         first: &'static str,
-        /// The other.
+        /// The other setting.
         second: &'static str,
-        /// Their common address.
+        /// The address of both.
         value: String,
     },
     /// A variable of envoyproxy/ratelimit that weir does not support and must not ignore.
@@ -70,7 +70,7 @@ pub enum Problem {
     Unsupported {
         /// The variable.
         name: &'static str,
-        /// Its value.
+        /// The variable's value.
         value: String,
         /// Why it cannot be ignored, and what to do.
         what: &'static str,
@@ -82,7 +82,7 @@ pub enum Problem {
 pub struct Problems(pub Vec<Problem>);
 
 impl fmt::Display for Problems {
-    /// One line each.
+    /// Writes one line per problem.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.0.iter().enumerate() {
             let line_end = if index == 0 { "" } else { "\n" };

@@ -1,4 +1,4 @@
-//! This module reads one setting at a time and collects the problems of all.
+//! A reader of settings: parses one setting at a time and collects all problems.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use super::format::Format;
 use super::problem::Problem;
 use super::secret;
 
-/// The text of a setting, and the file position, variable or flag it comes from.
+/// The text of a setting, and the file position, variable or flag that it comes from.
 #[derive(Clone, Debug)]
 pub(super) struct Written {
     pub(super) text: String,
     pub(super) origin: String,
 }
 
-/// Reads settings from the texts that the sources gave.
+/// A reader of settings from the texts of all sources.
 #[derive(Debug, Default)]
 pub(super) struct Reader<'a> {
-    /// By path. A setting without a text has its default.
+    /// The texts by path. A setting without a text has its default.
     written: Option<&'a BTreeMap<String, Written>>,
     pub(super) problems: Vec<Problem>,
 }
@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
         Reader { written: Some(written), problems: Vec::new() }
     }
 
-    /// Reads one setting. The default stands in for a bad text, so that reading goes on.
+    /// Reads one setting. A bad text is replaced by the default, so that reading continues.
     pub(super) fn read<T>(
         &mut self,
         section: &str,

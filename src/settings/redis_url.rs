@@ -1,9 +1,9 @@
-//! This module parses the URL of Redis: URLs of the client library, plain addresses, and
-//! envoyproxy/ratelimit's lists with their companion variables.
+//! Parses the URL of Redis: URLs of the client library, plain addresses, and envoyproxy/ratelimit's
+//! lists of addresses with the variables beside them.
 
 use super::SecretUrl;
 
-/// Schemes of a URL.
+/// Accepted schemes of a URL.
 const SCHEMES: [&str; 8] = [
     "redis",
     "rediss",
@@ -23,19 +23,19 @@ pub(super) enum Kind {
     Sentinel,
 }
 
-/// The companion variables of envoyproxy/ratelimit's `REDIS_URL`.
+/// The variables beside envoyproxy/ratelimit's `REDIS_URL`.
 #[derive(Debug, Default)]
 pub(super) struct Beside<'a> {
-    /// `password` or `user:password`.
+    /// Credentials of Redis: `password` or `user:password`.
     pub(super) auth: Option<&'a str>,
-    /// The same for sentinels.
+    /// Credentials of sentinels: `password` or `user:password`.
     pub(super) sentinel_auth: Option<&'a str>,
-    /// Connect with TLS.
+    /// Whether to connect with TLS.
     pub(super) tls: bool,
 }
 
-/// A URL, or addresses: `/a/path`, `host:port`, several of them (a cluster), or a name and several
-/// (sentinels).
+/// Parses a URL or addresses: `/a/path`, `host:port`, several addresses (a cluster), or a name and
+/// several addresses (sentinels).
 pub(super) fn read(text: &str) -> Result<SecretUrl, String> {
     let error = || {
         Err("is not a URL of Redis; write one such as `redis://127.0.0.1:6379` \
@@ -58,7 +58,7 @@ pub(super) fn read(text: &str) -> Result<SecretUrl, String> {
     list(text, kind, &Beside::default()).or_else(|_| error())
 }
 
-/// envoyproxy/ratelimit's `REDIS_URL` with its companion variables.
+/// Parses envoyproxy/ratelimit's `REDIS_URL` with the variables `beside` it.
 pub(super) fn list(text: &str, kind: Kind, beside: &Beside<'_>) -> Result<SecretUrl, String> {
     let scheme = |scheme: &str| {
         let tls = if beside.tls { "rediss" } else { "redis" };
@@ -67,7 +67,7 @@ pub(super) fn list(text: &str, kind: Kind, beside: &Beside<'_>) -> Result<Secret
     if text.contains("://") {
         return with_credentials(text, beside);
     }
-    // Credentials in the list belong to all of its addresses.
+    // Credentials in the list apply to all its addresses.
     let (written, hosts) = match text.rsplit_once('@') {
         Some((written, hosts)) => (format!("{written}@"), hosts),
         None => (credentials(beside.auth), text),
@@ -107,7 +107,7 @@ pub(super) fn list(text: &str, kind: Kind, beside: &Beside<'_>) -> Result<Secret
     Ok(SecretUrl::new(format!("{scheme}://{written}{}{query}", parts[0])))
 }
 
-/// A URL for envoyproxy/ratelimit, which has no scheme for TLS.
+/// Adds credentials and TLS to a URL of envoyproxy/ratelimit, which has no scheme for TLS.
 fn with_credentials(text: &str, beside: &Beside<'_>) -> Result<SecretUrl, String> {
     let url = read(text)?;
     let (scheme, rest) = url.reveal().split_once("://").unwrap_or_default();

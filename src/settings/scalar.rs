@@ -1,6 +1,6 @@
-//! This module parses single values.
+//! Parsers of single values: switches, numbers, durations, addresses, paths, names.
 //!
-//! The error of every function continues the sentence `"<text>" ...` and says what to write.
+//! The error of every function continues the sentence `"<text>" ...` and names a valid text.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::duration::{self, Style};
 
-/// The longest duration of a setting. Instants overflow only far later.
+/// The longest duration of a setting. It is far below the overflow of instants.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// `true` or `false`, or another spelling of Go, for envoyproxy/ratelimit's variables.
@@ -65,7 +65,7 @@ pub(super) fn signed_duration(text: &str) -> Result<i64, String> {
     Ok(if text.starts_with('-') { -micros } else { micros })
 }
 
-/// A duration, or `off`. Zero means off too, as in envoyproxy/ratelimit.
+/// A duration, or `off`. Zero also means off, as in envoyproxy/ratelimit.
 pub(super) fn duration_or_off(text: &str) -> Result<Option<Duration>, String> {
     if matches!(text, "off" | "false" | "none") {
         return Ok(None);
@@ -79,7 +79,8 @@ pub(super) fn write_duration(duration: Duration) -> String {
     duration::single_unit(duration)
 }
 
-/// An address to listen on. `localhost` is the only name that is resolved. No host means all addresses.
+/// An address to listen on. `localhost` is the only name that is resolved. Without a host, it means
+/// all addresses.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     let spelled = match text.split_once(':') {
         Some(("", port)) => format!("[::]:{port}"),
@@ -99,7 +100,7 @@ pub(super) fn choice<T: Copy + PartialEq>(text: &str, choices: &[(&str, T)]) -> 
     chosen.ok_or_else(|| format!("is not a choice; write {}", recommended(choices)))
 }
 
-/// The first spelling of each choice: "`off` or `on`".
+/// The first spelling of each choice, as in "`off` or `on`".
 pub(super) fn recommended<T: PartialEq>(choices: &[(&str, T)]) -> String {
     let mut names: Vec<String> = Vec::new();
     for (index, (name, meaning)) in choices.iter().enumerate() {
@@ -129,7 +130,7 @@ pub(super) fn header_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// A number from 0 to 1; an empty text is none.
+/// A number from 0 to 1. An empty text means no value.
 pub(super) fn share(text: &str) -> Result<Option<f64>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -147,7 +148,7 @@ pub(super) fn url_path(text: &str) -> Result<String, String> {
     Err("is not a path; write one such as `/metrics`".to_owned())
 }
 
-/// A log level, or several with their modules.
+/// A log level, or several levels with their modules.
 pub(super) fn log_level(text: &str) -> Result<String, String> {
     let is_level = |level: &str| {
         ["off", "error", "warn", "info", "debug", "trace"]

@@ -1,15 +1,15 @@
-//! This module holds texts with secrets, and shows them masked.
+//! Texts with secrets, which are masked wherever they are shown.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A URL that may hold a password. `Debug`, `Display` and JSON show it masked.
+/// A URL that may contain a password. `Debug`, `Display` and JSON mask the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretUrl(String);
 
 impl SecretUrl {
-    /// Takes any text; it is not checked.
+    /// A URL from any text, which is not checked.
     pub fn new(url: impl Into<String>) -> SecretUrl {
         SecretUrl(url.into())
     }
@@ -25,12 +25,12 @@ impl SecretUrl {
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes any text.
+    /// A secret from any text.
     pub fn new(text: impl Into<String>) -> Secret {
         Secret(text.into())
     }
 
-    /// The text.
+    /// The secret text.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -66,9 +66,9 @@ impl Serialize for SecretUrl {
     }
 }
 
-/// Masks the passwords of the URLs in `text`. It masks rather too much: everything between the first
-/// colon of the user part and the last `@`, because passwords are not always escaped, and every
-/// query parameter with a word such as `token` in its name.
+/// Masks the passwords of the URLs in `text`. Passwords are not always escaped, so it masks all
+/// text between the first colon of the user part and the last `@`. It also masks every query
+/// parameter with a word such as `token` in its name.
 pub(super) fn mask(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),

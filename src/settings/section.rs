@@ -1,4 +1,4 @@
-//! This module turns one declaration per setting into all that depends on it.
+//! The macro [`section!`]: one declaration per setting, and everything generated from it.
 //!
 //! A section of `weir.yaml` is declared as a struct. Each entry has a doc text, a name, a type, the
 //! default as `weir.yaml` writes it, and a [`Format`](super::format::Format):
@@ -13,17 +13,23 @@
 //! }
 //! ```
 //!
-//! From it come the struct with its field `max_body_bytes: usize`, its `Default`, the reading of
-//! texts, the section at `/settings`, the row of docs/settings.md (the doc text, so Markdown), and
-//! the entry of docs/settings.schema.json, which the chart's schema is made of.
+//! The declaration above generates:
 //!
-//! To add a setting: add an entry, a row to `OTHERS` in `tests.rs`, and run `make docs`.
+//! - the struct with its field `max_body_bytes: usize`, and its `Default`;
+//! - the parser of its text;
+//! - the section at `/settings` of the admin port;
+//! - the row of docs/settings.md, where the doc text is Markdown;
+//! - the entry of docs/settings.schema.json, from which the chart's schema is generated.
+//!
+//! To add a setting, add an entry to its section, add a row to `OTHERS`, and run `make docs`.
+//! Sections have their rows of `OTHERS` in different files: `grpc.*` and `http.*` in
+//! `tests/listeners.rs`, `metrics.*` and `tracing.*` in `tests/otlp.rs`, the others in `tests.rs`.
 
 use serde_json::{Map, Value as Json};
 
 use super::reader::Reader;
 
-/// A setting, for the documentation and for messages.
+/// A setting: its name and texts, for the documentation and for messages.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// `section.name`.
@@ -40,7 +46,8 @@ pub struct Setting {
     pub is_list: bool,
 }
 
-/// What [`section!`] makes of a declaration. `name` is the section's in `weir.yaml`.
+/// The trait that [`section!`] implements for a declaration. `name` is the section's name in
+/// `weir.yaml`.
 pub(super) trait Section: Sized {
     /// The doc text of the section.
     const DOC: &'static str;
@@ -89,7 +96,7 @@ macro_rules! section {
             }
         }
     };
-    // The same for a struct that another module defines.
+    // For a struct that another module defines.
     (
         $(#[doc = $about:literal])+
         impl $name:ty {

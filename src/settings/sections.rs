@@ -1,4 +1,4 @@
-//! This module holds the sections of `weir.yaml`: one declaration per setting.
+//! The sections of `weir.yaml`: one declaration per setting.
 
 mod answer;
 mod grpc;

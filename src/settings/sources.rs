@@ -1,4 +1,4 @@
-//! This module reads settings from their sources and layers them; the strongest source wins.
+//! The sources of settings: reads each one, and layers them so that stronger ones override weaker.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::{Settings, envoy_ratelimit_env, otel};
 use crate::spelling;
 use crate::yaml::{self, Kind, Name, Node, Position};
 
-/// What the command line overrides.
+/// Settings that flags override.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Overrides {
     /// Settings file (docs/settings.md lists every setting)
@@ -44,7 +44,7 @@ pub struct Overrides {
 pub struct Loaded {
     /// The settings.
     pub settings: Settings,
-    /// One line each.
+    /// Warnings, one line each.
     pub warnings: Vec<String>,
 }
 
@@ -54,10 +54,10 @@ pub fn process_env() -> Vec<(String, String)> {
     std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
 }
 
-/// Layers all sources. `env` is the environment ([`process_env`]).
+/// Loads the settings from all sources. `env` is the environment ([`process_env`]).
 ///
 /// # Errors
-/// Every problem of every source, at once.
+/// All problems of all sources.
 pub fn load(flags: &Overrides, env: &[(String, String)]) -> Result<Loaded, Problems> {
     let mut sources = Sources::default();
     sources.add_other_programs(env);
@@ -75,7 +75,7 @@ pub fn load(flags: &Overrides, env: &[(String, String)]) -> Result<Loaded, Probl
     sources.finish(env)
 }
 
-/// The texts of all sources so far, weakest first, and what is wrong with them.
+/// The texts of all sources so far, weakest first, and their problems.
 struct Sources {
     settings: Vec<Setting>,
     layers: Vec<Texts>,
@@ -161,7 +161,7 @@ impl Sources {
         }
         let is_section = self.is_section(path);
         match &node.kind {
-            // Every setting below it is commented out.
+            // A section without settings, for example because all are commented out.
             Kind::Scalar(scalar) if is_section && scalar.is_null() => {}
             Kind::Map(below) if is_section || !below.is_empty() => {
                 for (name, node) in below {
@@ -221,7 +221,7 @@ impl Sources {
         self.settings.iter().any(|setting| below(&setting.path))
     }
 
-    /// Reports a key that is no setting. `spell` writes a path as this source does.
+    /// Reports a key that is no setting. `spell` formats a path in the syntax of this source.
     fn unknown(&mut self, key: &str, origin: String, spell: impl Fn(&str) -> String) {
         let nearest = nearest(key, &self.settings).map(spell);
         self.problems.push(Problem::UnknownKey { origin, key: key.to_owned(), nearest });
@@ -248,7 +248,7 @@ impl Sources {
 
 const NOT_A_SECTION: &str = "is a section; write its settings below its name";
 
-/// What `config` has layered: the strongest text of each setting.
+/// The strongest text of each setting, as the `config` library has layered them.
 fn written(
     layered: Result<config::Map<String, config::Value>, config::ConfigError>,
 ) -> BTreeMap<String, Written> {
@@ -290,8 +290,9 @@ fn variable(path: &str) -> String {
     format!("WEIR__{}", path.replace('.', "__").to_ascii_uppercase())
 }
 
-/// Warnings about variables that differ from ours in underscores alone, such as `WEIR_GRPC_LISTEN`.
-/// They are not errors, because Kubernetes sets variables that start with a service's name.
+/// Warnings about variables that differ from weir's in underscores alone, such as
+/// `WEIR_GRPC_LISTEN`. They are not errors, because Kubernetes sets variables that start with the
+/// name of a service.
 fn near_misses(env: &[(String, String)], settings: &[Setting]) -> Vec<String> {
     let plain = |name: &str| name.to_ascii_uppercase().replace('_', "");
     let mut warnings = Vec::new();
@@ -307,14 +308,14 @@ fn near_misses(env: &[(String, String)], settings: &[Setting]) -> Vec<String> {
     warnings
 }
 
-/// The setting whose name is most similar to `key`; none if no name is similar.
+/// The setting whose name is most similar to `key`; `None` if no name is similar.
 fn nearest<'a>(key: &str, settings: &'a [Setting]) -> Option<&'a str> {
     let key = key.to_ascii_lowercase();
     let paths = settings.iter().map(|setting| setting.path.as_str());
     if let Some(path) = spelling::nearest(&key, paths.clone()) {
         return Some(path);
     }
-    // The right name in the wrong section, if only one section has it.
+    // Otherwise a setting of the same name in another section, if only one section has it.
     let last = |path: &str| path.rsplit('.').next().map(str::to_owned);
     let mut named = paths.filter(|path| last(path) == last(&key));
     named.next().filter(|_| named.next().is_none())

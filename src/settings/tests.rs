@@ -18,7 +18,7 @@ fn pairs(env: &[(&str, &str)]) -> Vec<(String, String)> {
     env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Loads `file` (as `weir.yaml`), `env` and `flags`; errors with the file's folder cut off.
+/// Loads `file` (as `weir.yaml`), `env` and `flags`. Errors lack the folder of the file.
 fn run(file: &str, env: &[(&str, &str)], mut flags: Overrides) -> Result<Loaded, Vec<String>> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     if file != NO_FILE {
@@ -109,7 +109,7 @@ fn every_flag_sets_what_its_name_says() {
     assert_eq!(shown["admin.listen"], "127.0.0.1:3");
 }
 
-/// A value other than the default for every setting, as text.
+/// A value other than the default for each setting without a row in another file, as text.
 const OTHERS: &[(&str, &str)] = &[
     ("admin.listen", "0.0.0.0:3"),
     ("admin.token", "hidden"),
@@ -157,7 +157,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("log.format", "json"),
 ];
 
-/// The rows of all files.
+/// The rows of `OTHERS` in all files.
 fn others() -> impl Iterator<Item = (&'static str, &'static str)> {
     OTHERS.iter().copied().chain(listeners::OTHERS).chain(otlp::OTHERS)
 }

@@ -1,4 +1,4 @@
-//! Call traces: this module records the store calls of one request, for tracing.
+//! Call traces: records the store calls of one request, for tracing.
 //!
 //! Calls are recorded on the thread that polls the request, so stores need no request argument. A
 //! call on behalf of several requests belongs to the request that awaited it.
@@ -22,7 +22,7 @@ pub struct StoreCall {
     pub began: Micros,
     /// When the reply arrived, or the caller stopped waiting.
     pub ended: Micros,
-    /// Why there is no outcome.
+    /// The reason why there is no outcome; `None` if there is one.
     pub error: Option<StoreError>,
 }
 
@@ -46,7 +46,7 @@ pub async fn collect<T>(request: impl Future<Output = T>) -> (T, Vec<StoreCall>)
     (output, calls)
 }
 
-/// Restores the outer request's calls, also if a poll panics.
+/// Restores the calls of the outer request when it is dropped, also if a poll panics.
 struct Restore(Option<Vec<StoreCall>>);
 
 impl Drop for Restore {

@@ -1,8 +1,8 @@
 //! Metrics under envoyproxy/ratelimit's names, for its dashboards.
 //!
 //! envoyproxy/ratelimit writes dotted statsd names, which statsd_exporter maps: the first segments of
-//! `domain.key_value.key_value` become labels, and deeper segments are summed. Two rules whose keys and
-//! values join to the same text share a line, as they do there.
+//! `domain.key_value.key_value` become labels, and deeper segments are summed. Two rules share a
+//! line if their keys and values join to the same text, as in envoyproxy/ratelimit.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const METHOD: (&str, &str) = ("grpc_method", "ShouldRateLimit");
 /// Upper bounds in seconds of statsd_exporter's buckets: the default of Prometheus clients.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Domain, first and second key.
+/// The labels of a line: domain, first key, and second key.
 type Names = (String, String, Option<String>);
 
 /// Writes the metrics onto the page. `loads`: successful and failed loads of the rules.
@@ -101,7 +101,7 @@ fn names(domain: &str, stat_key: &str) -> Names {
     (next().unwrap_or_default(), next().unwrap_or_default(), next())
 }
 
-/// `text` with `_` for the dots between four numbers.
+/// `text` with the dots of IPv4 addresses replaced by `_`.
 fn without_address_dots(text: &str) -> String {
     let is_number = |part: &str| {
         (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
@@ -129,7 +129,8 @@ fn without_address_dots(text: &str) -> String {
     written
 }
 
-/// The same distribution in envoyproxy/ratelimit's buckets. Each of them is a bound of ours too.
+/// The distribution in envoyproxy/ratelimit's buckets. Each of their bounds is also one of
+/// [`Histogram`](crate::histogram::Histogram).
 fn coarse(fine: Distribution) -> Distribution {
     let up_to = |end: f64| {
         let ours = fine.buckets.iter().rev().find(|(ours, _)| *ours <= end);

@@ -1,7 +1,7 @@
 //! Metrics of all decisions of this process, counted in the series of their rules.
 //!
-//! The number of series is bounded by the active rules, and by a [`SeriesBudget`] for
-//! rules that ask for values of requests (`detailed_metric`, `value_to_metric`).
+//! The active rules bound the number of series. For rules with series by value (`detailed_metric`,
+//! `value_to_metric`), a [`SeriesBudget`] bounds it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,19 +27,19 @@ pub struct Decisions {
     pub top: Top,
 }
 
-/// Counts that belong to no rule.
+/// Counts of decisions without a rule.
 #[derive(Debug, Default)]
 struct Ruleless {
     unknown_domain: AtomicU64,
     no_rule: AtomicU64,
     unlimited: AtomicU64,
     replaced: AtomicU64,
-    /// Decisions on limits from the request.
+    /// Decisions on limits that the request carried.
     sent: Stats,
 }
 
 impl Decisions {
-    /// No decisions yet. Decisions by value are bounded by `budget`, which all rules share.
+    /// An empty registry. `budget`, which all rules share, bounds the series by value.
     pub fn new(budget: Arc<SeriesBudget>, top: Top) -> Decisions {
         Decisions {
             budget,
@@ -49,8 +49,9 @@ impl Decisions {
         }
     }
 
-    /// Counts one verdict, given at `now`. `rule_metrics` belongs to the `rules` that decided it.
-    /// `is_answering` says whether the store answers; it is called at most once a second per rule.
+    /// Counts one verdict, decided at `now` by `rules`, whose series are `rule_metrics`.
+    /// `is_answering` returns whether the store answers. It is called at most once a second per
+    /// rule.
     pub fn record(
         &self,
         rules: &RuleSet,
@@ -76,7 +77,7 @@ impl Decisions {
                         self.fallback_log.decided(series, now, &is_answering);
                     }
                 }
-                // Not by limit: clients would choose the number of series.
+                // Not by limit, because clients would then choose the number of series.
                 Cause::Counted { rule: None, .. } | Cause::Fallback { rule: None, .. } => {
                     self.ruleless.local().sent.record(status);
                 }
@@ -165,7 +166,7 @@ impl Decisions {
         }
     }
 
-    /// Decisions on limits from the request.
+    /// Decisions on limits that the request carried.
     pub(super) fn sent(&self) -> Reading {
         let mut sent = Reading::default();
         self.ruleless.all().for_each(|shard| shard.sent.add_to(&mut sent));
@@ -179,7 +180,7 @@ fn labels<'a>(series: &'a RuleSeries, last: Label<'a>) -> [Label<'a>; 3] {
     [("domain", &series.domain), ("rule", &series.selector), last]
 }
 
-/// Only the counts that are not 0: most rules have few outcomes.
+/// The counts that are not 0. Most rules have few outcomes.
 fn used<T>(all: impl Iterator<Item = (T, u64)>) -> impl Iterator<Item = (T, u64)> {
     all.filter(|(_, count)| *count > 0)
 }

@@ -9,7 +9,7 @@ use crate::histogram::Distribution;
 
 mod text;
 
-/// All metrics at one moment.
+/// The values of all metrics at one moment.
 #[derive(Debug, Default)]
 pub struct Exposition {
     families: Vec<Family>,
@@ -27,11 +27,11 @@ pub struct Family {
 /// The kind of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows, from the start of the process.
+    /// A value that only grows, from the start of the process.
     Counter,
-    /// Rises and falls.
+    /// A value that rises and falls.
     Gauge,
-    /// Observations by size.
+    /// A distribution of observations.
     Histogram,
 }
 
@@ -97,7 +97,7 @@ impl Exposition {
         text::write(&self.families)
     }
 
-    /// The families, in the order of their start.
+    /// The families, in the order in which they were added.
     pub fn families(&self) -> &[Family] {
         &self.families
     }

@@ -1,8 +1,8 @@
 //! The log of fallbacks: one line when a rule starts to use its fallback, and one when it stops.
 //!
-//! Decisions report here, and no line is written per request. A decision by a counter reads one flag.
-//! A rule logs a start at most every 60 s. All rules together log at most 20 starts per 60 s, and one
-//! line for the others, because a failed Redis concerns every rule at once.
+//! No line is written per request. A decision by a counter only reads one flag. A rule logs a start
+//! at most every 60 s. All rules together log at most 20 starts per 60 s, and one line for the
+//! others, because a failed Redis affects every rule at once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,20 +14,20 @@ use crate::time::Micros;
 /// Time without a fallback after which a period may end.
 const QUIET: Micros = Micros::from_secs(5);
 
-/// Time between two starts that are logged for one rule, and length of the budget's window.
+/// Shortest time between two logged starts of one rule. Also the window of [`STARTS_MAX`].
 const WINDOW: Micros = Micros::from_secs(60);
 
-/// Starts that all rules log per window.
+/// Most starts that all rules together log per window.
 const STARTS_MAX: u32 = 20;
 
-/// Resolution of the last fallback's time. It bounds how often a fallback takes the lock.
+/// Resolution of the time of the last fallback. It bounds how often a fallback takes the lock.
 const RESOLUTION: Micros = Micros::SECOND;
 
 /// The period in which one rule uses its fallback.
 #[derive(Debug, Default)]
 pub(super) struct FallbackPeriod {
     is_open: AtomicBool,
-    /// Microseconds of the last fallback, at [`RESOLUTION`].
+    /// The instant of the last fallback in microseconds, at [`RESOLUTION`].
     last: AtomicU64,
     record: Mutex<Record>,
 }
@@ -37,22 +37,22 @@ struct Record {
     began: Micros,
     /// Fallbacks of the rule before this period.
     before: u64,
-    /// The start of this period was logged.
+    /// Whether the start of this period was logged.
     is_logged: bool,
-    /// When a start was last logged, or was due and over the budget.
+    /// When a start was last logged, or was due but over the budget.
     last_start: Option<Micros>,
-    /// When the end was last looked for.
+    /// When it was last checked whether the period has ended.
     checked: Micros,
 }
 
-/// The line that a fallback leads to.
+/// The log line that a fallback causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// None.
+    /// No line.
     Silent,
-    /// The start of this rule's period.
+    /// A line about the start of this rule's period.
     Rule,
-    /// The first start over the budget.
+    /// A line about the first start over the budget.
     More,
 }
 
@@ -63,7 +63,7 @@ struct Ended {
     seconds: u64,
 }
 
-/// Bounds the starts that all rules log.
+/// The budget of the starts that all rules log.
 #[derive(Debug, Default)]
 pub(super) struct FallbackLog {
     window: Mutex<Window>,
@@ -76,7 +76,7 @@ struct Window {
 }
 
 impl FallbackLog {
-    /// Reports a decision by the fallback of `series`, which has been counted.
+    /// Records a decision by the fallback of `series`, which has been counted.
     #[cold]
     pub(super) fn fell_back(&self, series: &RuleSeries, error: StoreError, now: Micros) {
         let total = || series.causes().iter().sum();
@@ -92,8 +92,8 @@ impl FallbackLog {
         }
     }
 
-    /// Reports a decision by a counter while the period of `series` is open. The period ends if the
-    /// store `is_answering`: the decision itself may have come from memory.
+    /// Records a decision by a counter while the period of `series` is open. The period ends only
+    /// if the store `is_answering`, because the decision itself may have come from memory.
     #[cold]
     pub(super) fn decided(
         &self,
@@ -129,7 +129,7 @@ impl FallbackPeriod {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// `total`: fallbacks of the rule, this one included.
+    /// Records a fallback at `now`. `total` returns the rule's fallbacks, this one included.
     fn fell_back(&self, now: Micros, total: impl Fn() -> u64, log: &FallbackLog) -> Start {
         if self.is_open() && self.since_last(now) < RESOLUTION {
             return Start::Silent;
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(period.fell_back(at(20), || 2, &log), Start::Silent);
         assert_eq!(period.decided(at(30), || 2, || true), None, "its start was not logged");
         assert!(!period.is_open());
-        // A period that lasts is logged as soon as the minute is over.
+        // A period that continues is logged as soon as the minute has passed.
         assert_eq!(period.fell_back(at(40), || 3, &log), Start::Silent);
         assert_eq!(period.fell_back(at(60), || 4, &log), Start::Rule);
         let ended = Some(Ended { fallbacks: 2, seconds: 20 });

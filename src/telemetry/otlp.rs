@@ -1,6 +1,6 @@
 //! OTLP: sends spans and metrics to an OpenTelemetry collector, by gRPC or HTTP.
 //!
-//! Responses of the collector are never logged, because they may repeat the token that was sent.
+//! Responses of the collector are never logged, because they may contain the token that was sent.
 
 use std::fmt;
 use std::time::Duration;
@@ -32,9 +32,10 @@ const PAUSES: [Duration; 3] =
 
 /// The address of a collector, and how messages are sent to it.
 pub(super) struct Destination {
-    /// gRPC; else HTTP.
+    /// Whether messages are sent by gRPC; otherwise by HTTP.
     grpc: bool,
-    /// `http://` or `https://`, host and port; over HTTP with a path, or else with the usual one.
+    /// Scheme (`http://` or `https://`), host and port. With HTTP also the path; without one, the
+    /// default path of the signal is used.
     endpoint: String,
     /// Headers of each message, such as a token.
     headers: OtlpHeaders,
@@ -58,7 +59,7 @@ impl From<&MetricsSettings> for Destination {
 }
 
 impl Destination {
-    /// Without an endpoint: the default port of a collector on this machine.
+    /// A destination. Without an endpoint it is the default port of a collector on this machine.
     fn new(
         endpoint: Option<&SecretUrl>,
         protocol: OtlpProtocol,
@@ -85,7 +86,7 @@ pub(super) struct CollectorClient {
     headers: HeaderMap,
     timeout: Duration,
     signal: Signal,
-    /// The last message was dropped. Only changes are logged.
+    /// Whether the last message was dropped. Only changes are logged.
     failing: bool,
 }
 
@@ -102,7 +103,7 @@ pub struct OtlpError {
     why: String,
 }
 
-/// Why a message was not accepted, without any text of the collector.
+/// The reason why a message was not accepted, without any text from the collector.
 pub(super) struct ExportError(String);
 
 impl Signal {
@@ -113,7 +114,7 @@ impl Signal {
         }
     }
 
-    /// Its path over HTTP.
+    /// The path of the signal over HTTP.
     fn path(self) -> &'static str {
         match self {
             Signal::Traces => "/v1/traces",
@@ -121,7 +122,7 @@ impl Signal {
         }
     }
 
-    /// Its method over gRPC.
+    /// The method of the signal over gRPC.
     fn method(self) -> &'static str {
         match self {
             Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
@@ -129,14 +130,14 @@ impl Signal {
         }
     }
 
-    /// The error that says `why`.
+    /// An error about the settings of this signal, with the reason `why`.
     pub(super) fn error(self, why: impl fmt::Display) -> OtlpError {
         OtlpError { signal: self.name(), why: why.to_string() }
     }
 }
 
 impl CollectorClient {
-    /// A client of `to`. It belongs to the runtime that creates it.
+    /// A client that sends to `to`. It works only on the runtime that creates it.
     pub(super) fn new(to: &Destination, signal: Signal) -> Result<CollectorClient, OtlpError> {
         let headers = to.headers.reveal().iter().map(|(name, value)| {
             let name = HeaderName::try_from(name).map_err(|_| "a header's name is not one")?;
@@ -248,7 +249,7 @@ fn http(uri: Uri, signal: Signal) -> Result<Transport, OtlpError> {
     } else {
         uri
     };
-    // `send` has a timeout.
+    // No timeout here, because `send` has one.
     let timeout = Duration::MAX;
     let client: Box<dyn HttpClient> = if uri.scheme_str() == Some("https") {
         let ring = rustls::crypto::ring::default_provider();

@@ -8,8 +8,8 @@ use crate::time::Micros;
 /// Clock ticks per second in `/proc` (`USER_HZ`): 100 on all architectures of Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Writes the version and the values of `/proc` onto the page. `started`: when the process started.
-/// Values that cannot be read are left out.
+/// Writes the version, the start of the process (`started`) and the values of `/proc` onto the
+/// page. Values that cannot be read are left out.
 pub fn expose(started: Micros, page: &mut Exposition) {
     page.gauge("weir_build_info", "Always 1; the label has the version.")
         .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -25,7 +25,7 @@ pub fn expose(started: Micros, page: &mut Exposition) {
         page.counter("process_cpu_seconds_total", help).single(seconds);
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        // Without the descriptor of this very listing.
+        // Without the descriptor that reads this folder.
         let open = open.count().saturating_sub(1) as u64;
         page.gauge("process_open_fds", "Open file descriptors.").single(open);
     }

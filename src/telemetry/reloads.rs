@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::exposition::Exposition;
 use crate::time::Micros;
 
-/// Reloads by result. The first load is not one.
+/// Reloads by result. The first load is not counted.
 #[derive(Debug, Default)]
 pub struct RuleReloads {
     ok: AtomicU64,
@@ -18,7 +18,7 @@ impl RuleReloads {
         self.ok.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a reload that changed nothing because of an error.
+    /// Counts a reload that failed and changed nothing.
     pub fn failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
@@ -28,8 +28,8 @@ impl RuleReloads {
         (self.ok.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
     }
 
-    /// Writes the metrics onto the page. `rules` are active since `since`; `failing` says that the last
-    /// reload failed.
+    /// Writes the metrics onto the page. `rules` is the number of active rules, and `since` is when
+    /// they were loaded. `failing` is true if the last reload failed.
     pub fn expose(&self, rules: usize, since: Micros, failing: bool, page: &mut Exposition) {
         let (ok, failed) = self.counts();
         page.counter("weir_rules_reloads_total", "Reloads of the rules by result.")

@@ -26,7 +26,8 @@ struct Ended {
     shadowed: AtomicU64,
 }
 
-/// A request that is being decided. It counts as cancelled if it is dropped before [`end`](Deciding::end).
+/// A request that is being decided. It counts as cancelled if it is dropped before
+/// [`end`](Deciding::end).
 #[derive(Debug)]
 pub struct Deciding<'a>(Option<&'a Requests>);
 
@@ -46,7 +47,7 @@ impl Requests {
         count(&self.ended.local().failed);
     }
 
-    /// Writes everything onto the page.
+    /// Writes the metrics onto the page.
     pub fn expose(&self, page: &mut Exposition) {
         let help = "Requests by result; cancelled: the caller left before the response.";
         page.counter("weir_requests_total", help)
@@ -62,7 +63,7 @@ impl Requests {
         page.histogram("weir_request_duration_seconds", help).single(self.durations.distribution());
     }
 
-    /// All requests.
+    /// Number of all requests.
     pub(super) fn total(&self) -> u64 {
         let of = |ended: &Ended| {
             let Ended { ok, over_limit, invalid, cancelled, failed, shadowed: _ } = ended;
@@ -71,7 +72,7 @@ impl Requests {
         self.ended.all().map(of).sum()
     }
 
-    /// Requests without a verdict.
+    /// Number of requests without a verdict.
     pub(super) fn errors(&self) -> u64 {
         self.sum(|ended| &ended.invalid) + self.sum(|ended| &ended.failed)
     }
@@ -87,7 +88,7 @@ impl Requests {
 }
 
 impl Deciding<'_> {
-    /// Counts the verdict and its duration.
+    /// Counts the verdict, and records the duration of the decision.
     pub fn end(mut self, verdict: &Verdict, took: Micros) {
         let Some(requests) = self.0.take() else { return };
         let ended = requests.ended.local();

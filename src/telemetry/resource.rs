@@ -1,11 +1,12 @@
-//! This module builds the OpenTelemetry resource: the attributes of the service that sends spans and metrics.
+//! The OpenTelemetry resource: the attributes of the service that sends spans and metrics.
 
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
 
 use crate::settings::TracingSettings;
 
-/// The attributes of `settings` over those of `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`.
+/// The attributes of `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, overridden by those of
+/// `settings`.
 pub(super) fn resource(settings: &TracingSettings) -> Resource {
     let from_env = Resource::builder().build();
     let is_named = from_env.iter().any(|(key, value)| {

@@ -1,5 +1,5 @@
-//! Statistics of every active rule, and by value where a rule has `detailed_metric` or
-//! `value_to_metric`.
+//! Statistics of every active rule. Rules with `detailed_metric` or `value_to_metric` also have
+//! statistics by value.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +15,12 @@ use crate::rules::{Rule, RuleSet};
 use crate::sharded::Sharded;
 use crate::store::StoreError;
 
-/// Longest name with values, in bytes; a longer one counts as [`OTHER`]. With the number of series it
-/// bounds the memory of all names and the size of a metrics page.
+/// Longest name with values, in bytes. Decisions with a longer name count as [`OTHER`]. Together
+/// with the number of series, it bounds the memory of all names and the size of a metrics page.
 const VALUES_BYTES_MAX: usize = 256;
 
-/// The name of decisions over the bound. No selector is equal to it: `other` as a value is written
-/// with a backslash.
+/// The name under which decisions over a bound are counted. No selector is equal to it, because the
+/// value `other` is written with a backslash.
 pub(super) const OTHER: &str = "other";
 
 /// The series of the rules of one [`RuleSet`], found by rule index.
@@ -32,20 +32,21 @@ pub struct RuleMetrics(Vec<Arc<RuleSeries>>);
 pub struct RuleSeries {
     /// The rule's domain.
     pub domain: Arc<str>,
-    /// Its selector, unique within the domain.
+    /// The rule's selector, unique within the domain.
     pub selector: Arc<str>,
-    /// Its name in envoyproxy/ratelimit's metrics.
+    /// The rule's name in envoyproxy/ratelimit's metrics.
     pub stat_key: Box<str>,
     stats: Sharded<Stats>,
     pub(super) fallback: FallbackPeriod,
     values: Option<Values>,
 }
 
-/// Statistics by values of requests. Their number is bounded, and reads take no lock.
+/// Statistics of one rule by values of requests. The budget bounds their number. Reads take no
+/// lock.
 #[derive(Debug)]
 struct Values {
     budget: Arc<SeriesBudget>,
-    /// By the rule's selector with values.
+    /// The series, by the rule's selector with values.
     series: ArcSwap<HashMap<Box<str>, Arc<ValueSeries>>>,
     /// Locked only to add a series, which the budget bounds.
     adding: Mutex<()>,
@@ -70,7 +71,7 @@ pub struct SeriesBudget {
 }
 
 impl SeriesBudget {
-    /// At most `max` series of values.
+    /// A budget of `max` series by value.
     pub fn new(max: usize) -> SeriesBudget {
         SeriesBudget { max, taken: AtomicUsize::new(0), folded: AtomicU64::new(0) }
     }
@@ -86,7 +87,7 @@ impl SeriesBudget {
 }
 
 impl RuleMetrics {
-    /// Series for every rule of `rules`. A rule that was there `before` keeps its counts.
+    /// Series for every rule of `rules`. A rule that has series in `before` keeps its counts.
     pub fn new(rules: &RuleSet, before: &RuleMetrics, budget: &Arc<SeriesBudget>) -> RuleMetrics {
         let known: HashMap<(&str, &str), &Arc<RuleSeries>> =
             before.0.iter().map(|one| ((&*one.domain, &*one.selector), one)).collect();
@@ -105,7 +106,7 @@ impl RuleMetrics {
         self.0.get(index)
     }
 
-    /// Every rule's series, in file order.
+    /// The series of every rule, in file order.
     pub fn all(&self) -> &[Arc<RuleSeries>] {
         &self.0
     }
@@ -130,7 +131,7 @@ impl RuleSeries {
         }
     }
 
-    /// Whether statistics by value are still configured as they were.
+    /// Whether the statistics by value still have the configuration of `rule`.
     fn fits(&self, rule: &Rule) -> bool {
         self.values.is_some() == rule.is_detailed()
     }
@@ -203,7 +204,7 @@ impl Values {
         };
     }
 
-    /// Adds a series for `name`. None if the name is too long or the budget is spent.
+    /// Adds a series for `name`. `None` if the name is too long or the budget is used up.
     fn add(&self, name: String, rule: &Rule, entries: &[Entry<'_>]) -> Option<Arc<ValueSeries>> {
         if name.len() > VALUES_BYTES_MAX || self.budget.is_full() {
             return None;

@@ -33,7 +33,7 @@ impl Outcome {
         Outcome::Refund,
     ];
 
-    /// One word for labels.
+    /// The outcome's value in labels.
     pub const fn name(self) -> &'static str {
         match self {
             Outcome::Within => "within",
@@ -72,7 +72,7 @@ struct EnvoyRatelimitHits {
 pub struct Reading {
     /// Decisions by outcome, in the order of [`Outcome::ALL`].
     pub decisions: [u64; Outcome::ALL.len()],
-    /// Their hits.
+    /// Hits of these decisions, in the order of [`Outcome::ALL`].
     pub hits: [u64; Outcome::ALL.len()],
     /// Fallbacks by cause, in the order of [`StoreError::ALL`].
     pub causes: [u64; StoreError::ALL.len()],
@@ -83,20 +83,20 @@ pub struct Reading {
 /// Hits by envoyproxy/ratelimit's names and arithmetic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EnvoyRatelimitReading {
-    /// Of all requests.
+    /// Hits of all requests.
     pub total_hits: u64,
-    /// Of requests that passed.
+    /// Hits that passed.
     pub within_limit: u64,
-    /// Over four fifths of the limit.
+    /// Hits over four fifths of the limit.
     pub near_limit: u64,
-    /// Over the limit.
+    /// Hits over the limit.
     pub over_limit: u64,
-    /// Over the limit of a rule in shadow mode.
+    /// Hits over the limit of a rule in shadow mode.
     pub shadow_mode: u64,
 }
 
 impl Stats {
-    /// Counts one status and returns its outcome. None for a status without a counter.
+    /// Counts one status and returns its outcome; `None` for a status without a counter.
     pub(super) fn record(&self, status: &Status) -> Option<Outcome> {
         match status.cause {
             Cause::Counted { hits, decision, shadow, .. } => {
@@ -144,12 +144,12 @@ impl Stats {
         outcome
     }
 
-    /// Splits denied hits at the near and at the full limit, as envoyproxy/ratelimit does: what went
-    /// past each of the two, of the use before and after the request.
+    /// Splits denied hits at the near limit and at the full limit, as envoyproxy/ratelimit does. It
+    /// compares the use before and after the request with each of the two.
     fn split(&self, hits: u64, decision: &Decision, near: u64, shadow: bool) {
         let limit = decision.limit;
-        // Only a fixed window counts denied hits, and its use then goes past the limit. Where
-        // nothing was counted, the whole request is over the limit.
+        // Only a fixed window counts denied hits, and its use then exceeds the limit. If nothing
+        // was counted, all hits of the request are over the limit.
         let counted = decision.used > limit;
         let before = if counted { decision.used.saturating_sub(hits) } else { limit };
         let over = hits.min(decision.used.saturating_sub(limit.max(before)));

@@ -1,7 +1,7 @@
 //! The counters denied most in the last minute.
 //!
-//! Only denials are counted. Each thread has its own sketch, so a flood of denials does not wait for a
-//! lock; the page sums the sketches. Their memory is bounded.
+//! Only denials are counted. Each shard has its own sketches. A denial is not counted if the lock
+//! of its shard is taken, so no denial waits. The page sums the sketches. Their memory is bounded.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
@@ -21,13 +21,13 @@ mod sketch;
 
 use sketch::{Estimate, Sketch};
 
-/// Counters shown.
+/// Number of counters on the page.
 const SHOWN: usize = 20;
 
-/// Length of a step of the window.
+/// Length of one step of the window.
 const STEP: Micros = Micros::from_secs(10);
 
-/// Steps of the window, the current one included.
+/// Number of steps of the window, the current one included.
 const STEPS: usize = 6;
 
 /// Longest text of a counter's values, in bytes.
@@ -36,13 +36,14 @@ const TEXT_BYTES_MAX: usize = 256;
 /// The counters denied most.
 pub struct Top {
     shards: Sharded<Mutex<Window>>,
-    /// Random per process, so that a shown name cannot be looked up in Redis.
+    /// Seed of the counters' names. It is random per process, so that a name cannot be looked up in
+    /// Redis.
     seed: KeySeed,
-    /// Values of requests are shown, and not only a hash (`metrics.top_values`).
+    /// Whether values of requests are shown besides the hash (`metrics.top_values`).
     with_values: bool,
 }
 
-/// The sketches of one thread, one per step of time.
+/// The sketches of one shard, one per step of time.
 #[derive(Debug, Default)]
 struct Window {
     steps: [Step; STEPS],
@@ -50,7 +51,7 @@ struct Window {
 
 #[derive(Debug, Default)]
 struct Step {
-    /// Steps since the epoch.
+    /// Number of the step since the epoch.
     number: u64,
     sketch: Sketch<CounterLabels>,
 }
@@ -63,7 +64,7 @@ struct CounterLabels {
     values: Option<Box<str>>,
 }
 
-/// One counter, summed over all threads.
+/// One counter, summed over all shards.
 #[derive(Debug)]
 struct TopCounter {
     key: Key,
@@ -71,7 +72,7 @@ struct TopCounter {
 }
 
 impl Top {
-    /// No denials yet. `with_values`: values of requests are shown.
+    /// An empty list. `with_values`: whether values of requests are shown.
     pub fn new(with_values: bool) -> Top {
         Top { shards: Sharded::default(), seed: KeySeed::random(), with_values }
     }
@@ -85,8 +86,8 @@ impl Top {
         hits: u64,
         now: Micros,
     ) {
-        // The lock may be held by a page or by a thread that shares the shard. The hits that are lost
-        // then are too few to change the order.
+        // A page or a thread of the same shard may hold the lock. The hits are then not counted.
+        // They are too few to change the order.
         let Ok(mut window) = self.shards.local().try_lock() else { return };
         let key = rule.key(&self.seed, entries);
         window.sketch(now).add(key, hits.max(1), || CounterLabels {
@@ -155,7 +156,7 @@ impl Top {
     }
 }
 
-/// A counter's name, which says nothing labels its values.
+/// A counter's name, which reveals nothing about its values.
 fn name(key: Key) -> String {
     let mut text = String::new();
     let _ = write!(text, "{:016x}", key.0[0]);

@@ -1,7 +1,7 @@
 //! Traces: a span per sampled request and per call to the store, for an OpenTelemetry collector.
 //!
-//! A finished span goes into a bounded queue, which a separate thread exports: no decision waits for a
-//! collector. [`Traces`] exists only if `tracing.enabled`.
+//! A finished span enters a bounded queue, which a separate thread exports. So no decision waits
+//! for a collector. [`Traces`] exists only if `tracing.enabled`.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -72,7 +72,7 @@ impl Traces {
         Ok((Traces { tracer, propagator, counts, _provider: provider }, exporter))
     }
 
-    /// The span of `request`, which began at `now`. None if it is not sampled.
+    /// Starts the span of `request`, which began at `now`. `None` if it is not sampled.
     pub fn begin(&self, request: &Request<'_>, now: Micros) -> Option<RequestSpan> {
         let parent =
             self.propagator.extract_with_context(&Context::new(), &Headers(request.caller));
@@ -90,8 +90,8 @@ impl Traces {
         Some(RequestSpan(span))
     }
 
-    /// Ends the span of a request that was decided at `now`; `calls` are its calls to the store,
-    /// `node` names the one that was called.
+    /// Ends the span of a request that was decided at `now`. `calls` are its calls to the store,
+    /// and `node` returns the name of the called node.
     pub fn end(
         &self,
         span: RequestSpan,
@@ -148,8 +148,8 @@ impl Traces {
     }
 }
 
-/// The status shown in the request's span: the first denial, else the first fallback, else the first
-/// decision by a counter.
+/// The status in the attributes of the request's span: the first denial, else the first fallback,
+/// else the first decision by a counter, else the first status.
 fn main_status(statuses: &[Status]) -> Option<&Status> {
     let denied = statuses.iter().find(|status| status.code == Code::OverLimit);
     let fallback = || statuses.iter().find(|one| matches!(one.cause, Cause::Fallback { .. }));

@@ -1,8 +1,8 @@
-//! Deadlines: the time that is left for several calls together.
+//! A deadline: the remaining time that several calls share.
 
 use std::time::Duration;
 
-// Tokio's, which tests can pause.
+// Tokio's clock, because tests can pause it.
 use tokio::time::Instant;
 
 /// The instant at which to stop waiting, if there is one.
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// A deadline `timeout` from now; none for `None`.
+    /// A deadline `timeout` from now; no deadline for `None`.
     pub fn after(timeout: Option<Duration>) -> Deadline {
-        // A timeout that the clock cannot represent is none.
+        // A timeout that the clock cannot represent means no deadline.
         Deadline(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
 
-    /// The time that is left, zero after the deadline; `None` without one.
+    /// The remaining time, zero after the deadline; `None` without a deadline.
     pub fn left(self) -> Option<Duration> {
         self.0.map(|end| end.saturating_duration_since(Instant::now()))
     }

@@ -1,4 +1,4 @@
-//! The admin view of one counter.
+//! One counter on the admin port: its identity, its state, and its deletion.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub(super) async fn read(
     Ok(shown)
 }
 
-/// Deletes the counter. `forgotten` says whether the store had one.
+/// Deletes the counter. `forgotten` in the result is true if the store had one.
 pub(super) async fn delete(
     limiter: &Limiter,
     counter: &Counter<'_>,
@@ -53,7 +53,7 @@ pub(super) fn find<'r>(
     })
 }
 
-/// Which counter it is and where it is stored.
+/// The counter's rule and key, and where it is stored.
 fn identity(limiter: &Limiter, counter: &Counter<'_>) -> Value {
     let Counter { rule, key, .. } = counter;
     let (store, name) = match limiter.backend().redis() {

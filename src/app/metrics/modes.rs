@@ -1,4 +1,4 @@
-//! Metrics of the consistency modes between decisions and Redis.
+//! Metrics of the consistency modes: over-limit cache, leased tokens, synced replicas.
 
 use std::sync::atomic::Ordering;
 

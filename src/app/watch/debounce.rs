@@ -1,4 +1,4 @@
-//! The debounce: when to check the content after events. Pure; time is an argument.
+//! The debounce: decides when to check the content after events. Pure; time is an argument.
 
 use super::Digest;
 use crate::time::Micros;
@@ -8,11 +8,11 @@ use crate::time::Micros;
 pub(in crate::app) struct Timing {
     /// Quiet period before a check.
     pub(in crate::app) quiet: Micros,
-    /// Longest time from the first event to a check, quiet or not.
+    /// Longest time from the first event to a check, even if events continue.
     pub(in crate::app) longest: Micros,
     /// Period of checks without an event.
     pub(in crate::app) poll: Micros,
-    /// The same while events may be missing.
+    /// Period of checks without an event, while events may be missing.
     pub(in crate::app) poll_degraded: Micros,
 }
 
@@ -27,7 +27,7 @@ impl Default for Timing {
     }
 }
 
-/// The state between checks.
+/// The state between two checks.
 #[derive(Debug)]
 pub(super) struct Debounce {
     timing: Timing,
@@ -40,7 +40,7 @@ pub(super) struct Debounce {
 struct Pending {
     first: Micros,
     last: Micros,
-    /// The result of a check without an event. Without events the next result has to be the same.
+    /// The result of a check without an event. The next check must have the same result.
     seen: Option<Digest>,
 }
 
@@ -49,19 +49,19 @@ impl Debounce {
         Debounce { timing, pending: None, polled: Micros::ZERO }
     }
 
-    /// Whether the next check follows an event.
+    /// Whether the next check follows an event, or a difference that no event had reported.
     pub(super) fn is_pending(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// Notes an event.
+    /// Records an event.
     pub(super) fn on_event(&mut self, now: Micros) {
         let Pending { first, seen, .. } =
             self.pending.unwrap_or(Pending { first: now, last: now, seen: None });
         self.pending = Some(Pending { first, last: now, seen });
     }
 
-    /// Notes a difference that no event had reported.
+    /// Records a difference that no event had reported.
     pub(super) fn on_poll_change(&mut self, digest: Digest, now: Micros) {
         self.on_event(now);
         if let Some(pending) = &mut self.pending {
@@ -69,12 +69,12 @@ impl Debounce {
         }
     }
 
-    /// Notes a check without an event.
+    /// Records a check without an event.
     pub(super) fn polled(&mut self, now: Micros) {
         self.polled = now;
     }
 
-    /// When to check next.
+    /// The instant of the next check. `complete`: every watched path has a working watch.
     pub(super) fn next(&self, complete: bool) -> Micros {
         let Timing { quiet, longest, poll, poll_degraded } = self.timing;
         match self.pending {
@@ -85,8 +85,8 @@ impl Debounce {
         }
     }
 
-    /// Notes the result of a due check. False if the content is still changing; the next check then
-    /// follows after another quiet period.
+    /// Records the result of a due check. Returns false if the content is still changing: the next
+    /// check then follows after another quiet period.
     pub(super) fn accept(&mut self, digest: Digest, now: Micros) -> bool {
         let Some(pending) = self.pending else { return true };
         let moving = pending.seen.is_some_and(|seen| seen != digest);

@@ -11,18 +11,18 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::watch_set::WatchSet;
 
-/// Watches paths and wakes the watcher when an event is in the watch set.
+/// A source of events that wakes the watcher when an event is in the watch set.
 pub(super) struct FsEvents {
     watcher: Option<RecommendedWatcher>,
     paths: BTreeSet<PathBuf>,
-    /// Some path has no working watch.
+    /// Whether some path has no working watch.
     degraded: bool,
-    /// The degraded state has been logged.
+    /// Whether the degraded state has been logged.
     logged: bool,
 }
 
 impl FsEvents {
-    /// Watches nothing yet.
+    /// A source of events without watched paths.
     pub(super) fn open(watch_set: Arc<ArcSwap<WatchSet>>, wake: SyncSender<()>) -> FsEvents {
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             if event.map_or(true, |event| is_relevant(&watch_set.load(), &event)) {
@@ -38,7 +38,7 @@ impl FsEvents {
         events
     }
 
-    /// Every watched path has a working watch.
+    /// Whether every watched path has a working watch.
     pub(super) fn is_complete(&self) -> bool {
         !self.degraded
     }
@@ -47,12 +47,12 @@ impl FsEvents {
     pub(super) fn watch(&mut self, watch_set: &WatchSet) {
         let Some(watcher) = &mut self.watcher else { return };
         for path in self.paths.difference(&watch_set.paths) {
-            // The path may be gone, and its watch with it.
+            // An error is harmless: a path that was deleted has lost its watch already.
             let _ = watcher.unwatch(path);
         }
         let mut failure = None;
         for path in &watch_set.paths {
-            // Known paths too: a folder of the same name may be another one now.
+            // Also for known paths: another folder of the same name may have replaced one.
             if let Err(error) = watcher.watch(path, RecursiveMode::NonRecursive)
                 && !is_harmless(&error)
             {
@@ -78,8 +78,8 @@ impl FsEvents {
     }
 }
 
-/// A missing path is looked up again. A path without permission, such as another user's home on the
-/// way to a folder, rarely changes.
+/// Whether the error does not degrade the watch. A missing path is looked up again. A path without
+/// permission, such as another user's home on the way to a folder, rarely changes.
 fn is_harmless(error: &notify::Error) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     match &error.kind {
@@ -93,7 +93,7 @@ fn is_harmless(error: &notify::Error) -> bool {
 
 fn is_relevant(watch_set: &WatchSet, event: &Event) -> bool {
     match event.kind {
-        // Our own checks cause such events.
+        // The watcher's own reads cause such events.
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => {}
         EventKind::Access(_) => return false,
         _ => {}

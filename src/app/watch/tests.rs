@@ -1,4 +1,4 @@
-//! Tests of the watcher on a real file system, with every way in which files change.
+//! Tests of the watcher on a real file system, with writes, renames, links and folders.
 
 use std::fs::{self, create_dir, create_dir_all, read_to_string, remove_dir_all, rename, write};
 use std::os::unix::fs::symlink;
@@ -11,10 +11,10 @@ use super::*;
 
 /// Far longer than the detection of any change takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Practically never.
+/// Longer than any test: half of the largest number of microseconds.
 const NEVER: Micros = Micros(u64::MAX / 2);
 
-/// Events alone, or polls alone: one must not hide what the other misses.
+/// Events without polls, and polls without events: together, one could hide that the other fails.
 const BY_EVENTS: Timing =
     Timing { quiet: Micros(20_000), longest: Micros::SECOND, poll: NEVER, poll_degraded: NEVER };
 const BY_POLLS: Timing = Timing {
@@ -24,7 +24,7 @@ const BY_POLLS: Timing = Timing {
     poll_degraded: Micros(20_000),
 };
 
-/// A watched path and what was seen at it, as text.
+/// A watched path, and its content after each reported change, as text.
 struct Fixture {
     _watcher: Watcher,
     changes: Receiver<String>,
@@ -52,7 +52,7 @@ fn digest(path: &Path) -> Digest {
 }
 
 impl Fixture {
-    /// Watches `watched` below a fresh folder that `lay` has filled.
+    /// Watches `watched` below a new folder that `lay` has filled.
     fn new(watched: &str, timing: Timing, lay: impl FnOnce(&Path)) -> Fixture {
         let folder = TempDir::new().expect("a temporary folder");
         let root = folder.path().canonicalize().expect("it exists");
@@ -90,7 +90,7 @@ impl Fixture {
     }
 }
 
-/// A way in which content changes: what is watched, what there is first, what happens, what is seen.
+/// A change of content: the watched path, the files before, the change, and the content after.
 struct Change {
     name: &'static str,
     watched: &'static str,
@@ -115,7 +115,8 @@ fn config_map(root: &Path) {
     symlink("..data/a", root.join("d/a")).expect("a link");
 }
 
-/// As the kubelet does it: a new folder, a new link beside the old one, a rename, the old one goes.
+/// Updates a ConfigMap as the kubelet does: creates a new folder, creates a new link beside the old
+/// one, renames the link, deletes the old folder.
 fn next_config_map(root: &Path) {
     create_dir(root.join("d/..2")).expect("a folder");
     put(root.join("d/..2/a"), "2");

@@ -1,8 +1,8 @@
-//! The watch set: every path that a change of the watched content touches.
+//! The watch set: every path that may change together with the watched content.
 //!
-//! It has every folder and link on the way to a watched path, wherever links lead, and every folder
-//! below it. A swapped link, a created, replaced or removed folder, and a write to a file all change
-//! a name or a file in one of those.
+//! It contains every folder and link on the way to a watched path, the targets of links, and every
+//! folder below the path. A swapped link, a created, replaced or removed folder, and a write to a
+//! file all change a name or a file in one of these.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -21,11 +21,11 @@ const PATHS_MAX: usize = 8_192;
 pub(super) struct WatchSet {
     /// Files and folders to watch.
     pub(super) paths: BTreeSet<PathBuf>,
-    /// Names that matter in them, each as a whole path.
+    /// Names whose changes count in some watched folders, each as a whole path.
     names: BTreeSet<PathBuf>,
-    /// Folders in which every name matters.
+    /// Folders in which a change of any name counts.
     folders: BTreeSet<PathBuf>,
-    /// There are more paths than the bound permits.
+    /// Whether there are more paths than [`PATHS_MAX`].
     pub(super) incomplete: bool,
 }
 
@@ -34,13 +34,13 @@ impl WatchSet {
     pub(super) fn under(paths: &[PathBuf]) -> WatchSet {
         let mut watch_set = WatchSet::default();
         for path in paths {
-            // Fails only without a working folder, and for the empty path.
+            // Fails only without a working directory, and for the empty path.
             let Ok(path) = std::path::absolute(path) else { continue };
             let Some(real) = watch_set.follow(&path) else { continue };
             if real.is_dir() {
                 watch_set.folder(real, 0);
             } else {
-                // A file that is mounted alone causes no event of its folder.
+                // A file that is mounted alone causes no event in its folder.
                 watch_set.add(real);
             }
         }

@@ -1,5 +1,5 @@
-//! This module builds the headers of draft-ietf-httpapi-ratelimit-headers-11: `RateLimit-Policy`
-//! and `RateLimit`.
+//! Builds the headers `RateLimit-Policy` and `RateLimit` of
+//! draft-ietf-httpapi-ratelimit-headers-11.
 //!
 //! Both are lists of RFC 9651 structured fields. `RateLimit-Policy` lists every tier of every
 //! counted rule. `RateLimit` lists the reported tier of each descriptor, the most restrictive first.
@@ -51,7 +51,7 @@ impl Line<'_> {
         format!("\"{}\";r={remaining};t={reset}", self.name())
     }
 
-    /// The policy's name: the rule's, else its keys joined with dots.
+    /// The policy's name: the name of the rule, else its keys joined with dots.
     fn name(&self) -> Cow<'_, str> {
         self.rule.map_or(Cow::Borrowed("override"), |rule| quotable(&rule.label))
     }

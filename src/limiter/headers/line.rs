@@ -1,4 +1,4 @@
-//! Lines: what the limit headers say about one counted descriptor.
+//! Lines: the content of the limit headers for one counted descriptor.
 
 use std::borrow::Cow;
 
@@ -9,14 +9,14 @@ use crate::rules::Rule;
 /// Header names and values, in the order they are sent.
 pub(super) type List = Vec<(Cow<'static, str>, String)>;
 
-/// What the limit headers say about one counted descriptor.
+/// The content of the limit headers for one counted descriptor.
 #[derive(Clone, Copy)]
 pub(super) struct Line<'d> {
     pub(super) rule: Option<&'d Rule>,
     pub(super) limit: &'d Limit,
     pub(super) decision: &'d Decision,
     pub(super) code: Code,
-    /// A quota descriptor, which denies only together with all the others.
+    /// Whether this is a quota descriptor, which denies only if all other quota descriptors do.
     pub(super) quota: bool,
 }
 
@@ -26,8 +26,8 @@ impl Line<'_> {
         self.limit.tiers.get(self.decision.tier)
     }
 
-    /// The remaining share of the limit, as a fixed-point number. It orders all lines, including
-    /// those of limits of 0. A bucket's share is of its size, not of its rate.
+    /// The remaining share of the limit, as a fixed-point number. It orders all lines, also of
+    /// limits of 0. For a bucket it is the share of the size, not of the rate.
     fn share_left(&self) -> u128 {
         let full = self.tier().map_or(0, |tier| match self.limit.algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => tier.burst,

@@ -1,4 +1,4 @@
-//! Tests that both drivers, inline and awaited, decide alike.
+//! Tests that both drivers, inline and awaited, make the same decisions.
 
 use futures_util::future::FutureExt;
 
@@ -62,7 +62,7 @@ async fn an_awaited_store_decides_as_an_inline_one() {
     let awaiting = Limiter::new(Backend::Redis(modes), KeySeed::fixed([1, 2]), config);
     let keys = ["r", "q1", "q2", "s", "u", "log", "slots", "new", "old", "none"];
     for round in 0..200_usize {
-        // Up to three descriptors, of one hit, a peek or a refund.
+        // Up to three descriptors, each with one hit, a peek or a refund.
         let entries: Vec<[Entry<'_>; 1]> = (0..=round % 3)
             .map(|place| [Entry { key: keys[(round * 7 + place * 3) % keys.len()], value: "" }])
             .collect();

@@ -2,17 +2,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the leased path has done since the process started.
+/// Counts of the leased path since the process started.
 #[derive(Debug, Default)]
 pub struct LeasedCounts {
     /// Refills that the store granted.
     pub refills: AtomicU64,
-    /// Refills that the store denied, because less was left.
+    /// Refills that the store denied, because the counter had less left.
     pub refills_denied: AtomicU64,
-    /// Refills without an outcome. Tokens that they may have drawn count as spent.
+    /// Refills without an outcome. Tokens that they may have drawn are treated as spent.
     pub refills_failed: AtomicU64,
-    /// Requests that the store decided: their counter has too few requests for a pool, or too small
-    /// a limit.
+    /// Requests that the store decided, because their counter has too few requests for a pool or
+    /// too small a limit.
     pub direct: AtomicU64,
     /// Tokens drawn.
     pub drawn: AtomicU64,

@@ -1,18 +1,18 @@
-//! Demand: the rate at which an instance spends tokens of a counter, and the size of refills.
-//! Pure.
+//! Demand: the rate at which an instance spends tokens of a counter. It determines the size of
+//! refills. Pure.
 
 use crate::time::Micros;
 
-/// Refills are sized to last this long.
+/// The time that the tokens of a refill should last.
 pub(super) const PERIOD: Micros = Micros::from_secs(2);
 
 /// The shortest interval from which a rate is computed.
 const BIN: Micros = Micros::from_millis(500);
 
-/// A rate older than this is discarded.
+/// The age at which a rate is discarded.
 const STALE: Micros = Micros::from_secs(4);
 
-/// The next refill starts when an eighth of the wanted tokens is left.
+/// The share of the wanted tokens at which the next refill starts, as a shift: an eighth.
 const LOW_SHIFT: u32 = 3;
 
 /// The recent demand for one counter on this instance.
@@ -49,10 +49,11 @@ impl Demand {
         (self.since, self.spent) = (now, 0);
     }
 
-    /// Tokens wanted for the next `span`, at most for [`PERIOD`].
+    /// Tokens wanted for the next `span`, or for [`PERIOD`] if that is shorter.
     ///
-    /// A counter that is new, or suddenly more than twice as busy, has no rate yet. It gets twice
-    /// what it has just spent, so each refill is three times the previous one.
+    /// A counter that is new, or suddenly more than twice as busy, has no rate yet. For it, twice
+    /// the tokens of the current interval are wanted, so each refill is three times the previous
+    /// one.
     pub(super) fn want(&self, span: Micros) -> u64 {
         let lasting = self.within(span.min(PERIOD));
         let usual = u128::from(self.rate) * u128::from(BIN.0);
@@ -69,7 +70,7 @@ impl Demand {
     }
 }
 
-/// Tokens that are left, of `want`, when the next refill starts.
+/// The remaining tokens at which the next refill starts, if `want` were wanted.
 pub(super) fn low_water(want: u64) -> u64 {
     match want {
         0 | 1 => 0,
@@ -77,9 +78,9 @@ pub(super) fn low_water(want: u64) -> u64 {
     }
 }
 
-/// The size of a refill: the `need` of waiting requests, plus what `left` lacks of `want`. The
-/// second part leaves half of the counter's `room` to other instances, whose number is unknown.
-/// Each of them takes half of the rest, so the last tokens are drawn one by one.
+/// The size of a refill: the `need` of waiting requests, plus the tokens that `left` lacks to
+/// reach `want`. The second part leaves half of the counter's `room` to other instances, whose
+/// number is unknown. Each of them takes half of the rest, so the last tokens are drawn one by one.
 pub(super) fn size(need: u64, want: u64, left: u64, room: u64) -> u64 {
     let stock = need.saturating_add(want.saturating_sub(left));
     need.max(stock.min(room >> 1))

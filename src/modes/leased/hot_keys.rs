@@ -1,4 +1,4 @@
-//! Hot keys: the counters that had a request recently, in a table of fixed size.
+//! Hot keys: a table of fixed size with the counters that had a request recently.
 
 use crate::key::Key;
 use crate::time::Micros;
@@ -6,10 +6,10 @@ use crate::time::Micros;
 /// Slots of the table. A newer key replaces an older one in its slot.
 const SLOTS: usize = 256;
 
-/// How long a key stays hot.
+/// The time after a request for which its key is hot.
 const HOT: Micros = Micros::from_secs(2);
 
-/// The latest keys, each in the slot that its bits select.
+/// The latest keys. The bits of a key select its slot.
 pub(super) struct HotKeys {
     slots: Box<[Option<(Key, Micros)>]>,
 }

@@ -1,4 +1,4 @@
-//! In-flight refills: they complete even if their requests or their runtime end.
+//! In-flight refills, which complete even if their requests or their runtime end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use crate::key::Key;
 use crate::step::Outcome;
 use crate::store::{Store, StoreError};
 
-/// A refill that was sent to the store. Dropping it without an outcome completes it as lost.
+/// A refill that was sent to the store. If it is dropped without an outcome, it completes as lost.
 pub(super) struct InFlightRefill<S: Store> {
     pub(super) inner: Arc<Pools<S>>,
     pub(super) key: Key,

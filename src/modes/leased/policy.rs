@@ -1,5 +1,5 @@
-//! Token policies: which limits support tokens, how long tokens live, and which may be returned.
-//! Pure. The proof is in the parent module.
+//! Token policies: which limits support tokens, how long tokens are valid, and which may be
+//! returned. Pure. The proof is in the parent module.
 
 use std::iter::zip;
 
@@ -8,23 +8,23 @@ use crate::limit::{Algorithm, Limit};
 use crate::step::{GcraTier, Outcome, Params, State, Step};
 use crate::time::Micros;
 
-/// The longest life of a bucket's token.
+/// The longest validity of a bucket's token.
 const LIFE_MAX: Micros = Micros::SECOND;
 
-/// The shortest life of a bucket's token. Buckets that would need a shorter one have no tokens.
+/// The shortest validity of a bucket's token. Buckets that would need a shorter one have no tokens.
 const LIFE_MIN: Micros = Micros::from_millis(10);
 
-/// A bucket's token lives at most `2^-LIFE_SHIFT` of the time in which the bucket fills.
+/// A bucket's token is valid for at most `2^-LIFE_SHIFT` of the time in which the bucket fills.
 const LIFE_SHIFT: u32 = 3;
 
-/// The smallest burst with tokens. Their life reduces the burst, and whole tokens must remain.
+/// The smallest burst with tokens. Their validity reduces the burst, and whole tokens must remain.
 const BURST_MIN: u64 = 8;
 
 /// The token policy of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TokenPolicy {
     limit: Limit,
-    /// How long a token lives; `None` for windows, whose tokens end with them.
+    /// How long a token is valid; `None` for windows, whose tokens end with the window.
     life: Option<Micros>,
 }
 
@@ -80,7 +80,7 @@ impl TokenPolicy {
         step
     }
 
-    /// How long tokens drawn at `now` would live.
+    /// How long tokens drawn at `now` would be valid.
     pub(super) fn life_at(&self, now: Micros) -> Micros {
         self.life.unwrap_or_else(|| {
             let ends = match self.plan(0, now).params {
@@ -94,7 +94,8 @@ impl TokenPolicy {
         })
     }
 
-    /// How long before their end tokens should be replaced; 0 for windows, whose tokens cannot be.
+    /// The time before the end of tokens at which they should be replaced. 0 for windows, whose
+    /// tokens cannot be replaced early.
     pub(super) fn lead(&self) -> Micros {
         Micros(self.life.unwrap_or_default().0 >> LIFE_SHIFT)
     }
@@ -102,7 +103,7 @@ impl TokenPolicy {
     /// The tokens that `step` drew, if `outcome` allowed it.
     pub(super) fn batch(&self, step: &Step, outcome: &Outcome) -> TokenBatch {
         let seen = &outcome.tiers;
-        // The window in which the store counted them, which may be later than the planned one.
+        // The window in which the store counted the tokens. It may be later than the planned one.
         let until = match &step.params {
             Params::FixedWindow(tiers) => {
                 let window =
@@ -123,7 +124,7 @@ impl TokenPolicy {
         let step = self.plan(0, now);
         let outcome = step.apply(&mut state.cloned());
         let rooms = self.limit.tiers.iter().enumerate().map(|(index, tier)| {
-            // A report names one of several tiers, so each tier is reported separately.
+            // A decision reports one of several tiers, so each tier is decided separately.
             let limit = Limit { tiers: Box::new([*tier]), ..self.limit.clone() };
             let params = match &step.params {
                 Params::FixedWindow(tiers) => {
@@ -144,8 +145,8 @@ impl TokenPolicy {
         rooms.min().unwrap_or_default()
     }
 
-    /// The step that returns the tokens of `batch` at `now`, less what has drained. Without a time,
-    /// windows take all tokens and buckets none.
+    /// The step that returns the tokens of `batch` at `now`, less those that may have drained.
+    /// Without a time, all tokens of windows are returned and none of buckets.
     pub(super) fn return_step(&self, batch: &TokenBatch, now: Option<Micros>) -> Option<Step> {
         if batch.tokens == 0 {
             return None;
@@ -187,7 +188,8 @@ fn life(params: &Params) -> Micros {
 
 /// Tokens that may have drained in `time`, in whole or in part.
 fn drained(tier: &GcraTier, time: Micros) -> u64 {
-    // Rounding a token's length down is safe. Tokens below a microsecond are not returned.
+    // Rounding down the time that one token drains in is safe. Tokens that drain in less than a
+    // microsecond are not returned.
     match tier.one.micros {
         0 => u64::MAX,
         one => time.0.div_ceil(one),

@@ -16,7 +16,8 @@ use crate::step::{Outcome, State, Step};
 use crate::store::StoreError;
 use crate::time::Micros;
 
-/// Batches per pool. When there are more, the two oldest merge and end as the sooner one.
+/// Most batches per pool. When there are more, the two oldest are merged and end at the earlier end
+/// of the two.
 const BATCHES_MAX: usize = 4;
 
 /// Denied refills after which a waiting request is denied.
@@ -26,22 +27,22 @@ const TRIES_MAX: u8 = 3;
 /// [`StoreError::Reply`]. A few are legitimate: their request was cancelled, or the policy changed.
 const UNSERVED_MAX: u8 = 8;
 
-/// No refill is sent ahead of need for this long after one was denied or failed.
+/// The time after a denied or failed refill in which no refill is sent ahead of need.
 const PAUSE: Micros = Micros::from_millis(100);
 
 /// The tokens of one counter on this instance.
 pub(super) struct TokenPool {
     policy: Arc<TokenPolicy>,
-    /// Oldest first.
+    /// Unspent tokens per refill, oldest first.
     batches: SmallVec<[TokenBatch; 2]>,
     /// The counter's state after the last refill. Unspent tokens of this instance are charged to it.
     known: Option<State>,
     demand: Demand,
     /// The store's clock minus the local one, in microseconds, when both were last known.
     offset: i64,
-    /// The last request, by the local clock.
+    /// The instant of the last request, by the local clock.
     touched: Micros,
-    /// No refill is sent ahead of need before this instant of the store's clock.
+    /// The instant, by the store's clock, before which no refill is sent ahead of need.
     paused_until: Micros,
     /// Whether a refill is in flight.
     refilling: bool,
@@ -53,9 +54,9 @@ struct WaitingRequest {
     hits: u64,
     /// The instant of the request.
     now: Micros,
-    /// Refills denied since it started to wait.
+    /// Refills denied since the request started to wait.
     tries: u8,
-    /// Refills granted while it was the first in the queue.
+    /// Refills granted while the request was the first in the queue.
     unserved: u8,
     result: oneshot::Sender<Result<Decision, StoreError>>,
 }
@@ -63,7 +64,7 @@ struct WaitingRequest {
 /// A step that draws tokens, ahead of need or for waiting requests.
 #[derive(Clone, Debug)]
 pub(super) struct Refill {
-    /// The policy at the time of the step.
+    /// The policy under which the step was planned.
     pub(super) policy: Arc<TokenPolicy>,
     /// The step.
     pub(super) step: Step,
@@ -165,8 +166,8 @@ impl TokenPool {
     }
 
     /// Spends `hits` tokens for a request at `now`, or queues the request. Also returns the refill
-    /// that this needs, or that it needs soon if `ahead`. The caller sends it, and reports its
-    /// outcome to [`complete`](TokenPool::complete).
+    /// that the request needs, or with `ahead` the one that is needed soon. The caller sends the
+    /// refill, and passes its outcome to [`complete`](TokenPool::complete).
     pub(super) fn acquire(
         &mut self,
         hits: u64,
@@ -235,14 +236,14 @@ impl TokenPool {
 
     /// A refill for the waiting requests, and for the demand that follows.
     fn refill_for_waiting(&mut self) -> Option<Refill> {
-        // Not before any waiting request's instant.
+        // The latest instant of the waiting requests, so that the refill precedes none of them.
         let now = self.waiting.iter().map(|waiter| waiter.now).max()?;
         let first = self.waiting.front()?;
         let wanted = self.waiting.iter().fold(0_u64, |sum, one| sum.saturating_add(one.hits));
         let left = self.available(now);
         let room = self.policy.room(self.known.as_ref(), now);
-        // At most what fits, as far as is known. The first request is always included, because other
-        // instances may have returned tokens. After two denials it is the only one.
+        // At most the hits that fit by the last known state. The first request is always included,
+        // because other instances may have returned tokens. After two denials it is the only one.
         let most = if first.tries + 1 < TRIES_MAX { room.saturating_add(left) } else { 0 };
         let need = wanted.min(most).max(first.hits).saturating_sub(left);
         let want = if first.tries == 0 { self.demand.want(self.policy.life_at(now)) } else { 0 };
@@ -340,7 +341,7 @@ impl TokenPool {
         let room = self.policy.room(self.known.as_ref(), now);
         let mut left = room.saturating_add(self.available(now));
         for (position, mut waiter) in queue.drain(..).enumerate() {
-            // The last try is for the first request alone, so it does not count for the others.
+            // The last refill is for the first request alone, so it does not count for the others.
             waiter.tries = if position == 0 { waiter.tries + 1 } else { 1.max(waiter.tries) };
             if waiter.hits <= left && waiter.tries < TRIES_MAX {
                 left -= waiter.hits;
@@ -362,7 +363,7 @@ impl TokenPool {
         algorithm::report(self.policy.limit(), &step, &outcome)
     }
 
-    /// Counts a granted refill that left the first waiting request unserved. Every refill for it
+    /// Counts a granted refill that left the first waiting request unserved. A refill for a request
     /// serves it, unless the store's outcome names a window that has long ended.
     fn count_unserved(&mut self, counts: &LeasedCounts) {
         let Some(first) = self.waiting.front_mut() else { return };
@@ -382,7 +383,7 @@ impl TokenPool {
 }
 
 impl TokenBatch {
-    /// Merges `other` into this batch. Both end as the sooner one.
+    /// Merges `other` into this batch, which then ends at the earlier end of the two.
     fn merge(&mut self, other: &TokenBatch) {
         self.tokens = self.tokens.saturating_add(other.tokens);
         self.drawn = self.drawn.saturating_add(other.drawn);

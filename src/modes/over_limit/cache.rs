@@ -1,8 +1,8 @@
 //! The cache of full counters, with a fixed number of slots.
 //!
-//! A key may be in the eight slots of one set. A ninth key evicts the entry that ends first, so a
+//! A key has one set of eight slots. A ninth key of a set evicts the entry that ends first, so a
 //! flood of keys evicts entries but cannot grow the cache. A lookup takes one lock, or none if the
-//! set is empty: the set's stamp is an atomic integer.
+//! set is empty, because the set's stamp is an atomic integer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,13 +12,13 @@ use crate::key::Key;
 use crate::step::{Outcome, Step};
 use crate::time::Micros;
 
-/// Sets; with eight slots each, 65536 counters.
+/// Number of sets. With eight slots each, they have 65536 counters.
 const SETS: usize = 8192;
 /// Slots of one set.
 const SLOTS: usize = 8;
 
-/// How long no denial is cached after hits were given back without an outcome. The step reaches the
-/// counter much sooner.
+/// The time in which no denial is cached after hits were given back without an outcome. The step
+/// reaches the counter much sooner.
 const SUPPRESSED: Micros = Micros::SECOND;
 
 /// Counters that are full, and the states that deny their requests.
@@ -28,11 +28,11 @@ pub struct OverLimitCache {
     denied: AtomicU64,
 }
 
-/// The slots of some keys.
+/// The slots that the keys of one set share.
 #[derive(Debug, Default)]
 pub(super) struct CacheSet {
-    /// The number of used slots in the lowest byte. Above it, how often hits were given back to any
-    /// of the keys.
+    /// Lowest byte: the number of used slots. Higher bytes: how often hits were given back to any
+    /// key of the set.
     stamp: AtomicU64,
     slots: Mutex<Vec<CacheSlot>>,
 }
@@ -51,12 +51,12 @@ struct CacheSlot {
 enum CacheEntry {
     /// The counter is full.
     Denied(DeniedState),
-    /// Hits are being given back, so no denial is cached before this instant. The first denial sets
-    /// it.
+    /// Hits are being given back, so no denial is cached before this instant. The first denial
+    /// sets the instant.
     Suppressed(Option<Micros>),
 }
 
-/// What the cache has for a step.
+/// The result of a lookup for a step.
 #[derive(Debug)]
 pub(super) enum Lookup {
     /// The counter denies the step.
@@ -123,8 +123,8 @@ impl CacheSet {
         SetStamp(self.stamp.load(Ordering::Acquire))
     }
 
-    /// What the cache has for `step`, which takes hits or peeks. Entries older than `max_age` do not
-    /// count. A step that the store must decide removes the entry, once nothing is unreported.
+    /// Looks up `step`, which takes hits or peeks. Entries older than `max_age` are ignored. If the
+    /// store must decide the step, the entry is removed once nothing is unreported.
     pub(super) fn lookup(&self, key: &Key, step: &Step, max_age: Option<Micros>) -> Lookup {
         let mut slots = self.lock();
         let Some(index) = find(&slots, key) else { return Lookup::Miss };
@@ -162,8 +162,8 @@ impl CacheSet {
         }
     }
 
-    /// Caches the denial of `step`, unless hits were given back since `before`. Returns the report
-    /// of denied hits of an entry that had to go, with its key.
+    /// Caches the denial of `step`, unless hits were given back since `before`. If an entry is
+    /// evicted, returns its report of denied hits with its key.
     pub(super) fn insert(
         &self,
         before: SetStamp,
@@ -228,8 +228,8 @@ impl CacheSet {
         report
     }
 
-    /// Suppresses denials of `key` because hits are given back to it at an unknown time. Returns the
-    /// report of denied hits of an entry that had to go, with its key.
+    /// Suppresses denials of `key` because hits are given back to it at an unknown time. If an
+    /// entry is evicted, returns its report of denied hits with its key.
     pub(super) fn suppress(&self, key: &Key, now: Micros) -> Option<(Key, Step)> {
         let mut slots = self.lock();
         let mut report = None;

@@ -10,27 +10,27 @@ use crate::time::Micros;
 /// The state of a counter since it denied a step.
 #[derive(Debug)]
 pub(super) struct DeniedState {
-    /// The instant of the step, by the counter's clock.
+    /// The instant of the denied step, by the counter's clock.
     at: Micros,
-    /// The limit that the step was held against, as a fingerprint.
+    /// A fingerprint of the limit of the denied step.
     limit: u64,
     known: Known,
-    /// Denied hits that the counter counts, and that were not reported to it.
+    /// Denied hits that the counter must count, and that were not reported to it yet.
     unreported: u64,
-    /// The instant after which this denies nothing.
+    /// The instant after which this state denies nothing.
     ends: Micros,
 }
 
 #[derive(Debug)]
 enum Known {
-    /// The whole state.
+    /// The whole state of the counter.
     State(State),
-    /// Of a log: the outcome of one hit, which is the same until an entry expires.
+    /// For a log, the outcome of one hit, which is the same until an entry expires.
     Outcome(Outcome),
 }
 
 impl DeniedState {
-    /// The state that `outcome`, a denial of `step`, reveals. `None` where it would not stay valid:
+    /// The state in `outcome`, which is a denial of `step`. `None` if it would not stay valid:
     /// slots may be released at any time, by any instance. Counted denied hits change the next
     /// outcome, except in a fixed window of one tier, whose end they do not move.
     pub(super) fn new(step: &Step, outcome: &Outcome) -> Option<DeniedState> {
@@ -62,8 +62,8 @@ impl DeniedState {
         Some(DeniedState { at: step.now, limit: limit(&step.params), known, unreported: 0, ends })
     }
 
-    /// The counter's outcome of `step`, if that is a denial. `None` if the store must decide, and
-    /// later than `max_age` after the denial.
+    /// The counter's outcome of `step`, if that is a denial. `None` if the store must decide, or if
+    /// this state is older than `max_age`.
     pub(super) fn deny(&mut self, step: &Step, max_age: Option<Micros>) -> Option<Outcome> {
         let takes = step.hits > 0 && !matches!(step.lease, Some(Lease::Close(_)));
         // After the clock was set back, the state may be of a later window than the step.
@@ -113,7 +113,7 @@ impl DeniedState {
         Some(Step { now, hits, count_denied: true, lease: None, params })
     }
 
-    /// Takes back what [`take_unreported`](DeniedState::take_unreported) returned and was not
+    /// Restores a report from [`take_unreported`](DeniedState::take_unreported) that was not
     /// applied. Returns false if this is the state of another window.
     pub(super) fn restore_unreported(&mut self, denied: &Step) -> bool {
         let (Known::State(state), Params::FixedWindow(tiers)) = (&self.known, &denied.params)
@@ -127,13 +127,13 @@ impl DeniedState {
         true
     }
 
-    /// The instant after which this denies nothing.
+    /// The instant after which this state denies nothing.
     pub(super) fn ends(&self) -> Micros {
         self.ends
     }
 }
 
-/// The current window of a fixed window of one tier.
+/// The start of the current window, for a fixed window of one tier.
 fn start(state: &State) -> Option<Micros> {
     match state {
         State::FixedWindow(tiers) => tiers.as_slice().first().map(|count| count.start),

@@ -1,4 +1,4 @@
-//! Tests that the over-limit cache decides as the plain store, with fewer calls.
+//! Tests that the over-limit cache makes the same decisions as the plain store, with fewer calls.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -19,15 +19,15 @@ mod unreported;
 /// The timeout of a slow store.
 const TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A store in memory that counts its calls, and can hold back, lose or refuse them.
+/// A store in memory that counts its calls, and can delay outcomes or fail calls.
 struct TestStore {
     memory: MemoryStore,
     calls: AtomicUsize,
-    /// Steps are applied at once, but their outcomes are held back.
+    /// Whether outcomes are held back. Steps are applied at once in any case.
     held: AtomicBool,
     released: tokio::sync::Notify,
     fails: AtomicBool,
-    /// Steps are not applied.
+    /// Whether calls fail without applying their step.
     refuses: AtomicBool,
     /// The duration of a call.
     takes: Duration,
@@ -133,7 +133,7 @@ struct Event {
     later: i64,
     hits: i64,
     lease: Option<(u64, bool)>,
-    /// A reload, to this many requests.
+    /// A reload to a limit of this number of requests.
     requests: Option<u64>,
     detached: bool,
 }

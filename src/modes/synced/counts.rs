@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::store::StoreError;
 
-/// What the synced path has done since the process started.
+/// Counts of the synced path since the process started.
 #[derive(Debug, Default)]
 pub struct SyncedCounts {
     exchanges: AtomicU64,

@@ -4,10 +4,10 @@
 //! are compared at one instant, to which both states are advanced. Windows that are no longer visible
 //! at that instant are not compared, and need not be sent.
 //!
-//! For a bucket the difference is a length: how much fuller the hits made it, less what has drained
-//! while it would have been empty without them. Subtracted from one level and added to another, which
-//! is never lower, it is at most what the hits themselves would have added there. `docs/modes.md` has
-//! the proof.
+//! For a bucket the difference is a length of time: how much fuller the hits made the bucket, less
+//! the part that drained while the bucket would have been empty without them. It is computed from
+//! one level and added to another that is never lower. There it is at most what the hits themselves
+//! would have added. `docs/modes.md` has the proof.
 
 use smallvec::SmallVec;
 
@@ -19,7 +19,7 @@ use crate::step::{
 };
 use crate::time::Micros;
 
-/// The cells of one tier. A bucket has one, in fractions of a microsecond.
+/// The cells of one tier. A bucket uses one cell, in fractions of a microsecond.
 type Cells = [i128; 2];
 
 /// The cells of all tiers.
@@ -107,7 +107,7 @@ pub(super) fn rebase(
     }
 }
 
-/// `parts` as an instant or a length of a bucket.
+/// `parts` (fractions of a microsecond) as an instant or a length of a bucket.
 fn gcra_time(parts: i128, per_micro: u64) -> GcraTime {
     let per_micro = i128::from(per_micro.max(1));
     let micros = u64::try_from(parts / per_micro).unwrap_or(u64::MAX);
@@ -117,7 +117,7 @@ fn gcra_time(parts: i128, per_micro: u64) -> GcraTime {
     GcraTime { micros, part: (parts % per_micro) as u64 }
 }
 
-/// Whether `state` holds at least as much as `other` in every cell.
+/// Whether every cell of `state` is at least as large as that of `other`.
 pub(super) fn covers(
     limit: &Limit,
     now: Micros,
@@ -167,7 +167,7 @@ pub(super) fn next_step(
             for ((tier, cell), row) in tiers.iter_mut().zip(chosen).zip(&missing) {
                 let length = cell.map_or(0, |cell| row[cell] * sign);
                 tier.cost = gcra_time(length, tier.parts);
-                // The debt is unlimited: the hits have passed.
+                // The debt is unlimited, because the hits have already passed.
                 tier.most = GcraTime { micros: INTEGER_END - 2, part: 0 };
             }
             1

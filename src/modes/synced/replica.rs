@@ -1,4 +1,4 @@
-//! Replicas: the counter as one instance knows it, and the counts that it has not sent yet. Pure.
+//! Replicas: one instance's copy of a counter, and the counts that it has not sent yet. Pure.
 
 use super::delta::{covers, excess, next_step, rebase};
 use crate::algorithm;
@@ -12,11 +12,11 @@ use crate::time::Micros;
 #[derive(Debug)]
 pub(super) struct Replica {
     limit: Limit,
-    /// The longest time until all instances have a hit.
+    /// The longest time until all instances have received a hit.
     interval: Micros,
-    /// The state that decides: the store's at the last exchange, plus what has passed here since.
+    /// The state that decides: the store's state at the last exchange, plus hits that passed since.
     state: Option<State>,
-    /// The store's state at the last exchange. The difference to `state` is to be sent.
+    /// The store's state at the last exchange. The difference to `state` is not sent yet.
     stored: Option<State>,
     /// The last call, while it is unknown whether it was applied.
     unconfirmed: Option<Unconfirmed>,
@@ -24,9 +24,9 @@ pub(super) struct Replica {
     offset: i64,
     /// The latest instant of a decision, by the store's clock.
     latest: Micros,
-    /// The last request, by the local clock.
+    /// The instant of the last request, by the local clock.
     last_used: Micros,
-    /// The next exchange, by the local clock.
+    /// The instant of the next exchange, by the local clock.
     pub(super) due: Micros,
     /// Hits over the limit at the last exchange.
     excess: u64,
@@ -55,7 +55,7 @@ pub(super) struct SyncCall {
     pub(super) more: bool,
 }
 
-/// What an exchange revealed.
+/// The result of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SyncResult {
     /// Hits over the limit that were unknown before.
@@ -122,7 +122,7 @@ impl Replica {
     pub(super) fn observe(&mut self, step: &Step, outcome: &Outcome) {
         let Some(state) = step.state_after(outcome) else { return };
         let state = Some(state);
-        // Outcomes may arrive out of order. The later one covers the earlier one.
+        // Outcomes may arrive out of order. A later state covers an earlier one.
         if self.unconfirmed.is_none() && covers(&self.limit, step.now, &state, &self.stored) {
             let now = self.latest.max(step.now);
             self.state = rebase(&self.limit, now, &state, &self.state, &self.stored);
@@ -147,7 +147,7 @@ impl Replica {
         since >= self.interval.saturating_add(self.interval).min(at_most)
     }
 
-    /// The next call of an exchange. It counts as sent: if it is dropped, it stays unconfirmed.
+    /// The next call of an exchange. It counts as sent, so a dropped call stays unconfirmed.
     pub(super) fn next_call(&mut self, now: Micros, local: Micros) -> SyncCall {
         self.offset = offset(now, local);
         let now = now.max(self.latest);

@@ -18,15 +18,15 @@ mod single;
 
 const INTERVAL: Micros = Micros::from_millis(500);
 
-/// What happens to a call.
+/// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Applied,
-    /// It is not applied, and the caller knows.
+    /// The step is not applied, and the error says so.
     Refused,
-    /// It is not applied, and the caller does not know.
+    /// The step is not applied, and the caller gets no outcome.
     LostBefore,
-    /// It is applied, and the caller does not know.
+    /// The step is applied, and the caller gets no outcome.
     LostAfter,
 }
 
@@ -34,7 +34,7 @@ enum Fate {
 struct Shared {
     memory: MemoryStore,
     calls: AtomicUsize,
-    /// What happens to the next calls. All calls after them are applied.
+    /// The fates of the next calls. All calls after them are applied.
     fates: Mutex<VecDeque<Fate>>,
     unreachable: AtomicBool,
 }

@@ -1,4 +1,4 @@
-//! This module declares the settings `answer.*`.
+//! Declares the settings `answer.*`.
 
 use crate::settings::format::{checked, choice, switch};
 use crate::settings::scalar::header_name;

@@ -1,4 +1,4 @@
-//! This module declares the settings `grpc.*`.
+//! Declares the settings `grpc.*`.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;

@@ -1,4 +1,4 @@
-//! This module declares the settings `http.*` and `admin.*`.
+//! Declares the settings `http.*` and `admin.*`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! This module declares the settings `metrics.*`.
+//! Declares the settings `metrics.*`.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! This module declares the settings `readyz.*`, `drain.*`, `clock.*` and `log.*`.
+//! Declares the settings `readyz.*`, `drain.*`, `clock.*` and `log.*`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! This module declares the settings `redis.*`.
+//! Declares the settings `redis.*`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! This module declares the settings `rules.*`.
+//! Declares the settings `rules.*`.
 
 use std::path::PathBuf;
 

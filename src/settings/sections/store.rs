@@ -1,4 +1,4 @@
-//! This module declares the settings `store.*`, `fallback.*` and `bounds.*`.
+//! Declares the settings `store.*`, `fallback.*` and `bounds.*`.
 
 use std::time::Duration;
 

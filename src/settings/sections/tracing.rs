@@ -1,4 +1,4 @@
-//! This module declares the settings `tracing.*`.
+//! Declares the settings `tracing.*`.
 
 use std::time::Duration;
 

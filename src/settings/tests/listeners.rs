@@ -3,7 +3,7 @@
 use super::{NO_FILE, envoy_ratelimit_env, errors, run, value_of};
 use crate::settings::Overrides;
 
-/// A value other than the default for each, as text.
+/// A value other than the default for each setting of this file, as text.
 pub(super) const OTHERS: [(&str, &str); 34] = [
     ("grpc.listen", "127.0.0.1:1"),
     ("grpc.cores", "3"),

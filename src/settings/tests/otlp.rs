@@ -3,7 +3,7 @@
 use super::{NO_FILE, errors, run, value_of};
 use crate::settings::Overrides;
 
-/// A value other than the default for each, as text.
+/// A value other than the default for each setting of this file, as text.
 pub(super) const OTHERS: [(&str, &str); 24] = [
     ("metrics.compat", "true"),
     ("metrics.listen", "127.0.0.1:4"),

@@ -1,4 +1,4 @@
-//! The exporter: a thread that sends to a collector.
+//! An exporter: a thread that sends telemetry to a collector.
 
 use std::future::Future;
 use std::thread;
@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::{CollectorClient, Destination, OtlpError, Signal};
 
-/// Longest time to send what is left when the process ends.
+/// Longest time for sending the remaining telemetry when the process ends.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The running thread. It stops when this value is dropped.
@@ -19,7 +19,8 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Starts `work` with a client of `to`. After the stop signal, `work` has [`FLUSH_TIMEOUT`] to end.
+    /// Starts `work` with a client that sends to `to`. After the stop signal, `work` has
+    /// [`FLUSH_TIMEOUT`] to end.
     pub(in crate::telemetry) fn start<F: Future<Output = ()>>(
         to: &Destination,
         signal: Signal,
@@ -45,7 +46,7 @@ impl Exporter {
         Ok(Exporter { stop })
     }
 
-    /// Sends what is left, for two seconds at most.
+    /// Sends the remaining telemetry, for at most two seconds, and stops.
     pub async fn end(self) {
         let _ = self.stop.send(true);
         // The thread drops its receiver when it is done.

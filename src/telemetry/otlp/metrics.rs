@@ -1,6 +1,6 @@
 //! The periodic export of all metrics to an OpenTelemetry collector.
 //!
-//! Names, labels and values are those of the page for Prometheus.
+//! Names, labels and values are the same as on the page for Prometheus.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ use crate::telemetry::exposition::{Exposition, Family, Kind, Sample, Value};
 use crate::telemetry::resource::resource;
 use crate::time::Micros;
 
-/// Starts to send the metrics of `page`, counted since `started`: once per interval and once at the
-/// end. The service is named as in `tracing`.
+/// Starts an exporter that sends the metrics of `page`, counted since `started`, once per interval
+/// and once at the end. The name of the service comes from `tracing`.
 ///
 /// # Errors
 /// An invalid address or header of the collector, or a thread that cannot be started.

@@ -1,14 +1,14 @@
 //! A sketch of the most frequent names in bounded memory: the space-saving algorithm of Metwally.
 //!
-//! It has [`NAMES`] entries. A further name replaces the entry with the lowest count and inherits that
-//! count as an upper bound, because it may have been replaced before. A name with more than 1/[`NAMES`]
-//! of all hits is always present.
+//! It has [`NAMES`] entries. A new name replaces the entry with the lowest count, and inherits that
+//! count as an upper bound, because the name may have had an entry before. A name with more than
+//! 1/[`NAMES`] of all hits is always present.
 
 use hashbrown::HashMap;
 
 use crate::key::Key;
 
-/// Entries.
+/// Number of entries.
 pub(super) const NAMES: usize = 128;
 
 /// Counts by name.
@@ -22,9 +22,9 @@ pub(super) struct Sketch<T> {
 pub(super) struct Estimate<T> {
     /// Upper bound of the count.
     pub(super) count: u64,
-    /// The part of it that may belong to replaced names.
+    /// The part of `count` that may belong to replaced names.
     pub(super) excess: u64,
-    /// What is shown of the name.
+    /// The labels to show for the name.
     pub(super) labels: T,
 }
 
@@ -78,7 +78,7 @@ mod tests {
             let mut sketch = Sketch::default();
             let mut exact = HashMap::new();
             for name in &names {
-                // Even names are few and frequent.
+                // There are only three even names, so they are frequent.
                 let name = if name % 2 == 0 { name % 6 } else { *name };
                 sketch.add(Key([name, 0]), 1, || name);
                 *exact.entry(name).or_insert(0_u64) += 1;

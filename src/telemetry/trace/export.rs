@@ -22,9 +22,9 @@ use crate::telemetry::otlp::{CollectorClient, Exporter, OtlpError, Signal};
 #[derive(Debug, Default)]
 pub(super) struct SpanCounts {
     exported: AtomicU64,
-    /// The queue was full.
+    /// Spans dropped because the queue was full.
     overflown: AtomicU64,
-    /// The collector did not accept them.
+    /// Spans dropped because the collector did not accept them.
     failed: AtomicU64,
 }
 
@@ -121,7 +121,7 @@ impl SpanBatcher {
     }
 }
 
-/// Waits for a span, and then up to `delay` for more. No span is lost if it is cancelled.
+/// Waits for a span, and then up to `delay` for more. Cancelling this future loses no span.
 async fn gather(
     queued: &mut mpsc::Receiver<SpanData>,
     spans: &mut Vec<SpanData>,
@@ -129,7 +129,7 @@ async fn gather(
     delay: Duration,
 ) {
     if queued.recv_many(spans, batch).await == 0 {
-        // No sender is left.
+        // No sender is left: wait until the stop signal.
         return std::future::pending().await;
     }
     let more = async {

@@ -106,7 +106,7 @@ async fn pools_are_bounded() {
     let cluster = Cluster::new(1, Faults { latency: 0, loses: 0 });
     let instance = Instance::new(&cluster, 0);
     let limit = limit(Algorithm::FixedWindow, 10, 60);
-    // All in one shard.
+    // All keys are in one shard.
     let shards = super::super::SHARDS as u64;
     let most = super::super::POOLS_MAX as u64;
     for number in 0..most + 50 {

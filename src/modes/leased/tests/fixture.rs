@@ -19,7 +19,7 @@ use crate::time::Micros;
 /// The instant at which every test begins. It is the start of a window of every used length.
 pub(super) const BEGIN: Micros = Micros::from_secs(1_800_000_000);
 
-/// SplitMix64.
+/// The random number generator SplitMix64.
 pub(super) struct Rng(pub(super) u64);
 
 impl Rng {
@@ -45,7 +45,7 @@ impl Rng {
 pub(super) struct Faults {
     /// The longest latency, in microseconds, each way.
     pub(super) latency: u64,
-    /// One call in this many is lost, before or after its step is applied; 0 is none.
+    /// One call in this number is lost, before or after its step is applied. 0 means none.
     pub(super) loses: u64,
 }
 
@@ -59,11 +59,11 @@ pub(super) struct Cluster {
     pub(super) highest: Mutex<HashMap<(Key, Micros), u64>>,
     pub(super) calls: AtomicU64,
     pub(super) lost: AtomicU64,
-    /// The store is unreachable.
+    /// Whether the store is unreachable.
     pub(super) unreachable: AtomicBool,
-    /// Calls never complete.
+    /// Whether calls never complete.
     pub(super) stalled: AtomicBool,
-    /// The store's timeout in milliseconds; 0 is none.
+    /// The store's timeout in milliseconds. 0 means none.
     pub(super) timeout: AtomicU64,
 }
 
@@ -83,7 +83,7 @@ impl Cluster {
         })
     }
 
-    /// The instant, by the store's clock.
+    /// The current instant by the store's clock.
     pub(super) fn now(&self) -> Micros {
         BEGIN.saturating_add(Micros(self.begin.elapsed().as_micros() as u64))
     }
@@ -219,7 +219,7 @@ impl Instance {
         self.hit_within(key, limit, hits, local, None).await
     }
 
-    /// The same, with a caller that waits at most `timeout`.
+    /// A request that read its clock at `local`, from a caller that waits at most `timeout`.
     pub(super) async fn hit_within(
         &self,
         key: &Key,

@@ -1,4 +1,4 @@
-//! The oracle of `limit_oracle`, for the limits of this crate.
+//! An adapter from the limits of this crate to the oracle of the crate `limit_oracle`.
 
 use limit_oracle::{Allowed, Law, Tier, violation};
 
@@ -9,9 +9,9 @@ use crate::time::Micros;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passed {
     pub(super) hits: u64,
-    /// The instant that it read.
+    /// The instant that the request read.
     pub(super) from: Micros,
-    /// The instant of its response.
+    /// The instant of the response.
     pub(super) to: Micros,
 }
 

@@ -1,5 +1,5 @@
-//! Simulations of several instances with random faults: limits are never exceeded, and early
-//! denials are only due to unspent tokens of others.
+//! Simulations of several instances with random faults. Limits are never exceeded, and early
+//! denials are due to unspent tokens of other instances only.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -112,7 +112,7 @@ async fn drive(
             let passed = Passed { hits, from, to };
             match result {
                 Ok(decision) if decision.allowed && hits > 0 => {
-                    // Only at the same instant: what drains from a bucket would be returned twice.
+                    // Only at the same instant: drained hits of a bucket would be returned twice.
                     if refunds && from == to && !slow {
                         // A lost call may have been applied.
                         let _ = instance.hit(&KEY, &limit, -(hits as i64)).await;

@@ -64,7 +64,7 @@ fn ambiguous_counts_are_not_counted_twice() {
     hit(&one, &limit, 5, START).unwrap();
     shared.push_fate(Fate::LostBefore);
     run_due(&one, START + INTERVAL.0);
-    // As many as are unconfirmed, so both cases look alike.
+    // As many hits as are unconfirmed, so both cases look the same.
     hit(&other, &limit, 5, START).unwrap();
     run_due(&one, START + 2 * INTERVAL.0);
     assert_eq!(stored(&shared, &limit, START).used, 6, "5 are lost to the others");
