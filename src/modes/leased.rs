@@ -267,7 +267,7 @@ impl<S: Store> Pools<S> {
             };
         }
         if pool.available(now) < hits.max(1) {
-            // There is no pool, so the store must decide. That requires its clock.
+            // The pool has too few tokens, so the store must decide. That requires its clock.
             match check.now {
                 Err(error) => return (LocalResult::Decided(Err(error)), None),
                 Ok(_) if hits == 0 || Handle::try_current().is_err() => {
