@@ -130,7 +130,7 @@ pub enum RequestError {
     TooLong {
         /// The text that is too long.
         what: &'static str,
-        /// Its length in bytes.
+        /// The length of the text in bytes.
         sent: usize,
         /// The bound.
         max: usize,

@@ -60,7 +60,7 @@
 //!
 //! **Invariant:** the limiter's caller records the metrics of a request once, from its verdict.
 //!
-//! **Invariant:** nothing a client or a file says can panic, hang or grow the process.
+//! **Invariant:** no input of a client and no file can panic, hang or grow the process.
 //!
 //! `ARROWS` in `tests/tidy.rs` lists which module may use which, and checks it.
 

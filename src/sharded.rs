@@ -21,7 +21,7 @@ pub struct Sharded<T>(Box<[Shard<T>]>);
 struct Shard<T>(T);
 
 impl<T: Default> Default for Sharded<T> {
-    /// One shard per core, at most [`SHARDS_MAX`], rounded up to a power of two.
+    /// One shard per core, at most 8, rounded up to a power of two.
     fn default() -> Self {
         // Cached, because every rule has shards and `available_parallelism` reads cgroup files.
         static CORES: LazyLock<usize> =

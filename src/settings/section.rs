@@ -1,4 +1,4 @@
-//! The macro [`section!`]: one declaration per setting, and everything generated from it.
+//! The macro `section!`: one declaration per setting, and everything generated from it.
 //!
 //! A section of `weir.yaml` is declared as a struct. Each entry has a doc text, a name, a type, the
 //! default as `weir.yaml` writes it, and a [`Format`](super::format::Format):
