@@ -168,7 +168,7 @@ impl Bound {
             )?);
         }
         let budget = Arc::new(MemoryBudget::new(
-            config.grpc.max_upload_bytes,
+            config.grpc.max_buffered_bytes,
             config.server_metrics.clone(),
         ));
         let worker = WorkerConfig {

@@ -53,7 +53,7 @@ impl StoreError {
         match self {
             StoreError::Full => "full",
             StoreError::Timeout => "timeout",
-            StoreError::Open => "open",
+            StoreError::Open => "breaker_open",
             StoreError::Busy => "busy",
             StoreError::Unreachable => "unreachable",
             StoreError::Lost => "lost",

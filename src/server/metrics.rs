@@ -38,9 +38,9 @@ pub struct ListenerMetrics {
     /// Connections open now.
     pub open: Metric,
     /// Connections closed at once because the listener had its maximum of open connections.
-    pub full: Metric,
+    pub refused_total: Metric,
     /// Connections closed at once because the client address had its maximum of open connections.
-    pub peer_full: Metric,
+    pub refused_peer: Metric,
 }
 
 /// Metrics of all listeners and their connections.
@@ -61,11 +61,11 @@ pub struct ServerMetrics {
     /// Reloads of TLS files that succeeded.
     pub tls_reloaded: Metric,
     /// Reloads of TLS files that failed.
-    pub tls_refused: Metric,
+    pub tls_reload_failed: Metric,
     /// Expiry of the active certificate, in seconds since 1970; 0 without TLS.
-    pub tls_ends: Metric,
+    pub tls_expiry: Metric,
     /// Connections that did not finish TLS and the HTTP/2 preface in time.
-    pub hello_timeout: Metric,
+    pub handshake_timeout: Metric,
     /// Connections whose client left sent data unread.
     pub write_timeout: Metric,
     /// Connections whose client did not answer a ping.
@@ -79,13 +79,13 @@ pub struct ServerMetrics {
     /// Connections that got GOAWAY because they were idle.
     pub idle: Metric,
     /// Connections closed at the end of their grace period.
-    pub cut: Metric,
+    pub grace_expired: Metric,
     /// Calls that were reset at `grpc.call_timeout`.
     pub call_timeout: Metric,
     /// Calls rejected because their message exceeded `grpc.max_message_bytes`.
     pub message_too_large: Metric,
-    /// Calls rejected at `grpc.max_upload_bytes`, or because a streaming call sent too much.
-    pub upload_refused: Metric,
+    /// Calls rejected at `grpc.max_buffered_bytes`, or because a streaming call sent too much.
+    pub buffer_full: Metric,
     /// HTTP requests whose head or body was too slow.
     pub http_timeout: Metric,
     /// HTTP requests whose head or body was too large.
@@ -114,7 +114,7 @@ impl ServerMetrics {
             "Connections closed at once because a maximum was reached.",
         );
         for (listener, port) in ports {
-            for (limit, count) in [("total", &port.full), ("peer", &port.peer_full)] {
+            for (limit, count) in [("total", &port.refused_total), ("peer", &port.refused_peer)] {
                 family.sample(&[("listener", listener), ("limit", limit)], count.get());
             }
         }
@@ -137,25 +137,25 @@ impl ServerMetrics {
         }
         let family =
             page.counter("weir_tls_reloads_total", "Changes of the TLS files by their outcome.");
-        for (outcome, count) in [("ok", &self.tls_reloaded), ("failed", &self.tls_refused)] {
+        for (outcome, count) in [("ok", &self.tls_reloaded), ("failed", &self.tls_reload_failed)] {
             family.sample(&[("outcome", outcome)], count.get());
         }
         let help = "Expiry of the active certificate, in seconds since 1970; 0 without TLS.";
         page.gauge("weir_tls_certificate_expiry_timestamp_seconds", help)
-            .single(self.tls_ends.get());
+            .single(self.tls_expiry.get());
         let family = page.counter(
             "weir_grpc_connections_ended_total",
             "gRPC connections that weir ended, by reason.",
         );
         for (reason, count) in [
-            ("hello_timeout", &self.hello_timeout),
+            ("handshake_timeout", &self.handshake_timeout),
             ("write_timeout", &self.write_timeout),
             ("keepalive_timeout", &self.keepalive_timeout),
             ("flood", &self.flood),
             ("protocol_error", &self.protocol_error),
             ("age", &self.aged),
             ("idle", &self.idle),
-            ("grace_over", &self.cut),
+            ("grace_expired", &self.grace_expired),
         ] {
             family.sample(&[("reason", reason)], count.get());
         }
@@ -166,7 +166,7 @@ impl ServerMetrics {
         for (reason, count) in [
             ("timeout", &self.call_timeout),
             ("too_large", &self.message_too_large),
-            ("upload", &self.upload_refused),
+            ("buffer_full", &self.buffer_full),
         ] {
             family.sample(&[("reason", reason)], count.get());
         }
@@ -189,19 +189,19 @@ mod tests {
             tls_accepted,
             tls_failed,
             tls_reloaded,
-            tls_refused,
-            tls_ends,
-            hello_timeout,
+            tls_reload_failed,
+            tls_expiry,
+            handshake_timeout,
             write_timeout,
             keepalive_timeout,
             flood,
             protocol_error,
             aged,
             idle,
-            cut,
+            grace_expired,
             call_timeout,
             message_too_large,
-            upload_refused,
+            buffer_full,
             http_timeout,
             http_too_large,
         } = &all_metrics;
@@ -214,25 +214,25 @@ mod tests {
             (tls_accepted, shaken("ok")),
             (tls_failed, shaken("failed")),
             (tls_reloaded, reloaded("ok")),
-            (tls_refused, reloaded("failed")),
-            (tls_ends, "weir_tls_certificate_expiry_timestamp_seconds".to_owned()),
-            (hello_timeout, ended("hello_timeout")),
+            (tls_reload_failed, reloaded("failed")),
+            (tls_expiry, "weir_tls_certificate_expiry_timestamp_seconds".to_owned()),
+            (handshake_timeout, ended("handshake_timeout")),
             (write_timeout, ended("write_timeout")),
             (keepalive_timeout, ended("keepalive_timeout")),
             (flood, ended("flood")),
             (protocol_error, ended("protocol_error")),
             (aged, ended("age")),
             (idle, ended("idle")),
-            (cut, ended("grace_over")),
+            (grace_expired, ended("grace_expired")),
             (call_timeout, called("timeout")),
             (message_too_large, called("too_large")),
-            (upload_refused, called("upload")),
+            (buffer_full, called("buffer_full")),
             (http_timeout, asked("timeout")),
             (http_too_large, asked("too_large")),
         ];
         for (name, port) in [("grpc", grpc), ("http", http), ("admin", admin), ("metrics", metrics)]
         {
-            let ListenerMetrics { accepted, open, full, peer_full } = port;
+            let ListenerMetrics { accepted, open, refused_total, refused_peer } = port;
             let refused = |limit| {
                 let name = format!("listener=\"{name}\",limit=\"{limit}\"");
                 format!("weir_connections_refused_total{{{name}}}")
@@ -240,8 +240,8 @@ mod tests {
             all.extend([
                 (accepted, format!("weir_connections_accepted_total{{listener=\"{name}\"}}")),
                 (open, format!("weir_connections_open{{listener=\"{name}\"}}")),
-                (full, refused("total")),
-                (peer_full, refused("peer")),
+                (refused_total, refused("total")),
+                (refused_peer, refused("peer")),
             ]);
         }
         for (number, (counter, _)) in (1..).zip(&all) {

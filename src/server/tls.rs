@@ -106,7 +106,7 @@ impl TlsAcceptor {
         let served =
             Reloadable::load(config.files(), move |parsed| rustls_config::build(&config, parsed))?;
         let first = served.current();
-        metrics.tls_ends.set(first.identity.validity.ends);
+        metrics.tls_expiry.set(first.identity.validity.ends);
         let warning = first.identity.warning(now);
         Ok((TlsAcceptor(Arc::new(Inner { served, metrics })), warning))
     }
@@ -118,12 +118,12 @@ impl TlsAcceptor {
         match served.reload() {
             ReloadOutcome::Unchanged => ReloadOutcome::Unchanged,
             ReloadOutcome::Reloaded(served) => {
-                metrics.tls_ends.set(served.identity.validity.ends);
+                metrics.tls_expiry.set(served.identity.validity.ends);
                 metrics.tls_reloaded.add();
                 ReloadOutcome::Reloaded(served.identity.warning(now))
             }
             ReloadOutcome::Failed(error) => {
-                metrics.tls_refused.add();
+                metrics.tls_reload_failed.add();
                 ReloadOutcome::Failed(error)
             }
         }

@@ -145,7 +145,7 @@ impl Decisions {
         page.gauge("weir_detailed_series", help).single(taken);
         let help = "Decisions counted as descriptor=\"other\" because of metrics.max_series.";
         let folded = self.budget.folded.load(relaxed);
-        page.counter("weir_folded_decisions_total", help).single(folded);
+        page.counter("weir_detailed_overflow_decisions_total", help).single(folded);
     }
 
     fn expose_plain(&self, page: &mut Exposition) {

@@ -65,8 +65,8 @@ fn a_counter_is_shown_without_counting_and_emptied() {
         assert_eq!(take(&client, &[("user", "ann")]), 2, "at the limit");
         assert_eq!(take(&client, &[("user", "bob")]), 1);
         let emptied = delete(&weir, ANN, &[]);
-        assert_eq!((emptied.status, &emptied.json()["forgotten"]), (200, &json!(true)));
-        assert_eq!(delete(&weir, ANN, &[]).json()["forgotten"], false, "there is none any more");
+        assert_eq!((emptied.status, &emptied.json()["existed"]), (200, &json!(true)));
+        assert_eq!(delete(&weir, ANN, &[]).json()["existed"], false, "there is none any more");
         assert_eq!(take(&client, &[("user", "ann")]), 1, "as if nothing had been counted");
         let bob = &shown("/counters?domain=d&descriptor=user=bob")["tiers"][0];
         assert_eq!(bob["used"], 1, "the others stay");

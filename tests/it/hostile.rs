@@ -164,7 +164,7 @@ descriptors:
     }
     let page = get(weir.admin, "/metrics").body;
     assert!(page.len() < 1 << 20, "a page of {} bytes", page.len());
-    assert!(page.contains("weir_folded_decisions_total 1200"), "{page}");
+    assert!(page.contains("weir_detailed_overflow_decisions_total 1200"), "{page}");
     let grown = weir.process().resident_kib().saturating_sub(before);
     assert!(grown < GROWTH_KIB, "grown by {grown} KiB for one series");
 }

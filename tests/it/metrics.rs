@@ -196,7 +196,7 @@ fn values_over_the_bound_are_counted_as_other() {
         let of = |labels: &[(&str, &str)]| page.sum("weir_detailed_decisions_total", labels);
         assert_eq!((of(&[]), of(&[("descriptor", "other")])), (50.0, 47.0));
         assert_eq!(page.value("weir_detailed_series", &[]), Some(3.0));
-        assert_eq!(page.value("weir_folded_decisions_total", &[]), Some(47.0));
+        assert_eq!(page.value("weir_detailed_overflow_decisions_total", &[]), Some(47.0));
         assert_eq!(page.sum("weir_decisions_total", &[("rule", "detailed")]), 50.0);
     });
 }

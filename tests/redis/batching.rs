@@ -77,7 +77,7 @@ fn batched_hits_are_decided_as_single_hits() {
         figures(&format!("256 callers on one counter, up to {batch} per call"), answers.iter());
         let of = |name| metric(&weir, name);
         let calls = of("weir_redis_calls_total");
-        let combined = of("weir_redis_combined_total");
+        let combined = of("weir_redis_combined_steps_total");
         eprintln!("{us:.2} us of Redis each, {calls} calls, {combined} combined");
         assert_eq!(answers.iter().find_map(LoadResult::fallback), None);
         assert_eq!(answers.iter().filter(|answer| answer.passed(0)).count(), 3_000);

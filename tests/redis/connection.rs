@@ -53,8 +53,8 @@ fn the_documented_acl_rights_are_enough() {
         check(60);
         let path = format!("/counters?domain=d&descriptor={algorithm}=x");
         let emptied = || send(weir.admin, "DELETE", &path, &[], b"").json();
-        assert_eq!(emptied()["forgotten"], true, "{algorithm}");
-        assert_eq!(emptied()["forgotten"], false, "{algorithm}");
+        assert_eq!(emptied()["existed"], true, "{algorithm}");
+        assert_eq!(emptied()["existed"], false, "{algorithm}");
         assert_eq!(check(0), 60, "{algorithm}");
     }
 }

@@ -41,8 +41,8 @@ fn any_instance_shows_and_deletes_a_counter() {
         assert_eq!(shown["tiers"][0]["used"], 3);
         assert_eq!(take(&second, user), 2, "at the limit");
         let emptied = send(two.admin, "DELETE", &path, &[], b"").json();
-        assert_eq!(emptied["forgotten"], true, "{emptied}");
-        assert_eq!(send(one.admin, "DELETE", &path, &[], b"").json()["forgotten"], false);
+        assert_eq!(emptied["existed"], true, "{emptied}");
+        assert_eq!(send(one.admin, "DELETE", &path, &[], b"").json()["existed"], false);
         assert_eq!(get(one.admin, &path).json()["tiers"][0]["used"], 0);
         assert_eq!([take(&first, user), take(&second, user)], [1, 1]);
     }

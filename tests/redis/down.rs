@@ -168,7 +168,7 @@ fn a_half_open_connection_is_replaced() {
     until("Redis counts", || how(&check(&weir, "allow")).ends_with("fallback=none"));
     proxy.silence();
     until("the silence is noticed", || how(&check(&weir, "allow")).contains("cause=timeout"));
-    until("and not waited for", || how(&check(&weir, "allow")).contains("cause=open"));
+    until("and not waited for", || how(&check(&weir, "allow")).contains("cause=breaker_open"));
     proxy.heal();
     until("Redis counts again", || how(&check(&weir, "allow")).ends_with("fallback=none"));
     proxy.cut();

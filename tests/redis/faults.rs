@@ -143,7 +143,8 @@ fn a_stalled_node_costs_one_timeout() {
     // Only an occasional probe waits. All other calls fall back at once.
     let waited = within(opened, thawed).filter(|one| one.fallback().as_deref() == Some("timeout"));
     let waited = waited.count();
-    let refused = within(opened, thawed).filter(|one| one.fallback().as_deref() == Some("open"));
+    let refused =
+        within(opened, thawed).filter(|one| one.fallback().as_deref() == Some("breaker_open"));
     assert!(waited < 100 && refused.count() > waited, "{waited} waited");
     assert!(grown < 100_000, "memory grew by {grown} KiB");
     let back = thawed + Duration::from_secs(2);

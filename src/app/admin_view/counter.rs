@@ -23,16 +23,16 @@ pub(super) async fn read(
     Ok(shown)
 }
 
-/// Deletes the counter. `forgotten` in the result is true if the store had one.
+/// Deletes the counter. `existed` in the result is true if the store had one.
 pub(super) async fn delete(
     limiter: &Limiter,
     counter: &Counter<'_>,
 ) -> Result<Value, CounterError> {
-    let forgotten = limiter.forget(counter).await.map_err(store_failed)?;
+    let existed = limiter.forget(counter).await.map_err(store_failed)?;
     let (domain, rule) = (&counter.rule.domain, &counter.rule.label);
-    tracing::info!(%domain, %rule, forgotten, "counter deleted by an operator");
+    tracing::info!(%domain, %rule, existed, "counter deleted by an operator");
     let mut shown = identity(limiter, counter);
-    shown["forgotten"] = json!(forgotten);
+    shown["existed"] = json!(existed);
     Ok(shown)
 }
 

@@ -33,18 +33,18 @@ fn expose_leased(counts: &LeasedCounts, page: &mut Exposition) {
     }
     let help = "Tokens (hits taken from Redis ahead) of leased rules, by what happened to them.";
     let tokens = page.counter("weir_leased_tokens_total", help);
-    for (fate, count) in [
+    for (state, count) in [
         ("drawn", &counts.drawn),
         ("spent", &counts.spent),
         ("returned", &counts.returned),
         ("expired", &counts.expired),
     ] {
-        tokens.sample(&[("fate", fate)], count.load(Ordering::Relaxed));
+        tokens.sample(&[("state", state)], count.load(Ordering::Relaxed));
     }
     let help = "Requests of leased rules that waited for a refill, or were denied after one.";
     let requests = page.counter("weir_leased_requests_total", help);
-    for (how, count) in [("waited", &counts.waits), ("denied", &counts.denied)] {
-        requests.sample(&[("how", how)], count.load(Ordering::Relaxed));
+    for (result, count) in [("waited", &counts.waits), ("denied", &counts.denied)] {
+        requests.sample(&[("result", result)], count.load(Ordering::Relaxed));
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) fn expose_memory(counters: &MemoryStore, max: usize, page: &mut Expos
         .sample(&[("reason", "expired")], stats.reclaimed)
         .sample(&[("reason", "evicted")], stats.evicted);
     let help = "Requests that found no room for a new counter.";
-    page.counter("weir_memory_full_total", help).single(stats.refused);
+    page.counter("weir_memory_rejected_total", help).single(stats.refused);
 }
 
 pub(super) fn expose_redis(guard: &Guard<RedisStore, SystemClock>, page: &mut Exposition) {
@@ -55,7 +55,7 @@ pub(super) fn expose_redis(guard: &Guard<RedisStore, SystemClock>, page: &mut Ex
     each("weir_redis_calls_total", "Script calls sent to the node.", |one| one.calls);
     each("weir_redis_steps_total", "Steps in these calls.", |one| one.steps);
     let help = "Steps that shared one read and write of a counter with others.";
-    each("weir_redis_combined_total", help, |one| one.combined);
+    each("weir_redis_combined_steps_total", help, |one| one.combined);
     let help = "Calls to the node without a reply yet.";
     let family = page.gauge("weir_redis_calls_in_flight", help);
     for (name, health) in &nodes {

@@ -45,7 +45,7 @@ impl<D: Decide> ConnectionContext<D> {
             let mut handshake = pin!(tls.accept(stream, &self.handshakes));
             tokio::select! {
                 result = handshake.as_mut() => result,
-                () = sleep_until(open_by) => return self.metrics.hello_timeout.add(),
+                () = sleep_until(open_by) => return self.metrics.handshake_timeout.add(),
             }
         };
         match result {
@@ -110,7 +110,7 @@ impl<D: Decide> ConnectionContext<D> {
                 result.unwrap_or_else(|error| count_error(metrics, &error));
             }
             () = silent => metrics.keepalive_timeout.add(),
-            () = sleep_opt(grace) => metrics.cut.add(),
+            () = sleep_opt(grace) => metrics.grace_expired.add(),
         }
     }
 }

@@ -38,7 +38,7 @@ impl<D: Decide> GrpcService<D> {
     pub fn new(decider: Arc<D>, bounds: Bounds, fast_path: bool) -> GrpcService<D> {
         let config = ServerConfig::default();
         let (max_message_bytes, metrics) = (config.grpc.max_message_bytes, config.server_metrics);
-        let budget = Arc::new(MemoryBudget::new(config.grpc.max_upload_bytes, metrics.clone()));
+        let budget = Arc::new(MemoryBudget::new(config.grpc.max_buffered_bytes, metrics.clone()));
         let handler = RateLimitHandler { decider, bounds, budget };
         let services = TonicServices::new(handler.clone(), max_message_bytes, Reporter::new().1);
         GrpcService(ShouldRateLimit { handler, services, max_message_bytes, fast_path, metrics })

@@ -62,7 +62,7 @@ impl<S> GuardedIo<S> {
     /// The result of a read without data: pending, or an error after the preface's deadline.
     fn check_preface_deadline(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.preface_left > 0 && self.open_by.as_mut().poll(context).is_ready() {
-            self.metrics.hello_timeout.add();
+            self.metrics.handshake_timeout.add();
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         Poll::Pending

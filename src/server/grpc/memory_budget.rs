@@ -75,11 +75,11 @@ impl<M: Deref<Target = MemoryBudget>> Reservation<M> {
         if held <= self.budget.max && self.max.is_none_or(|max| self.bytes <= max) {
             return Ok(());
         }
-        self.budget.metrics.upload_refused.add();
+        self.budget.metrics.buffer_full.add();
         let message = match self.max {
             Some(max) => format!("a streaming call may send at most {max} bytes"),
             None => {
-                "the server buffers too many request bytes (grpc.max_upload_bytes); retry".into()
+                "the server buffers too many request bytes (grpc.max_buffered_bytes); retry".into()
             }
         };
         Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message))
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(all.held.load(Ordering::Relaxed), 10_001, "each byte is counted once");
         drop((first, second, small));
         assert_eq!(all.held.load(Ordering::Relaxed), 0);
-        assert_eq!(all.metrics.upload_refused.get(), 1);
+        assert_eq!(all.metrics.buffer_full.get(), 1);
     }
 
     #[test]

@@ -42,10 +42,10 @@ pub(in crate::server) async fn serve(
         listener_metrics(metrics).accepted.add();
         // Without a permit, the closure returns and drops the stream, which closes it.
         let Some(peer) = per_ip.try_acquire(address) else {
-            return listener_metrics(metrics).peer_full.add();
+            return listener_metrics(metrics).refused_peer.add();
         };
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            return listener_metrics(metrics).full.add();
+            return listener_metrics(metrics).refused_total.add();
         };
         let (router, life, metrics) = (router.clone(), life.clone(), Arc::clone(metrics));
         let limits = limits.clone();

@@ -88,12 +88,12 @@ impl LeastConnections {
         let port = &self.metrics.grpc;
         port.accepted.add();
         let Some(peer) = self.per_ip.try_acquire(peer) else {
-            port.peer_full.add();
+            port.refused_peer.add();
             return false;
         };
         let assigned = self.try_assign(stream, peer);
         if !assigned {
-            port.full.add();
+            port.refused_total.add();
         }
         assigned
     }
@@ -194,11 +194,11 @@ mod tests {
             .collect();
         let (_client, stream) = connection(&listener);
         assert!(!balancer.assign(stream, PEER));
-        assert_eq!(balancer.metrics.grpc.full.get(), 1);
+        assert_eq!(balancer.metrics.grpc.refused_total.get(), 1);
         drop(queues[0].try_recv().unwrap());
         let (_client, stream) = connection(&listener);
         assert!(balancer.assign(stream, PEER), "the place is free again");
-        assert_eq!(balancer.metrics.grpc.full.get(), 1);
+        assert_eq!(balancer.metrics.grpc.refused_total.get(), 1);
         drop(clients);
     }
 }

@@ -69,7 +69,7 @@ async fn a_connection_over_the_maximum_is_closed(fast_path: bool) {
     assert_eq!(http(server.addresses.http, "GET", "/livez", "").await.status, 200);
     server.try_call().await.unwrap();
     server.stop().await;
-    assert_eq!((metrics.grpc.full.get(), metrics.http.full.get()), (1, 1));
+    assert_eq!((metrics.grpc.refused_total.get(), metrics.http.refused_total.get()), (1, 1));
 }
 
 async fn a_message_over_the_maximum_is_refused(fast_path: bool) {
@@ -119,7 +119,7 @@ async fn an_old_connection_is_closed_after_its_grace(fast_path: bool) {
     stream.write_all(HELLO).await.unwrap();
     closed(stream).await;
     server.stop().await;
-    assert_eq!(metrics.cut.get(), 1);
+    assert_eq!(metrics.grace_expired.get(), 1);
 }
 
 async fn an_endless_call_delays_the_drain_only_so_far(fast_path: bool) {

@@ -97,12 +97,12 @@ async fn a_message_inflated_over_the_maximum_is_refused(fast_path: bool) {
 
 async fn inflated_bytes_count_in_the_budget(fast_path: bool) {
     let mut settings = settings_over(fast_path);
-    settings.grpc.max_upload_bytes = 4096;
+    settings.grpc.max_buffered_bytes = 4096;
     let metrics = Arc::clone(&settings.server_metrics);
     let server = serve(ByDomain, settings);
     assert_eq!(compressed(&server, large(4000)).await, Code::Ok);
     assert_eq!(compressed(&server, large(10_000)).await, Code::ResourceExhausted);
-    assert_eq!(metrics.upload_refused.get(), 1);
+    assert_eq!(metrics.buffer_full.get(), 1);
     assert_eq!(compressed(&server, large(4000)).await, Code::Ok, "what was counted is returned");
     server.stop().await;
 }

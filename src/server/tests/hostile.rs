@@ -268,7 +268,7 @@ async fn connections_per_address_are_limited(fast_path: bool) {
     assert_eq!(first.next().await.map(|frame| frame.kind), Some(SETTINGS));
     let mut third = TcpStream::connect(server.addresses.grpc).await.unwrap();
     assert_eq!(third.read(&mut [0; 9]).await.unwrap_or(0), 0, "closed at once");
-    assert_eq!(metrics.grpc.peer_full.get(), 1);
+    assert_eq!(metrics.grpc.refused_peer.get(), 1);
     drop(first);
     while server.try_call().await.is_err() {}
     drop(second);

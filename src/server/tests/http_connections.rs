@@ -67,7 +67,7 @@ async fn an_address_at_its_limit_leaves_room_for_others() {
     server.stop().await;
     for (_, path, port) in listeners {
         let port = port(&metrics);
-        let counts = (port.accepted.get(), port.peer_full.get(), port.full.get());
+        let counts = (port.accepted.get(), port.refused_peer.get(), port.refused_total.get());
         assert_eq!(counts, (6, 1, 0), "{path}");
     }
 }
@@ -83,6 +83,9 @@ async fn metrics_listeners_accept_64_connections() {
     server.stop().await;
     for (_, _, port) in &listeners[1..] {
         let port = port(&metrics);
-        assert_eq!((port.accepted.get(), port.full.get(), port.peer_full.get()), (65, 1, 0));
+        assert_eq!(
+            (port.accepted.get(), port.refused_total.get(), port.refused_peer.get()),
+            (65, 1, 0)
+        );
     }
 }

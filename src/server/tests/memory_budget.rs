@@ -21,7 +21,7 @@ const PIECE: usize = 16 << 10;
 fn serving(fast_path: bool) -> (Served, Arc<ServerMetrics>) {
     let mut settings = settings_over(fast_path);
     settings.grpc.cores = NonZeroUsize::new(1);
-    settings.grpc.max_upload_bytes = MAX;
+    settings.grpc.max_buffered_bytes = MAX;
     let metrics = Arc::clone(&settings.server_metrics);
     (serve(ByDomain, settings), metrics)
 }
@@ -61,7 +61,7 @@ async fn incomplete_messages_stay_within_the_budget(fast_path: bool) {
     while large(&server).await == Code::ResourceExhausted {}
     assert_eq!(large(&server).await, Code::Ok);
     server.stop().await;
-    assert!(metrics.upload_refused.get() >= 5);
+    assert!(metrics.buffer_full.get() >= 5);
 }
 
 async fn streaming_calls_accept_no_large_message(fast_path: bool) {
@@ -77,7 +77,7 @@ async fn streaming_calls_accept_no_large_message(fast_path: bool) {
     }
     drop(hostile);
     server.stop().await;
-    assert_eq!(metrics.upload_refused.get(), 1);
+    assert_eq!(metrics.buffer_full.get(), 1);
 }
 
 /// A call of a small request with a large unknown field.
@@ -97,7 +97,7 @@ async fn messages_being_decided_count_in_the_budget(fast_path: bool) {
     let go = Arc::new(Semaphore::new(0));
     let mut settings = settings_over(fast_path);
     settings.grpc.cores = NonZeroUsize::new(1);
-    settings.grpc.max_upload_bytes = MAX;
+    settings.grpc.max_buffered_bytes = MAX;
     let metrics = Arc::clone(&settings.server_metrics);
     let server = serve(Blocking { arrived, go: Arc::clone(&go) }, settings);
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
@@ -126,7 +126,7 @@ async fn messages_being_decided_count_in_the_budget(fast_path: bool) {
     arrivals.recv().await.unwrap();
     drop(raw);
     server.stop().await;
-    assert_eq!(metrics.upload_refused.get(), 1);
+    assert_eq!(metrics.buffer_full.get(), 1);
 }
 
 over_both_paths! {

@@ -151,7 +151,7 @@ async fn plain_text_and_silence_block_no_other_client() {
     }
     // A client gets the error before the server counts it. After the stop, all errors are counted.
     server.stop().await;
-    assert_eq!((metrics.tls_failed.get(), metrics.hello_timeout.get()), (1, 2));
+    assert_eq!((metrics.tls_failed.get(), metrics.handshake_timeout.get()), (1, 2));
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn a_stalled_handshake_times_out() {
     // Connections that arrive meanwhile wait for the permit, or time out and retry.
     while !is_answered(&server, trusting(&authority)).await {}
     server.stop().await;
-    assert!(metrics.hello_timeout.get() >= 1);
+    assert!(metrics.handshake_timeout.get() >= 1);
 }
 
 #[tokio::test]
@@ -213,7 +213,7 @@ async fn valid_files_reload_and_invalid_ones_do_not() {
     assert!(!is_answered(&server, trusting(&authority)).await, "the old one is gone");
     let mut old = RateLimitServiceClient::new(old);
     old.should_rate_limit(request("ok")).await.expect("what was open stays open");
-    assert_eq!((metrics.tls_reloaded.get(), metrics.tls_refused.get()), (1, 6));
+    assert_eq!((metrics.tls_reloaded.get(), metrics.tls_reload_failed.get()), (1, 6));
     server.stop().await;
 }
 

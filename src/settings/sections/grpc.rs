@@ -45,7 +45,7 @@ section! {
         max_concurrent_streams: u32 = "1024", number(1..=MANY);
         /// Request bytes that all connections together may buffer, beside the first 1024 bytes of
         /// each request. A request over this limit gets RESOURCE_EXHAUSTED.
-        max_upload_bytes: usize = "67108864", number(1024..=1 << 40);
+        max_buffered_bytes: usize = "67108864", number(1024..=1 << 40);
         // 128: more than the requests of usual size that one read holds, fewer than a flood sends.
         /// Requests that a client may reset before they are processed, within one read. One more
         /// closes the connection.

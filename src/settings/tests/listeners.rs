@@ -17,7 +17,7 @@ pub(super) const OTHERS: [(&str, &str); 34] = [
     ("grpc.max_message_bytes", "1024"),
     ("grpc.max_header_bytes", "8192"),
     ("grpc.max_concurrent_streams", "7"),
-    ("grpc.max_upload_bytes", "1048576"),
+    ("grpc.max_buffered_bytes", "1048576"),
     ("grpc.max_pending_resets", "8"),
     ("grpc.max_control_frames", "99"),
     ("grpc.max_connections", "10"),
