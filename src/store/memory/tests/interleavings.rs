@@ -86,7 +86,7 @@ fn a_slot_has_one_holder_at_a_time() {
             for turn in 0..2 {
                 let id = LeaseId::from_bits(10 * thread + turn + 1);
                 let held = |hits, lease| {
-                    let step = plan(&limit, hits, NOW).leased(lease);
+                    let step = plan(&limit, hits, NOW).with_lease(lease);
                     let outcome = store.apply_now(&key(0), &step).unwrap();
                     outcome.allowed.then_some(outcome.tiers[0].a)
                 };
