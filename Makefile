@@ -21,7 +21,7 @@ run:
 # All tests, against real Envoys and Redis servers too. test-shuttle has those that need a second build.
 test: $(ENVOYS:%=envoy-%) redis grpc-clients
 	$(CARGO) test --locked --workspace
-	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --test it -- envoy:: hostile:: services:: leases:: gzip::
+	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --workspace --test it -- envoy:: hostile:: services:: leases:: gzip::
 
 # Compressed calls of a grpc-go client, which needs Go.
 test-grpc-go:
