@@ -23,7 +23,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
 # The same Debian release as the builder, because the binary needs its C library.
 FROM gcr.io/distroless/cc-debian12:nonroot
 LABEL org.opencontainers.image.title="weir" \
-      org.opencontainers.image.description="A rate-limit decision service that speaks Envoy's protocol and always answers" \
+      org.opencontainers.image.description="A rate-limit decision service for Envoy, Istio and Envoy Gateway that always answers" \
       org.opencontainers.image.source="https://github.com/weir-rs/weir" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /image/bin/ /bin/

@@ -17,11 +17,7 @@ mod sliding_window;
 mod sliding_window_log;
 
 #[cfg(test)]
-mod laws;
-#[cfg(test)]
-mod models;
-#[cfg(test)]
-mod states;
+mod tests;
 
 const _: () = assert!(HITS_END == INTEGER_END && SLIDING_REQUESTS_END == SLIDING_COUNT_END);
 

@@ -13,7 +13,7 @@ use crate::limiter::{Backend, Limiter, LocalCounters};
 use crate::modes::Modes;
 use crate::server::{self, Server, ServerConfig, Serving};
 use crate::settings::{Settings, StoreKind};
-use crate::store::{Guard, MemoryStore, RedisStore};
+use crate::store::{GuardedStore, MemoryStore, RedisStore};
 use crate::telemetry::{self, Decisions, Exporter, OtlpError, Requests, SeriesBudget, Top, Traces};
 use crate::time::{Clock, SystemClock};
 
@@ -152,12 +152,12 @@ impl App {
         let budget = Arc::new(SeriesBudget::new(settings.metrics.max_series));
         let rules = Arc::new(ActiveRules::load(&settings, budget.clone(), clock)?);
         let mut config = ServerConfig::from(&settings);
-        config.drain.timeout = shutdown::for_calls(settings.drain.timeout);
+        config.drain.timeout = shutdown::calls_timeout(settings.drain.timeout);
         let counters = Arc::clone(&config.server_metrics);
         let (tls, certificates) = CertificateWatcher::load(&settings, &counters, clock)?.unzip();
         config.tls = tls;
         let bound = Server::bind(config)?;
-        let at = bound.addresses()?;
+        let addresses = bound.addresses()?;
         let limiter = Arc::new(limiter(&settings, clock)?);
         let (traces, span_exporter) = traces(&settings)?.unzip();
         let decisions = Decisions::new(budget, Top::new(settings.metrics.top_values));
@@ -193,10 +193,10 @@ impl App {
         let serving =
             bound.serve(Arc::new(service), Arc::new(pages), health_seen, shutdown_seen)?;
         tracing::info!(
-            grpc = %at.grpc,
-            http = %at.http,
-            admin = %at.admin,
-            metrics = at.metrics.map(tracing::field::display),
+            grpc = %addresses.grpc,
+            http = %addresses.http,
+            admin = %addresses.admin,
+            metrics = addresses.metrics.map(tracing::field::display),
             rules = rules.snapshot().rules.rules().len(),
             "listening"
         );
@@ -246,16 +246,16 @@ fn limiter(settings: &Settings, clock: SystemClock) -> Result<Limiter, StartErro
             let cores = server::worker_count(&settings.grpc);
             let store = RedisStore::start(&settings.redis, cores, clock)
                 .map_err(|error| StartError::Config(vec![error.to_string()]))?;
-            let guard = Guard::new(store, clock, settings.store.timeout);
+            let guarded = GuardedStore::new(store, clock, settings.store.timeout);
             // Without a secret the seed is the same on all instances. Instances with different
             // seeds would each allow the whole limit.
             let secret = settings.redis.key_secret.as_ref();
             let seed = KeySeed::from_secret(secret.map_or("", |secret| secret.reveal()));
             let local = LocalCounters::new(memory, settings.fallback.instances);
             let modes = if settings.store.over_limit_cache {
-                Modes::new(guard)
+                Modes::new(guarded)
             } else {
-                Modes::without_over_limit_cache(guard)
+                Modes::without_over_limit_cache(guarded)
             };
             let limiter = Limiter::new(Backend::Redis(modes), seed, answer);
             Ok(limiter.with_on_error(on_error).with_local(local))

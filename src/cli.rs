@@ -14,14 +14,14 @@ mod check;
 mod explain;
 mod serve;
 
-use crate::descriptor::Typed;
+use crate::descriptor::ParsedDescriptor;
 use crate::settings::Overrides;
 use bench::BenchArgs;
 
 /// Exit codes other than 0, which means success.
 pub mod exit {
     /// `check` found problems, `call` got OVER_LIMIT, or some calls of `bench` were not decided.
-    pub const NO: u8 = 1;
+    pub const NEGATIVE: u8 = 1;
     /// Rules or settings are wrong (EX_USAGE of sysexits.h).
     pub const BAD_CONFIG: u8 = 64;
     /// The service could not be reached or did not answer (EX_UNAVAILABLE).
@@ -63,12 +63,12 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) reading: ReadingArgs,
+    pub(crate) rule_options: RuleOptionArgs,
 }
 
 /// How rule files are read: flags for settings of `rules.*`.
 #[derive(Debug, Args)]
-pub(crate) struct ReadingArgs {
+pub(crate) struct RuleOptionArgs {
     /// Let several files define rules of one domain.
     #[arg(long)]
     pub(crate) merge_domains: bool,
@@ -87,9 +87,9 @@ pub(crate) struct ExplainArgs {
     pub(crate) domain: String,
     /// Descriptors, each as key=value,key=value. A comma in a value needs a backslash before it.
     #[arg(required = true, value_name = "KEY=VALUE,...")]
-    pub(crate) descriptors: Vec<Typed>,
+    pub(crate) descriptors: Vec<ParsedDescriptor>,
     #[command(flatten)]
-    pub(crate) reading: ReadingArgs,
+    pub(crate) rule_options: RuleOptionArgs,
 }
 
 #[derive(Debug, Args)]
@@ -102,7 +102,7 @@ pub(crate) struct CallArgs {
     pub(crate) domain: String,
     /// Descriptors, each as key=value,key=value. A comma in a value needs a backslash before it.
     #[arg(required = true, value_name = "KEY=VALUE,...")]
-    pub(crate) descriptors: Vec<Typed>,
+    pub(crate) descriptors: Vec<ParsedDescriptor>,
     /// Hits to take from each counter; 0 reads the counters without taking any.
     #[arg(long)]
     pub(crate) hits: Option<u64>,

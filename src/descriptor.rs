@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::limit::{HITS_END, Override};
 
-mod typed;
+mod parse;
 
-pub use typed::Typed;
+pub use parse::ParsedDescriptor;
 
 /// One (key, value) pair of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,9 @@ impl Descriptor<'_> {
     }
 }
 
-/// Bounds of a request. A request over a bound is rejected, never truncated.
+/// Bounds of a request (`bounds.*`, where the defaults are). A request over a bound is rejected, never
+/// truncated. Envoy sends far less: one descriptor per configured rate limit, and values from headers
+/// of at most 60 KiB in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The most descriptors of one request.
@@ -88,14 +90,6 @@ pub struct Bounds {
     pub entries: usize,
     /// The most bytes of the domain, of one key, or of one value.
     pub text_bytes: usize,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        // Envoy sends far less: one descriptor per configured rate limit, and values from headers of
-        // at most 60 KiB in all. The bounds keep one request cheap.
-        Bounds { descriptors: 256, entries: 32, text_bytes: 65_536 }
-    }
 }
 
 /// Why a request is invalid. Servers return `INVALID_ARGUMENT` with this text.
@@ -108,7 +102,7 @@ pub enum RequestError {
     #[error("descriptors must not be empty; send at least one")]
     NoDescriptors,
     /// More descriptors than [`Bounds::descriptors`].
-    #[error("{sent} descriptors in one request; at most {max} are accepted")]
+    #[error("{sent} descriptors in one request, more than {max}; send fewer, or raise bounds.descriptors")]
     TooManyDescriptors {
         /// The number in the request.
         sent: usize,
@@ -116,7 +110,7 @@ pub enum RequestError {
         max: usize,
     },
     /// More entries than [`Bounds::entries`].
-    #[error("descriptor {index} has {sent} entries; at most {max} are accepted")]
+    #[error("descriptor {index} has {sent} entries, more than {max}; send fewer, or raise bounds.entries")]
     TooManyEntries {
         /// Position of the descriptor in the request, from 0.
         index: usize,
@@ -126,7 +120,7 @@ pub enum RequestError {
         max: usize,
     },
     /// A domain, key or value over [`Bounds::text_bytes`].
-    #[error("{what} is {sent} bytes long; at most {max} are accepted")]
+    #[error("{what} is {sent} bytes long, more than {max}; shorten it, or raise bounds.text_bytes")]
     TooLong {
         /// The text that is too long.
         what: &'static str,
@@ -136,7 +130,7 @@ pub enum RequestError {
         max: usize,
     },
     /// An entry without a key.
-    #[error("descriptor {index} has an entry with an empty key")]
+    #[error("descriptor {index} has an entry with an empty key; give each entry a key")]
     EmptyKey {
         /// Position of the descriptor in the request, from 0.
         index: usize,

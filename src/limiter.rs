@@ -24,7 +24,7 @@ use crate::limit::{Algorithm, Mode, OnError};
 use crate::modes::Modes;
 use crate::rules::{DeniedRequests, RuleSet};
 use crate::settings::AnswerSettings;
-use crate::store::{Guard, MemoryStore, RedisStore, Store};
+use crate::store::{GuardedStore, MemoryStore, RedisStore, Store};
 use crate::time::{Micros, SystemClock};
 
 mod backend;
@@ -52,7 +52,7 @@ use pending::PendingQuery;
 use undo::UndoGuard;
 
 /// Decides requests against the counters of one backend.
-pub struct Limiter<S = Guard<RedisStore, SystemClock>> {
+pub struct Limiter<S = GuardedStore<RedisStore, SystemClock>> {
     /// Shared with undo guards, which may outlive a request.
     backend: Arc<Backend<S>>,
     seed: KeySeed,

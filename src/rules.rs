@@ -27,7 +27,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod wording;
+mod quote;
 
 pub use compile::compile;
 pub use explain::{Explanation, LevelTrace, LookupOutcome, NodeInfo, RuleInfo};

@@ -25,7 +25,7 @@ use crate::descriptor::Bounds;
 
 mod envoy_ratelimit_env;
 mod format;
-mod leaf;
+mod source_values;
 mod otel;
 mod otlp;
 mod problem;

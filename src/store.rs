@@ -8,13 +8,13 @@ use crate::step::{Outcome, Step};
 use crate::time::Micros;
 
 pub mod call_trace;
-pub mod guard;
+pub mod guarded;
 pub mod memory;
 pub mod redis;
 
 pub use crate::store_error::StoreError;
-pub use guard::Guard;
-pub(crate) use guard::with_timeout;
+pub use guarded::GuardedStore;
+pub(crate) use guarded::with_timeout;
 pub use memory::MemoryStore;
 pub use redis::RedisStore;
 

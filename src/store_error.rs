@@ -10,16 +10,16 @@ pub enum StoreError {
     #[error("the store did not reply in time; see store.timeout, or the caller's timeout")]
     Timeout,
     /// The breaker is open. The step was not sent.
-    #[error("the node's breaker is open after timeouts or lost connections")]
+    #[error("the breaker of the Redis node is open after timeouts or lost connections; check that node")]
     Open,
     /// Too many calls are in flight. The step was not sent.
-    #[error("too many calls to the store are in flight")]
+    #[error("too many calls to the Redis node are in flight; check its latency, or add a node")]
     Busy,
     /// There is no connection. The step was not sent.
-    #[error("there is no connection to the store")]
+    #[error("there is no connection to Redis; check redis.url and the network")]
     Unreachable,
     /// The connection was lost after the step was sent. The step may have been applied.
-    #[error("the connection to the store was lost before the reply")]
+    #[error("the connection to Redis was lost before the reply; check the node's log")]
     Lost,
     /// The store returned an error. The step was not applied.
     #[error("Redis returned an error; see the log")]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::active_rules::ActiveRules;
 use super::metrics::Registries;
 use super::service::Recorder;
-use crate::descriptor::Typed;
+use crate::descriptor::ParsedDescriptor;
 use crate::limiter::Limiter;
 use crate::rules::SourceInfo;
 use crate::server::{AdminView, CounterError};
@@ -49,17 +49,17 @@ impl AdminView for AdminPages {
         self.settings.to_json()
     }
 
-    fn explain(&self, domain: &str, descriptor: &Typed) -> Value {
+    fn explain(&self, domain: &str, descriptor: &ParsedDescriptor) -> Value {
         json!(self.rules.snapshot().rules.explain(domain, &descriptor.entries()))
     }
 
-    async fn counter(&self, domain: &str, descriptor: &Typed) -> Result<Value, CounterError> {
+    async fn counter(&self, domain: &str, descriptor: &ParsedDescriptor) -> Result<Value, CounterError> {
         let active = self.rules.snapshot_owned();
         let counter = counter::find(&self.limiter, &active.rules, domain, descriptor)?;
         counter::read(&self.limiter, &counter, self.clock.now()).await
     }
 
-    async fn forget(&self, domain: &str, descriptor: &Typed) -> Result<Value, CounterError> {
+    async fn forget(&self, domain: &str, descriptor: &ParsedDescriptor) -> Result<Value, CounterError> {
         let active = self.rules.snapshot_owned();
         let counter = counter::find(&self.limiter, &active.rules, domain, descriptor)?;
         counter::delete(&self.limiter, &counter).await

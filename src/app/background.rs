@@ -35,8 +35,8 @@ const HEALTH_PERIOD: Duration = Duration::from_millis(100);
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 
 /// Slices per sweep.
-const SWEEP_SLICES: usize = 16;
-const SWEEP_SLICE: usize = 2_048;
+const SWEEP_ROUNDS: usize = 16;
+const SWEEP_COUNTERS: usize = 2_048;
 
 /// The running thread. It stops when this value is dropped.
 pub(super) struct Background {
@@ -92,9 +92,9 @@ async fn sweep(limiter: Arc<Limiter>, clock: SystemClock) {
     let mut ticks = ticks(SWEEP_PERIOD);
     loop {
         ticks.tick().await;
-        for _ in 0..SWEEP_SLICES {
+        for _ in 0..SWEEP_ROUNDS {
             if let Some(counters) = memory_store(&limiter) {
-                counters.sweep(clock.now(), SWEEP_SLICE);
+                counters.sweep(clock.now(), SWEEP_COUNTERS);
             }
             yield_now().await;
         }

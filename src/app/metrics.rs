@@ -63,8 +63,8 @@ impl Registries {
         if let Some(counters) = memory_store(&self.limiter) {
             stores::expose_memory(counters, self.max_counters, &mut page);
         }
-        if let Some(guard) = self.limiter.backend().redis() {
-            stores::expose_redis(guard, &mut page);
+        if let Some(guarded) = self.limiter.backend().redis() {
+            stores::expose_redis(guarded, &mut page);
         }
         if let Some(modes) = self.limiter.backend().modes() {
             modes::expose(modes, &mut page);

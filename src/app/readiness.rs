@@ -28,7 +28,7 @@ impl Readiness {
     pub(super) fn health(&self) -> Health {
         let ReadyzSettings { require_store, require_rules } = &self.conditions;
         let has_store = !*require_store
-            || self.limiter.backend().redis().is_none_or(|guard| guard.store().is_reachable());
+            || self.limiter.backend().redis().is_none_or(|guarded| guarded.store().is_reachable());
         Health { live: true, ready: has_store && self.has_rules(*require_rules) }
     }
 

@@ -44,9 +44,9 @@ impl Service {
 
     /// Whether every node of Redis answered its last call.
     fn is_store_answering(&self) -> bool {
-        self.limiter.backend().redis().is_none_or(|guard| {
-            let mut nodes = guard.store().nodes().into_iter();
-            guard.store().is_reachable() && nodes.all(|(node, _)| guard.health(node).is_answering)
+        self.limiter.backend().redis().is_none_or(|guarded| {
+            let mut nodes = guarded.store().nodes().into_iter();
+            guarded.store().is_reachable() && nodes.all(|(node, _)| guarded.health(node).is_answering)
         })
     }
 }

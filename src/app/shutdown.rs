@@ -45,7 +45,7 @@ impl ShutdownTasks {
 }
 
 /// The part of `drain.timeout` for calls in flight. The tasks get the rest.
-pub(super) fn for_calls(timeout: Duration) -> Duration {
+pub(super) fn calls_timeout(timeout: Duration) -> Duration {
     timeout - (timeout / SHARE).min(LONGEST)
 }
 
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn a_tenth_is_reserved_but_at_most_a_second() {
         for (timeout, calls) in [(0, 0), (1_000, 900), (10_000, 9_000), (30_000, 29_000)] {
-            assert_eq!(for_calls(Duration::from_millis(timeout)), Duration::from_millis(calls));
+            assert_eq!(calls_timeout(Duration::from_millis(timeout)), Duration::from_millis(calls));
         }
     }
 }

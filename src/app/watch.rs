@@ -42,15 +42,15 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Starts a thread that calls `look`, and calls `changed` whenever the result differs from the
-    /// previous one. `known` is the result before the start. `look` reads `paths`: files and
+    /// Starts a thread that calls `digest`, and calls `changed` whenever the result differs from the
+    /// previous one. `known` is the result before the start. `digest` reads `paths`: files and
     /// folders, which need not exist yet.
     pub(super) fn start(
         thread: &str,
         paths: Vec<PathBuf>,
         timing: Timing,
         known: Digest,
-        look: impl FnMut() -> Digest + Send + 'static,
+        digest: impl FnMut() -> Digest + Send + 'static,
         changed: impl FnMut() + Send + 'static,
     ) -> io::Result<Watcher> {
         // Capacity 1: a further wake-up would add nothing.
@@ -60,7 +60,7 @@ impl Watcher {
         let fs_events = FsEvents::open(watch_set.clone(), wake.clone());
         let (clock, debounce) = (SystemClock::new(), Debounce::new(timing));
         let mut watch =
-            Watch { paths, watch_set, fs_events, clock, debounce, known, look, changed };
+            Watch { paths, watch_set, fs_events, clock, debounce, known, digest, changed };
         let watcher = Watcher { wake, ended: ended.clone() };
         thread::Builder::new().name(thread.to_owned()).spawn(move || watch.run(&woken, &ended))?;
         Ok(watcher)
@@ -106,21 +106,21 @@ struct Watch<L, C> {
     clock: SystemClock,
     debounce: Debounce,
     known: Digest,
-    look: L,
+    digest: L,
     changed: C,
 }
 
 impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
     fn run(&mut self, woken: &Receiver<()>, ended: &AtomicBool) {
-        self.listen();
-        // Changes between the caller's reading and `listen` caused no event.
+        self.rewatch();
+        // Changes between the caller's reading and `rewatch` caused no event.
         self.poll();
         loop {
             let now = self.clock.now();
             let pause = self.debounce.next(self.fs_events.is_complete()).saturating_sub(now);
             // Before the events: constant writes must not postpone the check forever.
             if pause == Micros::ZERO {
-                self.wait_is_over();
+                self.on_timer();
             }
             let event = woken.recv_timeout(Duration::from_micros(pause.0));
             if ended.load(Ordering::Relaxed) || event == Err(RecvTimeoutError::Disconnected) {
@@ -131,13 +131,13 @@ impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
         }
     }
 
-    fn wait_is_over(&mut self) {
+    fn on_timer(&mut self) {
         if !self.debounce.is_pending() {
             return self.poll();
         }
         // Before the check, so that a change during the check causes an event.
-        self.listen();
-        let digest = (self.look)();
+        self.rewatch();
+        let digest = (self.digest)();
         if self.debounce.accept(digest, self.clock.now()) && digest != self.known {
             self.known = digest;
             (self.changed)();
@@ -147,7 +147,7 @@ impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
     /// Checks without an event. A difference may be a write in progress, so a quiet period follows,
     /// as after an event.
     fn poll(&mut self) {
-        let digest = (self.look)();
+        let digest = (self.digest)();
         let now = self.clock.now();
         self.debounce.polled(now);
         if digest != self.known {
@@ -157,7 +157,7 @@ impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
 
     /// Watches the paths that exist now. Links and folders may have appeared or gone since the last
     /// call.
-    fn listen(&mut self) {
+    fn rewatch(&mut self) {
         let watch_set = WatchSet::under(&self.paths);
         self.fs_events.watch(&watch_set);
         self.watch_set.store(Arc::new(watch_set));

@@ -9,7 +9,7 @@ use weir_bench::{
     CancelSignal, KeyDistribution, Latency, Pacing, Plan, Progress, Report, RunError,
 };
 
-use super::{Typed, exit, say};
+use super::{ParsedDescriptor, exit, say};
 
 /// Default number of distinct keys when a value contains `{n}`.
 const KEYS: u64 = 100_000;
@@ -24,7 +24,7 @@ pub(crate) struct BenchArgs {
     domain: String,
     /// The descriptors of each call, as key=value,key=value; {n} in a value is replaced by the key's number.
     #[arg(required = true, value_name = "KEY=VALUE,...")]
-    descriptors: Vec<Typed>,
+    descriptors: Vec<ParsedDescriptor>,
     /// Distinct keys [default: 100000 if a value contains {n}, else 1].
     #[arg(long)]
     keys: Option<u64>,
@@ -133,7 +133,7 @@ pub(super) fn run(args: &BenchArgs) -> anyhow::Result<u8> {
             say(format_args!("warning: {warning}"));
         }
     }
-    Ok(if report.failed > 0 || report.decided == 0 { exit::NO } else { 0 })
+    Ok(if report.failed > 0 || report.decided == 0 { exit::NEGATIVE } else { 0 })
 }
 
 /// Overwrites the progress line, and erases it at the end.

@@ -22,7 +22,7 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<u8> {
         Ok(response) => {
             print(args, &response)?;
             let over = response.overall_code() == Code::OverLimit;
-            Ok(if over { exit::NO } else { 0 })
+            Ok(if over { exit::NEGATIVE } else { 0 })
         }
         Err(error) => {
             say(format_args!("weir: {error:#}"));
@@ -77,7 +77,7 @@ fn tls(args: &TlsArgs) -> anyhow::Result<Option<ClientTlsConfig>> {
 }
 
 fn request(args: &CallArgs) -> RateLimitRequest {
-    let descriptor = |arg: &super::Typed| RateLimitDescriptor {
+    let descriptor = |arg: &super::ParsedDescriptor| RateLimitDescriptor {
         entries: arg
             .0
             .iter()

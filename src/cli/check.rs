@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::{CheckArgs, ReadingArgs, exit, say};
+use super::{CheckArgs, RuleOptionArgs, exit, say};
 use crate::rules::{self, Options, RuleSet, UnknownFields};
 use crate::settings::{self, Overrides, Settings};
 
@@ -11,19 +11,19 @@ use crate::settings::{self, Overrides, Settings};
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     let mut out = std::io::stdout().lock();
     let mut paths = args.paths.clone();
-    let mut options = options(&args.reading);
+    let mut options = options(&args.rule_options);
     if let Some(file) = &args.config {
-        let Some(settings) = settings(file) else { return Ok(exit::NO) };
+        let Some(settings) = settings(file) else { return Ok(exit::NEGATIVE) };
         options = settings.rules.options();
-        options.merge_domains |= args.reading.merge_domains;
-        if args.reading.allow_unknown_fields {
+        options.merge_domains |= args.rule_options.merge_domains;
+        if args.rule_options.allow_unknown_fields {
             options.unknown_fields = UnknownFields::Warn;
         }
         if paths.is_empty() {
             paths = settings.rules.paths;
         }
     }
-    let Some(rules) = read(&paths, &options)? else { return Ok(exit::NO) };
+    let Some(rules) = read(&paths, &options)? else { return Ok(exit::NEGATIVE) };
     let (rules, files) = (rules.rules().len(), rules.files().len());
     writeln!(out, "ok: {} in {}", count(rules, "rule"), count(files, "file"))?;
     Ok(0)
@@ -53,16 +53,16 @@ fn count(number: usize, noun: &str) -> String {
 }
 
 /// Reads rules and writes their problems to standard error. `None` if they cannot be used.
-pub(super) fn load(paths: &[PathBuf], reading: &ReadingArgs) -> anyhow::Result<Option<RuleSet>> {
-    read(paths, &options(reading))
+pub(super) fn load(paths: &[PathBuf], args: &RuleOptionArgs) -> anyhow::Result<Option<RuleSet>> {
+    read(paths, &options(args))
 }
 
-fn options(reading: &ReadingArgs) -> Options {
-    let unknown_fields = match reading.allow_unknown_fields {
+fn options(args: &RuleOptionArgs) -> Options {
+    let unknown_fields = match args.allow_unknown_fields {
         true => UnknownFields::Warn,
         false => UnknownFields::Error,
     };
-    Options { merge_domains: reading.merge_domains, unknown_fields, ..Options::default() }
+    Options { merge_domains: args.merge_domains, unknown_fields, ..Options::default() }
 }
 
 fn read(paths: &[PathBuf], options: &Options) -> anyhow::Result<Option<RuleSet>> {

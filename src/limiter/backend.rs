@@ -4,11 +4,11 @@ use crate::key::Key;
 use crate::limit::Mode;
 use crate::modes::Modes;
 use crate::step::{Outcome, Step};
-use crate::store::{Guard, MemoryStore, RedisStore, Store, StoreError};
+use crate::store::{GuardedStore, MemoryStore, RedisStore, Store, StoreError};
 use crate::time::{Micros, SystemClock};
 
 /// The counters of a limiter.
-pub enum Backend<S = Guard<RedisStore, SystemClock>> {
+pub enum Backend<S = GuardedStore<RedisStore, SystemClock>> {
     /// Counters in the memory of this process. Every decision queries them, in every mode.
     Memory(MemoryStore),
     /// Counters in Redis, behind the consistency modes. Tests use other stores instead of Redis.

@@ -8,9 +8,9 @@ use crate::decision::{Cause, Code, Status};
 use crate::settings::{AnswerSettings, LimitHeaders};
 
 mod ietf;
-mod line;
+mod limit_status;
 
-use line::{Line, List, most_restrictive_first, quotable};
+use limit_status::{LimitStatus, List, most_restrictive_first, quotable};
 
 /// All headers that `config` enables.
 pub(super) fn all(
@@ -20,14 +20,14 @@ pub(super) fn all(
     statuses: &[Status],
 ) -> List {
     let mut list = List::new();
-    let limits = config.headers != LimitHeaders::Off || config.envoy_ratelimit_headers;
-    if limits {
-        let lines: Vec<Line<'_>> = decided
+    let with_limits = config.headers != LimitHeaders::Off || config.envoy_ratelimit_headers;
+    if with_limits {
+        let limits: Vec<LimitStatus<'_>> = decided
             .iter()
             .zip(statuses)
-            .filter_map(|(one, status)| line(config, one, status))
+            .filter_map(|(one, status)| limit_status(config, one, status))
             .collect();
-        families(config, &lines, &mut list);
+        families(config, &limits, &mut list);
         if code == Code::OverLimit && config.headers != LimitHeaders::Off {
             list.push(("retry-after".into(), retry_after(statuses).to_string()));
         }
@@ -38,26 +38,26 @@ pub(super) fn all(
     list
 }
 
-fn line<'d>(config: &AnswerSettings, one: &'d Decided<'d>, status: &Status) -> Option<Line<'d>> {
+fn limit_status<'d>(config: &AnswerSettings, one: &'d Decided<'d>, status: &Status) -> Option<LimitStatus<'d>> {
     let Cause::Counted { decision, .. } = &one.cause else { return None };
     let limit = one.resolved.limit()?;
     let quota = one.is_quota(config.quota_mode);
-    Some(Line { rule: one.resolved.rule(), limit, decision, code: status.code, quota })
+    Some(LimitStatus { rule: one.resolved.rule(), limit, decision, code: status.code, quota })
 }
 
-fn families(config: &AnswerSettings, lines: &[Line<'_>], list: &mut List) {
-    if lines.is_empty() {
+fn families(config: &AnswerSettings, limits: &[LimitStatus<'_>], list: &mut List) {
+    if limits.is_empty() {
         return;
     }
     if config.envoy_ratelimit_headers {
         let names = [&config.limit_header, &config.remaining_header, &config.reset_header];
-        envoy_ratelimit(names, lines, list);
+        envoy_ratelimit(names, limits, list);
     }
     if matches!(config.headers, LimitHeaders::XRateLimit | LimitHeaders::Both) {
-        x_ratelimit(lines, list);
+        x_ratelimit(limits, list);
     }
     if matches!(config.headers, LimitHeaders::Ietf | LimitHeaders::Both) {
-        ietf::push(lines, list);
+        ietf::push(limits, list);
     }
 }
 
@@ -70,13 +70,13 @@ fn retry_after(statuses: &[Status]) -> u64 {
 
 /// Adds the headers in Envoy's own format: `x-ratelimit-limit: 10, 10;w=60;name="x"`, with the
 /// reported limit first.
-fn x_ratelimit(lines: &[Line<'_>], list: &mut List) {
-    let sorted = most_restrictive_first(lines);
+fn x_ratelimit(limits: &[LimitStatus<'_>], list: &mut List) {
+    let sorted = most_restrictive_first(limits);
     let Some(first) = sorted.first() else { return };
     let mut limit = first.decision.limit.to_string();
-    for line in lines {
-        let _ = write!(limit, ", {};w={}", line.decision.limit, line.window_secs());
-        if let Some(name) = line.rule.and_then(|rule| rule.name.as_deref()) {
+    for status in limits {
+        let _ = write!(limit, ", {};w={}", status.decision.limit, status.window_secs());
+        if let Some(name) = status.rule.and_then(|rule| rule.name.as_deref()) {
             let _ = write!(limit, ";name=\"{}\"", quotable(name));
         }
     }
@@ -89,16 +89,16 @@ fn x_ratelimit(lines: &[Line<'_>], list: &mut List) {
 /// Adds the three headers of envoyproxy/ratelimit. As there, they report the last descriptor over
 /// its limit that is no quota descriptor, unless a later one has fewer remaining hits. Without such
 /// a descriptor they report the one with the fewest remaining hits, the first among equals.
-fn envoy_ratelimit(names: [&String; 3], lines: &[Line<'_>], list: &mut List) {
-    let mut chosen: Option<&Line<'_>> = None;
-    for line in lines {
+fn envoy_ratelimit(names: [&String; 3], limits: &[LimitStatus<'_>], list: &mut List) {
+    let mut chosen: Option<&LimitStatus<'_>> = None;
+    for status in limits {
         let smaller =
-            chosen.is_none_or(|so_far| line.decision.remaining < so_far.decision.remaining);
-        if smaller || (line.code == Code::OverLimit && !line.quota) {
-            chosen = Some(line);
+            chosen.is_none_or(|so_far| status.decision.remaining < so_far.decision.remaining);
+        if smaller || (status.code == Code::OverLimit && !status.quota) {
+            chosen = Some(status);
         }
     }
-    let Some(Line { decision, .. }) = chosen else { return };
+    let Some(LimitStatus { decision, .. }) = chosen else { return };
     let values = [decision.limit, decision.remaining, decision.reset_after.ceil_secs()];
     for (name, value) in names.into_iter().zip(values) {
         list.push((Cow::Owned(name.clone()), value.to_string()));

@@ -12,9 +12,11 @@ use super::reader::{Field, FieldReader};
 use super::rule::{self, NameId, PathNode, Policy, Rule};
 use super::tree::{Level, Node};
 use super::{Domain, RuleSet, SourceFile, SourceInfo, node};
-use crate::descriptor::Bounds;
 use crate::spelling::nearest;
 use crate::yaml;
+
+/// Most levels of rules below a domain. They are read and matched recursively.
+const LEVELS_MAX: usize = 32;
 
 /// Compiles files into a rule set with warnings, or returns every error of every file.
 pub fn compile(
@@ -193,11 +195,9 @@ impl Compiler {
         let mut nodes = Vec::with_capacity(descriptors.len());
         for (file, mut descriptor) in descriptors {
             let location = descriptor.at.in_file(&files[file].path);
-            let most = Bounds::default().entries;
-            if self.path.len() >= most {
-                let what = format!("rules nested more than {most} levels deep");
-                let hint = "no request may have that many entries; flatten the rules";
-                self.report.error(location, what, hint);
+            if self.path.len() >= LEVELS_MAX {
+                let what = format!("rules nested more than {LEVELS_MAX} levels deep");
+                self.report.error(location, what, "flatten the rules");
                 break;
             }
             let children = std::mem::take(&mut descriptor.descriptors);

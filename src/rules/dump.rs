@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::rule::{Policy, Rule};
-use super::wording::one_line;
+use super::quote::one_line;
 use crate::duration;
 use crate::limit::{Algorithm, Limit, Mode, Tier, Unit};
 

@@ -13,7 +13,7 @@ use super::near_miss::{self, NearMiss};
 use super::problem::Location;
 use super::rule::{PathNode, Policy, Rule};
 use super::tree::{self, End, Level, Node, Visitor};
-use super::wording::{accepts, entry_text, shorten};
+use super::quote::{accepts, entry_text, shorten};
 use super::{DeniedRequests, Domain, Found, RuleSet};
 use crate::descriptor::{Entry, split_lease};
 use crate::duration;

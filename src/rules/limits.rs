@@ -6,7 +6,7 @@ use super::model::{self, RawRateLimit};
 use super::problem::{Position, Report};
 use super::reader::{Field, Text};
 use super::rule::Policy;
-use super::wording::shorten;
+use super::quote::shorten;
 use crate::limit::{Algorithm, Limit, LimitError, OnError, Tier, Unit, WINDOW_MAX};
 use crate::spelling::nearest;
 use crate::time::Micros;

@@ -5,7 +5,7 @@ use super::model::RawRateLimit;
 use super::problem::Position;
 use super::reader::Field;
 use super::rule::Policy;
-use super::wording::shorten;
+use super::quote::shorten;
 use crate::limit::{Algorithm, Limit, Mode};
 use crate::spelling::nearest;
 use crate::time::Micros;

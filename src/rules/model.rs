@@ -9,7 +9,7 @@ use super::fields::Section;
 use super::problem::Position;
 use super::reader::{Field, FieldReader, Text};
 use super::scalar;
-use super::wording::shorten;
+use super::quote::shorten;
 use crate::time::Micros;
 use crate::yaml::{Name, Node};
 

@@ -6,7 +6,7 @@ use super::matcher::{EntryValue, Matcher};
 use super::problem::Location;
 use super::rule::{PathNode, Rule};
 use super::tree::{Level, Node};
-use super::wording::{accepts, entry_text, shorten};
+use super::quote::{accepts, entry_text, shorten};
 use crate::descriptor::Entry;
 use crate::spelling;
 

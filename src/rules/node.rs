@@ -7,7 +7,7 @@ use super::model::RawDescriptor;
 use super::problem::{Location, Position, Report};
 use super::reader::{Field, Text};
 use super::rule::PathNode;
-use super::wording::shorten;
+use super::quote::shorten;
 
 /// Most regular expressions in one rule set.
 const REGEXES_MAX: usize = 20_000;

@@ -6,7 +6,7 @@ use super::UnknownFields;
 use super::fields::{Section, unknown_field};
 use super::problem::{Location, Position, Report};
 use super::scalar;
-use super::wording::shorten;
+use super::quote::shorten;
 use crate::duration::{self, DurationError, Style};
 use crate::time::Micros;
 use crate::yaml::{Kind, Name, Node, Scalar};

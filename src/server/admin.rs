@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 
-use crate::descriptor::{Bounds, Typed};
+use crate::descriptor::{Bounds, ParsedDescriptor};
 use crate::server::http::metrics_page::MetricsPages;
 
 mod counters;
@@ -34,18 +34,18 @@ pub trait AdminView: Send + Sync + 'static {
     /// `/top`: the counters denied most in the last minute.
     fn top(&self) -> serde_json::Value;
     /// `/explain`: which rule matches a descriptor of `domain`, and why.
-    fn explain(&self, domain: &str, descriptor: &Typed) -> serde_json::Value;
+    fn explain(&self, domain: &str, descriptor: &ParsedDescriptor) -> serde_json::Value;
     /// `GET /counters`: the state of a descriptor's counter. The call does not change it.
     fn counter(
         &self,
         domain: &str,
-        descriptor: &Typed,
+        descriptor: &ParsedDescriptor,
     ) -> impl Future<Output = Result<serde_json::Value, CounterError>> + Send;
     /// `DELETE /counters`: empties a descriptor's counter.
     fn forget(
         &self,
         domain: &str,
-        descriptor: &Typed,
+        descriptor: &ParsedDescriptor,
     ) -> impl Future<Output = Result<serde_json::Value, CounterError>> + Send;
 }
 

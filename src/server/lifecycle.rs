@@ -1,6 +1,8 @@
-//! The phases of the server (serving, draining, stopping), and its health in each phase.
+//! The phases of the server (serving, draining, stopping), the drain that moves through them, and
+//! the health in each phase.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -67,6 +69,22 @@ impl Lifecycle {
         let mut phases = self.phase.subscribe();
         // `self` holds the sender, so the wait cannot fail.
         let _ = phases.wait_for(|now| *now >= phase).await;
+    }
+
+    /// Waits for the shutdown request, then moves through the phases of the drain. The server drains
+    /// for `delay`.
+    pub(super) async fn drain(&self, mut shutdown: watch::Receiver<bool>, delay: Duration) {
+        let in_order = async {
+            // A dropped sender counts as a shutdown request.
+            let _ = shutdown.wait_for(|stop| *stop).await;
+            self.advance(Phase::Draining);
+            tokio::time::sleep(delay).await;
+            self.advance(Phase::Stopping);
+        };
+        tokio::select! {
+            () = in_order => {}
+            () = self.reached(Phase::Stopping) => {}
+        }
     }
 
     /// A receiver of every change.

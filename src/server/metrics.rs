@@ -131,14 +131,14 @@ impl ServerMetrics {
     }
 
     fn expose_grpc(&self, page: &mut Exposition) {
-        let family = page.counter("weir_tls_handshakes_total", "TLS handshakes by their outcome.");
-        for (outcome, count) in [("ok", &self.tls_accepted), ("failed", &self.tls_failed)] {
-            family.sample(&[("outcome", outcome)], count.get());
+        let family = page.counter("weir_tls_handshakes_total", "TLS handshakes by result.");
+        for (result, count) in [("ok", &self.tls_accepted), ("failed", &self.tls_failed)] {
+            family.sample(&[("result", result)], count.get());
         }
         let family =
-            page.counter("weir_tls_reloads_total", "Changes of the TLS files by their outcome.");
-        for (outcome, count) in [("ok", &self.tls_reloaded), ("failed", &self.tls_reload_failed)] {
-            family.sample(&[("outcome", outcome)], count.get());
+            page.counter("weir_tls_reloads_total", "Changes of the TLS files by result.");
+        for (result, count) in [("ok", &self.tls_reloaded), ("failed", &self.tls_reload_failed)] {
+            family.sample(&[("result", result)], count.get());
         }
         let help = "Expiry of the active certificate, in seconds since 1970; 0 without TLS.";
         page.gauge("weir_tls_certificate_expiry_timestamp_seconds", help)
@@ -208,8 +208,8 @@ mod tests {
         let ended = |reason| format!("weir_grpc_connections_ended_total{{reason=\"{reason}\"}}");
         let called = |reason| format!("weir_grpc_calls_refused_total{{reason=\"{reason}\"}}");
         let asked = |reason| format!("weir_http_refused_total{{reason=\"{reason}\"}}");
-        let shaken = |outcome| format!("weir_tls_handshakes_total{{outcome=\"{outcome}\"}}");
-        let reloaded = |outcome| format!("weir_tls_reloads_total{{outcome=\"{outcome}\"}}");
+        let shaken = |result| format!("weir_tls_handshakes_total{{result=\"{result}\"}}");
+        let reloaded = |result| format!("weir_tls_reloads_total{{result=\"{result}\"}}");
         let mut all = vec![
             (tls_accepted, shaken("ok")),
             (tls_failed, shaken("failed")),

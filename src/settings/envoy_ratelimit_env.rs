@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use super::leaf::{Leaf, list};
+use super::source_values::{SourceValue, list};
 use super::problem::Problem;
 use super::redis_url::{Beside, Kind};
 use super::{redis_url, scalar, secret};
@@ -118,21 +118,21 @@ pub fn with_default_runtime_root(mut env: Vec<(String, String)>) -> Vec<(String,
 }
 
 /// The settings that `env` sets.
-pub(super) fn translate(env: &[(String, String)]) -> Vec<Leaf> {
-    let mut leaves = Vec::new();
+pub(super) fn translate(env: &[(String, String)]) -> Vec<SourceValue> {
+    let mut values = Vec::new();
     for (name, path, translate) in SETS {
         if let Some(text) = get(env, name) {
             let value = translate(text).map_err(|what| bad(name, path, text, what));
-            leaves.push(leaf(path, name.to_owned(), value));
+            values.push(source_value(path, name.to_owned(), value));
         }
     }
-    leaves.extend(LISTENERS.iter().filter_map(|names| listener(env, *names)));
-    leaves.extend(folder(env));
-    leaves.extend(other_source(env));
-    leaves.extend(redis(env));
-    leaves.extend(scraped(env));
-    leaves.extend(tls(env));
-    leaves
+    values.extend(LISTENERS.iter().filter_map(|names| listener(env, *names)));
+    values.extend(folder(env));
+    values.extend(other_source(env));
+    values.extend(redis(env));
+    values.extend(scraped(env));
+    values.extend(tls(env));
+    values
 }
 
 /// Warnings about variables without effect. `store_is_chosen`: whether a setting selects the store.
@@ -187,8 +187,8 @@ fn get<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
     found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
 }
 
-fn leaf(path: &str, origin: String, value: Result<String, Problem>) -> Leaf {
-    Leaf { path: path.to_owned(), origin, value }
+fn source_value(path: &str, origin: String, value: Result<String, Problem>) -> SourceValue {
+    SourceValue { path: path.to_owned(), origin, value }
 }
 
 fn bad(name: &str, path: &str, value: &str, what: String) -> Problem {
@@ -199,7 +199,7 @@ fn bad(name: &str, path: &str, value: &str, what: String) -> Problem {
 fn listener(
     env: &[(String, String)],
     (host_name, port_name, path, host_default, port_default): (&str, &str, &str, &str, &str),
-) -> Option<Leaf> {
+) -> Option<SourceValue> {
     let (host, port) = (get(env, host_name), get(env, port_name));
     let origin = match (host, port) {
         (Some(_), Some(_)) => format!("{host_name}, {port_name}"),
@@ -222,10 +222,10 @@ fn listener(
             Err(bad(port_name, path, port, what))
         }
     };
-    Some(leaf(path, origin, address))
+    Some(source_value(path, origin, address))
 }
 
-fn folder(env: &[(String, String)]) -> Option<Leaf> {
+fn folder(env: &[(String, String)]) -> Option<SourceValue> {
     let named: Vec<&str> =
         FOLDER.iter().map(|(name, _)| *name).filter(|name| get(env, name).is_some()).collect();
     if named.is_empty() {
@@ -239,11 +239,11 @@ fn folder(env: &[(String, String)]) -> Option<Leaf> {
     }
     // Pushing an empty part adds a slash, which would appear in messages.
     let path = path.components().collect::<PathBuf>().display().to_string();
-    Some(leaf("rules.paths", named.join(", "), Ok(list(&[path]))))
+    Some(source_value("rules.paths", named.join(", "), Ok(list(&[path]))))
 }
 
 /// The settings `store.kind` and `redis.url`, from `REDIS_URL` and the variables beside it.
-fn redis(env: &[(String, String)]) -> Vec<Leaf> {
+fn redis(env: &[(String, String)]) -> Vec<SourceValue> {
     let [url, kind, auth, sentinel_auth, tls] = REDIS.map(|name| get(env, name));
     let memcached = get(env, "BACKEND_TYPE").is_some_and(|it| !it.eq_ignore_ascii_case("redis"));
     let Some(url) = url.filter(|_| !memcached) else { return Vec::new() };
@@ -263,53 +263,53 @@ fn redis(env: &[(String, String)]) -> Vec<Leaf> {
         Ok(url.reveal().to_owned())
     };
     vec![
-        leaf("store.kind", "REDIS_URL".to_owned(), Ok("redis".to_owned())),
-        leaf("redis.url", "REDIS_URL".to_owned(), read()),
+        source_value("store.kind", "REDIS_URL".to_owned(), Ok("redis".to_owned())),
+        source_value("redis.url", "REDIS_URL".to_owned(), read()),
     ]
 }
 
 /// The address of the metrics listener, if `USE_PROMETHEUS` is true.
-fn scraped(env: &[(String, String)]) -> Option<Leaf> {
+fn scraped(env: &[(String, String)]) -> Option<SourceValue> {
     get(env, "USE_PROMETHEUS").filter(|text| scalar::switch(text) == Ok(true))?;
     let [name, default] = SCRAPED;
     let text = get(env, name).unwrap_or(default);
     let address = scalar::address(text).map_err(|what| bad(name, "metrics.listen", text, what));
     let address = address.map(|address| address.to_string());
-    Some(leaf("metrics.listen", name.to_owned(), address))
+    Some(source_value("metrics.listen", name.to_owned(), address))
 }
 
 /// An error if rules should come by xDS, because without rules every request would pass.
-fn other_source(env: &[(String, String)]) -> Option<Leaf> {
+fn other_source(env: &[(String, String)]) -> Option<SourceValue> {
     let kind = get(env, "CONFIG_TYPE").filter(|kind| *kind != "FILE")?;
     let what = "rules by xDS are not supported; write CONFIG_TYPE=FILE and keep the rules in files \
                 ($RUNTIME_ROOT/$RUNTIME_SUBDIRECTORY/config, or rules.paths); with Envoy Gateway, \
                 run weir beside it: docs/envoy-gateway.md";
     let (name, value) = ("CONFIG_TYPE", kind.to_owned());
     let problem = Problem::Unsupported { name, value, what };
-    Some(leaf("rules.paths", name.to_owned(), Err(problem)))
+    Some(source_value("rules.paths", name.to_owned(), Err(problem)))
 }
 
 /// The settings of TLS, if it is switched on. A missing file is an error, because plain text would
 /// be worse than no service.
-fn tls(env: &[(String, String)]) -> Vec<Leaf> {
+fn tls(env: &[(String, String)]) -> Vec<SourceValue> {
     let [(switch, _), files @ ..] = TLS;
     let asked = get(env, switch).filter(|text| scalar::switch(text) != Ok(false));
     let Some(asked) = asked else { return Vec::new() };
-    let mut leaves: Vec<Leaf> = files
+    let mut values: Vec<SourceValue> = files
         .into_iter()
         .filter_map(|(name, path)| {
-            Some(leaf(path, name.to_owned(), Ok(get(env, name)?.to_owned())))
+            Some(source_value(path, name.to_owned(), Ok(get(env, name)?.to_owned())))
         })
         .collect();
     for path in ["grpc.tls_cert", "grpc.tls_key"] {
-        if !leaves.iter().any(|leaf| leaf.path == path) {
+        if !values.iter().any(|value| value.path == path) {
             let what = "set GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY as well, or `false`";
             let (name, value) = (switch, asked.to_owned());
             let problem = Problem::Unsupported { name, value, what };
-            leaves.push(leaf(path, switch.to_owned(), Err(problem)));
+            values.push(source_value(path, switch.to_owned(), Err(problem)));
         }
     }
-    leaves
+    values
 }
 
 fn as_is(text: &str) -> Result<String, String> {

@@ -5,7 +5,7 @@
 //! and the resource: `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`, `OTEL_SERVICE_NAME`,
 //! `OTEL_RESOURCE_ATTRIBUTES`.
 
-use super::leaf::Leaf;
+use super::source_values::SourceValue;
 use super::problem::Problem;
 use super::{scalar, secret};
 
@@ -15,34 +15,34 @@ type Env = [(String, String)];
 type Set<'a> = (&'a str, &'a str);
 
 /// The settings that `env` sets.
-pub(super) fn translate(env: &Env) -> Vec<Leaf> {
+pub(super) fn translate(env: &Env) -> Vec<SourceValue> {
     if let Some(set) = get(env, "OTEL_SDK_DISABLED").filter(|set| is_true(set.1)) {
         // The other variables are not read, so a bad value in them is no error.
-        let off = |path| leaf(path, set, |_| Ok("false".to_owned()));
+        let off = |path| source_value(path, set, |_| Ok("false".to_owned()));
         return vec![off("tracing.enabled"), off("metrics.otlp")];
     }
-    let mut leaves = Vec::new();
-    leaves.extend(traces(env));
-    leaves.extend(metrics(env));
-    leaves.extend(destination(env, "TRACES", "tracing.", "/v1/traces"));
-    leaves.extend(destination(env, "METRICS", "metrics.otlp_", "/v1/metrics"));
+    let mut values = Vec::new();
+    values.extend(traces(env));
+    values.extend(metrics(env));
+    values.extend(destination(env, "TRACES", "tracing.", "/v1/traces"));
+    values.extend(destination(env, "METRICS", "metrics.otlp_", "/v1/metrics"));
     for (name, path) in [
         ("OTEL_BSP_MAX_QUEUE_SIZE", "tracing.queue"),
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "tracing.batch"),
     ] {
-        leaves.extend(get(env, name).map(|set| leaf(path, set, as_is)));
+        values.extend(get(env, name).map(|set| source_value(path, set, as_is)));
     }
     for (name, path) in [
         ("OTEL_BSP_SCHEDULE_DELAY", "tracing.delay"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "metrics.otlp_interval"),
     ] {
-        leaves.extend(get(env, name).map(|set| leaf(path, set, millis)));
+        values.extend(get(env, name).map(|set| source_value(path, set, millis)));
     }
-    leaves
+    values
 }
 
 /// The value of `tracing.enabled`.
-fn traces(env: &Env) -> Option<Leaf> {
+fn traces(env: &Env) -> Option<SourceValue> {
     let endpoint = get(env, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
         .or(get(env, "OTEL_EXPORTER_OTLP_ENDPOINT"))
         .filter(|_| get(env, "TRACING_ENABLED").is_none());
@@ -54,7 +54,7 @@ fn traces(env: &Env) -> Option<Leaf> {
 }
 
 /// The value of `metrics.otlp`. Prometheus can scrape the metrics in any case.
-fn metrics(env: &Env) -> Option<Leaf> {
+fn metrics(env: &Env) -> Option<SourceValue> {
     let endpoint = get(env, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
     switch(env, "metrics.otlp", "OTEL_METRICS_EXPORTER", endpoint, |text| match text {
         "otlp" => Ok("true".to_owned()),
@@ -70,15 +70,15 @@ fn switch(
     exporter: &str,
     implied_by: Option<Set<'_>>,
     translate: impl Fn(&str) -> Result<String, String>,
-) -> Option<Leaf> {
+) -> Option<SourceValue> {
     match get(env, exporter) {
-        Some(set) => Some(leaf(path, set, translate)),
-        None => Some(leaf(path, implied_by?, |_| Ok("true".to_owned()))),
+        Some(set) => Some(source_value(path, set, translate)),
+        None => Some(source_value(path, implied_by?, |_| Ok("true".to_owned()))),
     }
 }
 
 /// The collector of a signal: from the signal's own variables, else from those of all signals.
-fn destination(env: &Env, signal: &str, section: &str, path: &str) -> Vec<Leaf> {
+fn destination(env: &Env, signal: &str, section: &str, path: &str) -> Vec<SourceValue> {
     let own = |what: &str| get(env, &format!("OTEL_EXPORTER_OTLP_{signal}_{what}"));
     let all = |what: &str| get(env, &format!("OTEL_EXPORTER_OTLP_{what}"));
     let setting = |name: &str| format!("{section}{name}");
@@ -90,14 +90,14 @@ fn destination(env: &Env, signal: &str, section: &str, path: &str) -> Vec<Leaf> 
         _ => Err("is not a supported protocol; write `grpc` or `http/protobuf`".to_owned()),
     };
     let endpoint = match own("ENDPOINT") {
-        Some(set) => Some(leaf(&setting("endpoint"), set, as_is)),
-        None => all("ENDPOINT").map(|set| leaf(&setting("endpoint"), set, below)),
+        Some(set) => Some(source_value(&setting("endpoint"), set, as_is)),
+        None => all("ENDPOINT").map(|set| source_value(&setting("endpoint"), set, below)),
     };
     let either = |what: &str| own(what).or(all(what));
     let others = [
-        either("PROTOCOL").map(|set| leaf(&setting("protocol"), set, protocol)),
-        either("HEADERS").map(|set| leaf(&setting("headers"), set, as_is)),
-        either("TIMEOUT").map(|set| leaf(&setting("timeout"), set, millis)),
+        either("PROTOCOL").map(|set| source_value(&setting("protocol"), set, protocol)),
+        either("HEADERS").map(|set| source_value(&setting("headers"), set, as_is)),
+        either("TIMEOUT").map(|set| source_value(&setting("timeout"), set, millis)),
     ];
     others.into_iter().chain([endpoint]).flatten().collect()
 }
@@ -123,14 +123,14 @@ fn get<'a>(env: &'a Env, variable: &str) -> Option<Set<'a>> {
     found.map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
-fn leaf(
+fn source_value(
     path: &str,
     (name, text): Set<'_>,
     translate: impl Fn(&str) -> Result<String, String>,
-) -> Leaf {
+) -> SourceValue {
     let value = translate(text).map_err(|what| {
         let (origin, key, value) = (name.to_owned(), path.to_owned(), secret::mask(text));
         Problem::BadValue { origin, key, value, what }
     });
-    Leaf { path: path.to_owned(), origin: name.to_owned(), value }
+    SourceValue { path: path.to_owned(), origin: name.to_owned(), value }
 }

@@ -1,4 +1,4 @@
-//! Texts with secrets, which are masked wherever they are shown.
+//! SourceValues with secrets, which are masked wherever they are shown.
 
 use std::fmt;
 

@@ -83,12 +83,6 @@ macro_rules! section {
             )+
         }
 
-        impl Default for $name {
-            fn default() -> $name {
-                $crate::settings::section::Section::read("", &mut Default::default())
-            }
-        }
-
         section! {
             $(#[doc = $about])+
             impl $name {
@@ -106,6 +100,12 @@ macro_rules! section {
             )+
         }
     ) => {
+        impl Default for $name {
+            fn default() -> Self {
+                $crate::settings::section::Section::read("", &mut Default::default())
+            }
+        }
+
         impl $crate::settings::section::Section for $name {
             const DOC: &'static str = concat!($($about),+).trim_ascii();
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use config::{Config, Environment, Source};
 
-use super::leaf::{Leaf, Texts, list};
+use super::source_values::{SourceValue, SourceValues, list};
 use super::problem::{Problem, Problems};
 use super::reader::Written;
 use super::section::Setting;
@@ -78,7 +78,7 @@ pub fn load(flags: &Overrides, env: &[(String, String)]) -> Result<Loaded, Probl
 /// The texts of all sources so far, weakest first, and their problems.
 struct Sources {
     settings: Vec<Setting>,
-    layers: Vec<Texts>,
+    layers: Vec<SourceValues>,
     /// Bad values of the weakest source, by path.
     weak: BTreeMap<String, Problem>,
     problems: Vec<Problem>,
@@ -93,12 +93,12 @@ impl Default for Sources {
 
 impl Sources {
     fn add_other_programs(&mut self, env: &[(String, String)]) {
-        let mut texts = Texts::default();
-        let leaves = envoy_ratelimit_env::translate(env).into_iter().chain(otel::translate(env));
-        let last: BTreeMap<String, Leaf> = leaves.map(|leaf| (leaf.path.clone(), leaf)).collect();
-        for (path, leaf) in last {
-            match leaf.value {
-                Ok(text) => texts.set(&path, &leaf.origin, text),
+        let mut texts = SourceValues::default();
+        let values = envoy_ratelimit_env::translate(env).into_iter().chain(otel::translate(env));
+        let last: BTreeMap<String, SourceValue> = values.map(|value| (value.path.clone(), value)).collect();
+        for (path, value) in last {
+            match value.value {
+                Ok(text) => texts.set(&path, &value.origin, text),
                 Err(problem) => {
                     self.weak.insert(path, problem);
                 }
@@ -124,7 +124,7 @@ impl Sources {
         if let Some(second) = documents.next() {
             syntax(&second, "a second document", "keep one document per settings file");
         }
-        let mut texts = Texts::default();
+        let mut texts = SourceValues::default();
         match first {
             Some(Node { kind: Kind::Map(sections), .. }) => {
                 for (name, node) in sections {
@@ -146,7 +146,7 @@ impl Sources {
         name: &Name,
         node: &Node,
         at: &dyn Fn(Position) -> String,
-        texts: &mut Texts,
+        texts: &mut SourceValues,
     ) {
         let bad_shape = |what| {
             let (origin, key) = (at(node.at), path.to_owned());
@@ -178,7 +178,7 @@ impl Sources {
             .prefix_separator("__")
             .separator("__")
             .source(Some(env.iter().cloned().collect()));
-        let mut texts = Texts::default();
+        let mut texts = SourceValues::default();
         for (path, value) in ours.collect().expect("texts stay texts, nothing is parsed") {
             let origin = variable(&path);
             if self.setting(&path).is_some() {
@@ -193,7 +193,7 @@ impl Sources {
     }
 
     fn add_flags(&mut self, flags: &Overrides) {
-        let mut set = Texts::default();
+        let mut set = SourceValues::default();
         let texts = [
             ("--store", "store.kind", &flags.store),
             ("--redis-url", "redis.url", &flags.redis_url),

@@ -50,7 +50,7 @@ const LARGE_BYTES_MIN: usize = 16 << 20;
 const SHARDS_TRIED: usize = 8;
 /// Entries that a sweep examines each time it locks a shard. A sweep locks as many shards as its
 /// budget needs.
-const SWEEP_SLICE: u32 = 128;
+const SLOTS_PER_SLICE: u32 = 128;
 
 /// Counters in the memory of this process.
 pub struct MemoryStore {
@@ -123,8 +123,8 @@ impl MemoryStore {
         if self.budget.is_empty() {
             return 0;
         }
-        let slices = budget.div_ceil(SWEEP_SLICE as usize).max(1);
-        let swept = |_| self.next_shard().reclaim(now, SWEEP_SLICE, &self.budget);
+        let slices = budget.div_ceil(SLOTS_PER_SLICE as usize).max(1);
+        let swept = |_| self.next_shard().reclaim(now, SLOTS_PER_SLICE, &self.budget);
         (0..slices).map(swept).sum()
     }
 

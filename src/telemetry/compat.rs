@@ -10,7 +10,7 @@ use super::decisions::Decisions;
 use super::exposition::Exposition;
 use super::requests::Requests;
 use super::rule_metrics::RuleMetrics;
-use super::stats::EnvoyRatelimitReading;
+use super::stats::EnvoyRatelimitSnapshot;
 use crate::histogram::Distribution;
 
 /// The only counted method.
@@ -31,7 +31,7 @@ pub fn expose(
     page: &mut Exposition,
 ) {
     rules(rule_metrics, page);
-    let fallbacks: u64 = rule_metrics.all().iter().flat_map(|one| one.reading().causes).sum();
+    let fallbacks: u64 = rule_metrics.all().iter().flat_map(|one| one.snapshot().causes).sum();
     let fallbacks = fallbacks + decisions.sent().causes.iter().sum::<u64>();
     page.counter(
         "ratelimit_service_should_rate_limit_error",
@@ -50,25 +50,25 @@ pub fn expose(
 }
 
 fn rules(rule_metrics: &RuleMetrics, page: &mut Exposition) {
-    let mut sums: BTreeMap<Names, EnvoyRatelimitReading> = BTreeMap::new();
-    let mut add = |domain: &str, stat_key: &str, reading: EnvoyRatelimitReading| {
+    let mut sums: BTreeMap<Names, EnvoyRatelimitSnapshot> = BTreeMap::new();
+    let mut add = |domain: &str, stat_key: &str, snapshot: EnvoyRatelimitSnapshot| {
         let sum = sums.entry(names(domain, stat_key)).or_default();
-        sum.total_hits += reading.total_hits;
-        sum.within_limit += reading.within_limit;
-        sum.near_limit += reading.near_limit;
-        sum.over_limit += reading.over_limit;
-        sum.shadow_mode += reading.shadow_mode;
+        sum.total_hits += snapshot.total_hits;
+        sum.within_limit += snapshot.within_limit;
+        sum.near_limit += snapshot.near_limit;
+        sum.over_limit += snapshot.over_limit;
+        sum.shadow_mode += snapshot.shadow_mode;
     };
     for series in rule_metrics.all() {
         let values = series.values();
         if values.is_empty() {
-            add(&series.domain, &series.stat_key, series.reading().envoy_ratelimit);
+            add(&series.domain, &series.stat_key, series.snapshot().envoy_ratelimit);
         }
-        for (_, stat_key, reading) in values {
-            add(&series.domain, &stat_key, reading.envoy_ratelimit);
+        for (_, stat_key, snapshot) in values {
+            add(&series.domain, &stat_key, snapshot.envoy_ratelimit);
         }
     }
-    type Field = fn(&EnvoyRatelimitReading) -> u64;
+    type Field = fn(&EnvoyRatelimitSnapshot) -> u64;
     let families: [(&str, &str, Field); 5] = [
         ("ratelimit_service_rate_limit_total_hits", "Hits.", |sum| sum.total_hits),
         ("ratelimit_service_rate_limit_within_limit", "Hits that passed.", |sum| sum.within_limit),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::exposition::Exposition;
 use super::fallback_log::FallbackLog;
 use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
-use super::stats::{Outcome, Reading, Stats, add};
+use super::stats::{DecisionOutcome, StatsSnapshot, Stats, add};
 use super::top::Top;
 use crate::decision::{Cause, Verdict};
 use crate::descriptor::{Descriptor, Request};
@@ -68,7 +68,7 @@ impl Decisions {
                     let known = rules.rules().get(index).zip(rule_metrics.get(index));
                     let Some((rule, series)) = known else { continue };
                     let outcome = series.record(rule, descriptor.entries, status);
-                    if outcome == Some(Outcome::Over) {
+                    if outcome == Some(DecisionOutcome::Over) {
                         self.denied(rule, series, descriptor, hits, now);
                     }
                     if let Cause::Fallback { error, .. } = status.cause {
@@ -103,24 +103,24 @@ impl Decisions {
 
     /// Writes the metrics onto the page.
     pub fn expose(&self, rule_metrics: &RuleMetrics, page: &mut Exposition) {
-        let readings: Vec<(&RuleSeries, Reading)> =
-            rule_metrics.all().iter().map(|series| (&**series, series.reading())).collect();
+        let snapshots: Vec<(&RuleSeries, StatsSnapshot)> =
+            rule_metrics.all().iter().map(|series| (&**series, series.snapshot())).collect();
         let decisions = page.counter("weir_decisions_total", "Decisions by rule and outcome.");
-        for (series, reading) in &readings {
-            for (outcome, count) in Outcome::ALL.iter().zip(reading.decisions) {
+        for (series, snapshot) in &snapshots {
+            for (outcome, count) in DecisionOutcome::ALL.iter().zip(snapshot.decisions) {
                 decisions.sample(&labels(series, ("outcome", outcome.name())), count);
             }
         }
         let hits = page.counter("weir_hits_total", "Hits of these decisions.");
-        for (series, reading) in &readings {
-            for (outcome, count) in used(Outcome::ALL.iter().zip(reading.hits)) {
+        for (series, snapshot) in &snapshots {
+            for (outcome, count) in used(DecisionOutcome::ALL.iter().zip(snapshot.hits)) {
                 hits.sample(&labels(series, ("outcome", outcome.name())), count);
             }
         }
         let help = "Decisions by the fallback, by rule and error of the store.";
         let fallbacks = page.counter("weir_fallback_total", help);
-        for (series, reading) in &readings {
-            for (error, count) in used(StoreError::ALL.iter().zip(reading.causes)) {
+        for (series, snapshot) in &snapshots {
+            for (error, count) in used(StoreError::ALL.iter().zip(snapshot.causes)) {
                 fallbacks.sample(&labels(series, ("cause", error.name())), count);
             }
         }
@@ -132,8 +132,8 @@ impl Decisions {
         let help = "Decisions of rules with detailed_metric or value_to_metric, by value.";
         let family = page.counter("weir_detailed_decisions_total", help);
         for series in rule_metrics.all() {
-            for (name, _, reading) in series.values() {
-                for (outcome, count) in used(Outcome::ALL.iter().zip(reading.decisions)) {
+            for (name, _, snapshot) in series.values() {
+                for (outcome, count) in used(DecisionOutcome::ALL.iter().zip(snapshot.decisions)) {
                     let [domain, rule, outcome] = labels(series, ("outcome", outcome.name()));
                     family.sample(&[domain, rule, ("descriptor", &name), outcome], count);
                 }
@@ -161,14 +161,14 @@ impl Decisions {
         let sent = self.sent();
         let help = "Decisions on limits from the request, by outcome.";
         let family = page.counter("weir_override_decisions_total", help);
-        for (outcome, count) in Outcome::ALL.iter().zip(sent.decisions) {
+        for (outcome, count) in DecisionOutcome::ALL.iter().zip(sent.decisions) {
             family.sample(&[("outcome", outcome.name())], count);
         }
     }
 
     /// Decisions on limits that the request carried.
-    pub(super) fn sent(&self) -> Reading {
-        let mut sent = Reading::default();
+    pub(super) fn sent(&self) -> StatsSnapshot {
+        let mut sent = StatsSnapshot::default();
         self.ruleless.all().for_each(|shard| shard.sent.add_to(&mut sent));
         sent
     }

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 
 use super::fallback_log::FallbackPeriod;
-use super::stats::{Outcome, Reading, Stats, add};
+use super::stats::{DecisionOutcome, StatsSnapshot, Stats, add};
 use crate::decision::Status;
 use crate::descriptor::Entry;
 use crate::rules::{Rule, RuleSet};
@@ -142,7 +142,7 @@ impl RuleSeries {
         rule: &Rule,
         entries: &[Entry<'_>],
         status: &Status,
-    ) -> Option<Outcome> {
+    ) -> Option<DecisionOutcome> {
         if let Some(values) = &self.values {
             values.record(rule, entries, status);
         }
@@ -150,10 +150,10 @@ impl RuleSeries {
     }
 
     /// The counts so far.
-    pub fn reading(&self) -> Reading {
-        let mut reading = Reading::default();
-        self.stats.all().for_each(|shard| shard.add_to(&mut reading));
-        reading
+    pub fn snapshot(&self) -> StatsSnapshot {
+        let mut snapshot = StatsSnapshot::default();
+        self.stats.all().for_each(|shard| shard.add_to(&mut snapshot));
+        snapshot
     }
 
     /// Decisions by the fallback so far, in the order of [`StoreError::ALL`].
@@ -164,12 +164,12 @@ impl RuleSeries {
     }
 
     /// The counts by value, with selector and envoyproxy/ratelimit's name, sorted.
-    pub(super) fn values(&self) -> Vec<(Box<str>, Box<str>, Reading)> {
+    pub(super) fn values(&self) -> Vec<(Box<str>, Box<str>, StatsSnapshot)> {
         let Some(values) = &self.values else { return Vec::new() };
         let read = |stats: &Stats| {
-            let mut reading = Reading::default();
-            stats.add_to(&mut reading);
-            reading
+            let mut snapshot = StatsSnapshot::default();
+            stats.add_to(&mut snapshot);
+            snapshot
         };
         let series = values.series.load();
         let mut all: Vec<_> = series

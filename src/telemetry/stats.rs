@@ -7,7 +7,7 @@ use crate::store::StoreError;
 
 /// The outcome of a decision. Each decision has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum DecisionOutcome {
     /// The hits passed.
     Within,
     /// The hits passed, and the counter is over four fifths of its limit.
@@ -22,26 +22,26 @@ pub enum Outcome {
     Refund,
 }
 
-impl Outcome {
+impl DecisionOutcome {
     /// Every outcome, in the order of their numbers.
-    pub const ALL: [Outcome; 6] = [
-        Outcome::Within,
-        Outcome::Near,
-        Outcome::Over,
-        Outcome::Shadow,
-        Outcome::Fallback,
-        Outcome::Refund,
+    pub const ALL: [DecisionOutcome; 6] = [
+        DecisionOutcome::Within,
+        DecisionOutcome::Near,
+        DecisionOutcome::Over,
+        DecisionOutcome::Shadow,
+        DecisionOutcome::Fallback,
+        DecisionOutcome::Refund,
     ];
 
     /// The outcome's value in labels.
     pub const fn name(self) -> &'static str {
         match self {
-            Outcome::Within => "within",
-            Outcome::Near => "near",
-            Outcome::Over => "over",
-            Outcome::Shadow => "shadow",
-            Outcome::Fallback => "fallback",
-            Outcome::Refund => "refund",
+            DecisionOutcome::Within => "within",
+            DecisionOutcome::Near => "near",
+            DecisionOutcome::Over => "over",
+            DecisionOutcome::Shadow => "shadow",
+            DecisionOutcome::Fallback => "fallback",
+            DecisionOutcome::Refund => "refund",
         }
     }
 }
@@ -52,8 +52,8 @@ const NEAR_LIMIT: u64 = 8;
 /// Decisions of one rule or value.
 #[derive(Debug, Default)]
 pub(super) struct Stats {
-    decisions: [AtomicU64; Outcome::ALL.len()],
-    hits: [AtomicU64; Outcome::ALL.len()],
+    decisions: [AtomicU64; DecisionOutcome::ALL.len()],
+    hits: [AtomicU64; DecisionOutcome::ALL.len()],
     /// Fallbacks by error of the store, in the order of [`StoreError::ALL`].
     causes: [AtomicU64; StoreError::ALL.len()],
     envoy_ratelimit: EnvoyRatelimitHits,
@@ -69,20 +69,20 @@ struct EnvoyRatelimitHits {
 
 /// The counts of [`Stats`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
-    /// Decisions by outcome, in the order of [`Outcome::ALL`].
-    pub decisions: [u64; Outcome::ALL.len()],
-    /// Hits of these decisions, in the order of [`Outcome::ALL`].
-    pub hits: [u64; Outcome::ALL.len()],
+pub struct StatsSnapshot {
+    /// Decisions by outcome, in the order of [`DecisionOutcome::ALL`].
+    pub decisions: [u64; DecisionOutcome::ALL.len()],
+    /// Hits of these decisions, in the order of [`DecisionOutcome::ALL`].
+    pub hits: [u64; DecisionOutcome::ALL.len()],
     /// Fallbacks by cause, in the order of [`StoreError::ALL`].
     pub causes: [u64; StoreError::ALL.len()],
     /// Hits as envoyproxy/ratelimit counts them.
-    pub envoy_ratelimit: EnvoyRatelimitReading,
+    pub envoy_ratelimit: EnvoyRatelimitSnapshot,
 }
 
 /// Hits by envoyproxy/ratelimit's names and arithmetic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EnvoyRatelimitReading {
+pub struct EnvoyRatelimitSnapshot {
     /// Hits of all requests.
     pub total_hits: u64,
     /// Hits that passed.
@@ -97,7 +97,7 @@ pub struct EnvoyRatelimitReading {
 
 impl Stats {
     /// Counts one status and returns its outcome; `None` for a status without a counter.
-    pub(super) fn record(&self, status: &Status) -> Option<Outcome> {
+    pub(super) fn record(&self, status: &Status) -> Option<DecisionOutcome> {
         match status.cause {
             Cause::Counted { hits, decision, shadow, .. } => {
                 Some(self.counted(hits, &decision, shadow))
@@ -106,40 +106,40 @@ impl Stats {
                 if let Some(cause) = StoreError::ALL.iter().position(|known| *known == error) {
                     add(&self.causes[cause], 1);
                 }
-                self.count(Outcome::Fallback, hits.max(0).unsigned_abs());
-                Some(Outcome::Fallback)
+                self.count(DecisionOutcome::Fallback, hits.max(0).unsigned_abs());
+                Some(DecisionOutcome::Fallback)
             }
             _ => None,
         }
     }
 
-    fn count(&self, outcome: Outcome, hits: u64) {
+    fn count(&self, outcome: DecisionOutcome, hits: u64) {
         add(&self.decisions[outcome as usize], 1);
         add(&self.hits[outcome as usize], hits);
     }
 
-    fn counted(&self, hits: i64, decision: &Decision, shadow: bool) -> Outcome {
+    fn counted(&self, hits: i64, decision: &Decision, shadow: bool) -> DecisionOutcome {
         let size = hits.unsigned_abs();
         let limit = decision.limit;
         let near = limit / 10 * NEAR_LIMIT + limit % 10 * NEAR_LIMIT / 10;
         let outcome = match (hits < 0, decision.allowed) {
-            (true, _) => Outcome::Refund,
-            (_, true) if decision.used > near => Outcome::Near,
-            (_, true) => Outcome::Within,
-            (_, false) if shadow => Outcome::Shadow,
-            (_, false) => Outcome::Over,
+            (true, _) => DecisionOutcome::Refund,
+            (_, true) if decision.used > near => DecisionOutcome::Near,
+            (_, true) => DecisionOutcome::Within,
+            (_, false) if shadow => DecisionOutcome::Shadow,
+            (_, false) => DecisionOutcome::Over,
         };
         self.count(outcome, size);
         match outcome {
-            Outcome::Within | Outcome::Refund | Outcome::Fallback => {}
-            Outcome::Near => {
+            DecisionOutcome::Within | DecisionOutcome::Refund | DecisionOutcome::Fallback => {}
+            DecisionOutcome::Near => {
                 let before = decision.used.saturating_sub(size);
                 add(
                     &self.envoy_ratelimit.near_limit,
                     decision.used.saturating_sub(near.max(before)),
                 );
             }
-            Outcome::Over | Outcome::Shadow => self.split(size, decision, near, shadow),
+            DecisionOutcome::Over | DecisionOutcome::Shadow => self.split(size, decision, near, shadow),
         }
         outcome
     }
@@ -167,7 +167,7 @@ impl Stats {
     }
 
     /// Adds the counts to `to`.
-    pub(super) fn add_to(&self, to: &mut Reading) {
+    pub(super) fn add_to(&self, to: &mut StatsSnapshot) {
         let sum = |to: &mut [u64], from: &[AtomicU64]| {
             for (to, from) in to.iter_mut().zip(from) {
                 *to += from.load(Ordering::Relaxed);
@@ -177,11 +177,11 @@ impl Stats {
         sum(&mut to.decisions, &self.decisions);
         sum(&mut to.hits, &self.hits);
         sum(&mut to.causes, &self.causes);
-        let hits = |outcome: Outcome| to.hits[outcome as usize] - before[outcome as usize];
-        let within = hits(Outcome::Within) + hits(Outcome::Near);
-        let denied = hits(Outcome::Over) + hits(Outcome::Shadow);
+        let hits = |outcome: DecisionOutcome| to.hits[outcome as usize] - before[outcome as usize];
+        let within = hits(DecisionOutcome::Within) + hits(DecisionOutcome::Near);
+        let denied = hits(DecisionOutcome::Over) + hits(DecisionOutcome::Shadow);
         let shown = &mut to.envoy_ratelimit;
-        shown.total_hits += within + denied + hits(Outcome::Fallback);
+        shown.total_hits += within + denied + hits(DecisionOutcome::Fallback);
         shown.within_limit += within;
         shown.near_limit += self.envoy_ratelimit.near_limit.load(Ordering::Relaxed);
         shown.over_limit += self.envoy_ratelimit.over_limit.load(Ordering::Relaxed);
@@ -189,9 +189,9 @@ impl Stats {
     }
 }
 
-impl Reading {
+impl StatsSnapshot {
     /// Decisions with this outcome.
-    pub fn decisions(&self, outcome: Outcome) -> u64 {
+    pub fn decisions(&self, outcome: DecisionOutcome) -> u64 {
         self.decisions[outcome as usize]
     }
 }
@@ -208,18 +208,18 @@ mod tests {
     use crate::time::Micros;
 
     /// Counts one decision of limit 10; shows its outcome and [total, within, near, over, shadow].
-    fn counted(hits: i64, used: u64, allowed: bool, shadow: bool) -> (Outcome, [u64; 5]) {
+    fn counted(hits: i64, used: u64, allowed: bool, shadow: bool) -> (DecisionOutcome, [u64; 5]) {
         let stats = Stats::default();
         let remaining = 10_u64.saturating_sub(used);
         let decision =
             Decision { allowed, tier: 0, limit: 10, remaining, used, reset_after: Micros::ZERO };
         let outcome = stats.counted(hits, &decision, shadow);
-        let mut reading = Reading::default();
-        stats.add_to(&mut reading);
-        assert_eq!(reading.decisions(outcome), 1);
-        assert_eq!(reading.decisions.iter().sum::<u64>(), 1, "one outcome per decision");
-        assert_eq!(reading.hits.iter().sum::<u64>(), hits.unsigned_abs());
-        let shown = reading.envoy_ratelimit;
+        let mut snapshot = StatsSnapshot::default();
+        stats.add_to(&mut snapshot);
+        assert_eq!(snapshot.decisions(outcome), 1);
+        assert_eq!(snapshot.decisions.iter().sum::<u64>(), 1, "one outcome per decision");
+        assert_eq!(snapshot.hits.iter().sum::<u64>(), hits.unsigned_abs());
+        let shown = snapshot.envoy_ratelimit;
         let numbers = [
             shown.total_hits,
             shown.within_limit,
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn hits_are_split_at_the_near_and_at_the_full_limit() {
-        use Outcome::*;
+        use DecisionOutcome::*;
         let table = [
             (counted(1, 1, true, false), Within, [1, 1, 0, 0, 0], "far from it"),
             (counted(1, 8, true, false), Within, [1, 1, 0, 0, 0], "8 of 10 is not near"),
@@ -263,10 +263,10 @@ mod tests {
         };
         let code = crate::decision::Code::Ok;
         let status = Status { code, limit: None, remaining: 0, reset_after: None, cause };
-        assert_eq!(stats.record(&status), Some(Outcome::Fallback));
-        let mut reading = Reading::default();
-        stats.add_to(&mut reading);
-        assert_eq!(reading.causes, [0, 0, 1, 0, 0, 0, 0, 0]);
-        assert_eq!(reading.envoy_ratelimit.total_hits, 3);
+        assert_eq!(stats.record(&status), Some(DecisionOutcome::Fallback));
+        let mut snapshot = StatsSnapshot::default();
+        stats.add_to(&mut snapshot);
+        assert_eq!(snapshot.causes, [0, 0, 1, 0, 0, 0, 0, 0]);
+        assert_eq!(snapshot.envoy_ratelimit.total_hits, 3);
     }
 }

@@ -24,11 +24,11 @@ use sketch::{Estimate, Sketch};
 /// Number of counters on the page.
 const SHOWN: usize = 20;
 
-/// Length of one step of the window.
-const STEP: Micros = Micros::from_secs(10);
+/// Length of one slice of the window.
+const SLICE: Micros = Micros::from_secs(10);
 
-/// Number of steps of the window, the current one included.
-const STEPS: usize = 6;
+/// Number of slices of the window, the current one included.
+const SLICES: usize = 6;
 
 /// Longest text of a counter's values, in bytes.
 const TEXT_BYTES_MAX: usize = 256;
@@ -43,15 +43,15 @@ pub struct Top {
     with_values: bool,
 }
 
-/// The sketches of one shard, one per step of time.
+/// The sketches of one shard, one per slice of the minute.
 #[derive(Debug, Default)]
 struct Window {
-    steps: [Step; STEPS],
+    slices: [Slice; SLICES],
 }
 
 #[derive(Debug, Default)]
-struct Step {
-    /// Number of the step since the epoch.
+struct Slice {
+    /// Number of the slice since the epoch.
     number: u64,
     sketch: Sketch<CounterLabels>,
 }
@@ -105,8 +105,8 @@ impl Top {
         let mut sums: HashMap<Key, Estimate<CounterLabels>> = HashMap::new();
         for shard in self.shards.all() {
             let Ok(window) = shard.lock() else { continue };
-            for step in window.steps.iter().filter(|step| step.is_within(now)) {
-                for (key, estimate) in step.sketch.all() {
+            for slice in window.slices.iter().filter(|slice| slice.is_within(now)) {
+                for (key, estimate) in slice.sketch.all() {
                     sums.entry(*key)
                         .and_modify(|sum| {
                             sum.count = sum.count.saturating_add(estimate.count);
@@ -139,7 +139,7 @@ impl Top {
             }
             shown
         };
-        let seconds = STEP.0 * STEPS as u64 / Micros::SECOND.0;
+        let seconds = SLICE.0 * SLICES as u64 / Micros::SECOND.0;
         let top: Vec<Value> = self.counters(now).into_iter().map(counter).collect();
         json!({ "seconds": seconds, "top": top })
     }
@@ -164,22 +164,22 @@ fn name(key: Key) -> String {
 }
 
 impl Window {
-    /// The sketch of the current step.
+    /// The sketch of the current slice.
     fn sketch(&mut self, now: Micros) -> &mut Sketch<CounterLabels> {
-        let number = now.0 / STEP.0;
-        let step = &mut self.steps[(number % STEPS as u64) as usize];
-        if step.number != number {
-            step.number = number;
-            step.sketch.clear();
+        let number = now.0 / SLICE.0;
+        let slice = &mut self.slices[(number % SLICES as u64) as usize];
+        if slice.number != number {
+            slice.number = number;
+            slice.sketch.clear();
         }
-        &mut step.sketch
+        &mut slice.sketch
     }
 }
 
-impl Step {
+impl Slice {
     fn is_within(&self, now: Micros) -> bool {
-        let current = now.0 / STEP.0;
-        self.number <= current && self.number + STEPS as u64 > current
+        let current = now.0 / SLICE.0;
+        self.number <= current && self.number + SLICES as u64 > current
     }
 }
 

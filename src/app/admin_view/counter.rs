@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::decision::Decision;
-use crate::descriptor::Typed;
+use crate::descriptor::ParsedDescriptor;
 use crate::limiter::{Counter, Limiter, NoCounter};
 use crate::rules::RuleSet;
 use crate::server::CounterError;
@@ -41,7 +41,7 @@ pub(super) fn find<'r>(
     limiter: &Limiter,
     rules: &'r RuleSet,
     domain: &str,
-    descriptor: &Typed,
+    descriptor: &ParsedDescriptor,
 ) -> Result<Counter<'r>, CounterError> {
     limiter.counter(rules, domain, &descriptor.entries()).map_err(|none| {
         let why = match none {
@@ -57,7 +57,7 @@ pub(super) fn find<'r>(
 fn identity(limiter: &Limiter, counter: &Counter<'_>) -> Value {
     let Counter { rule, key, .. } = counter;
     let (store, name) = match limiter.backend().redis() {
-        Some(guard) => ("redis", guard.store().name_of(key)),
+        Some(guarded) => ("redis", guarded.store().name_of(key)),
         None => ("memory", format!("{:016x}{:016x}", key.0[0], key.0[1])),
     };
     json!({

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use crate::modes::{LeasedCounts, Modes, SyncedCounts};
-use crate::store::{Guard, RedisStore};
+use crate::store::{GuardedStore, RedisStore};
 use crate::telemetry::Exposition;
 use crate::time::SystemClock;
 
-pub(super) fn expose(modes: &Modes<Guard<RedisStore, SystemClock>>, page: &mut Exposition) {
+pub(super) fn expose(modes: &Modes<GuardedStore<RedisStore, SystemClock>>, page: &mut Exposition) {
     let help = "Steps denied by the over-limit cache, without a call to Redis.";
     page.counter("weir_over_limit_cache_denied_total", help).single(modes.over_limit().denied());
     let help = "Counters in the over-limit cache.";

@@ -1,8 +1,8 @@
 //! Metrics of the memory store and of Redis.
 
-use crate::store::guard::{BreakerState, NodeHealth};
+use crate::store::guarded::{BreakerState, NodeHealth};
 use crate::store::redis::NodeStats;
-use crate::store::{Guard, MemoryStore, RedisStore, StoreError};
+use crate::store::{GuardedStore, MemoryStore, RedisStore, StoreError};
 use crate::telemetry::Exposition;
 use crate::time::SystemClock;
 
@@ -22,12 +22,12 @@ pub(super) fn expose_memory(counters: &MemoryStore, max: usize, page: &mut Expos
     page.counter("weir_memory_rejected_total", help).single(stats.refused);
 }
 
-pub(super) fn expose_redis(guard: &Guard<RedisStore, SystemClock>, page: &mut Exposition) {
-    let names = guard.store().nodes();
+pub(super) fn expose_redis(guarded: &GuardedStore<RedisStore, SystemClock>, page: &mut Exposition) {
+    let names = guarded.store().nodes();
     let nodes: Vec<(&str, NodeHealth)> =
-        names.iter().map(|(node, name)| (&**name, guard.health(*node))).collect();
+        names.iter().map(|(node, name)| (&**name, guarded.health(*node))).collect();
     let help = "1 while at least one node of Redis is connected.";
-    let reachable = guard.store().is_reachable();
+    let reachable = guarded.store().is_reachable();
     page.gauge("weir_redis_reachable", help).single(u64::from(reachable));
     let help = "State of the node's breaker: 0 closed, 1 open, 2 probing.";
     let family = page.gauge("weir_redis_breaker_state", help);
@@ -45,7 +45,7 @@ pub(super) fn expose_redis(guard: &Guard<RedisStore, SystemClock>, page: &mut Ex
         family.sample(&[("node", name)], health.opened);
     }
     let stats: Vec<(&str, NodeStats)> =
-        names.iter().map(|(node, name)| (&**name, guard.store().node_stats(*node))).collect();
+        names.iter().map(|(node, name)| (&**name, guarded.store().node_stats(*node))).collect();
     let mut each = |name: &'static str, help: &'static str, of: fn(&NodeStats) -> u64| {
         let family = page.counter(name, help);
         for (node, stats) in &stats {
@@ -71,5 +71,5 @@ pub(super) fn expose_redis(guard: &Guard<RedisStore, SystemClock>, page: &mut Ex
         }
     }
     let help = "Duration of successful calls to Redis.";
-    page.histogram("weir_redis_call_duration_seconds", help).single(guard.latency().distribution());
+    page.histogram("weir_redis_call_duration_seconds", help).single(guarded.latency().distribution());
 }

@@ -8,16 +8,16 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::line::{Line, List, most_restrictive_first, quotable};
+use super::limit_status::{LimitStatus, List, most_restrictive_first, quotable};
 
 /// The largest integer a structured field can hold (RFC 9651, 3.3.1).
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// Adds both headers; `lines` is not empty.
-pub(super) fn push(lines: &[Line<'_>], list: &mut List) {
+/// Adds both headers; `statuses` is not empty.
+pub(super) fn push(statuses: &[LimitStatus<'_>], list: &mut List) {
     let mut policies: Vec<String> = Vec::new();
-    for line in lines {
-        for policy in line.policies() {
+    for status in statuses {
+        for policy in status.policies() {
             // Two descriptors on one rule share its policies.
             if !policies.contains(&policy) {
                 policies.push(policy);
@@ -25,12 +25,12 @@ pub(super) fn push(lines: &[Line<'_>], list: &mut List) {
         }
     }
     let limits: Vec<String> =
-        most_restrictive_first(lines).into_iter().map(Line::service_limit).collect();
+        most_restrictive_first(statuses).into_iter().map(LimitStatus::service_limit).collect();
     list.push(("ratelimit-policy".into(), policies.join(", ")));
     list.push(("ratelimit".into(), limits.join(", ")));
 }
 
-impl Line<'_> {
+impl LimitStatus<'_> {
     fn policies(&self) -> Vec<String> {
         let name = self.name();
         let tiers = self.limit.tiers.iter().map(|tier| {

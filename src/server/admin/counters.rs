@@ -12,7 +12,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::{AdminView, CounterError, Token, explain, refusal};
-use crate::descriptor::{Bounds, Typed};
+use crate::descriptor::{Bounds, ParsedDescriptor};
 
 /// The query that names a counter: its domain and its descriptor.
 #[derive(Deserialize)]
@@ -78,11 +78,11 @@ async fn forget<V: AdminView>(State((view, bounds)): Shared<V>, params: ParamsRe
 
 type ParamsResult = Result<Query<CounterParams>, axum::extract::rejection::QueryRejection>;
 
-fn read(params: ParamsResult, bounds: &Bounds) -> Result<(String, Typed), String> {
+fn read(params: ParamsResult, bounds: &Bounds) -> Result<(String, ParsedDescriptor), String> {
     let Query(CounterParams { domain, descriptor }) = params.map_err(|error| {
         format!("write ?domain=D&descriptor=key=value,key=value: {}", error.body_text())
     })?;
-    let typed = [descriptor.parse::<Typed>()?];
+    let typed = [descriptor.parse::<ParsedDescriptor>()?];
     explain::validate(&domain, &typed, bounds).map_err(|error| error.to_string())?;
     let [typed] = typed;
     Ok((domain, typed))

@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::{AdminView, refusal};
-use crate::descriptor::{self, Bounds, Caller, Descriptor, RequestError, Typed};
+use crate::descriptor::{self, Bounds, Caller, Descriptor, RequestError, ParsedDescriptor};
 
 /// Largest request body in bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
@@ -69,7 +69,7 @@ async fn explain<V: AdminView>(
     }
 }
 
-fn read(body: &[u8], bounds: &Bounds) -> Result<(String, Vec<Typed>), String> {
+fn read(body: &[u8], bounds: &Bounds) -> Result<(String, Vec<ParsedDescriptor>), String> {
     let question: ExplainRequest = serde_json::from_slice(body).map_err(|error| {
         format!(
             "write {{\"domain\": \"D\", \"descriptor\": \"key=value,key=value\"}}, \
@@ -80,17 +80,17 @@ fn read(body: &[u8], bounds: &Bounds) -> Result<(String, Vec<Typed>), String> {
     let typed = written.map(|written| match written {
         Written::Text(text) => text.parse(),
         Written::Entries { entries } => {
-            Ok(Typed(entries.into_iter().map(|entry| (entry.key, entry.value)).collect()))
+            Ok(ParsedDescriptor(entries.into_iter().map(|entry| (entry.key, entry.value)).collect()))
         }
     });
-    let typed: Vec<Typed> = typed.collect::<Result<_, String>>()?;
+    let typed: Vec<ParsedDescriptor> = typed.collect::<Result<_, String>>()?;
     validate(&question.domain, &typed, bounds).map_err(|error| error.to_string())?;
     Ok((question.domain, typed))
 }
 
 /// Checks a domain and descriptors against the bounds of requests.
-pub(super) fn validate(domain: &str, typed: &[Typed], bounds: &Bounds) -> Result<(), RequestError> {
-    let entries: Vec<_> = typed.iter().map(Typed::entries).collect();
+pub(super) fn validate(domain: &str, typed: &[ParsedDescriptor], bounds: &Bounds) -> Result<(), RequestError> {
+    let entries: Vec<_> = typed.iter().map(ParsedDescriptor::entries).collect();
     let descriptors: Vec<_> = entries.iter().map(|entries| about(entries)).collect();
     let (hits_addend, timeout, caller) = (0, None, Caller::default());
     let request =

@@ -1,5 +1,4 @@
-//! The acceptor thread: accepts gRPC, HTTP and admin connections, serves HTTP and admin, and runs
-//! the drain.
+//! The acceptor thread: accepts gRPC, HTTP and admin connections, and serves HTTP and admin.
 
 use std::io;
 use std::net::{IpAddr, TcpListener};
@@ -54,28 +53,13 @@ impl Acceptor {
         // This runs before the first connection, so that no probe reads "serving" too early.
         self.reporter.start().await;
         tokio::join!(
-            drain(life, self.shutdown, self.delay),
+            life.drain(self.shutdown, self.delay),
             self.reporter.follow(life),
             assign(grpc, balancer, life),
             http1::serve(http, http_routes, http_limits, (metrics, |all| &all.http), life),
             http1::serve(admin, admin_routes, admin_limits, (metrics, |all| &all.admin), life),
         );
         Ok(())
-    }
-}
-
-/// Waits for the shutdown request, then moves through the phases of the drain.
-async fn drain(life: &Lifecycle, mut shutdown: watch::Receiver<bool>, delay: Duration) {
-    let in_order = async {
-        // A dropped sender counts as a shutdown request.
-        let _ = shutdown.wait_for(|stop| *stop).await;
-        life.advance(Phase::Draining);
-        tokio::time::sleep(delay).await;
-        life.advance(Phase::Stopping);
-    };
-    tokio::select! {
-        () = in_order => {}
-        () = life.reached(Phase::Stopping) => {}
     }
 }
 

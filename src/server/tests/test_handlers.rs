@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::decision::{Cause, Code, CurrentLimit, Status, Verdict};
-use crate::descriptor::{Request, Typed};
+use crate::descriptor::{Request, ParsedDescriptor};
 use crate::limit::Unit;
 use crate::time::Micros;
 
@@ -128,15 +128,15 @@ impl AdminView for View {
         serde_json::json!({"grpc": {}})
     }
 
-    fn explain(&self, domain: &str, descriptor: &Typed) -> serde_json::Value {
+    fn explain(&self, domain: &str, descriptor: &ParsedDescriptor) -> serde_json::Value {
         serde_json::json!([domain, descriptor.0])
     }
 
-    async fn counter(&self, _: &str, _: &Typed) -> Result<serde_json::Value, CounterError> {
+    async fn counter(&self, _: &str, _: &ParsedDescriptor) -> Result<serde_json::Value, CounterError> {
         Err(CounterError::NoCounter("none".into()))
     }
 
-    async fn forget(&self, _: &str, _: &Typed) -> Result<serde_json::Value, CounterError> {
+    async fn forget(&self, _: &str, _: &ParsedDescriptor) -> Result<serde_json::Value, CounterError> {
         Err(CounterError::Store("down".into()))
     }
 

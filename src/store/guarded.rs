@@ -20,28 +20,30 @@ use crate::step::{Outcome, Step};
 use crate::time::{Clock, Micros};
 
 mod breaker;
+mod breaker_log;
 
 pub use breaker::BreakerState;
 
 use breaker::{Breaker, CallPermit, CallResult};
+use breaker_log::{BreakerLine, BreakerLog};
 
 /// Calls in flight to one node. A Redis node runs about 100 000 scripts per second, so further
 /// calls would exceed the usual timeout anyway.
 const IN_FLIGHT_MAX: usize = 2048;
 
-/// A store with timeouts and circuit breakers.
+/// A store with timeouts, circuit breakers and bounds on the calls in flight.
 #[derive(Debug)]
-pub struct Guard<S, C> {
+pub struct GuardedStore<S, C> {
     store: S,
     clock: C,
     timeout: Duration,
-    nodes: ArcSwap<Vec<Arc<NodeGuard>>>,
+    nodes: ArcSwap<Vec<Arc<NodeState>>>,
     latency: Histogram,
 }
 
 /// Breaker and counts of one node.
 #[derive(Debug)]
-struct NodeGuard {
+struct NodeState {
     /// The node's address, for the log.
     label: String,
     in_flight: AtomicUsize,
@@ -49,6 +51,8 @@ struct NodeGuard {
     /// nothing.
     always_pass: AtomicBool,
     breaker: Mutex<Breaker>,
+    /// Locked only while `breaker` is.
+    log: Mutex<BreakerLog>,
     /// How often the breaker opened after it had been closed.
     opened: AtomicU64,
     /// Failed calls by error, in the order of [`StoreError::ALL`].
@@ -70,11 +74,11 @@ pub struct NodeHealth {
     pub errors: [u64; StoreError::ALL.len()],
 }
 
-impl<S: Clustered, C: Clock> Guard<S, C> {
+impl<S: Clustered, C: Clock> GuardedStore<S, C> {
     /// Wraps `store`; each call is bounded by `timeout`.
-    pub fn new(store: S, clock: C, timeout: Duration) -> Guard<S, C> {
+    pub fn new(store: S, clock: C, timeout: Duration) -> GuardedStore<S, C> {
         let nodes = ArcSwap::default();
-        Guard { store, clock, timeout, nodes, latency: Histogram::default() }
+        GuardedStore { store, clock, timeout, nodes, latency: Histogram::default() }
     }
 
     /// The wrapped store.
@@ -89,7 +93,7 @@ impl<S: Clustered, C: Clock> Guard<S, C> {
 
     /// Current state and totals of `node`.
     pub fn health(&self, node: NodeId) -> NodeHealth {
-        let node = self.guard_of(node);
+        let node = self.node_state(node);
         let (breaker, is_answering) = {
             let breaker = node.breaker();
             (breaker.state(), breaker.always_passes())
@@ -112,7 +116,7 @@ impl<S: Clustered, C: Clock> Guard<S, C> {
     ) -> Result<T, StoreError> {
         let began = self.clock.now();
         let id = self.store.node(key);
-        let node = self.guard_of(id);
+        let node = self.node_state(id);
         let in_flight = InFlightCall::begin(&node, &self.clock, began);
         let in_flight = in_flight.inspect_err(|error| node.count_error(*error))?;
         let result = with_timeout(timeout, call()).await;
@@ -127,25 +131,25 @@ impl<S: Clustered, C: Clock> Guard<S, C> {
         result
     }
 
-    fn guard_of(&self, node: NodeId) -> Arc<NodeGuard> {
+    fn node_state(&self, node: NodeId) -> Arc<NodeState> {
         let index = node.0 as usize;
         if let Some(node) = self.nodes.load().get(index) {
             return node.clone();
         }
         self.nodes.rcu(|nodes| {
             let missing = nodes.len() as u32..=node.0;
-            let new = missing.map(|id| Arc::new(NodeGuard::new(self.store.node_label(NodeId(id)))));
+            let new = missing.map(|id| Arc::new(NodeState::new(self.store.node_label(NodeId(id)))));
             nodes.iter().cloned().chain(new).collect::<Vec<_>>()
         });
         self.nodes.load()[index].clone()
     }
 }
 
-impl<S: Clustered, C: Clock> Store for Guard<S, C> {
+impl<S: Clustered, C: Clock> Store for GuardedStore<S, C> {
     fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
         let now = self.store.now(key, local);
         if let Err(error) = now {
-            self.guard_of(self.store.node(key)).count_error(error);
+            self.node_state(self.store.node(key)).count_error(error);
         }
         now
     }
@@ -167,7 +171,7 @@ impl<S: Clustered, C: Clock> Store for Guard<S, C> {
     fn apply_detached(&self, key: &Key, step: Step) {
         // A call without a caller has no timeout, so such calls would accumulate on a node that
         // stalls.
-        let node = self.guard_of(self.store.node(key));
+        let node = self.node_state(self.store.node(key));
         if node.breaker().state() == BreakerState::Closed {
             self.store.apply_detached(key, step);
         }
@@ -201,7 +205,7 @@ pub(crate) async fn with_timeout<T>(
 
 /// A call in flight. Dropping it ends the count, and reports an unfinished call as abandoned.
 struct InFlightCall<'a, C: Clock> {
-    node: &'a NodeGuard,
+    node: &'a NodeState,
     clock: &'a C,
     permit: CallPermit,
     reported: bool,
@@ -209,7 +213,7 @@ struct InFlightCall<'a, C: Clock> {
 
 impl<'a, C: Clock> InFlightCall<'a, C> {
     fn begin(
-        node: &'a NodeGuard,
+        node: &'a NodeState,
         clock: &'a C,
         now: Micros,
     ) -> Result<InFlightCall<'a, C>, StoreError> {
@@ -250,13 +254,14 @@ impl<C: Clock> Drop for InFlightCall<'_, C> {
     }
 }
 
-impl NodeGuard {
-    fn new(label: String) -> NodeGuard {
-        NodeGuard {
+impl NodeState {
+    fn new(label: String) -> NodeState {
+        NodeState {
             label,
             in_flight: AtomicUsize::new(0),
             always_pass: AtomicBool::new(false),
             breaker: Mutex::default(),
+            log: Mutex::default(),
             opened: AtomicU64::new(0),
             errors: [const { AtomicU64::new(0) }; StoreError::ALL.len()],
         }
@@ -289,22 +294,21 @@ impl NodeGuard {
         breaker.report(permit, result, now);
         let after = breaker.state();
         self.always_pass.store(breaker.always_passes(), Ordering::Relaxed);
-        drop(breaker);
-        self.log_transition(before, after);
-    }
-
-    /// Counts and logs a change. The breaker opens at most every 120 ms, which bounds the lines.
-    fn log_transition(&self, before: BreakerState, after: BreakerState) {
+        if before == BreakerState::Closed && after == BreakerState::Open {
+            self.opened.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = log.line(before, after, now);
+        drop((log, breaker));
         let node = &self.label;
-        match (before, after) {
-            (BreakerState::Closed, BreakerState::Open) => {
-                self.opened.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(%node, "breaker opened: the node does not answer");
+        match line {
+            Some(BreakerLine::Opened { openings }) => {
+                tracing::warn!(%node, openings, "breaker opened: the node does not answer");
             }
-            (BreakerState::Open | BreakerState::Probing, BreakerState::Closed) => {
+            Some(BreakerLine::Closed) => {
                 tracing::info!(%node, "breaker closed: the node answers again");
             }
-            _ => {}
+            None => {}
         }
     }
 }

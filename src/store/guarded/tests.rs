@@ -1,4 +1,4 @@
-//! Tests of the guard with a store that replies on demand, on a paused clock.
+//! Tests of the guarded store with an inner store that replies on demand, on a paused clock.
 
 use std::sync::atomic::AtomicU32;
 
@@ -68,10 +68,10 @@ impl Store for OnDemand {
     }
 }
 
-type TestGuard = Guard<OnDemand, ManualClock>;
+type TestStore = GuardedStore<OnDemand, ManualClock>;
 
-fn guard(result: Result<(), StoreError>) -> TestGuard {
-    Guard::new(OnDemand::replying(result), ManualClock::at(Micros::SECOND), TIMEOUT)
+fn store(result: Result<(), StoreError>) -> TestStore {
+    GuardedStore::new(OnDemand::replying(result), ManualClock::at(Micros::SECOND), TIMEOUT)
 }
 
 fn step() -> Step {
@@ -79,133 +79,133 @@ fn step() -> Step {
 }
 
 /// Applies one step; the clock advances with tokio's time.
-async fn apply(guard: &TestGuard, key: &Key, timeout: Option<Duration>) -> Result<(), StoreError> {
+async fn apply(store: &TestStore, key: &Key, timeout: Option<Duration>) -> Result<(), StoreError> {
     let before = tokio::time::Instant::now();
-    let result = guard.apply_within(key, &step(), timeout).await.map(|_| ());
+    let result = store.apply_within(key, &step(), timeout).await.map(|_| ());
     let waited = u64::try_from(before.elapsed().as_micros()).unwrap();
-    guard.clock.advance(Micros(waited));
+    store.clock.advance(Micros(waited));
     result
 }
 
-fn applied(guard: &TestGuard) -> u32 {
-    guard.store.applied.load(Ordering::Relaxed)
+fn applied(store: &TestStore) -> u32 {
+    store.store.applied.load(Ordering::Relaxed)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_for_the_shorter_timeout() {
-    let guard = guard(Ok(()));
+    let store = store(Ok(()));
     for (timeout, waits) in [(None, 10), (Some(4), 4), (Some(40), 10)] {
         let before = tokio::time::Instant::now();
-        let result = apply(&guard, &KEY, timeout.map(Duration::from_millis)).await;
+        let result = apply(&store, &KEY, timeout.map(Duration::from_millis)).await;
         assert_eq!(result, Err(StoreError::Timeout));
         let waited = before.elapsed();
         // Paused time moves in whole milliseconds, and may move one too far.
         assert!((waits..=waits + 1).contains(&waited.as_millis()), "{timeout:?}: {waited:?}");
     }
-    guard.store.replies[0].add_permits(1);
-    assert_eq!(apply(&guard, &KEY, None).await, Ok(()));
-    assert_eq!(guard.latency().distribution().count, 1, "only successful calls are measured");
+    store.store.replies[0].add_permits(1);
+    assert_eq!(apply(&store, &KEY, None).await, Ok(()));
+    assert_eq!(store.latency().distribution().count, 1, "only successful calls are measured");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_arrives_at_the_timeout_is_used() {
-    let guard = Arc::new(guard(Ok(())));
-    let replying = guard.clone();
+    let store = Arc::new(store(Ok(())));
+    let replying = store.clone();
     tokio::spawn(async move {
         tokio::time::sleep(TIMEOUT).await;
         replying.store.replies[0].add_permits(1);
     });
-    assert_eq!(apply(&guard, &KEY, None).await, Ok(()));
+    assert_eq!(apply(&store, &KEY, None).await, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stalled_node_is_skipped_and_the_other_serves() {
-    let guard = guard(Ok(()));
+    let store = store(Ok(()));
     for _ in 0..5 {
-        assert_eq!(apply(&guard, &KEY, None).await, Err(StoreError::Timeout));
+        assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Timeout));
     }
-    let before = applied(&guard);
+    let before = applied(&store);
     for _ in 0..100 {
-        assert_eq!(apply(&guard, &KEY, None).await, Err(StoreError::Open));
+        assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Open));
     }
-    assert_eq!(applied(&guard), before);
-    guard.store.replies[1].add_permits(1);
-    assert_eq!(apply(&guard, &OTHER, None).await, Ok(()));
-    let health = guard.health(NodeId(0));
+    assert_eq!(applied(&store), before);
+    store.store.replies[1].add_permits(1);
+    assert_eq!(apply(&store, &OTHER, None).await, Ok(()));
+    let health = store.health(NodeId(0));
     assert_eq!((health.breaker, health.opened), (BreakerState::Open, 1));
     let timeouts_and_open = [0, 5, 100, 0, 0, 0, 0, 0];
     assert_eq!(health.errors, timeouts_and_open, "in the order of StoreError::ALL");
-    let health = guard.health(NodeId(1));
+    let health = store.health(NodeId(1));
     assert_eq!((health.breaker, health.in_flight), (BreakerState::Closed, 0));
-    guard.apply_detached(&KEY, step());
-    guard.apply_detached(&OTHER, step());
-    assert_eq!(guard.store.detached.load(Ordering::Relaxed), 1, "only the healthy node gets it");
+    store.apply_detached(&KEY, step());
+    store.apply_detached(&OTHER, step());
+    assert_eq!(store.store.detached.load(Ordering::Relaxed), 1, "only the healthy node gets it");
 
     // After the open time one call finds that the node is back.
-    guard.clock.advance(Micros::from_millis(200));
-    guard.store.replies[0].add_permits(2);
-    assert_eq!(apply(&guard, &KEY, None).await, Ok(()));
-    assert_eq!(apply(&guard, &KEY, None).await, Ok(()));
-    let health = guard.health(NodeId(0));
+    store.clock.advance(Micros::from_millis(200));
+    store.store.replies[0].add_permits(2);
+    assert_eq!(apply(&store, &KEY, None).await, Ok(()));
+    assert_eq!(apply(&store, &KEY, None).await, Ok(()));
+    let health = store.health(NodeId(0));
     assert_eq!((health.breaker, health.in_flight), (BreakerState::Closed, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn short_caller_deadlines_do_not_move_the_breaker() {
-    let guard = guard(Ok(()));
+    let store = store(Ok(()));
     let short = Some(TIMEOUT / 2);
     for _ in 0..50 {
-        assert_eq!(apply(&guard, &KEY, short).await, Err(StoreError::Timeout));
+        assert_eq!(apply(&store, &KEY, short).await, Err(StoreError::Timeout));
     }
-    let health = guard.health(NodeId(0));
+    let health = store.health(NodeId(0));
     assert_eq!((health.breaker, health.opened), (BreakerState::Closed, 0));
 
     // A probe with a short deadline does not stop the next call from probing.
     for _ in 0..5 {
-        assert_eq!(apply(&guard, &KEY, Some(TIMEOUT)).await, Err(StoreError::Timeout));
+        assert_eq!(apply(&store, &KEY, Some(TIMEOUT)).await, Err(StoreError::Timeout));
     }
-    assert_eq!(guard.health(NodeId(0)).breaker, BreakerState::Open);
-    guard.clock.advance(Micros::from_millis(200));
-    assert_eq!(apply(&guard, &KEY, short).await, Err(StoreError::Timeout));
-    guard.store.replies[0].add_permits(1);
-    assert_eq!(apply(&guard, &KEY, None).await, Ok(()));
-    assert_eq!(guard.health(NodeId(0)).breaker, BreakerState::Closed);
+    assert_eq!(store.health(NodeId(0)).breaker, BreakerState::Open);
+    store.clock.advance(Micros::from_millis(200));
+    assert_eq!(apply(&store, &KEY, short).await, Err(StoreError::Timeout));
+    store.store.replies[0].add_permits(1);
+    assert_eq!(apply(&store, &KEY, None).await, Ok(()));
+    assert_eq!(store.health(NodeId(0)).breaker, BreakerState::Closed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn error_replies_do_not_open_the_breaker() {
-    let guard = guard(Err(StoreError::Refused));
-    guard.store.replies[0].add_permits(100);
+    let store = store(Err(StoreError::Refused));
+    store.store.replies[0].add_permits(100);
     for _ in 0..100 {
-        assert_eq!(apply(&guard, &KEY, None).await, Err(StoreError::Refused));
-        guard.clock.advance(Micros::from_millis(1));
+        assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Refused));
+        store.clock.advance(Micros::from_millis(1));
     }
-    assert_eq!(applied(&guard), 100);
+    assert_eq!(applied(&store), 100);
 }
 
 #[tokio::test(start_paused = true)]
 async fn calls_over_the_bound_are_rejected_at_once() {
-    let guard = guard(Ok(()));
+    let store = store(Ok(()));
     let step = step();
     let mut waiting: Vec<_> =
-        (0..IN_FLIGHT_MAX).map(|_| Box::pin(guard.apply(&KEY, &step))).collect();
+        (0..IN_FLIGHT_MAX).map(|_| Box::pin(store.apply(&KEY, &step))).collect();
     for call in &mut waiting {
         assert!(futures_util::poll!(call).is_pending());
     }
-    assert_eq!(apply(&guard, &KEY, None).await, Err(StoreError::Busy));
-    assert_eq!(guard.health(NodeId(0)).in_flight, IN_FLIGHT_MAX);
-    guard.store.replies[1].add_permits(1);
-    assert_eq!(apply(&guard, &OTHER, None).await, Ok(()), "the other node has its own bound");
+    assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Busy));
+    assert_eq!(store.health(NodeId(0)).in_flight, IN_FLIGHT_MAX);
+    store.store.replies[1].add_permits(1);
+    assert_eq!(apply(&store, &OTHER, None).await, Ok(()), "the other node has its own bound");
     drop(waiting);
-    assert_eq!(guard.health(NodeId(0)).in_flight, 0);
-    guard.store.replies[0].add_permits(1);
-    assert_eq!(apply(&guard, &KEY, None).await, Ok(()));
+    assert_eq!(store.health(NodeId(0)).in_flight, 0);
+    store.store.replies[0].add_permits(1);
+    assert_eq!(apply(&store, &KEY, None).await, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn forget_has_the_timeout_of_a_decision() {
-    let guard = guard(Ok(()));
-    assert_eq!(guard.forget(&Key([1, 0])).await, Err(StoreError::Timeout));
-    guard.store().replies[0].add_permits(1);
-    assert_eq!(guard.forget(&Key([1, 0])).await, Ok(true));
+    let store = store(Ok(()));
+    assert_eq!(store.forget(&Key([1, 0])).await, Err(StoreError::Timeout));
+    store.store().replies[0].add_permits(1);
+    assert_eq!(store.forget(&Key([1, 0])).await, Ok(true));
 }

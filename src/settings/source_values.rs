@@ -9,7 +9,7 @@ use super::problem::Problem;
 /// One value from an environment variable. A problem is reported only if no stronger source sets
 /// the same path: another program's `PORT` is no error when weir's own file sets the listener.
 #[derive(Debug)]
-pub(super) struct Leaf {
+pub(super) struct SourceValue {
     pub(super) path: String,
     /// The file position, variable or flag that has the value.
     pub(super) origin: String,
@@ -18,15 +18,15 @@ pub(super) struct Leaf {
 
 /// The texts of one source, by path.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Texts(BTreeMap<String, Value>);
+pub(super) struct SourceValues(BTreeMap<String, Value>);
 
-impl Texts {
+impl SourceValues {
     pub(super) fn set(&mut self, path: &str, origin: &str, text: String) {
         self.0.insert(path.to_owned(), Value::new(Some(&origin.to_owned()), text));
     }
 }
 
-impl Source for Texts {
+impl Source for SourceValues {
     fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
         Box::new(self.clone())
     }

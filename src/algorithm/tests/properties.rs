@@ -4,8 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::models::Model;
-use super::{LAST_INSTANT, plan, report};
+use super::model::Model;
+use crate::algorithm::{LAST_INSTANT, plan, report};
 use crate::decision::Decision;
 use crate::limit::{Algorithm, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
 use crate::step::{INTEGER_END, State, Step};

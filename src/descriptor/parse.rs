@@ -1,4 +1,4 @@
-//! Typed descriptors: a parser of `key=value,key=value` from the command line and URLs.
+//! ParsedDescriptor descriptors: a parser of `key=value,key=value` from the command line and URLs.
 
 use std::str::FromStr;
 
@@ -6,22 +6,22 @@ use super::Entry;
 
 /// The entries of a typed descriptor, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Typed(
+pub struct ParsedDescriptor(
     /// The keys and values.
     pub Vec<(String, String)>,
 );
 
-impl Typed {
+impl ParsedDescriptor {
     /// The entries, borrowed.
     pub fn entries(&self) -> Vec<Entry<'_>> {
         self.0.iter().map(|(key, value)| Entry { key, value }).collect()
     }
 }
 
-impl FromStr for Typed {
+impl FromStr for ParsedDescriptor {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Typed, String> {
+    fn from_str(text: &str) -> Result<ParsedDescriptor, String> {
         let mut entries = Vec::new();
         for part in split_at_commas(text) {
             let Some((key, value)) = part.split_once('=') else {
@@ -32,7 +32,7 @@ impl FromStr for Typed {
             }
             entries.push((key.to_owned(), value.to_owned()));
         }
-        Ok(Typed(entries))
+        Ok(ParsedDescriptor(entries))
     }
 }
 
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn entries_split_at_commas_and_equals_signs() {
-        let parse = |text: &str| text.parse::<Typed>().map(|arg| arg.0);
+        let parse = |text: &str| text.parse::<ParsedDescriptor>().map(|arg| arg.0);
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         assert_eq!(parse("a=b"), Ok(vec![pair("a", "b")]));
         assert_eq!(parse("a=b=c,d="), Ok(vec![pair("a", "b=c"), pair("d", "")]));

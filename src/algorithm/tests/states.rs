@@ -1,6 +1,6 @@
 //! Tests of states: their size, states of other rules, leases and reservations.
 
-use super::{plan, report};
+use crate::algorithm::{plan, report};
 use crate::decision::Decision;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::{Lease, LeaseId, RESERVATIONS_MAX, State};

@@ -1,4 +1,4 @@
-//! Lines: the content of the limit headers for one counted descriptor.
+//! The content of the limit headers for one counted descriptor.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ pub(super) type List = Vec<(Cow<'static, str>, String)>;
 
 /// The content of the limit headers for one counted descriptor.
 #[derive(Clone, Copy)]
-pub(super) struct Line<'d> {
+pub(super) struct LimitStatus<'d> {
     pub(super) rule: Option<&'d Rule>,
     pub(super) limit: &'d Limit,
     pub(super) decision: &'d Decision,
@@ -20,13 +20,13 @@ pub(super) struct Line<'d> {
     pub(super) quota: bool,
 }
 
-impl Line<'_> {
+impl LimitStatus<'_> {
     /// The reported tier.
     pub(super) fn tier(&self) -> Option<&Tier> {
         self.limit.tiers.get(self.decision.tier)
     }
 
-    /// The remaining share of the limit, as a fixed-point number. It orders all lines, also of
+    /// The remaining share of the limit, as a fixed-point number. It orders all statuses, also of
     /// limits of 0. For a bucket it is the share of the size, not of the rate.
     fn share_left(&self) -> u128 {
         let full = self.tier().map_or(0, |tier| match self.limit.algorithm {
@@ -42,11 +42,11 @@ impl Line<'_> {
     }
 }
 
-/// Lines ordered from the most restrictive: denied ones first, then by the remaining share. Equal
-/// lines keep the request's order.
-pub(super) fn most_restrictive_first<'l, 'd>(lines: &'l [Line<'d>]) -> Vec<&'l Line<'d>> {
-    let mut sorted: Vec<&Line<'_>> = lines.iter().collect();
-    sorted.sort_by_key(|line| (line.code != Code::OverLimit, line.share_left()));
+/// The statuses from the most restrictive: denied ones first, then by the remaining share. Equal
+/// statuses keep the request's order.
+pub(super) fn most_restrictive_first<'l, 'd>(statuses: &'l [LimitStatus<'d>]) -> Vec<&'l LimitStatus<'d>> {
+    let mut sorted: Vec<&LimitStatus<'_>> = statuses.iter().collect();
+    sorted.sort_by_key(|status| (status.code != Code::OverLimit, status.share_left()));
     sorted
 }
 

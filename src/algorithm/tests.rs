@@ -1,0 +1,6 @@
+//! Tests of the algorithms: properties for random limits and calls, held against a naive model, and
+//! cases of single states.
+
+mod model;
+mod properties;
+mod states;
