@@ -95,9 +95,9 @@ helm-docs: target/helm/venv docs-settings
 
 target/helm/venv: helm/tests/requirements.txt
 	@command -v $(PYTHON) >/dev/null || { echo "make helm-test needs python3" >&2; exit 1; }
-	@$(PYTHON) -m venv --clear $@ || { echo "make helm-test needs python3's venv (Debian: apt install python3-venv)" >&2; exit 1; }
-	$@/bin/pip install --quiet --disable-pip-version-check -r $<
-	@touch $@
+	@$(PYTHON) -m venv --clear $@.new || { echo "make helm-test needs python3's venv (Debian: apt install python3-venv)" >&2; exit 1; }
+	$@.new/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@rm -rf $@ && mv $@.new $@ && touch $@
 
 # The cost of the modes exact, leased and synced on a Redis Cluster, and how closely they keep the limit.
 # Writes docs/modes/.

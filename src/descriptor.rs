@@ -102,7 +102,9 @@ pub enum RequestError {
     #[error("descriptors must not be empty; send at least one")]
     NoDescriptors,
     /// More descriptors than [`Bounds::descriptors`].
-    #[error("{sent} descriptors in one request, more than {max}; send fewer, or raise bounds.descriptors")]
+    #[error(
+        "{sent} descriptors in one request, more than {max}; send fewer, or raise bounds.descriptors"
+    )]
     TooManyDescriptors {
         /// The number in the request.
         sent: usize,
@@ -110,7 +112,9 @@ pub enum RequestError {
         max: usize,
     },
     /// More entries than [`Bounds::entries`].
-    #[error("descriptor {index} has {sent} entries, more than {max}; send fewer, or raise bounds.entries")]
+    #[error(
+        "descriptor {index} has {sent} entries, more than {max}; send fewer, or raise bounds.entries"
+    )]
     TooManyEntries {
         /// Position of the descriptor in the request, from 0.
         index: usize,

@@ -18,6 +18,7 @@ mod near_miss;
 mod node;
 mod options;
 mod problem;
+mod quote;
 mod reader;
 mod rule;
 mod scalar;
@@ -27,7 +28,6 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod quote;
 
 pub use compile::compile;
 pub use explain::{Explanation, LevelTrace, LookupOutcome, NodeInfo, RuleInfo};

@@ -25,7 +25,6 @@ use crate::descriptor::Bounds;
 
 mod envoy_ratelimit_env;
 mod format;
-mod source_values;
 mod otel;
 mod otlp;
 mod problem;
@@ -35,6 +34,7 @@ mod scalar;
 mod secret;
 mod section;
 mod sections;
+mod source_values;
 mod sources;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,9 @@ pub enum StoreError {
     #[error("the store did not reply in time; see store.timeout, or the caller's timeout")]
     Timeout,
     /// The breaker is open. The step was not sent.
-    #[error("the breaker of the Redis node is open after timeouts or lost connections; check that node")]
+    #[error(
+        "the breaker of the Redis node is open after timeouts or lost connections; check that node"
+    )]
     Open,
     /// Too many calls are in flight. The step was not sent.
     #[error("too many calls to the Redis node are in flight; check its latency, or add a node")]

@@ -25,6 +25,6 @@ pub use process::expose as expose_process;
 pub use reloads::RuleReloads;
 pub use requests::{Deciding, Requests};
 pub use rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
-pub use stats::{EnvoyRatelimitSnapshot, DecisionOutcome, StatsSnapshot};
+pub use stats::{DecisionOutcome, EnvoyRatelimitSnapshot, StatsSnapshot};
 pub use top::Top;
 pub use trace::{RequestSpan, Traces};

@@ -34,3 +34,15 @@ impl TlsError {
 pub fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    /// A self-signed certificate and its key, in PEM.
+    pub(crate) fn pair() -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["weir".to_owned()]).unwrap();
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+}

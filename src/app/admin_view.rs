@@ -53,13 +53,21 @@ impl AdminView for AdminPages {
         json!(self.rules.snapshot().rules.explain(domain, &descriptor.entries()))
     }
 
-    async fn counter(&self, domain: &str, descriptor: &ParsedDescriptor) -> Result<Value, CounterError> {
+    async fn counter(
+        &self,
+        domain: &str,
+        descriptor: &ParsedDescriptor,
+    ) -> Result<Value, CounterError> {
         let active = self.rules.snapshot_owned();
         let counter = counter::find(&self.limiter, &active.rules, domain, descriptor)?;
         counter::read(&self.limiter, &counter, self.clock.now()).await
     }
 
-    async fn forget(&self, domain: &str, descriptor: &ParsedDescriptor) -> Result<Value, CounterError> {
+    async fn forget(
+        &self,
+        domain: &str,
+        descriptor: &ParsedDescriptor,
+    ) -> Result<Value, CounterError> {
         let active = self.rules.snapshot_owned();
         let counter = counter::find(&self.limiter, &active.rules, domain, descriptor)?;
         counter::delete(&self.limiter, &counter).await

@@ -46,7 +46,8 @@ impl Service {
     fn is_store_answering(&self) -> bool {
         self.limiter.backend().redis().is_none_or(|guarded| {
             let mut nodes = guarded.store().nodes().into_iter();
-            guarded.store().is_reachable() && nodes.all(|(node, _)| guarded.health(node).is_answering)
+            guarded.store().is_reachable()
+                && nodes.all(|(node, _)| guarded.health(node).is_answering)
         })
     }
 }

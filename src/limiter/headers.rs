@@ -38,7 +38,11 @@ pub(super) fn all(
     list
 }
 
-fn limit_status<'d>(config: &AnswerSettings, one: &'d Decided<'d>, status: &Status) -> Option<LimitStatus<'d>> {
+fn limit_status<'d>(
+    config: &AnswerSettings,
+    one: &'d Decided<'d>,
+    status: &Status,
+) -> Option<LimitStatus<'d>> {
     let Cause::Counted { decision, .. } = &one.cause else { return None };
     let limit = one.resolved.limit()?;
     let quota = one.is_quota(config.quota_mode);

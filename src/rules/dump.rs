@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::rule::{Policy, Rule};
 use super::quote::one_line;
+use super::rule::{Policy, Rule};
 use crate::duration;
 use crate::limit::{Algorithm, Limit, Mode, Tier, Unit};
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::model::{self, RawRateLimit};
 use super::problem::{Position, Report};
+use super::quote::shorten;
 use super::reader::{Field, Text};
 use super::rule::Policy;
-use super::quote::shorten;
 use crate::limit::{Algorithm, Limit, LimitError, OnError, Tier, Unit, WINDOW_MAX};
 use crate::spelling::nearest;
 use crate::time::Micros;

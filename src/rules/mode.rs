@@ -3,9 +3,9 @@
 use super::limits::LimitReader;
 use super::model::RawRateLimit;
 use super::problem::Position;
+use super::quote::shorten;
 use super::reader::Field;
 use super::rule::Policy;
-use super::quote::shorten;
 use crate::limit::{Algorithm, Limit, Mode};
 use crate::spelling::nearest;
 use crate::time::Micros;

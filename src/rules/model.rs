@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 use super::DeniedRequests;
 use super::fields::Section;
 use super::problem::Position;
+use super::quote::shorten;
 use super::reader::{Field, FieldReader, Text};
 use super::scalar;
-use super::quote::shorten;
 use crate::time::Micros;
 use crate::yaml::{Name, Node};
 

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::matcher::{EntryValue, Matcher};
 use super::problem::Location;
+use super::quote::{accepts, entry_text, shorten};
 use super::rule::{PathNode, Rule};
 use super::tree::{Level, Node};
-use super::quote::{accepts, entry_text, shorten};
 use crate::descriptor::Entry;
 use crate::spelling;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::matcher::{Matcher, MatcherError};
 use super::model::RawDescriptor;
 use super::problem::{Location, Position, Report};
+use super::quote::shorten;
 use super::reader::{Field, Text};
 use super::rule::PathNode;
-use super::quote::shorten;
 
 /// Most regular expressions in one rule set.
 const REGEXES_MAX: usize = 20_000;

@@ -135,8 +135,7 @@ impl ServerMetrics {
         for (result, count) in [("ok", &self.tls_accepted), ("failed", &self.tls_failed)] {
             family.sample(&[("result", result)], count.get());
         }
-        let family =
-            page.counter("weir_tls_reloads_total", "Changes of the TLS files by result.");
+        let family = page.counter("weir_tls_reloads_total", "Changes of the TLS files by result.");
         for (result, count) in [("ok", &self.tls_reloaded), ("failed", &self.tls_reload_failed)] {
             family.sample(&[("result", result)], count.get());
         }

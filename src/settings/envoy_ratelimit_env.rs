@@ -7,9 +7,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use super::source_values::{SourceValue, list};
 use super::problem::Problem;
 use super::redis_url::{Beside, Kind};
+use super::source_values::{SourceValue, list};
 use super::{redis_url, scalar, secret};
 
 /// A function that translates a value of envoyproxy/ratelimit into the text of a setting.

@@ -5,8 +5,8 @@
 //! and the resource: `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`, `OTEL_SERVICE_NAME`,
 //! `OTEL_RESOURCE_ATTRIBUTES`.
 
-use super::source_values::SourceValue;
 use super::problem::Problem;
+use super::source_values::SourceValue;
 use super::{scalar, secret};
 
 type Env = [(String, String)];

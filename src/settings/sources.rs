@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use config::{Config, Environment, Source};
 
-use super::source_values::{SourceValue, SourceValues, list};
 use super::problem::{Problem, Problems};
 use super::reader::Written;
 use super::section::Setting;
+use super::source_values::{SourceValue, SourceValues, list};
 use super::{Settings, envoy_ratelimit_env, otel};
 use crate::spelling;
 use crate::yaml::{self, Kind, Name, Node, Position};
@@ -95,7 +95,8 @@ impl Sources {
     fn add_other_programs(&mut self, env: &[(String, String)]) {
         let mut texts = SourceValues::default();
         let values = envoy_ratelimit_env::translate(env).into_iter().chain(otel::translate(env));
-        let last: BTreeMap<String, SourceValue> = values.map(|value| (value.path.clone(), value)).collect();
+        let last: BTreeMap<String, SourceValue> =
+            values.map(|value| (value.path.clone(), value)).collect();
         for (path, value) in last {
             match value.value {
                 Ok(text) => texts.set(&path, &value.origin, text),

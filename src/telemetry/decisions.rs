@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::exposition::Exposition;
 use super::fallback_log::FallbackLog;
 use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
-use super::stats::{DecisionOutcome, StatsSnapshot, Stats, add};
+use super::stats::{DecisionOutcome, Stats, StatsSnapshot, add};
 use super::top::Top;
 use crate::decision::{Cause, Verdict};
 use crate::descriptor::{Descriptor, Request};

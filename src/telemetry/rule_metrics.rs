@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 
 use super::fallback_log::FallbackPeriod;
-use super::stats::{DecisionOutcome, StatsSnapshot, Stats, add};
+use super::stats::{DecisionOutcome, Stats, StatsSnapshot, add};
 use crate::decision::Status;
 use crate::descriptor::Entry;
 use crate::rules::{Rule, RuleSet};

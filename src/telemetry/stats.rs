@@ -139,7 +139,9 @@ impl Stats {
                     decision.used.saturating_sub(near.max(before)),
                 );
             }
-            DecisionOutcome::Over | DecisionOutcome::Shadow => self.split(size, decision, near, shadow),
+            DecisionOutcome::Over | DecisionOutcome::Shadow => {
+                self.split(size, decision, near, shadow)
+            }
         }
         outcome
     }

@@ -88,14 +88,8 @@ impl<T> fmt::Debug for Reloadable<T> {
 mod tests {
     use super::*;
     use crate::tls::PemFile;
-    use rcgen::{CertificateParams, KeyPair};
+    use crate::tls::tests::pair;
     use std::fs;
-
-    fn pair() -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(["weir".to_owned()]).unwrap();
-        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
-    }
 
     #[test]
     fn invalid_files_leave_the_last_valid_ones_in_use() {

@@ -71,5 +71,6 @@ pub(super) fn expose_redis(guarded: &GuardedStore<RedisStore, SystemClock>, page
         }
     }
     let help = "Duration of successful calls to Redis.";
-    page.histogram("weir_redis_call_duration_seconds", help).single(guarded.latency().distribution());
+    page.histogram("weir_redis_call_duration_seconds", help)
+        .single(guarded.latency().distribution());
 }

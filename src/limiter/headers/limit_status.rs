@@ -44,7 +44,9 @@ impl LimitStatus<'_> {
 
 /// The statuses from the most restrictive: denied ones first, then by the remaining share. Equal
 /// statuses keep the request's order.
-pub(super) fn most_restrictive_first<'l, 'd>(statuses: &'l [LimitStatus<'d>]) -> Vec<&'l LimitStatus<'d>> {
+pub(super) fn most_restrictive_first<'l, 'd>(
+    statuses: &'l [LimitStatus<'d>],
+) -> Vec<&'l LimitStatus<'d>> {
     let mut sorted: Vec<&LimitStatus<'_>> = statuses.iter().collect();
     sorted.sort_by_key(|status| (status.code != Code::OverLimit, status.share_left()));
     sorted

@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::{AdminView, refusal};
-use crate::descriptor::{self, Bounds, Caller, Descriptor, RequestError, ParsedDescriptor};
+use crate::descriptor::{self, Bounds, Caller, Descriptor, ParsedDescriptor, RequestError};
 
 /// Largest request body in bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
@@ -79,9 +79,9 @@ fn read(body: &[u8], bounds: &Bounds) -> Result<(String, Vec<ParsedDescriptor>),
     let written = question.descriptor.into_iter().chain(question.descriptors);
     let typed = written.map(|written| match written {
         Written::Text(text) => text.parse(),
-        Written::Entries { entries } => {
-            Ok(ParsedDescriptor(entries.into_iter().map(|entry| (entry.key, entry.value)).collect()))
-        }
+        Written::Entries { entries } => Ok(ParsedDescriptor(
+            entries.into_iter().map(|entry| (entry.key, entry.value)).collect(),
+        )),
     });
     let typed: Vec<ParsedDescriptor> = typed.collect::<Result<_, String>>()?;
     validate(&question.domain, &typed, bounds).map_err(|error| error.to_string())?;
@@ -89,7 +89,11 @@ fn read(body: &[u8], bounds: &Bounds) -> Result<(String, Vec<ParsedDescriptor>),
 }
 
 /// Checks a domain and descriptors against the bounds of requests.
-pub(super) fn validate(domain: &str, typed: &[ParsedDescriptor], bounds: &Bounds) -> Result<(), RequestError> {
+pub(super) fn validate(
+    domain: &str,
+    typed: &[ParsedDescriptor],
+    bounds: &Bounds,
+) -> Result<(), RequestError> {
     let entries: Vec<_> = typed.iter().map(ParsedDescriptor::entries).collect();
     let descriptors: Vec<_> = entries.iter().map(|entries| about(entries)).collect();
     let (hits_addend, timeout, caller) = (0, None, Caller::default());

@@ -54,7 +54,9 @@ pub(in crate::server) enum DecodeError {
     Type(&'static str),
     #[error("the message is not a RateLimitRequest: a string is not UTF-8: {0}")]
     Text(#[from] Utf8Error),
-    #[error("more than {PARTS} descriptors and entries in one message; split it into several requests")]
+    #[error(
+        "more than {PARTS} descriptors and entries in one message; split it into several requests"
+    )]
     Parts,
 }
 

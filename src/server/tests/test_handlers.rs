@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::decision::{Cause, Code, CurrentLimit, Status, Verdict};
-use crate::descriptor::{Request, ParsedDescriptor};
+use crate::descriptor::{ParsedDescriptor, Request};
 use crate::limit::Unit;
 use crate::time::Micros;
 
@@ -132,11 +132,19 @@ impl AdminView for View {
         serde_json::json!([domain, descriptor.0])
     }
 
-    async fn counter(&self, _: &str, _: &ParsedDescriptor) -> Result<serde_json::Value, CounterError> {
+    async fn counter(
+        &self,
+        _: &str,
+        _: &ParsedDescriptor,
+    ) -> Result<serde_json::Value, CounterError> {
         Err(CounterError::NoCounter("none".into()))
     }
 
-    async fn forget(&self, _: &str, _: &ParsedDescriptor) -> Result<serde_json::Value, CounterError> {
+    async fn forget(
+        &self,
+        _: &str,
+        _: &ParsedDescriptor,
+    ) -> Result<serde_json::Value, CounterError> {
         Err(CounterError::Store("down".into()))
     }
 

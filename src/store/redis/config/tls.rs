@@ -177,14 +177,8 @@ impl ResolvesClientCert for LiveCertificates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rcgen::{CertificateParams, KeyPair};
+    use crate::tls::tests::pair;
     use std::fs;
-
-    fn pair() -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(["weir".to_owned()]).unwrap();
-        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
-    }
 
     #[test]
     fn every_handshake_uses_the_last_valid_pair() {
