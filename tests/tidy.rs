@@ -8,6 +8,8 @@ use std::path::Path;
 
 #[path = "tidy/blank.rs"]
 mod blank;
+#[path = "tidy/log_lines.rs"]
+mod log_lines;
 #[path = "tidy/prose.rs"]
 mod prose;
 #[path = "tidy/tree.rs"]
