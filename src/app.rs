@@ -11,7 +11,7 @@ use tokio::sync::{self, oneshot};
 use crate::key::KeySeed;
 use crate::limiter::{Backend, Limiter, LocalCounters};
 use crate::modes::Modes;
-use crate::server::{self, Server, ServerConfig, Serving};
+use crate::server::{self, ServerConfig, Serving};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{GuardedStore, MemoryStore, RedisStore};
 use crate::telemetry::{self, Decisions, Exporter, OtlpError, Requests, SeriesBudget, Top, Traces};
@@ -156,7 +156,7 @@ impl App {
         let counters = Arc::clone(&config.server_metrics);
         let (tls, certificates) = CertificateWatcher::load(&settings, &counters, clock)?.unzip();
         config.tls = tls;
-        let bound = Server::bind(config)?;
+        let bound = server::bind(config)?;
         let addresses = bound.addresses()?;
         let limiter = Arc::new(limiter(&settings, clock)?);
         let (traces, span_exporter) = traces(&settings)?.unzip();

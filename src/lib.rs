@@ -14,7 +14,7 @@
 //!
 //! Foundations:
 //!
-//! - [`secret_file`]: bounded reads of certificate files and secret files.
+//! - [`bounded_file`]: bounded reads of certificate files and secret files.
 //! - [`yaml`]: YAML nodes with line and column, for rule files and settings files.
 //! - [`spelling`]: suggestions for misspelt names.
 //! - [`duration`]: durations in text form, such as `1h30m`.
@@ -66,6 +66,7 @@
 
 pub mod algorithm;
 pub mod app;
+pub mod bounded_file;
 pub mod cli;
 pub mod decision;
 pub mod descriptor;
@@ -77,7 +78,6 @@ pub mod limiter;
 pub mod modes;
 pub mod proto;
 pub mod rules;
-pub mod secret_file;
 pub mod server;
 pub mod settings;
 pub mod sharded;

@@ -2,7 +2,7 @@
 //!
 //! One worker thread per core serves gRPC. The acceptor thread accepts gRPC, HTTP and admin
 //! connections, assigns gRPC connections to the workers, and serves HTTP and admin itself. A
-//! metrics listener, if configured, has its own thread. [`Server::bind`] binds the ports,
+//! metrics listener, if configured, has its own thread. [`bind`] binds the ports,
 //! [`Bound::serve`] starts the threads, and [`Serving::join`] waits until they have stopped.
 
 use std::io;
@@ -13,51 +13,37 @@ use std::thread::JoinHandle;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
-mod admin;
+mod acceptor;
 mod config;
 mod grpc;
-mod http {
-    //! HTTP/1: the connection server, the routes of the HTTP port, and the metrics page.
-
-    pub(super) mod metrics_listener;
-    pub(super) mod metrics_page;
-    pub(super) mod routes;
-    pub(super) mod server;
-}
+mod http;
 mod lifecycle;
 mod listener;
-mod metrics;
 mod rls;
-#[path = "server/tests/all.rs"]
 #[cfg(test)]
 mod tests;
-mod tls;
 
 pub use self::config::ServerConfig;
 pub use crate::tls::{ReloadOutcome, TlsError};
-pub use admin::{AdminView, CounterError, Token};
 pub use grpc::in_process as grpc_in_process;
 pub use grpc::worker::count as worker_count;
+pub use http::admin::{AdminView, CounterError, Token};
 pub use lifecycle::Health;
-pub use metrics::{ListenerMetrics, Metric, ServerMetrics};
+pub use listener::metrics::{ListenerMetrics, Metric, ServerMetrics};
+pub use listener::tls::{TlsAcceptor, TlsConfig};
 pub use rls::handler::Decide;
 pub use rls::in_process;
-pub use tls::{TlsAcceptor, TlsConfig};
 
+use acceptor::Acceptor;
 use grpc::memory_budget::MemoryBudget;
 use grpc::tonic_services::health::Reporter;
 use grpc::worker::{self, WorkerConfig};
 use http::metrics_page::MetricsPages;
-use http::{metrics_listener, routes};
+use http::{admin, metrics_listener, routes};
 use lifecycle::Lifecycle;
-use listener::acceptor::Acceptor;
 use listener::balance::LeastConnections;
-use listener::bind::bind;
+use listener::bind::bind as bind_port;
 use listener::per_ip::PerIpLimit;
-
-/// An unbound server: the starting point of [`Server::bind`].
-#[derive(Debug)]
-pub struct Server;
 
 /// A server with bound ports that does not serve yet.
 #[derive(Debug)]
@@ -88,15 +74,13 @@ pub struct Serving {
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
-impl Server {
-    /// Binds the ports. The error names the address that failed.
-    pub fn bind(config: ServerConfig) -> io::Result<Bound> {
-        let grpc = bind(config.grpc.listen)?;
-        let http = bind(config.http.listen)?;
-        let admin = bind(config.admin.listen)?;
-        let metrics = config.metrics.listen.map(bind).transpose()?;
-        Ok(Bound { config, grpc, http, admin, metrics })
-    }
+/// Binds the ports. The error names the address that failed.
+pub fn bind(config: ServerConfig) -> io::Result<Bound> {
+    let grpc = bind_port(config.grpc.listen)?;
+    let http = bind_port(config.http.listen)?;
+    let admin = bind_port(config.admin.listen)?;
+    let metrics = config.metrics.listen.map(bind_port).transpose()?;
+    Ok(Bound { config, grpc, http, admin, metrics })
 }
 
 impl Bound {
@@ -121,7 +105,7 @@ impl Bound {
         shutdown: watch::Receiver<bool>,
     ) -> io::Result<Serving> {
         let Bound { config, grpc, http, admin, metrics } = self;
-        let life = Lifecycle::new(health);
+        let lifecycle = Lifecycle::new(health);
         let loopback = admin.local_addr()?.ip().is_loopback();
         let pages = MetricsPages::new({
             let view = view.clone();
@@ -144,13 +128,13 @@ impl Bound {
             grpc: (grpc, balancer),
             http: (
                 http,
-                routes::router(decider.clone(), &config, life.clone()),
+                routes::router(decider.clone(), &config, lifecycle.clone()),
                 config.http.clone(),
             ),
             admin: (admin, admin_routes, config.admin_limits()),
             reporter,
             metrics: config.server_metrics.clone(),
-            life: life.clone(),
+            lifecycle: lifecycle.clone(),
             shutdown,
             delay: config.drain.delay,
         };
@@ -164,7 +148,7 @@ impl Bound {
                 pages,
                 limits,
                 server_metrics,
-                life.clone(),
+                lifecycle.clone(),
             )?);
         }
         let budget = Arc::new(MemoryBudget::new(
@@ -176,7 +160,7 @@ impl Bound {
             health: health_service,
             budget,
             server: config,
-            life,
+            lifecycle,
         };
         for (index, queue) in queues.into_iter().enumerate() {
             threads.push(worker::start(index, queue, worker.clone())?);

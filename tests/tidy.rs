@@ -20,11 +20,11 @@ use tree::{Source, pages, tree};
 /// The permitted dependencies: a module of `src/`, and the modules of rows above that it may name.
 /// Test code may name any module.
 const ARROWS: &[(&str, &str)] = &[
-    ("secret_file", ""),
+    ("bounded_file", ""),
     ("time", ""),
     ("sharded", ""),
     ("histogram", "time sharded"),
-    ("tls", "secret_file"),
+    ("tls", "bounded_file"),
     ("yaml", ""),
     ("spelling", ""),
     ("duration", "time"),
@@ -35,17 +35,17 @@ const ARROWS: &[(&str, &str)] = &[
     ("store_error", ""),
     ("rules", "time yaml spelling duration limit descriptor key"),
     ("settings", "yaml spelling duration limit descriptor rules"),
-    ("store", "secret_file tls time histogram key step store_error settings"),
+    ("store", "bounded_file tls time histogram key step store_error settings"),
     ("decision", "time limit descriptor store_error"),
     ("algorithm", "time limit step decision"),
     ("modes", "time limit key step store decision algorithm"),
     ("limiter", "time limit descriptor key step store decision algorithm rules settings modes"),
     ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
     ("proto", ""),
-    ("server", "secret_file tls time limit descriptor decision settings telemetry proto"),
+    ("server", "bounded_file tls time limit descriptor decision settings telemetry proto"),
     (
         "app",
-        "secret_file time limit descriptor key store decision rules modes limiter telemetry \
+        "bounded_file time limit descriptor key store decision rules modes limiter telemetry \
          server settings",
     ),
     (

@@ -16,7 +16,7 @@ use std::{io, thread};
 
 use arc_swap::ArcSwap;
 
-use crate::secret_file;
+use crate::bounded_file;
 use crate::time::{Clock, Micros, SystemClock};
 
 mod debounce;
@@ -92,7 +92,7 @@ pub(super) fn contents(files: &[PathBuf]) -> Digest {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     for file in files {
-        secret_file::read(file).map_err(|error| error.kind()).hash(&mut hasher);
+        bounded_file::read(file).map_err(|error| error.kind()).hash(&mut hasher);
     }
     hasher.finish()
 }

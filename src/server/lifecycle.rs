@@ -134,14 +134,14 @@ mod tests {
     fn health_is_the_applications_until_the_drain() {
         let good = Health { live: true, ready: true };
         let (sender, health) = watch::channel(Health::default());
-        let life = Lifecycle::new(health);
-        assert_eq!(life.health(), Health::default());
+        let lifecycle = Lifecycle::new(health);
+        assert_eq!(lifecycle.health(), Health::default());
         sender.send_replace(good);
-        assert_eq!(life.health(), good);
-        life.advance(Phase::Draining);
-        assert_eq!(life.health(), Health::default());
-        life.advance(Phase::Stopping);
-        life.advance(Phase::Draining);
-        assert_eq!(*life.phase.borrow(), Phase::Stopping, "a phase never moves back");
+        assert_eq!(lifecycle.health(), good);
+        lifecycle.advance(Phase::Draining);
+        assert_eq!(lifecycle.health(), Health::default());
+        lifecycle.advance(Phase::Stopping);
+        lifecycle.advance(Phase::Draining);
+        assert_eq!(*lifecycle.phase.borrow(), Phase::Stopping, "a phase never moves back");
     }
 }

@@ -1,7 +1,9 @@
-//! Listening sockets: bind, accept, limit the connections per address, and assign them to workers.
+//! Listeners: bind, accept, limit the connections per address, assign them to workers, TLS, and
+//! the metrics.
 
 pub(super) mod accept;
-pub(super) mod acceptor;
 pub(super) mod balance;
 pub(super) mod bind;
+pub(super) mod metrics;
 pub(super) mod per_ip;
+pub(super) mod tls;

@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use super::{TlsError, Validity, crypto_provider};
-use crate::secret_file;
+use crate::bounded_file;
 
 /// A PEM file and the setting that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl PemFile {
     }
 
     fn read(&self) -> Result<Vec<u8>, TlsError> {
-        secret_file::read(&self.path).map_err(|error| self.error(error))
+        bounded_file::read(&self.path).map_err(|error| self.error(error))
     }
 
     fn certificates(&self, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {

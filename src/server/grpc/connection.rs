@@ -19,9 +19,9 @@ use super::dispatch::{ConnectionStats, Dispatcher};
 use super::io::GuardedIo;
 use super::read_budget::ReadBudget;
 use crate::server::lifecycle::{Lifecycle, Phase};
-use crate::server::metrics::ServerMetrics;
+use crate::server::listener::metrics::ServerMetrics;
 use crate::server::rls::handler::Decide;
-use crate::server::tls::TlsAcceptor;
+use crate::server::listener::tls::TlsAcceptor;
 use crate::settings::GrpcSettings;
 
 /// State that all connections of one worker share.
@@ -31,7 +31,7 @@ pub(super) struct ConnectionContext<D> {
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) dispatcher: Dispatcher<D>,
     pub(super) metrics: Arc<ServerMetrics>,
-    pub(super) life: Lifecycle,
+    pub(super) lifecycle: Lifecycle,
     /// Permits for concurrent TLS handshakes on this worker.
     pub(super) handshakes: Arc<Semaphore>,
 }
@@ -65,7 +65,7 @@ impl<D: Decide> ConnectionContext<D> {
         stream: S,
         open_by: Instant,
     ) {
-        let ConnectionContext { settings, dispatcher, metrics, life, .. } = self;
+        let ConnectionContext { settings, dispatcher, metrics, lifecycle, .. } = self;
         let control_frames = ControlFrameLimiter::new(settings.max_control_frames);
         let (budget, counted) = (ReadBudget::default(), Arc::clone(metrics));
         let stream = GuardedIo::new(
@@ -78,7 +78,7 @@ impl<D: Decide> ConnectionContext<D> {
         );
         let opened = tokio::select! {
             opened = budget.poll_with_budget(builder(settings).handshake(stream)) => opened,
-            () = life.reached(Phase::Stopping) => return,
+            () = lifecycle.reached(Phase::Stopping) => return,
         };
         let mut connection = match opened {
             Ok(connection) => connection,
@@ -94,7 +94,7 @@ impl<D: Decide> ConnectionContext<D> {
             }
             () = silent.as_mut() => return metrics.keepalive_timeout.add(),
             // No grace period here: the worker's drain timeout ends calls that take longer.
-            () = life.reached(Phase::Stopping) => None,
+            () = lifecycle.reached(Phase::Stopping) => None,
             () = sleep_opt(age) => {
                 metrics.aged.add();
                 Some(settings.max_connection_age_grace)

@@ -25,7 +25,7 @@ use super::request_body::RequestBody;
 use super::response::{self, unless_reset};
 use super::should_rate_limit::{PATH, ShouldRateLimit};
 use super::tonic_services::TonicServices;
-use crate::server::metrics::{Metric, ServerMetrics};
+use crate::server::listener::metrics::{Metric, ServerMetrics};
 use crate::server::rls::handler::Decide;
 
 /// Path prefixes of the streaming methods, whose calls may stay open.
@@ -161,9 +161,9 @@ impl<D: Decide> Dispatcher<D> {
 
 /// Puts `call` into the spare box if there is one, else into a new one.
 fn reuse_box<C>(spare: &mut Option<Pin<Box<C>>>, call: C) -> Pin<Box<C>> {
-    let Some(mut place) = spare.take() else { return Box::pin(call) };
-    place.set(call);
-    place
+    let Some(mut boxed) = spare.take() else { return Box::pin(call) };
+    boxed.set(call);
+    boxed
 }
 
 /// Counts an open call until it is dropped.

@@ -9,7 +9,7 @@ use http::{HeaderMap, Request, Response};
 use http_body::Body;
 
 use super::framing::framed;
-use super::memory_budget::{MemoryBudget, Reservation};
+use super::memory_budget::{BudgetShare, MemoryBudget};
 use super::rate_limit_handler::RateLimitHandler;
 use super::request_body::ReceivedBody;
 use super::should_rate_limit::{Answer, PATH, ShouldRateLimit};
@@ -47,7 +47,7 @@ impl<D: Decide> GrpcService<D> {
     /// Serves a call with `headers` and `body`, which may be a framed message or any other bytes.
     pub async fn call(&self, headers: HeaderMap, body: impl Into<Bytes>) -> Received {
         let body =
-            ReceivedBody::new(body.into(), Reservation::unary(self.0.handler.budget.clone()));
+            ReceivedBody::new(body.into(), BudgetShare::unary(self.0.handler.budget.clone()));
         let mut request = Request::post(PATH).body(body).expect("the path is valid");
         *request.headers_mut() = headers;
         match self.0.answer(request).await {

@@ -16,7 +16,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::body_error::BodyError;
 use super::status::{GrpcCode, GrpcStatus};
-use crate::server::metrics::ServerMetrics;
+use crate::server::listener::metrics::ServerMetrics;
 
 /// Bytes of each call that are not counted. Nearly all calls are smaller, so they do not touch the
 /// shared counter.
@@ -40,23 +40,23 @@ impl MemoryBudget {
     }
 }
 
-/// The bytes that one call holds. Dropping it returns them to the budget.
-pub(super) struct Reservation<M: Deref<Target = MemoryBudget>> {
+/// One call's share of the budget: the bytes that it holds. Dropping it returns them.
+pub(super) struct BudgetShare<M: Deref<Target = MemoryBudget>> {
     budget: M,
     bytes: usize,
     /// Bytes that the call may send in total; `None` if only the message size limits it.
     max: Option<usize>,
 }
 
-impl<M: Deref<Target = MemoryBudget>> Reservation<M> {
-    /// An empty reservation for a call of a unary method.
-    pub(super) fn unary(budget: M) -> Reservation<M> {
-        Reservation { budget, bytes: 0, max: None }
+impl<M: Deref<Target = MemoryBudget>> BudgetShare<M> {
+    /// An empty share for a call of a unary method.
+    pub(super) fn unary(budget: M) -> BudgetShare<M> {
+        BudgetShare { budget, bytes: 0, max: None }
     }
 
-    /// An empty reservation for a call of a streaming method, which may stay open for days.
-    fn streaming(budget: M) -> Reservation<M> {
-        Reservation { budget, bytes: 0, max: Some(STREAMING_MAX) }
+    /// An empty share for a call of a streaming method, which may stay open for days.
+    fn streaming(budget: M) -> BudgetShare<M> {
+        BudgetShare { budget, bytes: 0, max: Some(STREAMING_MAX) }
     }
 
     fn counted(&self) -> usize {
@@ -85,13 +85,13 @@ impl<M: Deref<Target = MemoryBudget>> Reservation<M> {
         Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message))
     }
 
-    /// Converts the reservation to one that shares the budget instead of borrowing it.
-    pub(super) fn shared(mut self, budget: Arc<MemoryBudget>) -> Reservation<Arc<MemoryBudget>> {
-        Reservation { budget, bytes: std::mem::take(&mut self.bytes), max: self.max }
+    /// Converts a share that borrows the budget to one that owns a reference to it.
+    pub(super) fn shared(mut self, budget: Arc<MemoryBudget>) -> BudgetShare<Arc<MemoryBudget>> {
+        BudgetShare { budget, bytes: std::mem::take(&mut self.bytes), max: self.max }
     }
 }
 
-impl<M: Deref<Target = MemoryBudget>> Drop for Reservation<M> {
+impl<M: Deref<Target = MemoryBudget>> Drop for BudgetShare<M> {
     fn drop(&mut self) {
         match self.counted() {
             0 => {}
@@ -100,26 +100,26 @@ impl<M: Deref<Target = MemoryBudget>> Drop for Reservation<M> {
     }
 }
 
-/// The body of a call. Its bytes are reserved as they arrive.
+/// The body of a call. Its bytes count in the budget as they arrive.
 pub(super) struct BudgetedBody<B, M: Deref<Target = MemoryBudget>> {
     body: B,
-    reservation: Reservation<M>,
+    share: BudgetShare<M>,
 }
 
 impl<B, M: Deref<Target = MemoryBudget>> BudgetedBody<B, M> {
     /// The body of a call of a unary method.
     pub(super) fn unary(body: B, budget: M) -> BudgetedBody<B, M> {
-        BudgetedBody { body, reservation: Reservation::unary(budget) }
+        BudgetedBody { body, share: BudgetShare::unary(budget) }
     }
 
     /// The body of a call of a streaming method.
     pub(super) fn streaming(body: B, budget: M) -> BudgetedBody<B, M> {
-        BudgetedBody { body, reservation: Reservation::streaming(budget) }
+        BudgetedBody { body, share: BudgetShare::streaming(budget) }
     }
 
-    /// Returns the reservation and drops the body.
-    pub(super) fn into_reservation(self) -> Reservation<M> {
-        self.reservation
+    /// Returns the share and drops the body.
+    pub(super) fn into_share(self) -> BudgetShare<M> {
+        self.share
     }
 }
 
@@ -141,8 +141,8 @@ where
             Some(Ok(frame)) => frame,
         };
         let bytes = frame.data_ref().map_or(0, Bytes::len);
-        let reserved = self.reservation.grow(bytes);
-        Poll::Ready(Some(reserved.map(|()| frame).map_err(BodyError::Refused)))
+        let grown = self.share.grow(bytes);
+        Poll::Ready(Some(grown.map(|()| frame).map_err(BodyError::Refused)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -165,14 +165,14 @@ mod tests {
     #[test]
     fn calls_together_stay_within_the_budget() {
         let all = budget(10_000);
-        let mut first = Reservation::unary(all.clone());
+        let mut first = BudgetShare::unary(all.clone());
         assert!(first.grow(FREE).is_ok());
         assert_eq!(all.held.load(Ordering::Relaxed), 0, "small calls are not counted");
         assert!(first.grow(8000).is_ok());
-        let mut second = Reservation::unary(&*all);
+        let mut second = BudgetShare::unary(&*all);
         assert!(second.grow(FREE + 2000).is_ok());
         assert!(second.grow(1).is_err());
-        let mut small = Reservation::unary(&*all);
+        let mut small = BudgetShare::unary(&*all);
         assert!(small.grow(FREE).is_ok(), "small calls pass even when the budget is spent");
         let second = second.shared(all.clone());
         assert_eq!(all.held.load(Ordering::Relaxed), 10_001, "each byte is counted once");
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_streaming_call_sends_at_most_4096_bytes() {
-        let mut call = Reservation::streaming(budget(usize::MAX));
+        let mut call = BudgetShare::streaming(budget(usize::MAX));
         assert!(call.grow(STREAMING_MAX).is_ok());
         assert!(call.grow(1).is_err());
     }

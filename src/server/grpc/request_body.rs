@@ -9,7 +9,7 @@ use h2::{Reason, RecvStream};
 use http_body::{Body, Frame, SizeHint};
 
 use super::body_error::BodyError;
-use super::memory_budget::{MemoryBudget, Reservation};
+use super::memory_budget::{BudgetShare, MemoryBudget};
 
 /// The body of a call on its HTTP/2 stream. Each returned piece reopens the client's flow-control
 /// window.
@@ -62,12 +62,12 @@ fn ended_by<T>(error: h2::Error) -> Option<Result<T, h2::Error>> {
 /// A body that was received completely. Its bytes count in the budget until it is dropped.
 pub(super) struct ReceivedBody {
     bytes: Bytes,
-    _reservation: Reservation<Arc<MemoryBudget>>,
+    _share: BudgetShare<Arc<MemoryBudget>>,
 }
 
 impl ReceivedBody {
-    pub(super) fn new(bytes: Bytes, reservation: Reservation<Arc<MemoryBudget>>) -> ReceivedBody {
-        ReceivedBody { bytes, _reservation: reservation }
+    pub(super) fn new(bytes: Bytes, share: BudgetShare<Arc<MemoryBudget>>) -> ReceivedBody {
+        ReceivedBody { bytes, _share: share }
     }
 }
 

@@ -22,7 +22,7 @@ use super::request_body::{ReceivedBody, RequestBody};
 use super::response::{self, unless_reset};
 use super::status::GrpcStatus;
 use super::tonic_services::{TonicResponse, TonicServices, is_compressed};
-use crate::server::metrics::ServerMetrics;
+use crate::server::listener::metrics::ServerMetrics;
 use crate::server::rls::handler::{Decide, RlsResponse};
 
 /// The request path of `ShouldRateLimit`.
@@ -78,7 +78,7 @@ impl<D: Decide> ShouldRateLimit<D> {
             return self.handler.handle(&head.headers, message).await.map(Answer::Direct);
         }
         let budget = Arc::clone(&self.handler.budget);
-        let body = ReceivedBody::new(framed, body.into_reservation().shared(budget));
+        let body = ReceivedBody::new(framed, body.into_share().shared(budget));
         // Boxed because it is large: unboxed, the future of the direct path would be as large.
         let call = Box::pin(self.services.call(Request::from_parts(head, body)));
         Ok(Answer::Tonic(call.await))

@@ -1,4 +1,4 @@
-//! Reads `grpc-timeout`, and subtracts a margin for the response's way back.
+//! Reads `grpc-timeout`, and subtracts a margin for sending the response.
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ use tonic::service::Routes;
 use tonic_prost::ProstEncoder;
 
 use super::body_error::BodyError;
-use super::memory_budget::Reservation;
+use super::memory_budget::BudgetShare;
 use super::rate_limit_handler::RateLimitHandler;
 use super::status::{GrpcCode, GrpcStatus};
 use crate::decision::Grant;
@@ -94,8 +94,8 @@ impl<D: Decide> RateLimitService for RateLimitHandler<D> {
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
         let message = request.get_ref();
         // The compressed bytes have been freed. The inflated message may be 1000 times larger.
-        let mut reservation = Reservation::unary(&*self.budget);
-        reservation.grow(message.len())?;
+        let mut share = BudgetShare::unary(&*self.budget);
+        share.grow(message.len())?;
         let RlsResponse { message, grant } =
             self.handle(request.metadata().as_ref(), message).await?;
         let mut response = tonic::Response::new(message);

@@ -31,7 +31,7 @@ pub(in crate::server) struct WorkerConfig<D> {
     pub(in crate::server) health: HealthService,
     pub(in crate::server) budget: Arc<MemoryBudget>,
     pub(in crate::server) server: ServerConfig,
-    pub(in crate::server) life: Lifecycle,
+    pub(in crate::server) lifecycle: Lifecycle,
 }
 
 impl<D> Clone for WorkerConfig<D> {
@@ -41,7 +41,7 @@ impl<D> Clone for WorkerConfig<D> {
             health: self.health.clone(),
             budget: Arc::clone(&self.budget),
             server: self.server.clone(),
-            life: self.life.clone(),
+            lifecycle: self.lifecycle.clone(),
         }
     }
 }
@@ -63,17 +63,17 @@ pub(in crate::server) fn start<D: Decide>(
     thread::Builder::new().name(format!("weir-core-{index}")).spawn(move || {
         // A missing worker could go unnoticed for days. Therefore the whole server stops when one
         // worker ends, and the supervisor (Kubernetes, systemd) restarts it.
-        let _last = StopOnExit(config.life.clone());
+        let _last = StopOnExit(config.lifecycle.clone());
         runtime.block_on(serve(queue, config));
         Ok(())
     })
 }
 
 async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<D>) {
-    let WorkerConfig { decider, health, budget, server, life } = config;
+    let WorkerConfig { decider, health, budget, server, lifecycle } = config;
     let timeout = server.drain.timeout;
     let drain_expired = async {
-        life.reached(Phase::Stopping).await;
+        lifecycle.reached(Phase::Stopping).await;
         tokio::time::sleep(timeout).await;
     };
     let bounds = server.bounds;
@@ -98,7 +98,7 @@ async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<
         metrics: server.server_metrics,
         settings: server.grpc,
         tls: server.tls,
-        life: life.clone(),
+        lifecycle: lifecycle.clone(),
     });
     tokio::select! {
         () = connections(queue, context) => {}

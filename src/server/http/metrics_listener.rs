@@ -12,7 +12,7 @@ use tokio::net;
 use super::metrics_page::MetricsPages;
 use super::server;
 use crate::server::lifecycle::Lifecycle;
-use crate::server::metrics::ServerMetrics;
+use crate::server::listener::metrics::ServerMetrics;
 use crate::server::single_threaded_runtime;
 use crate::settings::HttpSettings;
 
@@ -23,14 +23,21 @@ pub(in crate::server) fn start(
     pages: MetricsPages,
     limits: HttpSettings,
     metrics: Arc<ServerMetrics>,
-    life: Lifecycle,
+    lifecycle: Lifecycle,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let routes = Router::new().route(path, get(move || pages.answer()));
     let runtime = single_threaded_runtime()?;
     thread::Builder::new().name("weir-metrics".into()).spawn(move || {
         runtime.block_on(async {
             let listener = net::TcpListener::from_std(listener)?;
-            server::serve(listener, routes, limits, (&metrics, |all| &all.metrics), &life).await;
+            server::serve(
+                listener,
+                routes,
+                limits,
+                (&metrics, |all| &all.metrics),
+                &lifecycle,
+            )
+            .await;
             Ok(())
         })
     })

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 /// Pages that are rendered at the same time. Further requests wait.
-const AT_A_TIME: usize = 4;
+const CONCURRENT_MAX: usize = 4;
 
 /// The content type of the page: version 0.0.4 of Prometheus' text format.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -18,24 +18,24 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 #[derive(Clone)]
 pub(in crate::server) struct MetricsPages {
     render: Arc<dyn Fn() -> String + Send + Sync>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl MetricsPages {
     pub(in crate::server) fn new(
         render: impl Fn() -> String + Send + Sync + 'static,
     ) -> MetricsPages {
-        MetricsPages { render: Arc::new(render), places: Arc::new(Semaphore::new(AT_A_TIME)) }
+        MetricsPages { render: Arc::new(render), permits: Arc::new(Semaphore::new(CONCURRENT_MAX)) }
     }
 
     /// One page, once a permit is free.
     pub(in crate::server) async fn answer(self) -> Response {
-        let MetricsPages { render, places } = self;
-        let place = places.acquire_owned().await;
+        let MetricsPages { render, permits } = self;
+        let permit = permits.acquire_owned().await;
         // Rendering many series takes a while, and this thread also accepts connections. The
         // rendering keeps the permit even if its client disconnects.
         let page = spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             render()
         });
         match page.await {
@@ -57,7 +57,7 @@ mod tests {
         // One thread more than pages. It runs a fifth page if there is one, else the task queued
         // below.
         let mut runtime = Builder::new_current_thread();
-        let runtime = runtime.max_blocking_threads(AT_A_TIME + 1).build().unwrap();
+        let runtime = runtime.max_blocking_threads(CONCURRENT_MAX + 1).build().unwrap();
         runtime.block_on(async {
             let (arrived, mut arrivals) = unbounded_channel();
             let (go, gate) = std_mpsc::channel::<()>();
@@ -68,7 +68,7 @@ mod tests {
                 "page".to_owned()
             });
             let ask = || tokio::spawn(pages.clone().answer());
-            let first: Vec<_> = (0..AT_A_TIME).map(|_| ask()).collect();
+            let first: Vec<_> = (0..CONCURRENT_MAX).map(|_| ask()).collect();
             for _ in &first {
                 arrivals.recv().await.unwrap();
             }

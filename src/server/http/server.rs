@@ -21,8 +21,8 @@ use tokio::sync::Semaphore;
 
 use crate::server::lifecycle::{Lifecycle, Phase};
 use crate::server::listener::accept;
+use crate::server::listener::metrics::{ListenerMetrics, ServerMetrics};
 use crate::server::listener::per_ip::PerIpLimit;
-use crate::server::metrics::{ListenerMetrics, ServerMetrics};
 use crate::settings::HttpSettings;
 
 /// Serves `router` on `listener` until the server stops, then gives open requests
@@ -32,36 +32,37 @@ pub(in crate::server) async fn serve(
     router: Router,
     limits: HttpSettings,
     (metrics, listener_metrics): (&Arc<ServerMetrics>, fn(&ServerMetrics) -> &ListenerMetrics),
-    life: &Lifecycle,
+    lifecycle: &Lifecycle,
 ) {
     let bound = (limits.request_timeout, Arc::clone(metrics));
-    let router = router.layer(from_fn_with_state(bound, within));
-    let places = Arc::new(Semaphore::new(limits.max_connections));
+    let router = router.layer(from_fn_with_state(bound, limit_time));
+    let permits = Arc::new(Semaphore::new(limits.max_connections));
     let per_ip = PerIpLimit::new(limits.max_connections_per_peer);
     let take = |stream, address| {
         listener_metrics(metrics).accepted.add();
         // Without a permit, the closure returns and drops the stream, which closes it.
-        let Some(peer) = per_ip.try_acquire(address) else {
+        let Some(peer_permit) = per_ip.try_acquire(address) else {
             return listener_metrics(metrics).refused_peer.add();
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
             return listener_metrics(metrics).refused_total.add();
         };
-        let (router, life, metrics) = (router.clone(), life.clone(), Arc::clone(metrics));
+        let (router, lifecycle, metrics) = (router.clone(), lifecycle.clone(), Arc::clone(metrics));
         let limits = limits.clone();
         listener_metrics(&metrics).open.add();
         tokio::spawn(async move {
-            connection(stream, router, limits, &metrics, life.reached(Phase::Stopping)).await;
+            connection(stream, router, limits, &metrics, lifecycle.reached(Phase::Stopping)).await;
             listener_metrics(&metrics).open.subtract();
-            drop((place, peer));
+            drop((permit, peer_permit));
         });
     };
     tokio::select! {
         () = accept::accept(listener, take) => {}
-        () = life.reached(Phase::Stopping) => {}
+        () = lifecycle.reached(Phase::Stopping) => {}
     }
+    // All permits are free once every connection has ended.
     let all = u32::try_from(limits.max_connections).unwrap_or(u32::MAX);
-    let _ = tokio::time::timeout(limits.request_timeout, places.acquire_many(all)).await;
+    let _ = tokio::time::timeout(limits.request_timeout, permits.acquire_many(all)).await;
 }
 
 async fn connection(
@@ -97,7 +98,7 @@ fn count_error(metrics: &ServerMetrics, result: Result<(), hyper::Error>) {
 }
 
 /// Ends a request with 408 at the time limit, such as one whose body arrives too slowly.
-async fn within(
+async fn limit_time(
     State((limit, metrics)): State<(Duration, Arc<ServerMetrics>)>,
     request: Request,
     next: Next,

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::mpsc;
 
+use super::metrics::ServerMetrics;
 use super::per_ip::{PerIpLimit, PerIpPermit};
-use crate::server::metrics::ServerMetrics;
 
 /// Connections that may wait in the queue of one worker.
 const QUEUE: usize = 1024;
@@ -104,10 +104,10 @@ impl LeastConnections {
             return false;
         }
         order.sort_by_key(|(open, _)| *open);
-        let place =
+        let permit =
             order.iter().find_map(|(_, worker)| Some((worker, worker.queue.try_reserve().ok()?)));
-        let Some((worker, place)) = place else { return false };
-        place.send(Accepted {
+        let Some((worker, permit)) = permit else { return false };
+        permit.send(Accepted {
             stream,
             guard: ConnectionGuard::new(&worker.open, &self.metrics, peer),
         });
@@ -158,13 +158,13 @@ mod tests {
         assert_eq!(opens(&balancer), [3, 2, 2]);
 
         let gone = [queues[1].try_recv().unwrap(), queues[1].try_recv().unwrap()];
-        assert_eq!(opens(&balancer), [3, 2, 2], "picked up is still open");
+        assert_eq!(opens(&balancer), [3, 2, 2], "connections taken from the queue count as open");
         drop(gone);
         assert_eq!(opens(&balancer), [3, 0, 2]);
         for _ in 0..3 {
             assert!(assign());
         }
-        assert_eq!(opens(&balancer), [3, 3, 2], "the next ones make up for those that left");
+        assert_eq!(opens(&balancer), [3, 3, 2], "new connections go to the worker with the fewest");
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(balancer.metrics.grpc.refused_total.get(), 1);
         drop(queues[0].try_recv().unwrap());
         let (_client, stream) = connection(&listener);
-        assert!(balancer.assign(stream, PEER), "the place is free again");
+        assert!(balancer.assign(stream, PEER), "the closed connection does not count");
         assert_eq!(balancer.metrics.grpc.refused_total.get(), 1);
         drop(clients);
     }

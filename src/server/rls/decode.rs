@@ -15,7 +15,7 @@ use crate::proto::wire::{self, Malformed, Value};
 
 /// Largest number of descriptors and entries in one message, together. It is far more than the
 /// bounds of requests allow.
-const PARTS: usize = 65_536;
+const PARTS_MAX: usize = 65_536;
 
 /// A decoded request whose texts borrow from the message.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,20 +24,21 @@ pub(super) struct Message<'m> {
     hits_addend: u32,
     /// All entries of all descriptors in order. Envoy sends few, which fit inline.
     entries: SmallVec<[Entry<'m>; 8]>,
-    descriptors: SmallVec<[Sent; 2]>,
+    descriptors: SmallVec<[WireDescriptor; 2]>,
 }
 
-/// A descriptor as it was sent, with the number of its entries.
+/// A descriptor as it is on the wire, with the number of its entries.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Sent {
+struct WireDescriptor {
     entries: usize,
-    limit: Option<Limit>,
+    limit: Option<WireLimit>,
     hits_addend: Option<u64>,
     is_negative_hits: bool,
 }
 
+/// A limit override as it is on the wire: its unit may be unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Limit {
+struct WireLimit {
     requests_per_unit: u32,
     unit: i32,
 }
@@ -55,7 +56,8 @@ pub(in crate::server) enum DecodeError {
     #[error("the message is not a RateLimitRequest: a string is not UTF-8: {0}")]
     Text(#[from] Utf8Error),
     #[error(
-        "more than {PARTS} descriptors and entries in one message; split it into several requests"
+        "more than {PARTS_MAX} descriptors and entries in one message; split it into several \
+         requests"
     )]
     Parts,
 }
@@ -80,7 +82,7 @@ impl<'m> Message<'m> {
     }
 
     fn descriptor(&mut self, mut bytes: &'m [u8]) -> Result<(), DecodeError> {
-        let (before, mut sent) = (self.entries.len(), Sent::default());
+        let (before, mut sent) = (self.entries.len(), WireDescriptor::default());
         self.bound(1)?;
         while let Some(field) = wire::next(&mut bytes)? {
             match field {
@@ -105,16 +107,16 @@ impl<'m> Message<'m> {
         Ok(())
     }
 
-    /// Fails if the message has more than [`PARTS`] parts: the complete ones and `more`.
+    /// Fails if the message has more than [`PARTS_MAX`] parts: the complete ones and `more`.
     fn bound(&self, more: usize) -> Result<(), DecodeError> {
         let parts = self.descriptors.len() + self.entries.len() + more;
-        if parts > PARTS { Err(DecodeError::Parts) } else { Ok(()) }
+        if parts > PARTS_MAX { Err(DecodeError::Parts) } else { Ok(()) }
     }
 
     /// The descriptors with their slices of the entries. Fails if a limit has an unknown unit.
     pub(super) fn descriptors(&self) -> Result<Descriptors<'_>, RequestError> {
         let mut entries = &self.entries[..];
-        let one = |(index, sent): (usize, &Sent)| {
+        let one = |(index, sent): (usize, &WireDescriptor)| {
             let (own, rest) = entries.split_at(sent.entries);
             entries = rest;
             Ok(Descriptor {
@@ -157,7 +159,7 @@ fn read_entry(mut bytes: &[u8]) -> Result<Entry<'_>, DecodeError> {
 
 /// Merges `bytes` into `limit`, which a message may contain in several parts. The last value of a
 /// field wins.
-fn read_limit(limit: &mut Limit, mut bytes: &[u8]) -> Result<(), DecodeError> {
+fn read_limit(limit: &mut WireLimit, mut bytes: &[u8]) -> Result<(), DecodeError> {
     while let Some(field) = wire::next(&mut bytes)? {
         match field {
             (1, Value::Number(requests)) => limit.requests_per_unit = requests as u32,
@@ -181,7 +183,7 @@ fn read_hits(hits: &mut u64, mut bytes: &[u8]) -> Result<(), DecodeError> {
     Ok(())
 }
 
-fn limit_of(index: usize, sent: Limit) -> Result<Override, RequestError> {
+fn limit_of(index: usize, sent: WireLimit) -> Result<Override, RequestError> {
     let unit = unit_of(sent.unit).ok_or(RequestError::UnknownUnit { index, unit: sent.unit })?;
     Ok(Override { requests_per_unit: sent.requests_per_unit, unit })
 }
@@ -275,18 +277,18 @@ mod tests {
             let message = RateLimitRequest { descriptors, ..Default::default() };
             Message::read(&message.encode_to_vec()).is_err_and(|error| error == DecodeError::Parts)
         };
-        assert!(!refused(vec![entries(0); PARTS]));
-        assert!(refused(vec![entries(0); PARTS + 1]));
-        assert!(!refused(vec![entries(PARTS - 1)]));
-        assert!(refused(vec![entries(PARTS)]));
-        assert!(refused(vec![entries(PARTS / 2), entries(PARTS / 2)]));
+        assert!(!refused(vec![entries(0); PARTS_MAX]));
+        assert!(refused(vec![entries(0); PARTS_MAX + 1]));
+        assert!(!refused(vec![entries(PARTS_MAX - 1)]));
+        assert!(refused(vec![entries(PARTS_MAX)]));
+        assert!(refused(vec![entries(PARTS_MAX / 2), entries(PARTS_MAX / 2)]));
     }
 
     /// The message that prost decoded, converted for comparison.
     fn by_prost(message: &RateLimitRequest) -> Message<'_> {
-        let sent = |descriptor: &RateLimitDescriptor| Sent {
+        let sent = |descriptor: &RateLimitDescriptor| WireDescriptor {
             entries: descriptor.entries.len(),
-            limit: descriptor.limit.map(|limit| Limit {
+            limit: descriptor.limit.map(|limit| WireLimit {
                 requests_per_unit: limit.requests_per_unit,
                 unit: limit.unit,
             }),
@@ -324,20 +326,20 @@ mod tests {
     }
 
     /// An encoded request with some bytes inserted, changed, cut off or repeated.
-    fn nearly() -> impl Strategy<Value = Vec<u8>> {
+    fn mutated_request() -> impl Strategy<Value = Vec<u8>> {
         let request = (text(), prop::collection::vec(any_descriptor(), 0..3), any::<u32>());
         let request = request.prop_map(|(domain, descriptors, hits_addend)| {
             RateLimitRequest { domain, descriptors, hits_addend }.encode_to_vec()
         });
         let change = (any::<prop::sample::Index>(), 0..4, any::<u8>());
         (request, prop::collection::vec(change, 0..6)).prop_map(|(mut bytes, changes)| {
-            for (place, what, byte) in changes {
-                let place = place.index(bytes.len() + 1);
-                match what {
-                    0 => bytes.insert(place, byte),
-                    1 if place < bytes.len() => bytes[place] = byte,
-                    2 => bytes.truncate(place),
-                    _ => bytes.extend_from_within(place..),
+            for (index, change, byte) in changes {
+                let at = index.index(bytes.len() + 1);
+                match change {
+                    0 => bytes.insert(at, byte),
+                    1 if at < bytes.len() => bytes[at] = byte,
+                    2 => bytes.truncate(at),
+                    _ => bytes.extend_from_within(at..),
                 }
             }
             bytes
@@ -348,7 +350,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4096))]
 
         #[test]
-        fn what_is_read_is_what_any_decoder_reads(bytes in nearly()) {
+        fn decoder_equals_prost(bytes in mutated_request()) {
             let theirs = RateLimitRequest::decode(&bytes[..]);
             let ours = Message::read(&bytes);
             prop_assert_eq!(theirs.is_ok(), ours.is_ok(), "{:?}", theirs);

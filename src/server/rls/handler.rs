@@ -77,19 +77,19 @@ pub(in crate::server) async fn handle(
     let mut request = request.inspect_err(refuse)?;
     request.timeout = timeout;
     request.caller = caller;
-    let verdict = unless_panicked(pin!(decider.decide(&request))).await;
+    let verdict = catch_panic(pin!(decider.decide(&request))).await;
     let mut verdict = verdict.inspect_err(|_| decider.failed())?;
     let grant = verdict.grant.take();
     Ok(RlsResponse { message: encode::response(verdict), grant })
 }
 
-/// Runs `future` and turns a panic in it into an error, so that call gets INTERNAL and other calls
-/// are unaffected.
+/// Runs `future` and turns a panic in it into an error, so that the call gets INTERNAL and other
+/// calls are unaffected.
 ///
 /// Catching the panic is safe: deciders share state through atomics and locks that recover from
 /// poisoning. The future is pinned in place, because moving it would cost as much as some
 /// decisions.
-async fn unless_panicked<T>(
+async fn catch_panic<T>(
     mut future: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, HandleError> {
     std::future::poll_fn(|context| {

@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
 use crate::server::tests::test_handlers::View;
-use crate::server::{Addresses, Decide, Health, Server, ServerConfig, Serving};
+use crate::server::{self, Addresses, Decide, Health, ServerConfig, Serving};
 use crate::settings::Settings;
 
 /// A server under test. Dropping it stops it.
@@ -57,7 +57,7 @@ macro_rules! over_both_paths {
 }
 
 pub(super) fn serve(decider: impl Decide, settings: ServerConfig) -> Served {
-    let bound = Server::bind(settings).unwrap();
+    let bound = server::bind(settings).unwrap();
     let addresses = bound.addresses().unwrap();
     let (health, health_seen) = watch::channel(Health { live: true, ready: true });
     let (shutdown, shutdown_seen) = watch::channel(false);

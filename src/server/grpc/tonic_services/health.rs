@@ -39,8 +39,8 @@ impl Reporter {
 
     /// Reports every change of readiness until the server stops. Then ends all watches, because a
     /// connection with an open watch would never drain.
-    pub(in crate::server) async fn follow(mut self, life: &Lifecycle) {
-        let mut changes = life.changes();
+    pub(in crate::server) async fn follow(mut self, lifecycle: &Lifecycle) {
+        let mut changes = lifecycle.changes();
         let mut reported = false;
         loop {
             let (phase, health) = changes.now();

@@ -7,7 +7,7 @@ use fred::error::{Error, ErrorKind};
 use fred::types::config::{Config, CredentialProvider, Server, ServerConfig};
 
 use super::RedisConfigError;
-use crate::secret_file;
+use crate::bounded_file;
 
 /// A password in a file.
 pub(super) struct PasswordFile {
@@ -36,7 +36,7 @@ impl PasswordFile {
     /// A file that cannot be read, is not UTF-8 or has an empty first line.
     pub(super) fn read(&self) -> Result<String, RedisConfigError> {
         let path = self.path.display();
-        let line = secret_file::first_line(&self.path).map_err(|error| {
+        let line = bounded_file::first_line(&self.path).map_err(|error| {
             RedisConfigError::new(format!("redis.password_file: {path}: {error}"))
         })?;
         if line.is_empty() {

@@ -1,17 +1,17 @@
-//! Reads files with certificates, keys, passwords and tokens, of at most 1 MiB.
+//! Reads of files with certificates, keys, passwords and tokens, of at most 1 MiB each.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
 /// Largest accepted file in bytes. It bounds the memory of a load.
-pub const LARGEST: u64 = 1 << 20;
+pub const BYTES_MAX: u64 = 1 << 20;
 
 /// The content of a file.
 ///
 /// # Errors
 ///
-/// I/O errors, a path that is no regular file, or a file larger than [`LARGEST`] bytes.
+/// I/O errors, a path that is no regular file, or a file larger than [`BYTES_MAX`] bytes.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     // Checked before opening, because opening a named pipe blocks until there is a writer.
     if !fs::metadata(path)?.is_file() {
@@ -19,8 +19,8 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     // One byte over the limit, to detect a longer file.
-    File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LARGEST {
+    File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > BYTES_MAX {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 MiB"));
     }
     Ok(bytes)
@@ -47,8 +47,8 @@ mod tests {
         let path = folder.path().join("file");
         fs::write(&path, "text").unwrap();
         assert_eq!(read(&path).unwrap(), b"text");
-        File::create(&path).unwrap().set_len(LARGEST).unwrap();
-        assert_eq!(read(&path).unwrap().len() as u64, LARGEST);
+        File::create(&path).unwrap().set_len(BYTES_MAX).unwrap();
+        assert_eq!(read(&path).unwrap().len() as u64, BYTES_MAX);
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert!(read(&path).unwrap_err().to_string().contains("larger than 1 MiB"));
         assert!(read(folder.path()).unwrap_err().to_string().contains("regular file"));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_the_first_line() {
+    fn the_first_line_is_read_without_its_end() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for (bytes, line) in [(&b"one\r\ntwo"[..], Some("one")), (b"", Some("")), (b"\xff", None)] {
             fs::write(file.path(), bytes).unwrap();

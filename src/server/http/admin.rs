@@ -1,4 +1,4 @@
-//! The admin port: pages about the service, and one change, emptying a counter.
+//! The admin port: pages about the service, and one operation that changes it: `DELETE /counters`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,14 +11,15 @@ use axum::routing::get;
 use axum::{Json, Router};
 
 use crate::descriptor::{Bounds, ParsedDescriptor};
-use crate::server::http::metrics_page::MetricsPages;
+use super::metrics_page::MetricsPages;
 
+mod access;
 mod counters;
 mod explain;
 mod origin;
 mod token;
 
-pub(super) use counters::Access;
+pub(in crate::server) use access::Access;
 pub use token::Token;
 
 /// The content of the admin port. Each request calls one method.
@@ -70,13 +71,14 @@ const INDEX: &str = "\
 ";
 
 /// The routes of the admin port.
-pub(super) fn router<V: AdminView>(
+pub(in crate::server) fn router<V: AdminView>(
     view: Arc<V>,
     pages: MetricsPages,
     access: Access,
     bounds: Bounds,
 ) -> Router {
     let loopback = access.loopback;
+    let protected = Router::new().merge(counters::router(view.clone(), bounds));
     Router::new()
         .route("/", get(INDEX))
         .route("/metrics", get(move || pages.answer()))
@@ -85,8 +87,8 @@ pub(super) fn router<V: AdminView>(
         .route("/settings", get(async |State(view): State<Arc<V>>| Json(view.settings())))
         .route("/top", get(async |State(view): State<Arc<V>>| Json(view.top())))
         .with_state(view.clone())
-        .merge(explain::router(view.clone(), bounds))
-        .merge(counters::router(view, access, bounds))
+        .merge(explain::router(view, bounds))
+        .merge(access::protect(protected, access))
         .layer(from_fn_with_state(loopback, origin::check))
 }
 

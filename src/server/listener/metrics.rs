@@ -10,17 +10,17 @@ pub struct Metric(AtomicU64);
 
 impl Metric {
     /// Adds one.
-    pub(super) fn add(&self) {
+    pub(in crate::server) fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Subtracts one, for gauges.
-    pub(super) fn subtract(&self) {
+    pub(in crate::server) fn subtract(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Sets the value.
-    pub(super) fn set(&self, number: u64) {
+    pub(in crate::server) fn set(&self, number: u64) {
         self.0.store(number, Ordering::Relaxed);
     }
 

@@ -131,7 +131,7 @@ impl TlsAcceptor {
 
     /// Performs the handshake. `permits` bounds the concurrent handshakes. A client takes a permit
     /// only after it has sent its ClientHello, so silent clients hold none.
-    pub(super) async fn accept(
+    pub(in crate::server) async fn accept(
         &self,
         stream: TcpStream,
         permits: &Semaphore,

@@ -17,13 +17,13 @@ use super::refusal;
 /// Rejects requests of foreign web pages with 403.
 pub(super) async fn check(State(loopback): State<bool>, request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    match judge(request.headers(), loopback, reads) {
+    match check_headers(request.headers(), loopback, reads) {
         Ok(()) => next.run(request).await,
         Err(reason) => refusal(StatusCode::FORBIDDEN, reason),
     }
 }
 
-fn judge(headers: &HeaderMap, loopback: bool, reads: bool) -> Result<(), &'static str> {
+fn check_headers(headers: &HeaderMap, loopback: bool, reads: bool) -> Result<(), &'static str> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(HOST.as_str());
     if loopback && host.is_some_and(|host| !is_loopback(host)) {
@@ -81,15 +81,15 @@ mod tests {
             ("10.0.0.1:6070", false),
             ("", false),
         ] {
-            let asked = headers(&[("host", host)]);
-            assert_eq!(judge(&asked, true, true).is_ok(), own, "{host}");
-            assert!(judge(&asked, false, true).is_ok(), "other ports have other names");
+            let headers = headers(&[("host", host)]);
+            assert_eq!(check_headers(&headers, true, true).is_ok(), own, "{host}");
+            assert!(check_headers(&headers, false, true).is_ok(), "other ports have other names");
         }
-        assert!(judge(&headers(&[]), true, true).is_ok(), "HTTP/1.0 has no Host");
+        assert!(check_headers(&headers(&[]), true, true).is_ok(), "HTTP/1.0 has no Host");
     }
 
     #[test]
-    fn a_foreign_page_changes_nothing() {
+    fn changes_by_a_foreign_page_are_refused() {
         let host = ("host", "localhost:6070");
         for (sent, passes) in [
             (vec![], true),
@@ -104,8 +104,8 @@ mod tests {
         ] {
             let sent = headers(&[&[host], &*sent].concat());
             for loopback in [true, false] {
-                assert_eq!(judge(&sent, loopback, false).is_ok(), passes, "{sent:?}");
-                assert!(judge(&sent, loopback, true).is_ok(), "looking is free: {sent:?}");
+                assert_eq!(check_headers(&sent, loopback, false).is_ok(), passes, "{sent:?}");
+                assert!(check_headers(&sent, loopback, true).is_ok(), "a read: {sent:?}");
             }
         }
     }

@@ -1,11 +1,11 @@
-//! The bearer token that protects `/counters`.
+//! The bearer token of the admin port's protected paths.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use subtle::ConstantTimeEq;
 
-use crate::secret_file;
+use crate::bounded_file;
 use crate::settings::AdminSettings;
 
 /// The source of the token. `Debug` does not print it.
@@ -35,7 +35,7 @@ impl Token {
     pub(super) fn is_in(&self, header: &[u8]) -> Result<(), String> {
         let expected = match self {
             Token::Text(text) => text.clone(),
-            Token::File(path) => secret_file::first_line(path).map_err(|error| {
+            Token::File(path) => bounded_file::first_line(path).map_err(|error| {
                 // The response omits the path, because the caller is not authenticated yet.
                 tracing::warn!(path = %path.display(), %error, "admin.token_file cannot be read");
                 "admin.token_file cannot be read; the log says why".to_owned()

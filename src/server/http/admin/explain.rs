@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body, to_bytes};
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -12,6 +11,7 @@ use serde::Deserialize;
 
 use super::{AdminView, refusal};
 use crate::descriptor::{self, Bounds, Caller, Descriptor, ParsedDescriptor, RequestError};
+use crate::server::http::body::{self, ReadBody};
 
 /// Largest request body in bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
@@ -43,19 +43,24 @@ struct Entry {
 }
 
 pub(super) fn router<V: AdminView>(view: Arc<V>, bounds: Bounds) -> Router {
-    Router::new().route("/explain", post(explain::<V>)).with_state((view, bounds))
+    let explain = post(explain::<V>).layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
+    Router::new().route("/explain", explain).with_state((view, bounds))
 }
 
 async fn explain<V: AdminView>(
     State((view, bounds)): State<(Arc<V>, Bounds)>,
-    body: Body,
+    body: ReadBody,
 ) -> Response {
-    let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
-        let reason = format!("the body is larger than {BODY_BYTES_MAX} bytes, or broke off");
-        return refusal(StatusCode::PAYLOAD_TOO_LARGE, reason);
+    let body = match body {
+        Ok(body) => body,
+        Err(error) => {
+            let fix = "send fewer descriptors in one request";
+            let (status, reason) = body::refused(&error, BODY_BYTES_MAX, fix);
+            return refusal(status, reason);
+        }
     };
     let (domain, descriptors) = match read(&body, &bounds) {
-        Ok(question) => question,
+        Ok(request) => request,
         Err(reason) => return refusal(StatusCode::BAD_REQUEST, reason),
     };
     // The search for near misses takes a while, and this thread also accepts connections.
@@ -70,38 +75,39 @@ async fn explain<V: AdminView>(
 }
 
 fn read(body: &[u8], bounds: &Bounds) -> Result<(String, Vec<ParsedDescriptor>), String> {
-    let question: ExplainRequest = serde_json::from_slice(body).map_err(|error| {
+    let request: ExplainRequest = serde_json::from_slice(body).map_err(|error| {
         format!(
             "write {{\"domain\": \"D\", \"descriptor\": \"key=value,key=value\"}}, \
              or several as \"descriptors\": [..]: {error}"
         )
     })?;
-    let written = question.descriptor.into_iter().chain(question.descriptors);
-    let typed = written.map(|written| match written {
+    let written = request.descriptor.into_iter().chain(request.descriptors);
+    let descriptors = written.map(|written| match written {
         Written::Text(text) => text.parse(),
         Written::Entries { entries } => Ok(ParsedDescriptor(
             entries.into_iter().map(|entry| (entry.key, entry.value)).collect(),
         )),
     });
-    let typed: Vec<ParsedDescriptor> = typed.collect::<Result<_, String>>()?;
-    validate(&question.domain, &typed, bounds).map_err(|error| error.to_string())?;
-    Ok((question.domain, typed))
+    let descriptors: Vec<ParsedDescriptor> = descriptors.collect::<Result<_, String>>()?;
+    validate(&request.domain, &descriptors, bounds).map_err(|error| error.to_string())?;
+    Ok((request.domain, descriptors))
 }
 
 /// Checks a domain and descriptors against the bounds of requests.
 pub(super) fn validate(
     domain: &str,
-    typed: &[ParsedDescriptor],
+    descriptors: &[ParsedDescriptor],
     bounds: &Bounds,
 ) -> Result<(), RequestError> {
-    let entries: Vec<_> = typed.iter().map(ParsedDescriptor::entries).collect();
-    let descriptors: Vec<_> = entries.iter().map(|entries| about(entries)).collect();
+    let entries: Vec<_> = descriptors.iter().map(ParsedDescriptor::entries).collect();
+    let descriptors: Vec<_> = entries.iter().map(|entries| bare_descriptor(entries)).collect();
     let (hits_addend, timeout, caller) = (0, None, Caller::default());
     let request =
         descriptor::Request { domain, descriptors: &descriptors, hits_addend, timeout, caller };
     request.validate(bounds)
 }
 
-fn about<'a>(entries: &'a [descriptor::Entry<'a>]) -> Descriptor<'a> {
+/// A descriptor of `entries` without any other field.
+fn bare_descriptor<'a>(entries: &'a [descriptor::Entry<'a>]) -> Descriptor<'a> {
     Descriptor { entries, limit: None, hits_addend: None, is_negative_hits: false }
 }

@@ -10,34 +10,34 @@ use axum::Router;
 use tokio::net;
 use tokio::sync::watch;
 
-use super::accept;
-use super::balance::LeastConnections;
-use crate::server::grpc::tonic_services::health::Reporter;
-use crate::server::http::server as http1;
-use crate::server::lifecycle::{Lifecycle, Phase, StopOnExit};
-use crate::server::metrics::ServerMetrics;
-use crate::server::single_threaded_runtime;
+use super::grpc::tonic_services::health::Reporter;
+use super::http::server as http1;
+use super::lifecycle::{Lifecycle, Phase, StopOnExit};
+use super::listener::accept;
+use super::listener::balance::LeastConnections;
+use super::listener::metrics::ServerMetrics;
+use super::single_threaded_runtime;
 use crate::settings::HttpSettings;
 
 /// What the acceptor thread owns: listeners, routes, health and shutdown.
-pub(in crate::server) struct Acceptor {
-    pub(in crate::server) grpc: (TcpListener, LeastConnections),
-    pub(in crate::server) http: (TcpListener, Router, HttpSettings),
-    pub(in crate::server) admin: (TcpListener, Router, HttpSettings),
-    pub(in crate::server) reporter: Reporter,
-    pub(in crate::server) metrics: Arc<ServerMetrics>,
-    pub(in crate::server) life: Lifecycle,
-    pub(in crate::server) shutdown: watch::Receiver<bool>,
+pub(super) struct Acceptor {
+    pub(super) grpc: (TcpListener, LeastConnections),
+    pub(super) http: (TcpListener, Router, HttpSettings),
+    pub(super) admin: (TcpListener, Router, HttpSettings),
+    pub(super) reporter: Reporter,
+    pub(super) metrics: Arc<ServerMetrics>,
+    pub(super) lifecycle: Lifecycle,
+    pub(super) shutdown: watch::Receiver<bool>,
     /// Time from the first "not serving" until the ports close (`drain.delay`).
-    pub(in crate::server) delay: Duration,
+    pub(super) delay: Duration,
 }
 
 impl Acceptor {
     /// Starts the thread.
-    pub(in crate::server) fn start(self) -> io::Result<JoinHandle<io::Result<()>>> {
+    pub(super) fn start(self) -> io::Result<JoinHandle<io::Result<()>>> {
         let runtime = single_threaded_runtime()?;
         thread::Builder::new().name("weir-acceptor".into()).spawn(move || {
-            let _last = StopOnExit(self.life.clone());
+            let _last = StopOnExit(self.lifecycle.clone());
             runtime.block_on(self.serve())
         })
     }
@@ -49,15 +49,15 @@ impl Acceptor {
         let grpc = net::TcpListener::from_std(grpc)?;
         let http = net::TcpListener::from_std(http)?;
         let admin = net::TcpListener::from_std(admin)?;
-        let (life, metrics) = (&self.life, &self.metrics);
+        let (lifecycle, metrics) = (&self.lifecycle, &self.metrics);
         // This runs before the first connection, so that no probe reads "serving" too early.
         self.reporter.start().await;
         tokio::join!(
-            life.drain(self.shutdown, self.delay),
-            self.reporter.follow(life),
-            assign(grpc, balancer, life),
-            http1::serve(http, http_routes, http_limits, (metrics, |all| &all.http), life),
-            http1::serve(admin, admin_routes, admin_limits, (metrics, |all| &all.admin), life),
+            lifecycle.drain(self.shutdown, self.delay),
+            self.reporter.follow(lifecycle),
+            assign(grpc, balancer, lifecycle),
+            http1::serve(http, http_routes, http_limits, (metrics, |all| &all.http), lifecycle),
+            http1::serve(admin, admin_routes, admin_limits, (metrics, |all| &all.admin), lifecycle),
         );
         Ok(())
     }
@@ -65,7 +65,7 @@ impl Acceptor {
 
 /// Accepts connections and assigns them to workers until the server stops. Dropping the balancer
 /// then closes the queues.
-async fn assign(listener: net::TcpListener, balancer: LeastConnections, life: &Lifecycle) {
+async fn assign(listener: net::TcpListener, balancer: LeastConnections, lifecycle: &Lifecycle) {
     let take = |stream: net::TcpStream, peer: IpAddr| {
         // Deregisters the socket from this runtime. The worker registers it with its own.
         let assigned = stream.into_std().is_ok_and(|stream| balancer.assign(stream, peer));
@@ -75,6 +75,6 @@ async fn assign(listener: net::TcpListener, balancer: LeastConnections, life: &L
     };
     tokio::select! {
         () = accept::accept(listener, take) => {}
-        () = life.reached(Phase::Stopping) => {}
+        () = lifecycle.reached(Phase::Stopping) => {}
     }
 }

@@ -1,0 +1,8 @@
+//! HTTP/1: the connection server, the routes of the HTTP and admin ports, and the metrics page.
+
+pub(super) mod admin;
+mod body;
+pub(super) mod metrics_listener;
+pub(super) mod metrics_page;
+pub(super) mod routes;
+pub(super) mod server;

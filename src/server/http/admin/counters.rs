@@ -1,0 +1,63 @@
+//! `/counters`: shows or empties one counter.
+
+use std::sync::Arc;
+
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::http::header::CACHE_CONTROL;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Deserialize;
+
+use super::{AdminView, CounterError, explain, refusal};
+use crate::descriptor::{Bounds, ParsedDescriptor};
+
+/// The query that names a counter: its domain and its descriptor.
+#[derive(Deserialize)]
+struct CounterParams {
+    domain: String,
+    descriptor: String,
+}
+
+type Shared<V> = State<(Arc<V>, Bounds)>;
+
+pub(super) fn router<V: AdminView>(view: Arc<V>, bounds: Bounds) -> Router {
+    Router::new()
+        .route("/counters", get(show::<V>).delete(forget::<V>))
+        .with_state((view, bounds))
+}
+
+async fn show<V: AdminView>(State((view, bounds)): Shared<V>, params: ParamsResult) -> Response {
+    match read(params, &bounds) {
+        Ok((domain, descriptor)) => answer(view.counter(&domain, &descriptor).await),
+        Err(reason) => refusal(StatusCode::BAD_REQUEST, reason),
+    }
+}
+
+async fn forget<V: AdminView>(State((view, bounds)): Shared<V>, params: ParamsResult) -> Response {
+    match read(params, &bounds) {
+        Ok((domain, descriptor)) => answer(view.forget(&domain, &descriptor).await),
+        Err(reason) => refusal(StatusCode::BAD_REQUEST, reason),
+    }
+}
+
+type ParamsResult = Result<Query<CounterParams>, axum::extract::rejection::QueryRejection>;
+
+fn read(params: ParamsResult, bounds: &Bounds) -> Result<(String, ParsedDescriptor), String> {
+    let Query(CounterParams { domain, descriptor }) = params.map_err(|error| {
+        format!("write ?domain=D&descriptor=key=value,key=value: {}", error.body_text())
+    })?;
+    let descriptor: ParsedDescriptor = descriptor.parse()?;
+    let descriptors = std::slice::from_ref(&descriptor);
+    explain::validate(&domain, descriptors, bounds).map_err(|error| error.to_string())?;
+    Ok((domain, descriptor))
+}
+
+fn answer(shown: Result<serde_json::Value, CounterError>) -> Response {
+    match shown {
+        Ok(value) => ([(CACHE_CONTROL, "no-store")], Json(value)).into_response(),
+        Err(CounterError::NoCounter(why)) => refusal(StatusCode::NOT_FOUND, why),
+        Err(CounterError::Store(why)) => refusal(StatusCode::SERVICE_UNAVAILABLE, why),
+    }
+}
