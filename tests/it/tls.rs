@@ -67,7 +67,7 @@ fn both_envoys_use_mutual_tls() {
         let limit = passed.header("x-ratelimit-limit").expect("weir has decided");
         assert!(limit.starts_with("1000000"), "{version}: {limit}");
         assert_eq!(anna(&start(false)).status, 500, "{version}: refused without a certificate");
-        assert!(metric(&weir, r#"weir_tls_handshakes_total{result="failed"}"#) > 0);
+        assert!(metric(&weir, r#"weir_grpc_tls_handshakes_total{result="failed"}"#) > 0);
     }
 }
 
@@ -112,7 +112,7 @@ fn a_rotation_under_load_fails_no_call() {
     let (over, calls) = (AtomicBool::new(false), AtomicU32::new(0));
     let weir_process = weir.process().pid();
     let reloads = |weir: &Weir, count: u64| {
-        let result = r#"weir_tls_reloads_total{result="ok"}"#;
+        let result = r#"weir_grpc_tls_reloads_total{result="ok"}"#;
         while metric(weir, result) < count {
             thread::yield_now();
         }
@@ -147,7 +147,7 @@ fn a_rotation_under_load_fails_no_call() {
         }
         over.store(true, Ordering::Relaxed);
     });
-    assert_eq!(metric(&weir, r#"weir_tls_handshakes_total{result="failed"}"#), 0);
+    assert_eq!(metric(&weir, r#"weir_grpc_tls_handshakes_total{result="failed"}"#), 0);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_bad_certificate_is_logged_once_and_ignored() {
         line.contains("certificates not reloaded: old ones stay").then_some(())
     });
     assert!(is_answered(&weir, &authority));
-    assert_eq!(metric(&weir, r#"weir_tls_reloads_total{result="failed"}"#), 1);
+    assert_eq!(metric(&weir, r#"weir_grpc_tls_reloads_total{result="failed"}"#), 1);
     let (good, its_key) = other.issue(&["localhost"]);
     write(&key, &its_key);
     write(&cert, &good);

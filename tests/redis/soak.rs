@@ -148,7 +148,7 @@ fn no_call_fails_during_changes_and_faults() {
 
     phase("the certificate rotates");
     secret.swap(&authority.issue(&["localhost", NEXT]));
-    soak.all_show("weir_tls_reloads_total", &[r#"result="ok""#], 1);
+    soak.all_show("weir_grpc_tls_reloads_total", &[r#"result="ok""#], 1);
     let mut looks = [0; 3];
     for (weir, looks) in soak.instances.iter().zip(&mut looks) {
         look(weir, &authority);
@@ -227,7 +227,7 @@ fn no_call_fails_during_changes_and_faults() {
         assert_eq!(share.errors, 0, "{share:?}");
         assert_eq!(page.sum("weir_requests_total", &[]), share.calls + looks, "{share:?}");
         assert_eq!(page.sum("weir_requests_total", &[r#"code="ok""#]), share.calls + looks);
-        assert_eq!(page.sum("weir_tls_handshakes_total", &[r#"result="failed""#]), 0);
+        assert_eq!(page.sum("weir_grpc_tls_handshakes_total", &[r#"result="failed""#]), 0);
         assert!(share.calls > decided / 10, "a fair share: {share:?} of {decided}");
     }
     // The load generator makes one call first, to check the service.

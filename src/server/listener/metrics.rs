@@ -1,4 +1,4 @@
-//! Metrics of the listeners and their connections, as plain atomics.
+//! Metrics of the listeners, their connections and their calls, as plain atomics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -101,27 +101,30 @@ impl ServerMetrics {
             ("admin", &self.admin),
             ("metrics", &self.metrics),
         ];
-        let family = page.gauge("weir_connections_open", "Connections open now.");
+        let help = "Open connections of each listener.";
+        let family = page.gauge("weir_connections_open", help);
         for (listener, port) in ports {
             family.sample(&[("listener", listener)], port.open.get());
         }
-        let family = page.counter("weir_connections_accepted_total", "Connections accepted.");
+        let help = "Connections that each listener has accepted.";
+        let family = page.counter("weir_connections_accepted_total", help);
         for (listener, port) in ports {
             family.sample(&[("listener", listener)], port.accepted.get());
         }
         let family = page.counter(
             "weir_connections_refused_total",
-            "Connections closed at once because a maximum was reached.",
+            "Connections closed at once: over the maximum of the listener (total) or of one client \
+             address (peer).",
         );
         for (listener, port) in ports {
-            for (limit, count) in [("total", &port.refused_total), ("peer", &port.refused_peer)] {
-                family.sample(&[("listener", listener), ("limit", limit)], count.get());
+            for (reason, count) in [("total", &port.refused_total), ("peer", &port.refused_peer)] {
+                family.sample(&[("listener", listener), ("reason", reason)], count.get());
             }
         }
         self.expose_grpc(page);
         let family = page.counter(
-            "weir_http_refused_total",
-            "HTTP requests refused because they were too slow or too large.",
+            "weir_http_requests_aborted_total",
+            "HTTP requests ended by weir because their head or body was too slow or too large.",
         );
         for (reason, count) in
             [("timeout", &self.http_timeout), ("too_large", &self.http_too_large)]
@@ -131,20 +134,23 @@ impl ServerMetrics {
     }
 
     fn expose_grpc(&self, page: &mut Exposition) {
-        let family = page.counter("weir_tls_handshakes_total", "TLS handshakes by result.");
+        let help = "TLS handshakes of the gRPC listener, by result.";
+        let family = page.counter("weir_grpc_tls_handshakes_total", help);
         for (result, count) in [("ok", &self.tls_accepted), ("failed", &self.tls_failed)] {
             family.sample(&[("result", result)], count.get());
         }
-        let family = page.counter("weir_tls_reloads_total", "Changes of the TLS files by result.");
+        let help = "Reloads of the changed TLS files of the gRPC listener, by result.";
+        let family = page.counter("weir_grpc_tls_reloads_total", help);
         for (result, count) in [("ok", &self.tls_reloaded), ("failed", &self.tls_reload_failed)] {
             family.sample(&[("result", result)], count.get());
         }
-        let help = "Expiry of the active certificate, in seconds since 1970; 0 without TLS.";
-        page.gauge("weir_tls_certificate_expiry_timestamp_seconds", help)
+        let help =
+            "Expiry of the gRPC listener's certificate, in seconds since 1970; 0 without TLS.";
+        page.gauge("weir_grpc_tls_certificate_expiry_timestamp_seconds", help)
             .single(self.tls_expiry.get());
         let family = page.counter(
             "weir_grpc_connections_ended_total",
-            "gRPC connections that weir ended, by reason.",
+            "gRPC connections that weir closed, at once or with GOAWAY, by reason.",
         );
         for (reason, count) in [
             ("handshake_timeout", &self.handshake_timeout),
@@ -159,8 +165,9 @@ impl ServerMetrics {
             family.sample(&[("reason", reason)], count.get());
         }
         let family = page.counter(
-            "weir_grpc_calls_refused_total",
-            "gRPC calls refused because they were too slow or too large.",
+            "weir_grpc_calls_aborted_total",
+            "gRPC calls rejected or reset by weir: over the call timeout (timeout), the message \
+             size (too_large) or the bytes of all calls (buffer_full).",
         );
         for (reason, count) in [
             ("timeout", &self.call_timeout),
@@ -204,37 +211,38 @@ mod tests {
             http_timeout,
             http_too_large,
         } = &all_metrics;
-        let ended = |reason| format!("weir_grpc_connections_ended_total{{reason=\"{reason}\"}}");
-        let called = |reason| format!("weir_grpc_calls_refused_total{{reason=\"{reason}\"}}");
-        let asked = |reason| format!("weir_http_refused_total{{reason=\"{reason}\"}}");
-        let shaken = |result| format!("weir_tls_handshakes_total{{result=\"{result}\"}}");
-        let reloaded = |result| format!("weir_tls_reloads_total{{result=\"{result}\"}}");
+        let by_reason = |name: &str, reason: &str| format!("{name}{{reason=\"{reason}\"}}");
+        let ended_connection = |reason| by_reason("weir_grpc_connections_ended_total", reason);
+        let aborted_call = |reason| by_reason("weir_grpc_calls_aborted_total", reason);
+        let aborted_request = |reason| by_reason("weir_http_requests_aborted_total", reason);
+        let handshakes = |result| format!("weir_grpc_tls_handshakes_total{{result=\"{result}\"}}");
+        let reloads = |result| format!("weir_grpc_tls_reloads_total{{result=\"{result}\"}}");
         let mut all = vec![
-            (tls_accepted, shaken("ok")),
-            (tls_failed, shaken("failed")),
-            (tls_reloaded, reloaded("ok")),
-            (tls_reload_failed, reloaded("failed")),
-            (tls_expiry, "weir_tls_certificate_expiry_timestamp_seconds".to_owned()),
-            (handshake_timeout, ended("handshake_timeout")),
-            (write_timeout, ended("write_timeout")),
-            (keepalive_timeout, ended("keepalive_timeout")),
-            (flood, ended("flood")),
-            (protocol_error, ended("protocol_error")),
-            (aged, ended("age")),
-            (idle, ended("idle")),
-            (grace_expired, ended("grace_expired")),
-            (call_timeout, called("timeout")),
-            (message_too_large, called("too_large")),
-            (buffer_full, called("buffer_full")),
-            (http_timeout, asked("timeout")),
-            (http_too_large, asked("too_large")),
+            (tls_accepted, handshakes("ok")),
+            (tls_failed, handshakes("failed")),
+            (tls_reloaded, reloads("ok")),
+            (tls_reload_failed, reloads("failed")),
+            (tls_expiry, "weir_grpc_tls_certificate_expiry_timestamp_seconds".to_owned()),
+            (handshake_timeout, ended_connection("handshake_timeout")),
+            (write_timeout, ended_connection("write_timeout")),
+            (keepalive_timeout, ended_connection("keepalive_timeout")),
+            (flood, ended_connection("flood")),
+            (protocol_error, ended_connection("protocol_error")),
+            (aged, ended_connection("age")),
+            (idle, ended_connection("idle")),
+            (grace_expired, ended_connection("grace_expired")),
+            (call_timeout, aborted_call("timeout")),
+            (message_too_large, aborted_call("too_large")),
+            (buffer_full, aborted_call("buffer_full")),
+            (http_timeout, aborted_request("timeout")),
+            (http_too_large, aborted_request("too_large")),
         ];
         for (name, port) in [("grpc", grpc), ("http", http), ("admin", admin), ("metrics", metrics)]
         {
             let ListenerMetrics { accepted, open, refused_total, refused_peer } = port;
-            let refused = |limit| {
-                let name = format!("listener=\"{name}\",limit=\"{limit}\"");
-                format!("weir_connections_refused_total{{{name}}}")
+            let refused = |reason| {
+                let labels = format!("listener=\"{name}\",reason=\"{reason}\"");
+                format!("weir_connections_refused_total{{{labels}}}")
             };
             all.extend([
                 (accepted, format!("weir_connections_accepted_total{{listener=\"{name}\"}}")),
