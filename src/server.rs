@@ -25,6 +25,8 @@ mod tests;
 
 pub use self::config::ServerConfig;
 pub use crate::tls::{ReloadOutcome, TlsError};
+/// For tests, and for the fuzz targets, which are another crate.
+#[doc(hidden)]
 pub use grpc::in_process as grpc_in_process;
 pub use grpc::worker::count as worker_count;
 pub use http::admin::{AdminView, CounterError, Token};
@@ -32,6 +34,8 @@ pub use lifecycle::Health;
 pub use listener::metrics::{ListenerMetrics, Metric, ServerMetrics};
 pub use listener::tls::{TlsAcceptor, TlsConfig};
 pub use rls::handler::Decide;
+/// For the fuzz targets, which are another crate.
+#[doc(hidden)]
 pub use rls::in_process;
 
 use acceptor::Acceptor;

@@ -58,8 +58,9 @@ where
     Ok(received)
 }
 
-/// The message in `framed`, if that is exactly one uncompressed message of at most `max` bytes.
-pub(super) fn plain_message(framed: &[u8], max: usize) -> Option<&[u8]> {
+/// The message in `framed` if the fast path can serve it: exactly one uncompressed message of at
+/// most `max` bytes.
+pub(super) fn fast_path_message(framed: &[u8], max: usize) -> Option<&[u8]> {
     let (flags, length) = prefix(framed)?;
     let message = &framed[PREFIX..];
     (flags == 0 && length <= max && length == message.len()).then_some(message)
@@ -112,11 +113,11 @@ mod tests {
         }
     }
 
-    /// How a call is handled: as a plain message, by tonic, or as an error.
+    /// How a call is handled: on the fast path, by tonic, or as an error.
     #[derive(Clone, Debug, PartialEq, Eq)]
     enum Call {
-        Plain(Bytes),
-        Tonics,
+        FastPath(Bytes),
+        Tonic,
         Fails(GrpcCode),
     }
 
@@ -133,9 +134,9 @@ mod tests {
                 let left = pieces.iter().cloned().map(Bytes::from).collect();
                 let read = read_unary(Pieces { left, ends_apart }, max).now_or_never();
                 match read.expect("all pieces are there") {
-                    Ok(framed) => match plain_message(&framed, max) {
-                        Some(message) => Call::Plain(Bytes::copy_from_slice(message)),
-                        None => Call::Tonics,
+                    Ok(framed) => match fast_path_message(&framed, max) {
+                        Some(message) => Call::FastPath(Bytes::copy_from_slice(message)),
+                        None => Call::Tonic,
                     },
                     Err(status) => Call::Fails(status.code),
                 }
@@ -148,23 +149,23 @@ mod tests {
 
     #[test]
     fn a_message_is_read_wherever_it_is_cut() {
-        let plain = |message: &'static [u8]| Call::Plain(Bytes::from_static(message));
+        let fast = |message: &'static [u8]| Call::FastPath(Bytes::from_static(message));
         let fails = Call::Fails(GrpcCode::Unimplemented);
         let table: [(&[u8], Call); 14] = [
-            (&[0, 0, 0, 0, 3, 7, 8, 9], plain(&[7, 8, 9])),
-            (&[0, 0, 0, 0, 0], plain(&[])),
-            (&[0, 0, 0, 0, 4, 1, 2, 3, 4], plain(&[1, 2, 3, 4])),
+            (&[0, 0, 0, 0, 3, 7, 8, 9], fast(&[7, 8, 9])),
+            (&[0, 0, 0, 0, 0], fast(&[])),
+            (&[0, 0, 0, 0, 4, 1, 2, 3, 4], fast(&[1, 2, 3, 4])),
             (&[], fails.clone()),
-            (&[0], Call::Tonics),
-            (&[0, 0, 0, 0], Call::Tonics),
-            (&[0, 0, 0, 0, 3, 7, 8], Call::Tonics),
+            (&[0], Call::Tonic),
+            (&[0, 0, 0, 0], Call::Tonic),
+            (&[0, 0, 0, 0, 3, 7, 8], Call::Tonic),
             (&[0, 0, 0, 0, 1, 7, 0], fails.clone()),
             (&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0], fails.clone()),
             (&[1, 0, 0, 0, 1, 7, 0], fails),
-            (&[0, 0, 0, 0, 5], Call::Tonics),
-            (&[0, 255, 255, 255, 255, 1], Call::Tonics),
-            (&[1, 0, 0, 0, 1, 7], Call::Tonics),
-            (&[2, 0, 0, 0, 1, 7], Call::Tonics),
+            (&[0, 0, 0, 0, 5], Call::Tonic),
+            (&[0, 255, 255, 255, 255, 1], Call::Tonic),
+            (&[1, 0, 0, 0, 1, 7], Call::Tonic),
+            (&[2, 0, 0, 0, 1, 7], Call::Tonic),
         ];
         for (bytes, expected) in table {
             assert_eq!(read(bytes, 4), expected, "{bytes:?}");
@@ -179,7 +180,7 @@ mod tests {
             let left = VecDeque::from([framed]);
             let body = Pieces { left, ends_apart: false };
             let framed = read_unary(body, 1 << 20).now_or_never().unwrap().unwrap();
-            let message = plain_message(&framed, 1 << 20).unwrap();
+            let message = fast_path_message(&framed, 1 << 20).unwrap();
             assert_eq!(String::decode(message).unwrap(), text);
         }
     }

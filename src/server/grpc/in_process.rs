@@ -1,4 +1,7 @@
-//! Serves `ShouldRateLimit` calls without a connection, for fuzzing and tests.
+//! A driver for tests and fuzzing: serves `ShouldRateLimit` calls without a connection.
+//!
+//! Its users are the fuzz target `request_proto` (`fuzz/src/requests.rs`) and
+//! `src/server/tests/paths_agree.rs`. The target is another crate, so this module is public.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -51,7 +54,7 @@ impl<D: Decide> GrpcService<D> {
         let mut request = Request::post(PATH).body(body).expect("the path is valid");
         *request.headers_mut() = headers;
         match self.0.answer(request).await {
-            Ok(Answer::Direct(RlsResponse { message, grant })) => {
+            Ok(Answer::FastPath(RlsResponse { message, grant })) => {
                 grant.into_iter().for_each(|grant| grant.delivered());
                 Received { status: 0, message: String::new(), body: framed(&message).to_vec() }
             }

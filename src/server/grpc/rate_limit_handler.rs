@@ -1,4 +1,4 @@
-//! The decision of one `ShouldRateLimit` message, shared by the direct path and tonic.
+//! The decision of one `ShouldRateLimit` message, shared by the fast path and tonic.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::timeout;
 use crate::descriptor::Bounds;
 use crate::server::rls::handler::{Decide, RlsResponse, caller, handle};
 
-/// Decides the message of a call. Both paths use it: the direct one and tonic's.
+/// Decides the message of a call, on the fast path and on tonic's.
 pub(in crate::server) struct RateLimitHandler<D> {
     pub(in crate::server) decider: Arc<D>,
     pub(in crate::server) bounds: Bounds,

@@ -19,7 +19,8 @@ use crate::server::rls::handler::RlsResponse;
 
 const OK: HeaderValue = HeaderValue::from_static("0");
 
-/// The `grpc-status` of a message over its maximum.
+/// The `grpc-status` with which tonic rejects a message over `grpc.max_message_bytes`. tonic also
+/// writes the status message.
 const OUT_OF_RANGE: HeaderValue = HeaderValue::from_static("11");
 
 /// The output of `answer`, or `None` if the client resets the call before it is ready.
@@ -35,7 +36,7 @@ pub(super) async fn unless_reset<T>(
     .await
 }
 
-/// Sends the response of a direct call.
+/// Sends the response of a call on the fast path.
 ///
 /// The grant is final once the client's window has room for the whole response. Until then the
 /// client may reset the call, for example after its timeout.

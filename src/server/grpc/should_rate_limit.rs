@@ -1,9 +1,9 @@
-//! Serves calls of `RateLimitService/ShouldRateLimit`: plain calls directly on their HTTP/2 stream,
-//! all others through tonic.
+//! Serves calls of `RateLimitService/ShouldRateLimit`: on the fast path, which is directly on their
+//! HTTP/2 stream, or through tonic.
 //!
-//! Nearly all calls are plain: one uncompressed message within the size limit. When tonic served
-//! all calls (stream task, router, boxed bodies), hyper and tonic took 23 600 of the 46 000
-//! instructions per call, and the decision 6 000 (callgrind, commit fbd7050).
+//! Nearly all calls take the fast path: they have one uncompressed message within the size limit.
+//! When tonic served all calls (stream task, router, boxed bodies), hyper and tonic took 23 600 of
+//! the 46 000 instructions per call, and the decision 6 000 (callgrind, commit fbd7050).
 //! `docs/design/grpc-server.md` explains the trade-off.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use http::Request;
 use http_body::Body;
 
 use super::body_error::BodyError;
-use super::framing::{self, plain_message};
+use super::framing::{self, fast_path_message};
 use super::memory_budget::BudgetedBody;
 use super::rate_limit_handler::RateLimitHandler;
 use super::request_body::{ReceivedBody, RequestBody};
@@ -34,14 +34,14 @@ pub(super) struct ShouldRateLimit<D> {
     pub(super) handler: RateLimitHandler<D>,
     pub(super) services: TonicServices,
     pub(super) max_message_bytes: usize,
-    /// Whether plain calls take the direct path.
+    /// `grpc.fast_path`. If false, tonic serves every call.
     pub(super) fast_path: bool,
     pub(super) metrics: Arc<ServerMetrics>,
 }
 
 /// The response to a call, by the path that the call took.
 pub(super) enum Answer {
-    Direct(RlsResponse),
+    FastPath(RlsResponse),
     Tonic(TonicResponse),
 }
 
@@ -56,30 +56,30 @@ impl<D: Decide> ShouldRateLimit<D> {
         let Some(answer) = unless_reset(&mut respond, self.answer(request)).await else { return };
         // An error here means that the client has reset the call or closed the connection.
         let _ = match answer {
-            Ok(Answer::Direct(answer)) => response::send_message(&mut respond, answer).await,
+            Ok(Answer::FastPath(answer)) => response::send_message(&mut respond, answer).await,
             Ok(Answer::Tonic(answer)) => response::send(&mut respond, answer, &self.metrics).await,
             Err(status) => respond.send_response(status.into_response(), true).map(drop),
         };
     }
 
-    /// The response to one call. The message is read once. A call that is not plain then goes to
-    /// tonic unchanged, so tonic alone decides how malformed calls are rejected.
+    /// The response to one call. The message is read once. A call that cannot take the fast path
+    /// then goes to tonic unchanged, so tonic alone decides how malformed calls are rejected.
     pub(super) async fn answer<B>(&self, request: Request<B>) -> Result<Answer, GrpcStatus>
     where
         B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,
     {
-        let takes_shortcut = self.fast_path && !is_compressed(&request);
+        let fast_path = self.fast_path && !is_compressed(&request);
         let (head, body) = request.into_parts();
         // The request borrows the bytes of its message, so they count in the budget until it is
         // decided.
         let mut body = BudgetedBody::unary(body, &*self.handler.budget);
         let framed = framing::read_unary(&mut body, self.max_message_bytes).await?;
-        if takes_shortcut && let Some(message) = plain_message(&framed, self.max_message_bytes) {
-            return self.handler.handle(&head.headers, message).await.map(Answer::Direct);
+        if fast_path && let Some(message) = fast_path_message(&framed, self.max_message_bytes) {
+            return self.handler.handle(&head.headers, message).await.map(Answer::FastPath);
         }
         let budget = Arc::clone(&self.handler.budget);
         let body = ReceivedBody::new(framed, body.into_share().shared(budget));
-        // Boxed because it is large: unboxed, the future of the direct path would be as large.
+        // Boxed because it is large: unboxed, the future of the fast path would be as large.
         let call = Box::pin(self.services.call(Request::from_parts(head, body)));
         Ok(Answer::Tonic(call.await))
     }

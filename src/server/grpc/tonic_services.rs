@@ -1,7 +1,10 @@
 //! The adapter to tonic: mounts the rate-limit service, health and reflection, and serves their
 //! calls.
 //!
-//! Outside this module, the server does not use tonic.
+//! Outside this module, the server does not use tonic. tonic writes the status and the text of the
+//! calls that it rejects: a message over `grpc.max_message_bytes` (OUT_OF_RANGE, "decoded message
+//! length too large"), a truncated message, an unknown flag, encoding or method. `response.rs`
+//! counts the calls with OUT_OF_RANGE.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};

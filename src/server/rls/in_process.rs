@@ -1,4 +1,7 @@
-//! Decides encoded requests without a connection, for fuzzing and tests.
+//! A driver for fuzzing: decides encoded requests without a connection.
+//!
+//! Its users are the fuzz targets `request_proto` and `request_json` (`fuzz/src/requests.rs`). They
+//! are in another crate, so this module is public.
 
 use std::sync::LazyLock;
 

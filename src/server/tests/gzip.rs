@@ -1,4 +1,4 @@
-//! Compressed calls: tonic serves them, whether or not plain calls take the direct path.
+//! Compressed calls: tonic serves them, with `grpc.fast_path` on or off.
 
 use std::sync::Arc;
 
@@ -70,8 +70,8 @@ async fn answered(server: &Served, headers: &[(&str, &str)], body: &[u8]) -> (St
     (encoding.unwrap_or("none").to_owned(), bytes[0])
 }
 
-/// Responses are compressed as by grpc-go's servers: a plain call gets a plain response, even if
-/// the client accepts gzip.
+/// Responses are compressed as by grpc-go's servers: an uncompressed call gets an uncompressed
+/// response, even if the client accepts gzip.
 async fn an_answer_is_compressed_if_its_request_was(fast_path: bool) {
     let server = serve(ByDomain, settings_over(fast_path));
     let plain = request("full").encode_to_vec();

@@ -1,4 +1,4 @@
-//! The direct path and tonic respond to the same call with the same status, message and bytes.
+//! The fast path and tonic respond to the same call with the same status, message and bytes.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,7 +14,7 @@ use crate::descriptor::Bounds;
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
 use crate::server::grpc_in_process::{GrpcService, Received};
 
-/// Two services: one with the direct path, and one that sends every call to tonic.
+/// Two services: one with the fast path, and one that sends every call to tonic.
 static PATHS: LazyLock<[GrpcService<ByDomain>; 2]> = LazyLock::new(|| {
     [true, false].map(|fast| GrpcService::new(Arc::new(ByDomain), Bounds::default(), fast))
 });
@@ -145,15 +145,15 @@ proptest! {
 
     #[test]
     fn both_paths_give_the_same_answer(call in call()) {
-        let [direct, tonic] = call.answers();
-        prop_assert_eq!(&direct, &tonic, "{:?}", call);
-        prop_assert!((direct.status == 0) == direct.message.is_empty(), "{:?}", direct);
+        let [fast, tonic] = call.answers();
+        prop_assert_eq!(&fast, &tonic, "{:?}", call);
+        prop_assert!((fast.status == 0) == fast.message.is_empty(), "{:?}", fast);
     }
 }
 
 /// A table of usual calls with their expected results, valid and invalid.
 #[test]
-fn both_paths_know_the_usual_answers() {
+fn both_paths_return_the_expected_status() {
     let valid = |domain: &str| super::support::request(domain).encode_to_vec();
     let whole = |message| Call { message, framing: Framing::Whole, headers: Vec::new() };
     let gzip = Call {

@@ -31,17 +31,17 @@ pub(super) fn settings() -> ServerConfig {
     config
 }
 
-/// The configuration for tests, with the direct path on or off.
+/// The configuration for tests, with the fast path on or off.
 pub(super) fn settings_over(fast_path: bool) -> ServerConfig {
     let mut settings = settings();
     settings.grpc.fast_path = fast_path;
     settings
 }
 
-/// Generates two tests of each function: with the direct path, and with tonic serving every call.
+/// Generates two tests of each function: with the fast path, and with tonic serving every call.
 macro_rules! over_both_paths {
     ($($name:ident),* $(,)?) => {
-        mod over_direct_path {
+        mod over_fast_path {
             $(#[tokio::test]
             async fn $name() {
                 super::$name(true).await;
