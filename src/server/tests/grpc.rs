@@ -1,6 +1,6 @@
 //! Calls of real clients: decisions, rejections, deadlines, panics, and the drain.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
@@ -8,7 +8,7 @@ use tonic::Code::{Internal, InvalidArgument};
 
 use super::support::{http, request, serve, settings_over};
 use crate::proto::{Code, Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
-use crate::server::tests::test_handlers::{Blocking, ByDomain, RecordsThread, RecordsTimeout};
+use crate::server::tests::test_handlers::{Blocking, ByDomain, observing};
 
 async fn a_decision_arrives_with_its_code(fast_path: bool) {
     let server = serve(ByDomain, settings_over(fast_path));
@@ -23,18 +23,19 @@ async fn a_decision_arrives_with_its_code(fast_path: bool) {
 }
 
 async fn the_grpc_timeout_less_a_margin_is_the_deadline(fast_path: bool) {
-    let patient = RecordsTimeout::default();
-    let waits = patient.waits.clone();
-    let server = serve(patient, settings_over(fast_path));
+    let timeouts = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&timeouts);
+    let decider = observing(move |request| seen.lock().unwrap().push(request.timeout));
+    let server = serve(decider, settings_over(fast_path));
     let mut client = server.client().await;
     client.should_rate_limit(request("d")).await.unwrap();
-    let mut hurried = tonic::Request::new(request("d"));
-    hurried.set_timeout(Duration::from_secs(50));
-    client.should_rate_limit(hurried).await.unwrap();
+    let mut with_timeout = tonic::Request::new(request("d"));
+    with_timeout.set_timeout(Duration::from_secs(50));
+    client.should_rate_limit(with_timeout).await.unwrap();
     let body = r#"{"domain": "d", "descriptors": [{"entries": [{"key": "k"}]}]}"#;
     assert_eq!(http(server.addresses.http, "POST", "/json", body).await.status, 200);
     let expected = [None, Some(Duration::from_millis(49_995)), None];
-    assert_eq!(*waits.lock().unwrap(), expected);
+    assert_eq!(*timeouts.lock().unwrap(), expected);
     server.stop().await;
 }
 
@@ -108,8 +109,12 @@ async fn a_call_in_flight_is_answered_after_the_stop_began(fast_path: bool) {
 }
 
 async fn connections_are_spread_evenly_over_workers(fast_path: bool) {
-    let decider = RecordsThread::default();
-    let threads = Arc::clone(&decider.threads);
+    let threads = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&threads);
+    let decider = observing(move |_| {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        seen.lock().unwrap().push(name);
+    });
     let server = serve(decider, settings_over(fast_path));
     let mut clients = Vec::new();
     for _ in 0..4 {

@@ -1,6 +1,5 @@
 //! Hostile clients: their connections or calls end, and other clients are served meanwhile.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,21 +11,15 @@ use super::raw::{
     CONTINUATION, DATA, END_HEADERS, ENHANCE_YOUR_CALM, HEADERS, PING, REFUSED_STREAM, RST_STREAM,
     Raw, SETTINGS, call, call_headers, frame, streams,
 };
-use super::support::{Served, read_answer, request, serve, settings_over};
-use crate::decision::Verdict;
-use crate::descriptor::Request;
-use crate::server::tests::test_handlers::ByDomain;
-use crate::server::{Decide, Metric, ServerConfig, ServerMetrics};
+use super::support::{Served, read_answer, request, serve_one_worker};
+use crate::server::tests::test_handlers::{ByDomain, observing};
+use crate::server::{Metric, ServerConfig, ServerMetrics};
 
 const SHORT: Duration = Duration::from_millis(50);
 
 /// A server with one worker, and its metrics.
 fn serving(fast_path: bool, tune: impl FnOnce(&mut ServerConfig)) -> (Served, Arc<ServerMetrics>) {
-    let mut settings = settings_over(fast_path);
-    settings.grpc.cores = NonZeroUsize::new(1);
-    tune(&mut settings);
-    let metrics = Arc::clone(&settings.server_metrics);
-    (serve(ByDomain, settings), metrics)
+    serve_one_worker(ByDomain, fast_path, tune)
 }
 
 /// Waits until `counter` is one. The server may count after it has responded.
@@ -100,7 +93,7 @@ async fn a_client_that_makes_calls_may_ping_and_reset(fast_path: bool) {
         assert!(client.send(&call(stream, "ok")).await);
         assert!(client.send(&frame(PING, 0, 0, &[7; 8])).await);
         loop {
-            let said = client.next().await.expect("it goes on");
+            let said = client.next().await.expect("the connection stays");
             if said.kind == PING && said.payload == [7; 8] {
                 break;
             }
@@ -303,30 +296,18 @@ async fn a_slow_http_head_is_closed_in_time() {
     server.stop().await;
 }
 
-/// Counts its decisions by domain.
-#[derive(Default)]
-struct Tally {
-    flood: Arc<AtomicUsize>,
-}
-
-impl Decide for Tally {
-    async fn decide(&self, request: &Request<'_>) -> Verdict {
-        if request.domain == "flood" {
-            self.flood.fetch_add(1, Ordering::Relaxed);
-        }
-        ByDomain.decide(request).await
-    }
-}
-
 /// One connection sends calls as fast as it can. Another on the same worker sends one call at a
 /// time. The worker reads at most 16 KiB of the first per turn, which is less than 200 calls, and
 /// the second waits a few turns.
 async fn a_flooding_connection_does_not_starve_others(fast_path: bool) {
-    let mut one_core = settings_over(fast_path);
-    one_core.grpc.cores = NonZeroUsize::new(1);
-    let tally = Tally::default();
-    let served = Arc::clone(&tally.flood);
-    let server = serve(tally, one_core);
+    let served = Arc::new(AtomicUsize::new(0));
+    let flooded = Arc::clone(&served);
+    let decider = observing(move |request| {
+        if request.domain == "flood" {
+            flooded.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let (server, _) = serve_one_worker(decider, fast_path, |_| {});
     let stream = std::net::TcpStream::connect(server.addresses.grpc).unwrap();
     let reader = stream.try_clone().unwrap();
     let hostile = std::thread::spawn(move || {
@@ -361,7 +342,7 @@ async fn a_flooding_connection_does_not_starve_others(fast_path: bool) {
     reader.shutdown(std::net::Shutdown::Both).unwrap();
     hostile.join().unwrap();
     let _ = drain.join().unwrap();
-    assert!(meanwhile > 0, "it is no flood");
+    assert!(meanwhile > 0, "no call of the flood was decided");
     assert!(meanwhile / CALLS < 2000, "{meanwhile} calls of the flood during {CALLS} others");
     server.stop().await;
 }

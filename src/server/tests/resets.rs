@@ -1,7 +1,6 @@
 //! Calls that are reset or closed at any point: the decision is dropped or undone, and other calls
 //! are unaffected.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use tokio::sync::{Semaphore, mpsc};
 use super::raw::{
     DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, Raw, call, call_headers, frame,
 };
-use super::support::{serve, settings_over};
+use super::support::{Served, serve, serve_one_worker, settings_over};
 use crate::decision::{Grant, Verdict};
 use crate::descriptor::Request;
 use crate::server::tests::test_handlers::ByDomain;
@@ -57,13 +56,12 @@ impl Decide for ReportsEvents {
 fn serving(
     fast_path: bool,
     tune: impl FnOnce(&mut ServerConfig),
-) -> (super::support::Served, Arc<Semaphore>, mpsc::UnboundedReceiver<Event>) {
-    let mut settings = settings_over(fast_path);
-    settings.grpc.cores = NonZeroUsize::new(1);
-    tune(&mut settings);
+) -> (Served, Arc<Semaphore>, mpsc::UnboundedReceiver<Event>) {
     let (events, received) = mpsc::unbounded_channel();
     let go = Arc::new(Semaphore::new(0));
-    (serve(ReportsEvents { events, go: Arc::clone(&go) }, settings), go, received)
+    let decider = ReportsEvents { events, go: Arc::clone(&go) };
+    let (server, _) = serve_one_worker(decider, fast_path, tune);
+    (server, go, received)
 }
 
 fn reset(stream: u32) -> Vec<u8> {
@@ -193,23 +191,23 @@ async fn calls_in_flight_are_answered_after_goaway(fast_path: bool) {
         }
         answered |= said.stream == 1 && said.flags & END_STREAM != 0;
     }
-    assert!(answered, "and then it is closed");
+    assert!(answered, "the call in flight has no response");
     server.stop().await;
 }
 
 async fn a_client_that_answers_pings_may_be_silent(fast_path: bool) {
-    let mut patient = settings_over(fast_path);
-    patient.grpc.keepalive_interval = Some(Duration::from_millis(20));
-    patient.grpc.keepalive_timeout = Duration::from_secs(20);
-    let metrics = Arc::clone(&patient.server_metrics);
-    let server = serve(ByDomain, patient);
+    let mut settings = settings_over(fast_path);
+    settings.grpc.keepalive_interval = Some(Duration::from_millis(20));
+    settings.grpc.keepalive_timeout = Duration::from_secs(20);
+    let metrics = Arc::clone(&settings.server_metrics);
+    let server = serve(ByDomain, settings);
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
-    let mut asked = 0;
-    while asked < 5 {
+    let mut pings = 0;
+    while pings < 5 {
         let said = raw.next().await.expect("the connection stays");
         if said.kind == PING && said.flags & 1 == 0 {
             assert!(raw.send(&frame(PING, 1, 0, &said.payload)).await);
-            asked += 1;
+            pings += 1;
         }
     }
     assert!(raw.send(&call(1, "ok")).await);

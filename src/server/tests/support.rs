@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
 use crate::server::tests::test_handlers::View;
-use crate::server::{self, Addresses, Decide, Health, ServerConfig, Serving};
+use crate::server::{self, Addresses, Decide, Health, ServerConfig, ServerMetrics, Serving};
 use crate::settings::Settings;
 
 /// A server under test. Dropping it stops it.
@@ -64,6 +64,19 @@ pub(super) fn serve(decider: impl Decide, settings: ServerConfig) -> Served {
     let serving =
         bound.serve(Arc::new(decider), Arc::new(View), health_seen, shutdown_seen).unwrap();
     Served { addresses, health, shutdown, serving }
+}
+
+/// A server with one worker and with the settings that `tune` changes, and its metrics.
+pub(super) fn serve_one_worker(
+    decider: impl Decide,
+    fast_path: bool,
+    tune: impl FnOnce(&mut ServerConfig),
+) -> (Served, Arc<ServerMetrics>) {
+    let mut settings = settings_over(fast_path);
+    settings.grpc.cores = NonZeroUsize::new(1);
+    tune(&mut settings);
+    let metrics = Arc::clone(&settings.server_metrics);
+    (serve(decider, settings), metrics)
 }
 
 impl Served {

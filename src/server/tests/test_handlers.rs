@@ -1,7 +1,6 @@
 //! Deciders, verdicts and an admin view for tests.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc};
 
@@ -81,30 +80,24 @@ impl Decide for Blocking {
     }
 }
 
-/// A decider that records the thread of each decision.
-#[derive(Default)]
-pub(in crate::server) struct RecordsThread {
-    pub(in crate::server) threads: Arc<Mutex<Vec<String>>>,
+/// A decider that passes each request to a function, then decides by domain.
+pub(in crate::server) struct Observing<F>(F);
+
+/// A decider that calls `observe` for each request.
+pub(in crate::server) fn observing<F>(observe: F) -> Observing<F>
+where
+    F: Fn(&Request<'_>) + Send + Sync + 'static,
+{
+    Observing(observe)
 }
 
-impl Decide for RecordsThread {
+impl<F> Decide for Observing<F>
+where
+    F: Fn(&Request<'_>) + Send + Sync + 'static,
+{
     async fn decide(&self, request: &Request<'_>) -> Verdict {
-        let name = std::thread::current().name().unwrap_or_default().to_owned();
-        self.threads.lock().unwrap().push(name);
-        verdict(request, Code::Ok)
-    }
-}
-
-/// A decider that records the timeout of each request.
-#[derive(Default)]
-pub(in crate::server) struct RecordsTimeout {
-    pub(in crate::server) waits: Arc<Mutex<Vec<Option<Duration>>>>,
-}
-
-impl Decide for RecordsTimeout {
-    async fn decide(&self, request: &Request<'_>) -> Verdict {
-        self.waits.lock().unwrap().push(request.timeout);
-        verdict(request, Code::Ok)
+        (self.0)(request);
+        ByDomain.decide(request).await
     }
 }
 
