@@ -56,7 +56,7 @@ mod tests {
     use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 
     #[test]
-    fn a_star_stands_for_exactly_one_label() {
+    fn a_wildcard_matches_exactly_one_label() {
         let dns = |presented, wanted: &str, expected| {
             (GeneralName::DNSName(presented), wanted.to_owned(), expected)
         };

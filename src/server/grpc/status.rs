@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_has_the_codes_number() {
+    fn a_response_has_the_number_of_its_code() {
         let response = GrpcStatus::new(GrpcCode::Unimplemented, "no").into_response();
         assert_eq!(response.headers()["grpc-status"], "12");
         assert_eq!(response.headers()["grpc-message"], "no");

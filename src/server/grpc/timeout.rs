@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fifth_of_the_timeout_is_kept_but_at_most_5_ms() {
+    fn the_margin_is_a_fifth_and_at_most_5_ms() {
         let table = [
             ("20m", Some(16_000)),
             ("1000u", Some(800)),

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_errors_of_the_machine_pause_accepting() {
+    fn only_system_errors_pause_the_accept_loop() {
         for (number, one) in [
             (103, true),  // ECONNABORTED
             (104, true),  // ECONNRESET

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_request_is_refused_with_the_reason() {
+    fn invalid_json_is_refused_with_the_reason() {
         let deep = "[".repeat(100_000);
         let table: [(&str, &str); 16] = [
             ("", "EOF"),

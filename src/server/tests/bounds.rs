@@ -15,7 +15,8 @@ use crate::server::tests::test_handlers::{Blocking, ByDomain};
 
 const SHORT: Duration = Duration::from_millis(50);
 
-fn impatient(fast_path: bool) -> ServerConfig {
+/// Settings with short time limits.
+fn short_timeouts(fast_path: bool) -> ServerConfig {
     let mut settings = settings_over(fast_path);
     settings.grpc.handshake_timeout = SHORT;
     settings.http.head_timeout = SHORT;
@@ -24,25 +25,25 @@ fn impatient(fast_path: bool) -> ServerConfig {
 }
 
 /// Waits until the server has closed `stream`.
-async fn closed(mut stream: TcpStream) {
+async fn wait_until_closed(mut stream: TcpStream) {
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest).await;
 }
 
-async fn silence_is_closed_on_every_port(fast_path: bool) {
-    let server = serve(ByDomain, impatient(fast_path));
+async fn silent_connections_are_closed_on_every_port(fast_path: bool) {
+    let server = serve(ByDomain, short_timeouts(fast_path));
     for port in [server.addresses.grpc, server.addresses.http] {
-        closed(TcpStream::connect(port).await.unwrap()).await;
+        wait_until_closed(TcpStream::connect(port).await.unwrap()).await;
         let mut half = TcpStream::connect(port).await.unwrap();
         half.write_all(b"PRI * HT").await.unwrap();
-        closed(half).await;
+        wait_until_closed(half).await;
     }
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_body_that_never_comes_is_not_waited_for() {
-    let server = serve(ByDomain, impatient(true));
+async fn missing_body_times_out() {
+    let server = serve(ByDomain, short_timeouts(true));
     let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
     let head = b"POST /json HTTP/1.1\r\nhost: t\r\ncontent-length: 100\r\n\r\n{";
     stream.write_all(head).await.unwrap();
@@ -51,15 +52,15 @@ async fn a_body_that_never_comes_is_not_waited_for() {
 }
 
 async fn a_connection_over_the_maximum_is_closed(fast_path: bool) {
-    let mut few = settings_over(fast_path);
-    few.grpc.max_connections = 1;
-    few.http.max_connections = 1;
-    let metrics = Arc::clone(&few.server_metrics);
-    let server = serve(ByDomain, few);
+    let mut settings = settings_over(fast_path);
+    settings.grpc.max_connections = 1;
+    settings.http.max_connections = 1;
+    let metrics = Arc::clone(&settings.server_metrics);
+    let server = serve(ByDomain, settings);
     let ports = [(server.addresses.grpc, &metrics.grpc), (server.addresses.http, &metrics.http)];
     for (address, port) in ports {
         let first = TcpStream::connect(address).await.unwrap();
-        closed(TcpStream::connect(address).await.unwrap()).await;
+        wait_until_closed(TcpStream::connect(address).await.unwrap()).await;
         drop(first);
         // The server detects a close only when it reads from the connection, so the count may lag.
         while port.open.get() > 0 {
@@ -88,7 +89,7 @@ async fn a_message_over_the_maximum_is_refused(fast_path: bool) {
 }
 
 /// The preface of an HTTP/2 connection, with an empty SETTINGS frame.
-const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const GOAWAY: u8 = 7;
 
 async fn an_old_connection_gets_goaway(fast_path: bool) {
@@ -98,10 +99,10 @@ async fn an_old_connection_gets_goaway(fast_path: bool) {
     let metrics = Arc::clone(&short_lived.server_metrics);
     let server = serve(ByDomain, short_lived);
     let mut stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
-    stream.write_all(HELLO).await.unwrap();
-    let mut said = Vec::new();
-    while !frame_types(&said).contains(&GOAWAY) {
-        assert_ne!(stream.read_buf(&mut said).await.unwrap(), 0, "closed without a word");
+    stream.write_all(PREFACE).await.unwrap();
+    let mut reply = Vec::new();
+    while !frame_types(&reply).contains(&GOAWAY) {
+        assert_ne!(stream.read_buf(&mut reply).await.unwrap(), 0, "closed without GOAWAY");
     }
     drop(stream);
     server.stop().await;
@@ -116,17 +117,17 @@ async fn an_old_connection_is_closed_after_its_grace(fast_path: bool) {
     let metrics = Arc::clone(&short_lived.server_metrics);
     let server = serve(ByDomain, short_lived);
     let mut stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
-    stream.write_all(HELLO).await.unwrap();
-    closed(stream).await;
+    stream.write_all(PREFACE).await.unwrap();
+    wait_until_closed(stream).await;
     server.stop().await;
     assert_eq!(metrics.grace_expired.get(), 1);
 }
 
-async fn an_endless_call_delays_the_drain_only_so_far(fast_path: bool) {
+async fn drain_ends_at_its_timeout(fast_path: bool) {
     let (arrived, mut arrivals) = mpsc::unbounded_channel();
-    let mut impatient = settings_over(fast_path);
-    impatient.drain.timeout = SHORT;
-    let server = serve(Blocking { arrived, go: Arc::new(Semaphore::new(0)) }, impatient);
+    let mut settings = settings_over(fast_path);
+    settings.drain.timeout = SHORT;
+    let server = serve(Blocking { arrived, go: Arc::new(Semaphore::new(0)) }, settings);
     let mut client = server.client().await;
     let call = tokio::spawn(async move { client.should_rate_limit(request("d")).await });
     arrivals.recv().await.unwrap();
@@ -146,10 +147,10 @@ fn frame_types(mut bytes: &[u8]) -> Vec<u8> {
 }
 
 over_both_paths! {
-    silence_is_closed_on_every_port,
+    silent_connections_are_closed_on_every_port,
     a_connection_over_the_maximum_is_closed,
     a_message_over_the_maximum_is_refused,
     an_old_connection_gets_goaway,
     an_old_connection_is_closed_after_its_grace,
-    an_endless_call_delays_the_drain_only_so_far,
+    drain_ends_at_its_timeout,
 }

@@ -17,9 +17,9 @@ use crate::server::Decide;
 use crate::server::tests::test_handlers::ByDomain;
 
 /// Decides by domain, and reports when its grant is given back.
-struct Granting(mpsc::UnboundedSender<()>);
+struct ReportsReturnedGrants(mpsc::UnboundedSender<()>);
 
-impl Decide for Granting {
+impl Decide for ReportsReturnedGrants {
     async fn decide(&self, request: &crate::descriptor::Request<'_>) -> Verdict {
         let returned = self.0.clone();
         let give_back = Box::new(move || {
@@ -39,7 +39,7 @@ fn frame(message: &impl Message) -> bytes::Bytes {
 
 async fn a_delivered_grant_is_kept(fast_path: bool) {
     let (returned, mut returns) = mpsc::unbounded_channel();
-    let served = serve(Granting(returned), settings_over(fast_path));
+    let served = serve(ReportsReturnedGrants(returned), settings_over(fast_path));
     served.client().await.should_rate_limit(request("ok")).await.unwrap();
     served.stop().await;
     // The server has dropped every sender, and none has reported a returned grant.
@@ -51,7 +51,7 @@ async fn a_delivered_grant_is_kept(fast_path: bool) {
 /// does after its timeout.
 async fn a_grant_reset_before_delivery_is_given_back(fast_path: bool) {
     let (returned, mut returns) = mpsc::unbounded_channel();
-    let served = serve(Granting(returned), settings_over(fast_path));
+    let served = serve(ReportsReturnedGrants(returned), settings_over(fast_path));
     let stream = TcpStream::connect(served.addresses.grpc).await.unwrap();
     let (client, connection) = h2::client::Builder::new()
         .initial_window_size(0)
@@ -74,7 +74,7 @@ async fn a_grant_reset_before_delivery_is_given_back(fast_path: bool) {
     body.send_data(frame(&request("ok")), true).unwrap();
     let answer = answer.await.unwrap();
     assert_eq!(answer.status(), 200);
-    assert!(returns.try_recv().is_err(), "still on its way");
+    assert!(returns.try_recv().is_err(), "the response is not delivered yet");
     body.send_reset(h2::Reason::CANCEL);
     drop(answer);
     assert_eq!(returns.recv().await, Some(()));
@@ -87,7 +87,7 @@ const ONE_BYTE: (u16, u32) = (4, 1);
 
 async fn a_grant_reset_during_delivery_is_given_back(fast_path: bool) {
     let (returned, mut returns) = mpsc::unbounded_channel();
-    let served = serve(Granting(returned), settings_over(fast_path));
+    let served = serve(ReportsReturnedGrants(returned), settings_over(fast_path));
     let mut raw = Raw::connect(served.addresses.grpc, &[ONE_BYTE]).await;
     assert!(raw.send(&call(1, "ok")).await);
     while raw.next().await.expect("the connection stays").kind != DATA {}
@@ -104,12 +104,12 @@ async fn a_response_read_byte_by_byte_arrives(fast_path: bool) {
     assert!(raw.send(&call(1, "full")).await);
     let mut answer = Vec::new();
     loop {
-        let said = raw.next().await.expect("the connection stays");
-        if said.kind == DATA {
-            assert_eq!(said.payload.len(), 1);
-            answer.extend(said.payload);
+        let reply = raw.next().await.expect("the connection stays");
+        if reply.kind == DATA {
+            assert_eq!(reply.payload.len(), 1);
+            answer.extend(reply.payload);
             assert!(raw.send(&http2(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes())).await);
-        } else if said.stream == 1 && said.flags & END_STREAM != 0 {
+        } else if reply.stream == 1 && reply.flags & END_STREAM != 0 {
             break;
         }
     }
@@ -119,18 +119,18 @@ async fn a_response_read_byte_by_byte_arrives(fast_path: bool) {
 }
 
 async fn calls_whose_responses_stay_unread_are_reset(fast_path: bool) {
-    let mut impatient = settings_over(fast_path);
-    impatient.grpc.call_timeout = Duration::from_millis(50);
-    let metrics = Arc::clone(&impatient.server_metrics);
-    let served = serve(ByDomain, impatient);
+    let mut settings = settings_over(fast_path);
+    settings.grpc.call_timeout = Duration::from_millis(50);
+    let metrics = Arc::clone(&settings.server_metrics);
+    let served = serve(ByDomain, settings);
     let mut raw = Raw::connect(served.addresses.grpc, &[ONE_BYTE]).await;
     for stream in streams().take(10) {
         assert!(raw.send(&call(stream, "full")).await);
     }
     let mut resets = 0;
     while resets < 10 {
-        let said = raw.next().await.expect("the connection stays");
-        resets += usize::from(said.kind == RST_STREAM);
+        let reply = raw.next().await.expect("the connection stays");
+        resets += usize::from(reply.kind == RST_STREAM);
     }
     drop(raw);
     served.stop().await;

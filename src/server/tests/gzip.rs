@@ -43,7 +43,7 @@ async fn a_client_that_compresses_is_answered(fast_path: bool) {
 }
 
 /// The `grpc-encoding` of the response to a call with `headers` and `body`, and its message's flag.
-async fn answered(server: &Served, headers: &[(&str, &str)], body: &[u8]) -> (String, u8) {
+async fn response_encoding(server: &Served, headers: &[(&str, &str)], body: &[u8]) -> (String, u8) {
     let stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(connection);
@@ -78,10 +78,10 @@ async fn an_answer_is_compressed_if_its_request_was(fast_path: bool) {
     let gzip = stored_gzip(&plain);
     let (sends, accepts) = (("grpc-encoding", "gzip"), ("grpc-accept-encoding", "identity,gzip"));
     let none = ("none".to_owned(), 0);
-    assert_eq!(answered(&server, &[sends, accepts], &gzip).await, ("gzip".to_owned(), 1));
-    assert_eq!(answered(&server, &[sends], &gzip).await, none);
-    assert_eq!(answered(&server, &[accepts], &plain).await, none);
-    assert_eq!(answered(&server, &[], &plain).await, none);
+    assert_eq!(response_encoding(&server, &[sends, accepts], &gzip).await, ("gzip".to_owned(), 1));
+    assert_eq!(response_encoding(&server, &[sends], &gzip).await, none);
+    assert_eq!(response_encoding(&server, &[accepts], &plain).await, none);
+    assert_eq!(response_encoding(&server, &[], &plain).await, none);
     server.stop().await;
 }
 

@@ -13,7 +13,7 @@ use crate::server::tests::test_handlers::ByDomain;
 
 const NAMES: [&str; 2] = ["", "ratelimit"];
 
-fn ask(service: &str) -> HealthCheckRequest {
+fn check(service: &str) -> HealthCheckRequest {
     HealthCheckRequest { service: service.into() }
 }
 
@@ -22,14 +22,14 @@ async fn watch(server: &Served) -> impl AsyncFnMut() -> [ServingStatus; 2] {
     let mut client = HealthClient::new(server.channel().await);
     let mut streams = Vec::new();
     for name in NAMES {
-        streams.push(client.watch(ask(name)).await.unwrap().into_inner());
+        streams.push(client.watch(check(name)).await.unwrap().into_inner());
     }
     async move || {
-        let mut said = [NotServing; 2];
-        for (stream, said) in streams.iter_mut().zip(&mut said) {
-            *said = stream.next().await.unwrap().unwrap().status();
+        let mut statuses = [NotServing; 2];
+        for (stream, status) in streams.iter_mut().zip(&mut statuses) {
+            *status = stream.next().await.unwrap().unwrap().status();
         }
-        said
+        statuses
     }
 }
 
@@ -45,24 +45,24 @@ async fn probes(server: &Served) -> [(u16, String); 3] {
 
 #[tokio::test]
 async fn health_follows_the_application_and_the_drain() {
-    let mut patient = settings();
+    let mut config = settings();
     // Long enough for all checks. The end of the test does not wait for it.
-    patient.drain.delay = Duration::from_secs(3600);
-    let server = serve(ByDomain, patient);
+    config.drain.delay = Duration::from_secs(3600);
+    let server = serve(ByDomain, config);
     let ok = |status| (status, "OK".to_owned());
     let (dead, unready) = ((500, String::new()), (503, "not ready".to_owned()));
 
     server.health.send_replace(Health { live: true, ready: false });
-    let mut said = watch(&server).await;
-    assert_eq!(said().await, [NotServing; 2], "no rules yet");
+    let mut next_statuses = watch(&server).await;
+    assert_eq!(next_statuses().await, [NotServing; 2], "no rules yet");
     assert_eq!(probes(&server).await, [ok(200), ok(200), unready.clone()]);
 
     server.health.send_replace(Health { live: true, ready: true });
-    assert_eq!(said().await, [Serving; 2]);
+    assert_eq!(next_statuses().await, [Serving; 2]);
     assert_eq!(probes(&server).await, [ok(200), ok(200), ok(200)]);
 
     server.shutdown.send_replace(true);
-    assert_eq!(said().await, [NotServing; 2], "reported before the ports close");
+    assert_eq!(next_statuses().await, [NotServing; 2], "reported before the ports close");
     assert_eq!(probes(&server).await, [dead.clone(), dead, unready]);
 }
 
@@ -70,7 +70,7 @@ async fn health_follows_the_application_and_the_drain() {
 async fn a_health_watch_does_not_delay_the_drain() {
     let server = serve(ByDomain, settings());
     let mut client = HealthClient::new(server.channel().await);
-    let mut stream = client.watch(ask("ratelimit")).await.unwrap().into_inner();
+    let mut stream = client.watch(check("ratelimit")).await.unwrap().into_inner();
     stream.next().await.unwrap().unwrap();
     server.stop().await;
     while let Some(Ok(_)) = stream.next().await {}
@@ -80,7 +80,7 @@ async fn a_health_watch_does_not_delay_the_drain() {
 async fn an_unknown_name_is_not_found() {
     let server = serve(ByDomain, settings());
     let mut client = HealthClient::new(server.channel().await);
-    let status = client.check(ask("other")).await.unwrap_err();
+    let status = client.check(check("other")).await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::NotFound);
     server.stop().await;
 }

@@ -48,7 +48,7 @@ async fn flood(server: &Served, flood: impl Fn(u32) -> Vec<u8>) -> (Option<u32>,
         }
     }
     server.try_call().await.unwrap();
-    (hostile.goodbye().await, sent)
+    (hostile.goaway_reason().await, sent)
 }
 
 async fn rapid_resets_close_the_connection(fast_path: bool) {
@@ -61,7 +61,7 @@ async fn rapid_resets_close_the_connection(fast_path: bool) {
     // One write: the server reads each call together with its reset.
     let burst: Vec<u8> = streams().take(2000).flat_map(reset).collect();
     let _ = hostile.send(&burst).await;
-    assert_eq!(hostile.goodbye().await, Some(ENHANCE_YOUR_CALM));
+    assert_eq!(hostile.goaway_reason().await, Some(ENHANCE_YOUR_CALM));
     server.try_call().await.unwrap();
     server.stop().await;
     assert_eq!(metrics.flood.get(), 1);
@@ -93,8 +93,8 @@ async fn a_client_that_makes_calls_may_ping_and_reset(fast_path: bool) {
         assert!(client.send(&call(stream, "ok")).await);
         assert!(client.send(&frame(PING, 0, 0, &[7; 8])).await);
         loop {
-            let said = client.next().await.expect("the connection stays");
-            if said.kind == PING && said.payload == [7; 8] {
+            let reply = client.next().await.expect("the connection stays");
+            if reply.kind == PING && reply.payload == [7; 8] {
                 break;
             }
         }
@@ -126,11 +126,11 @@ async fn headers_over_the_maximum_are_refused(fast_path: bool) {
     let many = [long, [&[0x00, 1, b'z', 126][..], &[b'y'; 126]].concat().repeat(10)].concat();
     assert!(client.send(&frame(HEADERS, END_HEADERS, 1, &many)).await);
     loop {
-        let said = client.next().await.expect("an answer");
-        if said.stream == 1 {
+        let reply = client.next().await.expect("an answer");
+        if reply.stream == 1 {
             // HPACK may encode the status 431 as an index or as a literal.
-            let text = String::from_utf8_lossy(&said.payload).into_owned();
-            assert!(said.kind == HEADERS || said.kind == RST_STREAM, "{said:?} {text}");
+            let text = String::from_utf8_lossy(&reply.payload).into_owned();
+            assert!(reply.kind == HEADERS || reply.kind == RST_STREAM, "{reply:?} {text}");
             break;
         }
     }
@@ -148,8 +148,8 @@ async fn calls_without_window_are_reset(fast_path: bool) {
     }
     let mut reset = 0;
     while reset < 100 {
-        let said = hostile.next().await.expect("the connection stays");
-        reset += usize::from(said.kind == RST_STREAM);
+        let reply = hostile.next().await.expect("the connection stays");
+        reset += usize::from(reply.kind == RST_STREAM);
     }
     server.try_call().await.unwrap();
     drop(hostile);
@@ -168,12 +168,12 @@ async fn calls_over_max_concurrent_streams_are_refused(fast_path: bool) {
     assert!(hostile.send(&frame(PING, 0, 0, &[7; 8])).await);
     let (mut announced, mut refused) = (Vec::new(), Vec::new());
     loop {
-        let said = hostile.next().await.expect("the connection stays");
-        match said.kind {
-            SETTINGS => announced.extend(said.payload.chunks(6).map(<[u8]>::to_vec)),
-            RST_STREAM => refused.push((said.stream, said.payload)),
+        let reply = hostile.next().await.expect("the connection stays");
+        match reply.kind {
+            SETTINGS => announced.extend(reply.payload.chunks(6).map(<[u8]>::to_vec)),
+            RST_STREAM => refused.push((reply.stream, reply.payload)),
             // The PING's reply means that all earlier frames have been processed.
-            PING if said.payload == [7; 8] => break,
+            PING if reply.payload == [7; 8] => break,
             _ => {}
         }
     }
@@ -194,8 +194,8 @@ async fn an_incomplete_call_is_reset(fast_path: bool) {
     assert!(hostile.send(&frame(HEADERS, END_HEADERS, 1, &call_headers())).await);
     assert!(hostile.send(&frame(DATA, 0, 1, &[0, 0, 0, 9])).await);
     loop {
-        let said = hostile.next().await.expect("the connection stays");
-        if said.kind == RST_STREAM && said.stream == 1 {
+        let reply = hostile.next().await.expect("the connection stays");
+        if reply.kind == RST_STREAM && reply.stream == 1 {
             break;
         }
     }
@@ -245,8 +245,8 @@ async fn an_idle_connection_gets_goaway(fast_path: bool) {
     let (server, metrics) =
         serving(fast_path, |settings| settings.grpc.max_connection_idle = Some(10 * SHORT));
     let mut idle = Raw::connect(server.addresses.grpc, &[]).await;
-    let said = idle.goodbye().await;
-    assert_eq!(said, Some(0), "without an error");
+    let reply = idle.goaway_reason().await;
+    assert_eq!(reply, Some(0), "without an error");
     assert_eq!(metrics.idle.get(), 1);
     drop(idle);
     server.stop().await;

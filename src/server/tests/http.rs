@@ -35,7 +35,7 @@ async fn json_refuses_invalid_requests_with_the_reason() {
         (r#"{"domain": "d"}"#, 400, "descriptors must not be empty"),
         (unit, 400, "limit.unit 0 is not a unit"),
         (&OK.replace("ok", "panic"), 500, "internal error"),
-        (&format!("{OK}{padding}"), 413, "larger than 200 bytes"),
+        (&format!("{OK}{padding}"), 413, "larger than 200 bytes; send a smaller one, or raise http.max_body_bytes"),
     ] {
         let answer = http(server.addresses.http, "POST", "/json", body).await;
         assert_eq!(answer.status, status, "{body:.40}: {}", answer.body);
@@ -48,7 +48,7 @@ async fn json_refuses_invalid_requests_with_the_reason() {
 }
 
 #[tokio::test]
-async fn admin_shows_what_the_application_says() {
+async fn admin_pages_have_the_content_of_the_view() {
     let server = serve(ByDomain, settings());
     for (path, content_type, body) in [
         ("/metrics", "text/plain; version=0.0.4; charset=utf-8", "weir_up 1\n"),

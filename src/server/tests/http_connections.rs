@@ -14,7 +14,9 @@ use crate::server::{ListenerMetrics, ServerConfig, ServerMetrics};
 type Listener = (SocketAddr, &'static str, fn(&ServerMetrics) -> &ListenerMetrics);
 
 /// A server with its three HTTP/1 listeners, and its metrics.
-fn serving(tune: impl FnOnce(&mut ServerConfig)) -> (Served, [Listener; 3], Arc<ServerMetrics>) {
+fn serve_all_listeners(
+    tune: impl FnOnce(&mut ServerConfig),
+) -> (Served, [Listener; 3], Arc<ServerMetrics>) {
     let mut settings = settings();
     settings.metrics.listen = Some(([127, 0, 0, 1], 0).into());
     tune(&mut settings);
@@ -39,9 +41,9 @@ async fn silent(port: SocketAddr, number: usize) -> Vec<TcpStream> {
 }
 
 /// Connects, and waits until the server has closed the connection.
-async fn turned_away(port: SocketAddr) {
+async fn assert_refused(port: SocketAddr) {
     let mut stream = TcpStream::connect(port).await.unwrap();
-    assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0, "closed without a word");
+    assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0, "closed without a response");
 }
 
 /// The HTTP status of `path`, requested on an open connection. Closes the connection.
@@ -52,17 +54,17 @@ async fn status(mut stream: TcpStream, path: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn an_address_at_its_limit_leaves_room_for_others() {
-    let (server, listeners, metrics) = serving(|settings| {
+async fn the_limit_of_an_address_affects_no_other() {
+    let (server, listeners, metrics) = serve_all_listeners(|settings| {
         settings.http.max_connections_per_peer = Some(4);
     });
     for (port, path, _) in listeners {
-        let mut greedy = silent(port, 4).await;
-        turned_away(port).await;
+        let mut open = silent(port, 4).await;
+        assert_refused(port).await;
         let other = TcpSocket::new_v4().unwrap();
         other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
         assert_eq!(status(other.connect(port).await.unwrap(), path).await, 200, "{port} {path}");
-        assert_eq!(status(greedy.remove(0), path).await, 200, "those that it has are good");
+        assert_eq!(status(open.remove(0), path).await, 200, "its open connections are served");
     }
     server.stop().await;
     for (_, path, port) in listeners {
@@ -74,11 +76,11 @@ async fn an_address_at_its_limit_leaves_room_for_others() {
 
 #[tokio::test]
 async fn metrics_listeners_accept_64_connections() {
-    let (server, listeners, metrics) = serving(|_| {});
+    let (server, listeners, metrics) = serve_all_listeners(|_| {});
     for (port, path, _) in &listeners[1..] {
         let mut open = silent(*port, 64).await;
-        turned_away(*port).await;
-        assert_eq!(status(open.remove(0), path).await, 200, "those that there are are good");
+        assert_refused(*port).await;
+        assert_eq!(status(open.remove(0), path).await, 200, "open connections are served");
     }
     server.stop().await;
     for (_, _, port) in &listeners[1..] {

@@ -45,9 +45,9 @@ async fn incomplete_messages_stay_within_the_budget(fast_path: bool) {
     // Four pieces fit, in addition to the uncounted bytes. The fifth call is the first to be
     // rejected.
     loop {
-        let said = hostile.next().await.expect("the connection stays");
-        if said.kind == HEADERS {
-            assert_eq!(said.stream, 9);
+        let reply = hostile.next().await.expect("the connection stays");
+        if reply.kind == HEADERS {
+            assert_eq!(reply.stream, 9);
             break;
         }
     }
@@ -66,8 +66,8 @@ async fn streaming_calls_accept_no_large_message(fast_path: bool) {
     let watch = headers_to("/grpc.health.v1.Health/Watch");
     assert!(hostile.send(&incomplete_call(1, &watch)).await);
     loop {
-        let said = hostile.next().await.expect("the connection stays");
-        if said.kind == HEADERS && said.stream == 1 {
+        let reply = hostile.next().await.expect("the connection stays");
+        if reply.kind == HEADERS && reply.stream == 1 {
             break;
         }
     }
@@ -98,9 +98,9 @@ async fn messages_being_decided_count_in_the_budget(fast_path: bool) {
     }
     // Four calls fit, and the fifth is rejected.
     loop {
-        let said = raw.next().await.expect("the connection stays");
-        if said.kind == HEADERS {
-            assert_eq!(said.stream, 9);
+        let reply = raw.next().await.expect("the connection stays");
+        if reply.kind == HEADERS {
+            assert_eq!(reply.stream, 9);
             break;
         }
     }
@@ -110,8 +110,8 @@ async fn messages_being_decided_count_in_the_budget(fast_path: bool) {
     go.add_permits(1);
     let mut answered = 0;
     while answered < 4 {
-        let said = raw.next().await.expect("the connection stays");
-        answered += usize::from(said.kind == HEADERS && said.flags & END_STREAM != 0);
+        let reply = raw.next().await.expect("the connection stays");
+        answered += usize::from(reply.kind == HEADERS && reply.flags & END_STREAM != 0);
     }
     // Calls that have got their response hold no bytes any more.
     assert!(raw.send(&call_with_unknown_field(11)).await);

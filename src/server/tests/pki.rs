@@ -131,7 +131,7 @@ impl Authority {
     }
 
     /// The ClientHello of a client that trusts this authority.
-    pub(super) fn hello(&self) -> Vec<u8> {
+    pub(super) fn client_hello(&self) -> Vec<u8> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -159,7 +159,7 @@ fn key(kind: Kind) -> (KeyPair, String) {
         Kind::P384 => generate(&rcgen::PKCS_ECDSA_P384_SHA384),
         Kind::Sec1 => {
             let (key, written) = generate(&rcgen::PKCS_ECDSA_P256_SHA256);
-            (key, marked("EC PRIVATE KEY", openssl(&["ec"], &written)))
+            (key, with_label("EC PRIVATE KEY", openssl(&["ec"], &written)))
         }
         Kind::Rsa | Kind::Pkcs1 => {
             let options = ["-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"];
@@ -167,17 +167,18 @@ fn key(kind: Kind) -> (KeyPair, String) {
             let key = KeyPair::from_pem(&written).unwrap();
             let written = match kind {
                 Kind::Pkcs1 => {
-                    marked("RSA PRIVATE KEY", openssl(&["rsa", "-traditional"], &written))
+                    with_label("RSA PRIVATE KEY", openssl(&["rsa", "-traditional"], &written))
                 }
-                _ => marked("BEGIN PRIVATE KEY", written),
+                _ => with_label("BEGIN PRIVATE KEY", written),
             };
             (key, written)
         }
     }
 }
 
-fn marked(mark: &str, pem: String) -> String {
-    assert!(pem.contains(mark), "openssl wrote another form than {mark}");
+/// `pem`, which must have this label.
+fn with_label(label: &str, pem: String) -> String {
+    assert!(pem.contains(label), "openssl wrote another form than {label}");
     pem
 }
 

@@ -37,7 +37,7 @@ async fn client(server: &Served) -> SendRequest<Bytes> {
 }
 
 /// The `grpc-status` of a call with these headers and a body in these pieces.
-async fn asked(
+async fn call_status(
     client: &mut SendRequest<Bytes>,
     call: http::request::Builder,
     pieces: &[Vec<u8>],
@@ -59,9 +59,9 @@ async fn asked(
     while let Some(piece) = body.data().await {
         bytes.extend(piece.unwrap());
     }
-    let said = body.trailers().await.unwrap().unwrap_or(head.headers);
-    let code = Code::from_bytes(said["grpc-status"].as_bytes());
-    assert_eq!(bytes.is_empty(), code != Code::Ok, "an answer, or a reason why not");
+    let status = body.trailers().await.unwrap().unwrap_or(head.headers);
+    let code = Code::from_bytes(status["grpc-status"].as_bytes());
+    assert_eq!(bytes.is_empty(), code != Code::Ok, "a message only with OK");
     code
 }
 
@@ -122,7 +122,7 @@ async fn each_malformed_call_has_its_status(fast_path: bool) {
         ("another service", to("/a.B/C"), vec![good()], false, Unimplemented),
     ];
     for (what, call, pieces, trailers, expected) in table {
-        assert_eq!(asked(&mut client, call, &pieces, trailers).await, expected, "{what}");
+        assert_eq!(call_status(&mut client, call, &pieces, trailers).await, expected, "{what}");
     }
     server.stop().await;
 }
@@ -150,11 +150,11 @@ async fn frames_may_be_split_and_padded(fast_path: bool) {
         assert!(raw.send(&[&head[..], &body].concat()).await);
         let mut answer = Vec::new();
         loop {
-            let said = raw.next().await.expect("the connection stays");
-            if said.kind == DATA {
-                answer.extend(&said.payload);
+            let reply = raw.next().await.expect("the connection stays");
+            if reply.kind == DATA {
+                answer.extend(&reply.payload);
             }
-            if said.stream == 1 && said.flags & END_STREAM != 0 {
+            if reply.stream == 1 && reply.flags & END_STREAM != 0 {
                 break;
             }
         }

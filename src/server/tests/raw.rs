@@ -141,7 +141,7 @@ impl Raw {
     }
 
     /// The reason of the GOAWAY, if the server sends one before it closes the connection.
-    pub(super) async fn goodbye(&mut self) -> Option<u32> {
+    pub(super) async fn goaway_reason(&mut self) -> Option<u32> {
         while let Some(frame) = self.next().await {
             if frame.kind == GOAWAY {
                 return Some(u32::from_be_bytes(frame.payload[4..8].try_into().unwrap()));

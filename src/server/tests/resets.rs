@@ -89,8 +89,8 @@ async fn a_call_reset_before_it_is_whole_is_not_decided(fast_path: bool) {
     assert!(raw.send(&reset(5)).await);
     assert!(raw.send(&call(9, "ok")).await);
     loop {
-        let said = raw.next().await.expect("the connection stays");
-        if said.flags & END_STREAM != 0 && said.stream == 9 {
+        let reply = raw.next().await.expect("the connection stays");
+        if reply.flags & END_STREAM != 0 && reply.stream == 9 {
             break;
         }
     }
@@ -126,9 +126,9 @@ async fn a_call_reset_while_decided_is_dropped_alone(fast_path: bool) {
     go.add_permits(1);
     assert_eq!(received.recv().await, Some(Event::Decided));
     loop {
-        let said = raw.next().await.expect("the connection stays");
-        assert_ne!(said.stream, 1);
-        if said.flags & END_STREAM != 0 && said.stream == 3 {
+        let reply = raw.next().await.expect("the connection stays");
+        assert_ne!(reply.stream, 1);
+        if reply.flags & END_STREAM != 0 && reply.stream == 3 {
             break;
         }
     }
@@ -182,14 +182,14 @@ async fn calls_in_flight_are_answered_after_goaway(fast_path: bool) {
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&call(1, "ok")).await);
     assert_eq!(received.recv().await, Some(Event::Begun));
-    assert_eq!(raw.goodbye().await, Some(0), "without an error");
+    assert_eq!(raw.goaway_reason().await, Some(0), "without an error");
     go.add_permits(1);
     let mut answered = false;
-    while let Some(said) = raw.next().await {
-        if said.kind == PING && said.flags & 1 == 0 {
-            assert!(raw.send(&frame(PING, 1, 0, &said.payload)).await);
+    while let Some(reply) = raw.next().await {
+        if reply.kind == PING && reply.flags & 1 == 0 {
+            assert!(raw.send(&frame(PING, 1, 0, &reply.payload)).await);
         }
-        answered |= said.stream == 1 && said.flags & END_STREAM != 0;
+        answered |= reply.stream == 1 && reply.flags & END_STREAM != 0;
     }
     assert!(answered, "the call in flight has no response");
     server.stop().await;
@@ -204,9 +204,9 @@ async fn a_client_that_answers_pings_may_be_silent(fast_path: bool) {
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     let mut pings = 0;
     while pings < 5 {
-        let said = raw.next().await.expect("the connection stays");
-        if said.kind == PING && said.flags & 1 == 0 {
-            assert!(raw.send(&frame(PING, 1, 0, &said.payload)).await);
+        let reply = raw.next().await.expect("the connection stays");
+        if reply.kind == PING && reply.flags & 1 == 0 {
+            assert!(raw.send(&frame(PING, 1, 0, &reply.payload)).await);
             pings += 1;
         }
     }
@@ -240,9 +240,9 @@ async fn a_panic_outside_a_decision_resets_that_call_only(fast_path: bool) {
     assert_eq!(received.recv().await, Some(Event::Begun));
     assert!(raw.send(&call(3, "")).await);
     loop {
-        let said = raw.next().await.expect("the connection stays");
-        if said.kind == RST_STREAM {
-            assert_eq!(said.stream, 3);
+        let reply = raw.next().await.expect("the connection stays");
+        if reply.kind == RST_STREAM {
+            assert_eq!(reply.stream, 3);
             break;
         }
     }

@@ -19,7 +19,7 @@ use crate::server::{ReloadOutcome, ServerConfig, ServerMetrics, TlsAcceptor, Tls
 const NOW: u64 = 1_800_000_000;
 
 /// A server with these certificate files, its TLS acceptor and its metrics.
-fn over_tls(
+fn serve_with_tls(
     files: TlsConfig,
     tune: impl FnOnce(&mut ServerConfig),
 ) -> (Served, TlsAcceptor, Arc<ServerMetrics>) {
@@ -31,13 +31,13 @@ fn over_tls(
     (serve(ByDomain, settings), tls, metrics)
 }
 
-fn trusting(authority: &Authority) -> ClientTlsConfig {
+fn client_config(authority: &Authority) -> ClientTlsConfig {
     let ca = Certificate::from_pem(authority.pem());
     ClientTlsConfig::new().ca_certificate(ca).domain_name("weir.example")
 }
 
-fn showing(authority: &Authority, leaf: &Leaf) -> ClientTlsConfig {
-    trusting(authority).identity(Identity::from_pem(&leaf.cert, &leaf.key))
+fn with_client_cert(authority: &Authority, leaf: &Leaf) -> ClientTlsConfig {
+    client_config(authority).identity(Identity::from_pem(&leaf.cert, &leaf.key))
 }
 
 async fn channel(
@@ -50,7 +50,7 @@ async fn channel(
 
 /// Whether a call gets a response. In TLS 1.3 a rejected certificate fails the first call, not the
 /// handshake.
-async fn is_answered(server: &Served, tls: ClientTlsConfig) -> bool {
+async fn call_succeeds(server: &Served, tls: ClientTlsConfig) -> bool {
     let Ok(channel) = channel(server, tls).await else { return false };
     RateLimitServiceClient::new(channel).should_rate_limit(request("ok")).await.is_ok()
 }
@@ -60,8 +60,8 @@ async fn every_kind_of_key_serves() {
     let authority = Authority::new();
     for kind in EVERY_KEY {
         let files = authority.files(&authority.issue(Leaf::server().kind(kind)));
-        let (server, _, metrics) = over_tls(files, |_| {});
-        assert!(is_answered(&server, trusting(&authority)).await, "{kind:?}");
+        let (server, _, metrics) = serve_with_tls(files, |_| {});
+        assert!(call_succeeds(&server, client_config(&authority)).await, "{kind:?}");
         assert_eq!(metrics.tls_accepted.get(), 1);
         server.stop().await;
     }
@@ -71,7 +71,7 @@ async fn every_kind_of_key_serves() {
 async fn tls_1_2_and_1_3_agree_on_http2() {
     use rustls::version::{TLS12, TLS13};
     let authority = Authority::new();
-    let (server, ..) = over_tls(authority.files(&authority.issue(Leaf::server())), |_| {});
+    let (server, ..) = serve_with_tls(authority.files(&authority.issue(Leaf::server())), |_| {});
     for (version, alpn, agreed) in
         [(&TLS12, "h2", true), (&TLS13, "h2", true), (&TLS13, "http/1.1", false)]
     {
@@ -98,11 +98,11 @@ async fn clients_need_a_trusted_certificate_and_name() {
     let mut files = authority.files(&authority.issue(Leaf::server()));
     files.client_ca = Some(authority.path("ca.crt"));
     files.client_san = vec!["envoy.gateway".into(), "spiffe://cluster/envoy".into()];
-    let (server, _, metrics) = over_tls(files.clone(), |_| {});
+    let (server, _, metrics) = serve_with_tls(files.clone(), |_| {});
     let good = [&["envoy.gateway"], &["*.gateway"], &["spiffe://cluster/envoy"]];
     for names in good {
         let leaf = authority.issue(Leaf::client(names));
-        assert!(is_answered(&server, showing(&authority, &leaf)).await, "{names:?}");
+        assert!(call_succeeds(&server, with_client_cert(&authority, &leaf)).await, "{names:?}");
     }
     assert_eq!(metrics.tls_failed.get(), 0);
     let bad = [
@@ -113,16 +113,18 @@ async fn clients_need_a_trusted_certificate_and_name() {
         other_authority.issue(Leaf::client(&["envoy.gateway"])),
     ];
     for (index, leaf) in bad.iter().enumerate() {
-        assert!(!is_answered(&server, showing(&authority, leaf)).await, "number {index}");
+        let client = with_client_cert(&authority, leaf);
+        assert!(!call_succeeds(&server, client).await, "number {index}");
     }
-    assert!(!is_answered(&server, trusting(&authority)).await, "without a certificate");
+    assert!(!call_succeeds(&server, client_config(&authority)).await, "without a certificate");
     server.stop().await;
     assert!(metrics.tls_failed.get() >= 6);
 
     files.client_optional = true;
-    let (server, ..) = over_tls(files, |_| {});
-    assert!(is_answered(&server, trusting(&authority)).await, "it is optional");
-    assert!(!is_answered(&server, showing(&authority, &bad[0])).await, "but not any");
+    let (server, ..) = serve_with_tls(files, |_| {});
+    assert!(call_succeeds(&server, client_config(&authority)).await, "it is optional");
+    let client = with_client_cert(&authority, &bad[0]);
+    assert!(!call_succeeds(&server, client).await, "its certificate is invalid");
     server.stop().await;
 }
 
@@ -130,7 +132,7 @@ async fn clients_need_a_trusted_certificate_and_name() {
 async fn plain_text_and_silence_block_no_other_client() {
     let authority = Authority::new();
     let files = authority.files(&authority.issue(Leaf::server()));
-    let (server, _, metrics) = over_tls(files, |settings| {
+    let (server, _, metrics) = serve_with_tls(files, |settings| {
         settings.grpc.handshake_timeout = Duration::from_millis(300);
         settings.grpc.max_handshakes = 1;
         settings.grpc.cores = NonZeroUsize::new(1);
@@ -138,13 +140,13 @@ async fn plain_text_and_silence_block_no_other_client() {
     let connect = || TcpStream::connect(server.addresses.grpc);
     // Silent connections take no handshake permit.
     let silent = [connect().await.unwrap(), connect().await.unwrap()];
-    assert!(is_answered(&server, trusting(&authority)).await);
+    assert!(call_succeeds(&server, client_config(&authority)).await);
 
     let mut plain = connect().await.unwrap();
     plain.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
-    let mut said = Vec::new();
-    let _ = plain.read_to_end(&mut said).await;
-    assert_eq!(said.first(), Some(&21), "an alert of TLS");
+    let mut reply = Vec::new();
+    let _ = plain.read_to_end(&mut reply).await;
+    assert_eq!(reply.first(), Some(&21), "an alert of TLS");
 
     for mut silent in silent {
         let _ = silent.read_to_end(&mut Vec::new()).await;
@@ -158,18 +160,18 @@ async fn plain_text_and_silence_block_no_other_client() {
 async fn a_stalled_handshake_times_out() {
     let authority = Authority::new();
     let files = authority.files(&authority.issue(Leaf::server()));
-    let (server, _, metrics) = over_tls(files, |settings| {
+    let (server, _, metrics) = serve_with_tls(files, |settings| {
         settings.grpc.handshake_timeout = Duration::from_millis(500);
         settings.grpc.max_handshakes = 1;
         settings.grpc.cores = NonZeroUsize::new(1);
     });
     // A client that is silent after its ClientHello holds the only permit until the timeout.
     let mut stalled = TcpStream::connect(server.addresses.grpc).await.unwrap();
-    stalled.write_all(&authority.hello()).await.unwrap();
+    stalled.write_all(&authority.client_hello()).await.unwrap();
     let mut flight = [0; 5];
     stalled.read_exact(&mut flight).await.unwrap();
     // Connections that arrive meanwhile wait for the permit, or time out and retry.
-    while !is_answered(&server, trusting(&authority)).await {}
+    while !call_succeeds(&server, client_config(&authority)).await {}
     server.stop().await;
     assert!(metrics.handshake_timeout.get() >= 1);
 }
@@ -179,8 +181,8 @@ async fn valid_files_reload_and_invalid_ones_do_not() {
     let authority = Authority::new();
     let first = authority.issue(Leaf::server());
     let files = authority.files(&first);
-    let (server, tls, metrics) = over_tls(files.clone(), |_| {});
-    let old = channel(&server, trusting(&authority)).await.unwrap();
+    let (server, tls, metrics) = serve_with_tls(files.clone(), |_| {});
+    let old = channel(&server, client_config(&authority)).await.unwrap();
     assert_eq!(tls.reload(NOW), ReloadOutcome::Unchanged);
 
     let other = Authority::new();
@@ -196,12 +198,12 @@ async fn valid_files_reload_and_invalid_ones_do_not() {
         fs::write(&files.cert, cert).unwrap();
         fs::write(&files.key, key).unwrap();
         let ReloadOutcome::Failed(error) = tls.reload(NOW) else {
-            panic!("number {number} was taken")
+            panic!("number {number} was loaded")
         };
         assert!(error.to_string().contains(why), "{why}: {error}");
         assert!(!error.to_string().contains("BEGIN"), "it shows the key: {error}");
         assert_eq!(tls.reload(NOW), ReloadOutcome::Unchanged, "reported once");
-        assert!(is_answered(&server, trusting(&authority)).await, "number {number}");
+        assert!(call_succeeds(&server, client_config(&authority)).await, "number {number}");
     }
     fs::remove_file(&files.key).unwrap();
     assert!(matches!(tls.reload(NOW), ReloadOutcome::Failed(_)));
@@ -209,10 +211,10 @@ async fn valid_files_reload_and_invalid_ones_do_not() {
 
     fs::write(&files.key, &second.key).unwrap();
     assert_eq!(tls.reload(NOW), ReloadOutcome::Reloaded(None));
-    assert!(is_answered(&server, trusting(&other)).await);
-    assert!(!is_answered(&server, trusting(&authority)).await, "the old one is gone");
+    assert!(call_succeeds(&server, client_config(&other)).await);
+    assert!(!call_succeeds(&server, client_config(&authority)).await, "the old one is gone");
     let mut old = RateLimitServiceClient::new(old);
-    old.should_rate_limit(request("ok")).await.expect("what was open stays open");
+    old.should_rate_limit(request("ok")).await.expect("an open connection stays open");
     assert_eq!((metrics.tls_reloaded.get(), metrics.tls_reload_failed.get()), (1, 6));
     server.stop().await;
 }
@@ -240,17 +242,17 @@ fn an_expiring_certificate_is_used_with_a_warning() {
 async fn reloads_under_load_fail_no_call() {
     let authority = Authority::new();
     let files = authority.files(&authority.issue(Leaf::server()));
-    let (server, tls, metrics) = over_tls(files.clone(), |_| {});
+    let (server, tls, metrics) = serve_with_tls(files.clone(), |_| {});
     let server = Arc::new(server);
     let over = Arc::new(AtomicBool::new(false));
     let callers: Vec<_> = (0..4)
         .map(|_| {
             let (server, over, tls) =
-                (Arc::clone(&server), Arc::clone(&over), trusting(&authority));
+                (Arc::clone(&server), Arc::clone(&over), client_config(&authority));
             tokio::spawn(async move {
                 let mut calls = 0;
                 while !over.load(Ordering::Relaxed) {
-                    assert!(is_answered(&server, tls.clone()).await, "call {calls}");
+                    assert!(call_succeeds(&server, tls.clone()).await, "call {calls}");
                     calls += 1;
                 }
                 calls
