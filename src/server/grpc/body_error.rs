@@ -20,7 +20,7 @@ impl From<h2::Error> for BodyError {
 impl From<BodyError> for GrpcStatus {
     fn from(error: BodyError) -> GrpcStatus {
         match error {
-            // This status is never read: the stream that would carry it is gone.
+            // This status is never sent, because its stream has ended.
             BodyError::Stream(error) => GrpcStatus::new(GrpcCode::Internal, error.to_string()),
             BodyError::Refused(status) => status,
         }

@@ -81,8 +81,8 @@ pub(super) async fn send(
     Ok(())
 }
 
-/// Sends `body` to its end. An error means that the client has gone or reset the call, or that the
-/// body failed.
+/// Sends `body` to its end. An error means that the client has closed the connection or reset the
+/// call, or that the body failed.
 async fn send_body<B>(stream: &mut SendStream<Bytes>, body: B) -> Result<(), h2::Error>
 where
     B: http_body::Body<Data = Bytes>,
@@ -115,7 +115,7 @@ where
 }
 
 /// Sends `data` as the client's window allows. Sent without that check, h2 would buffer it. An
-/// error means that the client has gone or reset the call.
+/// error means that the client has closed the connection or reset the call.
 async fn data(stream: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2::Error> {
     while !data.is_empty() {
         stream.reserve_capacity(data.len());

@@ -67,8 +67,8 @@ mod tests {
                 let _ = gate.lock().unwrap().recv();
                 "page".to_owned()
             });
-            let ask = || tokio::spawn(pages.clone().answer());
-            let first: Vec<_> = (0..CONCURRENT_MAX).map(|_| ask()).collect();
+            let request_page = || tokio::spawn(pages.clone().answer());
+            let first: Vec<_> = (0..CONCURRENT_MAX).map(|_| request_page()).collect();
             for _ in &first {
                 arrivals.recv().await.unwrap();
             }
@@ -76,7 +76,7 @@ mod tests {
             for one in first {
                 assert!(one.await.unwrap_err().is_cancelled());
             }
-            let more: Vec<_> = (0..10).map(|_| ask()).collect();
+            let more: Vec<_> = (0..10).map(|_| request_page()).collect();
             // After the yield, each task has been polled once.
             tokio::task::yield_now().await;
             tokio::select! {

@@ -157,9 +157,9 @@ mod tests {
         }
         assert_eq!(opens(&balancer), [3, 2, 2]);
 
-        let gone = [queues[1].try_recv().unwrap(), queues[1].try_recv().unwrap()];
+        let taken = [queues[1].try_recv().unwrap(), queues[1].try_recv().unwrap()];
         assert_eq!(opens(&balancer), [3, 2, 2], "connections taken from the queue count as open");
-        drop(gone);
+        drop(taken);
         assert_eq!(opens(&balancer), [3, 0, 2]);
         for _ in 0..3 {
             assert!(assign());

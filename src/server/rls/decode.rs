@@ -83,11 +83,11 @@ impl<'m> Message<'m> {
 
     fn descriptor(&mut self, mut bytes: &'m [u8]) -> Result<(), DecodeError> {
         let (before, mut sent) = (self.entries.len(), WireDescriptor::default());
-        self.bound(1)?;
+        self.check_parts(1)?;
         while let Some(field) = wire::next(&mut bytes)? {
             match field {
                 (1, Value::Bytes(entry)) => {
-                    self.bound(2)?;
+                    self.check_parts(2)?;
                     self.entries.push(read_entry(entry)?);
                 }
                 (1, _) => return Err(DecodeError::Type("entries")),
@@ -108,7 +108,7 @@ impl<'m> Message<'m> {
     }
 
     /// Fails if the message has more than [`PARTS_MAX`] parts: the complete ones and `more`.
-    fn bound(&self, more: usize) -> Result<(), DecodeError> {
+    fn check_parts(&self, more: usize) -> Result<(), DecodeError> {
         let parts = self.descriptors.len() + self.entries.len() + more;
         if parts > PARTS_MAX { Err(DecodeError::Parts) } else { Ok(()) }
     }

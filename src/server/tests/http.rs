@@ -35,7 +35,7 @@ async fn json_refuses_invalid_requests_with_the_reason() {
         (r#"{"domain": "d"}"#, 400, "descriptors must not be empty"),
         (unit, 400, "limit.unit 0 is not a unit"),
         (&OK.replace("ok", "panic"), 500, "internal error"),
-        (&format!("{OK}{padding}"), 413, "larger than 200 bytes; send a smaller one, or raise http.max_body_bytes"),
+        (&format!("{OK}{padding}"), 413, "raise http.max_body_bytes"),
     ] {
         let answer = http(server.addresses.http, "POST", "/json", body).await;
         assert_eq!(answer.status, status, "{body:.40}: {}", answer.body);
