@@ -78,6 +78,7 @@ pub(in crate::server) fn router<V: AdminView>(
     bounds: Bounds,
 ) -> Router {
     let loopback = access.loopback;
+    // A further protected path is one more `merge`.
     let protected = Router::new().merge(counters::router(view.clone(), bounds));
     Router::new()
         .route("/", get(INDEX))

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_is_gone_or_full_is_skipped() {
+    fn a_stopped_or_full_worker_is_skipped() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (balancer, mut queues) = balancer(2, 100);
         drop(queues.remove(0));
