@@ -1,4 +1,4 @@
-//! Reads of files with certificates, keys, passwords and tokens, of at most 1 MiB each.
+//! Reads files of at most 1 MiB: certificates, keys, passwords and tokens.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -22,7 +22,7 @@ pub(crate) enum Malformed {
     #[error(transparent)]
     Field(#[from] DecodeError),
     /// A length that exceeds the input.
-    #[error("a field is longer than the message that it stands in")]
+    #[error("a field is longer than its message")]
     Short,
 }
 

@@ -1,5 +1,4 @@
-//! Listeners: bind, accept, limit the connections per address, assign them to workers, TLS, and
-//! the metrics.
+//! Listeners: binding, the accept loop, limits per address, assignment to workers, TLS, metrics.
 
 pub(super) mod accept;
 pub(super) mod balance;

@@ -1,7 +1,7 @@
 //! A limit on control frames: frames such as pings and settings that carry no call.
 //!
-//! h2 replies to each of them and does not limit their number. Here each frame spends from a budget
-//! that calls and time refill. A well-behaved client needs a few per call and a few per minute.
+//! h2 replies to each of them and does not limit their number. Here each frame takes one from a
+//! budget, which calls and time refill. A usual client sends a few per call and a few per minute.
 
 use std::time::Duration;
 

@@ -66,9 +66,9 @@ pub struct ServerMetrics {
     pub tls_expiry: Metric,
     /// Connections that did not finish TLS and the HTTP/2 preface in time.
     pub handshake_timeout: Metric,
-    /// Connections whose client left sent data unread.
+    /// Connections closed because the client did not read for `grpc.write_timeout`.
     pub write_timeout: Metric,
-    /// Connections whose client did not answer a ping.
+    /// Connections closed because the client did not answer a ping in time.
     pub keepalive_timeout: Metric,
     /// Connections closed for too many resets, control frames or CONTINUATION frames.
     pub flood: Metric,
@@ -82,13 +82,14 @@ pub struct ServerMetrics {
     pub grace_expired: Metric,
     /// Calls that were reset at `grpc.call_timeout`.
     pub call_timeout: Metric,
-    /// Calls rejected because their message exceeded `grpc.max_message_bytes`.
+    /// Calls rejected because their message exceeded `grpc.max_message_bytes`, as it was sent.
+    /// Messages that exceed it only after decompression are not counted.
     pub message_too_large: Metric,
     /// Calls rejected at `grpc.max_buffered_bytes`, or because a streaming call sent too much.
     pub buffer_full: Metric,
     /// HTTP requests whose head or body was too slow.
     pub http_timeout: Metric,
-    /// HTTP requests whose head or body was too large.
+    /// HTTP requests whose head or body was too large. A body that ends early is not counted.
     pub http_too_large: Metric,
 }
 
