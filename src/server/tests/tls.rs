@@ -212,7 +212,7 @@ async fn valid_files_reload_and_invalid_ones_do_not() {
     fs::write(&files.key, &second.key).unwrap();
     assert_eq!(tls.reload(NOW), ReloadOutcome::Reloaded(None));
     assert!(call_succeeds(&server, client_config(&other)).await);
-    assert!(!call_succeeds(&server, client_config(&authority)).await, "the old certificate is replaced");
+    assert!(!call_succeeds(&server, client_config(&authority)).await, "it is replaced");
     let mut old = RateLimitServiceClient::new(old);
     old.should_rate_limit(request("ok")).await.expect("an open connection stays open");
     assert_eq!((metrics.tls_reloaded.get(), metrics.tls_reload_failed.get()), (1, 6));
