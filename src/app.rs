@@ -14,7 +14,9 @@ use crate::modes::Modes;
 use crate::server::{self, ServerConfig, Serving};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{GuardedStore, MemoryStore, RedisStore};
-use crate::telemetry::{self, Decisions, Exporter, OtlpError, Requests, SeriesBudget, Top, Traces};
+use crate::telemetry::{
+    self, Decisions, Exporter, OtlpError, Requests, SeriesBudget, TopDenied, Traces,
+};
 use crate::time::{Clock, SystemClock};
 
 mod active_rules;
@@ -160,7 +162,7 @@ impl App {
         let addresses = bound.addresses()?;
         let limiter = Arc::new(limiter(&settings, clock)?);
         let (traces, span_exporter) = traces(&settings)?.unzip();
-        let decisions = Decisions::new(budget, Top::new(settings.metrics.top_values));
+        let decisions = Decisions::new(budget, TopDenied::new(settings.metrics.top_values));
         let recorder = Arc::new(Recorder { decisions, requests: Requests::default(), traces });
         let registries = Arc::new(Registries::new(
             limiter.clone(),
@@ -230,16 +232,16 @@ fn metrics_exporter(
     }
     let (started, registries) = (registries.started, Arc::clone(registries));
     let page = move || (clock.now(), registries.exposition());
-    Ok(Some(telemetry::push(&settings.metrics, &settings.tracing, started, page)?))
+    Ok(Some(telemetry::start_metrics_export(&settings.metrics, &settings.tracing, started, page)?))
 }
 
 /// The limiter over the configured store. Redis may still be unreachable.
 fn limiter(settings: &Settings, clock: SystemClock) -> Result<Limiter, StartError> {
-    let (answer, on_error) = (settings.answer.clone(), settings.fallback.on_error);
+    let (response, on_error) = (settings.response.clone(), settings.fallback.on_error);
     let memory = MemoryStore::new(settings.store.max_counters);
     match settings.store.kind {
         StoreKind::Memory => {
-            let limiter = Limiter::new(Backend::Memory(memory), KeySeed::random(), answer);
+            let limiter = Limiter::new(Backend::Memory(memory), KeySeed::random(), response);
             Ok(limiter.with_on_error(on_error))
         }
         StoreKind::Redis => {
@@ -257,7 +259,7 @@ fn limiter(settings: &Settings, clock: SystemClock) -> Result<Limiter, StartErro
             } else {
                 Modes::without_over_limit_cache(guarded)
             };
-            let limiter = Limiter::new(Backend::Redis(modes), seed, answer);
+            let limiter = Limiter::new(Backend::Redis(modes), seed, response);
             Ok(limiter.with_on_error(on_error).with_local(local))
         }
     }

@@ -23,7 +23,7 @@ use crate::key::KeySeed;
 use crate::limit::{Algorithm, Mode, OnError};
 use crate::modes::Modes;
 use crate::rules::{DeniedRequests, RuleSet};
-use crate::settings::AnswerSettings;
+use crate::settings::ResponseSettings;
 use crate::store::{GuardedStore, MemoryStore, RedisStore, Store};
 use crate::time::{Micros, SystemClock};
 
@@ -56,7 +56,7 @@ pub struct Limiter<S = GuardedStore<RedisStore, SystemClock>> {
     /// Shared with undo guards, which may outlive a request.
     backend: Arc<Backend<S>>,
     seed: KeySeed,
-    config: AnswerSettings,
+    config: ResponseSettings,
     /// The fallback of rules without `on_error`.
     on_error: OnError,
     lease_ids: LeaseIds,
@@ -78,7 +78,7 @@ struct Decided<'q> {
 
 impl<S: Store> Limiter<S> {
     /// A limiter over `backend`. Counter keys are hashed with `seed`.
-    pub fn new(backend: Backend<S>, seed: KeySeed, config: AnswerSettings) -> Limiter<S> {
+    pub fn new(backend: Backend<S>, seed: KeySeed, config: ResponseSettings) -> Limiter<S> {
         let backend = Arc::new(backend);
         let (on_error, lease_ids) = (OnError::default(), LeaseIds::new());
         Limiter { backend, seed, config, on_error, lease_ids, local: None }

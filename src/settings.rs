@@ -45,7 +45,7 @@ pub use problem::{Problem, Problems};
 pub use secret::{Secret, SecretUrl};
 pub use section::Setting;
 pub use sections::{
-    AdminSettings, AnswerSettings, ClientCert, ClockSettings, DrainSettings, FallbackSettings,
+    AdminSettings, ResponseSettings, ClientCert, ClockSettings, DrainSettings, FallbackSettings,
     GrpcSettings, HttpSettings, LimitHeaders, LogFormat, LogSettings, MetricsSettings,
     ReadyzSettings, RedisSettings, RequireRules, RulesSettings, StoreKind, StoreSettings,
     TracingSettings,
@@ -65,7 +65,7 @@ settings! {
     /// The source of rules.
     rules: RulesSettings,
     /// The content of responses.
-    answer: AnswerSettings,
+    response: ResponseSettings,
     /// The counters.
     store: StoreSettings,
     /// The connection to Redis.
@@ -130,7 +130,7 @@ impl Settings {
         settings.grpc.listen = any_port;
         settings.http.listen = any_port;
         settings.admin.listen = any_port;
-        settings.grpc.cores = Some(NonZeroUsize::MIN);
+        settings.grpc.workers = Some(NonZeroUsize::MIN);
         settings.store.max_counters = 10_000;
         settings.drain.delay = Duration::ZERO;
         settings.drain.timeout = Duration::from_secs(1);

@@ -3,8 +3,8 @@
 //! A registry counts one subject in atomics. Its function `expose` writes its metrics onto an
 //! [`Exposition`].
 
-mod compat;
 mod decisions;
+mod envoy_ratelimit;
 mod exposition;
 mod fallback_log;
 mod otlp;
@@ -17,14 +17,14 @@ mod stats;
 mod top;
 mod trace;
 
-pub use compat::expose as expose_envoy_ratelimit;
 pub use decisions::Decisions;
+pub use envoy_ratelimit::expose as expose_envoy_ratelimit;
 pub use exposition::{Exposition, Family, Kind, Sample, Value};
-pub use otlp::{Exporter, OtlpError, push};
+pub use otlp::{Exporter, OtlpError, start_metrics_export};
 pub use process::expose as expose_process;
 pub use reloads::RuleReloads;
 pub use requests::{Deciding, Requests};
 pub use rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
 pub use stats::{DecisionOutcome, EnvoyRatelimitSnapshot, StatsSnapshot};
-pub use top::Top;
+pub use top::TopDenied;
 pub use trace::{RequestSpan, Traces};

@@ -63,7 +63,7 @@ fn on(cluster: &Cluster, rules: &Path) -> anyhow::Result<Server> {
     let settings = [
         ("WEIR__STORE__KIND", "redis"),
         ("WEIR__REDIS__URL", url.as_str()),
-        ("WEIR__ANSWER__DECISION_HEADER", "true"),
+        ("WEIR__RESPONSE__DECISION_HEADER", "true"),
     ];
     Server::weir(rules, &settings).context("weir over a cluster")
 }

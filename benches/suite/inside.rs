@@ -10,7 +10,7 @@ use weir::descriptor::{Caller, Descriptor, Entry, Request};
 use weir::key::KeySeed;
 use weir::limiter::{Backend, Limiter};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
-use weir::settings::AnswerSettings;
+use weir::settings::ResponseSettings;
 use weir::store::MemoryStore;
 use weir::time::{Clock, SystemClock};
 
@@ -36,7 +36,7 @@ impl Inside {
         let compiled = compile(&[file], &Options::default());
         let (rules, _) = compiled.map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
         let backend = Backend::Memory(MemoryStore::new(4 * users.max(100_000)));
-        let limiter = Limiter::new(backend, KeySeed::random(), AnswerSettings::default());
+        let limiter = Limiter::new(backend, KeySeed::random(), ResponseSettings::default());
         let users: Vec<String> = (0..users).map(|user| format!("u{user:07}")).collect();
         let inside = Inside { limiter, clock: SystemClock::new(), rules, users };
         let users = inside.users.len();

@@ -11,7 +11,7 @@ use weir::limiter::{Backend, Limiter};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
 use weir::server::grpc_in_process::GrpcService;
 use weir::server::{Decide, in_process};
-use weir::settings::{AnswerSettings, LimitHeaders};
+use weir::settings::{ResponseSettings, LimitHeaders};
 use weir::store::memory::MemoryStore;
 use weir::time::{Clock, ManualClock, Micros};
 
@@ -47,11 +47,11 @@ impl Default for Service {
         let compiled = compile(&[file], &Options::default());
         let rules = compiled.unwrap_or_else(|problems| panic!("{problems:#?}")).0;
         let clock = ManualClock::at(Micros::from_secs(1_700_000_000));
-        let config = AnswerSettings {
+        let config = ResponseSettings {
             headers: LimitHeaders::Both,
             decision_header: true,
             dynamic_metadata: true,
-            ..AnswerSettings::default()
+            ..ResponseSettings::default()
         };
         let backend = Backend::Memory(MemoryStore::new(COUNTERS));
         let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), config);

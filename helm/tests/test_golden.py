@@ -154,7 +154,7 @@ def checksums(case, *sets):
 def test_other_settings_make_other_pods_and_other_rules_do_not():
     before = checksums("default")
     assert list(before) == ["checksum/settings"] and len(before["checksum/settings"]) == 64
-    assert checksums("default", 'settings={"answer":{"headers":"both"}}') != before
+    assert checksums("default", 'settings={"response":{"headers":"both"}}') != before
     assert checksums("default", 'rules={"a.yaml":"domain: a"}') == before
     restarting = [checksums("default", "restartOnRuleChange=true", f'rules={{"a.yaml":"domain: {d}"}}') for d in "ab"]
     assert restarting[0]["checksum/rules"] != restarting[1]["checksum/rules"]

@@ -48,7 +48,8 @@ pub(super) struct ActiveRules {
     /// Problems of the last load, one per line. None if the files' rules are active.
     last_error: ArcSwapOption<String>,
     reloads: RuleReloads,
-    started_with_rules: bool,
+    /// Whether the first load succeeded. False only with `rules.start_without_rules`.
+    first_load_ok: bool,
     /// Locked during a load, so that an older set never replaces a newer one.
     last_attempt: Mutex<LastAttempt>,
 }
@@ -65,7 +66,7 @@ impl ActiveRules {
     /// Loads the first rules. Statistics by value take their series from `budget`.
     ///
     /// # Errors
-    /// The problems of the rule files, unless `rules.start_without` is set.
+    /// The problems of the rule files, unless `rules.start_without_rules` is set.
     pub(super) fn load(
         settings: &Settings,
         budget: Arc<SeriesBudget>,
@@ -80,7 +81,7 @@ impl ActiveRules {
                 log_warnings(&warnings);
                 (rules, None)
             }
-            Err(problems) if settings.rules.start_without => {
+            Err(problems) if settings.rules.start_without_rules => {
                 log_problems(&problems);
                 tracing::error!("started without rules: every request passes until a reload");
                 without_files.clone_from(&paths);
@@ -96,7 +97,7 @@ impl ActiveRules {
             clock,
             budget,
             snapshot: ArcSwap::from_pointee(first),
-            started_with_rules: error.is_none(),
+            first_load_ok: error.is_none(),
             last_error: ArcSwapOption::from_pointee(error),
             reloads: RuleReloads::default(),
             last_attempt: Mutex::new(LastAttempt { digest, without_files }),
@@ -130,15 +131,15 @@ impl ActiveRules {
     /// Successful and failed loads, the first one included.
     pub(super) fn load_counts(&self) -> (u64, u64) {
         let (ok, failed) = self.reloads.counts();
-        let first = u64::from(self.started_with_rules);
+        let first = u64::from(self.first_load_ok);
         (ok + first, failed + 1 - first)
     }
 
     /// Writes the metrics of reloads onto the page.
     pub(super) fn expose(&self, page: &mut Exposition) {
         let now = self.snapshot();
-        let failing = self.last_error.load().is_some();
-        self.reloads.expose(now.rules.rules().len(), now.loaded_at, failing, page);
+        let is_ok = self.last_error.load().is_none();
+        self.reloads.expose(now.rules.rules().len(), now.loaded_at, is_ok, page);
     }
 
     /// Reads the files and activates their rules. Counters of unchanged rules continue, because

@@ -26,8 +26,8 @@ pub(super) struct Registries {
     pub(super) max_counters: usize,
     /// `metrics.top`: whether the page has the counters denied most.
     pub(super) top: bool,
-    /// `metrics.compat`: whether the page has the metrics of envoyproxy/ratelimit too.
-    pub(super) compat: bool,
+    /// `metrics.envoy_ratelimit_names`: whether the page has the metrics of envoyproxy/ratelimit too.
+    pub(super) envoy_ratelimit_names: bool,
 }
 
 impl Registries {
@@ -48,7 +48,7 @@ impl Registries {
             server,
             max_counters: settings.store.max_counters,
             top: settings.metrics.top,
-            compat: settings.metrics.compat,
+            envoy_ratelimit_names: settings.metrics.envoy_ratelimit_names,
         }
     }
 
@@ -77,7 +77,7 @@ impl Registries {
             traces.expose(&mut page);
         }
         telemetry::expose_process(self.started, &mut page);
-        if self.compat {
+        if self.envoy_ratelimit_names {
             let loads = self.rules.load_counts();
             let metrics = &active.metrics;
             telemetry::expose_envoy_ratelimit(decisions, metrics, requests, loads, &mut page);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::Decided;
 use crate::decision::{Cause, Code, Status};
-use crate::settings::{AnswerSettings, LimitHeaders};
+use crate::settings::{ResponseSettings, LimitHeaders};
 
 mod ietf;
 mod limit_status;
@@ -14,7 +14,7 @@ use limit_status::{LimitStatus, List, most_restrictive_first, quotable};
 
 /// All headers that `config` enables.
 pub(super) fn all(
-    config: &AnswerSettings,
+    config: &ResponseSettings,
     code: Code,
     decided: &[Decided<'_>],
     statuses: &[Status],
@@ -39,7 +39,7 @@ pub(super) fn all(
 }
 
 fn limit_status<'d>(
-    config: &AnswerSettings,
+    config: &ResponseSettings,
     one: &'d Decided<'d>,
     status: &Status,
 ) -> Option<LimitStatus<'d>> {
@@ -49,7 +49,7 @@ fn limit_status<'d>(
     Some(LimitStatus { rule: one.resolved.rule(), limit, decision, code: status.code, quota })
 }
 
-fn families(config: &AnswerSettings, limits: &[LimitStatus<'_>], list: &mut List) {
+fn families(config: &ResponseSettings, limits: &[LimitStatus<'_>], list: &mut List) {
     if limits.is_empty() {
         return;
     }

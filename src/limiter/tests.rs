@@ -20,11 +20,11 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(descriptors: &str, config: AnswerSettings) -> Bench {
+    fn new(descriptors: &str, config: ResponseSettings) -> Bench {
         Bench::with(descriptors, config, &Options::default())
     }
 
-    fn with(descriptors: &str, config: AnswerSettings, options: &Options) -> Bench {
+    fn with(descriptors: &str, config: ResponseSettings, options: &Options) -> Bench {
         let text = format!("domain: d\ndescriptors:\n{descriptors}");
         let file = SourceFile { name: Arc::from("test.yaml"), text };
         let (rules, _) = crate::rules::compile(&[file], options)
@@ -100,7 +100,7 @@ fn overall_code_is_any_ordinary_or_all_quota_denials() {
     for (full, keys, ordinary, global_quota) in table {
         for (quota_mode, code) in [(false, ordinary), (true, global_quota)] {
             let bench =
-                Bench::new(MIXED, AnswerSettings { quota_mode, ..AnswerSettings::default() });
+                Bench::new(MIXED, ResponseSettings { quota_mode, ..ResponseSettings::default() });
             for key in *full {
                 bench.hit(&[(key, "")]);
             }
@@ -114,7 +114,7 @@ fn overall_code_is_any_ordinary_or_all_quota_denials() {
 #[test]
 fn global_shadow_mode_passes_and_keeps_statuses() {
     let bench =
-        Bench::new(MIXED, AnswerSettings { shadow_mode: true, ..AnswerSettings::default() });
+        Bench::new(MIXED, ResponseSettings { shadow_mode: true, ..ResponseSettings::default() });
     assert!(!bench.hit(&[("r", "")]).shadowed);
     let verdict = bench.hit(&[("r", "")]);
     assert_eq!((verdict.code, verdict.shadowed), (Code::Ok, true));
@@ -130,7 +130,7 @@ const NAMED: &str = "
 fn headers_report_the_most_restrictive_first() {
     let bench = Bench::new(
         NAMED,
-        AnswerSettings { headers: LimitHeaders::Both, ..AnswerSettings::default() },
+        ResponseSettings { headers: LimitHeaders::Both, ..ResponseSettings::default() },
     );
     let keys = [("wide", ""), ("tight", "")];
     let verdict = bench.hit(&keys);
@@ -154,7 +154,7 @@ fn headers_report_the_most_restrictive_first() {
 
 #[test]
 fn envoy_ratelimit_headers_choose_as_it_does() {
-    let config = AnswerSettings { envoy_ratelimit_headers: true, ..AnswerSettings::default() };
+    let config = ResponseSettings { envoy_ratelimit_headers: true, ..ResponseSettings::default() };
     let bench = Bench::new(NAMED, config);
     let verdict = bench.hit(&[("wide", ""), ("tight", "")]);
     let sent: Vec<_> = verdict.headers.iter().map(|(n, v)| (n.as_ref(), v.as_str())).collect();
@@ -169,7 +169,7 @@ fn envoy_ratelimit_headers_choose_as_it_does() {
 #[test]
 fn a_full_store_falls_back() {
     for (on_error, code) in [(OnError::Allow, Code::Ok), (OnError::Deny, Code::OverLimit)] {
-        let config = AnswerSettings { decision_header: true, ..AnswerSettings::default() };
+        let config = ResponseSettings { decision_header: true, ..ResponseSettings::default() };
         let mut bench = Bench::new(MIXED, config);
         bench.limiter.on_error = on_error;
         let full = MemoryStore::new(1);
@@ -201,7 +201,7 @@ fn any_mix_of_descriptors_has_an_order() {
 ";
     let bench = Bench::new(
         rules,
-        AnswerSettings { headers: LimitHeaders::Both, ..AnswerSettings::default() },
+        ResponseSettings { headers: LimitHeaders::Both, ..ResponseSettings::default() },
     );
     let clients: Vec<String> = (0..100).map(|client| client.to_string()).collect();
     let key = |index| if index % 2 == 0 { "z" } else { "n" };

@@ -12,8 +12,8 @@ use serde_json::{Value as Json, json};
 use super::scalar;
 use super::secret::{Secret, SecretUrl};
 
-/// An upper bound for counts. A process cannot serve a million of anything.
-pub(super) const MANY: u64 = 1_000_000;
+/// Upper bound for counts.
+pub(super) const COUNT_MAX: u64 = 1_000_000;
 
 type Parse<T> = Box<dyn Fn(&str) -> Result<T, String>>;
 
@@ -93,9 +93,9 @@ pub(super) fn number_or_off(range: RangeInclusive<u64>) -> Format<Option<usize>>
 }
 
 /// A number of threads, or `auto`.
-pub(super) fn cores() -> Format<Option<NonZeroUsize>> {
-    let show = |cores: &Option<NonZeroUsize>| cores.map_or_else(|| "auto".into(), |n| json!(n));
-    Format::new("`auto`, or 1 to 1024", any_scalar(), scalar::cores, show)
+pub(super) fn threads() -> Format<Option<NonZeroUsize>> {
+    let show = |number: &Option<NonZeroUsize>| number.map_or_else(|| "auto".into(), |n| json!(n));
+    Format::new("`auto`, or 1 to 1024", any_scalar(), scalar::threads, show)
 }
 
 /// A number from 0 to 1. An empty text means no value.

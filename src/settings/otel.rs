@@ -27,13 +27,13 @@ pub(super) fn translate(env: &Env) -> Vec<SourceValue> {
     values.extend(destination(env, "TRACES", "tracing.", "/v1/traces"));
     values.extend(destination(env, "METRICS", "metrics.otlp_", "/v1/metrics"));
     for (name, path) in [
-        ("OTEL_BSP_MAX_QUEUE_SIZE", "tracing.queue"),
-        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "tracing.batch"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "tracing.max_queue_size"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "tracing.max_batch_size"),
     ] {
         values.extend(get(env, name).map(|set| source_value(path, set, as_is)));
     }
     for (name, path) in [
-        ("OTEL_BSP_SCHEDULE_DELAY", "tracing.delay"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "tracing.batch_delay"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "metrics.otlp_interval"),
     ] {
         values.extend(get(env, name).map(|set| source_value(path, set, millis)));

@@ -31,8 +31,8 @@ pub(super) fn whole(text: &str, range: RangeInclusive<u64>) -> Result<u64, Strin
         .ok_or_else(|| format!("is not valid; write a whole number from {low} to {high}"))
 }
 
-/// A number of cores, or `auto`.
-pub(super) fn cores(text: &str) -> Result<Option<NonZeroUsize>, String> {
+/// A number of threads, or `auto`.
+pub(super) fn threads(text: &str) -> Result<Option<NonZeroUsize>, String> {
     if text == "auto" {
         return Ok(None);
     }
@@ -228,9 +228,9 @@ mod tests {
             let error = whole(text, 1..=7).expect_err("out of range");
             assert!(error.contains("from 1 to 7"), "{text}: {error}");
         }
-        assert_eq!(cores("auto"), Ok(None));
-        assert_eq!(cores("2"), Ok(NonZeroUsize::new(2)));
-        assert!(cores("0").is_err_and(|error| error.contains("`auto`")));
+        assert_eq!(threads("auto"), Ok(None));
+        assert_eq!(threads("2"), Ok(NonZeroUsize::new(2)));
+        assert!(threads("0").is_err_and(|error| error.contains("`auto`")));
         let error = choice("x", &[("off", 0), ("false", 0), ("on", 1)]).expect_err("no choice");
         assert_eq!(error, "is not a choice; write `off` or `on`");
         assert_eq!(paths("a, b"), Ok(vec!["a".into(), "b".into()]));

@@ -65,7 +65,7 @@ impl RedisStore {
     ) -> Result<RedisStore, RedisConfigError> {
         let fred_config = fred_config(settings)?;
         let connections = settings.pool_size.div_ceil(cores.max(1));
-        let router = Arc::new(Router::new(clock, connections, settings.batch));
+        let router = Arc::new(Router::new(clock, connections, settings.max_batch_size));
         let (alive, dropped) = oneshot::channel::<()>();
         let discovered = router.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

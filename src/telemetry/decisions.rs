@@ -10,7 +10,7 @@ use super::exposition::Exposition;
 use super::fallback_log::FallbackLog;
 use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
 use super::stats::{DecisionOutcome, Stats, StatsSnapshot, add};
-use super::top::Top;
+use super::top::TopDenied;
 use crate::decision::{Cause, Verdict};
 use crate::descriptor::{Descriptor, Request};
 use crate::rules::{Rule, RuleSet};
@@ -21,15 +21,15 @@ use crate::time::Micros;
 /// All decisions of this process.
 pub struct Decisions {
     budget: Arc<SeriesBudget>,
-    ruleless: Sharded<Ruleless>,
+    unmatched: Sharded<UnmatchedCounts>,
     fallback_log: FallbackLog,
     /// The counters denied most.
-    pub top: Top,
+    pub top: TopDenied,
 }
 
 /// Counts of decisions without a rule.
 #[derive(Debug, Default)]
-struct Ruleless {
+struct UnmatchedCounts {
     unknown_domain: AtomicU64,
     no_rule: AtomicU64,
     unlimited: AtomicU64,
@@ -40,10 +40,10 @@ struct Ruleless {
 
 impl Decisions {
     /// An empty registry. `budget`, which all rules share, bounds the series by value.
-    pub fn new(budget: Arc<SeriesBudget>, top: Top) -> Decisions {
+    pub fn new(budget: Arc<SeriesBudget>, top: TopDenied) -> Decisions {
         Decisions {
             budget,
-            ruleless: Sharded::default(),
+            unmatched: Sharded::default(),
             fallback_log: FallbackLog::default(),
             top,
         }
@@ -79,12 +79,12 @@ impl Decisions {
                 }
                 // Not by limit, because clients would then choose the number of series.
                 Cause::Counted { rule: None, .. } | Cause::Fallback { rule: None, .. } => {
-                    self.ruleless.local().sent.record(status);
+                    self.unmatched.local().sent.record(status);
                 }
-                Cause::UnknownDomain => add(&self.ruleless.local().unknown_domain, 1),
-                Cause::NoRule => add(&self.ruleless.local().no_rule, 1),
-                Cause::Unlimited(_) => add(&self.ruleless.local().unlimited, 1),
-                Cause::Replaced(_) => add(&self.ruleless.local().replaced, 1),
+                Cause::UnknownDomain => add(&self.unmatched.local().unknown_domain, 1),
+                Cause::NoRule => add(&self.unmatched.local().no_rule, 1),
+                Cause::Unlimited(_) => add(&self.unmatched.local().unlimited, 1),
+                Cause::Replaced(_) => add(&self.unmatched.local().replaced, 1),
             }
         }
     }
@@ -105,19 +105,19 @@ impl Decisions {
     pub fn expose(&self, rule_metrics: &RuleMetrics, page: &mut Exposition) {
         let snapshots: Vec<(&RuleSeries, StatsSnapshot)> =
             rule_metrics.all().iter().map(|series| (&**series, series.snapshot())).collect();
-        let decisions = page.counter("weir_decisions_total", "Decisions by rule and outcome.");
+        let decisions = page.counter("weir_decisions_total", "Decisions, by rule and outcome.");
         for (series, snapshot) in &snapshots {
             for (outcome, count) in DecisionOutcome::ALL.iter().zip(snapshot.decisions) {
                 decisions.sample(&labels(series, ("outcome", outcome.name())), count);
             }
         }
-        let hits = page.counter("weir_hits_total", "Hits of these decisions.");
+        let hits = page.counter("weir_hits_total", "Hits of all decisions, by rule and outcome.");
         for (series, snapshot) in &snapshots {
             for (outcome, count) in used(DecisionOutcome::ALL.iter().zip(snapshot.hits)) {
                 hits.sample(&labels(series, ("outcome", outcome.name())), count);
             }
         }
-        let help = "Decisions by the fallback, by rule and error of the store.";
+        let help = "Decisions by the fallback, by rule and cause: the error of the store.";
         let fallbacks = page.counter("weir_fallback_total", help);
         for (series, snapshot) in &snapshots {
             for (error, count) in used(StoreError::ALL.iter().zip(snapshot.causes)) {
@@ -140,26 +140,26 @@ impl Decisions {
             }
         }
         let relaxed = Ordering::Relaxed;
-        let help = "Combinations of values in weir_detailed_decisions_total.";
+        let help = "Series by value in weir_detailed_decisions_total, at most metrics.max_series.";
         let taken = self.budget.taken.load(relaxed) as u64;
         page.gauge("weir_detailed_series", help).single(taken);
-        let help = "Decisions counted as descriptor=\"other\" because of metrics.max_series.";
+        let help = "Decisions counted as descriptor=\"other\", mostly over metrics.max_series.";
         let folded = self.budget.folded.load(relaxed);
         page.counter("weir_detailed_overflow_decisions_total", help).single(folded);
     }
 
     fn expose_plain(&self, page: &mut Exposition) {
-        let sum = |of: fn(&Ruleless) -> &AtomicU64| -> u64 {
-            self.ruleless.all().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
+        let sum = |of: fn(&UnmatchedCounts) -> &AtomicU64| -> u64 {
+            self.unmatched.all().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
         };
         let help = "Descriptors without a counter, by cause.";
         page.counter("weir_uncounted_descriptors_total", help)
-            .sample(&[("cause", "unknown_domain")], sum(|ruleless| &ruleless.unknown_domain))
-            .sample(&[("cause", "no_rule")], sum(|ruleless| &ruleless.no_rule))
-            .sample(&[("cause", "unlimited")], sum(|ruleless| &ruleless.unlimited))
-            .sample(&[("cause", "replaced")], sum(|ruleless| &ruleless.replaced));
+            .sample(&[("cause", "unknown_domain")], sum(|unmatched| &unmatched.unknown_domain))
+            .sample(&[("cause", "no_rule")], sum(|unmatched| &unmatched.no_rule))
+            .sample(&[("cause", "unlimited")], sum(|unmatched| &unmatched.unlimited))
+            .sample(&[("cause", "replaced")], sum(|unmatched| &unmatched.replaced));
         let sent = self.sent();
-        let help = "Decisions on limits from the request, by outcome.";
+        let help = "Decisions on limits that requests carried, by outcome.";
         let family = page.counter("weir_override_decisions_total", help);
         for (outcome, count) in DecisionOutcome::ALL.iter().zip(sent.decisions) {
             family.sample(&[("outcome", outcome.name())], count);
@@ -169,7 +169,7 @@ impl Decisions {
     /// Decisions on limits that the request carried.
     pub(super) fn sent(&self) -> StatsSnapshot {
         let mut sent = StatsSnapshot::default();
-        self.ruleless.all().for_each(|shard| shard.sent.add_to(&mut sent));
+        self.unmatched.all().for_each(|shard| shard.sent.add_to(&mut sent));
         sent
     }
 }

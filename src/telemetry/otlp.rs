@@ -24,7 +24,7 @@ mod exporter;
 mod metrics;
 
 pub use exporter::Exporter;
-pub use metrics::push;
+pub use metrics::start_metrics_export;
 
 /// Pauses before retries. After the last one the message is dropped.
 const PAUSES: [Duration; 3] =

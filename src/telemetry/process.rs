@@ -11,17 +11,19 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// Writes the version, the start of the process (`started`) and the values of `/proc` onto the
 /// page. Values that cannot be read are left out.
 pub fn expose(started: Micros, page: &mut Exposition) {
-    page.gauge("weir_build_info", "Always 1; the label has the version.")
+    page.gauge("weir_build_info", "Always 1. The label has the version of weir.")
         .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     let help = "When the process started, in seconds since the epoch.";
     page.gauge("process_start_time_seconds", help).single(started.0 as f64 / 1e6);
     if let Some(Status { resident, virtual_, threads }) = status() {
-        page.gauge("process_resident_memory_bytes", "Memory in RAM.").single(resident);
-        page.gauge("process_virtual_memory_bytes", "Memory reserved.").single(virtual_);
-        page.gauge("process_threads", "Threads.").single(threads);
+        let help = "Resident memory of the process.";
+        page.gauge("process_resident_memory_bytes", help).single(resident);
+        let help = "Virtual memory of the process.";
+        page.gauge("process_virtual_memory_bytes", help).single(virtual_);
+        page.gauge("process_threads", "Threads of the process.").single(threads);
     }
     if let Some(seconds) = cpu_seconds() {
-        let help = "CPU time in user and kernel mode.";
+        let help = "CPU time of the process in user and kernel mode.";
         page.counter("process_cpu_seconds_total", help).single(seconds);
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
@@ -30,7 +32,7 @@ pub fn expose(started: Micros, page: &mut Exposition) {
         page.gauge("process_open_fds", "Open file descriptors.").single(open);
     }
     if let Some(max) = max_fds() {
-        page.gauge("process_max_fds", "Limit of open file descriptors.").single(max);
+        page.gauge("process_max_fds", "Maximum number of open file descriptors.").single(max);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Metrics of rule reloads: their number by result, and whether the last one failed.
+//! Metrics of rule reloads: their number by result, and whether the last one succeeded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,14 +29,15 @@ impl RuleReloads {
     }
 
     /// Writes the metrics onto the page. `rules` is the number of active rules, and `since` is when
-    /// they were loaded. `failing` is true if the last reload failed.
-    pub fn expose(&self, rules: usize, since: Micros, failing: bool, page: &mut Exposition) {
+    /// they were loaded. `is_ok` is true if the last load succeeded, the first one included.
+    pub fn expose(&self, rules: usize, since: Micros, is_ok: bool, page: &mut Exposition) {
         let (ok, failed) = self.counts();
-        page.counter("weir_rules_reloads_total", "Reloads of the rules by result.")
+        page.counter("weir_rules_reloads_total", "Reloads of the rules, by result.")
             .sample(&[("result", "ok")], ok)
             .sample(&[("result", "failed")], failed);
-        let help = "1 while the rule files are invalid and older rules decide.";
-        page.gauge("weir_rules_failing", help).single(u64::from(failing));
+        let help = "1 if the last load of the rule files succeeded. 0 if files are invalid or \
+                    missing, also after a start without rules.";
+        page.gauge("weir_rules_last_reload_successful", help).single(u64::from(is_ok));
         let help = "When the active rules were loaded, in seconds since the epoch.";
         page.gauge("weir_rules_loaded_timestamp_seconds", help).single(since.0 as f64 / 1e6);
         page.gauge("weir_rules", "Active rules.").single(rules as u64);

@@ -49,14 +49,14 @@ impl Requests {
 
     /// Writes the metrics onto the page.
     pub fn expose(&self, page: &mut Exposition) {
-        let help = "Requests by result; cancelled: the caller left before the response.";
+        let help = "Requests, by result; cancelled: the caller left before the response.";
         page.counter("weir_requests_total", help)
             .sample(&[("code", "ok")], self.sum(|ended| &ended.ok))
             .sample(&[("code", "over_limit")], self.sum(|ended| &ended.over_limit))
             .sample(&[("code", "invalid")], self.sum(|ended| &ended.invalid))
             .sample(&[("code", "cancelled")], self.sum(|ended| &ended.cancelled))
             .sample(&[("code", "internal")], self.sum(|ended| &ended.failed));
-        let help = "Requests over their limit that passed because of answer.shadow_mode.";
+        let help = "Requests over their limit that passed because of response.shadow_mode.";
         let shadowed = self.sum(|ended| &ended.shadowed);
         page.counter("weir_shadowed_requests_total", help).single(shadowed);
         let help = "Time to decide a valid request, without reading it and writing the response.";

@@ -33,7 +33,18 @@ impl DecisionOutcome {
         DecisionOutcome::Refund,
     ];
 
-    /// The outcome's value in labels.
+    /// The outcome of a counter's `decision` on `hits`. `shadow`: the rule is in shadow mode.
+    pub(super) fn of(hits: i64, decision: &Decision, shadow: bool) -> DecisionOutcome {
+        match (hits < 0, decision.allowed) {
+            (true, _) => DecisionOutcome::Refund,
+            (_, true) if decision.used > near_limit(decision.limit) => DecisionOutcome::Near,
+            (_, true) => DecisionOutcome::Within,
+            (_, false) if shadow => DecisionOutcome::Shadow,
+            (_, false) => DecisionOutcome::Over,
+        }
+    }
+
+    /// The outcome's value in labels and in attributes of spans.
     pub const fn name(self) -> &'static str {
         match self {
             DecisionOutcome::Within => "within",
@@ -48,6 +59,11 @@ impl DecisionOutcome {
 
 /// The share of a limit over which hits count as near it, in tenths: envoyproxy/ratelimit's default.
 const NEAR_LIMIT: u64 = 8;
+
+/// The use over which hits count as near `limit`.
+fn near_limit(limit: u64) -> u64 {
+    limit / 10 * NEAR_LIMIT + limit % 10 * NEAR_LIMIT / 10
+}
 
 /// Decisions of one rule or value.
 #[derive(Debug, Default)]
@@ -120,15 +136,8 @@ impl Stats {
 
     fn counted(&self, hits: i64, decision: &Decision, shadow: bool) -> DecisionOutcome {
         let size = hits.unsigned_abs();
-        let limit = decision.limit;
-        let near = limit / 10 * NEAR_LIMIT + limit % 10 * NEAR_LIMIT / 10;
-        let outcome = match (hits < 0, decision.allowed) {
-            (true, _) => DecisionOutcome::Refund,
-            (_, true) if decision.used > near => DecisionOutcome::Near,
-            (_, true) => DecisionOutcome::Within,
-            (_, false) if shadow => DecisionOutcome::Shadow,
-            (_, false) => DecisionOutcome::Over,
-        };
+        let near = near_limit(decision.limit);
+        let outcome = DecisionOutcome::of(hits, decision, shadow);
         self.count(outcome, size);
         match outcome {
             DecisionOutcome::Within | DecisionOutcome::Refund | DecisionOutcome::Fallback => {}

@@ -34,7 +34,7 @@ const SLICES: usize = 6;
 const TEXT_BYTES_MAX: usize = 256;
 
 /// The counters denied most.
-pub struct Top {
+pub struct TopDenied {
     shards: Sharded<Mutex<Window>>,
     /// Seed of the counters' names. It is random per process, so that a name cannot be looked up in
     /// Redis.
@@ -71,10 +71,10 @@ struct TopCounter {
     estimate: Estimate<CounterLabels>,
 }
 
-impl Top {
+impl TopDenied {
     /// An empty list. `with_values`: whether values of requests are shown.
-    pub fn new(with_values: bool) -> Top {
-        Top { shards: Sharded::default(), seed: KeySeed::random(), with_values }
+    pub fn new(with_values: bool) -> TopDenied {
+        TopDenied { shards: Sharded::default(), seed: KeySeed::random(), with_values }
     }
 
     /// Counts `hits` that `rule` denied at `now`.
@@ -200,7 +200,13 @@ descriptors:
         compile(&[file], &Options::default()).expect("good rules").0
     }
 
-    fn denied(top: &Top, rules: &RuleSet, rule_metrics: &RuleMetrics, user: &str, now: Micros) {
+    fn denied(
+        top: &TopDenied,
+        rules: &RuleSet,
+        rule_metrics: &RuleMetrics,
+        user: &str,
+        now: Micros,
+    ) {
         let entries = [Entry { key: "user", value: user }];
         top.denied(&rules.rules()[0], &rule_metrics.all()[0], &entries, 1, now);
     }
@@ -211,7 +217,7 @@ descriptors:
 
     #[test]
     fn denials_expire_after_a_minute() {
-        let (top, rules) = (Top::new(true), rules());
+        let (top, rules) = (TopDenied::new(true), rules());
         let rule_metrics = rule_metrics(&rules);
         let start = Micros::from_secs(1_000_000);
         for (user, times) in [("ann", 3), ("bob", 5)] {
@@ -241,7 +247,7 @@ descriptors:
         let (rules, now) = (rules(), Micros::from_secs(1_000_000));
         let rule_metrics = rule_metrics(&rules);
         for with_values in [false, true] {
-            let top = Top::new(with_values);
+            let top = TopDenied::new(with_values);
             denied(&top, &rules, &rule_metrics, &"secret".repeat(10_000), now);
             let mut page = Exposition::default();
             top.expose(now, &mut page);
@@ -255,7 +261,7 @@ descriptors:
 
     #[test]
     fn the_twenty_counters_denied_most_are_shown() {
-        let (top, rules) = (Top::new(true), rules());
+        let (top, rules) = (TopDenied::new(true), rules());
         let (rule_metrics, now) = (rule_metrics(&rules), Micros::from_secs(1_000_000));
         for round in 0..1000 {
             denied(&top, &rules, &rule_metrics, &format!("once{round}"), now);

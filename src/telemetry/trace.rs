@@ -17,6 +17,7 @@ use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, Span};
 use super::exposition::{Exposition, cut};
 use super::otlp::{Exporter, OtlpError};
 use super::resource::resource;
+use super::stats::DecisionOutcome;
 use crate::decision::{Cause, Code, Status, Verdict};
 use crate::descriptor::{Caller, Request};
 use crate::rules::RuleSet;
@@ -24,9 +25,9 @@ use crate::settings::TracingSettings;
 use crate::store::call_trace::StoreCall;
 use crate::time::Micros;
 
-mod export;
+mod span_queue;
 
-use export::SpanCounts;
+use span_queue::SpanCounts;
 
 /// Longest domain in a span, in bytes. It bounds the memory of the queue.
 const DOMAIN_BYTES: usize = 256;
@@ -59,7 +60,7 @@ impl Traces {
     pub fn start(settings: &TracingSettings) -> Result<(Traces, Exporter), OtlpError> {
         let resource = resource(settings);
         let counts = Arc::new(SpanCounts::default());
-        let (queue, exporter) = export::start(settings, &resource, counts.clone())?;
+        let (queue, exporter) = span_queue::start(settings, &resource, counts.clone())?;
         let mut provider =
             SdkTracerProvider::builder().with_resource(resource).with_span_processor(queue);
         if let Some(rate) = settings.sampling_rate {
@@ -105,11 +106,7 @@ impl Traces {
         for call in calls {
             self.call(span.span_context(), call, node(call));
         }
-        let code = match verdict.code {
-            Code::Ok => "ok",
-            Code::OverLimit => "over_limit",
-        };
-        span.set_attribute(KeyValue::new("weir.code", code));
+        span.set_attribute(code_attribute(verdict.code));
         if let Some(status) = main_status(&verdict.statuses) {
             attributes(rules, status).for_each(|attribute| span.set_attribute(attribute));
         }
@@ -120,7 +117,9 @@ impl Traces {
             _ => None,
         });
         for (name, status) in named.take(EVENTS_MAX) {
-            span.add_event_with_timestamp(name, instant(now), attributes(rules, status).collect());
+            let code = code_attribute(status.code);
+            let all = attributes(rules, status).chain([code]).collect();
+            span.add_event_with_timestamp(name, instant(now), all);
         }
         span.end_with_timestamp(instant(now));
     }
@@ -157,24 +156,28 @@ fn main_status(statuses: &[Status]) -> Option<&Status> {
     denied.or_else(fallback).or_else(counted).or(statuses.first())
 }
 
-/// A status as attributes of a span or an event.
+/// The code of a request or a descriptor, in the values of `weir_requests_total{code}`.
+fn code_attribute(code: Code) -> KeyValue {
+    let name = match code {
+        Code::Ok => "ok",
+        Code::OverLimit => "over_limit",
+    };
+    KeyValue::new("weir.code", name)
+}
+
+/// A status as attributes of a span or an event. `weir.outcome` has the values of
+/// `weir_decisions_total{outcome}` and of `weir_uncounted_descriptors_total{cause}`.
 fn attributes(rules: &RuleSet, status: &Status) -> impl Iterator<Item = KeyValue> + use<> {
     let (index, outcome, fallback) = match status.cause {
         Cause::UnknownDomain => (None, "unknown_domain", None),
         Cause::NoRule => (None, "no_rule", None),
         Cause::Replaced(rule) => (Some(rule), "replaced", None),
         Cause::Unlimited(rule) => (Some(rule), "unlimited", None),
-        Cause::Counted { rule, decision, shadow, .. } => {
-            let outcome = match (decision.allowed, shadow) {
-                (true, _) => "allowed",
-                (false, true) => "shadow",
-                (false, false) => "denied",
-            };
-            (rule, outcome, None)
+        Cause::Counted { rule, hits, decision, shadow } => {
+            (rule, DecisionOutcome::of(hits, &decision, shadow).name(), None)
         }
-        Cause::Fallback { rule, allowed, by, error, .. } => {
-            let outcome = if allowed { "allowed" } else { "denied" };
-            (rule, outcome, Some((by.name(), error.name())))
+        Cause::Fallback { rule, by, error, .. } => {
+            (rule, DecisionOutcome::Fallback.name(), Some((by.name(), error.name())))
         }
     };
     let rule = index.and_then(|index| rules.rules().get(index));

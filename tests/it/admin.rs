@@ -64,7 +64,7 @@ fn rules_shows_what_is_loaded_and_from_where() {
 fn rules_shows_why_nothing_is_loaded() {
     let bad = "domain: d\ndescriptors:\n  - ky: x\n";
     let setup = Weir::setup().rules("bad.yaml", bad);
-    let weir = setup.env("WEIR__RULES__START_WITHOUT", "true").start();
+    let weir = setup.env("WEIR__RULES__START_WITHOUT_RULES", "true").start();
     let page = get(weir.admin, "/rules").json();
     let error = page["last_error"].as_str().expect("an error");
     assert!(error.contains("bad.yaml:3:5"), "{error}");
@@ -85,11 +85,11 @@ fn rlconfig_has_envoy_ratelimit_line_per_limit() {
 
 #[test]
 fn settings_shows_active_values_and_no_secret() {
-    let setup = Weir::setup().rules("d.yaml", RULES).env("WEIR__ANSWER__HEADERS", "ietf");
+    let setup = Weir::setup().rules("d.yaml", RULES).env("WEIR__RESPONSE__HEADERS", "ietf");
     let weir = setup.env("WEIR__REDIS__URL", "redis://:hunter2@127.0.0.1:6379").start();
     let page = get(weir.admin, "/settings");
     assert_eq!(page.status, 200);
-    assert_eq!(page.json()["answer"]["headers"], "ietf");
+    assert_eq!(page.json()["response"]["headers"], "ietf");
     assert!(!page.body.contains("hunter2"), "{}", page.body);
 }
 

@@ -102,7 +102,7 @@ fn fallbacks_are_counted_by_their_header() {
     let nowhere = free_port();
     let weir = Weir::setup()
         .rules("rules.yaml", RULES)
-        .env("WEIR__ANSWER__DECISION_HEADER", "true")
+        .env("WEIR__RESPONSE__DECISION_HEADER", "true")
         .env("WEIR__STORE__KIND", "redis")
         .env("WEIR__REDIS__URL", &format!("redis://{nowhere}"))
         .start();

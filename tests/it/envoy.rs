@@ -101,7 +101,7 @@ fn envoy_adds_the_limit_headers() {
 fn weir_headers_reach_the_client() {
     within_an_hour(|| {
         let weir = Weir::setup().rules("demo.yaml", RULES);
-        let weir = weir.env("WEIR__ANSWER__HEADERS", "ietf").start();
+        let weir = weir.env("WEIR__RESPONSE__HEADERS", "ietf").start();
         let upstream = Upstream::start();
         let envoy = Envoy::start(OLDEST, &envoy::tuned(BASIC, weir.grpc, upstream.address));
 

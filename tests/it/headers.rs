@@ -45,7 +45,7 @@ fn shown(answer: &RateLimitResponse) -> Vec<String> {
 #[test]
 fn headers_are_off_by_default() {
     within_an_hour(|| {
-        for setup in [setup(), setup().env("WEIR__ANSWER__HEADERS", "off")] {
+        for setup in [setup(), setup().env("WEIR__RESPONSE__HEADERS", "off")] {
             let weir = setup.start();
             let client = weir.client();
             for _ in 0..3 {
@@ -98,7 +98,7 @@ fn envoy_ratelimit_headers_can_be_renamed() {
 #[test]
 fn x_ratelimit_has_the_form_of_envoy() {
     within_an_hour(|| {
-        let weir = setup().env("WEIR__ANSWER__HEADERS", "x-ratelimit").start();
+        let weir = setup().env("WEIR__RESPONSE__HEADERS", "x-ratelimit").start();
         let client = weir.client();
         let limits = r#"x-ratelimit-limit: 2, 10;w=86400, 2;w=3600;name="small""#;
         let left = |left: u32| format!("x-ratelimit-remaining: {left}");
@@ -117,7 +117,7 @@ fn x_ratelimit_has_the_form_of_envoy() {
 #[test]
 fn ietf_headers_list_policies_and_states() {
     within_an_hour(|| {
-        let weir = setup().env("WEIR__ANSWER__HEADERS", "ietf").start();
+        let weir = setup().env("WEIR__RESPONSE__HEADERS", "ietf").start();
         let client = weir.client();
         let answer = check(&client, &["large", "small"]);
         let headers = headers(&answer);
@@ -137,7 +137,7 @@ fn ietf_headers_list_policies_and_states() {
 #[test]
 fn both_header_families_can_be_combined() {
     within_an_hour(|| {
-        let weir = setup().env("WEIR__ANSWER__HEADERS", "both").start();
+        let weir = setup().env("WEIR__RESPONSE__HEADERS", "both").start();
         let client = weir.client();
         let answer = check(&client, &["other"]);
         let names = |answer: &RateLimitResponse| {

@@ -127,7 +127,7 @@ fn what_is_not_a_request_is_a_400_with_a_reason() {
 fn dynamic_metadata_has_request_and_rule_metadata() {
     within_an_hour(|| {
         let weir = Weir::setup().rules("shop.yaml", RULES);
-        let weir = weir.env("WEIR__ANSWER__DYNAMIC_METADATA", "true").start();
+        let weir = weir.env("WEIR__RESPONSE__DYNAMIC_METADATA", "true").start();
         let request = json!({ "domain": "shop", "hitsAddend": 2, "descriptors": [
             { "entries": [{ "key": "user", "value": "ann" }], "hitsAddend": "1" },
             { "entries": [{ "key": "team", "value": "x" }, { "key": "more", "value": "" }] },

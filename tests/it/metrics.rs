@@ -82,7 +82,7 @@ fn page(weir: &Weir) -> String {
 /// Every setting that adds metrics, and a Redis that is absent.
 fn everything() -> Setup {
     setup()
-        .env("WEIR__METRICS__COMPAT", "true")
+        .env("WEIR__METRICS__ENVOY_RATELIMIT_NAMES", "true")
         .env("WEIR__METRICS__TOP", "true")
         .env("WEIR__TRACING__ENABLED", "true")
         .env("WEIR__STORE__KIND", "redis")
@@ -215,7 +215,7 @@ fn unchanged_rules_keep_counting_after_a_reload() {
         });
         let bad = page(&weir);
         let value = |text: &str, name: &str| Page::read(text).value(name, &[]);
-        assert_eq!(value(&bad, "weir_rules_failing"), Some(1.0));
+        assert_eq!(value(&bad, "weir_rules_last_reload_successful"), Some(0.0));
         let loaded = "weir_rules_loaded_timestamp_seconds";
         assert_eq!(value(&bad, loaded), value(&before, loaded), "the old ones stay active");
 
@@ -225,7 +225,7 @@ fn unchanged_rules_keep_counting_after_a_reload() {
         weir.process()
             .wait_for("that they are good", |line| line.contains("rules reloaded").then_some(()));
         let good = page(&weir);
-        assert_eq!(value(&good, "weir_rules_failing"), Some(0.0));
+        assert_eq!(value(&good, "weir_rules_last_reload_successful"), Some(1.0));
         assert!(value(&good, loaded) > value(&before, loaded));
         let good = Page::read(&good);
         for (result, count) in [("ok", 1.0), ("failed", 1.0)] {

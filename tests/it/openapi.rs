@@ -127,7 +127,7 @@ fn responses_match_openapi() {
     let weir = Weir::start(RULES);
     let bad = Weir::setup()
         .rules("bad.yaml", "domain: d\ndescriptors:\n  - ky: x\n")
-        .env("WEIR__RULES__START_WITHOUT", "true")
+        .env("WEIR__RULES__START_WITHOUT_RULES", "true")
         .env("WEIR__READYZ__REQUIRE_RULES", "loaded")
         .start();
     // Redis is absent, and a draining instance is neither live nor ready for long.

@@ -202,7 +202,7 @@ fn a_bad_rule_set_is_reported_and_not_used() {
             .is_some_and(|error| error.contains("b.yaml:3:5") && error.contains("c.yaml:3:5"))
     });
     assert_eq!(limits(&client, &["a"]), [1], "the active rules stay");
-    assert!(metric(&weir, "weir_rules_failing 1"));
+    assert!(metric(&weir, "weir_rules_last_reload_successful 0"));
     assert!(!metric(&weir, r#"weir_rules_reloads_total{result="failed"} 0"#));
     until("readiness follows where asked to", || get(weir.http, "/readyz").status == 503);
     assert_eq!(get(weir.http, "/livez").status, 200);
@@ -211,7 +211,7 @@ fn a_bad_rule_set_is_reported_and_not_used() {
         remove_file(weir.rules_folder().join(name)).expect("it is there");
     }
     until("corrected", || last_error(&weir).is_none());
-    assert!(metric(&weir, "weir_rules_failing 0"));
+    assert!(metric(&weir, "weir_rules_last_reload_successful 1"));
     until("ready again", || get(weir.http, "/readyz").status == 200);
     assert_eq!(limits(&client, &["a"]), [1]);
 }

@@ -35,7 +35,7 @@ fn bad_rules_at_the_start_are_all_listed_and_exit_64() {
 
 #[test]
 fn weir_can_start_without_rules() {
-    for name in ["WEIR__RULES__START_WITHOUT", "FORCE_START_WITHOUT_INITIAL_CONFIG"] {
+    for name in ["WEIR__RULES__START_WITHOUT_RULES", "FORCE_START_WITHOUT_INITIAL_CONFIG"] {
         let weir = Weir::setup().rules("bad.yaml", BAD).env(name, "true").start();
         let answer = weir.client().check(request("d", vec![descriptor(&[("user", "x")])]));
         assert_eq!(answer.statuses[0].current_limit, None, "{name}");
@@ -53,8 +53,8 @@ fn an_empty_folder_of_rules_limits_nothing() {
 #[test]
 fn a_wrong_setting_exits_64_and_names_it() {
     let settings = [
-        ("WEIR__ANSWER__HEADERS", "loud"),
-        ("WEIR__ANSWER__HEADRES", "off"),
+        ("WEIR__RESPONSE__HEADERS", "loud"),
+        ("WEIR__RESPONSE__HEADRES", "off"),
         ("WEIR__STORE__TIMEOUT", "soon"),
         ("WEIR__STORE__KIND", "paper"),
     ];
@@ -71,7 +71,7 @@ fn a_wrong_setting_exits_64_and_names_it() {
 #[test]
 fn the_environment_overrides_the_settings_file() {
     within_an_hour(|| {
-        let file = "answer: { headers: ietf, shadow_mode: true }\n";
+        let file = "response: { headers: ietf, shadow_mode: true }\n";
         let setup = || Weir::setup().rules("good.yaml", GOOD).file("weir.yaml", file);
         let names = |weir: &Weir| {
             let answer = weir.client().check(request("d", vec![descriptor(&[("user", "x")])]));
@@ -80,7 +80,7 @@ fn the_environment_overrides_the_settings_file() {
         };
         let weir = setup().config("weir.yaml").start();
         assert!(names(&weir).contains(&"ratelimit-policy".to_owned()));
-        let weir = setup().config("weir.yaml").env("WEIR__ANSWER__HEADERS", "off").start();
+        let weir = setup().config("weir.yaml").env("WEIR__RESPONSE__HEADERS", "off").start();
         assert_eq!(names(&weir), [""; 0]);
     });
 }
@@ -88,7 +88,7 @@ fn the_environment_overrides_the_settings_file() {
 #[test]
 fn a_misspelt_field_in_the_settings_file_is_refused() {
     let setup = Weir::setup().rules("good.yaml", GOOD);
-    let setup = setup.file("weir.yaml", "answer: { heders: ietf }\n").config("weir.yaml");
+    let setup = setup.file("weir.yaml", "response: { heders: ietf }\n").config("weir.yaml");
     let (status, said) = setup.start_in_vain();
     assert_eq!(status.code(), Some(64), "{said}");
     assert!(said.contains("heders"), "{said}");

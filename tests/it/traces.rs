@@ -78,7 +78,7 @@ fn a_request_is_a_span_in_its_callers_trace() {
                 ("weir.domain", "d"),
                 ("weir.rule", "user"),
                 ("weir.mode", "exact"),
-                ("weir.outcome", "denied"),
+                ("weir.outcome", "over"),
             ] {
                 assert_eq!(text(&span.attributes, name).as_deref(), Some(value), "{protocol}");
             }
@@ -139,9 +139,10 @@ fn a_fallback_shows_in_the_trace() {
     let event = span.events.iter().find(|event| event.name == "fallback").expect("an event");
     for attributes in [&span.attributes, &event.attributes] {
         assert_eq!(text(attributes, "weir.rule").as_deref(), Some("user"));
+        assert_eq!(text(attributes, "weir.code").as_deref(), Some("ok"));
         assert_eq!(text(attributes, "weir.fallback").as_deref(), Some("allow"));
         assert_eq!(text(attributes, "weir.fallback.cause").as_deref(), Some("unreachable"));
-        assert_eq!(text(attributes, "weir.outcome").as_deref(), Some("allowed"));
+        assert_eq!(text(attributes, "weir.outcome").as_deref(), Some("fallback"));
     }
 }
 

@@ -265,7 +265,7 @@ fn concurrency_is_the_same_in_a_batch() {
 #[test]
 fn a_call_reads_the_maximum_of_counters() {
     let _permit = shared();
-    /// The maximum of `redis.batch`.
+    /// The maximum of `redis.max_batch_size`.
     const COUNTERS: usize = 1_024;
     let server = Server::local();
     let mut twin = Twin::new(server.client());

@@ -137,7 +137,7 @@ fn alerts_and_dashboard_use_existing_metrics() {
     until("errors of Redis and a fallback are counted", || {
         check("y", 1);
         let page = scrape();
-        ["weir_redis_errors_total{", "weir_synced_errors_total{", "weir_fallback_total{"]
+        ["weir_redis_step_errors_total{", "weir_synced_errors_total{", "weir_fallback_total{"]
             .iter()
             .all(|name| page.contains(name))
     });

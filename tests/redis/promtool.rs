@@ -31,7 +31,7 @@ fn promtool_accepts_all_names_of_weir() {
     let path = |name: &str| certificates.path(name).display().to_string();
     let weir = over(&format!("redis://{}", redis.address()), RULES)
         .env("WEIR__METRICS__TOP", "true")
-        .env("WEIR__METRICS__COMPAT", "true")
+        .env("WEIR__METRICS__ENVOY_RATELIMIT_NAMES", "true")
         .env("WEIR__GRPC__TLS_CERT", &path("server.crt"))
         .env("WEIR__GRPC__TLS_KEY", &path("server.key"))
         .start();

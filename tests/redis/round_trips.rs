@@ -75,7 +75,7 @@ fn descriptors_are_sent_without_waiting_for_replies() {
     let weir = over(&format!("redis://127.0.0.1:{}", reluctant()), RULES)
         .env("WEIR__STORE__TIMEOUT", "20s")
         .env("WEIR__REDIS__POOL_SIZE", "1")
-        .env("WEIR__GRPC__CORES", "1")
+        .env("WEIR__GRPC__WORKERS", "1")
         .start();
     ready(&weir);
     // Two scripts need two calls. Neither waits for the other.
@@ -95,9 +95,9 @@ fn descriptors_of_a_request_share_one_call() {
     let start = |batch: &str| {
         let weir = over(&url, RULES)
             .env("WEIR__STORE__TIMEOUT", "20s")
-            .env("WEIR__REDIS__BATCH", batch)
+            .env("WEIR__REDIS__MAX_BATCH_SIZE", batch)
             .env("WEIR__STORE__OVER_LIMIT_CACHE", "false")
-            .env("WEIR__GRPC__CORES", "1")
+            .env("WEIR__GRPC__WORKERS", "1")
             .start();
         ready(&weir);
         weir

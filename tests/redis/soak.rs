@@ -136,14 +136,14 @@ fn no_call_fails_during_changes_and_faults() {
     phase("invalid rules");
     soak.write_rules("domain: d\ndescriptors: [ { kye: k } ]\n");
     soak.all_show("weir_rules_reloads_total", &[r#"result="failed""#], 1);
-    soak.all_show("weir_rules_failing", &[], 1);
+    soak.all_show("weir_rules_last_reload_successful", &[], 0);
     soak.all_show("weir_rules", &[], 2);
     soak.load_one_pause();
 
     phase("corrected rules");
     soak.write_rules(&rules(&["more", "and_more"]));
     soak.all_show("weir_rules_reloads_total", &[r#"result="ok""#], 2);
-    soak.all_show("weir_rules_failing", &[], 0);
+    soak.all_show("weir_rules_last_reload_successful", &[], 1);
     soak.load_one_pause();
 
     phase("the certificate rotates");

@@ -56,11 +56,14 @@ fn a_redis_call_is_a_child_span() {
         assert!(call.end_time_unix_nano <= request.end_time_unix_nano);
         assert_eq!(text(&call.attributes, "db.system.name").as_deref(), Some("redis"));
         assert_eq!(text(&call.attributes, "server.address").as_ref(), Some(&node));
-        assert_eq!(text(&request.attributes, "weir.outcome").as_deref(), Some("allowed"));
+        let outcome = text(&request.attributes, "weir.outcome");
         match text(&call.attributes, "error.type").as_deref() {
-            None => assert!(request.events.is_empty()),
+            None => {
+                assert_eq!(outcome.as_deref(), Some("within"));
+                assert!(request.events.is_empty());
+            }
             Some(error) => {
-                assert_eq!(error, "timeout");
+                assert_eq!((error, outcome.as_deref()), ("timeout", Some("fallback")));
                 let event = request.events.first().expect("an event of the fallback");
                 assert_eq!(event.name, "fallback");
                 for attributes in [&request.attributes, &event.attributes] {

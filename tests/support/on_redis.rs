@@ -18,7 +18,7 @@ pub(crate) fn over(url: &str, rules: &str) -> Setup {
         .rules("rules.yaml", rules)
         .env("WEIR__STORE__KIND", "redis")
         .env("WEIR__REDIS__URL", url)
-        .env("WEIR__ANSWER__DECISION_HEADER", "true")
+        .env("WEIR__RESPONSE__DECISION_HEADER", "true")
         .env("WEIR__READYZ__REQUIRE_STORE", "true")
         .env("WEIR__DRAIN__DELAY", "0s")
 }

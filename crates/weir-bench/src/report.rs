@@ -45,7 +45,7 @@ pub struct Report {
     pub over_limit: u64,
     /// Decisions with any other code.
     pub unknown: u64,
-    /// Decisions by a fallback; `None` without the header of `answer.decision_header`.
+    /// Decisions by a fallback; `None` without the header of `response.decision_header`.
     pub by_fallback: Option<u64>,
     /// Calls without a decision.
     pub failed: u64,

@@ -1,6 +1,6 @@
 //! Metrics of the consistency modes: over-limit cache, leased tokens, synced replicas.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::modes::{LeasedCounts, Modes, SyncedCounts};
 use crate::store::{GuardedStore, RedisStore};
@@ -13,24 +13,31 @@ pub(super) fn expose(modes: &Modes<GuardedStore<RedisStore, SystemClock>>, page:
     let help = "Counters in the over-limit cache.";
     page.gauge("weir_over_limit_cache_counters", help).single(modes.over_limit().counters());
     expose_leased(modes.leased().counts(), page);
-    let help = "Counters with a local token pool.";
+    let help = "Counters of leased rules with a local token pool.";
     page.gauge("weir_leased_counters", help).single(modes.leased().pools() as u64);
     let synced = modes.synced();
     expose_synced(synced.counts(), synced.replicas(), page);
 }
 
 fn expose_leased(counts: &LeasedCounts, page: &mut Exposition) {
-    let help =
-        "Token refills of leased rules, by result; direct: requests sent to Redis one by one.";
+    let help = "Token refills of leased rules, by result.";
     let refills = page.counter("weir_leased_refills_total", help);
     for (result, count) in [
         ("granted", &counts.refills),
         ("denied", &counts.refills_denied),
         ("failed", &counts.refills_failed),
-        ("direct", &counts.direct),
     ] {
         refills.sample(&[("result", result)], count.load(Ordering::Relaxed));
     }
+    let mut single = |name: &'static str, help: &'static str, count: &AtomicU64| {
+        page.counter(name, help).single(count.load(Ordering::Relaxed));
+    };
+    let help = "Requests of leased rules that Redis decided, for counters without a token pool.";
+    single("weir_leased_direct_requests_total", help, &counts.direct);
+    let help = "Requests of leased rules that waited for a refill.";
+    single("weir_leased_waits_total", help, &counts.waits);
+    let help = "Requests of leased rules that were denied after a refill.";
+    single("weir_leased_denials_after_refill_total", help, &counts.denied);
     let help = "Tokens (hits taken from Redis ahead) of leased rules, by what happened to them.";
     let tokens = page.counter("weir_leased_tokens_total", help);
     for (state, count) in [
@@ -41,27 +48,22 @@ fn expose_leased(counts: &LeasedCounts, page: &mut Exposition) {
     ] {
         tokens.sample(&[("state", state)], count.load(Ordering::Relaxed));
     }
-    let help = "Requests of leased rules that waited for a refill, or were denied after one.";
-    let requests = page.counter("weir_leased_requests_total", help);
-    for (result, count) in [("waited", &counts.waits), ("denied", &counts.denied)] {
-        requests.sample(&[("result", result)], count.load(Ordering::Relaxed));
-    }
 }
 
 fn expose_synced(counts: &SyncedCounts, replicas: u64, page: &mut Exposition) {
     let help = "Counters with a local replica, for rules with mode: synced.";
     page.gauge("weir_synced_counters", help).single(replicas);
-    let help = "Completed exchanges of counts with Redis.";
+    let help = "Completed exchanges of counts of synced rules with Redis.";
     page.counter("weir_synced_exchanges_total", help).single(counts.exchanges());
-    let help = "Steps sent to Redis in exchanges.";
-    page.counter("weir_synced_calls_total", help).single(counts.calls());
-    let help = "Hits over a limit that an exchange revealed.";
+    let help = "Steps sent to Redis in exchanges of synced rules.";
+    page.counter("weir_synced_steps_total", help).single(counts.calls());
+    let help = "Hits over the limit of a synced rule, as found by exchanges.";
     page.counter("weir_synced_overrun_hits_total", help).single(counts.overrun());
-    let help = "Failed exchanges, by error class.";
+    let help = "Failed exchanges of synced rules, by cause.";
     let family = page.counter("weir_synced_errors_total", help);
     for (error, count) in counts.failures() {
         if count > 0 {
-            family.sample(&[("class", error.name())], count);
+            family.sample(&[("cause", error.name())], count);
         }
     }
 }

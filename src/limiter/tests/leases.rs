@@ -66,7 +66,7 @@ fn deliver(mut verdict: Verdict) -> Verdict {
 
 #[test]
 fn a_slot_is_released_once_by_its_lease() {
-    let bench = Bench::new(LEASING, AnswerSettings::default());
+    let bench = Bench::new(LEASING, ResponseSettings::default());
     let first = deliver(bench.send(&[(&[("slots", "")], 1)]));
     let (id, n) = lease(&first).expect("an acquire returns its lease");
     assert_eq!(n, 1);
@@ -92,7 +92,7 @@ fn a_slot_is_released_once_by_its_lease() {
 
 #[test]
 fn an_undelivered_response_gives_back_its_hits() {
-    let bench = Bench::new(LEASING, AnswerSettings::default());
+    let bench = Bench::new(LEASING, ResponseSettings::default());
     drop(bench.send(&[(&[("slots", "")], 1), (&[("tokens", "")], 40)]));
     assert_eq!((bench.left("slots"), bench.left("tokens")), (2, 100));
     deliver(bench.send(&[(&[("slots", "")], 1), (&[("tokens", "")], 40)]));
@@ -115,7 +115,7 @@ fn every_algorithm_reserves_and_settles() {
 "
         );
         let options = Options { denied_requests: DeniedRequests::Free, ..Options::default() };
-        let bench = Bench::with(&rules, AnswerSettings::default(), &options);
+        let bench = Bench::with(&rules, ResponseSettings::default(), &options);
         drop(bench.send(&[(&[("tokens", "")], 40)]));
         assert_eq!(bench.left("tokens"), 100, "{algorithm}: the response was not delivered");
         bench.send(&[(&[("tokens", "")], 40), (&[("full", "")], 1)]);
@@ -133,7 +133,7 @@ fn every_algorithm_reserves_and_settles() {
 
 #[test]
 fn one_request_has_one_lease_id() {
-    let bench = Bench::new(LEASING, AnswerSettings::default());
+    let bench = Bench::new(LEASING, ResponseSettings::default());
     let verdict = deliver(bench.send(&[
         (&[("plain", "")], 1),
         (&[("slots", "")], 2),
@@ -153,7 +153,7 @@ fn one_request_has_one_lease_id() {
 #[test]
 fn a_reservation_is_settled_once() {
     for (cost, left) in [(10, 90), (70, 30), (0, 100)] {
-        let bench = Bench::new(LEASING, AnswerSettings::default());
+        let bench = Bench::new(LEASING, ResponseSettings::default());
         let (id, n) = lease(&deliver(bench.send(&[(&[("tokens", "")], 40)]))).expect("reserved");
         assert_eq!((n, bench.left("tokens")), (40, 60));
         for _ in 0..2 {
@@ -176,7 +176,7 @@ fn a_denied_request_keeps_hits_unless_free() {
         [(DeniedRequests::Count, 60, 1), (DeniedRequests::Free, 100, 3)]
     {
         let options = Options { denied_requests, ..Options::default() };
-        let bench = Bench::with(LEASING, AnswerSettings::default(), &options);
+        let bench = Bench::with(LEASING, ResponseSettings::default(), &options);
         let denied = bench.send(sent);
         assert_eq!((denied.code, lease(&denied)), (Code::OverLimit, None));
         assert_eq!(bench.left("slots"), 2, "{denied_requests:?}");
@@ -188,7 +188,7 @@ fn a_denied_request_keeps_hits_unless_free() {
 #[test]
 fn global_shadow_mode_gives_nothing_back() {
     let options = Options { denied_requests: DeniedRequests::Free, ..Options::default() };
-    let config = AnswerSettings { shadow_mode: true, ..AnswerSettings::default() };
+    let config = ResponseSettings { shadow_mode: true, ..ResponseSettings::default() };
     let bench = Bench::with(LEASING, config, &options);
     let passed =
         deliver(bench.send(&[(&[("slots", "")], 1), (&[("plain", "")], 1), (&[("full", "")], 1)]));
@@ -204,7 +204,7 @@ fn without_leases_a_lease_entry_is_a_plain_key() {
     descriptors:
     - {key: lease, rate_limit: {unit: minute, requests_per_unit: 5}}
 ";
-    let bench = Bench::new(nested, AnswerSettings::default());
+    let bench = Bench::new(nested, ResponseSettings::default());
     let verdict = bench.send(&[(&[("car", "x"), ("lease", "monthly")], 1)]);
     assert_eq!(verdict.statuses[0].remaining, 4);
 }
@@ -217,7 +217,7 @@ fn hits_of_the_denying_counter_are_kept() {
   - {key: tight, rate_limit: {unit: minute, requests_per_unit: 2}}
   - {key: plain, rate_limit: {unit: minute, requests_per_unit: 3}}
 ";
-    let bench = Bench::with(rules, AnswerSettings::default(), &options);
+    let bench = Bench::with(rules, ResponseSettings::default(), &options);
     assert_eq!(bench.send(&[(&[("tight", "")], 2)]).code, Code::Ok);
     let denied = bench.send(&[(&[("tight", "")], 1), (&[("plain", "")], 1)]);
     assert_eq!((denied.code, bench.left("plain")), (Code::OverLimit, 3));
@@ -245,7 +245,7 @@ fn a_shadow_rule_gives_back_only_counted_hits() {
   - {{key: full, rate_limit: {{unit: minute, requests_per_unit: 0}}}}
 "
         );
-        let bench = Bench::with(&rules, AnswerSettings::default(), &options);
+        let bench = Bench::with(&rules, ResponseSettings::default(), &options);
         deliver(bench.send(&[(&[("watched", "")], 4)]));
         let denied = bench.send(&[(&[("watched", "")], 6), (&[("full", "")], 1)]);
         assert_eq!(denied.code, Code::OverLimit);
@@ -255,7 +255,7 @@ fn a_shadow_rule_gives_back_only_counted_hits() {
 
 #[test]
 fn a_settlement_counts_no_hits() {
-    let bench = Bench::new(LEASING, AnswerSettings::default());
+    let bench = Bench::new(LEASING, ResponseSettings::default());
     let (id, _) = lease(&deliver(bench.send(&[(&[("tokens", "")], 40)]))).expect("reserved");
     let settled = bench.send(&[(&[("tokens", ""), ("lease", &id)], 70)]);
     assert!(matches!(settled.statuses[0].cause, Cause::Counted { hits: 0, .. }));
@@ -292,8 +292,8 @@ impl Store for Unreachable {
 /// Slots that the fallback grants have a lease too, so that they can be released.
 #[test]
 fn a_slot_of_the_fallback_is_released_by_its_lease() {
-    let bench = Bench::new(LEASING, AnswerSettings::default());
-    let config = AnswerSettings::default();
+    let bench = Bench::new(LEASING, ResponseSettings::default());
+    let config = ResponseSettings::default();
     let backend = Backend::Redis(Modes::new(Unreachable));
     let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), config)
         .with_on_error(OnError::Local)

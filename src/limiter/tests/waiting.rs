@@ -52,10 +52,10 @@ async fn an_awaited_store_decides_as_an_inline_one() {
   - {{key: old, rate_limit: {{name: old, unit: day, requests_per_unit: 1}}}}
 "
     );
-    let config = AnswerSettings {
+    let config = ResponseSettings {
         headers: LimitHeaders::Both,
         decision_header: true,
-        ..AnswerSettings::default()
+        ..ResponseSettings::default()
     };
     let bench = Bench::new(&rules, config.clone());
     let modes = Modes::without_over_limit_cache(Awaited(MemoryStore::new(1_000)));

@@ -46,11 +46,11 @@ impl<D> Clone for WorkerConfig<D> {
     }
 }
 
-/// The number of workers: `grpc.cores`, or by default the number of cores that this process may
+/// The number of workers: `grpc.workers`, or by default the number of cores that this process may
 /// use.
 pub fn count(settings: &GrpcSettings) -> usize {
     let available = || thread::available_parallelism().map_or(1, NonZero::get);
-    settings.cores.map_or_else(available, NonZero::get)
+    settings.workers.map_or_else(available, NonZero::get)
 }
 
 /// Starts worker number `index`. It serves the connections of `queue` until the queue is closed.

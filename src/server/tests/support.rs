@@ -26,7 +26,7 @@ pub(super) struct Served {
 /// A server configuration for tests: free ports on loopback, and no drain delay.
 pub(super) fn settings() -> ServerConfig {
     let mut config = ServerConfig::from(&Settings::for_testing());
-    config.grpc.cores = NonZeroUsize::new(2);
+    config.grpc.workers = NonZeroUsize::new(2);
     config.drain.timeout = Duration::from_secs(30);
     config
 }

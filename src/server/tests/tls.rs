@@ -135,7 +135,7 @@ async fn plain_text_and_silence_block_no_other_client() {
     let (server, _, metrics) = serve_with_tls(files, |settings| {
         settings.grpc.handshake_timeout = Duration::from_millis(300);
         settings.grpc.max_handshakes = 1;
-        settings.grpc.cores = NonZeroUsize::new(1);
+        settings.grpc.workers = NonZeroUsize::new(1);
     });
     let connect = || TcpStream::connect(server.addresses.grpc);
     // Silent connections take no handshake permit.
@@ -163,7 +163,7 @@ async fn a_stalled_handshake_times_out() {
     let (server, _, metrics) = serve_with_tls(files, |settings| {
         settings.grpc.handshake_timeout = Duration::from_millis(500);
         settings.grpc.max_handshakes = 1;
-        settings.grpc.cores = NonZeroUsize::new(1);
+        settings.grpc.workers = NonZeroUsize::new(1);
     });
     // A client that is silent after its ClientHello holds the only permit until the timeout.
     let mut stalled = TcpStream::connect(server.addresses.grpc).await.unwrap();

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::settings::format::{
-    MANY, address, choice, cores, duration, duration_or_off, file, number, number_or_off, optional,
-    positive_duration, switch, text,
+    COUNT_MAX, address, choice, duration, duration_or_off, file, number, number_or_off, optional,
+    positive_duration, switch, text, threads,
 };
 use crate::settings::section::section;
 
@@ -41,45 +41,48 @@ section! {
         max_message_bytes: usize = "4194304", number(1024..=1 << 30);
         /// Largest headers of one request, in bytes, as HPACK counts them.
         max_header_bytes: u32 = "16384", number(1024..=1 << 20);
-        /// Requests in flight on one connection. Further requests wait at the client.
-        max_concurrent_streams: u32 = "1024", number(1..=MANY);
-        /// Request bytes that all connections together may buffer, beside the first 1024 bytes of
-        /// each request. A request over this limit gets RESOURCE_EXHAUSTED.
+        /// Most requests in flight on one connection. Further requests wait at the client.
+        max_concurrent_streams: u32 = "1024", number(1..=COUNT_MAX);
+        /// Most request bytes that all connections together buffer. The first 1024 bytes of each
+        /// request do not count. A request over this limit gets RESOURCE_EXHAUSTED.
         max_buffered_bytes: usize = "67108864", number(1024..=1 << 40);
         // 128: more than the requests of usual size that one read holds, fewer than a flood sends.
-        /// Requests that a client may reset before they are processed, within one read. One more
+        /// Requests that the client reset and h2 has not yet handed over, on one connection. One more
         /// closes the connection.
-        max_pending_resets: usize = "128", number(1..=MANY);
-        /// Control frames (pings, settings, resets) over the allowance of 4 per request and 100 per
-        /// second. One more closes the connection.
-        max_control_frames: u32 = "1000", number(10..=MANY);
-        /// Open connections of the process. One more is closed at once.
-        max_connections: usize = "16384", number(1..=MANY);
-        /// Open connections of one client address. `off`: no limit.
-        max_connections_per_peer: Option<usize> = "off", number_or_off(1..=MANY);
-        /// Concurrent TLS handshakes on one core. Further handshakes wait.
-        max_handshakes: usize = "32", number(1..=MANY);
+        max_pending_resets: usize = "128", number(1..=COUNT_MAX);
+        /// Most control frames (pings, settings, resets) of one connection over the allowance of 4 per
+        /// request and 100 per second. One more closes the connection.
+        max_control_frames: u32 = "1000", number(10..=COUNT_MAX);
+        /// Most open gRPC connections of the process. One more is closed at once.
+        max_connections: usize = "16384", number(1..=COUNT_MAX);
+        /// Most open gRPC connections of one client address. `off`: no limit.
+        max_connections_per_peer: Option<usize> = "off", number_or_off(1..=COUNT_MAX);
+        /// Most concurrent TLS handshakes of one worker. Further handshakes wait.
+        max_handshakes: usize = "32", number(1..=COUNT_MAX);
         /// Time for a new connection to finish TLS and to send the first 24 bytes of HTTP/2.
         handshake_timeout: Duration = "10s", positive_duration();
         /// Time from the first byte of a call to the last byte of its response. Health watches and
         /// reflection have no limit.
         call_timeout: Duration = "10s", positive_duration();
-        /// Time that a client may leave sent data unread.
+        /// Longest time that a client may leave sent data unread. After it the connection is closed.
         write_timeout: Duration = "20s", positive_duration();
         /// Interval of the HTTP/2 pings that check whether a client is alive. `off`: no pings.
         keepalive_interval: Option<Duration> = "60s", duration_or_off();
-        /// Time for the reply to such a ping.
+        /// Longest wait for the reply to a ping of `keepalive_interval`. After it the connection is
+        /// closed.
         keepalive_timeout: Duration = "20s", positive_duration();
         /// Age, give or take a tenth, at which a connection is closed gracefully. Proxies reconnect
         /// and spread over new instances. `off`: no limit.
         max_connection_age: Option<Duration> = "24h", duration_or_off();
-        /// Time that calls in flight get after that.
+        /// Time for the calls in flight on a connection that reached `max_connection_age`. After it
+        /// the connection is closed.
         max_connection_age_grace: Duration = "1h", duration();
         /// Time without calls after which a connection is closed. It may take twice as long. `off`:
         /// no limit.
         max_connection_idle: Option<Duration> = "off", duration_or_off();
-        /// Single-threaded runtimes that serve gRPC. `auto`: one per available core.
-        cores: Option<NonZeroUsize> = "auto", cores();
+        /// Workers that serve gRPC, each a thread with its own runtime. `auto`: one per available
+        /// core.
+        workers: Option<NonZeroUsize> = "auto", threads();
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::settings::format::{
-    MANY, address, file, number, number_or_off, optional, positive_duration, secret,
+    COUNT_MAX, address, file, number, number_or_off, optional, positive_duration, secret,
 };
 use crate::settings::secret::Secret;
 use crate::settings::section::section;
@@ -26,11 +26,11 @@ section! {
         request_timeout: Duration = "10s", positive_duration();
         /// Lifetime of a connection, busy or idle.
         max_connection_age: Duration = "10m", positive_duration();
-        /// Open connections. One more is closed at once.
-        max_connections: usize = "1024", number(1..=MANY);
+        /// Most open connections of the HTTP listener. One more is closed at once.
+        max_connections: usize = "1024", number(1..=COUNT_MAX);
         // Health probes and a client that opens all the connections it can have different addresses.
-        /// Open connections of one client address to one listener. `off`: no limit.
-        max_connections_per_peer: Option<usize> = "256", number_or_off(1..=MANY);
+        /// Most open connections of one client address to one listener. `off`: no limit.
+        max_connections_per_peer: Option<usize> = "256", number_or_off(1..=COUNT_MAX);
     }
 }
 
@@ -42,11 +42,11 @@ section! {
         listen: SocketAddr = "127.0.0.1:6070", address();
         /// Bearer token for `/counters`. Required if the listener is not on loopback. Never shown.
         token: Option<Secret> = "", optional(secret());
-        /// File whose first line is the token, instead of `token`. weir reads it for every request
-        /// that needs it.
+        /// File whose first line is the token, instead of `admin.token`. weir reads the file for
+        /// every request that needs the token.
         token_file: Option<PathBuf> = "", optional(file());
-        /// Open connections; the metrics listener (`metrics.listen`) has the same limit. Each
-        /// connection may hold a page of metrics in memory.
-        max_connections: usize = "64", number(1..=MANY);
+        /// Most open connections of the admin listener. The metrics listener (`metrics.listen`) has
+        /// the same limit. Each connection may hold a page of metrics in memory.
+        max_connections: usize = "64", number(1..=COUNT_MAX);
     }
 }

@@ -36,20 +36,21 @@ pub enum RequireRules {
 }
 
 section! {
-    /// The end of the process.
+    /// Graceful shutdown.
     pub struct DrainSettings {
-        /// Time from SIGTERM, when readiness fails, until connections are refused. Load balancers
-        /// notice it meanwhile.
+        /// Time between failing health and closing the ports, so that load balancers stop sending.
+        /// It starts at SIGTERM or SIGINT.
         delay: Duration = "5s", duration();
-        /// Time that requests in flight get after that.
+        /// Time for requests in flight after the ports are closed. A tenth of it, at most 1 s, is
+        /// reserved for the last writes to Redis and to collectors.
         timeout: Duration = "30s", duration();
     }
 }
 
 section! {
-    /// The clock. For tests of instances whose machines have wrong clocks.
+    /// The clock.
     pub struct ClockSettings {
-        /// For tests only: added to the machine's clock.
+        /// Time that is added to the machine's clock. For tests of instances with wrong clocks only.
         offset: i64 = "0s", signed_duration();
     }
 }

@@ -12,10 +12,12 @@ section! {
     pub struct RedisSettings {
         /// Address of Redis; [redis.md](redis.md) lists every form. Shown without its password.
         url: SecretUrl = "redis-cluster://127.0.0.1:7000", url("a URL", redis_url::read);
-        /// Connections per node, spread over the cores. Each core has at least one.
+        /// Connections per node: at least one for each gRPC worker. A larger number is spread over
+        /// the workers.
         pool_size: usize = "1", number(1..=1024);
-        /// Most decisions that share one script call. 1 sends each alone.
-        batch: usize = "128", number(1..=1024);
+        /// Most steps in one script call. A step is one operation on one counter, usually a decision.
+        /// 1 sends each step alone.
+        max_batch_size: usize = "128", number(1..=1024);
         /// User of Redis's access control list, instead of the URL's.
         username: Option<String> = "", optional(text());
         /// File whose first line is the password, instead of the URL's. weir reads it for every new

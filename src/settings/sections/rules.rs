@@ -20,8 +20,8 @@ section! {
             ("error", UnknownFields::Error),
             ("warn", UnknownFields::Warn),
         ]);
-        /// Start even if the rules cannot be loaded. Every request passes until they can.
-        start_without: bool = "false", switch();
+        /// Start even if the rules cannot be loaded. Every request passes until a reload succeeds.
+        start_without_rules: bool = "false", switch();
         /// Reload the rules when the files change. SIGHUP reloads them in any case
         /// ([reloading.md](reloading.md)).
         watch: bool = "true", switch();

@@ -20,8 +20,8 @@ section! {
         /// Longest wait for one reply of Redis. A shorter `grpc-timeout` of the caller, less a
         /// margin, takes precedence.
         timeout: Duration = "10ms", positive_duration();
-        /// Counters in memory. At the limit, the counter that loses the least state is evicted.
-        /// With `redis`: the counters of `on_error: local`.
+        /// Most counters in memory. At the limit, weir evicts the counter whose eviction loses the
+        /// least state. With `redis`, these are the counters of `on_error: local`.
         max_counters: usize = "4000000", number(1..=1_000_000_000);
         /// With `redis`: deny from memory while a counter is known to be over its limit
         /// ([modes.md](modes.md#over-limit-cache)). `over_limit_cache: false` in a rule switches it
@@ -45,8 +45,8 @@ section! {
         /// Decision about a request that the store cannot count: `allow`, `deny`, or `local`, which
         /// uses counters of this instance. `on_error` in a rule takes precedence.
         on_error: OnError = "allow", choice(OnError::ALL.map(|choice| (choice.name(), choice)));
-        /// Instances that share the traffic. With `local`, each of them allows its share of a limit,
-        /// rounded up.
+        /// Number of instances that share the traffic. With `on_error: local`, each of them allows
+        /// its share of a limit, rounded up.
         instances: u64 = "1", number(1..=1_000_000);
     }
 }
@@ -55,11 +55,11 @@ section! {
 section! {
     /// The largest request. A request over a bound gets INVALID_ARGUMENT.
     impl Bounds {
-        /// Descriptors in one request.
+        /// Most descriptors in one request.
         descriptors: usize = "256", number(1..=10_000);
-        /// Entries in one descriptor.
+        /// Most entries in one descriptor.
         entries: usize = "32", number(1..=1_000);
-        /// Bytes of the domain, of a key, or of a value.
+        /// Most bytes of the domain, of a key, or of a value.
         text_bytes: usize = "65536", number(1..=1 << 20);
     }
 }

@@ -18,12 +18,12 @@ section! {
         /// Address of the collector: `http://` or `https://`, host and port; over HTTP a path may
         /// follow. Empty: `http://localhost:4318`, over gRPC `http://localhost:4317`.
         endpoint: Option<SecretUrl> = "", optional(url("a URL", collector));
-        /// Protocol: `http` (Protocol Buffers over HTTP/1.1) or `grpc`.
+        /// Protocol of the collector: `http` (Protocol Buffers over HTTP/1.1) or `grpc`.
         protocol: OtlpProtocol = "http", choice(OtlpProtocol::NAMES);
-        /// Headers of each message, such as a token: `name=value,name=value`. Values are never
-        /// shown.
+        /// Headers of each message of spans, such as a token: `name=value,name=value`. Values are
+        /// never shown.
         headers: OtlpHeaders = "", masked("headers", OtlpHeaders::parse);
-        /// Timeout of one message.
+        /// Timeout of one message of spans.
         timeout: Duration = "10s", positive_duration();
         /// Share of requests that are traced if their caller has no trace. Empty: as
         /// `OTEL_TRACES_SAMPLER` says, else all.
@@ -34,11 +34,11 @@ section! {
         service_namespace: Option<String> = "", optional(text());
         /// Attribute `service.instance.id`.
         service_instance_id: Option<String> = "", optional(text());
-        /// Spans that wait for the collector. Further spans are dropped.
-        queue: usize = "2048", number(1..=1_000_000);
-        /// Most spans in one message.
-        batch: usize = "512", number(1..=1_000_000);
-        /// Time that a message waits for further spans.
-        delay: Duration = "5s", duration();
+        /// Most spans that wait for the collector. Further spans are dropped.
+        max_queue_size: usize = "2048", number(1..=1_000_000);
+        /// Most spans in one message to the collector.
+        max_batch_size: usize = "512", number(1..=1_000_000);
+        /// Longest time that a message to the collector waits for further spans.
+        batch_delay: Duration = "5s", duration();
     }
 }

@@ -6,7 +6,7 @@ use crate::settings::Overrides;
 /// A value other than the default for each setting of this file, as text.
 pub(super) const OTHERS: [(&str, &str); 34] = [
     ("grpc.listen", "127.0.0.1:1"),
-    ("grpc.cores", "3"),
+    ("grpc.workers", "3"),
     ("http.listen", "127.0.0.1:2"),
     ("grpc.tls_cert", "tls.crt"),
     ("grpc.tls_key", "tls.key"),

@@ -5,7 +5,7 @@ use crate::settings::Overrides;
 
 /// A value other than the default for each setting of this file, as text.
 pub(super) const OTHERS: [(&str, &str); 24] = [
-    ("metrics.compat", "true"),
+    ("metrics.envoy_ratelimit_names", "true"),
     ("metrics.listen", "127.0.0.1:4"),
     ("metrics.max_series", "8"),
     ("metrics.path", "/m"),
@@ -26,9 +26,9 @@ pub(super) const OTHERS: [(&str, &str); 24] = [
     ("tracing.service_name", "s"),
     ("tracing.service_namespace", "n"),
     ("tracing.service_instance_id", "i"),
-    ("tracing.queue", "9"),
-    ("tracing.batch", "8"),
-    ("tracing.delay", "7s"),
+    ("tracing.max_queue_size", "9"),
+    ("tracing.max_batch_size", "8"),
+    ("tracing.batch_delay", "7s"),
 ];
 
 #[test]
@@ -68,9 +68,9 @@ fn opentelemetry_variables_set_traces_and_metrics() {
         (&[key], "tracing.headers", "api-key=hidden"),
         (&[key, ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "b=c")], "metrics.otlp_headers", "b=hidden"),
         (&[("OTEL_EXPORTER_OTLP_TIMEOUT", "1500")], "tracing.timeout", "1500ms"),
-        (&[("OTEL_BSP_MAX_QUEUE_SIZE", "10")], "tracing.queue", "10"),
-        (&[("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "11")], "tracing.batch", "11"),
-        (&[("OTEL_BSP_SCHEDULE_DELAY", "12")], "tracing.delay", "12ms"),
+        (&[("OTEL_BSP_MAX_QUEUE_SIZE", "10")], "tracing.max_queue_size", "10"),
+        (&[("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "11")], "tracing.max_batch_size", "11"),
+        (&[("OTEL_BSP_SCHEDULE_DELAY", "12")], "tracing.batch_delay", "12ms"),
         (&[("OTEL_METRIC_EXPORT_INTERVAL", "30000")], "metrics.otlp_interval", "30s"),
     ];
     for (env, path, meaning) in table {

@@ -28,7 +28,7 @@ use crate::time::Micros;
 ///
 /// # Errors
 /// An invalid address or header of the collector, or a thread that cannot be started.
-pub fn push(
+pub fn start_metrics_export(
     settings: &MetricsSettings,
     tracing: &TracingSettings,
     started: Micros,

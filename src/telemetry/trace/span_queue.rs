@@ -1,4 +1,4 @@
-//! The export of spans: a bounded queue, and a thread that sends its spans to the collector.
+//! The queue of finished spans, and the thread that sends them to the collector.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ impl SpanCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         page.counter("weir_spans_exported_total", "Spans that the collector accepted.")
             .single(read(&self.exported));
-        let help = "Spans that were dropped, by cause: a full queue or a failed collector.";
+        let help = "Spans that were dropped, by cause: a full queue or a failure of the collector.";
         page.counter("weir_spans_dropped_total", help)
             .sample(&[("cause", "queue_full")], read(&self.overflown))
             .sample(&[("cause", "collector")], read(&self.failed));
@@ -71,10 +71,10 @@ pub(super) fn start(
     resource: &Resource,
     counts: Arc<SpanCounts>,
 ) -> Result<(Queue, Exporter), OtlpError> {
-    let (spans, queued) = mpsc::channel(settings.queue);
+    let (spans, queued) = mpsc::channel(settings.max_queue_size);
     let queue = Queue { spans, counts: counts.clone() };
     let resource = ResourceAttributesWithSchema::from(resource);
-    let (batch, delay) = (settings.batch, settings.delay);
+    let (batch, delay) = (settings.max_batch_size, settings.batch_delay);
     let exporter =
         Exporter::start(&settings.into(), Signal::Traces, move |client, stopped| async move {
             SpanBatcher { client, resource, queued, batch, delay }.empty(stopped, &counts).await;

@@ -35,11 +35,11 @@ pub fn expose(
     let fallbacks = fallbacks + decisions.sent().causes.iter().sum::<u64>();
     page.counter(
         "ratelimit_service_should_rate_limit_error",
-        "Errors; those of Redis were decided by the fallback.",
+        "Errors by type. After a Redis error, the fallback decides.",
     )
     .sample(&[("err_type", "redis_error")], fallbacks)
     .sample(&[("err_type", "service_error")], requests.errors());
-    page.counter("ratelimit_service_total_requests", "Requests.")
+    page.counter("ratelimit_service_total_requests", "Requests for a decision.")
         .sample(&[METHOD], requests.total());
     page.histogram("ratelimit_service_response_time_seconds", "Duration of requests.")
         .sample(&[METHOD], coarse(requests.durations().distribution()));
@@ -70,7 +70,7 @@ fn rules(rule_metrics: &RuleMetrics, page: &mut Exposition) {
     }
     type Field = fn(&EnvoyRatelimitSnapshot) -> u64;
     let families: [(&str, &str, Field); 5] = [
-        ("ratelimit_service_rate_limit_total_hits", "Hits.", |sum| sum.total_hits),
+        ("ratelimit_service_rate_limit_total_hits", "Hits of all requests.", |sum| sum.total_hits),
         ("ratelimit_service_rate_limit_within_limit", "Hits that passed.", |sum| sum.within_limit),
         ("ratelimit_service_rate_limit_near_limit", "Hits over four fifths of the limit.", |s| {
             s.near_limit

@@ -1,4 +1,4 @@
-//! Declares the settings `answer.*`.
+//! Declares the settings `response.*`.
 
 use crate::settings::format::{checked, choice, switch};
 use crate::settings::scalar::header_name;
@@ -6,10 +6,10 @@ use crate::settings::section::section;
 
 section! {
     /// The content of responses.
-    pub struct AnswerSettings {
+    pub struct ResponseSettings {
         /// Rate-limit headers: `x-ratelimit` (`x-ratelimit-limit`, `-remaining`, `-reset` in Envoy's
         /// form), `ietf` (`RateLimit`, `RateLimit-Policy`), `both` or `off` (also `false`, `none`).
-        /// A denial also carries `retry-after`, unless they are off.
+        /// With any value but `off`, a denial also carries `retry-after`.
         headers: LimitHeaders = "off", choice([
             ("off", LimitHeaders::Off),
             ("false", LimitHeaders::Off),
@@ -18,7 +18,7 @@ section! {
             ("ietf", LimitHeaders::Ietf),
             ("both", LimitHeaders::Both),
         ]);
-        /// Send every denial as OK.
+        /// Respond with OK to every request, also to one over its limit.
         shadow_mode: bool = "false", switch();
         /// Deny a request only if all of its limited descriptors are over their limits.
         quota_mode: bool = "false", switch();
@@ -27,13 +27,14 @@ section! {
         dynamic_metadata: bool = "false", switch();
         /// Add the header `x-weir-decision`, which explains the decision.
         decision_header: bool = "false", switch();
-        /// Add the three headers of envoyproxy/ratelimit.
+        /// Add the three headers of envoyproxy/ratelimit, named by `limit_header`,
+        /// `remaining_header` and `reset_header`.
         envoy_ratelimit_headers: bool = "false", switch();
-        /// Name of the first of these headers.
+        /// With `envoy_ratelimit_headers`: name of the header with the limit.
         limit_header: String = "RateLimit-Limit", checked("a header name", header_name);
-        /// Name of the second.
+        /// With `envoy_ratelimit_headers`: name of the header with the remaining hits.
         remaining_header: String = "RateLimit-Remaining", checked("a header name", header_name);
-        /// Name of the third.
+        /// With `envoy_ratelimit_headers`: name of the header with the seconds until the reset.
         reset_header: String = "RateLimit-Reset", checked("a header name", header_name);
     }
 }
