@@ -35,7 +35,7 @@ use background::Background;
 use certificates::CertificateWatcher;
 use metrics::Registries;
 use readiness::Readiness;
-use service::{Recorder, Service};
+use service::{RequestRecorder, Service};
 use shutdown::ShutdownTasks;
 use watch::Watcher;
 
@@ -154,7 +154,7 @@ impl App {
         let budget = Arc::new(SeriesBudget::new(settings.metrics.max_series));
         let rules = Arc::new(ActiveRules::load(&settings, budget.clone(), clock)?);
         let mut config = ServerConfig::from(&settings);
-        config.drain.timeout = shutdown::calls_timeout(settings.drain.timeout);
+        config.drain.timeout = shutdown::in_flight_timeout(settings.drain.timeout);
         let counters = Arc::clone(&config.server_metrics);
         let (tls, certificates) = CertificateWatcher::load(&settings, &counters, clock)?.unzip();
         config.tls = tls;
@@ -163,7 +163,8 @@ impl App {
         let limiter = Arc::new(limiter(&settings, clock)?);
         let (traces, span_exporter) = traces(&settings)?.unzip();
         let decisions = Decisions::new(budget, TopDenied::new(settings.metrics.top_values));
-        let recorder = Arc::new(Recorder { decisions, requests: Requests::default(), traces });
+        let requests = Requests::default();
+        let recorder = Arc::new(RequestRecorder { decisions, requests, traces });
         let registries = Arc::new(Registries::new(
             limiter.clone(),
             clock,
@@ -175,7 +176,7 @@ impl App {
         let readiness = Readiness::new(limiter.clone(), rules.clone(), settings.readyz.clone());
         let (background, health_seen) = Background::start(limiter.clone(), clock, readiness)?;
         let mut shutdown_tasks = ShutdownTasks::default();
-        shutdown_tasks.add("counts held by consistency modes", background.end());
+        shutdown_tasks.add("pending counts and unspent tokens of consistency modes", background.end());
         if let Some(exporter) = span_exporter {
             shutdown_tasks.add("last spans", exporter.end());
         }

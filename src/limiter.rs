@@ -105,6 +105,13 @@ impl<S: Store> Limiter<S> {
         &self.backend
     }
 
+    /// The counters in the memory of this process: all counters with the memory store, or those of
+    /// `on_error: local` with Redis.
+    pub fn memory(&self) -> Option<&MemoryStore> {
+        let local = || self.local().map(|local| &**local.store());
+        self.backend.memory().or_else(local)
+    }
+
     /// Decides a valid request that arrived at `now` by the local clock. Never fails, and awaits
     /// only Redis.
     pub async fn check(&self, rules: &RuleSet, request: &Request<'_>, now: Micros) -> Verdict {

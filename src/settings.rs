@@ -52,8 +52,8 @@ pub use sections::{
 };
 pub use sources::{Loaded, Overrides, load, process_env};
 
-use reader::{Reader, Written};
-use section::{Section, settings};
+use reader::{Reader, WrittenText};
+use section::{SettingsSection, settings};
 
 settings! {
     /// The gRPC listener.
@@ -96,7 +96,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Parses the texts in `written`. A setting without a text has its default.
-    fn parse(written: &BTreeMap<String, Written>) -> Result<Settings, Problems> {
+    fn parse(written: &BTreeMap<String, WrittenText>) -> Result<Settings, Problems> {
         let mut reader = Reader::new(written);
         let settings = Settings::read(&mut reader);
         reader.problems.extend(settings.shared_addresses());

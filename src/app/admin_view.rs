@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::active_rules::ActiveRules;
 use super::metrics::Registries;
-use super::service::Recorder;
+use super::service::RequestRecorder;
 use crate::descriptor::ParsedDescriptor;
 use crate::limiter::Limiter;
 use crate::rules::SourceInfo;
@@ -21,7 +21,7 @@ pub(super) struct AdminPages {
     pub(super) limiter: Arc<Limiter>,
     pub(super) clock: SystemClock,
     pub(super) rules: Arc<ActiveRules>,
-    pub(super) recorder: Arc<Recorder>,
+    pub(super) recorder: Arc<RequestRecorder>,
     pub(super) registries: Arc<Registries>,
     pub(super) settings: Settings,
 }

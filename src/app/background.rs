@@ -19,24 +19,26 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::readiness::Readiness;
-use super::service::memory_store;
 use crate::limiter::Limiter;
 use crate::server::Health;
 use crate::time::{Clock, SystemClock};
 
-/// Period of the modes' job, which is the shortest permitted `sync_interval`.
+/// Period of the job of the consistency modes: the shortest permitted `sync_interval`.
 const MODES_PERIOD: Duration = Duration::from_millis(10);
 
-/// Period of the readiness job. Probes come every second at most.
+/// Period of the readiness job. Probes come at most once a second.
 const HEALTH_PERIOD: Duration = Duration::from_millis(100);
 
-/// Period of the sweep. At 32,768 counters per sweep, a full store of 4,000,000 counters (the
-/// default of `store.max_counters`) is swept once in two minutes.
+/// Period of the sweep, the job that frees expired counters. At 16 x 2,048 counters per period, a
+/// full store of 4,000,000 counters (the default of `store.max_counters`) is swept once in two
+/// minutes.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 
-/// Slices per sweep.
-const SWEEP_ROUNDS: usize = 16;
-const SWEEP_COUNTERS: usize = 2_048;
+/// Slices of the sweep per period. The sweep yields after each slice.
+const SWEEP_SLICES: usize = 16;
+
+/// Counters in one slice of the sweep.
+const SWEEP_SLICE_COUNTERS: usize = 2_048;
 
 /// The running thread. It stops when this value is dropped.
 pub(super) struct Background {
@@ -45,7 +47,7 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Starts the jobs that this configuration needs. The receiver shows the present health.
+    /// Starts the jobs that this configuration needs. The receiver has the current health.
     pub(super) fn start(
         limiter: Arc<Limiter>,
         clock: SystemClock,
@@ -60,7 +62,7 @@ impl Background {
                 // The server reads the health until the process ends, so the sender must stay.
                 let health = Arc::new(health);
                 let mut jobs = JoinSet::new();
-                if memory_store(&limiter).is_some() {
+                if limiter.memory().is_some() {
                     jobs.spawn(sweep(limiter.clone(), clock));
                 }
                 if limiter.backend().modes().is_some() {
@@ -80,7 +82,8 @@ impl Background {
         Ok((Background { stop, done }, health_seen))
     }
 
-    /// Stops the jobs, and sends counts and tokens of the consistency modes to the store.
+    /// Stops the jobs. Then the consistency modes send their pending counts to the store, and return
+    /// their unspent tokens.
     pub(super) async fn end(self) {
         drop(self.stop);
         let _ = self.done.await;
@@ -92,16 +95,17 @@ async fn sweep(limiter: Arc<Limiter>, clock: SystemClock) {
     let mut ticks = ticks(SWEEP_PERIOD);
     loop {
         ticks.tick().await;
-        for _ in 0..SWEEP_ROUNDS {
-            if let Some(counters) = memory_store(&limiter) {
-                counters.sweep(clock.now(), SWEEP_COUNTERS);
+        for _ in 0..SWEEP_SLICES {
+            if let Some(counters) = limiter.memory() {
+                counters.sweep(clock.now(), SWEEP_SLICE_COUNTERS);
             }
             yield_now().await;
         }
     }
 }
 
-/// Exchanges counts with the store and returns idle tokens, when they are due.
+/// Runs the work of the consistency modes that is due: exchanges counts with the store, and
+/// returns idle tokens.
 async fn run_modes(limiter: Arc<Limiter>, clock: SystemClock) {
     let Some(modes) = limiter.backend().modes() else { return };
     let mut ticks = ticks(MODES_PERIOD);

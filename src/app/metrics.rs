@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::active_rules::ActiveRules;
-use super::service::{Recorder, memory_store};
+use super::service::RequestRecorder;
 use crate::limiter::Limiter;
 use crate::server::ServerMetrics;
 use crate::settings::Settings;
@@ -18,7 +18,7 @@ pub(super) struct Registries {
     pub(super) limiter: Arc<Limiter>,
     pub(super) clock: SystemClock,
     pub(super) rules: Arc<ActiveRules>,
-    pub(super) recorder: Arc<Recorder>,
+    pub(super) recorder: Arc<RequestRecorder>,
     pub(super) server: Arc<ServerMetrics>,
     /// When the process started.
     pub(super) started: Micros,
@@ -26,7 +26,8 @@ pub(super) struct Registries {
     pub(super) max_counters: usize,
     /// `metrics.top`: whether the page has the counters denied most.
     pub(super) top: bool,
-    /// `metrics.envoy_ratelimit_names`: whether the page has the metrics of envoyproxy/ratelimit too.
+    /// `metrics.envoy_ratelimit_names`: whether the page also has the metrics of
+    /// envoyproxy/ratelimit.
     pub(super) envoy_ratelimit_names: bool,
 }
 
@@ -35,7 +36,7 @@ impl Registries {
         limiter: Arc<Limiter>,
         clock: SystemClock,
         rules: Arc<ActiveRules>,
-        recorder: Arc<Recorder>,
+        recorder: Arc<RequestRecorder>,
         server: Arc<ServerMetrics>,
         settings: &Settings,
     ) -> Registries {
@@ -56,11 +57,11 @@ impl Registries {
     pub(super) fn exposition(&self) -> Exposition {
         let mut page = Exposition::default();
         let active = self.rules.snapshot();
-        let Recorder { decisions, requests, traces } = &*self.recorder;
+        let RequestRecorder { decisions, requests, traces } = &*self.recorder;
         requests.expose(&mut page);
         decisions.expose(&active.metrics, &mut page);
         self.rules.expose(&mut page);
-        if let Some(counters) = memory_store(&self.limiter) {
+        if let Some(counters) = self.limiter.memory() {
             stores::expose_memory(counters, self.max_counters, &mut page);
         }
         if let Some(guarded) = self.limiter.backend().redis() {

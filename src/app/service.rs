@@ -7,13 +7,12 @@ use crate::decision::Verdict;
 use crate::descriptor::Request;
 use crate::limiter::Limiter;
 use crate::server::Decide;
-use crate::store::MemoryStore;
 use crate::store::call_trace::{self, StoreCall};
 use crate::telemetry::{Decisions, Requests, Traces};
 use crate::time::{Clock, SystemClock};
 
 /// The registries that record requests.
-pub(super) struct Recorder {
+pub(super) struct RequestRecorder {
     pub(super) decisions: Decisions,
     pub(super) requests: Requests,
     /// None unless `tracing.enabled`.
@@ -25,14 +24,7 @@ pub(super) struct Service {
     pub(super) limiter: Arc<Limiter>,
     pub(super) clock: SystemClock,
     pub(super) rules: Arc<ActiveRules>,
-    pub(super) recorder: Arc<Recorder>,
-}
-
-/// The counters in the memory of this process: all counters with the memory store, or those of
-/// `on_error: local` with Redis.
-pub(super) fn memory_store(limiter: &Limiter) -> Option<&MemoryStore> {
-    let local = || limiter.local().map(|local| &**local.store());
-    limiter.backend().memory().or_else(local)
+    pub(super) recorder: Arc<RequestRecorder>,
 }
 
 impl Service {
@@ -54,7 +46,7 @@ impl Service {
 
 impl Decide for Service {
     async fn decide(&self, request: &Request<'_>) -> Verdict {
-        let Recorder { decisions, requests, traces } = &*self.recorder;
+        let RequestRecorder { decisions, requests, traces } = &*self.recorder;
         // One snapshot per request: a reload cannot change its rules halfway.
         let active = self.rules.snapshot();
         let (deciding, began) = (requests.begin(), self.clock.now());

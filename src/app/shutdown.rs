@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 /// Denominator of the share of `drain.timeout` that is reserved for the tasks: a tenth.
-const SHARE: u32 = 10;
+const TASKS_SHARE: u32 = 10;
 
-/// The longest reserved time.
-const LONGEST: Duration = Duration::from_secs(1);
+/// The longest time that is reserved for the tasks.
+const TASKS_MAX: Duration = Duration::from_secs(1);
 
 /// One task.
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -45,8 +45,8 @@ impl ShutdownTasks {
 }
 
 /// The part of `drain.timeout` for calls in flight. The tasks get the rest.
-pub(super) fn calls_timeout(timeout: Duration) -> Duration {
-    timeout - (timeout / SHARE).min(LONGEST)
+pub(super) fn in_flight_timeout(timeout: Duration) -> Duration {
+    timeout - (timeout / TASKS_SHARE).min(TASKS_MAX)
 }
 
 #[cfg(test)]
@@ -82,7 +82,8 @@ mod tests {
     #[test]
     fn a_tenth_is_reserved_but_at_most_a_second() {
         for (timeout, calls) in [(0, 0), (1_000, 900), (10_000, 9_000), (30_000, 29_000)] {
-            assert_eq!(calls_timeout(Duration::from_millis(timeout)), Duration::from_millis(calls));
+            let [timeout, calls] = [timeout, calls].map(Duration::from_millis);
+            assert_eq!(in_flight_timeout(timeout), calls);
         }
     }
 }

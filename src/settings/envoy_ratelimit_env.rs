@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use super::problem::Problem;
-use super::redis_url::{Beside, Kind};
+use super::redis_url::{RedisEnv, RedisKind};
 use super::source_values::{SourceValue, list};
 use super::{redis_url, scalar, secret};
 
@@ -76,7 +76,7 @@ pub(super) const FOLDER: [(&str, &str); 3] = [
 ];
 
 /// The variable of the metrics listener's address and its default. It requires `USE_PROMETHEUS`.
-pub(super) const SCRAPED: [&str; 2] = ["PROMETHEUS_ADDR", ":9090"];
+pub(super) const PROMETHEUS_LISTENER: [&str; 2] = ["PROMETHEUS_ADDR", ":9090"];
 
 /// Variables without effect, by reason. `*` stands for the rest of a name.
 #[rustfmt::skip]
@@ -128,9 +128,9 @@ pub(super) fn translate(env: &[(String, String)]) -> Vec<SourceValue> {
     }
     values.extend(LISTENERS.iter().filter_map(|names| listener(env, *names)));
     values.extend(folder(env));
-    values.extend(other_source(env));
+    values.extend(unsupported_rule_source(env));
     values.extend(redis(env));
-    values.extend(scraped(env));
+    values.extend(metrics_listener(env));
     values.extend(tls(env));
     values
 }
@@ -242,14 +242,17 @@ fn folder(env: &[(String, String)]) -> Option<SourceValue> {
     Some(source_value("rules.paths", named.join(", "), Ok(list(&[path]))))
 }
 
-/// The settings `store.kind` and `redis.url`, from `REDIS_URL` and the variables beside it.
+/// The settings `store.kind` and `redis.url`, from `REDIS_URL` and the other variables of Redis.
 fn redis(env: &[(String, String)]) -> Vec<SourceValue> {
     let [url, kind, auth, sentinel_auth, tls] = REDIS.map(|name| get(env, name));
     let memcached = get(env, "BACKEND_TYPE").is_some_and(|it| !it.eq_ignore_ascii_case("redis"));
     let Some(url) = url.filter(|_| !memcached) else { return Vec::new() };
     let kind_name = kind.unwrap_or("SINGLE");
-    let kinds =
-        [("SINGLE", Kind::Single), ("CLUSTER", Kind::Cluster), ("SENTINEL", Kind::Sentinel)];
+    let kinds = [
+        ("SINGLE", RedisKind::Single),
+        ("CLUSTER", RedisKind::Cluster),
+        ("SENTINEL", RedisKind::Sentinel),
+    ];
     let read = || {
         let found = kinds.iter().find(|(name, _)| name.eq_ignore_ascii_case(kind_name));
         let Some((_, kind)) = found else {
@@ -258,7 +261,7 @@ fn redis(env: &[(String, String)]) -> Vec<SourceValue> {
         };
         let tls = scalar::switch(tls.unwrap_or("false"))
             .map_err(|what| bad("REDIS_TLS", "redis.url", tls.unwrap_or_default(), what))?;
-        let url = redis_url::list(url, *kind, &Beside { auth, sentinel_auth, tls })
+        let url = redis_url::list(url, *kind, &RedisEnv { auth, sentinel_auth, tls })
             .map_err(|what| bad("REDIS_URL", "redis.url", url, what))?;
         Ok(url.reveal().to_owned())
     };
@@ -269,9 +272,9 @@ fn redis(env: &[(String, String)]) -> Vec<SourceValue> {
 }
 
 /// The address of the metrics listener, if `USE_PROMETHEUS` is true.
-fn scraped(env: &[(String, String)]) -> Option<SourceValue> {
+fn metrics_listener(env: &[(String, String)]) -> Option<SourceValue> {
     get(env, "USE_PROMETHEUS").filter(|text| scalar::switch(text) == Ok(true))?;
-    let [name, default] = SCRAPED;
+    let [name, default] = PROMETHEUS_LISTENER;
     let text = get(env, name).unwrap_or(default);
     let address = scalar::address(text).map_err(|what| bad(name, "metrics.listen", text, what));
     let address = address.map(|address| address.to_string());
@@ -279,7 +282,7 @@ fn scraped(env: &[(String, String)]) -> Option<SourceValue> {
 }
 
 /// An error if rules should come by xDS, because without rules every request would pass.
-fn other_source(env: &[(String, String)]) -> Option<SourceValue> {
+fn unsupported_rule_source(env: &[(String, String)]) -> Option<SourceValue> {
     let kind = get(env, "CONFIG_TYPE").filter(|kind| *kind != "FILE")?;
     let what = "rules by xDS are not supported; write CONFIG_TYPE=FILE and keep the rules in files \
                 ($RUNTIME_ROOT/$RUNTIME_SUBDIRECTORY/config, or rules.paths); with Envoy Gateway, \

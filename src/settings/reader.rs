@@ -8,7 +8,7 @@ use super::secret;
 
 /// The text of a setting, and the file position, variable or flag that it comes from.
 #[derive(Clone, Debug)]
-pub(super) struct Written {
+pub(super) struct WrittenText {
     pub(super) text: String,
     pub(super) origin: String,
 }
@@ -17,12 +17,12 @@ pub(super) struct Written {
 #[derive(Debug, Default)]
 pub(super) struct Reader<'a> {
     /// The texts by path. A setting without a text has its default.
-    written: Option<&'a BTreeMap<String, Written>>,
+    written: Option<&'a BTreeMap<String, WrittenText>>,
     pub(super) problems: Vec<Problem>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(written: &'a BTreeMap<String, Written>) -> Reader<'a> {
+    pub(super) fn new(written: &'a BTreeMap<String, WrittenText>) -> Reader<'a> {
         Reader { written: Some(written), problems: Vec::new() }
     }
 
@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
         format: Format<T>,
     ) -> T {
         let key = format!("{section}.{name}");
-        if let Some(Written { text, origin }) = self.written.and_then(|all| all.get(&key)) {
+        if let Some(WrittenText { text, origin }) = self.written.and_then(|all| all.get(&key)) {
             match (format.parse)(text) {
                 Ok(value) => return value,
                 Err(what) => {

@@ -1,5 +1,5 @@
 //! Parses the URL of Redis: URLs of the client library, plain addresses, and envoyproxy/ratelimit's
-//! lists of addresses with the variables beside them.
+//! lists of addresses together with its other variables of Redis.
 
 use super::SecretUrl;
 
@@ -17,15 +17,15 @@ const SCHEMES: [&str; 8] = [
 
 /// The kind of server behind an address without a scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RedisKind {
     Single,
     Cluster,
     Sentinel,
 }
 
-/// The variables beside envoyproxy/ratelimit's `REDIS_URL`.
+/// The variables of envoyproxy/ratelimit that complete its `REDIS_URL`.
 #[derive(Debug, Default)]
-pub(super) struct Beside<'a> {
+pub(super) struct RedisEnv<'a> {
     /// Credentials of Redis: `password` or `user:password`.
     pub(super) auth: Option<&'a str>,
     /// Credentials of sentinels: `password` or `user:password`.
@@ -51,34 +51,34 @@ pub(super) fn read(text: &str) -> Result<SecretUrl, String> {
     }
     let first = text.split(',').next().unwrap_or_default();
     let kind = match text.contains(',') {
-        true if first.contains(':') => Kind::Cluster,
-        true => Kind::Sentinel,
-        false => Kind::Single,
+        true if first.contains(':') => RedisKind::Cluster,
+        true => RedisKind::Sentinel,
+        false => RedisKind::Single,
     };
-    list(text, kind, &Beside::default()).or_else(|_| error())
+    list(text, kind, &RedisEnv::default()).or_else(|_| error())
 }
 
-/// Parses envoyproxy/ratelimit's `REDIS_URL` with the variables `beside` it.
-pub(super) fn list(text: &str, kind: Kind, beside: &Beside<'_>) -> Result<SecretUrl, String> {
+/// Parses envoyproxy/ratelimit's `REDIS_URL`, completed by `env`.
+pub(super) fn list(text: &str, kind: RedisKind, env: &RedisEnv<'_>) -> Result<SecretUrl, String> {
     let scheme = |scheme: &str| {
-        let tls = if beside.tls { "rediss" } else { "redis" };
+        let tls = if env.tls { "rediss" } else { "redis" };
         scheme.replacen("redis", tls, 1)
     };
     if text.contains("://") {
-        return with_credentials(text, beside);
+        return with_credentials(text, env);
     }
     // Credentials in the list apply to all its addresses.
     let (written, hosts) = match text.rsplit_once('@') {
         Some((written, hosts)) => (format!("{written}@"), hosts),
-        None => (credentials(beside.auth), text),
+        None => (credentials(env.auth), text),
     };
-    if kind == Kind::Single && hosts.starts_with('/') {
+    if kind == RedisKind::Single && hosts.starts_with('/') {
         // fred requires a host if there are credentials.
         let host = if written.is_empty() { "" } else { "localhost" };
         return Ok(SecretUrl::new(format!("redis+unix://{written}{host}{hosts}")));
     }
     let mut parts: Vec<&str> = hosts.split(',').map(str::trim).collect();
-    let master = if kind == Kind::Sentinel { parts.remove(0) } else { "" };
+    let master = if kind == RedisKind::Sentinel { parts.remove(0) } else { "" };
     let is_address = |part: &&str| {
         let (host, port) = part.rsplit_once(':').unwrap_or_default();
         !host.is_empty() && port.parse::<u16>().is_ok()
@@ -88,18 +88,18 @@ pub(super) fn list(text: &str, kind: Kind, beside: &Beside<'_>) -> Result<Secret
     }
     let nodes = || parts[1..].iter().map(|node| format!("node={node}")).collect::<Vec<_>>();
     let (scheme, query) = match kind {
-        Kind::Single if parts.len() > 1 => {
+        RedisKind::Single if parts.len() > 1 => {
             return Err("are several addresses; set REDIS_TYPE=CLUSTER or SENTINEL".to_owned());
         }
-        Kind::Single => (scheme("redis"), Vec::new()),
-        Kind::Cluster => (scheme("redis-cluster"), nodes()),
-        Kind::Sentinel if master.is_empty() || master.contains(':') => {
+        RedisKind::Single => (scheme("redis"), Vec::new()),
+        RedisKind::Cluster => (scheme("redis-cluster"), nodes()),
+        RedisKind::Sentinel if master.is_empty() || master.contains(':') => {
             return Err("does not begin with the master's name".to_owned());
         }
-        Kind::Sentinel => {
+        RedisKind::Sentinel => {
             let mut query = nodes();
             query.push(format!("sentinelServiceName={}", escape(master)));
-            query.extend(sentinel_credentials(beside.sentinel_auth));
+            query.extend(sentinel_credentials(env.sentinel_auth));
             (scheme("redis-sentinel"), query)
         }
     };
@@ -108,12 +108,12 @@ pub(super) fn list(text: &str, kind: Kind, beside: &Beside<'_>) -> Result<Secret
 }
 
 /// Adds credentials and TLS to a URL of envoyproxy/ratelimit, which has no scheme for TLS.
-fn with_credentials(text: &str, beside: &Beside<'_>) -> Result<SecretUrl, String> {
+fn with_credentials(text: &str, env: &RedisEnv<'_>) -> Result<SecretUrl, String> {
     let url = read(text)?;
     let (scheme, rest) = url.reveal().split_once("://").unwrap_or_default();
-    let secure = scheme.starts_with("rediss") || !beside.tls || scheme.ends_with("unix");
+    let secure = scheme.starts_with("rediss") || !env.tls || scheme.ends_with("unix");
     let scheme = if secure { scheme.to_owned() } else { scheme.replacen("redis", "rediss", 1) };
-    let auth = if rest.contains('@') { String::new() } else { credentials(beside.auth) };
+    let auth = if rest.contains('@') { String::new() } else { credentials(env.auth) };
     Ok(SecretUrl::new(format!("{scheme}://{auth}{rest}")))
 }
 
@@ -175,35 +175,35 @@ mod tests {
 
     #[test]
     fn envoy_ratelimit_variables_form_one_url() {
-        let plain = Beside::default();
-        let full = Beside { auth: Some("me:p@ss/1"), sentinel_auth: Some("s"), tls: true };
-        let word = Beside { auth: Some("pw"), ..Beside::default() };
+        let plain = RedisEnv::default();
+        let full = RedisEnv { auth: Some("me:p@ss/1"), sentinel_auth: Some("s"), tls: true };
+        let word = RedisEnv { auth: Some("pw"), ..RedisEnv::default() };
         let table = [
-            ("h:1", Kind::Single, &plain, "redis://h:1"),
-            ("h:1", Kind::Single, &word, "redis://:pw@h:1"),
-            ("h:1", Kind::Single, &full, "rediss://me:p%40ss%2F1@h:1"),
-            ("redis://h:1/3", Kind::Single, &full, "rediss://me:p%40ss%2F1@h:1/3"),
-            ("redis://a:b@h:1", Kind::Single, &word, "redis://a:b@h:1"),
-            ("/r.sock", Kind::Single, &plain, "redis+unix:///r.sock"),
-            ("/r.sock", Kind::Single, &word, "redis+unix://:pw@localhost/r.sock"),
-            ("a:1", Kind::Cluster, &plain, "redis-cluster://a:1"),
-            ("a:1,b:2", Kind::Cluster, &word, "redis-cluster://:pw@a:1?node=b:2"),
+            ("h:1", RedisKind::Single, &plain, "redis://h:1"),
+            ("h:1", RedisKind::Single, &word, "redis://:pw@h:1"),
+            ("h:1", RedisKind::Single, &full, "rediss://me:p%40ss%2F1@h:1"),
+            ("redis://h:1/3", RedisKind::Single, &full, "rediss://me:p%40ss%2F1@h:1/3"),
+            ("redis://a:b@h:1", RedisKind::Single, &word, "redis://a:b@h:1"),
+            ("/r.sock", RedisKind::Single, &plain, "redis+unix:///r.sock"),
+            ("/r.sock", RedisKind::Single, &word, "redis+unix://:pw@localhost/r.sock"),
+            ("a:1", RedisKind::Cluster, &plain, "redis-cluster://a:1"),
+            ("a:1,b:2", RedisKind::Cluster, &word, "redis-cluster://:pw@a:1?node=b:2"),
             (
                 "main,a:1,b:2",
-                Kind::Sentinel,
+                RedisKind::Sentinel,
                 &full,
                 "rediss-sentinel://me:p%40ss%2F1@a:1?node=b:2&sentinelServiceName=main\
                  &sentinelPassword=s",
             ),
         ];
-        for (text, kind, beside, url) in table {
-            assert_eq!(list(text, kind, beside).unwrap().reveal(), url);
+        for (text, kind, env, url) in table {
+            assert_eq!(list(text, kind, env).unwrap().reveal(), url);
         }
         for (text, kind) in [
-            ("a:1,b:2", Kind::Single),
-            ("a:1,b:2", Kind::Sentinel),
-            ("main", Kind::Sentinel),
-            ("a", Kind::Cluster),
+            ("a:1,b:2", RedisKind::Single),
+            ("a:1,b:2", RedisKind::Sentinel),
+            ("main", RedisKind::Sentinel),
+            ("a", RedisKind::Cluster),
         ] {
             assert!(list(text, kind, &plain).is_err(), "{text:?} was read as {kind:?}");
         }

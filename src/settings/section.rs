@@ -48,7 +48,7 @@ pub struct Setting {
 
 /// The trait that [`section!`] implements for a declaration. `name` is the section's name in
 /// `weir.yaml`.
-pub(super) trait Section: Sized {
+pub(super) trait SettingsSection: Sized {
     /// The doc text of the section.
     const DOC: &'static str;
 
@@ -102,11 +102,11 @@ macro_rules! section {
     ) => {
         impl Default for $name {
             fn default() -> Self {
-                $crate::settings::section::Section::read("", &mut Default::default())
+                $crate::settings::section::SettingsSection::read("", &mut Default::default())
             }
         }
 
-        impl $crate::settings::section::Section for $name {
+        impl $crate::settings::section::SettingsSection for $name {
             const DOC: &'static str = concat!($($about),+).trim_ascii();
 
             fn settings(name: &str) -> Vec<$crate::settings::section::Setting> {
@@ -152,18 +152,18 @@ macro_rules! settings {
             /// Every setting, in the order of the declarations.
             pub fn all() -> Vec<Setting> {
                 let mut all = Vec::new();
-                $( all.extend(<$type as Section>::settings(stringify!($section))); )+
+                $( all.extend(<$type as SettingsSection>::settings(stringify!($section))); )+
                 all
             }
 
             /// The name and the doc text of every section.
             pub fn sections() -> Vec<(&'static str, &'static str)> {
-                vec![$( (stringify!($section), <$type as Section>::DOC), )+]
+                vec![$( (stringify!($section), <$type as SettingsSection>::DOC), )+]
             }
 
             /// Reads every setting; problems stay in `reader`.
             fn read(reader: &mut Reader<'_>) -> Settings {
-                Settings { $( $section: Section::read(stringify!($section), reader), )+ }
+                Settings { $( $section: SettingsSection::read(stringify!($section), reader), )+ }
             }
 
             /// The settings in the shape of `weir.yaml`, secrets masked: the content of `/settings`.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use config::{Config, Environment, Source};
 
 use super::problem::{Problem, Problems};
-use super::reader::Written;
+use super::reader::WrittenText;
 use super::section::Setting;
 use super::source_values::{SourceValue, SourceValues, list};
 use super::{Settings, envoy_ratelimit_env, otel};
@@ -59,7 +59,7 @@ pub fn process_env() -> Vec<(String, String)> {
 /// # Errors
 /// All problems of all sources.
 pub fn load(flags: &Overrides, env: &[(String, String)]) -> Result<Loaded, Problems> {
-    let mut sources = Sources::default();
+    let mut sources = SourceTexts::default();
     sources.add_other_programs(env);
     if let Some(path) = &flags.config {
         let file = path.display().to_string();
@@ -76,7 +76,7 @@ pub fn load(flags: &Overrides, env: &[(String, String)]) -> Result<Loaded, Probl
 }
 
 /// The texts of all sources so far, weakest first, and their problems.
-struct Sources {
+struct SourceTexts {
     settings: Vec<Setting>,
     layers: Vec<SourceValues>,
     /// Bad values of the weakest source, by path.
@@ -84,14 +84,14 @@ struct Sources {
     problems: Vec<Problem>,
 }
 
-impl Default for Sources {
+impl Default for SourceTexts {
     fn default() -> Self {
         let settings = Settings::all();
-        Sources { settings, layers: Vec::new(), weak: BTreeMap::new(), problems: Vec::new() }
+        SourceTexts { settings, layers: Vec::new(), weak: BTreeMap::new(), problems: Vec::new() }
     }
 }
 
-impl Sources {
+impl SourceTexts {
     fn add_other_programs(&mut self, env: &[(String, String)]) {
         let mut texts = SourceValues::default();
         let values = envoy_ratelimit_env::translate(env).into_iter().chain(otel::translate(env));
@@ -252,14 +252,14 @@ const NOT_A_SECTION: &str = "is a section; write its settings below its name";
 /// The strongest text of each setting, as the `config` library has layered them.
 fn written(
     layered: Result<config::Map<String, config::Value>, config::ConfigError>,
-) -> BTreeMap<String, Written> {
+) -> BTreeMap<String, WrittenText> {
     let sections = layered.expect("only paths of settings get here, and their values are texts");
     let mut written = BTreeMap::new();
     for (section, settings) in sections {
         for (name, value) in settings.into_table().expect("a section holds settings") {
             let origin = value.origin().unwrap_or_default().to_owned();
             let text = value.into_string().expect("sources hold texts");
-            written.insert(format!("{section}.{name}"), Written { text, origin });
+            written.insert(format!("{section}.{name}"), WrittenText { text, origin });
         }
     }
     written

@@ -71,10 +71,12 @@ impl Decisions {
                     if outcome == Some(DecisionOutcome::Over) {
                         self.denied(rule, series, descriptor, hits, now);
                     }
+                    let period = series.fallback_period();
+                    let fallbacks = || series.causes().iter().sum();
                     if let Cause::Fallback { error, .. } = status.cause {
-                        self.fallback_log.fell_back(series, error, now);
-                    } else if series.fallback.is_open() {
-                        self.fallback_log.decided(series, now, &is_answering);
+                        self.fallback_log.fell_back(period, fallbacks, error, now);
+                    } else if period.period.is_open() {
+                        self.fallback_log.decided(period, fallbacks, now, &is_answering);
                     }
                 }
                 // Not by limit, because clients would then choose the number of series.

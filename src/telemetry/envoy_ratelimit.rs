@@ -68,8 +68,8 @@ fn rules(rule_metrics: &RuleMetrics, page: &mut Exposition) {
             add(&series.domain, &stat_key, snapshot.envoy_ratelimit);
         }
     }
-    type Field = fn(&EnvoyRatelimitSnapshot) -> u64;
-    let families: [(&str, &str, Field); 5] = [
+    type HitsField = fn(&EnvoyRatelimitSnapshot) -> u64;
+    let families: [(&str, &str, HitsField); 5] = [
         ("ratelimit_service_rate_limit_total_hits", "Hits of all requests.", |sum| sum.total_hits),
         ("ratelimit_service_rate_limit_within_limit", "Hits that passed.", |sum| sum.within_limit),
         ("ratelimit_service_rate_limit_near_limit", "Hits over four fifths of the limit.", |s| {

@@ -19,14 +19,14 @@ pub struct Exposition {
 #[derive(Debug)]
 pub struct Family {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: FamilyKind,
     pub(super) help: &'static str,
     pub(super) samples: Vec<Sample>,
 }
 
 /// The kind of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FamilyKind {
     /// A value that only grows, from the start of the process.
     Counter,
     /// A value that rises and falls.
@@ -39,12 +39,12 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Sample {
     pub(super) labels: Vec<(&'static str, String)>,
-    pub(super) value: Value,
+    pub(super) value: SampleValue,
 }
 
 /// The value of a sample.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum SampleValue {
     /// An integer.
     Whole(u64),
     /// A decimal number.
@@ -53,41 +53,41 @@ pub enum Value {
     Histogram(Distribution),
 }
 
-impl From<u64> for Value {
-    fn from(number: u64) -> Value {
-        Value::Whole(number)
+impl From<u64> for SampleValue {
+    fn from(number: u64) -> SampleValue {
+        SampleValue::Whole(number)
     }
 }
 
-impl From<f64> for Value {
-    fn from(number: f64) -> Value {
-        Value::Decimal(number)
+impl From<f64> for SampleValue {
+    fn from(number: f64) -> SampleValue {
+        SampleValue::Decimal(number)
     }
 }
 
-impl From<Distribution> for Value {
-    fn from(distribution: Distribution) -> Value {
-        Value::Histogram(distribution)
+impl From<Distribution> for SampleValue {
+    fn from(distribution: Distribution) -> SampleValue {
+        SampleValue::Histogram(distribution)
     }
 }
 
 impl Exposition {
     /// Starts a family of counters. `name` ends in `_total`.
     pub fn counter(&mut self, name: &'static str, help: &'static str) -> &mut Family {
-        self.start(name, Kind::Counter, help)
+        self.start(name, FamilyKind::Counter, help)
     }
 
     /// Starts a family of gauges.
     pub fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
-        self.start(name, Kind::Gauge, help)
+        self.start(name, FamilyKind::Gauge, help)
     }
 
     /// Starts a family of histograms. `name` ends in the unit.
     pub fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut Family {
-        self.start(name, Kind::Histogram, help)
+        self.start(name, FamilyKind::Histogram, help)
     }
 
-    fn start(&mut self, name: &'static str, kind: Kind, help: &'static str) -> &mut Family {
+    fn start(&mut self, name: &'static str, kind: FamilyKind, help: &'static str) -> &mut Family {
         self.families.push(Family { name, kind, help, samples: Vec::new() });
         self.families.last_mut().expect("it was just pushed")
     }
@@ -108,7 +108,7 @@ impl Family {
     pub fn sample(
         &mut self,
         labels: &[(&'static str, &str)],
-        value: impl Into<Value>,
+        value: impl Into<SampleValue>,
     ) -> &mut Self {
         let labels = labels.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
         self.samples.push(Sample { labels, value: value.into() });
@@ -116,7 +116,7 @@ impl Family {
     }
 
     /// Adds the sample without labels.
-    pub fn single(&mut self, value: impl Into<Value>) -> &mut Self {
+    pub fn single(&mut self, value: impl Into<SampleValue>) -> &mut Self {
         self.sample(&[], value)
     }
 }

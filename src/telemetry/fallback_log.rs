@@ -7,7 +7,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::rule_metrics::RuleSeries;
 use crate::store::StoreError;
 use crate::time::Micros;
 
@@ -32,8 +31,18 @@ pub(super) struct FallbackPeriod {
     record: Mutex<Record>,
 }
 
+/// The period of one rule, and the labels that name the rule in the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LabelledPeriod<'a> {
+    pub(super) period: &'a FallbackPeriod,
+    pub(super) domain: &'a str,
+    pub(super) rule: &'a str,
+}
+
+/// The state of a period that only fallbacks and their end change.
 #[derive(Debug, Default)]
 struct Record {
+    /// When the period began.
     began: Micros,
     /// Fallbacks of the rule before this period.
     before: u64,
@@ -45,7 +54,7 @@ struct Record {
     checked: Micros,
 }
 
-/// The log line that a fallback causes.
+/// The log line that a fallback writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     /// No line.
@@ -58,7 +67,7 @@ enum Start {
 
 /// A period that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ended {
+struct EndedPeriod {
     fallbacks: u64,
     seconds: u64,
 }
@@ -66,24 +75,32 @@ struct Ended {
 /// The budget of the starts that all rules log.
 #[derive(Debug, Default)]
 pub(super) struct FallbackLog {
-    window: Mutex<Window>,
+    window: Mutex<StartWindow>,
 }
 
+/// The starts since `began`, for at most [`WINDOW`].
 #[derive(Debug, Default)]
-struct Window {
+struct StartWindow {
     began: Micros,
     starts: u32,
 }
 
 impl FallbackLog {
-    /// Records a decision by the fallback of `series`, which has been counted.
+    /// Records a decision by the fallback of the rule `of`. `total` returns the rule's fallbacks,
+    /// this one included.
     #[cold]
-    pub(super) fn fell_back(&self, series: &RuleSeries, error: StoreError, now: Micros) {
-        let total = || series.causes().iter().sum();
-        match series.fallback.fell_back(now, total, self) {
+    pub(super) fn fell_back(
+        &self,
+        of: LabelledPeriod<'_>,
+        total: impl Fn() -> u64,
+        error: StoreError,
+        now: Micros,
+    ) {
+        let LabelledPeriod { period, domain, rule } = of;
+        match period.fell_back(now, total, self) {
             Start::Silent => {}
             Start::Rule => {
-                let (domain, rule, cause) = (&series.domain, &series.selector, error.name());
+                let cause = error.name();
                 tracing::warn!(%domain, %rule, cause, "fallback started: no store decision");
             }
             Start::More => {
@@ -92,27 +109,29 @@ impl FallbackLog {
         }
     }
 
-    /// Records a decision by a counter while the period of `series` is open. The period ends only
-    /// if the store `is_answering`, because the decision itself may have come from memory.
+    /// Records a decision by a counter while the period of the rule `of` is open. `total` returns
+    /// the rule's fallbacks. The period ends only if the store `is_answering`, because the decision
+    /// itself may have come from memory.
     #[cold]
     pub(super) fn decided(
         &self,
-        series: &RuleSeries,
+        of: LabelledPeriod<'_>,
+        total: impl Fn() -> u64,
         now: Micros,
         is_answering: impl Fn() -> bool,
     ) {
-        let total = || series.causes().iter().sum();
-        if let Some(ended) = series.fallback.decided(now, total, is_answering) {
-            let (domain, rule) = (&series.domain, &series.selector);
-            let Ended { fallbacks, seconds } = ended;
+        let LabelledPeriod { period, domain, rule } = of;
+        if let Some(ended) = period.decided(now, total, is_answering) {
+            let EndedPeriod { fallbacks, seconds } = ended;
             tracing::info!(%domain, %rule, fallbacks, seconds, "fallback ended: store decides");
         }
     }
 
+    /// Takes one start from the budget.
     fn take(&self, now: Micros) -> Start {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         if now.saturating_sub(window.began) >= WINDOW {
-            *window = Window { began: now, starts: 0 };
+            *window = StartWindow { began: now, starts: 0 };
         }
         window.starts = window.starts.saturating_add(1);
         match window.starts {
@@ -156,7 +175,7 @@ impl FallbackPeriod {
         now: Micros,
         total: impl Fn() -> u64,
         is_answering: impl Fn() -> bool,
-    ) -> Option<Ended> {
+    ) -> Option<EndedPeriod> {
         if self.since_last(now) < QUIET {
             return None;
         }
@@ -170,7 +189,7 @@ impl FallbackPeriod {
         }
         self.is_open.store(false, Ordering::Relaxed);
         let last = Micros(self.last.load(Ordering::Relaxed));
-        record.is_logged.then(|| Ended {
+        record.is_logged.then(|| EndedPeriod {
             fallbacks: total().saturating_sub(record.before),
             seconds: last.saturating_sub(record.began).ceil_secs(),
         })
@@ -202,7 +221,7 @@ mod tests {
             assert_eq!(period.decided(at(second), || 500, || true), None, "second {second}");
         }
         assert_eq!(period.decided(at(9), || 501, || true), None, "4 s after the last");
-        let ended = Ended { fallbacks: 495, seconds: 5 };
+        let ended = EndedPeriod { fallbacks: 495, seconds: 5 };
         assert_eq!(period.decided(at(10), || 501, || true), Some(ended));
         assert!(!period.is_open());
         assert_eq!(period.decided(at(20), || 501, || true), None);
@@ -228,7 +247,7 @@ mod tests {
         // A period that continues is logged as soon as the minute has passed.
         assert_eq!(period.fell_back(at(40), || 3, &log), Start::Silent);
         assert_eq!(period.fell_back(at(60), || 4, &log), Start::Rule);
-        let ended = Some(Ended { fallbacks: 2, seconds: 20 });
+        let ended = Some(EndedPeriod { fallbacks: 2, seconds: 20 });
         assert_eq!(period.decided(at(70), || 4, || true), ended);
     }
 

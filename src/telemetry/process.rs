@@ -15,7 +15,7 @@ pub fn expose(started: Micros, page: &mut Exposition) {
         .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     let help = "When the process started, in seconds since the epoch.";
     page.gauge("process_start_time_seconds", help).single(started.0 as f64 / 1e6);
-    if let Some(Status { resident, virtual_, threads }) = status() {
+    if let Some(ProcStatus { resident, virtual_, threads }) = status() {
         let help = "Resident memory of the process.";
         page.gauge("process_resident_memory_bytes", help).single(resident);
         let help = "Virtual memory of the process.";
@@ -36,13 +36,13 @@ pub fn expose(started: Micros, page: &mut Exposition) {
     }
 }
 
-struct Status {
+struct ProcStatus {
     resident: u64,
     virtual_: u64,
     threads: u64,
 }
 
-fn status() -> Option<Status> {
+fn status() -> Option<ProcStatus> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let number = |name: &str| -> Option<u64> {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -50,7 +50,7 @@ fn status() -> Option<Status> {
     };
     let bytes = |name: &str| number(name).map(|kib| kib * 1024);
     let threads = number("Threads:")?;
-    Some(Status { resident: bytes("VmRSS:")?, virtual_: bytes("VmSize:")?, threads })
+    Some(ProcStatus { resident: bytes("VmRSS:")?, virtual_: bytes("VmSize:")?, threads })
 }
 
 fn cpu_seconds() -> Option<f64> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 
-use super::fallback_log::FallbackPeriod;
+use super::fallback_log::{FallbackPeriod, LabelledPeriod};
 use super::stats::{DecisionOutcome, Stats, StatsSnapshot, add};
 use crate::decision::Status;
 use crate::descriptor::Entry;
@@ -37,7 +37,7 @@ pub struct RuleSeries {
     /// The rule's name in envoyproxy/ratelimit's metrics.
     pub stat_key: Box<str>,
     stats: Sharded<Stats>,
-    pub(super) fallback: FallbackPeriod,
+    fallback: FallbackPeriod,
     values: Option<Values>,
 }
 
@@ -154,6 +154,11 @@ impl RuleSeries {
         let mut snapshot = StatsSnapshot::default();
         self.stats.all().for_each(|shard| shard.add_to(&mut snapshot));
         snapshot
+    }
+
+    /// The rule's fallback period, with the labels for its log lines.
+    pub(super) fn fallback_period(&self) -> LabelledPeriod<'_> {
+        LabelledPeriod { period: &self.fallback, domain: &self.domain, rule: &self.selector }
     }
 
     /// Decisions by the fallback so far, in the order of [`StoreError::ALL`].

@@ -35,7 +35,7 @@ const TEXT_BYTES_MAX: usize = 256;
 
 /// The counters denied most.
 pub struct TopDenied {
-    shards: Sharded<Mutex<Window>>,
+    shards: Sharded<Mutex<DeniedWindow>>,
     /// Seed of the counters' names. It is random per process, so that a name cannot be looked up in
     /// Redis.
     seed: KeySeed,
@@ -45,7 +45,7 @@ pub struct TopDenied {
 
 /// The sketches of one shard, one per slice of the minute.
 #[derive(Debug, Default)]
-struct Window {
+struct DeniedWindow {
     slices: [Slice; SLICES],
 }
 
@@ -163,7 +163,7 @@ fn name(key: Key) -> String {
     text
 }
 
-impl Window {
+impl DeniedWindow {
     /// The sketch of the current slice.
     fn sketch(&mut self, now: Micros) -> &mut Sketch<CounterLabels> {
         let number = now.0 / SLICE.0;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{Family, Kind, Value};
+use super::{Family, FamilyKind, SampleValue};
 use crate::histogram::Distribution;
 
 /// The families as one text. A family without samples has its HELP and TYPE lines.
@@ -11,16 +11,16 @@ pub(super) fn write(families: &[Family]) -> String {
     let mut text = String::new();
     for Family { name, kind, help, samples } in families {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            FamilyKind::Counter => "counter",
+            FamilyKind::Gauge => "gauge",
+            FamilyKind::Histogram => "histogram",
         };
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for sample in samples {
             match &sample.value {
-                Value::Whole(number) => line(&mut text, name, &sample.labels, None, number),
-                Value::Decimal(number) => line(&mut text, name, &sample.labels, None, number),
-                Value::Histogram(values) => buckets(&mut text, name, &sample.labels, values),
+                SampleValue::Whole(number) => line(&mut text, name, &sample.labels, None, number),
+                SampleValue::Decimal(number) => line(&mut text, name, &sample.labels, None, number),
+                SampleValue::Histogram(values) => buckets(&mut text, name, &sample.labels, values),
             }
         }
     }

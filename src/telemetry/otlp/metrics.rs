@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::{CollectorClient, Exporter, OtlpError, Signal};
 use crate::histogram::Distribution;
 use crate::settings::{MetricsSettings, TracingSettings};
-use crate::telemetry::exposition::{Exposition, Family, Kind, Sample, Value};
+use crate::telemetry::exposition::{Exposition, Family, FamilyKind, Sample, SampleValue};
 use crate::telemetry::resource::resource;
 use crate::time::Micros;
 
@@ -91,13 +91,13 @@ impl Period {
         let cumulative = AggregationTemporality::Cumulative.into();
         let numbers = || family.samples.iter().filter_map(|one| self.number(one)).collect();
         let data = match family.kind {
-            Kind::Counter => metric::Data::Sum(Sum {
+            FamilyKind::Counter => metric::Data::Sum(Sum {
                 data_points: numbers(),
                 aggregation_temporality: cumulative,
                 is_monotonic: true,
             }),
-            Kind::Gauge => metric::Data::Gauge(Gauge { data_points: numbers() }),
-            Kind::Histogram => metric::Data::Histogram(Histogram {
+            FamilyKind::Gauge => metric::Data::Gauge(Gauge { data_points: numbers() }),
+            FamilyKind::Histogram => metric::Data::Histogram(Histogram {
                 data_points: family.samples.iter().filter_map(|one| self.histogram(one)).collect(),
                 aggregation_temporality: cumulative,
             }),
@@ -116,9 +116,9 @@ impl Period {
 
     fn number(&self, sample: &Sample) -> Option<NumberDataPoint> {
         let value = match sample.value {
-            Value::Whole(number) => Number::AsInt(i64::try_from(number).unwrap_or(i64::MAX)),
-            Value::Decimal(number) => Number::AsDouble(number),
-            Value::Histogram(_) => return None,
+            SampleValue::Whole(number) => Number::AsInt(i64::try_from(number).unwrap_or(i64::MAX)),
+            SampleValue::Decimal(number) => Number::AsDouble(number),
+            SampleValue::Histogram(_) => return None,
         };
         Some(NumberDataPoint {
             attributes: attributes(sample),
@@ -130,7 +130,7 @@ impl Period {
     }
 
     fn histogram(&self, sample: &Sample) -> Option<HistogramDataPoint> {
-        let Value::Histogram(Distribution { buckets, count, sum }) = &sample.value else {
+        let SampleValue::Histogram(Distribution { buckets, count, sum }) = &sample.value else {
             return None;
         };
         // In OTLP a bucket is not cumulative, and the last one has no bound.
