@@ -11,7 +11,7 @@ use tokio::sync::{self, oneshot};
 use crate::key::KeySeed;
 use crate::limiter::{Backend, Limiter, LocalCounters};
 use crate::modes::Modes;
-use crate::server::{self, ServerConfig, Serving};
+use crate::server::{self, Addresses, ServerConfig, Serving};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{GuardedStore, MemoryStore, RedisStore};
 use crate::telemetry::{
@@ -46,7 +46,7 @@ pub struct App {
     shutdown: sync::watch::Sender<bool>,
     shutdown_tasks: ShutdownTasks,
     _certificates: Option<CertificateWatcher>,
-    /// None if `rules.watch` is off.
+    /// `None` if `rules.watch` is off.
     _watcher: Option<Watcher>,
 }
 
@@ -161,10 +161,7 @@ impl App {
         let bound = server::bind(config)?;
         let addresses = bound.addresses()?;
         let limiter = Arc::new(limiter(&settings, clock)?);
-        let (traces, span_exporter) = traces(&settings)?.unzip();
-        let decisions = Decisions::new(budget, TopDenied::new(settings.metrics.top_values));
-        let requests = Requests::default();
-        let recorder = Arc::new(RequestRecorder { decisions, requests, traces });
+        let (recorder, span_exporter) = recorder(&settings, budget)?;
         let registries = Arc::new(Registries::new(
             limiter.clone(),
             clock,
@@ -176,12 +173,13 @@ impl App {
         let readiness = Readiness::new(limiter.clone(), rules.clone(), settings.readyz.clone());
         let (background, health_seen) = Background::start(limiter.clone(), clock, readiness)?;
         let mut shutdown_tasks = ShutdownTasks::default();
-        shutdown_tasks.add("pending counts and unspent tokens of consistency modes", background.end());
-        if let Some(exporter) = span_exporter {
-            shutdown_tasks.add("last spans", exporter.end());
-        }
-        if let Some(exporter) = metrics_exporter(&settings, &registries, clock)? {
-            shutdown_tasks.add("last metrics", exporter.end());
+        shutdown_tasks.add("counts and tokens held by consistency modes", background.end());
+        let metrics_exporter = metrics_exporter(&settings, &registries, clock)?;
+        let exporters = [("last spans", span_exporter), ("last metrics", metrics_exporter)];
+        for (what, exporter) in exporters {
+            if let Some(exporter) = exporter {
+                shutdown_tasks.add(what, exporter.end());
+            }
         }
         let watcher = settings.rules.watch.then(|| rules.watch()).transpose()?;
         let (shutdown, shutdown_seen) = sync::watch::channel(false);
@@ -195,14 +193,7 @@ impl App {
             AdminPages { limiter, clock, rules: rules.clone(), recorder, registries, settings };
         let serving =
             bound.serve(Arc::new(service), Arc::new(pages), health_seen, shutdown_seen)?;
-        tracing::info!(
-            grpc = %addresses.grpc,
-            http = %addresses.http,
-            admin = %addresses.admin,
-            metrics = addresses.metrics.map(tracing::field::display),
-            rules = rules.snapshot().rules.rules().len(),
-            "listening"
-        );
+        log_listening(&addresses, &rules);
         Ok(App {
             rules,
             serving,
@@ -214,12 +205,17 @@ impl App {
     }
 }
 
-/// The traces and their exporter; `None` unless `tracing.enabled`.
-fn traces(settings: &Settings) -> Result<Option<(Traces, Exporter)>, StartError> {
-    if !settings.tracing.enabled {
-        return Ok(None);
-    }
-    Ok(Some(Traces::start(&settings.tracing)?))
+/// The registries that record requests, and the exporter of spans; no exporter unless
+/// `tracing.enabled`.
+fn recorder(
+    settings: &Settings,
+    budget: Arc<SeriesBudget>,
+) -> Result<(Arc<RequestRecorder>, Option<Exporter>), StartError> {
+    let started = settings.tracing.enabled.then(|| Traces::start(&settings.tracing));
+    let (traces, exporter) = started.transpose()?.unzip();
+    let decisions = Decisions::new(budget, TopDenied::new(settings.metrics.top_values));
+    let recorder = RequestRecorder { decisions, requests: Requests::default(), traces };
+    Ok((Arc::new(recorder), exporter))
 }
 
 /// The exporter of metrics; `None` unless `metrics.otlp`.
@@ -266,6 +262,18 @@ fn limiter(settings: &Settings, clock: SystemClock) -> Result<Limiter, StartErro
     }
 }
 
+fn log_listening(addresses: &Addresses, rules: &ActiveRules) {
+    tracing::info!(
+        grpc = %addresses.grpc,
+        http = %addresses.http,
+        admin = %addresses.admin,
+        metrics = addresses.metrics.map(tracing::field::display),
+        rules = rules.snapshot().rules.rules().len(),
+        "listening"
+    );
+}
+
+/// The text of each problem.
 fn texts(problems: &[impl Display]) -> Vec<String> {
     problems.iter().map(ToString::to_string).collect()
 }

@@ -14,7 +14,7 @@
 //!
 //! Foundations:
 //!
-//! - [`bounded_file`]: bounded reads of certificate files and secret files.
+//! - [`bounded_file`]: bounded reads of certificate files, secret files and the settings file.
 //! - [`yaml`]: YAML nodes with line and column, for rule files and settings files.
 //! - [`spelling`]: suggestions for misspelt names.
 //! - [`duration`]: durations in text form, such as `1h30m`.
@@ -41,8 +41,8 @@
 //!
 //! - [`telemetry`]: metrics for Prometheus and OTLP, traces, and the log of fallbacks.
 //! - [`proto`]: the generated messages, for the server and `weir call` only.
-//! - [`server`]: gRPC on one runtime per core, HTTP, admin, health, drain.
-//! - [`settings`]: every setting, from file, environment and flags.
+//! - [`server`]: gRPC on one runtime per worker, HTTP, admin, health, drain.
+//! - [`settings`]: every setting, from the file, the environment and flags.
 //! - [`app`]: builds these parts, runs them, and stops them in order.
 //! - [`cli`]: the command line.
 //!
@@ -50,7 +50,8 @@
 //!
 //! **Invariant:** `limit`, `descriptor`, `key`, `step`, `algorithm`, `decision`, and the compiler
 //! and lookups of `rules` are pure: they read no clock, do no I/O, log nothing and await nothing.
-//! `PURE` in `tests/tidy.rs` lists the modules.
+//! The one exception is [`KeySeed::random`](key::KeySeed::random), which reads the random numbers
+//! of the operating system. `PURE` in `tests/tidy.rs` lists the modules.
 //!
 //! **Invariant:** a request is decided as of one instant, which is an argument of
 //! [`limiter::Limiter::check`].
@@ -60,7 +61,8 @@
 //!
 //! **Invariant:** the limiter's caller records the metrics of a request once, from its verdict.
 //!
-//! **Invariant:** no input of a client and no file can panic, hang or grow the process.
+//! **Invariant:** no input of a client and no file can panic the process, block it forever, or
+//! let its memory grow without bound.
 //!
 //! `ARROWS` in `tests/tidy.rs` lists which module may use which, and checks it.
 

@@ -3,14 +3,14 @@
 //! A later source overrides an earlier one:
 //!
 //! 1. The defaults.
-//! 2. Environment variables of envoyproxy/ratelimit and of OpenTelemetry.
-//! 3. `weir.yaml` (`--config`).
-//! 4. Environment variables named `WEIR__SECTION__NAME`.
-//! 5. Flags.
+//! 2. Environment variables of envoyproxy/ratelimit.
+//! 3. Environment variables of OpenTelemetry.
+//! 4. `weir.yaml` (`--config`).
+//! 5. Environment variables named `WEIR__SECTION__NAME`.
+//! 6. Flags.
 //!
-//! envoyproxy/ratelimit's names are weak because several are generic (`HOST`, `PORT`,
-//! `LOG_LEVEL`). A shell or a platform may set them for other programs, and they must not override
-//! weir's own file.
+//! The variables of other programs come before the file, because several of them are generic
+//! (`HOST`, `PORT`, `LOG_LEVEL`). A shell or a platform may set them for other reasons.
 //!
 //! Every setting is declared once, in [`sections`]. The head of `section.rs` lists what the
 //! declaration generates. `sources` collects texts by name, and `reader` parses them. All problems
@@ -76,7 +76,7 @@ settings! {
     fallback: FallbackSettings,
     /// The conditions of readiness.
     readyz: ReadyzSettings,
-    /// The end of the process.
+    /// Graceful shutdown.
     drain: DrainSettings,
     /// The clock.
     clock: ClockSettings,
@@ -123,7 +123,8 @@ impl Settings {
         problems
     }
 
-    /// Settings for tests: loopback listeners on free ports, one core, few counters, no drain delay.
+    /// Settings for tests: loopback listeners on free ports, one gRPC worker, few counters, no drain
+    /// delay. The unit tests of `server` and `settings` use them.
     pub fn for_testing() -> Settings {
         let mut settings = Settings::default();
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -34,7 +34,8 @@ const ARROWS: &[(&str, &str)] = &[
     ("step", "time limit"),
     ("store_error", ""),
     ("rules", "time yaml spelling duration limit descriptor key"),
-    ("settings", "yaml spelling duration limit descriptor rules"),
+    // The settings file may hold secrets, and has the same bound as other files with secrets.
+    ("settings", "bounded_file yaml spelling duration limit descriptor rules"),
     ("store", "bounded_file tls time histogram key step store_error settings"),
     ("decision", "time limit descriptor store_error"),
     ("algorithm", "time limit step decision"),

@@ -54,7 +54,7 @@ pub(super) struct ActiveRules {
     last_attempt: Mutex<LastAttempt>,
 }
 
-/// What the last load read.
+/// The files that the last load read.
 #[derive(Debug)]
 struct LastAttempt {
     digest: u64,

@@ -1,4 +1,4 @@
-//! SourceValues with secrets, which are masked wherever they are shown.
+//! Secret texts and URLs, which are masked wherever they are shown.
 
 use std::fmt;
 

@@ -1,7 +1,9 @@
-//! The sources of settings: reads each one, and layers them so that stronger ones override weaker.
+//! The sources of settings: reads each one, and layers them so that stronger sources override weaker
+//! ones.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use config::{Config, Environment, Source};
 
@@ -10,6 +12,7 @@ use super::reader::WrittenText;
 use super::section::Setting;
 use super::source_values::{SourceValue, SourceValues, list};
 use super::{Settings, envoy_ratelimit_env, otel};
+use crate::bounded_file;
 use crate::spelling;
 use crate::yaml::{self, Kind, Name, Node, Position};
 
@@ -22,7 +25,7 @@ pub struct Overrides {
     /// Rule files or folders
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub rules: Vec<String>,
-    /// Where counters live: memory or redis
+    /// Store of the counters: memory or redis
     #[arg(long, value_name = "KIND")]
     pub store: Option<String>,
     /// URL of Redis
@@ -63,7 +66,7 @@ pub fn load(flags: &Overrides, env: &[(String, String)]) -> Result<Loaded, Probl
     sources.add_other_programs(env);
     if let Some(path) = &flags.config {
         let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match read(path) {
             Ok(text) => sources.add_file(&file, &text),
             Err(error) => {
                 sources.problems.push(Problem::Unreadable { file, reason: error.to_string() });
@@ -75,11 +78,20 @@ pub fn load(flags: &Overrides, env: &[(String, String)]) -> Result<Loaded, Probl
     sources.finish(env)
 }
 
+/// The text of a settings file.
+///
+/// # Errors
+/// The errors of [`bounded_file::read`], and an error for a file that is not UTF-8.
+fn read(path: &Path) -> io::Result<String> {
+    let text = String::from_utf8(bounded_file::read(path)?);
+    text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not a text in UTF-8"))
+}
+
 /// The texts of all sources so far, weakest first, and their problems.
 struct SourceTexts {
     settings: Vec<Setting>,
     layers: Vec<SourceValues>,
-    /// Bad values of the weakest source, by path.
+    /// Bad values of the variables of other programs, by path. A stronger source may override them.
     weak: BTreeMap<String, Problem>,
     problems: Vec<Problem>,
 }

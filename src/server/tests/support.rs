@@ -73,7 +73,7 @@ pub(super) fn serve_one_worker(
     tune: impl FnOnce(&mut ServerConfig),
 ) -> (Served, Arc<ServerMetrics>) {
     let mut settings = settings_over(fast_path);
-    settings.grpc.cores = NonZeroUsize::new(1);
+    settings.grpc.workers = NonZeroUsize::new(1);
     tune(&mut settings);
     let metrics = Arc::clone(&settings.server_metrics);
     (serve(decider, settings), metrics)
