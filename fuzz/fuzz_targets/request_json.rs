@@ -1,4 +1,4 @@
-//! Any bytes as a request in json, through the whole service.
+//! Sends any bytes as a JSON request through the whole service.
 #![no_main]
 
 use std::sync::LazyLock;

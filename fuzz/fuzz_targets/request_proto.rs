@@ -1,4 +1,4 @@
-//! Any bytes as a request in protobuf, through the whole service.
+//! Sends any bytes as a protobuf request through the whole service.
 #![no_main]
 
 use std::sync::LazyLock;

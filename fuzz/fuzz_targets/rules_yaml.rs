@@ -1,4 +1,4 @@
-//! Any bytes as a rule file, through the reader and the compiler.
+//! Compiles any bytes as a rule file.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

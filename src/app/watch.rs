@@ -98,7 +98,7 @@ pub(super) fn contents(files: &[PathBuf]) -> Digest {
 }
 
 /// The watcher's thread.
-struct Watch<L, C> {
+struct Watch<D, C> {
     paths: Vec<PathBuf>,
     /// The watched paths, shared with `fs_events`.
     watch_set: Arc<ArcSwap<WatchSet>>,
@@ -106,11 +106,11 @@ struct Watch<L, C> {
     clock: SystemClock,
     debounce: Debounce,
     known: Digest,
-    digest: L,
+    digest: D,
     changed: C,
 }
 
-impl<L: FnMut() -> Digest, C: FnMut()> Watch<L, C> {
+impl<D: FnMut() -> Digest, C: FnMut()> Watch<D, C> {
     fn run(&mut self, woken: &Receiver<()>, ended: &AtomicBool) {
         self.rewatch();
         // Changes between the caller's reading and `rewatch` caused no event.

@@ -101,10 +101,10 @@ pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
         &["USE_CALENDAR_MONTH_RATE_LIMIT"]),
 ];
 
-/// Variables that would switch on what weir always does: it skips names that start with a dot, and
-/// it reloads after a swapped root and after a changed file. Listed for the documentation.
+/// Variables of features that are always on in weir: it skips names that start with a dot, and it
+/// reloads after a swapped root and after a changed file. The tests of the documentation list them.
 #[cfg(test)]
-pub(super) const ALWAYS_SO: [&str; 2] = ["RUNTIME_IGNOREDOTFILES", "RUNTIME_WATCH_ROOT"];
+pub(super) const ALWAYS_ON: [&str; 2] = ["RUNTIME_IGNOREDOTFILES", "RUNTIME_WATCH_ROOT"];
 
 /// Adds the default of `RUNTIME_ROOT` to `env`, if no variable sets the folder of the rules. The
 /// image of envoyproxy/ratelimit has this default; weir's own is `rules/`.

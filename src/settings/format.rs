@@ -104,7 +104,7 @@ pub(super) fn share() -> Format<Option<f64>> {
     Format::new("0 to 1, or empty", any_scalar(), scalar::share, show)
 }
 
-fn a_duration() -> Json {
+fn duration_schema() -> Json {
     json!({ "type": ["string", "integer"], "pattern": "^(0|([0-9.]+(ns|us|µs|μs|ms|s|m|h|d))+)$" })
 }
 
@@ -114,12 +114,12 @@ fn show_duration(duration: &Duration) -> Json {
 
 /// A duration; `0` is valid.
 pub(super) fn duration() -> Format<Duration> {
-    Format::new("a duration", a_duration(), scalar::duration, show_duration)
+    Format::new("a duration", duration_schema(), scalar::duration, show_duration)
 }
 
 /// A duration over zero.
 pub(super) fn positive_duration() -> Format<Duration> {
-    Format::new("a duration over 0", a_duration(), scalar::positive_duration, show_duration)
+    Format::new("a duration over 0", duration_schema(), scalar::positive_duration, show_duration)
 }
 
 /// A duration, or `off`. Zero also means off.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::duration::{self, Style};
 
 /// The longest duration of a setting. It is far below the overflow of instants.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// `true` or `false`, or another spelling of Go, for envoyproxy/ratelimit's variables.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
@@ -47,7 +47,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| "is not a duration; write one such as `10ms`, `5s` or `1h30m`".to_owned())?;
     let too_long = || "is too long; write at most 365d".to_owned();
     let length = u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| too_long())?;
-    if length > LONGEST { Err(too_long()) } else { Ok(length) }
+    if length > DURATION_MAX { Err(too_long()) } else { Ok(length) }
 }
 
 /// A duration that is not zero.

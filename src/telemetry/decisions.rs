@@ -27,7 +27,7 @@ pub struct Decisions {
     pub top: TopDenied,
 }
 
-/// Counts of decisions without a rule.
+/// Counts of descriptors that have no series of a rule.
 #[derive(Debug, Default)]
 struct UnmatchedCounts {
     unknown_domain: AtomicU64,
@@ -35,7 +35,7 @@ struct UnmatchedCounts {
     unlimited: AtomicU64,
     replaced: AtomicU64,
     /// Decisions on limits that the request carried.
-    sent: Stats,
+    overrides: Stats,
 }
 
 impl Decisions {
@@ -79,9 +79,9 @@ impl Decisions {
                         self.fallback_log.decided(period, fallbacks, now, &is_answering);
                     }
                 }
-                // Not by limit, because clients would then choose the number of series.
+                // Not one series per limit, because clients would then choose the number of series.
                 Cause::Counted { rule: None, .. } | Cause::Fallback { rule: None, .. } => {
-                    self.unmatched.local().sent.record(status);
+                    self.unmatched.local().overrides.record(status);
                 }
                 Cause::UnknownDomain => add(&self.unmatched.local().unknown_domain, 1),
                 Cause::NoRule => add(&self.unmatched.local().no_rule, 1),
@@ -160,19 +160,19 @@ impl Decisions {
             .sample(&[("cause", "no_rule")], sum(|unmatched| &unmatched.no_rule))
             .sample(&[("cause", "unlimited")], sum(|unmatched| &unmatched.unlimited))
             .sample(&[("cause", "replaced")], sum(|unmatched| &unmatched.replaced));
-        let sent = self.sent();
+        let overrides = self.overrides();
         let help = "Decisions on limits that requests carried, by outcome.";
         let family = page.counter("weir_override_decisions_total", help);
-        for (outcome, count) in DecisionOutcome::ALL.iter().zip(sent.decisions) {
+        for (outcome, count) in DecisionOutcome::ALL.iter().zip(overrides.decisions) {
             family.sample(&[("outcome", outcome.name())], count);
         }
     }
 
     /// Decisions on limits that the request carried.
-    pub(super) fn sent(&self) -> StatsSnapshot {
-        let mut sent = StatsSnapshot::default();
-        self.unmatched.all().for_each(|shard| shard.sent.add_to(&mut sent));
-        sent
+    pub(super) fn overrides(&self) -> StatsSnapshot {
+        let mut overrides = StatsSnapshot::default();
+        self.unmatched.all().for_each(|shard| shard.overrides.add_to(&mut overrides));
+        overrides
     }
 }
 

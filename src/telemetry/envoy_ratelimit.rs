@@ -32,7 +32,7 @@ pub fn expose(
 ) {
     rules(rule_metrics, page);
     let fallbacks: u64 = rule_metrics.all().iter().flat_map(|one| one.snapshot().causes).sum();
-    let fallbacks = fallbacks + decisions.sent().causes.iter().sum::<u64>();
+    let fallbacks = fallbacks + decisions.overrides().causes.iter().sum::<u64>();
     page.counter(
         "ratelimit_service_should_rate_limit_error",
         "Errors by type. After a Redis error, the fallback decides.",

@@ -27,7 +27,7 @@ pub use exporter::Exporter;
 pub use metrics::start_metrics_export;
 
 /// Pauses before retries. After the last one the message is dropped.
-const PAUSES: [Duration; 3] =
+const RETRY_PAUSES: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800)];
 
 /// The address of a collector, and how messages are sent to it.
@@ -67,8 +67,8 @@ impl Destination {
         timeout: Duration,
     ) -> Destination {
         let grpc = protocol == OtlpProtocol::Grpc;
-        let usual = if grpc { "http://localhost:4317" } else { "http://localhost:4318" };
-        let endpoint = endpoint.map_or(usual, SecretUrl::reveal).to_owned();
+        let default = if grpc { "http://localhost:4317" } else { "http://localhost:4318" };
+        let endpoint = endpoint.map_or(default, SecretUrl::reveal).to_owned();
         Destination { grpc, endpoint, headers: headers.clone(), timeout }
     }
 }
@@ -140,9 +140,9 @@ impl CollectorClient {
     /// A client that sends to `to`. It works only on the runtime that creates it.
     pub(super) fn new(to: &Destination, signal: Signal) -> Result<CollectorClient, OtlpError> {
         let headers = to.headers.reveal().iter().map(|(name, value)| {
-            let name = HeaderName::try_from(name).map_err(|_| "a header's name is not one")?;
+            let name = HeaderName::try_from(name).map_err(|_| "a header has an invalid name")?;
             let mut value =
-                HeaderValue::try_from(value).map_err(|_| "a header's value is not one")?;
+                HeaderValue::try_from(value).map_err(|_| "a header has an invalid value")?;
             value.set_sensitive(true);
             Ok((name, value))
         });
@@ -159,7 +159,7 @@ impl CollectorClient {
         message: &M,
     ) -> Result<(), ExportError> {
         let mut result = self.send(message).await;
-        for pause in PAUSES {
+        for pause in RETRY_PAUSES {
             if result.is_ok() {
                 break;
             }

@@ -1,7 +1,7 @@
 //! The counters denied most in the last minute.
 //!
-//! Only denials are counted. Each shard has its own sketches. A denial is not counted if the lock
-//! of its shard is taken, so no denial waits. The page sums the sketches. Their memory is bounded.
+//! Only denials are counted. Each shard has its own sketches of bounded memory, and the page sums
+//! them. A denial is not counted if the lock of its shard is taken, so no denial waits.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ const SLICES: usize = 6;
 /// Longest text of a counter's values, in bytes.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// The counters denied most.
+/// The counters with the most denied hits in the last minute.
 pub struct TopDenied {
     shards: Sharded<Mutex<DeniedWindow>>,
     /// Seed of the counters' names. It is random per process, so that a name cannot be looked up in

@@ -98,7 +98,7 @@ fn migration_page_lists_every_variable() {
         .chain(listeners)
         .chain(folder)
         .chain(nothing)
-        .chain(envoy_ratelimit_env::ALWAYS_SO)
+        .chain(envoy_ratelimit_env::ALWAYS_ON)
         .chain(envoy_ratelimit_env::REDIS)
         .chain(envoy_ratelimit_env::TLS.map(|(name, _)| name))
         .chain([envoy_ratelimit_env::PROMETHEUS_LISTENER[0]]);

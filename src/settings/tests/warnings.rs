@@ -20,7 +20,7 @@ fn variables_without_effect_are_listed_in_one_warning() {
         "WEIR_GRPC_LISTEN is ignored; did you mean WEIR__GRPC__LISTEN?",
     ];
     assert_eq!(warnings, expected);
-    let always = envoy_ratelimit_env::ALWAYS_SO.map(|name| (name, "true"));
+    let always = envoy_ratelimit_env::ALWAYS_ON.map(|name| (name, "true"));
     assert!(run(NO_FILE, &always, Overrides::default()).expect("valid").warnings.is_empty());
     let redis = |file| run(file, &[("BACKEND_TYPE", "redis")], Overrides::default());
     let first = |loaded: Result<Loaded, Vec<String>>| loaded.expect("valid").warnings.remove(0);
