@@ -155,8 +155,9 @@ impl App {
         let rules = Arc::new(ActiveRules::load(&settings, budget.clone(), clock)?);
         let mut config = ServerConfig::from(&settings);
         config.drain.timeout = shutdown::in_flight_timeout(settings.drain.timeout);
-        let counters = Arc::clone(&config.server_metrics);
-        let (tls, certificates) = CertificateWatcher::load(&settings, &counters, clock)?.unzip();
+        let server_metrics = Arc::clone(&config.server_metrics);
+        let certificates = CertificateWatcher::load(&settings, &server_metrics, clock)?;
+        let (tls, certificates) = certificates.unzip();
         config.tls = tls;
         let bound = server::bind(config)?;
         let addresses = bound.addresses()?;
@@ -167,7 +168,7 @@ impl App {
             clock,
             rules.clone(),
             recorder.clone(),
-            counters,
+            server_metrics,
             &settings,
         ));
         let readiness = Readiness::new(limiter.clone(), rules.clone(), settings.readyz.clone());

@@ -18,8 +18,8 @@ use crate::telemetry::{Exposition, RuleMetrics, RuleReloads, SeriesBudget};
 use crate::time::{Clock, Micros, SystemClock};
 
 /// The fix that the error about missing rule files names.
-const IF_MEANT: &str = "the active rules stay; to remove them, leave a file with `domain: NAME` \
-                        alone, or send SIGHUP";
+const MISSING_FILES_HINT: &str = "the active rules stay; to remove them, leave a file with \
+                                  `domain: NAME` alone, or send SIGHUP";
 
 /// Why rules are reloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +155,8 @@ impl ActiveRules {
         let without_files = sources.without_files().to_vec();
         let missing = without_files.iter().find(|path| !last_attempt.without_files.contains(path));
         if let (Trigger::FileChange, Some(path)) = (trigger, missing) {
-            let error = format!("{}: its rule files are gone; {IF_MEANT}", path.display());
+            let path = path.display();
+            let error = format!("{path}: its rule files are gone; {MISSING_FILES_HINT}");
             tracing::error!("{error}");
             return self.reject(error);
         }

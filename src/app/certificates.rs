@@ -19,7 +19,7 @@ impl CertificateWatcher {
     /// The TLS configuration from `grpc.tls_*`, and its watcher; `None` without a certificate.
     pub(super) fn load(
         settings: &Settings,
-        counters: &Arc<ServerMetrics>,
+        metrics: &Arc<ServerMetrics>,
         clock: SystemClock,
     ) -> Result<Option<(TlsAcceptor, CertificateWatcher)>, StartError> {
         let bad = |error: String| StartError::Config(vec![error]);
@@ -28,7 +28,7 @@ impl CertificateWatcher {
         let paths = files.paths();
         let known = watch::contents(&paths);
         let now = move || clock.now().0 / 1_000_000;
-        let (tls, warning) = TlsAcceptor::load(files, now(), Arc::clone(counters))
+        let (tls, warning) = TlsAcceptor::load(files, now(), Arc::clone(metrics))
             .map_err(|error| bad(error.to_string()))?;
         warn(warning);
         let watcher = follow(tls.clone(), paths, known, now)?;

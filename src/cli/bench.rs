@@ -12,7 +12,7 @@ use weir_bench::{
 use super::{ParsedDescriptor, exit, say};
 
 /// Default number of distinct keys when a value contains `{n}`.
-const KEYS: u64 = 100_000;
+const KEYS_DEFAULT: u64 = 100_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -73,7 +73,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 impl BenchArgs {
     fn plan(&self) -> Plan {
         let descriptors: Vec<_> = self.descriptors.iter().map(|one| one.0.clone()).collect();
-        let keys = if Plan::has_placeholder(&descriptors) { KEYS } else { 1 };
+        let keys = if Plan::has_placeholder(&descriptors) { KEYS_DEFAULT } else { 1 };
         Plan {
             hits: self.hits,
             distribution: self.zipf.map_or(KeyDistribution::Uniform, KeyDistribution::Zipf),

@@ -11,10 +11,10 @@ use crate::store::StoreError;
 use crate::time::Micros;
 
 /// Time without a fallback after which a period may end.
-const QUIET: Micros = Micros::from_secs(5);
+const QUIET_PERIOD: Micros = Micros::from_secs(5);
 
 /// Shortest time between two logged starts of one rule. Also the window of [`STARTS_MAX`].
-const WINDOW: Micros = Micros::from_secs(60);
+const START_WINDOW: Micros = Micros::from_secs(60);
 
 /// Most starts that all rules together log per window.
 const STARTS_MAX: u32 = 20;
@@ -56,7 +56,7 @@ struct Record {
 
 /// The log line that a fallback writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
+enum StartLine {
     /// No line.
     Silent,
     /// A line about the start of this rule's period.
@@ -78,7 +78,7 @@ pub(super) struct FallbackLog {
     window: Mutex<StartWindow>,
 }
 
-/// The starts since `began`, for at most [`WINDOW`].
+/// The starts since `began`, for at most [`START_WINDOW`].
 #[derive(Debug, Default)]
 struct StartWindow {
     began: Micros,
@@ -98,12 +98,12 @@ impl FallbackLog {
     ) {
         let LabelledPeriod { period, domain, rule } = of;
         match period.fell_back(now, total, self) {
-            Start::Silent => {}
-            Start::Rule => {
+            StartLine::Silent => {}
+            StartLine::Rule => {
                 let cause = error.name();
                 tracing::warn!(%domain, %rule, cause, "fallback started: no store decision");
             }
-            Start::More => {
+            StartLine::More => {
                 tracing::warn!("fallback started for more rules; see weir_fallback_total");
             }
         }
@@ -128,16 +128,16 @@ impl FallbackLog {
     }
 
     /// Takes one start from the budget.
-    fn take(&self, now: Micros) -> Start {
+    fn take(&self, now: Micros) -> StartLine {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.saturating_sub(window.began) >= WINDOW {
+        if now.saturating_sub(window.began) >= START_WINDOW {
             *window = StartWindow { began: now, starts: 0 };
         }
         window.starts = window.starts.saturating_add(1);
         match window.starts {
-            ..=STARTS_MAX => Start::Rule,
-            starts if starts == STARTS_MAX + 1 => Start::More,
-            _ => Start::Silent,
+            ..=STARTS_MAX => StartLine::Rule,
+            starts if starts == STARTS_MAX + 1 => StartLine::More,
+            _ => StartLine::Silent,
         }
     }
 }
@@ -149,9 +149,9 @@ impl FallbackPeriod {
     }
 
     /// Records a fallback at `now`. `total` returns the rule's fallbacks, this one included.
-    fn fell_back(&self, now: Micros, total: impl Fn() -> u64, log: &FallbackLog) -> Start {
+    fn fell_back(&self, now: Micros, total: impl Fn() -> u64, log: &FallbackLog) -> StartLine {
         if self.is_open() && self.since_last(now) < RESOLUTION {
-            return Start::Silent;
+            return StartLine::Silent;
         }
         let mut record = self.record();
         self.last.store(now.0, Ordering::Relaxed);
@@ -160,13 +160,13 @@ impl FallbackPeriod {
             *record = Record { began: now, before, is_logged: false, ..*record };
             self.is_open.store(true, Ordering::Relaxed);
         }
-        let is_recent = |start: Micros| now.saturating_sub(start) < WINDOW;
+        let is_recent = |start: Micros| now.saturating_sub(start) < START_WINDOW;
         if record.is_logged || record.last_start.is_some_and(is_recent) {
-            return Start::Silent;
+            return StartLine::Silent;
         }
         let start = log.take(now);
         record.last_start = Some(now);
-        record.is_logged = start == Start::Rule;
+        record.is_logged = start == StartLine::Rule;
         start
     }
 
@@ -176,7 +176,7 @@ impl FallbackPeriod {
         total: impl Fn() -> u64,
         is_answering: impl Fn() -> bool,
     ) -> Option<EndedPeriod> {
-        if self.since_last(now) < QUIET {
+        if self.since_last(now) < QUIET_PERIOD {
             return None;
         }
         let mut record = self.record();
@@ -215,9 +215,9 @@ mod tests {
     #[test]
     fn a_period_is_logged_at_its_start_and_end() {
         let (log, period) = (FallbackLog::default(), FallbackPeriod::default());
-        assert_eq!(period.fell_back(at(0), || 7, &log), Start::Rule);
+        assert_eq!(period.fell_back(at(0), || 7, &log), StartLine::Rule);
         for second in 0..6 {
-            assert_eq!(period.fell_back(at(second), || 500, &log), Start::Silent);
+            assert_eq!(period.fell_back(at(second), || 500, &log), StartLine::Silent);
             assert_eq!(period.decided(at(second), || 500, || true), None, "second {second}");
         }
         assert_eq!(period.decided(at(9), || 501, || true), None, "4 s after the last");
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_period_stays_open_while_the_store_is_silent() {
         let (log, period) = (FallbackLog::default(), FallbackPeriod::default());
-        assert_eq!(period.fell_back(at(0), || 1, &log), Start::Rule);
+        assert_eq!(period.fell_back(at(0), || 1, &log), StartLine::Rule);
         assert_eq!(period.decided(at(100), || 1, || false), None, "decided from memory");
         assert_eq!(period.decided(at(100), || 1, || true), None, "checked once per second");
         assert!(period.decided(at(101), || 1, || true).is_some());
@@ -239,14 +239,14 @@ mod tests {
     #[test]
     fn a_flapping_rule_is_logged_once_a_minute() {
         let (log, period) = (FallbackLog::default(), FallbackPeriod::default());
-        assert_eq!(period.fell_back(at(0), || 1, &log), Start::Rule);
+        assert_eq!(period.fell_back(at(0), || 1, &log), StartLine::Rule);
         assert!(period.decided(at(10), || 1, || true).is_some());
-        assert_eq!(period.fell_back(at(20), || 2, &log), Start::Silent);
+        assert_eq!(period.fell_back(at(20), || 2, &log), StartLine::Silent);
         assert_eq!(period.decided(at(30), || 2, || true), None, "its start was not logged");
         assert!(!period.is_open());
         // A period that continues is logged as soon as the minute has passed.
-        assert_eq!(period.fell_back(at(40), || 3, &log), Start::Silent);
-        assert_eq!(period.fell_back(at(60), || 4, &log), Start::Rule);
+        assert_eq!(period.fell_back(at(40), || 3, &log), StartLine::Silent);
+        assert_eq!(period.fell_back(at(60), || 4, &log), StartLine::Rule);
         let ended = Some(EndedPeriod { fallbacks: 2, seconds: 20 });
         assert_eq!(period.decided(at(70), || 4, || true), ended);
     }
@@ -256,9 +256,9 @@ mod tests {
         let log = FallbackLog::default();
         let starts = |now| {
             let starts = (0..1_000).map(|_| FallbackPeriod::default().fell_back(now, || 1, &log));
-            let starts: Vec<Start> = starts.collect();
+            let starts: Vec<StartLine> = starts.collect();
             let count = |of| starts.iter().filter(|start| **start == of).count();
-            (count(Start::Rule), count(Start::More))
+            (count(StartLine::Rule), count(StartLine::More))
         };
         assert_eq!(starts(at(0)), (20, 1));
         assert_eq!(starts(at(59)), (0, 0));

@@ -41,10 +41,10 @@ use tokio::sync::oneshot;
 use worker::{Event, RunTimes, WorkerConfig};
 
 /// Time between two [`Progress::Running`].
-const TICK: Duration = Duration::from_millis(250);
+const PROGRESS_PERIOD: Duration = Duration::from_millis(250);
 
 /// Time from the last opened connection to the first call.
-const SETUP: Duration = Duration::from_millis(20);
+const SETUP_TIME: Duration = Duration::from_millis(20);
 
 /// The progress of a run.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ pub fn run(
             Err(_) => return Err(worker_panicked()),
         }
     }
-    let times = RunTimes::new(Instant::now() + SETUP, plan);
+    let times = RunTimes::new(Instant::now() + SETUP_TIME, plan);
     for starter in starters {
         // A thread that has ended has already sent an event, which `collect` reads.
         let _ = starter.send(times);
@@ -118,8 +118,9 @@ fn collect(
     let mut running = plan.threads();
     while running > 0 {
         let next = edges.iter().find(|(.., cpu)| cpu.is_none());
-        let wait = next.map_or(TICK, |(at, ..)| at.saturating_duration_since(Instant::now()));
-        match events.recv_timeout(wait.min(TICK)) {
+        let until = |at: &Instant| at.saturating_duration_since(Instant::now());
+        let wait = next.map_or(PROGRESS_PERIOD, |(at, ..)| until(at));
+        match events.recv_timeout(wait.min(PROGRESS_PERIOD)) {
             Ok(Event::Ready) | Err(RecvTimeoutError::Timeout) => {}
             Ok(Event::Done(result)) => {
                 stats.add(result.map_err(|error| RunError::Worker(error.to_string()))?);
@@ -135,7 +136,7 @@ fn collect(
             *cpu = Some(process_cpu::of_this_process());
             on_progress(*progress);
         }
-        if now < edges[1].0 && now.saturating_duration_since(last_tick) >= TICK {
+        if now < edges[1].0 && now.saturating_duration_since(last_tick) >= PROGRESS_PERIOD {
             last_tick = now;
             let elapsed = now.saturating_duration_since(times.begin);
             on_progress(Progress::Running { elapsed, answered: answered.load(Ordering::Relaxed) });

@@ -11,7 +11,7 @@ use crate::response::{CallOutcome, OverallCode};
 const MAX_NANOS: u64 = 3_600_000_000_000;
 
 /// A call is late when it is sent more than this after it was due.
-pub(crate) const LATE: Duration = Duration::from_millis(1);
+pub(crate) const LATE_AFTER: Duration = Duration::from_millis(1);
 
 /// Counts, and latencies in nanoseconds.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Stats {
     pub(crate) latency: Histogram<u64>,
     /// From the instant a call was due to the instant it was sent; open loop only.
     pub(crate) lateness: Histogram<u64>,
-    /// Calls sent more than [`LATE`] after they were due.
+    /// Calls sent more than [`LATE_AFTER`] after they were due.
     pub(crate) late: u64,
     pub(crate) ok: u64,
     pub(crate) over_limit: u64,
@@ -85,7 +85,7 @@ impl Stats {
     /// Records how long after it was due a call was sent.
     pub(crate) fn record_lateness(&mut self, lateness: Duration) {
         self.lateness.saturating_record(nanos(lateness));
-        self.late += u64::from(lateness > LATE);
+        self.late += u64::from(lateness > LATE_AFTER);
     }
 
     /// Adds the stats of another thread.

@@ -25,7 +25,7 @@ use crate::stats::Stats;
 use crate::timer::PreciseTimer;
 
 /// Overdue calls sent in a row before responses are read.
-const BURST: u64 = 64;
+const BURST_MAX: u64 = 64;
 
 /// The instants of a run.
 #[derive(Clone, Copy, Debug)]
@@ -225,7 +225,7 @@ async fn open_loop(
         for (index, connection) in (0..).zip(connections.iter().cycle()) {
             let due = times.begin + rate.due(index);
             timer.sleep_until(due.min(state.end.get())).await?;
-            if index % BURST == 0 {
+            if index % BURST_MAX == 0 {
                 yield_now().await;
             }
             let permit = Arc::clone(&free_streams).acquire_owned().await;
