@@ -5,6 +5,7 @@ use std::io::Write;
 
 use super::*;
 
+mod file;
 mod image;
 mod listeners;
 mod otlp;
