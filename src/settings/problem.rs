@@ -10,7 +10,7 @@ pub enum Problem {
     Unreadable {
         /// The path as the user wrote it.
         file: String,
-        /// The error of the operating system.
+        /// Why it cannot be read.
         reason: String,
     },
     /// The file is not YAML, or its root is not a map of sections.
