@@ -181,9 +181,9 @@ impl<S: Store> Modes<S> {
     /// # Errors
     ///
     /// The store's error, if the counter may still exist.
-    pub async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
-        self.leased.forget(key);
-        self.synced.forget(key);
-        self.exact.store().forget(key).await
+    pub async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+        self.leased.delete(key);
+        self.synced.delete(key);
+        self.exact.store().delete(key).await
     }
 }

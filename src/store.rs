@@ -73,7 +73,7 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     ///
     /// The reason why there is no outcome. The counter may still exist.
-    fn forget(&self, key: &Key) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    fn delete(&self, key: &Key) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }
 
 /// A store of several nodes, which fail independently.

@@ -63,7 +63,7 @@ impl AdminView for AdminPages {
         counter::read(&self.limiter, &counter, self.clock.now()).await
     }
 
-    async fn forget(
+    async fn delete(
         &self,
         domain: &str,
         descriptor: &ParsedDescriptor,

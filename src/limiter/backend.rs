@@ -66,10 +66,10 @@ impl<S: Store> Backend<S> {
     }
 
     /// Deletes the counter `key`, also from the modes' caches. Returns whether it existed.
-    pub(super) async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+    pub(super) async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
         match self {
-            Backend::Memory(store) => Ok(store.remove(key)),
-            Backend::Redis(modes) => modes.forget(key).await,
+            Backend::Memory(store) => Ok(store.delete(key)),
+            Backend::Redis(modes) => modes.delete(key).await,
         }
     }
 }

@@ -88,9 +88,9 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     ///
     /// The store's error, if the counter may still exist.
-    pub async fn forget(&self, counter: &Counter<'_>) -> Result<bool, StoreError> {
+    pub async fn delete(&self, counter: &Counter<'_>) -> Result<bool, StoreError> {
         let local = self.local().map(LocalCounters::store);
-        let had_local = local.is_some_and(|store| store.remove(&counter.key));
-        Ok(self.backend.forget(&counter.key).await? || had_local)
+        let had_local = local.is_some_and(|store| store.delete(&counter.key));
+        Ok(self.backend.delete(&counter.key).await? || had_local)
     }
 }

@@ -151,7 +151,7 @@ impl<S> LeasedPath<S> {
     }
 
     /// Drops the unspent tokens of a counter that is being deleted.
-    pub(super) fn forget(&self, key: &Key) {
+    pub(super) fn delete(&self, key: &Key) {
         self.inner.shard(key).pools.get_mut(key).map(TokenPool::take_all);
     }
 

@@ -200,13 +200,13 @@ impl<S: Store> Store for OverLimitStore<S> {
         self.store.apply_detached(key, step);
     }
 
-    async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
         let set = self.cache.set(key);
         // A deleted counter needs no report of denied hits.
         let _ = set.invalidate(key, Micros::ZERO);
-        let forgotten = self.store.forget(key).await;
+        let deleted = self.store.delete(key).await;
         // Again, because a denial that arrived meanwhile is from before the deletion.
         let _ = set.invalidate(key, Micros::ZERO);
-        forgotten
+        deleted
     }
 }

@@ -94,7 +94,7 @@ impl<S> SyncedPath<S> {
     }
 
     /// Drops the replica of a counter that is being deleted, and its counts that were not sent yet.
-    pub(super) fn forget(&self, key: &Key) {
+    pub(super) fn delete(&self, key: &Key) {
         self.shard(key).remove(key);
     }
 

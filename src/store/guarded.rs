@@ -177,8 +177,8 @@ impl<S: Clustered, C: Clock> Store for GuardedStore<S, C> {
         }
     }
 
-    async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
-        self.run(key, self.timeout, || self.store.forget(key)).await
+    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+        self.run(key, self.timeout, || self.store.delete(key)).await
     }
 }
 

@@ -134,8 +134,8 @@ impl MemoryStore {
         shard.find(key).and_then(|place| shard.state(place))
     }
 
-    /// Removes the counter `key`. Returns whether it existed.
-    pub fn remove(&self, key: &Key) -> bool {
+    /// Deletes the counter `key`. Returns whether it existed.
+    pub fn delete(&self, key: &Key) -> bool {
         let mut shard = self.shard(key);
         let Some(place) = shard.find(key) else { return false };
         shard.remove(place, &self.budget);

@@ -154,7 +154,7 @@ impl Store for RedisStore {
         }
     }
 
-    async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
-        self.router.forget(key).await
+    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+        self.router.delete(key).await
     }
 }

@@ -28,7 +28,7 @@ pub(super) async fn delete(
     limiter: &Limiter,
     counter: &Counter<'_>,
 ) -> Result<Value, CounterError> {
-    let existed = limiter.forget(counter).await.map_err(store_failed)?;
+    let existed = limiter.delete(counter).await.map_err(store_failed)?;
     let (domain, rule) = (&counter.rule.domain, &counter.rule.label);
     tracing::info!(%domain, %rule, existed, "counter deleted by an operator");
     let mut shown = identity(limiter, counter);

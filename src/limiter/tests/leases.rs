@@ -284,7 +284,7 @@ impl Store for Unreachable {
 
     fn apply_detached(&self, _: &Key, _: Step) {}
 
-    async fn forget(&self, _: &Key) -> Result<bool, StoreError> {
+    async fn delete(&self, _: &Key) -> Result<bool, StoreError> {
         Err(StoreError::Unreachable)
     }
 }

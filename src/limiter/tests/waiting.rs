@@ -35,8 +35,8 @@ impl Store for Awaited {
         drop(self.0.apply_now(key, &step));
     }
 
-    async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
-        Ok(self.0.remove(key))
+    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+        Ok(self.0.delete(key))
     }
 }
 

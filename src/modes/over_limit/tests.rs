@@ -96,8 +96,8 @@ impl Store for TestStore {
         drop(self.memory.apply_now(key, &step));
     }
 
-    async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
-        Ok(self.memory.remove(key))
+    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+        Ok(self.memory.delete(key))
     }
 }
 
@@ -373,6 +373,6 @@ fn a_deleted_counter_is_not_denied_from_memory() {
     store.calls();
     assert!(!allowed());
     assert_eq!(store.calls(), 0, "denied from memory");
-    assert_eq!(cache.forget(&key(1)).now_or_never(), Some(Ok(true)));
+    assert_eq!(cache.delete(&key(1)).now_or_never(), Some(Ok(true)));
     assert_eq!([allowed(), allowed()], [true, false]);
 }

@@ -91,7 +91,7 @@ impl Store for Shared {
         drop(self.memory.apply_now(key, &step));
     }
 
-    async fn forget(&self, _: &Key) -> Result<bool, StoreError> {
+    async fn delete(&self, _: &Key) -> Result<bool, StoreError> {
         unreachable!("no test deletes counters")
     }
 }

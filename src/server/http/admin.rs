@@ -42,15 +42,15 @@ pub trait AdminView: Send + Sync + 'static {
         domain: &str,
         descriptor: &ParsedDescriptor,
     ) -> impl Future<Output = Result<serde_json::Value, CounterError>> + Send;
-    /// `DELETE /counters`: empties a descriptor's counter.
-    fn forget(
+    /// `DELETE /counters`: deletes a descriptor's counter.
+    fn delete(
         &self,
         domain: &str,
         descriptor: &ParsedDescriptor,
     ) -> impl Future<Output = Result<serde_json::Value, CounterError>> + Send;
 }
 
-/// Why a counter cannot be shown or emptied.
+/// Why a counter cannot be shown or deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CounterError {
     /// The descriptor has no counter. The text has the reason.
@@ -67,7 +67,7 @@ const INDEX: &str = "\
 /settings  the active settings, secrets masked (JSON)
 /top       the counters denied most in the last minute (JSON)
 /explain   POST {domain, descriptor}: which rule matches, and why (JSON)
-/counters  ?domain=D&descriptor=k=v,k=v: GET the counter, DELETE empties it (JSON)
+/counters  ?domain=D&descriptor=k=v,k=v: GET the counter, DELETE it (JSON)
 ";
 
 /// The routes of the admin port.

@@ -133,7 +133,7 @@ impl AdminView for View {
         Err(CounterError::NoCounter("none".into()))
     }
 
-    async fn forget(
+    async fn delete(
         &self,
         _: &str,
         _: &ParsedDescriptor,

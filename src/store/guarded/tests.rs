@@ -63,7 +63,7 @@ impl Store for OnDemand {
         self.detached.fetch_add(1, Ordering::Relaxed);
     }
 
-    async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
         self.apply(key, &step()).await.map(|outcome| outcome.allowed)
     }
 }
@@ -203,9 +203,9 @@ async fn calls_over_the_bound_are_rejected_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forget_has_the_timeout_of_a_decision() {
+async fn delete_has_the_timeout_of_a_decision() {
     let store = store(Ok(()));
-    assert_eq!(store.forget(&Key([1, 0])).await, Err(StoreError::Timeout));
+    assert_eq!(store.delete(&Key([1, 0])).await, Err(StoreError::Timeout));
     store.store().replies[0].add_permits(1);
-    assert_eq!(store.forget(&Key([1, 0])).await, Ok(true));
+    assert_eq!(store.delete(&Key([1, 0])).await, Ok(true));
 }

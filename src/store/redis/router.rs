@@ -125,7 +125,7 @@ impl Router {
     /// Deletes the counter `key` with `UNLINK`, and returns whether it existed. While a slot moves,
     /// Redis may report the key as absent; that is an error here, and the call can be repeated
     /// later.
-    pub(super) async fn forget(&self, key: &Key) -> Result<bool, StoreError> {
+    pub(super) async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
         let name = CounterName::of(key);
         let mut node = self.owner(key)?;
         for _ in 0..SENDS_MAX {

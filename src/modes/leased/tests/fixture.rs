@@ -174,7 +174,7 @@ impl Store for Shared {
         tokio::spawn(async move { cluster.apply(key, step).await });
     }
 
-    async fn forget(&self, _: &Key) -> Result<bool, StoreError> {
+    async fn delete(&self, _: &Key) -> Result<bool, StoreError> {
         unreachable!("no test deletes counters")
     }
 }

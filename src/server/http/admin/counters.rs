@@ -1,4 +1,4 @@
-//! `/counters`: shows or empties one counter.
+//! `/counters`: shows or deletes one counter.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ type Shared<V> = State<(Arc<V>, Bounds)>;
 
 pub(super) fn router<V: AdminView>(view: Arc<V>, bounds: Bounds) -> Router {
     Router::new()
-        .route("/counters", get(show::<V>).delete(forget::<V>))
+        .route("/counters", get(show::<V>).delete(delete::<V>))
         .with_state((view, bounds))
 }
 
@@ -35,9 +35,9 @@ async fn show<V: AdminView>(State((view, bounds)): Shared<V>, params: ParamsResu
     }
 }
 
-async fn forget<V: AdminView>(State((view, bounds)): Shared<V>, params: ParamsResult) -> Response {
+async fn delete<V: AdminView>(State((view, bounds)): Shared<V>, params: ParamsResult) -> Response {
     match read(params, &bounds) {
-        Ok((domain, descriptor)) => answer(view.forget(&domain, &descriptor).await),
+        Ok((domain, descriptor)) => answer(view.delete(&domain, &descriptor).await),
         Err(reason) => refusal(StatusCode::BAD_REQUEST, reason),
     }
 }

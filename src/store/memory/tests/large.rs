@@ -80,8 +80,8 @@ fn a_state_moves_between_entry_and_list() {
         }
     }
     for client in 0..4 {
-        assert!(store.remove(&key(client)));
-        assert!(!store.remove(&key(client)));
+        assert!(store.delete(&key(client)));
+        assert!(!store.delete(&key(client)));
         audit(&store);
     }
     assert_eq!(store.stats(), MemoryStats::default());

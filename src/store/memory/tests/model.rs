@@ -116,7 +116,7 @@ proptest! {
                 Action::Wait(length) => now = now.saturating_add(length),
                 Action::Sweep => drop(store.sweep(now, 1000)),
                 Action::Remove(n) => {
-                    store.remove(&key(n));
+                    store.delete(&key(n));
                     model.remove(&n);
                 }
             }
