@@ -8,7 +8,7 @@
 --        (8 bytes), then the instant at which the unit was taken (7 bytes, us)
 -- Reply  per tier the units in use, and the instant at which enough units expire, us, or 0; 7 bytes each
 
-local SLOTS = 115
+local SLOT_KIND = 115
 local TIER = 3
 local VALUE_HEAD, VALUE_HEAD_SIZE = '>I4I4I4', 13
 -- Bytes to read at first: all of a small value.
@@ -20,7 +20,7 @@ local records, put, remove, newest = deque()
 -- The units of the value that starts with `raw`.
 local function units_of(key, raw, kind)
   local d = { key = key, width = 7, skip = 0, first = 0, last = 0, room = 0, low = 0, cached = 0 }
-  if kind == SLOTS then d.width, d.skip = 15, 8 end
+  if kind == SLOT_KIND then d.width, d.skip = 15, 8 end
   if #raw > 0 then d.room, d.first, d.last = parse(VALUE_HEAD, raw, 2) end
   d.base = VALUE_HEAD_SIZE + d.room
   if d.last > 0 and #raw >= d.base + d.last * d.width then
@@ -121,7 +121,7 @@ local function run(key, argument, raw)
     at = T[tiers * TIER + 1]
     local id, ends = NO_LEASE, 0
     if act >= OPEN then id, ends, at = parse('>c8I7', argument, at) end
-    if not open and (d.room > 0 or (act == OPEN and kind ~= SLOTS)) then
+    if not open and (d.room > 0 or (act == OPEN and kind ~= SLOT_KIND)) then
       open_at, take, reserve, open_head = reservations()
       open = open_at(key, d.room > 0 and raw or '', VALUE_HEAD_SIZE, 0)
     end
@@ -142,7 +142,7 @@ local function run(key, argument, raw)
     elseif act == GIVE_BACK then
       local back = min(hits, d.last - live)
       d.last, wrote = d.last - back, back > 0
-    elseif kind == SLOTS then
+    elseif kind == SLOT_KIND then
       local first = d.first
       d.first = live
       wrote = release(d, id, hits) > 0
@@ -165,12 +165,12 @@ local function run(key, argument, raw)
       latest = add(d, now, id, min(more, most + 1))
       -- Denied and settled hits can exceed the limit. Of more than `most + 1` units the oldest affect no
       -- decision, so a flood of denied hits cannot grow the log.
-      if kind ~= SLOTS then d.first = max(d.first, d.last - (most + 1)) end
+      if kind ~= SLOT_KIND then d.first = max(d.first, d.last - (most + 1)) end
     elseif wrote and act == GIVE_BACK then
       d.first = live
     end
 
-    local seen = ''
+    local numbers = ''
     for i = 0, tiers - 1 do
       local t = i * TIER
       local window, room, leaves = T[t + 2], T[t + 3] - hits, 0
@@ -181,13 +181,13 @@ local function run(key, argument, raw)
       -- As many units must expire as there are more than `room`.
       local wait = min(size, max(size - room, 0))
       if wait > 0 then leaves = taken_at(d, oldest + wait - 1) + window end
-      seen = seen .. pack('>I7I7', size, leaves)
+      numbers = numbers .. pack('>I7I7', size, leaves)
     end
-    answer(passes .. seen)
+    answer(passes .. numbers)
 
     if wrote then
       wrote_at, lives = now, longest
-      if act == OPEN and kind ~= SLOTS and allowed then
+      if act == OPEN and kind ~= SLOT_KIND and allowed then
         if open.base + (open.last + 1) * open.width > d.base then
           rewrite(d, kind, open, open_head, max(4, 2 * (open.last - open.first + 1)))
         end

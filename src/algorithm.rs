@@ -69,25 +69,25 @@ fn per_tier<T>(tiers: &[Tier], plan: impl Fn(&Tier) -> T) -> SmallVec<[T; 1]> {
 /// reset-after. If none denied, it reports the tier with the smallest remaining share, the first
 /// among equals.
 pub fn report(limit: &Limit, step: &Step, outcome: &Outcome) -> Decision {
-    let until = match step.lease {
+    let reset_on = match step.lease {
         Some(Lease::Close(_)) => ResetOn::MoreRemaining,
         _ if outcome.allowed => ResetOn::MoreRemaining,
         _ => ResetOn::HitsFit(step.hits.unsigned_abs()),
     };
-    if let [seen] = &outcome.tiers[..]
-        && seen.allowed == outcome.allowed
+    if let [result] = &outcome.tiers[..]
+        && result.allowed == outcome.allowed
     {
-        let usage = read(step, 0, seen, until).unwrap_or_default();
+        let usage = read(step, 0, result, reset_on).unwrap_or_default();
         return usage.decision(limit, 0, outcome.allowed);
     }
     let mut reported: Option<(usize, TierUsage)> = None;
     let mut longest = Micros::ZERO;
-    for (index, seen) in outcome.tiers.iter().enumerate() {
-        let Some(usage) = read(step, index, seen, until) else { continue };
+    for (index, result) in outcome.tiers.iter().enumerate() {
+        let Some(usage) = read(step, index, result, reset_on) else { continue };
         longest = longest.max(usage.reset_after);
         let denied_longer = |than: &TierUsage| usage.reset_after > than.reset_after;
         let better = match &reported {
-            _ if !outcome.allowed && seen.allowed => false,
+            _ if !outcome.allowed && result.allowed => false,
             None => true,
             Some((_, best)) if outcome.allowed => usage.is_fuller_than(best),
             Some((_, best)) => denied_longer(best),
@@ -106,14 +106,14 @@ pub fn report(limit: &Limit, step: &Step, outcome: &Outcome) -> Decision {
 
 /// One decision per tier of the counter, in the rule's order.
 pub fn report_tiers(limit: &Limit, step: &Step, outcome: &Outcome) -> Vec<Decision> {
-    let report_tier = |(tier, seen): (usize, &TierResult)| {
-        let until = if seen.allowed {
+    let report_tier = |(tier, result): (usize, &TierResult)| {
+        let reset_on = if result.allowed {
             ResetOn::MoreRemaining
         } else {
             ResetOn::HitsFit(step.hits.unsigned_abs())
         };
-        let usage = read(step, tier, seen, until)?;
-        Some(usage.decision(limit, tier, seen.allowed))
+        let usage = read(step, tier, result, reset_on)?;
+        Some(usage.decision(limit, tier, result.allowed))
     };
     outcome.tiers.iter().enumerate().filter_map(report_tier).collect()
 }
@@ -160,17 +160,17 @@ impl TierUsage {
     }
 }
 
-fn read(step: &Step, index: usize, seen: &TierResult, until: ResetOn) -> Option<TierUsage> {
+fn read(step: &Step, index: usize, result: &TierResult, reset_on: ResetOn) -> Option<TierUsage> {
     match &step.params {
         Params::FixedWindow(tiers) => {
-            tiers.get(index).map(|t| fixed_window::read(t, step.now, seen, until))
+            tiers.get(index).map(|t| fixed_window::read(t, step.now, result, reset_on))
         }
         Params::SlidingWindow(tiers) => {
-            tiers.get(index).map(|t| sliding_window::read(t, step.now, seen, until))
+            tiers.get(index).map(|t| sliding_window::read(t, step.now, result, reset_on))
         }
-        Params::Gcra(tiers) => tiers.get(index).map(|t| bucket::read(t, seen, until)),
+        Params::Gcra(tiers) => tiers.get(index).map(|t| bucket::read(t, result, reset_on)),
         Params::Log(tiers) | Params::Slots(tiers) => {
-            tiers.get(index).map(|t| sliding_window_log::read(t, step.now, seen))
+            tiers.get(index).map(|t| sliding_window_log::read(t, step.now, result))
         }
     }
 }

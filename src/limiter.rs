@@ -9,6 +9,8 @@
 //!    concurrently and awaits them.
 //! 3. [`Limiter::finish`] interprets the results.
 //!
+//! `resolved.rs` lists the types of a descriptor from request to decision.
+//!
 //! A check never fails. If the store returns an error, the rule's `on_error` decides.
 
 use std::sync::Arc;
@@ -28,7 +30,7 @@ use crate::store::{GuardedStore, MemoryStore, RedisStore, Store};
 use crate::time::{Micros, SystemClock};
 
 mod backend;
-mod counter_query;
+mod resolved;
 mod fallback;
 mod fold;
 mod headers;
@@ -46,9 +48,9 @@ pub use backend::Backend;
 pub use fallback::LocalCounters;
 pub use inspect::{Counter, NoCounter};
 
-use counter_query::{CounterQuery, Resolved};
+use resolved::{CounterQuery, ResolvedDescriptor};
 use lease_id::LeaseIds;
-use pending::PendingQuery;
+use pending::PendingDescriptor;
 use undo::UndoGuard;
 
 /// Decides requests against the counters of one backend.
@@ -63,13 +65,13 @@ pub struct Limiter<S = GuardedStore<RedisStore, SystemClock>> {
     local: Option<LocalCounters>,
 }
 
-/// The queries of one request, one per descriptor. Most requests have one.
-type Queries<'r> = SmallVec<[PendingQuery<'r>; 1]>;
+/// The pending descriptors of one request. Most requests have one.
+type Pending<'r> = SmallVec<[PendingDescriptor<'r>; 1]>;
 
 /// One descriptor whose counter has been queried.
-struct Decided<'q> {
+struct DecidedDescriptor<'q> {
     /// The counter of the descriptor, or the reason why it has none.
-    resolved: &'q Resolved<'q>,
+    resolved: &'q ResolvedDescriptor<'q>,
     /// The reason for its decision.
     cause: Cause,
     /// Gives back what the descriptor took under a lease, unless it is disarmed.
@@ -163,7 +165,7 @@ impl<S: Store> Limiter<S> {
 
     /// The part before the store: resolves every descriptor and prepares its query.
     #[inline]
-    fn begin<'r>(&self, rules: &'r RuleSet, request: &Request<'_>, now: Micros) -> Queries<'r> {
+    fn begin<'r>(&self, rules: &'r RuleSet, request: &Request<'_>, now: Micros) -> Pending<'r> {
         let resolved = resolve::request(rules, request, &self.seed, &self.lease_ids);
         resolved.into_iter().map(|one| self.prepare(one, now)).collect()
     }
@@ -174,13 +176,13 @@ impl<S: Store> Limiter<S> {
         &self,
         rules: &RuleSet,
         request: &Request<'_>,
-        queries: &mut [PendingQuery<'_>],
+        queries: &mut [PendingDescriptor<'_>],
         now: Micros,
     ) -> Verdict {
-        let mut decided: SmallVec<[Decided<'_>; 1]> =
+        let mut decided: SmallVec<[DecidedDescriptor<'_>; 1]> =
             queries.iter_mut().map(|query| self.conclude(query)).collect();
         let config = &self.config;
-        let statuses: Vec<Status> = decided.iter().map(Decided::status).collect();
+        let statuses: Vec<Status> = decided.iter().map(DecidedDescriptor::status).collect();
         let folded = fold::overall(config.quota_mode, &decided, &statuses);
         let shadowed = config.shadow_mode && folded == Code::OverLimit;
         let code = if shadowed { Code::Ok } else { folded };
@@ -199,11 +201,16 @@ impl<S: Store> Limiter<S> {
     /// Gives back what a denied request took. Slots are always given back, because a denied request
     /// does not run. Hits and reservations are given back if the domain has
     /// `denied_requests: free`.
-    fn give_back(&self, free: bool, decided: &mut [Decided<'_>], statuses: &[Status], now: Micros) {
+    fn give_back(
+        &self,
+        free: bool,
+        decided: &mut [DecidedDescriptor<'_>],
+        statuses: &[Status],
+        now: Micros,
+    ) {
         for (one, status) in decided.iter_mut().zip(statuses) {
-            let Resolved::Counter(CounterQuery { rule, limit, key, .. }) = one.resolved else {
-                continue;
-            };
+            let ResolvedDescriptor::Counter(query) = one.resolved else { continue };
+            let CounterQuery { rule, limit, key, .. } = query;
             if let Some(undo) = one.undo.take() {
                 if !free && !limit.counts_slots() {
                     undo.disarm();

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::descriptor::Entry;
 
 mod compile;
-mod dump;
+mod rlconfig;
 mod explain;
 mod fields;
 mod index;
-mod limits;
+mod limit_reader;
 mod matcher;
 mod mode;
 mod model;
@@ -36,7 +36,7 @@ pub use options::{DeniedRequests, Options, UnknownFields};
 pub use problem::{Location, RuleProblem};
 pub use rule::{NameId, Policy, Rule, override_key, override_stat_key};
 pub use selector::descriptor_selector;
-pub use source::{SourceFile, Sources};
+pub use source::{SourceFile, RuleFiles};
 
 /// All domains of all rule files, compiled.
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ pub fn load(
     paths: &[PathBuf],
     options: &Options,
 ) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
-    Sources::read(paths).compile(options)
+    RuleFiles::read(paths).compile(options)
 }
 
 impl RuleSet {
@@ -116,8 +116,8 @@ impl RuleSet {
     }
 
     /// envoyproxy/ratelimit's `/rlconfig` text: one line per limit, in file order.
-    pub fn dump(&self) -> String {
-        dump::dump(&self.rules)
+    pub fn rlconfig(&self) -> String {
+        rlconfig::text(&self.rules)
     }
 
     /// Looks up the rule of a descriptor. Allocates nothing, except that lazy DFAs of regular

@@ -8,8 +8,6 @@ use std::sync::Arc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
-/// Largest file that is read, in bytes.
-pub const FILE_BYTES_MAX: usize = 16 << 20;
 /// Most nodes in one file, after aliases are expanded.
 const NODES_MAX: usize = 2_000_000;
 /// Most bytes that expanded aliases may stand for, in one file.
@@ -32,12 +30,12 @@ pub struct Node {
     /// The position of the first character.
     pub at: Position,
     /// The content of the value.
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// The content of a value.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum NodeKind {
     /// A single value.
     Scalar(Scalar),
     /// `[a, b]`, or lines that start with `-`.
@@ -75,16 +73,16 @@ impl Scalar {
 impl Node {
     /// Whether the node is a scalar for which [`Scalar::is_null`] holds.
     pub fn is_null(&self) -> bool {
-        matches!(&self.kind, Kind::Scalar(scalar) if scalar.is_null())
+        matches!(&self.kind, NodeKind::Scalar(scalar) if scalar.is_null())
     }
 
     /// The kind of the node in words, for messages.
     pub fn noun(&self) -> &'static str {
         match &self.kind {
-            Kind::Scalar(scalar) if scalar.is_null() => "nothing",
-            Kind::Scalar(_) => "a single value",
-            Kind::List(_) => "a list",
-            Kind::Map(_) => "a map",
+            NodeKind::Scalar(scalar) if scalar.is_null() => "nothing",
+            NodeKind::Scalar(_) => "a single value",
+            NodeKind::List(_) => "a list",
+            NodeKind::Map(_) => "a map",
         }
     }
 }
@@ -191,7 +189,7 @@ impl Loader {
                 let text_tag =
                     tag.is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix == "str");
                 let plain = style == ScalarStyle::Plain && !text_tag;
-                let kind = Kind::Scalar(Scalar { text: text.into(), plain });
+                let kind = NodeKind::Scalar(Scalar { text: text.into(), plain });
                 self.complete(Node { at, kind }, anchor)?;
             }
             Event::SequenceStart(anchor, _) => self.start(at, anchor, Body::List(Vec::new()))?,
@@ -216,8 +214,8 @@ impl Loader {
     fn end(&mut self) -> Result<(), Fault> {
         let Some(Open { at, anchor, body }) = self.open.pop() else { return Ok(()) };
         let kind = match body {
-            Body::List(items) => Kind::List(items),
-            Body::Map { entries, .. } => Kind::Map(self.close_map(entries)),
+            Body::List(items) => NodeKind::List(items),
+            Body::Map { entries, .. } => NodeKind::Map(self.close_map(entries)),
         };
         self.complete(Node { at, kind }, anchor)
     }
@@ -260,7 +258,7 @@ impl Loader {
             Some(Body::Map { entries, name }) => match name.take() {
                 Some(name) => entries.push((name, node)),
                 None => match node.kind {
-                    Kind::Scalar(Scalar { text, plain }) => {
+                    NodeKind::Scalar(Scalar { text, plain }) => {
                         *name = Some(Name { at: node.at, text, plain });
                     }
                     _ => {
@@ -305,8 +303,10 @@ impl Loader {
 
     fn collect_merge(&mut self, node: Node, inherited: &mut Vec<(Name, Node)>) {
         match node.kind {
-            Kind::Map(entries) => inherited.extend(entries),
-            Kind::List(items) if items.iter().all(|item| matches!(item.kind, Kind::Map(_))) => {
+            NodeKind::Map(entries) => inherited.extend(entries),
+            NodeKind::List(items)
+                if items.iter().all(|item| matches!(item.kind, NodeKind::Map(_))) =>
+            {
                 for item in items {
                     self.collect_merge(item, inherited);
                 }
@@ -330,9 +330,9 @@ fn size(node: &Node) -> Size {
         sum
     };
     match &node.kind {
-        Kind::Scalar(scalar) => Size { nodes: 1, bytes: scalar.text.len(), depth: 0 },
-        Kind::List(items) => inner(&mut items.iter()),
-        Kind::Map(entries) => inner(&mut entries.iter().map(|(_, node)| node)),
+        NodeKind::Scalar(scalar) => Size { nodes: 1, bytes: scalar.text.len(), depth: 0 },
+        NodeKind::List(items) => inner(&mut items.iter()),
+        NodeKind::Map(entries) => inner(&mut entries.iter().map(|(_, node)| node)),
     }
 }
 

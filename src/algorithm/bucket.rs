@@ -51,18 +51,18 @@ fn sum(a: GcraTime, b: GcraTime, parts: u64) -> GcraTime {
 }
 
 /// Reads the usage of one tier, computed in parts of a microsecond.
-pub(super) fn read(tier: &GcraTier, seen: &TierResult, until: ResetOn) -> TierUsage {
+pub(super) fn read(tier: &GcraTier, result: &TierResult, reset_on: ResetOn) -> TierUsage {
     let parts = u128::from(tier.parts);
     let in_parts = |length: GcraTime| u128::from(length.micros) * parts + u128::from(length.part);
     let one = in_parts(tier.one).max(1);
     let now = u128::from(tier.now.0) * parts;
-    let arrival = in_parts(GcraTime { micros: seen.a, part: seen.b }).max(now);
+    let arrival = in_parts(GcraTime { micros: result.a, part: result.b }).max(now);
     let full = in_parts(tier.horizon).saturating_sub(now);
     let level = arrival - now;
 
     let room = full.saturating_sub(level) / one;
     let (capacity, used) = (full / one, level.div_ceil(one));
-    let wanted = match until {
+    let wanted = match reset_on {
         ResetOn::MoreRemaining if level == 0 => 0,
         ResetOn::MoreRemaining => (room + 1) * one,
         ResetOn::HitsFit(hits) => u128::from(hits) * one,

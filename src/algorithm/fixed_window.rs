@@ -18,14 +18,14 @@ pub(super) fn plan(tier: &Tier, now: Micros) -> FixedWindowTier {
 pub(super) fn read(
     tier: &FixedWindowTier,
     now: Micros,
-    seen: &TierResult,
-    until: ResetOn,
+    result: &TierResult,
+    reset_on: ResetOn,
 ) -> TierUsage {
     let window = tier.end.saturating_sub(tier.start);
-    let end = Micros(seen.b).saturating_add(window);
-    let at = match until {
-        ResetOn::HitsFit(hits) if seen.a.saturating_add(hits) <= tier.max => now,
+    let end = Micros(result.b).saturating_add(window);
+    let at = match reset_on {
+        ResetOn::HitsFit(hits) if result.a.saturating_add(hits) <= tier.max => now,
         _ => end,
     };
-    TierUsage { capacity: tier.max, used: seen.a, reset_after: at.saturating_sub(now) }
+    TierUsage { capacity: tier.max, used: result.a, reset_after: at.saturating_sub(now) }
 }

@@ -30,12 +30,12 @@ pub(super) fn plan(tier: &Tier, now: Micros) -> SlidingWindowTier {
 pub(super) fn read(
     tier: &SlidingWindowTier,
     now: Micros,
-    seen: &TierResult,
-    until: ResetOn,
+    result: &TierResult,
+    reset_on: ResetOn,
 ) -> TierUsage {
-    let state = SlidingWindow { current: seen.a, previous: seen.b, start: Micros(seen.c) };
+    let state = SlidingWindow { current: result.a, previous: result.b, start: Micros(result.c) };
     let used = state.current + tier.weighted_previous(state);
-    let target = match until {
+    let target = match reset_on {
         // More hits than the limit wait for the empty counter.
         ResetOn::HitsFit(hits) => Some(tier.max.saturating_sub(hits)),
         ResetOn::MoreRemaining if used == 0 => None,

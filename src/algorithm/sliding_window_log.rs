@@ -18,6 +18,7 @@ pub(super) fn plan(tier: &Tier, now: Micros) -> EntriesTier {
 }
 
 /// Reads the usage of one tier.
-pub(super) fn read(tier: &EntriesTier, now: Micros, seen: &TierResult) -> TierUsage {
-    TierUsage { capacity: tier.max, used: seen.a, reset_after: Micros(seen.b).saturating_sub(now) }
+pub(super) fn read(tier: &EntriesTier, now: Micros, result: &TierResult) -> TierUsage {
+    let reset_after = Micros(result.b).saturating_sub(now);
+    TierUsage { capacity: tier.max, used: result.a, reset_after }
 }

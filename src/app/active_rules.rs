@@ -12,7 +12,7 @@ use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
 use super::watch::{Timing, Watcher};
 use super::{StartError, texts};
-use crate::rules::{Options, RuleProblem, RuleSet, Sources};
+use crate::rules::{Options, RuleProblem, RuleSet, RuleFiles};
 use crate::settings::Settings;
 use crate::telemetry::{Exposition, RuleMetrics, RuleReloads, SeriesBudget};
 use crate::time::{Clock, Micros, SystemClock};
@@ -73,7 +73,7 @@ impl ActiveRules {
         clock: SystemClock,
     ) -> Result<ActiveRules, StartError> {
         let (paths, options) = (settings.rules.paths.clone(), settings.rules.options());
-        let sources = Sources::read(&paths);
+        let sources = RuleFiles::read(&paths);
         let digest = sources.digest();
         let mut without_files = sources.without_files().to_vec();
         let (rules, error) = match sources.compile(&options) {
@@ -108,7 +108,7 @@ impl ActiveRules {
     pub(super) fn watch(self: &Arc<ActiveRules>) -> io::Result<Watcher> {
         let known = self.last_attempt().digest;
         let (paths, rules) = (self.paths.clone(), Arc::clone(self));
-        let digest = move || Sources::read_once(&paths).digest();
+        let digest = move || RuleFiles::read_once(&paths).digest();
         let changed = move || rules.reload(Trigger::FileChange);
         Watcher::start("weir-rules", self.paths.clone(), Timing::default(), known, digest, changed)
     }
@@ -146,7 +146,7 @@ impl ActiveRules {
     /// their keys stay the same.
     pub(super) fn reload(&self, trigger: Trigger) {
         let mut last_attempt = self.last_attempt();
-        let sources = Sources::read(&self.paths);
+        let sources = RuleFiles::read(&self.paths);
         let digest = sources.digest();
         if trigger == Trigger::FileChange && digest == last_attempt.digest {
             return;

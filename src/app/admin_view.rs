@@ -42,7 +42,7 @@ impl AdminView for AdminPages {
     }
 
     fn rlconfig(&self) -> String {
-        self.rules.snapshot().rules.dump()
+        self.rules.snapshot().rules.rlconfig()
     }
 
     fn settings(&self) -> Value {

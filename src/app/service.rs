@@ -39,7 +39,7 @@ impl Service {
         self.limiter.backend().redis().is_none_or(|guarded| {
             let mut nodes = guarded.store().nodes().into_iter();
             guarded.store().is_reachable()
-                && nodes.all(|(node, _)| guarded.health(node).is_answering)
+                && nodes.all(|(node, _)| guarded.health(node).last_call_answered)
         })
     }
 }

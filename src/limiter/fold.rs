@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Decided;
+use super::DecidedDescriptor;
 use crate::decision::{Cause, Code, CurrentLimit, Decision, GiveBack, Grant, Status};
 use crate::limit::{Algorithm, Limit, Tier, Unit};
 use crate::rules::Rule;
@@ -13,7 +13,7 @@ const REMAINING_UNLIMITED: u64 = u32::MAX as u64;
 
 /// Moves what a request took under its lease into a grant, and adds the lease's id to `metadata`.
 pub(super) fn grant(
-    decided: &mut [Decided<'_>],
+    decided: &mut [DecidedDescriptor<'_>],
     metadata: &mut Option<Map<String, Value>>,
 ) -> Option<Grant> {
     if decided.iter().all(|one| one.undo.is_none()) {
@@ -42,7 +42,11 @@ pub(super) fn grant(
 ///
 /// Global quota mode makes every descriptor a quota descriptor. This includes descriptors without a
 /// limit, which pass, but not those of unlimited rules.
-pub(super) fn overall(global_quota: bool, decided: &[Decided<'_>], statuses: &[Status]) -> Code {
+pub(super) fn overall(
+    global_quota: bool,
+    decided: &[DecidedDescriptor<'_>],
+    statuses: &[Status],
+) -> Code {
     let mut quota = 0_usize;
     let mut quota_over = 0_usize;
     for (one, status) in decided.iter().zip(statuses) {
@@ -57,7 +61,7 @@ pub(super) fn overall(global_quota: bool, decided: &[Decided<'_>], statuses: &[S
     if quota > 0 && quota == quota_over { Code::OverLimit } else { Code::Ok }
 }
 
-impl Decided<'_> {
+impl DecidedDescriptor<'_> {
     /// Whether this is a quota descriptor, which denies only if all other quota descriptors do.
     pub(super) fn is_quota(&self, global_quota: bool) -> bool {
         if global_quota {

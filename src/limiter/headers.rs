@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::Decided;
+use super::DecidedDescriptor;
 use crate::decision::{Cause, Code, Status};
 use crate::settings::{ResponseSettings, LimitHeaders};
 
@@ -16,7 +16,7 @@ use limit_status::{LimitStatus, List, most_restrictive_first, quotable};
 pub(super) fn all(
     config: &ResponseSettings,
     code: Code,
-    decided: &[Decided<'_>],
+    decided: &[DecidedDescriptor<'_>],
     statuses: &[Status],
 ) -> List {
     let mut list = List::new();
@@ -40,7 +40,7 @@ pub(super) fn all(
 
 fn limit_status<'d>(
     config: &ResponseSettings,
-    one: &'d Decided<'d>,
+    one: &'d DecidedDescriptor<'d>,
     status: &Status,
 ) -> Option<LimitStatus<'d>> {
     let Cause::Counted { decision, .. } = &one.cause else { return None };
@@ -110,7 +110,7 @@ fn envoy_ratelimit(names: [&String; 3], limits: &[LimitStatus<'_>], list: &mut L
 }
 
 /// The value of `x-weir-decision`: one element per descriptor.
-fn decision_header(decided: &[Decided<'_>]) -> String {
+fn decision_header(decided: &[DecidedDescriptor<'_>]) -> String {
     let mut text = String::new();
     for one in decided {
         if !text.is_empty() {

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Decided;
+use super::DecidedDescriptor;
 use crate::decision::{Cause, Code, Status};
 use crate::descriptor::{Descriptor, Request};
 
@@ -11,7 +11,7 @@ use crate::descriptor::{Descriptor, Request};
 pub(super) fn of(
     enabled: bool,
     request: &Request<'_>,
-    decided: &[Decided<'_>],
+    decided: &[DecidedDescriptor<'_>],
     statuses: &[Status],
 ) -> Option<Map<String, Value>> {
     if !enabled {
@@ -35,7 +35,7 @@ pub(super) fn of(
     Some(root)
 }
 
-impl Decided<'_> {
+impl DecidedDescriptor<'_> {
     /// The `metadata` of a rule that counted and passed.
     fn passed_metadata(&self, status: &Status) -> Option<&Map<String, Value>> {
         let counted = matches!(self.cause, Cause::Counted { .. } | Cause::Fallback { .. });

@@ -1,11 +1,11 @@
-//! Pending queries: prepares the query of a descriptor, and interprets its result.
+//! Pending descriptors: prepares the query of a resolved descriptor, and interprets its result.
 
 use std::time::Duration;
 
-use super::counter_query::{CounterQuery, LeaseUse, Resolved};
+use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
 use super::fallback::{self, FailedQuery};
 use super::undo::UndoGuard;
-use super::{Decided, Limiter};
+use super::{DecidedDescriptor, Limiter};
 use crate::decision::{Cause, Decision};
 use crate::limit::Mode;
 use crate::modes::{CounterCheck, Modes};
@@ -14,8 +14,8 @@ use crate::store::{MemoryStore, Store, StoreError};
 use crate::time::Micros;
 
 /// One descriptor between its resolution and its decision.
-pub(super) struct PendingQuery<'r> {
-    resolved: Resolved<'r>,
+pub(super) struct PendingDescriptor<'r> {
+    resolved: ResolvedDescriptor<'r>,
     /// The instant of the request, by the local clock.
     local: Micros,
     /// The instant of the request, by the store's clock.
@@ -28,7 +28,7 @@ pub(super) struct PendingQuery<'r> {
     result: Result<Decision, StoreError>,
 }
 
-impl PendingQuery<'_> {
+impl PendingDescriptor<'_> {
     /// Queries the counter in memory.
     #[inline]
     pub(super) fn run(&mut self, store: &MemoryStore) {
@@ -46,7 +46,7 @@ impl PendingQuery<'_> {
 
     #[inline]
     fn check(&self, timeout: Option<Duration>) -> Option<CounterCheck<'_>> {
-        let Resolved::Counter(query) = &self.resolved else { return None };
+        let ResolvedDescriptor::Counter(query) = &self.resolved else { return None };
         Some(CounterCheck {
             key: &query.key,
             limit: &query.limit,
@@ -64,10 +64,15 @@ impl PendingQuery<'_> {
 impl<S: Store> Limiter<S> {
     /// Prepares the query of one descriptor, at `local` by the local clock.
     #[inline]
-    pub(super) fn prepare<'r>(&self, resolved: Resolved<'r>, local: Micros) -> PendingQuery<'r> {
+    pub(super) fn prepare<'r>(
+        &self,
+        resolved: ResolvedDescriptor<'r>,
+        local: Micros,
+    ) -> PendingDescriptor<'r> {
         let (now, result) = (Ok(local), Err(StoreError::Unreachable));
-        let mut pending = PendingQuery { resolved, local, now, lease: None, undo: None, result };
-        if let Resolved::Counter(query) = &pending.resolved {
+        let (lease, undo) = (None, None);
+        let mut pending = PendingDescriptor { resolved, local, now, lease, undo, result };
+        if let ResolvedDescriptor::Counter(query) = &pending.resolved {
             pending.now = self.backend.now(&query.key, local);
             if let Some(lease) = query.lease {
                 self.prepare_lease(lease, &mut pending);
@@ -77,16 +82,16 @@ impl<S: Store> Limiter<S> {
     }
 
     #[cold]
-    fn prepare_lease(&self, lease: LeaseUse, pending: &mut PendingQuery<'_>) {
-        let Resolved::Counter(query) = &pending.resolved else { return };
+    fn prepare_lease(&self, lease: LeaseUse, pending: &mut PendingDescriptor<'_>) {
+        let ResolvedDescriptor::Counter(query) = &pending.resolved else { return };
         let CounterQuery { rule, limit, key, hits, .. } = query;
         let now = pending.now.unwrap_or(pending.local);
         match lease {
             LeaseUse::Open(id) => {
                 let hold = rule.and_then(|rule| rule.reserve).unwrap_or_default();
                 pending.lease = Some(Lease::Open { id, until: now.saturating_add(hold) });
-                let origin = self.backend.clone();
-                pending.undo = Some(UndoGuard::new(origin, id, key, limit, *hits, now));
+                let store = self.backend.clone();
+                pending.undo = Some(UndoGuard::new(store, id, key, limit, *hits, now));
             }
             LeaseUse::Close(id) => {
                 pending.lease = Some(Lease::Close(id));
@@ -99,10 +104,13 @@ impl<S: Store> Limiter<S> {
 
     /// Interprets the result of a query.
     #[inline]
-    pub(super) fn conclude<'q>(&self, pending: &'q mut PendingQuery<'_>) -> Decided<'q> {
+    pub(super) fn conclude<'q>(
+        &self,
+        pending: &'q mut PendingDescriptor<'_>,
+    ) -> DecidedDescriptor<'q> {
         let cause = match (&pending.resolved, &pending.result) {
-            (Resolved::Uncounted { cause, .. }, _) => *cause,
-            (Resolved::Counter(query), Ok(decision)) => {
+            (ResolvedDescriptor::Uncounted { cause, .. }, _) => *cause,
+            (ResolvedDescriptor::Counter(query), Ok(decision)) => {
                 if let Some(undo) = pending.undo.take_if(|_| !decision.allowed) {
                     undo.disarm();
                 }
@@ -113,17 +121,17 @@ impl<S: Store> Limiter<S> {
                 let shadow = query.rule.is_some_and(|rule| rule.shadow_mode);
                 Cause::Counted { rule, hits, decision: *decision, shadow }
             }
-            (Resolved::Counter(_), Err(error)) => self.fall_back(*error, pending),
+            (ResolvedDescriptor::Counter(_), Err(error)) => self.fall_back(*error, pending),
         };
         let undo = pending.undo.take();
-        Decided { resolved: &pending.resolved, cause, undo }
+        DecidedDescriptor { resolved: &pending.resolved, cause, undo }
     }
 
     #[cold]
-    fn fall_back(&self, error: StoreError, pending: &mut PendingQuery<'_>) -> Cause {
+    fn fall_back(&self, error: StoreError, pending: &mut PendingDescriptor<'_>) -> Cause {
         // The step may have been applied. Dropping the guard then gives back what it took.
         pending.undo = None;
-        let Resolved::Counter(query) = &pending.resolved else { return Cause::NoRule };
+        let ResolvedDescriptor::Counter(query) = &pending.resolved else { return Cause::NoRule };
         let CounterQuery { rule, limit, key, hits, .. } = query;
         let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.on_error);
         let (label, by) = (rule.map(|rule| &*rule.label), policy.name());
@@ -139,8 +147,8 @@ impl<S: Store> Limiter<S> {
         ) = (&self.local, pending.lease, &cause)
             && decision.allowed
         {
-            let origin = local.store().clone();
-            pending.undo = Some(UndoGuard::new(origin, id, key, limit, *hits, pending.local));
+            let store = local.store().clone();
+            pending.undo = Some(UndoGuard::new(store, id, key, limit, *hits, pending.local));
         }
         cause
     }

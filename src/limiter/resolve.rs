@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::counter_query::{CounterQuery, LeaseUse, Resolved};
+use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
 use super::lease_id::{self, LeaseIds};
 use crate::decision::Cause;
 use crate::descriptor::{Descriptor, Request, split_lease};
@@ -19,9 +19,9 @@ pub(super) fn request<'r>(
     request: &Request<'_>,
     seed: &KeySeed,
     ids: &LeaseIds,
-) -> SmallVec<[Resolved<'r>; 1]> {
+) -> SmallVec<[ResolvedDescriptor<'r>; 1]> {
     let each = request.descriptors.iter();
-    let mut resolved: SmallVec<[Resolved<'r>; 1]> =
+    let mut resolved: SmallVec<[ResolvedDescriptor<'r>; 1]> =
         each.map(|one| descriptor(rules, request, one, seed)).collect();
     drop_replaced(&mut resolved);
     open_leases(&mut resolved, ids);
@@ -30,10 +30,10 @@ pub(super) fn request<'r>(
 
 /// Assigns one lease id to all leases that the request opens, because the response carries only
 /// one.
-fn open_leases(resolved: &mut [Resolved<'_>], ids: &LeaseIds) {
+fn open_leases(resolved: &mut [ResolvedDescriptor<'_>], ids: &LeaseIds) {
     let mut id = None;
     for one in resolved {
-        if let Resolved::Counter(CounterQuery {
+        if let ResolvedDescriptor::Counter(CounterQuery {
             rule: Some(rule),
             hits: 1..,
             lease: lease @ None,
@@ -52,32 +52,35 @@ fn descriptor<'r>(
     request: &Request<'_>,
     descriptor: &Descriptor<'_>,
     seed: &KeySeed,
-) -> Resolved<'r> {
+) -> ResolvedDescriptor<'r> {
     let hits = descriptor.hits(request.hits_addend);
     if let Some(resolved) = end_of_lease(rules, request, descriptor, seed) {
         return resolved;
     }
     let found = rules.find(request.domain, descriptor.entries);
     if matches!(found, Found::UnknownDomain) {
-        return Resolved::Uncounted { rule: None, cause: Cause::UnknownDomain };
+        return ResolvedDescriptor::Uncounted { rule: None, cause: Cause::UnknownDomain };
     }
     if let Some(sent) = descriptor.limit {
         let key = rules::override_key(seed, request.domain, descriptor.entries, sent.unit);
         let limit = Cow::Owned(sent.into());
-        return Resolved::Counter(CounterQuery { rule: None, limit, key, hits, lease: None });
+        let query = CounterQuery { rule: None, limit, key, hits, lease: None };
+        return ResolvedDescriptor::Counter(query);
     }
     match found {
         Found::UnknownDomain | Found::Nothing => {
-            Resolved::Uncounted { rule: None, cause: Cause::NoRule }
+            ResolvedDescriptor::Uncounted { rule: None, cause: Cause::NoRule }
         }
         Found::Rule(rule) => match &rule.policy {
             Policy::Unlimited => {
-                Resolved::Uncounted { rule: Some(rule), cause: Cause::Unlimited(rule.index) }
+                let cause = Cause::Unlimited(rule.index);
+                ResolvedDescriptor::Uncounted { rule: Some(rule), cause }
             }
             Policy::Limit(limit) => {
                 let key = rule.key(seed, descriptor.entries);
                 let limit = Cow::Borrowed(limit);
-                Resolved::Counter(CounterQuery { rule: Some(rule), limit, key, hits, lease: None })
+                let query = CounterQuery { rule: Some(rule), limit, key, hits, lease: None };
+                ResolvedDescriptor::Counter(query)
             }
         },
     }
@@ -90,7 +93,7 @@ fn end_of_lease<'r>(
     request: &Request<'_>,
     descriptor: &Descriptor<'_>,
     seed: &KeySeed,
-) -> Option<Resolved<'r>> {
+) -> Option<ResolvedDescriptor<'r>> {
     let (id, entries) = split_lease(descriptor.entries)?;
     let Found::Rule(rule) = rules.find(request.domain, &entries) else { return None };
     let Policy::Limit(limit) = &rule.policy else { return None };
@@ -98,7 +101,7 @@ fn end_of_lease<'r>(
         return None;
     }
     let hits = descriptor.hits(request.hits_addend);
-    Some(Resolved::Counter(CounterQuery {
+    Some(ResolvedDescriptor::Counter(CounterQuery {
         rule: Some(rule),
         limit: Cow::Borrowed(limit),
         key: rule.key(seed, &entries),
@@ -110,18 +113,19 @@ fn end_of_lease<'r>(
 
 /// Drops every counted rule that is replaced by a matched rule of the request. A dropped rule
 /// still replaces others, so the order of descriptors does not matter.
-fn drop_replaced(resolved: &mut [Resolved<'_>]) {
-    let matched = || resolved.iter().filter_map(Resolved::rule);
+fn drop_replaced(resolved: &mut [ResolvedDescriptor<'_>]) {
+    let matched = || resolved.iter().filter_map(ResolvedDescriptor::rule);
     if matched().all(|rule| rule.replaces.is_empty()) {
         return;
     }
     let replaced: SmallVec<[NameId; 4]> =
         matched().flat_map(|rule| &*rule.replaces).copied().collect();
     for one in resolved {
-        if let Resolved::Counter(CounterQuery { rule: Some(rule), .. }) = one
+        if let ResolvedDescriptor::Counter(CounterQuery { rule: Some(rule), .. }) = one
             && rule.name_id.is_some_and(|name| replaced.contains(&name))
         {
-            *one = Resolved::Uncounted { rule: Some(rule), cause: Cause::Replaced(rule.index) };
+            let cause = Cause::Replaced(rule.index);
+            *one = ResolvedDescriptor::Uncounted { rule: Some(rule), cause };
         }
     }
 }

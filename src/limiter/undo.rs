@@ -15,19 +15,19 @@ use crate::store::{MemoryStore, Store};
 use crate::time::Micros;
 
 /// The counters from which a lease was taken.
-pub(super) trait Origin: Send + Sync + 'static {
+pub(super) trait LeaseStore: Send + Sync + 'static {
     /// Applies the step that closes the lease, without waiting for it.
     fn undo(&self, key: &Key, step: Step);
 }
 
-impl<S: Store> Origin for Backend<S> {
+impl<S: Store> LeaseStore for Backend<S> {
     fn undo(&self, key: &Key, step: Step) {
         self.apply_detached(key, Mode::Exact, step);
     }
 }
 
 /// The local counters of the fallback.
-impl Origin for MemoryStore {
+impl LeaseStore for MemoryStore {
     fn undo(&self, key: &Key, step: Step) {
         // A step that gives back needs no room, so it cannot fail.
         drop(self.apply_now(key, &step));
@@ -43,21 +43,21 @@ pub(super) struct UndoGuard {
 
 /// The step that closes a lease.
 struct Undo {
-    origin: Arc<dyn Origin>,
+    store: Arc<dyn LeaseStore>,
     key: Key,
     step: Step,
 }
 
 impl Undo {
     fn apply(self) {
-        self.origin.undo(&self.key, self.step);
+        self.store.undo(&self.key, self.step);
     }
 }
 
 impl UndoGuard {
     /// A guard of the `hits` of `limit` that a step at `now` takes under the lease `id`.
     pub(super) fn new(
-        origin: Arc<dyn Origin>,
+        store: Arc<dyn LeaseStore>,
         id: LeaseId,
         key: &Key,
         limit: &Limit,
@@ -67,7 +67,7 @@ impl UndoGuard {
         // A slot is released; a reservation is settled at no cost.
         let hits = if limit.counts_slots() { -hits } else { 0 };
         let step = algorithm::plan(limit, hits, now).with_lease(Lease::Close(id));
-        UndoGuard { armed: Some(Box::new(Undo { origin, key: *key, step })) }
+        UndoGuard { armed: Some(Box::new(Undo { store, key: *key, step })) }
     }
 
     /// The lease's id.

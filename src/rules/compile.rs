@@ -3,14 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::limits::LimitReader;
+use super::limit_reader::LimitReader;
 use super::matcher::Matcher;
 use super::model::{Document, RawDescriptor, RawRateLimit};
 use super::options::{DeniedRequests, Options};
 use super::problem::{Location, Position, Report, RuleProblem};
 use super::reader::{Field, FieldReader};
 use super::rule::{self, NameId, PathNode, Policy, Rule};
-use super::tree::{Level, Node};
+use super::tree::{Level, TreeNode};
 use super::{Domain, RuleSet, SourceFile, SourceInfo, node};
 use crate::spelling::nearest;
 use crate::yaml;
@@ -224,7 +224,7 @@ impl Compiler {
                 self.level(files, children)
             });
             self.path.pop();
-            nodes.push(Node { spec, location, rule, children });
+            nodes.push(TreeNode { spec, location, rule, children });
         }
         Level::new(nodes)
     }

@@ -7,13 +7,13 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::dump::tier_text;
+use super::rlconfig::tier_text;
 use super::matcher::{CounterPart, Matcher};
 use super::near_miss::{self, NearMiss};
 use super::problem::Location;
 use super::quote::{accepts, entry_text, shorten};
 use super::rule::{PathNode, Policy, Rule};
-use super::tree::{self, End, Level, Node, Visitor};
+use super::tree::{self, End, Level, TreeNode, Visitor};
 use super::{DeniedRequests, Domain, Found, RuleSet};
 use crate::descriptor::{Entry, split_lease};
 use crate::duration;
@@ -93,24 +93,24 @@ pub struct RuleInfo {
 
 /// Records the steps of a lookup.
 #[derive(Default)]
-struct Recorder<'t> {
-    levels: Vec<(Vec<&'t Node>, Option<&'t Node>)>,
+struct LookupRecorder<'t> {
+    levels: Vec<(Vec<&'t TreeNode>, Option<&'t TreeNode>)>,
 }
 
-impl<'t> Visitor<'t> for Recorder<'t> {
+impl<'t> Visitor<'t> for LookupRecorder<'t> {
     const REPORTS_REJECTED: bool = true;
 
     fn level(&mut self, _: &'t Level) {
         self.levels.push((Vec::new(), None));
     }
 
-    fn rejected(&mut self, node: &'t Node) {
+    fn rejected(&mut self, node: &'t TreeNode) {
         if let Some((rejected, _)) = self.levels.last_mut() {
             rejected.push(node);
         }
     }
 
-    fn accepted(&mut self, node: &'t Node) {
+    fn accepted(&mut self, node: &'t TreeNode) {
         if let Some((_, accepted)) = self.levels.last_mut() {
             *accepted = Some(node);
         }
@@ -138,7 +138,7 @@ impl RuleSet {
             let outcome = LookupOutcome::UnknownDomain { hint };
             return Explanation { domain: name, lease: None, levels: Vec::new(), outcome };
         };
-        let mut recorder = Recorder::default();
+        let mut recorder = LookupRecorder::default();
         let end = tree::walk(&domain.root, entries, &mut recorder);
         let levels =
             recorder.levels.iter().zip(entries).map(|((rejected, accepted), entry)| LevelTrace {
@@ -206,7 +206,7 @@ impl RuleSet {
         domain: &Domain,
         entries: &[Entry<'_>],
         end: End<'_>,
-        recorder: &Recorder<'_>,
+        recorder: &LookupRecorder<'_>,
     ) -> LookupOutcome {
         let depth = recorder.levels.len();
         let why = match end {
@@ -223,7 +223,7 @@ impl RuleSet {
                 format!("level {depth} has nothing for `{entry}`")
             }
         };
-        let taken: Vec<&Node> =
+        let taken: Vec<&TreeNode> =
             recorder.levels.iter().filter_map(|(_, accepted)| *accepted).collect();
         LookupOutcome::Nothing {
             why,
@@ -232,7 +232,7 @@ impl RuleSet {
     }
 }
 
-fn node_info(node: &Node) -> NodeInfo {
+fn node_info(node: &TreeNode) -> NodeInfo {
     NodeInfo { accepts: accepts(&node.spec), location: node.location.clone() }
 }
 

@@ -5,7 +5,7 @@ use crate::spelling::nearest;
 
 /// A kind of map in a rule file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Section {
+pub(super) enum MapKind {
     /// The top of a document.
     File,
     /// An item of `descriptors`.
@@ -20,22 +20,22 @@ pub(super) enum Section {
     Reserve,
 }
 
-impl Section {
+impl MapKind {
     /// All maps. A misplaced field is suggested for the first one that has it.
-    const ALL: [Section; 6] = [
-        Section::Descriptor,
-        Section::RateLimit,
-        Section::Tier,
-        Section::File,
-        Section::Replaces,
-        Section::Reserve,
+    const ALL: [MapKind; 6] = [
+        MapKind::Descriptor,
+        MapKind::RateLimit,
+        MapKind::Tier,
+        MapKind::File,
+        MapKind::Replaces,
+        MapKind::Reserve,
     ];
 
     /// Every field of this map.
     pub(super) const fn fields(self) -> &'static [&'static str] {
         match self {
-            Section::File => &["domain", "descriptors", "denied_requests"],
-            Section::Descriptor => &[
+            MapKind::File => &["domain", "descriptors", "denied_requests"],
+            MapKind::Descriptor => &[
                 "key",
                 "value",
                 "value_template",
@@ -51,7 +51,7 @@ impl Section {
                 "share_threshold",
                 "metadata",
             ],
-            Section::RateLimit => &[
+            MapKind::RateLimit => &[
                 "unit",
                 "requests_per_unit",
                 "unit_multiplier",
@@ -72,32 +72,32 @@ impl Section {
                 "name",
                 "replaces",
             ],
-            Section::Tier => {
+            MapKind::Tier => {
                 &["requests", "window", "burst", "requests_per_unit", "unit", "unit_multiplier"]
             }
-            Section::Replaces => &["name"],
-            Section::Reserve => &["hold"],
+            MapKind::Replaces => &["name"],
+            MapKind::Reserve => &["hold"],
         }
     }
 
     const fn location(self) -> &'static str {
         match self {
-            Section::File => "at the top of the file, beside `domain`",
-            Section::Descriptor => "in the descriptor, beside `key`",
-            Section::RateLimit => "inside `rate_limit`",
-            Section::Tier => "in an item of `tiers`",
-            Section::Replaces => "in an item of `replaces`",
-            Section::Reserve => "inside `reserve`",
+            MapKind::File => "at the top of the file, beside `domain`",
+            MapKind::Descriptor => "in the descriptor, beside `key`",
+            MapKind::RateLimit => "inside `rate_limit`",
+            MapKind::Tier => "in an item of `tiers`",
+            MapKind::Replaces => "in an item of `replaces`",
+            MapKind::Reserve => "inside `reserve`",
         }
     }
 }
 
 /// The problem with a field that does not belong `here`, and the fix.
-pub(super) fn unknown_field(here: Section, name: &str) -> (String, String) {
-    let sections = Section::ALL.iter().filter(|section| section.fields().contains(&name));
-    if let Some(section) = sections.copied().next() {
+pub(super) fn unknown_field(here: MapKind, name: &str) -> (String, String) {
+    let mut maps = MapKind::ALL.iter().filter(|map| map.fields().contains(&name));
+    if let Some(map) = maps.next() {
         let what = format!("`{name}` does not belong here and would do nothing");
-        return (what, format!("it belongs {}", section.location()));
+        return (what, format!("it belongs {}", map.location()));
     }
     let what = format!("unknown field `{}`", shorten(name));
     let hint = match nearest(name, here.fields().iter().copied()) {
@@ -114,14 +114,14 @@ mod tests {
     #[test]
     fn a_misspelt_field_is_recognised() {
         for (here, name, expected) in [
-            (Section::Descriptor, "ratelimit", "did you mean `rate_limit`?"),
-            (Section::Descriptor, "Key", "did you mean `key`?"),
-            (Section::RateLimit, "request_per_unit", "did you mean `requests_per_unit`?"),
-            (Section::RateLimit, "algoritm", "did you mean `algorithm`?"),
-            (Section::Descriptor, "name", "it belongs inside `rate_limit`"),
-            (Section::RateLimit, "shadow_mode", "it belongs in the descriptor, beside `key`"),
-            (Section::File, "rate_limit", "it belongs in the descriptor, beside `key`"),
-            (Section::Replaces, "zzz", "the fields here are name"),
+            (MapKind::Descriptor, "ratelimit", "did you mean `rate_limit`?"),
+            (MapKind::Descriptor, "Key", "did you mean `key`?"),
+            (MapKind::RateLimit, "request_per_unit", "did you mean `requests_per_unit`?"),
+            (MapKind::RateLimit, "algoritm", "did you mean `algorithm`?"),
+            (MapKind::Descriptor, "name", "it belongs inside `rate_limit`"),
+            (MapKind::RateLimit, "shadow_mode", "it belongs in the descriptor, beside `key`"),
+            (MapKind::File, "rate_limit", "it belongs in the descriptor, beside `key`"),
+            (MapKind::Replaces, "zzz", "the fields here are name"),
         ] {
             assert_eq!(unknown_field(here, name).1, expected, "{name}");
         }

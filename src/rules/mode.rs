@@ -1,6 +1,6 @@
 //! Reads the `mode` of a rule and checks that its limit supports the mode.
 
-use super::limits::LimitReader;
+use super::limit_reader::LimitReader;
 use super::model::RawRateLimit;
 use super::problem::Position;
 use super::quote::shorten;

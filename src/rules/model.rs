@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::DeniedRequests;
-use super::fields::Section;
+use super::fields::MapKind;
 use super::problem::Position;
 use super::quote::shorten;
 use super::reader::{Field, FieldReader, Text};
@@ -104,7 +104,7 @@ impl FieldReader<'_> {
                 "domain" => document.domain = self.text(&name, node),
                 "descriptors" => document.descriptors = self.descriptors(node),
                 "denied_requests" => document.denied_requests = self.denied_requests(&name, node),
-                _ => self.unknown_field(Section::File, &name, &node),
+                _ => self.unknown_field(MapKind::File, &name, &node),
             }
         }
         Some(document)
@@ -138,7 +138,7 @@ impl FieldReader<'_> {
                 "value_to_metric" => it.value_to_metric = self.flag(&name, node),
                 "share_threshold" => it.share_threshold = self.flag(&name, node),
                 "metadata" => it.metadata = self.metadata(node),
-                _ => self.unknown_field(Section::Descriptor, &name, &node),
+                _ => self.unknown_field(MapKind::Descriptor, &name, &node),
             }
         }
         Some(descriptor)
@@ -171,7 +171,7 @@ impl FieldReader<'_> {
                 "replaces" => it.replaces = self.replaces(node),
                 _ => {
                     if let Some(node) = self.tier_field(&mut it.tier, &name, node) {
-                        self.unknown_field(Section::RateLimit, &name, &node);
+                        self.unknown_field(MapKind::RateLimit, &name, &node);
                     }
                 }
             }
@@ -191,7 +191,7 @@ impl FieldReader<'_> {
             let Some(entries) = self.map(item, "an item of `tiers`", hint) else { continue };
             for (name, node) in entries {
                 if let Some(node) = self.tier_field(&mut tier, &name, node) {
-                    self.unknown_field(Section::Tier, &name, &node);
+                    self.unknown_field(MapKind::Tier, &name, &node);
                 }
             }
             tiers.push(tier);
@@ -223,7 +223,7 @@ impl FieldReader<'_> {
         for (name, node) in entries {
             match &*name.text {
                 "hold" => reserve.hold = self.duration(&name, node),
-                _ => self.unknown_field(Section::Reserve, &name, &node),
+                _ => self.unknown_field(MapKind::Reserve, &name, &node),
             }
         }
         Some(reserve)
@@ -239,7 +239,7 @@ impl FieldReader<'_> {
             for (name, node) in entries {
                 match &*name.text {
                     "name" => target = self.text(&name, node),
-                    _ => self.unknown_field(Section::Replaces, &name, &node),
+                    _ => self.unknown_field(MapKind::Replaces, &name, &node),
                 }
             }
             names.push(target.unwrap_or(Field { at, value: Some(Arc::from("")) }));

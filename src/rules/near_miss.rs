@@ -6,7 +6,7 @@ use super::matcher::{EntryValue, Matcher};
 use super::problem::Location;
 use super::quote::{accepts, entry_text, shorten};
 use super::rule::{PathNode, Rule};
-use super::tree::{Level, Node};
+use super::tree::{Level, TreeNode};
 use crate::descriptor::Entry;
 use crate::spelling;
 
@@ -30,7 +30,7 @@ pub(super) fn nearest(
     root: &Level,
     rules: &[Rule],
     entries: &[Entry<'_>],
-    taken: &[&Node],
+    taken: &[&TreeNode],
 ) -> Vec<NearMiss> {
     let mut found = Vec::new();
     collect(root, rules, entries, &mut found);
@@ -93,7 +93,7 @@ fn other_order(rule: &Rule, entries: &[Entry<'_>]) -> bool {
     wanted == written
 }
 
-fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&Node]) -> Vec<String> {
+fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&TreeNode]) -> Vec<String> {
     if other_order(rule, entries) {
         let keys: Vec<_> = rule.path.iter().map(|node| shorten(&node.key)).collect();
         return vec![format!("its entries have the order {}", keys.join(", "))];
@@ -126,7 +126,7 @@ fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&Node]) -> Vec<Strin
 }
 
 /// The more specific node that accepted the descriptor before the rule could.
-fn overtaken(path: &[std::sync::Arc<PathNode>], taken: &[&Node]) -> Option<String> {
+fn overtaken(path: &[std::sync::Arc<PathNode>], taken: &[&TreeNode]) -> Option<String> {
     let other = path
         .iter()
         .zip(taken)

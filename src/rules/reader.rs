@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::UnknownFields;
-use super::fields::{Section, unknown_field};
+use super::fields::{MapKind, unknown_field};
 use super::problem::{Location, Position, Report};
 use super::quote::shorten;
 use super::scalar;
 use crate::duration::{self, DurationError, Style};
 use crate::time::Micros;
-use crate::yaml::{Kind, Name, Node, Scalar};
+use crate::yaml::{NodeKind, Name, Node, Scalar};
 
 /// A field that is present. Its value is `None` after a reported error.
 #[derive(Clone, Debug)]
@@ -30,10 +30,10 @@ pub(super) struct FieldReader<'a> {
 
 impl FieldReader<'_> {
     /// Reports a field that this map does not have.
-    pub(super) fn unknown_field(&mut self, section: Section, name: &Name, node: &Node) {
+    pub(super) fn unknown_field(&mut self, map: MapKind, name: &Name, node: &Node) {
         // A misspelt name may hide rules.
-        self.report.incomplete |= !matches!(node.kind, Kind::Scalar(_));
-        let (what, hint) = unknown_field(section, &name.text);
+        self.report.incomplete |= !matches!(node.kind, NodeKind::Scalar(_));
+        let (what, hint) = unknown_field(map, &name.text);
         let location = name.at.in_file(self.file);
         match self.unknown {
             UnknownFields::Error => self.report.error(location, what, hint),
@@ -52,7 +52,7 @@ impl FieldReader<'_> {
             return None;
         }
         let at = node.at;
-        let is_list = matches!(node.kind, Kind::List(_));
+        let is_list = matches!(node.kind, NodeKind::List(_));
         let items = self.list(node, &format!("`{}`", name.text), "write `[name, name]`");
         let texts = items.into_iter().filter_map(|item| self.text(name, item)).collect();
         Some(Field { at, value: is_list.then_some(texts) })
@@ -105,9 +105,9 @@ impl FieldReader<'_> {
     fn scalar(&mut self, name: &Name, node: Node, expected: &str) -> Option<Option<Scalar>> {
         let noun = node.noun();
         match node.kind {
-            Kind::Scalar(scalar) if scalar.is_null() => None,
-            Kind::Scalar(scalar) => Some(Some(scalar)),
-            Kind::List(_) | Kind::Map(_) => {
+            NodeKind::Scalar(scalar) if scalar.is_null() => None,
+            NodeKind::Scalar(scalar) => Some(Some(scalar)),
+            NodeKind::List(_) | NodeKind::Map(_) => {
                 let what = format!("`{}` must be {expected}, not {noun}", name.text);
                 self.error(node.at, what, format!("write it as `{}: VALUE`", name.text));
                 Some(None)
@@ -119,9 +119,9 @@ impl FieldReader<'_> {
     pub(super) fn list(&mut self, node: Node, whose: &str, hint: &str) -> Vec<Node> {
         let noun = node.noun();
         match node.kind {
-            Kind::List(items) => items,
-            Kind::Scalar(scalar) if scalar.is_null() => Vec::new(),
-            Kind::Scalar(_) | Kind::Map(_) => {
+            NodeKind::List(items) => items,
+            NodeKind::Scalar(scalar) if scalar.is_null() => Vec::new(),
+            NodeKind::Scalar(_) | NodeKind::Map(_) => {
                 self.error(node.at, format!("{whose} must be a list, not {noun}"), hint);
                 Vec::new()
             }
@@ -130,7 +130,7 @@ impl FieldReader<'_> {
 
     pub(super) fn map(&mut self, node: Node, whose: &str, hint: &str) -> Option<Vec<(Name, Node)>> {
         let noun = node.noun();
-        if let Kind::Map(entries) = node.kind {
+        if let NodeKind::Map(entries) = node.kind {
             return Some(entries);
         }
         self.error(node.at, format!("{whose} must be a map, not {noun}"), hint);
@@ -139,7 +139,7 @@ impl FieldReader<'_> {
 
     /// Like [`FieldReader::list`], for a list that may hold rules.
     pub(super) fn rule_list(&mut self, node: Node, whose: &str, hint: &str) -> Vec<Node> {
-        self.report.incomplete |= !matches!(node.kind, Kind::List(_)) && !node.is_null();
+        self.report.incomplete |= !matches!(node.kind, NodeKind::List(_)) && !node.is_null();
         self.list(node, whose, hint)
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::yaml::{Kind, Node, Scalar};
+use crate::yaml::{NodeKind, Node, Scalar};
 
 /// A boolean of YAML 1.1 (envoyproxy/ratelimit's version).
 pub(super) fn boolean(text: &str) -> Option<bool> {
@@ -48,9 +48,9 @@ type JsonResult<T> = Result<T, (super::problem::Position, &'static str)>;
 
 fn json(node: &Node) -> JsonResult<Value> {
     Ok(match &node.kind {
-        Kind::Map(entries) => Value::Object(json_map(entries)?),
-        Kind::List(items) => Value::Array(items.iter().map(json).collect::<Result<_, _>>()?),
-        Kind::Scalar(scalar) => json_scalar(scalar).map_err(|why| (node.at, why))?,
+        NodeKind::Map(entries) => Value::Object(json_map(entries)?),
+        NodeKind::List(items) => Value::Array(items.iter().map(json).collect::<Result<_, _>>()?),
+        NodeKind::Scalar(scalar) => json_scalar(scalar).map_err(|why| (node.at, why))?,
     })
 }
 

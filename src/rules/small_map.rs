@@ -8,14 +8,14 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 /// Up to this many keys, comparing is faster than hashing.
-const FEW: usize = 4;
+const LINEAR_SCAN_MAX: usize = 4;
 
 /// Values by text.
 #[derive(Debug)]
 pub(super) enum SmallMap<T> {
-    /// At most [`FEW`] values, in order of insertion.
+    /// At most [`LINEAR_SCAN_MAX`] values, in order of insertion.
     Few(Vec<(Arc<str>, T)>),
-    /// More than [`FEW`] values.
+    /// More than [`LINEAR_SCAN_MAX`] values.
     Many(HashMap<Arc<str>, T>),
 }
 
@@ -37,7 +37,7 @@ impl<T> SmallMap<T> {
     /// The value of `name`, inserted with `make` if absent.
     pub(super) fn entry(&mut self, name: &Arc<str>, make: impl FnOnce() -> T) -> &mut T {
         if let SmallMap::Few(few) = self
-            && few.len() == FEW
+            && few.len() == LINEAR_SCAN_MAX
             && few.iter().all(|(known, _)| known != name)
         {
             *self = SmallMap::Many(few.drain(..).collect());
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn few_and_many_are_found_alike() {
         let mut names: SmallMap<usize> = SmallMap::default();
-        for number in 0..3 * FEW {
+        for number in 0..3 * LINEAR_SCAN_MAX {
             let name: Arc<str> = number.to_string().into();
             assert_eq!(names.get(&name), None);
             assert_eq!(*names.entry(&name, || number), number);

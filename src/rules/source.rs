@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use super::problem::{Location, Position, Report, RuleProblem};
 use super::{Options, RuleSet, compile};
-use crate::yaml::FILE_BYTES_MAX;
 
+/// Most bytes of one file.
+pub(super) const FILE_BYTES_MAX: usize = 16 << 20;
 /// Most files of one load.
 const FILES_MAX: usize = 10_000;
 /// Most bytes of all files of one load.
@@ -31,14 +32,14 @@ pub struct SourceFile {
 
 /// All rule files as read at one moment, not compiled.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Sources {
+pub struct RuleFiles {
     files: Vec<SourceFile>,
     report: Report,
     /// Paths without a rule file.
     without_files: Vec<PathBuf>,
 }
 
-impl Sources {
+impl RuleFiles {
     /// Reads files with any name, and folders: their `*.yaml` and `*.yml`, recursively, without dot
     /// entries, in byte order of the paths below the folder.
     ///
@@ -48,36 +49,36 @@ impl Sources {
     /// Files may be replaced during a read, all at once when a link is swapped. Therefore all files
     /// are read until two reads are equal: the files had this content between the two. Files that
     /// keep changing are an error.
-    pub fn read(paths: &[PathBuf]) -> Sources {
-        let mut sources = Sources::read_once(paths);
+    pub fn read(paths: &[PathBuf]) -> RuleFiles {
+        let mut rule_files = RuleFiles::read_once(paths);
         for _ in 1..READINGS_MAX {
-            let again = Sources::read_once(paths);
-            if again == sources {
-                return sources;
+            let again = RuleFiles::read_once(paths);
+            if again == rule_files {
+                return rule_files;
             }
-            sources = again;
+            rule_files = again;
         }
         let location =
             paths.first().map_or_else(|| Location::whole(&"".into()), |path| whole(path));
         let hint = "put new files in place by renaming, or all at once by a link";
-        sources.report.error(location, "the rule files change while they are being read", hint);
-        sources
+        rule_files.report.error(location, "the rule files change while they are being read", hint);
+        rule_files
     }
 
     /// Reads once, for a [`digest`](Self::digest). Do not compile the result: the files may be from
     /// different moments.
-    pub fn read_once(paths: &[PathBuf]) -> Sources {
-        let mut sources = Sources::default();
+    pub fn read_once(paths: &[PathBuf]) -> RuleFiles {
+        let mut rule_files = RuleFiles::default();
         let mut found = Vec::new();
         for path in paths {
             let before = found.len();
-            find(path, &mut found, &mut sources.report);
+            find(path, &mut found, &mut rule_files.report);
             if found.len() == before {
-                sources.without_files.push(path.clone());
+                rule_files.without_files.push(path.clone());
             }
         }
-        sources.files = read(found, &mut sources.report);
-        sources
+        rule_files.files = read(found, &mut rule_files.report);
+        rule_files
     }
 
     /// A hash of the names, the texts and the read errors of all files.

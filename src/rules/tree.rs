@@ -12,13 +12,13 @@ use crate::descriptor::Entry;
 /// The nodes for one entry of a descriptor.
 #[derive(Debug, Default)]
 pub(super) struct Level {
-    nodes: Vec<Node>,
+    nodes: Vec<TreeNode>,
     keys: SmallMap<KeyIndex>,
 }
 
 /// A descriptor of a rule file.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct TreeNode {
     pub(super) spec: Arc<PathNode>,
     pub(super) location: Location,
     /// Index of the node's rule.
@@ -43,9 +43,9 @@ pub(super) enum End<'t> {
     /// The lookup ends at this rule, given by index.
     Rule(usize),
     /// The node of the last entry carries no limit.
-    NoLimit(&'t Node),
+    NoLimit(&'t TreeNode),
     /// Entries are left and the node has no children.
-    TooLong(&'t Node),
+    TooLong(&'t TreeNode),
     /// No node of the level accepts the entry.
     NoMatch,
     /// The descriptor has no entries.
@@ -60,9 +60,9 @@ pub(super) trait Visitor<'t> {
     /// The next entry is looked up in this level.
     fn level(&mut self, level: &'t Level);
     /// This pattern does not accept the entry's value.
-    fn rejected(&mut self, node: &'t Node);
+    fn rejected(&mut self, node: &'t TreeNode);
     /// This node accepts the entry.
-    fn accepted(&mut self, node: &'t Node);
+    fn accepted(&mut self, node: &'t TreeNode);
 }
 
 /// Ignores every step, for the hot path.
@@ -72,8 +72,8 @@ impl<'t> Visitor<'t> for NoVisitor {
     const REPORTS_REJECTED: bool = false;
 
     fn level(&mut self, _: &'t Level) {}
-    fn rejected(&mut self, _: &'t Node) {}
-    fn accepted(&mut self, _: &'t Node) {}
+    fn rejected(&mut self, _: &'t TreeNode) {}
+    fn accepted(&mut self, _: &'t TreeNode) {}
 }
 
 /// Looks up a descriptor, one level per entry. The lookup never goes back to a less specific node.
@@ -99,7 +99,7 @@ pub(super) fn walk<'t>(
 
 impl Level {
     /// Indexes nodes that are given in file order.
-    pub(super) fn new(nodes: Vec<Node>) -> Level {
+    pub(super) fn new(nodes: Vec<TreeNode>) -> Level {
         let mut keys: SmallMap<KeyIndex> = SmallMap::default();
         for (index, node) in nodes.iter().enumerate() {
             let key_index = keys.entry(&node.spec.key, KeyIndex::default);
@@ -133,7 +133,7 @@ impl Level {
     }
 
     /// The nodes in file order.
-    pub(super) fn nodes(&self) -> &[Node] {
+    pub(super) fn nodes(&self) -> &[TreeNode] {
         &self.nodes
     }
 
@@ -141,7 +141,7 @@ impl Level {
         &'t self,
         entry: &Entry<'_>,
         visitor: &mut V,
-    ) -> Option<&'t Node> {
+    ) -> Option<&'t TreeNode> {
         let key_index = self.keys.get(entry.key)?;
         if let Some(index) = key_index.exact.get(entry.value) {
             return Some(&self.nodes[*index]);

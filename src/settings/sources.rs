@@ -14,7 +14,7 @@ use super::source_values::{SourceValue, SourceValues, list};
 use super::{Settings, envoy_ratelimit_env, otel};
 use crate::bounded_file;
 use crate::spelling;
-use crate::yaml::{self, Kind, Name, Node, Position};
+use crate::yaml::{self, NodeKind, Name, Node, Position};
 
 /// Settings that flags override.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -139,7 +139,7 @@ impl SourceTexts {
         }
         let mut texts = SourceValues::default();
         match first {
-            Some(Node { kind: Kind::Map(sections), .. }) => {
+            Some(Node { kind: NodeKind::Map(sections), .. }) => {
                 for (name, node) in sections {
                     self.add_node(&name.text, &name, &node, &at, &mut texts);
                 }
@@ -175,8 +175,8 @@ impl SourceTexts {
         let is_section = self.is_section(path);
         match &node.kind {
             // A section without settings, for example because all are commented out.
-            Kind::Scalar(scalar) if is_section && scalar.is_null() => {}
-            Kind::Map(below) if is_section || !below.is_empty() => {
+            NodeKind::Scalar(scalar) if is_section && scalar.is_null() => {}
+            NodeKind::Map(below) if is_section || !below.is_empty() => {
                 for (name, node) in below {
                     self.add_node(&format!("{path}.{}", name.text), name, node, at, texts);
                 }
@@ -280,16 +280,16 @@ fn written(
 /// The text of a setting in a file.
 fn text(setting: &Setting, node: &Node) -> Result<String, &'static str> {
     match &node.kind {
-        Kind::Scalar(scalar) if scalar.is_null() => {
+        NodeKind::Scalar(scalar) if scalar.is_null() => {
             Err("has no value; write one, or delete the line")
         }
-        Kind::Scalar(scalar) => Ok(scalar.text.to_string()),
-        Kind::Map(_) if !setting.is_list => Err("is one value, not a section"),
-        Kind::List(_) if !setting.is_list => Err("is one value, not a list"),
-        Kind::Map(_) => Err("is a list of texts"),
-        Kind::List(items) => {
+        NodeKind::Scalar(scalar) => Ok(scalar.text.to_string()),
+        NodeKind::Map(_) if !setting.is_list => Err("is one value, not a section"),
+        NodeKind::List(_) if !setting.is_list => Err("is one value, not a list"),
+        NodeKind::Map(_) => Err("is a list of texts"),
+        NodeKind::List(items) => {
             let item = |item: &Node| match &item.kind {
-                Kind::Scalar(scalar) if !scalar.is_null() => Some(scalar.text.to_string()),
+                NodeKind::Scalar(scalar) if !scalar.is_null() => Some(scalar.text.to_string()),
                 _ => None,
             };
             let items: Option<Vec<String>> = items.iter().map(item).collect();

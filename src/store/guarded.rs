@@ -65,7 +65,7 @@ pub struct NodeHealth {
     /// State of the circuit breaker.
     pub breaker: BreakerState,
     /// Whether the last call succeeded. True before the first call.
-    pub is_answering: bool,
+    pub last_call_answered: bool,
     /// How often the breaker opened after it had been closed.
     pub opened: u64,
     /// Calls in flight.
@@ -94,13 +94,13 @@ impl<S: Clustered, C: Clock> GuardedStore<S, C> {
     /// Current state and totals of `node`.
     pub fn health(&self, node: NodeId) -> NodeHealth {
         let node = self.node_state(node);
-        let (breaker, is_answering) = {
+        let (breaker, last_call_answered) = {
             let breaker = node.breaker();
             (breaker.state(), breaker.always_passes())
         };
         NodeHealth {
             breaker,
-            is_answering,
+            last_call_answered,
             opened: node.opened.load(Ordering::Relaxed),
             in_flight: node.in_flight.load(Ordering::Relaxed),
             errors: node.errors.each_ref().map(|count| count.load(Ordering::Relaxed)),

@@ -1,7 +1,7 @@
 //! The counters of one process in memory, bounded in number and in bytes.
 //!
 //! Bits of a key choose one of up to 512 shards. A shard is a lock, a dense slab of 48-byte
-//! entries, a hash index of four bytes per slot, and a list of states that are too large for an
+//! entries, a hash index of four bytes per cell, and a list of states that are too large for an
 //! entry. All of it shrinks when counters go. A counter takes 55 to 62 bytes as measured, at most
 //! 64; the slab and the index exist for that bound (`tests/memory_size.rs`).
 //!
@@ -50,7 +50,7 @@ const LARGE_BYTES_MIN: usize = 16 << 20;
 const SHARDS_TRIED: usize = 8;
 /// Entries that a sweep examines each time it locks a shard. A sweep locks as many shards as its
 /// budget needs.
-const SLOTS_PER_SLICE: u32 = 128;
+const ENTRIES_PER_SLICE: u32 = 128;
 
 /// Counters in the memory of this process.
 pub struct MemoryStore {
@@ -123,8 +123,8 @@ impl MemoryStore {
         if self.budget.is_empty() {
             return 0;
         }
-        let slices = budget.div_ceil(SLOTS_PER_SLICE as usize).max(1);
-        let swept = |_| self.next_shard().reclaim(now, SLOTS_PER_SLICE, &self.budget);
+        let slices = budget.div_ceil(ENTRIES_PER_SLICE as usize).max(1);
+        let swept = |_| self.next_shard().reclaim(now, ENTRIES_PER_SLICE, &self.budget);
         (0..slices).map(swept).sum()
     }
 

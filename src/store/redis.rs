@@ -40,7 +40,7 @@ pub use self::config::RedisConfigError;
 pub use stats::NodeStats;
 
 use self::config::fred_config;
-use name::{CounterName, slot};
+use name::{CounterName, hash_slot};
 use router::Router;
 
 /// Counters in Redis. Dropping it closes its connections.
@@ -111,7 +111,7 @@ impl From<io::Error> for RedisConfigError {
 
 impl Clustered for RedisStore {
     fn node(&self, key: &Key) -> NodeId {
-        self.router.topology().owner(slot(key)).map_or(NodeId(0), |node| node.id())
+        self.router.topology().owner(hash_slot(key)).map_or(NodeId(0), |node| node.id())
     }
 
     fn node_label(&self, node: NodeId) -> String {
@@ -122,7 +122,7 @@ impl Clustered for RedisStore {
 impl Store for RedisStore {
     fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
         let topology = self.router.topology();
-        let node = topology.owner(slot(key)).ok_or(StoreError::Unreachable)?;
+        let node = topology.owner(hash_slot(key)).ok_or(StoreError::Unreachable)?;
         node.now(local).ok_or(StoreError::Unreachable)
     }
 

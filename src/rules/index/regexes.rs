@@ -21,7 +21,7 @@ use super::super::matcher::AnchoredRegex;
 use super::literals::{LiteralIndex, Required, Side};
 
 /// Up to this many expressions are one group, whatever texts they require.
-const FEW: usize = 64;
+const UNINDEXED_REGEXES_MAX: usize = 64;
 /// Most expressions of one group.
 const GROUP_MAX: usize = 256;
 /// Most bytes of compiled expressions in one group. A larger expression is a group by itself.
@@ -51,7 +51,7 @@ type CreateCache = Box<dyn Fn() -> Cache + Send + Sync>;
 
 impl RegexIndex {
     pub(super) fn new(regexes: &[(u32, &AnchoredRegex)]) -> RegexIndex {
-        let (literals, rest) = if regexes.len() <= FEW {
+        let (literals, rest) = if regexes.len() <= UNINDEXED_REGEXES_MAX {
             (None, regexes.iter().map(|(number, _)| *number).collect())
         } else {
             let patterns = regexes.iter().map(|(number, one)| (*number, required(&one.hir())));

@@ -177,13 +177,13 @@ proptest! {
 }
 
 /// A pattern with a number, and a value that it accepts.
-type Kind = (fn(usize) -> Matcher, fn(usize) -> String);
+type MatcherSample = (fn(usize) -> Matcher, fn(usize) -> String);
 
 /// 10,000 patterns of each kind compile, and each is found.
 #[test]
 fn ten_thousand_patterns_are_found() {
     const COUNT: usize = 10_000;
-    let kinds: [Kind; 5] = [
+    let kinds: [MatcherSample; 5] = [
         (
             |n| Matcher::regex(format!("/v1/[0-9]+/item-{n}").into(), &[]).expect("valid"),
             |n| format!("/v1/7/item-{n}"),

@@ -6,7 +6,7 @@ use super::super::matcher::Wildcard;
 use super::literals::{LiteralIndex, Required, Side};
 
 /// Up to this many wildcards, trying them costs no more than one run of an automaton.
-const FEW: usize = 16;
+const UNINDEXED_WILDCARDS_MAX: usize = 16;
 
 /// The wildcards of one key.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(super) struct WildcardIndex {
 
 impl WildcardIndex {
     pub(super) fn new(wildcards: &[(u32, &Wildcard)]) -> WildcardIndex {
-        if wildcards.len() <= FEW {
+        if wildcards.len() <= UNINDEXED_WILDCARDS_MAX {
             let rest = wildcards.iter().map(|(number, _)| *number).collect();
             return WildcardIndex { literals: None, rest };
         }

@@ -45,7 +45,7 @@ thread_local! {
 }
 
 /// Start and end of each capture group.
-type Slots = SmallVec<[Option<NonMaxUsize>; 32]>;
+type CaptureSlots = SmallVec<[Option<NonMaxUsize>; 32]>;
 
 impl AnchoredRegex {
     pub(super) fn new(
@@ -102,10 +102,10 @@ impl AnchoredRegex {
     /// Calls `each` with the name and text of every counted group, in the order of `count_by`. A
     /// group outside the match is empty.
     pub(super) fn captured<'a>(&'a self, value: &'a str, mut each: impl FnMut(&'a str, &'a str)) {
-        let mut slots: Slots = smallvec![None; self.nfa().group_info().slot_len()];
-        self.search(value, &mut slots);
+        let mut capture_slots: CaptureSlots = smallvec![None; self.nfa().group_info().slot_len()];
+        self.search(value, &mut capture_slots);
         for (name, group) in self.count_by.iter().zip(&self.groups) {
-            let text = match slots.get(2 * group..2 * group + 2) {
+            let text = match capture_slots.get(2 * group..2 * group + 2) {
                 Some([Some(start), Some(end)]) => &value[start.get()..end.get()],
                 _ => "",
             };
@@ -117,18 +117,19 @@ impl AnchoredRegex {
         self.backtracker.get_nfa()
     }
 
-    fn search(&self, value: &str, slots: &mut [Option<NonMaxUsize>]) -> bool {
+    fn search(&self, value: &str, capture_slots: &mut [Option<NonMaxUsize>]) -> bool {
         let input = Input::new(value).anchored(Anchored::Yes);
         let mut cache = CACHE.take().unwrap_or_else(|| self.backtracker.create_cache());
         cache.reset(&self.backtracker);
-        let found = self.backtracker.try_search_slots(&mut cache, &input, slots);
+        let found = self.backtracker.try_search_slots(&mut cache, &input, capture_slots);
         CACHE.set(Some(cache));
         let found = found.or_else(|_too_long: MatchError| {
             // The backtracker visits at most 2 million pairs of state and byte. The PikeVM has no
             // such bound and is linear too, but allocates its working memory.
             let engine =
                 PikeVM::new_from_nfa(self.nfa().clone()).expect("the NFA fits both engines");
-            Ok::<_, MatchError>(engine.search_slots(&mut engine.create_cache(), &input, slots))
+            let mut cache = engine.create_cache();
+            Ok::<_, MatchError>(engine.search_slots(&mut cache, &input, capture_slots))
         });
         found.is_ok_and(|pattern| pattern.is_some())
     }

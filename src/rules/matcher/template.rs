@@ -40,7 +40,7 @@ impl<'a> PathSegments<'a> {
         for text in without_query(value).split('/') {
             path.count += 1;
             match path.texts.get_mut(path.count - 1) {
-                Some(slot) => *slot = text,
+                Some(segment) => *segment = text,
                 None => break,
             }
         }

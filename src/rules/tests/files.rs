@@ -46,7 +46,7 @@ fn envoy_ratelimit_files_load_unchanged() {
     let (set, warnings) = load(&paths, &Options::default()).unwrap_or_else(|p| panic!("{p:#?}"));
     assert!(warnings.is_empty(), "{warnings:#?}");
     assert_eq!(set.domains(), ["anchors", "basic", "flags", "nothing-yet"]);
-    assert_eq!(set.dump(), include_str!("../../../tests/data/rules/envoy_ratelimit.dump"));
+    assert_eq!(set.rlconfig(), include_str!("../../../tests/data/rules/envoy_ratelimit.dump"));
 }
 
 #[test]

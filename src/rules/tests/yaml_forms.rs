@@ -6,7 +6,7 @@ use super::*;
 fn yaml_may_be_written_in_many_ways() {
     let plain = "domain: d\ndescriptors:\n- key: a\n  value: b\n  rate_limit:\n    unit: day\n    \
                  requests_per_unit: 1\n";
-    let expected = rules(plain).dump();
+    let expected = rules(plain).rlconfig();
     for text in [
         plain.replace('\n', "\r\n"),
         format!("\u{feff}{plain}"),
@@ -22,7 +22,7 @@ fn yaml_may_be_written_in_many_ways() {
          [{unit: day}, {unit: hour, requests_per_unit: 1}]}\n"
             .to_owned(),
     ] {
-        assert_eq!(rules(&text).dump(), expected, "{text}");
+        assert_eq!(rules(&text).rlconfig(), expected, "{text}");
     }
 }
 

@@ -27,11 +27,12 @@ const PROBE: Micros = Micros::SECOND;
 /// Decides whether a call may be sent to one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Breaker {
-    state: State,
+    state: TimedState,
 }
 
+/// The state with its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum TimedState {
     /// Every call passes. `failures` is the number of consecutive failures, the first one at
     /// `since`.
     Closed { failures: u32, since: Micros },
@@ -76,7 +77,7 @@ pub enum BreakerState {
 
 impl Default for Breaker {
     fn default() -> Self {
-        Breaker { state: State::Closed { failures: 0, since: Micros::ZERO } }
+        Breaker { state: TimedState::Closed { failures: 0, since: Micros::ZERO } }
     }
 }
 
@@ -84,55 +85,60 @@ impl Breaker {
     /// Decides about a call at `now`.
     pub(super) fn admit(&mut self, now: Micros) -> CallPermit {
         match self.state {
-            State::Closed { .. } => CallPermit::Pass,
-            State::Open { until, length } | State::Probing { until, length } if now >= until => {
-                self.state = State::Probing { until: now.saturating_add(PROBE), length };
+            TimedState::Closed { .. } => CallPermit::Pass,
+            TimedState::Open { until, length } | TimedState::Probing { until, length }
+                if now >= until =>
+            {
+                self.state = TimedState::Probing { until: now.saturating_add(PROBE), length };
                 CallPermit::Probe
             }
-            State::Open { .. } | State::Probing { .. } => CallPermit::Reject,
+            TimedState::Open { .. } | TimedState::Probing { .. } => CallPermit::Reject,
         }
     }
 
     /// Takes the result of a call that passed with `permit`.
     pub(super) fn report(&mut self, permit: CallPermit, result: CallResult, now: Micros) {
         match (self.state, result) {
-            (State::Closed { .. }, CallResult::Answered) => *self = Breaker::default(),
-            (State::Closed { failures, since }, CallResult::Failed) => {
+            (TimedState::Closed { .. }, CallResult::Answered) => *self = Breaker::default(),
+            (TimedState::Closed { failures, since }, CallResult::Failed) => {
                 let since = if failures == 0 { now } else { since };
                 let failures = failures.saturating_add(1);
                 let spanned = now.saturating_sub(since) >= BURST_SPAN;
                 self.state = if failures >= BURST && spanned {
-                    State::Open { until: now.saturating_add(OPEN), length: OPEN }
+                    TimedState::Open { until: now.saturating_add(OPEN), length: OPEN }
                 } else {
-                    State::Closed { failures, since }
+                    TimedState::Closed { failures, since }
                 };
             }
-            (State::Probing { length, .. }, _) if permit == CallPermit::Probe => match result {
+            (TimedState::Probing { length, .. }, _) if permit == CallPermit::Probe => match result {
                 CallResult::Answered => *self = Breaker::default(),
                 CallResult::Failed => {
                     let length = length.saturating_add(length).min(OPEN_MAX);
-                    self.state = State::Open { until: now.saturating_add(length), length };
+                    self.state = TimedState::Open { until: now.saturating_add(length), length };
                 }
                 // The probe has no result, so the next call probes.
-                CallResult::Abandoned => self.state = State::Open { until: now, length },
+                CallResult::Abandoned => self.state = TimedState::Open { until: now, length },
             },
             // Calls sent before it opened: their success does not prove that the node recovered.
-            (State::Closed { .. } | State::Open { .. } | State::Probing { .. }, _) => {}
+            (
+                TimedState::Closed { .. } | TimedState::Open { .. } | TimedState::Probing { .. },
+                _,
+            ) => {}
         }
     }
 
     /// Whether the breaker is closed without a failure: every call passes, and a success changes
     /// nothing.
     pub(super) fn always_passes(&self) -> bool {
-        matches!(self.state, State::Closed { failures: 0, .. })
+        matches!(self.state, TimedState::Closed { failures: 0, .. })
     }
 
     /// The state without its times.
     pub(super) fn state(&self) -> BreakerState {
         match self.state {
-            State::Closed { .. } => BreakerState::Closed,
-            State::Open { .. } => BreakerState::Open,
-            State::Probing { .. } => BreakerState::Probing,
+            TimedState::Closed { .. } => BreakerState::Closed,
+            TimedState::Open { .. } => BreakerState::Open,
+            TimedState::Probing { .. } => BreakerState::Probing,
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The hash index of a shard: the place of each counter in the slab, four bytes per slot.
+//! The hash index of a shard: the place of each counter in the slab, four bytes per cell.
 //!
 //! It uses open addressing with linear probing and backward-shift deletion. There are no
-//! tombstones, so its size depends only on the number of counters. A slot packs the counter's place
+//! tombstones, so its size depends only on the number of counters. A cell packs the counter's place
 //! with twelve bits of its hash, which settle nearly every comparison without reading the slab.
 //! Keys are keyed hashes already, so their bits are used as they are.
 //!
-//! A quarter to three quarters of the slots are in use, 60 % after a rebuild. A growing index costs
+//! A quarter to three quarters of the cells are in use, 60 % after a rebuild. A growing index costs
 //! 5.3 to 6.7 bytes per counter; `hashbrown::HashTable` needs about 5 bytes more at worst, which
 //! would break the bound of 64 bytes. A rebuild blocks one shard only.
 
@@ -15,52 +15,52 @@ use crate::key::Key;
 pub(super) const PLACES: u32 = (1 << PLACE_BITS) - 1;
 
 const PLACE_BITS: u32 = 20;
-/// A free slot. Places are stored plus one, so a used slot is never zero.
+/// A free cell. Places are stored plus one, so a used cell is never zero.
 const EMPTY: u32 = 0;
 /// The smallest size of an index.
-const SLOTS_MIN: usize = 16;
+const CELLS_MIN: usize = 16;
 
 /// Maps keys to places.
 #[derive(Default)]
 pub(super) struct Index {
-    slots: Box<[u32]>,
+    cells: Box<[u32]>,
 }
 
 impl Index {
     /// An index of `places` counters, whose keys `key_at` returns.
     pub(super) fn build(places: u32, key_at: impl Fn(u32) -> Key) -> Index {
-        let slots = (places as usize + 1).saturating_mul(5).div_ceil(3).max(SLOTS_MIN);
-        let mut index = Index { slots: vec![EMPTY; slots].into_boxed_slice() };
+        let cells = (places as usize + 1).saturating_mul(5).div_ceil(3).max(CELLS_MIN);
+        let mut index = Index { cells: vec![EMPTY; cells].into_boxed_slice() };
         for place in 0..places {
             index.insert(&key_at(place), place);
         }
         index
     }
 
-    /// Whether more than `places` counters would fill over three quarters of the slots.
+    /// Whether more than `places` counters would fill over three quarters of the cells.
     pub(super) fn is_tight(&self, places: u32) -> bool {
-        (places as usize + 1) * 4 > self.slots.len() * 3
+        (places as usize + 1) * 4 > self.cells.len() * 3
     }
 
-    /// Whether `places` counters fill less than a quarter of the slots.
+    /// Whether `places` counters fill less than a quarter of the cells.
     pub(super) fn is_loose(&self, places: u32) -> bool {
-        self.slots.len() > SLOTS_MIN && (places as usize) * 4 < self.slots.len()
+        self.cells.len() > CELLS_MIN && (places as usize) * 4 < self.cells.len()
     }
 
     /// The place of `key`: its tag matches, and `is_it` confirms the place.
     pub(super) fn find(&self, key: &Key, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        if self.slots.is_empty() {
+        if self.cells.is_empty() {
             return None;
         }
         let tag = tag(key);
         let mut at = self.home(key);
         loop {
-            let slot = self.slots[at];
-            if slot == EMPTY {
+            let cell = self.cells[at];
+            if cell == EMPTY {
                 return None;
             }
-            if slot >> PLACE_BITS == tag && is_it(place_of(slot)) {
-                return Some(place_of(slot));
+            if cell >> PLACE_BITS == tag && is_it(place_of(cell)) {
+                return Some(place_of(cell));
             }
             at = self.after(at);
         }
@@ -69,68 +69,68 @@ impl Index {
     /// Adds a counter that is not in the index. The index must not be tight.
     pub(super) fn insert(&mut self, key: &Key, place: u32) {
         let mut at = self.home(key);
-        while self.slots[at] != EMPTY {
+        while self.cells[at] != EMPTY {
             at = self.after(at);
         }
-        self.slots[at] = slot_of(key, place);
+        self.cells[at] = cell_of(key, place);
     }
 
     /// Removes the counter at `place`. `key_at` returns the keys of the others.
     pub(super) fn remove(&mut self, key: &Key, place: u32, key_at: impl Fn(u32) -> Key) {
-        let mut hole = self.slot_at(key, place);
+        let mut hole = self.cell_at(key, place);
         let mut at = hole;
         loop {
             at = self.after(at);
-            let slot = self.slots[at];
-            if slot == EMPTY {
+            let cell = self.cells[at];
+            if cell == EMPTY {
                 break;
             }
             // A counter may move into the hole unless its home is after the hole.
-            let home = self.home(&key_at(place_of(slot)));
+            let home = self.home(&key_at(place_of(cell)));
             if self.distance(home, at) >= self.distance(hole, at) {
-                self.slots[hole] = slot;
+                self.cells[hole] = cell;
                 hole = at;
             }
         }
-        self.slots[hole] = EMPTY;
+        self.cells[hole] = EMPTY;
     }
 
     /// Updates the counter `key`, which moved in the slab.
     pub(super) fn repoint(&mut self, key: &Key, from: u32, to: u32) {
-        let at = self.slot_at(key, from);
-        self.slots[at] = slot_of(key, to);
+        let at = self.cell_at(key, from);
+        self.cells[at] = cell_of(key, to);
     }
 
-    /// Number of slots.
+    /// Number of cells.
     #[cfg(test)]
-    pub(super) fn slots(&self) -> usize {
-        self.slots.len()
+    pub(super) fn cells(&self) -> usize {
+        self.cells.len()
     }
 
-    /// The slot of `place`, which must be indexed under `key`.
-    fn slot_at(&self, key: &Key, place: u32) -> usize {
-        let wanted = slot_of(key, place);
+    /// The cell of `place`, which must be indexed under `key`.
+    fn cell_at(&self, key: &Key, place: u32) -> usize {
+        let wanted = cell_of(key, place);
         let mut at = self.home(key);
-        while self.slots[at] != wanted {
-            assert!(self.slots[at] != EMPTY, "every counter of the slab is indexed");
+        while self.cells[at] != wanted {
+            assert!(self.cells[at] != EMPTY, "every counter of the slab is indexed");
             at = self.after(at);
         }
         at
     }
 
-    /// The slot where the search for `key` starts: its upper half-word scaled to the number of
-    /// slots.
+    /// The cell where the search for `key` starts: its upper half-word scaled to the number of
+    /// cells.
     fn home(&self, key: &Key) -> usize {
-        (((key.0[0] >> 32) * self.slots.len() as u64) >> 32) as usize
+        (((key.0[0] >> 32) * self.cells.len() as u64) >> 32) as usize
     }
 
     fn after(&self, at: usize) -> usize {
-        if at + 1 == self.slots.len() { 0 } else { at + 1 }
+        if at + 1 == self.cells.len() { 0 } else { at + 1 }
     }
 
-    /// Number of slots from `from` forward to `to`.
+    /// Number of cells from `from` forward to `to`.
     fn distance(&self, from: usize, to: usize) -> usize {
-        if to >= from { to - from } else { to + self.slots.len() - from }
+        if to >= from { to - from } else { to + self.cells.len() - from }
     }
 }
 
@@ -138,13 +138,13 @@ fn tag(key: &Key) -> u32 {
     (key.0[0] as u32) >> PLACE_BITS
 }
 
-fn slot_of(key: &Key, place: u32) -> u32 {
+fn cell_of(key: &Key, place: u32) -> u32 {
     debug_assert!(place < PLACES);
     tag(key) << PLACE_BITS | (place + 1)
 }
 
-fn place_of(slot: u32) -> u32 {
-    (slot & PLACES) - 1
+fn place_of(cell: u32) -> u32 {
+    (cell & PLACES) - 1
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ fn audit(store: &MemoryStore) {
     for number in 0..store.shards.len() {
         let shard = store.lock(number);
         let mut large_states = 0;
-        assert!(shard.index.slots() >= shard.slab.len() as usize);
+        assert!(shard.index.cells() >= shard.slab.len() as usize);
         for place in 0..shard.slab.len() {
             let entry = shard.slab.get(place);
             assert_eq!(shard.find(&entry.key), Some(place), "the index has every entry");

@@ -43,13 +43,13 @@ const JITTER_MS: u32 = 50;
 pub(super) struct Connection {
     client: Client,
     calls: WithOptions<Client>,
-    state: watch::Receiver<State>,
+    state: watch::Receiver<ConnectionState>,
     stats: Arc<AtomicStats>,
 }
 
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ConnectionState {
     /// Connecting for the first time.
     Opening,
     Up,
@@ -69,7 +69,7 @@ impl Connection {
         stats: Arc<AtomicStats>,
     ) -> Option<Arc<Connection>> {
         let client = client(config.clone())?;
-        let (state_sender, state) = watch::channel(State::Opening);
+        let (state_sender, state) = watch::channel(ConnectionState::Opening);
         tokio::spawn(drive(client.clone(), state_sender, closed, label.to_owned()));
         // One attempt, because a call on a lost connection may have run. No attempt without a
         // connection, because the call would run long after its caller gave up.
@@ -80,12 +80,12 @@ impl Connection {
 
     /// Whether the connection is up.
     pub(super) fn is_up(&self) -> bool {
-        *self.state.borrow() == State::Up
+        *self.state.borrow() == ConnectionState::Up
     }
 
     /// Whether the connection is closed for good.
     pub(super) fn is_closed(&self) -> bool {
-        *self.state.borrow() == State::Closed || self.state.has_changed().is_err()
+        *self.state.borrow() == ConnectionState::Closed || self.state.has_changed().is_err()
     }
 
     /// Waits for the first connection to open, but not for a lost one to return.
@@ -95,13 +95,13 @@ impl Connection {
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
         let state = *self.state.borrow();
         match state {
-            State::Up => Ok(()),
-            State::Down | State::Closed => Err(StoreError::Unreachable),
-            State::Opening => {
+            ConnectionState::Up => Ok(()),
+            ConnectionState::Down | ConnectionState::Closed => Err(StoreError::Unreachable),
+            ConnectionState::Opening => {
                 let mut state = self.state.clone();
-                let opened = state.wait_for(|state| *state != State::Opening).await;
+                let opened = state.wait_for(|state| *state != ConnectionState::Opening).await;
                 match opened.as_deref() {
-                    Ok(State::Up) => Ok(()),
+                    Ok(ConnectionState::Up) => Ok(()),
                     _ => Err(StoreError::Unreachable),
                 }
             }
@@ -111,14 +111,17 @@ impl Connection {
     /// Waits until the connection is up. Returns `None` if it is closed for good.
     pub(super) async fn up(&self) -> Option<()> {
         let mut state = self.state.clone();
-        let state = state.wait_for(|state| matches!(state, State::Up | State::Closed)).await;
-        state.is_ok_and(|state| *state == State::Up).then_some(())
+        let is_final = |state: &ConnectionState| {
+            matches!(state, ConnectionState::Up | ConnectionState::Closed)
+        };
+        let state = state.wait_for(is_final).await;
+        state.is_ok_and(|state| *state == ConnectionState::Up).then_some(())
     }
 
     /// Waits until the connection is not up.
     pub(super) async fn down(&self) {
         let mut state = self.state.clone();
-        let _ = state.wait_for(|state| *state != State::Up).await;
+        let _ = state.wait_for(|state| *state != ConnectionState::Up).await;
     }
 
     /// Calls a script and returns its reply. Takes the arguments out of `call`.
@@ -133,7 +136,7 @@ impl Connection {
         reply_bytes(self.calls.evalsha(hash(call.script()), keys, arguments).await?)
     }
 
-    /// Calls a script after `ASKING`, which a node that imports the slot requires.
+    /// Calls a script after `ASKING`, which a node that imports the hash slot requires.
     pub(super) async fn call_asking<K: AsRef<[u8]>, T>(
         &self,
         call: &mut ScriptCall<K, T>,
@@ -214,7 +217,7 @@ pub(super) fn client(config: Config) -> Option<Client> {
 /// Drives a connection until it is closed, and publishes its state.
 async fn drive(
     client: Client,
-    state: watch::Sender<State>,
+    state: watch::Sender<ConnectionState>,
     mut closed: watch::Receiver<bool>,
     label: String,
 ) {
@@ -230,7 +233,7 @@ async fn drive(
                 biased;
                 _ = closed.wait_for(|closed| *closed) => {
                     driver.abort();
-                    state.send_replace(State::Closed);
+                    state.send_replace(ConnectionState::Closed);
                     return;
                 }
                 error = errors.recv() => {
@@ -240,7 +243,7 @@ async fn drive(
                 }
                 Ok(_) = connections.recv() => {
                     pause = BACKOFF_MS.0;
-                    if state.send_replace(State::Up) == State::Down {
+                    if state.send_replace(ConnectionState::Up) == ConnectionState::Down {
                         tracing::info!(node = %label, "reconnected to Redis");
                     }
                 }
@@ -252,15 +255,15 @@ async fn drive(
         while let Ok((error, _)) = errors.try_recv() {
             set_down(&state, &label, &error);
         }
-        state.send_replace(State::Down);
+        state.send_replace(ConnectionState::Down);
         tokio::time::sleep(Duration::from_millis(pause.into())).await;
         pause = (pause * 2).min(BACKOFF_MS.1);
     }
 }
 
 /// Publishes that the connection is down, and logs the change.
-fn set_down(state: &watch::Sender<State>, label: &str, error: &Error) {
-    if state.send_replace(State::Down) != State::Down {
+fn set_down(state: &watch::Sender<ConnectionState>, label: &str, error: &Error) {
+    if state.send_replace(ConnectionState::Down) != ConnectionState::Down {
         tracing::warn!(node = %label, %error, "no connection to Redis");
     }
 }

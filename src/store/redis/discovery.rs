@@ -17,11 +17,11 @@ use super::connection::{self, Connection};
 use super::node::RedisNode;
 use super::router::Router;
 use super::script::Script;
-use super::topology::{self, SlotRange, Topology};
+use super::topology::{self, HashSlotRange, Topology};
 use crate::time::Micros;
 
-/// Interval of topology refreshes while all nodes are up. A call that is redirected because a slot
-/// moved follows the redirect and triggers a refresh at once.
+/// Interval of topology refreshes while all nodes are up. A call that is redirected because a hash
+/// slot moved follows the redirect and triggers a refresh at once.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Interval while a node is down. A cluster's failover takes a second or two.
@@ -106,13 +106,13 @@ async fn query_slots(
     known: &KnownNodes,
     seeds: &[Server],
     round: usize,
-) -> Option<Vec<SlotRange>> {
+) -> Option<Vec<HashSlotRange>> {
     let up: Vec<_> = known.iter().filter(|(_, known)| known.connection.is_up()).collect();
     for index in 0..up.len() {
         let ((host, _), known) = up[(round + index) % up.len()];
         let query = known.connection.command("CLUSTER", vec!["SLOTS".into()]);
         if let Ok(Ok(reply)) = tokio::time::timeout(TIMEOUT, query).await
-            && let Some(ranges) = topology::slot_ranges(&reply, host)
+            && let Some(ranges) = topology::hash_slot_ranges(&reply, host)
         {
             return Some(ranges);
         }
@@ -120,7 +120,7 @@ async fn query_slots(
     for seed in seeds {
         let query = query_seed(config, seed);
         if let Ok(Some(reply)) = tokio::time::timeout(TIMEOUT, query).await
-            && let Some(ranges) = topology::slot_ranges(&reply, &seed.host)
+            && let Some(ranges) = topology::hash_slot_ranges(&reply, &seed.host)
         {
             return Some(ranges);
         }
@@ -145,7 +145,12 @@ fn config_for(config: &Config, host: &str, port: u16) -> Config {
 }
 
 /// Publishes a new topology: connects to new nodes, and closes those that have left.
-fn refresh(router: &Arc<Router>, config: &Config, known: &mut KnownNodes, ranges: &[SlotRange]) {
+fn refresh(
+    router: &Arc<Router>,
+    config: &Config,
+    known: &mut KnownNodes,
+    ranges: &[HashSlotRange],
+) {
     for one in known.values_mut() {
         one.missing += 1;
     }
@@ -165,7 +170,7 @@ fn refresh(router: &Arc<Router>, config: &Config, known: &mut KnownNodes, ranges
         });
         known.insert(address.clone(), KnownNode { node, connection, missing: 0 });
     }
-    let owned: Vec<SlotRange> =
+    let owned: Vec<HashSlotRange> =
         ranges.iter().filter(|range| known.contains_key(&range.address)).cloned().collect();
     let topology = Topology::cluster(&owned, |address| known[address].node.clone())
         .with(known.values().map(|one| one.node.clone()));

@@ -5,6 +5,7 @@
 
 use fred::error::{Error, ErrorKind};
 
+use super::name::HASH_SLOTS;
 use crate::store::StoreError;
 
 /// The class of an error, which decides what happens next.
@@ -12,11 +13,11 @@ use crate::store::StoreError;
 pub(super) enum RedisError {
     /// The call did not run: the node does not have the script.
     NoScript,
-    /// The call did not run: the slot has another owner.
+    /// The call did not run: the hash slot has another owner.
     Moved(Redirect),
-    /// The call did not run: the slot is moving, and this counter is on the other node.
+    /// The call did not run: the hash slot is moving, and this counter is on the other node.
     Ask(Redirect),
-    /// The call did not run: the slot is moving, and the call's counters are on both nodes.
+    /// The call did not run: the hash slot is moving, and the call's counters are on both nodes.
     TryAgain,
     /// The call did not run: the node is starting and still loads its data.
     Loading,
@@ -31,8 +32,8 @@ pub(super) enum RedisError {
 /// The address in a `MOVED` or `ASK` reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Redirect {
-    /// The slot.
-    pub(super) slot: u16,
+    /// The hash slot.
+    pub(super) hash_slot: u16,
     /// The host; empty for the host of the node that replied.
     pub(super) host: String,
     /// The port.
@@ -85,12 +86,15 @@ fn final_error(kind: &ErrorKind, word: &str) -> StoreError {
 impl Redirect {
     /// Parses `<slot> <host>:<port>`. An IPv6 host contains colons itself.
     fn parse(text: &str) -> Option<Redirect> {
-        let (slot, address) = text.trim().split_once(' ')?;
+        let (hash_slot, address) = text.trim().split_once(' ')?;
         let (host, port) = address.rsplit_once(':')?;
         // Since Redis 7 a node without a known host name sends `?`.
         let host = if host == "?" { "" } else { host };
-        let slot: u16 = slot.parse().ok().filter(|slot| *slot < 16_384)?;
-        Some(Redirect { slot, host: host.to_owned(), port: port.parse().ok()? })
+        let hash_slot: u16 = hash_slot.parse().ok()?;
+        if usize::from(hash_slot) >= HASH_SLOTS {
+            return None;
+        }
+        Some(Redirect { hash_slot, host: host.to_owned(), port: port.parse().ok()? })
     }
 }
 
@@ -100,7 +104,8 @@ mod tests {
 
     #[test]
     fn error_replies_differ_from_a_lost_connection() {
-        let redirect = |slot, host: &str, port| Redirect { slot, host: host.into(), port };
+        let redirect =
+            |hash_slot, host: &str, port| Redirect { hash_slot, host: host.into(), port };
         let unknown = |text: &'static str| Error::new(ErrorKind::Unknown, text);
         let table = [
             (unknown("NOSCRIPT No matching script."), RedisError::NoScript),

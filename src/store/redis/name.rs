@@ -1,45 +1,45 @@
-//! The names of counters in Redis: `weir:{bucket}rest`, 32 printable bytes.
+//! The names of counters in Redis: `weir:{tag}rest`, 32 printable bytes.
 
 use crate::key::Key;
 
-/// Number of hash tags. Counters of one tag share a slot, so a Cluster lets their steps share a
-/// call. Fewer tags mean more shared calls. More tags fill the shards more evenly, and make each
-/// slot lighter when it moves.
-const BUCKETS: usize = 128;
+/// Number of hash tags. Counters of one tag share a hash slot, so a Cluster lets their steps share
+/// a call. Fewer tags mean more shared calls. More tags fill the shards more evenly, and make each
+/// hash slot lighter when it moves.
+const HASH_TAGS: usize = 128;
 
-/// The hash tags and their slots.
-static TAGS: [Tag; BUCKETS] = tags();
+/// The hash tags and their hash slots.
+static TAGS: [Tag; HASH_TAGS] = tags();
 
-/// Slots of a Redis Cluster.
-const SLOTS: usize = 16_384;
+/// Hash slots of a Redis Cluster (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
+pub(super) const HASH_SLOTS: usize = 16_384;
 
 #[derive(Clone, Copy)]
 struct Tag {
     digits: [u8; 3],
-    slot: u16,
+    hash_slot: u16,
 }
 
-/// Chooses the tags. The slots are split into [`BUCKETS`] equal ranges; each range gets the text of
-/// three hexadecimal digits whose slot is nearest to its middle. Nodes that own consecutive slots
-/// therefore get equal shares of the tags.
-const fn tags() -> [Tag; BUCKETS] {
-    let mut tags = [Tag { digits: [0; 3], slot: u16::MAX }; BUCKETS];
+/// Chooses the tags. The hash slots are split into [`HASH_TAGS`] equal ranges. Each range gets the
+/// text of three hexadecimal digits whose hash slot is nearest to its middle. Nodes that own
+/// consecutive hash slots therefore get equal shares of the tags.
+const fn tags() -> [Tag; HASH_TAGS] {
+    let mut tags = [Tag { digits: [0; 3], hash_slot: u16::MAX }; HASH_TAGS];
     let mut number = 0;
     while number < 16 * 16 * 16 {
         let digit = b"0123456789abcdef";
         let digits = [digit[number >> 8], digit[(number >> 4) & 15], digit[number & 15]];
-        let slot = crc16(&digits) % SLOTS as u16;
-        let range = slot as usize * BUCKETS / SLOTS;
-        let middle = ((2 * range + 1) * SLOTS / (2 * BUCKETS)) as u16;
-        if slot.abs_diff(middle) < tags[range].slot.abs_diff(middle) {
-            tags[range] = Tag { digits, slot };
+        let hash_slot = crc16(&digits) % HASH_SLOTS as u16;
+        let range = hash_slot as usize * HASH_TAGS / HASH_SLOTS;
+        let middle = ((2 * range + 1) * HASH_SLOTS / (2 * HASH_TAGS)) as u16;
+        if hash_slot.abs_diff(middle) < tags[range].hash_slot.abs_diff(middle) {
+            tags[range] = Tag { digits, hash_slot };
         }
         number += 1;
     }
     tags
 }
 
-/// CRC-16/XMODEM, from which a Cluster computes the slot of a hash tag.
+/// CRC-16/XMODEM, from which a Cluster computes the hash slot of a hash tag.
 const fn crc16(bytes: &[u8]) -> u16 {
     let (mut crc, mut index) = (0_u16, 0);
     while index < bytes.len() {
@@ -86,13 +86,13 @@ impl AsRef<[u8]> for CounterName {
     }
 }
 
-/// The Cluster slot of the counter `key`.
-pub(super) fn slot(key: &Key) -> u16 {
-    tag(key).slot
+/// The Cluster hash slot of the counter `key`.
+pub(super) fn hash_slot(key: &Key) -> u16 {
+    tag(key).hash_slot
 }
 
 fn tag(key: &Key) -> Tag {
-    TAGS[(key.0[0] >> (u64::BITS - BUCKETS.ilog2())) as usize]
+    TAGS[(key.0[0] >> (u64::BITS - HASH_TAGS.ilog2())) as usize]
 }
 
 #[cfg(test)]
@@ -113,16 +113,16 @@ mod tests {
     }
 
     fn keys() -> impl Iterator<Item = Key> {
-        (0..BUCKETS as u64).map(|bucket| Key([bucket << (u64::BITS - BUCKETS.ilog2()), 7]))
+        (0..HASH_TAGS as u64).map(|tag| Key([tag << (u64::BITS - HASH_TAGS.ilog2()), 7]))
     }
 
     #[test]
-    fn a_slot_is_the_one_a_cluster_computes() {
+    fn hash_slots_equal_those_of_a_cluster() {
         let mut tags = std::collections::HashSet::new();
         for key in keys() {
             let name = CounterName::of(&key);
-            assert_eq!(slot(&key), fred::util::redis_keyslot(name.as_ref()));
-            assert!(tags.insert(name.0[6..9].to_vec()), "two buckets have one tag");
+            assert_eq!(hash_slot(&key), fred::util::redis_keyslot(name.as_ref()));
+            assert!(tags.insert(name.0[6..9].to_vec()), "two ranges have one tag");
         }
     }
 
@@ -130,9 +130,10 @@ mod tests {
     fn shards_get_equal_shares_of_the_tags() {
         for shards in 1..=64 {
             let mut held = vec![0_usize; shards];
-            keys().for_each(|key| held[usize::from(slot(&key)) * shards / SLOTS] += 1);
+            keys().for_each(|key| held[usize::from(hash_slot(&key)) * shards / HASH_SLOTS] += 1);
             let most = held.iter().max().copied().unwrap();
-            assert!(most <= BUCKETS.div_ceil(shards) + 1, "{most} of {BUCKETS}, {shards} shards");
+            let even = HASH_TAGS.div_ceil(shards);
+            assert!(most <= even + 1, "{most} of {HASH_TAGS}, {shards} shards");
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use super::batch::ScriptCall;
 use super::batcher::{self, BatchError, Batcher};
 use super::error::{Redirect, RedisError};
-use super::name::{CounterName, slot};
+use super::name::{CounterName, hash_slot};
 use super::node::RedisNode;
 use super::script::{self, EncodedStep, Script};
 use super::stats::{AtomicStats, NodeStats};
@@ -24,8 +24,8 @@ use crate::step::{Outcome, Step};
 use crate::store::{NodeId, StoreError};
 use crate::time::{Clock, Micros, SystemClock};
 
-/// The most times that one step may be sent. A slot may move during redirection, and the new owner
-/// may lack the script or a connection. The timeout usually ends the call earlier.
+/// The most times that one step may be sent. A hash slot may move during redirection, and the new
+/// owner may lack the script or a connection. The timeout usually ends the call earlier.
 const SENDS_MAX: usize = 16;
 
 /// Pause before a step is sent again to a node that cannot serve it yet, or whose redirect names a
@@ -75,7 +75,7 @@ enum SendMode {
     Batched,
     /// Sent in a separate call.
     Single,
-    /// Sent in a separate call after `ASKING`, to the node that imports the slot.
+    /// Sent in a separate call after `ASKING`, to the node that imports the hash slot.
     Asking,
 }
 
@@ -122,7 +122,7 @@ impl Router {
         Err(StoreError::Refused)
     }
 
-    /// Deletes the counter `key` with `UNLINK`, and returns whether it existed. While a slot moves,
+    /// Deletes the counter `key` with `UNLINK`, and returns whether it existed. While a hash slot moves,
     /// Redis may report the key as absent; that is an error here, and the call can be repeated
     /// later.
     pub(super) async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
@@ -139,7 +139,7 @@ impl Router {
             match RedisError::classify(&error) {
                 RedisError::Moved(redirect) => match self.find(redirect, &node) {
                     Some(owner) => {
-                        self.set_owner(slot(key), &owner);
+                        self.set_owner(hash_slot(key), &owner);
                         node = owner;
                     }
                     None => node = self.retry_after_refresh(key).await?.node,
@@ -151,7 +151,7 @@ impl Router {
         Err(StoreError::Refused)
     }
 
-    /// The nodes and slots as last discovered.
+    /// The nodes and hash slots as last discovered.
     pub(super) fn topology(&self) -> Guard<Arc<Topology>> {
         self.topology.load()
     }
@@ -213,13 +213,13 @@ impl Router {
     }
 
     fn owner(&self, key: &Key) -> Result<Arc<RedisNode>, StoreError> {
-        self.topology().owner(slot(key)).cloned().ok_or(StoreError::Unreachable)
+        self.topology().owner(hash_slot(key)).cloned().ok_or(StoreError::Unreachable)
     }
 
-    /// Counters of one group may share a call: all of them, but in a cluster only those of one
+    /// Counters of one group may share a call: all of them, but in a cluster only those of one hash
     /// slot.
     fn group(&self, key: &Key) -> u16 {
-        if self.topology().is_cluster() { slot(key) } else { 0 }
+        if self.topology().is_cluster() { hash_slot(key) } else { 0 }
     }
 
     /// Where to send a step again after a reply that shows that it did not run.
@@ -238,7 +238,7 @@ impl Router {
             },
             RedisError::Moved(redirect) => match self.find(redirect, &route.node) {
                 Some(node) => {
-                    self.set_owner(slot(key), &node);
+                    self.set_owner(hash_slot(key), &node);
                     self.request_refresh();
                     Ok(Route { node, mode: SendMode::Batched })
                 }
@@ -315,11 +315,11 @@ impl Router {
         Ok(Route { node: self.owner(key)?, mode: SendMode::Batched })
     }
 
-    /// Records that `node` owns `slot`.
-    fn set_owner(&self, slot: u16, node: &Arc<RedisNode>) {
-        self.topology.rcu(|topology| match topology.owner(slot) {
+    /// Records that `node` owns `hash_slot`.
+    fn set_owner(&self, hash_slot: u16, node: &Arc<RedisNode>) {
+        self.topology.rcu(|topology| match topology.owner(hash_slot) {
             Some(owner) if Arc::ptr_eq(owner, node) => topology.clone(),
-            _ => Arc::new(topology.moved(slot, node.clone())),
+            _ => Arc::new(topology.moved(hash_slot, node.clone())),
         });
     }
 }

@@ -323,13 +323,13 @@ mod tests {
         let bytes = reply(&[1, 0], &[10, 20, 30, 11, 21, INTEGER_END - 1]);
         let outcome =
             decode(&sliding_window(), &bytes).expect("one byte and three numbers per tier");
-        let seen = |allowed, a, b, c| TierResult { allowed, a, b, c };
-        let second = seen(false, 11, 21, INTEGER_END - 1);
-        assert_eq!(outcome.tiers[..], [seen(true, 10, 20, 30), second]);
+        let result = |allowed, a, b, c| TierResult { allowed, a, b, c };
+        let second = result(false, 11, 21, INTEGER_END - 1);
+        assert_eq!(outcome.tiers[..], [result(true, 10, 20, 30), second]);
         assert!(!outcome.allowed);
         let outcome = decode(&fixed_window(1, None), &reply(&[1], &[7, 8]))
             .expect("two numbers for a fixed window");
-        assert_eq!((outcome.allowed, outcome.tiers[0]), (true, seen(true, 7, 8, 0)));
+        assert_eq!((outcome.allowed, outcome.tiers[0]), (true, result(true, 7, 8, 0)));
     }
 
     #[test]

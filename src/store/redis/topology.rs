@@ -1,34 +1,32 @@
-//! The topology: the node that owns each slot, as last discovered.
+//! The topology: the node that owns each hash slot, as last discovered.
 //!
 //! A topology is an immutable snapshot that is replaced whole. Without a cluster one node owns all
-//! slots.
+//! hash slots.
 
 use std::sync::Arc;
 
 use fred::types::Value;
 
+use super::name::HASH_SLOTS;
 use super::node::RedisNode;
 
-/// Slots of a Redis Cluster (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
-pub(super) const SLOTS: usize = 16_384;
-
-/// Marks a slot without an owner.
+/// Marks a hash slot without an owner.
 const NO_OWNER: u16 = u16::MAX;
 
-/// Nodes and the slots they own.
+/// Nodes and the hash slots they own.
 #[derive(Clone, Debug)]
 pub(super) struct Topology {
     nodes: Vec<Arc<RedisNode>>,
-    /// Index into `nodes` per slot; `None` without a cluster.
+    /// Index into `nodes` per hash slot; `None` without a cluster.
     owners: Option<Box<[u16]>>,
 }
 
-/// Consecutive slots and the address of their owner.
+/// Consecutive hash slots and the address of their owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SlotRange {
-    /// First slot.
+pub(super) struct HashSlotRange {
+    /// First hash slot.
     pub(super) from: u16,
-    /// Last slot.
+    /// Last hash slot.
     pub(super) to: u16,
     /// Host and port of the primary.
     pub(super) address: (String, u16),
@@ -40,18 +38,18 @@ impl Topology {
         Topology { nodes: Vec::new(), owners: None }
     }
 
-    /// One node that owns all slots.
+    /// One node that owns all hash slots.
     pub(super) fn single(node: Arc<RedisNode>) -> Topology {
         Topology { nodes: vec![node], owners: None }
     }
 
     /// A cluster. `node` returns the node at an address, the same one for the same address.
     pub(super) fn cluster(
-        ranges: &[SlotRange],
+        ranges: &[HashSlotRange],
         mut node: impl FnMut(&(String, u16)) -> Arc<RedisNode>,
     ) -> Topology {
         let mut nodes: Vec<Arc<RedisNode>> = Vec::new();
-        let mut owners = vec![NO_OWNER; SLOTS].into_boxed_slice();
+        let mut owners = vec![NO_OWNER; HASH_SLOTS].into_boxed_slice();
         for range in ranges {
             let owner = node(&range.address);
             let index = index_of(&mut nodes, owner);
@@ -60,7 +58,7 @@ impl Topology {
         Topology { nodes, owners: Some(owners) }
     }
 
-    /// This topology with further nodes, which may own no slot.
+    /// This topology with further nodes, which may own no hash slot.
     pub(super) fn with(mut self, more: impl Iterator<Item = Arc<RedisNode>>) -> Topology {
         for node in more {
             index_of(&mut self.nodes, node);
@@ -68,30 +66,30 @@ impl Topology {
         self
     }
 
-    /// A copy in which `node` owns `slot`.
-    pub(super) fn moved(&self, slot: u16, node: Arc<RedisNode>) -> Topology {
+    /// A copy in which `node` owns `hash_slot`.
+    pub(super) fn moved(&self, hash_slot: u16, node: Arc<RedisNode>) -> Topology {
         let mut topology = self.clone();
         let index = index_of(&mut topology.nodes, node);
         if let Some(owners) = &mut topology.owners {
-            owners[usize::from(slot)] = index;
+            owners[usize::from(hash_slot)] = index;
         }
         topology
     }
 
-    /// Whether slots have different owners.
+    /// Whether hash slots have different owners.
     pub(super) fn is_cluster(&self) -> bool {
         self.owners.is_some()
     }
 
-    /// The owner of `slot`, if it has one.
-    pub(super) fn owner(&self, slot: u16) -> Option<&Arc<RedisNode>> {
+    /// The owner of `hash_slot`, if it has one.
+    pub(super) fn owner(&self, hash_slot: u16) -> Option<&Arc<RedisNode>> {
         match &self.owners {
             None => self.nodes.first(),
-            Some(owners) => self.nodes.get(usize::from(owners[usize::from(slot)])),
+            Some(owners) => self.nodes.get(usize::from(owners[usize::from(hash_slot)])),
         }
     }
 
-    /// Every known node, with or without slots.
+    /// Every known node, with or without hash slots.
     pub(super) fn nodes(&self) -> &[Arc<RedisNode>] {
         &self.nodes
     }
@@ -103,19 +101,19 @@ fn index_of(nodes: &mut Vec<Arc<RedisNode>>, node: Arc<RedisNode>) -> u16 {
         nodes.push(node);
         nodes.len() - 1
     });
-    // A slot has one owner, so there are at most as many owners as slots.
+    // A hash slot has one owner, so there are at most as many owners as hash slots.
     u16::try_from(index).unwrap_or(NO_OWNER)
 }
 
 /// Parses the reply of `CLUSTER SLOTS` from the host `sender`: a list of
 /// `[from, to, [host, port, ...], replica...]`. An empty or unknown host means `sender`. Returns
 /// `None` if any part is malformed.
-pub(super) fn slot_ranges(reply: &Value, sender: &str) -> Option<Vec<SlotRange>> {
+pub(super) fn hash_slot_ranges(reply: &Value, sender: &str) -> Option<Vec<HashSlotRange>> {
     let Value::Array(entries) = reply else { return None };
-    let slot = |value: &Value| {
-        value.as_u64().and_then(|n| u16::try_from(n).ok()).filter(|n| usize::from(*n) < SLOTS)
+    let hash_slot = |value: &Value| {
+        value.as_u64().and_then(|n| u16::try_from(n).ok()).filter(|n| usize::from(*n) < HASH_SLOTS)
     };
-    let ranges: Option<Vec<SlotRange>> = entries
+    let ranges: Option<Vec<HashSlotRange>> = entries
         .iter()
         .map(|entry| {
             let Value::Array(parts) = entry else { return None };
@@ -124,8 +122,8 @@ pub(super) fn slot_ranges(reply: &Value, sender: &str) -> Option<Vec<SlotRange>>
             let host = host.as_string().filter(|host| !host.is_empty() && host != "?");
             let host = host.unwrap_or_else(|| sender.to_owned());
             let port = port.as_u64().and_then(|port| u16::try_from(port).ok())?;
-            let (from, to) = (slot(from)?, slot(to)?);
-            (from <= to).then_some(SlotRange { from, to, address: (host, port) })
+            let (from, to) = (hash_slot(from)?, hash_slot(to)?);
+            (from <= to).then_some(HashSlotRange { from, to, address: (host, port) })
         })
         .collect();
     ranges.filter(|ranges| !ranges.is_empty())
@@ -149,10 +147,10 @@ mod tests {
             range(5461, 16_383, "".into(), 7001),
         ]);
         let expected = vec![
-            SlotRange { from: 0, to: 5460, address: ("10.0.0.1".into(), 7000) },
-            SlotRange { from: 5461, to: 16_383, address: ("seed".into(), 7001) },
+            HashSlotRange { from: 0, to: 5460, address: ("10.0.0.1".into(), 7000) },
+            HashSlotRange { from: 5461, to: 16_383, address: ("seed".into(), 7001) },
         ];
-        assert_eq!(slot_ranges(&reply, "seed"), Some(expected));
+        assert_eq!(hash_slot_ranges(&reply, "seed"), Some(expected));
         let bad = [
             Value::Null,
             Value::Array(vec![]),
@@ -162,7 +160,7 @@ mod tests {
             Value::Array(vec![range(0, 3, "a".into(), 1), Value::Null]),
         ];
         for reply in bad {
-            assert_eq!(slot_ranges(&reply, "seed"), None, "{reply:?}");
+            assert_eq!(hash_slot_ranges(&reply, "seed"), None, "{reply:?}");
         }
     }
 
@@ -170,12 +168,14 @@ mod tests {
     fn a_slot_belongs_to_its_latest_owner() {
         let [a, b, c] = ["a", "b", "c"].map(|name| Arc::new(RedisNode::for_testing(name)));
         let ranges = [
-            SlotRange { from: 0, to: 99, address: ("a".into(), 1) },
-            SlotRange { from: 100, to: 200, address: ("b".into(), 1) },
+            HashSlotRange { from: 0, to: 99, address: ("a".into(), 1) },
+            HashSlotRange { from: 100, to: 200, address: ("b".into(), 1) },
         ];
         let find = |address: &(String, u16)| if address.0 == "a" { a.clone() } else { b.clone() };
         let topology = Topology::cluster(&ranges, find);
-        let owner = |topology: &Topology, slot| topology.owner(slot).map(|n| n.label().to_owned());
+        let owner = |topology: &Topology, hash_slot| {
+            topology.owner(hash_slot).map(|node| node.label().to_owned())
+        };
         assert_eq!(owner(&topology, 99).as_deref(), Some("a"));
         assert_eq!(owner(&topology, 100).as_deref(), Some("b"));
         assert_eq!(owner(&topology, 201), None, "it has no owner");

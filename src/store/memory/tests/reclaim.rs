@@ -38,7 +38,7 @@ fn a_sweep_frees_expired_counters() {
         let shard = store.lock(number);
         let len = shard.slab.len() as usize;
         assert!(shard.slab.capacity() <= len + 128, "{len} in {}", shard.slab.capacity());
-        assert!(shard.index.slots() <= 16.max(4 * len + 4), "{len} in {}", shard.index.slots());
+        assert!(shard.index.cells() <= 16.max(4 * len + 4), "{len} in {}", shard.index.cells());
     }
     audit(&store);
 }

@@ -1,4 +1,13 @@
-//! The resolution of a descriptor: a query to one counter, or a reason why nothing is counted.
+//! Resolved descriptors: a query to one counter, or the reason why nothing is counted.
+//!
+//! A request passes through these types in order:
+//!
+//! 1. [`Descriptor`](crate::descriptor::Descriptor): an item of the request.
+//! 2. [`ResolvedDescriptor`]: its rule, and the [`CounterQuery`] to make. `resolve.rs` finds them.
+//! 3. [`PendingDescriptor`](super::pending::PendingDescriptor): the query with its instant and its
+//!    lease, then the counter's reply. `modes::CounterCheck` is the part that is sent to the counter.
+//! 4. [`DecidedDescriptor`](super::DecidedDescriptor): the reason for the decision. `fold.rs` joins
+//!    them into the verdict.
 
 use std::borrow::Cow;
 
@@ -8,8 +17,8 @@ use crate::limit::Limit;
 use crate::rules::Rule;
 use crate::step::LeaseId;
 
-/// The resolution of one descriptor.
-pub(super) enum Resolved<'r> {
+/// A descriptor with its rule and counter.
+pub(super) enum ResolvedDescriptor<'r> {
     /// Nothing is counted.
     Uncounted {
         /// The rule that matched, if any.
@@ -44,21 +53,20 @@ pub(super) enum LeaseUse {
     Close(LeaseId),
 }
 
-impl<'r> Resolved<'r> {
+impl<'r> ResolvedDescriptor<'r> {
     /// The rule that matched, if any.
     pub(super) fn rule(&self) -> Option<&'r Rule> {
         match self {
-            Resolved::Uncounted { rule, .. } | Resolved::Counter(CounterQuery { rule, .. }) => {
-                *rule
-            }
+            ResolvedDescriptor::Uncounted { rule, .. } => *rule,
+            ResolvedDescriptor::Counter(query) => query.rule,
         }
     }
 
     /// The limit that applies, if any.
     pub(super) fn limit(&self) -> Option<&Limit> {
         match self {
-            Resolved::Uncounted { .. } => None,
-            Resolved::Counter(query) => Some(&query.limit),
+            ResolvedDescriptor::Uncounted { .. } => None,
+            ResolvedDescriptor::Counter(query) => Some(&query.limit),
         }
     }
 }

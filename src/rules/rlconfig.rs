@@ -9,7 +9,7 @@ use crate::limit::{Algorithm, Limit, Mode, Tier, Unit};
 
 /// Writes one line per rule, in file order, in the format of envoyproxy/ratelimit. Fields that only
 /// weir has come last, and only where they are set.
-pub(super) fn dump(rules: &[Rule]) -> String {
+pub(super) fn text(rules: &[Rule]) -> String {
     let mut text = String::new();
     for rule in rules {
         line(rule, &mut text).expect("a String takes all");
