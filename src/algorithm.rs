@@ -1,8 +1,21 @@
 //! Plans the step for a limit, and turns the step's outcome into a decision. All division happens
 //! here.
 //!
-//! Both functions are pure. Limits that [`Limit::check`] rejects are clamped to valid numbers, so
+//! All functions are pure. Limits that [`Limit::check`] rejects are clamped to valid numbers, so
 //! that nothing overflows.
+//!
+//! To add an algorithm: add a variant to [`Algorithm`] and to [`Algorithm::ALL`]. The compiler then
+//! lists the matches without it:
+//!
+//! - `limit.rs`: its name, its bounds, and whether it has a burst
+//! - here, and a file in `algorithm/`: the plan of a step and the report of its outcome. A new kind
+//!   of state also needs a file in `step/` and its twin in `lua/`.
+//! - `rules/limit_reader.rs`, `rules/mode.rs`: the fields of a rule, and the modes that support it
+//! - `rules/rule.rs`, `rules/rlconfig.rs`: its number in identities, and its text
+//! - `limiter.rs`, `limiter/fold.rs`: refunds of denied requests, and the unit of the status
+//! - `modes/leased/policy.rs`: whether an instance may draw tokens
+//!
+//! Last come its definition in `docs/algorithms.md` and its rows in `tests/data/vectors.txt`.
 
 use smallvec::SmallVec;
 

@@ -103,7 +103,7 @@ pub enum RequestError {
     NoDescriptors,
     /// More descriptors than [`Bounds::descriptors`].
     #[error(
-        "{sent} descriptors in one request, more than {max}; send fewer, or raise bounds.descriptors"
+        "{sent} descriptors in a request, more than {max}; send fewer, or raise bounds.descriptors"
     )]
     TooManyDescriptors {
         /// The number in the request.
@@ -113,7 +113,7 @@ pub enum RequestError {
     },
     /// More entries than [`Bounds::entries`].
     #[error(
-        "descriptor {index} has {sent} entries, more than {max}; send fewer, or raise bounds.entries"
+        "descriptor {index}: {sent} entries, more than {max}; send fewer, or raise bounds.entries"
     )]
     TooManyEntries {
         /// Position of the descriptor in the request, from 0.

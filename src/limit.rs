@@ -148,6 +148,7 @@ impl Mode {
 }
 
 /// The algorithm that counts hits. `docs/algorithms.md` has the exact definition of each one.
+/// `src/algorithm.rs` lists the files to change for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// One count per window. Windows are aligned to the epoch.
@@ -188,6 +189,17 @@ impl Algorithm {
         }
     }
 
+    /// Whether its tiers have a burst, as those of the buckets do.
+    pub const fn has_burst(self) -> bool {
+        match self {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => true,
+            Algorithm::FixedWindow
+            | Algorithm::SlidingWindow
+            | Algorithm::SlidingWindowLog
+            | Algorithm::Concurrency => false,
+        }
+    }
+
     /// The algorithm with this name.
     pub fn from_name(name: &str) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
@@ -223,39 +235,39 @@ pub struct Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     /// No tier, or too many.
-    #[error("{0} tiers: write between 1 and {TIERS_MAX}")]
+    #[error("{0} tiers; write between 1 and {TIERS_MAX}")]
     Tiers(usize),
     /// A window of no length.
-    #[error("a window of no length: write at least 1ms")]
+    #[error("a window of no length; write at least 1ms")]
     NoWindow,
     /// A window that is too long.
-    #[error("a window of {}s is too long: write at most 2920d (eight years)", .0.ceil_secs())]
+    #[error("a window of {}s is too long; write at most 2920d (eight years)", .0.ceil_secs())]
     LongWindow(Micros),
     /// More requests than every store counts exactly.
-    #[error("{0} requests are too many: write less than {1}")]
+    #[error("{0} requests are too many; write less than {1}")]
     Requests(u64, u64),
     /// A larger burst than every store counts exactly.
-    #[error("a burst of {0} is too large: write less than {HITS_END}")]
+    #[error("a burst of {0} is too large; write less than {HITS_END}")]
     Burst(u64),
     /// A log of more than [`ENTRIES_MAX`] entries.
     #[error(
-        "sliding_window_log stores each request, so {0} requests are too many: write {ENTRIES_MAX} \
+        "sliding_window_log stores each request, so {0} requests are too many; write {ENTRIES_MAX} \
          at most, or use `algorithm: sliding_window`, which stores two counts"
     )]
     Log(u64),
     /// More slots than [`ENTRIES_MAX`].
-    #[error("concurrency stores each slot, so {0} are too many: write {ENTRIES_MAX} at most")]
+    #[error("concurrency stores each slot, so {0} are too many; write {ENTRIES_MAX} at most")]
     Slots(u64),
     /// A bucket of size 0.
-    #[error("a burst of 0 lets nothing pass: write at least 1, or `requests: 0` to block")]
+    #[error("a burst of 0 lets nothing pass; write at least 1, or `requests: 0` to block")]
     NoBurst,
     /// A bucket that fills in more than [`FILL_MAX`].
     #[error(
-        "a burst of {0} takes more than 71 years to come back at this rate: write a smaller one"
+        "a burst of {0} takes more than 71 years to refill at this rate; write a smaller one"
     )]
     SlowBucket(u64),
     /// `count_denied` on concurrency.
-    #[error("concurrency cannot count denied requests: they never give their slot back; remove it")]
+    #[error("concurrency cannot count denied requests, which hold no slot; remove `count_denied`")]
     DeniedSlots,
 }
 
@@ -308,15 +320,14 @@ impl Tier {
             Algorithm::SlidingWindow => {
                 (SLIDING_REQUESTS_END, |n| LimitError::Requests(n, SLIDING_REQUESTS_END))
             }
-            _ => (HITS_END, |n| LimitError::Requests(n, HITS_END)),
+            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                (HITS_END, |n| LimitError::Requests(n, HITS_END))
+            }
         };
         if self.requests >= end {
             return Err(too_many(self.requests));
         }
-        match algorithm {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => self.check_bucket(),
-            _ => Ok(()),
-        }
+        if algorithm.has_burst() { self.check_bucket() } else { Ok(()) }
     }
 
     fn check_bucket(&self) -> Result<(), LimitError> {
@@ -341,54 +352,4 @@ impl From<Override> for Limit {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_bound_is_checked_per_algorithm() {
-        use Algorithm::*;
-        let check = |algorithm, requests, window, burst| {
-            let tiers = Box::new([Tier { requests, window: Micros(window), burst }]);
-            Limit { algorithm, tiers, count_denied: false }.check()
-        };
-        assert_eq!(check(FixedWindow, HITS_END - 1, 1, 0), Ok(()));
-        assert_eq!(
-            check(FixedWindow, HITS_END, 1, 0),
-            Err(LimitError::Requests(HITS_END, HITS_END))
-        );
-        assert_eq!(check(FixedWindow, 1, 0, 0), Err(LimitError::NoWindow));
-        assert_eq!(check(FixedWindow, 1, WINDOW_MAX.0, 0), Ok(()));
-        assert!(check(FixedWindow, 1, WINDOW_MAX.0 + 1, 0).is_err());
-        assert_eq!(check(SlidingWindow, SLIDING_REQUESTS_END - 1, 1, 0), Ok(()));
-        assert!(check(SlidingWindow, SLIDING_REQUESTS_END, 1, 0).is_err());
-        assert_eq!(check(SlidingWindowLog, 100_000, 1, 0), Ok(()));
-        let log = check(SlidingWindowLog, 100_001, 1, 0).expect_err("too many");
-        assert!(log.to_string().contains("algorithm: sliding_window`"), "{log}");
-        assert_eq!(check(Concurrency, 100_001, 1, 0), Err(LimitError::Slots(100_001)));
-        assert_eq!(check(Concurrency, HITS_END, 1, 0), Err(LimitError::Slots(HITS_END)));
-        assert_eq!(check(LeakyBucket, 0, 1, HITS_END), Err(LimitError::Burst(HITS_END)));
-        assert_eq!(check(TokenBucket, 10, 1, 0), Err(LimitError::NoBurst));
-        assert_eq!(check(TokenBucket, 0, 1, 0), Ok(()));
-        assert_eq!(check(LeakyBucket, 1, 1, FILL_MAX.0), Ok(()));
-        assert!(check(LeakyBucket, 1, 1, FILL_MAX.0 + 1).is_err());
-        let empty = Limit { tiers: Box::new([]), ..Limit::fixed_window(1, Micros(1)) };
-        assert_eq!(empty.check(), Err(LimitError::Tiers(0)));
-        let mut slots = Limit::fixed_window(1, Micros(1));
-        slots.algorithm = Concurrency;
-        assert_eq!(slots.check(), Err(LimitError::DeniedSlots));
-        slots.tiers = Box::new([Tier { window: Micros::ZERO, ..slots.tiers[0] }; 17]);
-        let problems: Vec<_> = slots.problems().map(|(tier, _)| tier).collect();
-        assert_eq!(problems[..2], [None, None], "too many tiers, and denied slots");
-        assert!((0..17).map(Some).eq(problems[2..].iter().copied()), "{problems:?}");
-    }
-
-    #[test]
-    fn units_are_found_by_name_and_length() {
-        for unit in Unit::ALL {
-            assert_eq!(Unit::from_name(&unit.name().to_uppercase()), Some(unit));
-            assert_eq!(Unit::of_window(unit.window()), Some(unit));
-        }
-        assert_eq!(Unit::from_name("unknown"), None);
-        assert_eq!(Unit::of_window(Micros::from_secs(10)), None);
-    }
-}
+mod tests;

@@ -222,9 +222,14 @@ impl<S: Store> Limiter<S> {
             };
             // A shadow rule passes hits that its counter denied. Windows count all of them. A log
             // and a bucket count only a part, so refunding all would free hits of others.
-            let windows = [Algorithm::FixedWindow, Algorithm::SlidingWindow];
-            let denied = limit.count_denied && windows.contains(&limit.algorithm);
-            let counted = decision.allowed || denied;
+            let counts_denied = match limit.algorithm {
+                Algorithm::FixedWindow | Algorithm::SlidingWindow => limit.count_denied,
+                Algorithm::SlidingWindowLog
+                | Algorithm::TokenBucket
+                | Algorithm::LeakyBucket
+                | Algorithm::Concurrency => false,
+            };
+            let counted = decision.allowed || counts_denied;
             let Ok(now) = self.backend.now(key, now) else { continue };
             if free && counted && status.code == Code::Ok {
                 let mode = rule.map_or(Mode::Exact, |rule| rule.mode);

@@ -30,6 +30,8 @@ pub use lease::{Lease, LeaseId, ParseLeaseIdError};
 pub use reservation::{RESERVATIONS_MAX, Reserved};
 pub use sliding_window::{SLIDING_COUNT_END, SlidingWindow, SlidingWindowTier};
 
+pub use crate::limit::TIERS_MAX;
+
 /// Exclusive upper bound of the integers in a step or a state. Below it, doubles are exact.
 pub const INTEGER_END: u64 = 1 << 53;
 
@@ -96,7 +98,8 @@ pub struct Outcome {
     pub tiers: SmallVec<[TierResult; 1]>,
 }
 
-/// One tier after a step. The meaning of the numbers depends on the kind of state.
+/// One tier after a step: whether it allows the hits, and its state as the numbers that the scripts
+/// reply. `algorithm` reads the numbers. Their meaning depends on the kind of state:
 ///
 /// | state | a | b | c |
 /// | --- | --- | --- | --- |
@@ -108,11 +111,11 @@ pub struct Outcome {
 pub struct TierResult {
     /// Whether this tier alone would have allowed the hits.
     pub allowed: bool,
-    /// The number `a` of the table.
+    /// The first number of the state.
     pub a: u64,
-    /// The number `b` of the table.
+    /// The second number of the state.
     pub b: u64,
-    /// The number `c` of the table.
+    /// The third number of the state; 0 if it has two.
     pub c: u64,
 }
 

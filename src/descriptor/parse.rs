@@ -1,10 +1,10 @@
-//! ParsedDescriptor descriptors: a parser of `key=value,key=value` from the command line and URLs.
+//! Parses descriptors written as `key=value,key=value`, for the command line and URLs.
 
 use std::str::FromStr;
 
 use super::Entry;
 
-/// The entries of a typed descriptor, in order.
+/// The entries of a descriptor that was parsed from text, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedDescriptor(
     /// The keys and values.

@@ -119,7 +119,11 @@ impl DecidedDescriptor<'_> {
         let unit = match limit.algorithm {
             // Slots have no unit of time: their window is the longest time that one is held.
             Algorithm::Concurrency => None,
-            _ => Unit::of_window(tier.window),
+            Algorithm::FixedWindow
+            | Algorithm::SlidingWindow
+            | Algorithm::SlidingWindowLog
+            | Algorithm::TokenBucket
+            | Algorithm::LeakyBucket => Unit::of_window(tier.window),
         };
         Some(CurrentLimit {
             name: self.resolved.rule().and_then(|rule: &Rule| rule.name.clone()),

@@ -27,7 +27,11 @@ impl LimitReader<'_> {
         let algorithm = self.algorithm(raw.algorithm.as_ref())?;
         let tiers = match algorithm {
             Algorithm::Concurrency => self.slots(raw).map(|tier| vec![tier]),
-            _ => self.tiers(raw, algorithm),
+            Algorithm::FixedWindow
+            | Algorithm::SlidingWindow
+            | Algorithm::SlidingWindowLog
+            | Algorithm::TokenBucket
+            | Algorithm::LeakyBucket => self.tiers(raw, algorithm),
         };
         let written = raw.count_denied.as_ref().and_then(|flag| flag.value);
         let count_denied = written.unwrap_or(algorithm == Algorithm::FixedWindow);
@@ -239,7 +243,7 @@ impl LimitReader<'_> {
     /// field.
     fn burst(&mut self, raw: &model::RawTier, algorithm: Algorithm) -> Option<Option<u64>> {
         let Some(burst) = &raw.burst else { return Some(None) };
-        if !matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket) {
+        if !algorithm.has_burst() {
             let hint = "add `algorithm: token_bucket` or `leaky_bucket`, or remove it";
             self.error(burst.at, "`burst` applies only to buckets", hint);
         }

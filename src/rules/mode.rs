@@ -72,11 +72,15 @@ impl LimitReader<'_> {
     fn check_mode(&mut self, mode: Mode, at: Position, raw: &RawRateLimit, limit: &Limit) {
         let word = mode.name();
         let name = limit.algorithm.name();
-        if matches!(limit.algorithm, Algorithm::SlidingWindowLog | Algorithm::Concurrency) {
-            let hint = match limit.algorithm {
-                Algorithm::Concurrency => "remove `mode`: slots are counted exactly",
-                _ => "use `algorithm: sliding_window`, or remove `mode`",
-            };
+        let hint = match limit.algorithm {
+            Algorithm::SlidingWindowLog => Some("use `algorithm: sliding_window`, or remove `mode`"),
+            Algorithm::Concurrency => Some("remove `mode`: slots are counted exactly"),
+            Algorithm::FixedWindow
+            | Algorithm::SlidingWindow
+            | Algorithm::TokenBucket
+            | Algorithm::LeakyBucket => None,
+        };
+        if let Some(hint) = hint {
             self.error(at, format!("`{name}` cannot be {word}"), hint);
         }
         if let Some(reserve) = &raw.reserve {

@@ -1,4 +1,4 @@
-//! Writes rules as text, one line per limit, for `/rlconfig`.
+//! Writes the text of `/rlconfig`: the rules, one line per limit.
 
 use std::fmt::Write;
 
@@ -73,6 +73,8 @@ pub(super) fn tier_text(limit: &Limit, tier: &Tier) -> String {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
             format!("{} per {window} with burst {}", tier.requests, tier.burst)
         }
-        _ => format!("{} per {window}", tier.requests),
+        Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingWindowLog => {
+            format!("{} per {window}", tier.requests)
+        }
     }
 }

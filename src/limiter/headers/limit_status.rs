@@ -1,9 +1,9 @@
-//! The content of the limit headers for one counted descriptor.
+//! Limit statuses: what the limit headers report for each counted descriptor, and their order.
 
 use std::borrow::Cow;
 
 use crate::decision::{Code, Decision};
-use crate::limit::{Algorithm, Limit, Tier};
+use crate::limit::{Limit, Tier};
 use crate::rules::Rule;
 
 /// Header names and values, in the order they are sent.
@@ -29,10 +29,8 @@ impl LimitStatus<'_> {
     /// The remaining share of the limit, as a fixed-point number. It orders all statuses, also of
     /// limits of 0. For a bucket it is the share of the size, not of the rate.
     fn share_left(&self) -> u128 {
-        let full = self.tier().map_or(0, |tier| match self.limit.algorithm {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => tier.burst,
-            _ => tier.requests,
-        });
+        let has_burst = self.limit.algorithm.has_burst();
+        let full = self.tier().map_or(0, |tier| if has_burst { tier.burst } else { tier.requests });
         let left = u128::from(self.decision.remaining) << 64;
         left.checked_div(u128::from(full)).unwrap_or(0)
     }

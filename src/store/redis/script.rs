@@ -8,10 +8,7 @@
 
 use smallvec::SmallVec;
 
-use crate::step::{INTEGER_END, Lease, Outcome, Params, Step, TierResult};
-
-/// The most tiers of a step, which is the most that a rule may have.
-const TIERS_MAX: usize = 16;
+use crate::step::{INTEGER_END, Lease, Outcome, Params, Step, TIERS_MAX, TierResult};
 
 /// A Lua script. Each kind of state has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
