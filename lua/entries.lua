@@ -8,11 +8,12 @@
 --        (8 bytes), then the instant at which the unit was taken (7 bytes, us)
 -- Reply  per tier the units in use, and the instant at which enough units expire, us, or 0; 7 bytes each
 
+-- The kind of concurrency, whose units are slots: the letter `s`.
 local SLOT_KIND = 115
 local TIER = 3
 local VALUE_HEAD, VALUE_HEAD_SIZE = '>I4I4I4', 13
--- Bytes to read at first: all of a small value.
-local BEGINNING = '1023'
+-- The last byte of the first read: all of a small value.
+local FIRST_READ_END = '1023'
 local NO_LEASE = ('\0'):rep(8)
 
 local records, put, remove, newest = deque()
@@ -210,4 +211,4 @@ local function run(key, argument, raw)
   call('PEXPIRE', key, ttl(over, wrote_at))
 end
 
-return run_all(run, BEGINNING, VALUE_HEAD_SIZE)
+return run_all(run, FIRST_READ_END, VALUE_HEAD_SIZE)

@@ -48,16 +48,16 @@ local function ttl(expires, now)
   return last_text
 end
 
--- Calls `run` for every run, with the first bytes of its counter's value. A value that is not empty
--- and shorter than `least` is no counter.
-local function run_all(run, beginning, least)
+-- Calls `run` for every run, with its counter's value, at least up to byte `first_read_end`. A value that
+-- is not empty and shorter than `least` is no counter.
+local function run_all(run, first_read_end, least)
   -- MGET returns nothing for a counter that is missing or unreadable, and fails if weir's user may not
   -- run it; such counters are read one by one. `unpack` takes seven times the largest call.
   local keys, runs = KEYS, ARGV
   local values = runs[#keys + 1] and pcall('MGET', unpack(keys)) or {}
   for i = 1, #keys do
     local key, raw = keys[i], values[i]
-    if not raw then raw = pcall('GETRANGE', key, '0', beginning) end
+    if not raw then raw = pcall('GETRANGE', key, '0', first_read_end) end
     if type(raw) == 'string' and #raw > 0 and #raw < least then
       raw = redis.error_reply('WRONGTYPE no counter of weir')
     end

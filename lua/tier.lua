@@ -5,8 +5,8 @@
 -- Value: letter of the kind of state, number of tiers (1 byte each), STATE numbers per tier, the instant
 -- until which the value is kept, us (7 bytes each), then open reservations if there are any.
 
--- Bytes to read: more than a value of 16 tiers with the head of its reservations.
-local ENOUGH = '511'
+-- The last byte of the first read: more than a value of 16 tiers with the head of its reservations.
+local FIRST_READ_END = '511'
 -- Bytes of a run with one step of one tier without a lease.
 local RUN_SIZE = 18 + 7 * TIER
 
@@ -150,4 +150,4 @@ local function run(key, argument, raw)
   if #raw > size then call('PEXPIRE', key, ttl(till, wrote_at)) end
 end
 
-return run_all(run, ENOUGH, 0)
+return run_all(run, FIRST_READ_END, 0)

@@ -223,7 +223,7 @@ mod tests {
     };
 
     #[test]
-    fn hits_are_the_descriptors_or_the_requests_or_one() {
+    fn hits_default_to_the_request_and_then_to_one() {
         let own = Descriptor { hits_addend: Some(0), ..PLAIN };
         let back = Descriptor { is_negative_hits: true, ..PLAIN };
         assert_eq!(PLAIN.hits(0), 1);

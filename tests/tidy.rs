@@ -75,6 +75,16 @@ const PURE: &[&str] = &[
     "src/rules/tree",
     "src/rules/matcher",
     "src/rules/index",
+    "src/store/guarded/breaker",
+    "src/store/guarded/breaker_log",
+    "src/limiter/fold",
+    "src/limiter/headers",
+    "src/modes/leased/policy",
+    "src/modes/leased/demand",
+    "src/modes/leased/token_pool",
+    "src/modes/synced/delta",
+    "src/modes/synced/replica",
+    "src/modes/over_limit/denied_state",
 ];
 /// Modules that use gRPC.
 const SPEAKS_GRPC: &[&str] = &["src/server/grpc/tonic_services", "src/cli", "src/telemetry"];

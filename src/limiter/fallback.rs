@@ -39,7 +39,14 @@ impl LocalCounters {
     }
 
     /// Closes a lease that the fallback may have granted. An unknown lease changes nothing.
-    pub(super) fn end(&self, key: &Key, limit: &Limit, hits: i64, id: LeaseId, now: Micros) {
+    pub(super) fn close_lease(
+        &self,
+        key: &Key,
+        limit: &Limit,
+        hits: i64,
+        id: LeaseId,
+        now: Micros,
+    ) {
         let limit = share(limit, self.instances);
         let step = algorithm::plan(&limit, hits, now).with_lease(Lease::Close(id));
         // An error leaves the lease open until its hold expires.

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_wins_and_nested_maps_merge() {
+    fn the_first_value_wins_and_nested_maps_merge() {
         let map = |value: Value| value.as_object().expect("the tests merge maps").clone();
         let mut into = map(json!({"a": 1, "m": {"x": 1}}));
         merge(&mut into, &map(json!({"a": 2, "b": 3, "m": {"x": 2, "y": {"z": 1}}})));

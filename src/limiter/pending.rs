@@ -96,7 +96,7 @@ impl<S: Store> Limiter<S> {
             LeaseUse::Close(id) => {
                 pending.lease = Some(Lease::Close(id));
                 if let Some(local) = &self.local {
-                    local.end(key, limit, *hits, id, pending.local);
+                    local.close_lease(key, limit, *hits, id, pending.local);
                 }
             }
         }

@@ -54,7 +54,7 @@ fn descriptor<'r>(
     seed: &KeySeed,
 ) -> ResolvedDescriptor<'r> {
     let hits = descriptor.hits(request.hits_addend);
-    if let Some(resolved) = end_of_lease(rules, request, descriptor, seed) {
+    if let Some(resolved) = closing_lease(rules, request, descriptor, seed) {
         return resolved;
     }
     let found = rules.find(request.domain, descriptor.entries);
@@ -88,7 +88,7 @@ fn descriptor<'r>(
 
 /// Resolves a descriptor that closes a lease: it has a `lease` entry, and its other entries match
 /// a rule with leases. Under other rules `lease` is a key like any other.
-fn end_of_lease<'r>(
+fn closing_lease<'r>(
     rules: &'r RuleSet,
     request: &Request<'_>,
     descriptor: &Descriptor<'_>,

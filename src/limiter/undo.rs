@@ -14,7 +14,7 @@ use crate::step::{Lease, LeaseId, Step};
 use crate::store::{MemoryStore, Store};
 use crate::time::Micros;
 
-/// The counters from which a lease was taken.
+/// The store that has the counter of a lease: the backend, or the local counters of the fallback.
 pub(super) trait LeaseStore: Send + Sync + 'static {
     /// Applies the step that closes the lease, without waiting for it.
     fn undo(&self, key: &Key, step: Step);

@@ -1,4 +1,8 @@
 //! Matches the value of an entry, and extracts the parts that a counter's key contains.
+//!
+//! [`Matcher::cidr`] parses networks, and [`EntryValue::address`] parses addresses. Lookups of many
+//! patterns use the tables of `index.rs`, such as `index/networks.rs`. [`Matcher::matches`] tests one
+//! pattern.
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -259,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_holds_its_addresses_in_every_spelling() {
+    fn a_network_contains_addresses_in_any_spelling() {
         for (net, inside, outside) in [
             ("10.0.0.0/8", "10.1.2.3", "11.0.0.0"),
             ("10.0.0.0/8", "::ffff:10.1.2.3", "::10.1.2.3"),
@@ -280,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_of_one_address_count_together() {
+    fn spellings_of_one_address_share_a_counter() {
         let matcher = Matcher::cidr("::/0".into()).expect("valid");
         let counted = |value| {
             let mut parts = Vec::new();

@@ -73,7 +73,9 @@ impl LimitReader<'_> {
         let word = mode.name();
         let name = limit.algorithm.name();
         let hint = match limit.algorithm {
-            Algorithm::SlidingWindowLog => Some("use `algorithm: sliding_window`, or remove `mode`"),
+            Algorithm::SlidingWindowLog => {
+                Some("use `algorithm: sliding_window`, or remove `mode`")
+            }
             Algorithm::Concurrency => Some("remove `mode`: slots are counted exactly"),
             Algorithm::FixedWindow
             | Algorithm::SlidingWindow

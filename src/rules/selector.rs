@@ -27,11 +27,11 @@ impl Rule {
         }
         let mut text = String::new();
         for (node, entry) in self.path.iter().zip(entries) {
-            next(&mut text, &node.key);
+            push_key(&mut text, &node.key);
             if self.shows_value(node) {
-                value(&mut text, entry.value);
+                push_value(&mut text, entry.value);
             } else {
-                written(&mut text, node);
+                push_pattern(&mut text, node);
             }
         }
         Some(text)
@@ -42,8 +42,8 @@ impl Rule {
 pub fn descriptor_selector(entries: &[Entry<'_>]) -> String {
     let mut text = String::new();
     for entry in entries {
-        next(&mut text, entry.key);
-        value(&mut text, entry.value);
+        push_key(&mut text, entry.key);
+        push_value(&mut text, entry.value);
     }
     text
 }
@@ -51,23 +51,25 @@ pub fn descriptor_selector(entries: &[Entry<'_>]) -> String {
 fn selector(path: &[Arc<PathNode>]) -> String {
     let mut text = String::new();
     for node in path {
-        next(&mut text, &node.key);
-        written(&mut text, node);
+        push_key(&mut text, &node.key);
+        push_pattern(&mut text, node);
     }
     text
 }
 
-fn next(text: &mut String, key: &str) {
+/// Starts the next part of a selector with its key.
+fn push_key(text: &mut String, key: &str) {
     if !text.is_empty() {
         text.push(',');
     }
     escape(text, key, &[',', '=', '\\']);
 }
 
-fn written(text: &mut String, node: &PathNode) {
+/// Adds the pattern of a node, as the file has it.
+fn push_pattern(text: &mut String, node: &PathNode) {
     let word = match &node.matcher {
         Matcher::Any => return,
-        Matcher::Exact(_) | Matcher::Wildcard(_) => return value(text, node.matcher.source()),
+        Matcher::Exact(_) | Matcher::Wildcard(_) => return push_value(text, node.matcher.source()),
         Matcher::Template(_) => WORDS[0],
         Matcher::Regex(_) => WORDS[1],
         Matcher::Cidr(_) => WORDS[2],
@@ -77,7 +79,8 @@ fn written(text: &mut String, node: &PathNode) {
     escape(text, node.matcher.source(), &[',', '\\']);
 }
 
-fn value(text: &mut String, value: &str) {
+/// Adds a value of a request.
+fn push_value(text: &mut String, value: &str) {
     text.push('=');
     if WORDS.iter().any(|word| value.starts_with(word)) {
         text.push('\\');
@@ -85,6 +88,7 @@ fn value(text: &mut String, value: &str) {
     escape(text, value, &[',', '\\']);
 }
 
+/// Adds `part`, with a backslash before each special character.
 fn escape(text: &mut String, part: &str, special: &[char]) {
     for c in part.chars() {
         if special.contains(&c) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-/// Up to this many keys, comparing is faster than hashing.
+/// The most keys that are compared one by one. With more, hashing is faster.
 const LINEAR_SCAN_MAX: usize = 4;
 
 /// Values by text.
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_and_many_are_found_alike() {
+    fn keys_are_found_in_the_list_and_in_the_map() {
         let mut names: SmallMap<usize> = SmallMap::default();
         for number in 0..3 * LINEAR_SCAN_MAX {
             let name: Arc<str> = number.to_string().into();

@@ -1,4 +1,4 @@
-//! Leases: ids under which hits are taken, to be given back or settled once later.
+//! Leases: ids under which hits are taken. A lease is released or settled once.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -31,7 +31,7 @@ impl fmt::Display for LeaseId {
     }
 }
 
-/// The error for a text that is not a lease id. Its release has the effect of an unknown id: none.
+/// The error for a text that is not a lease id. Its release is ignored, like an unknown id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a lease id has 16 lower-case hexadecimal digits; use the one from the granting response")]
 pub struct ParseLeaseIdError;

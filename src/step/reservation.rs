@@ -30,8 +30,11 @@ pub struct Reserved {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reservation {
     id: LeaseId,
+    /// The instant of the charge.
     at: Micros,
+    /// The instant from which it cannot be settled.
     until: Micros,
+    /// The charged hits.
     hits: u64,
     /// Cost per tier, where it depends on more than the number of hits.
     costs: SmallVec<[BucketCost; 1]>,

@@ -1,7 +1,7 @@
 //! Wraps a store with a timeout per call, a circuit breaker per node, and a bound on the calls in
 //! flight to each node.
 //!
-//! A node that stalls costs the other nodes neither time nor memory.
+//! A stalled node does not delay calls to other nodes, and does not use up their bounds.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -64,7 +64,8 @@ struct NodeState {
 pub struct NodeHealth {
     /// State of the circuit breaker.
     pub breaker: BreakerState,
-    /// Whether the last call succeeded. True before the first call.
+    /// Whether the node answered the last call. An error reply also counts as answering. True before
+    /// the first call.
     pub last_call_answered: bool,
     /// How often the breaker opened after it had been closed.
     pub opened: u64,

@@ -316,7 +316,7 @@ proptest! {
     }
 
     #[test]
-    fn full_fullness_means_the_next_hit_is_denied((limit, start, calls) in walk(-2..14)) {
+    fn at_full_fullness_the_next_hit_is_denied((limit, start, calls) in walk(-2..14)) {
         let (mut state, mut now) = (None, start);
         for (gap, hits) in calls {
             now += gap;

@@ -1,8 +1,8 @@
 //! Finds patterns by a text that every value they accept must contain.
 //!
 //! The rarest required text of each pattern goes into one Aho-Corasick automaton. A lookup runs the
-//! value through it once and verifies only the patterns whose text occurs, in file order. Patterns
-//! without such a text, or with texts that more than 16 patterns share, are left to the caller.
+//! value through it once and verifies only the patterns whose text occurs, in file order. The index
+//! does not cover patterns without such a text, or with texts that more than 16 patterns share.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use aho_corasick::AhoCorasick;
 
-/// Where in a value a required text stands.
+/// The side of a value that must have a required text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Start,
@@ -18,15 +18,15 @@ pub(super) enum Side {
     Anywhere,
 }
 
-/// A requirement: one of these texts stands on that side of the value.
+/// A requirement: the value has one of these texts on that side.
 #[derive(Clone, Debug)]
 pub(super) struct Required {
     pub(super) side: Side,
     pub(super) texts: Vec<Vec<u8>>,
 }
 
-/// The most patterns that may share a required text. A text of more patterns selects too few of
-/// them.
+/// The most patterns that may share a required text. A text shared by more patterns excludes too few
+/// candidates.
 const SHARED_MAX: usize = 16;
 
 /// Patterns by required text.

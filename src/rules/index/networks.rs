@@ -1,5 +1,7 @@
 //! Finds the first network that contains an address, in sorted ranges of addresses.
 //!
+//! `matcher.rs` parses `value_cidr` and the address. This table looks the address up.
+//!
 //! The ranges are a flattened prefix trie. Two networks are disjoint, or one contains the other, so
 //! the borders of all networks split the addresses into ranges with one result each. Of nested
 //! networks the first in the file wins, not the longest prefix. 10,000 networks make at most 20,001
@@ -63,17 +65,17 @@ fn ranges(mut spans: Vec<Span>) -> Ranges {
     // The networks that contain the current one: last address, and the first in the file so far.
     let mut around: Vec<(u128, u32)> = Vec::new();
     for (start, end, number) in spans {
-        leave(&mut around, &mut ranges, |last| last < start);
+        end_networks(&mut around, &mut ranges, |last| last < start);
         let first = around.last().map_or(number, |(_, outer)| number.min(*outer));
         around.push((end, first));
-        begin(&mut ranges, start, Some(first));
+        start_range(&mut ranges, start, Some(first));
     }
-    leave(&mut around, &mut ranges, |_| true);
+    end_networks(&mut around, &mut ranges, |_| true);
     ranges.into()
 }
 
 /// Ends the innermost networks whose last address `is_over`.
-fn leave(
+fn end_networks(
     around: &mut Vec<(u128, u32)>,
     ranges: &mut Vec<(u128, Option<u32>)>,
     is_over: impl Fn(u128) -> bool,
@@ -81,12 +83,13 @@ fn leave(
     while let Some((last, _)) = around.pop_if(|(last, _)| is_over(*last)) {
         // The highest address has no successor.
         if let Some(next) = last.checked_add(1) {
-            begin(ranges, next, around.last().map(|(_, outer)| *outer));
+            start_range(ranges, next, around.last().map(|(_, outer)| *outer));
         }
     }
 }
 
-fn begin(ranges: &mut Vec<(u128, Option<u32>)>, start: u128, first: Option<u32>) {
+/// Starts a range at `start`, whose first network is `first`.
+fn start_range(ranges: &mut Vec<(u128, Option<u32>)>, start: u128, first: Option<u32>) {
     match ranges.last_mut() {
         Some(last) if last.0 == start => last.1 = first,
         _ => ranges.push((start, first)),

@@ -20,7 +20,7 @@ use regex_syntax::hir::{Hir, HirKind, Look};
 use super::super::matcher::AnchoredRegex;
 use super::literals::{LiteralIndex, Required, Side};
 
-/// Up to this many expressions are one group, whatever texts they require.
+/// The most expressions without an index of required texts. They are one group.
 const UNINDEXED_REGEXES_MAX: usize = 64;
 /// Most expressions of one group.
 const GROUP_MAX: usize = 256;

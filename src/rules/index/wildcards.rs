@@ -1,11 +1,11 @@
 //! Finds the first wildcard that accepts a value.
 //!
-//! Up to 16 wildcards are tried one by one. A larger number is found by the literal parts.
+//! Up to 16 wildcards are tried one by one. More are indexed by their literal parts.
 
 use super::super::matcher::Wildcard;
 use super::literals::{LiteralIndex, Required, Side};
 
-/// Up to this many wildcards, trying them costs no more than one run of an automaton.
+/// The most wildcards without an index. Trying them costs no more than one run of an automaton.
 const UNINDEXED_WILDCARDS_MAX: usize = 16;
 
 /// The wildcards of one key.

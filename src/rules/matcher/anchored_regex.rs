@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_patterns_are_refused_in_one_line() {
+    fn invalid_patterns_are_rejected_in_one_line() {
         for bad in ["(", "a)|(b", "(?=a)", r"\1", "(a{1000}){1000}", "(?x) a # comment"] {
             let (why, hint) = AnchoredRegex::new(bad.into(), &[]).expect_err(bad);
             assert!(!why.is_empty() && !why.contains('\n') && !hint.is_empty(), "{bad}: {why}");

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longest_template_matches() {
+    fn the_longest_template_matches() {
         let longest = "/x".repeat(SEGMENTS_MAX - 1);
         let template = Template::new(longest.as_str().into(), &[]).expect("valid");
         assert!(template.matches(&PathSegments::new(&longest)));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_template_is_refused() {
+    fn invalid_templates_are_rejected() {
         for bad in ["/{}", "/{a", "/a}", "/x{a}", "/{a}.json", "/{a}/{a}", "/{{a}}", "/a?b={c}"] {
             assert!(Template::new(bad.into(), &[]).is_err(), "{bad}");
         }

@@ -52,7 +52,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn stars_stand_for_anything_anywhere() {
+    fn a_star_matches_any_text_at_any_position() {
         for (pattern, yes, no) in [
             ("*", vec!["", "a", "*"], vec![]),
             ("foo*", vec!["foo", "foobar"], vec!["fo", "xfoo", ""]),
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn wildcards_agree_with_trying_everything(
+        fn wildcards_agree_with_exhaustive_search(
             pattern in "[ab*]{0,4}\\*[ab*]{0,4}", value in "[ab]{0,10}",
         ) {
             let fast = Wildcard::new(pattern.as_str().into()).matches(&value);

@@ -36,7 +36,7 @@ fn check(domain: &str, descriptor: &str, expected: &str) {
 }
 
 #[test]
-fn a_hit_shows_the_way_the_rule_and_the_counter() {
+fn a_match_shows_its_path_rule_and_counter() {
     check(
         "d",
         "path=/a,ip=10.1.2.3",
@@ -79,7 +79,7 @@ counter none: nothing is counted",
 }
 
 #[test]
-fn a_hit_shows_every_option_of_its_rule_and_domain() {
+fn a_match_shows_every_option() {
     let set = rules(
         "
 domain: d
@@ -132,7 +132,7 @@ counter none: nothing is counted
 }
 
 #[test]
-fn a_miss_shows_where_it_ended_and_the_nearest_rules() {
+fn a_miss_shows_its_last_level_and_near_misses() {
     check(
         "d",
         "path=/a,ip=11.0.0.1",

@@ -76,7 +76,7 @@ fn a_file_is_listed_with_its_domain_and_rules() {
 }
 
 #[test]
-fn domains_of_several_files_merge_only_when_they_may() {
+fn files_of_one_domain_need_merge_domains() {
     let part = |key: &str, more: &str| {
         format!(
             "domain: d\n{more}descriptors:\n- key: {key}\n  rate_limit:\n    name: n-{key}\n    \
@@ -128,7 +128,7 @@ fn an_unknown_field_can_be_a_warning() {
 }
 
 #[test]
-fn hostile_files_are_refused_in_bounded_work() {
+fn hostile_files_are_rejected_in_bounded_work() {
     let mut laughs = "domain: d\na: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for (name, inner) in ["b", "c", "d", "e", "f", "g", "h"].iter().zip("abcdefg".chars()) {
         let ten = vec![format!("*{inner}"); 10].join(", ");

@@ -50,7 +50,7 @@ fn a_missing_or_empty_folder_is_a_warning() {
 }
 
 #[test]
-fn what_cannot_be_text_is_an_error_with_its_place() {
+fn invalid_utf8_and_large_files_are_errors() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("a.yaml");
     fs::write(&path, b"domain: d\nx: \xff\n").expect("a file");
@@ -89,7 +89,7 @@ fn a_config_map_is_read_once_through_its_links() {
 /// Opening a socket fails and opening a pipe would wait, so neither is opened.
 #[cfg(unix)]
 #[test]
-fn what_is_no_regular_file_is_an_error() {
+fn a_socket_as_a_rule_file_is_an_error() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("a.yaml");
     let _socket = std::os::unix::net::UnixListener::bind(&path).expect("a socket");

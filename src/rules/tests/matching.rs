@@ -216,9 +216,9 @@ descriptors:
     assert_ne!(counter(&set, "a=b_x"), counter(&set, "a_b=x"));
 }
 
-/// A counter survives a new number, but not a new window or algorithm.
+/// A counter keeps its key when the limit's number changes, but not with another window or algorithm.
 #[test]
-fn a_counter_survives_a_new_number() {
+fn a_counter_survives_a_change_of_its_limit() {
     let key = |limit: &str| {
         let text = format!("domain: d\ndescriptors: [{{ key: a, rate_limit: {{ {limit} }} }}]");
         counter(&rules(&text), "a=1")

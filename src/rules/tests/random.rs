@@ -62,7 +62,7 @@ fn distinct(items: Vec<Item>) -> Vec<Item> {
     kept
 }
 
-fn yaml(items: &[Item], indent: usize, out: &mut String) {
+fn write_yaml(items: &[Item], indent: usize, out: &mut String) {
     for item in items {
         let pad = " ".repeat(indent);
         *out += &format!("{pad}- key: {}\n", item.key);
@@ -74,7 +74,7 @@ fn yaml(items: &[Item], indent: usize, out: &mut String) {
         }
         if !item.children.is_empty() {
             *out += &format!("{pad}  descriptors:\n");
-            yaml(&item.children, indent + 2, out);
+            write_yaml(&item.children, indent + 2, out);
         }
     }
 }
@@ -106,8 +106,8 @@ fn accepts(item: &Item, value: &str) -> bool {
     }
 }
 
-/// The reference: per level the most specific kind, then the first in the file, never back.
-fn reference<'i>(items: &'i [Item], entries: &[Entry<'_>]) -> Option<&'i Item> {
+/// The reference: per level the most specific kind, then the first in the file, without backtracking.
+fn reference_find<'i>(items: &'i [Item], entries: &[Entry<'_>]) -> Option<&'i Item> {
     let (entry, rest) = entries.split_first()?;
     let rank = |item: &Item| match item.matcher.0 {
         // A value that equals the text of a wildcard also matches it.
@@ -121,10 +121,13 @@ fn reference<'i>(items: &'i [Item], entries: &[Entry<'_>]) -> Option<&'i Item> {
     let candidates =
         items.iter().filter(|item| item.key == entry.key && accepts(item, entry.value));
     let item = candidates.min_by_key(|item| rank(item))?;
-    if rest.is_empty() { item.limited.then_some(item) } else { reference(&item.children, rest) }
+    if rest.is_empty() {
+        return item.limited.then_some(item);
+    }
+    reference_find(&item.children, rest)
 }
 
-/// Line of an item's `key` in the file that [`yaml`] writes.
+/// Line of an item's `key` in the file that [`write_yaml`] writes.
 fn line_of(items: &[Item], wanted: &Item, line: &mut usize) -> Option<usize> {
     for item in items {
         let own = *line;
@@ -155,18 +158,18 @@ fn value() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn find_agrees_with_the_rule_book(
+    fn find_equals_reference_matcher(
         items in items(),
         descriptors in prop::collection::vec(
             prop::collection::vec((key(), value()), 0..4), 1..20,
         ),
     ) {
         let mut text = "domain: d\ndescriptors:\n".to_owned();
-        yaml(&items, 0, &mut text);
+        write_yaml(&items, 0, &mut text);
         let set = rules(&text);
         for pairs in &descriptors {
             let entries: Vec<_> = pairs.iter().map(|(key, value)| Entry { key, value }).collect();
-            let expected = reference(&items, &entries)
+            let expected = reference_find(&items, &entries)
                 .map(|item| line_of(&items, item, &mut 3).expect("it is in the file"));
             let found = match set.find("d", &entries) {
                 Found::Rule(rule) => Some(rule.location.line),

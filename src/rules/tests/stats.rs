@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn stat_keys_are_envoy_ratelimit() {
+fn stat_keys_equal_those_of_envoy_ratelimit() {
     let limit = "rate_limit: { unit: second, requests_per_unit: 1 }";
     let set = rules(&format!(
         r#"

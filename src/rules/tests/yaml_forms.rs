@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn yaml_may_be_written_in_many_ways() {
+fn equal_yaml_in_other_forms_is_the_same_rules() {
     let plain = "domain: d\ndescriptors:\n- key: a\n  value: b\n  rate_limit:\n    unit: day\n    \
                  requests_per_unit: 1\n";
     let expected = rules(plain).rlconfig();
@@ -54,7 +54,7 @@ fn a_value_is_its_source_text() {
 }
 
 #[test]
-fn places_count_characters_and_follow_aliases_home() {
+fn positions_count_chars_and_point_to_anchors() {
     let text = r"
 domain: d
 descriptors:

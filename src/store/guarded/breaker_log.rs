@@ -12,7 +12,7 @@ const PAUSE: Micros = Micros::from_secs(60);
 pub(super) enum BreakerLine {
     /// The breaker opened. `openings` counts this opening and those since the last such line.
     Opened { openings: u64 },
-    /// The breaker closed, and the last line said that it opened.
+    /// The breaker closed, and the last line reported that it opened.
     Closed,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct BreakerLog {
     /// The instant of the last line that the breaker opened.
     last: Option<Micros>,
     /// Whether that line is the last one.
-    said_open: bool,
+    open_is_last: bool,
     /// Openings since that line.
     openings: u64,
 }
@@ -38,15 +38,15 @@ impl BreakerLog {
         now: Micros,
     ) -> Option<BreakerLine> {
         if after == BreakerState::Closed {
-            return std::mem::take(&mut self.said_open).then_some(BreakerLine::Closed);
+            return std::mem::take(&mut self.open_is_last).then_some(BreakerLine::Closed);
         }
         self.openings += u64::from(before == BreakerState::Closed);
         let is_early = self.last.is_some_and(|last| now < last.saturating_add(PAUSE));
-        if self.said_open || is_early {
+        if self.open_is_last || is_early {
             return None;
         }
         self.last = Some(now);
-        self.said_open = true;
+        self.open_is_last = true;
         Some(BreakerLine::Opened { openings: std::mem::take(&mut self.openings) })
     }
 }

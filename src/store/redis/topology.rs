@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_slots_is_parsed_whole_or_not_at_all() {
+    fn a_malformed_cluster_slots_reply_is_rejected() {
         let reply = Value::Array(vec![
             range(0, 5460, "10.0.0.1".into(), 7000),
             range(5461, 16_383, "".into(), 7001),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_belongs_to_its_latest_owner() {
+    fn a_hash_slot_belongs_to_its_latest_owner() {
         let [a, b, c] = ["a", "b", "c"].map(|name| Arc::new(RedisNode::for_testing(name)));
         let ranges = [
             HashSlotRange { from: 0, to: 99, address: ("a".into(), 1) },

@@ -24,7 +24,7 @@ fn a_key_flood_resets_no_limited_client() {
 }
 
 #[test]
-fn a_store_full_of_limited_clients_refuses_others() {
+fn a_store_full_of_limited_clients_rejects_others() {
     let store = MemoryStore::new(500);
     for client in 0..500 {
         store.apply_now(&key(client), &count(NOW, 1, 1)).unwrap();
@@ -45,7 +45,7 @@ fn a_store_full_of_limited_clients_refuses_others() {
 }
 
 #[test]
-fn expired_then_emptiest_then_soonest_go_first() {
+fn eviction_order_is_expired_emptiest_soonest() {
     let store = MemoryStore::new(4);
     let fill = |n, step: &Step| drop(store.apply_now(&key(n), step).unwrap());
     let expiring = Micros::from_secs(1019);
