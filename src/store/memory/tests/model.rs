@@ -16,7 +16,7 @@ enum Action {
     Apply { key: u64, hits: i64, count_denied: bool, lease: Option<Lease>, late: u64 },
     Wait(Micros),
     Sweep,
-    Remove(u64),
+    Delete(u64),
 }
 
 fn action() -> impl Strategy<Value = Action> {
@@ -42,7 +42,7 @@ fn action() -> impl Strategy<Value = Action> {
         2 => (0_u64..3_000_000).prop_map(|micros| Action::Wait(Micros(micros))),
         1 => (0_u64..60).prop_map(|secs| Action::Wait(Micros::from_secs(secs))),
         2 => Just(Action::Sweep),
-        1 => (0..KEYS).prop_map(Action::Remove),
+        1 => (0..KEYS).prop_map(Action::Delete),
     ]
 }
 
@@ -115,7 +115,7 @@ proptest! {
                 }
                 Action::Wait(length) => now = now.saturating_add(length),
                 Action::Sweep => drop(store.sweep(now, 1000)),
-                Action::Remove(n) => {
+                Action::Delete(n) => {
                     store.delete(&key(n));
                     model.remove(&n);
                 }
