@@ -7,7 +7,7 @@
 local TIER, STATE, COSTS, SPARE = 3, 2, 0, 0
 local VALUE_SIZE = 9 + 7 * STATE -- one tier, without reservations
 local HITS_MAX = 2 ^ 53 - 1
--- In place of the limit: hits that another instance already allowed, see src/step/fixed_window.rs.
+-- The limit for hits that another instance already allowed: see src/step/fixed_window.rs.
 local UNLIMITED = 2 ^ 53
 
 -- Parameters and states of the tiers in the current step: tier i starts at T[i * TIER + 1].

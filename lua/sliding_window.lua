@@ -9,7 +9,7 @@
 local TIER, STATE, COSTS, SPARE = 4, 3, 0, 0
 local VALUE_SIZE = 9 + 7 * STATE -- one tier, without reservations
 local COUNT_MAX = 2 ^ 52 - 1
--- In place of the limit: hits that another instance already allowed, see src/step/sliding_window.rs.
+-- The limit for hits that another instance already allowed: see src/step/sliding_window.rs.
 local UNLIMITED = 2 ^ 52
 local HALF = 2 ^ 24
 

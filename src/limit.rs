@@ -259,7 +259,7 @@ pub enum LimitError {
     #[error("concurrency stores each slot, so {0} are too many; write {ENTRIES_MAX} at most")]
     Slots(u64),
     /// A bucket of size 0.
-    #[error("a burst of 0 lets nothing pass; write at least 1, or `requests: 0` to block")]
+    #[error("a burst of 0 denies every request; write at least 1, or `requests: 0` to block")]
     NoBurst,
     /// A bucket that fills in more than [`FILL_MAX`].
     #[error(

@@ -262,7 +262,7 @@ impl Loader {
                         *name = Some(Name { at: node.at, text, plain });
                     }
                     _ => {
-                        let what = format!("{} stands where a field's name belongs", node.noun());
+                        let what = format!("the name of a field cannot be {}", node.noun());
                         let hint = "write `name: value`";
                         return Err(Fault { at: node.at, what, hint });
                     }

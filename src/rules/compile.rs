@@ -81,7 +81,7 @@ fn read(file: &SourceFile, options: &Options, report: &mut Report, documents: &m
     if !found && parsed.complete {
         let hint = "write `domain: NAME` and `descriptors:`, or remove the file";
         let start = Position { line: 1, column: 1 };
-        report.error(start.in_file(&file.name), "the file holds no rules", hint);
+        report.error(start.in_file(&file.name), "the file has no rules", hint);
     }
 }
 

@@ -49,7 +49,7 @@ impl LimitReader<'_> {
         let reserve = raw.reserve.as_ref()?;
         match policy {
             Some(Policy::Limit(Limit { algorithm: Algorithm::Concurrency, .. })) => {
-                let hint = "leave it out: a slot is already held until it is given back";
+                let hint = "leave it out: a slot is held until it is released anyway";
                 self.error(reserve.at, "`reserve` does nothing for `concurrency`", hint);
             }
             Some(Policy::Unlimited) => {
@@ -167,7 +167,7 @@ impl LimitReader<'_> {
         };
         for (name, location) in tier_fields(&raw.tier) {
             if let Some(location) = location {
-                let what = format!("`{name}` stands beside `tiers`");
+                let what = format!("`{name}` is beside `tiers`");
                 self.error(location, what, "move it into an item of `tiers`, or remove `tiers`");
             }
         }

@@ -63,7 +63,7 @@ impl NodeCompiler<'_> {
             self.error(field.at, "`key` is empty", "write the key that the proxy sends");
         } else if key.contains('*') {
             let hint = "write the key exactly; a pattern belongs in `value`";
-            self.error(field.at, format!("`key` cannot hold a `*`: `{}`", shorten(key)), hint);
+            self.error(field.at, format!("`key` cannot contain a `*`: `{}`", shorten(key)), hint);
         }
         Arc::clone(key)
     }
@@ -117,7 +117,7 @@ impl NodeCompiler<'_> {
         let names: Vec<_> = names.iter().filter_map(|name| name.value.clone()).collect();
         if names.is_empty() {
             let hint = "write `count_by: [name]`, or remove it";
-            self.error(field.at, "`count_by` names nothing", hint);
+            self.error(field.at, "`count_by` has no names", hint);
         }
         names
     }

@@ -136,7 +136,7 @@ fn find(path: &Path, found: &mut Vec<PathBuf>, report: &mut Report) {
             let mut below = Vec::new();
             list(path, 0, &mut below, report);
             if below.is_empty() {
-                let what = "the folder holds no rule files, so nothing from it is limited";
+                let what = "the folder has no rule files, so nothing from it is limited";
                 report.warn(whole(path), what, "put *.yaml or *.yml files into it");
             }
             below.sort_by(|a, b| {

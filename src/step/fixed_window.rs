@@ -25,8 +25,8 @@ pub struct FixedWindow {
 }
 
 impl FixedWindowTier {
-    /// The value of `max` for hits that another instance already allowed. They are counted whatever
-    /// the limit, in the window of the step's instant only.
+    /// The value of `max` for hits that another instance already allowed. They are counted without
+    /// a limit, in the window of the step's instant only.
     pub const UNLIMITED: u64 = INTEGER_END;
 }
 

@@ -33,8 +33,8 @@ pub struct SlidingWindow {
 }
 
 impl SlidingWindowTier {
-    /// The value of `max` for hits that another instance already allowed. They are counted whatever
-    /// the limit, in the window of the step's instant, if that is the current or the previous one.
+    /// The value of `max` for hits that another instance already allowed. They are counted without
+    /// a limit, in the window of the step's instant, if that is the current or the previous one.
     pub const UNLIMITED: u64 = SLIDING_COUNT_END;
 }
 

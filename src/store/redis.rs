@@ -2,7 +2,7 @@
 //!
 //! fred keeps the connections, one client per node and core. weir itself decides which node owns a
 //! key. fred's cluster client serves all nodes from one task, and stops them all while it
-//! reconnects to one that died.
+//! reconnects to one that failed.
 //!
 //! **Invariant:** a call that may have run is never sent again. A call is repeated only after a
 //! reply of the node that shows that it did not run.

@@ -10,8 +10,8 @@ use crate::time::Micros;
 /// Consecutive failures that open the breaker.
 const BURST: u32 = 5;
 
-/// Shortest time between the first and the last failure of a burst. A hiccup fails many calls at
-/// once and is over before the next call.
+/// Shortest time between the first and the last failure of a burst. A short interruption
+/// fails many calls at once and ends before the next call.
 const BURST_SPAN: Micros = Micros::from_millis(20);
 
 /// First open time. A failover takes seconds, so ten probes per second find its end soon.
@@ -60,7 +60,7 @@ pub(super) enum CallResult {
     Answered,
     /// The node did not reply within the store's timeout, or the connection failed.
     Failed,
-    /// The caller gave up before the store's timeout, so the node may be healthy.
+    /// The caller stopped waiting before the store's timeout, so the node may be healthy.
     Abandoned,
 }
 

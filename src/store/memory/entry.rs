@@ -35,7 +35,7 @@ pub(super) enum StateKind {
     Large,
 }
 
-/// What expiry and eviction need to know about a counter without its step.
+/// The data of a counter that expiry and eviction use. They have no step to compute it from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryMeta {
     /// When the state no longer affects a decision, in seconds since the epoch, rounded up.

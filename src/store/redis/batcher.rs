@@ -24,7 +24,7 @@ use crate::store::StoreError;
 /// Tasks with a call in flight per connection. Further steps wait.
 const FLUSHERS_MAX: usize = 2;
 
-/// Waiting steps per connection, without those whose callers gave up.
+/// Waiting steps per connection, without those whose callers stopped waiting.
 const WAITING_MAX: usize = 4096;
 
 /// How often a step is sent again because the node lost its script.
@@ -56,7 +56,7 @@ pub(super) struct Batcher {
 #[derive(Debug, Default)]
 struct StepQueue {
     waiting: VecDeque<QueuedStep>,
-    /// Callers that gave up since the last removal of their steps; never too few.
+    /// Callers that stopped waiting since the last removal of their steps; never too few.
     abandoned: usize,
     flushers: usize,
     /// A flusher is scheduled and will take the waiting steps.
@@ -172,7 +172,7 @@ impl Batcher {
     async fn send(&self, mut call: ScriptCall<CounterName, QueuedStep>) {
         match self.connection.call(&mut call).await {
             Ok(reply) => call.split_reply(&reply, |pending, reply| {
-                // A caller that gave up has closed the channel.
+                // A caller that stopped waiting has closed the channel.
                 let _ = pending.reply.send(match reply {
                     StepReply::Outcome(bytes) => Ok(bytes.into()),
                     StepReply::Refused => Err(BatchError::RetryAlone),

@@ -72,7 +72,7 @@ impl Connection {
         let (state_sender, state) = watch::channel(ConnectionState::Opening);
         tokio::spawn(drive(client.clone(), state_sender, closed, label.to_owned()));
         // One attempt, because a call on a lost connection may have run. No attempt without a
-        // connection, because the call would run long after its caller gave up.
+        // connection, because the call would run long after its caller left.
         let options = Options { max_attempts: Some(1), fail_fast: true, ..Options::default() };
         let calls = client.with_options(&options);
         Some(Arc::new(Connection { client, calls, state, stats }))

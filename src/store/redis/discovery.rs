@@ -193,7 +193,7 @@ async fn supervise_node(router: &Router, node: &RedisNode, connection: &Connecti
             measure_clock(router, node, connection, &mut samples).await;
         }
         for script in Script::ALL {
-            // A call that finds no script loads it. This spares the first callers that.
+            // A call whose script is missing loads it. Here it is loaded before the first call.
             let _ = tokio::time::timeout(TIMEOUT, connection.load(script.source())).await;
         }
         router.request_refresh();

@@ -1,4 +1,4 @@
-//! Tests of the memory store against a plain map: same outcomes, whatever is evicted or expires.
+//! Tests of the memory store against a plain map: the outcomes are equal after evictions and expiry.
 
 use std::collections::HashMap;
 
