@@ -39,12 +39,12 @@ fn calls(limit: &Limit, hits: std::ops::Range<i64>) -> impl Strategy<Value = Vec
 }
 
 /// A limit, a first instant, and calls.
-type Walk = (Limit, u64, Vec<Call>);
+type Scenario = (Limit, u64, Vec<Call>);
 
-fn walk_of(
+fn scenario_of(
     limit: impl Strategy<Value = Limit>,
     hits: std::ops::Range<i64>,
-) -> impl Strategy<Value = Walk> {
+) -> impl Strategy<Value = Scenario> {
     let start = prop_oneof![0..100u64, Just(1_785_000_000_000_000)];
     (limit, start).prop_flat_map(move |(limit, start)| {
         let calls = calls(&limit, hits.clone());
@@ -52,15 +52,15 @@ fn walk_of(
     })
 }
 
-/// A walk with one to three tiers, which may block everything.
-fn walk(hits: std::ops::Range<i64>) -> impl Strategy<Value = Walk> {
-    walk_of(limit(prop_oneof![2 => vec(tier(), 1), 1 => vec(tier(), 2..4)]), hits)
+/// A scenario with one to three tiers, which may block everything.
+fn scenario(hits: std::ops::Range<i64>) -> impl Strategy<Value = Scenario> {
+    scenario_of(limit(prop_oneof![2 => vec(tier(), 1), 1 => vec(tier(), 2..4)]), hits)
 }
 
-/// A walk with one tier of at least one request.
-fn walk_of_one(hits: std::ops::Range<i64>) -> impl Strategy<Value = Walk> {
+/// A scenario with one tier of at least one request.
+fn one_tier_scenario(hits: std::ops::Range<i64>) -> impl Strategy<Value = Scenario> {
     let tier = tier().prop_map(|tier| Tier { requests: tier.requests.max(1), ..tier });
-    walk_of(limit(vec(tier, 1)), hits)
+    scenario_of(limit(vec(tier, 1)), hits)
 }
 
 fn decide(limit: &Limit, state: &mut Option<State>, hits: i64, now: u64) -> (Step, Decision) {
@@ -88,7 +88,7 @@ proptest! {
     })]
 
     #[test]
-    fn decisions_equal_those_of_the_naive_model((limit, start, calls) in walk(-4..14)) {
+    fn decisions_equal_those_of_the_naive_model((limit, start, calls) in scenario(-4..14)) {
         let mut model = Model::new(&limit);
         let (mut state, mut now) = (None, start);
         for (gap, hits) in calls {
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn no_span_admits_more_than_the_limit((limit, start, calls) in walk(0..14)) {
+    fn no_span_admits_more_than_the_limit((limit, start, calls) in scenario(0..14)) {
         let (mut state, mut now, mut admitted) = (None, start, Vec::new());
         for (gap, hits) in calls {
             now += gap;
@@ -138,7 +138,9 @@ proptest! {
     }
 
     #[test]
-    fn a_refund_never_admits_more_than_was_taken((limit, start, calls) in walk_of_one(-6..14)) {
+    fn a_refund_never_admits_more_than_was_taken(
+        (limit, start, calls) in one_tier_scenario(-6..14),
+    ) {
         let (mut state, mut now) = (None, start);
         for (gap, hits) in calls {
             now += gap;
@@ -157,7 +159,7 @@ proptest! {
 
     #[test]
     fn the_order_of_tiers_changes_nothing(
-        (limit, start, calls) in walk(-4..14),
+        (limit, start, calls) in scenario(-4..14),
         (by, reverse) in (0..16usize, any::<bool>()),
     ) {
         let mut rotated = limit.clone();
@@ -189,7 +191,9 @@ proptest! {
     }
 
     #[test]
-    fn denials_and_peeks_write_nothing((limit, start, calls) in walk(-4..14), back in 0..200u64) {
+    fn denials_and_peeks_write_nothing(
+        (limit, start, calls) in scenario(-4..14), back in 0..200u64,
+    ) {
         let (mut state, mut now) = (None, start);
         for (gap, hits) in calls {
             now += gap;
@@ -209,7 +213,7 @@ proptest! {
 
     #[test]
     fn an_expired_state_equals_none(
-        (limit, start, calls) in walk(-4..14), later in 0..3u64, probe in -4..14i64,
+        (limit, start, calls) in scenario(-4..14), later in 0..3u64, probe in -4..14i64,
     ) {
         let (mut state, mut now) = (None, start);
         for (gap, hits) in calls {
@@ -232,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn a_state_matters_until_it_expires((limit, start, calls) in walk_of_one(1..4)) {
+    fn a_state_matters_until_it_expires((limit, start, calls) in one_tier_scenario(1..4)) {
         let (mut state, mut now) = (None, start);
         for (gap, hits) in calls {
             now += gap;
@@ -247,7 +251,7 @@ proptest! {
 
     #[test]
     fn a_clock_set_back_loses_no_count(
-        (limit, start, calls) in walk_of_one(0..14), back in 0..200u64,
+        (limit, start, calls) in one_tier_scenario(0..14), back in 0..200u64,
     ) {
         let (mut state, mut now) = (None, start + 200);
         for (gap, hits) in calls {
@@ -269,7 +273,7 @@ proptest! {
     }
 
     #[test]
-    fn the_reset_of_a_denial_is_exact((limit, start, calls) in walk(-2..14)) {
+    fn the_reset_of_a_denial_is_exact((limit, start, calls) in scenario(-2..14)) {
         let (mut state, mut now) = (None, start);
         for (gap, hits) in calls {
             now += gap;
@@ -294,7 +298,9 @@ proptest! {
     }
 
     #[test]
-    fn the_reset_of_a_pass_is_when_more_remains((limit, start, calls) in walk_of_one(-4..14)) {
+    fn the_reset_of_a_pass_is_when_more_remains(
+        (limit, start, calls) in one_tier_scenario(-4..14),
+    ) {
         let (mut state, mut now) = (None, start);
         for (gap, hits) in calls {
             now += gap;
@@ -316,7 +322,7 @@ proptest! {
     }
 
     #[test]
-    fn at_full_fullness_the_next_hit_is_denied((limit, start, calls) in walk(-2..14)) {
+    fn at_full_fullness_the_next_hit_is_denied((limit, start, calls) in scenario(-2..14)) {
         let (mut state, mut now) = (None, start);
         for (gap, hits) in calls {
             now += gap;

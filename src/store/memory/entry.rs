@@ -132,8 +132,8 @@ impl CounterEntry {
                 Some(State::FixedWindow(Tiers::One(FixedWindow { start: Micros(a), count: b })))
             }
             StateKind::SlidingWindow => {
-                let pair = SlidingWindow { start: Micros(a), current: b, previous: c };
-                Some(State::SlidingWindow(Tiers::One(pair)))
+                let windows = SlidingWindow { start: Micros(a), current: b, previous: c };
+                Some(State::SlidingWindow(Tiers::One(windows)))
             }
             StateKind::Gcra => Some(State::Gcra(Tiers::One(GcraTime { micros: a, part: b }))),
             StateKind::Large => None,

@@ -54,7 +54,7 @@ fn log(now: Micros, hits: i64, max: u64) -> Step {
 }
 
 /// Checks that slab, index, large states and totals are consistent.
-fn audit(store: &MemoryStore) {
+fn assert_consistent(store: &MemoryStore) {
     let (mut counters, mut large_bytes) = (0, 0);
     for number in 0..store.shards.len() {
         let shard = store.lock(number);

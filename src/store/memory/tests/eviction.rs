@@ -1,4 +1,4 @@
-//! Tests of eviction: which counter goes when the store is full.
+//! Tests of eviction: which counter is evicted when the store is full.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn a_key_flood_resets_no_limited_client() {
     }
     let stats = store.stats();
     assert_eq!((stats.counters, stats.evicted), (1000, 300 + 29_000 - 1000));
-    audit(&store);
+    assert_consistent(&store);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::step::{Lease, LeaseId};
 const NOW: Micros = Micros::from_secs(1000);
 const SCHEDULES: usize = 3000;
 
-/// Runs `work` on three threads with one store, in many schedules, and audits the store afterwards.
+/// Runs `work` on three threads with one store, in many schedules, and checks the store afterwards.
 fn on_threads(
     new: impl Fn() -> MemoryStore + Send + Sync + Copy + 'static,
     work: impl Fn(&MemoryStore, u64) -> u64 + Send + Sync + Copy + 'static,
@@ -29,7 +29,7 @@ fn on_threads(
             .collect();
         let sum = spawned.into_iter().map(|thread| thread.join().unwrap()).sum();
         check(&store, sum);
-        audit(&store);
+        assert_consistent(&store);
     };
     check_random(run, SCHEDULES);
     check_pct(run, SCHEDULES, 3);
@@ -42,7 +42,7 @@ fn limit(algorithm: Algorithm, requests: u64) -> Limit {
 }
 
 /// Key number `n` among the keys that, in a store of two shards, are not in the shard of key 0.
-fn elsewhere(n: u64) -> Key {
+fn other_shard_key(n: u64) -> Key {
     let half = |key: &Key| key.0[1] >> 63;
     let mut others = (1000..).map(key).filter(|other| half(other) != half(&key(0)));
     others.nth(n as usize).expect("every other key is there")
@@ -59,7 +59,7 @@ fn a_limit_is_exact_beside_sweeps_and_evictions() {
                     let step = plan(&limit(algorithm, 5), 1, NOW);
                     admitted += u64::from(store.apply_now(&key(0), &step).unwrap().allowed);
                     let now = if turn == 0 { Micros::from_secs(900) } else { NOW };
-                    let other = elsewhere(3 * thread + turn);
+                    let other = other_shard_key(3 * thread + turn);
                     store.apply_now(&other, &count(now, 1, 1000)).unwrap();
                     if thread == 0 {
                         store.sweep(NOW, 256);

@@ -20,7 +20,7 @@ fn large_states_stay_within_their_bytes() {
     }
     assert!(store.stats().evicted > 0);
     assert!(store.get(&small).is_some(), "a small state is no help and stays");
-    audit(&store);
+    assert_consistent(&store);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_limited_log_stays_when_bytes_run_out() {
     }
     // Small states still fit.
     assert!(store.apply_now(&key(5000), &count(NOW, 1, 1)).unwrap().allowed);
-    audit(&store);
+    assert_consistent(&store);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_log_that_cannot_grow_is_unchanged() {
     assert_eq!(peek.tiers[0].a, held);
     let refund = store.apply_now(&key(1), &log(now(held), -1, 100_000)).unwrap();
     assert_eq!(refund.tiers[0].a, held - 1);
-    audit(&store);
+    assert_consistent(&store);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_large_state_of_another_shard_is_evicted() {
     }
     let stats = store.stats();
     assert!(stats.evicted > 50, "{stats:?}");
-    audit(&store);
+    assert_consistent(&store);
 }
 
 #[test]
@@ -76,13 +76,13 @@ fn a_state_moves_between_entry_and_list() {
             let now = Micros::from_secs(1000 + round);
             let step = if round % 2 == 0 { count(now, 1, 10) } else { log(now, 1, 10) };
             assert!(store.apply_now(&key(client), &step).unwrap().allowed);
-            audit(&store);
+            assert_consistent(&store);
         }
     }
     for client in 0..4 {
         assert!(store.delete(&key(client)));
         assert!(!store.delete(&key(client)));
-        audit(&store);
+        assert_consistent(&store);
     }
     assert_eq!(store.stats(), MemoryStats::default());
 }

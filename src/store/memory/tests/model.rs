@@ -1,4 +1,5 @@
-//! Tests of the memory store against a plain map: the outcomes are equal after evictions and expiry.
+//! Tests of the memory store against a plain map: the outcomes are equal, also after evictions and
+//! expiry.
 
 use std::collections::HashMap;
 
@@ -52,20 +53,20 @@ fn params(key: u64, now: Micros, hits: i64) -> Params {
     let tiers: &[u64] = if key % 10 < 5 { &[7] } else { &[5, 20] };
     let windows = tiers.iter().map(|&secs| Micros::from_secs(secs));
     match key % 5 {
-        0 => Params::FixedWindow(windows.map(|w| count_tier(w, now, max)).collect()),
-        1 => Params::SlidingWindow(windows.map(|w| pair_tier(w, now, max)).collect()),
+        0 => Params::FixedWindow(windows.map(|w| fixed_window_tier(w, now, max)).collect()),
+        1 => Params::SlidingWindow(windows.map(|w| sliding_window_tier(w, now, max)).collect()),
         2 => Params::Gcra(windows.map(|w| gcra_tier(w, now, max, hits)).collect()),
-        3 => Params::Log(hold_tiers(windows, now, max)),
-        _ => Params::Slots(hold_tiers(windows, now, max)),
+        3 => Params::Log(entries_tiers(windows, now, max)),
+        _ => Params::Slots(entries_tiers(windows, now, max)),
     }
 }
 
-fn count_tier(window: Micros, now: Micros, max: u64) -> FixedWindowTier {
+fn fixed_window_tier(window: Micros, now: Micros, max: u64) -> FixedWindowTier {
     let start = Micros(now.0 - now.0 % window.0);
     FixedWindowTier { start, end: start.saturating_add(window), max }
 }
 
-fn pair_tier(window: Micros, now: Micros, max: u64) -> SlidingWindowTier {
+fn sliding_window_tier(window: Micros, now: Micros, max: u64) -> SlidingWindowTier {
     let start = Micros(now.0 - now.0 % window.0);
     SlidingWindowTier { start, window, rest: Micros(window.0 - now.0 % window.0), max }
 }
@@ -84,7 +85,7 @@ fn gcra_tier(window: Micros, now: Micros, max: u64, hits: i64) -> GcraTier {
     }
 }
 
-fn hold_tiers(
+fn entries_tiers(
     windows: impl Iterator<Item = Micros>,
     now: Micros,
     max: u64,
@@ -120,7 +121,7 @@ proptest! {
                     model.remove(&n);
                 }
             }
-            audit(&store);
+            assert_consistent(&store);
         }
         prop_assert_eq!(store.stats().evicted, 0);
     }
