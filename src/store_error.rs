@@ -24,7 +24,7 @@ pub enum StoreError {
     #[error("the connection to Redis was lost before the reply; check the node's log")]
     Lost,
     /// The store returned an error. The step was not applied.
-    #[error("Redis returned an error; see the log")]
+    #[error("Redis returned an error; weir's log has its text")]
     Refused,
     /// The reply is not an outcome. The step may have been applied.
     #[error("the reply of the store is invalid; check for other versions or programs on its keys")]

@@ -12,9 +12,12 @@ mod blank;
 mod log_lines;
 #[path = "tidy/prose.rs"]
 mod prose;
+#[path = "tidy/pure.rs"]
+mod pure;
 #[path = "tidy/tree.rs"]
 mod tree;
 
+use pure::PURE;
 use tree::{Source, pages, tree};
 
 /// The permitted dependencies: a module of `src/`, and the modules of rows above that it may name.
@@ -63,29 +66,6 @@ enum Where {
     Not(&'static [&'static str]),
 }
 
-/// Modules without side effects: no clock, no waiting, no logging.
-const PURE: &[&str] = &[
-    "src/limit",
-    "src/descriptor",
-    "src/key",
-    "src/step",
-    "src/algorithm",
-    "src/decision",
-    "src/rules/compile",
-    "src/rules/tree",
-    "src/rules/matcher",
-    "src/rules/index",
-    "src/store/guarded/breaker",
-    "src/store/guarded/breaker_log",
-    "src/limiter/fold",
-    "src/limiter/headers",
-    "src/modes/leased/policy",
-    "src/modes/leased/demand",
-    "src/modes/leased/token_pool",
-    "src/modes/synced/delta",
-    "src/modes/synced/replica",
-    "src/modes/over_limit/denied_state",
-];
 /// Modules that use gRPC.
 const SPEAKS_GRPC: &[&str] = &["src/server/grpc/tonic_services", "src/cli", "src/telemetry"];
 

@@ -1,0 +1,25 @@
+//! The list of modules without side effects.
+
+/// Modules without side effects: no clock, no waiting, no logging.
+pub(crate) const PURE: &[&str] = &[
+    "src/limit",
+    "src/descriptor",
+    "src/key",
+    "src/step",
+    "src/algorithm",
+    "src/decision",
+    "src/rules/compile",
+    "src/rules/tree",
+    "src/rules/matcher",
+    "src/rules/index",
+    "src/store/guarded/breaker",
+    "src/store/guarded/breaker_log",
+    "src/limiter/fold",
+    "src/limiter/headers",
+    "src/modes/leased/policy",
+    "src/modes/leased/demand",
+    "src/modes/leased/token_pool",
+    "src/modes/synced/delta",
+    "src/modes/synced/replica",
+    "src/modes/over_limit/denied_state",
+];
