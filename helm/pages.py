@@ -36,7 +36,7 @@ def is_derived(path):
 
 
 def settings_schema():
-    """The schema of `settings`: that of weir.yaml, which comes from weir's declarations, less what the chart derives."""
+    """The schema of `settings`: that of weir.yaml, without the settings that the chart derives."""
     sections = {}
     for section, schema in json.loads(WEIR_YAML.read_text())["properties"].items():
         keys = {
@@ -49,7 +49,7 @@ def settings_schema():
     return {
         "type": "object",
         "additionalProperties": False,
-        "description": "weir.yaml, less what the chart derives.",
+        "description": "The settings of weir.yaml, without those that the chart derives.",
         "properties": sections,
     }
 

@@ -1,4 +1,4 @@
-{{/* Names, labels and the image: what most templates ask for. Each takes the root. */}}
+{{/* Names, labels and the image, which most templates use. Each takes the root. */}}
 
 {{- define "weir.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
@@ -20,7 +20,7 @@
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
-{{/* A Deployment's selector cannot be changed: nothing that may change goes in here. */}}
+{{/* The selector of a Deployment is immutable, so these labels must never change. */}}
 {{- define "weir.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "weir.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -37,7 +37,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end -}}
 
-{{/* Without the chart's version: a new chart alone is no reason to replace pods. */}}
+{{/* Without the version of the chart, so that a new chart alone does not replace the pods. */}}
 {{- define "weir.podLabels" -}}
 {{ include "weir.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -47,7 +47,7 @@ app.kubernetes.io/component: ratelimit
 {{- end }}
 {{- end -}}
 
-{{/* Without the labels that the Service selects by: the pod of `helm test` serves no calls. */}}
+{{/* These labels do not match the Service's selector: the pod of `helm test` serves no calls. */}}
 {{- define "weir.testLabels" -}}
 app.kubernetes.io/name: {{ include "weir.name" . }}-test
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -77,7 +77,7 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* A digest says exactly which image; a tag beside it is for people. */}}
+{{/* With a digest, Kubernetes ignores the tag. The tag informs people. */}}
 {{- define "weir.image" -}}
 {{- $registry := .Values.global.imageRegistry | default .Values.image.registry -}}
 {{- with $registry }}{{ . }}/{{ end -}}
@@ -93,7 +93,7 @@ annotations:
 {{- .Values.tls.existingSecret | default (printf "%s-tls" (include "weir.fullname" .)) -}}
 {{- end -}}
 
-{{/* A length of time as weir writes it, in whole seconds, rounded up. */}}
+{{/* A duration of weir.yaml in whole seconds, rounded up. */}}
 {{- define "weir.seconds" -}}
 {{- $units := dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 "d" 86400000 -}}
 {{- $ms := 0 -}}
@@ -104,7 +104,7 @@ annotations:
 {{- div (add $ms 999) 1000 -}}
 {{- end -}}
 
-{{/* How many pods there are at least: what a share of a limit is counted by. */}}
+{{/* The minimum number of pods. weir divides a limit by it for `on_error: local`. */}}
 {{- define "weir.instances" -}}
 {{- if .Values.keda.enabled }}{{ max 1 (int .Values.keda.minReplicaCount) }}
 {{- else if .Values.autoscaling.enabled }}{{ .Values.autoscaling.minReplicas }}

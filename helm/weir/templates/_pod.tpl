@@ -1,4 +1,4 @@
-{{/* What the containers of weir's image have in common: the service, its check, and the test. */}}
+{{/* The common parts of the containers of weir's image: the service, its check, and the test. */}}
 
 {{- define "weir.containerBase" -}}
 image: {{ include "weir.image" . | quote }}
@@ -26,7 +26,7 @@ securityContext:
 {{- end }}
 {{- end -}}
 
-{{/* Mounted, not copied: a changed ConfigMap or Secret arrives in the running pod. */}}
+{{/* Mounts of whole folders, so that a changed ConfigMap or Secret reaches the running pod. */}}
 {{- define "weir.volumeMounts" -}}
 - { name: settings, mountPath: /etc/weir/settings, readOnly: true }
 - { name: rules, mountPath: /etc/weir/rules, readOnly: true }
@@ -94,7 +94,7 @@ securityContext:
 {{- end }}
 {{- end -}}
 
-{{/* Weakly spread over nodes and zones, unless the values say otherwise. Takes the root. */}}
+{{/* Soft spread over nodes and zones, unless the values set constraints. Takes the root. */}}
 {{- define "weir.spread" -}}
 {{- if .Values.topologySpreadConstraints }}
 {{- toYaml .Values.topologySpreadConstraints }}

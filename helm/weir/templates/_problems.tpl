@@ -1,4 +1,4 @@
-{{/* What the schema cannot say: values that contradict one another. All of them at once. */}}
+{{/* Rejects values that contradict one another, which the schema cannot express. Reports all at once. */}}
 
 {{- define "weir.refuseContradictions" -}}
 {{- $problems := list -}}
@@ -7,7 +7,7 @@
 {{- $problems = append $problems "autoscaling.enabled and keda.enabled: both would scale the Deployment; choose one" -}}
 {{- end -}}
 {{- if and $values.keda.enabled (not $values.keda.triggers) -}}
-{{- $problems = append $problems "keda.enabled: say by what to scale in keda.triggers" -}}
+{{- $problems = append $problems "keda.enabled: needs at least one trigger in keda.triggers" -}}
 {{- end -}}
 {{- if and (not (kindIs "invalid" $values.podDisruptionBudget.minAvailable)) (not (kindIs "invalid" $values.podDisruptionBudget.maxUnavailable)) -}}
 {{- $problems = append $problems "podDisruptionBudget: minAvailable and maxUnavailable exclude one another; set the other one to null" -}}
@@ -25,12 +25,12 @@
 {{- $problems = append $problems "tls.certManager.enabled: name the issuer in tls.certManager.issuerRef.name" -}}
 {{- end -}}
 {{- else if or $values.tls.existingSecret $values.tls.certManager.enabled $values.tls.clientCA.existingSecret -}}
-{{- $problems = append $problems "tls.existingSecret, tls.certManager and tls.clientCA mean nothing without tls.enabled: true" -}}
+{{- $problems = append $problems "tls.existingSecret, tls.certManager and tls.clientCA need tls.enabled: true" -}}
 {{- end -}}
 {{- if eq $values.store "redis" -}}
 {{- $redis := $values.redis -}}
 {{- if and $redis.hosts $redis.existingSecret.urlKey -}}
-{{- $problems = append $problems "redis.hosts and redis.existingSecret.urlKey: Redis's place comes from one of them" -}}
+{{- $problems = append $problems "redis.hosts and redis.existingSecret.urlKey: the address of Redis comes from one of them" -}}
 {{- else if not (or $redis.hosts $redis.existingSecret.urlKey) -}}
 {{- $problems = append $problems "store: redis needs redis.hosts, or redis.existingSecret.urlKey" -}}
 {{- end -}}
@@ -38,10 +38,10 @@
 {{- $problems = append $problems "redis.existingSecret.urlKey: name the secret in redis.existingSecret.name" -}}
 {{- end -}}
 {{- if and (eq $redis.topology "sentinel") $redis.hosts (not $redis.sentinelPrimary) -}}
-{{- $problems = append $problems "redis.topology: sentinel needs redis.sentinelPrimary, the name that the sentinels know the primary by" -}}
+{{- $problems = append $problems "redis.topology: sentinel needs redis.sentinelPrimary, the name of the primary in the configuration of the Sentinels" -}}
 {{- end -}}
 {{- if and (eq $redis.topology "standalone") (gt (len $redis.hosts) 1) -}}
-{{- $problems = append $problems "redis.hosts: one is enough for redis.topology: standalone; several are for cluster and sentinel" -}}
+{{- $problems = append $problems "redis.hosts: redis.topology: standalone needs exactly one host; cluster and sentinel accept several" -}}
 {{- end -}}
 {{- end -}}
 {{- if not $values.metrics.enabled -}}

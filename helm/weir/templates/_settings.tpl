@@ -1,4 +1,4 @@
-{{/* weir.yaml: the settings that the chart derives from its values, over those of `settings`. */}}
+{{/* weir.yaml: `settings`, overridden by the settings that the chart derives from its values. */}}
 
 {{- define "weir.settings" -}}
 {{- $sections := include "weir.derivedSettings" . | fromYaml | mergeOverwrite (deepCopy .Values.settings) -}}
@@ -17,7 +17,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* Settings that follow from mounts and open ports. None of them can be set in `settings`. */}}
+{{/* Settings that depend on mounts and open ports. `settings` cannot contain them. */}}
 {{- define "weir.derivedSettings" -}}
 grpc:
   listen: "[::]:8081"
@@ -35,7 +35,7 @@ grpc:
 http:
   listen: "[::]:8080"
 admin:
-  # The admin listener inspects and resets counters. `kubectl port-forward` is the way to reach it.
+  # The admin listener shows and deletes counters. Use `kubectl port-forward` to connect to it.
   listen: "127.0.0.1:6070"
 {{- if .Values.metrics.enabled }}
 metrics:
@@ -75,7 +75,7 @@ fallback:
 {{- end }}
 {{- end -}}
 
-{{/* The URL of one node, of a Cluster or of Sentinels. It never holds a password. */}}
+{{/* The URL of one node, of a Cluster or of Sentinels. It never contains a password. */}}
 {{- define "weir.redisUrl" -}}
 {{- $redis := .Values.redis -}}
 {{- $scheme := ternary "rediss" "redis" $redis.tls.enabled -}}
@@ -91,7 +91,7 @@ fallback:
 {{- end -}}
 {{- end -}}
 
-{{/* Seconds from SIGTERM to the last response, and 5 s in addition. The kubelet must not kill weir earlier. */}}
+{{/* Seconds from SIGTERM to the last response, plus 5 s. The kubelet must not kill weir earlier. */}}
 {{- define "weir.gracePeriod" -}}
 {{- $drain := .Values.settings.drain | default dict -}}
 {{- $delay := get $drain "delay" | default "5s" -}}
