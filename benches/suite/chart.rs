@@ -26,7 +26,7 @@ pub(crate) fn bars(title: &str, unit: &str, rows: &[(String, Option<f64>)]) -> S
         let y = HEAD + BAR * row as f64;
         let length = (WIDTH - LABEL - 80.0) * value / most;
         let (text_y, end) = (y + 14.0, LABEL + length + 6.0);
-        let fill = if name.starts_with("yardstick") { "#999" } else { "#2a6f97" };
+        let fill = if name.starts_with("baseline") { "#999" } else { "#2a6f97" };
         // Writing to a String cannot fail.
         let _ = writeln!(
             svg,

@@ -18,7 +18,7 @@ pub(crate) struct Server {
     /// The admin address, if the server is weir.
     admin: Option<String>,
     /// Kept open, because the server keeps writing to it.
-    said: Box<dyn Read + Send + Sync>,
+    output: Box<dyn Read + Send + Sync>,
 }
 
 /// Resident memory, in bytes.
@@ -52,10 +52,10 @@ impl Server {
         })
     }
 
-    /// The yardstick, which is this program with `bare`.
-    pub(crate) fn bare() -> anyhow::Result<Server> {
+    /// The baseline, which is this program with `baseline`.
+    pub(crate) fn baseline() -> anyhow::Result<Server> {
         let mut command = Command::new(std::env::current_exe()?);
-        let child = command.arg("bare").stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = command.arg("baseline").stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = child.spawn()?;
         let out = child.stdout.take().context("stdout is piped")?;
         Server::wait(child, out, |line| {
@@ -65,17 +65,17 @@ impl Server {
 
     fn wait(
         child: Child,
-        said: impl Read + Send + Sync + 'static,
+        output: impl Read + Send + Sync + 'static,
         listening: impl Fn(&str) -> Option<(String, Option<String>)>,
     ) -> anyhow::Result<Server> {
         let mut server =
-            Server { child, address: String::new(), admin: None, said: Box::new(said) };
-        let mut said = BufReader::with_capacity(1, &mut server.said);
+            Server { child, address: String::new(), admin: None, output: Box::new(output) };
+        let mut output = BufReader::with_capacity(1, &mut server.output);
         let mut all = String::new();
         let (address, admin) = loop {
             let mut line = String::new();
-            if said.read_line(&mut line)? == 0 {
-                bail!("a server does not start; it said:\n{all}");
+            if output.read_line(&mut line)? == 0 {
+                bail!("a server does not start; its output:\n{all}");
             }
             all += &line;
             if let Some(addresses) = listening(line.trim_end()) {
@@ -115,7 +115,7 @@ impl Server {
 
     /// The share of decisions so far by fallback, from its metrics.
     pub(crate) fn fallback_share(&self) -> anyhow::Result<f64> {
-        let admin = self.admin.as_deref().context("the yardstick has no metrics")?;
+        let admin = self.admin.as_deref().context("the baseline has no metrics")?;
         let mut stream = TcpStream::connect(admin)?;
         write!(stream, "GET /metrics HTTP/1.1\r\nhost: {admin}\r\nconnection: close\r\n\r\n")?;
         let mut text = String::new();
@@ -125,7 +125,7 @@ impl Server {
             lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
         };
         let decided = sum("weir_requests_total{");
-        ensure!(decided > 0.0, "metrics that tell of no decision: {text:.200}");
+        ensure!(decided > 0.0, "the metrics show no decision: {text:.200}");
         Ok(sum("weir_fallback_total{") / decided)
     }
 

@@ -8,11 +8,11 @@ pub(crate) fn facts() -> Vec<(&'static str, String)> {
     vec![
         ("processor", format!("{}, {cores} cores", field("/proc/cpuinfo", "model name"))),
         ("memory", field("/proc/meminfo", "MemTotal")),
-        ("kernel", said("uname", &["-sr"])),
-        ("compiler", said("rustc", &["--version"])),
-        ("Redis", said("redis-server", &["--version"])),
-        ("weir", said("git", &["describe", "--always", "--dirty"])),
-        ("date", said("date", &["-u", "+%Y-%m-%d"])),
+        ("kernel", output_of("uname", &["-sr"])),
+        ("compiler", output_of("rustc", &["--version"])),
+        ("Redis", output_of("redis-server", &["--version"])),
+        ("weir", output_of("git", &["describe", "--always", "--dirty"])),
+        ("date", output_of("date", &["-u", "+%Y-%m-%d"])),
     ]
 }
 
@@ -23,7 +23,7 @@ fn field(path: &str, name: &str) -> String {
     value.unwrap_or("unknown").to_owned()
 }
 
-fn said(program: &str, words: &[&str]) -> String {
+fn output_of(program: &str, words: &[&str]) -> String {
     let root = env!("CARGO_MANIFEST_DIR");
     let output = Command::new(program).args(words).current_dir(root).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());

@@ -1,8 +1,8 @@
-//! The measurement of docs/performance.md: weir with memory and Redis beside the yardstick, in
+//! The measurement of docs/performance.md: weir with memory and Redis beside the baseline, in
 //! turn, over several rounds.
 //!
-//! `make bench` runs it and writes docs/performance.md with its charts and data. `suite bare` is
-//! the yardstick.
+//! `make bench` runs it and writes docs/performance.md with its charts and data. `suite baseline` is
+//! the baseline.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Parser;
 use weir_bench::{Pacing, Plan, Report};
 
-mod bare;
+mod baseline;
 mod chart;
 mod child;
 mod faults;
@@ -42,8 +42,8 @@ const RATE: f64 = 5_000.0;
 /// Measures weir and writes docs/performance.md.
 #[derive(Debug, Parser)]
 struct Options {
-    /// `bare` runs the yardstick instead.
-    #[arg(value_parser = ["bare"])]
+    /// `baseline` runs the baseline instead.
+    #[arg(value_parser = ["baseline"])]
     program: Option<String>,
     /// Rounds; medians are taken over them.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -76,8 +76,8 @@ struct Options {
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
-    if options.program.as_deref() == Some("bare") {
-        return bare::serve(std::thread::available_parallelism()?.get());
+    if options.program.as_deref() == Some("baseline") {
+        return baseline::serve(std::thread::available_parallelism()?.get());
     }
     if !options.bench {
         // `cargo test --benches` runs this too. It would take minutes and overwrite the page.
@@ -156,7 +156,7 @@ fn written(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
 const BY_TONIC: (&str, &str) = ("WEIR__GRPC__FAST_PATH", "false");
 
 /// A server of the rounds.
-struct Contestant {
+struct NamedServer {
     /// The server's name in the figures.
     name: &'static str,
     server: Server,
@@ -164,31 +164,31 @@ struct Contestant {
     on_redis: bool,
 }
 
-/// The servers of the rounds: the yardstick, this weir with and without its fast path, and the
+/// The servers of the rounds: the baseline, this weir with and without its fast path, and the
 /// build to compare with, if given.
-fn contestants(
+fn named_servers(
     options: &Options,
     rules: &Path,
     redis: Option<&Redis>,
-) -> anyhow::Result<Vec<Contestant>> {
-    let contestant = |name, server, on_redis| Contestant { name, server, on_redis };
+) -> anyhow::Result<Vec<NamedServer>> {
+    let named = |name, server, on_redis| NamedServer { name, server, on_redis };
     let mut all = vec![
-        contestant("yardstick", Server::bare()?, false),
-        contestant("memory", Server::weir(rules, &[])?, false),
-        contestant("memory, by tonic", Server::weir(rules, &[BY_TONIC])?, false),
+        named("baseline", Server::baseline()?, false),
+        named("memory", Server::weir(rules, &[])?, false),
+        named("memory, by tonic", Server::weir(rules, &[BY_TONIC])?, false),
     ];
     if let Some(before) = &options.before {
-        all.push(contestant("memory, before", Server::program(before, rules, &[])?, false));
+        all.push(named("memory, before", Server::program(before, rules, &[])?, false));
     }
     if let Some(redis) = redis {
         let (kind, url) = (("WEIR__STORE__KIND", "redis"), redis.url());
         let url = ("WEIR__REDIS__URL", url.as_str());
-        all.push(contestant("Redis", Server::weir(rules, &[kind, url])?, true));
+        all.push(named("Redis", Server::weir(rules, &[kind, url])?, true));
         let by_tonic = Server::weir(rules, &[kind, url, BY_TONIC])?;
-        all.push(contestant("Redis, by tonic", by_tonic, true));
+        all.push(named("Redis, by tonic", by_tonic, true));
         if let Some(before) = &options.before {
             let server = Server::program(before, rules, &[kind, url])?;
-            all.push(contestant("Redis, before", server, true));
+            all.push(named("Redis, before", server, true));
         }
     }
     Ok(all)
@@ -198,23 +198,23 @@ fn contestants(
 fn rounds(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
     let rules = written(folder, "rules.yaml", &rules("fixed_window"))?;
     let redis = (!options.without_redis).then(Redis::start);
-    let contestants = contestants(options, &rules, redis.as_ref())?;
+    let servers = named_servers(options, &rules, redis.as_ref())?;
     let mut figures = Figures::default();
     let warm = Plan { duration: Duration::from_millis(500), ..saturated(options) };
-    for one in &contestants {
+    for one in &servers {
         one.server.load(&warm)?;
     }
-    let shared = contestants.iter().find(|one| one.name == "Redis").map(|one| &one.server);
+    let shared = servers.iter().find(|one| one.name == "Redis").map(|one| &one.server);
     let call = redis.as_ref().zip(shared).map(|(redis, server)| one_call(redis, server, &warm));
     let call = call.transpose()?;
     for round in 1..=options.rounds {
         println!("round {round} of {}", options.rounds);
-        for one in &contestants {
+        for one in &servers {
             let redis = redis.as_ref().filter(|_| one.on_redis);
             saturation(one.name, &one.server, redis, &saturated(options), &mut figures)?;
         }
         for _ in 0..OPEN_TURNS {
-            for one in &contestants {
+            for one in &servers {
                 // Sent beside every server, so that all have the same conditions.
                 let pings = redis.as_ref().map(Redis::ping).transpose()?;
                 let (report, _) = one.server.load(&open(options))?;

@@ -24,26 +24,26 @@ use Bound::{Least, Most};
 
 const PROMISES: &[Promise] = &[
     (
-        "memory, saturated: server CPU per call, of the yardstick's",
+        "memory, saturated: server CPU per call, of the baseline's",
         |f| {
             f.ratio(
                 "saturated: CPU s per 100 000: memory",
-                "saturated: CPU s per 100 000: yardstick",
+                "saturated: CPU s per 100 000: baseline",
             )
         },
         Most(1.15),
     ),
     (
-        "memory, 5 000 per second: p99, of the yardstick's",
-        |f| f.ratio("open: p99, us: memory", "open: p99, us: yardstick"),
+        "memory, 5 000 per second: p99, of the baseline's",
+        |f| f.ratio("open: p99, us: memory", "open: p99, us: baseline"),
         Most(1.2),
     ),
     (
-        "Redis, saturated: server CPU per call, of the yardstick's",
+        "Redis, saturated: server CPU per call, of the baseline's",
         |f| {
             f.ratio(
                 "saturated: CPU s per 100 000: Redis",
-                "saturated: CPU s per 100 000: yardstick",
+                "saturated: CPU s per 100 000: baseline",
             )
         },
         Most(2.5),
@@ -69,9 +69,9 @@ const PROMISES: &[Promise] = &[
         Most(0.5),
     ),
     (
-        "Redis, 5 000 per second: p99 less the yardstick's, in p99 of a PING meanwhile",
+        "Redis, 5 000 per second: p99 less the baseline's, in p99 of a PING meanwhile",
         |f| {
-            let more = f.get("open: p99, us: Redis")? - f.get("open: p99, us: yardstick")?;
+            let more = f.get("open: p99, us: Redis")? - f.get("open: p99, us: baseline")?;
             Some(more / f.get("open: PING p99, us")?)
         },
         Most(2.0),
@@ -190,7 +190,7 @@ fn servers(figures: &Figures) -> String {
         format!("| {name} | {} |\n", cells.join(" | "))
     };
     for (name, of) in [
-        ("yardstick", "yardstick"),
+        ("baseline", "baseline"),
         ("weir from memory", "memory"),
         ("weir from memory, `grpc.fast_path: false`", "memory, by tonic"),
         ("weir from memory, the build before", "memory, before"),
@@ -274,7 +274,7 @@ fn charts(figures: &Figures) -> Vec<(&'static str, String)> {
     let row = |name: &str, figure: &str| (name.to_owned(), figures.get(figure));
     let tenth = |name: &str, figure: &str| (name.to_owned(), figures.get(figure).map(|v| v / 10.0));
     let cpu = [
-        row("yardstick", "saturated: CPU s per 100 000: yardstick"),
+        row("baseline", "saturated: CPU s per 100 000: baseline"),
         row("weir from memory", "saturated: CPU s per 100 000: memory"),
         row("weir on Redis", "saturated: CPU s per 100 000: Redis"),
         tenth("Redis under weir", "saturated: Redis CPU s per million"),
@@ -283,7 +283,7 @@ fn charts(figures: &Figures) -> Vec<(&'static str, String)> {
     let mut latency = Vec::new();
     for point in ["p50", "p90", "p99", "p99.9"] {
         for (name, of) in
-            [("yardstick", "yardstick"), ("weir from memory", "memory"), ("weir on Redis", "Redis")]
+            [("baseline", "baseline"), ("weir from memory", "memory"), ("weir on Redis", "Redis")]
         {
             latency.push(row(&format!("{name}, {point}"), &format!("open: {point}, us: {of}")));
         }

@@ -1,4 +1,4 @@
-//! The yardstick: a plain tonic server with a constant response, on the thread layout of weir.
+//! The baseline: a plain tonic server with a constant response, on the thread layout of weir.
 //!
 //! One thread accepts and distributes connections, and one single-threaded runtime per core serves
 //! them. The service is generated from `envoy-types` in the usual way and contains no code of weir.
