@@ -33,8 +33,8 @@ mod support {
     pub(crate) mod collector;
     pub(crate) mod envoy;
     pub(crate) mod http;
+    pub(crate) mod metrics_page;
     pub(crate) mod process;
-    pub(crate) mod promtool;
     pub(crate) mod rls;
     pub(crate) mod secret;
     pub(crate) mod vectors;

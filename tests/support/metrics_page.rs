@@ -92,24 +92,44 @@ impl Page {
                 }
             }
             if kind == "histogram" {
-                histogram(name, samples);
+                let mut series: BTreeMap<_, Vec<&Sample>> = BTreeMap::new();
+                for sample in samples {
+                    let mut labels = sample.labels.clone();
+                    labels.remove("le");
+                    series.entry(labels).or_default().push(sample);
+                }
+                series.values().for_each(|samples| histogram(name, samples));
             }
         }
     }
 
-    /// A metric of weir names what it counts and its unit.
-    pub(crate) fn check_name(&self, name: &str) {
-        assert!(is_name(name) && !name.contains(':'), "{name} is no name");
-        assert!(name.starts_with("weir_") || name.starts_with("process_"), "{name} is whose?");
+    /// Checks all names but those of envoyproxy/ratelimit, which are fixed.
+    pub(crate) fn check_names_of_weir(&self) {
+        for name in self.names().iter().filter(|name| !name.starts_with("ratelimit_")) {
+            self.check_name(name);
+        }
+    }
+
+    /// A metric of weir names what it counts and its unit. `promtool check metrics` has the same
+    /// rules.
+    fn check_name(&self, name: &str) {
+        assert!(is_name(name) && !name.contains(':'), "{name} is not a valid name");
+        assert!(name.starts_with("weir_") || name.starts_with("process_"), "{name} has another prefix");
         let kind = self.kind(name).expect("a family");
         assert_eq!(kind == "counter", name.ends_with("_total"), "{name} is a {kind}");
         if kind == "histogram" {
             assert!(name.ends_with("_seconds"), "{name} has no unit");
         }
+        assert!(!name.contains(|c: char| c.is_ascii_uppercase()), "{name} is not in snake_case");
         for word in name.split('_') {
-            let odd = ["ms", "milliseconds", "minutes", "kb", "mb", "counter", "gauge", "count"];
-            assert!(!odd.contains(&word), "{name}: base units, and no kinds in names: {word}");
+            let units = ["ms", "milliseconds", "us", "microseconds", "minutes", "hours", "kb", "mb"];
+            assert!(!units.contains(&word), "{name}: {word} is not a base unit");
+            let kinds = ["counter", "gauge", "histogram", "summary", "count", "sum", "bucket"];
+            assert!(!kinds.contains(&word), "{name}: {word} is the kind or a part of a metric");
         }
+        let labels = self.labels(name);
+        assert!(!labels.contains("quantile"), "{name} has the label of summaries");
+        assert!(kind == "histogram" || !labels.contains("le"), "{name} is a {kind}");
     }
 
     fn family(&self, name: &str) -> Option<&Family> {
@@ -128,8 +148,8 @@ impl Sample {
     }
 }
 
-/// Buckets are cumulative, and the last one has every sample.
-fn histogram(name: &str, samples: &[Sample]) {
+/// The buckets of one series are cumulative, and the last one has every sample.
+fn histogram(name: &str, samples: &[&Sample]) {
     let buckets = samples.iter().filter(|sample| sample.name.ends_with("_bucket"));
     let mut below: (f64, f64) = (f64::NEG_INFINITY, 0.0);
     for bucket in buckets {
