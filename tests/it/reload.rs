@@ -5,13 +5,12 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
 
 use tempfile::TempDir;
 
 use crate::support::http::get;
 use crate::support::rls::{Client, costing, descriptor, request};
-use crate::support::wait::TIMEOUT;
+use crate::support::wait::until;
 use crate::support::weir::{Weir, write};
 
 /// A file of domain `d` that limits `key` to `limit` per hour.
@@ -30,15 +29,6 @@ fn limits(client: &Client, keys: &[&str]) -> Vec<u64> {
         status.current_limit.as_ref().map_or(0, |limit| u64::from(limit.requests_per_unit))
     };
     answer.statuses.iter().map(limit).collect()
-}
-
-/// Polls until the limits are as expected: a reload causes no event but a log line.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + TIMEOUT;
-    while !holds() {
-        assert!(Instant::now() < end, "in vain: {what}");
-        thread::sleep(std::time::Duration::from_millis(10));
-    }
 }
 
 fn until_limit(client: &Client, limit: u64) {
@@ -68,10 +58,6 @@ fn mount(folder: &Path, number: u64, files: &[(&str, String)]) {
     }
 }
 
-fn metric(weir: &Weir, line: &str) -> bool {
-    get(weir.admin, "/metrics").body.lines().any(|found| found == line)
-}
-
 fn last_error(weir: &Weir) -> Option<String> {
     get(weir.admin, "/rules").json()["last_error"].as_str().map(str::to_owned)
 }
@@ -87,8 +73,8 @@ fn a_swapped_config_map_is_loaded() {
         mount(folder.path(), version, &[("a.yaml", rules("a", version))]);
         until_limit(&client, version);
     }
-    assert!(metric(&weir, r#"weir_rules_reloads_total{result="ok"} 3"#));
-    assert!(metric(&weir, r#"weir_rules_reloads_total{result="failed"} 0"#));
+    assert_eq!(weir.metric("weir_rules_reloads_total", &[r#"result="ok""#]), 3);
+    assert_eq!(weir.metric("weir_rules_reloads_total", &[r#"result="failed""#]), 0);
 }
 
 /// The layouts of envoyproxy/ratelimit are watched whatever its watch settings say.
@@ -202,8 +188,8 @@ fn a_bad_rule_set_is_reported_and_not_used() {
             .is_some_and(|error| error.contains("b.yaml:3:5") && error.contains("c.yaml:3:5"))
     });
     assert_eq!(limits(&client, &["a"]), [1], "the active rules stay");
-    assert!(metric(&weir, "weir_rules_last_reload_successful 0"));
-    assert!(!metric(&weir, r#"weir_rules_reloads_total{result="failed"} 0"#));
+    assert_eq!(weir.metric("weir_rules_last_reload_successful", &[]), 0);
+    assert!(weir.metric("weir_rules_reloads_total", &[r#"result="failed""#]) > 0);
     until("readiness follows where asked to", || get(weir.http, "/readyz").status == 503);
     assert_eq!(get(weir.http, "/livez").status, 200);
     // The active rules again: valid.
@@ -211,7 +197,7 @@ fn a_bad_rule_set_is_reported_and_not_used() {
         remove_file(weir.rules_folder().join(name)).expect("it is there");
     }
     until("corrected", || last_error(&weir).is_none());
-    assert!(metric(&weir, "weir_rules_last_reload_successful 1"));
+    assert_eq!(weir.metric("weir_rules_last_reload_successful", &[]), 1);
     until("ready again", || get(weir.http, "/readyz").status == 200);
     assert_eq!(limits(&client, &["a"]), [1]);
 }

@@ -7,7 +7,6 @@ use std::thread;
 use crate::support::certificates::{Certificates, trusting};
 use crate::support::envoy::upstream::Upstream;
 use crate::support::envoy::{self, Envoy, NEWEST, OLDEST};
-use crate::support::http::get;
 use crate::support::rls::{Client, descriptor, request};
 use crate::support::secret::Secret;
 use crate::support::weir::cli;
@@ -39,13 +38,6 @@ fn is_answered(weir: &Weir, authority: &Certificates) -> bool {
     client.is_ok_and(|client| check(client).is_ok())
 }
 
-fn metric(weir: &Weir, name: &str) -> u64 {
-    let page = get(weir.admin, "/metrics").body;
-    let line = page.lines().find_map(|line| line.strip_prefix(name));
-    let line = line.unwrap_or_else(|| panic!("no {name} in {page}"));
-    line.trim().parse().expect("a number")
-}
-
 /// Envoy calls weir over TLS with a client certificate. Without the certificate it gets no
 /// response, and denies the request.
 #[test]
@@ -67,7 +59,7 @@ fn both_envoys_use_mutual_tls() {
         let limit = passed.header("x-ratelimit-limit").expect("weir has decided");
         assert!(limit.starts_with("1000000"), "{version}: {limit}");
         assert_eq!(anna(&start(false)).status, 500, "{version}: refused without a certificate");
-        assert!(metric(&weir, r#"weir_grpc_tls_handshakes_total{result="failed"}"#) > 0);
+        assert!(weir.metric("weir_grpc_tls_handshakes_total", &[r#"result="failed""#]) > 0);
     }
 }
 
@@ -112,8 +104,7 @@ fn a_rotation_under_load_fails_no_call() {
     let (over, calls) = (AtomicBool::new(false), AtomicU32::new(0));
     let weir_process = weir.process().pid();
     let reloads = |weir: &Weir, count: u64| {
-        let result = r#"weir_grpc_tls_reloads_total{result="ok"}"#;
-        while metric(weir, result) < count {
+        while weir.metric("weir_grpc_tls_reloads_total", &[r#"result="ok""#]) < count {
             thread::yield_now();
         }
     };
@@ -147,7 +138,7 @@ fn a_rotation_under_load_fails_no_call() {
         }
         over.store(true, Ordering::Relaxed);
     });
-    assert_eq!(metric(&weir, r#"weir_grpc_tls_handshakes_total{result="failed"}"#), 0);
+    assert_eq!(weir.metric("weir_grpc_tls_handshakes_total", &[r#"result="failed""#]), 0);
 }
 
 #[test]
@@ -161,7 +152,7 @@ fn a_bad_certificate_is_logged_once_and_ignored() {
         line.contains("certificates not reloaded: old ones stay").then_some(())
     });
     assert!(is_answered(&weir, &authority));
-    assert_eq!(metric(&weir, r#"weir_grpc_tls_reloads_total{result="failed"}"#), 1);
+    assert_eq!(weir.metric("weir_grpc_tls_reloads_total", &[r#"result="failed""#]), 1);
     let (good, its_key) = other.issue(&["localhost"]);
     write(&key, &its_key);
     write(&cert, &good);

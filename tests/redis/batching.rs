@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::support::http;
 use crate::support::load::{LoadResult, MakeRequest, figures, send_all};
 use crate::support::on_redis::{over, ready};
 use crate::support::redis::resp::Reply;
@@ -48,18 +47,10 @@ fn start(server: &Server, batch: &str) -> Weir {
 fn cpu(server: &Server) -> f64 {
     let info = server.client().run(&["INFO", "cpu"]).text();
     let value = |name: &str| {
-        let line = info.lines().find_map(|line| line.strip_prefix(name)).expect("Redis 7 tells");
+        let line = info.lines().find_map(|line| line.strip_prefix(name)).expect("Redis 7 reports it");
         line.trim_start_matches(':').trim().parse::<f64>().expect("seconds")
     };
     value("used_cpu_user_main_thread:") + value("used_cpu_sys_main_thread:")
-}
-
-/// The value of a metric of the only node.
-fn metric(weir: &Weir, name: &str) -> u64 {
-    let page = http::get(weir.admin, "/metrics").body;
-    let line = page.lines().find(|line| line.starts_with(&format!("{name}{{")));
-    let value = line.and_then(|line| line.rsplit(' ').next()).and_then(|n| n.parse().ok());
-    value.unwrap_or_else(|| panic!("no {name} in\n{page}"))
 }
 
 /// A hot counter is decided the same with and without batching, and batching needs fewer calls.
@@ -75,7 +66,7 @@ fn batched_hits_are_decided_as_single_hits() {
         let answers = send_all(&[weir.grpc], 256, REQUESTS, hot.clone());
         let us = (cpu(&server) - before) * 1e6 / REQUESTS as f64;
         figures(&format!("256 callers on one counter, up to {batch} per call"), answers.iter());
-        let of = |name| metric(&weir, name);
+        let of = |name: &str| weir.metric(name, &[]);
         let calls = of("weir_redis_calls_total");
         let combined = of("weir_redis_combined_steps_total");
         eprintln!("{us:.2} us of Redis each, {calls} calls, {combined} combined");
@@ -98,8 +89,8 @@ fn batched_hits_are_decided_as_single_hits() {
 /// The fallback or its cause, per descriptor.
 fn causes(answer: &RateLimitResponse) -> Vec<String> {
     let headers = headers(answer);
-    let (_, how) = headers.iter().find(|(name, _)| *name == "x-weir-decision").expect("asked for");
-    how.split(',').map(|one| one.rsplit(';').next().unwrap_or_default().trim().to_owned()).collect()
+    let (_, decision) = headers.iter().find(|(name, _)| *name == "x-weir-decision").expect("it is enabled");
+    decision.split(',').map(|one| one.rsplit(';').next().unwrap_or_default().trim().to_owned()).collect()
 }
 
 fn names(server: &Server) -> BTreeSet<String> {
@@ -144,7 +135,7 @@ fn an_unreadable_counter_fails_alone() {
             assert_eq!(answer.statuses[index].limit_remaining, left, "counted once");
         }
     }
-    assert_eq!(server.client().run(&["GET", &name]).text(), "l", "it is left as it is");
+    assert_eq!(server.client().run(&["GET", &name]).text(), "l", "the string is unchanged");
 }
 
 /// With Redis out of memory, peeks are decided even in a batch with rejected hits.
@@ -210,7 +201,7 @@ impl Holder {
                 }
                 b"SCRIPT" => b"$40\r\n0123456789012345678901234567890123456789\r\n",
                 b"EVALSHA" => {
-                    assert_eq!(command[2], b"1", "each was sent when the one before had left");
+                    assert_eq!(command[2], b"1", "each call has one key");
                     self.own.store(!clock, Ordering::SeqCst);
                     if self.closed.load(Ordering::SeqCst) {
                         let stream = stream.try_clone().expect("a socket can be shared");
@@ -269,5 +260,5 @@ fn a_timed_out_waiting_call_is_never_sent() {
     });
     holder.release();
     assert_eq!(check(), ["fallback=none"]);
-    assert_eq!(holder.seen(), before + 3, "those who waited in vain did not count");
+    assert_eq!(holder.seen(), before + 3, "calls that timed out before they were sent are not counted");
 }

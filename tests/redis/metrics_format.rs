@@ -59,7 +59,7 @@ fn metrics_on_redis_keep_the_format_and_names() {
         "weir_redis_calls_total",
         "weir_synced_exchanges_total",
         "weir_detailed_decisions_total",
-        "weir_tls_handshakes_total",
+        "weir_grpc_tls_handshakes_total",
         "ratelimit_service_total_requests",
     ] {
         assert!(page.names().contains(name), "the page has no {name}");

@@ -12,11 +12,14 @@ use tonic::transport::{Channel, Endpoint};
 use crate::support::rls::{
     Code, RateLimitRequest, RateLimitResponse, RateLimitServiceClient, headers,
 };
+use crate::support::wait::until;
 
 /// One call and its response.
 pub(crate) struct LoadResult {
     /// The number of the request, from which it was made.
     pub(crate) index: usize,
+    /// The instance that answered.
+    pub(crate) instance: SocketAddr,
     /// When the response arrived.
     pub(crate) at: Instant,
     pub(crate) latency: Duration,
@@ -32,8 +35,8 @@ impl LoadResult {
     /// The cause of the first fallback among the descriptors, if there was one.
     pub(crate) fn fallback(&self) -> Option<String> {
         let headers = headers(&self.response);
-        let (_, how) = headers.iter().find(|(name, _)| *name == "x-weir-decision")?;
-        let (_, cause) = how.split_once("cause=")?;
+        let (_, decision) = headers.iter().find(|(name, _)| *name == "x-weir-decision")?;
+        let (_, cause) = decision.split_once("cause=")?;
         Some(cause.split([',', ';']).next().unwrap_or_default().to_owned())
     }
 }
@@ -44,6 +47,7 @@ pub(crate) type MakeRequest = Arc<dyn Fn(usize) -> RateLimitRequest + Send + Syn
 /// Clients that are running.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
     thread: JoinHandle<Vec<LoadResult>>,
 }
 
@@ -68,6 +72,15 @@ impl Load {
         Load::begin(instances, clients, usize::MAX, make_request)
     }
 
+    /// Waits until `count` more calls are answered.
+    pub(crate) fn wait_for_more(&self, count: usize) {
+        let answered = self.answered.load(Ordering::Relaxed) + count;
+        until("calls are answered", || {
+            assert!(!self.thread.is_finished(), "the load has ended");
+            self.answered.load(Ordering::Relaxed) >= answered
+        });
+    }
+
     /// Stops and returns all results. Panics if a call failed.
     pub(crate) fn stop(self) -> Vec<LoadResult> {
         self.stop.store(true, Ordering::Relaxed);
@@ -80,8 +93,8 @@ impl Load {
         count: usize,
         make_request: MakeRequest,
     ) -> Load {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, instances) = (stop.clone(), instances.to_vec());
+        let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (stopped, counted, instances) = (stop.clone(), answered.clone(), instances.to_vec());
         let thread = thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
@@ -94,9 +107,11 @@ impl Load {
                         let channel = endpoint.connect().await.expect("it listens");
                         for _ in 0..clients.min(CLIENTS_PER_CONNECTION) {
                             let client = Client {
+                                instance,
                                 channel: channel.clone(),
                                 next: next.clone(),
                                 stopped: stopped.clone(),
+                                answered: counted.clone(),
                                 make_request: make_request.clone(),
                                 count,
                             };
@@ -111,16 +126,18 @@ impl Load {
                 results
             })
         });
-        Load { stop, thread }
+        Load { stop, answered, thread }
     }
 }
 
 const CLIENTS_PER_CONNECTION: usize = 16;
 
 struct Client {
+    instance: SocketAddr,
     channel: Channel,
     next: Arc<AtomicUsize>,
     stopped: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
     make_request: MakeRequest,
     count: usize,
 }
@@ -138,8 +155,10 @@ impl Client {
             let began = Instant::now();
             let response = client.should_rate_limit(request).await.expect("never an RPC error");
             let at = Instant::now();
+            self.answered.fetch_add(1, Ordering::Relaxed);
+            let (instance, latency) = (self.instance, at - began);
             let response = response.into_inner();
-            results.push(LoadResult { index, at, latency: at - began, response });
+            results.push(LoadResult { index, instance, at, latency, response });
         }
         results
     }

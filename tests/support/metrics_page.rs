@@ -114,7 +114,8 @@ impl Page {
     /// rules.
     fn check_name(&self, name: &str) {
         assert!(is_name(name) && !name.contains(':'), "{name} is not a valid name");
-        assert!(name.starts_with("weir_") || name.starts_with("process_"), "{name} has another prefix");
+        let prefixes = ["weir_", "process_"];
+        assert!(prefixes.iter().any(|prefix| name.starts_with(prefix)), "the prefix of {name}");
         let kind = self.kind(name).expect("a family");
         assert_eq!(kind == "counter", name.ends_with("_total"), "{name} is a {kind}");
         if kind == "histogram" {
@@ -122,7 +123,7 @@ impl Page {
         }
         assert!(!name.contains(|c: char| c.is_ascii_uppercase()), "{name} is not in snake_case");
         for word in name.split('_') {
-            let units = ["ms", "milliseconds", "us", "microseconds", "minutes", "hours", "kb", "mb"];
+            let units = ["us", "microseconds", "ms", "milliseconds", "minutes", "kb", "mb"];
             assert!(!units.contains(&word), "{name}: {word} is not a base unit");
             let kinds = ["counter", "gauge", "histogram", "summary", "count", "sum", "bucket"];
             assert!(!kinds.contains(&word), "{name}: {word} is the kind or a part of a metric");

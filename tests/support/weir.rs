@@ -54,6 +54,11 @@ impl Weir {
         Client::connect(self.grpc)
     }
 
+    /// The sum over all series of a metric that have every one of `labels`, written as on the page.
+    pub(crate) fn metric(&self, name: &str, labels: &[&str]) -> u64 {
+        metrics::Metrics::scrape(self.admin).sum(name, labels)
+    }
+
     /// The folder of its rule files.
     pub(crate) fn rules_folder(&self) -> PathBuf {
         self.folder.path().join("rules")

@@ -25,6 +25,27 @@ impl Metrics {
         series.map(|value| value.parse::<f64>().expect("a number") as u64).sum()
     }
 
+    /// The upper bound of the slowest sample of all series of a histogram; infinite if the sample is
+    /// in the last bucket.
+    pub(crate) fn slowest(&self, histogram: &str) -> f64 {
+        let bucket = format!("{histogram}_bucket{{");
+        let buckets = self.0.lines().filter_map(|line| {
+            let (labels, value) = line.strip_prefix(&bucket)?.rsplit_once(' ')?;
+            let (_, bound) = labels.split_once("le=\"")?;
+            let bound: f64 = bound.split('"').next()?.parse().ok()?;
+            Some((bound, value.parse::<f64>().ok()?))
+        });
+        // Buckets are cumulative: one has samples if its value exceeds that of the bucket before.
+        let (mut slowest, mut before) = (0.0_f64, 0.0);
+        for (bound, value) in buckets {
+            if value > before {
+                slowest = slowest.max(bound);
+            }
+            before = if bound.is_infinite() { 0.0 } else { value };
+        }
+        slowest
+    }
+
     /// The values of a label, of every series of `name` whose value is not 0.
     pub(crate) fn values(&self, name: &str, label: &str) -> Vec<String> {
         let counted = |line: &&str| line.starts_with(&format!("{name}{{")) && !line.ends_with(" 0");
