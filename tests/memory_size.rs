@@ -2,9 +2,12 @@
 //!
 //! This binary has a single test, because the test reads the resident memory of the whole process.
 
-use std::fs;
+#[path = "support/resident.rs"]
+mod resident;
+
 use std::ops::Range;
 
+use resident::resident_kib;
 use smallvec::smallvec;
 use weir::key::Key;
 use weir::step::{EntriesTier, FixedWindowTier, Params, Step};
@@ -16,9 +19,7 @@ const BYTES_PER_COUNTER_MAX: f64 = 64.0;
 
 /// Resident bytes of this process.
 fn resident() -> u64 {
-    let statm = fs::read_to_string("/proc/self/statm").expect("Linux tells a process its size");
-    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.expect("the second number is the resident pages") * 4096
+    resident_kib("self") * 1024
 }
 
 /// Key number `n`, distributed like a hash.

@@ -10,6 +10,8 @@ use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 use weir_bench::{CancelSignal, Plan, Report, run};
 
+use crate::support::resident::resident_kib;
+
 /// A running server. It is killed on drop.
 pub(crate) struct Server {
     child: Child,
@@ -106,11 +108,8 @@ impl Server {
     }
 
     /// Resident memory.
-    pub(crate) fn resident(&self) -> anyhow::Result<Bytes> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.context("Linux shows VmRSS")?.trim().trim_end_matches(" kB");
-        Ok(kib.parse::<u64>()? * 1024)
+    pub(crate) fn resident(&self) -> Bytes {
+        resident_kib(&self.child.id().to_string()) * 1024
     }
 
     /// The share of decisions so far by fallback, from its metrics.

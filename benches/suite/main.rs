@@ -27,6 +27,7 @@ mod size;
 mod support {
     pub(crate) mod certificates;
     pub(crate) mod redis;
+    pub(crate) mod resident;
     pub(crate) mod wait;
 }
 

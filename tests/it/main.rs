@@ -35,6 +35,7 @@ mod support {
     pub(crate) mod http;
     pub(crate) mod metrics_page;
     pub(crate) mod process;
+    pub(crate) mod resident;
     pub(crate) mod rls;
     pub(crate) mod secret;
     pub(crate) mod vectors;

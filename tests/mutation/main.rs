@@ -13,6 +13,8 @@ mod mutate;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 #[path = "../../fuzz/src/requests.rs"]
 mod requests;
+#[path = "../support/resident.rs"]
+mod resident;
 mod rng;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,6 +22,7 @@ use std::thread;
 
 use mutate::Language;
 use requests::Service;
+use resident::resident_kib;
 use rng::Rng;
 
 /// Total number of inputs.
@@ -40,37 +43,39 @@ fn a_million_inputs_cause_no_panic() {
         let service = Service::default();
         thread::scope(|scope| {
             scope.spawn(|| {
-                storm(seed ^ salt, protobuf / share, &corpus::protobuf(), |bytes| {
+                check_inputs(seed ^ salt, protobuf / share, &corpus::protobuf(), |bytes| {
                     service.protobuf(bytes)
                 });
                 // A tenth of the inputs: each of them makes four calls.
-                storm(seed ^ salt, protobuf / share / 10, &corpus::protobuf(), |bytes| {
+                check_inputs(seed ^ salt, protobuf / share / 10, &corpus::protobuf(), |bytes| {
                     service.both_paths(bytes)
                 });
             });
             scope.spawn(|| {
-                storm(seed ^ salt, json / share, &corpus::json(), |bytes| service.json(bytes));
-                storm(seed ^ salt, yaml / share, &corpus::yaml(), files::yaml);
+                check_inputs(seed ^ salt, json / share, &corpus::json(), |bytes| {
+                    service.json(bytes)
+                });
+                check_inputs(seed ^ salt, yaml / share, &corpus::yaml(), files::yaml);
             });
         });
     };
     // The first tenth fills the pools of the allocator. Growth after it is a leak.
     run(10, 1);
-    let before = resident_kib();
+    let before = resident_kib("self");
     run(1, 0);
-    let grown = resident_kib().saturating_sub(before);
+    let grown = resident_kib("self").saturating_sub(before);
     assert!(grown < GROWTH_KIB, "grown by {grown} KiB");
 }
 
-/// Feeds `rounds` inputs of a language to `eat`, which returns whether it accepted one. Between 10
-/// % and 90 % must be accepted: outside that range the inputs would reach little code.
-fn storm(seed: u64, rounds: usize, language: &Language, eat: impl Fn(&[u8]) -> bool) {
+/// Passes `rounds` inputs of a language to `accepts`, which returns whether it accepts one. Between
+/// 10 % and 90 % must be accepted: outside that range the inputs would reach little code.
+fn check_inputs(seed: u64, rounds: usize, language: &Language, accepts: impl Fn(&[u8]) -> bool) {
     let mut rng = Rng::new(seed);
     let mut accepted = 0;
     for round in 0..rounds {
         let input = language.input(&mut rng);
-        match catch_unwind(AssertUnwindSafe(|| eat(&input))) {
-            Ok(fine) => accepted += usize::from(fine),
+        match catch_unwind(AssertUnwindSafe(|| accepts(&input))) {
+            Ok(accepts) => accepted += usize::from(accepts),
             Err(panic) => {
                 eprintln!("seed {seed}, round {round}: b\"{}\"", input.escape_ascii());
                 resume_unwind(panic);
@@ -92,11 +97,4 @@ fn an_alias_bomb_is_refused() {
 fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text}")))
-}
-
-/// Resident memory of this process in KiB, as Linux reports it.
-fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("has VmRSS");
-    line.trim().trim_end_matches(" kB").parse().expect("VmRSS is a number of kB")
 }

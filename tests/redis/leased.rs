@@ -51,15 +51,15 @@ fn instance(cluster: &Cluster, offset: &str) -> Setup {
         .env("WEIR__CLOCK__OFFSET", offset)
 }
 
-/// Four instances whose clocks are minutes apart.
-fn four(cluster: &Cluster) -> [Weir; 4] {
+/// Starts four instances whose clocks are minutes apart.
+fn start_four_instances(cluster: &Cluster) -> [Weir; 4] {
     let weirs = ["0s", "5m", "-5m", "150s"].map(|offset| instance(cluster, offset).start());
     weirs.iter().for_each(ready);
     weirs
 }
 
 /// Checks the allowed requests from `since` on against the limits.
-fn judge(what: &str, passed: &[(usize, Allowed)], since: u64) {
+fn assert_limits_hold(what: &str, passed: &[(usize, Allowed)], since: u64) {
     for (index, (name, law, tier)) in limits().into_iter().enumerate() {
         let its = passed.iter().filter(|(kind, one)| *kind == index && one.from >= since);
         let its: Vec<Allowed> = its.map(|(_, one)| *one).collect();
@@ -72,7 +72,7 @@ fn judge(what: &str, passed: &[(usize, Allowed)], since: u64) {
 }
 
 /// Traffic on one counter of each rule in turn.
-fn mixed(weirs: &[&Weir]) -> Traffic {
+fn traffic_on_all_rules(weirs: &[&Weir]) -> Traffic {
     let keys = limits().map(|(name, ..)| name);
     Traffic::start(weirs, keys.len(), Arc::new(move |kind| descriptor(&[(keys[kind], "x")])))
 }
@@ -81,37 +81,38 @@ fn mixed(weirs: &[&Weir]) -> Traffic {
 fn leased_limits_hold_when_an_instance_is_killed() {
     let _permit = exclusive();
     let cluster = Cluster::start();
-    let [mut killed, second, third, fourth] = four(&cluster);
-    let traffic = mixed(&[&killed, &second, &third, &fourth]);
+    let [mut killed, second, third, fourth] = start_four_instances(&cluster);
+    let traffic = traffic_on_all_rules(&[&killed, &second, &third, &fourth]);
     traffic.wait_for(800);
     killed.process().signal("KILL");
     killed.process().wait_for_exit();
     traffic.wait_for(1_600);
-    judge("killed", &traffic.stop(), 0);
+    assert_limits_hold("killed", &traffic.stop(), 0);
 }
 
 #[test]
 fn leased_limits_hold_when_an_instance_stops() {
     let _permit = exclusive();
     let cluster = Cluster::start();
-    let [mut stopped, second, third, fourth] = four(&cluster);
-    let traffic = mixed(&[&stopped, &second, &third, &fourth]);
+    let [mut stopped, second, third, fourth] = start_four_instances(&cluster);
+    let traffic = traffic_on_all_rules(&[&stopped, &second, &third, &fourth]);
     for round in 1..=2 {
         traffic.wait_for(600 * round);
         stopped.process().signal("STOP");
+        // The fixed pause is the fault that is tested: longer than every window of the rules.
         std::thread::sleep(Duration::from_secs(3));
         stopped.process().signal("CONT");
     }
     traffic.wait_for(2_400);
-    judge("stopped for 3 s, twice", &traffic.stop(), 0);
+    assert_limits_hold("stopped for 3 s, twice", &traffic.stop(), 0);
 }
 
 #[test]
 fn leased_limits_hold_after_a_failover() {
     let _permit = exclusive();
     let mut cluster = Cluster::start();
-    let weirs = four(&cluster);
-    let traffic = mixed(&weirs.each_ref());
+    let weirs = start_four_instances(&cluster);
+    let traffic = traffic_on_all_rules(&weirs.each_ref());
     traffic.wait_for(600);
     // Kill one primary at a time. Writes that it acknowledged but did not replicate are lost.
     for primary in 0..2 {
@@ -122,9 +123,9 @@ fn leased_limits_hold_after_a_failover() {
     let failed_over = now();
     // Check only windows that started after the failover, and buckets that have been full since.
     let since = failed_over - failed_over % 2_000_000 + 4_000_000;
-    until("they have begun", || now() >= since);
+    until("a new window of every rule has started", || now() >= since);
     traffic.wait_for_more(900);
-    judge("failed over", &traffic.stop(), since);
+    assert_limits_hold("failed over", &traffic.stop(), since);
 }
 
 /// A limit that is lowered by a reload holds in the window in which the reload happens.
@@ -167,12 +168,12 @@ fn a_lowered_leased_limit_holds_in_its_window() {
         Metrics::scrape(weir.admin).sum("weir_requests_total", &[r#"code="over_limit""#])
     };
     let before = weirs.each_ref().map(denied);
-    until("all of them deny", || {
+    until("every instance denies", || {
         weirs.iter().zip(before).all(|(weir, before)| denied(weir) >= before + 200)
     });
     let passed = traffic.stop().len();
     eprintln!(
-        "{reloaded} passed before, {early} when nothing was left, {passed} of {LOWER} in all"
+        "{reloaded} passed before the reload, {early} until the limit, {passed} of {LOWER} in all"
     );
     // Tokens are lost if the reply that granted them was lost.
     assert!(passed > reloaded && passed <= LOWER as usize, "{passed}");

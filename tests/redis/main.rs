@@ -37,6 +37,7 @@ mod support {
     pub(crate) mod on_redis;
     pub(crate) mod process;
     pub(crate) mod redis;
+    pub(crate) mod resident;
     pub(crate) mod rls;
     pub(crate) mod schedule;
     pub(crate) mod secret;

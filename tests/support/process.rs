@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Instant;
 
+use super::resident::resident_kib;
 use super::wait::TIMEOUT;
 
 /// A running child. On drop it is killed by its PID and reaped.
@@ -18,12 +19,12 @@ pub(crate) struct Process {
 /// The output so far.
 #[derive(Default)]
 struct Log {
-    spoken: Mutex<Spoken>,
+    output: Mutex<Output>,
     more: Condvar,
 }
 
 #[derive(Default)]
-struct Spoken {
+struct Output {
     lines: Vec<String>,
     /// Closed streams: stdout and stderr make two.
     closed: usize,
@@ -45,43 +46,43 @@ impl Process {
     pub(crate) fn wait_for<T>(&self, what: &str, pick: impl Fn(&str) -> Option<T>) -> T {
         let deadline = Instant::now() + TIMEOUT;
         let mut seen = 0;
-        let mut spoken = self.log.spoken();
+        let mut output = self.log.output();
         loop {
-            if let Some(found) = spoken.lines[seen..].iter().find_map(|line| pick(line)) {
+            if let Some(found) = output.lines[seen..].iter().find_map(|line| pick(line)) {
                 return found;
             }
-            seen = spoken.lines.len();
+            seen = output.lines.len();
             let left = deadline.saturating_duration_since(Instant::now());
-            if spoken.closed == 2 || left.is_zero() {
-                let log = spoken.lines.join("\n");
-                drop(spoken);
-                panic!("{} never said {what}; it said:\n{log}", self.name);
+            if output.closed == 2 || left.is_zero() {
+                let log = output.lines.join("\n");
+                drop(output);
+                panic!("{} does not log {what}; its output:\n{log}", self.name);
             }
-            spoken = self.log.more.wait_timeout(spoken, left).expect("no reader panics").0;
+            output = self.log.more.wait_timeout(output, left).expect("no reader panics").0;
         }
     }
 
     /// Waits for the exit of the child.
     pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
         let deadline = Instant::now() + TIMEOUT;
-        let mut spoken = self.log.spoken();
+        let mut output = self.log.output();
         // Both streams close with the process: it has no children that could keep them open.
-        while spoken.closed < 2 {
+        while output.closed < 2 {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let log = spoken.lines.join("\n");
-                drop(spoken);
-                panic!("{} does not end; it said:\n{log}", self.name);
+                let log = output.lines.join("\n");
+                drop(output);
+                panic!("{} does not end; its output:\n{log}", self.name);
             }
-            spoken = self.log.more.wait_timeout(spoken, left).expect("no reader panics").0;
+            output = self.log.more.wait_timeout(output, left).expect("no reader panics").0;
         }
-        drop(spoken);
-        self.child.wait().expect("the child is ours to wait for")
+        drop(output);
+        self.child.wait().expect("the child is not reaped yet")
     }
 
     /// The output so far.
     pub(crate) fn output(&self) -> String {
-        self.log.spoken().lines.join("\n")
+        self.log.output().lines.join("\n")
     }
 
     /// The process id.
@@ -102,7 +103,7 @@ impl Process {
 
     /// Whether the child is running.
     pub(crate) fn is_alive(&mut self) -> bool {
-        self.child.try_wait().expect("the child is ours to ask").is_none()
+        self.child.try_wait().expect("the child is not reaped yet").is_none()
     }
 
     /// Resident memory in KiB.
@@ -111,28 +112,20 @@ impl Process {
     }
 }
 
-/// Resident memory of a process (`self` or a pid) in KiB, as Linux accounts it.
-fn resident_kib(process: &str) -> u64 {
-    let path = format!("/proc/{process}/status");
-    let status = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("has VmRSS");
-    line.trim().trim_end_matches(" kB").parse().expect("VmRSS is a number of kB")
-}
-
 impl Drop for Process {
     fn drop(&mut self) {
         // An error means that it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
-            eprintln!("--- {} said:\n{}\n---", self.name, self.output());
+            eprintln!("--- output of {}:\n{}\n---", self.name, self.output());
         }
     }
 }
 
 impl Log {
-    fn spoken(&self) -> MutexGuard<'_, Spoken> {
-        self.spoken.lock().expect("no reader panics")
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.output.lock().expect("no reader panics")
     }
 }
 
@@ -143,11 +136,11 @@ fn drain(stream: impl Read + Send + 'static, log: &Arc<Log>) {
         let mut line = Vec::new();
         while matches!(stream.read_until(b'\n', &mut line), Ok(1..)) {
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-            log.spoken().lines.push(text);
+            log.output().lines.push(text);
             log.more.notify_all();
             line.clear();
         }
-        log.spoken().closed += 1;
+        log.output().closed += 1;
         log.more.notify_all();
     });
 }
