@@ -62,7 +62,7 @@ pub(crate) fn serve(cores: usize) -> anyhow::Result<()> {
         let (stream, _) = listener.accept()?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        queue.send(stream).context("a core has gone")?;
+        queue.send(stream).context("the thread of a core has ended")?;
     }
     Ok(())
 }

@@ -72,7 +72,7 @@ fn a_closed_loop_counts_calls_by_decision() {
     let free = report_of(&weir, 500, &["free={n}", "--connections", "2", "--streams", "3"]);
     assert!(number(&free, "ok") > 0, "{free:#}");
     assert_eq!(number(&free, "over_limit") + number(&free, "failed"), 0, "{free:#}");
-    assert_eq!(free["by_fallback"], Value::Null, "answers do not tell");
+    assert_eq!(free["by_fallback"], Value::Null, "responses do not name the cause");
     let p50 = free["latency_us"]["p50"].as_f64().expect("a number");
     assert!(p50 > 0.0 && p50 <= free["latency_us"]["max"].as_f64().expect("a number"));
 
@@ -94,7 +94,7 @@ fn an_open_loop_keeps_its_rate_and_keys() {
     let args = ["user=z{n}", "--keys", "1000000", "--zipf", "2", "--threads", "2"];
     let zipf = report_of(&weir, 1000, &args);
     let (ok, over) = (number(&zipf, "ok"), number(&zipf, "over_limit"));
-    assert!(ok > 0 && over > ok, "most ask for the same few: {zipf:#}");
+    assert!(ok > 0 && over > ok, "most requests are for few keys: {zipf:#}");
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn every_tier_and_every_kind_of_counter_is_shown() {
 }
 
 #[test]
-fn a_missing_counter_says_why() {
+fn a_missing_counter_has_a_reason() {
     let weir = Weir::start(RULES);
     for (path, status, why) in [
         ("/counters?domain=x&descriptor=user=a", 404, "no file defines this domain"),
@@ -157,8 +157,8 @@ fn counters_need_the_token_from_other_hosts() {
             assert_eq!(delete(&weir, ANN, &headers).status, status, "{header:?}");
         }
         assert!(!get(weir.admin, "/settings").body.contains("hunter2"));
-        let said = weir.process().output();
-        assert!(!said.contains("hunter2"), "the token was logged: {said}");
+        let output = weir.process().output();
+        assert!(!output.contains("hunter2"), "the token was logged: {output}");
     }
     // A configured token is required on loopback too.
     let weir = setup().env("WEIR__ADMIN__TOKEN", TOKEN).start();

@@ -27,7 +27,7 @@ descriptors:
 /// The example itself: its windows are long enough.
 const COST_RULES: &str = include_str!("../../examples/rules/costs.yaml");
 
-fn anna(envoy: &Envoy, path: &str) -> Response {
+fn get_as_anna(envoy: &Envoy, path: &str) -> Response {
     envoy.get(path, &[("x-user", "anna")])
 }
 
@@ -81,15 +81,15 @@ fn envoy_adds_the_limit_headers() {
         let header = |answer: &Response, name| answer.header(name).unwrap_or_default();
 
         // The tighter of the two is first: 1 of 2 left for the user, 3 of 4 for the address.
-        let passed = anna(&envoy, "/");
+        let passed = get_as_anna(&envoy, "/");
         let limits = r#"2, 2;w=3600;name="per-user", 4;w=86400"#;
         assert_eq!(header(&passed, "x-ratelimit-limit"), limits);
         assert_eq!(header(&passed, "x-ratelimit-remaining"), "1");
         let reset: u64 = header(&passed, "x-ratelimit-reset").parse().expect("seconds");
         assert!(reset <= 3600, "{reset} s is after the end of the hour");
 
-        anna(&envoy, "/");
-        let refused = anna(&envoy, "/");
+        get_as_anna(&envoy, "/");
+        let refused = get_as_anna(&envoy, "/");
         assert_eq!(refused.status, 429);
         assert_eq!(header(&refused, "x-ratelimit-limit"), limits);
         assert_eq!(header(&refused, "x-ratelimit-remaining"), "0");
@@ -105,7 +105,7 @@ fn weir_headers_reach_the_client() {
         let upstream = Upstream::start();
         let envoy = Envoy::start(OLDEST, &envoy::tuned(BASIC, weir.grpc, upstream.address));
 
-        let passed = anna(&envoy, "/");
+        let passed = get_as_anna(&envoy, "/");
         assert_eq!(passed.status, 200);
         let policy = passed.header("ratelimit-policy").expect("each rule's policy");
         assert!(policy.contains(r#""per-user";q=2;w=3600"#), "{policy}");
@@ -113,8 +113,8 @@ fn weir_headers_reach_the_client() {
         assert!(state.starts_with(r#""per-user";r=1;t="#), "{state}");
         assert_eq!(passed.header("retry-after"), None);
 
-        anna(&envoy, "/");
-        let refused = anna(&envoy, "/");
+        get_as_anna(&envoy, "/");
+        let refused = get_as_anna(&envoy, "/");
         assert_eq!(refused.status, 429);
         let wait: u64 = refused.header("retry-after").expect("when to come back").parse().unwrap();
         assert!((1..=3600).contains(&wait), "{wait} s is not within the hour");
@@ -122,14 +122,14 @@ fn weir_headers_reach_the_client() {
 }
 
 #[test]
-fn a_descriptor_costs_what_envoy_says() {
+fn a_descriptor_is_charged_its_hits_addend() {
     for version in [NEWEST, OLDEST] {
         within_an_hour(|| {
             let (weir, upstream) = (Weir::start(COST_RULES), Upstream::start());
             let recorder = Recorder::before(weir.grpc);
             let envoy =
                 Envoy::start(version, &envoy::tuned(COSTS, recorder.address, upstream.address));
-            let statuses = [(); 3].map(|()| anna(&envoy, "/batch").status);
+            let statuses = [(); 3].map(|()| get_as_anna(&envoy, "/batch").status);
             assert_eq!(statuses, [200, 200, 429], "3 of 7, 6 of 7, 9 of 7");
 
             let call = &recorder.wait_for(1)[0];
@@ -147,7 +147,7 @@ fn a_descriptor_costs_what_envoy_says() {
 /// it: with 9 bytes per response and a limit of 20 the third call overdraws and the fourth is
 /// denied.
 #[test]
-fn a_cost_known_at_the_end_is_charged_at_the_end() {
+fn a_cost_in_the_response_is_charged_at_the_end() {
     for version in [NEWEST, OLDEST] {
         within_an_hour(|| {
             let (weir, upstream) = (Weir::start(COST_RULES), Upstream::start());
@@ -156,17 +156,17 @@ fn a_cost_known_at_the_end_is_charged_at_the_end() {
                 Envoy::start(version, &envoy::tuned(COSTS, recorder.address, upstream.address));
 
             for (number, left_before) in [(1, 20), (2, 11), (3, 2)] {
-                assert_eq!(anna(&envoy, "/download").status, 200);
+                assert_eq!(get_as_anna(&envoy, "/download").status, 200);
                 // The charge is fire-and-forget: wait until weir has decided it.
                 let calls = recorder.wait_for(2 * number);
                 let (peek, charge) = (&calls[2 * number - 2], &calls[2 * number - 1]);
-                assert_eq!((cost(peek), left(peek)), (Some(0), left_before), "peek {number}");
+                assert_eq!((cost(peek), remaining(peek)), (Some(0), left_before), "peek {number}");
                 assert_eq!(cost(charge), Some(upstream::BODY.len() as u64), "charge {number}");
                 assert_eq!(entries(peek), entries(charge));
             }
-            assert_eq!(anna(&envoy, "/download").status, 429, "27 of 20 are gone");
+            assert_eq!(get_as_anna(&envoy, "/download").status, 429, "27 of 20 are used");
             let peek = &recorder.wait_for(7)[6];
-            assert_eq!((cost(peek), left(peek)), (Some(0), 0));
+            assert_eq!((cost(peek), remaining(peek)), (Some(0), 0));
             assert_eq!(peek.response.overall_code, Code::OverLimit as i32);
             assert_eq!(upstream.requests().len(), 3);
         });
@@ -182,6 +182,6 @@ fn cost(call: &Call) -> Option<u64> {
     call.request.descriptors[0].hits_addend.as_ref().map(|hits| hits.value)
 }
 
-fn left(call: &Call) -> u32 {
+fn remaining(call: &Call) -> u32 {
     call.response.statuses[0].limit_remaining
 }

@@ -71,7 +71,7 @@ fn an_undecidable_request_is_an_invalid_argument() {
 
 /// The message names the problem and, where there is one, the bound.
 #[test]
-fn a_refusal_says_why() {
+fn a_refusal_names_the_cause() {
     let weir = Weir::start(RULES);
     let client = weir.client();
     let reason = |domain: &str, descriptors| {

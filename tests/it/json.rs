@@ -90,7 +90,7 @@ fn a_request_without_a_rule_is_ok() {
 }
 
 #[test]
-fn what_is_not_a_request_is_a_400_with_a_reason() {
+fn an_invalid_request_is_a_400_with_a_reason() {
     let mut weir = Weir::start(RULES);
     let unknown_unit = json!({ "domain": "shop", "descriptors": [{
         "entries": [{ "key": "user", "value": "a" }],

@@ -46,7 +46,7 @@ fn open_streams(fixture: &Fixture, count: usize) -> (Vec<Stream>, usize) {
 }
 
 #[test]
-fn each_example_is_accepted_by_the_envoys_it_is_for() {
+fn each_example_is_accepted_by_its_envoys() {
     let budget = include_str!("../../examples/envoy/token-budget.yaml");
     for (version, example, name) in [
         (NEWEST, NEW.example, "concurrency.yaml"),
@@ -111,7 +111,7 @@ fn no_more_than_max_run_at_once(form: &Form) {
     let calls = fixture.recorder.wait_for(3 * (50 + MAX) + 250 + passed);
     assert_eq!(fixture.free(), MAX, "all slots are free");
     assert_eq!(fixture.upstream.most_at_once(), MAX);
-    assert_eq!(fixture.upstream.arrived(), 3 * MAX + passed, "what is denied goes no further");
+    assert_eq!(fixture.upstream.arrived(), 3 * MAX + passed, "denied requests do not reach the upstream");
 
     let granted: BTreeSet<Lease> = calls.iter().filter_map(Lease::granted).collect();
     let released: Vec<Lease> = calls.iter().filter_map(Lease::released).collect();

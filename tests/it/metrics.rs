@@ -221,7 +221,7 @@ fn unchanged_rules_keep_counting_after_a_reload() {
             assert_eq!(good.value("weir_rules_reloads_total", &labels), Some(count));
         }
         assert_eq!(good.sum("weir_decisions_total", &[("rule", "user")]), 3.0);
-        assert_eq!(good.sum("weir_decisions_total", &[]), 3.0, "the others are gone");
+        assert_eq!(good.sum("weir_decisions_total", &[]), 3.0, "removed rules have no series");
     });
 }
 

@@ -61,7 +61,7 @@ fn routes() -> BTreeSet<String> {
         let after = text.split(".route(").skip(1);
         let before = found.len();
         found.extend(after.filter_map(|rest| rest.split('"').nth(1)).map(str::to_owned));
-        assert!(found.len() > before, "{file} has no route: where have they gone?");
+        assert!(found.len() > before, "{file} has no route; correct ROUTERS");
     }
     found
 }

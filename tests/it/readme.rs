@@ -110,7 +110,7 @@ fn curl_shows_ok_and_then_over_limit() {
         assert!((0..ATTEMPTS_MAX).any(|_| check() == 429), "{words:?} is never refused");
         tried += 1;
     }
-    assert!(tried > 0, "the README shows no `curl` that asks");
+    assert!(tried > 0, "the README shows no `curl` request");
 }
 
 #[test]

@@ -190,7 +190,7 @@ fn a_bad_rule_set_is_reported_and_not_used() {
     assert_eq!(limits(&client, &["a"]), [1], "the active rules stay");
     assert_eq!(weir.metric("weir_rules_last_reload_successful", &[]), 0);
     assert!(weir.metric("weir_rules_reloads_total", &[r#"result="failed""#]) > 0);
-    until("readiness follows where asked to", || get(weir.http, "/readyz").status == 503);
+    until("readiness follows the setting", || get(weir.http, "/readyz").status == 503);
     assert_eq!(get(weir.http, "/livez").status, 200);
     // The active rules again: valid.
     for name in ["b.yaml", "c.yaml"] {
@@ -235,7 +235,7 @@ fn missing_files_do_not_remove_limits() {
     mount(&path, 3, &[("a.yaml", rules("a", 1))]);
     until("filled again", || last_error(&weir).is_none());
     remove_dir_all(&path).expect("it is there");
-    refused(&weir, "a folder that is gone");
+    refused(&weir, "a removed folder");
     create_dir_all(&path).expect("a folder");
     write(&path.join("a.yaml"), "domain: d\n");
     until_limit(&client, 0);
@@ -244,7 +244,7 @@ fn missing_files_do_not_remove_limits() {
     write(&path.join("a.yaml"), &rules("a", 2));
     until_limit(&client, 2);
     remove_file(path.join("a.yaml")).expect("it is there");
-    until("gone again", || last_error(&weir).is_some());
+    until("removed again", || last_error(&weir).is_some());
     assert_eq!(limits(&client, &["a"]), [2]);
     weir.process().signal("HUP");
     until_limit(&client, 0);

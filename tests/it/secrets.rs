@@ -19,7 +19,7 @@ descriptors:
 const SECRET: &str = "hunter2";
 
 /// Accepts connections and sends nothing.
-fn silent() -> (TcpListener, String) {
+fn unresponsive_listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it listens").to_string();
     (listener, address)
@@ -53,16 +53,21 @@ fn with_secrets(redis: &str, collector: &str, protocol: &str, tls: &Certificates
         .env("OTEL_BSP_SCHEDULE_DELAY", "50")
 }
 
-fn assert_silent(what: &str, said: &str, secrets: &[String]) {
-    assert!(!said.is_empty(), "{what} says nothing at all");
+fn assert_no_secret(what: &str, output: &str, secrets: &[String]) {
+    assert!(!output.is_empty(), "{what} has no output");
     for secret in secrets {
-        let line = said.lines().find(|line| line.contains(secret));
+        let line = output.lines().find(|line| line.contains(secret));
         assert!(line.is_none(), "{what} shows {secret}: {line:?}");
     }
 }
 
 /// Uses weir, causes errors, and searches all its output.
-fn live(mut weir: Weir, tls: &Certificates, secrets: &[String], collector: Option<&Collector>) {
+fn assert_no_secret_in_use(
+    mut weir: Weir,
+    tls: &Certificates,
+    secrets: &[String],
+    collector: Option<&Collector>,
+) {
     let check = |weir: &Weir| {
         let client = Client::over_tls(weir.grpc, trusting(tls)).expect("a connection");
         client.check(request("d", vec![descriptor(&[("user", "ann")])]));
@@ -71,15 +76,15 @@ fn live(mut weir: Weir, tls: &Certificates, secrets: &[String], collector: Optio
     let counters = "/counters?domain=d&descriptor=user=ann";
     let token = format!("Bearer {SECRET}-file");
     for page in ["/", "/metrics", "/rules", "/rlconfig", "/settings", "/top", counters] {
-        assert_silent(page, &get(weir.admin, page).body, secrets);
+        assert_no_secret(page, &get(weir.admin, page).body, secrets);
         let known = get_with(weir.admin, page, &[("authorization", &token)]);
-        assert_silent(page, &known.body, secrets);
+        assert_no_secret(page, &known.body, secrets);
     }
     assert!(get(weir.admin, "/settings").body.contains("x-token=hidden"));
     let body = r#"{"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "x"}]}]}"#;
     for (address, path) in [(weir.http, "/json"), (weir.admin, "/explain")] {
         for body in [body, "{"] {
-            assert_silent(path, &post(address, path, body).body, secrets);
+            assert_no_secret(path, &post(address, path, body).body, secrets);
         }
     }
     std::fs::write(weir.rules_folder().join("bad.yaml"), "domain: [").expect("a file");
@@ -87,7 +92,7 @@ fn live(mut weir: Weir, tls: &Certificates, secrets: &[String], collector: Optio
     weir.process().wait_for("that the rules are bad", |line| {
         line.contains("rules not reloaded").then_some(())
     });
-    assert_silent("/rules", &get(weir.admin, "/rules").body, secrets);
+    assert_no_secret("/rules", &get(weir.admin, "/rules").body, secrets);
     match collector {
         // The secret was really sent.
         Some(collector) => {
@@ -107,7 +112,7 @@ fn live(mut weir: Weir, tls: &Certificates, secrets: &[String], collector: Optio
     for chatty in ["\"level\":\"TRACE\"", "\"target\":\"hyper_util::"] {
         assert!(log.contains(chatty), "the log is not at its most verbose: no {chatty}");
     }
-    assert_silent("the log", &log, secrets);
+    assert_no_secret("the log", &log, secrets);
 }
 
 /// A setup with secrets in the environment and for TLS.
@@ -121,11 +126,12 @@ fn secrets(tls: &Certificates) -> [String; 2] {
 fn secrets_in_use_are_not_shown() {
     let tls = Certificates::new();
     let secrets = secrets(&tls);
-    let (_listener, mute) = silent();
+    let (_listener, mute) = unresponsive_listener();
     let collector = Collector::grpc();
     let address = collector.address.to_string();
     let redis = format!("redis://weir:{SECRET}-url@{mute}");
-    live(with_secrets(&redis, &address, "grpc", &tls).start(), &tls, &secrets, Some(&collector));
+    let weir = with_secrets(&redis, &address, "grpc", &tls).start();
+    assert_no_secret_in_use(weir, &tls, &secrets, Some(&collector));
     let collector = Collector::http();
     let address = collector.address.to_string();
     let redis = format!("redis-cluster://{mute}");
@@ -133,7 +139,7 @@ fn secrets_in_use_are_not_shown() {
         .file("password", &format!("{SECRET}-password\n"));
     let password = setup.path("password").display().to_string();
     let weir = setup.env("WEIR__REDIS__PASSWORD_FILE", &password).start();
-    live(weir, &tls, &secrets, Some(&collector));
+    assert_no_secret_in_use(weir, &tls, &secrets, Some(&collector));
 }
 
 /// No log line and no page shows a secret while Redis or the collector is unreachable.
@@ -141,7 +147,7 @@ fn secrets_in_use_are_not_shown() {
 fn secrets_of_unreachable_services_are_not_shown() {
     let tls = Certificates::new();
     let secrets = secrets(&tls);
-    let closed = silent().1;
+    let closed = unresponsive_listener().1;
     let redis = format!(
         "redis-sentinel://:{SECRET}-url@{closed}?sentinelServiceName=m&sentinelPassword={SECRET}"
     );
@@ -149,7 +155,7 @@ fn secrets_of_unreachable_services_are_not_shown() {
         let setup = with_secrets(&redis, &closed, protocol, &tls)
             .env("WEIR__ADMIN__TOKEN_FILE", "")
             .env("WEIR__ADMIN__TOKEN", &format!("{SECRET}-file"));
-        live(setup.start(), &tls, &secrets, None);
+        assert_no_secret_in_use(setup.start(), &tls, &secrets, None);
     }
 }
 
@@ -167,8 +173,8 @@ fn no_refusal_to_start_shows_a_secret() {
         ("WEIR__METRICS__OTLP_HEADERS", format!("authorization={SECRET}\u{1}")),
     ] {
         let setup = Weir::setup().rules("d.yaml", RULES).env("WEIR__STORE__KIND", "redis");
-        let (status, said) = setup.env(name, &value).start_in_vain();
+        let (status, output) = setup.env(name, &value).start_in_vain();
         assert!(!status.success(), "{name}={value}");
-        assert_silent(name, &said, &[SECRET.to_owned()]);
+        assert_no_secret(name, &output, &[SECRET.to_owned()]);
     }
 }

@@ -26,10 +26,10 @@ descriptors:
 
 #[test]
 fn bad_rules_at_the_start_are_all_listed_and_exit_64() {
-    let (status, said) = Weir::setup().rules("bad.yaml", BAD).start_in_vain();
-    assert_eq!(status.code(), Some(64), "{said}");
+    let (status, output) = Weir::setup().rules("bad.yaml", BAD).start_in_vain();
+    assert_eq!(status.code(), Some(64), "{output}");
     for place in ["bad.yaml:5:25", "bad.yaml:6:5"] {
-        assert!(said.contains(place), "no {place} in:\n{said}");
+        assert!(output.contains(place), "no {place} in:\n{output}");
     }
 }
 
@@ -60,11 +60,11 @@ fn a_wrong_setting_exits_64_and_names_it() {
     ];
     for (name, value) in settings {
         let setup = Weir::setup().rules("good.yaml", GOOD).env(name, value);
-        let (status, said) = setup.start_in_vain();
-        assert_eq!(status.code(), Some(64), "{name}={value}: {said}");
+        let (status, output) = setup.start_in_vain();
+        assert_eq!(status.code(), Some(64), "{name}={value}: {output}");
         let key = name.rsplit("__").next().expect("a name has parts");
-        let named = said.to_ascii_uppercase().contains(key);
-        assert!(named, "{key} is not named in:\n{said}");
+        let named = output.to_ascii_uppercase().contains(key);
+        assert!(named, "{key} is not named in:\n{output}");
     }
 }
 
@@ -89,9 +89,9 @@ fn the_environment_overrides_the_settings_file() {
 fn a_misspelt_field_in_the_settings_file_is_refused() {
     let setup = Weir::setup().rules("good.yaml", GOOD);
     let setup = setup.file("weir.yaml", "response: { heders: ietf }\n").config("weir.yaml");
-    let (status, said) = setup.start_in_vain();
-    assert_eq!(status.code(), Some(64), "{said}");
-    assert!(said.contains("heders"), "{said}");
+    let (status, output) = setup.start_in_vain();
+    assert_eq!(status.code(), Some(64), "{output}");
+    assert!(output.contains("heders"), "{output}");
 }
 
 #[test]
@@ -99,9 +99,9 @@ fn a_port_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("a bound address").to_string();
     let setup = Weir::setup().rules("good.yaml", GOOD).env("WEIR__GRPC__LISTEN", &address);
-    let (status, said) = setup.without_flag("--grpc-listen").start_in_vain();
-    assert!(!status.success(), "{said}");
-    assert!(said.contains(&address), "{said}");
+    let (status, output) = setup.without_flag("--grpc-listen").start_in_vain();
+    assert!(!status.success(), "{output}");
+    assert!(output.contains(&address), "{output}");
 }
 
 #[test]

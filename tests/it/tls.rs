@@ -210,8 +210,8 @@ fn incomplete_or_bad_tls_settings_end_the_start() {
         let setup = settings.iter().fold(Weir::setup(), |setup, (name, value)| {
             setup.env(&format!("WEIR__GRPC__{name}"), value)
         });
-        let (status, said) = setup.start_in_vain();
-        assert_eq!(status.code(), Some(64), "{said}");
-        assert!(said.contains(what), "{what}: {said}");
+        let (status, output) = setup.start_in_vain();
+        assert_eq!(status.code(), Some(64), "{output}");
+        assert!(output.contains(what), "{what}: {output}");
     }
 }

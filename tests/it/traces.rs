@@ -53,7 +53,7 @@ fn number(weir: &Weir, series: &str) -> u64 {
 }
 
 /// Accepts connections and never responds.
-fn silent() -> (TcpListener, String) {
+fn unresponsive_listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = format!("http://{}", listener.local_addr().expect("it listens"));
     (listener, address)
@@ -128,7 +128,7 @@ fn the_caller_decides_whether_its_request_is_sampled() {
 
 #[test]
 fn a_fallback_shows_in_the_trace() {
-    let (_listener, address) = silent();
+    let (_listener, address) = unresponsive_listener();
     let collector = Collector::grpc();
     let weir = to(&collector, "grpc")
         .env("WEIR__STORE__KIND", "redis")
@@ -147,7 +147,7 @@ fn a_fallback_shows_in_the_trace() {
 }
 
 #[test]
-fn a_dead_collector_costs_only_spans() {
+fn unreachable_collector_drops_spans() {
     let closed = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = closed.local_addr().expect("it listens");
     drop(closed);
@@ -183,7 +183,7 @@ fn a_slow_collector_delays_no_decision() {
     const QUEUE: u64 = 16;
     const BATCH: u64 = 4;
     for protocol in ["grpc", "http/protobuf"] {
-        let (_listener, address) = silent();
+        let (_listener, address) = unresponsive_listener();
         let mut weir = setup()
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", &address)
             .env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)

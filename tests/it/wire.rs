@@ -3,7 +3,10 @@
 //!
 //! Random messages of weir, in which every field is set in some cases, are encoded and then decoded
 //! by `envoy-types`. The result must equal a field-by-field translation. The reverse direction
-//! follows.
+//! follows. The decoder of the server, which borrows instead of copying, accepts the same bytes.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use envoy_types::pb;
@@ -14,7 +17,10 @@ use envoy_types::pb::google::protobuf as their_google;
 use proptest::prelude::*;
 use prost::Message;
 use prost_types::value::Kind;
+use weir::decision::{Code, Verdict};
+use weir::descriptor::{Bounds, Request};
 use weir::proto as ours;
+use weir::server::{Decide, in_process};
 
 fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![Just(String::new()), "[a-z/:.]{1,12}", "\\PC{0,8}"]
@@ -234,7 +240,7 @@ fn value(ours: prost_types::Value) -> their_google::Value {
 
 proptest! {
     #[test]
-    fn every_field_of_a_request_goes_both_ways(sent in any_request()) {
+    fn requests_equal_those_of_envoy_types(sent in any_request()) {
         let translated = their_request(sent.clone());
         let read = theirs::RateLimitRequest::decode(&*sent.encode_to_vec()).unwrap();
         prop_assert_eq!(&read, &translated);
@@ -243,7 +249,7 @@ proptest! {
     }
 
     #[test]
-    fn every_field_of_a_response_goes_both_ways(sent in any_response()) {
+    fn responses_equal_those_of_envoy_types(sent in any_response()) {
         let translated = their_response(sent.clone());
         let read = theirs::RateLimitResponse::decode(&*sent.encode_to_vec()).unwrap();
         prop_assert_eq!(&read, &translated);
@@ -263,11 +269,63 @@ proptest! {
         prop_assert_eq!(ours::RateLimitRequest::decode(&*bytes).unwrap(), sent);
     }
 
-    /// Arbitrary bytes decode to an error or a message and never cause a panic.
+    /// The server reports the same bytes as no `RateLimitRequest` as prost does.
     #[test]
-    fn arbitrary_bytes_never_panic(bytes in any_bytes()) {
-        let _ = ours::RateLimitRequest::decode(bytes.clone());
-        let _ = ours::RateLimitResponse::decode(bytes);
+    fn the_server_rejects_what_prost_rejects(bytes in damaged_request()) {
+        let by_prost = ours::RateLimitRequest::decode(&*bytes);
+        let rejected = served(&bytes).is_err_and(|reason| {
+            reason.starts_with("the message is not a RateLimitRequest")
+        });
+        prop_assert_eq!(rejected, by_prost.is_err(), "{:?}", by_prost);
+    }
+}
+
+/// An encoded request with some bytes inserted, changed, repeated or cut off; or random bytes.
+fn damaged_request() -> impl Strategy<Value = Vec<u8>> {
+    let change = (any::<prop::sample::Index>(), 0..4, any::<u8>());
+    let changes = prop::collection::vec(change, 0..6);
+    let damaged = (any_request(), changes).prop_map(|(request, changes)| {
+        let mut bytes = request.encode_to_vec();
+        for (place, kind, byte) in changes {
+            let place = place.index(bytes.len() + 1);
+            match kind {
+                0 => bytes.insert(place, byte),
+                1 if place < bytes.len() => bytes[place] = byte,
+                2 => bytes.extend_from_within(place..),
+                _ => bytes.truncate(place),
+            }
+        }
+        bytes
+    });
+    prop_oneof![4 => damaged, 1 => any_bytes().prop_map(|bytes| bytes.to_vec())]
+}
+
+/// Allows every valid request.
+struct AllowAll;
+
+impl Decide for AllowAll {
+    async fn decide(&self, _: &Request<'_>) -> Verdict {
+        Verdict {
+            code: Code::Ok,
+            statuses: Vec::new(),
+            headers: Vec::new(),
+            metadata: None,
+            shadowed: false,
+            grant: None,
+        }
+    }
+}
+
+/// The server's response to a message, or the reason why it rejects it.
+fn served(message: &[u8]) -> Result<Vec<u8>, String> {
+    let call = in_process::protobuf(&AllowAll, &Bounds::default(), message);
+    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(response)) => Ok(response),
+        Poll::Ready(Err(refused)) => {
+            assert!(!refused.defect, "a panic was caught: {}", refused.reason);
+            Err(refused.reason)
+        }
+        Poll::Pending => panic!("a decision without I/O is not ready"),
     }
 }
 

@@ -13,7 +13,7 @@ use weir::time::Micros;
 use crate::support::redis::server::Server;
 use crate::support::schedule::shared;
 use crate::support::vectors;
-use twin::{Journey, Travelled, Twin};
+use twin::{BatchFigures, BatchedWalks, Twin};
 use walk::{Operation, Rng};
 
 mod twin;
@@ -206,22 +206,22 @@ fn agree_together(algorithm: Algorithm) {
     let seed = seed();
     let (server, mut rng) = (Server::local(), Rng(seed));
     let mut twin = Twin::new(server.client());
-    let mut all = Travelled::default();
+    let mut all = BatchFigures::default();
     while (all.steps as u64) < steps {
-        let journey = Journey::new(&mut rng, |rng| walk::walk(algorithm, rng));
-        match twin.travel(&journey) {
-            Ok(Travelled { steps, calls, shared, at_once }) => {
-                assert_eq!(steps, journey.operations().count());
+        let batched = BatchedWalks::new(&mut rng, |rng| walk::walk(algorithm, rng));
+        match twin.run_batches(&batched) {
+            Ok(BatchFigures { steps, calls, shared, at_once }) => {
+                assert_eq!(steps, batched.operations().count());
                 all.steps += steps;
                 all.calls += calls;
                 all.shared += shared;
                 all.at_once += at_once;
             }
-            Err(what) => panic!("{what}\nin\n{}\nWEIR_AGREEMENT_SEED={seed}", journey.lines()),
+            Err(what) => panic!("{what}\nin\n{}\nWEIR_AGREEMENT_SEED={seed}", batched.lines()),
         }
     }
     println!("{algorithm:?} {all:?}");
-    assert!(all.calls * 3 < all.steps, "they hardly travelled together: {all:?}");
+    assert!(all.calls * 3 < all.steps, "few steps share a call: {all:?}");
     let lists = [Algorithm::SlidingWindowLog, Algorithm::Concurrency].contains(&algorithm);
     assert!(lists || all.at_once * 20 > all.calls, "they were hardly read at once: {all:?}");
 }

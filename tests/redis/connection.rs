@@ -20,9 +20,9 @@ descriptors:
 ";
 
 /// The remaining hits, or `None` if the fallback decided.
-fn left(weir: &Weir) -> Option<u32> {
+fn remaining(weir: &Weir) -> Option<u32> {
     let answer = weir.client().check(request("d", vec![descriptor(&[("k", "x")])]));
-    let counted = headers(&answer).iter().any(|(_, how)| how.ends_with("fallback=none"));
+    let counted = headers(&answer).iter().any(|(_, value)| value.ends_with("fallback=none"));
     counted.then(|| answer.statuses[0].limit_remaining)
 }
 
@@ -45,7 +45,8 @@ fn the_documented_acl_rights_are_enough() {
         let check = |hits| {
             let descriptor = costing(hits, descriptor(&[(algorithm, "x")]));
             let answer = weir.client().check(request("d", vec![descriptor]));
-            let counted = headers(&answer).iter().any(|(_, how)| how.ends_with("fallback=none"));
+            let headers = headers(&answer);
+            let counted = headers.iter().any(|(_, value)| value.ends_with("fallback=none"));
             assert!(counted, "{algorithm}: {answer:?}");
             answer.statuses[0].limit_remaining
         };
@@ -71,13 +72,13 @@ fn the_password_file_is_read_per_connection() {
         .env("WEIR__REDIS__PASSWORD_FILE", &file.display().to_string())
         .start();
     ready(&weir);
-    assert_eq!(left(&weir), Some(999_999));
+    assert_eq!(remaining(&weir), Some(999_999));
     // The password is wrong until the file is corrected. Then weir recovers by itself.
     write(&file, "wrong\n");
     server.restart();
-    until("it is let in no more", || left(&weir).is_none());
+    until("Redis refuses the password", || remaining(&weir).is_none());
     write(&file, "first\n");
-    until("it is let in again", || left(&weir).is_some());
+    until("Redis accepts the password", || remaining(&weir).is_some());
 }
 
 /// weir finds the primary through the sentinels, and its successor after a failover.
@@ -92,10 +93,10 @@ fn sentinels_lead_to_the_new_primary() {
         format!("redis-sentinel://127.0.0.1:{}?sentinelServiceName={SERVICE}{nodes}", ports[0]);
     let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", "1s").start();
     ready(&weir);
-    assert_eq!(left(&weir), Some(999_999));
+    assert_eq!(remaining(&weir), Some(999_999));
     watched.servers[0].kill();
     watched.wait_for_failover();
-    until("the new primary counts", || left(&weir).is_some());
+    until("the new primary counts", || remaining(&weir).is_some());
 }
 
 #[test]
@@ -106,13 +107,15 @@ fn weir_leaves_a_demoted_primary() {
     let url = format!("redis-sentinel://127.0.0.1:{port}?sentinelServiceName={SERVICE}");
     let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", "1s").start();
     ready(&weir);
-    assert!(left(&weir).is_some());
+    assert!(remaining(&weir).is_some());
     let address = (std::net::Ipv4Addr::LOCALHOST, port).into();
     let mut sentinel = Client::tcp(address, crate::support::wait::TIMEOUT).expect("it listens");
     sentinel.run(&["SENTINEL", "FAILOVER", SERVICE]);
     watched.wait_for_failover();
     let role = || watched.servers[1].client().run(&["INFO", "replication"]).text();
-    until("the new primary counts", || role().contains("role:master") && left(&weir).is_some());
+    until("the new primary counts", || {
+        role().contains("role:master") && remaining(&weir).is_some()
+    });
 }
 
 /// A weir process that connects over TLS with these settings, not started yet.
@@ -139,17 +142,17 @@ fn tls_uses_the_configured_ca_and_certificate() {
     );
     let weir = weir.start();
     ready(&weir);
-    assert_eq!(left(&weir), Some(999_999));
+    assert_eq!(remaining(&weir), Some(999_999));
 
     // Without a client certificate the server closes the connection, and weir serves by fallback.
     let mut nameless = over_tls(&url, &[("WEIR__REDIS__TLS_CA", &ca)]).start();
     wait_for_log(&mut nameless, "no connection to Redis");
-    assert_eq!(left(&nameless), None);
+    assert_eq!(remaining(&nameless), None);
 
     let half = over_tls(&url, &[("WEIR__REDIS__TLS_CERT", &cert)]);
-    let (status, said) = half.start_in_vain();
+    let (status, output) = half.start_in_vain();
     assert_eq!(status.code(), Some(64));
-    assert!(said.contains("redis.tls_cert and redis.tls_key go together"), "{said}");
+    assert!(output.contains("redis.tls_cert and redis.tls_key go together"), "{output}");
 }
 
 #[test]
@@ -167,17 +170,17 @@ fn tls_checks_the_host_name_by_default() {
     };
     let mut strict = start("false");
     wait_for_log(&mut strict, "NotValidForName");
-    assert_eq!(left(&strict), None);
+    assert_eq!(remaining(&strict), None);
     let lax = start("true");
     ready(&lax);
-    assert_eq!(left(&lax), Some(999_999));
+    assert_eq!(remaining(&lax), Some(999_999));
     // Only the name is not checked: another authority is still rejected.
     let other = Certificates::new();
     let mut fooled = over_tls(&url, &[("WEIR__REDIS__TLS_CA", &other.path("ca.crt"))])
         .env("WEIR__REDIS__TLS_SKIP_HOSTNAME_CHECK", "true")
         .start();
     wait_for_log(&mut fooled, "no connection to Redis");
-    assert_eq!(left(&fooled), None);
+    assert_eq!(remaining(&fooled), None);
 }
 
 #[test]
@@ -197,17 +200,17 @@ fn certificates_are_read_per_connection() {
     )
     .start();
     ready(&weir);
-    assert_eq!(left(&weir), Some(999_999));
+    assert_eq!(remaining(&weir), Some(999_999));
     // Both sides change to a new authority, so neither trusts the old files.
     certificates.renew();
     server.restart();
     wait_for_log(&mut weir, "certificates for Redis reloaded");
-    until("it is let in by the new ones", || left(&weir).is_some());
+    until("Redis accepts the new certificates", || remaining(&weir).is_some());
     // The key is half-written. weir keeps the previous certificates.
     write(&key, "no key");
     server.restart();
     wait_for_log(&mut weir, "certificates for Redis not reloaded: old ones stay");
-    until("it is let in by those in use", || left(&weir).is_some());
+    until("Redis accepts the certificates in use", || remaining(&weir).is_some());
     assert!(!weir.process().output().contains("BEGIN"), "no key in the log");
 }
 

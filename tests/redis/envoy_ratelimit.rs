@@ -159,10 +159,10 @@ fn serves(sample: &[(&str, &str)]) {
     assert_eq!(answer.status, 200);
     assert!(answer.body.contains("100"), "{}", answer.body);
 
-    let said = pod.process.output();
-    let ignored: Vec<&str> = said.lines().filter(|line| line.contains("no effect")).collect();
-    assert_eq!(ignored.len(), 1, "{said}");
-    assert!(ignored[0].contains("REDIS_SOCKET_TYPE"), "{said}");
+    let output = pod.process.output();
+    let ignored: Vec<&str> = output.lines().filter(|line| line.contains("no effect")).collect();
+    assert_eq!(ignored.len(), 1, "{output}");
+    assert!(ignored[0].contains("REDIS_SOCKET_TYPE"), "{output}");
 
     assert_eq!(limit(&client), 1);
     mount(&pod.config(), 2, &rules(7));
@@ -191,10 +191,10 @@ fn envoy_gateway_deployment_is_refused_with_a_hint() {
     let env = [&ENVOY[..], &[("CONFIG_TYPE", "GRPC_XDS_SOTW")]].concat();
     let mut pod = Pod::start(&env, &redis, &rules(1));
     let status = pod.process.wait_for_exit();
-    let said = pod.process.output();
-    assert_eq!(status.code(), Some(64), "{said}");
+    let output = pod.process.output();
+    assert_eq!(status.code(), Some(64), "{output}");
     for word in ["CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_TYPE=FILE", "docs/envoy-gateway.md"] {
-        assert!(said.contains(word), "no {word} in:\n{said}");
+        assert!(output.contains(word), "no {word} in:\n{output}");
     }
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/envoy-gateway.md");
     assert!(read_to_string(page).is_ok(), "the page it names is there");

@@ -161,5 +161,5 @@ descriptors:
     let took = began.elapsed().as_millis() as i64;
     let spread = seen.iter().max().expect("three") - seen.iter().min().expect("three");
     // The requests are sent one after the other.
-    assert!(spread <= 1_000 + took, "{spread} ms apart, asked in {took} ms: {seen:?}");
+    assert!(spread <= 1_000 + took, "{spread} ms apart, sent in {took} ms: {seen:?}");
 }

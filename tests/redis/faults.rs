@@ -10,7 +10,7 @@ use crate::support::on_redis::{cluster_url, over, ready};
 use crate::support::redis::cluster::Cluster;
 use crate::support::redis::resp::Reply;
 use crate::support::redis::server::Server;
-use crate::support::rls::{costing, descriptor, headers, request};
+use crate::support::rls::{descriptor, headers, request};
 use crate::support::schedule::{exclusive, shared};
 use crate::support::wait::until;
 use crate::support::weir::Weir;
@@ -200,13 +200,8 @@ descriptors:
         // The instances use the slot while it is on two nodes.
         cluster.move_slot(cluster.slot(&name), from, to, || load.wait_for_more(100));
     }
-    until("the limit is reached", || {
-        let peek = weirs[0].client().check(request(
-            "d",
-            vec![costing(0, descriptor(&[("hot", "x")]))],
-        ));
-        peek.statuses[0].limit_remaining == 0
-    });
+    let client = weirs[0].client();
+    until("the limit is reached", || client.remaining("d", &[("hot", "x")]) == 0);
     let answers = load.stop();
     figures("one hot counter, its slot moved four times", answers.iter());
     assert_eq!(answers.iter().find_map(LoadResult::fallback), None);
@@ -282,10 +277,8 @@ descriptors:
         admin.run(&["SCRIPT", "FLUSH"]);
         load.wait_for_more(10);
     }
-    until("the limit is reached", || {
-        let peek = costing(0, descriptor(&[("hot", "x")]));
-        weir.client().check(request("d", vec![peek])).statuses[0].limit_remaining == 0
-    });
+    let client = weir.client();
+    until("the limit is reached", || client.remaining("d", &[("hot", "x")]) == 0);
     let answers = load.stop();
     figures("scripts flushed 50 times", answers.iter());
     assert_eq!(answers.iter().find_map(LoadResult::fallback), None);

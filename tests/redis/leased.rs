@@ -9,7 +9,7 @@ use limit_oracle::{Allowed, Law, Tier, violation};
 use crate::support::on_redis::{cluster_url, over, ready};
 use crate::support::redis::cluster::Cluster;
 use crate::support::redis::server::Server;
-use crate::support::rls::{costing, descriptor, request};
+use crate::support::rls::descriptor;
 use crate::support::schedule::exclusive;
 use crate::support::traffic::{Traffic, now};
 use crate::support::wait::until;
@@ -158,10 +158,7 @@ fn a_lowered_leased_limit_holds_in_its_window() {
     let reloaded = traffic.passed();
     assert!(reloaded < LOWER as usize, "the machine is too slow for this: {reloaded} passed");
     let client = weirs[0].client();
-    until("the limit is reached", || {
-        let peek = client.check(request("d", vec![costing(0, descriptor(&[("k", "x")]))]));
-        peek.statuses[0].limit_remaining == 0
-    });
+    until("the limit is reached", || client.remaining("d", &[("k", "x")]) == 0);
     let early = traffic.passed();
     // The others use up their tokens. After that each of them only denies.
     let denied = |weir: &Weir| {

@@ -25,7 +25,7 @@ const DESCRIPTORS: usize = 8;
 
 /// A server that replies to scripts only when the steps of all descriptors of a request have
 /// arrived. A client that waits for one reply before it sends the next call hangs.
-fn reluctant() -> u16 {
+fn start_server_that_needs_all_steps() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = listener.local_addr().expect("bound").port();
     thread::spawn(move || {
@@ -72,18 +72,18 @@ fn serve(mut stream: TcpStream) {
 #[test]
 fn descriptors_are_sent_without_waiting_for_replies() {
     let _permit = shared();
-    let weir = over(&format!("redis://127.0.0.1:{}", reluctant()), RULES)
+    let weir = over(&format!("redis://127.0.0.1:{}", start_server_that_needs_all_steps()), RULES)
         .env("WEIR__STORE__TIMEOUT", "20s")
         .env("WEIR__REDIS__POOL_SIZE", "1")
         .env("WEIR__GRPC__WORKERS", "1")
         .start();
     ready(&weir);
     // Two scripts need two calls. Neither waits for the other.
-    let asked = |n: usize| descriptor(&[(["k", "b"][n % 2], &n.to_string())]);
+    let sent = |n: usize| descriptor(&[(["k", "b"][n % 2], &n.to_string())]);
     for _ in 0..3 {
-        let answer = weir.client().check(request("d", (0..DESCRIPTORS).map(asked).collect()));
-        let how = headers(&answer)[0].1;
-        assert_eq!(how.matches("fallback=none").count(), DESCRIPTORS, "{how}");
+        let answer = weir.client().check(request("d", (0..DESCRIPTORS).map(sent).collect()));
+        let decision = headers(&answer)[0].1;
+        assert_eq!(decision.matches("fallback=none").count(), DESCRIPTORS, "{decision}");
     }
 }
 
@@ -102,14 +102,14 @@ fn descriptors_of_a_request_share_one_call() {
         ready(&weir);
         weir
     };
-    let asked = || {
+    let sent = || {
         let all = (0..DESCRIPTORS).map(|n| descriptor(&[("k", &n.to_string())]));
         request("d", all.collect())
     };
     let cost = |weir: &Weir| {
-        weir.client().check(asked());
+        weir.client().check(sent());
         let before = server.script_calls() as usize;
-        (0..10).for_each(|_| assert_eq!(weir.client().check(asked()).statuses.len(), DESCRIPTORS));
+        (0..10).for_each(|_| assert_eq!(weir.client().check(sent()).statuses.len(), DESCRIPTORS));
         server.script_calls() as usize - before
     };
     assert_eq!(cost(&start("128")), 10);

@@ -48,7 +48,7 @@ fn fill(weirs: &[Weir], key: &'static str) {
 }
 
 /// The remaining hits of each counter, once Redis decides about all of them.
-fn left(weirs: &[Weir], key: &'static str) -> Vec<usize> {
+fn remaining(weirs: &[Weir], key: &'static str) -> Vec<usize> {
     let addresses: Vec<_> = weirs.iter().map(|weir| weir.grpc).collect();
     let mut left = Vec::new();
     until("nothing falls back", || {
@@ -90,19 +90,19 @@ fn limit_is_exact_on_a_cluster_over_tls() {
             .start()
     });
     weirs.iter().for_each(ready);
-    assert_eq!(left(&weirs, "first"), [LIMIT; COUNTERS]);
+    assert_eq!(remaining(&weirs, "first"), [LIMIT; COUNTERS]);
     fill(&weirs, "first");
 
     // A primary fails over to its replica without losing a write.
     let replica = cluster.replica_of(0);
     cluster.fail_over(replica);
     cluster.wait_until_whole();
-    assert_eq!(left(&weirs, "first"), [0; COUNTERS], "all is still counted");
+    assert_eq!(remaining(&weirs, "first"), [0; COUNTERS], "all is still counted");
 
     // Another primary dies. Unreplicated writes are lost.
     let replica = cluster.replica_of(1);
     cluster.nodes[1].kill();
     cluster.wait_for_primary(replica);
-    assert_eq!(left(&weirs, "second"), [LIMIT; COUNTERS]);
+    assert_eq!(remaining(&weirs, "second"), [LIMIT; COUNTERS]);
     fill(&weirs, "second");
 }

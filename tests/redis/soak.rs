@@ -119,7 +119,7 @@ fn no_call_fails_during_changes_and_faults() {
     instances.iter().for_each(ready);
 
     let balancer = Balancer::before(&instances, &authority.path("ca.crt"));
-    until("the balancer knows all of them", || {
+    until("the balancer lists all instances as healthy", || {
         instances.iter().all(|weir| balancer.share(weir).healthy)
     });
     let load = bench(&balancer, rate);
@@ -163,7 +163,7 @@ fn no_call_fails_during_changes_and_faults() {
     cluster.nodes[0].kill();
     // The metrics of a node end when it leaves the Cluster, so this is checked at once.
     let mut opened = [false; 3];
-    until("every instance leaves it alone", || {
+    until("every instance opens its breaker", || {
         for (page, opened) in soak.pages().iter().zip(&mut opened) {
             *opened |= page.sum("weir_redis_breaker_opened_total", &[&dead]) > 0;
         }
@@ -175,7 +175,7 @@ fn no_call_fails_during_changes_and_faults() {
     phase("all decisions are exact again");
     soak.load_one_pause();
     let fallen = soak.sum("weir_fallback_total");
-    assert!(fallen > quiet, "a dead primary is noticed");
+    assert!(fallen > quiet, "no decision fell back while the primary was dead");
     let causes: Vec<Vec<String>> =
         soak.pages().iter().map(|page| page.values("weir_fallback_total", "cause")).collect();
     for node in &cluster.nodes[1..] {

@@ -11,7 +11,7 @@ use crate::support::on_redis::{cluster_url, over, ready};
 use crate::support::redis::cluster::Cluster;
 use crate::support::redis::proxy::Proxy;
 use crate::support::redis::server::Server;
-use crate::support::rls::{costing, descriptor, request};
+use crate::support::rls::{descriptor, request};
 use crate::support::schedule::exclusive;
 use crate::support::wait::until;
 use crate::support::weir::Weir;
@@ -201,8 +201,7 @@ fn redis_outage_causes_no_fallback_and_no_loss() {
     }
     let before = 2 * weirs.len() as u64;
     let remaining = |weir: &Weir| {
-        let peek = request("d", vec![costing(0, descriptor(&[("wide", "0")]))]);
-        u64::from(weir.client().check(peek).statuses[0].limit_remaining)
+        u64::from(weir.client().remaining("d", &[("wide", "0")]))
     };
     let load = Load::start(&addresses, 4, spread("wide"));
     exchanged(&weirs, 1);

@@ -45,7 +45,7 @@ impl Envoy {
         process.wait_for("that it serves", |line| {
             line.contains("all dependencies initialized. starting workers").then_some(())
         });
-        let admin = std::fs::read_to_string(&admin_path).expect("it has said where admin is");
+        let admin = std::fs::read_to_string(&admin_path).expect("the file has the address");
         let admin = admin.trim().parse().expect("an address");
         let ingress = listener(admin, "ingress");
         Envoy { ingress, admin, _process: process, _folder: folder }
@@ -63,8 +63,8 @@ pub(crate) fn validate(version: &str, config: &str) -> Result<(), String> {
     let mut command = envoy(version);
     command.args(["--mode", "validate", "--config-path"]).arg(config_file(&folder, config));
     let output = command.output().expect("envoy starts");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.success() { Ok(()) } else { Err(said) }
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(()) } else { Err(errors) }
 }
 
 /// An example with free ports instead of fixed ones, with `upstream` as its service and `rls` as

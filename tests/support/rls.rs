@@ -61,6 +61,12 @@ impl Client {
         answer.map(tonic::Response::into_inner)
     }
 
+    /// Peeks at one counter: its remaining hits.
+    pub(crate) fn remaining(&self, domain: &str, entries: &[(&str, &str)]) -> u32 {
+        let peek = request(domain, vec![costing(0, descriptor(entries))]);
+        self.check(peek).statuses[0].limit_remaining
+    }
+
     /// Calls `ShouldRateLimit` with a `traceparent`. Panics if the call fails.
     pub(crate) fn check_traced(
         &self,

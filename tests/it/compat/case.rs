@@ -50,7 +50,7 @@ fn parse_descriptor(text: &str) -> RateLimitDescriptor {
             parsed.limit = Some(RateLimitOverride { requests_per_unit, unit: unit_number(unit) });
             continue;
         }
-        let hits = word.strip_prefix('@').unwrap_or_else(|| panic!("what is {word}?"));
+        let hits = word.strip_prefix('@').unwrap_or_else(|| panic!("neither hits nor a limit: {word}"));
         parsed.is_negative_hits = hits.starts_with('-');
         let size = hits.trim_start_matches('-');
         parsed.hits_addend = (!size.is_empty())
@@ -130,9 +130,9 @@ fn code(number: i32) -> &'static str {
 
 #[test]
 fn a_request_parses_as_written() {
-    let Question(asked) = Question::parse("shop@7 a=b=c,d= @-3 ; () !5/hour ; e=f @0 !1/9");
-    assert_eq!((asked.domain.as_str(), asked.hits_addend), ("shop", 7));
-    let [first, second, third] = &asked.descriptors[..] else { panic!("{asked:?}") };
+    let Question(parsed) = Question::parse("shop@7 a=b=c,d= @-3 ; () !5/hour ; e=f @0 !1/9");
+    assert_eq!((parsed.domain.as_str(), parsed.hits_addend), ("shop", 7));
+    let [first, second, third] = &parsed.descriptors[..] else { panic!("{parsed:?}") };
     assert_eq!(first.entries, descriptor(&[("a", "b=c"), ("d", "")]).entries);
     assert_eq!((first.hits_addend, first.is_negative_hits), (Some(UInt64Value { value: 3 }), true));
     assert!(second.entries.is_empty() && second.hits_addend.is_none());

@@ -32,7 +32,7 @@ fn start(version: &str, rules: &str) -> Fixture {
 }
 
 /// Tokens left.
-fn left(fixture: &Fixture) -> u32 {
+fn remaining(fixture: &Fixture) -> u32 {
     fixture.look_at("llm", &[("tokens", "chat"), ("user", "anna")]).limit_remaining
 }
 
@@ -73,23 +73,23 @@ fn a_reservation_is_corrected_to_its_cost_once() {
             let fixture = start(version, &rules(10_000, 100));
             let mut before = 10_000;
             for (number, cost) in [(1, 300), (2, 2_500), (3, 0)] {
-                let reserved = || assert_eq!(left(&fixture), before - RESERVED, "while it runs");
+                let reserved = || assert_eq!(remaining(&fixture), before - RESERVED, "during it");
                 let answer = chat(&fixture, u64::from(cost), reserved);
                 assert_eq!(answer.status, 200);
                 let calls = fixture.recorder.wait_for(2 * number);
                 let (reserve, settle) = (&calls[2 * number - 2], &calls[2 * number - 1]);
                 assert_eq!(Lease::released(settle), Lease::granted(reserve));
                 assert!(Lease::granted(reserve).is_some());
-                assert_eq!(settled(settle), Some(u64::from(cost)), "what the model said");
+                assert_eq!(settled(settle), Some(u64::from(cost)), "the cost in the response");
                 before -= cost;
-                assert_eq!(left(&fixture), before, "{cost} of {RESERVED}, on {version}");
+                assert_eq!(remaining(&fixture), before, "{cost} of {RESERVED}, on {version}");
             }
             // A correction that arrives twice is applied once.
             let client = fixture.weir.client();
             for call in fixture.recorder.wait_for(6) {
                 if Lease::released(&call).is_some() {
                     client.check(call.request);
-                    assert_eq!(left(&fixture), before);
+                    assert_eq!(remaining(&fixture), before);
                 }
             }
         });
@@ -104,18 +104,18 @@ fn a_denied_reservation_takes_nothing() {
     within_an_hour(|| {
         let fixture = start(NEWEST, &rules(3_000, 100));
         let beside = || {
-            assert_eq!(left(&fixture), 1_000);
+            assert_eq!(remaining(&fixture), 1_000);
             denied(&fixture);
-            assert_eq!(left(&fixture), 1_000, "the denied one reserves nothing");
+            assert_eq!(remaining(&fixture), 1_000, "the denied one reserves nothing");
         };
         assert_eq!(chat(&fixture, 300, beside).status, 200);
         let calls = fixture.recorder.wait_for(3);
-        assert_eq!(left(&fixture), 2_700);
+        assert_eq!(remaining(&fixture), 2_700);
         assert_eq!(Lease::granted(&calls[1]), None);
         assert_eq!(chat(&fixture, 700, || ()).status, 200);
         let calls = fixture.recorder.wait_for(5);
         assert_eq!(calls.iter().filter_map(Lease::released).count(), 2);
-        assert_eq!(left(&fixture), 2_000);
+        assert_eq!(remaining(&fixture), 2_000);
     });
 }
 
@@ -129,7 +129,7 @@ fn another_rules_denial_undoes_a_reservation() {
         fixture.recorder.wait_for(2);
         for _ in 0..3 {
             denied(&fixture);
-            assert_eq!(left(&fixture), 9_700);
+            assert_eq!(remaining(&fixture), 9_700);
         }
         let calls = fixture.recorder.wait_for(5);
         assert!(calls[2..].iter().all(|call| Lease::granted(call).is_none()));
@@ -150,6 +150,6 @@ fn an_unknown_cost_stays_as_reserved() {
         assert_eq!(chat(&fixture, 300, || fixture.upstream.let_all_go()).status, 200);
         let calls = fixture.recorder.wait_for(3);
         assert_eq!(calls.iter().filter_map(Lease::released).count(), 1, "the second one's");
-        assert_eq!(left(&fixture), 10_000 - RESERVED - 300);
+        assert_eq!(remaining(&fixture), 10_000 - RESERVED - 300);
     });
 }

@@ -29,7 +29,7 @@ fn taking() -> RateLimitRequest {
 }
 
 /// Free slots, and remaining tokens.
-fn left(client: &Client) -> [u32; 2] {
+fn remaining(client: &Client) -> [u32; 2] {
     let look = ["slots", "tokens"].map(|key| costing(0, descriptor(&[(key, "")])));
     let answer = client.check(request("d", look.to_vec()));
     [0, 1].map(|index| answer.statuses[index].limit_remaining)
@@ -85,7 +85,7 @@ fn a_cancelled_call_returns_its_slots_at_once() {
         answer.trailers().await.expect("the answer is whole").expect("gRPC has trailers");
         body.send_reset(h2::Reason::CANCEL);
     });
-    assert_eq!(left(&looks), [9, 93], "what was delivered stays taken");
+    assert_eq!(remaining(&looks), [9, 93], "what was delivered stays taken");
 
     let calls = looks.block_on(async {
         let mut client = connect(weir.grpc, 0).await;
@@ -95,7 +95,7 @@ fn a_cancelled_call_returns_its_slots_at_once() {
         }
         calls
     });
-    assert_eq!(left(&looks), [0, 30], "taken, and on their way");
+    assert_eq!(remaining(&looks), [0, 30], "taken, and on their way");
     looks.block_on(async {
         for (mut body, answer) in calls {
             body.send_reset(h2::Reason::CANCEL);
@@ -104,8 +104,8 @@ fn a_cancelled_call_returns_its_slots_at_once() {
     });
     // The arrival of a reset causes no event, so poll for its effect.
     let deadline = Instant::now() + TIMEOUT;
-    while left(&looks) != [9, 93] {
-        assert!(Instant::now() < deadline, "{:?} are left", left(&looks));
+    while remaining(&looks) != [9, 93] {
+        assert!(Instant::now() < deadline, "{:?} are left", remaining(&looks));
         looks.block_on(async { tokio::time::sleep(Duration::from_millis(5)).await });
     }
 }

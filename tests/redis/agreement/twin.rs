@@ -11,7 +11,7 @@ use crate::support::redis::resp::{Client, Reply};
 
 mod together;
 
-pub(crate) use together::{Journey, Travelled};
+pub(crate) use together::{BatchFigures, BatchedWalks};
 
 /// Milliseconds that a value is kept after its expiry: `GRACE_MS` of the scripts.
 const GRACE_MS: u64 = 1_000;

@@ -122,7 +122,7 @@ impl Rng {
 
 /// The parameters of one walk. They make walks differ more from each other than the steps of one
 /// walk do.
-struct Taste {
+struct WalkProfile {
     /// The number of operations that open or close a lease, out of 10.
     leases: u64,
     /// Whether all operations take hits, so that lists grow long.
@@ -136,7 +136,7 @@ pub(crate) fn walk(algorithm: Algorithm, rng: &mut Rng) -> Vec<Operation> {
     let starts = [0, 1, 99, 1_785_000_000_000_000, 1_785_000_000_000_001, (1 << 52) - 7];
     let mut now = rng.pick(&starts) + rng.below(3);
     let mut limit = limit(algorithm, rng);
-    let taste = Taste {
+    let profile = WalkProfile {
         leases: rng.pick(&[0, 2, 2, 9]),
         piling: rng.happens(1, 4),
         slow: rng.happens(1, 3),
@@ -148,9 +148,9 @@ pub(crate) fn walk(algorithm: Algorithm, rng: &mut Rng) -> Vec<Operation> {
         if changes && rng.happens(1, 12) {
             limit = changed(&limit, algorithm, rng);
         }
-        now = later(now, &limit, &taste, rng);
-        let hits = hits(&limit, &taste, rng);
-        let lease = rng.happens(taste.leases, 10).then(|| lease(now, &limit, rng));
+        now = later(now, &limit, &profile, rng);
+        let hits = hits(&limit, &profile, rng);
+        let lease = rng.happens(profile.leases, 10).then(|| lease(now, &limit, rng));
         // Never with a lease: rules whose hits are counted elsewhere cannot reserve.
         let counted_elsewhere = hits != 0 && lease.is_none() && rng.happens(1, 5);
         let elsewhere = if counted_elsewhere { rng.roll() >> 1 } else { 0 };
@@ -267,10 +267,10 @@ fn tier(algorithm: Algorithm, rng: &mut Rng) -> Tier {
 }
 
 /// The next instant: the same, a little later, at an edge, windows later, or earlier.
-fn later(now: u64, limit: &Limit, taste: &Taste, rng: &mut Rng) -> u64 {
+fn later(now: u64, limit: &Limit, profile: &WalkProfile, rng: &mut Rng) -> u64 {
     let tier = rng.below(limit.tiers.len() as u64) as usize;
     let window = limit.tiers[tier].window.0;
-    if taste.slow && rng.happens(9, 10) {
+    if profile.slow && rng.happens(9, 10) {
         return now + rng.below(window / 50 + 2);
     }
     let edge = now - now % window;
@@ -291,7 +291,7 @@ fn later(now: u64, limit: &Limit, taste: &Taste, rng: &mut Rng) -> u64 {
     ahead.min(1 << 53)
 }
 
-fn hits(limit: &Limit, taste: &Taste, rng: &mut Rng) -> i64 {
+fn hits(limit: &Limit, profile: &WalkProfile, rng: &mut Rng) -> i64 {
     let tier = &limit.tiers[rng.below(limit.tiers.len() as u64) as usize];
     let most = match limit.algorithm {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => tier.burst,
@@ -309,7 +309,7 @@ fn hits(limit: &Limit, taste: &Taste, rng: &mut Rng) -> i64 {
         6 => (most / 7) as i64,
         _ => 1 + rng.below(5) as i64,
     };
-    let gives = !taste.piling && rng.happens(1, 4);
+    let gives = !profile.piling && rng.happens(1, 4);
     if gives { -number } else { number }
 }
 

@@ -46,7 +46,7 @@ impl Balancer {
         let hosts = clusters["cluster_statuses"][0]["host_statuses"].as_array().expect("hosts");
         let port = instance.grpc.port();
         let is_it = |host: &&Value| host["address"]["socket_address"]["port_value"] == port;
-        let host = hosts.iter().find(is_it).expect("it knows the instance");
+        let host = hosts.iter().find(is_it).expect("it lists the instance");
         let number = |name: &str| {
             let all = host["stats"].as_array().expect("statistics");
             let stat = all.iter().find(|stat| stat["name"] == name).expect("it counts that");

@@ -60,7 +60,7 @@ impl Cluster {
             let port = node.port().to_string();
             first.run(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus[1].text()]);
         }
-        until("every node knows all others", || {
+        until("every node lists all others", || {
             self.nodes.iter().all(|node| {
                 let lines = lines(&mut node.client());
                 let joined =

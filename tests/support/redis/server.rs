@@ -137,10 +137,10 @@ impl Server {
 /// The options of a TLS port.
 fn secured(certificates: &Certificates, clients: bool, port: u16) -> Vec<String> {
     let path = |name: &str| certificates.path(name).display().to_string();
-    let asks = if clients { "yes" } else { "no" };
+    let require = if clients { "yes" } else { "no" };
     #[rustfmt::skip]
     let words = [
-        "--tls-port", &port.to_string(), "--tls-auth-clients", asks,
+        "--tls-port", &port.to_string(), "--tls-auth-clients", require,
         "--tls-cert-file", &path("server.crt"), "--tls-key-file", &path("server.key"),
         "--tls-ca-cert-file", &path("ca.crt"),
     ];

@@ -25,8 +25,8 @@ impl Metrics {
         series.map(|value| value.parse::<f64>().expect("a number") as u64).sum()
     }
 
-    /// The upper bound of the slowest sample of all series of a histogram; infinite if the sample is
-    /// in the last bucket.
+    /// The upper bound of the slowest sample of all series of a histogram. It is infinite if the
+    /// sample is in the last bucket.
     pub(crate) fn slowest(&self, histogram: &str) -> f64 {
         let bucket = format!("{histogram}_bucket{{");
         let buckets = self.0.lines().filter_map(|line| {

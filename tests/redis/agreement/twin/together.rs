@@ -16,20 +16,23 @@ const COUNTERS: usize = 4;
 type Place = (usize, usize);
 
 /// Walks, one per counter, and the steps of each round trip.
-pub(crate) struct Journey {
+pub(crate) struct BatchedWalks {
     walks: Vec<Vec<Operation>>,
-    trips: Vec<Vec<Place>>,
+    round_trips: Vec<Vec<Place>>,
 }
 
 /// Calls of one round trip, with the place of every step.
 type Calls = Vec<ScriptCall<String, Place>>;
 
-impl Journey {
+impl BatchedWalks {
     /// Walks from `walk`, cut into round trips of up to forty steps at random.
-    pub(crate) fn new(rng: &mut Rng, mut walk: impl FnMut(&mut Rng) -> Vec<Operation>) -> Journey {
+    pub(crate) fn new(
+        rng: &mut Rng,
+        mut walk: impl FnMut(&mut Rng) -> Vec<Operation>,
+    ) -> BatchedWalks {
         let walks: Vec<Vec<Operation>> = (0..COUNTERS).map(|_| walk(rng)).collect();
         let mut next = [0; COUNTERS];
-        let mut trips = Vec::new();
+        let mut round_trips = Vec::new();
         // Some batches put the steps that allow one `MGET` into separate calls.
         let apart = rng.below(3) == 0;
         let row = if apart { 2 } else { 6 };
@@ -50,9 +53,9 @@ impl Journey {
                     next[counter] += 1;
                 }
             }
-            trips.push(trip);
+            round_trips.push(trip);
         }
-        Journey { walks, trips }
+        BatchedWalks { walks, round_trips }
     }
 
     /// Number of steps.
@@ -63,7 +66,7 @@ impl Journey {
     /// The fewest calls for each round trip.
     fn calls(&self) -> Calls {
         let mut all = Vec::new();
-        for trip in &self.trips {
+        for trip in &self.round_trips {
             let mut rest = &trip[..];
             while !rest.is_empty() {
                 let mut batch = StepBatch::new(usize::MAX);
@@ -88,7 +91,7 @@ impl Journey {
         };
         let trip =
             |trip: &Vec<Place>| format!("together\n{}", trip.iter().map(line).collect::<String>());
-        self.trips.iter().map(trip).collect()
+        self.round_trips.iter().map(trip).collect()
     }
 }
 
@@ -98,7 +101,7 @@ fn key(counter: usize) -> String {
 
 /// Statistics for the figures.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Travelled {
+pub(crate) struct BatchFigures {
     pub(crate) steps: usize,
     pub(crate) calls: usize,
     /// Steps that were combined with others.
@@ -109,21 +112,21 @@ pub(crate) struct Travelled {
 
 impl Twin {
     /// The first difference between single steps in Rust and batched steps in Lua.
-    pub(crate) fn travel(&mut self, journey: &Journey) -> Result<Travelled, String> {
-        let expected: Vec<Vec<Expected>> = journey.walks.iter().map(|walk| expect(walk)).collect();
-        let calls = journey.calls();
-        let mut travelled = Travelled { calls: calls.len(), ..Travelled::default() };
+    pub(crate) fn run_batches(&mut self, batched: &BatchedWalks) -> Result<BatchFigures, String> {
+        let expected: Vec<Vec<Expected>> = batched.walks.iter().map(|walk| expect(walk)).collect();
+        let calls = batched.calls();
+        let mut figures = BatchFigures { calls: calls.len(), ..BatchFigures::default() };
         // In a transaction no value expires: Redis stops the clock for expiry.
         self.client.queue(&[b"MULTI"]);
         (0..COUNTERS).for_each(|counter| self.client.queue(&[b"DEL", key(counter).as_bytes()]));
         self.client.queue(&[b"TIME"]);
         for call in &calls {
-            travelled.steps += call.steps();
-            travelled.shared += call.combined();
+            figures.steps += call.steps();
+            figures.shared += call.combined();
             let reads_only =
                 call.items().all(|&(counter, index)| expected[counter][index].reads_only);
             let (name, count) = (call.script().sha1(), call.keys().count().to_string());
-            travelled.at_once += call.arguments().count() - call.keys().count();
+            figures.at_once += call.arguments().count() - call.keys().count();
             let way: &[u8] = if reads_only { b"EVALSHA_RO" } else { b"EVALSHA" };
             let mut command = vec![way, name.as_bytes(), count.as_bytes()];
             command.extend(call.keys().map(|key| key.as_bytes()));
@@ -147,7 +150,7 @@ impl Twin {
         for (call, reply) in calls.into_iter().zip(answers) {
             let Reply::Bulk(answer) = reply else { return Err(format!("Lua says {reply:?}")) };
             call.split_reply(answer, |place, reply| {
-                let operation = &journey.walks[place.0][place.1];
+                let operation = &batched.walks[place.0][place.1];
                 let right = &expected[place.0][place.1].outcome;
                 if found.is_ok() {
                     found = compare(operation, right, reply)
@@ -165,7 +168,7 @@ impl Twin {
                 ));
             }
         }
-        Ok(travelled)
+        Ok(figures)
     }
 }
 
