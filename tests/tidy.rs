@@ -1,5 +1,5 @@
 //! Checks the house rules that the compiler cannot check: dependencies between modules, banned
-//! calls, sizes, names, twins.
+//! calls, sizes, names, and pairs of Rust and Lua files.
 //!
 //! Each rule is a row of a table below, and each message names the place and the row. To change a
 //! rule, change its row in a commit that explains why.
@@ -10,6 +10,10 @@ use std::path::Path;
 mod blank;
 #[path = "tidy/log_lines.rs"]
 mod log_lines;
+#[path = "tidy/cycles.rs"]
+mod cycles;
+#[path = "tidy/paths.rs"]
+mod paths;
 #[path = "tidy/prose.rs"]
 mod prose;
 #[path = "tidy/pure.rs"]
@@ -18,6 +22,7 @@ mod pure;
 mod tree;
 
 use pure::PURE;
+use paths::paths;
 use tree::{Source, pages, tree};
 
 /// The permitted dependencies: a module of `src/`, and the modules of rows above that it may name.
@@ -67,7 +72,7 @@ enum Where {
 }
 
 /// Modules that use gRPC.
-const SPEAKS_GRPC: &[&str] = &["src/server/grpc/tonic_services", "src/cli", "src/telemetry"];
+const USES_GRPC: &[&str] = &["src/server/grpc/tonic_services", "src/cli", "src/telemetry"];
 
 /// Restricted words: the word, the modules where it may occur, and why. Test code may use all
 /// words.
@@ -87,12 +92,12 @@ const WORDS: &[(&str, Where, &str)] = &[
     ("eprintln!", Where::Only(&["src/cli", "src/main"]), "only the command line prints"),
     ("dbg!", Where::Only(&[]), "left over"),
     ("todo!", Where::Only(&[]), "unfinished"),
-    ("saphyr_parser::", Where::Only(&["src/yaml"]), "one file knows how YAML is parsed"),
+    ("saphyr_parser::", Where::Only(&["src/yaml"]), "one file parses YAML"),
     ("crate::proto", Where::Only(&["src/server", "src/cli/call", "src/proto"]), "edge only"),
-    ("fred::", Where::Only(&["src/store/redis"]), "one folder knows what talks to Redis"),
-    ("tonic::", Where::Only(SPEAKS_GRPC), "edge only; one adapter of the server knows tonic"),
+    ("fred::", Where::Only(&["src/store/redis"]), "one folder calls Redis"),
+    ("tonic::", Where::Only(USES_GRPC), "edge only; one adapter of the server uses tonic"),
     ("tonic::codegen", Where::Only(&[]), "tonic hides it: it is for generated code"),
-    ("opentelemetry", Where::Only(&["src/telemetry"]), "one folder speaks to collectors"),
+    ("opentelemetry", Where::Only(&["src/telemetry"]), "one folder sends to collectors"),
     ("weir_bench::", Where::Only(&["src/cli/bench"]), "only one command puts load on a service"),
     ("axum::", Where::Only(&["src/server"]), "edge only"),
     ("config::", Where::Only(&["src/settings"]), "settings are read in one place"),
@@ -130,12 +135,13 @@ fn the_tree_keeps_the_house_rules() {
     let tests = test_files(&sources);
     let mut problems: Vec<String> = sources.iter().flat_map(shape).collect();
     let code = sources.iter().filter(|source| !tests.contains(&source.path));
-    problems.extend(code.flat_map(meaning));
+    problems.extend(code.flat_map(dependencies_and_words));
+    problems.extend(cycles::cycles(&sources, &tests));
     problems.extend(twins(&sources));
     problems.extend(flat_server(&sources));
     problems.extend(sources.iter().flat_map(prose::test_names));
     problems.extend(sources.iter().chain(&pages()).flat_map(prose::banned_words));
-    problems.extend(sections_without_a_word(&sources));
+    problems.extend(sections_missing_in_readme(&sources));
     let report = problems.join("\n");
     assert!(problems.is_empty(), "{} problems:\n{report}", problems.len());
 }
@@ -150,8 +156,8 @@ fn arrows_form_no_cycle() {
     }
 }
 
-/// Arrows and words.
-fn meaning(source: &Source) -> Vec<String> {
+/// Dependencies and restricted words.
+fn dependencies_and_words(source: &Source) -> Vec<String> {
     let Source { path, text } = source;
     let in_crate = path.starts_with("crates/") && path.contains("/src/");
     if !(path.starts_with("src/") || in_crate) || !path.ends_with(".rs") {
@@ -196,7 +202,7 @@ fn shape(source: &Source) -> Vec<String> {
     let mut problems = Vec::new();
     let stem = Path::new(path).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     if EMPTY_NAMES.contains(&stem) {
-        problems.push(format!("{path}: `{stem}` says nothing; name the file after its noun"));
+        problems.push(format!("{path}: `{stem}` does not describe the file; name its noun"));
     }
     let allowed = LONG_FILES.iter().find(|(long, ..)| long == path);
     let max = allowed.map_or(LINES_MAX, |(_, lines, _)| *lines);
@@ -252,41 +258,19 @@ fn arrows(path: &str, code: &str) -> Vec<String> {
             if !stands_alone(code, at) {
                 continue;
             }
-            for used in first_names(&code[at + root.len()..]) {
+            let paths = paths(&code[at + root.len()..]);
+            for used in paths.iter().filter_map(|path| path.first().copied()) {
                 let known = ARROWS.iter().any(|(name, _)| *name == used);
                 if known && used != module && !allowed.split_whitespace().any(|a| a == used) {
                     let line = line_of(code, at);
-                    problems.push(format!("{path}:{line}: arrow {module} -> {used} is not drawn"));
+                    problems.push(format!(
+                        "{path}:{line}: dependency {module} -> {used} is not in ARROWS"
+                    ));
                 }
             }
         }
     }
     problems
-}
-
-/// The first segments of `a::b`, or of every branch of `{a::b, c}`.
-fn first_names(rest: &str) -> Vec<&str> {
-    let name = |text: &'_ str| text.find(|c: char| !is_word(c)).unwrap_or(text.len());
-    let Some(group) = rest.strip_prefix('{') else {
-        return vec![&rest[..name(rest)]];
-    };
-    let (mut names, mut depth, mut start) = (Vec::new(), 0, 0);
-    for (at, c) in group.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth == 0 => {
-                names.push(&group[start..at]);
-                break;
-            }
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                names.push(&group[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    names.iter().map(|branch| branch.trim()).map(|branch| &branch[..name(branch)]).collect()
 }
 
 fn words(path: &str, code: &str) -> Vec<String> {
@@ -307,7 +291,7 @@ fn words(path: &str, code: &str) -> Vec<String> {
         for (at, _) in code.match_indices(word) {
             if stands_alone(code, at) {
                 let line = line_of(code, at);
-                problems.push(format!("{path}:{line}: `{word}` may not stand here: {why}"));
+                problems.push(format!("{path}:{line}: `{word}` is not allowed here: {why}"));
             }
         }
     }
@@ -340,17 +324,17 @@ fn twins(sources: &[Source]) -> Vec<String> {
     if lua.is_empty() {
         return Vec::new();
     }
-    let lonely = |have: &[String], want: &[String], of: &str, to: &str, end: &str| {
+    let without_twin = |have: &[String], want: &[String], of: &str, to: &str, end: &str| {
         let alone = have.iter().filter(|stem| !want.contains(stem));
         alone.map(|stem| format!("{of}{stem}: its twin {to}{stem}{end} is missing")).collect()
     };
-    let mut problems: Vec<String> = lonely(&rust, &lua, "src/step/", "lua/", ".lua");
-    problems.extend(lonely(&lua, &rust, "lua/", "src/step/", ".rs"));
+    let mut problems: Vec<String> = without_twin(&rust, &lua, "src/step/", "lua/", ".lua");
+    problems.extend(without_twin(&lua, &rust, "lua/", "src/step/", ".rs"));
     problems
 }
 
 /// The README mentions every section of the settings.
-fn sections_without_a_word(sources: &[Source]) -> Vec<String> {
+fn sections_missing_in_readme(sources: &[Source]) -> Vec<String> {
     let text = |path: &str| {
         let found = sources.iter().find(|source| source.path == path);
         found.map(|source| source.text.as_str()).unwrap_or_default()
@@ -361,8 +345,8 @@ fn sections_without_a_word(sources: &[Source]) -> Vec<String> {
     };
     let names = lines.lines().filter(|line| !line.trim_start().starts_with("//"));
     let sections = names.filter_map(|line| Some(line.split_once(':')?.0.trim()));
-    let unsaid = sections.filter(|section| !text("README.md").contains(&format!("`{section}.")));
-    unsaid.map(|section| format!("README.md: no word about the settings `{section}.*`")).collect()
+    let missing = sections.filter(|section| !text("README.md").contains(&format!("`{section}.")));
+    missing.map(|section| format!("README.md: the settings `{section}.*` are missing")).collect()
 }
 
 fn is_word(c: char) -> bool {
@@ -383,5 +367,5 @@ fn line_of(code: &str, at: usize) -> usize {
     code[..at].matches('\n').count() + 1
 }
 
-#[path = "tidy/planted.rs"]
-mod planted;
+#[path = "tidy/violations.rs"]
+mod violations;

@@ -111,7 +111,7 @@ fn no_more_than_max_run_at_once(form: &Form) {
     let calls = fixture.recorder.wait_for(3 * (50 + MAX) + 250 + passed);
     assert_eq!(fixture.free(), MAX, "all slots are free");
     assert_eq!(fixture.upstream.most_at_once(), MAX);
-    assert_eq!(fixture.upstream.arrived(), 3 * MAX + passed, "denied requests do not reach the upstream");
+    assert_eq!(fixture.upstream.arrived(), 3 * MAX + passed, "denied requests do not reach it");
 
     let granted: BTreeSet<Lease> = calls.iter().filter_map(Lease::granted).collect();
     let released: Vec<Lease> = calls.iter().filter_map(Lease::released).collect();

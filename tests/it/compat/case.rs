@@ -50,7 +50,7 @@ fn parse_descriptor(text: &str) -> RateLimitDescriptor {
             parsed.limit = Some(RateLimitOverride { requests_per_unit, unit: unit_number(unit) });
             continue;
         }
-        let hits = word.strip_prefix('@').unwrap_or_else(|| panic!("neither hits nor a limit: {word}"));
+        let hits = word.strip_prefix('@').unwrap_or_else(|| panic!("not hits or a limit: {word}"));
         parsed.is_negative_hits = hits.starts_with('-');
         let size = hits.trim_start_matches('-');
         parsed.hits_addend = (!size.is_empty())

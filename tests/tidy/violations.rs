@@ -1,6 +1,8 @@
-//! Planted violations: each rule is broken on purpose and must report it.
+//! Violations: each rule must report a file that breaks it.
 
-use super::{Source, blank, meaning, sections_without_a_word, shape, test_files, twins};
+use super::{
+    Source, blank, dependencies_and_words, sections_missing_in_readme, shape, test_files, twins,
+};
 
 /// A valid header, for files whose body is tested.
 const HEAD: &str = "//! A noun.\n";
@@ -10,31 +12,31 @@ fn source(path: &str, body: &str) -> Source {
 }
 
 fn check(source: &Source) -> Vec<String> {
-    [shape(source), meaning(source)].concat()
+    [shape(source), dependencies_and_words(source)].concat()
 }
 
 #[test]
-fn every_planted_violation_is_found_at_its_line() {
+fn every_violation_is_found_at_its_line() {
     let table = [
-        ("src/step/x.rs", "use crate::rules::Rule;", "src/step/x.rs:2: arrow step -> rules"),
-        ("src/step.rs", "use crate::{time::A, store::{B}};", ":2: arrow step -> store"),
-        ("src/step.rs", "use crate::{\n    time::A,\n    limiter,\n};", "arrow step -> limiter"),
-        ("src/key.rs", "fn f() { super::store::g() }", ":2: arrow key -> store"),
-        ("src/rules/a.rs", "\nuse super::super::store;", ":3: arrow rules -> store"),
-        ("src/main.rs", "fn main() { weir::server::run() }", ":2: arrow main -> server"),
+        ("src/step/x.rs", "use crate::rules::Rule;", "src/step/x.rs:2: dependency step -> rules"),
+        ("src/step.rs", "use crate::{time::A, store::{B}};", ":2: dependency step -> store"),
+        ("src/step.rs", "use crate::{\n    time::A,\n    limiter,\n};", "step -> limiter"),
+        ("src/key.rs", "fn f() { super::store::g() }", ":2: dependency key -> store"),
+        ("src/rules/a.rs", "\nuse super::super::store;", ":3: dependency rules -> store"),
+        ("src/main.rs", "fn main() { weir::server::run() }", ":2: dependency main -> server"),
         ("src/novel.rs", "", "module `novel` has no row"),
-        ("src/server/x.rs", "fn f() { Instant::now(); }", ":2: `Instant::now` may not"),
+        ("src/server/x.rs", "fn f() { Instant::now(); }", ":2: `Instant::now` is not allowed"),
         ("src/limiter.rs", "fn f() { std::time::SystemTime::now(); }", "`SystemTime::now`"),
         ("src/store/x.rs", "fn f() { tokio::time::Instant::now(); }", "`Instant::now`"),
-        ("src/algorithm/x.rs", "async fn f() { g().await }", "`.await` may not"),
-        ("src/rules/tree.rs", "fn f() { tracing::info!(1) }", "`tracing::` may not"),
-        ("src/rules/model.rs", "use saphyr_parser::Parser;", "`saphyr_parser::` may not"),
-        ("src/cli/explain.rs", "use crate::proto::Code;", "`crate::proto` may not"),
-        ("src/limiter/x.rs", "use tonic::Status;", "`tonic::` may not"),
-        ("src/server/x.rs", "fn f() { std::env::var(1); }", "`env::var` may not"),
-        ("src/store/x.rs", "fn f() { todo!() }", "`todo!` may not"),
-        ("src/rules/mod.rs", "", "`mod` says nothing"),
-        ("tests/it/utils.rs", "", "`utils` says nothing"),
+        ("src/algorithm/x.rs", "async fn f() { g().await }", "`.await` is not allowed"),
+        ("src/rules/tree.rs", "fn f() { tracing::info!(1) }", "`tracing::` is not allowed"),
+        ("src/rules/model.rs", "use saphyr_parser::Parser;", "`saphyr_parser::` is not allowed"),
+        ("src/cli/explain.rs", "use crate::proto::Code;", "`crate::proto` is not allowed"),
+        ("src/limiter/x.rs", "use tonic::Status;", "`tonic::` is not allowed"),
+        ("src/server/x.rs", "fn f() { std::env::var(1); }", "`env::var` is not allowed"),
+        ("src/store/x.rs", "fn f() { todo!() }", "`todo!` is not allowed"),
+        ("src/rules/mod.rs", "", "`mod` does not describe"),
+        ("tests/it/utils.rs", "", "`utils` does not describe"),
     ];
     for (path, body, part) in table {
         let problems = check(&source(path, body));
@@ -52,8 +54,8 @@ fn size_and_head_are_measured() {
     assert!(check(&wide)[0].starts_with("tests/x.rs:3: 105 columns, at most 100"));
     let wide = source("src/time.rs", &format!("// {}", "\u{b5}".repeat(118)));
     assert!(check(&wide)[0].starts_with("src/time.rs:2: 121 columns, at most 120"));
-    let bare = Source { path: "src/time.rs".to_owned(), text: "fn f() {}".to_owned() };
-    assert!(check(&bare)[0].starts_with("src/time.rs:1: start with"));
+    let without_header = Source { path: "src/time.rs".to_owned(), text: "fn f() {}".to_owned() };
+    assert!(check(&without_header)[0].starts_with("src/time.rs:1: start with"));
 }
 
 #[test]
@@ -105,10 +107,10 @@ fn a_section_missing_in_the_readme_is_reported() {
     });
     let readme = Source { path: "README.md".to_owned(), text: "`grpc.listen`".to_owned() };
     assert_eq!(
-        sections_without_a_word(&[settings, readme]),
-        ["README.md: no word about the settings `log.*`"]
+        sections_missing_in_readme(&[settings, readme]),
+        ["README.md: the settings `log.*` are missing"]
     );
-    assert_eq!(sections_without_a_word(&[]).len(), 1);
+    assert_eq!(sections_missing_in_readme(&[]).len(), 1);
 }
 
 #[test]
