@@ -1,6 +1,6 @@
 //! Black-box tests: they run the real binary and call it as Envoy, a browser and an operator do.
+//! Those in `library` call the library instead.
 
-mod accuracy;
 mod admin;
 mod bench;
 mod cli;
@@ -13,6 +13,7 @@ mod headers;
 mod hostile;
 mod json;
 mod leases;
+mod library;
 mod metrics;
 mod openapi;
 mod readme;
@@ -23,8 +24,6 @@ mod services;
 mod startup;
 mod tls;
 mod traces;
-mod vectors;
-mod wire;
 
 #[allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 #[path = "../support"]

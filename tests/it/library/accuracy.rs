@@ -1,8 +1,8 @@
 //! A small accuracy study: bounds of sliding_window for every kind of traffic.
 
-#[path = "../../benches/accuracy/study.rs"]
+#[path = "../../../benches/accuracy/study.rs"]
 mod study;
-#[path = "../../benches/accuracy/traffic.rs"]
+#[path = "../../../benches/accuracy/traffic.rs"]
 mod traffic;
 
 use study::{Tally, run};

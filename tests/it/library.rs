@@ -1,0 +1,5 @@
+//! Tests of the library without the binary: they need its public items only, and no process.
+
+mod accuracy;
+mod vectors;
+mod wire;
