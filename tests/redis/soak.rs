@@ -57,6 +57,7 @@ struct Soak {
     rate: u64,
     /// Seconds of load between two events.
     pause: u64,
+    began: Instant,
 }
 
 impl Soak {
@@ -106,6 +107,95 @@ impl Soak {
             write(&weir.rules_folder().join("rules.yaml"), text);
         }
     }
+
+    /// Prints that a phase starts.
+    fn phase(&self, what: &str) {
+        eprintln!("{:>6.1} s: {what}", self.began.elapsed().as_secs_f64());
+    }
+
+    fn change_rules(&mut self) {
+        self.phase("valid rules");
+        self.write_rules(&rules(&["more"]));
+        self.all_show("weir_rules_reloads_total", &[r#"result="ok""#], 1);
+        self.all_show("weir_rules", &[], 2);
+        self.load_one_pause();
+
+        self.phase("invalid rules");
+        self.write_rules("domain: d\ndescriptors: [ { kye: k } ]\n");
+        self.all_show("weir_rules_reloads_total", &[r#"result="failed""#], 1);
+        self.all_show("weir_rules_last_reload_successful", &[], 0);
+        self.all_show("weir_rules", &[], 2);
+        self.load_one_pause();
+
+        self.phase("corrected rules");
+        self.write_rules(&rules(&["more", "and_more"]));
+        self.all_show("weir_rules_reloads_total", &[r#"result="ok""#], 2);
+        self.all_show("weir_rules_last_reload_successful", &[], 1);
+        self.load_one_pause();
+    }
+
+    /// Makes one peek at each instance with the new certificate.
+    fn rotate_certificate(&mut self, secret: &mut Secret, authority: &Certificates) {
+        self.phase("the certificate rotates");
+        secret.swap(&authority.issue(&["localhost", NEXT]));
+        self.all_show("weir_grpc_tls_reloads_total", &[r#"result="ok""#], 1);
+        for weir in &self.instances {
+            peek(weir, authority);
+        }
+        self.load_one_pause();
+    }
+
+    /// Kills a primary and waits until its replica serves. Returns the causes of fallbacks on each
+    /// instance.
+    fn kill_primary(&mut self, cluster: &mut Cluster) -> Vec<Vec<String>> {
+        self.phase("a primary dies");
+        let before = self.sum("weir_fallback_total");
+        let replica = cluster.replica_of(0);
+        let dead = format!(":{}\"", cluster.nodes[0].port());
+        cluster.nodes[0].kill();
+        // The metrics of a node end when it leaves the Cluster, so this is checked at once.
+        let mut opened = [false; 3];
+        until("every instance opens its breaker", || {
+            for (page, opened) in self.pages().iter().zip(&mut opened) {
+                *opened |= page.sum("weir_redis_breaker_opened_total", &[&dead]) > 0;
+            }
+            opened == [true; 3]
+        });
+        cluster.wait_for_primary(replica);
+        self.phase("its replica is the primary");
+        self.wait_until_exact();
+        self.phase("all decisions are exact again");
+        self.load_one_pause();
+        let after = self.sum("weir_fallback_total");
+        assert!(after > before, "no decision fell back while the primary was dead");
+        for node in &cluster.nodes[1..] {
+            self.all_show("weir_redis_breaker_state", &[&format!(":{}\"", node.port())], 0);
+        }
+        self.pages().iter().map(|page| page.values("weir_fallback_total", "cause")).collect()
+    }
+
+    /// Shuts down the last instance. Returns it with its last metrics.
+    fn shut_down_one(&mut self, balancer: &Balancer) -> (Weir, Metrics) {
+        self.phase("one of three instances shuts down");
+        let mut stopped = self.instances.pop().expect("three");
+        stopped.process().terminate();
+        until("the balancer has left it", || {
+            let share = balancer.share(&stopped);
+            !share.healthy && share.waiting == 0
+        });
+        let last = Metrics::scrape(stopped.admin);
+        assert_eq!(stopped.process().wait_for_exit().code(), Some(0));
+        self.load_one_pause();
+        (stopped, last)
+    }
+
+    /// Ends the load. Returns the report of the load generator.
+    fn end_load(&mut self) -> Value {
+        self.phase("the load ends");
+        self.load.signal("INT");
+        self.load.wait_for_exit();
+        serde_json::from_str(&self.load.output()).expect("a report")
+    }
 }
 
 #[test]
@@ -122,117 +212,66 @@ fn no_call_fails_during_changes_and_faults() {
     until("the balancer lists all instances as healthy", || {
         instances.iter().all(|weir| balancer.share(weir).healthy)
     });
-    let load = bench(&balancer, rate);
-    let mut soak = Soak { instances, load, rate, pause: number_from_env("WEIR_SOAK_PAUSE", PAUSE) };
-    let phase = |what: &str| eprintln!("{:>6.1} s: {what}", began.elapsed().as_secs_f64());
+    let (load, pause) = (bench(&balancer, rate), number_from_env("WEIR_SOAK_PAUSE", PAUSE));
+    let mut soak = Soak { instances, load, rate, pause, began };
     soak.load_one_pause();
+    soak.change_rules();
+    soak.rotate_certificate(&mut secret, &authority);
+    let causes = soak.kill_primary(&mut cluster);
+    let (stopped, last) = soak.shut_down_one(&balancer);
+    let report = soak.end_load();
 
-    phase("valid rules");
-    soak.write_rules(&rules(&["more"]));
-    soak.all_show("weir_rules_reloads_total", &[r#"result="ok""#], 1);
-    soak.all_show("weir_rules", &[], 2);
-    soak.load_one_pause();
-
-    phase("invalid rules");
-    soak.write_rules("domain: d\ndescriptors: [ { kye: k } ]\n");
-    soak.all_show("weir_rules_reloads_total", &[r#"result="failed""#], 1);
-    soak.all_show("weir_rules_last_reload_successful", &[], 0);
-    soak.all_show("weir_rules", &[], 2);
-    soak.load_one_pause();
-
-    phase("corrected rules");
-    soak.write_rules(&rules(&["more", "and_more"]));
-    soak.all_show("weir_rules_reloads_total", &[r#"result="ok""#], 2);
-    soak.all_show("weir_rules_last_reload_successful", &[], 1);
-    soak.load_one_pause();
-
-    phase("the certificate rotates");
-    secret.swap(&authority.issue(&["localhost", NEXT]));
-    soak.all_show("weir_grpc_tls_reloads_total", &[r#"result="ok""#], 1);
-    let mut looks = [0; 3];
-    for (weir, looks) in soak.instances.iter().zip(&mut looks) {
-        look(weir, &authority);
-        *looks += 1;
-    }
-    soak.load_one_pause();
-
-    phase("a primary dies");
-    let quiet = soak.sum("weir_fallback_total");
-    let replica = cluster.replica_of(0);
-    let dead = format!(":{}\"", cluster.nodes[0].port());
-    cluster.nodes[0].kill();
-    // The metrics of a node end when it leaves the Cluster, so this is checked at once.
-    let mut opened = [false; 3];
-    until("every instance opens its breaker", || {
-        for (page, opened) in soak.pages().iter().zip(&mut opened) {
-            *opened |= page.sum("weir_redis_breaker_opened_total", &[&dead]) > 0;
-        }
-        opened == [true; 3]
-    });
-    cluster.wait_for_primary(replica);
-    phase("its replica is the primary");
-    soak.wait_until_exact();
-    phase("all decisions are exact again");
-    soak.load_one_pause();
-    let fallen = soak.sum("weir_fallback_total");
-    assert!(fallen > quiet, "no decision fell back while the primary was dead");
-    let causes: Vec<Vec<String>> =
-        soak.pages().iter().map(|page| page.values("weir_fallback_total", "cause")).collect();
-    for node in &cluster.nodes[1..] {
-        soak.all_show("weir_redis_breaker_state", &[&format!(":{}\"", node.port())], 0);
-    }
-
-    phase("one of three instances shuts down");
-    let mut gone = soak.instances.pop().expect("three");
-    gone.process().terminate();
-    until("the balancer has left it", || {
-        let share = balancer.share(&gone);
-        !share.healthy && share.waiting == 0
-    });
-    let last = Metrics::scrape(gone.admin);
-    assert_eq!(gone.process().wait_for_exit().code(), Some(0));
-    soak.load_one_pause();
-
-    phase("the load ends");
-    soak.load.signal("INT");
-    soak.load.wait_for_exit();
-    let report: Value = serde_json::from_str(&soak.load.output()).expect("a report");
-    let number = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{report:#}"));
-    let (decided, failed) = (number("decided"), number("failed"));
     let mut pages = soak.pages();
     pages.push(last);
-    soak.instances.push(gone);
-    let of_all = |name: &str| pages.iter().map(|page| page.sum(name, &[])).sum::<u64>();
+    soak.instances.push(stopped);
+    let fallbacks = pages.iter().map(|page| page.sum("weir_fallback_total", &[])).sum::<u64>();
     eprintln!(
-        "{decided} calls decided and {failed} failed in {} s, {} per second of {rate}, {} of them \
-         sent late, p50 {} us, p99 {} us; {} by the fallback {causes:?}",
+        "{} calls decided and {} failed in {} s, {} per second of {rate}, {} of them sent late, \
+         p50 {} us, p99 {} us; {fallbacks} by the fallback {causes:?}",
+        report["decided"],
+        report["failed"],
         report["seconds"],
         report["per_second"],
         report["late"],
         report["latency_us"]["p50"],
         report["latency_us"]["p99"],
-        of_all("weir_fallback_total"),
     );
-    assert_eq!(failed, 0, "{report:#}");
-    // A debug build may lag behind the rate. `make soak` uses a release build, which must keep it.
+    assert_eq!(report["failed"], 0, "{report:#}");
+    assert_eq!(fallbacks, report["by_fallback"].as_u64().unwrap_or(0));
+    assert_rate_was_kept(&report, rate);
+    let decided = report["decided"].as_u64().expect("a number");
+    assert_every_call_is_counted(&soak.instances, &pages, &balancer, decided);
+}
+
+/// A debug build may lag behind the rate. `make soak` uses a release build, which must keep it.
+fn assert_rate_was_kept(report: &Value, rate: u64) {
     if std::env::var_os("WEIR_SOAK_STRICT").is_some() {
         let real = |value: &Value| value.as_f64().expect("a number");
         let carried = real(&report["per_second"]) / rate as f64;
         let p99 = real(&report["latency_us"]["p99"]);
         assert!(carried > 0.95 && p99 < 1e6, "{report:#}");
     }
-    // Every call was counted once, by the instance that it was sent to.
-    for ((weir, page), looks) in soak.instances.iter().zip(&pages).zip(looks) {
+}
+
+/// Every call was counted once, by the instance that it was sent to. `pages` are the last metrics
+/// of the instances, which also counted one peek each.
+fn assert_every_call_is_counted(
+    instances: &[Weir],
+    pages: &[Metrics],
+    balancer: &Balancer,
+    decided: u64,
+) {
+    for (weir, page) in instances.iter().zip(pages) {
         let share = balancer.share(weir);
         assert_eq!(share.errors, 0, "{share:?}");
-        assert_eq!(page.sum("weir_requests_total", &[]), share.calls + looks, "{share:?}");
-        assert_eq!(page.sum("weir_requests_total", &[r#"code="ok""#]), share.calls + looks);
+        assert_eq!(page.sum("weir_requests_total", &[]), share.calls + 1, "{share:?}");
+        assert_eq!(page.sum("weir_requests_total", &[r#"code="ok""#]), share.calls + 1);
         assert_eq!(page.sum("weir_grpc_tls_handshakes_total", &[r#"result="failed""#]), 0);
         assert!(share.calls > decided / 10, "a fair share: {share:?} of {decided}");
     }
     // The load generator makes one call first, to check the service.
-    assert_eq!(of_all("weir_requests_total"), decided + 1 + looks.iter().sum::<u64>());
-    assert_eq!(of_all("weir_fallback_total"), report["by_fallback"].as_u64().unwrap_or(0));
+    let counted: u64 = pages.iter().map(|page| page.sum("weir_requests_total", &[])).sum();
+    assert_eq!(counted, decided + 1 + instances.len() as u64);
 }
 
 fn instance(cluster: &Cluster, secret: &Secret) -> Weir {
@@ -255,7 +294,7 @@ fn bench(balancer: &Balancer, rate: u64) -> Process {
 }
 
 /// A peek on a new connection to an instance that presents the second certificate.
-fn look(weir: &Weir, authority: &Certificates) {
+fn peek(weir: &Weir, authority: &Certificates) {
     let ca = std::fs::read(authority.path("ca.crt")).expect("a certificate");
     let next = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name(NEXT);
     let client = Client::over_tls(weir.grpc, next).expect("the new certificate");
