@@ -1,4 +1,4 @@
-"""The chart as the tests see it: rendered by the real helm, read as objects."""
+"""The chart for tests: rendered by the real helm, parsed into objects."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def render(case="default", *sets, version=NEWEST):
 
 
 def refused(*sets):
-    """What helm says against these values. Places are paths with dots in some versions, with slashes in others."""
+    """The errors of helm about these values. Places are paths with dots in some versions, with slashes in others."""
     run = template("default", sets)
     assert run.returncode != 0, f"{sets} was accepted"
     return run.stderr.replace("/", ".")
@@ -72,7 +72,7 @@ def one(kind, case="default", *sets, suffix=""):
 
 
 def pod(case="default", *sets):
-    """The pod that the Deployment makes."""
+    """The pod template of the Deployment."""
     return one("Deployment", case, *sets)["spec"]["template"]
 
 
@@ -81,5 +81,5 @@ def container(case="default", *sets):
 
 
 def settings(case="default", *sets):
-    """weir.yaml, read."""
+    """The parsed weir.yaml."""
     return yaml.safe_load(one("ConfigMap", case, *sets)["data"]["weir.yaml"])

@@ -1,4 +1,4 @@
-"""The fields that the chart uses of objects that Kubernetes itself has no schema of.
+"""The fields that the chart uses of custom objects, for which Kubernetes has no schema.
 
 Written from their APIs' documentation; a field that is not here is refused, so a misspelt one is.
 """
@@ -52,7 +52,7 @@ SPECS = {
 
 
 def schema(found):
-    """The schema of an object, or none if nothing is known about its kind."""
+    """The schema of an object, or none if SPECS has none for its kind."""
     spec = SPECS.get((found["apiVersion"], found["kind"]))
     metadata = closed({"name"}, name=TEXT, namespace=TEXT, labels=LABELS, annotations=LABELS)
     return spec and closed({"spec"}, apiVersion=TEXT, kind=TEXT, metadata=metadata, spec=spec)

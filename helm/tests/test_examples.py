@@ -48,13 +48,13 @@ def validate(version, listener, clusters, tmp_path):
     assert run.returncode == 0, run.stderr
 
 
-def asked(rate_limits):
+def descriptor_keys(rate_limits):
     """The keys of the descriptors that these actions make."""
     keys = {"remote_address": lambda _: "remote_address", "request_headers": lambda it: it["descriptor_key"]}
     return [[keys[name](it) for action in limit["actions"] for name, it in action.items()] for limit in rate_limits]
 
 
-def rules_know(rules, domain, descriptors, tmp_path):
+def assert_rules_limit(rules, domain, descriptors, tmp_path):
     """weir's rules limit every descriptor that the example sends."""
     (tmp_path / "rules.yaml").write_text(rules)
     words = [",".join(f"{key}=10.1.2.3" for key in keys) for keys in descriptors]
@@ -73,7 +73,7 @@ def weir_values(path):
 
 
 @pytest.mark.parametrize("version", ENVOYS)
-def test_istios_filters_are_what_an_envoy_accepts(version, tmp_path):
+def test_envoy_accepts_the_filters_for_istio(version, tmp_path):
     patches = {p["applyTo"]: p["patch"] for found in documents("istio/envoyfilters.yaml") for p in found["spec"]["configPatches"]}
     assert {name: patch["operation"] for name, patch in patches.items()} == {
         "HTTP_FILTER": "INSERT_BEFORE", "VIRTUAL_HOST": "MERGE",
@@ -91,11 +91,11 @@ def test_istios_filters_are_what_an_envoy_accepts(version, tmp_path):
     service = services[host.split(".")[0]]
     assert host == f"weir.{service['metadata']['namespace']}.svc.cluster.local"
     assert int(port) in [port["port"] for port in service["spec"]["ports"] if port["appProtocol"] == "grpc"]
-    rules_know(rules, config["domain"], asked(patches["VIRTUAL_HOST"]["value"]["rate_limits"]), tmp_path)
+    assert_rules_limit(rules, config["domain"], descriptor_keys(patches["VIRTUAL_HOST"]["value"]["rate_limits"]), tmp_path)
 
 
 @pytest.mark.parametrize("version", ENVOYS)
-def test_envoy_gateways_patches_are_what_an_envoy_accepts(version, tmp_path):
+def test_envoy_accepts_the_patches_for_envoy_gateway(version, tmp_path):
     """Applied, as JSON patches, to what Envoy Gateway makes of a listener."""
     gateway, policy = documents("envoy-gateway/gateway.yaml")
     assert policy["spec"]["targetRef"]["name"] == gateway["metadata"]["name"]
@@ -122,7 +122,7 @@ def test_envoy_gateways_patches_are_what_an_envoy_accepts(version, tmp_path):
     assert service["spec"]["clusterIP"] == "None" and address["address"].split(".")[1] == "ratelimit"
     assert address["port_value"] == service["spec"]["ports"][0]["port"]
     limits = manager["route_config"]["virtual_hosts"][0]["rate_limits"]
-    rules_know(rules, config["domain"], asked(limits), tmp_path)
+    assert_rules_limit(rules, config["domain"], descriptor_keys(limits), tmp_path)
 
 
 def add(document, operation):

@@ -1,4 +1,4 @@
-"""What must never change by accident: security, ports, selectors, checksums, timing."""
+"""Rendered fields that must not change unnoticed: security, ports, selectors, checksums, timing."""
 
 import json
 import re
@@ -71,7 +71,7 @@ def test_the_ports_are_envoy_ratelimit():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_listeners_are_where_the_ports_are_and_admin_is_on_loopback(case):
+def test_listeners_use_the_ports_and_admin_is_on_loopback(case):
     found = settings(case)
     listens = {section: found[section]["listen"] for section in ("grpc", "http", "metrics", "admin")}
     assert listens == {
@@ -80,20 +80,20 @@ def test_listeners_are_where_the_ports_are_and_admin_is_on_loopback(case):
     assert all(port["containerPort"] != 6070 for port in container(case)["ports"])
 
 
-def test_metrics_can_be_left_out():
+def test_metrics_can_be_disabled():
     sets = ["metrics.enabled=false"]
     assert "metrics" not in settings("default", *sets)
     assert [port["name"] for port in container("default", *sets)["ports"]] == ["grpc", "http"]
     assert [port["name"] for port in one("Service", "default", *sets)["spec"]["ports"]] == ["grpc", "http"]
 
 
-def test_the_selector_is_what_it_always_was():
-    """A Deployment's selector cannot be changed: an upgrade would fail for everybody."""
+def test_the_selector_is_unchanged():
+    """A Deployment's selector cannot be changed: every upgrade would fail."""
     assert one("Deployment")["spec"]["selector"] == {"matchLabels": SELECTOR}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_all_that_selects_selects_the_pods_and_nothing_else(case):
+def test_every_selector_matches_the_pods_only(case):
     labels = pod(case)["metadata"]["labels"]
     selectors = [found["spec"]["selector"] for found in every("Service", case)]
     selectors += [found["spec"]["selector"]["matchLabels"] for found in every("PodDisruptionBudget", case)]
@@ -105,13 +105,13 @@ def test_all_that_selects_selects_the_pods_and_nothing_else(case):
             assert not selector.items() <= test["metadata"]["labels"].items()
 
 
-def test_a_service_monitor_meets_one_service_only():
+def test_a_service_monitor_matches_one_service():
     selector = one("ServiceMonitor", "observed")["spec"]["selector"]["matchLabels"].items()
     met = [o["metadata"]["name"] for o in every("Service", "observed") if selector <= o["metadata"]["labels"].items()]
     assert met == ["rel-weir"]
 
 
-def test_no_pod_is_missing_while_a_version_rolls_out():
+def test_a_rollout_keeps_all_pods_available():
     strategy = one("Deployment")["spec"]["strategy"]
     assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": "25%"}}
 
@@ -123,23 +123,23 @@ def test_no_pod_is_missing_while_a_version_rolls_out():
     ('{"delay":"1m30s","timeout":"1500ms"}', 90 + 2 + 5),
     ('{"timeout":"1h"}', 5 + 3600 + 5),
 ])
-def test_the_kubelet_waits_for_as_long_as_weir_drains(drain, seconds):
+def test_the_grace_period_covers_the_drain(drain, seconds):
     sets = [f'settings={{"drain":{drain}}}']
     assert pod("default", *sets)["spec"]["terminationGracePeriodSeconds"] == seconds
     written = settings("default", *sets).get("drain", {})
     assert written == json.loads(drain)
 
 
-def test_the_default_drain_is_the_one_in_the_settings():
-    """The grace period is derived from weir's own defaults where nothing is said."""
+def test_the_drain_defaults_match_the_docs():
+    """Without values, the chart derives the grace period from these defaults."""
     page = (ROOT / "docs" / "settings.md").read_text()
     assert "| `drain.delay` | `5s` |" in page and "| `drain.timeout` | `30s` |" in page
 
 
-def test_probes_ask_what_the_http_port_answers():
+def test_probes_use_paths_of_the_http_port():
     found = container()
-    asked = {name: found[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
-    assert asked == {
+    probes = {name: found[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert probes == {
         "startupProbe": {"path": "/healthcheck", "port": "http"},
         "livenessProbe": {"path": "/healthcheck", "port": "http"},
         "readinessProbe": {"path": "/readyz", "port": "http"},
@@ -151,7 +151,7 @@ def checksums(case, *sets):
     return {name: text for name, text in annotations.items() if name.startswith("checksum/")}
 
 
-def test_other_settings_make_other_pods_and_other_rules_do_not():
+def test_changed_settings_replace_pods_and_changed_rules_do_not():
     before = checksums("default")
     assert list(before) == ["checksum/settings"] and len(before["checksum/settings"]) == 64
     assert checksums("default", 'settings={"response":{"headers":"both"}}') != before
@@ -161,8 +161,8 @@ def test_other_settings_make_other_pods_and_other_rules_do_not():
     assert restarting[0]["checksum/settings"] == before["checksum/settings"]
 
 
-def test_rules_are_mounted_as_a_folder_so_that_changes_arrive():
-    """A subPath mount never sees a changed ConfigMap."""
+def test_rules_are_mounted_as_a_folder():
+    """Kubernetes does not update a subPath mount when its ConfigMap changes."""
     for case in CASES:
         for found in our_containers(case):
             assert all("subPath" not in mount for mount in found.get("volumeMounts", []))
@@ -170,7 +170,7 @@ def test_rules_are_mounted_as_a_folder_so_that_changes_arrive():
     assert settings()["rules"]["paths"] == [mounts["rules"]] == ["/etc/weir/rules"]
 
 
-def test_rules_arrive_unchanged_and_as_templates_only_when_asked():
+def test_rules_are_templates_only_if_enabled():
     text = 'domain: "{{ .Release.Name }}"\n# {{ braces }}\n'
     data = one("ConfigMap", "default", "rules=" + json.dumps({"a.yaml": text}), suffix="-rules")["data"]
     assert data["a.yaml"].strip() == text.strip()
@@ -178,7 +178,7 @@ def test_rules_arrive_unchanged_and_as_templates_only_when_asked():
     assert "value: rel\n" in data["shop.yaml"]
 
 
-def test_the_check_sees_what_the_service_will():
+def test_the_init_container_checks_the_files_of_the_service():
     check, weir = pod("redis-cluster")["spec"]["initContainers"][0], container("redis-cluster")
     assert check["name"] == "check" and check["image"] == weir["image"]
     assert check["command"] + check["args"] == ["/bin/weir", "check", "--config", "/etc/weir/settings/weir.yaml"]
@@ -211,19 +211,19 @@ def test_every_mount_has_its_volume_and_every_volume_a_mount(case):
     }),
     ("redis-url", None),
 ])
-def test_redis_is_where_the_values_say(case, redis):
+def test_the_redis_settings_follow_the_values(case, redis):
     assert settings(case)["store"]["kind"] == "redis"
     assert settings(case).get("redis") == redis
 
 
-def test_what_is_secret_comes_from_the_secret():
+def test_secret_values_come_from_the_secret():
     env = {variable["name"]: variable["valueFrom"]["secretKeyRef"] for variable in container("redis-url")["env"]}
     assert env == {"WEIR__REDIS__URL": {"name": "redis", "key": "url"}}
     env = {variable["name"]: variable["valueFrom"]["secretKeyRef"] for variable in container("redis")["env"]}
     assert env == {"WEIR__REDIS__KEY_SECRET": {"name": "redis", "key": "key-secret"}}
 
 
-def test_tls_files_are_mounted_where_the_settings_look():
+def test_tls_files_are_mounted_at_the_paths_of_the_settings():
     grpc = settings("mtls")["grpc"]
     mounts = {mount["mountPath"] for mount in container("mtls")["volumeMounts"]}
     assert {grpc["tls_cert"], grpc["tls_key"]} == {"/etc/weir/tls/tls.crt", "/etc/weir/tls/tls.key"}
@@ -238,21 +238,21 @@ def test_tls_files_are_mounted_where_the_settings_look():
 
 
 @pytest.mark.parametrize(("case", "instances"), [("default", 1), ("redis", 3), ("redis-cluster", 3), ("keda", 2), ("rules", 3)])
-def test_a_share_of_a_limit_is_counted_by_the_fewest_pods(case, instances):
+def test_the_local_share_of_a_limit_uses_the_minimum_of_pods(case, instances):
     assert settings(case)["fallback"]["instances"] == instances
 
 
-def test_what_scales_owns_the_number_of_pods():
+def test_an_autoscaler_sets_the_number_of_pods():
     assert one("Deployment")["spec"]["replicas"] == 1
     for case in ("redis-cluster", "keda"):
         assert "replicas" not in one("Deployment", case)["spec"]
 
 
-def test_large_numbers_stay_whole():
+def test_large_numbers_are_rendered_as_integers():
     assert "max_counters: 4000000\n" in one("ConfigMap", "rules")["data"]["weir.yaml"]
 
 
-def test_the_policy_lets_in_and_out_what_is_listed():
+def test_the_network_policy_allows_the_listed_traffic():
     spec = one("NetworkPolicy", "redis")["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert [rule["ports"][0]["port"] for rule in spec["ingress"]] == ["grpc", "http", "metrics"]
@@ -287,7 +287,7 @@ def test_helm_test_calls_through_the_service():
     ]
 
 
-def test_helm_test_trusts_the_authority_and_shows_a_certificate_where_one_is_wanted():
+def test_helm_test_uses_the_authority_and_a_client_certificate():
     def files(case):
         (found,) = every("Pod", case)
         secrets = {volume["name"]: volume["secret"] for volume in found["spec"]["volumes"]}
@@ -308,7 +308,7 @@ def test_helm_test_trusts_the_authority_and_shows_a_certificate_where_one_is_wan
     (["replicaCount=2"], ["WARNING: store is memory"]),
     (['rules={"a.yaml":"domain: a"}', "service.headless.enabled=false"], []),
 ])
-def test_the_notes_say_what_to_watch_out_for(sets, words, tmp_path):
+def test_the_notes_name_the_risks_of_the_values(sets, words, tmp_path):
     """helm prints them on installation only; rendered here as a text of a ConfigMap."""
     shutil.copytree(CHART, tmp_path / "weir")
     shutil.move(tmp_path / "weir" / "templates" / "NOTES.txt", tmp_path / "weir" / "notes.txt")
@@ -322,6 +322,6 @@ def test_the_notes_say_what_to_watch_out_for(sets, words, tmp_path):
     assert ("WARNING" in notes) == ("replicaCount=2" in sets)
 
 
-def test_the_chart_is_of_the_version_that_cargo_builds():
+def test_the_chart_has_the_version_of_the_crate():
     version = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == version

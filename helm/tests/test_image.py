@@ -1,4 +1,4 @@
-"""The Dockerfile, without an engine: what it claims, and that the build finds all it copies."""
+"""The Dockerfile, without a container engine: its instructions, and that all copied files exist."""
 
 import json
 import re
@@ -66,7 +66,7 @@ def test_both_names_are_one_binary():
     assert "install -D target/release/weir /image/bin/weir" in run and "ln -s weir /image/bin/ratelimit" in run
 
 
-def test_the_context_holds_what_is_copied_and_nothing_else():
+def test_the_build_context_equals_what_is_copied():
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     lines = [line for line in lines if line and not line.startswith("#")]
     assert lines[0] == "*" and sorted(lines[1:]) == sorted(f"!{path}" for path in copied())
@@ -89,8 +89,8 @@ def test_cargo_finds_its_targets_in_what_is_copied(tmp_path):
             assert Path(target["src_path"]).exists()
 
 
-def test_the_build_read_nothing_that_is_not_copied():
-    """cargo has written down every file that went into the binary."""
+def test_the_build_reads_only_what_is_copied():
+    """cargo lists every file that the build read."""
     (read,) = re.findall(r"^.*/weir: (.*)$", WEIR.with_suffix(".d").read_text(), re.MULTILINE)
     files = [Path(name).relative_to(ROOT) for name in read.split()]
     assert len(files) > 100

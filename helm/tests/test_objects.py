@@ -1,4 +1,4 @@
-"""Every object of every values file in ci/ is one that Kubernetes takes, and weir takes its settings."""
+"""Every object of every values file in ci/ is valid for Kubernetes, and its settings are valid for weir."""
 
 import subprocess
 
@@ -23,7 +23,7 @@ def test_every_object_is_valid(case, version):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_no_two_objects_are_one(case):
+def test_objects_have_different_names(case):
     names = [(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in render(case)]
     assert len(names) == len(set(names))
 
@@ -36,7 +36,7 @@ def test_helm_lint_finds_nothing(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_weir_takes_the_settings_and_the_rules(case, tmp_path):
+def test_weir_check_accepts_the_settings_and_the_rules(case, tmp_path):
     """The same command as in the init container, by the real binary."""
     (tmp_path / "weir.yaml").write_text(one("ConfigMap", case)["data"]["weir.yaml"])
     rules = tmp_path / "rules"
@@ -51,7 +51,7 @@ def test_weir_takes_the_settings_and_the_rules(case, tmp_path):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_weir_knows_every_flag_that_the_chart_passes(case):
+def test_weir_has_every_flag_that_the_chart_passes(case):
     pods = [found["spec"] for found in every("Pod", case)] + [one("Deployment", case)["spec"]["template"]["spec"]]
     containers = [c for pod in pods for c in pod.get("initContainers", []) + pod["containers"]]
     seen = 0
@@ -60,7 +60,7 @@ def test_weir_knows_every_flag_that_the_chart_passes(case):
         for flag in flags:
             if flag.startswith("--"):
                 seen += 1
-                assert f"{flag.split('=')[0]} " in page, f"weir {command} knows no {flag}"
+                assert f"{flag.split('=')[0]} " in page, f"weir {command} has no {flag}"
     assert seen >= 2
 
 
@@ -70,8 +70,8 @@ def test_every_custom_kind_is_rendered_by_some_case():
 
 
 @pytest.mark.parametrize("case", ["observed", "keda", "mtls"])
-def test_a_misspelt_field_of_a_custom_object_is_noticed(case):
-    """The schemas of custom.py refuse what they do not know."""
+def test_a_misspelt_field_of_a_custom_object_is_rejected(case):
+    """The schemas of custom.py reject unknown fields."""
     for found in render(case):
         if schema := custom.schema(found):
             with pytest.raises(jsonschema.ValidationError, match="endpoint_"):

@@ -1,4 +1,4 @@
-"""The pages for people: their helm commands render, and what they say of values is so."""
+"""The pages for people: their helm commands render, and their values are accepted."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ def installs():
 
 
 @pytest.mark.parametrize("line", list(installs()))
-def test_what_a_page_installs_can_be_rendered(line):
+def test_every_helm_install_of_a_page_renders(line):
     words = [word for word in shlex.split(line)[2:] if word not in ("--install", "--create-namespace")]
     run = helm("template", *words, "--kube-version", NEWEST)
     assert run.returncode == 0, run.stderr

@@ -1,4 +1,4 @@
-"""Values: what is misspelt or contradicts something else is refused by name, and all are documented."""
+"""Values: misspelt and contradictory ones are rejected by name, and all are documented."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def test_a_value_of_another_kind_is_refused_by_name(value, place):
     "grpc.listen", "http.listen", "admin.listen", "rules.paths", "store.kind", "redis.url",
     "redis.password_file", "clock.offset",
 ])
-def test_what_the_chart_derives_cannot_be_contradicted(setting):
+def test_derived_settings_cannot_be_set(setting):
     section, key = setting.split(".")
     assert "not allowed" in refused(f'settings={{"{section}":{{"{key}":"x"}}}}')
 
@@ -91,7 +91,7 @@ def test_every_object_of_the_schema_is_closed():
     assert sorted(holes(SCHEMA, "")) == ["/global", "/kubernetes", "/kubernetesList[]"]
 
 
-def test_the_schema_knows_no_value_that_values_yaml_does_not():
+def test_the_schema_has_no_value_that_values_yaml_lacks():
     import yaml
 
     values = yaml.safe_load((CHART / "values.yaml").read_text())
