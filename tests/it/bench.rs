@@ -133,7 +133,7 @@ fn a_service_that_goes_away_is_in_the_report() {
     while client.check(request("shop", vec![look()])).statuses[0].limit_remaining > 0 {}
     drop(service);
     // A new connection shows that the generator has detected the loss.
-    let place = TcpListener::bind(address).expect("the service has left it");
+    let place = TcpListener::bind(address).expect("the port is free again");
     let (stopped_tx, stopped) = mpsc::channel();
     // Every connection is closed until the end. One that is not accepted looks open, and its calls
     // would wait.

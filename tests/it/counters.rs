@@ -67,7 +67,7 @@ fn a_counter_is_shown_without_counting_and_emptied() {
         let emptied = delete(&weir, ANN, &[]);
         assert_eq!((emptied.status, &emptied.json()["existed"]), (200, &json!(true)));
         assert_eq!(delete(&weir, ANN, &[]).json()["existed"], false, "there is none any more");
-        assert_eq!(take(&client, &[("user", "ann")]), 1, "as if nothing had been counted");
+        assert_eq!(take(&client, &[("user", "ann")]), 1, "the counter starts from zero");
         let bob = &shown("/counters?domain=d&descriptor=user=bob")["tiers"][0];
         assert_eq!(bob["used"], 1, "the others stay");
     });
@@ -182,7 +182,7 @@ fn foreign_web_pages_cannot_use_the_admin_port() {
             let body = br#"{"domain": "d", "descriptor": "user=ann"}"#;
             assert_eq!(send(weir.admin, "POST", "/explain", &[header], body).status, 403);
             let answer = get_with(weir.admin, ANN, &[header]);
-            assert_eq!(answer.header("access-control-allow-origin"), None, "it may not be read");
+            assert_eq!(answer.header("access-control-allow-origin"), None, "browsers block it");
         }
         assert_eq!(get(weir.admin, ANN).json()["tiers"][0]["used"], 1);
         let own = format!("http://{}", weir.admin);

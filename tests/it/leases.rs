@@ -23,7 +23,7 @@ const RULES: &str = include_str!("../../examples/rules/concurrency.yaml");
 /// The rules of the example, with slots that expire after `hold`.
 fn rules(hold: &str) -> String {
     let rules = RULES.replace("hold: 30s", &format!("hold: {hold}"));
-    assert_ne!(rules, RULES, "the example's hold moved");
+    assert_ne!(rules, RULES, "the example has another hold");
     rules
 }
 
@@ -36,12 +36,12 @@ fn lasting() -> String {
 /// running ones and the number of denied ones.
 fn open_streams(fixture: &Fixture, count: usize) -> (Vec<Stream>, usize) {
     let streams: Vec<Stream> = thread::scope(|scope| {
-        let asking: Vec<_> = (0..count).map(|_| scope.spawn(|| fixture.open())).collect();
-        asking.into_iter().map(|one| one.join().expect("it was answered")).collect()
+        let opening: Vec<_> = (0..count).map(|_| scope.spawn(|| fixture.open())).collect();
+        opening.into_iter().map(|one| one.join().expect("the client gets a response")).collect()
     });
     let (running, denied): (Vec<_>, Vec<_>) =
         streams.into_iter().partition(|one| one.status == 200);
-    assert!(denied.iter().all(|one| one.status == 429), "nothing but 200 and 429");
+    assert!(denied.iter().all(|one| one.status == 429), "every other status is 429");
     (running, denied.len())
 }
 
@@ -105,7 +105,7 @@ fn no_more_than_max_run_at_once(form: &Form) {
     let passed: usize = thread::scope(|scope| {
         let client = || (0..5).filter(|_| fixture.open().finish().status == 200).count();
         let clients: Vec<_> = (0..50).map(|_| scope.spawn(client)).collect();
-        clients.into_iter().map(|one| one.join().expect("it was answered")).sum()
+        clients.into_iter().map(|one| one.join().expect("the client gets a response")).sum()
     });
     assert!(passed >= MAX, "the first {MAX} found free slots");
     let calls = fixture.recorder.wait_for(3 * (50 + MAX) + 250 + passed);
@@ -153,7 +153,7 @@ fn a_client_that_goes_frees_its_slot(form: &Form) {
 
     fixture.upstream.let_all_go();
     for stream in running.into_iter().chain(more) {
-        assert_eq!(stream.finish().body, slow_upstream::body(0), "it ran on undisturbed");
+        assert_eq!(stream.finish().body, slow_upstream::body(0), "the open stream is unaffected");
     }
     fixture.recorder.wait_for(11 + 4 + 5 + MAX);
     assert_eq!(fixture.free(), MAX);
@@ -198,10 +198,10 @@ fn denied_requests_free_nothing(form: &Form) {
 fn slots_expire_within_hold_after_a_crash() {
     let hold = Duration::from_secs(3);
     let fixture = Fixture::start(&NEW, &rules("3s"));
-    let mut asked = Instant::now();
+    let mut opened = Instant::now();
     let mut running = Vec::new();
     for _ in 0..MAX {
-        asked = Instant::now();
+        opened = Instant::now();
         running.push(fixture.open());
     }
     assert!(running.iter().all(|stream| stream.status == 200));
@@ -220,7 +220,7 @@ fn slots_expire_within_hold_after_a_crash() {
         assert!(Instant::now() < deadline, "{look:?}");
         fixture.pause();
     }
-    assert!(asked.elapsed() >= hold, "the last slot was taken less than {hold:?} ago");
+    assert!(opened.elapsed() >= hold, "the last slot was taken less than {hold:?} ago");
     let calls = fixture.recorder.wait_for(MAX);
     assert_eq!(calls.iter().filter_map(Lease::released).count(), 0, "none was released");
 }

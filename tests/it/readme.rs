@@ -93,7 +93,7 @@ fn weir_check_and_explain_work_as_shown() {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let run = run(Path::new(ROOT), &args);
         assert_eq!(run.code, Some(0), "{args:?}: {run:?}");
-        assert!(!run.stdout.is_empty(), "{args:?} says nothing");
+        assert!(!run.stdout.is_empty(), "{args:?} prints nothing");
     }
 }
 

@@ -107,7 +107,7 @@ fn envoy_ratelimit_layouts_are_watched() {
         until_limit(&client, 3);
         // A subfolder, and a ConfigMap that replaces the folder.
         create_dir_all(root.join("v2/rl/config/team")).expect("a folder");
-        remove_file(root.join("v2/rl/config/a.yaml")).expect("it is there");
+        remove_file(root.join("v2/rl/config/a.yaml")).expect("the path exists");
         write(&root.join("v2/rl/config/team/a.yaml"), &rules("a", 4));
         until_limit(&client, 4);
         create_dir_all(root.join("map")).expect("a folder");
@@ -131,7 +131,7 @@ fn a_reload_under_load_is_atomic() {
     let setup = Weir::setup().rules_at(folder.path()).env("WEIR__RULES__MERGE_DOMAINS", "true");
     let mut weir = setup.start();
     let over = AtomicBool::new(false);
-    let (asked, versions) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (calls, versions) = (AtomicU64::new(0), AtomicU64::new(0));
     let grpc = weir.grpc;
     thread::scope(|scope| {
         for _ in 0..3 {
@@ -145,7 +145,7 @@ fn a_reload_under_load_is_atomic() {
                     assert!(found[0] >= last, "{} after {last}", found[0]);
                     versions.fetch_add(u64::from(found[0] > last), Ordering::Relaxed);
                     last = found[0];
-                    asked.fetch_add(1, Ordering::Relaxed);
+                    calls.fetch_add(1, Ordering::Relaxed);
                 }
                 assert_eq!(last, LAST);
             });
@@ -158,13 +158,13 @@ fn a_reload_under_load_is_atomic() {
             }
         }
         let client = Client::connect(grpc);
-        until("the last set", || limits(&client, &["a", "b"]) == [LAST, LAST]);
-        let so_far = asked.load(Ordering::Relaxed);
-        until("every client has seen it", || asked.load(Ordering::Relaxed) > so_far + 6);
+        until("the last rule set is active", || limits(&client, &["a", "b"]) == [LAST, LAST]);
+        let so_far = calls.load(Ordering::Relaxed);
+        until("every client has a response from it", || calls.load(Ordering::Relaxed) > so_far + 6);
         over.store(true, Ordering::Relaxed);
     });
     let seen = versions.load(Ordering::Relaxed) / 3;
-    println!("{} calls saw {seen} of {LAST} sets", asked.load(Ordering::Relaxed));
+    println!("{} calls saw {seen} of {LAST} sets", calls.load(Ordering::Relaxed));
     assert!(seen > 2, "the rules hardly changed under the load: {seen}");
     assert_eq!(last_error(&weir), None);
 }
@@ -183,7 +183,7 @@ fn a_bad_rule_set_is_reported_and_not_used() {
     bad("b.yaml", "kye");
     bad("c.yaml", "valeu");
     // Both problems are in one message.
-    until("both are shown", || {
+    until("the error names both files", || {
         last_error(&weir)
             .is_some_and(|error| error.contains("b.yaml:3:5") && error.contains("c.yaml:3:5"))
     });
@@ -194,11 +194,11 @@ fn a_bad_rule_set_is_reported_and_not_used() {
     assert_eq!(get(weir.http, "/livez").status, 200);
     // The active rules again: valid.
     for name in ["b.yaml", "c.yaml"] {
-        remove_file(weir.rules_folder().join(name)).expect("it is there");
+        remove_file(weir.rules_folder().join(name)).expect("the path exists");
     }
-    until("corrected", || last_error(&weir).is_none());
+    until("the corrected rules are loaded", || last_error(&weir).is_none());
     assert_eq!(weir.metric("weir_rules_last_reload_successful", &[]), 1);
-    until("ready again", || get(weir.http, "/readyz").status == 200);
+    until("the instance is ready again", || get(weir.http, "/readyz").status == 200);
     assert_eq!(limits(&client, &["a"]), [1]);
 }
 
@@ -211,7 +211,7 @@ fn readiness_ignores_failing_rules_by_default() {
         until_limit(&weir.client(), 1);
         until("ready with rules", || get(weir.http, "/readyz").status == 200);
         write(&weir.rules_folder().join("b.yaml"), "domain: [");
-        until("the bad file is seen", || last_error(&weir).is_some());
+        until("the bad file is reported", || last_error(&weir).is_some());
         let now = if required == "current" { 503 } else { 200 };
         until(required, || get(weir.http, "/readyz").status == now);
     }
@@ -233,8 +233,8 @@ fn missing_files_do_not_remove_limits() {
     mount(&path, 2, &[]);
     refused(&weir, "an empty ConfigMap");
     mount(&path, 3, &[("a.yaml", rules("a", 1))]);
-    until("filled again", || last_error(&weir).is_none());
-    remove_dir_all(&path).expect("it is there");
+    until("the restored files are loaded", || last_error(&weir).is_none());
+    remove_dir_all(&path).expect("the path exists");
     refused(&weir, "a removed folder");
     create_dir_all(&path).expect("a folder");
     write(&path.join("a.yaml"), "domain: d\n");
@@ -243,8 +243,8 @@ fn missing_files_do_not_remove_limits() {
 
     write(&path.join("a.yaml"), &rules("a", 2));
     until_limit(&client, 2);
-    remove_file(path.join("a.yaml")).expect("it is there");
-    until("removed again", || last_error(&weir).is_some());
+    remove_file(path.join("a.yaml")).expect("the path exists");
+    until("the removed file is reported", || last_error(&weir).is_some());
     assert_eq!(limits(&client, &["a"]), [2]);
     weir.process().signal("HUP");
     until_limit(&client, 0);

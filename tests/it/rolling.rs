@@ -27,7 +27,7 @@ fn answered(weir: &Weir) -> u64 {
     let page = get(weir.admin, "/metrics").body;
     let name = r#"weir_requests_total{code="ok"} "#;
     let count = page.lines().find_map(|line| line.strip_prefix(name));
-    count.expect("it counts").parse().expect("a number")
+    count.expect("the page has the metric").parse().expect("a number")
 }
 
 /// The basic example with health checks and all of `instances`. Envoy denies requests when no

@@ -64,7 +64,7 @@ fn reflection_shows_the_service_and_its_messages() {
             let answers = reflection.server_reflection_info(requests).await;
             let mut answers = answers.expect("reflection is served").into_inner();
             let answer = answers.next().await.expect("an answer").expect("no error");
-            answer.message_response.expect("it says something")
+            answer.message_response.expect("a response has a message")
         })
     };
 

@@ -165,7 +165,7 @@ fn a_closed_log_pipe_does_not_block_shutdown() {
     let mut line = String::new();
     while !line.contains("listening") {
         line.clear();
-        assert!(log.read_line(&mut line).expect("a log") > 0, "it ended before it listened");
+        assert!(log.read_line(&mut line).expect("a log") > 0, "weir ends before it listens");
     }
     drop(log);
     let pid = child.id().to_string();

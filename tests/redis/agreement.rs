@@ -65,7 +65,7 @@ fn lines(operations: &[Operation]) -> String {
 /// stays.
 fn shrunk(twin: &mut Twin, mut operations: Vec<Operation>) -> (Vec<Operation>, String) {
     let mut differs = |operations: &[Operation]| twin.compare(&[operations.to_vec()]).remove(0);
-    let (_, mut what) = differs(&operations).expect("it differed just now");
+    let (_, mut what) = differs(&operations).expect("the walk still differs");
     let mut index = operations.len();
     while index > 0 {
         index -= 1;
@@ -223,7 +223,7 @@ fn agree_together(algorithm: Algorithm) {
     println!("{algorithm:?} {all:?}");
     assert!(all.calls * 3 < all.steps, "few steps share a call: {all:?}");
     let lists = [Algorithm::SlidingWindowLog, Algorithm::Concurrency].contains(&algorithm);
-    assert!(lists || all.at_once * 20 > all.calls, "they were hardly read at once: {all:?}");
+    assert!(lists || all.at_once * 20 > all.calls, "few calls read all counters at once: {all:?}");
 }
 
 #[test]

@@ -107,12 +107,12 @@ fn an_unreadable_counter_fails_alone() {
     let _permit = shared();
     let server = Server::local();
     let weir = start(&server, "128");
-    let asked = |value: &str| descriptor(&[("k", value)]);
-    weir.client().check(request("d", vec![asked("spoilt")]));
-    let name = names(&server).pop_first().expect("it was counted");
+    let of_counter = |value: &str| descriptor(&[("k", value)]);
+    weir.client().check(request("d", vec![of_counter("spoilt")]));
+    let name = names(&server).pop_first().expect("the key exists");
     server.client().run(&["DEL", &name]);
     server.client().run(&["RPUSH", &name, "nonsense"]);
-    let all = ["a", "spoilt", "b", "spoilt", "c"].map(asked);
+    let all = ["a", "spoilt", "b", "spoilt", "c"].map(of_counter);
     let [none, refused] = ["fallback=none", "cause=refused"];
     for left in [999_999, 999_998] {
         let answer = weir.client().check(request("d", all.to_vec()));
@@ -126,7 +126,7 @@ fn an_unreadable_counter_fails_alone() {
     let before = names(&server);
     let logged = |value: &str| descriptor(&[("log", value)]);
     weir.client().check(request("d", vec![logged("spoilt")]));
-    let name = names(&server).difference(&before).next().cloned().expect("it was counted");
+    let name = names(&server).difference(&before).next().cloned().expect("the key exists");
     server.client().run(&["SET", &name, "l"]);
     let all = ["a", "spoilt", "b"].map(logged);
     for left in [999, 998] {

@@ -50,7 +50,7 @@ fn fallback_decides_until_redis_is_reachable() {
         .env("WEIR__STORE__TIMEOUT", "5s")
         .env("WEIR__FALLBACK__INSTANCES", "2")
         .start();
-    assert_eq!(http::get(weir.http, "/healthcheck").status, 200, "it lives");
+    assert_eq!(http::get(weir.http, "/healthcheck").status, 200, "the process is alive");
     assert_eq!(http::get(weir.http, "/readyz").status, 503, "readiness follows Redis");
     for _ in 0..10 {
         let answer = check(&weir, "allow");
@@ -184,8 +184,8 @@ fn readiness_can_follow_redis() {
     let mut server = Server::listening(&[]);
     let weir = connected(&server, &format!("redis://{}", server.address()));
     server.kill();
-    until("it is not ready", || http::get(weir.http, "/readyz").status == 503);
-    assert_eq!(http::get(weir.http, "/livez").status, 200, "it lives and answers");
+    until("the instance is not ready", || http::get(weir.http, "/readyz").status == 503);
+    assert_eq!(http::get(weir.http, "/livez").status, 200, "the process is alive");
     assert!(passed(&check(&weir, "allow")));
     server.restart();
     ready(&weir);

@@ -197,5 +197,5 @@ fn envoy_gateway_deployment_is_refused_with_a_hint() {
         assert!(output.contains(word), "no {word} in:\n{output}");
     }
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/envoy-gateway.md");
-    assert!(read_to_string(page).is_ok(), "the page it names is there");
+    assert!(read_to_string(page).is_ok(), "the named page exists");
 }

@@ -116,8 +116,8 @@ fn instances_share_counters_by_secret() {
         weir
     };
     let left = |weir: &Weir| {
-        let asked = request("d", vec![descriptor(&[("fixed_window", "x")])]);
-        weir.client().check(asked).statuses[0].limit_remaining
+        let check = request("d", vec![descriptor(&[("fixed_window", "x")])]);
+        weir.client().check(check).statuses[0].limit_remaining
     };
     let (first, second, other) = (start("one"), start("one"), start("two"));
     assert_eq!([left(&first), left(&second), left(&first)], [59, 58, 57]);
@@ -146,8 +146,8 @@ descriptors:
     // Milliseconds to the end of the window, per instance.
     let ends = || {
         weirs.each_ref().map(|weir| {
-            let asked = request("d", vec![costing(0, descriptor(&[("k", "x")]))]);
-            let answer = weir.client().check(asked);
+            let check = request("d", vec![costing(0, descriptor(&[("k", "x")]))]);
+            let answer = weir.client().check(check);
             let until = answer.statuses[0].duration_until_reset.expect("there is a window");
             until.seconds * 1_000 + i64::from(until.nanos) / 1_000_000
         })

@@ -194,8 +194,8 @@ fn a_slot_moves_while_it_is_used() {
     let (mut source, mut target) = (cluster.nodes[from].client(), cluster.nodes[to].client());
     assert_eq!(source.run(&["INCR", "key"]), Reply::Integer(1));
     cluster.move_slot(cluster.slot("key"), from, to, || {
-        let asked = source.try_run(&["INCR", "key"]).expect("an answer");
-        assert!(asked.text().starts_with("ASK"), "{asked:?}");
+        let redirected = source.try_run(&["INCR", "key"]).expect("an answer");
+        assert!(redirected.text().starts_with("ASK"), "{redirected:?}");
         let moved = target.try_run(&["INCR", "key"]).expect("an answer");
         assert!(moved.text().starts_with("MOVED"), "{moved:?}");
         target.run(&["ASKING"]);

@@ -43,13 +43,13 @@ fn every_value_has_its_own_counter() {
     assert_eq!(reply, crate::support::redis::resp::Reply::Integer(values.len() as i64));
     for hits in [(1 << 53) - 1, (1 << 52) + 1, 1 << 31] {
         for key in ["k", "bucket"] {
-            let asked = costing(hits, descriptor(&[(key, &hits.to_string())]));
-            assert!(client.try_check(request("d", vec![asked])).is_ok(), "{key} {hits}");
+            let checked = costing(hits, descriptor(&[(key, &hits.to_string())]));
+            assert!(client.try_check(request("d", vec![checked])).is_ok(), "{key} {hits}");
         }
     }
     for hits in [1 << 53, (1 << 53) + 1, u64::MAX] {
-        let asked = costing(hits, descriptor(&[("k", "z")]));
-        let refusal = client.try_check(request("d", vec![asked])).unwrap_err();
+        let checked = costing(hits, descriptor(&[("k", "z")]));
+        let refusal = client.try_check(request("d", vec![checked])).unwrap_err();
         assert_eq!(refusal.code(), tonic::Code::InvalidArgument, "{hits}");
     }
     assert_eq!(client.check(request("d", vec![descriptor(&[("k", "last")])])).statuses.len(), 1);

@@ -179,7 +179,7 @@ impl Soak {
         self.phase("one of three instances shuts down");
         let mut stopped = self.instances.pop().expect("three");
         stopped.process().terminate();
-        until("the balancer has left it", || {
+        until("the balancer sends nothing to the instance", || {
             let share = balancer.share(&stopped);
             !share.healthy && share.waiting == 0
         });

@@ -73,14 +73,14 @@ impl Page {
 
     /// One family per name, one sample per set of labels, histograms whole.
     pub(crate) fn check(&self) {
-        assert_eq!(self.names().len(), self.families.len(), "a family comes twice");
+        assert_eq!(self.names().len(), self.families.len(), "a family occurs twice");
         for Family { name, kind, help, samples } in &self.families {
             assert!(help.ends_with('.'), "{name}: help texts are sentences: {help}");
             let kinds = ["counter", "gauge", "histogram"];
             assert!(kinds.contains(&kind.as_str()), "{name} is a {kind}");
             let mut seen = HashSet::new();
             for sample in samples {
-                assert!(seen.insert((&sample.name, &sample.labels)), "{name} has a sample twice");
+                assert!(seen.insert((&sample.name, &sample.labels)), "{name}: equal samples");
                 assert!(sample.value.is_finite(), "{name}: {}", sample.value);
                 let rest = sample.name.strip_prefix(name).expect("a sample of its family");
                 let parts = ["_bucket", "_sum", "_count"];
@@ -158,9 +158,9 @@ fn histogram(name: &str, samples: &[&Sample]) {
         assert!(end > below.0 && bucket.value >= below.1, "{name}: buckets do not grow");
         below = (end, bucket.value);
     }
-    assert_eq!(below.0, f64::INFINITY, "{name}: the last bucket has an end");
+    assert_eq!(below.0, f64::INFINITY, "{name}: the last bucket is not +Inf");
     let count = samples.iter().find(|sample| sample.name.ends_with("_count")).expect("a count");
-    assert_eq!(below.1, count.value, "{name}: the last bucket holds all");
+    assert_eq!(below.1, count.value, "{name}: the last bucket has every sample");
 }
 
 fn is_name(text: &str) -> bool {

@@ -42,14 +42,14 @@ fn chat(fixture: &Fixture, tokens: u64, meanwhile: impl FnOnce()) -> Response {
     let before = fixture.upstream.arrived();
     let cost = tokens.to_string();
     thread::scope(|scope| {
-        let asking = scope.spawn(|| {
+        let calling = scope.spawn(|| {
             let headers = [("x-user", "anna"), ("x-total-tokens", cost.as_str())];
             http::get_with(ingress, "/v1/chat", &headers)
         });
         fixture.upstream.wait_for(before + 1);
         meanwhile();
         fixture.upstream.let_one_go();
-        asking.join().expect("it was answered")
+        calling.join().expect("the client gets a response")
     })
 }
 
@@ -106,7 +106,7 @@ fn a_denied_reservation_takes_nothing() {
         let beside = || {
             assert_eq!(remaining(&fixture), 1_000);
             denied(&fixture);
-            assert_eq!(remaining(&fixture), 1_000, "the denied one reserves nothing");
+            assert_eq!(remaining(&fixture), 1_000, "a denied request reserves nothing");
         };
         assert_eq!(chat(&fixture, 300, beside).status, 200);
         let calls = fixture.recorder.wait_for(3);

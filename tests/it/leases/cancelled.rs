@@ -85,7 +85,7 @@ fn a_cancelled_call_returns_its_slots_at_once() {
         answer.trailers().await.expect("the answer is whole").expect("gRPC has trailers");
         body.send_reset(h2::Reason::CANCEL);
     });
-    assert_eq!(remaining(&looks), [9, 93], "what was delivered stays taken");
+    assert_eq!(remaining(&looks), [9, 93], "a delivered grant stays taken");
 
     let calls = looks.block_on(async {
         let mut client = connect(weir.grpc, 0).await;
@@ -95,17 +95,18 @@ fn a_cancelled_call_returns_its_slots_at_once() {
         }
         calls
     });
-    assert_eq!(remaining(&looks), [0, 30], "taken, and on their way");
+    assert_eq!(remaining(&looks), [0, 30], "taken by calls in flight");
     looks.block_on(async {
         for (mut body, answer) in calls {
             body.send_reset(h2::Reason::CANCEL);
             drop(answer);
         }
     });
-    // The arrival of a reset causes no event, so poll for its effect.
+    // The arrival of a reset causes no event, so poll for its effect. The pause runs on the runtime
+    // of the connection, which sends the resets.
     let deadline = Instant::now() + TIMEOUT;
     while remaining(&looks) != [9, 93] {
-        assert!(Instant::now() < deadline, "{:?} are left", remaining(&looks));
+        assert!(Instant::now() < deadline, "{:?} remain", remaining(&looks));
         looks.block_on(async { tokio::time::sleep(Duration::from_millis(5)).await });
     }
 }

@@ -67,7 +67,7 @@ impl Fixture {
         self.look().limit_remaining as usize
     }
 
-    /// A pause between two peeks.
+    /// A pause between two peeks that poll for a condition. The connection goes on in the meantime.
     pub(crate) fn pause(&self) {
         self.client.block_on(async { tokio::time::sleep(Duration::from_millis(20)).await });
     }

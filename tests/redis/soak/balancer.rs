@@ -49,7 +49,7 @@ impl Balancer {
         let host = hosts.iter().find(is_it).expect("it lists the instance");
         let number = |name: &str| {
             let all = host["stats"].as_array().expect("statistics");
-            let stat = all.iter().find(|stat| stat["name"] == name).expect("it counts that");
+            let stat = all.iter().find(|stat| stat["name"] == name).expect("the statistic exists");
             // Envoy omits zeros.
             stat["value"].as_str().unwrap_or("0").parse().expect("a number")
         };

@@ -32,7 +32,7 @@ impl Stream {
     /// Waits for the rest of the response.
     pub(crate) fn finish(mut self) -> http::Response {
         self.stream.read_to_end(&mut self.read).expect("the answer ends in time");
-        http::parse(&self.read).expect("it has begun well")
+        http::parse(&self.read).expect("a valid response head")
     }
 
     /// Closes the connection in the middle of the response.

@@ -92,10 +92,10 @@ impl Cluster {
         }
     }
 
-    /// The index of the node that serves `key`, as node `asked` reports it.
-    pub(crate) fn owner(&self, asked: usize, key: &str) -> usize {
+    /// The index of the node that serves `key`, as node `by` reports it.
+    pub(crate) fn owner(&self, by: usize, key: &str) -> usize {
         let slot = self.slot(key);
-        let owner = ranges(&self.nodes[asked])
+        let owner = ranges(&self.nodes[by])
             .into_iter()
             .find(|(first, last, _)| (*first..=*last).contains(&slot));
         self.named(&owner.expect("every slot is served").2)
