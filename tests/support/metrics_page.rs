@@ -115,7 +115,7 @@ impl Page {
     fn check_name(&self, name: &str) {
         assert!(is_name(name) && !name.contains(':'), "{name} is not a valid name");
         let prefixes = ["weir_", "process_"];
-        assert!(prefixes.iter().any(|prefix| name.starts_with(prefix)), "the prefix of {name}");
+        assert!(prefixes.iter().any(|prefix| name.starts_with(*prefix)), "the prefix of {name}");
         let kind = self.kind(name).expect("a family");
         assert_eq!(kind == "counter", name.ends_with("_total"), "{name} is a {kind}");
         if kind == "histogram" {
