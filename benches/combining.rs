@@ -57,7 +57,7 @@ fn main() {
     let server = Server::local();
     let store = |batch| {
         let url = SecretUrl::new(format!("redis+unix://{}", server.socket().display()));
-        let settings = RedisSettings { url, batch, ..RedisSettings::default() };
+        let settings = RedisSettings { url, max_batch_size: batch, ..RedisSettings::default() };
         let started = RedisStore::start(&settings, 1, SystemClock::default());
         Arc::new(started.expect("settings that work"))
     };

@@ -262,9 +262,7 @@ pub enum LimitError {
     #[error("a burst of 0 denies every request; write at least 1, or `requests: 0` to block")]
     NoBurst,
     /// A bucket that fills in more than [`FILL_MAX`].
-    #[error(
-        "a burst of {0} takes more than 71 years to refill at this rate; write a smaller one"
-    )]
+    #[error("a burst of {0} takes more than 71 years to refill at this rate; write a smaller one")]
     SlowBucket(u64),
     /// `count_denied` on concurrency.
     #[error("concurrency cannot count denied requests, which hold no slot; remove `count_denied`")]

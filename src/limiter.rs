@@ -30,7 +30,6 @@ use crate::store::{GuardedStore, MemoryStore, RedisStore, Store};
 use crate::time::{Micros, SystemClock};
 
 mod backend;
-mod resolved;
 mod fallback;
 mod fold;
 mod headers;
@@ -39,6 +38,7 @@ mod lease_id;
 mod metadata;
 mod pending;
 mod resolve;
+mod resolved;
 mod undo;
 
 #[cfg(test)]
@@ -48,9 +48,9 @@ pub use backend::Backend;
 pub use fallback::LocalCounters;
 pub use inspect::{Counter, NoCounter};
 
-use resolved::{CounterQuery, ResolvedDescriptor};
 use lease_id::LeaseIds;
 use pending::PendingDescriptor;
+use resolved::{CounterQuery, ResolvedDescriptor};
 use undo::UndoGuard;
 
 /// Decides requests against the counters of one backend.
@@ -137,7 +137,8 @@ impl<S: Store> Limiter<S> {
         request: &Request<'_>,
         now: Micros,
     ) -> Verdict {
-        let mut queries = self.begin(rules, request, now);
+        let mut queries = Pending::new();
+        self.begin(&mut queries, rules, request, now);
         for query in &mut queries {
             query.run(store);
         }
@@ -152,7 +153,8 @@ impl<S: Store> Limiter<S> {
         request: &Request<'_>,
         now: Micros,
     ) -> Verdict {
-        let mut queries = self.begin(rules, request, now);
+        let mut queries = Pending::new();
+        self.begin(&mut queries, rules, request, now);
         if let [query] = &mut *queries {
             // One descriptor needs no list of futures.
             query.send(modes, request.timeout).await;
@@ -163,11 +165,25 @@ impl<S: Store> Limiter<S> {
         self.finish(rules, request, &mut queries, now)
     }
 
-    /// The part before the store: resolves every descriptor and prepares its query.
+    /// The part before the store: resolves every descriptor and prepares its query. `queries` is
+    /// filled in place, because a query is large to move.
     #[inline]
-    fn begin<'r>(&self, rules: &'r RuleSet, request: &Request<'_>, now: Micros) -> Pending<'r> {
-        let resolved = resolve::request(rules, request, &self.seed, &self.lease_ids);
-        resolved.into_iter().map(|one| self.prepare(one, now)).collect()
+    fn begin<'r>(
+        &self,
+        queries: &mut Pending<'r>,
+        rules: &'r RuleSet,
+        request: &Request<'_>,
+        now: Micros,
+    ) {
+        for descriptor in request.descriptors {
+            let resolved = resolve::descriptor(rules, request, descriptor, &self.seed);
+            queries.push(PendingDescriptor::new(resolved, now));
+        }
+        resolve::drop_replaced(queries);
+        resolve::open_leases(queries, &self.lease_ids);
+        for query in queries {
+            self.prepare(query);
+        }
     }
 
     /// The part after the store: concludes every query and folds the results.
@@ -179,21 +195,35 @@ impl<S: Store> Limiter<S> {
         queries: &mut [PendingDescriptor<'_>],
         now: Micros,
     ) -> Verdict {
-        let mut decided: SmallVec<[DecidedDescriptor<'_>; 1]> =
-            queries.iter_mut().map(|query| self.conclude(query)).collect();
+        // One descriptor needs no list.
+        if let [query] = queries {
+            return self.verdict(rules, request, &mut [self.conclude(query)], now);
+        }
+        let mut decided: Vec<_> = queries.iter_mut().map(|query| self.conclude(query)).collect();
+        self.verdict(rules, request, &mut decided, now)
+    }
+
+    /// Folds the decided descriptors into the verdict.
+    fn verdict(
+        &self,
+        rules: &RuleSet,
+        request: &Request<'_>,
+        decided: &mut [DecidedDescriptor<'_>],
+        now: Micros,
+    ) -> Verdict {
         let config = &self.config;
         let statuses: Vec<Status> = decided.iter().map(DecidedDescriptor::status).collect();
-        let folded = fold::overall(config.quota_mode, &decided, &statuses);
+        let folded = fold::overall(config.quota_mode, decided, &statuses);
         let shadowed = config.shadow_mode && folded == Code::OverLimit;
         let code = if shadowed { Code::Ok } else { folded };
-        let headers = headers::all(config, code, &decided, &statuses);
-        let mut metadata = metadata::of(config.dynamic_metadata, request, &decided, &statuses);
+        let headers = headers::all(config, code, decided, &statuses);
+        let mut metadata = metadata::of(config.dynamic_metadata, request, decided, &statuses);
         let mut grant = None;
         if code == Code::OverLimit {
             let free = rules.denied_requests(request.domain) == DeniedRequests::Free;
-            self.give_back(free, &mut decided, &statuses, now);
+            self.give_back(free, decided, &statuses, now);
         } else {
-            grant = fold::grant(&mut decided, &mut metadata);
+            grant = fold::grant(decided, &mut metadata);
         }
         Verdict { code, statuses, headers, metadata, shadowed, grant }
     }

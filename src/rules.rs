@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::descriptor::Entry;
 
 mod compile;
-mod rlconfig;
 mod explain;
 mod fields;
 mod index;
@@ -20,6 +19,7 @@ mod options;
 mod problem;
 mod quote;
 mod reader;
+mod rlconfig;
 mod rule;
 mod scalar;
 mod selector;
@@ -36,7 +36,7 @@ pub use options::{DeniedRequests, Options, UnknownFields};
 pub use problem::{Location, RuleProblem};
 pub use rule::{NameId, Policy, Rule, override_key, override_stat_key};
 pub use selector::descriptor_selector;
-pub use source::{SourceFile, RuleFiles};
+pub use source::{RuleFiles, SourceFile};
 
 /// All domains of all rule files, compiled.
 #[derive(Debug, Default)]

@@ -45,9 +45,9 @@ pub use problem::{Problem, Problems};
 pub use secret::{Secret, SecretUrl};
 pub use section::Setting;
 pub use sections::{
-    AdminSettings, ResponseSettings, ClientCert, ClockSettings, DrainSettings, FallbackSettings,
-    GrpcSettings, HttpSettings, LimitHeaders, LogFormat, LogSettings, MetricsSettings,
-    ReadyzSettings, RedisSettings, RequireRules, RulesSettings, StoreKind, StoreSettings,
+    AdminSettings, ClientCert, ClockSettings, DrainSettings, FallbackSettings, GrpcSettings,
+    HttpSettings, LimitHeaders, LogFormat, LogSettings, MetricsSettings, ReadyzSettings,
+    RedisSettings, RequireRules, ResponseSettings, RulesSettings, StoreKind, StoreSettings,
     TracingSettings,
 };
 pub use sources::{Loaded, Overrides, load, process_env};

@@ -8,10 +8,10 @@ use std::path::Path;
 
 #[path = "tidy/blank.rs"]
 mod blank;
-#[path = "tidy/log_lines.rs"]
-mod log_lines;
 #[path = "tidy/cycles.rs"]
 mod cycles;
+#[path = "tidy/log_lines.rs"]
+mod log_lines;
 #[path = "tidy/paths.rs"]
 mod paths;
 #[path = "tidy/prose.rs"]
@@ -21,8 +21,8 @@ mod pure;
 #[path = "tidy/tree.rs"]
 mod tree;
 
-use pure::PURE;
 use paths::paths;
+use pure::PURE;
 use tree::{Source, pages, tree};
 
 /// The permitted dependencies: a module of `src/`, and the modules of rows above that it may name.

@@ -41,10 +41,7 @@ const PROMISES: &[Promise] = &[
     (
         "Redis, saturated: server CPU per call, of the baseline's",
         |f| {
-            f.ratio(
-                "saturated: CPU s per 100 000: Redis",
-                "saturated: CPU s per 100 000: baseline",
-            )
+            f.ratio("saturated: CPU s per 100 000: Redis", "saturated: CPU s per 100 000: baseline")
         },
         Most(2.5),
     ),

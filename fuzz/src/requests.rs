@@ -11,7 +11,7 @@ use weir::limiter::{Backend, Limiter};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
 use weir::server::grpc_in_process::GrpcService;
 use weir::server::{Decide, in_process};
-use weir::settings::{ResponseSettings, LimitHeaders};
+use weir::settings::{LimitHeaders, ResponseSettings};
 use weir::store::memory::MemoryStore;
 use weir::time::{Clock, ManualClock, Micros};
 

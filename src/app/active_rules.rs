@@ -12,7 +12,7 @@ use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
 use super::watch::{Timing, Watcher};
 use super::{StartError, texts};
-use crate::rules::{Options, RuleProblem, RuleSet, RuleFiles};
+use crate::rules::{Options, RuleFiles, RuleProblem, RuleSet};
 use crate::settings::Settings;
 use crate::telemetry::{Exposition, RuleMetrics, RuleReloads, SeriesBudget};
 use crate::time::{Clock, Micros, SystemClock};

@@ -10,10 +10,7 @@ fn every_bound_is_checked_per_algorithm() {
         Limit { algorithm, tiers, count_denied: false }.check()
     };
     assert_eq!(check(FixedWindow, HITS_END - 1, 1, 0), Ok(()));
-    assert_eq!(
-        check(FixedWindow, HITS_END, 1, 0),
-        Err(LimitError::Requests(HITS_END, HITS_END))
-    );
+    assert_eq!(check(FixedWindow, HITS_END, 1, 0), Err(LimitError::Requests(HITS_END, HITS_END)));
     assert_eq!(check(FixedWindow, 1, 0, 0), Err(LimitError::NoWindow));
     assert_eq!(check(FixedWindow, 1, WINDOW_MAX.0, 0), Ok(()));
     assert!(check(FixedWindow, 1, WINDOW_MAX.0 + 1, 0).is_err());

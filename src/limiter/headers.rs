@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::DecidedDescriptor;
 use crate::decision::{Cause, Code, Status};
-use crate::settings::{ResponseSettings, LimitHeaders};
+use crate::settings::{LimitHeaders, ResponseSettings};
 
 mod ietf;
 mod limit_status;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
 use super::fallback::{self, FailedQuery};
+use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
 use super::undo::UndoGuard;
 use super::{DecidedDescriptor, Limiter};
 use crate::decision::{Cause, Decision};
@@ -15,7 +15,7 @@ use crate::time::Micros;
 
 /// One descriptor between its resolution and its decision.
 pub(super) struct PendingDescriptor<'r> {
-    resolved: ResolvedDescriptor<'r>,
+    pub(super) resolved: ResolvedDescriptor<'r>,
     /// The instant of the request, by the local clock.
     local: Micros,
     /// The instant of the request, by the store's clock.
@@ -28,7 +28,14 @@ pub(super) struct PendingDescriptor<'r> {
     result: Result<Decision, StoreError>,
 }
 
-impl PendingDescriptor<'_> {
+impl<'r> PendingDescriptor<'r> {
+    /// A descriptor of a request that arrived at `local` by the local clock.
+    #[inline]
+    pub(super) fn new(resolved: ResolvedDescriptor<'r>, local: Micros) -> PendingDescriptor<'r> {
+        let (now, result) = (Ok(local), Err(StoreError::Unreachable));
+        PendingDescriptor { resolved, local, now, lease: None, undo: None, result }
+    }
+
     /// Queries the counter in memory.
     #[inline]
     pub(super) fn run(&mut self, store: &MemoryStore) {
@@ -62,23 +69,15 @@ impl PendingDescriptor<'_> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Prepares the query of one descriptor, at `local` by the local clock.
+    /// Sets the instant and the lease of a query.
     #[inline]
-    pub(super) fn prepare<'r>(
-        &self,
-        resolved: ResolvedDescriptor<'r>,
-        local: Micros,
-    ) -> PendingDescriptor<'r> {
-        let (now, result) = (Ok(local), Err(StoreError::Unreachable));
-        let (lease, undo) = (None, None);
-        let mut pending = PendingDescriptor { resolved, local, now, lease, undo, result };
+    pub(super) fn prepare(&self, pending: &mut PendingDescriptor<'_>) {
         if let ResolvedDescriptor::Counter(query) = &pending.resolved {
-            pending.now = self.backend.now(&query.key, local);
+            pending.now = self.backend.now(&query.key, pending.local);
             if let Some(lease) = query.lease {
-                self.prepare_lease(lease, &mut pending);
+                self.prepare_lease(lease, pending);
             }
         }
-        pending
     }
 
     #[cold]

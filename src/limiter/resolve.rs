@@ -4,41 +4,25 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
 use super::lease_id::{self, LeaseIds};
+use super::pending::PendingDescriptor;
+use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
 use crate::decision::Cause;
 use crate::descriptor::{Descriptor, Request, split_lease};
 use crate::key::KeySeed;
 use crate::rules::{self, Found, NameId, Policy, RuleSet};
 
-/// Resolves every descriptor of a request, in order. Drops replaced rules, and assigns ids to new
-/// leases.
-#[inline]
-pub(super) fn request<'r>(
-    rules: &'r RuleSet,
-    request: &Request<'_>,
-    seed: &KeySeed,
-    ids: &LeaseIds,
-) -> SmallVec<[ResolvedDescriptor<'r>; 1]> {
-    let each = request.descriptors.iter();
-    let mut resolved: SmallVec<[ResolvedDescriptor<'r>; 1]> =
-        each.map(|one| descriptor(rules, request, one, seed)).collect();
-    drop_replaced(&mut resolved);
-    open_leases(&mut resolved, ids);
-    resolved
-}
-
 /// Assigns one lease id to all leases that the request opens, because the response carries only
 /// one.
-fn open_leases(resolved: &mut [ResolvedDescriptor<'_>], ids: &LeaseIds) {
+pub(super) fn open_leases(pending: &mut [PendingDescriptor<'_>], ids: &LeaseIds) {
     let mut id = None;
-    for one in resolved {
+    for one in pending {
         if let ResolvedDescriptor::Counter(CounterQuery {
             rule: Some(rule),
             hits: 1..,
             lease: lease @ None,
             ..
-        }) = one
+        }) = &mut one.resolved
             && rule.leases()
         {
             *lease = Some(LeaseUse::Open(*id.get_or_insert_with(|| ids.next())));
@@ -47,7 +31,8 @@ fn open_leases(resolved: &mut [ResolvedDescriptor<'_>], ids: &LeaseIds) {
 }
 
 /// Resolves one descriptor, regardless of the others of its request.
-fn descriptor<'r>(
+#[inline]
+pub(super) fn descriptor<'r>(
     rules: &'r RuleSet,
     request: &Request<'_>,
     descriptor: &Descriptor<'_>,
@@ -113,19 +98,19 @@ fn closing_lease<'r>(
 
 /// Drops every counted rule that is replaced by a matched rule of the request. A dropped rule
 /// still replaces others, so the order of descriptors does not matter.
-fn drop_replaced(resolved: &mut [ResolvedDescriptor<'_>]) {
-    let matched = || resolved.iter().filter_map(ResolvedDescriptor::rule);
+pub(super) fn drop_replaced(pending: &mut [PendingDescriptor<'_>]) {
+    let matched = || pending.iter().filter_map(|one| one.resolved.rule());
     if matched().all(|rule| rule.replaces.is_empty()) {
         return;
     }
     let replaced: SmallVec<[NameId; 4]> =
         matched().flat_map(|rule| &*rule.replaces).copied().collect();
-    for one in resolved {
-        if let ResolvedDescriptor::Counter(CounterQuery { rule: Some(rule), .. }) = one
+    for one in pending {
+        if let ResolvedDescriptor::Counter(CounterQuery { rule: Some(rule), .. }) = &one.resolved
             && rule.name_id.is_some_and(|name| replaced.contains(&name))
         {
-            let cause = Cause::Replaced(rule.index);
-            *one = ResolvedDescriptor::Uncounted { rule: Some(rule), cause };
+            let (rule, cause) = (Some(*rule), Cause::Replaced(rule.index));
+            one.resolved = ResolvedDescriptor::Uncounted { rule, cause };
         }
     }
 }

@@ -7,11 +7,11 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::rlconfig::tier_text;
 use super::matcher::{CounterPart, Matcher};
 use super::near_miss::{self, NearMiss};
 use super::problem::Location;
 use super::quote::{accepts, entry_text, shorten};
+use super::rlconfig::tier_text;
 use super::rule::{PathNode, Policy, Rule};
 use super::tree::{self, End, Level, TreeNode, Visitor};
 use super::{DeniedRequests, Domain, Found, RuleSet};

@@ -9,7 +9,7 @@ use super::quote::shorten;
 use super::scalar;
 use crate::duration::{self, DurationError, Style};
 use crate::time::Micros;
-use crate::yaml::{NodeKind, Name, Node, Scalar};
+use crate::yaml::{Name, Node, NodeKind, Scalar};
 
 /// A field that is present. Its value is `None` after a reported error.
 #[derive(Clone, Debug)]

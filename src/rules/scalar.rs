@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::yaml::{NodeKind, Node, Scalar};
+use crate::yaml::{Node, NodeKind, Scalar};
 
 /// A boolean of YAML 1.1 (envoyproxy/ratelimit's version).
 pub(super) fn boolean(text: &str) -> Option<bool> {

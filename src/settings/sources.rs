@@ -14,7 +14,7 @@ use super::source_values::{SourceValue, SourceValues, list};
 use super::{Settings, envoy_ratelimit_env, otel};
 use crate::bounded_file;
 use crate::spelling;
-use crate::yaml::{self, NodeKind, Name, Node, Position};
+use crate::yaml::{self, Name, Node, NodeKind, Position};
 
 /// Settings that flags override.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use weir::yaml::{Kind, Node, Scalar};
+use weir::yaml::{Node, NodeKind, Scalar};
 
 use crate::support::http::{Response, send};
 use crate::support::weir::Weir;
@@ -35,13 +35,13 @@ fn page() -> Value {
 
 fn json_of(node: &Node) -> Value {
     match &node.kind {
-        Kind::Scalar(scalar) if scalar.is_null() => Value::Null,
-        Kind::Scalar(Scalar { text, plain: true }) => {
+        NodeKind::Scalar(scalar) if scalar.is_null() => Value::Null,
+        NodeKind::Scalar(Scalar { text, plain: true }) => {
             serde_json::from_str(text).unwrap_or_else(|_| text.as_ref().into())
         }
-        Kind::Scalar(Scalar { text, .. }) => text.as_ref().into(),
-        Kind::List(items) => items.iter().map(json_of).collect(),
-        Kind::Map(entries) => {
+        NodeKind::Scalar(Scalar { text, .. }) => text.as_ref().into(),
+        NodeKind::List(items) => items.iter().map(json_of).collect(),
+        NodeKind::Map(entries) => {
             entries.iter().map(|(name, node)| (name.text.to_string(), json_of(node))).collect()
         }
     }

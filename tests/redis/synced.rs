@@ -86,9 +86,9 @@ fn most_known_hits(hits: &[Hit], delay: Duration) -> usize {
 
 /// The duration of the slowest call to Redis, rounded up to a bound of the histogram.
 fn slowest_call(weirs: &[Weir]) -> Duration {
-    let slowest = weirs.iter().map(|weir| {
-        Metrics::scrape(weir.admin).slowest("weir_redis_step_duration_seconds")
-    });
+    let slowest = weirs
+        .iter()
+        .map(|weir| Metrics::scrape(weir.admin).slowest("weir_redis_step_duration_seconds"));
     let slowest = slowest.fold(0.0, f64::max);
     Duration::try_from_secs_f64(slowest).unwrap_or(STORE_TIMEOUT)
 }
@@ -200,9 +200,7 @@ fn redis_outage_causes_no_fallback_and_no_loss() {
         });
     }
     let before = 2 * weirs.len() as u64;
-    let remaining = |weir: &Weir| {
-        u64::from(weir.client().remaining("d", &[("wide", "0")]))
-    };
+    let remaining = |weir: &Weir| u64::from(weir.client().remaining("d", &[("wide", "0")]));
     let load = Load::start(&addresses, 4, spread("wide"));
     exchanged(&weirs, 1);
     proxy.silence();

@@ -26,8 +26,7 @@ pub(crate) fn cycles(sources: &[Source], tests: &[String]) -> Vec<String> {
         let used = used.iter().filter_map(|path| edge(&own, path, &modules));
         edges.extend(used.map(|edge| (edge, source.path.as_str())));
     }
-    let in_cycle =
-        edges.iter().filter(|((folder, from, to), _)| reaches(&edges, folder, to, from));
+    let in_cycle = edges.iter().filter(|((folder, from, to), _)| reaches(&edges, folder, to, from));
     in_cycle
         .map(|((folder, from, to), path)| {
             format!("{path}: {from} -> {to} is part of a cycle of modules in src/{folder}/")

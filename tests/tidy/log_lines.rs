@@ -10,9 +10,9 @@ const MACROS: [&str; 3] = ["tracing::info!(", "tracing::warn!(", "tracing::error
 #[test]
 fn the_log_table_lists_every_line() {
     let sources = tree();
-    let code = sources.iter().filter(|source| {
-        source.path.starts_with("src/") && !source.path.contains("/tests")
-    });
+    let code = sources
+        .iter()
+        .filter(|source| source.path.starts_with("src/") && !source.path.contains("/tests"));
     let written: BTreeSet<String> = code.flat_map(|source| messages(&source.text)).collect();
     assert!(written.len() > 20, "the lines were not found: {written:?}");
     let pages = pages();

@@ -20,8 +20,8 @@ use super::io::GuardedIo;
 use super::read_budget::ReadBudget;
 use crate::server::lifecycle::{Lifecycle, Phase};
 use crate::server::listener::metrics::ServerMetrics;
-use crate::server::rls::handler::Decide;
 use crate::server::listener::tls::TlsAcceptor;
+use crate::server::rls::handler::Decide;
 use crate::settings::GrpcSettings;
 
 /// State that all connections of one worker share.

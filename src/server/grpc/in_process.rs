@@ -51,15 +51,16 @@ impl<D: Decide> GrpcService<D> {
     pub async fn call(&self, headers: HeaderMap, body: impl Into<Bytes>) -> Received {
         let body =
             ReceivedBody::new(body.into(), BudgetShare::unary(self.0.handler.budget.clone()));
-        let mut request = Request::post(PATH).body(body).expect("the path is valid");
-        *request.headers_mut() = headers;
-        match self.0.answer(request).await {
+        let request = Request::post(PATH).body(()).expect("the path is valid");
+        let (mut head, ()) = request.into_parts();
+        head.headers = headers;
+        match self.0.answer(&mut head, body).await {
             Ok(Answer::FastPath(RlsResponse { message, grant })) => {
                 grant.into_iter().for_each(|grant| grant.delivered());
                 Received { status: 0, message: String::new(), body: framed(&message).to_vec() }
             }
             Ok(Answer::Tonic(answer)) => {
-                let TonicResponse { response, grant } = answer;
+                let TonicResponse { response, grant } = *answer;
                 let received = receive(response).await;
                 grant.into_iter().for_each(|grant| grant.delivered());
                 received

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body::Body as _;
 
 use super::framing::framed;
@@ -16,6 +16,8 @@ use super::status::GRPC;
 use super::tonic_services::TonicResponse;
 use crate::server::listener::metrics::ServerMetrics;
 use crate::server::rls::handler::RlsResponse;
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 const OK: HeaderValue = HeaderValue::from_static("0");
 
@@ -50,7 +52,7 @@ pub(super) async fn send_message(
     let mut stream = respond.send_response(head, false)?;
     data(&mut stream, framed(&message)).await?;
     let mut trailers = HeaderMap::with_capacity(1);
-    trailers.insert("grpc-status", OK);
+    trailers.insert(GRPC_STATUS, OK);
     stream.send_trailers(trailers)?;
     if let Some(grant) = grant {
         grant.delivered();
@@ -66,7 +68,7 @@ pub(super) async fn send(
     metrics: &ServerMetrics,
 ) -> Result<(), h2::Error> {
     let TonicResponse { response, grant } = answer;
-    if response.headers().get("grpc-status") == Some(&OUT_OF_RANGE) {
+    if response.headers().get(GRPC_STATUS) == Some(&OUT_OF_RANGE) {
         metrics.message_too_large.add();
     }
     let (head, body) = response.into_parts();

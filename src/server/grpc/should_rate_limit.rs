@@ -12,6 +12,7 @@ use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
 use http::Request;
+use http::request::Parts;
 use http_body::Body;
 
 use super::body_error::BodyError;
@@ -42,7 +43,7 @@ pub(super) struct ShouldRateLimit<D> {
 /// The response to a call, by the path that the call took.
 pub(super) enum Answer {
     FastPath(RlsResponse),
-    Tonic(TonicResponse),
+    Tonic(Box<TonicResponse>),
 }
 
 impl<D: Decide> ShouldRateLimit<D> {
@@ -52,24 +53,30 @@ impl<D: Decide> ShouldRateLimit<D> {
         request: Request<RecvStream>,
         mut respond: SendResponse<Bytes>,
     ) {
-        let request = request.map(RequestBody::new);
-        let Some(answer) = unless_reset(&mut respond, self.answer(request)).await else { return };
+        let (mut head, body) = request.into_parts();
+        let answer = self.answer(&mut head, RequestBody::new(body));
+        let Some(answer) = unless_reset(&mut respond, answer).await else { return };
         // An error here means that the client has reset the call or closed the connection.
         let _ = match answer {
             Ok(Answer::FastPath(answer)) => response::send_message(&mut respond, answer).await,
-            Ok(Answer::Tonic(answer)) => response::send(&mut respond, answer, &self.metrics).await,
+            // Boxed, like the call below: the future of every call has room for the largest part.
+            Ok(Answer::Tonic(answer)) => {
+                Box::pin(response::send(&mut respond, *answer, &self.metrics)).await
+            }
             Err(status) => respond.send_response(status.into_response(), true).map(drop),
         };
     }
 
     /// The response to one call. The message is read once. A call that cannot take the fast path
     /// then goes to tonic unchanged, so tonic alone decides how malformed calls are rejected.
-    pub(super) async fn answer<B>(&self, request: Request<B>) -> Result<Answer, GrpcStatus>
+    ///
+    /// `head` is borrowed, because only tonic takes it. By value, the future of every call would
+    /// hold its 224 bytes twice.
+    pub(super) async fn answer<B>(&self, head: &mut Parts, body: B) -> Result<Answer, GrpcStatus>
     where
         B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,
     {
-        let fast_path = self.fast_path && !is_compressed(&request);
-        let (head, body) = request.into_parts();
+        let fast_path = self.fast_path && !is_compressed(&head.headers);
         // The request borrows the bytes of its message, so they count in the budget until it is
         // decided.
         let mut body = BudgetedBody::unary(body, &*self.handler.budget);
@@ -80,7 +87,8 @@ impl<D: Decide> ShouldRateLimit<D> {
         let budget = Arc::clone(&self.handler.budget);
         let body = ReceivedBody::new(framed, body.into_share().shared(budget));
         // Boxed because it is large: unboxed, the future of the fast path would be as large.
+        let head = std::mem::replace(head, Request::new(()).into_parts().0);
         let call = Box::pin(self.services.call(Request::from_parts(head, body)));
-        Ok(Answer::Tonic(call.await))
+        Ok(Answer::Tonic(Box::new(call.await)))
     }
 }

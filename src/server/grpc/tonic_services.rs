@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
@@ -75,7 +75,7 @@ impl TonicServices {
     where
         B: Body<Data = Bytes, Error = BodyError> + Send + Unpin + 'static,
     {
-        if !is_compressed(&request) {
+        if !is_compressed(request.headers()) {
             request.headers_mut().remove("grpc-accept-encoding");
         }
         let Ok(mut response) = self.0.call(request.map(TonicBody)).await;
@@ -85,8 +85,8 @@ impl TonicServices {
 }
 
 /// Whether the call's `grpc-encoding` is a compression.
-pub(super) fn is_compressed<B>(request: &Request<B>) -> bool {
-    request.headers().get("grpc-encoding").is_some_and(|encoding| encoding != "identity")
+pub(super) fn is_compressed(headers: &HeaderMap) -> bool {
+    headers.get("grpc-encoding").is_some_and(|encoding| encoding != "identity")
 }
 
 #[tonic::async_trait]

@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 
-use crate::descriptor::{Bounds, ParsedDescriptor};
 use super::metrics_page::MetricsPages;
+use crate::descriptor::{Bounds, ParsedDescriptor};
 
 mod access;
 mod counters;

@@ -30,14 +30,8 @@ pub(in crate::server) fn start(
     thread::Builder::new().name("weir-metrics".into()).spawn(move || {
         runtime.block_on(async {
             let listener = net::TcpListener::from_std(listener)?;
-            server::serve(
-                listener,
-                routes,
-                limits,
-                (&metrics, |all| &all.metrics),
-                &lifecycle,
-            )
-            .await;
+            server::serve(listener, routes, limits, (&metrics, |all| &all.metrics), &lifecycle)
+                .await;
             Ok(())
         })
     })

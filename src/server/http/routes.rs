@@ -39,13 +39,8 @@ pub(in crate::server) fn router<D: Decide>(
     lifecycle: Lifecycle,
 ) -> Router {
     let max_body_bytes = config.http.max_body_bytes;
-    let state = HttpState {
-        decider,
-        json: Json::new(),
-        bounds: config.bounds,
-        max_body_bytes,
-        lifecycle,
-    };
+    let state =
+        HttpState { decider, json: Json::new(), bounds: config.bounds, max_body_bytes, lifecycle };
     Router::new()
         .route("/json", any(decide::<D>).layer(DefaultBodyLimit::max(max_body_bytes)))
         .route("/healthcheck", any(live::<D>))

@@ -89,9 +89,7 @@ pub(in crate::server) async fn handle(
 /// Catching the panic is safe: deciders share state through atomics and locks that recover from
 /// poisoning. The future is pinned in place, because moving it would cost as much as some
 /// decisions.
-async fn catch_panic<T>(
-    mut future: Pin<&mut impl Future<Output = T>>,
-) -> Result<T, HandleError> {
+async fn catch_panic<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Result<T, HandleError> {
     std::future::poll_fn(|context| {
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
             Ok(Poll::Pending) => Poll::Pending,

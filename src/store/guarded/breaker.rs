@@ -110,15 +110,17 @@ impl Breaker {
                     TimedState::Closed { failures, since }
                 };
             }
-            (TimedState::Probing { length, .. }, _) if permit == CallPermit::Probe => match result {
-                CallResult::Answered => *self = Breaker::default(),
-                CallResult::Failed => {
-                    let length = length.saturating_add(length).min(OPEN_MAX);
-                    self.state = TimedState::Open { until: now.saturating_add(length), length };
+            (TimedState::Probing { length, .. }, _) if permit == CallPermit::Probe => {
+                match result {
+                    CallResult::Answered => *self = Breaker::default(),
+                    CallResult::Failed => {
+                        let length = length.saturating_add(length).min(OPEN_MAX);
+                        self.state = TimedState::Open { until: now.saturating_add(length), length };
+                    }
+                    // The probe has no result, so the next call probes.
+                    CallResult::Abandoned => self.state = TimedState::Open { until: now, length },
                 }
-                // The probe has no result, so the next call probes.
-                CallResult::Abandoned => self.state = TimedState::Open { until: now, length },
-            },
+            }
             // Calls sent before it opened: their success does not prove that the node recovered.
             (
                 TimedState::Closed { .. } | TimedState::Open { .. } | TimedState::Probing { .. },

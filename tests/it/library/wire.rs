@@ -318,7 +318,8 @@ impl Decide for AllowAll {
 
 /// The server's response to a message, or the reason why it rejects it.
 fn served(message: &[u8]) -> Result<Vec<u8>, String> {
-    let call = in_process::protobuf(&AllowAll, &Bounds::default(), message);
+    let bounds = Bounds::default();
+    let call = in_process::protobuf(&AllowAll, &bounds, message);
     match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(response)) => Ok(response),
         Poll::Ready(Err(refused)) => {

@@ -23,9 +23,7 @@ struct CounterParams {
 type Shared<V> = State<(Arc<V>, Bounds)>;
 
 pub(super) fn router<V: AdminView>(view: Arc<V>, bounds: Bounds) -> Router {
-    Router::new()
-        .route("/counters", get(show::<V>).delete(delete::<V>))
-        .with_state((view, bounds))
+    Router::new().route("/counters", get(show::<V>).delete(delete::<V>)).with_state((view, bounds))
 }
 
 async fn show<V: AdminView>(State((view, bounds)): Shared<V>, params: ParamsResult) -> Response {
