@@ -103,10 +103,16 @@ impl Router {
             let connection = batcher.connection();
             connection.ready().await?;
             let single = || ScriptCall::single(name, &encoded, ());
+            // The rare ways are boxed. fred's futures have several kilobytes, and every step would
+            // have room for them and move it.
             let result = match route.mode {
                 SendMode::Batched => batcher.apply(self.group(key), name, encoded.clone()).await?,
-                SendMode::Single => batcher::single(connection.call(&mut single()).await),
-                SendMode::Asking => batcher::single(connection.call_asking(&mut single()).await),
+                SendMode::Single => {
+                    batcher::single(Box::pin(connection.call(&mut single())).await)
+                }
+                SendMode::Asking => {
+                    batcher::single(Box::pin(connection.call_asking(&mut single())).await)
+                }
             };
             match result {
                 Ok(bytes) => {
@@ -115,7 +121,8 @@ impl Router {
                 Err(BatchError::Reply) => return Err(StoreError::Reply),
                 Err(BatchError::RetryAlone) => route.mode = SendMode::Single,
                 Err(BatchError::Redis(error)) => {
-                    route = self.next_route(route, key, &error, &batcher, encoded.script).await?;
+                    let next = self.next_route(route, key, &error, &batcher, encoded.script);
+                    route = Box::pin(next).await?;
                 }
             }
         }
