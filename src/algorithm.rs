@@ -10,8 +10,9 @@
 //! - `limit.rs`: its name, its bounds, and whether it has a burst
 //! - here, and a file in `algorithm/`: the plan of a step and the report of its outcome. A new kind
 //!   of state also needs a file in `step/` and its twin in `lua/`.
-//! - `rules/limit_reader.rs`, `rules/mode.rs`: the fields of a rule, and the modes that support it
-//! - `rules/rule.rs`, `rules/rlconfig.rs`: its number in identities, and its text
+//! - `rules/compile/limit_reader.rs`, `rules/compile/mode.rs`: the fields of a rule, and the modes
+//!   that support it
+//! - `rules/lookup/rule.rs`, `rules/show/rlconfig.rs`: its number in identities, and its text
 //! - `limiter.rs`, `limiter/fold.rs`: refunds of denied requests, and the unit of the status
 //! - `modes/leased/policy.rs`: whether an instance may draw tokens
 //!

@@ -3,46 +3,32 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use self::lookup::small_map::SmallMap;
+use self::lookup::tree::{self, Level};
 use crate::descriptor::Entry;
 
 mod compile;
-mod explain;
-mod fields;
-mod index;
-mod limit_reader;
-mod matcher;
-mod mode;
-mod model;
-mod near_miss;
-mod node;
-mod options;
-mod problem;
+mod file;
+mod lookup;
 mod quote;
-mod reader;
-mod rlconfig;
-mod rule;
-mod scalar;
-mod selector;
-mod small_map;
-mod source;
+mod show;
 #[cfg(test)]
 mod tests;
-mod tree;
 
 pub use compile::compile;
-pub use explain::{Explanation, LevelTrace, LookupOutcome, NodeInfo, RuleInfo};
-pub use near_miss::NearMiss;
-pub use options::{DeniedRequests, Options, UnknownFields};
-pub use problem::{Location, RuleProblem};
-pub use rule::{NameId, Policy, Rule, override_key, override_stat_key};
-pub use selector::descriptor_selector;
-pub use source::{RuleFiles, SourceFile};
+pub use file::options::{DeniedRequests, Options, UnknownFields};
+pub use file::problem::{Location, RuleProblem};
+pub use file::source::{RuleFiles, SourceFile};
+pub use lookup::rule::{NameId, Policy, Rule, override_key, override_stat_key};
+pub use show::explain::{Explanation, LevelTrace, LookupOutcome, NodeInfo, RuleInfo};
+pub use show::near_miss::NearMiss;
+pub use show::selector::descriptor_selector;
 
 /// All domains of all rule files, compiled.
 #[derive(Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Rule>,
-    domains: small_map::SmallMap<Domain>,
+    domains: SmallMap<Domain>,
     files: Vec<SourceInfo>,
     default_denied_requests: DeniedRequests,
 }
@@ -51,7 +37,7 @@ pub struct RuleSet {
 #[derive(Debug)]
 struct Domain {
     name: Arc<str>,
-    root: tree::Level,
+    root: Level,
     denied_requests: DeniedRequests,
 }
 
@@ -117,7 +103,7 @@ impl RuleSet {
 
     /// envoyproxy/ratelimit's `/rlconfig` text: one line per limit, in file order.
     pub fn rlconfig(&self) -> String {
-        rlconfig::text(&self.rules)
+        show::rlconfig::text(&self.rules)
     }
 
     /// Looks up the rule of a descriptor. Allocates nothing, except that lazy DFAs of regular

@@ -3,17 +3,22 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::limit_reader::LimitReader;
-use super::matcher::Matcher;
-use super::model::{Document, RawDescriptor, RawRateLimit};
-use super::options::{DeniedRequests, Options};
-use super::problem::{Location, Position, Report, RuleProblem};
-use super::reader::{Field, FieldReader};
-use super::rule::{self, NameId, PathNode, Policy, Rule};
-use super::tree::{Level, TreeNode};
-use super::{Domain, RuleSet, SourceFile, SourceInfo, node};
+use self::limit_reader::LimitReader;
+use super::file::model::{Document, RawDescriptor, RawRateLimit};
+use super::file::options::{DeniedRequests, Options};
+use super::file::problem::{Location, Position, Report, RuleProblem};
+use super::file::reader::{Field, FieldReader};
+use super::file::source::{RuleFiles, SourceFile};
+use super::lookup::matcher::Matcher;
+use super::lookup::rule::{self, NameId, PathNode, Policy, Rule};
+use super::lookup::tree::{Level, TreeNode};
+use super::{Domain, RuleSet, SourceInfo};
 use crate::spelling::nearest;
 use crate::yaml;
+
+mod limit_reader;
+mod mode;
+mod node;
 
 /// Most levels of rules below a domain. They are read and matched recursively.
 const LEVELS_MAX: usize = 32;
@@ -26,8 +31,18 @@ pub fn compile(
     compile_with(files, options, Report::default())
 }
 
+impl RuleFiles {
+    /// Compiles the files into a rule set with warnings, or returns every error of every file.
+    pub fn compile(
+        self,
+        options: &Options,
+    ) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
+        compile_with(&self.files, options, self.report)
+    }
+}
+
 /// Like [`compile`], with the problems that reading the files has reported.
-pub(super) fn compile_with(
+fn compile_with(
     files: &[SourceFile],
     options: &Options,
     mut report: Report,

@@ -1,10 +1,6 @@
-//! Formats texts from files and requests for messages: short, on one line, quoted.
+//! Formats texts from files and requests for messages: short and on one line.
 
 use std::borrow::Cow;
-
-use super::matcher::Matcher;
-use super::rule::PathNode;
-use crate::descriptor::Entry;
 
 /// The first 80 characters of a text from a file or a request, on one line, for a message.
 pub(super) fn shorten(text: &str) -> String {
@@ -24,18 +20,4 @@ pub(super) fn one_line(text: &str) -> Cow<'_, str> {
         false => c.to_string(),
     };
     Cow::Owned(text.chars().map(escape).collect())
-}
-
-/// The entry as `key=value`.
-pub(super) fn entry_text(entry: &Entry<'_>) -> String {
-    format!("{}={}", shorten(entry.key), shorten(entry.value))
-}
-
-/// The key and the values that a node accepts, in words.
-pub(super) fn accepts(node: &PathNode) -> String {
-    let key = shorten(&node.key);
-    match &node.matcher {
-        Matcher::Any => format!("`{key}` with any value"),
-        other => format!("`{key}` with {} `{}`", other.noun(), shorten(other.source())),
-    }
 }

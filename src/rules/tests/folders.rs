@@ -58,7 +58,7 @@ fn invalid_utf8_and_large_files_are_errors() {
     assert_eq!(errors.len(), 1);
     assert_eq!((errors[0].location.line, errors[0].location.column), (2, 4));
 
-    fs::write(&path, vec![b' '; crate::rules::source::FILE_BYTES_MAX + 1]).expect("a file");
+    fs::write(&path, vec![b' '; crate::rules::file::source::FILE_BYTES_MAX + 1]).expect("a file");
     let errors = load(&[path], &Options::default()).expect_err("too large");
     assert!(errors[0].what.contains("larger than 16 MiB"), "{errors:#?}");
 }

@@ -4,26 +4,26 @@ use std::sync::Arc;
 
 use super::index::PatternIndex;
 use super::matcher::{EntryValue, Matcher};
-use super::problem::Location;
 use super::rule::PathNode;
 use super::small_map::SmallMap;
 use crate::descriptor::Entry;
+use crate::rules::file::problem::Location;
 
 /// The nodes for one entry of a descriptor.
 #[derive(Debug, Default)]
-pub(super) struct Level {
+pub(in crate::rules) struct Level {
     nodes: Vec<TreeNode>,
     keys: SmallMap<KeyIndex>,
 }
 
 /// A descriptor of a rule file.
 #[derive(Debug)]
-pub(super) struct TreeNode {
-    pub(super) spec: Arc<PathNode>,
-    pub(super) location: Location,
+pub(in crate::rules) struct TreeNode {
+    pub(in crate::rules) spec: Arc<PathNode>,
+    pub(in crate::rules) location: Location,
     /// Index of the node's rule.
-    pub(super) rule: Option<usize>,
-    pub(super) children: Option<Level>,
+    pub(in crate::rules) rule: Option<usize>,
+    pub(in crate::rules) children: Option<Level>,
 }
 
 /// The nodes of one key, by index.
@@ -39,7 +39,7 @@ struct KeyIndex {
 
 /// The end of a lookup.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum End<'t> {
+pub(in crate::rules) enum End<'t> {
     /// The lookup ends at this rule, given by index.
     Rule(usize),
     /// The node of the last entry carries no limit.
@@ -53,7 +53,7 @@ pub(super) enum End<'t> {
 }
 
 /// Receives the steps of a lookup.
-pub(super) trait Visitor<'t> {
+pub(in crate::rules) trait Visitor<'t> {
     /// Whether [`Visitor::rejected`] is called. A plain lookup skips most patterns.
     const REPORTS_REJECTED: bool;
 
@@ -66,7 +66,7 @@ pub(super) trait Visitor<'t> {
 }
 
 /// Ignores every step, for the hot path.
-pub(super) struct NoVisitor;
+pub(in crate::rules) struct NoVisitor;
 
 impl<'t> Visitor<'t> for NoVisitor {
     const REPORTS_REJECTED: bool = false;
@@ -77,7 +77,7 @@ impl<'t> Visitor<'t> for NoVisitor {
 }
 
 /// Looks up a descriptor, one level per entry. The lookup never goes back to a less specific node.
-pub(super) fn walk<'t>(
+pub(in crate::rules) fn walk<'t>(
     root: &'t Level,
     entries: &[Entry<'_>],
     visitor: &mut impl Visitor<'t>,
@@ -99,7 +99,7 @@ pub(super) fn walk<'t>(
 
 impl Level {
     /// Indexes nodes that are given in file order.
-    pub(super) fn new(nodes: Vec<TreeNode>) -> Level {
+    pub(in crate::rules) fn new(nodes: Vec<TreeNode>) -> Level {
         let mut keys: SmallMap<KeyIndex> = SmallMap::default();
         for (index, node) in nodes.iter().enumerate() {
             let key_index = keys.entry(&node.spec.key, KeyIndex::default);
@@ -133,7 +133,7 @@ impl Level {
     }
 
     /// The nodes in file order.
-    pub(super) fn nodes(&self) -> &[TreeNode] {
+    pub(in crate::rules) fn nodes(&self) -> &[TreeNode] {
         &self.nodes
     }
 

@@ -7,17 +7,19 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::matcher::{CounterPart, Matcher};
 use super::near_miss::{self, NearMiss};
-use super::problem::Location;
-use super::quote::{accepts, entry_text, shorten};
+use super::node_text::{accepts, entry_text};
 use super::rlconfig::tier_text;
-use super::rule::{PathNode, Policy, Rule};
-use super::tree::{self, End, Level, TreeNode, Visitor};
-use super::{DeniedRequests, Domain, Found, RuleSet};
 use crate::descriptor::{Entry, split_lease};
 use crate::duration;
 use crate::limit::Mode;
+use crate::rules::file::options::DeniedRequests;
+use crate::rules::file::problem::Location;
+use crate::rules::lookup::matcher::{CounterPart, Matcher};
+use crate::rules::lookup::rule::{PathNode, Policy, Rule};
+use crate::rules::lookup::tree::{self, End, Level, TreeNode, Visitor};
+use crate::rules::quote::shorten;
+use crate::rules::{Domain, Found, RuleSet};
 use crate::spelling::nearest;
 
 /// The steps and the outcome of one lookup.

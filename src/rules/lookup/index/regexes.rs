@@ -17,8 +17,8 @@ use regex_automata::util::pool::Pool;
 use regex_automata::{Anchored, Input};
 use regex_syntax::hir::{Hir, HirKind, Look};
 
-use super::super::matcher::AnchoredRegex;
 use super::literals::{LiteralIndex, Required, Side};
+use crate::rules::lookup::matcher::AnchoredRegex;
 
 /// The most expressions without an index of required texts. They are one group.
 const UNINDEXED_REGEXES_MAX: usize = 64;

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use super::matcher::Matcher;
-use super::rule::{PathNode, Rule};
 use crate::descriptor::Entry;
+use crate::rules::lookup::matcher::Matcher;
+use crate::rules::lookup::rule::{PathNode, Rule};
 
 /// The prefixes of templates, regular expressions and networks.
 const WORDS: [&str; 3] = ["template:", "regex:", "cidr:"];

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::model::{self, RawRateLimit};
-use super::problem::{Position, Report};
-use super::quote::shorten;
-use super::reader::{Field, Text};
-use super::rule::Policy;
 use crate::limit::{Algorithm, Limit, LimitError, OnError, Tier, Unit, WINDOW_MAX};
+use crate::rules::file::model::{self, RawRateLimit};
+use crate::rules::file::problem::{Position, Report};
+use crate::rules::file::reader::{Field, Text};
+use crate::rules::lookup::rule::Policy;
+use crate::rules::quote::shorten;
 use crate::spelling::nearest;
 use crate::time::Micros;
 

@@ -1,12 +1,12 @@
 //! Reads the `mode` of a rule and checks that its limit supports the mode.
 
 use super::limit_reader::LimitReader;
-use super::model::RawRateLimit;
-use super::problem::Position;
-use super::quote::shorten;
-use super::reader::Field;
-use super::rule::Policy;
 use crate::limit::{Algorithm, Limit, Mode};
+use crate::rules::file::model::RawRateLimit;
+use crate::rules::file::problem::Position;
+use crate::rules::file::reader::Field;
+use crate::rules::lookup::rule::Policy;
+use crate::rules::quote::shorten;
 use crate::spelling::nearest;
 use crate::time::Micros;
 

@@ -2,12 +2,13 @@
 
 use serde::Serialize;
 
-use super::matcher::{EntryValue, Matcher};
-use super::problem::Location;
-use super::quote::{accepts, entry_text, shorten};
-use super::rule::{PathNode, Rule};
-use super::tree::{Level, TreeNode};
+use super::node_text::{accepts, entry_text};
 use crate::descriptor::Entry;
+use crate::rules::file::problem::Location;
+use crate::rules::lookup::matcher::{EntryValue, Matcher};
+use crate::rules::lookup::rule::{PathNode, Rule};
+use crate::rules::lookup::tree::{Level, TreeNode};
+use crate::rules::quote::shorten;
 use crate::spelling;
 
 /// Most near misses of one explanation.

@@ -7,8 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::super::matcher::MatcherError;
 use super::*;
+use crate::rules::lookup::matcher::MatcherError;
 
 /// The first matcher that accepts the value: the most specific kind, then the lowest number.
 fn scan(matchers: &[Matcher], value: &EntryValue<'_>) -> Option<u32> {

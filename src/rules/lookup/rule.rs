@@ -5,10 +5,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::matcher::Matcher;
-use super::problem::Location;
 use crate::descriptor::Entry;
 use crate::key::{Key, KeyBuilder, KeySeed, RuleId};
 use crate::limit::{Algorithm, Limit, Mode, OnError, Unit};
+use crate::rules::file::problem::Location;
 use crate::time::Micros;
 
 /// The number of a rule's `name` in its rule set. `replaces` compares numbers instead of texts.
@@ -27,7 +27,7 @@ pub enum Policy {
 /// A node of the tree with a limit.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Position in [`super::RuleSet::rules`].
+    /// Position in [`crate::rules::RuleSet::rules`].
     pub index: usize,
     /// Stable identity: domain, path in the tree, algorithm and windows, without the limit's
     /// numbers.
@@ -61,20 +61,20 @@ pub struct Rule {
     /// The rule's location in the rule files.
     pub location: Location,
     /// The nodes from the root to the rule, one per entry of a descriptor.
-    pub(super) path: Box<[Arc<PathNode>]>,
+    pub(in crate::rules) path: Box<[Arc<PathNode>]>,
     /// The stat key shows every key and value.
-    pub(super) detailed_metric: bool,
+    pub(in crate::rules) detailed_metric: bool,
     /// The stat key with patterns in place of request values.
-    pub(super) written_stat_key: Box<str>,
+    pub(in crate::rules) written_stat_key: Box<str>,
 }
 
 /// The key, matcher and flags of one node.
 #[derive(Debug)]
-pub(super) struct PathNode {
-    pub(super) key: Arc<str>,
-    pub(super) matcher: Matcher,
-    pub(super) share_threshold: bool,
-    pub(super) value_to_metric: bool,
+pub(in crate::rules) struct PathNode {
+    pub(in crate::rules) key: Arc<str>,
+    pub(in crate::rules) matcher: Matcher,
+    pub(in crate::rules) share_threshold: bool,
+    pub(in crate::rules) value_to_metric: bool,
 }
 
 impl Rule {
@@ -130,14 +130,14 @@ impl Rule {
         self.path.iter().any(|node| self.shows_value(node))
     }
 
-    pub(super) fn shows_value(&self, node: &PathNode) -> bool {
+    pub(in crate::rules) fn shows_value(&self, node: &PathNode) -> bool {
         (self.detailed_metric || node.value_to_metric) && !node.share_threshold
     }
 }
 
 impl PathNode {
     /// Whether different values of this level have different counters.
-    pub(super) fn counts_per_value(&self) -> bool {
+    pub(in crate::rules) fn counts_per_value(&self) -> bool {
         !self.share_threshold && self.matcher.counts_per_value()
     }
 
@@ -159,7 +159,7 @@ impl PathNode {
 }
 
 /// The stat key with patterns in place of request values.
-pub(super) fn written_stat_key(path: &[Arc<PathNode>]) -> Box<str> {
+pub(in crate::rules) fn written_stat_key(path: &[Arc<PathNode>]) -> Box<str> {
     let mut text = String::new();
     for node in path {
         if !text.is_empty() {
@@ -172,7 +172,7 @@ pub(super) fn written_stat_key(path: &[Arc<PathNode>]) -> Box<str> {
 }
 
 /// The identity of the rule at `path`.
-pub(super) fn identity(domain: &str, path: &[Arc<PathNode>], policy: &Policy) -> RuleId {
+pub(in crate::rules) fn identity(domain: &str, path: &[Arc<PathNode>], policy: &Policy) -> RuleId {
     let mut id = RuleId::builder();
     id.text("rule").text(domain).number(path.len() as u64);
     for node in path {

@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use super::quote::one_line;
-use super::rule::{Policy, Rule};
 use crate::duration;
 use crate::limit::{Algorithm, Limit, Mode, Tier, Unit};
+use crate::rules::lookup::rule::{Policy, Rule};
+use crate::rules::quote::one_line;
 
 /// Writes one line per rule, in file order, in the format of envoyproxy/ratelimit. Fields that only
 /// weir has come last, and only where they are set.
-pub(super) fn text(rules: &[Rule]) -> String {
+pub(in crate::rules) fn text(rules: &[Rule]) -> String {
     let mut text = String::new();
     for rule in rules {
         line(rule, &mut text).expect("a String takes all");

@@ -12,7 +12,7 @@ const LINEAR_SCAN_MAX: usize = 4;
 
 /// Values by text.
 #[derive(Debug)]
-pub(super) enum SmallMap<T> {
+pub(in crate::rules) enum SmallMap<T> {
     /// At most [`LINEAR_SCAN_MAX`] values, in order of insertion.
     Few(Vec<(Arc<str>, T)>),
     /// More than [`LINEAR_SCAN_MAX`] values.
@@ -27,7 +27,7 @@ impl<T> Default for SmallMap<T> {
 
 impl<T> SmallMap<T> {
     /// The value of `name`.
-    pub(super) fn get(&self, name: &str) -> Option<&T> {
+    pub(in crate::rules) fn get(&self, name: &str) -> Option<&T> {
         match self {
             SmallMap::Few(few) => few.iter().find(|(known, _)| **known == *name).map(|(_, of)| of),
             SmallMap::Many(many) => many.get(name),
@@ -35,7 +35,7 @@ impl<T> SmallMap<T> {
     }
 
     /// The value of `name`, inserted with `make` if absent.
-    pub(super) fn entry(&mut self, name: &Arc<str>, make: impl FnOnce() -> T) -> &mut T {
+    pub(in crate::rules) fn entry(&mut self, name: &Arc<str>, make: impl FnOnce() -> T) -> &mut T {
         if let SmallMap::Few(few) = self
             && few.len() == LINEAR_SCAN_MAX
             && few.iter().all(|(known, _)| known != name)
@@ -56,7 +56,7 @@ impl<T> SmallMap<T> {
     }
 
     /// All keys, in no order.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::rules) fn keys(&self) -> impl Iterator<Item = &str> {
         let (few, many) = match self {
             SmallMap::Few(few) => (&few[..], None),
             SmallMap::Many(many) => (&[][..], Some(many)),

@@ -4,88 +4,88 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::DeniedRequests;
 use super::fields::MapKind;
+use super::options::DeniedRequests;
 use super::problem::Position;
-use super::quote::shorten;
 use super::reader::{Field, FieldReader, Text};
 use super::scalar;
+use crate::rules::quote::shorten;
 use crate::time::Micros;
 use crate::yaml::{Name, Node};
 
 /// One document of a file.
 #[derive(Debug)]
-pub(super) struct Document {
-    pub(super) file: Arc<str>,
-    pub(super) at: Position,
-    pub(super) domain: Option<Text>,
-    pub(super) denied_requests: Option<Field<DeniedRequests>>,
-    pub(super) descriptors: Vec<RawDescriptor>,
+pub(in crate::rules) struct Document {
+    pub(in crate::rules) file: Arc<str>,
+    pub(in crate::rules) at: Position,
+    pub(in crate::rules) domain: Option<Text>,
+    pub(in crate::rules) denied_requests: Option<Field<DeniedRequests>>,
+    pub(in crate::rules) descriptors: Vec<RawDescriptor>,
 }
 
 /// An item of `descriptors`.
 #[derive(Debug, Default)]
-pub(super) struct RawDescriptor {
-    pub(super) at: Position,
-    pub(super) key: Option<Text>,
-    pub(super) value: Option<Text>,
-    pub(super) value_template: Option<Text>,
-    pub(super) value_regex: Option<Text>,
-    pub(super) value_cidr: Option<Text>,
-    pub(super) count_by: Option<Field<Vec<Text>>>,
-    pub(super) rate_limit: Option<RawRateLimit>,
-    pub(super) descriptors: Vec<RawDescriptor>,
-    pub(super) shadow_mode: Option<Field<bool>>,
-    pub(super) quota_mode: Option<Field<bool>>,
-    pub(super) detailed_metric: Option<Field<bool>>,
-    pub(super) value_to_metric: Option<Field<bool>>,
-    pub(super) share_threshold: Option<Field<bool>>,
-    pub(super) metadata: Option<Field<Map<String, Value>>>,
+pub(in crate::rules) struct RawDescriptor {
+    pub(in crate::rules) at: Position,
+    pub(in crate::rules) key: Option<Text>,
+    pub(in crate::rules) value: Option<Text>,
+    pub(in crate::rules) value_template: Option<Text>,
+    pub(in crate::rules) value_regex: Option<Text>,
+    pub(in crate::rules) value_cidr: Option<Text>,
+    pub(in crate::rules) count_by: Option<Field<Vec<Text>>>,
+    pub(in crate::rules) rate_limit: Option<RawRateLimit>,
+    pub(in crate::rules) descriptors: Vec<RawDescriptor>,
+    pub(in crate::rules) shadow_mode: Option<Field<bool>>,
+    pub(in crate::rules) quota_mode: Option<Field<bool>>,
+    pub(in crate::rules) detailed_metric: Option<Field<bool>>,
+    pub(in crate::rules) value_to_metric: Option<Field<bool>>,
+    pub(in crate::rules) share_threshold: Option<Field<bool>>,
+    pub(in crate::rules) metadata: Option<Field<Map<String, Value>>>,
 }
 
 /// The map under `rate_limit`.
 #[derive(Debug, Default)]
-pub(super) struct RawRateLimit {
-    pub(super) at: Position,
-    pub(super) algorithm: Option<Text>,
-    pub(super) unlimited: Option<Field<bool>>,
+pub(in crate::rules) struct RawRateLimit {
+    pub(in crate::rules) at: Position,
+    pub(in crate::rules) algorithm: Option<Text>,
+    pub(in crate::rules) unlimited: Option<Field<bool>>,
     /// The only tier of a map without `tiers`.
-    pub(super) tier: RawTier,
-    pub(super) tiers: Option<Field<Vec<RawTier>>>,
-    pub(super) max: Option<Field<u64>>,
-    pub(super) hold: Option<Field<Micros>>,
-    pub(super) count_denied: Option<Field<bool>>,
-    pub(super) reserve: Option<RawReserve>,
-    pub(super) on_error: Option<Text>,
-    pub(super) mode: Option<Text>,
-    pub(super) sync_interval: Option<Field<Micros>>,
-    pub(super) over_limit_cache: Option<Field<bool>>,
-    pub(super) name: Option<Text>,
-    pub(super) replaces: Vec<Text>,
+    pub(in crate::rules) tier: RawTier,
+    pub(in crate::rules) tiers: Option<Field<Vec<RawTier>>>,
+    pub(in crate::rules) max: Option<Field<u64>>,
+    pub(in crate::rules) hold: Option<Field<Micros>>,
+    pub(in crate::rules) count_denied: Option<Field<bool>>,
+    pub(in crate::rules) reserve: Option<RawReserve>,
+    pub(in crate::rules) on_error: Option<Text>,
+    pub(in crate::rules) mode: Option<Text>,
+    pub(in crate::rules) sync_interval: Option<Field<Micros>>,
+    pub(in crate::rules) over_limit_cache: Option<Field<bool>>,
+    pub(in crate::rules) name: Option<Text>,
+    pub(in crate::rules) replaces: Vec<Text>,
 }
 
 /// An item of `tiers`, or the same fields directly under `rate_limit`.
 #[derive(Debug, Default)]
-pub(super) struct RawTier {
-    pub(super) at: Position,
-    pub(super) unit: Option<Text>,
-    pub(super) requests_per_unit: Option<Field<u64>>,
-    pub(super) unit_multiplier: Option<Field<u64>>,
-    pub(super) requests: Option<Field<u64>>,
-    pub(super) window: Option<Field<Micros>>,
-    pub(super) burst: Option<Field<u64>>,
+pub(in crate::rules) struct RawTier {
+    pub(in crate::rules) at: Position,
+    pub(in crate::rules) unit: Option<Text>,
+    pub(in crate::rules) requests_per_unit: Option<Field<u64>>,
+    pub(in crate::rules) unit_multiplier: Option<Field<u64>>,
+    pub(in crate::rules) requests: Option<Field<u64>>,
+    pub(in crate::rules) window: Option<Field<Micros>>,
+    pub(in crate::rules) burst: Option<Field<u64>>,
 }
 
 /// The map under `reserve`.
 #[derive(Debug, Default)]
-pub(super) struct RawReserve {
-    pub(super) at: Position,
-    pub(super) hold: Option<Field<Micros>>,
+pub(in crate::rules) struct RawReserve {
+    pub(in crate::rules) at: Position,
+    pub(in crate::rules) hold: Option<Field<Micros>>,
 }
 
 impl FieldReader<'_> {
     /// Reads one document; `None` when it is empty or not a map.
-    pub(super) fn document(&mut self, node: Node) -> Option<Document> {
+    pub(in crate::rules) fn document(&mut self, node: Node) -> Option<Document> {
         if node.is_null() {
             return None;
         }

@@ -23,7 +23,7 @@ pub(super) use wildcard::Wildcard;
 
 /// The values that a node accepts.
 #[derive(Clone, Debug)]
-pub(super) enum Matcher {
+pub(in crate::rules) enum Matcher {
     /// One value.
     Exact(Arc<str>),
     /// A path with variables.
@@ -40,20 +40,20 @@ pub(super) enum Matcher {
 
 /// A network, with its text in the file.
 #[derive(Clone, Debug)]
-pub(super) struct Network {
+pub(in crate::rules) struct Network {
     source: Arc<str>,
     pub(super) net: IpNet,
 }
 
 /// The value of an entry, parsed as an address or a path on first use.
-pub(super) struct EntryValue<'a> {
+pub(in crate::rules) struct EntryValue<'a> {
     text: &'a str,
     address: OnceCell<Option<IpAddr>>,
     path: OnceCell<PathSegments<'a>>,
 }
 
 impl<'a> EntryValue<'a> {
-    pub(super) fn new(text: &'a str) -> EntryValue<'a> {
+    pub(in crate::rules) fn new(text: &'a str) -> EntryValue<'a> {
         EntryValue { text, address: OnceCell::new(), path: OnceCell::new() }
     }
 
@@ -73,11 +73,11 @@ impl<'a> EntryValue<'a> {
 }
 
 /// The problem with the text of a matcher, and the fix.
-pub(super) type MatcherError = (String, &'static str);
+pub(in crate::rules) type MatcherError = (String, &'static str);
 
 impl Matcher {
     /// The matcher of `value`; a wildcard when the text contains a `*`.
-    pub(super) fn value(text: Arc<str>) -> Matcher {
+    pub(in crate::rules) fn value(text: Arc<str>) -> Matcher {
         match &*text {
             "" => Matcher::Any,
             _ if text.contains('*') => Matcher::Wildcard(Wildcard::new(text)),
@@ -86,18 +86,24 @@ impl Matcher {
     }
 
     /// The matcher of `value_template`, with the variables `count_by` in the counter's key.
-    pub(super) fn template(text: Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, MatcherError> {
+    pub(in crate::rules) fn template(
+        text: Arc<str>,
+        count_by: &[Arc<str>],
+    ) -> Result<Matcher, MatcherError> {
         Template::new(text, count_by).map(Matcher::Template)
     }
 
     /// The matcher of `value_regex`, with the named groups `count_by` in the counter's key. Without
     /// groups the key contains the whole value.
-    pub(super) fn regex(text: Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, MatcherError> {
+    pub(in crate::rules) fn regex(
+        text: Arc<str>,
+        count_by: &[Arc<str>],
+    ) -> Result<Matcher, MatcherError> {
         AnchoredRegex::new(text, count_by).map(Matcher::Regex)
     }
 
     /// The matcher of `value_cidr`.
-    pub(super) fn cidr(text: Arc<str>) -> Result<Matcher, MatcherError> {
+    pub(in crate::rules) fn cidr(text: Arc<str>) -> Result<Matcher, MatcherError> {
         let hint = "write a network like 10.0.0.0/8 or 2001:db8::/32";
         let net: IpNet = match text.parse::<IpAddr>() {
             Ok(address) => address.to_canonical().into(),
@@ -122,7 +128,7 @@ impl Matcher {
     }
 
     /// The name of this kind of matcher in messages.
-    pub(super) fn noun(&self) -> &'static str {
+    pub(in crate::rules) fn noun(&self) -> &'static str {
         match self {
             Matcher::Exact(_) => "value",
             Matcher::Template(_) => "value_template",
@@ -134,7 +140,7 @@ impl Matcher {
     }
 
     /// The matcher's text in the file; empty for [`Matcher::Any`].
-    pub(super) fn source(&self) -> &str {
+    pub(in crate::rules) fn source(&self) -> &str {
         match self {
             Matcher::Exact(text) => text,
             Matcher::Template(template) => template.source(),
@@ -147,7 +153,7 @@ impl Matcher {
 
     /// A key for finding duplicates: two matchers with equal keys accept the same values, so the
     /// second could never match.
-    pub(super) fn duplicate_key(&self) -> (u8, String) {
+    pub(in crate::rules) fn duplicate_key(&self) -> (u8, String) {
         let text = match self {
             Matcher::Template(template) => template.without_names(),
             Matcher::Cidr(network) => network.net.to_string(),
@@ -157,7 +163,7 @@ impl Matcher {
     }
 
     /// The variables in the counter's key; empty without `count_by`.
-    pub(super) fn count_by(&self) -> &[Arc<str>] {
+    pub(in crate::rules) fn count_by(&self) -> &[Arc<str>] {
         match self {
             Matcher::Template(template) => template.count_by(),
             Matcher::Regex(pattern) => pattern.count_by(),
@@ -166,7 +172,7 @@ impl Matcher {
     }
 
     /// Whether the value is accepted.
-    pub(super) fn matches(&self, value: &EntryValue<'_>) -> bool {
+    pub(in crate::rules) fn matches(&self, value: &EntryValue<'_>) -> bool {
         match self {
             Matcher::Exact(text) => **text == *value.text,
             Matcher::Template(template) => template.matches(value.path()),
@@ -205,7 +211,7 @@ impl Matcher {
     }
 
     /// Calls `each` with every part of a matching value that the counter's key contains.
-    pub(super) fn counter_parts<'a>(
+    pub(in crate::rules) fn counter_parts<'a>(
         &'a self,
         value: &'a str,
         mut each: impl FnMut(CounterPart<'a>),
@@ -230,7 +236,7 @@ impl Matcher {
 
 /// A part of a value in the counter's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CounterPart<'a> {
+pub(in crate::rules) enum CounterPart<'a> {
     /// The whole value as received.
     Value(&'a str),
     /// A variable of a template, or a group of a regex.

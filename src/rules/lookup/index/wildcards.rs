@@ -2,8 +2,8 @@
 //!
 //! Up to 16 wildcards are tried one by one. More are indexed by their literal parts.
 
-use super::super::matcher::Wildcard;
 use super::literals::{LiteralIndex, Required, Side};
+use crate::rules::lookup::matcher::Wildcard;
 
 /// The most wildcards without an index. Trying them costs no more than one run of an automaton.
 const UNINDEXED_WILDCARDS_MAX: usize = 16;

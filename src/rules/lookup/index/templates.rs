@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::super::matcher::{EntryValue, Segment, Template};
-use super::super::small_map::SmallMap;
+use crate::rules::lookup::matcher::{EntryValue, Segment, Template};
+use crate::rules::lookup::small_map::SmallMap;
 
 /// Templates by their segments.
 #[derive(Debug, Default)]

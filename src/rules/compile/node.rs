@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::matcher::{Matcher, MatcherError};
-use super::model::RawDescriptor;
-use super::problem::{Location, Position, Report};
-use super::quote::shorten;
-use super::reader::{Field, Text};
-use super::rule::PathNode;
+use crate::rules::file::model::RawDescriptor;
+use crate::rules::file::problem::{Location, Position, Report};
+use crate::rules::file::reader::{Field, Text};
+use crate::rules::lookup::matcher::{Matcher, MatcherError};
+use crate::rules::lookup::rule::PathNode;
+use crate::rules::quote::shorten;
 
 /// Most regular expressions in one rule set.
 const REGEXES_MAX: usize = 20_000;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-pub(super) use crate::yaml::Position;
+pub(in crate::rules) use crate::yaml::Position;
 
 /// A file with a position.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -61,7 +61,7 @@ impl fmt::Display for RuleProblem {
 }
 
 impl Position {
-    pub(super) fn in_file(self, file: &Arc<str>) -> Location {
+    pub(in crate::rules) fn in_file(self, file: &Arc<str>) -> Location {
         Location { file: Arc::clone(file), line: self.line as usize, column: self.column as usize }
     }
 }
@@ -71,16 +71,16 @@ const PROBLEMS_MAX: usize = 1_000;
 
 /// Collects every problem of a load.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Report {
+pub(in crate::rules) struct Report {
     errors: Vec<RuleProblem>,
     warnings: Vec<RuleProblem>,
     unlisted: usize,
     /// Some rules could not be read, so a missing name may be defined in them.
-    pub(super) incomplete: bool,
+    pub(in crate::rules) incomplete: bool,
 }
 
 impl Report {
-    pub(super) fn error(
+    pub(in crate::rules) fn error(
         &mut self,
         location: Location,
         what: impl Into<String>,
@@ -93,7 +93,7 @@ impl Report {
         }
     }
 
-    pub(super) fn warn(
+    pub(in crate::rules) fn warn(
         &mut self,
         location: Location,
         what: impl Into<String>,
@@ -110,7 +110,7 @@ impl Report {
     }
 
     /// Returns the warnings, or every error in the order of files and lines.
-    pub(super) fn finish(mut self) -> Result<Vec<RuleProblem>, Vec<RuleProblem>> {
+    pub(in crate::rules) fn finish(mut self) -> Result<Vec<RuleProblem>, Vec<RuleProblem>> {
         self.warnings.sort();
         if self.errors.is_empty() {
             return Ok(self.warnings);

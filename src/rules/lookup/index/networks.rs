@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::super::matcher::EntryValue;
+use crate::rules::lookup::matcher::EntryValue;
 
 /// Networks by address, IPv4 and IPv6 apart.
 #[derive(Debug, Default)]

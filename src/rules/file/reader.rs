@@ -2,30 +2,30 @@
 
 use std::sync::Arc;
 
-use super::UnknownFields;
 use super::fields::{MapKind, unknown_field};
+use super::options::UnknownFields;
 use super::problem::{Location, Position, Report};
-use super::quote::shorten;
 use super::scalar;
 use crate::duration::{self, DurationError, Style};
+use crate::rules::quote::shorten;
 use crate::time::Micros;
 use crate::yaml::{Name, Node, NodeKind, Scalar};
 
 /// A field that is present. Its value is `None` after a reported error.
 #[derive(Clone, Debug)]
-pub(super) struct Field<T> {
-    pub(super) at: Position,
-    pub(super) value: Option<T>,
+pub(in crate::rules) struct Field<T> {
+    pub(in crate::rules) at: Position,
+    pub(in crate::rules) value: Option<T>,
 }
 
 /// A text field.
-pub(super) type Text = Field<Arc<str>>;
+pub(in crate::rules) type Text = Field<Arc<str>>;
 
 /// Reads the nodes of one file.
-pub(super) struct FieldReader<'a> {
-    pub(super) file: &'a Arc<str>,
-    pub(super) unknown: UnknownFields,
-    pub(super) report: &'a mut Report,
+pub(in crate::rules) struct FieldReader<'a> {
+    pub(in crate::rules) file: &'a Arc<str>,
+    pub(in crate::rules) unknown: UnknownFields,
+    pub(in crate::rules) report: &'a mut Report,
 }
 
 impl FieldReader<'_> {

@@ -7,11 +7,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::problem::{Location, Position, Report, RuleProblem};
-use super::{Options, RuleSet, compile};
+use super::problem::{Location, Position, Report};
 
 /// Most bytes of one file.
-pub(super) const FILE_BYTES_MAX: usize = 16 << 20;
+pub(in crate::rules) const FILE_BYTES_MAX: usize = 16 << 20;
 /// Most files of one load.
 const FILES_MAX: usize = 10_000;
 /// Most bytes of all files of one load.
@@ -33,8 +32,8 @@ pub struct SourceFile {
 /// All rule files as read at one moment, not compiled.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct RuleFiles {
-    files: Vec<SourceFile>,
-    report: Report,
+    pub(in crate::rules) files: Vec<SourceFile>,
+    pub(in crate::rules) report: Report,
     /// Paths without a rule file.
     without_files: Vec<PathBuf>,
 }
@@ -95,14 +94,6 @@ impl RuleFiles {
     /// The paths without a rule file: missing files, and folders without rule files.
     pub fn without_files(&self) -> &[PathBuf] {
         &self.without_files
-    }
-
-    /// Compiles the files into a rule set with warnings, or returns every error of every file.
-    pub fn compile(
-        self,
-        options: &Options,
-    ) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
-        compile::compile_with(&self.files, options, self.report)
     }
 }
 

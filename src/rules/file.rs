@@ -1,0 +1,9 @@
+//! Reads rule files from disk: their fields as written, and the problems with them.
+
+mod fields;
+pub(super) mod model;
+pub(super) mod options;
+pub(super) mod problem;
+pub(super) mod reader;
+mod scalar;
+pub(super) mod source;

@@ -1,0 +1,7 @@
+//! Shows rules to operators: explains lookups, lists rules and writes selectors.
+
+pub(super) mod explain;
+pub(super) mod near_miss;
+mod node_text;
+pub(super) mod rlconfig;
+pub(super) mod selector;

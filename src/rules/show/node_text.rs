@@ -1,0 +1,20 @@
+//! Writes entries and nodes of the tree as text for explanations.
+
+use crate::descriptor::Entry;
+use crate::rules::lookup::matcher::Matcher;
+use crate::rules::lookup::rule::PathNode;
+use crate::rules::quote::shorten;
+
+/// The entry as `key=value`.
+pub(super) fn entry_text(entry: &Entry<'_>) -> String {
+    format!("{}={}", shorten(entry.key), shorten(entry.value))
+}
+
+/// The key and the values that a node accepts, in words.
+pub(super) fn accepts(node: &PathNode) -> String {
+    let key = shorten(&node.key);
+    match &node.matcher {
+        Matcher::Any => format!("`{key}` with any value"),
+        other => format!("`{key}` with {} `{}`", other.noun(), shorten(other.source())),
+    }
+}
