@@ -1,4 +1,7 @@
 //! Matches paths against templates, in which a variable stands for one segment.
+//!
+//! Lookups find the template of a path with the trie of `index/templates.rs`. [`Template::matches`]
+//! tests one template. A property test in `index/tests.rs` compares the two.
 
 use std::sync::Arc;
 
