@@ -58,7 +58,7 @@ pub enum Found<'r> {
     /// No file defines this domain.
     UnknownDomain,
     /// The domain exists and has no rule for this descriptor.
-    Nothing,
+    NoRule,
     /// The rule that the descriptor matches.
     Rule(&'r Rule),
 }
@@ -112,7 +112,7 @@ impl RuleSet {
         let Some(domain) = self.domains.get(domain) else { return Found::UnknownDomain };
         match tree::walk(&domain.root, entries, &mut tree::NoVisitor) {
             tree::End::Rule(index) => Found::Rule(&self.rules[index]),
-            _ => Found::Nothing,
+            _ => Found::NoRule,
         }
     }
 }

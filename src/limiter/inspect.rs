@@ -56,7 +56,7 @@ impl<S: Store> Limiter<S> {
             Some((rule, others)) => (*rule, &**others),
             None => match rules.find(domain, entries) {
                 Found::UnknownDomain => return Err(NoCounter::UnknownDomain),
-                Found::Nothing => return Err(NoCounter::NoRule),
+                Found::NoRule => return Err(NoCounter::NoRule),
                 Found::Rule(rule) => (rule, entries),
             },
         };

@@ -53,7 +53,7 @@ pub(super) fn descriptor<'r>(
         return ResolvedDescriptor::Counter(query);
     }
     match found {
-        Found::UnknownDomain | Found::Nothing => {
+        Found::UnknownDomain | Found::NoRule => {
             ResolvedDescriptor::Uncounted { rule: None, cause: Cause::NoRule }
         }
         Found::Rule(rule) => match &rule.policy {

@@ -44,7 +44,7 @@ fn entries(text: &str) -> Vec<Entry<'_>> {
 fn found<'r>(set: &'r RuleSet, text: &str) -> Option<&'r Rule> {
     match set.find("d", &entries(text)) {
         Found::Rule(rule) => Some(rule),
-        Found::Nothing => None,
+        Found::NoRule => None,
         Found::UnknownDomain => panic!("domain d is not defined"),
     }
 }

@@ -209,7 +209,7 @@ fn explain_equals_the_command() {
         ],
     }));
     let several = several.json();
-    assert_eq!(several["explanations"][0]["outcome"]["kind"], "nothing");
+    assert_eq!(several["explanations"][0]["outcome"]["kind"], "no_rule");
     assert_eq!(several["explanations"][1]["lease"], "abc", "{several}");
     assert_eq!(several["explanations"][1]["outcome"]["label"], "job");
     let elsewhere = check(json!({ "domain": "e", "descriptor": "user=ann" })).json();

@@ -142,7 +142,7 @@ fn values_match_the_rules_as_documented() {
         assert_eq!(&*found.label, rule, "{value}");
     }
     let with_port = [Entry { key: "remote_address", value: "10.1.2.3:80" }];
-    assert!(matches!(set.find("matching", &with_port), Found::Nothing));
+    assert!(matches!(set.find("matching", &with_port), Found::NoRule));
 }
 
 /// The anchors of a page's headings: lower case, with dashes for spaces.

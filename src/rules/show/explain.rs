@@ -63,7 +63,7 @@ pub enum LookupOutcome {
     /// The rule of the descriptor.
     Rule(RuleInfo),
     /// No rule limits the descriptor.
-    Nothing {
+    NoRule {
         /// Where the lookup stopped.
         why: String,
         /// Rules that almost match, closest first; at most three.
@@ -217,17 +217,18 @@ impl RuleSet {
                 format!("the descriptor ends at {}, which has no `rate_limit`", node.location)
             }
             End::TooLong(node) => {
-                let left = entries.get(depth).map(entry_text).unwrap_or_default();
-                format!("nothing is below {}, and `{left}` is left", node.location)
+                let next = entries.get(depth).map(entry_text).unwrap_or_default();
+                let at = &node.location;
+                format!("{at} has no child descriptors, but the descriptor continues with `{next}`")
             }
             End::NoMatch | End::Rule(_) => {
                 let entry = entries.get(depth - 1).map(entry_text).unwrap_or_default();
-                format!("level {depth} has nothing for `{entry}`")
+                format!("no descriptor of level {depth} accepts `{entry}`")
             }
         };
         let taken: Vec<&TreeNode> =
             recorder.levels.iter().filter_map(|(_, accepted)| *accepted).collect();
-        LookupOutcome::Nothing {
+        LookupOutcome::NoRule {
             why,
             near_misses: near_miss::nearest(&domain.root, &self.rules, entries, &taken),
         }
@@ -337,7 +338,7 @@ impl fmt::Display for LookupOutcome {
             LookupOutcome::UnknownDomain { hint } => {
                 writeln!(f, "no rule: no file defines this domain; {hint}")
             }
-            LookupOutcome::Nothing { why, near_misses } => {
+            LookupOutcome::NoRule { why, near_misses } => {
                 writeln!(f, "no rule: {why}")?;
                 for rule in near_misses {
                     writeln!(f, "near    {} ({})", rule.label, rule.location)?;

@@ -143,7 +143,7 @@ domain d
   ip=11.0.0.1
     no:  `ip` with value_cidr `10.0.0.0/8` (test.yaml:9:9)
     nothing accepts it
-no rule: level 2 has nothing for `ip=11.0.0.1`
+no rule: no descriptor of level 2 accepts `ip=11.0.0.1`
 near    other (test.yaml:17:9)
         it would match, but test.yaml:6:5 is more specific, and the lookup never goes back
 near    office (test.yaml:9:9)
@@ -171,7 +171,7 @@ near    office (test.yaml:9:9)
 domain d
   ip=10.0.0.1
     nothing accepts it
-no rule: level 1 has nothing for `ip=10.0.0.1`
+no rule: no descriptor of level 1 accepts `ip=10.0.0.1`
 near    office (test.yaml:9:9)
         its entries have the order path, ip
 near    other (test.yaml:17:9)
@@ -184,7 +184,7 @@ near    other (test.yaml:17:9)
 domain d
   usr=1
     nothing accepts it
-no rule: level 1 has nothing for `usr=1`
+no rule: no descriptor of level 1 accepts `usr=1`
 near    per-user (test.yaml:4:5)
         entry 1 is `usr`, not `user`
         it ends before entry `x=2`",
@@ -196,7 +196,7 @@ near    per-user (test.yaml:4:5)
 domain d
   user=1
     yes: `user` with any value (test.yaml:4:5)
-no rule: nothing is below test.yaml:4:5, and `x=2` is left
+no rule: test.yaml:4:5 has no child descriptors, but the descriptor continues with `x=2`
 near    per-user (test.yaml:4:5)
         it ends before entry `x=2`",
     );
