@@ -14,7 +14,7 @@ mod schema;
 const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 
 /// The files with the routes of the two listeners.
-const ROUTERS: [&str; 4] = ["http/routes.rs", "admin.rs", "admin/counters.rs", "admin/explain.rs"];
+const ROUTERS: [&str; 4] = ["routes.rs", "admin.rs", "admin/counters.rs", "admin/explain.rs"];
 
 const RULES: &str = "
 domain: d
@@ -56,7 +56,7 @@ fn paths(page: &Value) -> Vec<(String, Value)> {
 fn routes() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for file in ROUTERS {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server").join(file);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server/http").join(file);
         let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{file}: {e}"));
         let after = text.split(".route(").skip(1);
         let before = found.len();

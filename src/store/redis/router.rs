@@ -107,9 +107,7 @@ impl Router {
             // have room for them and move it.
             let result = match route.mode {
                 SendMode::Batched => batcher.apply(self.group(key), name, encoded.clone()).await?,
-                SendMode::Single => {
-                    batcher::single(Box::pin(connection.call(&mut single())).await)
-                }
+                SendMode::Single => batcher::single(Box::pin(connection.call(&mut single())).await),
                 SendMode::Asking => {
                     batcher::single(Box::pin(connection.call_asking(&mut single())).await)
                 }
