@@ -24,7 +24,7 @@ pub use redis::RedisStore;
 /// one. A store may drop a counter only when its state no longer affects a decision.
 ///
 /// [`MemoryStore`] has the same contract but never waits. When it is full, it also evicts counters
-/// that are below their limit (see [`StoreError::Full`]).
+/// that are below their limit (see [`StoreError::MemoryFull`]).
 pub trait Store: Send + Sync + 'static {
     /// The instant for a step on `key`, by the store's clock, at `local` by the local clock. All
     /// instances use the store's clock.

@@ -5,7 +5,7 @@
 pub enum StoreError {
     /// No room for a new counter: every counter that was considered for eviction is at its limit.
     #[error("the memory store is full of counters at their limit; raise store.max_counters")]
-    Full,
+    MemoryFull,
     /// No outcome within the timeout. The step may have been applied, or may be later.
     #[error("the store did not reply in time; see store.timeout, or the caller's timeout")]
     Timeout,
@@ -13,7 +13,7 @@ pub enum StoreError {
     #[error(
         "the breaker of the Redis node is open after timeouts or lost connections; check that node"
     )]
-    Open,
+    BreakerOpen,
     /// Too many calls are in flight. The step was not sent.
     #[error("too many calls to the Redis node are in flight; check its latency, or add a node")]
     Busy,
@@ -22,45 +22,48 @@ pub enum StoreError {
     Unreachable,
     /// The connection was lost after the step was sent. The step may have been applied.
     #[error("the connection to Redis was lost before the reply; check the node's log")]
-    Lost,
+    ConnectionLost,
     /// The store returned an error. The step was not applied.
     #[error("Redis returned an error; weir's log has its text")]
-    Refused,
+    ErrorReply,
     /// The reply is not an outcome. The step may have been applied.
     #[error("the reply of the store is invalid; check for other versions or programs on its keys")]
-    Reply,
+    InvalidReply,
 }
 
 impl StoreError {
     /// Every error, in the order in which metrics count them.
     pub const ALL: [StoreError; 8] = [
-        StoreError::Full,
+        StoreError::MemoryFull,
         StoreError::Timeout,
-        StoreError::Open,
+        StoreError::BreakerOpen,
         StoreError::Busy,
         StoreError::Unreachable,
-        StoreError::Lost,
-        StoreError::Refused,
-        StoreError::Reply,
+        StoreError::ConnectionLost,
+        StoreError::ErrorReply,
+        StoreError::InvalidReply,
     ];
 
     /// Whether the step may have been applied, or may still be applied later. If false, it was not
     /// and never will be.
     pub const fn may_have_run(self) -> bool {
-        matches!(self, StoreError::Timeout | StoreError::Lost | StoreError::Reply)
+        matches!(
+            self,
+            StoreError::Timeout | StoreError::ConnectionLost | StoreError::InvalidReply
+        )
     }
 
     /// The name of the error in metric labels and headers.
     pub const fn name(self) -> &'static str {
         match self {
-            StoreError::Full => "full",
+            StoreError::MemoryFull => "full",
             StoreError::Timeout => "timeout",
-            StoreError::Open => "breaker_open",
+            StoreError::BreakerOpen => "breaker_open",
             StoreError::Busy => "busy",
             StoreError::Unreachable => "unreachable",
-            StoreError::Lost => "lost",
-            StoreError::Refused => "refused",
-            StoreError::Reply => "reply",
+            StoreError::ConnectionLost => "lost",
+            StoreError::ErrorReply => "refused",
+            StoreError::InvalidReply => "reply",
         }
     }
 }

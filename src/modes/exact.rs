@@ -20,7 +20,7 @@ impl CounterCheck<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Full`] if a new counter has no room.
+    /// [`StoreError::MemoryFull`] if a new counter has no room.
     #[inline]
     pub fn in_memory(&self, store: &MemoryStore) -> Result<Decision, StoreError> {
         let step = self.step(self.now?);

@@ -167,7 +167,7 @@ impl<S: Store> LeasedPath<S> {
             LocalResult::Decided(result) => result,
             LocalResult::Direct(hits) => self.inner.direct(check, hits).await,
             LocalResult::Queued(result) => {
-                let result = async { result.await.unwrap_or(Err(StoreError::Lost)) };
+                let result = async { result.await.unwrap_or(Err(StoreError::ConnectionLost)) };
                 // The request waits at most the time of one call, even if it needs several refills.
                 match check.timeout.into_iter().chain(self.inner.store.timeout()).min() {
                     None => result.await,

@@ -220,7 +220,7 @@ impl<'a, C: Clock> InFlightCall<'a, C> {
     ) -> Result<InFlightCall<'a, C>, StoreError> {
         let permit = node.admit(now);
         if permit == CallPermit::Reject {
-            return Err(StoreError::Open);
+            return Err(StoreError::BreakerOpen);
         }
         let call = InFlightCall { node, clock, permit, reported: false };
         if node.in_flight.fetch_add(1, Ordering::Relaxed) >= IN_FLIGHT_MAX {
@@ -235,7 +235,7 @@ impl<'a, C: Clock> InFlightCall<'a, C> {
         let result = match error {
             // The caller's own short deadline is no evidence about the node.
             Some(StoreError::Timeout) if !full_timeout => CallResult::Abandoned,
-            Some(StoreError::Timeout | StoreError::Lost | StoreError::Unreachable) => {
+            Some(StoreError::Timeout | StoreError::ConnectionLost | StoreError::Unreachable) => {
                 CallResult::Failed
             }
             // A node that replies with an error is alive and fast.

@@ -10,7 +10,7 @@
 //!   counters are examined under one lock.
 //! - **Eviction** starts at `max_counters`. The counter of a random sample whose removal loses the
 //!   least state is evicted. A counter at its limit is never evicted, so a flood of new keys resets
-//!   no limit. When no counter can be evicted, the step fails with [`StoreError::Full`].
+//!   no limit. When no counter can be evicted, the step fails with [`StoreError::MemoryFull`].
 //!
 //! **Invariant:** a thread never holds the locks of two shards at once.
 
@@ -91,8 +91,8 @@ impl MemoryStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Full`] if the step needs room and every examined counter is at its limit. The
-    /// counter is then unchanged.
+    /// [`StoreError::MemoryFull`] if the step needs room and every examined counter is at its
+    /// limit. The counter is then unchanged.
     pub fn apply_now(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
         let result = self.shard(key).apply(key, step, &self.budget);
         result.or_else(|full| self.apply_after_eviction(full, key, step))
@@ -112,7 +112,7 @@ impl MemoryStore {
             return Ok(outcome);
         }
         self.budget.count_refused();
-        Err(StoreError::Full)
+        Err(StoreError::MemoryFull)
     }
 
     /// Examines the next `budget` counters and removes the expired ones. Visits the shards in turn

@@ -270,7 +270,7 @@ mod tests {
             allowed: true,
             by: crate::limit::OnError::Allow,
             decision: None,
-            error: StoreError::Open,
+            error: StoreError::BreakerOpen,
         };
         let code = crate::decision::Code::Ok;
         let status = Status { code, limit: None, remaining: 0, reset_after: None, cause };

@@ -37,7 +37,7 @@ impl<S: Store> Drop for InFlightRefill<S> {
     fn drop(&mut self) {
         // The runtime is shutting down. Waiting requests have ended, or run on another runtime.
         while self.refill.is_some() {
-            self.complete(&Err(StoreError::Lost));
+            self.complete(&Err(StoreError::ConnectionLost));
         }
     }
 }

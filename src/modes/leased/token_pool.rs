@@ -24,7 +24,7 @@ const BATCHES_MAX: usize = 4;
 const TRIES_MAX: u8 = 3;
 
 /// Granted refills that may leave the first waiting request unserved, before it fails with
-/// [`StoreError::Reply`]. A few are legitimate: their request was cancelled, or the policy changed.
+/// [`StoreError::InvalidReply`]. A few are legitimate: their request was cancelled, or the policy changed.
 const UNSERVED_MAX: u8 = 8;
 
 /// The time after a denied or failed refill in which no refill is sent ahead of need.
@@ -369,7 +369,7 @@ impl TokenPool {
         let Some(first) = self.waiting.front_mut() else { return };
         first.unserved += 1;
         if first.unserved > UNSERVED_MAX {
-            self.fail_waiting(StoreError::Reply, counts);
+            self.fail_waiting(StoreError::InvalidReply, counts);
         }
     }
 

@@ -81,8 +81,8 @@ impl Store for Shared {
         let fate = lock(&self.fates).pop_front().unwrap_or(Fate::Applied);
         match fate {
             Fate::Applied => self.memory.apply_now(key, step),
-            Fate::Refused => Err(StoreError::Refused),
-            Fate::LostBefore => Err(StoreError::Lost),
+            Fate::Refused => Err(StoreError::ErrorReply),
+            Fate::LostBefore => Err(StoreError::ConnectionLost),
             Fate::LostAfter => self.memory.apply_now(key, step).and(Err(StoreError::Timeout)),
         }
     }

@@ -126,7 +126,7 @@ async fn a_stalled_node_is_skipped_and_the_other_serves() {
     }
     let before = applied(&store);
     for _ in 0..100 {
-        assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Open));
+        assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::BreakerOpen));
     }
     assert_eq!(applied(&store), before);
     store.store.replies[1].add_permits(1);
@@ -174,10 +174,10 @@ async fn short_caller_deadlines_do_not_move_the_breaker() {
 
 #[tokio::test(start_paused = true)]
 async fn error_replies_do_not_open_the_breaker() {
-    let store = store(Err(StoreError::Refused));
+    let store = store(Err(StoreError::ErrorReply));
     store.store.replies[0].add_permits(100);
     for _ in 0..100 {
-        assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Refused));
+        assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::ErrorReply));
         store.clock.advance(Micros::from_millis(1));
     }
     assert_eq!(applied(&store), 100);

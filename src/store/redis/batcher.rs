@@ -95,7 +95,7 @@ impl Batcher {
     /// removes the step.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] when the queue is full, [`StoreError::Lost`] when the runtime ended.
+    /// [`StoreError::Busy`] when the queue is full, [`StoreError::ConnectionLost`] when the runtime ended.
     pub(super) async fn apply(
         self: &Arc<Batcher>,
         group: u16,
@@ -118,7 +118,7 @@ impl Batcher {
         let result = (&mut waiter.receiver).await;
         waiter.replied = true;
         // The runtime ended with the call in flight.
-        result.map_err(|_| StoreError::Lost)
+        result.map_err(|_| StoreError::ConnectionLost)
     }
 
     fn queue(&self) -> MutexGuard<'_, StepQueue> {

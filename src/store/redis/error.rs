@@ -48,16 +48,17 @@ impl RedisError {
         match word {
             "NOSCRIPT" => RedisError::NoScript,
             "MOVED" => Redirect::parse(rest)
-                .map_or(RedisError::Final(StoreError::Reply), RedisError::Moved),
+                .map_or(RedisError::Final(StoreError::InvalidReply), RedisError::Moved),
             "ASK" => {
-                Redirect::parse(rest).map_or(RedisError::Final(StoreError::Reply), RedisError::Ask)
+                Redirect::parse(rest)
+                    .map_or(RedisError::Final(StoreError::InvalidReply), RedisError::Ask)
             }
             "TRYAGAIN" => RedisError::TryAgain,
             "LOADING" => RedisError::Loading,
             "OOM" => RedisError::OutOfMemory,
             "READONLY" => RedisError::ReadOnly,
             // Raised by a running script, which may have written before.
-            "ERR" if rest.contains("user_script:") => RedisError::Final(StoreError::Reply),
+            "ERR" if rest.contains("user_script:") => RedisError::Final(StoreError::InvalidReply),
             _ => RedisError::Final(final_error(error.kind(), word)),
         }
     }
@@ -68,18 +69,18 @@ fn final_error(kind: &ErrorKind, word: &str) -> StoreError {
     match kind {
         // fred closes the connection on CLUSTERDOWN and fails every call in flight on it with this
         // error, so such a call may have run.
-        ErrorKind::Cluster => StoreError::Lost,
+        ErrorKind::Cluster => StoreError::ConnectionLost,
         // Rejected by fred before anything was sent.
         ErrorKind::Canceled | ErrorKind::Backpressure | ErrorKind::Routing => {
             StoreError::Unreachable
         }
         ErrorKind::Timeout => StoreError::Timeout,
-        ErrorKind::Parse | ErrorKind::NotFound | ErrorKind::Protocol => StoreError::Reply,
+        ErrorKind::Parse | ErrorKind::NotFound | ErrorKind::Protocol => StoreError::InvalidReply,
         // An error reply starts with a word in capitals, such as NOPERM, NOAUTH or ERR.
         _ if word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase()) => {
-            StoreError::Refused
+            StoreError::ErrorReply
         }
-        _ => StoreError::Lost,
+        _ => StoreError::ConnectionLost,
     }
 }
 
@@ -116,35 +117,41 @@ mod tests {
             (unknown("MOVED 1 fe80::1:6381"), RedisError::Moved(redirect(1, "fe80::1", 6381))),
             (unknown("ASK 16383 :7000"), RedisError::Ask(redirect(16_383, "", 7000))),
             (unknown("ASK 5 ?:7000"), RedisError::Ask(redirect(5, "", 7000))),
-            (unknown("MOVED 16384 a:1"), RedisError::Final(StoreError::Reply)),
-            (unknown("MOVED"), RedisError::Final(StoreError::Reply)),
+            (unknown("MOVED 16384 a:1"), RedisError::Final(StoreError::InvalidReply)),
+            (unknown("MOVED"), RedisError::Final(StoreError::InvalidReply)),
             (unknown("TRYAGAIN Multiple keys"), RedisError::TryAgain),
             (unknown("READONLY You can't write"), RedisError::ReadOnly),
             (unknown("LOADING Redis is loading"), RedisError::Loading),
             (unknown("OOM command not allowed"), RedisError::OutOfMemory),
-            (unknown("ERR unknown command"), RedisError::Final(StoreError::Refused)),
+            (unknown("ERR unknown command"), RedisError::Final(StoreError::ErrorReply)),
             (
                 unknown("ERR user_script:9: data string too short script: 2c, on @user_script:9."),
-                RedisError::Final(StoreError::Reply),
+                RedisError::Final(StoreError::InvalidReply),
             ),
             (
                 Error::new(ErrorKind::Auth, "NOAUTH Authentication required."),
-                RedisError::Final(StoreError::Refused),
+                RedisError::Final(StoreError::ErrorReply),
             ),
             (
                 Error::new(ErrorKind::Cluster, "CLUSTERDOWN Hash slot not served"),
-                RedisError::Final(StoreError::Lost),
+                RedisError::Final(StoreError::ConnectionLost),
             ),
-            (Error::new(ErrorKind::IO, "Connection closed."), RedisError::Final(StoreError::Lost)),
-            (unknown("Too many failed write attempts."), RedisError::Final(StoreError::Lost)),
-            (unknown(""), RedisError::Final(StoreError::Lost)),
+            (
+                Error::new(ErrorKind::IO, "Connection closed."),
+                RedisError::Final(StoreError::ConnectionLost),
+            ),
+            (
+                unknown("Too many failed write attempts."),
+                RedisError::Final(StoreError::ConnectionLost),
+            ),
+            (unknown(""), RedisError::Final(StoreError::ConnectionLost)),
             (
                 Error::new(ErrorKind::Canceled, "Connection closed unexpectedly."),
                 RedisError::Final(StoreError::Unreachable),
             ),
             (
                 Error::new(ErrorKind::Parse, "Could not convert"),
-                RedisError::Final(StoreError::Reply),
+                RedisError::Final(StoreError::InvalidReply),
             ),
         ];
         for (error, class) in table {

@@ -114,9 +114,9 @@ impl Router {
             };
             match result {
                 Ok(bytes) => {
-                    return script::decode(step, &bytes).map_err(|_| StoreError::Reply);
+                    return script::decode(step, &bytes).map_err(|_| StoreError::InvalidReply);
                 }
-                Err(BatchError::Reply) => return Err(StoreError::Reply),
+                Err(BatchError::Reply) => return Err(StoreError::InvalidReply),
                 Err(BatchError::RetryAlone) => route.mode = SendMode::Single,
                 Err(BatchError::Redis(error)) => {
                     let next = self.next_route(route, key, &error, &batcher, encoded.script);
@@ -124,7 +124,7 @@ impl Router {
                 }
             }
         }
-        Err(StoreError::Refused)
+        Err(StoreError::ErrorReply)
     }
 
     /// Deletes the counter `key` with `UNLINK`, and returns whether it existed. While a hash slot moves,
@@ -138,7 +138,7 @@ impl Router {
             batcher.connection().ready().await?;
             let argument = Value::Bytes(Bytes::copy_from_slice(name.as_ref()));
             let error = match batcher.connection().command("UNLINK", vec![argument]).await {
-                Ok(reply) => return reply.as_i64().map(|n| n > 0).ok_or(StoreError::Reply),
+                Ok(reply) => return reply.as_i64().map(|n| n > 0).ok_or(StoreError::InvalidReply),
                 Err(error) => error,
             };
             match RedisError::classify(&error) {
@@ -150,10 +150,10 @@ impl Router {
                     None => node = self.retry_after_refresh(key).await?.node,
                 },
                 RedisError::Final(_) => return Err(self.log_refusal(&node, &error)),
-                _ => return Err(StoreError::Refused),
+                _ => return Err(StoreError::ErrorReply),
             }
         }
-        Err(StoreError::Refused)
+        Err(StoreError::ErrorReply)
     }
 
     /// The nodes and hash slots as last discovered.
@@ -264,11 +264,11 @@ impl Router {
                     batcher.connection().reconnect();
                 }
                 self.request_refresh();
-                Err(StoreError::Refused)
+                Err(StoreError::ErrorReply)
             }
-            RedisError::Final(StoreError::Lost) => {
+            RedisError::Final(StoreError::ConnectionLost) => {
                 self.request_refresh();
-                Err(StoreError::Lost)
+                Err(StoreError::ConnectionLost)
             }
             RedisError::OutOfMemory | RedisError::Final(_) => {
                 Err(self.log_refusal(&route.node, error))
@@ -280,9 +280,10 @@ impl Router {
     fn log_refusal(&self, node: &RedisNode, error: &Error) -> StoreError {
         let class = match RedisError::classify(error) {
             RedisError::Final(class) => class,
-            _ => StoreError::Refused,
+            _ => StoreError::ErrorReply,
         };
-        if matches!(class, StoreError::Refused | StoreError::Reply) && self.may_log_refusal() {
+        let is_reply = matches!(class, StoreError::ErrorReply | StoreError::InvalidReply);
+        if is_reply && self.may_log_refusal() {
             log_error_reply(node, error);
         }
         class

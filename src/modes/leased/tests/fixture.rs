@@ -123,7 +123,7 @@ impl Cluster {
         }
         let outcome = self.count(key, &step);
         self.delay().await;
-        if self.loses() { Err(StoreError::Lost) } else { Ok(outcome) }
+        if self.loses() { Err(StoreError::ConnectionLost) } else { Ok(outcome) }
     }
 
     fn count(&self, key: Key, step: &Step) -> Outcome {

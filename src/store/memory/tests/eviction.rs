@@ -30,7 +30,7 @@ fn a_store_full_of_limited_clients_rejects_others() {
         store.apply_now(&key(client), &count(NOW, 1, 1)).unwrap();
     }
     let newcomer = key(1000);
-    assert_eq!(store.apply_now(&newcomer, &count(NOW, 1, 1)), Err(StoreError::Full));
+    assert_eq!(store.apply_now(&newcomer, &count(NOW, 1, 1)), Err(StoreError::MemoryFull));
     assert!(store.apply_now(&newcomer, &count(NOW, 0, 1)).unwrap().allowed, "a peek needs no room");
     for client in 0..500 {
         assert!(!store.apply_now(&key(client), &count(NOW, 1, 1)).unwrap().allowed);

@@ -46,7 +46,7 @@ fn a_log_that_cannot_grow_is_unchanged() {
     let grows = |n| store.apply_now(&key(1), &log(now(n), 1, 100_000));
     let held = (0..1000).take_while(|&n| grows(n).is_ok()).count() as u64;
     assert!((100..500).contains(&held), "{held} instants in 2000 bytes");
-    assert_eq!(grows(held), Err(StoreError::Full));
+    assert_eq!(grows(held), Err(StoreError::MemoryFull));
     let peek = store.apply_now(&key(1), &log(now(held), 0, 100_000)).unwrap();
     assert_eq!(peek.tiers[0].a, held);
     let refund = store.apply_now(&key(1), &log(now(held), -1, 100_000)).unwrap();
