@@ -115,7 +115,7 @@ local function run(key, argument, raw)
   if foreign then raw = '' end
   local d, open = units_of(key, raw, kind), nil
   local open_at, take, reserve, open_head
-  local wrote_at, lives -- instant of the last change, and the longest window of its tiers
+  local wrote_at, longest_window -- instant of the last change, and the longest window of its tiers
 
   while true do
     local T = { parse(tier_format, argument, at) }
@@ -187,7 +187,7 @@ local function run(key, argument, raw)
     answer(passes .. numbers)
 
     if wrote then
-      wrote_at, lives = now, longest
+      wrote_at, longest_window = now, longest
       if act == OPEN and kind ~= SLOT_KIND and allowed then
         if open.base + (open.last + 1) * open.width > d.base then
           rewrite(d, kind, open, open_head, max(4, 2 * (open.last - open.first + 1)))
@@ -207,7 +207,7 @@ local function run(key, argument, raw)
     call('SETRANGE', key, '0', head_of(d, kind))
   end
   local over = opened > 0 and open.ends or 0
-  if d.first < d.last then over = max(over, taken_at(d, d.last - 1) + lives) end
+  if d.first < d.last then over = max(over, taken_at(d, d.last - 1) + longest_window) end
   call('PEXPIRE', key, ttl(over, wrote_at))
 end
 

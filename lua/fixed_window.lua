@@ -65,18 +65,18 @@ end
 
 -- The fast path: see `run_one` in tier.lua. The functions above handle all other cases.
 local function take_one(argument, raw)
-  local kind, _, act, count_denied, now, hits, start, ends, most =
+  local kind, _, act, count_denied, now, hits, start, ends, limit =
     parse('>BBBBI7I7I7I7I7', argument)
-  local count, since, till = 0, start, -1
+  local count, since, kept_until = 0, start, -1
   if raw ~= '' then
     if #raw ~= VALUE_SIZE then return end
-    local letter, tiers, kept, at, lives = parse('>BBI7I7I7', raw)
-    if letter ~= kind or tiers ~= 1 then return end
-    if at >= start then count, since = kept, at end
-    till = lives
+    local stored_kind, tiers, stored_count, stored_start, stored_until = parse('>BBI7I7I7', raw)
+    if stored_kind ~= kind or tiers ~= 1 then return end
+    if stored_start >= start then count, since = stored_count, stored_start end
+    kept_until = stored_until
   end
   if act ~= TAKE or since > start or count > HITS_MAX - hits then return end
-  local allowed, over = count <= most - hits, nil
+  local allowed, over = count <= limit - hits, nil
   if hits > 0 and (allowed or count_denied == 1) then count, over = count + hits, ends end
-  return allowed, pack('>I7I7', count, since), over, till, now
+  return allowed, pack('>I7I7', count, since), over, kept_until, now
 end

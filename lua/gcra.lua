@@ -8,7 +8,7 @@
 
 local TIER, STATE, COSTS, SPARE = 8, 2, 3, 1
 local VALUE_SIZE = 9 + 7 * STATE -- one tier, without reservations
-local NOW, PARTS, COST, HORIZON, MOST = 1, 2, 3, 5, 7
+local NOW, PARTS, COST, LATEST_ALLOWED, LATEST_DENIED = 1, 2, 3, 5, 7
 local LAST = 2 ^ 53 - 2
 
 -- Parameters and states of the tiers in the current step: tier i starts at T[i * TIER + 1].
@@ -24,7 +24,7 @@ local function load(s, bytes, at) S[s + 1], S[s + 2] = parse('>I7I7', bytes, at)
 local function packed(s) return pack('>I7I7', S[s + 1], S[s + 2]) end
 
 -- a <= b
-local function reaches(a, a_part, b, b_part)
+local function at_most(a, a_part, b, b_part)
   return a < b or (a == b and a_part <= b_part)
 end
 
@@ -67,22 +67,22 @@ end
 
 local function fits(t, s)
   local micros, part = after(t, s)
-  return reaches(micros, part, T[t + HORIZON], T[t + HORIZON + 1])
+  return at_most(micros, part, T[t + LATEST_ALLOWED], T[t + LATEST_ALLOWED + 1])
 end
 
 local function charge(t, s)
   local micros, part = after(t, s)
-  local most, most_part = T[t + MOST], T[t + MOST + 1]
-  if reaches(most, most_part, S[s + 1], S[s + 2]) then most, most_part = S[s + 1], S[s + 2] end
-  if reaches(micros, part, most, most_part) then return store(s, micros, part) end
-  return store(s, most, most_part)
+  local latest, latest_part = T[t + LATEST_DENIED], T[t + LATEST_DENIED + 1]
+  if at_most(latest, latest_part, S[s + 1], S[s + 2]) then latest, latest_part = S[s + 1], S[s + 2] end
+  if at_most(micros, part, latest, latest_part) then return store(s, micros, part) end
+  return store(s, latest, latest_part)
 end
 
 -- Subtracts a duration, at least to the step's instant, at which the bucket is empty.
 local function subtract(t, s, micros, part)
   local parts, now = T[t + PARTS], T[t + NOW]
   local empty, empty_part = plus(parts, now, 0, micros, part)
-  if reaches(S[s + 1], S[s + 2], empty, empty_part) then return store(s, now, 0) end
+  if at_most(S[s + 1], S[s + 2], empty, empty_part) then return store(s, now, 0) end
   return store(s, between(parts, micros, part, S[s + 1], S[s + 2]))
 end
 
@@ -94,7 +94,7 @@ local function settle(t, s, _, _, _, micros, part, drained)
   -- The actual cost is charged in full, because it was used even if it exceeds the limit.
   local parts, cost, cost_part = T[t + PARTS], T[t + COST], T[t + COST + 1]
   micros, part = in_parts(parts, micros, part)
-  if reaches(micros, part, cost, cost_part) then
+  if at_most(micros, part, cost, cost_part) then
     local more, more_part = between(parts, micros, part, cost, cost_part)
     return store(s, plus(parts, S[s + 1], S[s + 2], more, more_part))
   end
@@ -102,7 +102,7 @@ local function settle(t, s, _, _, _, micros, part, drained)
   -- so at most this much of it is left.
   local back, back_part = between(parts, cost, cost_part, micros, part)
   local left = max(0, drained - T[t + NOW])
-  if not reaches(back, back_part, left, 0) then back, back_part = left, 0 end
+  if not at_most(back, back_part, left, 0) then back, back_part = left, 0 end
   return subtract(t, s, back, back_part)
 end
 
@@ -114,23 +114,23 @@ end
 
 -- The fast path: see `run_one` in tier.lua. The functions above handle all other cases.
 local function take_one(argument, raw)
-  local kind, _, act, count_denied, at, hits, now, parts, cost, cost_part, horizon, horizon_part,
-    most, most_part = parse('>BBBBI7I7I7I7I7I7I7I7I7I7', argument)
-  local micros, part, till = now, 0, -1
+  local kind, _, act, count_denied, at, hits, now, parts, cost, cost_part, latest_allowed,
+    latest_allowed_part, latest_denied, latest_denied_part = parse('>BBBBI7I7I7I7I7I7I7I7I7I7', argument)
+  local micros, part, kept_until = now, 0, -1
   if raw ~= '' then
     if #raw ~= VALUE_SIZE then return end
-    local letter, tiers, kept, kept_part, lives = parse('>BBI7I7I7', raw)
-    if letter ~= kind or tiers ~= 1 or kept_part >= parts then return end
-    if kept >= now then micros, part = kept, kept_part end
-    till = lives
+    local stored_kind, tiers, stored, stored_part, stored_until = parse('>BBI7I7I7', raw)
+    if stored_kind ~= kind or tiers ~= 1 or stored_part >= parts then return end
+    if stored >= now then micros, part = stored, stored_part end
+    kept_until = stored_until
   end
   if act ~= TAKE or hits == 0 then return end
   local after, after_part = plus(parts, micros, part, cost, cost_part)
-  if not reaches(after, after_part, horizon, horizon_part) then
+  if not at_most(after, after_part, latest_allowed, latest_allowed_part) then
     if count_denied == 1 then return end
     return false, pack('>I7I7', micros, part)
   end
-  if not reaches(after, after_part, most, most_part) then return end
+  if not at_most(after, after_part, latest_denied, latest_denied_part) then return end
   if after == micros and after_part == part then return end -- already at the largest instant
-  return true, pack('>I7I7', after, after_part), after_part > 0 and after + 1 or after, till, at
+  return true, pack('>I7I7', after, after_part), after_part > 0 and after + 1 or after, kept_until, at
 end

@@ -38,9 +38,8 @@ end
 -- A value is kept this much longer than its state matters, for callers whose clocks are behind.
 local GRACE_MS = 1000
 
--- The time to live in ms of a value that is kept until `expires`. It only collects garbage, so this is
--- the one place that divides; it rounds up. As text, which costs Redis less, and usually the same text
--- as before.
+-- The time to live in ms of a value that is kept until `expires`. It affects no decision, so it may divide;
+-- it rounds up. As text, which costs Redis less, and usually the same text as before.
 local last_ms, last_text
 local function ttl(expires, now)
   local ms = floor((max(expires - now, 0) + 999) / 1000) + GRACE_MS

@@ -89,22 +89,23 @@ end
 
 -- The fast path: see `run_one` in tier.lua. The functions above handle all other cases.
 local function take_one(argument, raw)
-  local kind, _, act, count_denied, now, hits, start, window, rest, most =
+  local kind, _, act, count_denied, now, hits, start, window, rest, limit =
     parse('>BBBBI7I7I7I7I7I7', argument)
-  local current, previous, till = 0, 0, -1
+  local current, previous, kept_until = 0, 0, -1
   if raw ~= '' then
     if #raw ~= VALUE_SIZE then return end
-    local letter, tiers, kept, before, since, lives = parse('>BBI7I7I7I7', raw)
-    if letter ~= kind or tiers ~= 1 or since > start then return end
-    if since == start then current, previous = kept, before
-    elseif since + window == start then previous = kept end
-    till = lives
+    local stored_kind, tiers, stored_current, stored_previous, stored_start, stored_until =
+      parse('>BBI7I7I7I7', raw)
+    if stored_kind ~= kind or tiers ~= 1 or stored_start > start then return end
+    if stored_start == start then current, previous = stored_current, stored_previous
+    elseif stored_start + window == start then previous = stored_current end
+    kept_until = stored_until
   end
   if act ~= TAKE or current > COUNT_MAX - hits then return end
-  local room, over = most - current - hits, nil
+  local room, over = limit - current - hits, nil
   local allowed = room >= 0 and (previous == 0 or covers(room, window, previous, rest))
   if hits > 0 and (allowed or count_denied == 1) then
     current, over = current + hits, start + window + window
   end
-  return allowed, pack('>I7I7I7', current, previous, start), over, till, now
+  return allowed, pack('>I7I7I7', current, previous, start), over, kept_until, now
 end

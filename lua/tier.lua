@@ -32,8 +32,8 @@ local function keep_until(over, now)
 end
 
 -- Writes a value without reservations, and its time to live. `states` includes the first two bytes.
-local function put(key, states, till, now)
-  call('SET', key, states .. pack('>I7', till), 'PX', ttl(till, now))
+local function put(key, states, kept_until, now)
+  call('SET', key, states .. pack('>I7', kept_until), 'PX', ttl(kept_until, now))
 end
 
 -- Fast path for most runs: one step that takes hits of one tier, on a counter without reservations. It
@@ -44,12 +44,12 @@ end
 -- returns the instant until which it matters, the instant until which the value is kept or -1, and the
 -- step's instant. It returns nothing for every case that needs `run`.
 local function run_one(key, argument, raw)
-  local allowed, state, over, till, now = take_one(argument, raw)
+  local allowed, state, over, kept_until, now = take_one(argument, raw)
   if allowed == nil then return false end
   answered = answered + 1
   answers[answered] = PASSES[allowed] .. state
   if not over then return true end
-  if over <= till then call('SETRANGE', key, '2', state) -- keeps the time to live
+  if over <= kept_until then call('SETRANGE', key, '2', state) -- keeps the time to live
   else put(key, argument:sub(1, 2) .. state, keep_until(over, now), now) end
   return true
 end
@@ -71,7 +71,7 @@ local function run(key, argument, raw)
   local kept, over, wrote_at, taken = raw ~= '' and raw:sub(1, size - 7) or '', 0, nil, false
   -- The instant until which the value is kept, and the step's instant if one of these steps set it. A
   -- missing value, or one with reservations, counts as not kept.
-  local till, set_at = #raw == size and parse('>I7', raw, size - 6) or -1, nil
+  local kept_until, set_at = #raw == size and parse('>I7', raw, size - 6) or -1, nil
   restore(kept, last)
 
   while true do
@@ -119,7 +119,7 @@ local function run(key, argument, raw)
     elseif taken or at <= #argument then restore(kept, last) end
     if changed or taken then
       over, wrote_at = expiry(last), now
-      if over > till then till, set_at = keep_until(over, now), now end
+      if over > kept_until then kept_until, set_at = keep_until(over, now), now end
     end
     if at > #argument then break end
     act, count_denied, now, hits, at = parse(HEAD, argument, at)
@@ -127,14 +127,14 @@ local function run(key, argument, raw)
 
   if not wrote_at then return end
   if not open or (open.first == open.last and act ~= OPEN) then
-    if set_at then return put(key, kept, till, set_at) end
+    if set_at then return put(key, kept, kept_until, set_at) end
     return call('SETRANGE', key, '0', kept)
   end
   if open.first == open.last then open.ends = 0 end
-  till = max(over, open.ends, act == OPEN and ends or 0)
-  kept = kept .. pack('>I7', till)
+  kept_until = max(over, open.ends, act == OPEN and ends or 0)
+  kept = kept .. pack('>I7', kept_until)
   if #raw > size then call('SETRANGE', key, '0', kept)
-  else call('SET', key, kept, 'PX', ttl(till, wrote_at)) end
+  else call('SET', key, kept, 'PX', ttl(kept_until, wrote_at)) end
   if act == OPEN then
     local made, costs = now, ''
     for i = 0, last do
@@ -147,7 +147,7 @@ local function run(key, argument, raw)
     end
     reserve(open, id, made, ends, hits, costs, now)
   end
-  if #raw > size then call('PEXPIRE', key, ttl(till, wrote_at)) end
+  if #raw > size then call('PEXPIRE', key, ttl(kept_until, wrote_at)) end
 end
 
 return run_all(run, FIRST_READ_END, 0)
