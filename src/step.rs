@@ -99,14 +99,14 @@ pub struct Outcome {
 }
 
 /// One tier after a step: whether it allows the hits, and its state as the numbers that the scripts
-/// reply. `algorithm` reads the numbers. Their meaning depends on the kind of state:
+/// reply. Their meaning depends on the kind of state, so each kind has a method that reads them:
 ///
-/// | state | a | b | c |
-/// | --- | --- | --- | --- |
-/// | fixed_window | hits | start of their window | 0 |
-/// | sliding_window | hits in the current window | hits in the previous window | start of the current window |
-/// | gcra | theoretical arrival time, whole microseconds | its part | 0 |
-/// | log, slots | units in use | instant at which enough units expire, or 0 | 0 |
+/// | state | a | b | c | method |
+/// | --- | --- | --- | --- | --- |
+/// | fixed_window | hits | start of their window | 0 | [`fixed_window`](TierResult::fixed_window) |
+/// | sliding_window | hits in the current window | hits in the previous window | start of the current window | [`sliding_window`](TierResult::sliding_window) |
+/// | gcra | theoretical arrival time, whole microseconds | its part | 0 | [`arrival_time`](TierResult::arrival_time) |
+/// | log, slots | units in use | instant at which enough units expire, or 0 | 0 | [`units`](TierResult::units) |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierResult {
     /// Whether this tier alone would have allowed the hits.
@@ -117,6 +117,29 @@ pub struct TierResult {
     pub b: u64,
     /// The third number of the state; 0 if it has two.
     pub c: u64,
+}
+
+impl TierResult {
+    /// The state of a fixed_window tier.
+    pub fn fixed_window(&self) -> FixedWindow {
+        FixedWindow { start: Micros(self.b), count: self.a }
+    }
+
+    /// The state of a sliding_window tier.
+    pub fn sliding_window(&self) -> SlidingWindow {
+        SlidingWindow { start: Micros(self.c), current: self.a, previous: self.b }
+    }
+
+    /// The theoretical arrival time of a token_bucket or leaky_bucket tier.
+    pub fn arrival_time(&self) -> GcraTime {
+        GcraTime { micros: self.a, part: self.b }
+    }
+
+    /// The units in use of a tier of a log or of slots, and the instant at which enough of them
+    /// expire, or 0.
+    pub fn units(&self) -> (u64, Micros) {
+        (self.a, Micros(self.b))
+    }
 }
 
 impl Step {
@@ -139,20 +162,13 @@ impl Step {
     pub fn state_after(&self, outcome: &Outcome) -> Option<State> {
         let results = &outcome.tiers;
         let state = match &self.params {
-            Params::FixedWindow(_) => State::FixedWindow(Tiers::from_results(results, |tier| {
-                FixedWindow { start: Micros(tier.b), count: tier.a }
-            })),
-            Params::SlidingWindow(_) => {
-                State::SlidingWindow(Tiers::from_results(results, |tier| SlidingWindow {
-                    start: Micros(tier.c),
-                    current: tier.a,
-                    previous: tier.b,
-                }))
+            Params::FixedWindow(_) => {
+                State::FixedWindow(Tiers::from_results(results, TierResult::fixed_window))
             }
-            Params::Gcra(_) => State::Gcra(Tiers::from_results(results, |tier| GcraTime {
-                micros: tier.a,
-                part: tier.b,
-            })),
+            Params::SlidingWindow(_) => {
+                State::SlidingWindow(Tiers::from_results(results, TierResult::sliding_window))
+            }
+            Params::Gcra(_) => State::Gcra(Tiers::from_results(results, TierResult::arrival_time)),
             Params::Log(_) | Params::Slots(_) => return None,
         };
         Some(state)

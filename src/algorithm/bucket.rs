@@ -17,13 +17,14 @@ pub(super) fn plan(tier: &Tier, hits: u64, now: Micros, count_denied: bool) -> G
     let rate = tier.requests.min(HITS_END - 1);
     let parts = rate.max(1);
     let cost = length(hits, tier, parts);
-    let one = if hits == 1 { cost } else { length(1, tier, parts) };
+    let emission_interval = if hits == 1 { cost } else { length(1, tier, parts) };
     // A limit of 0 requests blocks everything, so it has no burst.
     let burst = if rate == 0 { 0 } else { tier.burst.min(HITS_END - 1) };
     let full = length(burst, tier, parts).min(GcraTime { micros: FILL_MAX.0, part: 0 });
-    let horizon = GcraTime { micros: now.0 + full.micros, part: full.part };
-    let most = if count_denied { sum(horizon, full, parts) } else { horizon };
-    GcraTier { now, parts, cost, one, horizon, most }
+    let latest_allowed = GcraTime { micros: now.0 + full.micros, part: full.part };
+    let latest_denied =
+        if count_denied { sum(latest_allowed, full, parts) } else { latest_allowed };
+    GcraTier { now, parts, cost, emission_interval, latest_allowed, latest_denied }
 }
 
 /// `hits * window / requests`, exactly.
@@ -54,18 +55,18 @@ fn sum(a: GcraTime, b: GcraTime, parts: u64) -> GcraTime {
 pub(super) fn read(tier: &GcraTier, result: &TierResult, reset_on: ResetOn) -> TierUsage {
     let parts = u128::from(tier.parts);
     let in_parts = |length: GcraTime| u128::from(length.micros) * parts + u128::from(length.part);
-    let one = in_parts(tier.one).max(1);
+    let interval = in_parts(tier.emission_interval).max(1);
     let now = u128::from(tier.now.0) * parts;
-    let arrival = in_parts(GcraTime { micros: result.a, part: result.b }).max(now);
-    let full = in_parts(tier.horizon).saturating_sub(now);
+    let arrival = in_parts(result.arrival_time()).max(now);
+    let full = in_parts(tier.latest_allowed).saturating_sub(now);
     let level = arrival - now;
 
-    let room = full.saturating_sub(level) / one;
-    let (capacity, used) = (full / one, level.div_ceil(one));
+    let room = full.saturating_sub(level) / interval;
+    let (capacity, used) = (full / interval, level.div_ceil(interval));
     let wanted = match reset_on {
         ResetOn::MoreRemaining if level == 0 => 0,
-        ResetOn::MoreRemaining => (room + 1) * one,
-        ResetOn::HitsFit(hits) => u128::from(hits) * one,
+        ResetOn::MoreRemaining => (room + 1) * interval,
+        ResetOn::HitsFit(hits) => u128::from(hits) * interval,
     };
     // The level at which the wanted hits fit; 0 if they exceed the bucket.
     let allowed_level = full.saturating_sub(wanted);

@@ -22,10 +22,11 @@ pub(super) fn read(
     reset_on: ResetOn,
 ) -> TierUsage {
     let window = tier.end.saturating_sub(tier.start);
-    let end = Micros(result.b).saturating_add(window);
+    let state = result.fixed_window();
+    let end = state.start.saturating_add(window);
     let at = match reset_on {
-        ResetOn::HitsFit(hits) if result.a.saturating_add(hits) <= tier.max => now,
+        ResetOn::HitsFit(hits) if state.count.saturating_add(hits) <= tier.max => now,
         _ => end,
     };
-    TierUsage { capacity: tier.max, used: result.a, reset_after: at.saturating_sub(now) }
+    TierUsage { capacity: tier.max, used: state.count, reset_after: at.saturating_sub(now) }
 }

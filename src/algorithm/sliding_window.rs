@@ -33,7 +33,7 @@ pub(super) fn read(
     result: &TierResult,
     reset_on: ResetOn,
 ) -> TierUsage {
-    let state = SlidingWindow { current: result.a, previous: result.b, start: Micros(result.c) };
+    let state = result.sliding_window();
     let used = state.current + tier.weighted_previous(state);
     let target = match reset_on {
         // More hits than the limit wait for the empty counter.

@@ -19,6 +19,6 @@ pub(super) fn plan(tier: &Tier, now: Micros) -> EntriesTier {
 
 /// Reads the usage of one tier.
 pub(super) fn read(tier: &EntriesTier, now: Micros, result: &TierResult) -> TierUsage {
-    let reset_after = Micros(result.b).saturating_sub(now);
-    TierUsage { capacity: tier.max, used: result.a, reset_after }
+    let (used, expire_at) = result.units();
+    TierUsage { capacity: tier.max, used, reset_after: expire_at.saturating_sub(now) }
 }

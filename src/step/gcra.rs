@@ -6,7 +6,7 @@
 //! fraction, counted in parts of `1 / requests` of a microsecond.
 //!
 //! ```text
-//!    now           tat                     horizon = now + burst * window / requests
+//!    now           tat                     latest_allowed = now + burst * window / requests
 //!     |--- level ---|------- tokens left -------|
 //! ```
 
@@ -34,12 +34,12 @@ pub struct GcraTier {
     /// The duration by which the step's hits move the arrival time.
     pub cost: GcraTime,
     /// The duration by which one hit moves the arrival time.
-    pub one: GcraTime,
+    pub emission_interval: GcraTime,
     /// The latest arrival time within the limit.
-    pub horizon: GcraTime,
+    pub latest_allowed: GcraTime,
     /// The latest arrival time that denied hits can cause. Their debt is at most one full bucket;
     /// otherwise a flood of them would block the counter for years.
-    pub most: GcraTime,
+    pub latest_denied: GcraTime,
 }
 
 impl TierParams for GcraTier {
@@ -51,11 +51,11 @@ impl TierParams for GcraTier {
     }
 
     fn fits(&self, state: GcraTime, _hits: u64) -> bool {
-        self.plus(state, self.cost) <= self.horizon
+        self.plus(state, self.cost) <= self.latest_allowed
     }
 
     fn charge(&self, state: GcraTime, _hits: u64) -> GcraTime {
-        self.plus(state, self.cost).min(self.most.max(state))
+        self.plus(state, self.cost).min(self.latest_denied.max(state))
     }
 
     fn refund(&self, state: GcraTime, _hits: u64) -> GcraTime {
@@ -93,13 +93,13 @@ impl TierParams for GcraTier {
     }
 
     fn fullness(&self, state: GcraTime) -> u16 {
-        if self.horizon == (GcraTime { micros: self.now.0, part: 0 }) {
+        if self.latest_allowed == (GcraTime { micros: self.now.0, part: 0 }) {
             return 0; // nothing ever passes, so an eviction loses nothing
         }
-        if self.plus(state, self.one) > self.horizon {
+        if self.plus(state, self.emission_interval) > self.latest_allowed {
             return u16::MAX;
         }
-        share(state.micros - self.now.0, self.horizon.micros - self.now.0).min(u16::MAX - 1)
+        share(state.micros - self.now.0, self.latest_allowed.micros - self.now.0).min(u16::MAX - 1)
     }
 
     fn tiers_mut(state: &mut State) -> Option<&mut Tiers<GcraTime>> {

@@ -73,8 +73,8 @@ impl TokenPolicy {
         let mut step = algorithm::plan(&self.limit, hits, now);
         if let (Params::Gcra(tiers), Some(life)) = (&mut step.params, self.life) {
             for tier in tiers {
-                tier.horizon.micros -= life.0;
-                tier.most = tier.horizon;
+                tier.latest_allowed.micros -= life.0;
+                tier.latest_denied = tier.latest_allowed;
             }
         }
         step
@@ -182,7 +182,7 @@ impl TokenPolicy {
 fn life(params: &Params) -> Micros {
     let Params::Gcra(tiers) = params else { return Micros::ZERO };
     let fill =
-        |tier: &GcraTier| Micros(tier.horizon.micros.saturating_sub(tier.now.0) >> LIFE_SHIFT);
+        |tier: &GcraTier| Micros(tier.latest_allowed.micros.saturating_sub(tier.now.0) >> LIFE_SHIFT);
     tiers.iter().map(fill).min().unwrap_or_default().min(LIFE_MAX)
 }
 
@@ -190,7 +190,7 @@ fn life(params: &Params) -> Micros {
 fn drained(tier: &GcraTier, time: Micros) -> u64 {
     // Rounding down the time that one token drains in is safe. Tokens that drain in less than a
     // microsecond are not returned.
-    match tier.one.micros {
+    match tier.emission_interval.micros {
         0 => u64::MAX,
         one => time.0.div_ceil(one),
     }

@@ -158,9 +158,9 @@ fn limit(params: &Params) -> u64 {
         }
         Params::Gcra(tiers) => {
             for tier in tiers {
-                let full = tier.horizon.micros.saturating_sub(tier.now.0);
-                (tier.parts, tier.one.micros, tier.one.part).hash(&mut hash);
-                (full, tier.horizon.part).hash(&mut hash);
+                let full = tier.latest_allowed.micros.saturating_sub(tier.now.0);
+                (tier.parts, tier.emission_interval.micros, tier.emission_interval.part).hash(&mut hash);
+                (full, tier.latest_allowed.part).hash(&mut hash);
             }
         }
         Params::Log(tiers) | Params::Slots(tiers) => {

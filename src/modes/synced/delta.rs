@@ -168,7 +168,7 @@ pub(super) fn next_step(
                 let length = cell.map_or(0, |cell| row[cell] * sign);
                 tier.cost = gcra_time(length, tier.parts);
                 // The debt is unlimited, because the hits have already passed.
-                tier.most = GcraTime { micros: INTEGER_END - 2, part: 0 };
+                tier.latest_denied = GcraTime { micros: INTEGER_END - 2, part: 0 };
             }
             1
         }
@@ -216,7 +216,7 @@ pub(super) fn excess(limit: &Limit, now: Micros, state: &Option<State>) -> u64 {
             let parts = |time: GcraTime| {
                 i128::from(time.micros) * i128::from(tier.parts) + i128::from(time.part)
             };
-            (row[0] - parts(tier.horizon)) / parts(tier.one).max(1)
+            (row[0] - parts(tier.latest_allowed)) / parts(tier.emission_interval).max(1)
         }
         Params::Log(_) | Params::Slots(_) => 0,
     };

@@ -154,8 +154,8 @@ fn encode_tiers(params: &Params, body: &mut SmallVec<[u8; BODY]>) {
         Params::Gcra(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
                 push_numbers(body, &[tier.now.0, tier.parts, tier.cost.micros, tier.cost.part]);
-                push_numbers(body, &[tier.horizon.micros, tier.horizon.part]);
-                push_numbers(body, &[tier.most.micros, tier.most.part]);
+                push_numbers(body, &[tier.latest_allowed.micros, tier.latest_allowed.part]);
+                push_numbers(body, &[tier.latest_denied.micros, tier.latest_denied.part]);
             }
         }
         Params::Log(tiers) | Params::Slots(tiers) => {

@@ -79,9 +79,9 @@ fn gcra_tier(window: Micros, now: Micros, max: u64, hits: i64) -> GcraTier {
         now,
         parts: max,
         cost: length(hits.unsigned_abs()),
-        one: length(1),
-        horizon: after(length(max)),
-        most: after(length(2 * max)),
+        emission_interval: length(1),
+        latest_allowed: after(length(max)),
+        latest_denied: after(length(2 * max)),
     }
 }
 
