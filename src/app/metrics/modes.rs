@@ -32,7 +32,8 @@ fn expose_leased(counts: &LeasedCounts, page: &mut Exposition) {
     let mut single = |name: &'static str, help: &'static str, count: &AtomicU64| {
         page.counter(name, help).single(count.load(Ordering::Relaxed));
     };
-    let help = "Requests of leased rules that Redis decided, for counters without a token pool.";
+    let help = "Requests of leased rules that went to Redis: on a counter without a token pool, \
+                peeks at an empty pool, and refunds of more than the pool can take.";
     single("weir_leased_direct_requests_total", help, &counts.direct);
     let help = "Requests of leased rules that waited for a refill.";
     single("weir_leased_waits_total", help, &counts.waits);
@@ -55,7 +56,7 @@ fn expose_synced(counts: &SyncedCounts, replicas: u64, page: &mut Exposition) {
     page.gauge("weir_synced_counters", help).single(replicas);
     let help = "Completed exchanges of counts of synced rules with Redis.";
     page.counter("weir_synced_exchanges_total", help).single(counts.exchanges());
-    let help = "Steps sent to Redis in exchanges of synced rules.";
+    let help = "Steps of exchanges of synced rules, sent to Redis or rejected by the breaker.";
     page.counter("weir_synced_steps_total", help).single(counts.calls());
     let help = "Hits over the limit of a synced rule, as found by exchanges.";
     page.counter("weir_synced_overrun_hits_total", help).single(counts.overrun());

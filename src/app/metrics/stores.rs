@@ -56,7 +56,7 @@ pub(super) fn expose_redis(guarded: &GuardedStore<RedisStore, SystemClock>, page
     each("weir_redis_calls_total", help, |one| one.calls);
     let help = "Steps sent to a Redis node. A step is one operation on one counter.";
     each("weir_redis_steps_total", help, |one| one.steps);
-    let help = "Steps that shared one read and write of a counter in Redis with other steps.";
+    let help = "Steps that shared one read and one write of their counter with others in a call.";
     each("weir_redis_combined_steps_total", help, |one| one.combined);
     let help = "Steps that wait for the reply of a Redis node.";
     let family = page.gauge("weir_redis_steps_in_flight", help);

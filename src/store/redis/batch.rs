@@ -36,7 +36,7 @@ pub struct ScriptCall<K, T> {
     group: u16,
     runs: Vec<Run<K, T>>,
     steps: usize,
-    /// Number of steps that share a run with others.
+    /// Number of steps in runs of several steps.
     combined: usize,
     /// All steps are plain, and no counter has two runs, so one `MGET` may read all counters.
     plain: bool,
@@ -162,7 +162,7 @@ impl<K: AsRef<[u8]>, T> ScriptCall<K, T> {
         self.steps
     }
 
-    /// Number of steps that share a run with others.
+    /// Number of steps in runs of several steps.
     pub fn combined(&self) -> usize {
         self.combined
     }

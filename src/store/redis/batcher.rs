@@ -3,7 +3,7 @@
 //! On an idle connection a step is sent at once, together with all steps of the same turn of the
 //! runtime. While calls are in flight, new steps wait and are sent together when one returns. The
 //! busier a node is, the more steps a call carries and the less each step costs.
-//! `cargo bench --bench combining` measures it.
+//! `cargo bench --bench batching` measures it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -95,7 +95,8 @@ impl Batcher {
     /// removes the step.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] when the queue is full, [`StoreError::ConnectionLost`] when the runtime ended.
+    /// [`StoreError::Busy`] when the queue is full, [`StoreError::ConnectionLost`] when the runtime
+    /// ended.
     pub(super) async fn apply(
         self: &Arc<Batcher>,
         group: u16,

@@ -17,7 +17,8 @@ pub struct NodeStats {
     pub calls: u64,
     /// Steps in those calls.
     pub steps: u64,
-    /// Steps that shared the read and the write of their counter with other steps.
+    /// Steps that one call ran together with other steps on the same counter, with one read and one
+    /// write of it.
     pub combined: u64,
 }
 

@@ -4,7 +4,7 @@
 //! 000. Rounds of both are interleaved, and the median of each is printed. Both must make the same
 //! decisions.
 //!
-//!   cargo bench --bench combining [PART OF A NAME...]
+//!   cargo bench --bench batching [PART OF A NAME...]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
