@@ -64,7 +64,7 @@ impl Registries {
         if let Some(counters) = self.limiter.memory() {
             stores::expose_memory(counters, self.max_counters, &mut page);
         }
-        if let Some(guarded) = self.limiter.backend().redis() {
+        if let Some(guarded) = self.limiter.backend().shared_store() {
             stores::expose_redis(guarded, &mut page);
         }
         if let Some(modes) = self.limiter.backend().modes() {

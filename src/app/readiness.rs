@@ -27,8 +27,9 @@ impl Readiness {
     /// decides while the store is unreachable.
     pub(super) fn health(&self) -> Health {
         let ReadyzSettings { require_store, require_rules } = &self.conditions;
-        let has_store = !*require_store
-            || self.limiter.backend().redis().is_none_or(|guarded| guarded.store().is_reachable());
+        let store = self.limiter.backend().shared_store();
+        let has_store =
+            !*require_store || store.is_none_or(|guarded| guarded.store().is_reachable());
         Health { live: true, ready: has_store && self.has_rules(*require_rules) }
     }
 

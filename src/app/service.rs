@@ -30,16 +30,16 @@ pub(super) struct Service {
 impl Service {
     /// The name of the node that was called.
     fn node_name(&self, call: &StoreCall) -> Option<String> {
-        let nodes = self.limiter.backend().redis()?.store().nodes();
+        let nodes = self.limiter.backend().shared_store()?.store().nodes();
         nodes.into_iter().find(|(node, _)| *node == call.node).map(|(_, name)| name)
     }
 
-    /// Whether every node of Redis answered its last call.
+    /// Whether Redis is reachable, and no node has failed since its last reply.
     fn is_store_answering(&self) -> bool {
-        self.limiter.backend().redis().is_none_or(|guarded| {
+        self.limiter.backend().shared_store().is_none_or(|guarded| {
             let mut nodes = guarded.store().nodes().into_iter();
             guarded.store().is_reachable()
-                && nodes.all(|(node, _)| guarded.health(node).last_call_answered)
+                && nodes.all(|(node, _)| guarded.health(node).no_recent_failure)
         })
     }
 }
@@ -71,12 +71,12 @@ impl Decide for Service {
         verdict
     }
 
-    fn refused(&self) {
-        self.recorder.requests.invalid();
+    fn count_invalid(&self) {
+        self.recorder.requests.count_invalid();
     }
 
-    fn failed(&self) {
-        self.recorder.requests.failed();
+    fn count_panicked(&self) {
+        self.recorder.requests.count_panicked();
     }
 
     fn traces(&self) -> bool {

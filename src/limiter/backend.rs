@@ -34,8 +34,8 @@ impl<S> Backend<S> {
 }
 
 impl<S: Store> Backend<S> {
-    /// The store behind the consistency modes; `None` if the counters are in memory.
-    pub fn redis(&self) -> Option<&S> {
+    /// The shared store behind the consistency modes; `None` if the counters are in memory.
+    pub fn shared_store(&self) -> Option<&S> {
         self.modes().map(Modes::store)
     }
 

@@ -64,9 +64,9 @@ struct NodeState {
 pub struct NodeHealth {
     /// State of the circuit breaker.
     pub breaker: BreakerState,
-    /// Whether the node answered the last call. An error reply also counts as answering. True before
-    /// the first call.
-    pub last_call_answered: bool,
+    /// Whether the breaker is closed, and no call has failed since the last reply. An error reply is a
+    /// reply. An abandoned call changes nothing. True before the first call.
+    pub no_recent_failure: bool,
     /// How often the breaker opened after it had been closed.
     pub opened: u64,
     /// Calls in flight.
@@ -95,13 +95,13 @@ impl<S: Clustered, C: Clock> GuardedStore<S, C> {
     /// Current state and totals of `node`.
     pub fn health(&self, node: NodeId) -> NodeHealth {
         let node = self.node_state(node);
-        let (breaker, last_call_answered) = {
+        let (breaker, no_recent_failure) = {
             let breaker = node.breaker();
             (breaker.state(), breaker.always_passes())
         };
         NodeHealth {
             breaker,
-            last_call_answered,
+            no_recent_failure,
             opened: node.opened.load(Ordering::Relaxed),
             in_flight: node.in_flight.load(Ordering::Relaxed),
             errors: node.errors.each_ref().map(|count| count.load(Ordering::Relaxed)),

@@ -38,12 +38,12 @@ impl Requests {
     }
 
     /// Counts an invalid request.
-    pub fn invalid(&self) {
+    pub fn count_invalid(&self) {
         count(&self.counts.local().invalid);
     }
 
     /// Counts a request that ended in a panic.
-    pub fn failed(&self) {
+    pub fn count_panicked(&self) {
         count(&self.counts.local().failed);
     }
 
@@ -140,8 +140,8 @@ mod tests {
         requests.begin().end(&verdict(Code::Ok, true), Micros(70));
         requests.begin().end(&verdict(Code::OverLimit, false), Micros(80));
         drop(requests.begin());
-        requests.invalid();
-        requests.failed();
+        requests.count_invalid();
+        requests.count_panicked();
         let mut page = Exposition::default();
         requests.expose(&mut page);
         let page = page.to_prometheus();

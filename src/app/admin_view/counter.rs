@@ -56,7 +56,7 @@ pub(super) fn find<'r>(
 /// The counter's rule and key, and where it is stored.
 fn identity(limiter: &Limiter, counter: &Counter<'_>) -> Value {
     let Counter { rule, key, .. } = counter;
-    let (store, name) = match limiter.backend().redis() {
+    let (store, name) = match limiter.backend().shared_store() {
         Some(guarded) => ("redis", guarded.store().name_of(key)),
         None => ("memory", format!("{:016x}{:016x}", key.0[0], key.0[1])),
     };

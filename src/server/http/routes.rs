@@ -65,7 +65,7 @@ async fn decide<D: Decide>(
     let message = match state.json.read(&body) {
         Ok(message) => message,
         Err(error) => {
-            state.decider.refused();
+            state.decider.count_invalid();
             let reason = format!("the body is not a rate-limit request: {error}");
             return (StatusCode::BAD_REQUEST, reason).into_response();
         }

@@ -21,10 +21,10 @@ pub trait Decide: Send + Sync + 'static {
     fn decide(&self, request: &Request<'_>) -> impl Future<Output = Verdict> + Send;
 
     /// Counts a request that was rejected as invalid.
-    fn refused(&self) {}
+    fn count_invalid(&self) {}
 
     /// Counts a request whose decision panicked.
-    fn failed(&self) {}
+    fn count_panicked(&self) {}
 
     /// Whether requests are traced. The caller's trace headers are read only if they are.
     fn traces(&self) -> bool {
@@ -70,7 +70,7 @@ pub(in crate::server) async fn handle(
     timeout: Option<Duration>,
     caller: Caller<'_>,
 ) -> Result<RlsResponse, HandleError> {
-    let refuse = |_: &HandleError| decider.refused();
+    let refuse = |_: &HandleError| decider.count_invalid();
     let message = Message::read(bytes).map_err(HandleError::from).inspect_err(refuse)?;
     let descriptors = message.descriptors().map_err(HandleError::from).inspect_err(refuse)?;
     let request = message.request(&descriptors, bounds).map_err(HandleError::from);
@@ -78,7 +78,7 @@ pub(in crate::server) async fn handle(
     request.timeout = timeout;
     request.caller = caller;
     let verdict = catch_panic(pin!(decider.decide(&request))).await;
-    let mut verdict = verdict.inspect_err(|_| decider.failed())?;
+    let mut verdict = verdict.inspect_err(|_| decider.count_panicked())?;
     let grant = verdict.grant.take();
     Ok(RlsResponse { message: encode::response(verdict), grant })
 }
@@ -119,7 +119,7 @@ mod tests {
             ByDomain.decide(request).await
         }
 
-        fn refused(&self) {
+        fn count_invalid(&self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -227,7 +227,7 @@ impl Decide for Defective {
         std::future::pending().await
     }
 
-    fn refused(&self) {
+    fn count_invalid(&self) {
         panic!("a test asked for it");
     }
 }
