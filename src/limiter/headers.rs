@@ -117,7 +117,7 @@ fn decision_header(decided: &[DecidedDescriptor<'_>]) -> String {
             text.push_str(", ");
         }
         let rule = match (one.resolved.rule(), &one.cause) {
-            (Some(rule), _) => quotable(&rule.label),
+            (Some(rule), _) => quotable(&rule.display_name),
             (None, Cause::Counted { .. } | Cause::Fallback { .. }) => "override".into(),
             (None, _) => "none".into(),
         };

@@ -133,7 +133,7 @@ impl<S: Store> Limiter<S> {
         let ResolvedDescriptor::Counter(query) = &pending.resolved else { return Cause::NoRule };
         let CounterQuery { rule, limit, key, hits, .. } = query;
         let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.on_error);
-        let (label, by) = (rule.map(|rule| &*rule.label), policy.name());
+        let (label, by) = (rule.map(|rule| &*rule.display_name), policy.name());
         tracing::debug!(rule = label, by, %error, "fallback decided");
         let index = rule.map(|rule| rule.index);
         let failed =

@@ -262,7 +262,7 @@ impl Compiler {
         // A rule with a wrong limit stays in the tree, so that its descendants are checked too.
         let policy = policy.unwrap_or(Policy::Unlimited);
         let keys: Vec<&str> = self.path.iter().map(|node| &*node.key).collect();
-        let label = name.clone().unwrap_or_else(|| keys.join(".").into());
+        let display_name = name.clone().unwrap_or_else(|| keys.join(".").into());
         let metadata = descriptor.metadata.as_ref().and_then(|metadata| metadata.value.clone());
         let index = self.rules.len();
         let name_id = name.as_ref().map(|name| self.number(name));
@@ -270,7 +270,7 @@ impl Compiler {
             index,
             id: rule::identity(&self.domain, &self.path, &policy),
             domain: Arc::clone(&self.domain),
-            label,
+            display_name,
             name_id,
             name,
             replaces,

@@ -42,7 +42,7 @@ fn a_counter_is_shown_without_counting_and_emptied() {
         let client = weir.client();
         let shown = |path: &str| get(weir.admin, path).json();
         let empty = shown(ANN);
-        assert_eq!(empty["rule"], "per-user");
+        assert_eq!((&empty["rule"], &empty["name"]), (&json!("user"), &json!("per-user")));
         assert_eq!(empty["algorithm"], "fixed_window");
         assert_eq!(empty["store"], "memory");
         assert_eq!(empty["location"]["line"], 4);

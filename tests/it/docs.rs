@@ -139,7 +139,7 @@ fn values_match_the_rules_as_documented() {
         let Found::Rule(found) = set.find("matching", &[Entry { key, value }]) else {
             panic!("{value} meets no rule");
         };
-        assert_eq!(&*found.label, rule, "{value}");
+        assert_eq!(&*found.display_name, rule, "{value}");
     }
     let with_port = [Entry { key: "remote_address", value: "10.1.2.3:80" }];
     assert!(matches!(set.find("matching", &with_port), Found::NoRule));

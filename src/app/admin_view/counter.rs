@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::decision::Decision;
 use crate::descriptor::ParsedDescriptor;
 use crate::limiter::{Counter, Limiter, NoCounter};
-use crate::rules::RuleSet;
+use crate::rules::{Rule, RuleSet};
 use crate::server::CounterError;
 use crate::store::StoreError;
 use crate::time::Micros;
@@ -29,8 +29,9 @@ pub(super) async fn delete(
     counter: &Counter<'_>,
 ) -> Result<Value, CounterError> {
     let existed = limiter.delete(counter).await.map_err(store_failed)?;
-    let (domain, rule) = (&counter.rule.domain, &counter.rule.label);
-    tracing::info!(%domain, %rule, existed, "counter deleted by an operator");
+    let Rule { domain, name, .. } = counter.rule;
+    let (rule, name) = (counter.rule.selector(), name.as_deref());
+    tracing::info!(%domain, %rule, name, existed, "counter deleted by an operator");
     let mut shown = identity(limiter, counter);
     shown["existed"] = json!(existed);
     Ok(shown)
@@ -53,20 +54,24 @@ pub(super) fn find<'r>(
     })
 }
 
-/// The counter's rule and key, and where it is stored.
+/// The counter's rule and key, and where it is stored. `rule` is the selector, as in metrics.
 fn identity(limiter: &Limiter, counter: &Counter<'_>) -> Value {
     let Counter { rule, key, .. } = counter;
-    let (store, name) = match limiter.backend().shared_store() {
+    let (store, key) = match limiter.backend().shared_store() {
         Some(guarded) => ("redis", guarded.store().name_of(key)),
         None => ("memory", format!("{:016x}{:016x}", key.0[0], key.0[1])),
     };
-    json!({
+    let mut shown = json!({
         "domain": &*rule.domain,
-        "rule": &*rule.label,
+        "rule": rule.selector(),
         "location": &rule.location,
         "store": store,
-        "key": name,
-    })
+        "key": key,
+    });
+    if let Some(name) = &rule.name {
+        shown["name"] = json!(&**name);
+    }
+    shown
 }
 
 fn tier(counter: &Counter<'_>, decision: &Decision) -> Value {

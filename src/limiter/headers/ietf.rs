@@ -53,6 +53,6 @@ impl LimitStatus<'_> {
 
     /// The policy's name: the name of the rule, else its keys joined with dots.
     fn name(&self) -> Cow<'_, str> {
-        self.rule.map_or(Cow::Borrowed("override"), |rule| quotable(&rule.label))
+        self.rule.map_or(Cow::Borrowed("override"), |rule| quotable(&rule.display_name))
     }
 }

@@ -39,7 +39,7 @@ pub struct Rule {
     /// The number of `name`.
     pub name_id: Option<NameId>,
     /// The `name`, or the keys of the path joined with dots if there is none.
-    pub label: Arc<str>,
+    pub display_name: Arc<str>,
     /// The rules that do not count in a request that matches this rule.
     pub replaces: Box<[NameId]>,
     /// The limit, or none.

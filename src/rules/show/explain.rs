@@ -177,7 +177,7 @@ impl RuleSet {
                 options.push(what.to_owned());
             }
         }
-        let label = shorten(&rule.label);
+        let label = shorten(&rule.display_name);
         RuleInfo { label, location: rule.location.clone(), policy, tiers, options, counter }
     }
 

@@ -40,7 +40,7 @@ pub(super) fn nearest(
     let near_miss = |(_, index): (usize, usize)| {
         let rule = &rules[index];
         let differs = differences(rule, entries, taken);
-        NearMiss { label: shorten(&rule.label), location: rule.location.clone(), differs }
+        NearMiss { label: shorten(&rule.display_name), location: rule.location.clone(), differs }
     };
     found.into_iter().map(near_miss).collect()
 }

@@ -58,7 +58,7 @@ fn every_example_loads_without_a_warning() {
     assert_eq!(set.files().len(), files, "one domain per example");
     let alice = [Entry { key: "user", value: "alice" }];
     let Found::Rule(rule) = set.find("demo", &alice) else { panic!("alice matches no rule") };
-    assert_eq!(rule.label.as_ref(), "user");
+    assert_eq!(rule.display_name.as_ref(), "user");
     assert_eq!(set.denied_requests("shop"), DeniedRequests::Free);
     assert_eq!(set.denied_requests("demo"), DeniedRequests::Count);
 }
@@ -91,7 +91,8 @@ fn files_of_one_domain_need_merge_domains() {
     let merged = Options { merge_domains: true, ..Options::default() };
     let (set, warnings) = compile(&files, &merged).expect("they agree");
     assert!(warnings.is_empty());
-    assert_eq!(set.rules().iter().map(|rule| &*rule.label).collect::<Vec<_>>(), ["n-a", "n-b"]);
+    let names: Vec<&str> = set.rules().iter().map(|rule| &*rule.display_name).collect();
+    assert_eq!(names, ["n-a", "n-b"]);
     assert_eq!(set.rules()[0].replaces[..], [set.rules()[1].name_id.expect("it has a name")]);
     assert_eq!(set.denied_requests("d"), DeniedRequests::Free);
 

@@ -7,7 +7,7 @@ use super::*;
 fn check(set: &RuleSet, table: &str) {
     for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (descriptor, expected) = line.rsplit_once(' ').expect("write `descriptor rule`");
-        let name = found(set, descriptor.trim()).map_or("-", |rule| &*rule.label);
+        let name = found(set, descriptor.trim()).map_or("-", |rule| &*rule.display_name);
         assert_eq!(name, expected, "{line}");
     }
 }
