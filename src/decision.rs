@@ -1,9 +1,9 @@
 //! Decisions: the results of one counter, of one descriptor, and of a whole request.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
+use crate::grant::Grant;
 use crate::limit::{OnError, Unit};
 use crate::store_error::StoreError;
 use crate::time::Micros;
@@ -61,12 +61,12 @@ pub struct Status {
     /// See [`Decision::reset_after`]; absent if the descriptor has no limit.
     pub reset_after: Option<Micros>,
     /// Why the status has its code, for metrics and traces.
-    pub cause: Cause,
+    pub reason: Reason,
 }
 
-/// The reason for a status.
+/// Why a status has its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum Reason {
     /// No file defines the request's domain.
     UnknownDomain,
     /// No rule of the domain matches the descriptor.
@@ -95,45 +95,12 @@ pub enum Cause {
         /// Whether the fallback allowed the hits.
         allowed: bool,
         /// The policy that decided.
-        by: OnError,
+        policy: OnError,
         /// The decision of the local counter, if one decided.
         decision: Option<Decision>,
         /// The store's error.
         error: StoreError,
     },
-}
-
-/// The slots or reservations that a request took under a lease. Dropping the grant gives them
-/// back, unless the response was delivered: a caller that never read the lease's id cannot.
-pub struct Grant(Vec<GiveBack>);
-
-/// Gives one slot or reservation back.
-pub type GiveBack = Box<dyn FnOnce() + Send + Sync>;
-
-impl Grant {
-    /// A grant that runs these closures when it is dropped.
-    pub fn new(give_back: Vec<GiveBack>) -> Grant {
-        Grant(give_back)
-    }
-
-    /// Records that the response has been written, so that the caller now owns the lease.
-    pub fn delivered(mut self) {
-        self.0.clear();
-    }
-}
-
-impl Drop for Grant {
-    fn drop(&mut self) {
-        for give_back in self.0.drain(..) {
-            give_back();
-        }
-    }
-}
-
-impl fmt::Debug for Grant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Grant({})", self.0.len())
-    }
 }
 
 /// The result of a whole request.

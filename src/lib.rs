@@ -30,8 +30,10 @@
 //! - [`rules`]: rule files, compiled into a tree with indexed patterns; lookups; `explain`.
 //! - [`step`]: the state machines of counters. They use integers only, because each also exists
 //!   in Lua.
-//! - [`algorithm`]: turns a limit into a step and an outcome into a decision. All division is here.
-//! - [`decision`]: decisions, statuses, verdicts, and grants.
+//! - [`algorithm`]: turns a limit into a step and an outcome into a decision. No step divides to
+//!   decide.
+//! - [`decision`]: decisions, statuses, and verdicts.
+//! - [`grant`]: what a request took under a lease, given back unless the response is delivered.
 //! - [`store`]: the counters, in [`store::redis`] or in the bounded [`store::memory`].
 //! - [`store_error`]: the reasons why a store returned no outcome.
 //! - [`modes`]: how often a decision calls Redis: exact, leased, synced.
@@ -73,6 +75,7 @@ pub mod cli;
 pub mod decision;
 pub mod descriptor;
 pub mod duration;
+pub mod grant;
 pub mod histogram;
 pub mod key;
 pub mod limit;

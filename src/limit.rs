@@ -122,7 +122,8 @@ impl OnError {
 /// How often a decision calls Redis. With the memory store it has no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Every decision calls Redis. The limit is never exceeded.
+    /// Redis decides every request that the over-limit cache does not deny. The limit is never
+    /// exceeded.
     #[default]
     Exact,
     /// An instance draws hits ahead as tokens, many per call. The limit is never exceeded. Requests

@@ -19,7 +19,7 @@ use futures_util::future::{BoxFuture, join_all};
 use smallvec::SmallVec;
 
 use crate::algorithm;
-use crate::decision::{Cause, Code, Status, Verdict};
+use crate::decision::{Code, Reason, Status, Verdict};
 use crate::descriptor::Request;
 use crate::key::KeySeed;
 use crate::limit::{Algorithm, Mode, OnError};
@@ -30,6 +30,7 @@ use crate::store::{GuardedStore, MemoryStore, RedisStore, Store};
 use crate::time::{Micros, SystemClock};
 
 mod backend;
+mod decided;
 mod fallback;
 mod fold;
 mod headers;
@@ -48,10 +49,10 @@ pub use backend::Backend;
 pub use fallback::LocalCounters;
 pub use inspect::{Counter, NoCounter};
 
+use decided::DecidedDescriptor;
 use lease_id::LeaseIds;
 use pending::PendingDescriptor;
 use resolved::{CounterQuery, ResolvedDescriptor};
-use undo::UndoGuard;
 
 /// Decides requests against the counters of one backend.
 pub struct Limiter<S = GuardedStore<RedisStore, SystemClock>> {
@@ -67,16 +68,6 @@ pub struct Limiter<S = GuardedStore<RedisStore, SystemClock>> {
 
 /// The pending descriptors of one request. Most requests have one.
 type Pending<'r> = SmallVec<[PendingDescriptor<'r>; 1]>;
-
-/// One descriptor whose counter has been queried.
-struct DecidedDescriptor<'q> {
-    /// The counter of the descriptor, or the reason why it has none.
-    resolved: &'q ResolvedDescriptor<'q>,
-    /// The reason for its decision.
-    cause: Cause,
-    /// Gives back what the descriptor took under a lease, unless it is disarmed.
-    undo: Option<UndoGuard>,
-}
 
 impl<S: Store> Limiter<S> {
     /// A limiter over `backend`. Counter keys are hashed with `seed`.
@@ -137,12 +128,12 @@ impl<S: Store> Limiter<S> {
         request: &Request<'_>,
         now: Micros,
     ) -> Verdict {
-        let mut queries = Pending::new();
-        self.begin(&mut queries, rules, request, now);
-        for query in &mut queries {
-            query.run(store);
+        let mut pending = Pending::new();
+        self.begin(&mut pending, rules, request, now);
+        for descriptor in &mut pending {
+            descriptor.query_memory(store);
         }
-        self.finish(rules, request, &mut queries, now)
+        self.finish(rules, request, &mut pending, now)
     }
 
     /// The driver for counters in Redis, which awaits the replies.
@@ -153,36 +144,37 @@ impl<S: Store> Limiter<S> {
         request: &Request<'_>,
         now: Micros,
     ) -> Verdict {
-        let mut queries = Pending::new();
-        self.begin(&mut queries, rules, request, now);
-        if let [query] = &mut *queries {
+        let mut pending = Pending::new();
+        self.begin(&mut pending, rules, request, now);
+        if let [descriptor] = &mut *pending {
             // One descriptor needs no list of futures.
-            query.send(modes, request.timeout).await;
+            descriptor.query_redis(modes, request.timeout).await;
         } else {
-            let sends = queries.iter_mut().map(|query| query.send(modes, request.timeout));
-            join_all(sends).await;
+            let timeout = request.timeout;
+            let all = pending.iter_mut().map(|one| one.query_redis(modes, timeout));
+            join_all(all).await;
         }
-        self.finish(rules, request, &mut queries, now)
+        self.finish(rules, request, &mut pending, now)
     }
 
-    /// The part before the store: resolves every descriptor and prepares its query. `queries` is
-    /// filled in place, because a query is large to move.
+    /// The part before the store: resolves every descriptor and prepares its query. `pending` is
+    /// filled in place, because its items are large to move.
     #[inline]
     fn begin<'r>(
         &self,
-        queries: &mut Pending<'r>,
+        pending: &mut Pending<'r>,
         rules: &'r RuleSet,
         request: &Request<'_>,
         now: Micros,
     ) {
         for descriptor in request.descriptors {
             let resolved = resolve::descriptor(rules, request, descriptor, &self.seed);
-            queries.push(PendingDescriptor::new(resolved, now));
+            pending.push(PendingDescriptor::new(resolved, now));
         }
-        resolve::drop_replaced(queries);
-        resolve::open_leases(queries, &self.lease_ids);
-        for query in queries {
-            self.prepare(query);
+        resolve::drop_replaced(pending);
+        resolve::open_leases(pending, &self.lease_ids);
+        for descriptor in pending {
+            self.prepare(descriptor);
         }
     }
 
@@ -192,14 +184,14 @@ impl<S: Store> Limiter<S> {
         &self,
         rules: &RuleSet,
         request: &Request<'_>,
-        queries: &mut [PendingDescriptor<'_>],
+        pending: &mut [PendingDescriptor<'_>],
         now: Micros,
     ) -> Verdict {
         // One descriptor needs no list.
-        if let [query] = queries {
-            return self.verdict(rules, request, &mut [self.conclude(query)], now);
+        if let [one] = pending {
+            return self.verdict(rules, request, &mut [self.conclude(one)], now);
         }
-        let mut decided: Vec<_> = queries.iter_mut().map(|query| self.conclude(query)).collect();
+        let mut decided: Vec<_> = pending.iter_mut().map(|one| self.conclude(one)).collect();
         self.verdict(rules, request, &mut decided, now)
     }
 
@@ -247,7 +239,7 @@ impl<S: Store> Limiter<S> {
                 }
                 continue;
             }
-            let Cause::Counted { hits: hits @ 1.., decision, .. } = status.cause else {
+            let Reason::Counted { hits: hits @ 1.., decision, .. } = status.reason else {
                 continue;
             };
             // A shadow rule passes hits that its counter denied. Windows count all of them. A log

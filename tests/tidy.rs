@@ -45,13 +45,17 @@ const ARROWS: &[(&str, &str)] = &[
     // The settings file may hold secrets, and has the same bound as other files with secrets.
     ("settings", "bounded_file yaml spelling duration limit descriptor rules"),
     ("store", "bounded_file tls time histogram key step store_error settings"),
-    ("decision", "time limit descriptor store_error"),
+    ("grant", ""),
+    ("decision", "time limit descriptor store_error grant"),
     ("algorithm", "time limit step decision"),
     ("modes", "time limit key step store decision algorithm"),
-    ("limiter", "time limit descriptor key step store decision algorithm rules settings modes"),
+    (
+        "limiter",
+        "time limit descriptor key step store grant decision algorithm rules settings modes",
+    ),
     ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
     ("proto", ""),
-    ("server", "bounded_file tls time limit descriptor decision settings telemetry proto"),
+    ("server", "bounded_file tls time limit descriptor grant decision settings telemetry proto"),
     (
         "app",
         "bounded_file time limit descriptor key store decision rules modes limiter telemetry \
@@ -110,10 +114,9 @@ const EMPTY_NAMES: &[&str] =
 
 /// Files of `src/step/` and `lua/` that have no twin, with their content.
 const WITHOUT_TWIN: &[(&str, &str)] = &[
-    ("lease", "the names of holders"),
-    ("tests", "laws of all state machines"),
+    ("lease", "lease ids; Lua compares them inline"),
     ("protocol", "how scripts read their argument and let a key expire"),
-    ("deque", "the standard library's, in a string"),
+    ("deque", "Rust uses VecDeque"),
 ];
 
 /// The most lines of a file, tests included.

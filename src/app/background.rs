@@ -125,7 +125,7 @@ async fn update_health(readiness: Readiness, health: Arc<watch::Sender<Health>>)
     }
 }
 
-/// Ticks that skip missed periods: a late job runs once.
+/// Ticks without bursts: after a late tick the next follows a full period later.
 fn ticks(period: Duration) -> Interval {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::DecidedDescriptor;
-use crate::decision::{Cause, Code, CurrentLimit, Decision, GiveBack, Grant, Status};
+use super::decided::DecidedDescriptor;
+use crate::decision::{Code, CurrentLimit, Decision, Reason, Status};
+use crate::grant::{GiveBack, Grant};
 use crate::limit::{Algorithm, Limit, Tier, Unit};
 use crate::rules::Rule;
 use crate::time::Micros;
@@ -23,8 +24,8 @@ pub(super) fn grant(
     let mut give_back: Vec<GiveBack> = Vec::new();
     for one in decided {
         let Some(undo) = one.undo.take() else { continue };
-        if let (Cause::Counted { hits, .. } | Cause::Fallback { hits, .. }, Some(id)) =
-            (one.cause, undo.id())
+        if let (Reason::Counted { hits, .. } | Reason::Fallback { hits, .. }, Some(id)) =
+            (one.reason, undo.id())
         {
             first.get_or_insert((id, hits));
         }
@@ -65,9 +66,9 @@ impl DecidedDescriptor<'_> {
     /// Whether this is a quota descriptor, which denies only if all other quota descriptors do.
     pub(super) fn is_quota(&self, global_quota: bool) -> bool {
         if global_quota {
-            return !matches!(self.cause, Cause::Unlimited(_));
+            return !matches!(self.reason, Reason::Unlimited(_));
         }
-        let replaced = matches!(self.cause, Cause::Replaced(_) | Cause::Unlimited(_));
+        let replaced = matches!(self.reason, Reason::Replaced(_) | Reason::Unlimited(_));
         !replaced && self.resolved.rule().is_some_and(|rule| rule.quota_mode)
     }
 
@@ -78,20 +79,20 @@ impl DecidedDescriptor<'_> {
             limit,
             remaining,
             reset_after,
-            cause: self.cause,
+            reason: self.reason,
         };
-        match self.cause {
-            Cause::UnknownDomain | Cause::NoRule | Cause::Replaced(_) => {
+        match self.reason {
+            Reason::UnknownDomain | Reason::NoRule | Reason::Replaced(_) => {
                 status(Code::Ok, None, 0, None)
             }
-            Cause::Unlimited(_) => status(Code::Ok, None, REMAINING_UNLIMITED, None),
-            Cause::Counted { decision, shadow, .. } => {
+            Reason::Unlimited(_) => status(Code::Ok, None, REMAINING_UNLIMITED, None),
+            Reason::Counted { decision, shadow, .. } => {
                 let over = !decision.allowed && !shadow;
                 let code = if over { Code::OverLimit } else { Code::Ok };
                 let limit = self.current_limit(decision.tier);
                 status(code, limit, decision.remaining, Some(self.reset_after(&decision)))
             }
-            Cause::Fallback { allowed, decision, .. } => {
+            Reason::Fallback { allowed, decision, .. } => {
                 let shadow = self.resolved.rule().is_some_and(|rule| rule.shadow_mode);
                 let code = if allowed || shadow { Code::Ok } else { Code::OverLimit };
                 let limit = self.current_limit(decision.map_or(0, |decision| decision.tier));

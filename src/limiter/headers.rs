@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::DecidedDescriptor;
-use crate::decision::{Cause, Code, Status};
+use super::decided::DecidedDescriptor;
+use crate::decision::{Code, Reason, Status};
 use crate::settings::{LimitHeaders, ResponseSettings};
 
 mod ietf;
@@ -43,7 +43,7 @@ fn limit_status<'d>(
     one: &'d DecidedDescriptor<'d>,
     status: &Status,
 ) -> Option<LimitStatus<'d>> {
-    let Cause::Counted { decision, .. } = &one.cause else { return None };
+    let Reason::Counted { decision, .. } = &one.reason else { return None };
     let limit = one.resolved.limit()?;
     let quota = one.is_quota(config.quota_mode);
     Some(LimitStatus { rule: one.resolved.rule(), limit, decision, code: status.code, quota })
@@ -109,20 +109,21 @@ fn envoy_ratelimit(names: [&String; 3], limits: &[LimitStatus<'_>], list: &mut L
     }
 }
 
-/// The value of `x-weir-decision`: one element per descriptor.
+/// The value of `x-weir-decision`: one element per descriptor. `rule` is the display name, because
+/// clients see it.
 fn decision_header(decided: &[DecidedDescriptor<'_>]) -> String {
     let mut text = String::new();
     for one in decided {
         if !text.is_empty() {
             text.push_str(", ");
         }
-        let rule = match (one.resolved.rule(), &one.cause) {
+        let rule = match (one.resolved.rule(), &one.reason) {
             (Some(rule), _) => quotable(&rule.display_name),
-            (None, Cause::Counted { .. } | Cause::Fallback { .. }) => "override".into(),
+            (None, Reason::Counted { .. } | Reason::Fallback { .. }) => "override".into(),
             (None, _) => "none".into(),
         };
-        let (fallback, cause) = match one.cause {
-            Cause::Fallback { by, error, .. } => (by.name(), Some(error.name())),
+        let (fallback, cause) = match one.reason {
+            Reason::Fallback { policy, error, .. } => (policy.name(), Some(error.name())),
             _ => ("none", None),
         };
         let mode = one.resolved.rule().map_or("exact", |rule| rule.mode.name());

@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::DecidedDescriptor;
-use crate::decision::{Cause, Code, Status};
+use super::decided::DecidedDescriptor;
+use crate::decision::{Code, Reason, Status};
 use crate::descriptor::{Descriptor, Request};
 
 /// The metadata of a response; `None` unless `enabled`.
@@ -38,7 +38,7 @@ pub(super) fn of(
 impl DecidedDescriptor<'_> {
     /// The `metadata` of a rule that counted and passed.
     fn passed_metadata(&self, status: &Status) -> Option<&Map<String, Value>> {
-        let counted = matches!(self.cause, Cause::Counted { .. } | Cause::Fallback { .. });
+        let counted = matches!(self.reason, Reason::Counted { .. } | Reason::Fallback { .. });
         if !counted || status.code != Code::Ok {
             return None;
         }

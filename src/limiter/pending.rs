@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::Limiter;
+use super::decided::DecidedDescriptor;
 use super::fallback::{self, FailedQuery};
 use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
 use super::undo::UndoGuard;
-use super::{DecidedDescriptor, Limiter};
-use crate::decision::{Cause, Decision};
+use crate::decision::{Decision, Reason};
 use crate::limit::Mode;
 use crate::modes::{CounterCheck, Modes};
 use crate::step::Lease;
@@ -38,14 +39,18 @@ impl<'r> PendingDescriptor<'r> {
 
     /// Queries the counter in memory.
     #[inline]
-    pub(super) fn run(&mut self, store: &MemoryStore) {
+    pub(super) fn query_memory(&mut self, store: &MemoryStore) {
         if let Some(check) = self.check(None) {
             self.result = check.in_memory(store);
         }
     }
 
     /// Queries the counter in the rule's mode. Waits at most `timeout`.
-    pub(super) async fn send<S: Store>(&mut self, modes: &Modes<S>, timeout: Option<Duration>) {
+    pub(super) async fn query_redis<S: Store>(
+        &mut self,
+        modes: &Modes<S>,
+        timeout: Option<Duration>,
+    ) {
         if let Some(check) = self.check(timeout) {
             self.result = modes.check(&check).await;
         }
@@ -107,8 +112,8 @@ impl<S: Store> Limiter<S> {
         &self,
         pending: &'q mut PendingDescriptor<'_>,
     ) -> DecidedDescriptor<'q> {
-        let cause = match (&pending.resolved, &pending.result) {
-            (ResolvedDescriptor::Uncounted { cause, .. }, _) => *cause,
+        let reason = match (&pending.resolved, &pending.result) {
+            (ResolvedDescriptor::Uncounted { reason, .. }, _) => *reason,
             (ResolvedDescriptor::Counter(query), Ok(decision)) => {
                 if let Some(undo) = pending.undo.take_if(|_| !decision.allowed) {
                     undo.disarm();
@@ -118,37 +123,42 @@ impl<S: Store> Limiter<S> {
                 let hits = if settles { query.hits.min(0) } else { query.hits };
                 let rule = query.rule.map(|rule| rule.index);
                 let shadow = query.rule.is_some_and(|rule| rule.shadow_mode);
-                Cause::Counted { rule, hits, decision: *decision, shadow }
+                Reason::Counted { rule, hits, decision: *decision, shadow }
             }
             (ResolvedDescriptor::Counter(_), Err(error)) => self.fall_back(*error, pending),
         };
         let undo = pending.undo.take();
-        DecidedDescriptor { resolved: &pending.resolved, cause, undo }
+        DecidedDescriptor { resolved: &pending.resolved, reason, undo }
     }
 
     #[cold]
-    fn fall_back(&self, error: StoreError, pending: &mut PendingDescriptor<'_>) -> Cause {
+    fn fall_back(&self, error: StoreError, pending: &mut PendingDescriptor<'_>) -> Reason {
         // The step may have been applied. Dropping the guard then gives back what it took.
         pending.undo = None;
-        let ResolvedDescriptor::Counter(query) = &pending.resolved else { return Cause::NoRule };
+        let ResolvedDescriptor::Counter(query) = &pending.resolved else { return Reason::NoRule };
         let CounterQuery { rule, limit, key, hits, .. } = query;
         let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.on_error);
-        let (label, by) = (rule.map(|rule| &*rule.display_name), policy.name());
-        tracing::debug!(rule = label, by, %error, "fallback decided");
+        tracing::debug!(
+            rule = rule.map(|rule| rule.selector()).as_deref(),
+            name = rule.and_then(|rule| rule.name.as_deref()),
+            policy = policy.name(),
+            %error,
+            "fallback decided"
+        );
         let index = rule.map(|rule| rule.index);
         let failed =
             FailedQuery { rule: index, limit, key, hits: *hits, lease: pending.lease, error };
-        let cause = fallback::decide(policy, self.local.as_ref(), failed, pending.local);
+        let reason = fallback::decide(policy, self.local.as_ref(), failed, pending.local);
         if let (
             Some(local),
             Some(Lease::Open { id, .. }),
-            Cause::Fallback { decision: Some(decision), .. },
-        ) = (&self.local, pending.lease, &cause)
+            Reason::Fallback { decision: Some(decision), .. },
+        ) = (&self.local, pending.lease, &reason)
             && decision.allowed
         {
             let store = local.store().clone();
             pending.undo = Some(UndoGuard::new(store, id, key, limit, *hits, pending.local));
         }
-        cause
+        reason
     }
 }

@@ -6,12 +6,12 @@
 //! 2. [`ResolvedDescriptor`]: its rule, and the [`CounterQuery`] to make. `resolve.rs` finds them.
 //! 3. [`PendingDescriptor`](super::pending::PendingDescriptor): the query with its instant and its
 //!    lease, then the counter's reply. `modes::CounterCheck` is the part that is sent to the counter.
-//! 4. [`DecidedDescriptor`](super::DecidedDescriptor): the reason for the decision. `fold.rs` joins
-//!    them into the verdict.
+//! 4. [`DecidedDescriptor`](super::decided::DecidedDescriptor): the reason for the decision. `fold.rs`
+//!    joins them into the verdict.
 
 use std::borrow::Cow;
 
-use crate::decision::Cause;
+use crate::decision::Reason;
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::rules::Rule;
@@ -24,7 +24,7 @@ pub(super) enum ResolvedDescriptor<'r> {
         /// The rule that matched, if any.
         rule: Option<&'r Rule>,
         /// Why nothing is counted.
-        cause: Cause,
+        reason: Reason,
     },
     /// A counter is queried.
     Counter(CounterQuery<'r>),

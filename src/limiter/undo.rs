@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Backend;
 use crate::algorithm;
-use crate::decision::GiveBack;
+use crate::grant::GiveBack;
 use crate::key::Key;
 use crate::limit::{Limit, Mode};
 use crate::step::{Lease, LeaseId, Step};

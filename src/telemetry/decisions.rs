@@ -11,7 +11,7 @@ use super::fallback_log::FallbackLog;
 use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
 use super::stats::{DecisionOutcome, Stats, StatsSnapshot, add};
 use super::top::TopDenied;
-use crate::decision::{Cause, Verdict};
+use crate::decision::{Reason, Verdict};
 use crate::descriptor::{Descriptor, Request};
 use crate::rules::{Rule, RuleSet};
 use crate::sharded::Sharded;
@@ -62,9 +62,9 @@ impl Decisions {
         is_answering: impl Fn() -> bool,
     ) {
         for (descriptor, status) in request.descriptors.iter().zip(&verdict.statuses) {
-            match status.cause {
-                Cause::Counted { rule: Some(index), hits, .. }
-                | Cause::Fallback { rule: Some(index), hits, .. } => {
+            match status.reason {
+                Reason::Counted { rule: Some(index), hits, .. }
+                | Reason::Fallback { rule: Some(index), hits, .. } => {
                     let known = rules.rules().get(index).zip(rule_metrics.get(index));
                     let Some((rule, series)) = known else { continue };
                     let outcome = series.record(rule, descriptor.entries, status);
@@ -73,20 +73,20 @@ impl Decisions {
                     }
                     let period = series.fallback_period();
                     let fallbacks = || series.causes().iter().sum();
-                    if let Cause::Fallback { error, .. } = status.cause {
+                    if let Reason::Fallback { error, .. } = status.reason {
                         self.fallback_log.fell_back(period, fallbacks, error, now);
                     } else if period.period.is_open() {
                         self.fallback_log.decided(period, fallbacks, now, &is_answering);
                     }
                 }
                 // Not one series per limit, because clients would then choose the number of series.
-                Cause::Counted { rule: None, .. } | Cause::Fallback { rule: None, .. } => {
+                Reason::Counted { rule: None, .. } | Reason::Fallback { rule: None, .. } => {
                     self.unmatched.local().overrides.record(status);
                 }
-                Cause::UnknownDomain => add(&self.unmatched.local().unknown_domain, 1),
-                Cause::NoRule => add(&self.unmatched.local().no_rule, 1),
-                Cause::Unlimited(_) => add(&self.unmatched.local().unlimited, 1),
-                Cause::Replaced(_) => add(&self.unmatched.local().replaced, 1),
+                Reason::UnknownDomain => add(&self.unmatched.local().unknown_domain, 1),
+                Reason::NoRule => add(&self.unmatched.local().no_rule, 1),
+                Reason::Unlimited(_) => add(&self.unmatched.local().unlimited, 1),
+                Reason::Replaced(_) => add(&self.unmatched.local().replaced, 1),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::decision::{Cause, Decision, Status};
+use crate::decision::{Decision, Reason, Status};
 use crate::store::StoreError;
 
 /// The outcome of a decision. Each decision has exactly one.
@@ -114,11 +114,11 @@ pub struct EnvoyRatelimitSnapshot {
 impl Stats {
     /// Counts one status and returns its outcome; `None` for a status without a counter.
     pub(super) fn record(&self, status: &Status) -> Option<DecisionOutcome> {
-        match status.cause {
-            Cause::Counted { hits, decision, shadow, .. } => {
+        match status.reason {
+            Reason::Counted { hits, decision, shadow, .. } => {
                 Some(self.counted(hits, &decision, shadow))
             }
-            Cause::Fallback { hits, error, .. } => {
+            Reason::Fallback { hits, error, .. } => {
                 if let Some(cause) = StoreError::ALL.iter().position(|known| *known == error) {
                     add(&self.causes[cause], 1);
                 }
@@ -159,8 +159,9 @@ impl Stats {
     /// compares the use before and after the request with each of the two.
     fn split(&self, hits: u64, decision: &Decision, near: u64, shadow: bool) {
         let limit = decision.limit;
-        // Only a fixed window counts denied hits, and its use then exceeds the limit. If nothing
-        // was counted, all hits of the request are over the limit.
+        // A use over the limit means that the denied hits were counted: `count_denied`, in every
+        // algorithm except concurrency. If nothing was counted, all hits of the request are over the
+        // limit.
         let counted = decision.used > limit;
         let before = if counted { decision.used.saturating_sub(hits) } else { limit };
         let over = hits.min(decision.used.saturating_sub(limit.max(before)));
@@ -264,16 +265,16 @@ mod tests {
     #[test]
     fn a_fallback_is_counted_by_its_cause() {
         let stats = Stats::default();
-        let cause = Cause::Fallback {
+        let reason = Reason::Fallback {
             rule: Some(0),
             hits: 3,
             allowed: true,
-            by: crate::limit::OnError::Allow,
+            policy: crate::limit::OnError::Allow,
             decision: None,
             error: StoreError::BreakerOpen,
         };
         let code = crate::decision::Code::Ok;
-        let status = Status { code, limit: None, remaining: 0, reset_after: None, cause };
+        let status = Status { code, limit: None, remaining: 0, reset_after: None, reason };
         assert_eq!(stats.record(&status), Some(DecisionOutcome::Fallback));
         let mut snapshot = StatsSnapshot::default();
         stats.add_to(&mut snapshot);

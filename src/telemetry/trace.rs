@@ -18,7 +18,7 @@ use super::exposition::{Exposition, cut};
 use super::otlp::{Exporter, OtlpError};
 use super::resource::resource;
 use super::stats::DecisionOutcome;
-use crate::decision::{Cause, Code, Status, Verdict};
+use crate::decision::{Code, Reason, Status, Verdict};
 use crate::descriptor::{Caller, Request};
 use crate::rules::RuleSet;
 use crate::settings::TracingSettings;
@@ -111,8 +111,8 @@ impl Traces {
             attributes(rules, status).for_each(|attribute| span.set_attribute(attribute));
         }
         let several = verdict.statuses.len() > 1;
-        let named = verdict.statuses.iter().filter_map(|status| match status.cause {
-            Cause::Fallback { .. } => Some(("fallback", status)),
+        let named = verdict.statuses.iter().filter_map(|status| match status.reason {
+            Reason::Fallback { .. } => Some(("fallback", status)),
             _ if several => Some(("decision", status)),
             _ => None,
         });
@@ -151,8 +151,8 @@ impl Traces {
 /// else the first decision by a counter, else the first status.
 fn main_status(statuses: &[Status]) -> Option<&Status> {
     let denied = statuses.iter().find(|status| status.code == Code::OverLimit);
-    let fallback = || statuses.iter().find(|one| matches!(one.cause, Cause::Fallback { .. }));
-    let counted = || statuses.iter().find(|one| matches!(one.cause, Cause::Counted { .. }));
+    let fallback = || statuses.iter().find(|one| matches!(one.reason, Reason::Fallback { .. }));
+    let counted = || statuses.iter().find(|one| matches!(one.reason, Reason::Counted { .. }));
     denied.or_else(fallback).or_else(counted).or(statuses.first())
 }
 
@@ -168,16 +168,16 @@ fn code_attribute(code: Code) -> KeyValue {
 /// A status as attributes of a span or an event. `weir.outcome` has the values of
 /// `weir_decisions_total{outcome}` and of `weir_uncounted_descriptors_total{cause}`.
 fn attributes(rules: &RuleSet, status: &Status) -> impl Iterator<Item = KeyValue> + use<> {
-    let (index, outcome, fallback) = match status.cause {
-        Cause::UnknownDomain => (None, "unknown_domain", None),
-        Cause::NoRule => (None, "no_rule", None),
-        Cause::Replaced(rule) => (Some(rule), "replaced", None),
-        Cause::Unlimited(rule) => (Some(rule), "unlimited", None),
-        Cause::Counted { rule, hits, decision, shadow } => {
+    let (index, outcome, fallback) = match status.reason {
+        Reason::UnknownDomain => (None, "unknown_domain", None),
+        Reason::NoRule => (None, "no_rule", None),
+        Reason::Replaced(rule) => (Some(rule), "replaced", None),
+        Reason::Unlimited(rule) => (Some(rule), "unlimited", None),
+        Reason::Counted { rule, hits, decision, shadow } => {
             (rule, DecisionOutcome::of(hits, &decision, shadow).name(), None)
         }
-        Cause::Fallback { rule, by, error, .. } => {
-            (rule, DecisionOutcome::Fallback.name(), Some((by.name(), error.name())))
+        Reason::Fallback { rule, policy, error, .. } => {
+            (rule, DecisionOutcome::Fallback.name(), Some((policy.name(), error.name())))
         }
     };
     let rule = index.and_then(|index| rules.rules().get(index));
@@ -185,8 +185,8 @@ fn attributes(rules: &RuleSet, status: &Status) -> impl Iterator<Item = KeyValue
         let label = KeyValue::new("weir.rule", rule.selector());
         [label, KeyValue::new("weir.mode", rule.mode.name())]
     });
-    let fallback = fallback.map(|(by, cause)| {
-        [KeyValue::new("weir.fallback", by), KeyValue::new("weir.fallback.cause", cause)]
+    let fallback = fallback.map(|(policy, cause)| {
+        [KeyValue::new("weir.fallback", policy), KeyValue::new("weir.fallback.cause", cause)]
     });
     let outcome = KeyValue::new("weir.outcome", outcome);
     rule.into_iter().flatten().chain([outcome]).chain(fallback.into_iter().flatten())

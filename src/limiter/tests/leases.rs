@@ -258,7 +258,7 @@ fn a_settlement_counts_no_hits() {
     let bench = Bench::new(LEASING, ResponseSettings::default());
     let (id, _) = lease(&deliver(bench.send(&[(&[("tokens", "")], 40)]))).expect("reserved");
     let settled = bench.send(&[(&[("tokens", ""), ("lease", &id)], 70)]);
-    assert!(matches!(settled.statuses[0].cause, Cause::Counted { hits: 0, .. }));
+    assert!(matches!(settled.statuses[0].reason, Reason::Counted { hits: 0, .. }));
 }
 
 /// A store that is unreachable.

@@ -24,7 +24,7 @@ use super::body_error::BodyError;
 use super::memory_budget::BudgetShare;
 use super::rate_limit_handler::RateLimitHandler;
 use super::status::{GrpcCode, GrpcStatus};
-use crate::decision::Grant;
+use crate::grant::Grant;
 use crate::proto::RateLimitResponse;
 use crate::server::rls::handler::{Decide, RlsResponse};
 use generated::rate_limit_service_server::{RateLimitService, RateLimitServiceServer};

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use crate::decision::{Grant, Verdict};
+use crate::decision::Verdict;
 use crate::descriptor::{Bounds, Caller, Request, RequestError};
+use crate::grant::Grant;
 use crate::proto::RateLimitResponse;
 
 use super::decode::{DecodeError, Message};

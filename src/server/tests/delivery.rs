@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 
 use super::raw::{DATA, END_STREAM, RST_STREAM, Raw, call, frame as http2, streams};
 use super::support::{request, serve, settings_over};
-use crate::decision::{Grant, Verdict};
+use crate::decision::Verdict;
+use crate::grant::Grant;
 use crate::proto::RateLimitResponse;
 use crate::server::Decide;
 use crate::server::tests::test_handlers::ByDomain;

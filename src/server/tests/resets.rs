@@ -10,8 +10,9 @@ use super::raw::{
     DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, Raw, call, call_headers, frame,
 };
 use super::support::{Served, serve, serve_one_worker, settings_over};
-use crate::decision::{Grant, Verdict};
+use crate::decision::Verdict;
 use crate::descriptor::Request;
+use crate::grant::Grant;
 use crate::server::tests::test_handlers::ByDomain;
 use crate::server::{Decide, ServerConfig};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::decision::{Cause, Code, CurrentLimit, Status, Verdict};
+use crate::decision::{Code, CurrentLimit, Reason, Status, Verdict};
 use crate::descriptor::{ParsedDescriptor, Request};
 use crate::limit::Unit;
 use crate::time::Micros;
@@ -22,7 +22,7 @@ pub(in crate::server) fn full_verdict() -> Verdict {
         }),
         remaining: 3,
         reset_after: Some(Micros(60_000_000)),
-        cause: Cause::NoRule,
+        reason: Reason::NoRule,
     };
     let serde_json::Value::Object(metadata) = serde_json::json!({"domain": "shop", "n": 2}) else {
         unreachable!("an object");
@@ -38,7 +38,7 @@ pub(in crate::server) fn full_verdict() -> Verdict {
 }
 
 fn no_limit() -> Status {
-    Status { code: Code::Ok, limit: None, remaining: 0, reset_after: None, cause: Cause::NoRule }
+    Status { code: Code::Ok, limit: None, remaining: 0, reset_after: None, reason: Reason::NoRule }
 }
 
 fn verdict(request: &Request<'_>, code: Code) -> Verdict {
