@@ -47,10 +47,7 @@ impl StoreError {
     /// Whether the step may have been applied, or may still be applied later. If false, it was not
     /// and never will be.
     pub const fn may_have_run(self) -> bool {
-        matches!(
-            self,
-            StoreError::Timeout | StoreError::ConnectionLost | StoreError::InvalidReply
-        )
+        matches!(self, StoreError::Timeout | StoreError::ConnectionLost | StoreError::InvalidReply)
     }
 
     /// The name of the error in metric labels and headers.

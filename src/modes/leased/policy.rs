@@ -181,8 +181,9 @@ impl TokenPolicy {
 /// An eighth of the time in which the fastest tier fills, at most [`LIFE_MAX`].
 fn life(params: &Params) -> Micros {
     let Params::Gcra(tiers) = params else { return Micros::ZERO };
-    let fill =
-        |tier: &GcraTier| Micros(tier.latest_allowed.micros.saturating_sub(tier.now.0) >> LIFE_SHIFT);
+    let fill = |tier: &GcraTier| {
+        Micros(tier.latest_allowed.micros.saturating_sub(tier.now.0) >> LIFE_SHIFT)
+    };
     tiers.iter().map(fill).min().unwrap_or_default().min(LIFE_MAX)
 }
 

@@ -159,7 +159,8 @@ fn limit(params: &Params) -> u64 {
         Params::Gcra(tiers) => {
             for tier in tiers {
                 let full = tier.latest_allowed.micros.saturating_sub(tier.now.0);
-                (tier.parts, tier.emission_interval.micros, tier.emission_interval.part).hash(&mut hash);
+                (tier.parts, tier.emission_interval.micros, tier.emission_interval.part)
+                    .hash(&mut hash);
                 (full, tier.latest_allowed.part).hash(&mut hash);
             }
         }

@@ -49,10 +49,8 @@ impl RedisError {
             "NOSCRIPT" => RedisError::NoScript,
             "MOVED" => Redirect::parse(rest)
                 .map_or(RedisError::Final(StoreError::InvalidReply), RedisError::Moved),
-            "ASK" => {
-                Redirect::parse(rest)
-                    .map_or(RedisError::Final(StoreError::InvalidReply), RedisError::Ask)
-            }
+            "ASK" => Redirect::parse(rest)
+                .map_or(RedisError::Final(StoreError::InvalidReply), RedisError::Ask),
             "TRYAGAIN" => RedisError::TryAgain,
             "LOADING" => RedisError::Loading,
             "OOM" => RedisError::OutOfMemory,

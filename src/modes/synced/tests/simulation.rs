@@ -47,7 +47,8 @@ fn account(limit: &Limit, state: &mut Option<State>, hits: i64, now: u64) {
     step.count_denied = true;
     if let crate::step::Params::Gcra(tiers) = &mut step.params {
         for tier in tiers {
-            tier.latest_denied = crate::step::GcraTime { micros: crate::step::INTEGER_END - 2, part: 0 };
+            tier.latest_denied =
+                crate::step::GcraTime { micros: crate::step::INTEGER_END - 2, part: 0 };
         }
     }
     step.apply(state);
