@@ -6,20 +6,14 @@
 
 use std::path::Path;
 
-#[path = "tidy/blank.rs"]
 mod blank;
-#[path = "tidy/cycles.rs"]
 mod cycles;
-#[path = "tidy/log_lines.rs"]
 mod log_lines;
-#[path = "tidy/paths.rs"]
 mod paths;
-#[path = "tidy/prose.rs"]
 mod prose;
-#[path = "tidy/pure.rs"]
 mod pure;
-#[path = "tidy/tree.rs"]
 mod tree;
+mod violations;
 
 use paths::paths;
 use pure::PURE;
@@ -249,7 +243,7 @@ fn arrows(path: &str, code: &str) -> Vec<String> {
         return Vec::new();
     }
     let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == module) else {
-        return vec![format!("{path}:1: module `{module}` has no row in ARROWS of tests/tidy.rs")];
+        return vec![format!("{path}:1: module `{module}` has no row in ARROWS of tests/tidy")];
     };
     let mut roots = vec!["crate::".to_owned(), "super::".repeat(depth)];
     if module == "main" {
@@ -369,6 +363,3 @@ fn stands_alone(code: &str, at: usize) -> bool {
 fn line_of(code: &str, at: usize) -> usize {
     code[..at].matches('\n').count() + 1
 }
-
-#[path = "tidy/violations.rs"]
-mod violations;
