@@ -17,9 +17,6 @@
 //! are reported at once.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::num::NonZeroUsize;
-use std::time::Duration;
 
 use crate::descriptor::Bounds;
 
@@ -124,8 +121,13 @@ impl Settings {
     }
 
     /// Settings for tests: loopback listeners on free ports, one gRPC worker, few counters, no drain
-    /// delay. The unit tests of `server` and `settings` use them.
-    pub fn for_testing() -> Settings {
+    /// delay.
+    #[cfg(test)]
+    pub(crate) fn for_testing() -> Settings {
+        use std::net::SocketAddr;
+        use std::num::NonZeroUsize;
+        use std::time::Duration;
+
         let mut settings = Settings::default();
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
         settings.grpc.listen = any_port;
