@@ -19,6 +19,7 @@ mod grpc;
 mod http;
 mod lifecycle;
 mod listener;
+mod metrics;
 mod rls;
 #[cfg(test)]
 mod tests;
@@ -31,8 +32,8 @@ pub use grpc::in_process as grpc_in_process;
 pub use grpc::worker::count as worker_count;
 pub use http::admin::{AdminView, CounterError, Token};
 pub use lifecycle::Health;
-pub use listener::metrics::{ListenerMetrics, Metric, ServerMetrics};
 pub use listener::tls::{TlsAcceptor, TlsConfig};
+pub use metrics::{ListenerMetrics, Metric, ServerMetrics};
 pub use rls::handler::Decide;
 /// For the fuzz targets, which are another crate.
 #[doc(hidden)]
@@ -47,7 +48,7 @@ use http::{admin, metrics_listener, routes};
 use lifecycle::Lifecycle;
 use listener::balance::LeastConnections;
 use listener::bind::bind as bind_port;
-use listener::per_ip::PerIpLimit;
+use listener::per_peer::PerPeerLimit;
 
 /// A server with bound ports that does not serve yet.
 #[derive(Debug)]
@@ -125,7 +126,7 @@ impl Bound {
         let (balancer, queues) = LeastConnections::new(
             worker::count(&config.grpc),
             config.grpc.max_connections,
-            PerIpLimit::new(config.grpc.max_connections_per_peer),
+            PerPeerLimit::new(config.grpc.max_connections_per_peer),
             config.server_metrics.clone(),
         );
         let acceptor = Acceptor {

@@ -15,7 +15,7 @@ use super::http::server as http1;
 use super::lifecycle::{Lifecycle, Phase, StopOnExit};
 use super::listener::accept;
 use super::listener::balance::LeastConnections;
-use super::listener::metrics::ServerMetrics;
+use super::metrics::ServerMetrics;
 use super::single_threaded_runtime;
 use crate::settings::HttpSettings;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::listener::metrics::ServerMetrics;
+use super::metrics::ServerMetrics;
 use super::listener::tls::TlsAcceptor;
 use crate::descriptor::Bounds;
 use crate::settings::{

@@ -1,8 +1,7 @@
-//! Listeners: binding, the accept loop, limits per address, assignment to workers, TLS, metrics.
+//! Listeners: binding, the accept loop, limits per address, assignment to workers, TLS.
 
 pub(super) mod accept;
 pub(super) mod balance;
 pub(super) mod bind;
-pub(super) mod metrics;
-pub(super) mod per_ip;
+pub(super) mod per_peer;
 pub(super) mod tls;

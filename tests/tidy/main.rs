@@ -117,7 +117,7 @@ const WITHOUT_TWIN: &[(&str, &str)] = &[
 const LINES_MAX: usize = 400;
 /// Files that may be longer, with the reason.
 const LONG_FILES: &[(&str, usize, &str)] = &[];
-/// Rust files directly in `src/server/`: more need a folder.
+/// The most Rust files directly in `src/server/`, apart from `tests.rs`: more need a folder.
 const SERVER_FILES_MAX: usize = 8;
 /// The most columns of a line of code.
 const COLUMNS_MAX: usize = 100;
@@ -299,7 +299,9 @@ fn words(path: &str, code: &str) -> Vec<String> {
 fn flat_server(sources: &[Source]) -> Option<String> {
     let inside = |source: &&Source| {
         let name = source.path.strip_prefix("src/server/");
-        name.is_some_and(|name| name.ends_with(".rs") && !name.contains('/'))
+        name.is_some_and(|name| {
+            name.ends_with(".rs") && !name.contains('/') && name != "tests.rs"
+        })
     };
     let files = sources.iter().filter(inside).count();
     (files > SERVER_FILES_MAX).then(|| {

@@ -25,7 +25,7 @@ use super::request_body::RequestBody;
 use super::response::{self, unless_reset};
 use super::should_rate_limit::{PATH, ShouldRateLimit};
 use super::tonic_services::TonicServices;
-use crate::server::listener::metrics::{Metric, ServerMetrics};
+use crate::server::metrics::{Metric, ServerMetrics};
 use crate::server::rls::handler::Decide;
 
 /// Path prefixes of the streaming methods, whose calls may stay open.

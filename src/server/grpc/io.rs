@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::control_frames::ControlFrameLimiter;
 use super::read_budget::ReadBudget;
-use crate::server::listener::metrics::ServerMetrics;
+use crate::server::metrics::ServerMetrics;
 
 /// Bytes of the preface that opens an HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE_BYTES: usize = 24;

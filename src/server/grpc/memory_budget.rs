@@ -16,7 +16,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::body_error::BodyError;
 use super::status::{GrpcCode, GrpcStatus};
-use crate::server::listener::metrics::ServerMetrics;
+use crate::server::metrics::ServerMetrics;
 
 /// Bytes of each call that are not counted. Nearly all calls are smaller, so they do not touch the
 /// shared counter.

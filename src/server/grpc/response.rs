@@ -14,7 +14,7 @@ use http_body::Body as _;
 use super::framing::framed;
 use super::status::GRPC;
 use super::tonic_services::TonicResponse;
-use crate::server::listener::metrics::ServerMetrics;
+use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::RlsResponse;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");

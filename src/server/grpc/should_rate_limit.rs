@@ -23,7 +23,7 @@ use super::request_body::{ReceivedBody, RequestBody};
 use super::response::{self, unless_reset};
 use super::status::GrpcStatus;
 use super::tonic_services::{TonicResponse, TonicServices, is_compressed};
-use crate::server::listener::metrics::ServerMetrics;
+use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::{Decide, RlsResponse};
 
 /// The request path of `ShouldRateLimit`.

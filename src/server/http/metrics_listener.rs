@@ -12,7 +12,7 @@ use tokio::net;
 use super::metrics_page::MetricsPages;
 use super::server;
 use crate::server::lifecycle::Lifecycle;
-use crate::server::listener::metrics::ServerMetrics;
+use crate::server::metrics::ServerMetrics;
 use crate::server::single_threaded_runtime;
 use crate::settings::HttpSettings;
 

@@ -21,8 +21,8 @@ use tokio::sync::Semaphore;
 
 use crate::server::lifecycle::{Lifecycle, Phase};
 use crate::server::listener::accept;
-use crate::server::listener::metrics::{ListenerMetrics, ServerMetrics};
-use crate::server::listener::per_ip::PerIpLimit;
+use crate::server::listener::per_peer::PerPeerLimit;
+use crate::server::metrics::{ListenerMetrics, ServerMetrics};
 use crate::settings::HttpSettings;
 
 /// Serves `router` on `listener` until the server stops, then gives open requests
@@ -37,11 +37,11 @@ pub(in crate::server) async fn serve(
     let bound = (limits.request_timeout, Arc::clone(metrics));
     let router = router.layer(from_fn_with_state(bound, limit_time));
     let permits = Arc::new(Semaphore::new(limits.max_connections));
-    let per_ip = PerIpLimit::new(limits.max_connections_per_peer);
+    let per_peer = PerPeerLimit::new(limits.max_connections_per_peer);
     let take = |stream, address| {
         listener_metrics(metrics).accepted.add();
         // Without a permit, the closure returns and drops the stream, which closes it.
-        let Some(peer_permit) = per_ip.try_acquire(address) else {
+        let Some(peer_permit) = per_peer.try_acquire(address) else {
             return listener_metrics(metrics).refused_peer.add();
         };
         let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::mpsc;
 
-use super::metrics::ServerMetrics;
-use super::per_ip::{PerIpLimit, PerIpPermit};
+use super::per_peer::{PerPeerLimit, PerPeerPermit};
+use crate::server::metrics::ServerMetrics;
 
 /// Connections that may wait in the queue of one worker.
 const QUEUE: usize = 1024;
@@ -28,14 +28,14 @@ pub(in crate::server) struct Accepted {
 pub(in crate::server) struct ConnectionGuard {
     worker: Arc<AtomicUsize>,
     metrics: Arc<ServerMetrics>,
-    _peer: PerIpPermit,
+    _peer: PerPeerPermit,
 }
 
 impl ConnectionGuard {
     fn new(
         worker: &Arc<AtomicUsize>,
         metrics: &Arc<ServerMetrics>,
-        peer: PerIpPermit,
+        peer: PerPeerPermit,
     ) -> ConnectionGuard {
         worker.fetch_add(1, Ordering::Relaxed);
         metrics.grpc.open.add();
@@ -55,7 +55,7 @@ impl Drop for ConnectionGuard {
 pub(in crate::server) struct LeastConnections {
     workers: Vec<Worker>,
     max: usize,
-    per_ip: PerIpLimit,
+    per_peer: PerPeerLimit,
     metrics: Arc<ServerMetrics>,
 }
 
@@ -67,11 +67,11 @@ struct Worker {
 
 impl LeastConnections {
     /// A balancer for `workers` workers, and the queue of each worker. At most `max` connections
-    /// are open in total, and per address as many as `per_ip` allows.
+    /// are open in total, and per address as many as `per_peer` allows.
     pub(in crate::server) fn new(
         workers: usize,
         max: usize,
-        per_ip: PerIpLimit,
+        per_peer: PerPeerLimit,
         metrics: Arc<ServerMetrics>,
     ) -> (LeastConnections, Vec<mpsc::Receiver<Accepted>>) {
         let worker = || {
@@ -79,7 +79,7 @@ impl LeastConnections {
             (Worker { open: Arc::default(), queue }, receiver)
         };
         let (workers, queues) = (0..workers).map(|_| worker()).unzip();
-        (LeastConnections { workers, max, per_ip, metrics }, queues)
+        (LeastConnections { workers, max, per_peer, metrics }, queues)
     }
 
     /// Sends `stream` to the worker with the fewest open connections whose queue has room. Returns
@@ -87,7 +87,7 @@ impl LeastConnections {
     pub(in crate::server) fn assign(&self, stream: TcpStream, peer: IpAddr) -> bool {
         let port = &self.metrics.grpc;
         port.accepted.add();
-        let Some(peer) = self.per_ip.try_acquire(peer) else {
+        let Some(peer) = self.per_peer.try_acquire(peer) else {
             port.refused_peer.add();
             return false;
         };
@@ -98,7 +98,7 @@ impl LeastConnections {
         assigned
     }
 
-    fn try_assign(&self, stream: TcpStream, peer: PerIpPermit) -> bool {
+    fn try_assign(&self, stream: TcpStream, peer: PerPeerPermit) -> bool {
         let mut order: Vec<(usize, &Worker)> = self.workers.iter().map(|c| (c.open(), c)).collect();
         if order.iter().map(|(open, _)| open).sum::<usize>() >= self.max {
             return false;
@@ -129,7 +129,7 @@ mod tests {
     const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     fn balancer(workers: usize, max: usize) -> (LeastConnections, Vec<mpsc::Receiver<Accepted>>) {
-        LeastConnections::new(workers, max, PerIpLimit::new(None), Arc::default())
+        LeastConnections::new(workers, max, PerPeerLimit::new(None), Arc::default())
     }
 
     /// Both ends of a new connection. The client's end only has to stay open.

@@ -14,7 +14,7 @@ use tokio_rustls::server::TlsStream;
 mod client_san;
 mod rustls_config;
 
-use super::metrics::ServerMetrics;
+use crate::server::metrics::ServerMetrics;
 use crate::settings::{ClientCert, GrpcSettings};
 use crate::tls::{CertFiles, PemFile, ReloadOutcome, Reloadable, TlsError};
 use rustls_config::ServedConfig;
