@@ -26,7 +26,7 @@ mod tests;
 
 pub use self::config::ServerConfig;
 pub use crate::tls::{ReloadOutcome, TlsError};
-/// For tests, and for the fuzz targets, which are another crate.
+/// For integration tests and the fuzz targets, which are other crates.
 #[doc(hidden)]
 pub use grpc::in_process as grpc_in_process;
 pub use grpc::worker::count as worker_count;
@@ -35,7 +35,7 @@ pub use lifecycle::Health;
 pub use listener::tls::{TlsAcceptor, TlsConfig};
 pub use metrics::{ListenerMetrics, Metric, ServerMetrics};
 pub use rls::handler::Decide;
-/// For the fuzz targets, which are another crate.
+/// For integration tests and the fuzz targets, which are other crates.
 #[doc(hidden)]
 pub use rls::in_process;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::metrics::ServerMetrics;
 use super::listener::tls::TlsAcceptor;
+use super::metrics::ServerMetrics;
 use crate::descriptor::Bounds;
 use crate::settings::{
     AdminSettings, DrainSettings, GrpcSettings, HttpSettings, MetricsSettings, Settings,

@@ -1,7 +1,8 @@
 //! A driver for tests and fuzzing: serves `ShouldRateLimit` calls without a connection.
 //!
-//! Its users are the fuzz target `request_proto` (`fuzz/src/requests.rs`) and
-//! `src/server/tests/paths_agree.rs`. The target is another crate, so this module is public.
+//! Its users are the fuzz target `request_proto` and `tests/mutation`, both by
+//! `fuzz/src/requests.rs`, and `src/server/tests/paths_agree.rs`. The first two are other crates, so
+//! this module is public.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,7 +16,7 @@ use super::framing::framed;
 use super::memory_budget::{BudgetShare, MemoryBudget};
 use super::rate_limit_handler::RateLimitHandler;
 use super::request_body::ReceivedBody;
-use super::should_rate_limit::{Answer, PATH, ShouldRateLimit};
+use super::should_rate_limit::{PATH, ServedResponse, ShouldRateLimit};
 use super::tonic_services::health::Reporter;
 use super::tonic_services::{TonicResponse, TonicServices};
 use crate::descriptor::Bounds;
@@ -54,13 +55,13 @@ impl<D: Decide> GrpcService<D> {
         let request = Request::post(PATH).body(()).expect("the path is valid");
         let (mut head, ()) = request.into_parts();
         head.headers = headers;
-        match self.0.answer(&mut head, body).await {
-            Ok(Answer::FastPath(RlsResponse { message, grant })) => {
+        match self.0.respond(&mut head, body).await {
+            Ok(ServedResponse::FastPath(RlsResponse { message, grant })) => {
                 grant.into_iter().for_each(|grant| grant.delivered());
                 Received { status: 0, message: String::new(), body: framed(&message).to_vec() }
             }
-            Ok(Answer::Tonic(answer)) => {
-                let TonicResponse { response, grant } = *answer;
+            Ok(ServedResponse::Tonic(served)) => {
+                let TonicResponse { response, grant } = *served;
                 let received = receive(response).await;
                 grant.into_iter().for_each(|grant| grant.delivered());
                 received

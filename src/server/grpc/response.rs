@@ -25,14 +25,14 @@ const OK: HeaderValue = HeaderValue::from_static("0");
 /// writes the status message.
 const OUT_OF_RANGE: HeaderValue = HeaderValue::from_static("11");
 
-/// The output of `answer`, or `None` if the client resets the call before it is ready.
+/// The output of `call`, or `None` if the client resets the call before it is ready.
 pub(super) async fn unless_reset<T>(
     respond: &mut SendResponse<Bytes>,
-    answer: impl Future<Output = T>,
+    call: impl Future<Output = T>,
 ) -> Option<T> {
-    let mut answer = pin!(answer);
-    poll_fn(|context| match answer.as_mut().poll(context) {
-        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+    let mut call = pin!(call);
+    poll_fn(|context| match call.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending => respond.poll_reset(context).map(|_| None),
     })
     .await
@@ -44,9 +44,9 @@ pub(super) async fn unless_reset<T>(
 /// client may reset the call, for example after its timeout.
 pub(super) async fn send_message(
     respond: &mut SendResponse<Bytes>,
-    answer: RlsResponse,
+    decided: RlsResponse,
 ) -> Result<(), h2::Error> {
-    let RlsResponse { message, grant } = answer;
+    let RlsResponse { message, grant } = decided;
     let mut head = Response::new(());
     head.headers_mut().insert(CONTENT_TYPE, GRPC);
     let mut stream = respond.send_response(head, false)?;
@@ -64,10 +64,10 @@ pub(super) async fn send_message(
 /// becomes final as in [`send_message`].
 pub(super) async fn send(
     respond: &mut SendResponse<Bytes>,
-    answer: TonicResponse,
+    served: TonicResponse,
     metrics: &ServerMetrics,
 ) -> Result<(), h2::Error> {
-    let TonicResponse { response, grant } = answer;
+    let TonicResponse { response, grant } = served;
     if response.headers().get(GRPC_STATUS) == Some(&OUT_OF_RANGE) {
         metrics.message_too_large.add();
     }

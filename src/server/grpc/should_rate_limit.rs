@@ -41,7 +41,7 @@ pub(super) struct ShouldRateLimit<D> {
 }
 
 /// The response to a call, by the path that the call took.
-pub(super) enum Answer {
+pub(super) enum ServedResponse {
     FastPath(RlsResponse),
     Tonic(Box<TonicResponse>),
 }
@@ -54,14 +54,16 @@ impl<D: Decide> ShouldRateLimit<D> {
         mut respond: SendResponse<Bytes>,
     ) {
         let (mut head, body) = request.into_parts();
-        let answer = self.answer(&mut head, RequestBody::new(body));
-        let Some(answer) = unless_reset(&mut respond, answer).await else { return };
+        let served = self.respond(&mut head, RequestBody::new(body));
+        let Some(served) = unless_reset(&mut respond, served).await else { return };
         // An error here means that the client has reset the call or closed the connection.
-        let _ = match answer {
-            Ok(Answer::FastPath(answer)) => response::send_message(&mut respond, answer).await,
+        let _ = match served {
+            Ok(ServedResponse::FastPath(decided)) => {
+                response::send_message(&mut respond, decided).await
+            }
             // Boxed, like the call below: the future of every call has room for the largest part.
-            Ok(Answer::Tonic(answer)) => {
-                Box::pin(response::send(&mut respond, *answer, &self.metrics)).await
+            Ok(ServedResponse::Tonic(served)) => {
+                Box::pin(response::send(&mut respond, *served, &self.metrics)).await
             }
             Err(status) => respond.send_response(status.into_response(), true).map(drop),
         };
@@ -72,7 +74,11 @@ impl<D: Decide> ShouldRateLimit<D> {
     ///
     /// `head` is borrowed, because only tonic takes it. By value, the future of every call would
     /// hold its 224 bytes twice.
-    pub(super) async fn answer<B>(&self, head: &mut Parts, body: B) -> Result<Answer, GrpcStatus>
+    pub(super) async fn respond<B>(
+        &self,
+        head: &mut Parts,
+        body: B,
+    ) -> Result<ServedResponse, GrpcStatus>
     where
         B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,
     {
@@ -82,13 +88,13 @@ impl<D: Decide> ShouldRateLimit<D> {
         let mut body = BudgetedBody::unary(body, &*self.handler.budget);
         let framed = framing::read_unary(&mut body, self.max_message_bytes).await?;
         if fast_path && let Some(message) = fast_path_message(&framed, self.max_message_bytes) {
-            return self.handler.handle(&head.headers, message).await.map(Answer::FastPath);
+            return self.handler.handle(&head.headers, message).await.map(ServedResponse::FastPath);
         }
         let budget = Arc::clone(&self.handler.budget);
         let body = ReceivedBody::new(framed, body.into_share().shared(budget));
         // Boxed because it is large: unboxed, the future of the fast path would be as large.
         let head = std::mem::replace(head, Request::new(()).into_parts().0);
         let call = Box::pin(self.services.call(Request::from_parts(head, body)));
-        Ok(Answer::Tonic(Box::new(call.await)))
+        Ok(ServedResponse::Tonic(Box::new(call.await)))
     }
 }

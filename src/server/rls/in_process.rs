@@ -1,7 +1,8 @@
-//! A driver for fuzzing: decides encoded requests without a connection.
+//! A driver for tests and fuzzing: decides encoded requests without a connection.
 //!
-//! Its users are the fuzz targets `request_proto` and `request_json` (`fuzz/src/requests.rs`). They
-//! are in another crate, so this module is public.
+//! Its users are the fuzz targets `request_proto` and `request_json` and `tests/mutation`, all by
+//! `fuzz/src/requests.rs`, and `tests/it/library/wire.rs`. They are other crates, so this module is
+//! public.
 
 use std::sync::LazyLock;
 
