@@ -5,10 +5,10 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
-#[path = "suite/inside.rs"]
-mod inside;
+#[path = "suite/in_process.rs"]
+mod in_process;
 
-use inside::Inside;
+use in_process::InProcessLoad;
 
 const RULES: &str = "
 domain: bench
@@ -24,12 +24,12 @@ fn decisions(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("decide");
     group.throughput(Throughput::Elements(1));
     for (name, users) in [("hot_1000", 1_000), ("100_000", 100_000), ("1_million", 1_000_000)] {
-        let inside = LazyCell::new(|| Inside::new(RULES, users).expect("the rules are valid"));
+        let load = LazyCell::new(|| InProcessLoad::new(RULES, users).expect("the rules are valid"));
         let mut user = 0;
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 user = if user + 1 == users { 0 } else { user + 1 };
-                inside.decide(black_box(user)).expect("a store in memory answers at once");
+                load.decide(black_box(user)).expect("a store in memory answers at once");
             });
         });
     }

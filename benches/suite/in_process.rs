@@ -15,7 +15,7 @@ use weir::store::MemoryStore;
 use weir::time::{Clock, SystemClock};
 
 /// A limiter with the rules of a load, and its users.
-pub(crate) struct Inside {
+pub(crate) struct InProcessLoad {
     limiter: Limiter,
     clock: SystemClock,
     rules: RuleSet,
@@ -28,20 +28,20 @@ pub(crate) struct Inside {
 /// memory. The stride shares no factor with a power of ten, so it visits every user.
 const STRIDE: usize = 7919;
 
-impl Inside {
+impl InProcessLoad {
     /// A limiter with the rules `text` for the domain `bench`, after one decision for each of
     /// `users`.
-    pub(crate) fn new(text: &str, users: usize) -> anyhow::Result<Inside> {
+    pub(crate) fn new(text: &str, users: usize) -> anyhow::Result<InProcessLoad> {
         let file = SourceFile { name: "bench.yaml".into(), text: text.to_owned() };
         let compiled = compile(&[file], &Options::default());
         let (rules, _) = compiled.map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
         let backend = Backend::Memory(MemoryStore::new(4 * users.max(100_000)));
         let limiter = Limiter::new(backend, KeySeed::random(), ResponseSettings::default());
         let users: Vec<String> = (0..users).map(|user| format!("u{user:07}")).collect();
-        let inside = Inside { limiter, clock: SystemClock::new(), rules, users };
-        let users = inside.users.len();
-        (0..users).try_for_each(|user| inside.decide(user * STRIDE % users))?;
-        Ok(inside)
+        let load = InProcessLoad { limiter, clock: SystemClock::new(), rules, users };
+        let users = load.users.len();
+        (0..users).try_for_each(|user| load.decide(user * STRIDE % users))?;
+        Ok(load)
     }
 
     /// Makes a decision for user number `user`.

@@ -16,7 +16,7 @@ mod chart;
 mod child;
 mod faults;
 mod figures;
-mod inside;
+mod in_process;
 mod machine;
 mod page;
 mod redis;
@@ -98,7 +98,7 @@ fn main() -> anyhow::Result<()> {
             figures.join(faults(&options, folder.path())?);
         }
         figures.join(algorithms(&options, folder.path())?);
-        figures.join(inside(&options)?);
+        figures.join(in_process_decisions(&options)?);
         println!("memory, rest and start");
         let rules = written(folder.path(), "rules.yaml", &rules("fixed_window"))?;
         let counters =
@@ -325,12 +325,12 @@ fn algorithms(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
 }
 
 /// Decisions without a network.
-fn inside(options: &Options) -> anyhow::Result<Figures> {
+fn in_process_decisions(options: &Options) -> anyhow::Result<Figures> {
     let mut figures = Figures::default();
     for (name, users) in [("1 000 counters", 1_000), ("1 M counters", 1_000_000)] {
         println!("inside the process, {name}");
-        let inside = inside::Inside::new(&rules("fixed_window"), users)?;
-        for pace in inside.pace(usize::from(options.rounds.max(3))).context("a decision")? {
+        let load = in_process::InProcessLoad::new(&rules("fixed_window"), users)?;
+        for pace in load.pace(usize::from(options.rounds.max(3))).context("a decision")? {
             figures.add(&format!("inside: million decisions per CPU second: {name}"), pace);
         }
     }

@@ -11,8 +11,8 @@ use crate::figures::Figures;
 /// The text around the figures.
 const TEXT: &str = include_str!("page.md");
 
-/// A promise: the measure, its figure, and its bound.
-type Promise = (&'static str, fn(&Figures) -> Option<f64>, Bound);
+/// A target: the measure, its figure, and its bound.
+type Target = (&'static str, fn(&Figures) -> Option<f64>, Bound);
 
 #[derive(Clone, Copy)]
 enum Bound {
@@ -22,7 +22,7 @@ enum Bound {
 
 use Bound::{Least, Most};
 
-const PROMISES: &[Promise] = &[
+const TARGETS: &[Target] = &[
     (
         "memory, saturated: server CPU per call, of the baseline's",
         |f| {
@@ -144,7 +144,7 @@ pub(crate) fn write(
         .replace("{{facts}}", facts.trim_end())
         .replace("{{fallback}}", &shown(figures, "Redis: decided by fallback, %"))
         .replace("{{rounds}}", &rounds.to_string())
-        .replace("{{promises}}", promises(figures).trim_end())
+        .replace("{{targets}}", targets(figures).trim_end())
         .replace("{{servers}}", servers(figures).trim_end())
         .replace("{{builds}}", builds(figures).trim_end())
         .replace("{{faults}}", faults(figures).trim_end())
@@ -157,9 +157,9 @@ fn shown(figures: &Figures, name: &str) -> String {
     figures.get(name).map_or("-".to_owned(), short)
 }
 
-fn promises(figures: &Figures) -> String {
+fn targets(figures: &Figures) -> String {
     let mut rows = String::new();
-    for (name, figure, bound) in PROMISES {
+    for (name, figure, bound) in TARGETS {
         let value = figure(figures);
         let (shown, kept) = match bound {
             Most(most) => (format!("at most {most}"), value.map(|value| value <= *most)),
