@@ -41,23 +41,24 @@ section! {
         max_message_bytes: usize = "4194304", number(1024..=1 << 30);
         /// Largest headers of one request, in bytes, as HPACK counts them.
         max_header_bytes: u32 = "16384", number(1024..=1 << 20);
-        /// Most requests in flight on one connection. Further requests wait at the client.
+        /// Maximum number of requests in flight on one connection. Further requests wait at the
+        /// client.
         max_concurrent_streams: u32 = "1024", number(1..=COUNT_MAX);
-        /// Most request bytes that all connections together buffer. The first 1024 bytes of each
-        /// request do not count. A request over this limit gets RESOURCE_EXHAUSTED.
+        /// Maximum number of request bytes that all connections together buffer. The first 1024
+        /// bytes of each request do not count. A request over this limit gets RESOURCE_EXHAUSTED.
         max_buffered_bytes: usize = "67108864", number(1024..=1 << 40);
         // 128: more than the requests of usual size that one read holds, fewer than a flood sends.
         /// Requests that the client reset and h2 has not yet handed over, on one connection. One more
         /// closes the connection.
         max_pending_resets: usize = "128", number(1..=COUNT_MAX);
-        /// Most control frames (pings, settings, resets) of one connection over the allowance of 4 per
-        /// request and 100 per second. One more closes the connection.
+        /// Maximum number of control frames (pings, settings, resets) of one connection over the
+        /// allowance of 4 per request and 100 per second. One more closes the connection.
         max_control_frames: u32 = "1000", number(10..=COUNT_MAX);
-        /// Most open gRPC connections of the process. One more is closed at once.
+        /// Maximum number of open gRPC connections of the process. One more is closed at once.
         max_connections: usize = "16384", number(1..=COUNT_MAX);
-        /// Most open gRPC connections of one client address. `off`: no limit.
+        /// Maximum number of open gRPC connections of one client address. `off`: no limit.
         max_connections_per_peer: Option<usize> = "off", number_or_off(1..=COUNT_MAX);
-        /// Most concurrent TLS handshakes of one worker. Further handshakes wait.
+        /// Maximum number of concurrent TLS handshakes of one worker. Further handshakes wait.
         max_handshakes: usize = "32", number(1..=COUNT_MAX);
         /// Time for a new connection to finish TLS and to send the first 24 bytes of HTTP/2.
         handshake_timeout: Duration = "10s", positive_duration();

@@ -26,10 +26,11 @@ section! {
         request_timeout: Duration = "10s", positive_duration();
         /// Lifetime of a connection, busy or idle.
         max_connection_age: Duration = "10m", positive_duration();
-        /// Most open connections of the HTTP listener. One more is closed at once.
+        /// Maximum number of open connections of the HTTP listener. One more is closed at once.
         max_connections: usize = "1024", number(1..=COUNT_MAX);
         // Health probes and a client that opens all the connections it can have different addresses.
-        /// Most open connections of one client address to one listener. `off`: no limit.
+        /// Maximum number of open connections of one client address to one listener. `off`: no
+        /// limit.
         max_connections_per_peer: Option<usize> = "256", number_or_off(1..=COUNT_MAX);
     }
 }
@@ -45,8 +46,9 @@ section! {
         /// File whose first line is the token, instead of `admin.token`. weir reads the file for
         /// every request that needs the token.
         token_file: Option<PathBuf> = "", optional(file());
-        /// Most open connections of the admin listener. The metrics listener (`metrics.listen`) has
-        /// the same limit. Each connection may hold a page of metrics in memory.
+        /// Maximum number of open connections of the admin listener. The metrics listener
+        /// (`metrics.listen`) has the same limit. Each connection may hold a page of metrics in
+        /// memory.
         max_connections: usize = "64", number(1..=COUNT_MAX);
     }
 }

@@ -21,8 +21,8 @@ section! {
         listen: Option<SocketAddr> = "", optional(address());
         /// Path of the metrics on the listener `metrics.listen`.
         path: String = "/metrics", checked("a path", url_path);
-        /// Most series by values of requests (`detailed_metric`, `value_to_metric`), of all rules
-        /// together. Further values are counted as `other`.
+        /// Maximum number of series by values of requests (`detailed_metric`, `value_to_metric`),
+        /// of all rules together. Further values are counted as `other`.
         max_series: usize = "1000", number(0..=1_000_000);
         /// Export the counters with the most denials as metrics, not only at `/top`.
         top: bool = "false", switch();

@@ -12,11 +12,11 @@ section! {
     pub struct RedisSettings {
         /// Address of Redis; [redis.md](redis.md) lists every form. Shown without its password.
         url: SecretUrl = "redis-cluster://127.0.0.1:7000", url("a URL", redis_url::read);
-        /// Connections per node: at least one for each gRPC worker. A larger number is spread over
-        /// the workers.
+        /// Minimum connections per node, over all gRPC workers. Each worker has at least one, so
+        /// values below the number of workers have no effect.
         pool_size: usize = "1", number(1..=1024);
-        /// Most steps in one script call. A step is one operation on one counter, usually a decision.
-        /// 1 sends each step alone.
+        /// Maximum number of steps in one script call. A step is one operation on one counter,
+        /// usually a decision. 1 sends each step alone.
         max_batch_size: usize = "128", number(1..=1024);
         /// User of Redis's access control list, instead of the URL's.
         username: Option<String> = "", optional(text());

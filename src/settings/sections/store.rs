@@ -20,8 +20,9 @@ section! {
         /// Longest wait for one reply of Redis. A shorter `grpc-timeout` of the caller, less a
         /// margin, takes precedence.
         timeout: Duration = "10ms", positive_duration();
-        /// Most counters in memory. At the limit, weir evicts the counter whose eviction loses the
-        /// least state. With `redis`, these are the counters of `on_error: local`.
+        /// Maximum number of counters in memory. At the limit, weir evicts the counter whose
+        /// eviction loses the least state. With `redis`, these are the counters of
+        /// `on_error: local`.
         max_counters: usize = "4000000", number(1..=1_000_000_000);
         /// With `redis`: deny from memory while a counter is known to be over its limit
         /// ([modes.md](modes.md#over-limit-cache)). `over_limit_cache: false` in a rule switches it
@@ -55,11 +56,11 @@ section! {
 section! {
     /// The largest request. A request over a bound gets INVALID_ARGUMENT.
     impl Bounds {
-        /// Most descriptors in one request.
+        /// Maximum number of descriptors in one request.
         descriptors: usize = "256", number(1..=10_000);
-        /// Most entries in one descriptor.
+        /// Maximum number of entries in one descriptor.
         entries: usize = "32", number(1..=1_000);
-        /// Most bytes of the domain, of a key, or of a value.
+        /// Maximum number of bytes of the domain, of a key, or of a value.
         text_bytes: usize = "65536", number(1..=1 << 20);
     }
 }

@@ -34,9 +34,9 @@ section! {
         service_namespace: Option<String> = "", optional(text());
         /// Attribute `service.instance.id`.
         service_instance_id: Option<String> = "", optional(text());
-        /// Most spans that wait for the collector. Further spans are dropped.
+        /// Maximum number of spans that wait for the collector. Further spans are dropped.
         max_queue_size: usize = "2048", number(1..=1_000_000);
-        /// Most spans in one message to the collector.
+        /// Maximum number of spans in one message to the collector.
         max_batch_size: usize = "512", number(1..=1_000_000);
         /// Longest time that a message to the collector waits for further spans.
         batch_delay: Duration = "5s", duration();
