@@ -6,7 +6,7 @@
 //!
 //! Hits of other instances only make the counter fuller. Hits that are given back through this
 //! instance invalidate the entry at once. Hits that another instance gives back have no effect here
-//! until the counter would have had room anyway. `docs/modes.md` has the full argument.
+//! until the counter would have had room anyway. `docs/design/modes.md` has the proof.
 //!
 //! A fixed window of one tier may count denied hits. Hits that are denied here are unreported at
 //! first. They are reported to the store before any step whose outcome depends on them.

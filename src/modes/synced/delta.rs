@@ -7,7 +7,7 @@
 //! For a bucket the difference is a length of time: how much fuller the hits made the bucket, less
 //! the part that drained while the bucket would have been empty without them. It is computed from
 //! one level and added to another that is never lower. There it is at most what the hits themselves
-//! would have added. `docs/modes.md` has the proof.
+//! would have added. `docs/design/modes.md` has the proof.
 
 use smallvec::SmallVec;
 
