@@ -38,17 +38,21 @@ impl Token {
             Token::File(path) => bounded_file::first_line(path).map_err(|error| {
                 // The response omits the path, because the caller is not authenticated yet.
                 tracing::warn!(path = %path.display(), %error, "admin.token_file cannot be read");
-                "admin.token_file cannot be read; the log says why".to_owned()
+                "admin.token_file cannot be read; see the log for the cause".to_owned()
             })?,
         };
         let expected = expected.trim();
+        let setting = match self {
+            Token::Text(_) => "admin.token",
+            Token::File(_) => "admin.token_file",
+        };
         if expected.is_empty() {
-            return Err("admin.token is empty; set one".to_owned());
+            return Err(format!("{setting} has no token; set one"));
         }
         let (scheme, given) = header.split_at_checked(7).unwrap_or_default();
         let right = scheme.eq_ignore_ascii_case(b"bearer ")
             && bool::from(given.trim_ascii().ct_eq(expected.as_bytes()));
-        if right { Ok(()) } else { Err("the token is wrong; send that of admin.token".to_owned()) }
+        if right { Ok(()) } else { Err(format!("the token is wrong; send that of {setting}")) }
     }
 }
 
