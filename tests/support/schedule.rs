@@ -1,9 +1,10 @@
 //! The schedule of tests: a test shares the machine or runs exclusively.
 //!
-//! Every test starts its own processes and takes its own ports, so most tests share the machine. A
-//! test that asserts something about time (a store timeout below a second, a rate, an interval)
-//! runs exclusively: a neighbour that keeps both cores busy could make it fail. `cargo test` bounds
-//! the number of tests that run at once by the number of cores.
+//! Every test starts its own processes and takes its own ports, so most tests share the machine.
+//! Latencies are not asserted; bounds that define a guarantee are, under `exclusive` (a store
+//! timeout below a second, a rate, an interval): another test that keeps both cores busy could make
+//! such a test fail. `cargo test` bounds the number of tests that run at once by the number of
+//! cores.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -21,7 +22,7 @@ pub(crate) fn shared() -> Permit {
     Permit::Shared(RUNNING.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The permit of a test that asserts a duration, a rate or a timeout. Waits until all other tests
+/// The permit of a test that asserts a bound on a duration, a rate or a timeout. Waits until all other tests
 /// have ended.
 pub(crate) fn exclusive() -> Permit {
     Permit::Exclusive(RUNNING.write().unwrap_or_else(PoisonError::into_inner))
