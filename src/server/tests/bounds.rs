@@ -9,7 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc};
 
-use super::support::{http, read_answer, request, serve, settings_over};
+use super::support::{
+    http, in_time, read_response, request, serve, settings_over, wait_until,
+};
 use crate::server::ServerConfig;
 use crate::server::tests::test_handlers::{Blocking, ByDomain};
 
@@ -27,7 +29,7 @@ fn short_timeouts(fast_path: bool) -> ServerConfig {
 /// Waits until the server has closed `stream`.
 async fn wait_until_closed(mut stream: TcpStream) {
     let mut rest = Vec::new();
-    let _ = stream.read_to_end(&mut rest).await;
+    let _ = in_time("the close", stream.read_to_end(&mut rest)).await;
 }
 
 async fn silent_connections_are_closed_on_every_port(fast_path: bool) {
@@ -47,7 +49,7 @@ async fn missing_body_times_out() {
     let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
     let head = b"POST /json HTTP/1.1\r\nhost: t\r\ncontent-length: 100\r\n\r\n{";
     stream.write_all(head).await.unwrap();
-    assert_eq!(read_answer(&mut stream).await.status, 408);
+    assert_eq!(read_response(&mut stream).await.status, 408);
     server.stop().await;
 }
 
@@ -63,9 +65,7 @@ async fn a_connection_over_the_maximum_is_closed(fast_path: bool) {
         wait_until_closed(TcpStream::connect(address).await.unwrap()).await;
         drop(first);
         // The server detects a close only when it reads from the connection, so the count may lag.
-        while port.open.get() > 0 {
-            tokio::task::yield_now().await;
-        }
+        wait_until("the close to be counted", || port.open.get() == 0).await;
     }
     assert_eq!(http(server.addresses.http, "GET", "/livez", "").await.status, 200);
     server.try_call().await.unwrap();

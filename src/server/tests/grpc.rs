@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tonic::Code::{Internal, InvalidArgument};
 
-use super::support::{http, request, serve, settings_over};
+use super::support::{http, in_time, request, serve, settings_over};
 use crate::proto::{Code, Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
 use crate::server::tests::test_handlers::{Blocking, ByDomain, observing};
 
@@ -99,9 +99,12 @@ async fn a_call_in_flight_is_answered_after_the_stop_began(fast_path: bool) {
 
     server.shutdown.send_replace(true);
     // The port closes soon after the stop begins. Connect until that fails, instead of sleeping.
-    while tokio::net::TcpStream::connect(server.addresses.grpc).await.is_ok() {
-        tokio::task::yield_now().await;
-    }
+    let connects = async {
+        while tokio::net::TcpStream::connect(server.addresses.grpc).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time("the port to close", connects).await;
     assert!(!call.is_finished());
     go.add_permits(1);
     call.await.unwrap().unwrap();

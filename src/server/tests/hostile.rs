@@ -11,7 +11,7 @@ use super::raw::{
     CONTINUATION, DATA, END_HEADERS, ENHANCE_YOUR_CALM, HEADERS, PING, REFUSED_STREAM, RST_STREAM,
     Raw, SETTINGS, call, call_headers, frame, streams,
 };
-use super::support::{Served, read_answer, request, serve_one_worker};
+use super::support::{Served, in_time, read_response, request, serve_one_worker, wait_until};
 use crate::server::tests::test_handlers::{ByDomain, observing};
 use crate::server::{Metric, ServerConfig, ServerMetrics};
 
@@ -24,9 +24,7 @@ fn serving(fast_path: bool, tune: impl FnOnce(&mut ServerConfig)) -> (Served, Ar
 
 /// Waits until `counter` is one. The server may count after it has responded.
 async fn counted(counter: &Metric) {
-    while counter.get() == 0 {
-        tokio::task::yield_now().await;
-    }
+    wait_until("the count", || counter.get() > 0).await;
     assert_eq!(counter.get(), 1);
 }
 
@@ -274,7 +272,7 @@ async fn a_large_head_of_http_1_is_refused_and_counted() {
     let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
     let head = format!("GET /livez HTTP/1.1\r\nhost: t\r\nx: {}\r\n\r\n", "y".repeat(10_000));
     let _ = stream.write_all(head.as_bytes()).await;
-    assert_eq!(read_answer(&mut stream).await.status, 431);
+    assert_eq!(read_response(&mut stream).await.status, 431);
     counted(&metrics.http_too_large).await;
     server.stop().await;
 }
@@ -285,13 +283,16 @@ async fn a_slow_http_head_is_closed_in_time() {
     let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
     let mut drops = "GET /livez HTTP/1.1\r\n".bytes().chain(std::iter::repeat(b'x'));
     // The timeout applies to the whole head, so single bytes do not extend it.
-    while stream.write_all(&[drops.next().unwrap()]).await.is_ok() {
-        let mut answer = [0; 64];
-        if stream.try_read(&mut answer).is_ok_and(|bytes| bytes == 0) {
-            break;
+    let drip = async {
+        while stream.write_all(&[drops.next().unwrap()]).await.is_ok() {
+            let mut answer = [0; 64];
+            if stream.try_read(&mut answer).is_ok_and(|bytes| bytes == 0) {
+                break;
+            }
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
-    }
+    };
+    in_time("the close", drip).await;
     counted(&metrics.http_timeout).await;
     server.stop().await;
 }
@@ -328,9 +329,7 @@ async fn a_flooding_connection_does_not_starve_others(fast_path: bool) {
         let reader = reader.try_clone().unwrap();
         move || std::io::copy(&mut &reader, &mut std::io::sink())
     });
-    while served.load(Ordering::Relaxed) == 0 {
-        tokio::task::yield_now().await;
-    }
+    wait_until("a call of the flood", || served.load(Ordering::Relaxed) > 0).await;
     let mut client = server.client().await;
     client.should_rate_limit(request("ok")).await.unwrap();
     let before = served.load(Ordering::Relaxed);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::support::{Served, read_answer, serve, settings};
+use super::support::{Served, read_response, serve, settings};
 use crate::server::tests::test_handlers::ByDomain;
 use crate::server::{ListenerMetrics, ServerConfig, ServerMetrics};
 
@@ -50,7 +50,7 @@ async fn assert_refused(port: SocketAddr) {
 async fn status(mut stream: TcpStream, path: &str) -> u16 {
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    read_answer(&mut stream).await.status
+    read_response(&mut stream).await.status
 }
 
 #[tokio::test]

@@ -15,6 +15,9 @@ use crate::server::tests::test_handlers::View;
 use crate::server::{self, Addresses, Decide, Health, ServerConfig, ServerMetrics, Serving};
 use crate::settings::Settings;
 
+/// The longest wait for an event. No test that passes reaches it, also on a busy machine.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
 /// A server under test. Dropping it stops it.
 pub(super) struct Served {
     pub(super) addresses: Addresses,
@@ -112,29 +115,52 @@ pub(super) fn request(domain: &str) -> RateLimitRequest {
 }
 
 /// An HTTP response.
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) status: u16,
     pub(super) head: String,
     pub(super) body: String,
 }
 
 /// Sends one HTTP request, and returns its response.
-pub(super) async fn http(address: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
+pub(super) async fn http(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> HttpResponse {
     let length = body.len();
     let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
     let request = format!("{head}content-length: {length}\r\n\r\n{body}");
     let mut stream = TcpStream::connect(address).await.unwrap();
     // A server that rejects a large body may close before it has read all of it.
     let _ = stream.write_all(request.as_bytes()).await;
-    read_answer(&mut stream).await
+    read_response(&mut stream).await
 }
 
 /// Reads a response until the server closes the connection.
-pub(super) async fn read_answer(stream: &mut TcpStream) -> Answer {
+pub(super) async fn read_response(stream: &mut TcpStream) -> HttpResponse {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes).await;
     let text = String::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-    Answer { status, head: head.to_owned(), body: body.to_owned() }
+    HttpResponse { status, head: head.to_owned(), body: body.to_owned() }
+}
+
+/// The output of `wait`, for an event that must happen. Panics after [`LONGEST_WAIT`].
+pub(super) async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(LONGEST_WAIT, wait).await {
+        Ok(output) => output,
+        Err(_) => panic!("waited {LONGEST_WAIT:?} for {what}"),
+    }
+}
+
+/// Waits until `holds` is true. Panics after [`LONGEST_WAIT`].
+pub(super) async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let polls = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(what, polls).await;
 }

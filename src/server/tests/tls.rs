@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 
 use super::pki::{Authority, EVERY_KEY, Kind, Leaf};
-use super::support::{Served, request, serve, settings};
+use super::support::{Served, request, serve, settings, wait_until};
 use crate::proto::RateLimitServiceClient;
 use crate::server::tests::test_handlers::ByDomain;
 use crate::server::{ReloadOutcome, ServerConfig, ServerMetrics, TlsAcceptor, TlsConfig};
@@ -268,9 +268,7 @@ async fn reloads_under_load_fail_no_call() {
         assert!(matches!(tls.reload(NOW), ReloadOutcome::Failed(_)));
         fs::write(&files.key, &leaf.key).unwrap();
         assert_eq!(tls.reload(NOW), ReloadOutcome::Reloaded(None));
-        while metrics.tls_accepted.get() < before + 8 {
-            tokio::task::yield_now().await;
-        }
+        wait_until("8 handshakes", || metrics.tls_accepted.get() >= before + 8).await;
     }
     over.store(true, Ordering::Relaxed);
     for caller in callers {
