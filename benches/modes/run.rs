@@ -124,7 +124,7 @@ fn start(cluster: &Cluster, mode: &str, limit: u32, window: Duration) -> Vec<Wei
         .map(|_| match mode {
             "memory" => Weir::start(&rules),
             // A long timeout: a fallback on a busy machine would look like an overshoot.
-            _ => over(&url, &rules).env("WEIR__STORE__TIMEOUT", "250ms").start(),
+            _ => over(&url, &rules).store_timeout("250ms").start(),
         })
         .collect();
     if mode != "memory" {

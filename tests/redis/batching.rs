@@ -33,7 +33,7 @@ descriptors:
 fn start(server: &Server, batch: &str) -> Weir {
     let url = format!("redis+unix://{}", server.socket().display());
     let weir = over(&url, RULES)
-        .env("WEIR__STORE__TIMEOUT", "20s")
+        .store_timeout("20s")
         .env("WEIR__REDIS__MAX_BATCH_SIZE", batch)
         // Every request must reach Redis.
         .env("WEIR__STORE__OVER_LIMIT_CACHE", "false")
@@ -238,7 +238,7 @@ fn a_timed_out_waiting_call_is_never_sent() {
     let _permit = exclusive();
     let holder = Holder::start();
     let weir = over(&format!("redis://127.0.0.1:{}", holder.port), RULES)
-        .env("WEIR__STORE__TIMEOUT", "1s")
+        .store_timeout("1s")
         .env("WEIR__GRPC__WORKERS", "1")
         .start();
     ready(&weir);

@@ -38,7 +38,7 @@ fn the_documented_acl_rights_are_enough() {
     let password = words.iter().find_map(|word| word.strip_prefix('>')).expect("a password");
     server.client().run(&["ACL", "SETUSER", "default", "off"]);
     let weir = over(&format!("redis://weir:{password}@{}", server.address()), exact::RULES)
-        .env("WEIR__STORE__TIMEOUT", "5s")
+        .store_timeout("5s")
         .start();
     ready(&weir);
     for algorithm in exact::ALGORITHMS {
@@ -68,7 +68,7 @@ fn the_password_file_is_read_per_connection() {
     write(&file, "first\n");
     let mut server = Server::listening(&["--requirepass", "first"]);
     let weir = over(&format!("redis://{}", server.address()), RULES)
-        .env("WEIR__STORE__TIMEOUT", "5s")
+        .store_timeout("5s")
         .env("WEIR__REDIS__PASSWORD_FILE", &file.display().to_string())
         .start();
     ready(&weir);
@@ -91,7 +91,7 @@ fn sentinels_lead_to_the_new_primary() {
     let nodes: String = nodes.collect();
     let url =
         format!("redis-sentinel://127.0.0.1:{}?sentinelServiceName={SERVICE}{nodes}", ports[0]);
-    let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", "1s").start();
+    let weir = over(&url, RULES).store_timeout("1s").start();
     ready(&weir);
     assert_eq!(remaining(&weir), Some(999_999));
     watched.servers[0].kill();
@@ -105,7 +105,7 @@ fn weir_leaves_a_demoted_primary() {
     let watched = Watched::start();
     let port = watched.sentinel_ports()[0];
     let url = format!("redis-sentinel://127.0.0.1:{port}?sentinelServiceName={SERVICE}");
-    let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", "1s").start();
+    let weir = over(&url, RULES).store_timeout("1s").start();
     ready(&weir);
     assert!(remaining(&weir).is_some());
     let address = (std::net::Ipv4Addr::LOCALHOST, port).into();
@@ -120,7 +120,7 @@ fn weir_leaves_a_demoted_primary() {
 
 /// A weir process that connects over TLS with these settings, not started yet.
 fn over_tls(url: &str, settings: &[(&str, &std::path::Path)]) -> Setup {
-    let setup = over(url, RULES).env("WEIR__STORE__TIMEOUT", "5s");
+    let setup = over(url, RULES).store_timeout("5s");
     settings.iter().fold(setup, |setup, (name, path)| setup.env(name, &path.display().to_string()))
 }
 

@@ -25,7 +25,7 @@ fn any_instance_shows_and_deletes_a_counter() {
     let _permit = shared();
     let cluster = Cluster::start();
     let url = cluster_url(&cluster);
-    let [one, two] = [(); 2].map(|()| over(&url, RULES).env("WEIR__STORE__TIMEOUT", "20s").start());
+    let [one, two] = [(); 2].map(|()| over(&url, RULES).store_timeout("20s").start());
     ready(&one);
     ready(&two);
     let (first, second) = (one.client(), two.client());

@@ -47,7 +47,7 @@ fn fallback_decides_until_redis_is_reachable() {
     let mut server = Server::listening(&[]);
     server.kill();
     let weir = over(&format!("redis://{}", server.address()), RULES)
-        .env("WEIR__STORE__TIMEOUT", "5s")
+        .store_timeout("5s")
         .env("WEIR__FALLBACK__INSTANCES", "2")
         .start();
     assert_eq!(http::get(weir.http, "/healthcheck").status, 200, "the process is alive");
@@ -82,7 +82,7 @@ fn a_cluster_that_starts_late_is_used() {
     let mut cluster = Cluster::start();
     cluster.nodes.iter_mut().for_each(Server::kill);
     let weirs = [0, 1]
-        .map(|_| over(&cluster_url(&cluster), RULES).env("WEIR__STORE__TIMEOUT", "5s").start());
+        .map(|_| over(&cluster_url(&cluster), RULES).store_timeout("5s").start());
     for weir in &weirs {
         for _ in 0..10 {
             let answer = check(weir, "allow");
@@ -120,7 +120,7 @@ fn readiness_ignores_redis_by_default() {
 
 /// A weir process that is connected to `server`, with a long store timeout.
 fn connected(server: &Server, url: &str) -> Weir {
-    let weir = over(url, RULES).env("WEIR__STORE__TIMEOUT", "5s").start();
+    let weir = over(url, RULES).store_timeout("5s").start();
     ready(&weir);
     assert_eq!(server.client().run(&["PING"]).text(), "PONG");
     weir
@@ -163,7 +163,7 @@ fn a_half_open_connection_is_replaced() {
     let server = Server::listening(&[]);
     let proxy = Proxy::to(server.address());
     let weir = over(&format!("redis://{}", proxy.address()), RULES)
-        .env("WEIR__STORE__TIMEOUT", "50ms")
+        .store_timeout("50ms")
         .start();
     ready(&weir);
     until("Redis counts", || decision(&check(&weir, "allow")).ends_with("fallback=none"));

@@ -53,7 +53,7 @@ fn limit_is_exact_across_instances() {
     let url = cluster_url(&cluster);
     let weirs = ["0s", "5m", "-5m", "150s"].map(|offset| {
         over(&url, RULES)
-            .env("WEIR__STORE__TIMEOUT", LONG_TIMEOUT)
+            .store_timeout(LONG_TIMEOUT)
             .env("WEIR__CLOCK__OFFSET", offset)
             .start()
     });
@@ -88,7 +88,7 @@ fn each_descriptor_of_a_request_counts_once() {
     let _permit = shared();
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());
-    let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", LONG_TIMEOUT).start();
+    let weir = over(&url, RULES).store_timeout(LONG_TIMEOUT).start();
     ready(&weir);
     let question = Arc::new(|_| {
         let all = ALGORITHMS[..5].iter().map(|algorithm| descriptor(&[(algorithm, "x")]));
@@ -109,7 +109,7 @@ fn instances_share_counters_by_secret() {
     let url = format!("redis+unix://{}", server.socket().display());
     let start = |secret: &str| {
         let weir = over(&url, RULES)
-            .env("WEIR__STORE__TIMEOUT", LONG_TIMEOUT)
+            .store_timeout(LONG_TIMEOUT)
             .env("WEIR__REDIS__KEY_SECRET", secret)
             .start();
         ready(&weir);
@@ -138,7 +138,7 @@ descriptors:
 ";
     let weirs = ["0s", "5m", "-5m"].map(|offset| {
         over(&url, rules)
-            .env("WEIR__STORE__TIMEOUT", LONG_TIMEOUT)
+            .store_timeout(LONG_TIMEOUT)
             .env("WEIR__CLOCK__OFFSET", offset)
             .start()
     });

@@ -31,10 +31,10 @@ fn a_full_counter_costs_few_redis_calls() {
     let _permit = shared();
     let server = Server::local();
     let url = format!("redis+unix://{}", server.socket().display());
-    let weir = over(&url, RULES).env("WEIR__STORE__TIMEOUT", "20s").start();
+    let weir = over(&url, RULES).store_timeout("20s").start();
     // Without batching each decision that needs Redis is one call, so calls can be counted.
     let one_by_one = over(&url, RULES)
-        .env("WEIR__STORE__TIMEOUT", "20s")
+        .store_timeout("20s")
         .env("WEIR__REDIS__MAX_BATCH_SIZE", "1")
         .start();
     ready(&weir);
@@ -71,7 +71,7 @@ fn the_over_limit_cache_can_be_disabled() {
     let _permit = shared();
     let server = Server::local();
     let weir = over(&format!("redis+unix://{}", server.socket().display()), RULES)
-        .env("WEIR__STORE__TIMEOUT", "20s")
+        .store_timeout("20s")
         // Without batching each decision that needs Redis is one call.
         .env("WEIR__REDIS__MAX_BATCH_SIZE", "1")
         .env("WEIR__STORE__OVER_LIMIT_CACHE", "false")

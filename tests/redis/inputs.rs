@@ -21,7 +21,7 @@ fn every_value_has_its_own_counter() {
     let _permit = shared();
     let server = Server::local();
     let weir = over(&format!("redis+unix://{}", server.socket().display()), RULES)
-        .env("WEIR__STORE__TIMEOUT", "20s")
+        .store_timeout("20s")
         .start();
     ready(&weir);
     let client = weir.client();

@@ -47,7 +47,7 @@ fn tier(requests: u64, seconds: u64) -> Tier {
 
 fn instance(cluster: &Cluster, offset: &str) -> Setup {
     over(&cluster_url(cluster), RULES)
-        .env("WEIR__STORE__TIMEOUT", TIMEOUT)
+        .store_timeout(TIMEOUT)
         .env("WEIR__CLOCK__OFFSET", offset)
 }
 
@@ -141,7 +141,7 @@ fn a_lowered_leased_limit_holds_in_its_window() {
     let cluster = Cluster::start();
     let mut weirs = [0, 1, 2].map(|_| {
         let setup = over(&cluster_url(&cluster), &rules(1_000_000));
-        setup.env("WEIR__STORE__TIMEOUT", TIMEOUT).start()
+        setup.store_timeout(TIMEOUT).start()
     });
     weirs.iter().for_each(ready);
     let traffic = Traffic::start(&weirs.each_ref(), 1, Arc::new(|_| descriptor(&[("k", "x")])));
@@ -189,7 +189,7 @@ descriptors:
 ";
     let cluster = Cluster::start();
     let weirs = [0, 1, 2]
-        .map(|_| over(&cluster_url(&cluster), rules).env("WEIR__STORE__TIMEOUT", TIMEOUT).start());
+        .map(|_| over(&cluster_url(&cluster), rules).store_timeout(TIMEOUT).start());
     weirs.iter().for_each(ready);
     let tenant = |n: usize| descriptor(&[("tenant", &n.to_string())]);
     let traffic = Traffic::start(&weirs.each_ref(), TENANTS, Arc::new(tenant));

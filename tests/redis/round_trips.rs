@@ -73,7 +73,7 @@ fn serve(mut stream: TcpStream) {
 fn descriptors_are_sent_without_waiting_for_replies() {
     let _permit = shared();
     let weir = over(&format!("redis://127.0.0.1:{}", start_server_that_needs_all_steps()), RULES)
-        .env("WEIR__STORE__TIMEOUT", "20s")
+        .store_timeout("20s")
         .env("WEIR__REDIS__POOL_SIZE", "1")
         .env("WEIR__GRPC__WORKERS", "1")
         .start();
@@ -94,7 +94,7 @@ fn descriptors_of_a_request_share_one_call() {
     let url = format!("redis+unix://{}", server.socket().display());
     let start = |batch: &str| {
         let weir = over(&url, RULES)
-            .env("WEIR__STORE__TIMEOUT", "20s")
+            .store_timeout("20s")
             .env("WEIR__REDIS__MAX_BATCH_SIZE", batch)
             .env("WEIR__STORE__OVER_LIMIT_CACHE", "false")
             .env("WEIR__GRPC__WORKERS", "1")

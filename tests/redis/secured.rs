@@ -81,7 +81,7 @@ fn limit_is_exact_on_a_cluster_over_tls() {
     let [first, second] = [&cluster.nodes[0], &cluster.nodes[1]].map(|node| node.address());
     let weirs = [0, 1].map(|_| {
         over(&format!("rediss-cluster://{first}?node={second}"), RULES)
-            .env("WEIR__STORE__TIMEOUT", "20s")
+            .store_timeout("20s")
             .env("WEIR__REDIS__TLS_CA", &path("ca.crt"))
             .env("WEIR__REDIS__TLS_CERT", &path("client.crt"))
             .env("WEIR__REDIS__TLS_KEY", &path("client.key"))

@@ -279,7 +279,7 @@ fn instance(cluster: &Cluster, secret: &Secret) -> Weir {
     over(&cluster_url(cluster), &rules(&[]))
         .env("WEIR__GRPC__TLS_CERT", &path("tls.crt"))
         .env("WEIR__GRPC__TLS_KEY", &path("tls.key"))
-        .env("WEIR__STORE__TIMEOUT", "300ms")
+        .store_timeout("300ms")
         .env("WEIR__DRAIN__DELAY", "5s")
         .start()
 }

@@ -113,7 +113,7 @@ fn overshoot_is_at_most_one_interval_of_traffic() {
     let url = cluster_url(&cluster);
     let weirs = ["0s", "5m", "-5m"].map(|offset| {
         over(&url, RULES)
-            .env("WEIR__STORE__TIMEOUT", &format!("{}s", STORE_TIMEOUT.as_secs()))
+            .store_timeout(&format!("{}s", STORE_TIMEOUT.as_secs()))
             .env("WEIR__CLOCK__OFFSET", offset)
             .start()
     });
@@ -184,7 +184,7 @@ fn redis_outage_causes_no_fallback_and_no_loss() {
     let proxy = Proxy::to(server.address());
     let weirs = [0, 1].map(|_| {
         let weir = over(&format!("redis://{}", proxy.address()), RULES)
-            .env("WEIR__STORE__TIMEOUT", "500ms")
+            .store_timeout("500ms")
             .start();
         ready(&weir);
         weir

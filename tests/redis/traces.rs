@@ -31,7 +31,7 @@ fn a_redis_call_is_a_child_span() {
     let mut weir = over(&format!("redis://{}", redis.address()), RULES)
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{}", collector.address))
         .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-        .env("WEIR__STORE__TIMEOUT", "1s")
+        .store_timeout("1s")
         .start();
     ready(&weir);
     let client = weir.client();

@@ -33,7 +33,7 @@ fn state_changes_are_logged_and_requests_are_not() {
     let redis = Server::listening(&[]);
     // A long timeout, so that a busy machine does not look like a fault of Redis.
     let mut weir = over(&format!("redis://{}", redis.address()), RULES)
-        .env("WEIR__STORE__TIMEOUT", "300ms")
+        .store_timeout("300ms")
         .start();
     ready(&weir);
     let client = weir.client();

@@ -104,6 +104,11 @@ impl Setup {
         self
     }
 
+    /// Sets `store.timeout`.
+    pub(crate) fn store_timeout(self, timeout: &str) -> Setup {
+        self.env("WEIR__STORE__TIMEOUT", timeout)
+    }
+
     /// Uses a settings file that [`Setup::file`] wrote.
     pub(crate) fn config(mut self, name: &str) -> Setup {
         self.command.arg("--config").arg(self.folder.path().join(name));
