@@ -12,19 +12,36 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every page: its path from the root and its text.
+/// Every page: its path and its text.
 fn pages() -> Vec<(PathBuf, String)> {
-    let docs = std::fs::read_dir(root().join("docs")).expect("docs/ exists");
-    let docs = docs.map(|entry| entry.expect("a readable folder").path());
-    ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-        .map(|name| root().join(name))
-        .into_iter()
-        .chain(docs.filter(|path| path.extension().is_some_and(|end| end == "md")))
-        .map(|path| {
-            let text = std::fs::read_to_string(&path).expect("a page is text");
-            (path, text)
-        })
-        .collect()
+    let mut paths =
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root().join(name)).to_vec();
+    for folder in ["docs", "examples", "fuzz", "helm", "lua", "proto"] {
+        paths.extend(files(&root().join(folder), &["md"]));
+    }
+    paths.into_iter().map(read).collect()
+}
+
+/// The files below `folder` with one of the extensions `ends`, without those that cargo and fuzzing
+/// write.
+fn files(folder: &Path, ends: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the folder exists") {
+        let path = entry.expect("a readable folder").path();
+        if path.is_dir() {
+            if !path.ends_with("target") && !path.ends_with("corpus") {
+                found.extend(files(&path, ends));
+            }
+        } else if path.extension().is_some_and(|end| ends.iter().any(|it| end == *it)) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn read(path: PathBuf) -> (PathBuf, String) {
+    let text = std::fs::read_to_string(&path).expect("a file of text");
+    (path, text)
 }
 
 /// The lines of all `sh` blocks, without comments.
@@ -80,6 +97,27 @@ fn every_link_and_every_anchor_exists() {
             }
         }
     }
+}
+
+/// Comments and messages name pages by their path from the root.
+#[test]
+fn every_page_named_in_code_exists() {
+    let mut seen = 0;
+    for folder in ["src", "crates", "tests", "benches", "fuzz", "lua"] {
+        for (path, text) in files(&root().join(folder), &["rs", "lua"]).into_iter().map(read) {
+            for (start, _) in text.match_indices("docs/") {
+                let is_path = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+                let rest = &text[start..];
+                let end = rest.find(|c: char| !is_path(c)).unwrap_or(rest.len());
+                let page = rest[..end].trim_end_matches('.');
+                if page.ends_with(".md") {
+                    seen += 1;
+                    assert!(root().join(page).exists(), "{}: {page} is missing", path.display());
+                }
+            }
+        }
+    }
+    assert!(seen >= 10, "only {seen} pages were found");
 }
 
 #[test]

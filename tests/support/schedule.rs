@@ -22,8 +22,8 @@ pub(crate) fn shared() -> Permit {
     Permit::Shared(RUNNING.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The permit of a test that asserts a bound on a duration, a rate or a timeout. Waits until all other tests
-/// have ended.
+/// The permit of a test that asserts a bound on a duration, a rate or a timeout. Waits until all
+/// other tests have ended.
 pub(crate) fn exclusive() -> Permit {
     Permit::Exclusive(RUNNING.write().unwrap_or_else(PoisonError::into_inner))
 }
