@@ -81,8 +81,7 @@ fn a_cluster_that_starts_late_is_used() {
     let _permit = shared();
     let mut cluster = Cluster::start();
     cluster.nodes.iter_mut().for_each(Server::kill);
-    let weirs = [0, 1]
-        .map(|_| over(&cluster_url(&cluster), RULES).store_timeout("5s").start());
+    let weirs = [0, 1].map(|_| over(&cluster_url(&cluster), RULES).store_timeout("5s").start());
     for weir in &weirs {
         for _ in 0..10 {
             let answer = check(weir, "allow");
@@ -162,9 +161,7 @@ fn a_half_open_connection_is_replaced() {
     let _permit = exclusive();
     let server = Server::listening(&[]);
     let proxy = Proxy::to(server.address());
-    let weir = over(&format!("redis://{}", proxy.address()), RULES)
-        .store_timeout("50ms")
-        .start();
+    let weir = over(&format!("redis://{}", proxy.address()), RULES).store_timeout("50ms").start();
     ready(&weir);
     until("Redis counts", || decision(&check(&weir, "allow")).ends_with("fallback=none"));
     proxy.silence();

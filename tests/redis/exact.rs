@@ -52,10 +52,7 @@ fn limit_is_exact_across_instances() {
     let cluster = Cluster::start();
     let url = cluster_url(&cluster);
     let weirs = ["0s", "5m", "-5m", "150s"].map(|offset| {
-        over(&url, RULES)
-            .store_timeout(LONG_TIMEOUT)
-            .env("WEIR__CLOCK__OFFSET", offset)
-            .start()
+        over(&url, RULES).store_timeout(LONG_TIMEOUT).env("WEIR__CLOCK__OFFSET", offset).start()
     });
     weirs.iter().for_each(ready);
     let addresses = weirs.each_ref().map(|weir| weir.grpc);
@@ -137,10 +134,7 @@ descriptors:
     rate_limit: { requests: 60, window: 1h }
 ";
     let weirs = ["0s", "5m", "-5m"].map(|offset| {
-        over(&url, rules)
-            .store_timeout(LONG_TIMEOUT)
-            .env("WEIR__CLOCK__OFFSET", offset)
-            .start()
+        over(&url, rules).store_timeout(LONG_TIMEOUT).env("WEIR__CLOCK__OFFSET", offset).start()
     });
     weirs.iter().for_each(ready);
     // Milliseconds to the end of the window, per instance.

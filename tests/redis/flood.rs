@@ -33,10 +33,8 @@ fn a_full_counter_costs_few_redis_calls() {
     let url = format!("redis+unix://{}", server.socket().display());
     let weir = over(&url, RULES).store_timeout("20s").start();
     // Without batching each decision that needs Redis is one call, so calls can be counted.
-    let one_by_one = over(&url, RULES)
-        .store_timeout("20s")
-        .env("WEIR__REDIS__MAX_BATCH_SIZE", "1")
-        .start();
+    let one_by_one =
+        over(&url, RULES).store_timeout("20s").env("WEIR__REDIS__MAX_BATCH_SIZE", "1").start();
     ready(&weir);
     ready(&one_by_one);
     let check = |weir: &Weir, key: &'static str, requests| {

@@ -46,9 +46,7 @@ fn tier(requests: u64, seconds: u64) -> Tier {
 }
 
 fn instance(cluster: &Cluster, offset: &str) -> Setup {
-    over(&cluster_url(cluster), RULES)
-        .store_timeout(TIMEOUT)
-        .env("WEIR__CLOCK__OFFSET", offset)
+    over(&cluster_url(cluster), RULES).store_timeout(TIMEOUT).env("WEIR__CLOCK__OFFSET", offset)
 }
 
 /// Starts four instances whose clocks are minutes apart.
@@ -188,8 +186,8 @@ descriptors:
     rate_limit: { requests: 1000000, window: 1000d, mode: leased }
 ";
     let cluster = Cluster::start();
-    let weirs = [0, 1, 2]
-        .map(|_| over(&cluster_url(&cluster), rules).store_timeout(TIMEOUT).start());
+    let weirs =
+        [0, 1, 2].map(|_| over(&cluster_url(&cluster), rules).store_timeout(TIMEOUT).start());
     weirs.iter().for_each(ready);
     let tenant = |n: usize| descriptor(&[("tenant", &n.to_string())]);
     let traffic = Traffic::start(&weirs.each_ref(), TENANTS, Arc::new(tenant));

@@ -183,9 +183,8 @@ fn redis_outage_causes_no_fallback_and_no_loss() {
     let server = Server::listening(&[]);
     let proxy = Proxy::to(server.address());
     let weirs = [0, 1].map(|_| {
-        let weir = over(&format!("redis://{}", proxy.address()), RULES)
-            .store_timeout("500ms")
-            .start();
+        let weir =
+            over(&format!("redis://{}", proxy.address()), RULES).store_timeout("500ms").start();
         ready(&weir);
         weir
     });

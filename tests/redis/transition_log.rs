@@ -32,9 +32,8 @@ fn state_changes_are_logged_and_requests_are_not() {
     let _permit = exclusive();
     let redis = Server::listening(&[]);
     // A long timeout, so that a busy machine does not look like a fault of Redis.
-    let mut weir = over(&format!("redis://{}", redis.address()), RULES)
-        .store_timeout("300ms")
-        .start();
+    let mut weir =
+        over(&format!("redis://{}", redis.address()), RULES).store_timeout("300ms").start();
     ready(&weir);
     let client = weir.client();
     let before = weir.process().output().lines().count();

@@ -299,9 +299,7 @@ fn words(path: &str, code: &str) -> Vec<String> {
 fn flat_server(sources: &[Source]) -> Option<String> {
     let inside = |source: &&Source| {
         let name = source.path.strip_prefix("src/server/");
-        name.is_some_and(|name| {
-            name.ends_with(".rs") && !name.contains('/') && name != "tests.rs"
-        })
+        name.is_some_and(|name| name.ends_with(".rs") && !name.contains('/') && name != "tests.rs")
     };
     let files = sources.iter().filter(inside).count();
     (files > SERVER_FILES_MAX).then(|| {

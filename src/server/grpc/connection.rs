@@ -19,8 +19,8 @@ use super::dispatch::{ConnectionStats, Dispatcher};
 use super::io::GuardedIo;
 use super::read_budget::ReadBudget;
 use crate::server::lifecycle::{Lifecycle, Phase};
-use crate::server::metrics::ServerMetrics;
 use crate::server::listener::tls::TlsAcceptor;
+use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::Decide;
 use crate::settings::GrpcSettings;
 

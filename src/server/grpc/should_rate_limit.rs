@@ -41,6 +41,7 @@ pub(super) struct ShouldRateLimit<D> {
 }
 
 /// The response to a call, by the path that the call took.
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and boxing costs")]
 pub(super) enum ServedResponse {
     FastPath(RlsResponse),
     Tonic(Box<TonicResponse>),

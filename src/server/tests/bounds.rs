@@ -9,9 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc};
 
-use super::support::{
-    http, in_time, read_response, request, serve, settings_over, wait_until,
-};
+use super::support::{http, in_time, read_response, request, serve, settings_over, wait_until};
 use crate::server::ServerConfig;
 use crate::server::tests::test_handlers::{Blocking, ByDomain};
 
