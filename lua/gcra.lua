@@ -1,4 +1,4 @@
--- GCRA: keeps the instant at which the bucket is empty. The state of token_bucket and leaky_bucket.
+-- GCRA: keeps the instant at which a leaky bucket has drained, and a token bucket is full again.
 -- Twin of src/step/gcra.rs; followed by tier.lua, which applies the steps.
 --
 -- TIER   the step's instant, us; parts per us; then durations and instants of two numbers each, whole us

@@ -11,7 +11,7 @@ use tokio::sync::{self, oneshot};
 use crate::key::KeySeed;
 use crate::limiter::{Backend, Limiter, LocalCounters};
 use crate::modes::Modes;
-use crate::server::{self, Addresses, ServerConfig, Serving};
+use crate::server::{self, Addresses, ServerConfig, RunningServer};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{GuardedStore, MemoryStore, RedisStore};
 use crate::telemetry::{
@@ -20,29 +20,29 @@ use crate::telemetry::{
 use crate::time::{Clock, SystemClock};
 
 mod active_rules;
-mod admin_view;
+mod admin_pages;
 mod background;
 mod certificates;
 mod metrics;
 mod readiness;
 mod service;
-mod shutdown;
+mod shutdown_tasks;
 mod watch;
 
 use active_rules::{ActiveRules, Trigger};
-use admin_view::AdminPages;
+use admin_pages::AdminPages;
 use background::Background;
 use certificates::CertificateWatcher;
 use metrics::Registries;
 use readiness::Readiness;
 use service::{RequestRecorder, Service};
-use shutdown::ShutdownTasks;
+use shutdown_tasks::ShutdownTasks;
 use watch::Watcher;
 
 /// The running process.
 pub struct App {
     rules: Arc<ActiveRules>,
-    serving: Serving,
+    serving: RunningServer,
     shutdown: sync::watch::Sender<bool>,
     shutdown_tasks: ShutdownTasks,
     _certificates: Option<CertificateWatcher>,
@@ -154,7 +154,7 @@ impl App {
         let budget = Arc::new(SeriesBudget::new(settings.metrics.max_series));
         let rules = Arc::new(ActiveRules::load(&settings, budget.clone(), clock)?);
         let mut config = ServerConfig::from(&settings);
-        config.drain.timeout = shutdown::in_flight_timeout(settings.drain.timeout);
+        config.drain.timeout = shutdown_tasks::in_flight_timeout(settings.drain.timeout);
         let server_metrics = Arc::clone(&config.server_metrics);
         let certificates = CertificateWatcher::load(&settings, &server_metrics, clock)?;
         let (tls, certificates) = certificates.unzip();
@@ -243,8 +243,8 @@ fn limiter(settings: &Settings, clock: SystemClock) -> Result<Limiter, StartErro
             Ok(limiter.with_on_error(on_error))
         }
         StoreKind::Redis => {
-            let cores = server::worker_count(&settings.grpc);
-            let store = RedisStore::start(&settings.redis, cores, clock)
+            let workers = server::worker_count(&settings.grpc);
+            let store = RedisStore::start(&settings.redis, workers, clock)
                 .map_err(|error| StartError::Config(vec![error.to_string()]))?;
             let guarded = GuardedStore::new(store, clock, settings.store.timeout);
             // Without a secret the seed is the same on all instances. Instances with different

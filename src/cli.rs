@@ -15,7 +15,7 @@ mod explain;
 mod serve;
 
 use crate::descriptor::ParsedDescriptor;
-use crate::settings::Overrides;
+use crate::settings::Flags;
 use bench::BenchArgs;
 
 /// Exit codes other than 0, which means success.
@@ -39,7 +39,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the rate-limit service.
-    Serve(Overrides),
+    Serve(Flags),
     /// Run the service as envoyproxy/ratelimit's image does: without arguments, configured by
     /// environment variables alone.
     #[command(skip)]

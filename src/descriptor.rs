@@ -57,12 +57,12 @@ pub struct Request<'a> {
     /// The caller's timeout for the response, if it sent one.
     pub timeout: Option<Duration>,
     /// The caller's trace context.
-    pub caller: Caller<'a>,
+    pub trace: TraceContext<'a>,
 }
 
 /// The trace context of a caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Caller<'a> {
+pub struct TraceContext<'a> {
     /// `traceparent` of W3C Trace Context, unparsed.
     pub traceparent: Option<&'a str>,
     /// `tracestate`, unparsed.
@@ -242,7 +242,7 @@ mod tests {
                 descriptors,
                 hits_addend: 0,
                 timeout: None,
-                caller: Caller::default(),
+                trace: TraceContext::default(),
             }
             .validate(&bounds)
         };

@@ -30,8 +30,8 @@
 //! - [`rules`]: rule files, compiled into a tree with indexed patterns; lookups; `explain`.
 //! - [`step`]: the state machines of counters. They use integers only, because each also exists
 //!   in Lua.
-//! - [`algorithm`]: turns a limit into a step and an outcome into a decision. No step divides to
-//!   decide.
+//! - [`algorithm`]: turns a limit into a step and an outcome into a decision. Decisions in a
+//!   step use no division.
 //! - [`decision`]: decisions, statuses, and verdicts.
 //! - [`grant`]: what a request took under a lease, given back unless the response is delivered.
 //! - [`store`]: the counters, in [`store::redis`] or in the bounded [`store::memory`].
@@ -53,7 +53,7 @@
 //! **Invariant:** `limit`, `descriptor`, `key`, `step`, `algorithm`, `decision`, and the compiler
 //! and lookups of `rules` are pure: they read no clock, do no I/O, log nothing and await nothing.
 //! The one exception is [`KeySeed::random`](key::KeySeed::random), which reads the random numbers
-//! of the operating system. `PURE` in `tests/tidy/main.rs` lists the modules.
+//! of the operating system. `PURE` in `tests/tidy/pure.rs` lists the modules.
 //!
 //! **Invariant:** a request is decided as of one instant, which is an argument of
 //! [`limiter::Limiter::check`].

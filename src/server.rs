@@ -3,7 +3,7 @@
 //! One worker thread per core serves gRPC. The acceptor thread accepts gRPC, HTTP and admin
 //! connections, assigns gRPC connections to the workers, and serves HTTP and admin itself. A
 //! metrics listener, if configured, has its own thread. [`bind`] binds the ports,
-//! [`Bound::serve`] starts the threads, and [`Serving::join`] waits until they have stopped.
+//! [`BoundServer::serve`] starts the threads, and [`RunningServer::join`] waits until they have stopped.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -52,7 +52,7 @@ use listener::per_peer::PerPeerLimit;
 
 /// A server with bound ports that does not serve yet.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundServer {
     config: ServerConfig,
     grpc: TcpListener,
     http: TcpListener,
@@ -75,20 +75,20 @@ pub struct Addresses {
 
 /// A running server.
 #[derive(Debug)]
-pub struct Serving {
+pub struct RunningServer {
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
 /// Binds the ports. The error names the address that failed.
-pub fn bind(config: ServerConfig) -> io::Result<Bound> {
+pub fn bind(config: ServerConfig) -> io::Result<BoundServer> {
     let grpc = bind_port(config.grpc.listen)?;
     let http = bind_port(config.http.listen)?;
     let admin = bind_port(config.admin.listen)?;
     let metrics = config.metrics.listen.map(bind_port).transpose()?;
-    Ok(Bound { config, grpc, http, admin, metrics })
+    Ok(BoundServer { config, grpc, http, admin, metrics })
 }
 
-impl Bound {
+impl BoundServer {
     /// The addresses that are bound.
     pub fn addresses(&self) -> io::Result<Addresses> {
         Ok(Addresses {
@@ -108,8 +108,8 @@ impl Bound {
         view: Arc<V>,
         health: watch::Receiver<Health>,
         shutdown: watch::Receiver<bool>,
-    ) -> io::Result<Serving> {
-        let Bound { config, grpc, http, admin, metrics } = self;
+    ) -> io::Result<RunningServer> {
+        let BoundServer { config, grpc, http, admin, metrics } = self;
         let lifecycle = Lifecycle::new(health);
         let loopback = admin.local_addr()?.ip().is_loopback();
         let pages = MetricsPages::new({
@@ -173,11 +173,11 @@ impl Bound {
         // The acceptor starts last: if a thread cannot start, dropping the balancer ends the
         // others.
         threads.push(acceptor.start()?);
-        Ok(Serving { threads })
+        Ok(RunningServer { threads })
     }
 }
 
-impl Serving {
+impl RunningServer {
     /// Blocks until every thread has stopped.
     ///
     /// # Errors

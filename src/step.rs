@@ -69,11 +69,11 @@ pub enum Params {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// fixed_window
-    FixedWindow(Tiers<FixedWindow>),
+    FixedWindow(TierStates<FixedWindow>),
     /// sliding_window
-    SlidingWindow(Tiers<SlidingWindow>),
+    SlidingWindow(TierStates<SlidingWindow>),
     /// token_bucket and leaky_bucket
-    Gcra(Tiers<GcraTime>),
+    Gcra(TierStates<GcraTime>),
     /// sliding_window_log and concurrency: all tiers share the entries.
     Entries(Box<Entries>),
     /// The state of any algorithm except concurrency, while reservations are open.
@@ -82,7 +82,7 @@ pub enum State {
 
 /// One state per tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tiers<T> {
+pub enum TierStates<T> {
     /// The state of a rule with one tier.
     One(T),
     /// The states of a rule with several tiers.
@@ -163,12 +163,12 @@ impl Step {
         let results = &outcome.tiers;
         let state = match &self.params {
             Params::FixedWindow(_) => {
-                State::FixedWindow(Tiers::from_results(results, TierResult::fixed_window))
+                State::FixedWindow(TierStates::from_results(results, TierResult::fixed_window))
             }
             Params::SlidingWindow(_) => {
-                State::SlidingWindow(Tiers::from_results(results, TierResult::sliding_window))
+                State::SlidingWindow(TierStates::from_results(results, TierResult::sliding_window))
             }
-            Params::Gcra(_) => State::Gcra(Tiers::from_results(results, TierResult::arrival_time)),
+            Params::Gcra(_) => State::Gcra(TierStates::from_results(results, TierResult::arrival_time)),
             Params::Log(_) | Params::Slots(_) => return None,
         };
         Some(state)
@@ -228,34 +228,34 @@ impl State {
     }
 }
 
-impl<T: Copy> Tiers<T> {
+impl<T: Copy> TierStates<T> {
     /// The states `tiers`.
-    pub fn from_slice(tiers: &[T]) -> Tiers<T> {
+    pub fn from_slice(tiers: &[T]) -> TierStates<T> {
         match tiers {
-            [one] => Tiers::One(*one),
-            many => Tiers::Many(many.into()),
+            [one] => TierStates::One(*one),
+            many => TierStates::Many(many.into()),
         }
     }
 
-    fn from_results(results: &[TierResult], state: impl Fn(&TierResult) -> T) -> Tiers<T> {
+    fn from_results(results: &[TierResult], state: impl Fn(&TierResult) -> T) -> TierStates<T> {
         match results {
-            [one] => Tiers::One(state(one)),
-            many => Tiers::Many(many.iter().map(state).collect()),
+            [one] => TierStates::One(state(one)),
+            many => TierStates::Many(many.iter().map(state).collect()),
         }
     }
 
     /// Every tier's state, in the rule's order.
     pub fn as_slice(&self) -> &[T] {
         match self {
-            Tiers::One(one) => std::slice::from_ref(one),
-            Tiers::Many(many) => many,
+            TierStates::One(one) => std::slice::from_ref(one),
+            TierStates::Many(many) => many,
         }
     }
 
     fn heap_bytes(&self) -> usize {
         match self {
-            Tiers::One(_) => 0,
-            Tiers::Many(many) => size_of_val(&**many),
+            TierStates::One(_) => 0,
+            TierStates::Many(many) => size_of_val(&**many),
         }
     }
 }

@@ -15,7 +15,7 @@ pub enum StoreError {
     )]
     BreakerOpen,
     /// Too many calls are in flight. The step was not sent.
-    #[error("too many calls to the Redis node are in flight; check its latency, or add a node")]
+    #[error("too many steps wait for the Redis node; check its latency, or add a node")]
     Busy,
     /// There is no connection. The step was not sent.
     #[error("there is no connection to Redis; check redis.url and the network")]
@@ -53,14 +53,14 @@ impl StoreError {
     /// The name of the error in metric labels and headers.
     pub const fn name(self) -> &'static str {
         match self {
-            StoreError::MemoryFull => "full",
+            StoreError::MemoryFull => "memory_full",
             StoreError::Timeout => "timeout",
             StoreError::BreakerOpen => "breaker_open",
             StoreError::Busy => "busy",
             StoreError::Unreachable => "unreachable",
-            StoreError::ConnectionLost => "lost",
-            StoreError::ErrorReply => "refused",
-            StoreError::InvalidReply => "reply",
+            StoreError::ConnectionLost => "connection_lost",
+            StoreError::ErrorReply => "error_reply",
+            StoreError::InvalidReply => "invalid_reply",
         }
     }
 }

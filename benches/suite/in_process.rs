@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use futures_util::FutureExt;
-use weir::descriptor::{Caller, Descriptor, Entry, Request};
+use weir::descriptor::{TraceContext, Descriptor, Entry, Request};
 use weir::key::KeySeed;
 use weir::limiter::{Backend, Limiter};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
@@ -61,7 +61,7 @@ impl InProcessLoad {
             descriptors: &[descriptor],
             hits_addend: 0,
             timeout: None,
-            caller: Caller::default(),
+            trace: TraceContext::default(),
         };
         let now = self.clock.now();
         let verdict = self.limiter.check(&self.rules, black_box(&request), now).now_or_never();

@@ -19,7 +19,7 @@ pub(super) struct RequestRecorder {
     pub(super) traces: Option<Traces>,
 }
 
-/// Decides requests; all cores share it.
+/// Decides requests; all workers share it.
 pub(super) struct Service {
     pub(super) limiter: Arc<Limiter>,
     pub(super) clock: SystemClock,

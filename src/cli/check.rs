@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{CheckArgs, RuleOptionArgs, exit, say};
 use crate::rules::{self, Options, RuleSet, UnknownFields};
-use crate::settings::{self, Overrides, Settings};
+use crate::settings::{self, Flags, Settings};
 
 /// Lists every problem. Returns 0 if the files can be loaded, also with warnings.
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
@@ -32,7 +32,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
 /// The settings as `weir serve --config FILE` reads them here. `None` if they are invalid; their
 /// problems are then on standard error.
 fn settings(file: &Path) -> Option<Settings> {
-    let flags = Overrides { config: Some(file.to_owned()), ..Overrides::default() };
+    let flags = Flags { config: Some(file.to_owned()), ..Flags::default() };
     match settings::load(&flags, &settings::process_env()) {
         Ok(loaded) => {
             for warning in &loaded.warnings {

@@ -6,20 +6,20 @@ use tracing_subscriber::EnvFilter;
 
 use super::{exit, say};
 use crate::app::{self, StartError};
-use crate::settings::{self, LogFormat, Overrides};
+use crate::settings::{self, LogFormat, Flags};
 
 /// Serves until SIGTERM or SIGINT. Returns 0 after an orderly stop.
-pub(super) fn run(flags: &Overrides) -> anyhow::Result<u8> {
+pub(super) fn run(flags: &Flags) -> anyhow::Result<u8> {
     serve(flags, &settings::process_env())
 }
 
 /// Serves under the name of envoyproxy/ratelimit's binary. Without a setting for the folder of the
 /// rules, it is the default folder of that image.
 pub(super) fn as_envoy_ratelimit() -> anyhow::Result<u8> {
-    serve(&Overrides::default(), &settings::with_default_runtime_root(settings::process_env()))
+    serve(&Flags::default(), &settings::with_default_runtime_root(settings::process_env()))
 }
 
-fn serve(flags: &Overrides, env: &[(String, String)]) -> anyhow::Result<u8> {
+fn serve(flags: &Flags, env: &[(String, String)]) -> anyhow::Result<u8> {
     let loaded = match settings::load(flags, env) {
         Ok(loaded) => loaded,
         Err(problems) => {

@@ -52,7 +52,7 @@ impl Bench {
             descriptors: &descriptors,
             hits_addend: 0,
             timeout: None,
-            caller: Default::default(),
+            trace: Default::default(),
         };
         self.check(&request)
     }
@@ -223,7 +223,7 @@ fn any_mix_of_descriptors_has_an_order() {
         descriptors: &descriptors,
         hits_addend: 0,
         timeout: None,
-        caller: Default::default(),
+        trace: Default::default(),
     };
     let verdict = bench.check(&request);
     assert_eq!(header(&verdict, "x-ratelimit-remaining"), Some("0"));
@@ -241,7 +241,7 @@ fn any_mix_of_descriptors_has_an_order() {
             descriptors: &descriptors,
             hits_addend: 0,
             timeout: None,
-            caller: Default::default(),
+            trace: Default::default(),
         });
     };
     spend("b", 700);

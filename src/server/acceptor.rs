@@ -11,7 +11,7 @@ use tokio::net;
 use tokio::sync::watch;
 
 use super::grpc::tonic_services::health::Reporter;
-use super::http::server as http1;
+use super::http::http1;
 use super::lifecycle::{Lifecycle, Phase, StopOnExit};
 use super::listener::accept;
 use super::listener::balance::LeastConnections;

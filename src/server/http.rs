@@ -5,4 +5,4 @@ mod body;
 pub(super) mod metrics_listener;
 pub(super) mod metrics_page;
 pub(super) mod routes;
-pub(super) mod server;
+pub(super) mod http1;

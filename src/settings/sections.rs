@@ -1,23 +1,32 @@
 //! The sections of `weir.yaml`: one declaration per setting.
 
+mod admin;
+mod bounds;
+mod clock;
+mod drain;
+mod fallback;
 mod grpc;
 mod http;
+mod log;
 mod metrics;
-mod process;
+mod readyz;
 mod redis;
 mod response;
 mod rules;
 mod store;
 mod tracing;
 
+pub use admin::AdminSettings;
+pub use clock::ClockSettings;
+pub use drain::DrainSettings;
+pub use fallback::FallbackSettings;
 pub use grpc::{ClientCert, GrpcSettings};
-pub use http::{AdminSettings, HttpSettings};
+pub use http::HttpSettings;
+pub use log::{LogFormat, LogSettings};
 pub use metrics::MetricsSettings;
-pub use process::{
-    ClockSettings, DrainSettings, LogFormat, LogSettings, ReadyzSettings, RequireRules,
-};
+pub use readyz::{ReadyzSettings, RequireRules};
 pub use redis::RedisSettings;
 pub use response::{LimitHeaders, ResponseSettings};
 pub use rules::RulesSettings;
-pub use store::{FallbackSettings, StoreKind, StoreSettings};
+pub use store::{StoreKind, StoreSettings};
 pub use tracing::TracingSettings;

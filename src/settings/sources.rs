@@ -18,7 +18,7 @@ use crate::yaml::{self, Name, Node, NodeKind, Position};
 
 /// Settings that flags override.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Overrides {
+pub struct Flags {
     /// Settings file (docs/settings.md lists every setting)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -61,7 +61,7 @@ pub fn process_env() -> Vec<(String, String)> {
 ///
 /// # Errors
 /// All problems of all sources.
-pub fn load(flags: &Overrides, env: &[(String, String)]) -> Result<Loaded, Problems> {
+pub fn load(flags: &Flags, env: &[(String, String)]) -> Result<Loaded, Problems> {
     let mut sources = SourceTexts::default();
     sources.add_other_programs(env);
     if let Some(path) = &flags.config {
@@ -205,7 +205,7 @@ impl SourceTexts {
         self.layers.push(texts);
     }
 
-    fn add_flags(&mut self, flags: &Overrides) {
+    fn add_flags(&mut self, flags: &Flags) {
         let mut set = SourceValues::default();
         let texts = [
             ("--store", "store.kind", &flags.store),

@@ -20,7 +20,7 @@ fn pairs(env: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 /// Loads `file` (as `weir.yaml`), `env` and `flags`. Errors lack the folder of the file.
-fn run(file: &str, env: &[(&str, &str)], mut flags: Overrides) -> Result<Loaded, Vec<String>> {
+fn run(file: &str, env: &[(&str, &str)], mut flags: Flags) -> Result<Loaded, Vec<String>> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     if file != NO_FILE {
         let path = folder.path().join("weir.yaml");
@@ -56,7 +56,7 @@ fn value_of(loaded: Result<Loaded, Vec<String>>, path: &str) -> String {
     shown(&loaded.settings).remove(path).expect("a setting of that name")
 }
 
-fn errors(file: &str, env: &[(&str, &str)], flags: Overrides) -> Vec<String> {
+fn errors(file: &str, env: &[(&str, &str)], flags: Flags) -> Vec<String> {
     match run(file, env, flags) {
         Ok(_) => panic!("{file} {env:?} was accepted"),
         Err(lines) => lines,
@@ -69,12 +69,12 @@ fn each_source_overrides_the_weaker_ones() {
     let envoy_ratelimit = [("GRPC_PORT", "2"), ("RUNTIME_ROOT", "/b")];
     let ours = [("WEIR__GRPC__LISTEN", "[::]:4"), ("WEIR__RULES__PATHS", "d, dd")];
     let all = [envoy_ratelimit, ours].concat();
-    let flags = Overrides {
+    let flags = Flags {
         grpc_listen: Some("[::]:5".to_owned()),
         rules: vec!["e".to_owned(), "ee".to_owned()],
-        ..Overrides::default()
+        ..Flags::default()
     };
-    let none = Overrides::default;
+    let none = Flags::default;
     let table = [
         (run(NO_FILE, &[], none()), "[::]:8081", r#"["rules/"]"#),
         (run(NO_FILE, &envoy_ratelimit, none()), "[::]:2", r#"["/b/config"]"#),
@@ -91,7 +91,7 @@ fn each_source_overrides_the_weaker_ones() {
 #[test]
 fn every_flag_sets_what_its_name_says() {
     let text = |text: &str| Some(text.to_owned());
-    let flags = Overrides {
+    let flags = Flags {
         config: None,
         rules: vec!["r".to_owned()],
         store: text("redis"),
@@ -174,11 +174,11 @@ fn every_setting_has_a_key_a_variable_and_is_shown() {
     for (path, text) in others() {
         let (section, name) = path.split_once('.').expect("a section and a name");
         let file = format!("{section}:\n  {name}: {text}\n");
-        assert_eq!(value_of(run(&file, &[], Overrides::default()), path), text, "{file}");
+        assert_eq!(value_of(run(&file, &[], Flags::default()), path), text, "{file}");
         let variable = format!("WEIR__{section}__{name}").to_uppercase();
         let plain = text.replace(['[', ']', '"'], "");
         let in_env = if path == "rules.paths" { plain.as_str() } else { text };
-        let loaded = run(NO_FILE, &[(&variable, in_env)], Overrides::default());
+        let loaded = run(NO_FILE, &[(&variable, in_env)], Flags::default());
         assert_eq!(value_of(loaded, path), text, "{variable}={in_env}");
         assert_ne!(defaults[path], text, "{path}: its row in OTHERS is the default");
     }
@@ -192,9 +192,9 @@ fn shown_settings_are_a_valid_settings_file() {
             (format!("WEIR__{}", path.replace('.', "__")).to_uppercase(), text.to_owned())
         })
         .collect();
-    let first = load(&Overrides::default(), &env).expect("valid").settings;
+    let first = load(&Flags::default(), &env).expect("valid").settings;
     for settings in [first, Settings::default(), Settings::for_testing()] {
-        let again = run(&settings.to_json().to_string(), &[], Overrides::default());
+        let again = run(&settings.to_json().to_string(), &[], Flags::default());
         assert_eq!(again.expect("valid").settings, settings);
     }
 }
@@ -280,7 +280,7 @@ fn every_variable_of_envoy_ratelimit_is_read() {
         (&[("TRACING_SERVICE_INSTANCE_ID", "i")], "tracing.service_instance_id", "i"),
     ];
     for (env, path, meaning) in table {
-        let loaded = run(NO_FILE, env, Overrides::default());
+        let loaded = run(NO_FILE, env, Flags::default());
         assert_eq!(value_of(loaded, path), meaning, "{env:?}");
     }
     let all: Vec<&str> = table.iter().flat_map(|(env, ..)| *env).map(|(name, _)| *name).collect();
@@ -294,12 +294,12 @@ fn every_variable_of_envoy_ratelimit_is_read() {
 #[test]
 fn bad_foreign_variables_count_only_if_not_overridden() {
     let env = [("GRPC_PORT", "tcp://10.0.0.7:8081"), ("CONFIG_TYPE", "GRPC_XDS_SOTW")];
-    let lines = errors(NO_FILE, &env, Overrides::default());
+    let lines = errors(NO_FILE, &env, Flags::default());
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].starts_with("GRPC_PORT: grpc.listen: \"tcp://10.0.0.7:8081\" is not a port"));
     assert!(lines[1].starts_with("CONFIG_TYPE=GRPC_XDS_SOTW: rules by xDS are not"));
     let file = "grpc: { listen: ':8081' }\nrules: { paths: [r] }";
-    assert!(run(file, &env, Overrides::default()).is_ok());
+    assert!(run(file, &env, Flags::default()).is_ok());
 }
 
 #[test]
@@ -342,21 +342,21 @@ fn every_error_says_where_what_and_what_to_write() {
         ("{}\n---\n{}", "weir.yaml:3:1: a second document; keep one"),
     ];
     for (file, part) in table {
-        let lines = errors(file, &[], Overrides::default());
+        let lines = errors(file, &[], Flags::default());
         assert_eq!(lines.len(), 1, "{file}: {lines:?}");
         assert!(lines[0].contains(part), "{file}: {lines:?}");
     }
     let env = [("WEIR__GRPC__LISTN", ":1"), ("WEIR__HTTP__LISTEN", "")];
-    let lines = errors(NO_FILE, &env, Overrides::default());
+    let lines = errors(NO_FILE, &env, Flags::default());
     assert_eq!(lines.len(), 2, "{lines:?}");
     let hint =
         "WEIR__GRPC__LISTN: there is no setting `grpc.listn`; did you mean `WEIR__GRPC__LISTEN`?";
     assert_eq!(lines[0], hint);
     assert!(lines[1].starts_with("WEIR__HTTP__LISTEN: http.listen: \"\" is not an address"));
-    let flags = Overrides { store: Some("disk".to_owned()), ..Overrides::default() };
+    let flags = Flags { store: Some("disk".to_owned()), ..Flags::default() };
     let lines = errors(NO_FILE, &[], flags);
     assert_eq!(lines, ["--store: store.kind: \"disk\" is not a choice; write `memory` or `redis`"]);
-    let missing = Overrides { config: Some("missing.yaml".into()), ..Overrides::default() };
+    let missing = Flags { config: Some("missing.yaml".into()), ..Flags::default() };
     assert!(errors(NO_FILE, &[], missing)[0].contains("name an existing file with --config"));
 }
 
@@ -364,7 +364,7 @@ fn every_error_says_where_what_and_what_to_write() {
 fn all_problems_of_all_sources_come_at_once() {
     let file = "grpc: {listen: x, workers: x}\nstore: {knd: memory}\nlog: 5";
     let env = [("PORT", "x"), ("WEIR__DRAIN__DELAY", "x"), ("WEIR__A", "x")];
-    let flags = Overrides { admin_listen: Some("x".to_owned()), ..Overrides::default() };
+    let flags = Flags { admin_listen: Some("x".to_owned()), ..Flags::default() };
     let mut starts: Vec<String> = errors(file, &env, flags)
         .iter()
         .map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(" "))
@@ -386,7 +386,7 @@ fn all_problems_of_all_sources_come_at_once() {
 #[test]
 fn an_empty_file_and_empty_sections_mean_the_defaults() {
     for file in ["# nothing\n", "{}", "grpc:\nhttp: {}\n"] {
-        let settings = run(file, &[], Overrides::default()).expect("valid").settings;
+        let settings = run(file, &[], Flags::default()).expect("valid").settings;
         assert_eq!(settings, Settings::default(), "{file:?}");
     }
 }

@@ -33,17 +33,17 @@ pub struct Entries {
     pub(super) leases: Option<VecDeque<u64>>,
 }
 
-/// Takes or gives back the step's hits, or peeks. With `named`, units belong to leases.
+/// Takes or gives back the step's hits, or peeks. With `with_leases`, units belong to leases.
 pub(super) fn apply(
     step: &Step,
     tiers: &[EntriesTier],
-    named: bool,
+    with_leases: bool,
     state: &mut Option<State>,
 ) -> Outcome {
     let hits = step.hits.unsigned_abs();
-    let back = named.then_some(step.lease).flatten().and_then(Lease::closed_id);
+    let back = with_leases.then_some(step.lease).flatten().and_then(Lease::closed_id);
     let none = Entries::default();
-    let before = entries_of(state, named).unwrap_or(&none);
+    let before = entries_of(state, with_leases).unwrap_or(&none);
     let take = back.is_none() && step.hits >= 0;
     let fits =
         |tier: &EntriesTier| !take || before.size(tier) as i64 <= tier.max as i64 - hits as i64;
@@ -52,15 +52,15 @@ pub(super) fn apply(
     let gives = if take { 0 } else { before.releasable(hits, back, oldest(tiers)) };
     if take && hits > 0 && (allowed || step.count_denied) {
         let lease = step.lease.and_then(Lease::opened_id);
-        let entries = entries_mut(state, named);
+        let entries = entries_mut(state, with_leases);
         entries.trim(tiers);
         entries.add(step.now, hits, lease, tiers);
     } else if gives > 0 {
-        let entries = entries_mut(state, named);
+        let entries = entries_mut(state, with_leases);
         entries.remove_newest(gives, back, oldest(tiers));
         entries.trim(tiers);
     }
-    let after = entries_of(state, named).unwrap_or(&none);
+    let after = entries_of(state, with_leases).unwrap_or(&none);
     outcome(step, tiers, after, allowed, &fits)
 }
 
@@ -90,17 +90,17 @@ pub(super) fn settle(
 }
 
 /// The entries of `state`, if they are of this kind.
-fn entries_of(state: &Option<State>, named: bool) -> Option<&Entries> {
+fn entries_of(state: &Option<State>, with_leases: bool) -> Option<&Entries> {
     match state {
-        Some(State::Entries(entries)) if entries.leases.is_some() == named => Some(entries),
+        Some(State::Entries(entries)) if entries.leases.is_some() == with_leases => Some(entries),
         _ => None,
     }
 }
 
 /// The entries of `state`; empty ones replace a state of another kind.
-fn entries_mut(state: &mut Option<State>, named: bool) -> &mut Entries {
-    if entries_of(state, named).is_none() {
-        let leases = named.then(VecDeque::new);
+fn entries_mut(state: &mut Option<State>, with_leases: bool) -> &mut Entries {
+    if entries_of(state, with_leases).is_none() {
+        let leases = with_leases.then(VecDeque::new);
         *state = Some(State::Entries(Box::new(Entries { instants: VecDeque::new(), leases })));
     }
     match state {

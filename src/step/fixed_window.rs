@@ -1,7 +1,7 @@
 //! The state of fixed_window: the hits of the current window.
 
 use super::tier::{Charge, TierParams, share};
-use super::{INTEGER_END, State, Tiers};
+use super::{INTEGER_END, State, TierStates};
 use crate::time::Micros;
 
 /// The parameters of one tier.
@@ -87,14 +87,14 @@ impl TierParams for FixedWindowTier {
         share(state.count, self.max)
     }
 
-    fn tiers_mut(state: &mut State) -> Option<&mut Tiers<FixedWindow>> {
+    fn tiers_mut(state: &mut State) -> Option<&mut TierStates<FixedWindow>> {
         match state {
             State::FixedWindow(tiers) => Some(tiers),
             _ => None,
         }
     }
 
-    fn into_state(tiers: Tiers<FixedWindow>) -> State {
+    fn into_state(tiers: TierStates<FixedWindow>) -> State {
         State::FixedWindow(tiers)
     }
 }

@@ -1,7 +1,7 @@
 //! The generic cell rate algorithm (GCRA): the state of token_bucket and leaky_bucket.
 //!
-//! GCRA keeps one number per bucket, the theoretical arrival time (TAT): the instant at which the
-//! bucket is empty. Every hit moves it forward by `window / requests`. That is seldom a whole
+//! GCRA keeps one number per bucket, the theoretical arrival time (TAT): the instant at which a
+//! leaky bucket has drained, and a token bucket is full again. Every hit moves it forward by `window / requests`. That is seldom a whole
 //! number of microseconds, and rounding would let a bucket of 3 hold 2. So these instants have a
 //! fraction, counted in parts of `1 / requests` of a microsecond.
 //!
@@ -11,7 +11,7 @@
 //! ```
 
 use super::tier::{BucketCost, Charge, TierParams, share};
-use super::{INTEGER_END, State, Tiers};
+use super::{INTEGER_END, State, TierStates};
 use crate::time::Micros;
 
 /// An instant or a duration, exact to a fraction of a microsecond. As the state of one tier, the
@@ -102,14 +102,14 @@ impl TierParams for GcraTier {
         share(state.micros - self.now.0, self.latest_allowed.micros - self.now.0).min(u16::MAX - 1)
     }
 
-    fn tiers_mut(state: &mut State) -> Option<&mut Tiers<GcraTime>> {
+    fn tiers_mut(state: &mut State) -> Option<&mut TierStates<GcraTime>> {
         match state {
             State::Gcra(tiers) => Some(tiers),
             _ => None,
         }
     }
 
-    fn into_state(tiers: Tiers<GcraTime>) -> State {
+    fn into_state(tiers: TierStates<GcraTime>) -> State {
         State::Gcra(tiers)
     }
 }

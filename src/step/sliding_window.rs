@@ -1,7 +1,7 @@
 //! The state of sliding_window: the hits of the current and of the previous window.
 
 use super::tier::{Charge, TierParams, share};
-use super::{State, Tiers};
+use super::{State, TierStates};
 use crate::time::Micros;
 
 /// Exclusive upper bound of a window's count: half of what a double holds exactly, see `covers`.
@@ -121,14 +121,14 @@ impl TierParams for SlidingWindowTier {
         share(state.current.saturating_add(self.weighted_previous(state)), self.max)
     }
 
-    fn tiers_mut(state: &mut State) -> Option<&mut Tiers<SlidingWindow>> {
+    fn tiers_mut(state: &mut State) -> Option<&mut TierStates<SlidingWindow>> {
         match state {
             State::SlidingWindow(tiers) => Some(tiers),
             _ => None,
         }
     }
 
-    fn into_state(tiers: Tiers<SlidingWindow>) -> State {
+    fn into_state(tiers: TierStates<SlidingWindow>) -> State {
         State::SlidingWindow(tiers)
     }
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{GcraTime, Outcome, State, Step, TierResult, Tiers};
+use super::{GcraTime, Outcome, State, Step, TierResult, TierStates};
 use crate::time::Micros;
 
 /// The parameters of one tier. `hits` and every result stay below 2^53, so that the Lua twin
@@ -35,9 +35,9 @@ pub(super) trait TierParams {
     /// The used share of the limit: see [`share`].
     fn fullness(&self, state: Self::State) -> u16;
     /// The tiers of `state`, if it is of this kind.
-    fn tiers_mut(state: &mut State) -> Option<&mut Tiers<Self::State>>;
+    fn tiers_mut(state: &mut State) -> Option<&mut TierStates<Self::State>>;
     /// The state of a counter with these tiers.
-    fn into_state(tiers: Tiers<Self::State>) -> State;
+    fn into_state(tiers: TierStates<Self::State>) -> State;
 }
 
 /// The charge of a reservation to one tier.
@@ -101,7 +101,7 @@ pub(super) fn apply<P: TierParams>(step: &Step, tiers: &[P], state: &mut Option<
         if after != before {
             match kept_one::<P>(state) {
                 Some(kept) => *kept = after,
-                None => *state = Some(P::into_state(Tiers::One(after))),
+                None => *state = Some(P::into_state(TierStates::One(after))),
             }
         }
         return Outcome { allowed, tiers: SmallVec::from_buf([tier_result(tier, after, allowed)]) };
@@ -118,7 +118,7 @@ pub(super) fn apply<P: TierParams>(step: &Step, tiers: &[P], state: &mut Option<
 /// The tier of `state`, if it is of this kind and has one tier.
 fn kept_one<P: TierParams>(state: &mut Option<State>) -> Option<&mut P::State> {
     match state.as_mut().and_then(P::tiers_mut) {
-        Some(Tiers::One(kept)) => Some(kept),
+        Some(TierStates::One(kept)) => Some(kept),
         _ => None,
     }
 }
@@ -148,8 +148,8 @@ fn write<P: TierParams>(state: &mut Option<State>, before: &[P::State], after: &
         return;
     }
     match state.as_mut().and_then(P::tiers_mut) {
-        Some(Tiers::Many(kept)) if kept.len() == after.len() => kept.copy_from_slice(after),
-        _ => *state = Some(P::into_state(Tiers::from_slice(after))),
+        Some(TierStates::Many(kept)) if kept.len() == after.len() => kept.copy_from_slice(after),
+        _ => *state = Some(P::into_state(TierStates::from_slice(after))),
     }
 }
 
@@ -180,7 +180,7 @@ pub(super) fn costs<P: TierParams>(
 }
 
 /// The instant from which all tiers count as empty.
-pub(super) fn expires_at<P: TierParams>(tiers: &[P], kept: &Tiers<P::State>) -> Micros {
+pub(super) fn expires_at<P: TierParams>(tiers: &[P], kept: &TierStates<P::State>) -> Micros {
     let kept = kept.as_slice();
     if kept.len() != tiers.len() {
         return Micros::ZERO;
@@ -189,7 +189,7 @@ pub(super) fn expires_at<P: TierParams>(tiers: &[P], kept: &Tiers<P::State>) -> 
 }
 
 /// The share of the fullest tier.
-pub(super) fn fullness<P: TierParams>(tiers: &[P], kept: &Tiers<P::State>) -> u16 {
+pub(super) fn fullness<P: TierParams>(tiers: &[P], kept: &TierStates<P::State>) -> u16 {
     let kept = kept.as_slice();
     if kept.len() != tiers.len() {
         return 0;

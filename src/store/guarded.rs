@@ -27,8 +27,8 @@ pub use breaker::BreakerState;
 use breaker::{Breaker, CallPermit, CallResult};
 use breaker_log::{BreakerLine, BreakerLog};
 
-/// Calls in flight to one node. A Redis node runs about 100 000 scripts per second, so further
-/// calls would exceed the usual timeout anyway.
+/// Steps in flight to one node. A Redis node runs about 100 000 scripts per second, so further
+/// steps would exceed the usual timeout anyway.
 const IN_FLIGHT_MAX: usize = 2048;
 
 /// A store with timeouts, circuit breakers and bounds on the calls in flight.
@@ -286,7 +286,7 @@ impl NodeState {
     }
 
     fn report(&self, permit: CallPermit, result: CallResult, now: Micros) {
-        // The usual case takes no lock, because all cores report to the same nodes.
+        // The usual case takes no lock, because all workers report to the same nodes.
         if result != CallResult::Failed && self.always_pass.load(Ordering::Relaxed) {
             return;
         }

@@ -1,6 +1,6 @@
 //! Counters in Redis: a step is one atomic script call on the node that owns its key.
 //!
-//! fred keeps the connections, one client per node and core. weir itself decides which node owns a
+//! fred keeps the connections, one client per node and worker. weir itself decides which node owns a
 //! key. fred's cluster client serves all nodes from one task, and stops them all while it
 //! reconnects to one that failed.
 //!
@@ -53,18 +53,18 @@ pub struct RedisStore {
 
 impl RedisStore {
     /// Starts to connect and returns at once. Calls fail while there is no connection; reconnecting
-    /// never ends. Each of `cores` gets its share of the connections to a node, at least one.
+    /// never ends. Each of `workers` gets its share of the connections to a node, at least one.
     /// `clock` reads the local instants that callers pass to [`Store::now`].
     ///
     /// # Errors
     /// Invalid settings, or a discovery thread that cannot be started.
     pub fn start(
         settings: &RedisSettings,
-        cores: usize,
+        workers: usize,
         clock: SystemClock,
     ) -> Result<RedisStore, RedisConfigError> {
         let fred_config = fred_config(settings)?;
-        let connections = settings.pool_size.div_ceil(cores.max(1));
+        let connections = settings.pool_size.div_ceil(workers.max(1));
         let router = Arc::new(Router::new(clock, connections, settings.max_batch_size));
         let (alive, dropped) = oneshot::channel::<()>();
         let discovered = router.clone();

@@ -101,7 +101,7 @@ impl FallbackLog {
             StartLine::Silent => {}
             StartLine::Rule => {
                 let cause = error.name();
-                tracing::warn!(%domain, %rule, cause, "fallback started: no store decision");
+                tracing::warn!(%domain, %rule, cause, "fallback started: the store did not decide");
             }
             StartLine::More => {
                 tracing::warn!("fallback started for more rules; see weir_fallback_total");

@@ -19,7 +19,7 @@ use super::otlp::{Exporter, OtlpError};
 use super::resource::resource;
 use super::stats::DecisionOutcome;
 use crate::decision::{Code, Reason, Status, Verdict};
-use crate::descriptor::{Caller, Request};
+use crate::descriptor::{TraceContext, Request};
 use crate::rules::RuleSet;
 use crate::settings::TracingSettings;
 use crate::store::call_trace::StoreCall;
@@ -76,7 +76,7 @@ impl Traces {
     /// Starts the span of `request`, which began at `now`. `None` if it is not sampled.
     pub fn begin(&self, request: &Request<'_>, now: Micros) -> Option<RequestSpan> {
         let parent =
-            self.propagator.extract_with_context(&Context::new(), &Headers(request.caller));
+            self.propagator.extract_with_context(&Context::new(), &Headers(request.trace));
         let mut span = self
             .tracer
             .span_builder("ShouldRateLimit")
@@ -197,7 +197,7 @@ fn instant(at: Micros) -> SystemTime {
 }
 
 /// The trace headers of a caller.
-struct Headers<'a>(Caller<'a>);
+struct Headers<'a>(TraceContext<'a>);
 
 impl Extractor for Headers<'_> {
     fn get(&self, key: &str) -> Option<&str> {

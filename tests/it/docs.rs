@@ -192,7 +192,7 @@ fn headings(page: &Path) -> Vec<String> {
 
 #[test]
 fn the_example_settings_are_valid() {
-    let flags = weir::settings::Overrides {
+    let flags = weir::settings::Flags {
         config: Some(root().join("examples/weir.yaml")),
         ..Default::default()
     };

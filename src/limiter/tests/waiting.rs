@@ -78,7 +78,7 @@ async fn an_awaited_store_decides_as_an_inline_one() {
             descriptors: &descriptors,
             hits_addend: 0,
             timeout: None,
-            caller: Default::default(),
+            trace: Default::default(),
         };
         let now = NOW.saturating_add(Micros::from_millis(500 * round as u64));
         let inline = bench.limiter.check(&bench.rules, &request, now).now_or_never();

@@ -15,7 +15,7 @@ use crate::algorithm;
 use crate::limit::Limit;
 use crate::step::{
     FixedWindow, FixedWindowTier, GcraTier, GcraTime, INTEGER_END, Params, SlidingWindow,
-    SlidingWindowTier, State, Step, Tiers,
+    SlidingWindowTier, State, Step, TierStates,
 };
 use crate::time::Micros;
 
@@ -86,7 +86,7 @@ pub(super) fn rebase(
                 start: tier.start,
                 count: count(i, CURRENT, INTEGER_END),
             });
-            Some(State::FixedWindow(Tiers::from_slice(&kept.collect::<Vec<_>>())))
+            Some(State::FixedWindow(TierStates::from_slice(&kept.collect::<Vec<_>>())))
         }
         Params::SlidingWindow(tiers) => {
             let kept = tiers.iter().enumerate().map(|(i, tier)| SlidingWindow {
@@ -94,14 +94,14 @@ pub(super) fn rebase(
                 current: count(i, CURRENT, SlidingWindowTier::UNLIMITED),
                 previous: count(i, PREVIOUS, SlidingWindowTier::UNLIMITED),
             });
-            Some(State::SlidingWindow(Tiers::from_slice(&kept.collect::<Vec<_>>())))
+            Some(State::SlidingWindow(TierStates::from_slice(&kept.collect::<Vec<_>>())))
         }
         Params::Gcra(tiers) => {
             let kept = tiers.iter().enumerate().map(|(i, tier)| {
                 let empty = i128::from(tier.now.0) * i128::from(tier.parts);
                 gcra_time(sum(i, CURRENT).max(empty), tier.parts)
             });
-            Some(State::Gcra(Tiers::from_slice(&kept.collect::<Vec<_>>())))
+            Some(State::Gcra(TierStates::from_slice(&kept.collect::<Vec<_>>())))
         }
         Params::Log(_) | Params::Slots(_) => None,
     }

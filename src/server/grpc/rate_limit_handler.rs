@@ -8,7 +8,7 @@ use super::memory_budget::MemoryBudget;
 use super::status::GrpcStatus;
 use super::timeout;
 use crate::descriptor::Bounds;
-use crate::server::rls::handler::{Decide, RlsResponse, caller, handle};
+use crate::server::rls::handler::{Decide, RlsResponse, handle, trace_context};
 
 /// Decides the message of a call, on the fast path and on tonic's.
 pub(in crate::server) struct RateLimitHandler<D> {
@@ -34,7 +34,7 @@ impl<D: Decide> RateLimitHandler<D> {
         headers: &HeaderMap,
         message: &[u8],
     ) -> Result<RlsResponse, GrpcStatus> {
-        let caller = caller(&*self.decider, headers);
-        Ok(handle(&*self.decider, &self.bounds, message, timeout::of(headers), caller).await?)
+        let trace = trace_context(&*self.decider, headers);
+        Ok(handle(&*self.decider, &self.bounds, message, timeout::of(headers), trace).await?)
     }
 }

@@ -60,7 +60,7 @@ pub(in crate::server) fn start<D: Decide>(
     config: WorkerConfig<D>,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let runtime = single_threaded_runtime()?;
-    thread::Builder::new().name(format!("weir-core-{index}")).spawn(move || {
+    thread::Builder::new().name(format!("weir-worker-{index}")).spawn(move || {
         // A missing worker could go unnoticed for days. Therefore the whole server stops when one
         // worker ends, and the supervisor (Kubernetes, systemd) restarts it.
         let _last = StopOnExit(config.lifecycle.clone());

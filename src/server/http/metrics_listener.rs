@@ -10,7 +10,7 @@ use axum::routing::get;
 use tokio::net;
 
 use super::metrics_page::MetricsPages;
-use super::server;
+use super::http1;
 use crate::server::lifecycle::Lifecycle;
 use crate::server::metrics::ServerMetrics;
 use crate::server::single_threaded_runtime;
@@ -30,7 +30,7 @@ pub(in crate::server) fn start(
     thread::Builder::new().name("weir-metrics".into()).spawn(move || {
         runtime.block_on(async {
             let listener = net::TcpListener::from_std(listener)?;
-            server::serve(listener, routes, limits, (&metrics, |all| &all.metrics), &lifecycle)
+            http1::serve(listener, routes, limits, (&metrics, |all| &all.metrics), &lifecycle)
                 .await;
             Ok(())
         })

@@ -20,7 +20,7 @@ use crate::descriptor::Bounds;
 use crate::proto::Code;
 use crate::server::config::ServerConfig;
 use crate::server::lifecycle::Lifecycle;
-use crate::server::rls::handler::{Decide, HandleError, RlsResponse, caller, handle};
+use crate::server::rls::handler::{Decide, HandleError, RlsResponse, handle, trace_context};
 use crate::server::rls::json::Json;
 
 /// What the routes share.
@@ -54,7 +54,7 @@ async fn decide<D: Decide>(
     headers: HeaderMap,
     body: ReadBody,
 ) -> Response {
-    let caller = caller(&*state.decider, &headers);
+    let trace = trace_context(&*state.decider, &headers);
     let body = match body {
         Ok(body) => body,
         Err(error) => {
@@ -70,7 +70,7 @@ async fn decide<D: Decide>(
             return (StatusCode::BAD_REQUEST, reason).into_response();
         }
     };
-    match handle(&*state.decider, &state.bounds, &message, None, caller).await {
+    match handle(&*state.decider, &state.bounds, &message, None, trace).await {
         Ok(RlsResponse { message: response, grant }) => {
             let status = match response.overall_code() {
                 Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,

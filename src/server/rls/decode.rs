@@ -9,7 +9,7 @@ use std::str::{Utf8Error, from_utf8};
 
 use smallvec::SmallVec;
 
-use crate::descriptor::{Bounds, Caller, Descriptor, Entry, Request, RequestError};
+use crate::descriptor::{Bounds, TraceContext, Descriptor, Entry, Request, RequestError};
 use crate::limit::{Override, Unit};
 use crate::proto::wire::{self, Malformed, Value};
 
@@ -136,8 +136,8 @@ impl<'m> Message<'m> {
         bounds: &Bounds,
     ) -> Result<Request<'r>, RequestError> {
         let Message { domain, hits_addend, .. } = *self;
-        let caller = Caller::default();
-        let request = Request { domain, descriptors, hits_addend, timeout: None, caller };
+        let trace = TraceContext::default();
+        let request = Request { domain, descriptors, hits_addend, timeout: None, trace };
         request.validate(bounds)?;
         Ok(request)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use crate::decision::Verdict;
-use crate::descriptor::{Bounds, Caller, Request, RequestError};
+use crate::descriptor::{Bounds, TraceContext, Request, RequestError};
 use crate::grant::Grant;
 use crate::proto::RateLimitResponse;
 
@@ -54,12 +54,12 @@ pub(in crate::server) struct RlsResponse {
 }
 
 /// The caller's trace context from `headers`; empty unless `decider` traces requests.
-pub(in crate::server) fn caller<'h>(decider: &impl Decide, headers: &'h HeaderMap) -> Caller<'h> {
+pub(in crate::server) fn trace_context<'h>(decider: &impl Decide, headers: &'h HeaderMap) -> TraceContext<'h> {
     if !decider.traces() {
-        return Caller::default();
+        return TraceContext::default();
     }
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    Caller { traceparent: text("traceparent"), tracestate: text("tracestate") }
+    TraceContext { traceparent: text("traceparent"), tracestate: text("tracestate") }
 }
 
 /// Decides the request in `bytes`, which is untrusted input. `timeout` is the time that the caller
@@ -69,7 +69,7 @@ pub(in crate::server) async fn handle(
     bounds: &Bounds,
     bytes: &[u8],
     timeout: Option<Duration>,
-    caller: Caller<'_>,
+    trace: TraceContext<'_>,
 ) -> Result<RlsResponse, HandleError> {
     let refuse = |_: &HandleError| decider.count_invalid();
     let message = Message::read(bytes).map_err(HandleError::from).inspect_err(refuse)?;
@@ -77,7 +77,7 @@ pub(in crate::server) async fn handle(
     let request = message.request(&descriptors, bounds).map_err(HandleError::from);
     let mut request = request.inspect_err(refuse)?;
     request.timeout = timeout;
-    request.caller = caller;
+    request.trace = trace;
     let verdict = catch_panic(pin!(decider.decide(&request))).await;
     let mut verdict = verdict.inspect_err(|_| decider.count_panicked())?;
     let grant = verdict.grant.take();
@@ -145,7 +145,7 @@ mod tests {
         for (bytes, count) in table {
             let decider = Counting::default();
             let answer =
-                handle(&decider, &Bounds::default(), &bytes, None, Caller::default()).await;
+                handle(&decider, &Bounds::default(), &bytes, None, TraceContext::default()).await;
             assert_eq!((answer.is_err(), decider.0.into_inner()), (count == 1, count), "{bytes:?}");
         }
     }

@@ -10,7 +10,7 @@ use prost::Message;
 
 use super::handler::{Decide, HandleError, RlsResponse, handle};
 use super::json::Json;
-use crate::descriptor::{Bounds, Caller};
+use crate::descriptor::{Bounds, TraceContext};
 use crate::proto::RateLimitResponse;
 
 /// The JSON codec. It is built once, because reading the descriptors takes longer than most
@@ -32,14 +32,14 @@ pub async fn protobuf(
     bounds: &Bounds,
     message: &[u8],
 ) -> Result<Vec<u8>, Refused> {
-    Ok(delivered(handle(decider, bounds, message, None, Caller::default()).await?).encode_to_vec())
+    Ok(delivered(handle(decider, bounds, message, None, TraceContext::default()).await?).encode_to_vec())
 }
 
 /// Decides a request as `/json` does.
 pub async fn json(decider: &impl Decide, bounds: &Bounds, body: &[u8]) -> Result<Vec<u8>, Refused> {
     let unread = |error: serde_json::Error| Refused { reason: error.to_string(), defect: false };
     let message = JSON.read(body).map_err(unread)?;
-    let response = delivered(handle(decider, bounds, &message, None, Caller::default()).await?);
+    let response = delivered(handle(decider, bounds, &message, None, TraceContext::default()).await?);
     JSON.write(&response).map_err(|error| Refused { reason: error.to_string(), defect: true })
 }
 

@@ -131,7 +131,7 @@ async fn connections_are_spread_evenly_over_workers(fast_path: bool) {
         let mut names = std::mem::take(&mut *threads.lock().unwrap());
         names.dedup();
         let [name] = &names[..] else { panic!("one thread: {names:?}") };
-        let core: usize = name.strip_prefix("weir-core-").unwrap().parse().unwrap();
+        let core: usize = name.strip_prefix("weir-worker-").unwrap().parse().unwrap();
         counts[core] += 1;
     }
     assert_eq!(counts, [2, 2]);

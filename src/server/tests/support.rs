@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
 use crate::server::tests::test_handlers::View;
-use crate::server::{self, Addresses, Decide, Health, ServerConfig, ServerMetrics, Serving};
+use crate::server::{self, Addresses, Decide, Health, ServerConfig, ServerMetrics, RunningServer};
 use crate::settings::Settings;
 
 /// The longest wait for an event. No test that passes reaches it, also on a busy machine.
@@ -23,7 +23,7 @@ pub(super) struct Served {
     pub(super) addresses: Addresses,
     pub(super) health: watch::Sender<Health>,
     pub(super) shutdown: watch::Sender<bool>,
-    pub(super) serving: Serving,
+    pub(super) serving: RunningServer,
 }
 
 /// A server configuration for tests: free ports on loopback, and no drain delay.

@@ -8,7 +8,7 @@ fn only_small_regular_files_are_read() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("weir.yaml");
     let error = || {
-        let flags = Overrides { config: Some(path.clone()), ..Overrides::default() };
+        let flags = Flags { config: Some(path.clone()), ..Flags::default() };
         load(&flags, &[]).expect_err("not a settings file").to_string()
     };
     let made = std::process::Command::new("mkfifo").arg(&path).status();

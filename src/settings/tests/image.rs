@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn envoy_ratelimit_image_has_its_own_rules_folder() {
     let paths = |env: &[(&str, &str)]| {
-        let loaded = load(&Overrides::default(), &with_default_runtime_root(pairs(env)));
+        let loaded = load(&Flags::default(), &with_default_runtime_root(pairs(env)));
         loaded.map(|loaded| loaded.settings.rules.paths).unwrap_or_else(|errors| panic!("{errors}"))
     };
     for (env, path) in [

@@ -1,7 +1,7 @@
 //! Tests of the settings of the listeners, and of envoyproxy/ratelimit's variables of TLS.
 
 use super::{NO_FILE, envoy_ratelimit_env, errors, run, value_of};
-use crate::settings::Overrides;
+use crate::settings::Flags;
 
 /// A value other than the default for each setting of this file, as text.
 pub(super) const OTHERS: [(&str, &str); 34] = [
@@ -60,12 +60,12 @@ fn envoy_ratelimit_tls_variables_need_their_switch() {
         (vec![("GRPC_MAX_CONNECTION_AGE_GRACE", "9s")], "grpc.max_connection_age_grace", "9s"),
     ];
     for (env, path, meaning) in table {
-        let loaded = run(NO_FILE, &env, Overrides::default());
+        let loaded = run(NO_FILE, &env, Flags::default());
         assert_eq!(value_of(loaded, path), meaning, "{env:?}");
     }
     for env in [vec![on], vec![on, cert], vec![on, key], vec![("GRPC_SERVER_USE_TLS", "sometimes")]]
     {
-        let lines = errors(NO_FILE, &env, Overrides::default());
+        let lines = errors(NO_FILE, &env, Flags::default());
         let what = "set GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY as well";
         assert!(
             lines[0].starts_with("GRPC_SERVER_USE_TLS=") && lines[0].contains(what),
@@ -73,6 +73,6 @@ fn envoy_ratelimit_tls_variables_need_their_switch() {
         );
     }
     let file = "grpc: { tls_cert: a, tls_key: b }";
-    assert_eq!(value_of(run(file, &[on], Overrides::default()), "grpc.tls_cert"), "a");
+    assert_eq!(value_of(run(file, &[on], Flags::default()), "grpc.tls_cert"), "a");
     assert_eq!(envoy_ratelimit_env::TLS[0].0, on.0);
 }

@@ -1,7 +1,7 @@
 //! Tests of the settings `metrics.*` and `tracing.*`.
 
 use super::{NO_FILE, errors, run, value_of};
-use crate::settings::Overrides;
+use crate::settings::Flags;
 
 /// A value other than the default for each setting of this file, as text.
 pub(super) const OTHERS: [(&str, &str); 24] = [
@@ -74,10 +74,10 @@ fn opentelemetry_variables_set_traces_and_metrics() {
         (&[("OTEL_METRIC_EXPORT_INTERVAL", "30000")], "metrics.otlp_interval", "30s"),
     ];
     for (env, path, meaning) in table {
-        let loaded = run(NO_FILE, env, Overrides::default());
+        let loaded = run(NO_FILE, env, Flags::default());
         assert_eq!(value_of(loaded, path), *meaning, "{env:?} {path}");
     }
-    let loaded = run(NO_FILE, &[key], Overrides::default()).expect("valid");
+    let loaded = run(NO_FILE, &[key], Flags::default()).expect("valid");
     let headers = loaded.settings.tracing.headers.reveal().to_vec();
     assert_eq!(headers, [("api-key".to_owned(), "a b".to_owned())], "values are percent-encoded");
 }
@@ -99,7 +99,7 @@ fn a_bad_opentelemetry_variable_shows_no_secret() {
         (("WEIR__TRACING__HEADERS", "hunter2"), "write `name=value"),
         (("WEIR__TRACING__SAMPLING_RATE", "1.5"), "from 0 to 1"),
     ] {
-        let lines = errors(NO_FILE, &[(name, value)], Overrides::default());
+        let lines = errors(NO_FILE, &[(name, value)], Flags::default());
         assert!(lines[0].contains(name) && lines[0].contains(part), "{lines:?}");
         assert!(!lines.concat().contains("hunter2"), "{lines:?}");
     }

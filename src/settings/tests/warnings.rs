@@ -13,7 +13,7 @@ fn variables_without_effect_are_listed_in_one_warning() {
         ("WEIR_PORT", "tcp://10.0.0.7:8081"),
         ("WEIR_GRPC_LISTEN", ":1"),
     ];
-    let warnings = run(NO_FILE, &env, Overrides::default()).expect("valid").warnings;
+    let warnings = run(NO_FILE, &env, Flags::default()).expect("valid").warnings;
     let expected = [
         "these variables have no effect: REDIS_SOCKET_TYPE (weir uses its own Redis client; see \
          docs/redis.md)",
@@ -21,11 +21,11 @@ fn variables_without_effect_are_listed_in_one_warning() {
     ];
     assert_eq!(warnings, expected);
     let always = envoy_ratelimit_env::ALWAYS_ON.map(|name| (name, "true"));
-    assert!(run(NO_FILE, &always, Overrides::default()).expect("valid").warnings.is_empty());
-    let redis = |file| run(file, &[("BACKEND_TYPE", "redis")], Overrides::default());
+    assert!(run(NO_FILE, &always, Flags::default()).expect("valid").warnings.is_empty());
+    let redis = |file| run(file, &[("BACKEND_TYPE", "redis")], Flags::default());
     let first = |loaded: Result<Loaded, Vec<String>>| loaded.expect("valid").warnings.remove(0);
     assert!(first(redis(NO_FILE)).contains("counts in memory"));
     assert!(redis("store: { kind: memory }").expect("valid").warnings.is_empty());
-    let memcache = run(NO_FILE, &[("BACKEND_TYPE", "memcache")], Overrides::default());
+    let memcache = run(NO_FILE, &[("BACKEND_TYPE", "memcache")], Flags::default());
     assert!(first(memcache).contains("only redis"));
 }

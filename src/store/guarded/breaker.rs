@@ -8,13 +8,13 @@
 use crate::time::Micros;
 
 /// Consecutive failures that open the breaker.
-const BURST: u32 = 5;
+const FAILURES_TO_OPEN: u32 = 5;
 
 /// Shortest time between the first and the last failure of a burst. A short interruption
 /// fails many calls at once and ends before the next call.
-const BURST_SPAN: Micros = Micros::from_millis(20);
+const FAILURES_SPAN_MIN: Micros = Micros::from_millis(20);
 
-/// First open time. A failover takes seconds, so ten probes per second find its end soon.
+/// First open time. It doubles with each failed probe, up to [`OPEN_MAX`].
 const OPEN: Micros = Micros::from_millis(100);
 
 /// Longest open time, and so the longest wait of a recovered node for its first call.
@@ -22,7 +22,7 @@ const OPEN_MAX: Micros = Micros::from_millis(800);
 
 /// Longest wait for a probe's result, after which another call probes. The caller's deadline is far
 /// shorter, so only a lost report takes this long.
-const PROBE: Micros = Micros::SECOND;
+const PROBE_TIMEOUT: Micros = Micros::SECOND;
 
 /// Decides whether a call may be sent to one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Breaker {
             TimedState::Open { until, length } | TimedState::Probing { until, length }
                 if now >= until =>
             {
-                self.state = TimedState::Probing { until: now.saturating_add(PROBE), length };
+                self.state = TimedState::Probing { until: now.saturating_add(PROBE_TIMEOUT), length };
                 CallPermit::Probe
             }
             TimedState::Open { .. } | TimedState::Probing { .. } => CallPermit::Reject,
@@ -103,8 +103,8 @@ impl Breaker {
             (TimedState::Closed { failures, since }, CallResult::Failed) => {
                 let since = if failures == 0 { now } else { since };
                 let failures = failures.saturating_add(1);
-                let spanned = now.saturating_sub(since) >= BURST_SPAN;
-                self.state = if failures >= BURST && spanned {
+                let spanned = now.saturating_sub(since) >= FAILURES_SPAN_MIN;
+                self.state = if failures >= FAILURES_TO_OPEN && spanned {
                     TimedState::Open { until: now.saturating_add(OPEN), length: OPEN }
                 } else {
                     TimedState::Closed { failures, since }
@@ -273,7 +273,7 @@ mod tests {
                 match breaker.admit(now) {
                     CallPermit::Reject => {}
                     CallPermit::Probe => {
-                        prop_assert!(waiting == 0 || now >= last_probe.saturating_add(PROBE));
+                        prop_assert!(waiting == 0 || now >= last_probe.saturating_add(PROBE_TIMEOUT));
                         waiting = 1;
                         last_probe = now;
                     }

@@ -137,7 +137,7 @@ impl MemoryShard {
             return Ok(());
         };
         self.make_room(bytes_of(&state), key, step.now, budget)?;
-        let place = self.find(key).expect("make_room spares the counter it is for");
+        let place = self.find(key).expect("make_room never evicts the counter it is for");
         self.write(place, step, state, budget);
         Ok(())
     }
@@ -145,7 +145,7 @@ impl MemoryShard {
     /// Applies `step` to a large state in place.
     fn apply_large(&mut self, key: &Key, step: &Step, budget: &Budget) -> Result<Outcome, Full> {
         let has_room = self.make_room(1, key, step.now, budget);
-        let place = self.find(key).expect("make_room spares the counter it is for");
+        let place = self.find(key).expect("make_room never evicts the counter it is for");
         let large = self.large_states.get_mut(self.slab.get(place).words[0]);
         let outcome = if let Err(full) = has_room {
             // There is no room to grow. A step that needs none must still get its outcome, so that

@@ -27,7 +27,7 @@ pub(super) struct RedisNode {
     label: String,
     /// How to connect.
     config: Config,
-    /// Connections per core.
+    /// Connections per worker.
     connections: usize,
     /// The most steps per call.
     steps_max: usize,
@@ -47,13 +47,13 @@ struct ThreadConnections {
 }
 
 thread_local! {
-    /// The current thread's connections. Each core uses its own, so that no call changes threads.
+    /// The current thread's connections. Each worker uses its own, so that no call changes threads.
     /// Measurements show that this more than halves a call's CPU time and its latency.
     static CONNECTIONS: RefCell<Vec<ThreadConnections>> = const { RefCell::new(Vec::new()) };
 }
 
 impl RedisNode {
-    /// A node without connections. `connections` counts per core, `steps_max` per call.
+    /// A node without connections. `connections` counts per worker, `steps_max` per call.
     pub(super) fn new(
         id: NodeId,
         label: String,

@@ -42,7 +42,7 @@ pub(super) struct Router {
     topology: ArcSwap<Topology>,
     /// Wakes discovery, because the topology changed or may have.
     refresh: Notify,
-    /// Connections per node and core.
+    /// Connections per node and worker.
     connections: usize,
     /// The most steps per call.
     steps_max: usize,

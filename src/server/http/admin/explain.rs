@@ -10,7 +10,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::{AdminView, refusal};
-use crate::descriptor::{self, Bounds, Caller, Descriptor, ParsedDescriptor, RequestError};
+use crate::descriptor::{self, Bounds, TraceContext, Descriptor, ParsedDescriptor, RequestError};
 use crate::server::http::body::{self, ReadBody};
 
 /// Largest request body in bytes.
@@ -101,9 +101,9 @@ pub(super) fn validate(
 ) -> Result<(), RequestError> {
     let entries: Vec<_> = descriptors.iter().map(ParsedDescriptor::entries).collect();
     let descriptors: Vec<_> = entries.iter().map(|entries| bare_descriptor(entries)).collect();
-    let (hits_addend, timeout, caller) = (0, None, Caller::default());
+    let (hits_addend, timeout, trace) = (0, None, TraceContext::default());
     let request =
-        descriptor::Request { domain, descriptors: &descriptors, hits_addend, timeout, caller };
+        descriptor::Request { domain, descriptors: &descriptors, hits_addend, timeout, trace };
     request.validate(bounds)
 }
 

@@ -1,0 +1,27 @@
+//! Declares the settings `admin.*`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::settings::format::{COUNT_MAX, address, file, number, optional, secret};
+use crate::settings::secret::Secret;
+use crate::settings::section::section;
+
+
+section! {
+    /// The admin listener: `/metrics`, `/rules`, `/rlconfig`, `/settings`, `/top`, `/explain`,
+    /// `/counters`. Most of it has no authentication, so it listens on loopback by default.
+    pub struct AdminSettings {
+        /// Address of the listener.
+        listen: SocketAddr = "127.0.0.1:6070", address();
+        /// Bearer token for `/counters`. Required if the listener is not on loopback. Never shown.
+        token: Option<Secret> = "", optional(secret());
+        /// File whose first line is the token, instead of `admin.token`. weir reads the file for
+        /// every request that needs the token.
+        token_file: Option<PathBuf> = "", optional(file());
+        /// Maximum number of open connections of the admin listener. The metrics listener
+        /// (`metrics.listen`) has the same limit. Each connection may hold a page of metrics in
+        /// memory.
+        max_connections: usize = "64", number(1..=COUNT_MAX);
+    }
+}

@@ -1,0 +1,34 @@
+//! Declares the settings `readyz.*`.
+
+use crate::settings::format::{choice, switch};
+use crate::settings::section::section;
+
+
+section! {
+    /// The conditions of readiness.
+    pub struct ReadyzSettings {
+        /// `/readyz` fails while the store is unreachable.
+        require_store: bool = "false", switch();
+        /// `loaded`: `/readyz` fails while no domain is defined. `current`: it also fails while the
+        /// rule files have errors, although older rules are active. `off` (also `false`): ready
+        /// without rules.
+        require_rules: RequireRules = "off", choice([
+            ("off", RequireRules::Off),
+            ("loaded", RequireRules::Loaded),
+            ("current", RequireRules::Current),
+            ("false", RequireRules::Off),
+        ]);
+    }
+}
+
+/// The rules that readiness requires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequireRules {
+    /// None.
+    Off,
+    /// The active rules define at least one domain.
+    Loaded,
+    /// [`RequireRules::Loaded`], and the files on disk are the active rules: a failed reload fails
+    /// readiness.
+    Current,
+}
