@@ -135,7 +135,8 @@ impl Batcher {
         queue.flushers += 1;
         // The task runs after everything that is ready now, so the steps of one turn are sent
         // together.
-        tokio::spawn(Flusher { batcher: self.clone(), working: true }.run());
+        let flusher = Flusher { batcher: self.clone(), began: false, working: true };
+        tokio::spawn(flusher.run());
     }
 
     /// Takes the waiting steps that may be sent together. Returns `None`, and ends a flusher, when
@@ -245,11 +246,13 @@ impl Drop for ReplyWaiter<'_> {
 /// A task that sends waiting steps until none is left.
 struct Flusher {
     batcher: Arc<Batcher>,
+    began: bool,
     working: bool,
 }
 
 impl Flusher {
     async fn run(mut self) {
+        self.began = true;
         while let Some(batch) = self.batcher.take() {
             {
                 let mut queue = self.batcher.queue();
@@ -276,7 +279,10 @@ impl Drop for Flusher {
     fn drop(&mut self) {
         // The runtime ends with this task: a task of another runtime may send the waiting steps.
         if self.working {
-            self.batcher.queue().flushers -= 1;
+            let mut queue = self.batcher.queue();
+            queue.flushers -= 1;
+            // Otherwise no step would ever schedule another one.
+            queue.flusher_scheduled &= self.began;
         }
     }
 }

@@ -55,8 +55,9 @@ impl RedisError {
             "LOADING" => RedisError::Loading,
             "OOM" => RedisError::OutOfMemory,
             "READONLY" => RedisError::ReadOnly,
-            // Raised by a running script, which may have written before.
-            "ERR" if rest.contains("user_script:") => RedisError::Final(StoreError::InvalidReply),
+            // Raised by a running script, which may have written before: NOPERM, for example, if the
+            // user may run only some of its commands.
+            _ if rest.contains("user_script:") => RedisError::Final(StoreError::InvalidReply),
             _ => RedisError::Final(final_error(error.kind(), word)),
         }
     }
@@ -68,10 +69,11 @@ fn final_error(kind: &ErrorKind, word: &str) -> StoreError {
         // fred closes the connection on CLUSTERDOWN and fails every call in flight on it with this
         // error, so such a call may have run.
         ErrorKind::Cluster => StoreError::ConnectionLost,
+        // Also the error of calls in flight on a connection whose task is aborted, because its node
+        // has left the cluster.
+        ErrorKind::Canceled => StoreError::ConnectionLost,
         // Rejected by fred before anything was sent.
-        ErrorKind::Canceled | ErrorKind::Backpressure | ErrorKind::Routing => {
-            StoreError::Unreachable
-        }
+        ErrorKind::Backpressure | ErrorKind::Routing => StoreError::Unreachable,
         ErrorKind::Timeout => StoreError::Timeout,
         ErrorKind::Parse | ErrorKind::NotFound | ErrorKind::Protocol => StoreError::InvalidReply,
         // An error reply starts with a word in capitals, such as NOPERM, NOAUTH or ERR.
@@ -145,7 +147,15 @@ mod tests {
             (unknown(""), RedisError::Final(StoreError::ConnectionLost)),
             (
                 Error::new(ErrorKind::Canceled, "Connection closed unexpectedly."),
-                RedisError::Final(StoreError::Unreachable),
+                RedisError::Final(StoreError::ConnectionLost),
+            ),
+            (
+                unknown("NOPERM this user has no permissions script: 2c, on @user_script:9."),
+                RedisError::Final(StoreError::InvalidReply),
+            ),
+            (
+                unknown("NOPERM this user has no permissions to run the 'evalsha' command"),
+                RedisError::Final(StoreError::ErrorReply),
             ),
             (
                 Error::new(ErrorKind::Parse, "Could not convert"),
