@@ -3,7 +3,7 @@
 --
 -- TIER   the step's instant, us; parts per us; then durations and instants of two numbers each, whole us
 --        and parts of one: the cost of the hits, the latest arrival time within the limit, the latest
---        that denied hits can cause
+--        that denied hits can cause, or for a refund the only one to which it applies
 -- STATE  theoretical arrival time, whole us and parts of one. A tier replies both.
 
 local TIER, STATE, COSTS, SPARE = 8, 2, 3, 1
@@ -86,7 +86,10 @@ local function subtract(t, s, micros, part)
   return store(s, between(parts, micros, part, S[s + 1], S[s + 2]))
 end
 
+-- The latest denied time of a refund is the only state to which it applies, or LAST.
 local function refund(t, s)
+  local only, only_part = T[t + LATEST_DENIED], T[t + LATEST_DENIED + 1]
+  if only ~= LAST and (S[s + 1] ~= only or S[s + 2] ~= only_part) then return false end
   return subtract(t, s, T[t + COST], T[t + COST + 1])
 end
 

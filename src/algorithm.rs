@@ -61,7 +61,6 @@ pub fn plan(limit: &Limit, hits: i64, now: Micros) -> Step {
             Params::Slots(per_tier(tiers, |t| sliding_window_log::plan(t, now)))
         }
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            let hits = hits.unsigned_abs();
             Params::Gcra(per_tier(tiers, |t| bucket::plan(t, hits, now, limit.count_denied)))
         }
     };

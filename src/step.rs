@@ -168,7 +168,9 @@ impl Step {
             Params::SlidingWindow(_) => {
                 State::SlidingWindow(TierStates::from_results(results, TierResult::sliding_window))
             }
-            Params::Gcra(_) => State::Gcra(TierStates::from_results(results, TierResult::arrival_time)),
+            Params::Gcra(_) => {
+                State::Gcra(TierStates::from_results(results, TierResult::arrival_time))
+            }
             Params::Log(_) | Params::Slots(_) => return None,
         };
         Some(state)

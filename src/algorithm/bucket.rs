@@ -13,7 +13,8 @@ use crate::time::Micros;
 const NEVER: u64 = 1 << 52;
 
 /// Plans one tier of a step.
-pub(super) fn plan(tier: &Tier, hits: u64, now: Micros, count_denied: bool) -> GcraTier {
+pub(super) fn plan(tier: &Tier, signed: i64, now: Micros, count_denied: bool) -> GcraTier {
+    let hits = signed.unsigned_abs();
     let rate = tier.requests.min(HITS_END - 1);
     let parts = rate.max(1);
     let cost = length(hits, tier, parts);
@@ -22,8 +23,11 @@ pub(super) fn plan(tier: &Tier, hits: u64, now: Micros, count_denied: bool) -> G
     let burst = if rate == 0 { 0 } else { tier.burst.min(HITS_END - 1) };
     let full = length(burst, tier, parts).min(GcraTime { micros: FILL_MAX.0, part: 0 });
     let latest_allowed = GcraTime { micros: now.0 + full.micros, part: full.part };
-    let latest_denied =
-        if count_denied { sum(latest_allowed, full, parts) } else { latest_allowed };
+    let latest_denied = match count_denied {
+        _ if signed < 0 => GcraTier::ANY,
+        true => sum(latest_allowed, full, parts),
+        false => latest_allowed,
+    };
     GcraTier { now, parts, cost, emission_interval, latest_allowed, latest_denied }
 }
 

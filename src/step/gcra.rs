@@ -1,9 +1,10 @@
 //! The generic cell rate algorithm (GCRA): the state of token_bucket and leaky_bucket.
 //!
 //! GCRA keeps one number per bucket, the theoretical arrival time (TAT): the instant at which a
-//! leaky bucket has drained, and a token bucket is full again. Every hit moves it forward by `window / requests`. That is seldom a whole
-//! number of microseconds, and rounding would let a bucket of 3 hold 2. So these instants have a
-//! fraction, counted in parts of `1 / requests` of a microsecond.
+//! leaky bucket has drained, and a token bucket is full again. Every hit moves it forward by
+//! `window / requests`. That is seldom a whole number of microseconds, and rounding would let a
+//! bucket of 3 hold 2. So these instants have a fraction, counted in parts of `1 / requests` of a
+//! microsecond.
 //!
 //! ```text
 //!    now           tat                     latest_allowed = now + burst * window / requests
@@ -39,7 +40,15 @@ pub struct GcraTier {
     pub latest_allowed: GcraTime,
     /// The latest arrival time that denied hits can cause. Their debt is at most one full bucket;
     /// otherwise a flood of them would block the counter for years.
+    ///
+    /// For a refund, the only arrival time to which it applies, or [`GcraTier::ANY`].
     pub latest_denied: GcraTime,
+}
+
+impl GcraTier {
+    /// The value of `latest_denied` for a refund that applies to every state. It is the last instant
+    /// that is exact in a double.
+    pub const ANY: GcraTime = GcraTime { micros: INTEGER_END - 2, part: 0 };
 }
 
 impl TierParams for GcraTier {
@@ -59,6 +68,10 @@ impl TierParams for GcraTier {
     }
 
     fn refund(&self, state: GcraTime, _hits: u64) -> GcraTime {
+        // What an instance drew last may be returned only while no other hit was charged after it.
+        if self.latest_denied != GcraTier::ANY && self.latest_denied != state {
+            return state;
+        }
         self.minus(state, self.cost)
     }
 
