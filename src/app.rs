@@ -11,7 +11,7 @@ use tokio::sync::{self, oneshot};
 use crate::key::KeySeed;
 use crate::limiter::{Backend, Limiter, LocalCounters};
 use crate::modes::Modes;
-use crate::server::{self, Addresses, ServerConfig, RunningServer};
+use crate::server::{self, Addresses, RunningServer, ServerConfig};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{GuardedStore, MemoryStore, RedisStore};
 use crate::telemetry::{

@@ -11,17 +11,20 @@
 //! stage. The over-limit cache implements [`Store`], so a path works with and without it.
 //! `docs/modes.md` has the guarantee of each mode.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join;
+use futures_util::future::{Either, join, select};
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::decision::Decision;
 use crate::key::Key;
 use crate::limit::{Limit, Mode};
 use crate::step::{Lease, Step};
 use crate::store::{Store, StoreError};
-use crate::time::Micros;
+use crate::time::{Clock, Micros};
 
 mod exact;
 mod leased;
@@ -52,9 +55,9 @@ pub struct CounterCheck<'a> {
     /// Whether the over-limit cache may deny. Only mode exact reads this.
     pub over_limit_cache: bool,
     /// The instant of the request, by the local clock.
-    pub local: Micros,
+    pub local_now: Micros,
     /// The instant of the request, by the store's clock; an error if that clock is unknown.
-    pub now: Result<Micros, StoreError>,
+    pub store_now: Result<Micros, StoreError>,
     /// The caller's timeout for the decision.
     pub timeout: Option<Duration>,
 }
@@ -65,10 +68,6 @@ impl CounterCheck<'_> {
         self.hits < 0 || matches!(self.lease, Some(Lease::Close(_)))
     }
 }
-
-/// The longest time that a denial of a leased rule is cached. It is short because other instances
-/// return unspent tokens, which this instance can use.
-const LEASED_DENIAL_MAX: Micros = Micros::SECOND;
 
 /// The paths of all modes over one store. The rule's mode selects the path.
 pub struct Modes<S> {
@@ -85,22 +84,33 @@ pub struct Modes<S> {
 impl<S: Store> Modes<S> {
     /// The modes over `store`, which several instances share.
     pub fn new(store: S) -> Modes<S> {
-        Modes::build(store, true)
+        Modes::build(store, true, OverLimitCache::new(), leased::SHARDS)
+    }
+
+    /// The modes over `store`, with small tables: a simulation has thousands of instances.
+    #[cfg(test)]
+    pub(crate) fn small(store: S) -> Modes<S> {
+        Modes::build(store, true, OverLimitCache::with_sets(16), 4)
     }
 
     /// The modes over `store`, without an over-limit cache.
     pub fn without_over_limit_cache(store: S) -> Modes<S> {
-        Modes::build(store, false)
+        Modes::build(store, false, OverLimitCache::new(), leased::SHARDS)
     }
 
-    fn build(store: S, caches_denials: bool) -> Modes<S> {
-        let (store, over_limit) = (Arc::new(store), Arc::new(OverLimitCache::new()));
-        let cached = || OverLimitStore::new(store.clone(), over_limit.clone());
-        let leased_denial = if caches_denials { LEASED_DENIAL_MAX } else { Micros::ZERO };
+    fn build(
+        store: S,
+        caches_denials: bool,
+        over_limit: OverLimitCache,
+        shards: usize,
+    ) -> Modes<S> {
+        let (store, over_limit) = (Arc::new(store), Arc::new(over_limit));
+        let cached = |max_age| OverLimitStore::new(store.clone(), over_limit.clone(), max_age);
+        let leased_age = if caches_denials { over_limit::DENIAL_MAX } else { Micros::ZERO };
         Modes {
             uncached: ExactPath::new(store.clone()),
-            exact: ExactPath::new(Arc::new(cached())),
-            leased: LeasedPath::new(Arc::new(cached().with_max_age(leased_denial))),
+            exact: ExactPath::new(Arc::new(cached(over_limit::DENIAL_MAX))),
+            leased: LeasedPath::with_shards(Arc::new(cached(leased_age)), shards),
             synced: SyncedPath::new(store.clone()),
             over_limit,
             caches_denials,
@@ -142,7 +152,8 @@ impl<S: Store> Modes<S> {
             Mode::Leased => self.leased.check(check).await,
             Mode::Synced { .. } => {
                 if check.gives_back() {
-                    self.over_limit.invalidate(check.key, check.now.unwrap_or(check.local));
+                    self.over_limit
+                        .invalidate(check.key, check.store_now.unwrap_or(check.local_now));
                 }
                 self.synced.check(check).await
             }
@@ -167,6 +178,21 @@ impl<S: Store> Modes<S> {
     pub async fn run_due(&self, local: Micros) {
         self.leased.run_due(local);
         self.synced.run_due(local).await;
+    }
+
+    /// Runs the periodic work every `period` until `stop` completes, and then [closes](Modes::close)
+    /// the modes.
+    ///
+    /// Work that is under way completes first. Its counts have left their queue, so closing would
+    /// not send them.
+    pub async fn run(&self, clock: &impl Clock, period: Duration, stop: impl Future<Output = ()>) {
+        let mut stop = pin!(stop);
+        let mut ticks = interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while let Either::Left(_) = select(pin!(ticks.tick()), stop.as_mut()).await {
+            self.run_due(clock.now()).await;
+        }
+        self.close(clock.now()).await;
     }
 
     /// Sends the counts and unspent tokens that the store does not have yet, before the process

@@ -47,7 +47,7 @@ pub use sections::{
     RedisSettings, RequireRules, ResponseSettings, RulesSettings, StoreKind, StoreSettings,
     TracingSettings,
 };
-pub use sources::{Loaded, Flags, load, process_env};
+pub use sources::{Flags, Loaded, load, process_env};
 
 use reader::{Reader, WrittenText};
 use section::{SettingsSection, settings};

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use futures_util::FutureExt;
-use weir::descriptor::{TraceContext, Descriptor, Entry, Request};
+use weir::descriptor::{Descriptor, Entry, Request, TraceContext};
 use weir::key::KeySeed;
 use weir::limiter::{Backend, Limiter};
 use weir::rules::{Options, RuleSet, SourceFile, compile};

@@ -65,17 +65,17 @@ impl Background {
                 if limiter.memory().is_some() {
                     jobs.spawn(sweep(limiter.clone(), clock));
                 }
-                if limiter.backend().modes().is_some() {
-                    jobs.spawn(run_modes(limiter.clone(), clock));
-                }
+                // Not aborted with the jobs: it sends what the modes have.
+                let (stop_modes, modes_stopped) = oneshot::channel();
+                let modes = tokio::spawn(run_modes(limiter.clone(), clock, modes_stopped));
                 if readiness.is_conditional() {
                     jobs.spawn(update_health(readiness, health.clone()));
                 }
                 let _ = stopped.await;
                 jobs.shutdown().await;
-                if let Some(modes) = limiter.backend().modes() {
-                    modes.close(clock.now()).await;
-                }
+                drop(stop_modes);
+                // An error is a panic, which was logged.
+                let _ = modes.await;
             });
             let _ = ended.send(());
         })?;
@@ -104,15 +104,11 @@ async fn sweep(limiter: Arc<Limiter>, clock: SystemClock) {
     }
 }
 
-/// Runs the work of the consistency modes that is due: exchanges counts with the store, and
-/// returns idle tokens.
-async fn run_modes(limiter: Arc<Limiter>, clock: SystemClock) {
+/// Exchanges counts with the store and returns idle tokens, when they are due, and all of them when
+/// `stopped` completes.
+async fn run_modes(limiter: Arc<Limiter>, clock: SystemClock, stopped: oneshot::Receiver<()>) {
     let Some(modes) = limiter.backend().modes() else { return };
-    let mut ticks = ticks(MODES_PERIOD);
-    loop {
-        ticks.tick().await;
-        modes.run_due(clock.now()).await;
-    }
+    modes.run(&clock, MODES_PERIOD, async { drop(stopped.await) }).await;
 }
 
 /// Publishes the health when it changes.

@@ -6,7 +6,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::{exit, say};
 use crate::app::{self, StartError};
-use crate::settings::{self, LogFormat, Flags};
+use crate::settings::{self, Flags, LogFormat};
 
 /// Serves until SIGTERM or SIGINT. Returns 0 after an orderly stop.
 pub(super) fn run(flags: &Flags) -> anyhow::Result<u8> {

@@ -18,9 +18,9 @@ use crate::time::Micros;
 pub(super) struct PendingDescriptor<'r> {
     pub(super) resolved: ResolvedDescriptor<'r>,
     /// The instant of the request, by the local clock.
-    local: Micros,
+    local_now: Micros,
     /// The instant of the request, by the store's clock.
-    now: Result<Micros, StoreError>,
+    store_now: Result<Micros, StoreError>,
     lease: Option<Lease>,
     /// A guard that is armed before the store is queried, so that a dropped call gives back what it
     /// may have taken.
@@ -30,11 +30,14 @@ pub(super) struct PendingDescriptor<'r> {
 }
 
 impl<'r> PendingDescriptor<'r> {
-    /// A descriptor of a request that arrived at `local` by the local clock.
+    /// A descriptor of a request that arrived at `local_now` by the local clock.
     #[inline]
-    pub(super) fn new(resolved: ResolvedDescriptor<'r>, local: Micros) -> PendingDescriptor<'r> {
-        let (now, result) = (Ok(local), Err(StoreError::Unreachable));
-        PendingDescriptor { resolved, local, now, lease: None, undo: None, result }
+    pub(super) fn new(
+        resolved: ResolvedDescriptor<'r>,
+        local_now: Micros,
+    ) -> PendingDescriptor<'r> {
+        let (store_now, result) = (Ok(local_now), Err(StoreError::Unreachable));
+        PendingDescriptor { resolved, local_now, store_now, lease: None, undo: None, result }
     }
 
     /// Queries the counter in memory.
@@ -66,8 +69,8 @@ impl<'r> PendingDescriptor<'r> {
             lease: self.lease,
             mode: query.rule.map_or(Mode::Exact, |rule| rule.mode),
             over_limit_cache: query.rule.is_none_or(|rule| rule.over_limit_cache),
-            local: self.local,
-            now: self.now,
+            local_now: self.local_now,
+            store_now: self.store_now,
             timeout,
         })
     }
@@ -78,7 +81,7 @@ impl<S: Store> Limiter<S> {
     #[inline]
     pub(super) fn prepare(&self, pending: &mut PendingDescriptor<'_>) {
         if let ResolvedDescriptor::Counter(query) = &pending.resolved {
-            pending.now = self.backend.now(&query.key, pending.local);
+            pending.store_now = self.backend.now(&query.key, pending.local_now);
             if let Some(lease) = query.lease {
                 self.prepare_lease(lease, pending);
             }
@@ -89,7 +92,7 @@ impl<S: Store> Limiter<S> {
     fn prepare_lease(&self, lease: LeaseUse, pending: &mut PendingDescriptor<'_>) {
         let ResolvedDescriptor::Counter(query) = &pending.resolved else { return };
         let CounterQuery { rule, limit, key, hits, .. } = query;
-        let now = pending.now.unwrap_or(pending.local);
+        let now = pending.store_now.unwrap_or(pending.local_now);
         match lease {
             LeaseUse::Open(id) => {
                 let hold = rule.and_then(|rule| rule.reserve).unwrap_or_default();
@@ -100,7 +103,7 @@ impl<S: Store> Limiter<S> {
             LeaseUse::Close(id) => {
                 pending.lease = Some(Lease::Close(id));
                 if let Some(local) = &self.local {
-                    local.close_lease(key, limit, *hits, id, pending.local);
+                    local.close_lease(key, limit, *hits, id, pending.local_now);
                 }
             }
         }
@@ -148,7 +151,7 @@ impl<S: Store> Limiter<S> {
         let index = rule.map(|rule| rule.index);
         let failed =
             FailedQuery { rule: index, limit, key, hits: *hits, lease: pending.lease, error };
-        let reason = fallback::decide(policy, self.local.as_ref(), failed, pending.local);
+        let reason = fallback::decide(policy, self.local.as_ref(), failed, pending.local_now);
         if let (
             Some(local),
             Some(Lease::Open { id, .. }),
@@ -157,7 +160,7 @@ impl<S: Store> Limiter<S> {
             && decision.allowed
         {
             let store = local.store().clone();
-            pending.undo = Some(UndoGuard::new(store, id, key, limit, *hits, pending.local));
+            pending.undo = Some(UndoGuard::new(store, id, key, limit, *hits, pending.local_now));
         }
         reason
     }

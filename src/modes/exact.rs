@@ -23,7 +23,7 @@ impl CounterCheck<'_> {
     /// [`StoreError::MemoryFull`] if a new counter has no room.
     #[inline]
     pub fn in_memory(&self, store: &MemoryStore) -> Result<Decision, StoreError> {
-        let step = self.step(self.now?);
+        let step = self.step(self.store_now?);
         // By reference, because moving an outcome that was just written would stall on that write.
         match &store.apply_now(self.key, &step) {
             Ok(outcome) => Ok(algorithm::report(self.limit, &step, outcome)),
@@ -50,7 +50,7 @@ impl<S: Store> ExactPath<S> {
     }
 
     pub(super) async fn check(&self, check: &CounterCheck<'_>) -> Result<Decision, StoreError> {
-        let step = check.step(check.now?);
+        let step = check.step(check.store_now?);
         let outcome = self.store.apply_within(check.key, &step, check.timeout).await?;
         Ok(algorithm::report(check.limit, &step, &outcome))
     }

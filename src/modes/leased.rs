@@ -27,22 +27,26 @@
 //! **Several tiers.** A refill is counted in all tiers. Its tokens end when the window of any tier
 //! ends.
 //!
-//! **token_bucket, leaky_bucket.** A bucket of burst `B` that drains at rate `r` allows at most
-//! `B + r * (b - a)` hits in any interval `(a, b]`. Tokens are valid for `T`, so tokens spent in
-//! `(a, b]` were drawn in `(a - T, b]`. Refills use a smaller bucket, of burst `B - r * T`, so they
-//! draw at most `B - r * T + r * (b - a + T) = B + r * (b - a)` hits. Every step on a leased
-//! counter uses the smaller bucket. `T` is an eighth of the time in which the bucket fills, at most
-//! one second.
+//! **token_bucket, leaky_bucket.** The store's state is one instant `e`, at which the bucket is
+//! empty. A refill of cost `c` moves it from `s = max(e, now)` to `s + c`, and the instance owns the
+//! span `(s, s + c]` of the time axis. Spans of all instances, and of hits that the store decided,
+//! do not overlap. A hit of cost `h` at `t` uses a piece of length `h` that lies after `t`, and no
+//! other hit uses the same piece. So the hits of any interval `(a, b]` use disjoint pieces between
+//! `a` and the last `e`. The store granted a refill only if `e <= now + B * one`, where `B` is the
+//! burst and `one` the cost of a hit. So they cost at most `b + B * one - a`: the limit of the
+//! bucket.
 //!
 //! **Returned tokens, windows.** The return step is planned for an instant in the tokens' window,
 //! so it does not change a later window.
 //!
-//! **Returned tokens, buckets.** Compare the counter with a second one, on which the returned
-//! tokens were never drawn. The second one is never fuller. For every outstanding refill, the
-//! difference is at least its charge less the time since: it shrinks only while the second bucket
-//! is empty, by one microsecond per microsecond. So a charge `c` of age `t` may be reduced by at
-//! most `c - t`. The return step reduces it by `T` less than that, in case the step is delayed by
-//! up to `T`.
+//! **Returned tokens, buckets.** A span is returned only while the store's state is its end, which
+//! the store compares. Then no span lies after it, and no other span moves. A span that cannot be
+//! returned drains in the store as in the pool, and can be spent until then.
+//!
+//! **Early denials.** A request is denied only if its hits do not fit in addition to the store's
+//! state, less the tokens of this instance. So one instance denies what the store would deny, and
+//! several deny early by at most what the others own. No refill is in flight at the same time as a
+//! return of the same counter, so the store has the returned tokens before it denies a refill.
 //!
 //! **Lost outcomes.** Tokens of a refill without an outcome count as spent. Tokens of a return
 //! without an outcome count as returned. Neither step is repeated, so both errors lower the number
@@ -53,9 +57,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::CounterCheck;
 use crate::algorithm;
@@ -69,8 +72,11 @@ mod counts;
 mod demand;
 mod hot_keys;
 mod in_flight;
+mod operation;
 mod policy;
+mod spans;
 mod token_pool;
+mod tokens;
 
 #[cfg(test)]
 mod tests;
@@ -79,12 +85,13 @@ pub use counts::LeasedCounts;
 
 use counts::add;
 use hot_keys::HotKeys;
-use in_flight::InFlightRefill;
+use in_flight::InFlight;
+use operation::Operation;
 use policy::TokenPolicy;
-use token_pool::{Acquire, Refill, TokenPool, Unspent};
+use token_pool::{Acquire, TokenPool};
 
 /// Shards of the table, each with its own lock. A periodic run searches one shard for idle pools.
-const SHARDS: usize = 64;
+pub(super) const SHARDS: usize = 64;
 
 /// Most token pools per shard. The store decides further counters.
 const POOLS_MAX: usize = 1_024;
@@ -110,6 +117,10 @@ struct Pools<S> {
     next_shard: AtomicUsize,
     /// Whether the process is ending. The store then decides every request.
     closed: AtomicBool,
+    /// Operations in flight.
+    in_flight: AtomicUsize,
+    /// Notified when an operation has ended.
+    ended: Notify,
     counts: LeasedCounts,
 }
 
@@ -129,15 +140,17 @@ enum LocalResult {
 }
 
 impl<S: Store> LeasedPath<S> {
-    /// A path to `store`.
-    pub(super) fn new(store: Arc<S>) -> LeasedPath<S> {
+    /// A path to `store`, with this number of shards.
+    pub(super) fn with_shards(store: Arc<S>, shards: usize) -> LeasedPath<S> {
         let shard = || Mutex::new(PoolShard { pools: HashMap::new(), hot_keys: HotKeys::new() });
         LeasedPath {
             inner: Arc::new(Pools {
                 store,
-                shards: (0..SHARDS).map(|_| shard()).collect(),
+                shards: (0..shards).map(|_| shard()).collect(),
                 next_shard: AtomicUsize::new(0),
                 closed: AtomicBool::new(false),
+                in_flight: AtomicUsize::new(0),
+                ended: Notify::new(),
                 counts: LeasedCounts::default(),
             }),
         }
@@ -152,7 +165,7 @@ impl<S> LeasedPath<S> {
 
     /// Drops the unspent tokens of a counter that is being deleted.
     pub(super) fn delete(&self, key: &Key) {
-        self.inner.shard(key).pools.get_mut(key).map(TokenPool::take_all);
+        self.inner.shard(key).pools.get_mut(key).map(TokenPool::delete);
     }
 
     /// Counters with a token pool, which may be empty.
@@ -186,8 +199,8 @@ impl<S: Store> LeasedPath<S> {
     pub(super) fn run_due(&self, local: Micros) {
         let shards = &self.inner.shards;
         let index = self.inner.next_shard.fetch_add(1, Ordering::Relaxed) % shards.len();
-        for (key, unspent) in self.inner.take_idle(&shards[index], local) {
-            self.inner.return_tokens(&key, unspent, Some(local));
+        for (key, operation) in self.inner.returns(&shards[index], local) {
+            self.inner.start(key, operation);
         }
     }
 
@@ -196,15 +209,20 @@ impl<S: Store> LeasedPath<S> {
         let mut returns = Vec::new();
         for shard in &self.inner.shards {
             for (key, pool) in &mut lock(shard).pools {
-                for step in self.inner.return_steps(key, pool.take_all(), Some(local)) {
-                    returns.push((*key, step));
-                }
+                let now = pool.now(local);
+                returns.extend(
+                    pool.return_all(now, &self.inner.counts).map(|operation| (*key, operation)),
+                );
             }
         }
-        let store = &self.inner.store;
+        returns.sort_by_key(|(key, _)| *key);
         let all = async {
+            self.inner.wait().await;
             for chunk in returns.chunks(CLOSE_CONCURRENCY) {
-                join_all(chunk.iter().map(|(key, step)| store.apply(key, step))).await;
+                for (key, operation) in chunk {
+                    self.inner.start(*key, operation.clone());
+                }
+                self.inner.wait().await;
             }
         };
         if tokio::time::timeout(CLOSE_TIMEOUT, all).await.is_err() {
@@ -216,6 +234,20 @@ impl<S: Store> LeasedPath<S> {
 impl<S> Pools<S> {
     fn shard(&self, key: &Key) -> MutexGuard<'_, PoolShard> {
         lock(&self.shards[(key.0[0] % self.shards.len() as u64) as usize])
+    }
+
+    /// Waits until no operation is in flight.
+    async fn wait(&self) {
+        loop {
+            let ended = self.ended.notified();
+            let mut ended = std::pin::pin!(ended);
+            // From here on no notification is missed.
+            ended.as_mut().enable();
+            if self.in_flight.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            ended.await;
+        }
     }
 }
 
@@ -229,26 +261,22 @@ impl<S: Store> Pools<S> {
         let Some(pool) = shard.pool(check) else {
             return LocalResult::Direct(check.hits);
         };
-        let mut unspent = Unspent::new();
-        let now = pool.touch(check.local, check.now.ok());
+        let now = pool.touch(check.local_now, check.store_now.ok());
         if pool.policy().limit() != check.limit {
             match TokenPolicy::for_limit(check.limit) {
-                Some(policy) => unspent = pool.change_policy(policy),
+                Some(policy) => pool.change_policy(policy),
                 None => {
-                    unspent = pool.take_all();
+                    let operation = pool.return_all(now, &self.counts);
                     drop(shard);
-                    self.return_tokens(check.key, unspent, Some(check.local));
+                    self.start_all(check.key, operation);
                     return LocalResult::Direct(check.hits);
                 }
             }
         }
-        unspent.extend(pool.take_expired(now));
-        let (result, refill) = self.serve(pool, check, now);
+        pool.take_out(now);
+        let (result, operation) = self.serve(pool, check, now);
         drop(shard);
-        if let Some(refill) = refill {
-            self.start(*check.key, refill);
-        }
-        self.return_tokens(check.key, unspent, Some(check.local));
+        self.start_all(check.key, operation);
         result
     }
 
@@ -257,7 +285,7 @@ impl<S: Store> Pools<S> {
         pool: &mut TokenPool,
         check: &CounterCheck<'_>,
         now: Micros,
-    ) -> (LocalResult, Option<Refill>) {
+    ) -> (LocalResult, Option<Operation>) {
         let hits = check.hits.unsigned_abs();
         if check.hits < 0 {
             let rest = hits - pool.refund(hits, now);
@@ -268,7 +296,7 @@ impl<S: Store> Pools<S> {
         }
         if pool.available(now) < hits.max(1) {
             // The pool has too few tokens, so the store must decide. That requires its clock.
-            match check.now {
+            match check.store_now {
                 Err(error) => return (LocalResult::Decided(Err(error)), None),
                 Ok(_) if hits == 0 || Handle::try_current().is_err() => {
                     return (LocalResult::Direct(check.hits), None);
@@ -279,23 +307,17 @@ impl<S: Store> Pools<S> {
         if hits == 0 {
             return (LocalResult::Decided(Ok(pool.peek(now))), None);
         }
-        let ahead = check.now.is_ok() && Handle::try_current().is_ok();
+        let ahead = check.store_now.is_ok() && Handle::try_current().is_ok();
         match pool.acquire(hits, now, ahead, &self.counts) {
-            (Acquire::Granted(decision), refill) => (LocalResult::Decided(Ok(decision)), refill),
-            (Acquire::Queued(result), refill) => (LocalResult::Queued(result), refill),
+            (Acquire::Granted(decision), next) => (LocalResult::Decided(Ok(decision)), next),
+            (Acquire::Queued(result), next) => (LocalResult::Queued(result), next),
         }
     }
 
-    /// Lets the store decide `hits`, under the same policy as a refill.
+    /// Lets the store decide `hits`.
     async fn direct(&self, check: &CounterCheck<'_>, hits: i64) -> Result<Decision, StoreError> {
-        let step = match TokenPolicy::for_limit(check.limit) {
-            Some(policy) if check.lease.is_none() => policy.plan(hits, check.now?),
-            _ => {
-                let mut step = algorithm::plan(check.limit, hits, check.now?);
-                step.lease = check.lease;
-                step
-            }
-        };
+        let mut step = algorithm::plan(check.limit, hits, check.store_now?);
+        step.lease = check.lease;
         add(&self.counts.direct, 1);
         let outcome = self.store.apply_within(check.key, &step, check.timeout).await?;
         Ok(algorithm::report(check.limit, &step, &outcome))
@@ -313,54 +335,46 @@ impl<S: Store> Pools<S> {
         pool.spent(step.now) >= hits && pool.refund(hits, step.now) == hits
     }
 
-    /// Sends a refill on a separate task, so that it continues if its requests are cancelled.
-    fn start(self: &Arc<Self>, key: Key, refill: Refill) {
-        let inner = self.clone();
-        let mut in_flight = InFlightRefill { inner, key, refill: Some(refill) };
+    /// Sends an operation on a separate task, so that it continues if its requests are cancelled.
+    fn start(self: &Arc<Self>, key: Key, operation: Operation) {
+        let mut in_flight = InFlight::new(self.clone(), key, operation);
         tokio::spawn(async move {
-            while let Some(refill) = in_flight.refill.clone() {
-                let result = in_flight.inner.store.apply(&key, &refill.step).await;
+            while let Some(operation) = in_flight.operation.clone() {
+                let result = in_flight.inner.store.apply(&key, &operation.step).await;
                 in_flight.complete(&result);
             }
         });
     }
 
-    /// Returns tokens to the store without waiting. `local` is the local time. Without it, only
-    /// tokens of windows are returned.
-    fn return_tokens(&self, key: &Key, unspent: Unspent, local: Option<Micros>) {
-        for step in self.return_steps(key, unspent, local) {
-            self.store.apply_detached(key, step);
+    /// Sends the operation that a request needs. Without a runtime there is none to send it on, and
+    /// it completes as lost.
+    fn start_all(self: &Arc<Self>, key: &Key, operation: Option<Operation>) {
+        let Some(operation) = operation else { return };
+        match Handle::try_current() {
+            Ok(_) => self.start(*key, operation),
+            Err(_) => drop(InFlight::new(self.clone(), *key, operation)),
         }
     }
 
-    /// The steps that return the tokens that have not expired.
-    fn return_steps(&self, key: &Key, unspent: Unspent, local: Option<Micros>) -> Vec<Step> {
-        let mut steps = Vec::new();
-        if unspent.is_empty() {
-            return steps;
-        }
-        let now = local.and_then(|local| self.store.now(key, local).ok());
-        for (policy, batch) in unspent {
-            let step = policy.return_step(&batch, now);
-            let returned = step.as_ref().map_or(0, |step| step.hits.unsigned_abs());
-            add(&self.counts.returned, returned);
-            add(&self.counts.expired, batch.tokens - returned);
-            steps.extend(step);
-        }
-        steps
-    }
-
-    /// Removes idle pools, and returns their unspent tokens.
-    fn take_idle(&self, shard: &Mutex<PoolShard>, local: Micros) -> Vec<(Key, Unspent)> {
-        let mut idle = Vec::new();
+    /// Removes empty pools, and starts to return the tokens of idle ones.
+    fn returns(&self, shard: &Mutex<PoolShard>, local: Micros) -> Vec<(Key, Operation)> {
+        let mut returns = Vec::new();
         lock(shard).pools.retain(|key, pool| {
-            if pool.is_busy() || pool.idle(local) < IDLE {
+            if pool.is_busy() {
                 return true;
             }
-            idle.push((*key, pool.take_all()));
-            false
+            let now = pool.now(local);
+            pool.take_out(now);
+            if pool.idle(local) < IDLE {
+                returns
+                    .extend(pool.next_return(now, &self.counts).map(|operation| (*key, operation)));
+                return true;
+            }
+            returns.extend(pool.return_all(now, &self.counts).map(|operation| (*key, operation)));
+            !pool.is_empty(local)
         });
-        idle
+        returns.sort_by_key(|(key, _)| *key);
+        returns
     }
 }
 
@@ -370,12 +384,11 @@ impl PoolShard {
     fn pool(&mut self, check: &CounterCheck<'_>) -> Option<&mut TokenPool> {
         if !self.pools.contains_key(check.key) {
             let full = self.pools.len() >= POOLS_MAX;
-            if check.hits <= 0 || !self.hot_keys.record(check.key, check.local) || full {
+            if check.hits <= 0 || !self.hot_keys.record(check.key, check.local_now) || full {
                 return None;
             }
-            let pool =
-                TokenPool::new(TokenPolicy::for_limit(check.limit)?, check.now.ok()?, check.local);
-            self.pools.insert(*check.key, pool);
+            let (policy, now) = (TokenPolicy::for_limit(check.limit)?, check.store_now.ok()?);
+            self.pools.insert(*check.key, TokenPool::new(policy, now, check.local_now));
         }
         self.pools.get_mut(check.key)
     }

@@ -5,8 +5,9 @@
 //! requests as the store, with the same numbers.
 //!
 //! Hits of other instances only make the counter fuller. Hits that are given back through this
-//! instance invalidate the entry at once. Hits that another instance gives back have no effect here
-//! until the counter would have had room anyway. `docs/design/modes.md` has the proof.
+//! instance invalidate the entry at once. Any other instance may give hits back as well: it settles
+//! a reservation, undoes a denied request, or returns tokens. So a denial is cached for at most one
+//! second. `docs/design/modes.md` has the proof.
 //!
 //! A fixed window of one tier may count denied hits. Hits that are denied here are unreported at
 //! first. They are reported to the store before any step whose outcome depends on them.
@@ -29,23 +30,26 @@ pub(super) use cache::OverLimitCache;
 
 use cache::{CacheSet, Lookup};
 
+/// The longest time that a denial is cached. It bounds how long a request is denied although
+/// another instance has given hits back.
+pub(super) const DENIAL_MAX: Micros = Micros::SECOND;
+
 /// A store behind an over-limit cache.
 pub struct OverLimitStore<S> {
     store: Arc<S>,
     cache: Arc<OverLimitCache>,
-    /// The longest time that a denial is cached; `None` for as long as it is valid.
-    max_age: Option<Micros>,
+    /// The longest time that a denial is used.
+    max_age: Micros,
 }
 
 impl<S> OverLimitStore<S> {
-    /// `store` behind `cache`.
-    pub(super) fn new(store: Arc<S>, cache: Arc<OverLimitCache>) -> OverLimitStore<S> {
-        OverLimitStore { store, cache, max_age: None }
-    }
-
-    /// This store with denials cached for at most `max_age`.
-    pub(super) fn with_max_age(self, max_age: Micros) -> OverLimitStore<S> {
-        OverLimitStore { max_age: Some(max_age), ..self }
+    /// `store` behind `cache`, whose denials are used for at most `max_age`.
+    pub(super) fn new(
+        store: Arc<S>,
+        cache: Arc<OverLimitCache>,
+        max_age: Micros,
+    ) -> OverLimitStore<S> {
+        OverLimitStore { store, cache, max_age }
     }
 }
 

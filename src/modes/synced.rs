@@ -1,20 +1,21 @@
 //! Mode synced: decides by a local replica of the counter, and exchanges counts with the store at
 //! intervals.
 //!
-//! The store decides the first request to a counter, and its outcome becomes the replica. The
-//! replica decides later requests. Twice per interval, one step adds the hits that passed here to
-//! the store, regardless of the limit. The new replica is the outcome of that step plus the hits
-//! that have passed here since.
+//! The store decides the first request to a counter, and its outcome becomes the replica. Requests
+//! that arrive meanwhile wait for it. The replica decides later requests. Twice per interval, one
+//! step adds the hits that passed here to the store, regardless of the limit. The new replica is
+//! the outcome of that step plus the hits that have passed here since.
 //!
 //! So the replica never contains a hit that did not pass. It lacks only hits that the other
 //! instances allowed in the last interval: a hit waits at most half an interval for its own
-//! exchange, and at most another half for the exchange of each other instance.
-//! `docs/design/modes.md` has the proof.
+//! exchange, and at most another half for the exchange of each other instance. `docs/modes.md` has
+//! the guarantee and the proof.
 //!
 //! The number of replicas is bounded, and with it the memory. The store decides further counters.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,12 +26,13 @@ use crate::algorithm;
 use crate::decision::Decision;
 use crate::key::Key;
 use crate::limit::Mode;
-use crate::step::Step;
-use crate::store::{Store, StoreError};
-use crate::time::Micros;
+use crate::step::{Outcome, Step};
+use crate::store::{self, Store, StoreError};
+use crate::time::{Deadline, Micros};
 
 mod counts;
 mod delta;
+mod first_requests;
 mod replica;
 
 #[cfg(test)]
@@ -38,6 +40,7 @@ mod tests;
 
 pub use counts::SyncedCounts;
 
+use first_requests::{FirstRequests, Place};
 use replica::Replica;
 
 /// Shards of the table, each with its own lock.
@@ -69,6 +72,9 @@ pub struct SyncedPath<S> {
     shards: Box<[Mutex<HashMap<Key, Replica>>]>,
     /// The next exchange of each replica. An entry that differs from its replica's `due` is stale.
     due: Mutex<BinaryHeap<Reverse<(Micros, Key)>>>,
+    first: FirstRequests,
+    /// The number of the next replica. An exchange ends with the replica that it began with.
+    next_number: AtomicU64,
     counts: SyncedCounts,
 }
 
@@ -79,6 +85,8 @@ impl<S> SyncedPath<S> {
             store,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             due: Mutex::default(),
+            first: FirstRequests::default(),
+            next_number: AtomicU64::new(0),
             counts: SyncedCounts::default(),
         }
     }
@@ -95,6 +103,7 @@ impl<S> SyncedPath<S> {
 
     /// Drops the replica of a counter that is being deleted, and its counts that were not sent yet.
     pub(super) fn delete(&self, key: &Key) {
+        self.first.delete(key);
         self.shard(key).remove(key);
     }
 
@@ -106,18 +115,32 @@ impl<S> SyncedPath<S> {
         lock(&self.due).push(Reverse((at, key)));
     }
 
-    /// Takes the counters whose exchange is due at `local`, or all of them.
-    fn take_due(&self, local: Option<Micros>) -> Vec<Key> {
+    /// Takes the counters whose exchange is due at `local`. None is taken again before its exchange
+    /// has ended.
+    fn take_due(&self, local: Micros) -> Vec<Key> {
         let mut heap = lock(&self.due);
         let mut keys = Vec::new();
         while let Some(Reverse((at, _))) = heap.peek()
-            && local.is_none_or(|local| *at <= local)
+            && *at <= local
         {
             let Some(Reverse((at, key))) = heap.pop() else { break };
-            if self.shard(&key).get(&key).is_some_and(|replica| replica.due == at) {
+            if let Some(replica) = self.shard(&key).get_mut(&key)
+                && replica.due == Some(at)
+            {
+                replica.due = None;
                 keys.push(key);
             }
         }
+        keys
+    }
+
+    /// All counters with a replica, in a fixed order.
+    fn take_all(&self) -> Vec<Key> {
+        let mut keys = Vec::new();
+        for shard in &self.shards {
+            keys.extend(lock(shard).keys().copied());
+        }
+        keys.sort();
         keys
     }
 }
@@ -141,47 +164,51 @@ impl<S: Store> SyncedPath<S> {
         let mut shard = self.shard(check.key);
         let replica = shard.get_mut(check.key)?;
         let interval = interval(check.mode);
-        let now = check.now.ok();
+        let now = check.store_now.ok();
         let (decision, sooner) =
-            replica.decide(check.limit, interval, check.hits, now, check.local);
-        let due = replica.due;
+            replica.decide(check.limit, interval, check.hits, now, check.local_now);
+        let due = replica.due.filter(|_| sooner);
         drop(shard);
-        if sooner {
+        if let Some(due) = due {
             self.schedule(*check.key, due);
         }
         Some(decision)
     }
 
     /// Creates a replica from the outcome of the first request.
-    fn create(&self, check: &CounterCheck<'_>, step: &Step, outcome: &crate::step::Outcome) {
+    fn create(&self, check: &CounterCheck<'_>, step: &Step, outcome: &Outcome) {
         let mut shard = self.shard(check.key);
-        if let Some(replica) = shard.get_mut(check.key) {
-            return replica.observe(step, outcome);
-        }
         if shard.len() >= REPLICAS_MAX {
             return;
         }
         let interval = interval(check.mode);
-        let Some(replica) = Replica::new(check.limit, interval, step, outcome, check.local) else {
-            return;
-        };
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        let replica = Replica::new(check.limit, interval, step, outcome, check.local_now, number);
+        let Some(replica) = replica else { return };
         let due = replica.due;
         shard.insert(*check.key, replica);
         drop(shard);
-        self.schedule(*check.key, due);
+        if let Some(due) = due {
+            self.schedule(*check.key, due);
+        }
     }
 
     /// Sends the counts of `key` that the store does not have, and receives those of other
     /// instances. Returns whether the exchange succeeded; `None` if no call was needed.
     async fn exchange(&self, key: Key, local: Micros, closing: bool) -> Option<bool> {
         let mut failed = None;
-        for number in 0..CALLS_MAX {
+        let mut replica_number = None;
+        for call_number in 0..CALLS_MAX {
             let now = self.store.now(&key, local);
             let call = {
                 let mut shard = self.shard(&key);
                 let replica = shard.get_mut(&key)?;
+                // A deletion may have removed the replica, and a request may have created another.
+                if *replica_number.get_or_insert(replica.number) != replica.number {
+                    return None;
+                }
                 let at = now.unwrap_or_else(|_| replica.now(local));
-                if number == 0
+                if call_number == 0
                     && replica.is_stored(at)
                     && (closing || replica.is_idle(local, IDLE_MAX))
                 {
@@ -198,6 +225,9 @@ impl<S: Store> SyncedPath<S> {
                     let result = self.store.apply_within(&key, &call.step, Some(TIMEOUT)).await;
                     let mut shard = self.shard(&key);
                     let replica = shard.get_mut(&key)?;
+                    if Some(replica.number) != replica_number {
+                        return None;
+                    }
                     let synced = replica.complete(&call, result.as_ref().map_err(|error| *error));
                     self.counts.call(synced.overrun);
                     (call.more, result.err())
@@ -213,13 +243,18 @@ impl<S: Store> SyncedPath<S> {
             }
         }
         let failed = failed?;
+        self.counts.exchange(failed);
         let mut shard = self.shard(&key);
-        let replica = shard.get_mut(&key)?;
-        replica.due = replica.next_due(local, failed, RETRY_DELAY);
-        let due = replica.due;
+        let replica =
+            shard.get_mut(&key).filter(|replica| Some(replica.number) == replica_number)?;
+        if closing && replica.is_stored(replica.now(local)) {
+            shard.remove(&key);
+            return Some(!failed);
+        }
+        let due = replica.next_due(local, failed, RETRY_DELAY);
+        replica.due = Some(due);
         drop(shard);
         self.schedule(key, due);
-        self.counts.exchange(failed);
         Some(!failed)
     }
 }
@@ -229,12 +264,46 @@ impl<S: Store> SyncedPath<S> {
         if let Some(decision) = self.decide(check) {
             return Ok(decision);
         }
-        let step = algorithm::plan(check.limit, check.hits, check.now?);
-        let outcome = self.store.apply_within(check.key, &step, check.timeout).await?;
-        if check.hits != 0 {
-            self.create(check, &step, &outcome);
+        if check.hits == 0 {
+            let step = algorithm::plan(check.limit, 0, check.store_now?);
+            let outcome = self.store.apply_within(check.key, &step, check.timeout).await?;
+            return Ok(algorithm::report(check.limit, &step, &outcome));
         }
-        Ok(algorithm::report(check.limit, &step, &outcome))
+        // The request takes at most the time of one call, even if it first waits for another.
+        let most = check.timeout.into_iter().chain(self.store.timeout()).min();
+        let deadline = Deadline::after(most);
+        let mut timeout = check.timeout;
+        loop {
+            let room = self.shard(check.key).len() < REPLICAS_MAX;
+            let turn = match self.first.begin(check.key, room) {
+                Place::Decide(turn) => turn,
+                Place::Wait(end) => {
+                    // The other request has ended, whatever its outcome.
+                    let end = async {
+                        let _ = end.await;
+                        Ok(())
+                    };
+                    match deadline.left() {
+                        None => end.await?,
+                        Some(left) => store::with_timeout(left, end).await?,
+                    }
+                    timeout = deadline.left();
+                    match self.decide(check) {
+                        Some(decision) => return Ok(decision),
+                        None => continue,
+                    }
+                }
+            };
+            if let Some(decision) = self.decide(check) {
+                return Ok(decision);
+            }
+            let step = algorithm::plan(check.limit, check.hits, check.store_now?);
+            let outcome = self.store.apply_within(check.key, &step, timeout).await?;
+            if turn.creates() {
+                self.create(check, &step, &outcome);
+            }
+            return Ok(algorithm::report(check.limit, &step, &outcome));
+        }
     }
 
     pub(super) fn apply_detached(&self, key: &Key, step: Step) {
@@ -245,14 +314,14 @@ impl<S: Store> SyncedPath<S> {
     }
 
     pub(super) async fn run_due(&self, local: Micros) {
-        for chunk in self.take_due(Some(local)).chunks(CONCURRENCY) {
+        for chunk in self.take_due(local).chunks(CONCURRENCY) {
             // Concurrently, so that they share batches to the store.
             join_all(chunk.iter().map(|key| self.exchange(*key, local, false))).await;
         }
     }
 
     pub(super) async fn close(&self, local: Micros) {
-        for chunk in self.take_due(None).chunks(CONCURRENCY) {
+        for chunk in self.take_all().chunks(CONCURRENCY) {
             let all = chunk.iter().map(|key| self.exchange(*key, local, true));
             let succeeded = join_all(all).await;
             if !succeeded.is_empty() && succeeded.iter().all(|one| *one == Some(false)) {

@@ -2,7 +2,7 @@
 
 pub(super) mod admin;
 mod body;
+pub(super) mod http1;
 pub(super) mod metrics_listener;
 pub(super) mod metrics_page;
 pub(super) mod routes;
-pub(super) mod http1;

@@ -19,7 +19,7 @@ use super::otlp::{Exporter, OtlpError};
 use super::resource::resource;
 use super::stats::DecisionOutcome;
 use crate::decision::{Code, Reason, Status, Verdict};
-use crate::descriptor::{TraceContext, Request};
+use crate::descriptor::{Request, TraceContext};
 use crate::rules::RuleSet;
 use crate::settings::TracingSettings;
 use crate::store::call_trace::StoreCall;
@@ -75,8 +75,7 @@ impl Traces {
 
     /// Starts the span of `request`, which began at `now`. `None` if it is not sampled.
     pub fn begin(&self, request: &Request<'_>, now: Micros) -> Option<RequestSpan> {
-        let parent =
-            self.propagator.extract_with_context(&Context::new(), &Headers(request.trace));
+        let parent = self.propagator.extract_with_context(&Context::new(), &Headers(request.trace));
         let mut span = self
             .tracer
             .span_builder("ShouldRateLimit")

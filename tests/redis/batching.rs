@@ -113,7 +113,7 @@ fn an_unreadable_counter_fails_alone() {
     server.client().run(&["DEL", &name]);
     server.client().run(&["RPUSH", &name, "nonsense"]);
     let all = ["a", "spoilt", "b", "spoilt", "c"].map(of_counter);
-    let [none, refused] = ["fallback=none", "cause=refused"];
+    let [none, refused] = ["fallback=none", "cause=error_reply"];
     for left in [999_999, 999_998] {
         let answer = weir.client().check(request("d", all.to_vec()));
         assert_eq!(causes(&answer), [none, refused, none, refused, none]);
@@ -149,7 +149,7 @@ fn peeks_succeed_while_redis_memory_is_full() {
     server.client().run(&["CONFIG", "SET", "maxmemory", "1"]);
     let all = || request("d", vec![look.clone(), take.clone(), look.clone()]);
     let answer = weir.client().check(all());
-    assert_eq!(causes(&answer), ["fallback=none", "cause=refused", "fallback=none"]);
+    assert_eq!(causes(&answer), ["fallback=none", "cause=error_reply", "fallback=none"]);
     server.client().run(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(weir.client().check(all()).statuses[1].limit_remaining, 999_999);
 }

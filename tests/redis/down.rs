@@ -132,7 +132,7 @@ fn a_full_redis_refuses_until_it_has_room() {
     let weir = connected(&server, &format!("redis://{}", server.address()));
     server.client().run(&["CONFIG", "SET", "maxmemory", "1"]);
     let answer = check(&weir, "deny");
-    assert_eq!(decision(&answer), "rule=deny;mode=exact;fallback=deny;cause=refused");
+    assert_eq!(decision(&answer), "rule=deny;mode=exact;fallback=deny;cause=error_reply");
     assert!(!passed(&answer));
     server.client().run(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(check(&weir, "deny").statuses[0].limit_remaining, 3);
@@ -153,7 +153,7 @@ fn a_key_of_another_type_is_refused() {
     client.run(&["DEL", &name]);
     client.run(&["RPUSH", &name, "nonsense"]);
     let answer = check(&weir, "deny");
-    assert_eq!(decision(&answer), "rule=deny;mode=exact;fallback=deny;cause=refused");
+    assert_eq!(decision(&answer), "rule=deny;mode=exact;fallback=deny;cause=error_reply");
 }
 
 #[test]

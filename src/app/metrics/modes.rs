@@ -57,7 +57,7 @@ fn expose_synced(counts: &SyncedCounts, replicas: u64, page: &mut Exposition) {
     let help = "Completed exchanges of counts of synced rules with Redis.";
     page.counter("weir_synced_exchanges_total", help).single(counts.exchanges());
     let help = "Steps of exchanges of synced rules, sent to Redis or rejected by the breaker.";
-    page.counter("weir_synced_steps_total", help).single(counts.calls());
+    page.counter("weir_synced_steps_total", help).single(counts.steps());
     let help = "Hits over the limit of a synced rule, as found by exchanges.";
     page.counter("weir_synced_overrun_hits_total", help).single(counts.overrun());
     let help = "Failed exchanges of synced rules, by cause.";

@@ -51,9 +51,9 @@ impl Demand {
 
     /// Tokens wanted for the next `span`, or for [`PERIOD`] if that is shorter.
     ///
-    /// A counter that is new, or suddenly more than twice as busy, has no rate yet. For it, twice
-    /// the tokens of the current interval are wanted, so each refill is three times the previous
-    /// one.
+    /// For a new counter the rate is unknown, and for one that is suddenly more than twice as busy
+    /// it is too low. Both want twice the tokens spent in this interval, so the drawn tokens triple
+    /// with each refill.
     pub(super) fn want(&self, span: Micros) -> u64 {
         let lasting = self.within(span.min(PERIOD));
         let usual = u128::from(self.rate) * u128::from(BIN.0);

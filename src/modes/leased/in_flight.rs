@@ -1,43 +1,52 @@
-//! In-flight refills, which complete even if their requests or their runtime end.
+//! In-flight operations, which complete even if their requests or their runtime end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Pools;
-use super::token_pool::Refill;
+use super::operation::{Operation, OperationKind};
 use crate::key::Key;
 use crate::step::Outcome;
 use crate::store::{Store, StoreError};
 
-/// A refill that was sent to the store. If it is dropped without an outcome, it completes as lost.
-pub(super) struct InFlightRefill<S: Store> {
+/// An operation that was sent to the store. If it is dropped without an outcome, it completes as
+/// lost.
+pub(super) struct InFlight<S: Store> {
     pub(super) inner: Arc<Pools<S>>,
     pub(super) key: Key,
-    pub(super) refill: Option<Refill>,
+    pub(super) operation: Option<Operation>,
 }
 
-impl<S: Store> InFlightRefill<S> {
-    /// Completes the refill, and replaces it with the next one that the pool needs.
+impl<S: Store> InFlight<S> {
+    /// The operation in flight on the counter `key`.
+    pub(super) fn new(inner: Arc<Pools<S>>, key: Key, operation: Operation) -> InFlight<S> {
+        inner.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight { inner, key, operation: Some(operation) }
+    }
+
+    /// Completes the operation, and replaces it with the next one that the pool needs.
     pub(super) fn complete(&mut self, result: &Result<Outcome, StoreError>) {
-        let Some(refill) = self.refill.take() else { return };
+        let Some(operation) = self.operation.take() else { return };
         let mut shard = self.inner.shard(&self.key);
-        // A pool with a refill in flight is never removed.
+        // A pool with an operation in flight is never removed.
         let Some(pool) = shard.pools.get_mut(&self.key) else { return };
-        let (next, mut unspent) = pool.complete(&refill, result, &self.inner.counts);
-        if self.inner.closed.load(Ordering::Relaxed) {
-            unspent.extend(pool.take_all());
+        self.operation = pool.complete(&operation, result, &self.inner.counts);
+        // A bucket's tokens that could not be returned drain.
+        let ends =
+            self.inner.closed.load(Ordering::Relaxed) && operation.kind != OperationKind::Pop;
+        if ends && self.operation.is_none() {
+            self.operation = pool.return_all(operation.step.now, &self.inner.counts);
         }
-        drop(shard);
-        self.refill = next;
-        self.inner.return_tokens(&self.key, unspent, None);
     }
 }
 
-impl<S: Store> Drop for InFlightRefill<S> {
+impl<S: Store> Drop for InFlight<S> {
     fn drop(&mut self) {
         // The runtime is shutting down. Waiting requests have ended, or run on another runtime.
-        while self.refill.is_some() {
+        while self.operation.is_some() {
             self.complete(&Err(StoreError::ConnectionLost));
         }
+        self.inner.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.inner.ended.notify_waiters();
     }
 }

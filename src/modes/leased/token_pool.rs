@@ -1,5 +1,6 @@
 //! Token pools: the unspent tokens of one counter, the requests that wait for more, and the next
-//! refill. No I/O: the parent module holds the lock, calls the store, and reports the outcomes.
+//! operation on the counter. No I/O: the parent module holds the lock, calls the store, and reports
+//! the outcomes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,24 +9,22 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::counts::{LeasedCounts, add};
-use super::demand::{Demand, low_water, size};
-use super::policy::{TokenBatch, TokenPolicy};
+use super::demand::{Demand, PERIOD, low_water, size};
+use super::operation::{Leftover, Operation, OperationKind};
+use super::policy::TokenPolicy;
+use super::tokens::Tokens;
 use crate::algorithm;
 use crate::decision::Decision;
-use crate::step::{Outcome, State, Step};
+use crate::step::{Outcome, State, Step, TierStates};
 use crate::store::StoreError;
 use crate::time::Micros;
 
-/// Most batches per pool. When there are more, the two oldest are merged and end at the earlier end
-/// of the two.
-const BATCHES_MAX: usize = 4;
+mod waiting;
+
+use waiting::WaitingRequest;
 
 /// Denied refills after which a waiting request is denied.
 const TRIES_MAX: u8 = 3;
-
-/// Granted refills that may leave the first waiting request unserved, before it fails with
-/// [`StoreError::InvalidReply`]. A few are legitimate: their request was cancelled, or the policy changed.
-const UNSERVED_MAX: u8 = 8;
 
 /// The time after a denied or failed refill in which no refill is sent ahead of need.
 const PAUSE: Micros = Micros::from_millis(100);
@@ -33,41 +32,26 @@ const PAUSE: Micros = Micros::from_millis(100);
 /// The tokens of one counter on this instance.
 pub(super) struct TokenPool {
     policy: Arc<TokenPolicy>,
-    /// Unspent tokens per refill, oldest first.
-    batches: SmallVec<[TokenBatch; 2]>,
-    /// The counter's state after the last refill. Unspent tokens of this instance are charged to it.
+    tokens: Tokens,
+    /// Tokens of windows that left the pool and are not returned yet.
+    leftover: SmallVec<[Leftover; 1]>,
+    /// The counter's state after the last operation. Unspent tokens of this instance are charged to
+    /// it.
     known: Option<State>,
     demand: Demand,
     /// The store's clock minus the local one, in microseconds, when both were last known.
     offset: i64,
     /// The instant of the last request, by the local clock.
     touched: Micros,
+    /// The latest instant of a request, by the store's clock.
+    latest: Micros,
     /// The instant, by the store's clock, before which no refill is sent ahead of need.
     paused_until: Micros,
-    /// Whether a refill is in flight.
-    refilling: bool,
+    /// The operation in flight.
+    in_flight: Option<OperationKind>,
+    /// How often the counter was deleted. An operation of an earlier epoch leaves no tokens.
+    epoch: u64,
     waiting: VecDeque<WaitingRequest>,
-}
-
-/// A request that waits for a refill.
-struct WaitingRequest {
-    hits: u64,
-    /// The instant of the request.
-    now: Micros,
-    /// Refills denied since the request started to wait.
-    tries: u8,
-    /// Refills granted while the request was the first in the queue.
-    unserved: u8,
-    result: oneshot::Sender<Result<Decision, StoreError>>,
-}
-
-/// A step that draws tokens, ahead of need or for waiting requests.
-#[derive(Clone, Debug)]
-pub(super) struct Refill {
-    /// The policy under which the step was planned.
-    pub(super) policy: Arc<TokenPolicy>,
-    /// The step.
-    pub(super) step: Step,
 }
 
 /// The result of acquiring tokens for a request.
@@ -78,21 +62,21 @@ pub(super) enum Acquire {
     Queued(oneshot::Receiver<Result<Decision, StoreError>>),
 }
 
-/// Unspent tokens that left a pool, per refill, with the policy they were drawn under.
-pub(super) type Unspent = SmallVec<[(Arc<TokenPolicy>, TokenBatch); 1]>;
-
 impl TokenPool {
     /// An empty pool for a counter with a request at `now`, which is `local` by the local clock.
     pub(super) fn new(policy: TokenPolicy, now: Micros, local: Micros) -> TokenPool {
         TokenPool {
+            tokens: Tokens::none(&policy),
             policy: Arc::new(policy),
-            batches: SmallVec::new(),
+            leftover: SmallVec::new(),
             known: None,
             demand: Demand::new(now),
             offset: clock_offset(now, local),
             touched: local,
+            latest: now,
             paused_until: Micros::ZERO,
-            refilling: false,
+            in_flight: None,
+            epoch: 0,
             waiting: VecDeque::new(),
         }
     }
@@ -106,13 +90,17 @@ impl TokenPool {
     /// which is estimated from the last known offset if `now` is `None`.
     pub(super) fn touch(&mut self, local: Micros, now: Option<Micros>) -> Micros {
         self.touched = self.touched.max(local);
-        match now {
-            Some(now) => {
-                self.offset = clock_offset(now, local);
-                now
-            }
-            None => Micros(local.0.saturating_add_signed(self.offset)),
+        if let Some(now) = now {
+            self.offset = clock_offset(now, local);
         }
+        let now = now.unwrap_or_else(|| self.now(local));
+        self.latest = self.latest.max(now);
+        now
+    }
+
+    /// The store's clock at `local`, estimated from the last known offset.
+    pub(super) fn now(&self, local: Micros) -> Micros {
+        Micros(local.0.saturating_add_signed(self.offset))
     }
 
     /// Time since the last request, at `local`.
@@ -120,275 +108,286 @@ impl TokenPool {
         local.saturating_sub(self.touched)
     }
 
-    /// Whether a refill is in flight or requests wait.
+    /// Whether an operation is in flight or requests wait.
     pub(super) fn is_busy(&self) -> bool {
-        self.refilling || !self.waiting.is_empty()
+        self.in_flight.is_some() || !self.waiting.is_empty()
     }
 
-    /// Replaces the policy. Returns the tokens that were drawn under the old one.
-    pub(super) fn change_policy(&mut self, policy: TokenPolicy) -> Unspent {
-        let unspent = self.take_all();
+    /// Whether the pool has nothing, at `local`.
+    pub(super) fn is_empty(&self, local: Micros) -> bool {
+        let now = self.now(local);
+        !self.is_busy() && self.leftover.is_empty() && self.tokens.is_empty(now)
+    }
+
+    /// Replaces the policy. The tokens that were drawn under the old one are returned, or drain.
+    pub(super) fn change_policy(&mut self, policy: TokenPolicy) {
+        self.retire();
+        self.tokens = Tokens::none(&policy);
         self.policy = Arc::new(policy);
         (self.known, self.paused_until) = (None, Micros::ZERO);
-        unspent
     }
 
-    /// Takes all tokens out.
-    pub(super) fn take_all(&mut self) -> Unspent {
-        self.batches.drain(..).map(|batch| (self.policy.clone(), batch)).collect()
+    /// Takes all tokens of windows out, to be returned.
+    pub(super) fn retire(&mut self) {
+        self.take_out(Micros(u64::MAX));
     }
 
-    /// Takes out the tokens that have expired at `now`.
-    pub(super) fn take_expired(&mut self, now: Micros) -> Unspent {
-        let mut expired = Unspent::new();
-        self.batches.retain(|batch| {
-            if batch.until <= now && batch.tokens > 0 {
-                expired.push((self.policy.clone(), *batch));
-            }
-            batch.until > now
-        });
-        expired
+    /// Takes out the tokens of windows that have ended at `now`.
+    pub(super) fn take_out(&mut self, now: Micros) {
+        if let Some(Tokens::Windows(batches)) = self.tokens.take_expired(now) {
+            self.leftover.extend(batches.into_iter().map(|batch| (self.policy.clone(), batch)));
+        }
     }
 
-    /// Tokens that a request at `now` can spend.
+    /// Drops all tokens, because their counter is being deleted.
+    pub(super) fn delete(&mut self) {
+        self.tokens = Tokens::none(&self.policy);
+        self.leftover.clear();
+        self.known = None;
+        self.epoch += 1;
+    }
+
+    /// Tokens that a request at `now` can spend. None while the store may give back the last ones.
     pub(super) fn available(&self, now: Micros) -> u64 {
-        let live = self.batches.iter().filter(|batch| now < batch.until);
-        live.fold(0, |sum, batch| sum.saturating_add(batch.tokens))
+        if self.in_flight == Some(OperationKind::Pop) { 0 } else { self.tokens.available(now) }
     }
 
     /// The decision of a peek at `now`: unspent tokens of this instance do not count as used.
     pub(super) fn peek(&self, now: Micros) -> Decision {
-        let unspent = i64::try_from(self.available(now)).unwrap_or(i64::MAX);
-        let step = self.policy.plan(-unspent, now);
-        let mut outcome = step.apply(&mut self.known.clone());
+        let mut state = self.known.clone();
+        match &self.known {
+            Some(State::Gcra(tiers)) => {
+                let tiers = self.tokens.without(tiers.as_slice(), now);
+                state = Some(State::Gcra(TierStates::from_slice(&tiers)));
+            }
+            _ => {
+                let unspent = i64::try_from(self.tokens.available(now)).unwrap_or(i64::MAX);
+                self.policy.plan(-unspent, now).apply(&mut state);
+            }
+        }
+        let step = self.policy.plan(0, now);
+        let mut outcome = step.apply(&mut state);
         outcome.allowed = true;
         algorithm::report(self.policy.limit(), &step, &outcome)
     }
 
-    /// Spends `hits` tokens for a request at `now`, or queues the request. Also returns the refill
-    /// that the request needs, or with `ahead` the one that is needed soon. The caller sends the
-    /// refill, and passes its outcome to [`complete`](TokenPool::complete).
+    /// Spends `hits` tokens for a request at `now`, or queues the request. Also returns the
+    /// operation that the request needs, or with `ahead` the one that is needed soon. The caller
+    /// sends it, and passes its outcome to [`complete`](TokenPool::complete).
     pub(super) fn acquire(
         &mut self,
         hits: u64,
         now: Micros,
         ahead: bool,
         counts: &LeasedCounts,
-    ) -> (Acquire, Option<Refill>) {
+    ) -> (Acquire, Option<Operation>) {
         if self.waiting.is_empty() && self.available(now) >= hits {
             let decision = self.spend(hits, now);
             add(&counts.spent, hits);
-            return (Acquire::Granted(decision), if ahead { self.refill_ahead(now) } else { None });
+            let next = if ahead {
+                self.next_return(now, counts).or_else(|| self.refill_ahead(now))
+            } else {
+                None
+            };
+            return (Acquire::Granted(decision), next);
         }
         add(&counts.waits, 1);
         let (sender, result) = oneshot::channel();
         let waiter = WaitingRequest { hits, now, tries: 0, unserved: 0, result: sender };
         self.waiting.push_back(waiter);
-        (Acquire::Queued(result), if self.refilling { None } else { self.refill_for_waiting() })
+        (Acquire::Queued(result), self.next(now, counts))
     }
 
-    /// Spends the `hits` oldest tokens that are valid at `now`. The caller has checked that there
-    /// are enough.
+    /// The next operation: a return before a refill, so that no request is denied because of
+    /// tokens that this instance has no use for.
+    fn next(&mut self, now: Micros, counts: &LeasedCounts) -> Option<Operation> {
+        self.next_return(now, counts).or_else(|| self.refill_for_waiting())
+    }
+
+    /// The next return of tokens of a window.
+    pub(super) fn next_return(&mut self, now: Micros, counts: &LeasedCounts) -> Option<Operation> {
+        while self.in_flight.is_none()
+            && let Some((policy, batch)) = self.leftover.pop()
+        {
+            if let Some(step) = policy.return_step(&batch, Some(now)) {
+                return Some(self.start(policy, step, OperationKind::Return));
+            }
+            add(&counts.expired, batch.tokens);
+        }
+        None
+    }
+
+    /// The next return of a pool that is not used any more.
+    pub(super) fn return_all(&mut self, now: Micros, counts: &LeasedCounts) -> Option<Operation> {
+        self.retire();
+        self.next_return(now, counts).or_else(|| self.pop(now))
+    }
+
+    fn pop(&mut self, now: Micros) -> Option<Operation> {
+        if self.in_flight.is_some() {
+            return None;
+        }
+        let step = self.tokens.pop(&self.policy, now)?;
+        Some(self.start(self.policy.clone(), step, OperationKind::Pop))
+    }
+
+    fn start(&mut self, policy: Arc<TokenPolicy>, step: Step, kind: OperationKind) -> Operation {
+        self.in_flight = Some(kind);
+        Operation { policy, epoch: self.epoch, step, kind }
+    }
+
+    /// Spends `hits` tokens that are valid at `now`. The caller has checked that there are enough.
     fn spend(&mut self, hits: u64, now: Micros) -> Decision {
         self.demand.spent(hits, now);
-        let mut left = hits;
-        for batch in self.batches.iter_mut().filter(|batch| now < batch.until) {
-            let taken = left.min(batch.tokens);
-            (batch.tokens, left) = (batch.tokens - taken, left - taken);
-        }
+        self.tokens.spend(hits, now);
         self.peek(now)
     }
 
     /// Turns up to `hits` spent tokens that are valid at `now` into unspent ones. Returns their
-    /// number.
+    /// number. The store gives back the others.
     pub(super) fn refund(&mut self, hits: u64, now: Micros) -> u64 {
-        let mut left = hits;
-        // The newest tokens live longest.
-        for batch in self.batches.iter_mut().rev().filter(|batch| now < batch.until) {
-            let back = left.min(batch.drawn - batch.tokens);
-            (batch.tokens, left) = (batch.tokens + back, left - back);
-        }
-        hits - left
+        let back = self.tokens.refund(hits, now);
+        self.tokens.shift(hits - back);
+        back
     }
 
     /// Spent tokens that are still valid at `now`.
     pub(super) fn spent(&self, now: Micros) -> u64 {
-        let live = self.batches.iter().filter(|batch| now < batch.until);
-        live.fold(0, |sum, batch| sum.saturating_add(batch.drawn - batch.tokens))
+        self.tokens.spent(now)
     }
 
     /// A refill ahead of need, if few tokens are left.
-    fn refill_ahead(&mut self, now: Micros) -> Option<Refill> {
-        if self.refilling || now < self.paused_until {
+    fn refill_ahead(&mut self, now: Micros) -> Option<Operation> {
+        if self.in_flight.is_some() || now < self.paused_until {
             return None;
         }
         let left = self.available(now.saturating_add(self.policy.lead()));
-        let want = self.demand.want(self.policy.life_at(now));
+        let want = self.want(now);
         if left > low_water(want) {
             return None;
         }
         let room = self.policy.room(self.known.as_ref(), now);
         match size(0, want, left, room) {
             0 => None,
-            tokens => Some(self.start_refill(tokens, now)),
+            tokens => Some(self.refill(tokens, now)),
+        }
+    }
+
+    /// The tokens wanted at `now`.
+    fn want(&self, now: Micros) -> u64 {
+        match self.policy.life_at(now) {
+            Micros::ZERO => 0,
+            life => {
+                let want = self.demand.want(life.min(PERIOD));
+                self.policy.with_drained(want, self.known.as_ref(), now)
+            }
         }
     }
 
     /// A refill for the waiting requests, and for the demand that follows.
-    fn refill_for_waiting(&mut self) -> Option<Refill> {
-        // The latest instant of the waiting requests, so that the refill precedes none of them.
-        let now = self.waiting.iter().map(|waiter| waiter.now).max()?;
+    fn refill_for_waiting(&mut self) -> Option<Operation> {
+        if self.in_flight.is_some() {
+            return None;
+        }
         let first = self.waiting.front()?;
-        let wanted = self.waiting.iter().fold(0_u64, |sum, one| sum.saturating_add(one.hits));
+        // Tokens are drawn for the requests of one window, which the first one determines.
+        let end = self.policy.window_of(first.now);
+        let waiting = || self.waiting.iter().take_while(|one| end.is_none_or(|end| one.now < end));
+        // Their latest instant, so that the refill precedes none of them.
+        let now = waiting().map(|waiter| waiter.now).max()?;
+        let wanted = waiting().fold(0_u64, |sum, one| sum.saturating_add(one.hits));
         let left = self.available(now);
         let room = self.policy.room(self.known.as_ref(), now);
         // At most the hits that fit by the last known state. The first request is always included,
         // because other instances may have returned tokens. After two denials it is the only one.
         let most = if first.tries + 1 < TRIES_MAX { room.saturating_add(left) } else { 0 };
         let need = wanted.min(most).max(first.hits).saturating_sub(left);
-        let want = if first.tries == 0 { self.demand.want(self.policy.life_at(now)) } else { 0 };
-        Some(self.start_refill(size(need, want, left, room).max(1), now))
+        let want = if first.tries == 0 { self.want(now) } else { 0 };
+        Some(self.refill(size(need, want, left, room).max(1), now))
     }
 
-    fn start_refill(&mut self, tokens: u64, now: Micros) -> Refill {
-        self.refilling = true;
-        let hits = i64::try_from(tokens).unwrap_or(i64::MAX);
-        Refill { policy: self.policy.clone(), step: self.policy.plan(hits, now) }
+    fn refill(&mut self, tokens: u64, now: Micros) -> Operation {
+        let step = self.draw(tokens, now);
+        self.start(self.policy.clone(), step, OperationKind::Refill)
     }
 
-    /// Completes a refill: serves waiting requests in order. Returns the next refill if they need
-    /// more, and tokens that were drawn under an old policy.
+    /// Completes an operation: serves waiting requests in order. Returns the next operation.
     pub(super) fn complete(
         &mut self,
-        refill: &Refill,
+        operation: &Operation,
         result: &Result<Outcome, StoreError>,
         counts: &LeasedCounts,
-    ) -> (Option<Refill>, Unspent) {
-        self.refilling = false;
-        let mut unspent = Unspent::new();
-        let current = Arc::ptr_eq(&refill.policy, &self.policy);
-        match result {
-            Ok(outcome) => {
-                if current {
-                    self.known = refill.step.state_after(outcome);
-                }
-                if outcome.allowed {
-                    let batch = refill.policy.batch(&refill.step, outcome);
-                    add(&counts.refills, 1);
-                    add(&counts.drawn, batch.tokens);
-                    if current {
-                        self.add(batch);
-                    } else {
-                        unspent.push((refill.policy.clone(), batch));
-                    }
-                } else {
-                    add(&counts.refills_denied, 1);
-                    self.paused_until = refill.step.now.saturating_add(PAUSE);
-                }
+    ) -> Option<Operation> {
+        self.in_flight = None;
+        let Operation { policy, step, kind, epoch } = operation;
+        let current = Arc::ptr_eq(policy, &self.policy) && *epoch == self.epoch;
+        let hits = step.hits.unsigned_abs();
+        match (kind, result) {
+            (OperationKind::Refill, Ok(outcome)) => {
+                self.complete_refill(operation, outcome, current, counts);
             }
-            Err(_) => {
+            (OperationKind::Refill, Err(_)) => {
                 add(&counts.refills_failed, 1);
-                self.paused_until = refill.step.now.saturating_add(PAUSE);
+                self.paused_until = step.now.saturating_add(PAUSE);
+            }
+            (OperationKind::Return, Ok(_)) => add(&counts.returned, hits),
+            (OperationKind::Return, Err(_)) => add(&counts.expired, hits),
+            (OperationKind::Pop, result) => {
+                if current {
+                    let before = self.tokens.available(step.now);
+                    match result {
+                        Ok(outcome) => {
+                            self.known = step.state_after(outcome);
+                            self.tokens.popped(step, outcome);
+                            // The next attempt, if one is needed, follows after the idle time.
+                            let local = step.now.0.saturating_add_signed(-self.offset);
+                            self.touched = self.touched.max(Micros(local));
+                        }
+                        Err(error) if error.may_have_run() => self.tokens.drop_last(),
+                        Err(_) => {}
+                    }
+                    add(&counts.returned, before - self.tokens.available(step.now));
+                }
             }
         }
         self.serve_waiting(counts);
-        match result {
-            Err(error) => self.fail_waiting(*error, counts),
-            Ok(outcome) if !outcome.allowed && current => self.deny_waiting(counts),
-            Ok(_) => self.count_unserved(counts),
+        if *kind == OperationKind::Refill {
+            match result {
+                Err(error) => self.fail_waiting(*error, counts),
+                Ok(outcome) if !outcome.allowed && current => self.deny_waiting(step.now, counts),
+                Ok(_) => self.count_unserved(counts),
+            }
         }
-        (self.refill_for_waiting(), unspent)
+        self.next(self.latest.max(step.now), counts)
     }
 
-    /// Adds the tokens of a refill.
-    fn add(&mut self, batch: TokenBatch) {
-        let same = |held: &&mut TokenBatch| held.until == batch.until;
-        if let Some(held) = self.batches.iter_mut().find(same) {
-            held.merge(&batch);
+    fn complete_refill(
+        &mut self,
+        operation: &Operation,
+        outcome: &Outcome,
+        current: bool,
+        counts: &LeasedCounts,
+    ) {
+        let Operation { policy, step, epoch, .. } = operation;
+        if current {
+            self.known = step.state_after(outcome);
+        }
+        if !outcome.allowed {
+            add(&counts.refills_denied, 1);
+            self.paused_until = step.now.saturating_add(PAUSE);
             return;
         }
-        self.batches.push(batch);
-        if self.batches.len() > BATCHES_MAX {
-            let oldest = self.batches.remove(0);
-            self.batches[0].merge(&oldest);
-        }
-    }
-
-    /// Grants waiting requests in order, as long as there are tokens.
-    fn serve_waiting(&mut self, counts: &LeasedCounts) {
-        while let Some(first) = self.waiting.front() {
-            let (hits, now) = (first.hits, first.now);
-            if !first.result.is_closed() && self.available(now) < hits {
-                break;
-            }
-            let Some(first) = self.waiting.pop_front() else { break };
-            if first.result.is_closed() {
-                continue;
-            }
-            let decision = self.spend(hits, now);
-            if first.result.send(Ok(decision)).is_ok() {
-                add(&counts.spent, hits);
-            } else {
-                self.refund(hits, now);
+        add(&counts.refills, 1);
+        add(&counts.drawn, step.hits.unsigned_abs());
+        if current {
+            self.tokens.add(policy, step, outcome);
+        } else if *epoch == self.epoch {
+            let mut tokens = Tokens::none(policy);
+            tokens.add(policy, step, outcome);
+            if let Some(Tokens::Windows(batches)) = tokens.take_expired(Micros(u64::MAX)) {
+                self.leftover.extend(batches.into_iter().map(|batch| (policy.clone(), batch)));
             }
         }
-    }
-
-    /// Denies the waiting requests that no longer fit, and those with too many denied refills.
-    fn deny_waiting(&mut self, counts: &LeasedCounts) {
-        let mut queue = std::mem::take(&mut self.waiting);
-        let now = queue.iter().map(|waiter| waiter.now).max().unwrap_or_default();
-        let room = self.policy.room(self.known.as_ref(), now);
-        let mut left = room.saturating_add(self.available(now));
-        for (position, mut waiter) in queue.drain(..).enumerate() {
-            // The last refill is for the first request alone, so it does not count for the others.
-            waiter.tries = if position == 0 { waiter.tries + 1 } else { 1.max(waiter.tries) };
-            if waiter.hits <= left && waiter.tries < TRIES_MAX {
-                left -= waiter.hits;
-                self.waiting.push_back(waiter);
-            } else {
-                add(&counts.denied, 1);
-                // A cancelled request needs no decision.
-                let _ = waiter.result.send(Ok(self.denial(waiter.hits, waiter.now)));
-            }
-        }
-    }
-
-    /// The store's decision on `hits`, computed from the counter's last known state.
-    fn denial(&self, hits: u64, now: Micros) -> Decision {
-        let net = hits.saturating_sub(self.available(now));
-        let step = self.policy.plan(i64::try_from(net).unwrap_or(i64::MAX), now);
-        let mut outcome = step.apply(&mut self.known.clone());
-        outcome.allowed = false;
-        algorithm::report(self.policy.limit(), &step, &outcome)
-    }
-
-    /// Counts a granted refill that left the first waiting request unserved. A refill for a request
-    /// serves it, unless the store's outcome names a window that has long ended.
-    fn count_unserved(&mut self, counts: &LeasedCounts) {
-        let Some(first) = self.waiting.front_mut() else { return };
-        first.unserved += 1;
-        if first.unserved > UNSERVED_MAX {
-            self.fail_waiting(StoreError::InvalidReply, counts);
-        }
-    }
-
-    /// Fails the waiting requests that the remaining tokens do not serve.
-    fn fail_waiting(&mut self, error: StoreError, counts: &LeasedCounts) {
-        while let Some(first) = self.waiting.pop_front() {
-            let _ = first.result.send(Err(error));
-            self.serve_waiting(counts);
-        }
-    }
-}
-
-impl TokenBatch {
-    /// Merges `other` into this batch, which then ends at the earlier end of the two.
-    fn merge(&mut self, other: &TokenBatch) {
-        self.tokens = self.tokens.saturating_add(other.tokens);
-        self.drawn = self.drawn.saturating_add(other.drawn);
-        self.at = self.at.min(other.at);
-        self.until = self.until.min(other.until);
     }
 }
 

@@ -70,15 +70,20 @@ pub(super) enum Lookup {
 impl OverLimitCache {
     /// An empty cache.
     pub(in crate::modes) fn new() -> OverLimitCache {
+        OverLimitCache::with_sets(SETS)
+    }
+
+    /// An empty cache of this number of sets.
+    pub(in crate::modes) fn with_sets(sets: usize) -> OverLimitCache {
         OverLimitCache {
-            sets: (0..SETS).map(|_| CacheSet::default()).collect(),
+            sets: (0..sets).map(|_| CacheSet::default()).collect(),
             denied: AtomicU64::new(0),
         }
     }
 
     /// The set of `key`.
     pub(super) fn set(&self, key: &Key) -> &CacheSet {
-        &self.sets[key.0[0] as usize % SETS]
+        &self.sets[key.0[0] as usize % self.sets.len()]
     }
 
     /// Invalidates `key` after hits were given back past the cache, because the rule's mode changed.
@@ -125,7 +130,7 @@ impl CacheSet {
 
     /// Looks up `step`, which takes hits or peeks. Entries older than `max_age` are ignored. If the
     /// store must decide the step, the entry is removed once nothing is unreported.
-    pub(super) fn lookup(&self, key: &Key, step: &Step, max_age: Option<Micros>) -> Lookup {
+    pub(super) fn lookup(&self, key: &Key, step: &Step, max_age: Micros) -> Lookup {
         let mut slots = self.lock();
         let Some(index) = find(&slots, key) else { return Lookup::Miss };
         let CacheEntry::Denied(state) = &mut slots[index].entry else { return Lookup::Miss };

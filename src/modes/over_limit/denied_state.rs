@@ -64,13 +64,13 @@ impl DeniedState {
 
     /// The counter's outcome of `step`, if that is a denial. `None` if the store must decide, or if
     /// this state is older than `max_age`.
-    pub(super) fn deny(&mut self, step: &Step, max_age: Option<Micros>) -> Option<Outcome> {
+    pub(super) fn deny(&mut self, step: &Step, max_age: Micros) -> Option<Outcome> {
         let takes = step.hits > 0 && !matches!(step.lease, Some(Lease::Close(_)));
         // After the clock was set back, the state may be of a later window than the step.
         if !takes || step.now < self.at || limit(&step.params) != self.limit {
             return None;
         }
-        if max_age.is_some_and(|length| step.now >= self.at.saturating_add(length)) {
+        if step.now >= self.at.saturating_add(max_age) {
             return None;
         }
         match &mut self.known {

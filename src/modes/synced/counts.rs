@@ -40,7 +40,7 @@ impl SyncedCounts {
     }
 
     /// Steps sent to the store in exchanges.
-    pub fn calls(&self) -> u64 {
+    pub fn steps(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 

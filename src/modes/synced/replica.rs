@@ -11,6 +11,8 @@ use crate::time::Micros;
 /// The replica of one counter.
 #[derive(Debug)]
 pub(super) struct Replica {
+    /// The number of this replica. Every replica of this instance has another one.
+    pub(super) number: u64,
     limit: Limit,
     /// The longest time until all instances have received a hit.
     interval: Micros,
@@ -26,8 +28,8 @@ pub(super) struct Replica {
     latest: Micros,
     /// The instant of the last request, by the local clock.
     last_used: Micros,
-    /// The instant of the next exchange, by the local clock.
-    pub(super) due: Micros,
+    /// The instant of the next exchange, by the local clock; `None` during an exchange.
+    pub(super) due: Option<Micros>,
     /// Hits over the limit at the last exchange.
     excess: u64,
 }
@@ -70,9 +72,11 @@ impl Replica {
         step: &Step,
         outcome: &Outcome,
         local: Micros,
+        number: u64,
     ) -> Option<Replica> {
         let state = Some(step.state_after(outcome)?);
         Some(Replica {
+            number,
             limit: limit.clone(),
             interval,
             excess: excess(limit, step.now, &state),
@@ -82,7 +86,7 @@ impl Replica {
             offset: offset(step.now, local),
             latest: step.now,
             last_used: local,
-            due: local.saturating_add(pause(interval)),
+            due: Some(local.saturating_add(pause(interval))),
         })
     }
 
@@ -104,8 +108,10 @@ impl Replica {
         self.interval = interval;
         self.last_used = self.last_used.max(local);
         let due = local.saturating_add(pause(interval));
-        let sooner = due < self.due;
-        self.due = self.due.min(due);
+        let sooner = self.due.is_some_and(|known| due < known);
+        if sooner {
+            self.due = Some(due);
+        }
         let now = now.unwrap_or_else(|| self.now(local));
         let step = algorithm::plan(limit, hits, now);
         self.latest = self.latest.max(step.now);
@@ -116,18 +122,6 @@ impl Replica {
     /// Applies a step that gives hits back.
     pub(super) fn give_back(&mut self, step: &Step) {
         step.apply(&mut self.state);
-    }
-
-    /// Uses the outcome of a request that called the store before the replica existed.
-    pub(super) fn observe(&mut self, step: &Step, outcome: &Outcome) {
-        let Some(state) = step.state_after(outcome) else { return };
-        let state = Some(state);
-        // Outcomes may arrive out of order. A later state covers an earlier one.
-        if self.unconfirmed.is_none() && covers(&self.limit, step.now, &state, &self.stored) {
-            let now = self.latest.max(step.now);
-            self.state = rebase(&self.limit, now, &state, &self.state, &self.stored);
-            self.stored = state;
-        }
     }
 
     /// The store's clock at `local`, estimated from the last known offset.

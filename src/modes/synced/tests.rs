@@ -122,8 +122,8 @@ fn hit_key(
         lease: None,
         mode: Mode::Synced { interval: INTERVAL },
         over_limit_cache: true,
-        local,
-        now: synced.store.now(key, local),
+        local_now: local,
+        store_now: synced.store.now(key, local),
         timeout: None,
     };
     synced.check(&check).now_or_never().expect("memory answers at once")

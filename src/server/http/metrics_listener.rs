@@ -9,8 +9,8 @@ use axum::Router;
 use axum::routing::get;
 use tokio::net;
 
-use super::metrics_page::MetricsPages;
 use super::http1;
+use super::metrics_page::MetricsPages;
 use crate::server::lifecycle::Lifecycle;
 use crate::server::metrics::ServerMetrics;
 use crate::server::single_threaded_runtime;

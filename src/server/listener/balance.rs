@@ -99,7 +99,8 @@ impl LeastConnections {
     }
 
     fn try_assign(&self, stream: TcpStream, peer: PerPeerPermit) -> bool {
-        let mut order: Vec<(usize, &Worker)> = self.workers.iter().map(|worker| (worker.open(), worker)).collect();
+        let mut order: Vec<(usize, &Worker)> =
+            self.workers.iter().map(|worker| (worker.open(), worker)).collect();
         if order.iter().map(|(open, _)| open).sum::<usize>() >= self.max {
             return false;
         }

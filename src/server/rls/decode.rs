@@ -9,7 +9,7 @@ use std::str::{Utf8Error, from_utf8};
 
 use smallvec::SmallVec;
 
-use crate::descriptor::{Bounds, TraceContext, Descriptor, Entry, Request, RequestError};
+use crate::descriptor::{Bounds, Descriptor, Entry, Request, RequestError, TraceContext};
 use crate::limit::{Override, Unit};
 use crate::proto::wire::{self, Malformed, Value};
 

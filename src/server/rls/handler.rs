@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use crate::decision::Verdict;
-use crate::descriptor::{Bounds, TraceContext, Request, RequestError};
+use crate::descriptor::{Bounds, Request, RequestError, TraceContext};
 use crate::grant::Grant;
 use crate::proto::RateLimitResponse;
 
@@ -54,7 +54,10 @@ pub(in crate::server) struct RlsResponse {
 }
 
 /// The caller's trace context from `headers`; empty unless `decider` traces requests.
-pub(in crate::server) fn trace_context<'h>(decider: &impl Decide, headers: &'h HeaderMap) -> TraceContext<'h> {
+pub(in crate::server) fn trace_context<'h>(
+    decider: &impl Decide,
+    headers: &'h HeaderMap,
+) -> TraceContext<'h> {
     if !decider.traces() {
         return TraceContext::default();
     }

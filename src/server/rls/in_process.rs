@@ -32,14 +32,16 @@ pub async fn protobuf(
     bounds: &Bounds,
     message: &[u8],
 ) -> Result<Vec<u8>, Refused> {
-    Ok(delivered(handle(decider, bounds, message, None, TraceContext::default()).await?).encode_to_vec())
+    Ok(delivered(handle(decider, bounds, message, None, TraceContext::default()).await?)
+        .encode_to_vec())
 }
 
 /// Decides a request as `/json` does.
 pub async fn json(decider: &impl Decide, bounds: &Bounds, body: &[u8]) -> Result<Vec<u8>, Refused> {
     let unread = |error: serde_json::Error| Refused { reason: error.to_string(), defect: false };
     let message = JSON.read(body).map_err(unread)?;
-    let response = delivered(handle(decider, bounds, &message, None, TraceContext::default()).await?);
+    let response =
+        delivered(handle(decider, bounds, &message, None, TraceContext::default()).await?);
     JSON.write(&response).map_err(|error| Refused { reason: error.to_string(), defect: true })
 }
 

@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
 use crate::server::tests::test_handlers::View;
-use crate::server::{self, Addresses, Decide, Health, ServerConfig, ServerMetrics, RunningServer};
+use crate::server::{self, Addresses, Decide, Health, RunningServer, ServerConfig, ServerMetrics};
 use crate::settings::Settings;
 
 /// The longest wait for an event. No test that passes reaches it, also on a busy machine.

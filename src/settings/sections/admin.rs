@@ -7,7 +7,6 @@ use crate::settings::format::{COUNT_MAX, address, file, number, optional, secret
 use crate::settings::secret::Secret;
 use crate::settings::section::section;
 
-
 section! {
     /// The admin listener: `/metrics`, `/rules`, `/rlconfig`, `/settings`, `/top`, `/explain`,
     /// `/counters`. Most of it has no authentication, so it listens on loopback by default.

@@ -4,7 +4,6 @@ use crate::descriptor::Bounds;
 use crate::settings::format::number;
 use crate::settings::section::section;
 
-
 // The upper ends keep one request cheap, whatever an operator writes.
 section! {
     /// The largest request. A request over a bound gets INVALID_ARGUMENT.

@@ -3,7 +3,6 @@
 use crate::settings::format::signed_duration;
 use crate::settings::section::section;
 
-
 section! {
     /// The clock.
     pub struct ClockSettings {

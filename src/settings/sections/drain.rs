@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::settings::format::duration;
 use crate::settings::section::section;
 
-
 section! {
     /// Graceful shutdown.
     pub struct DrainSettings {

@@ -4,7 +4,6 @@ use crate::limit::OnError;
 use crate::settings::format::{choice, number};
 use crate::settings::section::section;
 
-
 section! {
     /// Decisions while the store fails.
     pub struct FallbackSettings {

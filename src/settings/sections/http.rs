@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::settings::format::{COUNT_MAX, address, number, number_or_off, positive_duration};
 use crate::settings::section::section;
 
-
 section! {
     /// The HTTP listener: `/json`, `/healthcheck`, `/livez`, `/readyz`. Its limits also apply to
     /// the admin listener, except `max_body_bytes` and `max_connections`.

@@ -4,7 +4,6 @@ use crate::settings::format::{checked, choice};
 use crate::settings::scalar::log_level;
 use crate::settings::section::section;
 
-
 section! {
     /// The log, on standard error.
     pub struct LogSettings {

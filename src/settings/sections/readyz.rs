@@ -3,7 +3,6 @@
 use crate::settings::format::{choice, switch};
 use crate::settings::section::section;
 
-
 section! {
     /// The conditions of readiness.
     pub struct ReadyzSettings {

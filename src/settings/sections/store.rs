@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::settings::format::{choice, number, positive_duration, switch};
 use crate::settings::section::section;
 
-
 section! {
     /// The counters.
     pub struct StoreSettings {

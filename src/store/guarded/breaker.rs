@@ -89,7 +89,8 @@ impl Breaker {
             TimedState::Open { until, length } | TimedState::Probing { until, length }
                 if now >= until =>
             {
-                self.state = TimedState::Probing { until: now.saturating_add(PROBE_TIMEOUT), length };
+                self.state =
+                    TimedState::Probing { until: now.saturating_add(PROBE_TIMEOUT), length };
                 CallPermit::Probe
             }
             TimedState::Open { .. } | TimedState::Probing { .. } => CallPermit::Reject,
@@ -273,7 +274,8 @@ mod tests {
                 match breaker.admit(now) {
                     CallPermit::Reject => {}
                     CallPermit::Probe => {
-                        prop_assert!(waiting == 0 || now >= last_probe.saturating_add(PROBE_TIMEOUT));
+                        let overdue = last_probe.saturating_add(PROBE_TIMEOUT);
+                        prop_assert!(waiting == 0 || now >= overdue);
                         waiting = 1;
                         last_probe = now;
                     }

@@ -1,7 +1,7 @@
 //! Packs one counter into an entry of 48 bytes, with a state of up to three words.
 
 use crate::key::Key;
-use crate::step::{FixedWindow, GcraTime, SlidingWindow, State, Step, Tiers};
+use crate::step::{FixedWindow, GcraTime, SlidingWindow, State, Step, TierStates};
 use crate::time::Micros;
 
 const _: () =
@@ -73,13 +73,13 @@ impl EntryMeta {
 /// The words of a state; `None` for several tiers, or a list.
 fn packed(state: &State) -> Option<(StateKind, [u64; 3])> {
     match state {
-        State::FixedWindow(Tiers::One(FixedWindow { start, count })) => {
+        State::FixedWindow(TierStates::One(FixedWindow { start, count })) => {
             Some((StateKind::FixedWindow, [start.0, *count, 0]))
         }
-        State::SlidingWindow(Tiers::One(SlidingWindow { start, current, previous })) => {
+        State::SlidingWindow(TierStates::One(SlidingWindow { start, current, previous })) => {
             Some((StateKind::SlidingWindow, [start.0, *current, *previous]))
         }
-        State::Gcra(Tiers::One(GcraTime { micros, part })) => {
+        State::Gcra(TierStates::One(GcraTime { micros, part })) => {
             Some((StateKind::Gcra, [*micros, *part, 0]))
         }
         _ => None,
@@ -128,14 +128,15 @@ impl CounterEntry {
     pub(super) fn state(&self) -> Option<State> {
         let [a, b, c] = self.words;
         match self.kind {
-            StateKind::FixedWindow => {
-                Some(State::FixedWindow(Tiers::One(FixedWindow { start: Micros(a), count: b })))
-            }
+            StateKind::FixedWindow => Some(State::FixedWindow(TierStates::One(FixedWindow {
+                start: Micros(a),
+                count: b,
+            }))),
             StateKind::SlidingWindow => {
                 let windows = SlidingWindow { start: Micros(a), current: b, previous: c };
-                Some(State::SlidingWindow(Tiers::One(windows)))
+                Some(State::SlidingWindow(TierStates::One(windows)))
             }
-            StateKind::Gcra => Some(State::Gcra(Tiers::One(GcraTime { micros: a, part: b }))),
+            StateKind::Gcra => Some(State::Gcra(TierStates::One(GcraTime { micros: a, part: b }))),
             StateKind::Large => None,
         }
     }

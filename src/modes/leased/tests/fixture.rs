@@ -11,7 +11,7 @@ use crate::decision::Decision;
 use crate::key::Key;
 use crate::limit::{Limit, Mode};
 use crate::modes::CounterCheck;
-use crate::modes::leased::LeasedPath;
+use crate::modes::leased::{LeasedPath, SHARDS};
 use crate::step::{Outcome, State, Step};
 use crate::store::{Store, StoreError};
 use crate::time::Micros;
@@ -189,7 +189,7 @@ pub(super) struct Instance {
 impl Instance {
     pub(super) fn new(cluster: &Arc<Cluster>, offset: i64) -> Arc<Instance> {
         let shared = Shared { cluster: cluster.clone(), offset };
-        let leased = LeasedPath::new(Arc::new(shared));
+        let leased = LeasedPath::with_shards(Arc::new(shared), SHARDS);
         Arc::new(Instance { leased, cluster: cluster.clone(), offset })
     }
 
@@ -238,8 +238,8 @@ impl Instance {
             lease: None,
             mode,
             over_limit_cache: true,
-            local,
-            now,
+            local_now: local,
+            store_now: now,
             timeout,
         };
         self.leased.check(&check).await

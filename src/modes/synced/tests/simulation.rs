@@ -100,7 +100,7 @@ proptest! {
         now += 1;
         for _ in 0..2 {
             for instance in &instances {
-                let keys = instance.take_due(None);
+                let keys = instance.take_all();
                 for key in keys {
                     instance.exchange(key, Micros(now), false).now_or_never().expect("at once");
                 }

@@ -204,8 +204,8 @@ fn a_shorter_interval_applies_at_once() {
         let (mode, now) = (Mode::Synced { interval }, Ok(local));
         #[rustfmt::skip]
         let check = CounterCheck {
-            key: &KEY, limit: &limit, hits: 1, lease: None, mode, over_limit_cache: true, local,
-            now, timeout: None,
+            key: &KEY, limit: &limit, hits: 1, lease: None, mode, over_limit_cache: true,
+            local_now: local, store_now: now, timeout: None,
         };
         synced.check(&check).now_or_never().expect("at once").expect("decided")
     };

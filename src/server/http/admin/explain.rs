@@ -10,7 +10,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::{AdminView, refusal};
-use crate::descriptor::{self, Bounds, TraceContext, Descriptor, ParsedDescriptor, RequestError};
+use crate::descriptor::{self, Bounds, Descriptor, ParsedDescriptor, RequestError, TraceContext};
 use crate::server::http::body::{self, ReadBody};
 
 /// Largest request body in bytes.

@@ -1,0 +1,33 @@
+//! Operations of a token pool on its counter: refills and returns. A pool has one in flight at a
+//! time.
+
+use std::sync::Arc;
+
+use super::policy::{TokenBatch, TokenPolicy};
+use crate::step::Step;
+
+/// A step that draws or returns tokens.
+#[derive(Clone, Debug)]
+pub(super) struct Operation {
+    /// The policy under which the step was planned.
+    pub(super) policy: Arc<TokenPolicy>,
+    /// The pool's epoch when it was planned, see `TokenPool::delete`.
+    pub(super) epoch: u64,
+    pub(super) step: Step,
+    pub(super) kind: OperationKind,
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OperationKind {
+    /// Draws tokens, ahead of need or for waiting requests.
+    Refill,
+    /// Returns the tokens of a window, which have left the pool.
+    Return,
+    /// Returns the last span of a bucket. The pool keeps it until the outcome shows that it was
+    /// returned.
+    Pop,
+}
+
+/// Tokens of a window that left the pool, with the policy they were drawn under.
+pub(super) type Leftover = (Arc<TokenPolicy>, TokenBatch);

@@ -1,0 +1,107 @@
+//! The queue of requests that wait for a refill.
+
+use tokio::sync::oneshot;
+
+use super::{LeasedCounts, TRIES_MAX, TokenPool, add};
+use crate::algorithm;
+use crate::decision::Decision;
+use crate::step::Step;
+use crate::store::StoreError;
+use crate::time::Micros;
+
+/// Granted refills that may leave the first waiting request unserved, before it fails with
+/// [`StoreError::InvalidReply`]. A few are legitimate: their request was cancelled, or the policy changed.
+const UNSERVED_MAX: u8 = 8;
+
+/// A request that waits for a refill.
+pub(super) struct WaitingRequest {
+    pub(super) hits: u64,
+    /// The instant of the request.
+    pub(super) now: Micros,
+    /// Refills denied since the request started to wait.
+    pub(super) tries: u8,
+    /// Refills granted while the request was the first in the queue.
+    pub(super) unserved: u8,
+    pub(super) result: oneshot::Sender<Result<Decision, StoreError>>,
+}
+
+impl TokenPool {
+    /// Grants waiting requests in order, as long as there are tokens.
+    pub(super) fn serve_waiting(&mut self, counts: &LeasedCounts) {
+        while let Some(first) = self.waiting.front() {
+            let (hits, now) = (first.hits, first.now);
+            if !first.result.is_closed() && self.available(now) < hits {
+                break;
+            }
+            let Some(first) = self.waiting.pop_front() else { break };
+            if first.result.is_closed() {
+                continue;
+            }
+            let decision = self.spend(hits, now);
+            if first.result.send(Ok(decision)).is_ok() {
+                add(&counts.spent, hits);
+            } else {
+                self.refund(hits, now);
+            }
+        }
+    }
+
+    /// Denies the waiting requests that do not fit by the last known state, and those with too many
+    /// denied refills.
+    pub(super) fn deny_waiting(&mut self, known_at: Micros, counts: &LeasedCounts) {
+        let mut queue = std::mem::take(&mut self.waiting);
+        for (position, mut waiter) in queue.drain(..).enumerate() {
+            // The last refill is for the first request alone, so it does not count for the others.
+            waiter.tries = if position == 0 { waiter.tries + 1 } else { 1.max(waiter.tries) };
+            // The known state is of an instant, and says nothing about earlier ones.
+            let at = waiter.now.max(known_at);
+            if waiter.tries < TRIES_MAX && self.fits(waiter.hits, at) {
+                self.waiting.push_back(waiter);
+            } else {
+                add(&counts.denied, 1);
+                // A cancelled request needs no decision.
+                let _ = waiter.result.send(Ok(self.denial(waiter.hits, waiter.now)));
+            }
+        }
+    }
+
+    /// The step that draws `tokens`, less the unspent part of one.
+    pub(super) fn draw(&self, tokens: u64, now: Micros) -> Step {
+        let mut step = self.policy.plan(i64::try_from(tokens).unwrap_or(i64::MAX), now);
+        self.tokens.complete_part(&mut step);
+        step
+    }
+
+    /// Whether the last known state has room for `hits` in addition to the tokens.
+    fn fits(&self, hits: u64, now: Micros) -> bool {
+        let net = hits.saturating_sub(self.available(now));
+        net == 0 || self.draw(net, now).apply(&mut self.known.clone()).allowed
+    }
+
+    /// The store's decision on `hits`, computed from the counter's last known state.
+    fn denial(&self, hits: u64, now: Micros) -> Decision {
+        let net = hits.saturating_sub(self.available(now));
+        let step = self.draw(net, now);
+        let mut outcome = step.apply(&mut self.known.clone());
+        outcome.allowed = false;
+        algorithm::report(self.policy.limit(), &step, &outcome)
+    }
+
+    /// Counts a granted refill that left the first waiting request unserved. A refill for a request
+    /// serves it, unless the store's outcome names a window that has long ended.
+    pub(super) fn count_unserved(&mut self, counts: &LeasedCounts) {
+        let Some(first) = self.waiting.front_mut() else { return };
+        first.unserved += 1;
+        if first.unserved > UNSERVED_MAX {
+            self.fail_waiting(StoreError::InvalidReply, counts);
+        }
+    }
+
+    /// Fails the waiting requests that the remaining tokens do not serve.
+    pub(super) fn fail_waiting(&mut self, error: StoreError, counts: &LeasedCounts) {
+        while let Some(first) = self.waiting.pop_front() {
+            let _ = first.result.send(Err(error));
+            self.serve_waiting(counts);
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Tokens: the hits that one instance has drawn from a counter and not spent. Pure.
+//!
+//! Tokens of windows are numbers, and end with their window. Tokens of a bucket are spans of its
+//! time axis, and end as it drains.
+
+use smallvec::SmallVec;
+
+use super::policy::{TokenBatch, TokenPolicy};
+use super::spans::Spans;
+use crate::step::{GcraTier, GcraTime, INTEGER_END, Outcome, Params, Step};
+use crate::time::Micros;
+
+/// Most batches per pool. When there are more, the two oldest are merged and end at the earlier end
+/// of the two.
+const BATCHES_MAX: usize = 4;
+
+/// Tokens of one counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Tokens {
+    /// Of windows, one batch per refill, oldest first.
+    Windows(SmallVec<[TokenBatch; 2]>),
+    /// Of a bucket, per tier.
+    Bucket(SmallVec<[BucketTier; 1]>),
+}
+
+/// The tokens of one tier of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BucketTier {
+    /// Parts per microsecond.
+    parts: u64,
+    /// The cost of one hit, in parts.
+    one: i128,
+    spans: Spans,
+}
+
+impl BucketTier {
+    fn now(&self, now: Micros) -> i128 {
+        i128::from(now.0) * i128::from(self.parts)
+    }
+
+    fn cost(&self, hits: u64) -> i128 {
+        self.one * i128::from(hits)
+    }
+}
+
+/// A time of a bucket in parts.
+fn in_parts(time: GcraTime, parts: u64) -> i128 {
+    i128::from(time.micros) * i128::from(parts) + i128::from(time.part)
+}
+
+/// A length in parts as a time of a bucket.
+fn to_time(length: i128, parts: u64) -> GcraTime {
+    let parts = i128::from(parts.max(1));
+    let micros = u64::try_from(length / parts).unwrap_or(0).min(INTEGER_END - 2);
+    GcraTime { micros, part: (length % parts).max(0) as u64 }
+}
+
+fn hits(length: i128, one: i128) -> u64 {
+    u64::try_from(length / one.max(1)).unwrap_or(u64::MAX)
+}
+
+impl Tokens {
+    /// No tokens of a counter with `policy`.
+    pub(super) fn none(policy: &TokenPolicy) -> Tokens {
+        match policy.plan(1, Micros::ZERO).params {
+            Params::Gcra(tiers) => {
+                let tier = |tier: &GcraTier| BucketTier {
+                    parts: tier.parts,
+                    one: in_parts(tier.emission_interval, tier.parts),
+                    spans: Spans::default(),
+                };
+                Tokens::Bucket(tiers.iter().map(tier).collect())
+            }
+            _ => Tokens::Windows(SmallVec::new()),
+        }
+    }
+
+    /// Tokens that a request at `now` can spend.
+    pub(super) fn available(&self, now: Micros) -> u64 {
+        match self {
+            Tokens::Windows(batches) => {
+                let live = batches.iter().filter(|batch| now < batch.until);
+                live.fold(0, |sum, batch| sum.saturating_add(batch.tokens))
+            }
+            Tokens::Bucket(tiers) => {
+                let each = tiers.iter().map(|t| hits(t.spans.unspent(t.now(now)), t.one));
+                each.min().unwrap_or(0)
+            }
+        }
+    }
+
+    /// Spent tokens that can be given back at `now`.
+    pub(super) fn spent(&self, now: Micros) -> u64 {
+        match self {
+            Tokens::Windows(batches) => {
+                let live = batches.iter().filter(|batch| now < batch.until);
+                live.fold(0, |sum, batch| sum.saturating_add(batch.drawn - batch.tokens))
+            }
+            Tokens::Bucket(tiers) => {
+                let each = tiers.iter().map(|t| hits(t.spans.spent(t.now(now)), t.one));
+                each.min().unwrap_or(0)
+            }
+        }
+    }
+
+    /// Spends `hits` tokens at `now`, oldest first. The caller has checked that there are enough.
+    pub(super) fn spend(&mut self, hits: u64, now: Micros) {
+        match self {
+            Tokens::Windows(batches) => {
+                let mut left = hits;
+                for batch in batches.iter_mut().filter(|batch| now < batch.until) {
+                    let taken = left.min(batch.tokens);
+                    (batch.tokens, left) = (batch.tokens - taken, left - taken);
+                }
+            }
+            Tokens::Bucket(tiers) => {
+                for tier in tiers {
+                    let (cost, now) = (tier.cost(hits), tier.now(now));
+                    tier.spans.spend(cost, now);
+                }
+            }
+        }
+    }
+
+    /// Turns up to `hits` spent tokens into unspent ones. Returns their number.
+    pub(super) fn refund(&mut self, hits: u64, now: Micros) -> u64 {
+        let most = hits.min(self.spent(now));
+        match self {
+            Tokens::Windows(batches) => {
+                let mut left = most;
+                // The newest tokens live longest.
+                for batch in batches.iter_mut().rev().filter(|batch| now < batch.until) {
+                    let back = left.min(batch.drawn - batch.tokens);
+                    (batch.tokens, left) = (batch.tokens + back, left - back);
+                }
+            }
+            Tokens::Bucket(tiers) => {
+                for tier in tiers {
+                    let (cost, now) = (tier.cost(most), tier.now(now));
+                    tier.spans.refund(cost, now);
+                }
+            }
+        }
+        most
+    }
+
+    /// Moves the spans of a bucket, because the store gives back `hits` that were drawn before.
+    pub(super) fn shift(&mut self, hits: u64) {
+        if let Tokens::Bucket(tiers) = self {
+            for tier in tiers {
+                let cost = tier.cost(hits);
+                tier.spans.shift(cost);
+            }
+        }
+    }
+
+    /// Takes out the tokens of windows that have ended at `now`. Those of a bucket drain, in the
+    /// store as here.
+    pub(super) fn take_expired(&mut self, now: Micros) -> Option<Tokens> {
+        let Tokens::Windows(batches) = self else { return None };
+        let mut expired = SmallVec::new();
+        batches.retain(|batch| {
+            if batch.until <= now && batch.tokens > 0 {
+                expired.push(*batch);
+            }
+            batch.until > now
+        });
+        (!expired.is_empty()).then_some(Tokens::Windows(expired))
+    }
+
+    /// Adds the tokens that `step` drew, whose `outcome` allowed it. Returns their number.
+    pub(super) fn add(&mut self, policy: &TokenPolicy, step: &Step, outcome: &Outcome) -> u64 {
+        let tokens = step.hits.unsigned_abs();
+        match (&mut *self, &step.params) {
+            (Tokens::Windows(batches), _) => {
+                let until = policy.window_end(step, outcome);
+                add_batch(batches, TokenBatch { tokens, drawn: tokens, until });
+            }
+            (Tokens::Bucket(tiers), Params::Gcra(planned)) => {
+                for ((tier, planned), seen) in tiers.iter_mut().zip(planned).zip(&outcome.tiers) {
+                    let to = in_parts(GcraTime { micros: seen.a, part: seen.b }, tier.parts);
+                    tier.spans.add(to - in_parts(planned.cost, tier.parts), to);
+                }
+            }
+            (Tokens::Bucket(_), _) => {}
+        }
+        tokens
+    }
+
+    /// Reduces the cost of a draw in a bucket by the unspent part of a token.
+    pub(super) fn complete_part(&self, step: &mut Step) {
+        let (Tokens::Bucket(tiers), Params::Gcra(planned)) = (self, &mut step.params) else {
+            return;
+        };
+        let whole = self.available(step.now);
+        for (tier, planned) in tiers.iter().zip(planned) {
+            let over = tier.spans.unspent(tier.now(step.now)) - tier.cost(whole);
+            let cost = in_parts(planned.cost, tier.parts) - over.max(0);
+            planned.cost = to_time(cost.max(0), tier.parts);
+        }
+    }
+
+    /// The step that gives back the last unspent span of a bucket, if the store's state still ends
+    /// with it; `None` if nothing is left at `now`.
+    pub(super) fn pop(&self, policy: &TokenPolicy, now: Micros) -> Option<Step> {
+        let Tokens::Bucket(tiers) = self else { return None };
+        let mut step = policy.plan(-1, now);
+        let Params::Gcra(planned) = &mut step.params else { return None };
+        let mut tokens = u64::MAX;
+        let mut left = false;
+        for (tier, planned) in tiers.iter().zip(planned) {
+            let (from, to) = tier.spans.last(tier.now(now)).unwrap_or_default();
+            planned.cost = to_time(to - from, tier.parts);
+            planned.latest_denied = to_time(to, tier.parts);
+            left |= to > from;
+            tokens = tokens.min(hits(to - from, tier.one));
+        }
+        step.hits = -i64::try_from(tokens.max(1)).unwrap_or(i64::MAX);
+        left.then_some(step)
+    }
+
+    /// Removes the spans that `step` of [`pop`](Tokens::pop) gave back in the store.
+    pub(super) fn popped(&mut self, step: &Step, outcome: &Outcome) {
+        let (Tokens::Bucket(tiers), Params::Gcra(planned)) = (self, &step.params) else { return };
+        for ((tier, planned), seen) in tiers.iter_mut().zip(planned).zip(&outcome.tiers) {
+            let left = in_parts(GcraTime { micros: seen.a, part: seen.b }, tier.parts);
+            let (most, cost) = (in_parts(planned.latest_denied, tier.parts), planned.cost);
+            // Otherwise the store's state ends elsewhere, and the span stays charged.
+            if left == most - in_parts(cost, tier.parts) {
+                tier.spans.drop_last();
+            }
+        }
+    }
+
+    /// Drops the last span of a bucket, which the store possibly gave back.
+    pub(super) fn drop_last(&mut self) {
+        if let Tokens::Bucket(tiers) = self {
+            tiers.iter_mut().for_each(|tier| tier.spans.drop_last());
+        }
+    }
+
+    /// `state` of a bucket without the unspent tokens.
+    pub(super) fn without(&self, state: &[GcraTime], now: Micros) -> Vec<GcraTime> {
+        let Tokens::Bucket(tiers) = self else { return state.to_vec() };
+        let less = |(tier, state): (&BucketTier, &GcraTime)| {
+            let unspent = tier.spans.unspent(tier.now(now));
+            let empty = tier.now(now);
+            to_time((in_parts(*state, tier.parts) - unspent).max(empty), tier.parts)
+        };
+        tiers.iter().zip(state).map(less).collect()
+    }
+
+    /// Whether nothing is unspent at `now`.
+    pub(super) fn is_empty(&self, now: Micros) -> bool {
+        match self {
+            Tokens::Windows(batches) => batches.iter().all(|batch| batch.tokens == 0),
+            Tokens::Bucket(tiers) => {
+                tiers.iter().all(|tier| tier.spans.unspent(tier.now(now)) == 0)
+            }
+        }
+    }
+}
+
+fn add_batch(batches: &mut SmallVec<[TokenBatch; 2]>, batch: TokenBatch) {
+    if let Some(held) = batches.iter_mut().find(|held| held.until == batch.until) {
+        return held.merge(&batch);
+    }
+    batches.push(batch);
+    if batches.len() > BATCHES_MAX {
+        let oldest = batches.remove(0);
+        batches[0].merge(&oldest);
+    }
+}
+
+impl TokenBatch {
+    /// Merges `other` into this batch, which then ends at the earlier end of the two.
+    fn merge(&mut self, other: &TokenBatch) {
+        self.tokens = self.tokens.saturating_add(other.tokens);
+        self.drawn = self.drawn.saturating_add(other.drawn);
+        self.until = self.until.min(other.until);
+    }
+}
