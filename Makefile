@@ -11,7 +11,7 @@ ENVOYS := 1.40.0 1.36.4
 GRPCIO := 1.76.0
 FUZZ_TARGETS := request_proto request_json rules_yaml
 
-.PHONY: run test test-grpc-go grpc-clients redis test-shuttle test-valkey soak lint fmt fuzz deny accuracy bench modes helm-test helm-docs docs docs-settings
+.PHONY: run test test-grpc-go grpc-clients redis test-shuttle test-valkey simulation soak lint fmt fuzz deny accuracy bench modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:
 
 # Builds weir and serves the rules of examples/ from memory.
@@ -49,6 +49,11 @@ redis:
 test-valkey: $(ENVOYS:%=envoy-%) redis
 	REDIS_SERVER=$$(sh tests/support/redis/find-valkey.sh) \
 		$(CARGO) test --locked --test redis
+
+# The deterministic simulation on many schedules, with the crate optimised. `test` runs 2000 of them.
+SIMULATION_SEEDS ?= 100000
+simulation:
+	CARGO_PROFILE_DEV_OPT_LEVEL=2 WEIR_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(CARGO) test --locked --workspace --lib -- --nocapture simulation::promises
 
 # Reloads, rotations and faults under 5 000 calls per second, on a release build, with SOAK_PAUSE
 # seconds of load between two events.

@@ -9,6 +9,7 @@ use crate::rules::{Options, SourceFile};
 use crate::settings::LimitHeaders;
 
 mod leases;
+mod simulation;
 mod waiting;
 
 /// An instant 20 s after the start of a minute.
@@ -186,7 +187,7 @@ fn a_full_store_falls_back() {
         assert_eq!(verdict.code, code);
         let how = header(&verdict, "x-weir-decision").unwrap();
         let word = if code == Code::Ok { "allow" } else { "deny" };
-        assert_eq!(how, format!("rule=r;mode=exact;fallback={word};cause=full"));
+        assert_eq!(how, format!("rule=r;mode=exact;fallback={word};cause=memory_full"));
     }
 }
 

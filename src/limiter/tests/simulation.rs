@@ -1,0 +1,94 @@
+//! A deterministic simulation: several instances with the real decision code, over a network with
+//! latency, reordering and loss, and a Redis with its own clock.
+//!
+//! A seed determines a schedule, and a schedule determines its run: one thread, virtual time, no
+//! randomness outside the seed. After each run, laws taken from `docs/modes.md` judge the history.
+//! A failing schedule is shrunk and printed.
+//!
+//! `WEIR_SIMULATION_SEED=N` repeats one seed, `WEIR_SIMULATION_SEEDS=N` sets the number of seeds,
+//! and `WEIR_SIMULATION_FROM=N` the first one. `WEIR_SIMULATION_ALL=1` reports every broken law
+//! once instead of stopping at the first.
+
+use std::collections::BTreeMap;
+
+mod history;
+mod instance;
+mod laws;
+mod network;
+mod redis;
+mod regressions;
+mod rng;
+mod rules;
+mod run;
+mod schedule;
+mod shrink;
+
+use laws::Violation;
+use schedule::Schedule;
+
+/// Seeds of an ordinary test run. `make simulation` runs far more.
+const SEEDS: u64 = 2_000;
+
+/// Runs a schedule. Returns the first broken law, and the number of recorded events.
+fn judge(schedule: &Schedule) -> (Option<Violation>, usize) {
+    let history = run::run(schedule);
+    (laws::broken(schedule, &history), history.len())
+}
+
+/// The shrunk history of a failing schedule, and the command that repeats it.
+fn report(seed: u64, schedule: Schedule, violation: &Violation) -> String {
+    let schedule = shrink::shrunk(schedule, violation.law);
+    let history = run::run(&schedule);
+    let shown = laws::broken(&schedule, &history);
+    let what = shown.map_or_else(|| violation.what.clone(), |shown| shown.what);
+    format!(
+        "law `{}`: {what}\n{}\nrepeat: WEIR_SIMULATION_SEED={seed} cargo test --workspace --lib -- \
+         simulation::promises",
+        violation.law,
+        history::text(&schedule, &history),
+    )
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// Every promise of `docs/modes.md` holds on every schedule.
+#[test]
+fn promises_hold_on_random_schedules() {
+    let first = number("WEIR_SIMULATION_FROM").unwrap_or(0);
+    let seeds = match number("WEIR_SIMULATION_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => first..first + number("WEIR_SIMULATION_SEEDS").unwrap_or(SEEDS),
+    };
+    let all = number("WEIR_SIMULATION_ALL").is_some();
+    let (mut events, mut broken) = (0, BTreeMap::<String, (u64, u64)>::new());
+    for seed in seeds.clone() {
+        let schedule = Schedule::random(seed);
+        let (violation, recorded) = judge(&schedule);
+        events += recorded;
+        let Some(violation) = violation else { continue };
+        let kind = format!("{} {}", violation.law, schedule.theme());
+        let (_, times) = broken.entry(kind).or_insert((seed, 0));
+        *times += 1;
+        if *times == 1 {
+            let report = report(seed, schedule, &violation);
+            assert!(all, "{report}");
+            println!("{report}\n");
+        }
+    }
+    println!("{} schedules, {events} events", seeds.end - seeds.start);
+    assert!(broken.is_empty(), "(law and mode): (first seed, schedules)\n{broken:#?}");
+}
+
+/// A seed has one history, whatever ran before it.
+#[test]
+fn a_seed_has_one_history() {
+    for seed in 0..40 {
+        let text = || {
+            let schedule = Schedule::random(seed);
+            history::text(&schedule, &run::run(&schedule))
+        };
+        assert_eq!(text(), text(), "seed {seed}");
+    }
+}

@@ -1,0 +1,173 @@
+//! The history of one run: what was asked, what Redis applied, and how it reads as text.
+
+use std::fmt::Write;
+
+use super::network::{Conditions, Unknown};
+use super::redis::{Applied, Redis};
+use super::rules;
+use super::schedule::Schedule;
+use crate::key::Key;
+use crate::step::{Lease, Step};
+use crate::store::StoreError;
+use crate::time::Micros;
+
+/// The records of one run. All instants are by the clock of Redis.
+pub(super) struct History {
+    /// The key of each counter.
+    pub(super) keys: Vec<Key>,
+    pub(super) asked: Vec<Asked>,
+    pub(super) applied: Vec<Applied>,
+    pub(super) unknown: Vec<Unknown>,
+    pub(super) notes: Vec<(Micros, Note)>,
+    /// What each instance had at its end: calls in flight, and replicas.
+    pub(super) kept: Vec<(usize, u64)>,
+    pub(super) end: Micros,
+    /// Redis at the end.
+    pub(super) redis: Redis,
+}
+
+/// One descriptor of one request.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) instance: usize,
+    pub(super) counter: usize,
+    pub(super) hits: i64,
+    pub(super) kind: Kind,
+    /// When the request arrived, and when its response was ready.
+    pub(super) begun: Micros,
+    pub(super) end: Micros,
+    pub(super) decided: Decided,
+}
+
+/// The kind of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It takes hits or gives them back.
+    Hits,
+    /// It closes the lease of the request with this index.
+    Closes(usize),
+}
+
+/// The decision about one descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decided {
+    Pending,
+    Passed,
+    Denied,
+    /// The counter allowed the hits, and they were given back because another one denied.
+    Freed,
+    /// There was no decision.
+    Failed(StoreError),
+}
+
+/// An event that is neither a request nor a step.
+#[derive(Clone, Debug)]
+pub(super) enum Note {
+    Reload(usize),
+    Delete(usize),
+    Conditions(Conditions),
+    Down(bool),
+    Drain(usize),
+    Drained(usize),
+}
+
+impl Asked {
+    /// The hits that passed.
+    pub(super) fn passed(&self) -> i64 {
+        match (self.kind, self.decided) {
+            (Kind::Hits, Decided::Passed) => self.hits.max(0),
+            _ => 0,
+        }
+    }
+
+    /// The hits that were given back on request, or because another counter denied.
+    pub(super) fn returned(&self) -> i64 {
+        match (self.kind, self.decided) {
+            (Kind::Hits, Decided::Passed) => (-self.hits).max(0),
+            _ => 0,
+        }
+    }
+}
+
+impl History {
+    /// The number of records.
+    pub(super) fn len(&self) -> usize {
+        self.asked.len() + self.applied.len() + self.notes.len()
+    }
+}
+
+/// The schedule and its history, one event per line.
+pub(super) fn text(schedule: &Schedule, history: &History) -> String {
+    let mut text = String::new();
+    let Schedule { seed, offsets, conditions, timeout, period, counters, variant, .. } = schedule;
+    let _ = writeln!(
+        text,
+        "seed {seed}: {} instances, {} ms to Redis, {} ms of jitter, {} % lost, timeout {timeout} \
+         ms, job every {period} ms",
+        offsets.len(),
+        conditions.latency,
+        conditions.jitter,
+        conditions.loses,
+    );
+    for (index, counter) in counters.iter().enumerate() {
+        let _ = writeln!(text, "  c{index}: {}", described(*variant, counter));
+    }
+    let mut lines: Vec<(Micros, String)> = Vec::new();
+    for asked in &history.asked {
+        let Asked { instance, counter, hits, kind, begun, end, decided, .. } = asked;
+        let closes = match kind {
+            Kind::Hits => String::new(),
+            Kind::Closes(_) => " closing a lease".to_owned(),
+        };
+        let took = end.saturating_sub(*begun).0 / 1_000;
+        lines.push((
+            *begun,
+            format!("i{instance} c{counter} {hits:+}{closes}: {decided:?} after {took} ms"),
+        ));
+    }
+    for one in &history.applied {
+        let counter = history.keys.iter().position(|key| *key == one.key).unwrap_or(99);
+        let what = one.step.as_ref().map_or("deleted".to_owned(), |step| stepped(step, one));
+        lines.push((one.at, format!("     Redis from i{} c{counter}: {what}", one.instance)));
+    }
+    for (at, note) in &history.notes {
+        let note = match note {
+            Note::Reload(variant) => format!("reload: {} rules {variant}", rules::mode(*variant)),
+            Note::Delete(instance) => format!("i{instance} deletes a counter"),
+            Note::Conditions(conditions) => format!("{} ms to Redis", conditions.latency),
+            Note::Down(true) => "no connections".to_owned(),
+            Note::Down(false) => "connections again".to_owned(),
+            Note::Drain(instance) => format!("i{instance} is to end"),
+            Note::Drained(instance) => format!("i{instance} has ended"),
+        };
+        lines.push((*at, note));
+    }
+    lines.sort_by_key(|(at, _)| *at);
+    for (at, line) in lines {
+        let after = at.0.saturating_sub(schedule.epoch);
+        let _ = writeln!(text, "  {:>6} ms  {line}", after / 1_000);
+    }
+    text
+}
+
+fn stepped(step: &Step, one: &Applied) -> String {
+    let lease = match step.lease {
+        None => "",
+        Some(Lease::Open { .. }) => " open",
+        Some(Lease::Close(_)) => " close",
+    };
+    let verdict = if one.allowed { "ok" } else { "over limit" };
+    format!("{:+}{lease} {verdict}", step.hits)
+}
+
+/// The mode and the limit of a counter.
+fn described(variant: usize, counter: &rules::Counter) -> String {
+    use crate::descriptor::Entry;
+    let rules = rules::rules(variant);
+    let name = counter.name();
+    let entries = [Entry { key: &name, value: "" }];
+    let crate::rules::Found::Rule(rule) = rules.find(counter.domain(), &entries) else {
+        return name;
+    };
+    format!("{name} {:?} {:?} {:?}", counter.domain(), rule.mode, rule.policy)
+}

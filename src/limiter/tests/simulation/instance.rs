@@ -1,0 +1,134 @@
+//! One instance: the limiter of production over a simulated connection, with its background job.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::network::{InstanceStore, Link, LocalClock, Network, lock};
+use crate::decision::Verdict;
+use crate::descriptor::{Descriptor, Entry, Request};
+use crate::key::{Key, KeySeed};
+use crate::limiter::{Backend, Limiter};
+use crate::modes::Modes;
+use crate::rules::RuleSet;
+use crate::settings::ResponseSettings;
+use crate::store::{GuardedStore, NodeId};
+use crate::time::{Clock, Micros};
+
+/// A running instance.
+pub(super) struct Instance {
+    limiter: Limiter<InstanceStore>,
+    clock: LocalClock,
+    ends: Arc<AtomicBool>,
+    background: Mutex<Option<Background>>,
+}
+
+/// The background job: its stop signal, and its end.
+struct Background {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+/// One descriptor of a request: the key of the rule, its hits, and the lease that it closes.
+pub(super) struct Part<'a> {
+    pub(super) name: &'a str,
+    pub(super) hits: i64,
+    pub(super) lease: Option<&'a str>,
+}
+
+impl Instance {
+    /// Starts an instance.
+    pub(super) fn start(
+        network: &Arc<Network>,
+        number: usize,
+        offset: i64,
+        timeout: u64,
+        period: u64,
+    ) -> Arc<Instance> {
+        let clock = LocalClock::new(network, offset);
+        let ends = Arc::new(AtomicBool::new(false));
+        let link = Link::new(network, number, offset, ends.clone(), Micros::from_millis(timeout));
+        let guarded = GuardedStore::new(link, clock.clone(), Duration::from_millis(timeout));
+        let backend = Backend::Redis(Modes::small(guarded));
+        let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), ResponseSettings::default());
+        let instance = Arc::new(Instance { limiter, clock, ends, background: Mutex::default() });
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(background(instance.clone(), stopped, period));
+        *lock(&instance.background) = Some(Background { stop, task });
+        instance
+    }
+
+    /// The modes, for the laws about what an instance keeps.
+    pub(super) fn modes(&self) -> &Modes<InstanceStore> {
+        self.limiter.backend().modes().expect("the counters are in Redis")
+    }
+
+    /// Calls in flight, as the guard counts them.
+    pub(super) fn in_flight(&self) -> usize {
+        self.modes().store().health(NodeId(0)).in_flight
+    }
+
+    /// Checks a request.
+    pub(super) async fn check(&self, rules: &RuleSet, domain: &str, parts: &[Part<'_>]) -> Verdict {
+        let entries: Vec<Vec<Entry<'_>>> = parts
+            .iter()
+            .map(|part| {
+                let lease = part.lease.map(|value| Entry { key: "lease", value });
+                std::iter::once(Entry { key: part.name, value: "" }).chain(lease).collect()
+            })
+            .collect();
+        let descriptors: Vec<Descriptor<'_>> = parts
+            .iter()
+            .zip(&entries)
+            .map(|(part, entries)| Descriptor {
+                entries,
+                limit: None,
+                hits_addend: Some(part.hits.unsigned_abs()),
+                is_negative_hits: part.hits < 0,
+            })
+            .collect();
+        let request = Request {
+            domain,
+            descriptors: &descriptors,
+            hits_addend: 0,
+            timeout: None,
+            trace: Default::default(),
+        };
+        self.limiter.check(rules, &request, self.clock.now()).await
+    }
+
+    /// Deletes the counter of a rule.
+    pub(super) async fn delete(&self, rules: &RuleSet, domain: &str, name: &str) {
+        let counter = self.limiter.counter(rules, domain, &[Entry { key: name, value: "" }]);
+        if let Ok(counter) = counter {
+            // An error leaves the counter, as an operator would see.
+            let _ = self.limiter.delete(&counter).await;
+        }
+    }
+
+    /// Ends the instance in order: the job stops, and the modes send what they have.
+    pub(super) async fn drain(&self) {
+        let background = lock(&self.background).take();
+        if let Some(Background { stop, task }) = background {
+            self.ends.store(true, Ordering::Relaxed);
+            drop(stop);
+            task.await.expect("the background job does not panic");
+        }
+    }
+}
+
+/// The key and the limit of a counter's rule.
+pub(super) fn key_of(rules: &RuleSet, domain: &str, name: &str) -> Option<Key> {
+    let entries = [Entry { key: name, value: "" }];
+    let crate::rules::Found::Rule(rule) = rules.find(domain, &entries) else { return None };
+    Some(rule.key(&KeySeed::fixed([1, 2]), &entries))
+}
+
+/// The job of `src/app/background.rs`, with its shutdown.
+async fn background(instance: Arc<Instance>, stopped: oneshot::Receiver<()>, period: u64) {
+    let stop = async { drop(stopped.await) };
+    instance.modes().run(&instance.clock, Duration::from_millis(period), stop).await;
+}

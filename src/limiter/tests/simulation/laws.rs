@@ -1,0 +1,164 @@
+//! The laws: promises of `docs/modes.md`, checked on the history of one run.
+
+use crate::algorithm;
+use crate::limit::{Algorithm, Limit, Mode};
+use crate::step::State;
+use crate::time::Micros;
+
+use super::history::{Asked, Decided, History, Kind, Note};
+use super::rules::{self, Counter, Windows};
+use super::schedule::{Schedule, What};
+use crate::descriptor::Entry;
+use crate::key::Key;
+use crate::rules::{Found, Policy};
+
+mod conservation;
+mod early;
+mod leak;
+mod over;
+
+/// A broken law.
+#[derive(Clone, Debug)]
+pub(super) struct Violation {
+    pub(super) law: &'static str,
+    /// What contradicts the law.
+    pub(super) what: String,
+}
+
+/// The check of a law, which returns what contradicts it.
+type Check = fn(&Facts<'_>) -> Option<String>;
+
+/// The first broken law.
+pub(super) fn broken(schedule: &Schedule, history: &History) -> Option<Violation> {
+    (0..schedule.counters.len()).find_map(|index| {
+        let facts = Facts::of(schedule, history, index);
+        let laws: [(&'static str, Check); 9] = [
+            ("answered", leak::unanswered),
+            ("conservation", conservation::windows),
+            ("slots", conservation::slots),
+            ("never over", over::never),
+            ("never over with refunds", over::with_refunds),
+            ("overrun", over::synced),
+            ("early denial", early::beside_redis),
+            ("early denial beside all hits", early::beside_hits),
+            ("leak", leak::kept),
+        ];
+        let broken = |(law, check): (&'static str, Check)| {
+            Some(Violation { law, what: format!("c{index}: {}", check(&facts)?) })
+        };
+        laws.into_iter().find_map(broken)
+    })
+}
+
+/// What the laws need to know about one counter.
+struct Facts<'a> {
+    schedule: &'a Schedule,
+    history: &'a History,
+    counter: Counter,
+    key: Key,
+    limit: Limit,
+    mode: Mode,
+    /// The requests to this counter.
+    asked: Vec<&'a Asked>,
+    /// Every call had an outcome, and every request a decision.
+    calm: bool,
+    /// The rules stay the same.
+    same_rules: bool,
+    /// The counter is never deleted.
+    kept: bool,
+    /// Hits of calls whose step was possibly applied.
+    unknown_taken: i64,
+    /// The same, of calls that give back.
+    unknown_returned: i64,
+}
+
+impl<'a> Facts<'a> {
+    fn of(schedule: &'a Schedule, history: &'a History, index: usize) -> Facts<'a> {
+        let counter = schedule.counters[index];
+        let key = history.keys[index];
+        let asked: Vec<&Asked> =
+            history.asked.iter().filter(|asked| asked.counter == index).collect();
+        let (limit, mode) = rule(&counter, schedule.variant);
+        let unknown = || history.unknown.iter().filter(|unknown| unknown.key == key);
+        let failed = |asked: &Asked| matches!(asked.decided, Decided::Failed(_) | Decided::Pending);
+        let down = schedule.events.iter().any(|event| matches!(event.what, What::Down(_)));
+        let lossy = schedule.conditions.loses > 0;
+        let calm = !down && !lossy && history.unknown.is_empty();
+        Facts {
+            schedule,
+            history,
+            counter,
+            key,
+            limit,
+            mode,
+            calm: calm && !history.asked.iter().any(failed),
+            same_rules: !history.notes.iter().any(|(_, note)| matches!(note, Note::Reload(_))),
+            kept: !history.notes.iter().any(|(_, note)| matches!(note, Note::Delete(_))),
+            unknown_taken: unknown().map(|unknown| unknown.hits.max(0)).sum(),
+            unknown_returned: unknown().map(|unknown| (-unknown.hits).max(0)).sum(),
+            asked,
+        }
+    }
+
+    fn instances(&self) -> usize {
+        self.schedule.offsets.len()
+    }
+
+    /// Whether no hit leaves the counter during the run.
+    fn counts_all(&self) -> bool {
+        let windows = [Algorithm::FixedWindow, Algorithm::SlidingWindow];
+        let lists = self.limit.algorithm == Algorithm::SlidingWindowLog && !self.counter.reserves;
+        self.counter.windows == Windows::Day && (windows.contains(&self.limit.algorithm) || lists)
+    }
+
+    /// Whether hits are given back or settled.
+    fn gives_back(&self) -> bool {
+        let back = |asked: &&&Asked| {
+            asked.hits < 0
+                || matches!(asked.kind, Kind::Closes(_))
+                || asked.decided == Decided::Freed
+        };
+        self.asked.iter().any(|asked| back(&asked))
+    }
+
+    /// The counter at `now`, in hits.
+    fn used(&self, state: &Option<State>, now: Micros) -> i64 {
+        let step = algorithm::plan(&self.limit, 0, now);
+        let outcome = step.apply(&mut state.clone());
+        algorithm::report(&self.limit, &step, &outcome).used as i64
+    }
+
+    /// Whether a counter in `state` allows `hits` at `now`.
+    fn allows(&self, state: &Option<State>, hits: i64, now: Micros) -> bool {
+        algorithm::plan(&self.limit, hits, now).apply(&mut state.clone()).allowed
+    }
+
+    /// The longest time until the other synced instances know of a hit: the interval, two periods
+    /// of the job, and two calls, each as slow as any. 0 in other modes.
+    fn span(&self) -> Micros {
+        let Mode::Synced { interval } = self.mode else { return Micros::ZERO };
+        let changes = self.schedule.events.iter().filter_map(|event| match event.what {
+            What::Conditions(conditions) => Some(conditions),
+            _ => None,
+        });
+        let all = changes.chain([self.schedule.conditions]);
+        let slowest = all.map(|one| one.latency + one.jitter).max().unwrap_or(0);
+        let slack = Micros::from_millis(2 * self.schedule.period + 4 * slowest + 4);
+        interval.saturating_add(slack)
+    }
+
+    /// An instant as milliseconds since the beginning, for messages.
+    fn ms(&self, at: Micros) -> u64 {
+        at.0.saturating_sub(self.schedule.epoch) / 1_000
+    }
+}
+
+/// The limit and the mode of a counter's rule.
+pub(super) fn rule(counter: &Counter, variant: usize) -> (Limit, Mode) {
+    let rules = rules::rules(variant);
+    let name = counter.name();
+    let entries = [Entry { key: &name, value: "" }];
+    let Found::Rule(rule) = rules.find(counter.domain(), &entries) else { panic!("a rule") };
+    let Policy::Limit(limit) = &rule.policy else { panic!("a limit") };
+    (limit.clone(), rule.mode)
+}

@@ -1,0 +1,143 @@
+//! Early denials: a request may be denied only if its hits did not fit.
+
+use super::*;
+use crate::step::{GcraTime, INTEGER_END, Params};
+
+/// How long a denial may outlast the state of Redis that caused it.
+const REMEMBERED: Micros = Micros::SECOND;
+
+/// A denial of an exact counter: at some instant from one second before the request until its
+/// response, Redis had no room for the hits.
+pub(super) fn beside_redis(facts: &Facts<'_>) -> Option<String> {
+    // Denied hits that count are reported to Redis later.
+    if facts.mode != Mode::Exact || !facts.same_rules || facts.limit.count_denied {
+        return None;
+    }
+    let steps: Vec<_> = facts.history.applied.iter().filter(|one| one.key == facts.key).collect();
+    denied(facts).find_map(|asked| {
+        let since = asked.begun.saturating_sub(REMEMBERED);
+        let before = steps.iter().rev().find(|one| one.at <= since);
+        let before = before.and_then(|one| one.state.clone());
+        let later = steps.iter().filter(|one| one.at > since && one.at <= asked.end);
+        let later = later.map(|one| one.state.clone());
+        // A request is decided as of the instant at which it arrived.
+        let mut seen = std::iter::once(before).chain(later);
+        let fits = seen.all(|state| facts.allows(&state, asked.hits, asked.begun));
+        fits.then(|| {
+            let (from, to) = (facts.ms(asked.begun), facts.ms(asked.end));
+            format!(
+                "i{} denied {} hits at {from}..{to} ms, for which Redis had room since {} ms",
+                asked.instance,
+                asked.hits,
+                facts.ms(since),
+            )
+        })
+    })
+}
+
+/// A denial of a leased or synced counter: the hits did not fit in addition to all hits that
+/// passed, and to the tokens that other instances had.
+pub(super) fn beside_hits(facts: &Facts<'_>) -> Option<String> {
+    let leased = facts.mode == Mode::Leased;
+    let all_counted = facts.counts_all();
+    let applies = match facts.mode {
+        Mode::Exact => false,
+        Mode::Leased => facts.instances() == 1 || all_counted,
+        Mode::Synced { .. } => true,
+    };
+    // Redis cannot tell whose hits returned after an exchange without an outcome. Hits that have
+    // left the counter do not return.
+    let traced = all_counted && (facts.calm || facts.instances() == 1);
+    if !applies || !facts.same_rules || !facts.kept || (facts.gives_back() && !traced) {
+        return None;
+    }
+    denied(facts).find_map(|asked| {
+        let state = model(facts, asked);
+        let held = if leased { held_by_others(facts, asked) } else { 0 };
+        facts.allows(&state, asked.hits + held, asked.begun).then(|| {
+            let (from, to) = (facts.ms(asked.begun), facts.ms(asked.end));
+            let used = facts.used(&state, asked.begun);
+            format!(
+                "i{} denied {} hits at {from}..{to} ms, {used} used, {held} tokens elsewhere",
+                asked.instance, asked.hits,
+            )
+        })
+    })
+}
+
+fn denied<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = &'f Asked> {
+    let denied = |asked: &&Asked| {
+        asked.decided == Decided::Denied && asked.hits > 0 && asked.kind == Kind::Hits
+    };
+    facts.asked.iter().copied().filter(denied)
+}
+
+/// A counter of all hits that passed until the end of `asked`. Hits that possibly passed count,
+/// and hits that were possibly not given back yet do not return.
+fn model(facts: &Facts<'_>, asked: &Asked) -> Option<State> {
+    let bucket = matches!(facts.limit.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
+    let mut steps: Vec<(Micros, i64)> = Vec::new();
+    for one in &facts.asked {
+        // A request without a decision took possibly part, and its hits are possibly counted.
+        let hits = match one.decided {
+            Decided::Freed | Decided::Failed(_) => one.hits,
+            _ => one.passed(),
+        };
+        if hits > 0 && one.begun <= asked.end {
+            // A later window would hide the hits. A bucket counts them as of the
+            // instant at which they arrived.
+            let at = if bucket { one.begun } else { one.begun.min(asked.begun) };
+            steps.push((at, hits));
+        }
+        // Hits that are given back reach the other synced instances as hits do. In the other modes
+        // they end cached denials.
+        let known = match facts.mode {
+            _ if one.instance == asked.instance => Micros::ZERO,
+            Mode::Synced { .. } => facts.span(),
+            Mode::Exact | Mode::Leased => REMEMBERED,
+        };
+        if one.end.saturating_add(known) <= asked.begun && one.returned() > 0 {
+            steps.push((one.end, -one.returned()));
+        }
+    }
+    let unknown = facts.history.unknown.iter();
+    for unknown in unknown.filter(|unknown| unknown.key == facts.key && unknown.hits > 0) {
+        if unknown.at <= asked.end {
+            steps.push((unknown.at.min(asked.begun), unknown.hits));
+        }
+    }
+    steps.sort_by_key(|(at, _)| *at);
+    let mut state = None;
+    for (at, hits) in steps {
+        let mut step = algorithm::plan(&facts.limit, hits, at);
+        step.count_denied = true;
+        if let Params::Gcra(tiers) = &mut step.params {
+            for tier in tiers {
+                tier.latest_denied = GcraTime { micros: INTEGER_END - 2, part: 0 };
+            }
+        }
+        step.apply(&mut state);
+    }
+    state
+}
+
+/// The most tokens that the other instances had drawn and not spent, at any instant at which the
+/// denial of `asked` was possibly made.
+fn held_by_others(facts: &Facts<'_>, asked: &Asked) -> i64 {
+    let since = asked.begun.saturating_sub(REMEMBERED);
+    let at = |at: Micros| -> i64 {
+        let others = (0..facts.instances()).filter(|&other| other != asked.instance);
+        let held = others.map(|other| {
+            let drawn = facts.history.applied.iter();
+            let drawn = drawn.filter(|one| one.key == facts.key && one.at <= at);
+            let drawn: i64 = drawn.filter(|one| one.instance == other).map(|one| one.added()).sum();
+            let spent = facts.asked.iter().filter(|one| one.instance == other && one.end <= at);
+            let spent: i64 = spent.map(|one| one.passed() - one.returned()).sum();
+            (drawn - spent).max(0)
+        });
+        held.sum()
+    };
+    let changes = facts.history.applied.iter().map(|one| one.at);
+    let changes = changes.filter(|&at| at > since && at <= asked.end);
+    changes.chain([since, asked.end]).map(at).max().unwrap_or(0)
+}

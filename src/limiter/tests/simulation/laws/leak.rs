@@ -1,0 +1,19 @@
+//! Nothing is left over: every request is answered, and no instance keeps a call or a replica.
+
+use super::*;
+
+/// Every request has a decision.
+pub(super) fn unanswered(facts: &Facts<'_>) -> Option<String> {
+    let open = facts.asked.iter().find(|asked| asked.decided == Decided::Pending)?;
+    Some(format!("no decision for {open:?}"))
+}
+
+/// After its end, an instance has no call in flight. If every call succeeded, it has no replica.
+pub(super) fn kept(facts: &Facts<'_>) -> Option<String> {
+    facts.history.kept.iter().enumerate().find_map(|(instance, &(in_flight, replicas))| {
+        if in_flight > 0 {
+            return Some(format!("i{instance} has {in_flight} calls in flight"));
+        }
+        (facts.calm && replicas > 0).then(|| format!("i{instance} has {replicas} replicas"))
+    })
+}

@@ -1,0 +1,112 @@
+//! Never over the limit (exact, leased), and bounded overrun (synced).
+
+use limit_oracle::{Allowed, Law, Tier, violation};
+
+use super::*;
+
+/// The hits that passed are within the limit in every window and interval.
+pub(super) fn never(facts: &Facts<'_>) -> Option<String> {
+    let alone = facts.instances() == 1;
+    let bounded = !matches!(facts.mode, Mode::Synced { .. }) || alone;
+    if !bounded || !facts.same_rules || !facts.kept {
+        return None;
+    }
+    if facts.limit.algorithm == Algorithm::Concurrency {
+        return slots(facts);
+    }
+    if facts.gives_back() || facts.counter.reserves {
+        return None;
+    }
+    let passed: Vec<Allowed> = facts
+        .asked
+        .iter()
+        .filter(|asked| asked.passed() > 0)
+        .map(|asked| {
+            let hits = asked.passed().unsigned_abs();
+            Allowed { hits, from: asked.begun.0, to: asked.end.0 }
+        })
+        .collect();
+    let tiers: Vec<Tier> = (facts.limit.tiers.iter())
+        .map(|tier| Tier { requests: tier.requests, window: tier.window.0, burst: tier.burst })
+        .collect();
+    match facts.limit.algorithm {
+        Algorithm::FixedWindow => violation(Law::FixedWindow, &tiers, &passed),
+        Algorithm::SlidingWindow => violation(Law::SlidingWindow, &tiers, &passed),
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => violation(Law::Bucket, &tiers, &passed),
+        Algorithm::SlidingWindowLog => log(&tiers, &passed),
+        Algorithm::Concurrency => None,
+    }
+}
+
+/// At most `requests` hits in every span shorter than the window.
+fn log(tiers: &[Tier], passed: &[Allowed]) -> Option<String> {
+    for (tier, first) in tiers.iter().flat_map(|tier| passed.iter().map(move |one| (tier, one))) {
+        let within = |one: &&Allowed| one.from >= first.from && one.to < first.from + tier.window;
+        let hits: u64 = passed.iter().filter(within).map(|one| one.hits).sum();
+        if hits > tier.requests {
+            return Some(format!("{hits} hits in {tier:?} from {first:?}"));
+        }
+    }
+    None
+}
+
+/// Slots that are certainly held at the same time.
+fn slots(facts: &Facts<'_>) -> Option<String> {
+    let max = facts.limit.tiers[0].requests as i64;
+    let released = |index: usize| {
+        let closing = |asked: &&&Asked| asked.kind == Kind::Closes(index);
+        let first = facts.asked.iter().filter(closing).map(|asked| asked.begun).min();
+        first.unwrap_or(facts.history.end)
+    };
+    let held: Vec<_> = (facts.history.asked.iter().enumerate())
+        .filter(|(_, asked)| facts.schedule.counters[asked.counter] == facts.counter)
+        .filter(|(_, asked)| asked.passed() > 0)
+        .map(|(index, asked)| (asked.end, released(index), asked.passed()))
+        .collect();
+    held.iter().find_map(|&(at, _, _)| {
+        let now = held.iter().filter(|(from, to, _)| *from <= at && at < *to);
+        let hits: i64 = now.map(|(_, _, hits)| hits).sum();
+        (hits > max).then(|| format!("{hits} of {max} slots at {} ms", facts.ms(at)))
+    })
+}
+
+/// The same with hits that return, for windows that have not ended.
+pub(super) fn with_refunds(facts: &Facts<'_>) -> Option<String> {
+    let alone = facts.instances() == 1;
+    let bounded = !matches!(facts.mode, Mode::Synced { .. }) || alone;
+    let applies = bounded && facts.counts_all() && facts.same_rules && facts.kept;
+    if !applies || facts.counter.reserves {
+        return None;
+    }
+    let max = facts.limit.tiers[0].requests as i64;
+    facts.asked.iter().filter(|asked| asked.passed() > 0).find_map(|asked| {
+        let passed = facts.asked.iter().filter(|one| one.end <= asked.end);
+        let passed: i64 = passed.map(|one| one.passed()).sum();
+        let back = facts.asked.iter().filter(|one| one.begun <= asked.end);
+        let back: i64 = back.map(|one| (-one.hits).max(0)).sum();
+        let what = || format!("{passed} - {back} of {max} hits at {} ms", facts.ms(asked.end));
+        (passed - back > max).then(what)
+    })
+}
+
+/// A synced limit is exceeded by at most the hits of the others in one interval.
+pub(super) fn synced(facts: &Facts<'_>) -> Option<String> {
+    let synced = matches!(facts.mode, Mode::Synced { .. });
+    let applies = synced && facts.counts_all() && facts.same_rules && facts.kept && facts.calm;
+    if !applies || facts.gives_back() {
+        return None;
+    }
+    let max = facts.limit.tiers[0].requests as i64;
+    let span = facts.span();
+    facts.asked.iter().filter(|asked| asked.passed() > 0).find_map(|asked| {
+        let all = facts.asked.iter().filter(|one| one.end <= asked.end);
+        let all: i64 = all.map(|one| one.passed()).sum();
+        let since = asked.begun.saturating_sub(span);
+        let others = |one: &&&Asked| one.instance != asked.instance && one.end >= since;
+        let others: i64 = facts.asked.iter().filter(others).map(|one| one.passed()).sum();
+        (all - max > others).then(|| {
+            let at = facts.ms(asked.end);
+            format!("{all} of {max} hits at {at} ms, and the others had {others} in {span:?}")
+        })
+    })
+}

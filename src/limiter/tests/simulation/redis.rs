@@ -1,0 +1,80 @@
+//! The simulated Redis: applies steps to counters one after another, and expires counters by its
+//! own clock.
+
+use std::collections::HashMap;
+
+use crate::key::Key;
+use crate::step::{Lease, Outcome, State, Step};
+use crate::time::Micros;
+
+/// How long a counter is kept after its state has expired, as in the scripts.
+const GRACE: Micros = Micros::SECOND;
+
+/// The counters, and everything that was done to them.
+#[derive(Default)]
+pub(super) struct Redis {
+    counters: HashMap<Key, Kept>,
+    pub(super) applied: Vec<Applied>,
+}
+
+struct Kept {
+    state: Option<State>,
+    expires: Micros,
+}
+
+/// One applied step, or one deletion.
+#[derive(Clone, Debug)]
+pub(super) struct Applied {
+    /// The instant of its arrival, by the clock of Redis.
+    pub(super) at: Micros,
+    pub(super) key: Key,
+    pub(super) instance: usize,
+    /// The step; `None` for a deletion.
+    pub(super) step: Option<Step>,
+    pub(super) allowed: bool,
+    /// The state after it.
+    pub(super) state: Option<State>,
+}
+
+impl Redis {
+    /// Applies `step` at `at`.
+    pub(super) fn apply(&mut self, at: Micros, instance: usize, key: Key, step: &Step) -> Outcome {
+        let kept = self.counters.entry(key).or_insert(Kept { state: None, expires: Micros::ZERO });
+        if kept.expires <= at {
+            kept.state = None;
+        }
+        let outcome = step.apply(&mut kept.state);
+        if let Some(state) = &kept.state {
+            let lives = step.expires_at(state).saturating_sub(step.now);
+            kept.expires = kept.expires.max(at.saturating_add(lives).saturating_add(GRACE));
+        }
+        let (step, allowed, state) = (Some(step.clone()), outcome.allowed, kept.state.clone());
+        self.applied.push(Applied { at, key, instance, step, allowed, state });
+        outcome
+    }
+
+    /// Deletes a counter. Returns whether it existed.
+    pub(super) fn delete(&mut self, at: Micros, instance: usize, key: Key) -> bool {
+        let existed = self.counters.remove(&key).is_some();
+        let (step, allowed, state) = (None, true, None);
+        self.applied.push(Applied { at, key, instance, step, allowed, state });
+        existed
+    }
+
+    /// The state of a counter.
+    pub(super) fn state(&self, key: &Key) -> Option<State> {
+        self.counters.get(key).and_then(|kept| kept.state.clone())
+    }
+}
+
+impl Applied {
+    /// The hits that the step added to the counter, negative if it gave hits back. A settlement
+    /// has none.
+    pub(super) fn added(&self) -> i64 {
+        match &self.step {
+            Some(step) if matches!(step.lease, Some(Lease::Close(_))) => 0,
+            Some(step) if self.allowed || step.count_denied => step.hits,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Runs a schedule in virtual time on one thread, and records what happens.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::{sleep, sleep_until};
+
+use super::history::{Asked, Decided, History, Kind, Note};
+use super::instance::{Instance, Part, key_of};
+use super::network::{Network, lock};
+use super::rules;
+use super::schedule::{Event, Schedule, Then, What};
+use crate::decision::{Code, Reason, Verdict};
+use crate::limit::Algorithm;
+use crate::time::Micros;
+
+/// Milliseconds after the last event in which the requests and calls end.
+const REST: u64 = 8_000;
+
+/// The instances and their surroundings.
+struct World {
+    schedule: Schedule,
+    network: Arc<Network>,
+    instances: Vec<Arc<Instance>>,
+    /// Whether an instance still takes requests.
+    serves: Vec<AtomicBool>,
+    /// Requests in progress, per instance.
+    busy: Vec<AtomicUsize>,
+    variant: AtomicUsize,
+    asked: Mutex<Vec<Asked>>,
+    notes: Mutex<Vec<(Micros, Note)>>,
+}
+
+/// Runs `schedule` from its first event until all instances have ended in order.
+pub(super) fn run(schedule: &Schedule) -> History {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without I/O");
+    runtime.block_on(async {
+        let world = World::start(schedule.clone());
+        for event in &schedule.events {
+            sleep_until(world.network.at(event.at)).await;
+            world.begin(event);
+        }
+        world.end().await
+    })
+}
+
+impl World {
+    fn start(schedule: Schedule) -> Arc<World> {
+        let epoch = Micros(schedule.epoch);
+        let network = Network::new(schedule.seed ^ 0xa5a5, epoch, schedule.conditions);
+        let instances: Vec<_> = (schedule.offsets.iter().enumerate())
+            .map(|(number, &offset)| {
+                Instance::start(&network, number, offset, schedule.timeout, schedule.period)
+            })
+            .collect();
+        Arc::new(World {
+            serves: instances.iter().map(|_| AtomicBool::new(true)).collect(),
+            busy: instances.iter().map(|_| AtomicUsize::new(0)).collect(),
+            variant: AtomicUsize::new(schedule.variant),
+            asked: Mutex::default(),
+            notes: Mutex::default(),
+            schedule,
+            network,
+            instances,
+        })
+    }
+
+    fn note(&self, note: Note) {
+        lock(&self.notes).push((self.network.now(), note));
+    }
+
+    fn begin(self: &Arc<Self>, event: &Event) {
+        let world = self.clone();
+        match event.what.clone() {
+            What::Request { instance, parts, then } => {
+                tokio::spawn(async move { world.request(instance, &parts, then).await });
+            }
+            What::Reload { variant } => {
+                self.variant.store(variant, Ordering::Relaxed);
+                self.note(Note::Reload(variant));
+            }
+            What::Delete { instance, counter } => {
+                tokio::spawn(async move { world.delete(instance, counter).await });
+            }
+            What::Conditions(conditions) => {
+                self.network.set_conditions(conditions);
+                self.note(Note::Conditions(conditions));
+            }
+            What::Down(down) => {
+                self.network.set_down(down);
+                self.note(Note::Down(down));
+            }
+            What::Drain { instance } => {
+                tokio::spawn(async move { world.drain(instance).await });
+            }
+        }
+    }
+
+    /// The instance that serves a request to `wanted`: that one, or the next that still serves.
+    fn serving(&self, wanted: usize) -> Option<usize> {
+        let count = self.instances.len();
+        let candidates = (0..count).map(|step| (wanted + step) % count);
+        candidates.into_iter().find(|&index| self.serves[index].load(Ordering::Relaxed))
+    }
+
+    async fn request(self: &Arc<Self>, wanted: usize, parts: &[(usize, u64)], then: Then) {
+        let takes: Vec<_> = parts.iter().map(|&(counter, hits)| (counter, hits as i64)).collect();
+        let Some((ids, verdict)) = self.check(wanted, &takes, None).await else { return };
+        if verdict.code == Code::OverLimit {
+            return;
+        }
+        let lease = verdict
+            .metadata
+            .as_ref()
+            .and_then(|metadata| Some(metadata.get("lease")?["id"].as_str()?.to_owned()));
+        if let Some(grant) = verdict.grant {
+            grant.delivered();
+        }
+        let passed = lock(&self.asked)[ids[0]].passed() > 0;
+        match then {
+            Then::Nothing => {}
+            Then::Refund { after, instance } if passed => {
+                sleep(Duration::from_millis(after)).await;
+                let (counter, hits) = takes[0];
+                self.check(instance, &[(counter, -hits)], None).await;
+            }
+            Then::Close { after, instance, hits } if passed => {
+                let Some(lease) = lease else { return };
+                sleep(Duration::from_millis(after)).await;
+                // The rules may reserve for both counters under one lease.
+                let (counter, taken) = takes[0];
+                let slots = self.schedule.counters[counter].reserves;
+                let hits = if slots { hits as i64 } else { taken };
+                self.check(instance, &[(counter, hits)], Some((lease, ids[0]))).await;
+            }
+            Then::Refund { .. } | Then::Close { .. } => {}
+        }
+    }
+
+    /// One request: its records, and its verdict. `None` if no instance serves.
+    async fn check(
+        &self,
+        wanted: usize,
+        takes: &[(usize, i64)],
+        lease: Option<(String, usize)>,
+    ) -> Option<(Vec<usize>, Verdict)> {
+        let instance = self.serving(wanted)?;
+        self.busy[instance].fetch_add(1, Ordering::Relaxed);
+        let variant = self.variant.load(Ordering::Relaxed);
+        let (rules, begun) = (rules::rules(variant), self.network.now());
+        let ids: Vec<usize> = {
+            let mut asked = lock(&self.asked);
+            let first = asked.len();
+            for &(counter, hits) in takes {
+                let kind = match &lease {
+                    Some((_, opened)) => Kind::Closes(*opened),
+                    None => Kind::Hits,
+                };
+                let decided = Decided::Pending;
+                let end = begun;
+                asked.push(Asked { instance, counter, hits, kind, begun, end, decided });
+            }
+            (first..asked.len()).collect()
+        };
+        let counters = &self.schedule.counters;
+        let names: Vec<String> = takes.iter().map(|&(index, _)| counters[index].name()).collect();
+        let lease = lease.as_ref().map(|(id, _)| id.as_str());
+        let parts: Vec<Part<'_>> =
+            names.iter().zip(takes).map(|(name, &(_, hits))| Part { name, hits, lease }).collect();
+        let domain = counters[takes[0].0].domain();
+        let verdict = self.instances[instance].check(&rules, domain, &parts).await;
+        let end = self.network.now();
+        let mut asked = lock(&self.asked);
+        for (&id, status) in ids.iter().zip(&verdict.statuses) {
+            let counter = counters[asked[id].counter];
+            // A denied request gives back its slots, and in some domains its hits.
+            let slots = counter.algorithm == Algorithm::Concurrency;
+            let freed = verdict.code == Code::OverLimit && (counter.free || slots);
+            asked[id].end = end;
+            asked[id].decided = match status.reason {
+                Reason::Counted { decision, .. } if decision.allowed && freed => Decided::Freed,
+                Reason::Counted { decision, .. } if decision.allowed => Decided::Passed,
+                Reason::Counted { .. } => Decided::Denied,
+                Reason::Fallback { error, .. } => Decided::Failed(error),
+                _ => Decided::Pending,
+            };
+        }
+        drop(asked);
+        self.busy[instance].fetch_sub(1, Ordering::Relaxed);
+        Some((ids, verdict))
+    }
+
+    async fn delete(&self, wanted: usize, counter: usize) {
+        let Some(instance) = self.serving(wanted) else { return };
+        let counter = self.schedule.counters[counter];
+        let rules = rules::rules(self.variant.load(Ordering::Relaxed));
+        self.note(Note::Delete(instance));
+        self.instances[instance].delete(&rules, counter.domain(), &counter.name()).await;
+    }
+
+    /// Ends one instance: it takes no more requests, answers those in progress, and stops.
+    async fn drain(&self, instance: usize) {
+        if !self.serves[instance].swap(false, Ordering::Relaxed) {
+            return;
+        }
+        self.note(Note::Drain(instance));
+        while self.busy[instance].load(Ordering::Relaxed) > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        self.instances[instance].drain().await;
+        self.note(Note::Drained(instance));
+    }
+
+    /// Waits for all requests, ends all instances, and collects the records.
+    async fn end(self: Arc<Self>) -> History {
+        // Calls in flight and the last refunds.
+        sleep(Duration::from_millis(1_300)).await;
+        while self.busy.iter().any(|busy| busy.load(Ordering::Relaxed) > 0) {
+            sleep(Duration::from_millis(100)).await;
+        }
+        for instance in 0..self.instances.len() {
+            self.drain(instance).await;
+        }
+        sleep(Duration::from_millis(REST)).await;
+        let rules = rules::rules(self.schedule.variant);
+        let keys = (self.schedule.counters.iter())
+            .map(|counter| key_of(&rules, counter.domain(), &counter.name()).expect("a rule"))
+            .collect();
+        let kept = self.instances.iter().map(|instance| {
+            let modes = instance.modes();
+            (instance.in_flight(), modes.synced().replicas())
+        });
+        let kept = kept.collect();
+        let redis = std::mem::take(&mut *lock(&self.network.redis));
+        let unknown = std::mem::take(&mut *lock(&self.network.unknown));
+        let asked = std::mem::take(&mut *lock(&self.asked));
+        let notes = std::mem::take(&mut *lock(&self.notes));
+        let end = self.network.now();
+        History { keys, asked, applied: redis.applied.clone(), unknown, notes, kept, end, redis }
+    }
+}
