@@ -51,6 +51,7 @@ test-valkey: $(ENVOYS:%=envoy-%) redis
 		$(CARGO) test --locked --test redis
 
 # The deterministic simulation on many schedules, with the crate optimised. `test` runs 2000 of them.
+# 22 of 100 000 schedules still break a law, so it is no step of .ci/run yet; WEIR_SIMULATION_ALL=1 lists the laws.
 SIMULATION_SEEDS ?= 100000
 simulation:
 	CARGO_PROFILE_DEV_OPT_LEVEL=2 WEIR_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(CARGO) test --locked --workspace --lib -- --nocapture simulation::promises
