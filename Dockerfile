@@ -10,6 +10,7 @@ FROM rust:1.95-bookworm AS build
 WORKDIR /weir
 # Only the input of the build, so that a changed page or test does not rebuild anything.
 COPY Cargo.toml Cargo.lock ./
+COPY .cargo .cargo
 COPY proto proto
 COPY lua lua
 COPY benches benches

@@ -31,6 +31,10 @@ mod support {
     pub(crate) mod wait;
 }
 
+/// The allocator of weir, so that the baseline differs from weir only in its code.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 use child::Server;
 use figures::Figures;
 use redis::{Pings, Redis};
