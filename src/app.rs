@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
 
@@ -50,12 +51,12 @@ pub struct App {
     _watcher: Option<Watcher>,
 }
 
-/// Why the process did not start.
+/// Why the process did not start, or stopped without a signal.
 #[derive(Debug)]
 pub enum StartError {
     /// Problems of settings or rules, one text each.
     Config(Vec<String>),
-    /// An error of the operating system, such as a port in use.
+    /// An error of the operating system, such as a port in use, or a failed thread of the server.
     Io(io::Error),
 }
 
@@ -73,6 +74,9 @@ impl From<OtlpError> for StartError {
 
 /// Runs the service until SIGTERM or SIGINT, then drains it. A second signal ends it at once.
 /// SIGHUP reloads the rules.
+///
+/// # Errors
+/// The problems that prevented the start, or the failure that ended the server.
 pub fn run(settings: Settings) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -80,34 +84,49 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
         let mut signals = Signals::new()?;
         let drain = settings.drain.clone();
         let app = App::start(settings)?;
-        // `join` blocks, so it needs a thread. The server may also end without a signal.
-        let (ended, mut end) = oneshot::channel();
-        thread::spawn(move || ended.send(app.serving.join()));
-        loop {
+        // `join` blocks, so it needs a thread.
+        let (joined, server_end) = oneshot::channel();
+        thread::spawn(move || joined.send(app.serving.join()));
+        let mut server_end = pin!(server_result(server_end));
+        // The server also ends without a signal, if one of its threads fails.
+        let ended = loop {
             tokio::select! {
-                result = &mut end => return Ok(result.map_err(io::Error::other)??),
+                result = &mut server_end => break Some(result),
                 action = signals.next() => match action {
-                    SignalAction::Stop => break,
+                    SignalAction::Stop => break None,
                     SignalAction::Reload => app.rules.reload(Trigger::Signal),
                 }
             }
-        }
-        tracing::info!("draining");
-        let _ = app.shutdown.send(true);
-        let over = tokio::time::sleep(drain.delay + drain.timeout);
-        let orderly = async {
-            end.await.map_err(io::Error::other)??;
-            app.shutdown_tasks.run(over).await;
-            Ok(())
         };
+        let longest = if ended.is_none() {
+            tracing::info!("draining");
+            let _ = app.shutdown.send(true);
+            drain.delay + drain.timeout
+        } else {
+            drain.timeout
+        };
+        let server = async {
+            match ended {
+                Some(result) => result,
+                None => server_end.await,
+            }
+        };
+        let deadline = tokio::time::sleep(longest).deadline();
         tokio::select! {
-            result = orderly => result,
+            result = app.shutdown_tasks.run_after(server, deadline) => {
+                result.map_err(StartError::Io)
+            }
             () = signals.stop() => {
-                tracing::warn!("second signal: stopping at once");
+                tracing::warn!("signal during the drain: stopping at once");
                 Ok(())
             }
         }
     })
+}
+
+/// The result of the server, which the thread that joined it sends.
+async fn server_result(joined: oneshot::Receiver<io::Result<()>>) -> io::Result<()> {
+    joined.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 /// The meaning of a signal.
@@ -173,14 +192,11 @@ impl App {
         ));
         let readiness = Readiness::new(limiter.clone(), rules.clone(), settings.readyz.clone());
         let (background, health_seen) = Background::start(limiter.clone(), clock, readiness)?;
-        let mut shutdown_tasks = ShutdownTasks::default();
-        shutdown_tasks.add("counts and tokens held by consistency modes", background.end());
+        let mut shutdown_tasks = ShutdownTasks::new(settings.drain.timeout);
+        shutdown_tasks.add_flush(background.end());
         let metrics_exporter = metrics_exporter(&settings, &registries, clock)?;
-        let exporters = [("last spans", span_exporter), ("last metrics", metrics_exporter)];
-        for (what, exporter) in exporters {
-            if let Some(exporter) = exporter {
-                shutdown_tasks.add(what, exporter.end());
-            }
+        for exporter in [span_exporter, metrics_exporter].into_iter().flatten() {
+            shutdown_tasks.add_export(exporter.end());
         }
         let watcher = settings.rules.watch.then(|| rules.watch()).transpose()?;
         let (shutdown, shutdown_seen) = sync::watch::channel(false);
