@@ -9,7 +9,7 @@ use super::file::options::{DeniedRequests, Options};
 use super::file::problem::{Location, Position, Report, RuleProblem};
 use super::file::reader::{Field, FieldReader};
 use super::file::source::{RuleFiles, SourceFile};
-use super::lookup::matcher::Matcher;
+use super::lookup::matcher::{DuplicateKey, Matcher};
 use super::lookup::rule::{self, NameId, PathNode, Policy, Rule};
 use super::lookup::tree::{Level, TreeNode};
 use super::{Domain, RuleSet, SourceInfo};
@@ -206,7 +206,7 @@ impl Compiler {
         files: &mut Vec<SourceInfo>,
         descriptors: Vec<(usize, RawDescriptor)>,
     ) -> Level {
-        let mut seen: HashMap<(Arc<str>, (u8, String)), Location> = HashMap::new();
+        let mut seen: HashMap<(Arc<str>, DuplicateKey), Location> = HashMap::new();
         let mut nodes = Vec::with_capacity(descriptors.len());
         for (file, mut descriptor) in descriptors {
             let location = descriptor.at.in_file(&files[file].path);

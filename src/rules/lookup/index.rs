@@ -2,14 +2,13 @@
 //!
 //! The patterns of one key are indexed by kind: templates in a trie of segments, regular
 //! expressions by required literals and in automata of many, networks in sorted ranges, wildcards
-//! by required literals. The order of a plain scan is kept: the most specific kind, then the first
-//! in the file.
+//! by required literals. The result is that of a plain scan in order of precedence.
 
 use self::networks::NetworkTable;
 use self::regexes::RegexIndex;
 use self::templates::TemplateTrie;
 use self::wildcards::WildcardIndex;
-use super::matcher::{EntryValue, Matcher};
+use super::matcher::{EntryValue, Matcher, PatternKind};
 
 mod literals;
 mod networks;
@@ -50,17 +49,19 @@ impl PatternIndex {
         }
     }
 
-    /// The number of the first matcher that accepts the value. `accepts` tries the matcher with
-    /// that number alone.
+    /// The number of the first matcher that accepts the value: of the kind that comes first in
+    /// [`PatternKind::BY_PRECEDENCE`], the first in the file. `accepts` tries the matcher with that
+    /// number alone.
     pub(super) fn first(
         &self,
         value: &EntryValue<'_>,
         accepts: impl Fn(u32) -> bool,
     ) -> Option<u32> {
-        self.templates
-            .first(value)
-            .or_else(|| self.regexes.first(value.text(), &accepts))
-            .or_else(|| self.networks.first(value))
-            .or_else(|| self.wildcards.first(value.text(), &accepts))
+        PatternKind::BY_PRECEDENCE.into_iter().find_map(|kind| match kind {
+            PatternKind::Template => self.templates.first(value),
+            PatternKind::Regex => self.regexes.first(value.text(), &accepts),
+            PatternKind::Cidr => self.networks.first(value),
+            PatternKind::Wildcard => self.wildcards.first(value.text(), &accepts),
+        })
     }
 }

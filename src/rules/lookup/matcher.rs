@@ -5,6 +5,7 @@
 //! pattern.
 
 use std::cell::OnceCell;
+use std::mem::{Discriminant, discriminant};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -13,10 +14,12 @@ use ipnet::IpNet;
 use crate::key::KeyBuilder;
 
 mod anchored_regex;
+mod pattern_kind;
 mod template;
 mod wildcard;
 
 pub(super) use anchored_regex::AnchoredRegex;
+pub(super) use pattern_kind::PatternKind;
 use template::PathSegments;
 pub(super) use template::{Segment, Template};
 pub(super) use wildcard::Wildcard;
@@ -72,6 +75,9 @@ impl<'a> EntryValue<'a> {
     }
 }
 
+/// The kind of a matcher, and its text without what does not change the accepted values.
+pub(in crate::rules) type DuplicateKey = (Discriminant<Matcher>, String);
+
 /// The problem with the text of a matcher, and the fix.
 pub(in crate::rules) type MatcherError = (String, &'static str);
 
@@ -115,15 +121,14 @@ impl Matcher {
         Ok(Matcher::Cidr(Network { source: text, net: canonical(net) }))
     }
 
-    /// Precedence among the matchers of one key; smaller is more specific.
-    pub(super) fn rank(&self) -> u8 {
+    /// The kind of pattern. `None` for an exact value and for [`Matcher::Any`], which are no patterns.
+    pub(super) fn pattern_kind(&self) -> Option<PatternKind> {
         match self {
-            Matcher::Exact(_) => 0,
-            Matcher::Template(_) => 1,
-            Matcher::Regex(_) => 2,
-            Matcher::Cidr(_) => 3,
-            Matcher::Wildcard(_) => 4,
-            Matcher::Any => 5,
+            Matcher::Exact(_) | Matcher::Any => None,
+            Matcher::Template(_) => Some(PatternKind::Template),
+            Matcher::Regex(_) => Some(PatternKind::Regex),
+            Matcher::Cidr(_) => Some(PatternKind::Cidr),
+            Matcher::Wildcard(_) => Some(PatternKind::Wildcard),
         }
     }
 
@@ -153,13 +158,13 @@ impl Matcher {
 
     /// A key for finding duplicates: two matchers with equal keys accept the same values, so the
     /// second could never match.
-    pub(in crate::rules) fn duplicate_key(&self) -> (u8, String) {
+    pub(in crate::rules) fn duplicate_key(&self) -> DuplicateKey {
         let text = match self {
             Matcher::Template(template) => template.without_names(),
             Matcher::Cidr(network) => network.net.to_string(),
             other => other.source().to_owned(),
         };
-        (self.rank(), text)
+        (discriminant(self), text)
     }
 
     /// The variables in the counter's key; empty without `count_by`.

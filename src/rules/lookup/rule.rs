@@ -149,7 +149,7 @@ impl PathNode {
     }
 
     fn add_identity(&self, id: &mut KeyBuilder) {
-        id.text(&self.key).number(u64::from(self.matcher.rank())).text(self.matcher.source());
+        id.text(&self.key).number(matcher_number(&self.matcher)).text(self.matcher.source());
         id.number(u64::from(self.share_threshold));
         id.number(self.matcher.count_by().len() as u64);
         for name in self.matcher.count_by() {
@@ -183,7 +183,7 @@ pub(in crate::rules) fn identity(domain: &str, path: &[Arc<PathNode>], policy: &
             id.number(0);
         }
         Policy::Limit(limit) => {
-            id.number(number(limit.algorithm)).number(limit.tiers.len() as u64);
+            id.number(algorithm_number(limit.algorithm)).number(limit.tiers.len() as u64);
             for tier in &limit.tiers {
                 id.number(tier.window.0);
             }
@@ -192,9 +192,22 @@ pub(in crate::rules) fn identity(domain: &str, path: &[Arc<PathNode>], policy: &
     id.finish().into()
 }
 
+/// The number of a kind of matcher in identities. It must never change: counters in shared stores
+/// depend on it.
+fn matcher_number(matcher: &Matcher) -> u64 {
+    match matcher {
+        Matcher::Exact(_) => 0,
+        Matcher::Template(_) => 1,
+        Matcher::Regex(_) => 2,
+        Matcher::Cidr(_) => 3,
+        Matcher::Wildcard(_) => 4,
+        Matcher::Any => 5,
+    }
+}
+
 /// The number of an algorithm in identities. It must never change: counters in shared stores depend
 /// on it.
-fn number(algorithm: Algorithm) -> u64 {
+fn algorithm_number(algorithm: Algorithm) -> u64 {
     match algorithm {
         Algorithm::FixedWindow => 1,
         Algorithm::SlidingWindow => 2,

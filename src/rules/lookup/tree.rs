@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::index::PatternIndex;
-use super::matcher::{EntryValue, Matcher};
+use super::matcher::{EntryValue, Matcher, PatternKind};
 use super::rule::PathNode;
 use super::small_map::SmallMap;
 use crate::descriptor::Entry;
@@ -30,7 +30,7 @@ pub(in crate::rules) struct TreeNode {
 #[derive(Debug, Default)]
 struct KeyIndex {
     exact: SmallMap<usize>,
-    /// Indexes of the nodes with patterns: most specific kind first, then file order.
+    /// Indexes of the nodes with patterns: by [`PatternKind::BY_PRECEDENCE`], then file order.
     patterns: Vec<usize>,
     /// The index of the patterns, for lookups.
     index: PatternIndex,
@@ -112,7 +112,8 @@ impl Level {
             }
         }
         for key_index in keys.values_mut() {
-            key_index.patterns.sort_by_key(|index| nodes[*index].spec.matcher.rank());
+            let kind = |index: &usize| nodes[*index].spec.matcher.pattern_kind();
+            key_index.patterns.sort_by_key(|index| kind(index).map(PatternKind::precedence));
             // A value that equals the text of a wildcard matches that wildcard first, as in
             // envoyproxy/ratelimit, whose map holds patterns and values alike.
             for index in key_index.patterns.iter().copied() {
