@@ -21,9 +21,9 @@
 //! - the row of docs/settings.md, where the doc text is Markdown;
 //! - the entry of docs/settings.schema.json, from which the chart's schema is generated.
 //!
-//! To add a setting, add an entry to its section, add a row to `OTHERS`, and run `make docs`.
-//! Sections have their rows of `OTHERS` in different files: `grpc.*` and `http.*` in
-//! `tests/listeners.rs`, `metrics.*` and `tracing.*` in `tests/otlp.rs`, the others in `tests.rs`.
+//! To add a setting, add an entry to its section and run `make docs`. A test derives another value
+//! than the default from the schema or from `SAMPLES` in `tests/every_setting.rs`, and checks that
+//! the setting is read from every source and shown. Only a new format needs a new sample.
 
 use serde_json::{Map, Value as Json};
 

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use super::*;
 
+mod every_setting;
 mod file;
 mod image;
 mod listeners;
@@ -108,95 +109,6 @@ fn every_flag_sets_what_its_name_says() {
     assert_eq!(shown["grpc.listen"], "127.0.0.1:1");
     assert_eq!(shown["http.listen"], "127.0.0.1:2");
     assert_eq!(shown["admin.listen"], "127.0.0.1:3");
-}
-
-/// A value other than the default for each setting without a row in another file, as text.
-const OTHERS: &[(&str, &str)] = &[
-    ("admin.listen", "0.0.0.0:3"),
-    ("admin.token", "hidden"),
-    ("admin.token_file", "t"),
-    ("rules.paths", "[\"a\",\"b\"]"),
-    ("rules.merge_domains", "true"),
-    ("rules.unknown_fields", "warn"),
-    ("rules.start_without_rules", "true"),
-    ("rules.watch", "false"),
-    ("rules.denied_requests", "free"),
-    ("response.headers", "ietf"),
-    ("response.shadow_mode", "true"),
-    ("response.quota_mode", "true"),
-    ("response.dynamic_metadata", "true"),
-    ("response.decision_header", "true"),
-    ("response.envoy_ratelimit_headers", "true"),
-    ("response.limit_header", "X-L"),
-    ("response.remaining_header", "X-R"),
-    ("response.reset_header", "X-S"),
-    ("store.kind", "redis"),
-    ("store.timeout", "3ms"),
-    ("store.max_counters", "9"),
-    ("store.over_limit_cache", "false"),
-    ("redis.url", "rediss://h:1"),
-    ("redis.pool_size", "2"),
-    ("redis.max_batch_size", "7"),
-    ("redis.username", "me"),
-    ("redis.password_file", "p"),
-    ("redis.key_secret", "hidden"),
-    ("redis.tls_ca", "c"),
-    ("redis.tls_cert", "d"),
-    ("redis.tls_key", "e"),
-    ("redis.tls_skip_hostname_check", "true"),
-    ("bounds.descriptors", "3"),
-    ("bounds.entries", "4"),
-    ("bounds.text_bytes", "5"),
-    ("fallback.on_error", "local"),
-    ("fallback.instances", "6"),
-    ("readyz.require_store", "true"),
-    ("readyz.require_rules", "current"),
-    ("drain.delay", "0s"),
-    ("drain.timeout", "1s"),
-    ("clock.offset", "-5m"),
-    ("log.level", "warn"),
-    ("log.format", "json"),
-];
-
-/// The rows of `OTHERS` in all files.
-fn others() -> impl Iterator<Item = (&'static str, &'static str)> {
-    OTHERS.iter().copied().chain(listeners::OTHERS).chain(otlp::OTHERS)
-}
-
-#[test]
-fn every_setting_has_a_key_a_variable_and_is_shown() {
-    let mut names: Vec<String> = Settings::all().into_iter().map(|it| it.path).collect();
-    names.sort_unstable();
-    let mut covered: Vec<&str> = others().map(|(path, _)| path).collect();
-    covered.sort_unstable();
-    assert_eq!(covered, names, "a setting without a row in OTHERS");
-    let defaults = shown(&Settings::default());
-    for (path, text) in others() {
-        let (section, name) = path.split_once('.').expect("a section and a name");
-        let file = format!("{section}:\n  {name}: {text}\n");
-        assert_eq!(value_of(run(&file, &[], Flags::default()), path), text, "{file}");
-        let variable = format!("WEIR__{section}__{name}").to_uppercase();
-        let plain = text.replace(['[', ']', '"'], "");
-        let in_env = if path == "rules.paths" { plain.as_str() } else { text };
-        let loaded = run(NO_FILE, &[(&variable, in_env)], Flags::default());
-        assert_eq!(value_of(loaded, path), text, "{variable}={in_env}");
-        assert_ne!(defaults[path], text, "{path}: its row in OTHERS is the default");
-    }
-}
-
-#[test]
-fn shown_settings_are_a_valid_settings_file() {
-    let env: Vec<(String, String)> = others()
-        .filter(|(path, _)| *path != "rules.paths")
-        .map(|(path, text)| {
-            (format!("WEIR__{}", path.replace('.', "__")).to_uppercase(), text.to_owned())
-        })
-        .collect();
-    let first = load(&Flags::default(), &env).expect("valid").settings;
-    for settings in [first, Settings::default(), Settings::for_testing()] {
-        let again = run(&settings.to_json().to_string(), &[], Flags::default());
-        assert_eq!(again.expect("valid").settings, settings);
-    }
 }
 
 #[test]

@@ -1,35 +1,7 @@
-//! Tests of the settings `metrics.*` and `tracing.*`.
+//! Tests of OpenTelemetry's variables.
 
 use super::{NO_FILE, errors, run, value_of};
 use crate::settings::Flags;
-
-/// A value other than the default for each setting of this file, as text.
-pub(super) const OTHERS: [(&str, &str); 24] = [
-    ("metrics.envoy_ratelimit_names", "true"),
-    ("metrics.listen", "127.0.0.1:4"),
-    ("metrics.max_series", "8"),
-    ("metrics.path", "/m"),
-    ("metrics.top", "true"),
-    ("metrics.top_values", "true"),
-    ("metrics.otlp", "true"),
-    ("metrics.otlp_endpoint", "https://c:2"),
-    ("metrics.otlp_protocol", "grpc"),
-    ("metrics.otlp_headers", "a=hidden,b=hidden"),
-    ("metrics.otlp_timeout", "3s"),
-    ("metrics.otlp_interval", "4s"),
-    ("tracing.enabled", "true"),
-    ("tracing.endpoint", "http://c:1/v1/traces"),
-    ("tracing.protocol", "grpc"),
-    ("tracing.headers", "x-token=hidden"),
-    ("tracing.timeout", "2s"),
-    ("tracing.sampling_rate", "0.25"),
-    ("tracing.service_name", "s"),
-    ("tracing.service_namespace", "n"),
-    ("tracing.service_instance_id", "i"),
-    ("tracing.max_queue_size", "9"),
-    ("tracing.max_batch_size", "8"),
-    ("tracing.batch_delay", "7s"),
-];
 
 #[test]
 fn opentelemetry_variables_set_traces_and_metrics() {

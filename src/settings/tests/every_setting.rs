@@ -1,0 +1,80 @@
+//! Tests of every setting: it is read from the file and from its variable, and it is shown.
+
+use super::*;
+
+/// Texts of which each format accepts at least one, written as settings are shown. Numbers within
+/// bounds and choices are not listed, because their schema has them.
+const SAMPLES: [&str; 14] = [
+    "sample",
+    "hidden",
+    "7",
+    "off",
+    "-5m",
+    "3s",
+    "4s",
+    "0.25",
+    "127.0.0.1:0",
+    "/sample",
+    "sample=hidden",
+    "http://sample:1",
+    "redis://sample:1",
+    r#"["sample","other"]"#,
+];
+
+/// A text with another value than the default, as the setting is shown.
+fn sample(setting: &Setting, defaults: &BTreeMap<String, String>) -> String {
+    let path = &setting.path;
+    let bounds = ["minimum", "maximum"].into_iter().filter_map(|name| setting.schema.get(name));
+    let choices = setting.schema.get("enum").and_then(|choices| choices.as_array());
+    let choices = choices.into_iter().flatten().filter_map(|choice| choice.as_str());
+    let mut candidates = bounds
+        .map(ToString::to_string)
+        .chain(choices.map(str::to_owned))
+        .chain(SAMPLES.map(str::to_owned));
+    let is_sample = |text: &String| {
+        let written = WrittenText { text: text.clone(), origin: String::new() };
+        let settings = Settings::parse(&BTreeMap::from([(path.clone(), written)]));
+        *text != defaults[path] && settings.is_ok_and(|settings| shown(&settings)[path] == *text)
+    };
+    let found = candidates.find(is_sample);
+    found.unwrap_or_else(|| panic!("no sample of {path} is shown as written: add one to SAMPLES"))
+}
+
+/// The variable of a setting, and the text in it for a sample.
+fn in_env(setting: &Setting, sample: &str) -> (String, String) {
+    let variable = format!("WEIR__{}", setting.path.replace('.', "__")).to_uppercase();
+    let syntax: &[char] = if setting.is_list { &['[', ']', '"'] } else { &[] };
+    (variable, sample.replace(syntax, ""))
+}
+
+#[test]
+fn every_setting_has_a_key_a_variable_and_is_shown() {
+    let defaults = shown(&Settings::default());
+    let settings = Settings::all();
+    assert_eq!(settings.len(), defaults.len(), "every setting is shown, each under its own name");
+    for setting in settings {
+        let (path, text) = (&setting.path, sample(&setting, &defaults));
+        let (section, name) = path.split_once('.').expect("a section and a name");
+        let file = format!("{section}:\n  {name}: {text}\n");
+        assert_eq!(value_of(run(&file, &[], Flags::default()), path), text, "{file}");
+        let (variable, in_env) = in_env(&setting, &text);
+        let loaded = run(NO_FILE, &[(&variable, &in_env)], Flags::default());
+        assert_eq!(value_of(loaded, path), text, "{variable}={in_env}");
+    }
+}
+
+#[test]
+fn shown_settings_are_a_valid_settings_file() {
+    let defaults = shown(&Settings::default());
+    let all = Settings::all();
+    let env = all.iter().map(|setting| in_env(setting, &sample(setting, &defaults)));
+    let first = load(&Flags::default(), &env.collect::<Vec<_>>()).expect("valid").settings;
+    let changed = shown(&first);
+    for (path, default) in &defaults {
+        assert_ne!(changed[path], *default, "{path}");
+    }
+    for settings in [first, Settings::default(), Settings::for_testing()] {
+        let again = run(&settings.to_json().to_string(), &[], Flags::default());
+        assert_eq!(again.expect("valid").settings, settings);
+    }
+}
