@@ -20,7 +20,7 @@ pub use file::options::{DeniedRequests, Options, UnknownFields};
 pub use file::problem::{Location, RuleProblem};
 pub use file::source::{RuleFiles, SourceFile};
 pub use lookup::rule::{NameId, Policy, Rule, override_key, override_stat_key};
-pub use show::explain::{Explanation, LevelTrace, LookupOutcome, NodeInfo, RuleInfo};
+pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherInfo, RuleInfo};
 pub use show::near_miss::NearMiss;
 pub use show::selector::descriptor_selector;
 

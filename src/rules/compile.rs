@@ -4,14 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use self::limit_reader::LimitReader;
+use self::node::{EntryMatcherCompiler, RegexBudget};
 use super::file::model::{Document, RawDescriptor, RawRateLimit};
 use super::file::options::{DeniedRequests, Options};
 use super::file::problem::{Location, Position, Report, RuleProblem};
 use super::file::reader::{Field, FieldReader};
 use super::file::source::{RuleFiles, SourceFile};
 use super::lookup::matcher::{DuplicateKey, Matcher};
-use super::lookup::rule::{self, NameId, PathNode, Policy, Rule};
-use super::lookup::tree::{Level, TreeNode};
+use super::lookup::rule::{self, EntryMatcher, NameId, Policy, Rule};
+use super::lookup::tree::{Level, RuleTreeNode};
 use super::{Domain, RuleSet, SourceInfo};
 use crate::spelling::nearest;
 use crate::yaml;
@@ -151,9 +152,9 @@ struct Compiler {
     replaced: Vec<(Location, Arc<str>)>,
     /// Rule names of the current domain.
     defined: HashSet<Arc<str>>,
-    path: Vec<Arc<PathNode>>,
+    path: Vec<Arc<EntryMatcher>>,
     domain: Arc<str>,
-    regexes: node::RegexBudget,
+    regexes: RegexBudget,
 }
 
 impl Compiler {
@@ -216,7 +217,8 @@ impl Compiler {
                 break;
             }
             let children = std::mem::take(&mut descriptor.descriptors);
-            let mut compiler = node::NodeCompiler { location: &location, report: &mut self.report };
+            let mut compiler =
+                EntryMatcherCompiler { location: &location, report: &mut self.report };
             let spec = Arc::new(compiler.spec(&descriptor, &mut self.regexes));
             let same = (Arc::clone(&spec.key), spec.matcher.duplicate_key());
             if spec.key.is_empty() {
@@ -239,7 +241,7 @@ impl Compiler {
                 self.level(files, children)
             });
             self.path.pop();
-            nodes.push(TreeNode { spec, location, rule, children });
+            nodes.push(RuleTreeNode { spec, location, rule, children });
         }
         Level::new(nodes)
     }

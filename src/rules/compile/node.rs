@@ -6,7 +6,7 @@ use crate::rules::file::model::RawDescriptor;
 use crate::rules::file::problem::{Location, Position, Report};
 use crate::rules::file::reader::{Field, Text};
 use crate::rules::lookup::matcher::{Matcher, MatcherError};
-use crate::rules::lookup::rule::PathNode;
+use crate::rules::lookup::rule::EntryMatcher;
 use crate::rules::quote::shorten;
 
 /// Most regular expressions in one rule set.
@@ -23,15 +23,15 @@ pub(super) struct RegexBudget {
 }
 
 /// Reads one descriptor of a file.
-pub(super) struct NodeCompiler<'a> {
+pub(super) struct EntryMatcherCompiler<'a> {
     /// The location of the descriptor.
     pub(super) location: &'a Location,
     pub(super) report: &'a mut Report,
 }
 
-impl NodeCompiler<'_> {
+impl EntryMatcherCompiler<'_> {
     /// The node of the descriptor. A wrong matcher is reported and becomes "any value".
-    pub(super) fn spec(&mut self, raw: &RawDescriptor, regexes: &mut RegexBudget) -> PathNode {
+    pub(super) fn spec(&mut self, raw: &RawDescriptor, regexes: &mut RegexBudget) -> EntryMatcher {
         let key = self.key(raw.key.as_ref());
         let matcher = self.matcher(raw, regexes);
         let share = raw.share_threshold.as_ref();
@@ -40,7 +40,7 @@ impl NodeCompiler<'_> {
             self.check_share(at, &matcher);
         }
         let to_metric = raw.value_to_metric.as_ref().and_then(|flag| flag.value);
-        PathNode {
+        EntryMatcher {
             key,
             matcher: matcher.unwrap_or(Matcher::Any),
             share_threshold: share.is_some(),

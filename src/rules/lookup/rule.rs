@@ -61,16 +61,17 @@ pub struct Rule {
     /// The rule's location in the rule files.
     pub location: Location,
     /// The nodes from the root to the rule, one per entry of a descriptor.
-    pub(in crate::rules) path: Box<[Arc<PathNode>]>,
+    pub(in crate::rules) path: Box<[Arc<EntryMatcher>]>,
     /// The stat key shows every key and value.
     pub(in crate::rules) detailed_metric: bool,
     /// The stat key with patterns in place of request values.
     pub(in crate::rules) written_stat_key: Box<str>,
 }
 
-/// The key, matcher and flags of one node.
+/// What a node of the tree accepts: the key of an entry, and the matcher of its value. The flags
+/// apply to the value of the entry.
 #[derive(Debug)]
-pub(in crate::rules) struct PathNode {
+pub(in crate::rules) struct EntryMatcher {
     pub(in crate::rules) key: Arc<str>,
     pub(in crate::rules) matcher: Matcher,
     pub(in crate::rules) share_threshold: bool,
@@ -130,12 +131,12 @@ impl Rule {
         self.path.iter().any(|node| self.shows_value(node))
     }
 
-    pub(in crate::rules) fn shows_value(&self, node: &PathNode) -> bool {
+    pub(in crate::rules) fn shows_value(&self, node: &EntryMatcher) -> bool {
         (self.detailed_metric || node.value_to_metric) && !node.share_threshold
     }
 }
 
-impl PathNode {
+impl EntryMatcher {
     /// Whether different values of this level have different counters.
     pub(in crate::rules) fn counts_per_value(&self) -> bool {
         !self.share_threshold && self.matcher.counts_per_value()
@@ -159,7 +160,7 @@ impl PathNode {
 }
 
 /// The stat key with patterns in place of request values.
-pub(in crate::rules) fn written_stat_key(path: &[Arc<PathNode>]) -> Box<str> {
+pub(in crate::rules) fn written_stat_key(path: &[Arc<EntryMatcher>]) -> Box<str> {
     let mut text = String::new();
     for node in path {
         if !text.is_empty() {
@@ -172,7 +173,11 @@ pub(in crate::rules) fn written_stat_key(path: &[Arc<PathNode>]) -> Box<str> {
 }
 
 /// The identity of the rule at `path`.
-pub(in crate::rules) fn identity(domain: &str, path: &[Arc<PathNode>], policy: &Policy) -> RuleId {
+pub(in crate::rules) fn identity(
+    domain: &str,
+    path: &[Arc<EntryMatcher>],
+    policy: &Policy,
+) -> RuleId {
     let mut id = RuleId::builder();
     id.text("rule").text(domain).number(path.len() as u64);
     for node in path {

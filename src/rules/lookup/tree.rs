@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::index::PatternIndex;
 use super::matcher::{EntryValue, Matcher, PatternKind};
-use super::rule::PathNode;
+use super::rule::EntryMatcher;
 use super::small_map::SmallMap;
 use crate::descriptor::Entry;
 use crate::rules::file::problem::Location;
@@ -12,14 +12,14 @@ use crate::rules::file::problem::Location;
 /// The nodes for one entry of a descriptor.
 #[derive(Debug, Default)]
 pub(in crate::rules) struct Level {
-    nodes: Vec<TreeNode>,
+    nodes: Vec<RuleTreeNode>,
     keys: SmallMap<KeyIndex>,
 }
 
-/// A descriptor of a rule file.
+/// A node of the rule tree: a descriptor of a rule file.
 #[derive(Debug)]
-pub(in crate::rules) struct TreeNode {
-    pub(in crate::rules) spec: Arc<PathNode>,
+pub(in crate::rules) struct RuleTreeNode {
+    pub(in crate::rules) spec: Arc<EntryMatcher>,
     pub(in crate::rules) location: Location,
     /// Index of the node's rule.
     pub(in crate::rules) rule: Option<usize>,
@@ -43,9 +43,9 @@ pub(in crate::rules) enum End<'t> {
     /// The lookup ends at this rule, given by index.
     Rule(usize),
     /// The node of the last entry carries no limit.
-    NoLimit(&'t TreeNode),
+    NoLimit(&'t RuleTreeNode),
     /// Entries are left and the node has no children.
-    TooLong(&'t TreeNode),
+    TooLong(&'t RuleTreeNode),
     /// No node of the level accepts the entry.
     NoMatch,
     /// The descriptor has no entries.
@@ -60,9 +60,9 @@ pub(in crate::rules) trait Visitor<'t> {
     /// The next entry is looked up in this level.
     fn level(&mut self, level: &'t Level);
     /// This pattern does not accept the entry's value.
-    fn rejected(&mut self, node: &'t TreeNode);
+    fn rejected(&mut self, node: &'t RuleTreeNode);
     /// This node accepts the entry.
-    fn accepted(&mut self, node: &'t TreeNode);
+    fn accepted(&mut self, node: &'t RuleTreeNode);
 }
 
 /// Ignores every step, for the hot path.
@@ -72,8 +72,8 @@ impl<'t> Visitor<'t> for NoVisitor {
     const REPORTS_REJECTED: bool = false;
 
     fn level(&mut self, _: &'t Level) {}
-    fn rejected(&mut self, _: &'t TreeNode) {}
-    fn accepted(&mut self, _: &'t TreeNode) {}
+    fn rejected(&mut self, _: &'t RuleTreeNode) {}
+    fn accepted(&mut self, _: &'t RuleTreeNode) {}
 }
 
 /// Looks up a descriptor, one level per entry. The lookup never goes back to a less specific node.
@@ -99,7 +99,7 @@ pub(in crate::rules) fn walk<'t>(
 
 impl Level {
     /// Indexes nodes that are given in file order.
-    pub(in crate::rules) fn new(nodes: Vec<TreeNode>) -> Level {
+    pub(in crate::rules) fn new(nodes: Vec<RuleTreeNode>) -> Level {
         let mut keys: SmallMap<KeyIndex> = SmallMap::default();
         for (index, node) in nodes.iter().enumerate() {
             let key_index = keys.entry(&node.spec.key, KeyIndex::default);
@@ -134,7 +134,7 @@ impl Level {
     }
 
     /// The nodes in file order.
-    pub(in crate::rules) fn nodes(&self) -> &[TreeNode] {
+    pub(in crate::rules) fn nodes(&self) -> &[RuleTreeNode] {
         &self.nodes
     }
 
@@ -142,7 +142,7 @@ impl Level {
         &'t self,
         entry: &Entry<'_>,
         visitor: &mut V,
-    ) -> Option<&'t TreeNode> {
+    ) -> Option<&'t RuleTreeNode> {
         let key_index = self.keys.get(entry.key)?;
         if let Some(index) = key_index.exact.get(entry.value) {
             return Some(&self.nodes[*index]);

@@ -16,8 +16,8 @@ use crate::limit::Mode;
 use crate::rules::file::options::DeniedRequests;
 use crate::rules::file::problem::Location;
 use crate::rules::lookup::matcher::{CounterPart, Matcher};
-use crate::rules::lookup::rule::{PathNode, Policy, Rule};
-use crate::rules::lookup::tree::{self, End, Level, TreeNode, Visitor};
+use crate::rules::lookup::rule::{EntryMatcher, Policy, Rule};
+use crate::rules::lookup::tree::{self, End, Level, RuleTreeNode, Visitor};
 use crate::rules::quote::shorten;
 use crate::rules::{Domain, Found, RuleSet};
 use crate::spelling::nearest;
@@ -42,14 +42,14 @@ pub struct LevelTrace {
     /// The entry as `key=value`.
     pub entry: String,
     /// Patterns with precedence that did not accept the value, most specific first.
-    pub rejected: Vec<NodeInfo>,
+    pub rejected: Vec<MatcherInfo>,
     /// The node that accepted the value.
-    pub accepted: Option<NodeInfo>,
+    pub accepted: Option<MatcherInfo>,
 }
 
-/// A node of the tree.
+/// What a node of the rule tree accepts, and where a file has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NodeInfo {
+pub struct MatcherInfo {
     /// The key and the values that it accepts.
     pub accepts: String,
     /// The position in its file.
@@ -96,7 +96,7 @@ pub struct RuleInfo {
 /// Records the steps of a lookup.
 #[derive(Default)]
 struct LookupRecorder<'t> {
-    levels: Vec<(Vec<&'t TreeNode>, Option<&'t TreeNode>)>,
+    levels: Vec<(Vec<&'t RuleTreeNode>, Option<&'t RuleTreeNode>)>,
 }
 
 impl<'t> Visitor<'t> for LookupRecorder<'t> {
@@ -106,13 +106,13 @@ impl<'t> Visitor<'t> for LookupRecorder<'t> {
         self.levels.push((Vec::new(), None));
     }
 
-    fn rejected(&mut self, node: &'t TreeNode) {
+    fn rejected(&mut self, node: &'t RuleTreeNode) {
         if let Some((rejected, _)) = self.levels.last_mut() {
             rejected.push(node);
         }
     }
 
-    fn accepted(&mut self, node: &'t TreeNode) {
+    fn accepted(&mut self, node: &'t RuleTreeNode) {
         if let Some((_, accepted)) = self.levels.last_mut() {
             *accepted = Some(node);
         }
@@ -145,8 +145,8 @@ impl RuleSet {
         let levels =
             recorder.levels.iter().zip(entries).map(|((rejected, accepted), entry)| LevelTrace {
                 entry: entry_text(entry),
-                rejected: rejected.iter().map(|node| node_info(node)).collect(),
-                accepted: accepted.map(node_info),
+                rejected: rejected.iter().map(|node| matcher_info(node)).collect(),
+                accepted: accepted.map(matcher_info),
             });
         let outcome = match end {
             End::Rule(index) => LookupOutcome::Rule(self.rule_info(&self.rules[index], entries)),
@@ -226,7 +226,7 @@ impl RuleSet {
                 format!("no descriptor of level {depth} accepts `{entry}`")
             }
         };
-        let taken: Vec<&TreeNode> =
+        let taken: Vec<&RuleTreeNode> =
             recorder.levels.iter().filter_map(|(_, accepted)| *accepted).collect();
         LookupOutcome::NoRule {
             why,
@@ -235,8 +235,8 @@ impl RuleSet {
     }
 }
 
-fn node_info(node: &TreeNode) -> NodeInfo {
-    NodeInfo { accepts: accepts(&node.spec), location: node.location.clone() }
+fn matcher_info(node: &RuleTreeNode) -> MatcherInfo {
+    MatcherInfo { accepts: accepts(&node.spec), location: node.location.clone() }
 }
 
 /// Flags of a rule and its limit, in words.
@@ -276,7 +276,7 @@ fn flags(rule: &Rule) -> Vec<String> {
 }
 
 /// The parts that one level adds to the counter's key, in words.
-fn parts(node: &PathNode, value: &str) -> Vec<String> {
+fn parts(node: &EntryMatcher, value: &str) -> Vec<String> {
     let key = shorten(&node.key);
     if let Matcher::Exact(value) = &node.matcher {
         return vec![format!("{key}={}", shorten(value))];

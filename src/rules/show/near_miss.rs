@@ -6,8 +6,8 @@ use super::node_text::{accepts, entry_text};
 use crate::descriptor::Entry;
 use crate::rules::file::problem::Location;
 use crate::rules::lookup::matcher::{EntryValue, Matcher};
-use crate::rules::lookup::rule::{PathNode, Rule};
-use crate::rules::lookup::tree::{Level, TreeNode};
+use crate::rules::lookup::rule::{EntryMatcher, Rule};
+use crate::rules::lookup::tree::{Level, RuleTreeNode};
 use crate::rules::quote::shorten;
 use crate::spelling;
 
@@ -31,7 +31,7 @@ pub(super) fn nearest(
     root: &Level,
     rules: &[Rule],
     entries: &[Entry<'_>],
-    taken: &[&TreeNode],
+    taken: &[&RuleTreeNode],
 ) -> Vec<NearMiss> {
     let mut found = Vec::new();
     collect(root, rules, entries, &mut found);
@@ -94,7 +94,7 @@ fn other_order(rule: &Rule, entries: &[Entry<'_>]) -> bool {
     wanted == written
 }
 
-fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&TreeNode]) -> Vec<String> {
+fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&RuleTreeNode]) -> Vec<String> {
     if other_order(rule, entries) {
         let keys: Vec<_> = rule.path.iter().map(|node| shorten(&node.key)).collect();
         return vec![format!("its entries have the order {}", keys.join(", "))];
@@ -127,7 +127,7 @@ fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&TreeNode]) -> Vec<S
 }
 
 /// The more specific node that accepted the descriptor before the rule could.
-fn overtaken(path: &[std::sync::Arc<PathNode>], taken: &[&TreeNode]) -> Option<String> {
+fn overtaken(path: &[std::sync::Arc<EntryMatcher>], taken: &[&RuleTreeNode]) -> Option<String> {
     let other = path
         .iter()
         .zip(taken)

@@ -2,7 +2,7 @@
 
 use crate::descriptor::Entry;
 use crate::rules::lookup::matcher::Matcher;
-use crate::rules::lookup::rule::PathNode;
+use crate::rules::lookup::rule::EntryMatcher;
 use crate::rules::quote::shorten;
 
 /// The entry as `key=value`.
@@ -11,7 +11,7 @@ pub(super) fn entry_text(entry: &Entry<'_>) -> String {
 }
 
 /// The key and the values that a node accepts, in words.
-pub(super) fn accepts(node: &PathNode) -> String {
+pub(super) fn accepts(node: &EntryMatcher) -> String {
     let key = shorten(&node.key);
     match &node.matcher {
         Matcher::Any => format!("`{key}` with any value"),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::descriptor::Entry;
 use crate::rules::lookup::matcher::Matcher;
-use crate::rules::lookup::rule::{PathNode, Rule};
+use crate::rules::lookup::rule::{EntryMatcher, Rule};
 
 /// The prefixes of templates, regular expressions and networks.
 const WORDS: [&str; 3] = ["template:", "regex:", "cidr:"];
@@ -48,7 +48,7 @@ pub fn descriptor_selector(entries: &[Entry<'_>]) -> String {
     text
 }
 
-fn selector(path: &[Arc<PathNode>]) -> String {
+fn selector(path: &[Arc<EntryMatcher>]) -> String {
     let mut text = String::new();
     for node in path {
         push_key(&mut text, &node.key);
@@ -66,7 +66,7 @@ fn push_key(text: &mut String, key: &str) {
 }
 
 /// Adds the pattern of a node, as the file has it.
-fn push_pattern(text: &mut String, node: &PathNode) {
+fn push_pattern(text: &mut String, node: &EntryMatcher) {
     let word = match &node.matcher {
         Matcher::Any => return,
         Matcher::Exact(_) | Matcher::Wildcard(_) => return push_value(text, node.matcher.source()),
