@@ -90,13 +90,13 @@ pub fn report(limit: &Limit, step: &Step, outcome: &Outcome) -> Decision {
     if let [result] = &outcome.tiers[..]
         && result.allowed == outcome.allowed
     {
-        let usage = read(step, 0, result, reset_on).unwrap_or_default();
+        let usage = tier_usage(step, 0, result, reset_on).unwrap_or_default();
         return usage.decision(limit, 0, outcome.allowed);
     }
     let mut reported: Option<(usize, TierUsage)> = None;
     let mut longest = Micros::ZERO;
     for (index, result) in outcome.tiers.iter().enumerate() {
-        let Some(usage) = read(step, index, result, reset_on) else { continue };
+        let Some(usage) = tier_usage(step, index, result, reset_on) else { continue };
         longest = longest.max(usage.reset_after);
         let denied_longer = |than: &TierUsage| usage.reset_after > than.reset_after;
         let better = match &reported {
@@ -125,7 +125,7 @@ pub fn report_tiers(limit: &Limit, step: &Step, outcome: &Outcome) -> Vec<Decisi
         } else {
             ResetOn::HitsFit(step.hits.unsigned_abs())
         };
-        let usage = read(step, tier, result, reset_on)?;
+        let usage = tier_usage(step, tier, result, reset_on)?;
         Some(usage.decision(limit, tier, result.allowed))
     };
     outcome.tiers.iter().enumerate().filter_map(report_tier).collect()
@@ -173,17 +173,23 @@ impl TierUsage {
     }
 }
 
-fn read(step: &Step, index: usize, result: &TierResult, reset_on: ResetOn) -> Option<TierUsage> {
+/// The usage of tier number `index` after `step`. `None` if the step has no such tier.
+fn tier_usage(
+    step: &Step,
+    index: usize,
+    result: &TierResult,
+    reset_on: ResetOn,
+) -> Option<TierUsage> {
     match &step.params {
         Params::FixedWindow(tiers) => {
-            tiers.get(index).map(|t| fixed_window::read(t, step.now, result, reset_on))
+            tiers.get(index).map(|t| fixed_window::usage(t, step.now, result, reset_on))
         }
         Params::SlidingWindow(tiers) => {
-            tiers.get(index).map(|t| sliding_window::read(t, step.now, result, reset_on))
+            tiers.get(index).map(|t| sliding_window::usage(t, step.now, result, reset_on))
         }
-        Params::Gcra(tiers) => tiers.get(index).map(|t| bucket::read(t, result, reset_on)),
+        Params::Gcra(tiers) => tiers.get(index).map(|t| bucket::usage(t, result, reset_on)),
         Params::Log(tiers) | Params::Slots(tiers) => {
-            tiers.get(index).map(|t| sliding_window_log::read(t, step.now, result))
+            tiers.get(index).map(|t| sliding_window_log::usage(t, step.now, result))
         }
     }
 }

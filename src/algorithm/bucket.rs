@@ -55,8 +55,8 @@ fn sum(a: GcraTime, b: GcraTime, parts: u64) -> GcraTime {
     GcraTime { micros: a.micros + b.micros + part / parts, part: part % parts }
 }
 
-/// Reads the usage of one tier, computed in parts of a microsecond.
-pub(super) fn read(tier: &GcraTier, result: &TierResult, reset_on: ResetOn) -> TierUsage {
+/// The usage of one tier, computed in parts of a microsecond.
+pub(super) fn usage(tier: &GcraTier, result: &TierResult, reset_on: ResetOn) -> TierUsage {
     let parts = u128::from(tier.parts);
     let in_parts = |length: GcraTime| u128::from(length.micros) * parts + u128::from(length.part);
     let interval = in_parts(tier.emission_interval).max(1);

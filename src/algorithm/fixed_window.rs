@@ -13,9 +13,9 @@ pub(super) fn plan(tier: &Tier, now: Micros) -> FixedWindowTier {
     FixedWindowTier { start: Micros(start), end: Micros(start + window), max }
 }
 
-/// Reads the usage of one tier. Reset-after is the rest of the window, but 0 if another tier
+/// The usage of one tier after a step. Reset-after is the rest of the window, but 0 if another tier
 /// denied.
-pub(super) fn read(
+pub(super) fn usage(
     tier: &FixedWindowTier,
     now: Micros,
     result: &TierResult,

@@ -26,8 +26,8 @@ pub(super) fn plan(tier: &Tier, now: Micros) -> SlidingWindowTier {
     }
 }
 
-/// Reads the usage of one tier.
-pub(super) fn read(
+/// The usage of one tier after a step.
+pub(super) fn usage(
     tier: &SlidingWindowTier,
     now: Micros,
     result: &TierResult,

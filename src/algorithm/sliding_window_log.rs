@@ -17,8 +17,8 @@ pub(super) fn plan(tier: &Tier, now: Micros) -> EntriesTier {
     }
 }
 
-/// Reads the usage of one tier.
-pub(super) fn read(tier: &EntriesTier, now: Micros, result: &TierResult) -> TierUsage {
+/// The usage of one tier after a step.
+pub(super) fn usage(tier: &EntriesTier, now: Micros, result: &TierResult) -> TierUsage {
     let (used, expire_at) = result.units();
     TierUsage { capacity: tier.max, used, reset_after: expire_at.saturating_sub(now) }
 }
