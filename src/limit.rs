@@ -2,6 +2,10 @@
 
 use crate::time::Micros;
 
+mod rule_policy;
+
+pub use rule_policy::{Mode, OnError};
+
 /// End (exclusive) of the range of hits and of limits. Lua's doubles represent all integers below
 /// it exactly.
 pub const HITS_END: u64 = 1 << 53;
@@ -84,68 +88,13 @@ impl Unit {
     }
 }
 
-/// A limit from a request: a fixed window of `requests_per_unit` per `unit`.
+/// A limit that a request carries: a fixed window of `requests_per_unit` per `unit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Override {
     /// Hits that pass per window. 0 denies all.
     pub requests_per_unit: u32,
     /// The window.
     pub unit: Unit,
-}
-
-/// The fallback that decides when the counter cannot be queried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum OnError {
-    /// The request passes.
-    #[default]
-    Allow,
-    /// The request is denied.
-    Deny,
-    /// A local counter decides, with this instance's share of the limit.
-    Local,
-}
-
-impl OnError {
-    /// Every choice.
-    pub const ALL: [OnError; 3] = [OnError::Allow, OnError::Deny, OnError::Local];
-
-    /// The name in rule files, settings and headers.
-    pub const fn name(self) -> &'static str {
-        match self {
-            OnError::Allow => "allow",
-            OnError::Deny => "deny",
-            OnError::Local => "local",
-        }
-    }
-}
-
-/// How often a decision calls Redis. With the memory store it has no effect.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// Redis decides every request that the over-limit cache does not deny. The limit is never
-    /// exceeded.
-    #[default]
-    Exact,
-    /// An instance draws hits ahead as tokens, many per call. The limit is never exceeded. Requests
-    /// may be denied early, by at most the unspent tokens of other instances.
-    Leased,
-    /// Instances exchange counts at intervals. No request is denied early. The limit may be
-    /// exceeded by at most the hits that the other instances allow in one interval.
-    Synced {
-        /// The longest time until all instances have received a hit.
-        interval: Micros,
-    },
-}
-
-impl Mode {
-    /// The name in rule files and headers.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Mode::Exact => "exact",
-            Mode::Leased => "leased",
-            Mode::Synced { .. } => "synced",
-        }
-    }
 }
 
 /// The algorithm that counts hits. `docs/algorithms.md` has the exact definition of each one.

@@ -1,0 +1,61 @@
+//! The policy of a rule towards a shared store: how often it is called, and what decides without it.
+
+use crate::time::Micros;
+
+/// The fallback that decides a request when the store cannot count it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnError {
+    /// The request is allowed.
+    #[default]
+    Allow,
+    /// The request is denied.
+    Deny,
+    /// A counter of this instance decides, with the instance's share of the limit.
+    Local,
+}
+
+impl OnError {
+    /// Every fallback.
+    pub const ALL: [OnError; 3] = [OnError::Allow, OnError::Deny, OnError::Local];
+
+    /// The name in rule files, settings and headers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            OnError::Allow => "allow",
+            OnError::Deny => "deny",
+            OnError::Local => "local",
+        }
+    }
+}
+
+/// How often a decision calls Redis. With the memory store it has no effect.
+///
+/// The bounds below hold while Redis decides. A fallback or a failover that loses writes may exceed
+/// a limit by more. `docs/modes.md` has all exceptions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Redis decides every request that the over-limit cache does not deny. The limit is never
+    /// exceeded.
+    #[default]
+    Exact,
+    /// An instance draws hits ahead as tokens, many per call. The limit is never exceeded. Requests
+    /// may be denied early, by at most the unspent tokens of other instances.
+    Leased,
+    /// Instances exchange counts at intervals. Requests are not denied early. The limit may be
+    /// exceeded by at most the hits that the other instances allow in about one interval.
+    Synced {
+        /// The longest time until all instances have received a hit.
+        interval: Micros,
+    },
+}
+
+impl Mode {
+    /// The name in rule files and headers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Exact => "exact",
+            Mode::Leased => "leased",
+            Mode::Synced { .. } => "synced",
+        }
+    }
+}
