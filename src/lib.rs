@@ -53,7 +53,7 @@
 //! **Invariant:** `limit`, `descriptor`, `key`, `step`, `algorithm`, `decision`, and the compiler
 //! and lookups of `rules` are pure: they read no clock, do no I/O, log nothing and await nothing.
 //! The one exception is [`KeySeed::random`](key::KeySeed::random), which reads the random numbers
-//! of the operating system. `PURE` in `tests/tidy/pure.rs` lists the modules.
+//! of the operating system. `PURE_MODULES` in `tests/tidy/pure.rs` lists the modules.
 //!
 //! **Invariant:** a request is decided as of one instant, which is an argument of
 //! [`limiter::Limiter::check`].
@@ -66,7 +66,7 @@
 //! **Invariant:** no input of a client and no file can panic the process, block it forever, or
 //! let its memory grow without bound.
 //!
-//! `ARROWS` in `tests/tidy/main.rs` lists which module may use which, and checks it.
+//! `ALLOWED_DEPENDENCIES` in `tests/tidy/main.rs` lists which module may use which, and checks it.
 
 pub mod algorithm;
 pub mod app;

@@ -1,5 +1,5 @@
-//! Cycles of dependencies between the modules of one folder of `src/`. ARROWS has the order of the
-//! top-level modules.
+//! Cycles of dependencies between the modules of one folder of `src/`. The order of the top-level
+//! modules is in `ALLOWED_DEPENDENCIES`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

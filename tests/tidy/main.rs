@@ -16,12 +16,12 @@ mod tree;
 mod violations;
 
 use paths::paths;
-use pure::PURE;
+use pure::PURE_MODULES;
 use tree::{Source, pages, tree};
 
 /// The permitted dependencies: a module of `src/`, and the modules of rows above that it may name.
 /// Test code may name any module.
-const ARROWS: &[(&str, &str)] = &[
+const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("bounded_file", ""),
     ("time", ""),
     ("sharded", ""),
@@ -84,8 +84,8 @@ const WORDS: &[(&str, Where, &str)] = &[
         "time is an argument; only a Clock reads it",
     ),
     ("thread::sleep", Where::Only(&[]), "a sleeping thread serves no call"),
-    (".await", Where::Not(PURE), "decisions are pure functions"),
-    ("tracing::", Where::Not(PURE), "decisions are pure functions"),
+    (".await", Where::Not(PURE_MODULES), "decisions are pure functions"),
+    ("tracing::", Where::Not(PURE_MODULES), "decisions are pure functions"),
     ("println!", Where::Only(&["src/cli", "src/main"]), "only the command line prints"),
     ("eprintln!", Where::Only(&["src/cli", "src/main"]), "only the command line prints"),
     ("dbg!", Where::Only(&[]), "left over"),
@@ -144,10 +144,10 @@ fn the_tree_keeps_the_house_rules() {
 }
 
 #[test]
-fn arrows_form_no_cycle() {
-    for (index, (module, uses)) in ARROWS.iter().enumerate() {
+fn allowed_dependencies_form_no_cycle() {
+    for (index, (module, uses)) in ALLOWED_DEPENDENCIES.iter().enumerate() {
         for used in uses.split_whitespace() {
-            let above = ARROWS[..index].iter().any(|(name, _)| *name == used);
+            let above = ALLOWED_DEPENDENCIES[..index].iter().any(|(name, _)| *name == used);
             assert!(above, "{module} -> {used}: {used} has no row above {module}'s");
         }
     }
@@ -161,8 +161,8 @@ fn dependencies_and_words(source: &Source) -> Vec<String> {
         return Vec::new();
     }
     let code = blank::code(text);
-    // The arrows of other crates are their dependencies, which the compiler checks.
-    let mut problems = if in_crate { Vec::new() } else { arrows(path, &code) };
+    // The compiler checks the dependencies of other crates.
+    let mut problems = if in_crate { Vec::new() } else { disallowed_dependencies(path, &code) };
     problems.extend(words(path, &code));
     problems
 }
@@ -232,8 +232,8 @@ fn shape(source: &Source) -> Vec<String> {
     problems
 }
 
-/// The arrows that leave a file of `src/`.
-fn arrows(path: &str, code: &str) -> Vec<String> {
+/// The dependencies of a file of `src/` that its module may not have.
+fn disallowed_dependencies(path: &str, code: &str) -> Vec<String> {
     let inside = path.trim_start_matches("src/").trim_end_matches(".rs");
     let (module, depth) = match inside.split_once('/') {
         Some((module, below)) => (module, 2 + below.matches('/').count()),
@@ -242,8 +242,8 @@ fn arrows(path: &str, code: &str) -> Vec<String> {
     if module == "lib" {
         return Vec::new();
     }
-    let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == module) else {
-        return vec![format!("{path}:1: module `{module}` has no row in ARROWS of tests/tidy")];
+    let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(name, _)| *name == module) else {
+        return vec![format!("{path}:1: module `{module}` has no row in tests/tidy/main.rs")];
     };
     let mut roots = vec!["crate::".to_owned(), "super::".repeat(depth)];
     if module == "main" {
@@ -257,11 +257,11 @@ fn arrows(path: &str, code: &str) -> Vec<String> {
             }
             let paths = paths(&code[at + root.len()..]);
             for used in paths.iter().filter_map(|path| path.first().copied()) {
-                let known = ARROWS.iter().any(|(name, _)| *name == used);
+                let known = ALLOWED_DEPENDENCIES.iter().any(|(name, _)| *name == used);
                 if known && used != module && !allowed.split_whitespace().any(|a| a == used) {
                     let line = line_of(code, at);
                     problems.push(format!(
-                        "{path}:{line}: dependency {module} -> {used} is not in ARROWS"
+                        "{path}:{line}: dependency {module} -> {used} is not allowed"
                     ));
                 }
             }

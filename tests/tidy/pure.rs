@@ -1,7 +1,7 @@
 //! The list of modules without side effects.
 
 /// Modules without side effects: no clock, no waiting, no logging.
-pub(crate) const PURE: &[&str] = &[
+pub(crate) const PURE_MODULES: &[&str] = &[
     "src/limit",
     "src/descriptor",
     "src/key",
