@@ -1,4 +1,4 @@
-//! The functions of the fuzz targets; `tests/mutation` runs the same ones without a fuzzer.
+//! The functions of the fuzz targets; `tests/random_inputs` runs the same ones without a fuzzer.
 
 pub mod files;
 pub mod requests;

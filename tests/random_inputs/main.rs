@@ -1,8 +1,8 @@
 //! A million random and mutated inputs cause no panic, no hang and no growth of memory.
 //!
 //! Runs the functions of the fuzz targets with a fixed seed and without a fuzzer, so that every
-//! test run covers them. A failure prints the seed and the round. `WEIR_MUTATION_SEED` and
-//! `WEIR_MUTATION_ROUNDS` set another seed and another number of rounds.
+//! test run covers them. A failure prints the seed and the round. `WEIR_RANDOM_INPUTS_SEED` and
+//! `WEIR_RANDOM_INPUTS_ROUNDS` set another seed and another number of rounds.
 
 mod corpus;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
@@ -33,8 +33,8 @@ const GROWTH_KIB: u64 = 64 * 1024;
 
 #[test]
 fn a_million_inputs_cause_no_panic() {
-    let seed = variable("WEIR_MUTATION_SEED").unwrap_or(0x77_65_69_72);
-    let rounds = variable("WEIR_MUTATION_ROUNDS").unwrap_or(ROUNDS as u64) as usize;
+    let seed = variable("WEIR_RANDOM_INPUTS_SEED").unwrap_or(0x77_65_69_72);
+    let rounds = variable("WEIR_RANDOM_INPUTS_ROUNDS").unwrap_or(ROUNDS as u64) as usize;
     println!("seed {seed}, {rounds} inputs");
     // Rule files take longest and are rarely read. Requests come from untrusted clients.
     let (yaml, json) = (rounds / 5, rounds / 5);
