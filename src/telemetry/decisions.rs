@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::exposition::Exposition;
 use super::fallback_log::FallbackLog;
+use super::outcomes::{DecisionOutcome, OutcomeMetrics, OutcomeSnapshot, add};
 use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
-use super::stats::{DecisionOutcome, Stats, StatsSnapshot, add};
 use super::top::TopDenied;
 use crate::decision::{Reason, Verdict};
 use crate::descriptor::{Descriptor, Request};
@@ -21,7 +21,7 @@ use crate::time::Micros;
 /// All decisions of this process.
 pub struct Decisions {
     budget: Arc<SeriesBudget>,
-    unmatched: Sharded<UnmatchedCounts>,
+    unmatched: Sharded<UnmatchedMetrics>,
     fallback_log: FallbackLog,
     /// The counters denied most.
     pub top: TopDenied,
@@ -29,13 +29,13 @@ pub struct Decisions {
 
 /// Counts of descriptors that have no series of a rule.
 #[derive(Debug, Default)]
-struct UnmatchedCounts {
+struct UnmatchedMetrics {
     unknown_domain: AtomicU64,
     no_rule: AtomicU64,
     unlimited: AtomicU64,
     replaced: AtomicU64,
     /// Decisions on limits that the request carried.
-    overrides: Stats,
+    overrides: OutcomeMetrics,
 }
 
 impl Decisions {
@@ -105,7 +105,7 @@ impl Decisions {
 
     /// Writes the metrics onto the page.
     pub fn expose(&self, rule_metrics: &RuleMetrics, page: &mut Exposition) {
-        let snapshots: Vec<(&RuleSeries, StatsSnapshot)> =
+        let snapshots: Vec<(&RuleSeries, OutcomeSnapshot)> =
             rule_metrics.all().iter().map(|series| (&**series, series.snapshot())).collect();
         let decisions = page.counter("weir_decisions_total", "Decisions, by rule and outcome.");
         for (series, snapshot) in &snapshots {
@@ -151,7 +151,7 @@ impl Decisions {
     }
 
     fn expose_plain(&self, page: &mut Exposition) {
-        let sum = |of: fn(&UnmatchedCounts) -> &AtomicU64| -> u64 {
+        let sum = |of: fn(&UnmatchedMetrics) -> &AtomicU64| -> u64 {
             self.unmatched.all().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
         };
         let help = "Descriptors without a counter, by cause.";
@@ -169,8 +169,8 @@ impl Decisions {
     }
 
     /// Decisions on limits that the request carried.
-    pub(super) fn overrides(&self) -> StatsSnapshot {
-        let mut overrides = StatsSnapshot::default();
+    pub(super) fn overrides(&self) -> OutcomeSnapshot {
+        let mut overrides = OutcomeSnapshot::default();
         self.unmatched.all().for_each(|shard| shard.overrides.add_to(&mut overrides));
         overrides
     }

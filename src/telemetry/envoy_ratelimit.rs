@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use super::decisions::Decisions;
 use super::exposition::Exposition;
+use super::outcomes::EnvoyRatelimitSnapshot;
 use super::requests::Requests;
 use super::rule_metrics::RuleMetrics;
-use super::stats::EnvoyRatelimitSnapshot;
 use crate::histogram::Distribution;
 
 /// The only counted method.

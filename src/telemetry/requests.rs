@@ -11,13 +11,13 @@ use crate::time::Micros;
 /// All requests of this process, by gRPC and HTTP.
 #[derive(Debug, Default)]
 pub struct Requests {
-    counts: Sharded<RequestCounts>,
+    metrics: Sharded<RequestMetrics>,
     durations: Histogram,
 }
 
 /// Requests by result.
 #[derive(Debug, Default)]
-struct RequestCounts {
+struct RequestMetrics {
     ok: AtomicU64,
     over_limit: AtomicU64,
     invalid: AtomicU64,
@@ -39,25 +39,25 @@ impl Requests {
 
     /// Counts an invalid request.
     pub fn count_invalid(&self) {
-        count(&self.counts.local().invalid);
+        count(&self.metrics.local().invalid);
     }
 
     /// Counts a request that ended in a panic.
     pub fn count_panicked(&self) {
-        count(&self.counts.local().failed);
+        count(&self.metrics.local().failed);
     }
 
     /// Writes the metrics onto the page.
     pub fn expose(&self, page: &mut Exposition) {
         let help = "Requests, by result; cancelled: the caller left before the response.";
         page.counter("weir_requests_total", help)
-            .sample(&[("code", "ok")], self.sum(|counts| &counts.ok))
-            .sample(&[("code", "over_limit")], self.sum(|counts| &counts.over_limit))
-            .sample(&[("code", "invalid")], self.sum(|counts| &counts.invalid))
-            .sample(&[("code", "cancelled")], self.sum(|counts| &counts.cancelled))
-            .sample(&[("code", "internal")], self.sum(|counts| &counts.failed));
+            .sample(&[("code", "ok")], self.sum(|metrics| &metrics.ok))
+            .sample(&[("code", "over_limit")], self.sum(|metrics| &metrics.over_limit))
+            .sample(&[("code", "invalid")], self.sum(|metrics| &metrics.invalid))
+            .sample(&[("code", "cancelled")], self.sum(|metrics| &metrics.cancelled))
+            .sample(&[("code", "internal")], self.sum(|metrics| &metrics.failed));
         let help = "Requests over their limit that passed because of response.shadow_mode.";
-        let shadowed = self.sum(|counts| &counts.shadowed);
+        let shadowed = self.sum(|metrics| &metrics.shadowed);
         page.counter("weir_shadowed_requests_total", help).single(shadowed);
         let help = "Time to decide a valid request, without reading it and writing the response.";
         page.histogram("weir_request_duration_seconds", help).single(self.durations.distribution());
@@ -65,16 +65,16 @@ impl Requests {
 
     /// Number of all requests.
     pub(super) fn total(&self) -> u64 {
-        let of = |counts: &RequestCounts| {
-            let RequestCounts { ok, over_limit, invalid, cancelled, failed, shadowed: _ } = counts;
+        let of = |one: &RequestMetrics| {
+            let RequestMetrics { ok, over_limit, invalid, cancelled, failed, shadowed: _ } = one;
             [ok, over_limit, invalid, cancelled, failed].map(read).iter().sum::<u64>()
         };
-        self.counts.all().map(of).sum()
+        self.metrics.all().map(of).sum()
     }
 
     /// Number of requests without a verdict.
     pub(super) fn errors(&self) -> u64 {
-        self.sum(|counts| &counts.invalid) + self.sum(|counts| &counts.failed)
+        self.sum(|metrics| &metrics.invalid) + self.sum(|metrics| &metrics.failed)
     }
 
     /// Durations of decided requests.
@@ -82,8 +82,8 @@ impl Requests {
         &self.durations
     }
 
-    fn sum(&self, of: fn(&RequestCounts) -> &AtomicU64) -> u64 {
-        self.counts.all().map(|shard| read(of(shard))).sum()
+    fn sum(&self, of: fn(&RequestMetrics) -> &AtomicU64) -> u64 {
+        self.metrics.all().map(|shard| read(of(shard))).sum()
     }
 }
 
@@ -91,13 +91,13 @@ impl Deciding<'_> {
     /// Counts the verdict, and records the duration of the decision.
     pub fn end(mut self, verdict: &Verdict, took: Micros) {
         let Some(requests) = self.0.take() else { return };
-        let counts = requests.counts.local();
+        let metrics = requests.metrics.local();
         match verdict.code {
-            Code::Ok => count(&counts.ok),
-            Code::OverLimit => count(&counts.over_limit),
+            Code::Ok => count(&metrics.ok),
+            Code::OverLimit => count(&metrics.over_limit),
         }
         if verdict.shadowed {
-            count(&counts.shadowed);
+            count(&metrics.shadowed);
         }
         requests.durations.record(took);
     }
@@ -109,7 +109,7 @@ impl Drop for Deciding<'_> {
         if let Some(requests) = self.0
             && !std::thread::panicking()
         {
-            count(&requests.counts.local().cancelled);
+            count(&requests.metrics.local().cancelled);
         }
     }
 }

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 
 use super::fallback_log::{FallbackPeriod, LabelledPeriod};
-use super::stats::{DecisionOutcome, Stats, StatsSnapshot, add};
+use super::outcomes::{DecisionOutcome, OutcomeMetrics, OutcomeSnapshot, add};
 use crate::decision::Status;
 use crate::descriptor::Entry;
 use crate::rules::{Rule, RuleSet};
@@ -36,7 +36,7 @@ pub struct RuleSeries {
     pub selector: Arc<str>,
     /// The rule's name in envoyproxy/ratelimit's metrics.
     pub stat_key: Box<str>,
-    stats: Sharded<Stats>,
+    outcomes: Sharded<OutcomeMetrics>,
     fallback: FallbackPeriod,
     values: Option<Values>,
 }
@@ -50,7 +50,7 @@ struct Values {
     series: ArcSwap<HashMap<Box<str>, Arc<ValueSeries>>>,
     /// Locked only to add a series, which the budget bounds.
     adding: Mutex<()>,
-    other: Stats,
+    other: OutcomeMetrics,
     other_is_used: AtomicU64,
 }
 
@@ -58,7 +58,7 @@ struct Values {
 #[derive(Debug)]
 struct ValueSeries {
     stat_key: Box<str>,
-    stats: Stats,
+    outcomes: OutcomeMetrics,
 }
 
 /// The bound of series by value, shared by all rules.
@@ -118,14 +118,14 @@ impl RuleSeries {
             budget: budget.clone(),
             series: ArcSwap::default(),
             adding: Mutex::default(),
-            other: Stats::default(),
+            other: OutcomeMetrics::default(),
             other_is_used: AtomicU64::new(0),
         });
         RuleSeries {
             domain: rule.domain.clone(),
             selector: selector.into(),
             stat_key: rule.written_stat_key().into(),
-            stats: Sharded::default(),
+            outcomes: Sharded::default(),
             fallback: FallbackPeriod::default(),
             values,
         }
@@ -146,13 +146,13 @@ impl RuleSeries {
         if let Some(values) = &self.values {
             values.record(rule, entries, status);
         }
-        self.stats.local().record(status)
+        self.outcomes.local().record(status)
     }
 
     /// The counts so far.
-    pub fn snapshot(&self) -> StatsSnapshot {
-        let mut snapshot = StatsSnapshot::default();
-        self.stats.all().for_each(|shard| shard.add_to(&mut snapshot));
+    pub fn snapshot(&self) -> OutcomeSnapshot {
+        let mut snapshot = OutcomeSnapshot::default();
+        self.outcomes.all().for_each(|shard| shard.add_to(&mut snapshot));
         snapshot
     }
 
@@ -164,22 +164,22 @@ impl RuleSeries {
     /// Decisions by the fallback so far, in the order of [`StoreError::ALL`].
     pub fn causes(&self) -> [u64; StoreError::ALL.len()] {
         let mut causes = [0; StoreError::ALL.len()];
-        self.stats.all().for_each(|shard| shard.add_causes_to(&mut causes));
+        self.outcomes.all().for_each(|shard| shard.add_causes_to(&mut causes));
         causes
     }
 
     /// The counts by value, with selector and envoyproxy/ratelimit's name, sorted.
-    pub(super) fn values(&self) -> Vec<(Box<str>, Box<str>, StatsSnapshot)> {
+    pub(super) fn values(&self) -> Vec<(Box<str>, Box<str>, OutcomeSnapshot)> {
         let Some(values) = &self.values else { return Vec::new() };
-        let read = |stats: &Stats| {
-            let mut snapshot = StatsSnapshot::default();
-            stats.add_to(&mut snapshot);
+        let read = |outcomes: &OutcomeMetrics| {
+            let mut snapshot = OutcomeSnapshot::default();
+            outcomes.add_to(&mut snapshot);
             snapshot
         };
         let series = values.series.load();
         let mut all: Vec<_> = series
             .iter()
-            .map(|(name, one)| (name.clone(), one.stat_key.clone(), read(&one.stats)))
+            .map(|(name, one)| (name.clone(), one.stat_key.clone(), read(&one.outcomes)))
             .collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         if values.other_is_used.load(Ordering::Relaxed) > 0 {
@@ -196,11 +196,11 @@ impl Values {
             name.insert(0, '\\');
         }
         if let Some(known) = self.series.load().get(&*name) {
-            known.stats.record(status);
+            known.outcomes.record(status);
             return;
         }
         match self.add(name, rule, entries) {
-            Some(new) => new.stats.record(status),
+            Some(new) => new.outcomes.record(status),
             None => {
                 add(&self.budget.folded, 1);
                 self.other_is_used.store(1, Ordering::Relaxed);
@@ -223,7 +223,7 @@ impl Values {
             return None;
         }
         let stat_key = rule.stat_key(entries).into();
-        let new = Arc::new(ValueSeries { stat_key, stats: Stats::default() });
+        let new = Arc::new(ValueSeries { stat_key, outcomes: OutcomeMetrics::default() });
         let mut more = HashMap::clone(&now);
         more.insert(name.into(), new.clone());
         self.series.store(Arc::new(more));

@@ -16,8 +16,8 @@ use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, Span};
 
 use super::exposition::{Exposition, cut};
 use super::otlp::{Exporter, OtlpError};
+use super::outcomes::DecisionOutcome;
 use super::resource::resource;
-use super::stats::DecisionOutcome;
 use crate::decision::{Code, Reason, Status, Verdict};
 use crate::descriptor::{Request, TraceContext};
 use crate::rules::RuleSet;
@@ -27,7 +27,7 @@ use crate::time::Micros;
 
 mod span_queue;
 
-use span_queue::SpanCounts;
+use span_queue::SpanMetrics;
 
 /// Longest domain in a span, in bytes. It bounds the memory of the queue.
 const DOMAIN_BYTES: usize = 256;
@@ -43,7 +43,7 @@ const EVENTS_MAX: usize = 16;
 pub struct Traces {
     tracer: SdkTracer,
     propagator: TraceContextPropagator,
-    counts: Arc<SpanCounts>,
+    metrics: Arc<SpanMetrics>,
     // Kept alive, because spans of a dropped provider are not recorded.
     _provider: SdkTracerProvider,
 }
@@ -59,8 +59,8 @@ impl Traces {
     /// An invalid address or header of the collector, or a thread that cannot be started.
     pub fn start(settings: &TracingSettings) -> Result<(Traces, Exporter), OtlpError> {
         let resource = resource(settings);
-        let counts = Arc::new(SpanCounts::default());
-        let (queue, exporter) = span_queue::start(settings, &resource, counts.clone())?;
+        let metrics = Arc::new(SpanMetrics::default());
+        let (queue, exporter) = span_queue::start(settings, &resource, metrics.clone())?;
         let mut provider =
             SdkTracerProvider::builder().with_resource(resource).with_span_processor(queue);
         if let Some(rate) = settings.sampling_rate {
@@ -70,7 +70,7 @@ impl Traces {
         let provider = provider.build();
         let tracer = provider.tracer("weir");
         let propagator = TraceContextPropagator::new();
-        Ok((Traces { tracer, propagator, counts, _provider: provider }, exporter))
+        Ok((Traces { tracer, propagator, metrics, _provider: provider }, exporter))
     }
 
     /// Starts the span of `request`, which began at `now`. `None` if it is not sampled.
@@ -142,7 +142,7 @@ impl Traces {
 
     /// Writes the metrics of spans onto the page.
     pub fn expose(&self, page: &mut Exposition) {
-        self.counts.expose(page);
+        self.metrics.expose(page);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::telemetry::otlp::{CollectorClient, Exporter, OtlpError, Signal};
 
 /// Spans by result.
 #[derive(Debug, Default)]
-pub(super) struct SpanCounts {
+pub(super) struct SpanMetrics {
     exported: AtomicU64,
     /// Spans dropped because the queue was full.
     overflown: AtomicU64,
@@ -28,7 +28,7 @@ pub(super) struct SpanCounts {
     failed: AtomicU64,
 }
 
-impl SpanCounts {
+impl SpanMetrics {
     pub(super) fn expose(&self, page: &mut Exposition) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         page.counter("weir_spans_exported_total", "Spans that the collector accepted.")
@@ -44,7 +44,7 @@ impl SpanCounts {
 #[derive(Debug)]
 pub(super) struct Queue {
     spans: mpsc::Sender<SpanData>,
-    counts: Arc<SpanCounts>,
+    metrics: Arc<SpanMetrics>,
 }
 
 impl SpanProcessor for Queue {
@@ -52,7 +52,7 @@ impl SpanProcessor for Queue {
 
     fn on_end(&self, span: SpanData) {
         if span.span_context.is_sampled() && self.spans.try_send(span).is_err() {
-            self.counts.overflown.fetch_add(1, Ordering::Relaxed);
+            self.metrics.overflown.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -69,15 +69,15 @@ impl SpanProcessor for Queue {
 pub(super) fn start(
     settings: &TracingSettings,
     resource: &Resource,
-    counts: Arc<SpanCounts>,
+    metrics: Arc<SpanMetrics>,
 ) -> Result<(Queue, Exporter), OtlpError> {
     let (spans, queued) = mpsc::channel(settings.max_queue_size);
-    let queue = Queue { spans, counts: counts.clone() };
+    let queue = Queue { spans, metrics: metrics.clone() };
     let resource = ResourceAttributesWithSchema::from(resource);
     let (batch, delay) = (settings.max_batch_size, settings.batch_delay);
     let exporter =
         Exporter::start(&settings.into(), Signal::Traces, move |client, stopped| async move {
-            SpanBatcher { client, resource, queued, batch, delay }.empty(stopped, &counts).await;
+            SpanBatcher { client, resource, queued, batch, delay }.empty(stopped, &metrics).await;
         })?;
     Ok((queue, exporter))
 }
@@ -95,7 +95,7 @@ struct SpanBatcher {
 
 impl SpanBatcher {
     /// Sends messages until it is stopped and the queue is empty.
-    async fn empty(mut self, mut stopped: watch::Receiver<bool>, counts: &SpanCounts) {
+    async fn empty(mut self, mut stopped: watch::Receiver<bool>, metrics: &SpanMetrics) {
         loop {
             let mut spans = Vec::new();
             let is_over = tokio::select! {
@@ -114,7 +114,7 @@ impl SpanBatcher {
             let number = spans.len() as u64;
             let resource_spans = group_spans_by_resource_and_scope(spans, &self.resource);
             let result = self.client.deliver(&ExportTraceServiceRequest { resource_spans }).await;
-            let counter = if result.is_ok() { &counts.exported } else { &counts.failed };
+            let counter = if result.is_ok() { &metrics.exported } else { &metrics.failed };
             counter.fetch_add(number, Ordering::Relaxed);
             self.client.log_transition(&result);
         }

@@ -67,7 +67,7 @@ fn near_limit(limit: u64) -> u64 {
 
 /// Decisions of one rule or value.
 #[derive(Debug, Default)]
-pub(super) struct Stats {
+pub(super) struct OutcomeMetrics {
     decisions: [AtomicU64; DecisionOutcome::ALL.len()],
     hits: [AtomicU64; DecisionOutcome::ALL.len()],
     /// Fallbacks by error of the store, in the order of [`StoreError::ALL`].
@@ -83,9 +83,9 @@ struct EnvoyRatelimitHits {
     shadow_mode: AtomicU64,
 }
 
-/// The counts of [`Stats`] at one moment.
+/// The counts of [`OutcomeMetrics`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StatsSnapshot {
+pub struct OutcomeSnapshot {
     /// Decisions by outcome, in the order of [`DecisionOutcome::ALL`].
     pub decisions: [u64; DecisionOutcome::ALL.len()],
     /// Hits of these decisions, in the order of [`DecisionOutcome::ALL`].
@@ -111,7 +111,7 @@ pub struct EnvoyRatelimitSnapshot {
     pub shadow_mode: u64,
 }
 
-impl Stats {
+impl OutcomeMetrics {
     /// Counts one status and returns its outcome; `None` for a status without a counter.
     pub(super) fn record(&self, status: &Status) -> Option<DecisionOutcome> {
         match status.reason {
@@ -179,7 +179,7 @@ impl Stats {
     }
 
     /// Adds the counts to `to`.
-    pub(super) fn add_to(&self, to: &mut StatsSnapshot) {
+    pub(super) fn add_to(&self, to: &mut OutcomeSnapshot) {
         let sum = |to: &mut [u64], from: &[AtomicU64]| {
             for (to, from) in to.iter_mut().zip(from) {
                 *to += from.load(Ordering::Relaxed);
@@ -201,7 +201,7 @@ impl Stats {
     }
 }
 
-impl StatsSnapshot {
+impl OutcomeSnapshot {
     /// Decisions with this outcome.
     pub fn decisions(&self, outcome: DecisionOutcome) -> u64 {
         self.decisions[outcome as usize]
@@ -221,13 +221,13 @@ mod tests {
 
     /// Counts one decision of limit 10; shows its outcome and [total, within, near, over, shadow].
     fn counted(hits: i64, used: u64, allowed: bool, shadow: bool) -> (DecisionOutcome, [u64; 5]) {
-        let stats = Stats::default();
+        let outcomes = OutcomeMetrics::default();
         let remaining = 10_u64.saturating_sub(used);
         let decision =
             Decision { allowed, tier: 0, limit: 10, remaining, used, reset_after: Micros::ZERO };
-        let outcome = stats.counted(hits, &decision, shadow);
-        let mut snapshot = StatsSnapshot::default();
-        stats.add_to(&mut snapshot);
+        let outcome = outcomes.counted(hits, &decision, shadow);
+        let mut snapshot = OutcomeSnapshot::default();
+        outcomes.add_to(&mut snapshot);
         assert_eq!(snapshot.decisions(outcome), 1);
         assert_eq!(snapshot.decisions.iter().sum::<u64>(), 1, "one outcome per decision");
         assert_eq!(snapshot.hits.iter().sum::<u64>(), hits.unsigned_abs());
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_fallback_is_counted_by_its_cause() {
-        let stats = Stats::default();
+        let outcomes = OutcomeMetrics::default();
         let reason = Reason::Fallback {
             rule: Some(0),
             hits: 3,
@@ -275,9 +275,9 @@ mod tests {
         };
         let code = crate::decision::Code::Ok;
         let status = Status { code, limit: None, remaining: 0, reset_after: None, reason };
-        assert_eq!(stats.record(&status), Some(DecisionOutcome::Fallback));
-        let mut snapshot = StatsSnapshot::default();
-        stats.add_to(&mut snapshot);
+        assert_eq!(outcomes.record(&status), Some(DecisionOutcome::Fallback));
+        let mut snapshot = OutcomeSnapshot::default();
+        outcomes.add_to(&mut snapshot);
         assert_eq!(snapshot.causes, [0, 0, 1, 0, 0, 0, 0, 0]);
         assert_eq!(snapshot.envoy_ratelimit.total_hits, 3);
     }
