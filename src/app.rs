@@ -222,7 +222,7 @@ impl App {
     }
 }
 
-/// The registries that record requests, and the exporter of spans; no exporter unless
+/// The registries that record requests, and the exporter of spans. The exporter is `None` unless
 /// `tracing.enabled`.
 fn recorder(
     settings: &Settings,

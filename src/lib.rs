@@ -1,4 +1,5 @@
-//! weir: a rate-limit decision service for Envoy. It answers every request, also without its store.
+//! weir: a rate-limit decision service for Envoy. It decides every valid request, also while its
+//! store fails.
 //!
 //! A request passes through the modules in this order:
 //!

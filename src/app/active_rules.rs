@@ -1,4 +1,4 @@
-//! The active rules, their statistics and their reloads.
+//! The active rules, their metrics and their reloads.
 //!
 //! A reload replaces all rules at once. Invalid rules change nothing; their error is shown until a
 //! reload succeeds. A missing file does not remove its rules, because an unmounted volume looks the
@@ -17,7 +17,7 @@ use crate::settings::Settings;
 use crate::telemetry::{Exposition, RuleMetrics, RuleReloads, SeriesBudget};
 use crate::time::{Clock, Micros, SystemClock};
 
-/// The fix that the error about missing rule files names.
+/// The fix in the error about missing rule files.
 const MISSING_FILES_HINT: &str = "the active rules stay; to remove them, leave a file with \
                                   `domain: NAME` alone, or send SIGHUP";
 
@@ -30,7 +30,7 @@ pub(super) enum Trigger {
     Signal,
 }
 
-/// One set of rules and the statistics of each.
+/// One set of rules, and the metrics of each rule.
 pub(super) struct RuleSnapshot {
     pub(super) rules: RuleSet,
     pub(super) metrics: RuleMetrics,
@@ -45,7 +45,7 @@ pub(super) struct ActiveRules {
     clock: SystemClock,
     budget: Arc<SeriesBudget>,
     snapshot: ArcSwap<RuleSnapshot>,
-    /// Problems of the last load, one per line. None if the files' rules are active.
+    /// The problems of the last load, one per line. `None` if it succeeded.
     last_error: ArcSwapOption<String>,
     reloads: RuleReloads,
     /// Whether the first load succeeded. False only with `rules.start_without_rules`.
@@ -58,7 +58,7 @@ pub(super) struct ActiveRules {
 #[derive(Debug)]
 struct LastAttempt {
     digest: u64,
-    /// Paths that none of the active rules come from.
+    /// The paths from which no active rule was loaded.
     without_files: Vec<PathBuf>,
 }
 
@@ -123,7 +123,7 @@ impl ActiveRules {
         self.snapshot.load_full()
     }
 
-    /// Problems of the last load, one per line. None if the files' rules are active.
+    /// The problems of the last load, one per line. `None` if it succeeded.
     pub(super) fn last_error(&self) -> Option<Arc<String>> {
         self.last_error.load_full()
     }
@@ -175,7 +175,7 @@ impl ActiveRules {
         }
     }
 
-    /// Replaces the active rules. Unchanged rules keep their statistics.
+    /// Replaces the active rules. Unchanged rules keep their metrics.
     fn activate(&self, rules: RuleSet) {
         let metrics = RuleMetrics::new(&rules, &self.snapshot().metrics, &self.budget);
         self.snapshot.store(Arc::new(RuleSnapshot { rules, metrics, loaded_at: self.clock.now() }));

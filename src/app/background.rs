@@ -47,7 +47,7 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Starts the jobs that this configuration needs. The receiver has the current health.
+    /// Starts the jobs that this configuration needs. The returned receiver has the current health.
     pub(super) fn start(
         limiter: Arc<Limiter>,
         clock: SystemClock,
@@ -65,7 +65,7 @@ impl Background {
                 if limiter.memory().is_some() {
                     jobs.spawn(sweep(limiter.clone(), clock));
                 }
-                // Not aborted with the jobs: it sends what the modes have.
+                // Not aborted with the other jobs, because it flushes the modes at the end.
                 let (stop_modes, modes_stopped) = oneshot::channel();
                 let modes = tokio::spawn(run_modes(limiter.clone(), clock, modes_stopped));
                 if readiness.is_conditional() {
@@ -104,8 +104,8 @@ async fn sweep(limiter: Arc<Limiter>, clock: SystemClock) {
     }
 }
 
-/// Exchanges counts with the store and returns idle tokens, when they are due, and all of them when
-/// `stopped` completes.
+/// Exchanges counts with the store and returns idle tokens, each when it is due. When `stopped`
+/// completes, it sends all remaining counts and tokens.
 async fn run_modes(limiter: Arc<Limiter>, clock: SystemClock, stopped: oneshot::Receiver<()>) {
     let Some(modes) = limiter.backend().modes() else { return };
     modes.run(&clock, MODES_PERIOD, async { drop(stopped.await) }).await;

@@ -27,7 +27,7 @@ pub struct Decisions {
     pub top: TopDenied,
 }
 
-/// Counts of descriptors that have no series of a rule.
+/// Counts of descriptors that no rule with a counter decided.
 #[derive(Debug, Default)]
 struct UnmatchedMetrics {
     unknown_domain: AtomicU64,

@@ -123,7 +123,10 @@ impl FallbackLog {
         let LabelledPeriod { period, domain, rule } = of;
         if let Some(ended) = period.decided(now, total, is_answering) {
             let EndedPeriod { fallbacks, seconds } = ended;
-            tracing::info!(%domain, %rule, fallbacks, seconds, "fallback ended: store decides");
+            tracing::info!(
+                %domain, %rule, fallbacks, seconds,
+                "fallback ended: the store decides again"
+            );
         }
     }
 

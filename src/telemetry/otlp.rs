@@ -86,7 +86,7 @@ pub(super) struct CollectorClient {
     headers: HeaderMap,
     timeout: Duration,
     signal: Signal,
-    /// Whether the last message was dropped. Only changes are logged.
+    /// Whether the last message was dropped. The log has a line when this changes.
     failing: bool,
 }
 
@@ -110,6 +110,14 @@ impl Signal {
     fn name(self) -> &'static str {
         match self {
             Signal::Traces => "traces",
+            Signal::Metrics => "metrics",
+        }
+    }
+
+    /// What a message has, for the log.
+    fn content(self) -> &'static str {
+        match self {
+            Signal::Traces => "spans",
             Signal::Metrics => "metrics",
         }
     }
@@ -171,10 +179,10 @@ impl CollectorClient {
 
     /// Logs when the collector starts to fail, and when it recovers.
     pub(super) fn log_transition(&mut self, result: &Result<(), ExportError>) {
-        let signal = self.signal.name();
+        let (signal, content) = (self.signal.name(), self.signal.content());
         match result {
             Err(ExportError(error)) if !self.failing => {
-                tracing::warn!(signal, error, "collector failed: messages are dropped");
+                tracing::warn!(signal, error, "collector failed: {content} are dropped");
             }
             Ok(()) if self.failing => tracing::info!(signal, "collector recovered"),
             _ => {}

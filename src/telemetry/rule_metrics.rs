@@ -1,5 +1,5 @@
-//! Statistics of every active rule. Rules with `detailed_metric` or `value_to_metric` also have
-//! statistics by value.
+//! Metrics of every active rule. Rules with `detailed_metric` or `value_to_metric` also have metrics
+//! by value.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,7 @@ pub(super) const OTHER: &str = "other";
 #[derive(Debug, Default)]
 pub struct RuleMetrics(Vec<Arc<RuleSeries>>);
 
-/// The statistics of one rule.
+/// The metrics of one rule.
 #[derive(Debug)]
 pub struct RuleSeries {
     /// The rule's domain.
@@ -41,8 +41,7 @@ pub struct RuleSeries {
     values: Option<Values>,
 }
 
-/// Statistics of one rule by values of requests. The budget bounds their number. Reads take no
-/// lock.
+/// The series of one rule by values of requests. The budget bounds their number. Reads take no lock.
 #[derive(Debug)]
 struct Values {
     budget: Arc<SeriesBudget>,
@@ -54,7 +53,7 @@ struct Values {
     other_is_used: AtomicU64,
 }
 
-/// The statistics of one combination of values.
+/// The metrics of one combination of values.
 #[derive(Debug)]
 struct ValueSeries {
     stat_key: Box<str>,
@@ -131,7 +130,8 @@ impl RuleSeries {
         }
     }
 
-    /// Whether the statistics by value still have the configuration of `rule`.
+    /// Whether these series, made for an earlier rule, can count for `rule`: both have metrics by
+    /// value, or neither has.
     fn fits(&self, rule: &Rule) -> bool {
         self.values.is_some() == rule.is_detailed()
     }

@@ -32,15 +32,17 @@ impl Default for Timing {
 pub(super) struct Debounce {
     timing: Timing,
     pending: Option<Pending>,
+    /// The instant of the last check without an event.
     polled: Micros,
 }
 
 /// A change that has not been checked.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
+    /// The instants of the first and the last event.
     first: Micros,
     last: Micros,
-    /// The result of a check without an event. The next check must have the same result.
+    /// The digest of the last check. If there was one, the next check must have the same digest.
     seen: Option<Digest>,
 }
 

@@ -1,8 +1,8 @@
 //! The watch set: every path that may change together with the watched content.
 //!
 //! It contains every folder and link on the way to a watched path, the targets of links, and every
-//! folder below the path. A swapped link, a created, replaced or removed folder, and a write to a
-//! file all change a name or a file in one of these.
+//! folder below the path. Every change of the content is an event at one of these paths: a swapped
+//! link, a folder that is created, replaced or removed, and a write to a file.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -21,9 +21,9 @@ const PATHS_MAX: usize = 8_192;
 pub(super) struct WatchSet {
     /// Files and folders to watch.
     pub(super) paths: BTreeSet<PathBuf>,
-    /// Names whose changes count in some watched folders, each as a whole path.
+    /// Paths of single entries of watched folders. An event at one of them may change the content.
     names: BTreeSet<PathBuf>,
-    /// Folders in which a change of any name counts.
+    /// Watched folders in which an event at any entry may change the content.
     folders: BTreeSet<PathBuf>,
     /// Whether there are more paths than [`PATHS_MAX`].
     pub(super) incomplete: bool,

@@ -41,7 +41,7 @@ pub struct Explanation {
 pub struct LevelTrace {
     /// The entry as `key=value`.
     pub entry: String,
-    /// Patterns with precedence that did not accept the value, most specific first.
+    /// Patterns that do not accept the value and precede the node that does, most specific first.
     pub rejected: Vec<MatcherInfo>,
     /// The node that accepted the value.
     pub accepted: Option<MatcherInfo>,
@@ -120,8 +120,8 @@ impl<'t> Visitor<'t> for LookupRecorder<'t> {
 }
 
 impl RuleSet {
-    /// Runs [`RuleSet::find`] and records each step. An entry that names a lease is left out when
-    /// the other entries lead to a rule that leases, as in a decision.
+    /// Runs the lookup of [`RuleSet::find`] and records each step. As in a decision, an entry that
+    /// names a lease is left out if the other entries match a rule that leases.
     pub fn explain(&self, domain: &str, entries: &[Entry<'_>]) -> Explanation {
         if let Some((lease, others)) = split_lease(entries)
             && let Found::Rule(rule) = self.find(domain, &others)

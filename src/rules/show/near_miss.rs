@@ -126,7 +126,7 @@ fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&RuleTreeNode]) -> V
     differs
 }
 
-/// The more specific node that accepted the descriptor before the rule could.
+/// The more specific node that accepted an entry instead of the rule's node, as a text.
 fn overtaken(path: &[std::sync::Arc<EntryMatcher>], taken: &[&RuleTreeNode]) -> Option<String> {
     let other = path
         .iter()

@@ -39,14 +39,15 @@ pub fn start_metrics_export(
     let interval = settings.otlp_interval;
     let message = move || {
         let (now, page) = page();
-        let span = Period { began: nanos(started), ends: nanos(now) };
-        span.message(resource.clone(), page.families())
+        let period = Period { began: nanos(started), ends: nanos(now) };
+        period.message(resource.clone(), page.families())
     };
     Exporter::start(&settings.into(), Signal::Metrics, move |client, stopped| async move {
         send(client, stopped, interval, message).await;
     })
 }
 
+/// Sends a message per `interval`, and the last one after the stop signal.
 async fn send(
     mut client: CollectorClient,
     mut stopped: watch::Receiver<bool>,

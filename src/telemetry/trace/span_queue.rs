@@ -77,7 +77,7 @@ pub(super) fn start(
     let (batch, delay) = (settings.max_batch_size, settings.batch_delay);
     let exporter =
         Exporter::start(&settings.into(), Signal::Traces, move |client, stopped| async move {
-            SpanBatcher { client, resource, queued, batch, delay }.empty(stopped, &metrics).await;
+            SpanBatcher { client, resource, queued, batch, delay }.run(stopped, &metrics).await;
         })?;
     Ok((queue, exporter))
 }
@@ -94,8 +94,8 @@ struct SpanBatcher {
 }
 
 impl SpanBatcher {
-    /// Sends messages until it is stopped and the queue is empty.
-    async fn empty(mut self, mut stopped: watch::Receiver<bool>, metrics: &SpanMetrics) {
+    /// Sends spans in batches. After the stop signal it empties the queue and returns.
+    async fn run(mut self, mut stopped: watch::Receiver<bool>, metrics: &SpanMetrics) {
         loop {
             let mut spans = Vec::new();
             let is_over = tokio::select! {

@@ -35,6 +35,7 @@ pub(super) struct LiteralIndex {
     automaton: AhoCorasick,
     /// Per text of the automaton, the patterns that require it.
     owners: Box<[Vec<(Side, u32)>]>,
+    /// The number of patterns.
     len: usize,
 }
 
