@@ -47,12 +47,8 @@ fn serve(flags: &Flags, env: &[(String, String)]) -> anyhow::Result<u8> {
 }
 
 fn start_log(log: &settings::LogSettings) -> anyhow::Result<()> {
-    // The HTTP/2 library (h2) logs a warning per misbehaving connection, so clients would control
-    // the size of the log. The Redis client (fred) logs once per connection and attempt what weir
-    // logs once. Directives of `log.level` follow in the list and take precedence.
-    let filter = EnvFilter::try_new(format!("h2=error,fred=off,{}", log.level))?;
     let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(filter(&log.level)?)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         // A closed log stream must not end the service.
@@ -62,4 +58,42 @@ fn start_log(log: &settings::LogSettings) -> anyhow::Result<()> {
         LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).init(),
     }
     Ok(())
+}
+
+/// The lines that `level` (`log.level`) selects. Directives of `level` follow in the list, so one that
+/// names a library takes precedence.
+///
+/// - h2 logs a warning per misbehaving connection, so clients would control the size of the log.
+/// - fred logs once per connection and attempt what weir logs once.
+/// - notify and mio log every file event. A log in a watched folder causes such an event with every
+///   line, and would therefore grow without end.
+fn filter(level: &str) -> anyhow::Result<EnvFilter> {
+    Ok(EnvFilter::try_new(format!("h2=error,fred=off,notify=off,mio=off,{level}"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::{Level, enabled};
+    use tracing_subscriber::layer::SubscriberExt;
+
+    /// Whether each of these is logged: a trace line of weir, notify, mio, and an error of notify.
+    fn logged(level: &str) -> [bool; 4] {
+        let filter = filter(level).expect("a level");
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(filter), || {
+            [
+                enabled!(target: "weir::app::watch", Level::TRACE),
+                enabled!(target: "notify::inotify", Level::TRACE),
+                enabled!(target: "mio::poll", Level::TRACE),
+                enabled!(target: "notify", Level::ERROR),
+            ]
+        })
+    }
+
+    #[test]
+    fn file_events_are_logged_only_if_named() {
+        assert_eq!(logged("trace"), [true, false, false, false]);
+        assert_eq!(logged("info"), [false; 4]);
+        assert_eq!(logged("off,notify=trace"), [false, true, false, true]);
+    }
 }

@@ -15,6 +15,7 @@ mod json;
 mod leases;
 mod library;
 mod metrics;
+mod log;
 mod openapi;
 mod readme;
 mod reload;
