@@ -110,7 +110,7 @@ impl BoundServer {
         shutdown: watch::Receiver<bool>,
     ) -> io::Result<RunningServer> {
         let BoundServer { config, grpc, http, admin, metrics } = self;
-        let lifecycle = Lifecycle::new(health);
+        let lifecycle = Lifecycle::new(health, config.drain.timeout);
         let loopback = admin.local_addr()?.ip().is_loopback();
         let pages = MetricsPages::new({
             let view = view.clone();
@@ -201,4 +201,12 @@ impl RunningServer {
 /// A single-threaded runtime with I/O and timers.
 fn single_threaded_runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
+}
+
+/// Runs `work` to its end on `runtime`, and drops all other tasks. Does not wait for blocking tasks,
+/// because a read from a hanging volume must not delay the end of the process.
+fn run_to_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+    let output = runtime.block_on(work);
+    runtime.shutdown_background();
+    output
 }

@@ -16,7 +16,7 @@ use super::lifecycle::{Lifecycle, Phase, StopOnExit};
 use super::listener::accept;
 use super::listener::balance::LeastConnections;
 use super::metrics::ServerMetrics;
-use super::single_threaded_runtime;
+use super::{run_to_end, single_threaded_runtime};
 use crate::settings::HttpSettings;
 
 /// What the acceptor thread owns: listeners, routes, health and shutdown.
@@ -38,7 +38,7 @@ impl Acceptor {
         let runtime = single_threaded_runtime()?;
         thread::Builder::new().name("weir-acceptor".into()).spawn(move || {
             let _last = StopOnExit(self.lifecycle.clone());
-            runtime.block_on(self.serve())
+            run_to_end(runtime, self.serve())
         })
     }
 

@@ -42,11 +42,14 @@ pub(super) enum Phase {
 pub(super) struct Lifecycle {
     phase: Arc<watch::Sender<Phase>>,
     health: watch::Receiver<Health>,
+    drain_timeout: Duration,
 }
 
 impl Lifecycle {
-    pub(super) fn new(health: watch::Receiver<Health>) -> Lifecycle {
-        Lifecycle { phase: Arc::new(watch::Sender::new(Phase::Serving)), health }
+    /// The lifecycle of a server that ends at the latest `drain_timeout` after its ports closed.
+    pub(super) fn new(health: watch::Receiver<Health>, drain_timeout: Duration) -> Lifecycle {
+        let phase = Arc::new(watch::Sender::new(Phase::Serving));
+        Lifecycle { phase, health, drain_timeout }
     }
 
     /// The health to report now.
@@ -69,6 +72,13 @@ impl Lifecycle {
         let mut phases = self.phase.subscribe();
         // `self` holds the sender, so the wait cannot fail.
         let _ = phases.wait_for(|now| *now >= phase).await;
+    }
+
+    /// Returns at the end of the drain: `drain_timeout` after the ports closed. If they closed before
+    /// the call, the time starts with the call.
+    pub(super) async fn drain_expired(&self) {
+        self.reached(Phase::Stopping).await;
+        tokio::time::sleep(self.drain_timeout).await;
     }
 
     /// Waits for the shutdown request, then moves through the phases of the drain. The server drains
@@ -134,7 +144,7 @@ mod tests {
     fn health_is_the_applications_until_the_drain() {
         let good = Health { live: true, ready: true };
         let (sender, health) = watch::channel(Health::default());
-        let lifecycle = Lifecycle::new(health);
+        let lifecycle = Lifecycle::new(health, Duration::ZERO);
         assert_eq!(lifecycle.health(), Health::default());
         sender.send_replace(good);
         assert_eq!(lifecycle.health(), good);
@@ -143,5 +153,17 @@ mod tests {
         lifecycle.advance(Phase::Stopping);
         lifecycle.advance(Phase::Draining);
         assert_eq!(*lifecycle.phase.borrow(), Phase::Stopping, "a phase never moves back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_drain_expires_after_its_timeout() {
+        let timeout = Duration::from_secs(30);
+        let lifecycle = Lifecycle::new(watch::channel(Health::default()).1, timeout);
+        let delay = Duration::from_secs(5);
+        let (shutdown, seen) = watch::channel(false);
+        let began = tokio::time::Instant::now();
+        shutdown.send_replace(true);
+        tokio::join!(lifecycle.drain(seen, delay), lifecycle.drain_expired());
+        assert_eq!(began.elapsed(), delay + timeout);
     }
 }

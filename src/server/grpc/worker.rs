@@ -19,7 +19,7 @@ use super::should_rate_limit::ShouldRateLimit;
 use super::tonic_services::TonicServices;
 use super::tonic_services::health::HealthService;
 use crate::server::config::ServerConfig;
-use crate::server::lifecycle::{Lifecycle, Phase, StopOnExit};
+use crate::server::lifecycle::{Lifecycle, StopOnExit};
 use crate::server::listener::balance::Accepted;
 use crate::server::rls::handler::Decide;
 use crate::server::single_threaded_runtime;
@@ -72,10 +72,6 @@ pub(in crate::server) fn start<D: Decide>(
 async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<D>) {
     let WorkerConfig { decider, health, budget, server, lifecycle } = config;
     let timeout = server.drain.timeout;
-    let drain_expired = async {
-        lifecycle.reached(Phase::Stopping).await;
-        tokio::time::sleep(timeout).await;
-    };
     let bounds = server.bounds;
     let handler = RateLimitHandler { decider, bounds, budget: Arc::clone(&budget) };
     let max_message_bytes = server.grpc.max_message_bytes;
@@ -102,7 +98,7 @@ async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<
     });
     tokio::select! {
         () = connections(queue, context) => {}
-        () = drain_expired => {
+        () = lifecycle.drain_expired() => {
             tracing::warn!(?timeout, "calls were still in flight at the end of the drain");
         }
     }

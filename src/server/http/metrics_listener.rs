@@ -13,7 +13,7 @@ use super::http1;
 use super::metrics_page::MetricsPages;
 use crate::server::lifecycle::Lifecycle;
 use crate::server::metrics::ServerMetrics;
-use crate::server::single_threaded_runtime;
+use crate::server::{run_to_end, single_threaded_runtime};
 use crate::settings::HttpSettings;
 
 /// Starts the thread that serves `path` on `listener` until the server stops.
@@ -28,7 +28,7 @@ pub(in crate::server) fn start(
     let routes = Router::new().route(path, get(move || pages.answer()));
     let runtime = single_threaded_runtime()?;
     thread::Builder::new().name("weir-metrics".into()).spawn(move || {
-        runtime.block_on(async {
+        run_to_end(runtime, async {
             let listener = net::TcpListener::from_std(listener)?;
             http1::serve(listener, routes, limits, (&metrics, |all| &all.metrics), &lifecycle)
                 .await;
