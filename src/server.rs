@@ -48,7 +48,6 @@ use http::{admin, metrics_listener, routes};
 use lifecycle::Lifecycle;
 use listener::balance::LeastConnections;
 use listener::bind::bind as bind_port;
-use listener::per_peer::PerPeerLimit;
 
 /// A server with bound ports that does not serve yet.
 #[derive(Debug)]
@@ -126,7 +125,7 @@ impl BoundServer {
         let (balancer, queues) = LeastConnections::new(
             worker::count(&config.grpc),
             config.grpc.max_connections,
-            PerPeerLimit::new(config.grpc.max_connections_per_peer),
+            config.grpc.max_connections_per_peer,
             config.server_metrics.clone(),
         );
         let acceptor = Acceptor {

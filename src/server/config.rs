@@ -45,9 +45,17 @@ impl From<&Settings> for ServerConfig {
     }
 }
 
+/// Denominator of the share of one client address in the connections of the admin listener, and of
+/// the metrics listener: a quarter. The other addresses have room for the rest.
+const ADMIN_PEER_SHARE: usize = 4;
+
 impl ServerConfig {
     /// Connection limits of the admin listener and of the metrics listener.
     pub(super) fn admin_limits(&self) -> HttpSettings {
-        HttpSettings { max_connections: self.admin.max_connections, ..self.http.clone() }
+        let max_connections = self.admin.max_connections;
+        let share = (max_connections / ADMIN_PEER_SHARE).max(1);
+        let per_peer = self.http.max_connections_per_peer.map_or(share, |max| max.min(share));
+        let max_connections_per_peer = Some(per_peer);
+        HttpSettings { max_connections, max_connections_per_peer, ..self.http.clone() }
     }
 }

@@ -1,7 +1,7 @@
-//! Listeners: binding, the accept loop, limits per address, assignment to workers, TLS.
+//! Listeners: binding, the accept loop, connection slots, assignment to workers, TLS.
 
 pub(super) mod accept;
 pub(super) mod balance;
 pub(super) mod bind;
-pub(super) mod per_peer;
+pub(super) mod slots;
 pub(super) mod tls;

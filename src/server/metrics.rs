@@ -37,6 +37,11 @@ pub struct ListenerMetrics {
     pub accepted: Metric,
     /// Connections open now.
     pub open: Metric,
+    /// Open connections that wait for their client: for TLS and the preface (gRPC), or for a
+    /// request.
+    pub waiting: Metric,
+    /// Waiting connections closed for a new one, because a maximum was reached.
+    pub evicted: Metric,
     /// Connections closed at once because the listener had its maximum of open connections.
     pub refused_total: Metric,
     /// Connections closed at once because the client address had its maximum of open connections.
@@ -107,15 +112,28 @@ impl ServerMetrics {
         for (listener, port) in ports {
             family.sample(&[("listener", listener)], port.open.get());
         }
+        let family = page.gauge(
+            "weir_connections_waiting",
+            "Open connections that wait for their client: for TLS and the HTTP/2 preface (grpc), \
+             or for a request.",
+        );
+        for (listener, port) in ports {
+            family.sample(&[("listener", listener)], port.waiting.get());
+        }
         let help = "Connections that each listener has accepted.";
         let family = page.counter("weir_connections_accepted_total", help);
         for (listener, port) in ports {
             family.sample(&[("listener", listener)], port.accepted.get());
         }
+        let help = "Waiting connections closed for a new one at a maximum of open connections.";
+        let family = page.counter("weir_connections_evicted_total", help);
+        for (listener, port) in ports {
+            family.sample(&[("listener", listener)], port.evicted.get());
+        }
         let family = page.counter(
             "weir_connections_refused_total",
             "Connections closed at once: over the maximum of the listener (total) or of one client \
-             address (peer).",
+             address (peer), and no connection waited.",
         );
         for (listener, port) in ports {
             for (reason, count) in [("total", &port.refused_total), ("peer", &port.refused_peer)] {
@@ -240,7 +258,8 @@ mod tests {
         ];
         for (name, port) in [("grpc", grpc), ("http", http), ("admin", admin), ("metrics", metrics)]
         {
-            let ListenerMetrics { accepted, open, refused_total, refused_peer } = port;
+            let ListenerMetrics { accepted, open, waiting, evicted, refused_total, refused_peer } =
+                port;
             let refused = |reason| {
                 let labels = format!("listener=\"{name}\",reason=\"{reason}\"");
                 format!("weir_connections_refused_total{{{labels}}}")
@@ -248,6 +267,8 @@ mod tests {
             all.extend([
                 (accepted, format!("weir_connections_accepted_total{{listener=\"{name}\"}}")),
                 (open, format!("weir_connections_open{{listener=\"{name}\"}}")),
+                (waiting, format!("weir_connections_waiting{{listener=\"{name}\"}}")),
+                (evicted, format!("weir_connections_evicted_total{{listener=\"{name}\"}}")),
                 (refused_total, refused("total")),
                 (refused_peer, refused("peer")),
             ]);

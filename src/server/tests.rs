@@ -5,6 +5,7 @@ mod support;
 
 mod bounds;
 mod delivery;
+mod drain;
 mod grpc;
 mod gzip;
 mod health;

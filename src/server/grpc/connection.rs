@@ -19,6 +19,7 @@ use super::dispatch::{ConnectionStats, Dispatcher};
 use super::io::GuardedIo;
 use super::read_budget::ReadBudget;
 use crate::server::lifecycle::{Lifecycle, Phase};
+use crate::server::listener::slots::Slot;
 use crate::server::listener::tls::TlsAcceptor;
 use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::Decide;
@@ -37,21 +38,24 @@ pub(super) struct ConnectionContext<D> {
 }
 
 impl<D: Decide> ConnectionContext<D> {
-    /// Serves one connection until it ends. TLS and the preface must finish before `open_by`.
-    pub(super) async fn serve(self: Arc<Self>, stream: StdStream, open_by: Instant) {
+    /// Serves one connection until it ends. TLS and the preface must finish before `open_by`. Until
+    /// then the connection waits for its client, and may lose its slot.
+    pub(super) async fn serve(self: Arc<Self>, stream: StdStream, slot: &Slot, open_by: Instant) {
         let Ok(stream) = TcpStream::from_std(stream) else { return };
-        let Some(tls) = &self.tls else { return self.serve_h2(stream, open_by).await };
+        let Some(tls) = &self.tls else { return self.serve_h2(stream, slot, open_by).await };
         let result = {
             let mut handshake = pin!(tls.accept(stream, &self.handshakes));
             tokio::select! {
                 result = handshake.as_mut() => result,
+                () = slot.evicted() => return,
+                () = self.lifecycle.reached(Phase::Stopping) => return,
                 () = sleep_until(open_by) => return self.metrics.handshake_timeout.add(),
             }
         };
         match result {
             Ok(stream) => {
                 self.metrics.tls_accepted.add();
-                self.serve_h2(stream, open_by).await;
+                self.serve_h2(stream, slot, open_by).await;
             }
             Err(error) => {
                 self.metrics.tls_failed.add();
@@ -63,6 +67,7 @@ impl<D: Decide> ConnectionContext<D> {
     async fn serve_h2<S: AsyncRead + AsyncWrite + Send + Unpin>(
         &self,
         stream: S,
+        slot: &Slot,
         open_by: Instant,
     ) {
         let ConnectionContext { settings, dispatcher, metrics, lifecycle, .. } = self;
@@ -78,8 +83,12 @@ impl<D: Decide> ConnectionContext<D> {
         );
         let opened = tokio::select! {
             opened = budget.poll_with_budget(builder(settings).handshake(stream)) => opened,
+            () = slot.evicted() => return,
             () = lifecycle.reached(Phase::Stopping) => return,
         };
+        if !slot.end_wait() {
+            return;
+        }
         let mut connection = match opened {
             Ok(connection) => connection,
             Err(error) => return count_error(metrics, &error),

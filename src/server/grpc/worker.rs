@@ -119,7 +119,7 @@ async fn connections<D: Decide>(
                 let by = open_by(context.settings.handshake_timeout);
                 let context = Arc::clone(&context);
                 open.spawn(async move {
-                    context.serve(stream, by).await;
+                    context.serve(stream, &guard.slot, by).await;
                     drop(guard);
                 });
             }

@@ -3,6 +3,7 @@
 //! Limits apply to the request head, the request, the age of a connection, and the number of
 //! connections, in total and per address.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,20 +14,23 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1::Builder;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 
 use crate::server::lifecycle::{Lifecycle, Phase};
 use crate::server::listener::accept;
-use crate::server::listener::per_peer::PerPeerLimit;
+use crate::server::listener::slots::{ConnectionSlots, Slot};
 use crate::server::metrics::{ListenerMetrics, ServerMetrics};
 use crate::settings::HttpSettings;
 
-/// Serves `router` on `listener` until the server stops, then gives open requests
-/// [`HttpSettings::request_timeout`] to finish.
+/// Serves `router` on `listener` until the server stops. Open requests then have
+/// [`HttpSettings::request_timeout`] to finish, but at most until the end of the drain.
 pub(in crate::server) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -36,55 +40,77 @@ pub(in crate::server) async fn serve(
 ) {
     let bound = (limits.request_timeout, Arc::clone(metrics));
     let router = router.layer(from_fn_with_state(bound, limit_time));
-    let permits = Arc::new(Semaphore::new(limits.max_connections));
-    let per_peer = PerPeerLimit::new(limits.max_connections_per_peer);
+    let slots = ConnectionSlots::new(
+        limits.max_connections,
+        limits.max_connections_per_peer,
+        Arc::clone(metrics),
+        listener_metrics,
+    );
+    // Each connection has a sender. The channel closes when the last connection has ended.
+    let (open, mut all_ended) = mpsc::channel::<Infallible>(1);
     let take = |stream, address| {
         listener_metrics(metrics).accepted.add();
-        // Without a permit, the closure returns and drops the stream, which closes it.
-        let Some(peer_permit) = per_peer.try_acquire(address) else {
-            return listener_metrics(metrics).refused_peer.add();
-        };
-        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
-            return listener_metrics(metrics).refused_total.add();
-        };
+        // Without a slot, the closure returns and drops the stream, which closes it.
+        let Some(slot) = slots.try_acquire(address) else { return };
         let (router, lifecycle, metrics) = (router.clone(), lifecycle.clone(), Arc::clone(metrics));
-        let limits = limits.clone();
-        listener_metrics(&metrics).open.add();
+        let (limits, open) = (limits.clone(), open.clone());
         tokio::spawn(async move {
-            connection(stream, router, limits, &metrics, lifecycle.reached(Phase::Stopping)).await;
-            listener_metrics(&metrics).open.subtract();
-            drop((permit, peer_permit));
+            let stopping = lifecycle.reached(Phase::Stopping);
+            connection(stream, slot, router, limits, &metrics, stopping).await;
+            drop(open);
         });
     };
     tokio::select! {
         () = accept::accept(listener, take) => {}
         () = lifecycle.reached(Phase::Stopping) => {}
     }
-    // All permits are free once every connection has ended.
-    let all = u32::try_from(limits.max_connections).unwrap_or(u32::MAX);
-    let _ = tokio::time::timeout(limits.request_timeout, permits.acquire_many(all)).await;
+    drop(open);
+    tokio::select! {
+        _ = all_ended.recv() => {}
+        () = sleep(limits.request_timeout) => {}
+        // The caller then drops the connections that are left.
+        () = lifecycle.drain_expired() => {}
+    }
 }
 
 async fn connection(
     stream: TcpStream,
+    slot: Slot,
     router: Router,
     limits: HttpSettings,
     metrics: &ServerMetrics,
     stopping: impl Future<Output = ()>,
 ) {
+    let slot = Arc::new(slot);
+    let routes = TowerToHyperService::new(router);
+    let counted = Arc::clone(&slot);
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        // False after an eviction, which closes the connection below.
+        counted.end_wait();
+        let (response, slot) = (routes.call(request), Arc::clone(&counted));
+        async move {
+            let response = response.await;
+            slot.begin_wait();
+            response
+        }
+    });
     let connection = Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout)
         .max_buf_size(limits.max_head_bytes)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     tokio::select! {
         result = connection.as_mut() => return count_error(metrics, result),
+        () = slot.evicted() => return,
         () = stopping => {}
-        () = tokio::time::sleep(limits.max_connection_age) => {}
+        () = sleep(limits.max_connection_age) => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = tokio::time::timeout(limits.request_timeout, connection).await;
+    tokio::select! {
+        _ = timeout(limits.request_timeout, connection) => {}
+        () = slot.evicted() => {}
+    }
 }
 
 /// Counts a request head that was too slow or too large. Other errors only mean a closed
@@ -103,7 +129,7 @@ async fn limit_time(
     request: Request,
     next: Next,
 ) -> Response {
-    let Ok(response) = tokio::time::timeout(limit, next.run(request)).await else {
+    let Ok(response) = timeout(limit, next.run(request)).await else {
         metrics.http_timeout.add();
         return (StatusCode::REQUEST_TIMEOUT, "request exceeded http.request_timeout\n")
             .into_response();

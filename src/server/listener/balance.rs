@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::mpsc;
 
-use super::per_peer::{PerPeerLimit, PerPeerPermit};
+use super::slots::{ConnectionSlots, Slot};
 use crate::server::metrics::ServerMetrics;
 
 /// Connections that may wait in the queue of one worker.
@@ -23,30 +23,24 @@ pub(in crate::server) struct Accepted {
     pub(in crate::server) guard: ConnectionGuard,
 }
 
-/// Counts one open connection of a worker and of a client address until it is dropped.
+/// Counts one open connection of a worker, and holds its slot, until it is dropped.
 #[derive(Debug)]
 pub(in crate::server) struct ConnectionGuard {
     worker: Arc<AtomicUsize>,
-    metrics: Arc<ServerMetrics>,
-    _peer: PerPeerPermit,
+    /// The slot of the connection. It waits until TLS and the HTTP/2 preface are complete.
+    pub(in crate::server) slot: Slot,
 }
 
 impl ConnectionGuard {
-    fn new(
-        worker: &Arc<AtomicUsize>,
-        metrics: &Arc<ServerMetrics>,
-        peer: PerPeerPermit,
-    ) -> ConnectionGuard {
+    fn new(worker: &Arc<AtomicUsize>, slot: Slot) -> ConnectionGuard {
         worker.fetch_add(1, Ordering::Relaxed);
-        metrics.grpc.open.add();
-        ConnectionGuard { worker: Arc::clone(worker), metrics: Arc::clone(metrics), _peer: peer }
+        ConnectionGuard { worker: Arc::clone(worker), slot }
     }
 }
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.worker.fetch_sub(1, Ordering::Relaxed);
-        self.metrics.grpc.open.subtract();
     }
 }
 
@@ -54,8 +48,7 @@ impl Drop for ConnectionGuard {
 #[derive(Debug)]
 pub(in crate::server) struct LeastConnections {
     workers: Vec<Worker>,
-    max: usize,
-    per_peer: PerPeerLimit,
+    slots: ConnectionSlots,
     metrics: Arc<ServerMetrics>,
 }
 
@@ -67,11 +60,11 @@ struct Worker {
 
 impl LeastConnections {
     /// A balancer for `workers` workers, and the queue of each worker. At most `max` connections
-    /// are open in total, and per address as many as `per_peer` allows.
+    /// are open in total, and at most `max_per_peer` per client address.
     pub(in crate::server) fn new(
         workers: usize,
         max: usize,
-        per_peer: PerPeerLimit,
+        max_per_peer: Option<usize>,
         metrics: Arc<ServerMetrics>,
     ) -> (LeastConnections, Vec<mpsc::Receiver<Accepted>>) {
         let worker = || {
@@ -79,39 +72,28 @@ impl LeastConnections {
             (Worker { open: Arc::default(), queue }, receiver)
         };
         let (workers, queues) = (0..workers).map(|_| worker()).unzip();
-        (LeastConnections { workers, max, per_peer, metrics }, queues)
+        let slots =
+            ConnectionSlots::new(max, max_per_peer, Arc::clone(&metrics), |metrics| &metrics.grpc);
+        (LeastConnections { workers, slots, metrics }, queues)
     }
 
     /// Sends `stream` to the worker with the fewest open connections whose queue has room. Returns
-    /// false if a limit was reached; the connection is then closed.
+    /// false if no queue has room or no slot is free; the connection is then closed.
     pub(in crate::server) fn assign(&self, stream: TcpStream, peer: IpAddr) -> bool {
-        let port = &self.metrics.grpc;
-        port.accepted.add();
-        let Some(peer) = self.per_peer.try_acquire(peer) else {
-            port.refused_peer.add();
-            return false;
-        };
-        let assigned = self.try_assign(stream, peer);
-        if !assigned {
-            port.refused_total.add();
-        }
-        assigned
-    }
-
-    fn try_assign(&self, stream: TcpStream, peer: PerPeerPermit) -> bool {
+        let listener = &self.metrics.grpc;
+        listener.accepted.add();
         let mut order: Vec<(usize, &Worker)> =
             self.workers.iter().map(|worker| (worker.open(), worker)).collect();
-        if order.iter().map(|(open, _)| open).sum::<usize>() >= self.max {
-            return false;
-        }
         order.sort_by_key(|(open, _)| *open);
-        let permit =
+        let room =
             order.iter().find_map(|(_, worker)| Some((worker, worker.queue.try_reserve().ok()?)));
-        let Some((worker, permit)) = permit else { return false };
-        permit.send(Accepted {
-            stream,
-            guard: ConnectionGuard::new(&worker.open, &self.metrics, peer),
-        });
+        // Before the slot: a connection without a worker must not evict another one.
+        let Some((worker, room)) = room else {
+            listener.refused_total.add();
+            return false;
+        };
+        let Some(slot) = self.slots.try_acquire(peer) else { return false };
+        room.send(Accepted { stream, guard: ConnectionGuard::new(&worker.open, slot) });
         true
     }
 }
@@ -130,7 +112,7 @@ mod tests {
     const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     fn balancer(workers: usize, max: usize) -> (LeastConnections, Vec<mpsc::Receiver<Accepted>>) {
-        LeastConnections::new(workers, max, PerPeerLimit::new(None), Arc::default())
+        LeastConnections::new(workers, max, None, Arc::default())
     }
 
     /// Both ends of a new connection. The client's end only has to stay open.
@@ -186,20 +168,21 @@ mod tests {
     fn a_connection_over_the_maximum_is_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (balancer, mut queues) = balancer(2, 2);
-        let clients: Vec<_> = (0..2)
-            .map(|_| {
-                let (client, stream) = connection(&listener);
-                assert!(balancer.assign(stream, PEER));
-                client
-            })
-            .collect();
-        let (_client, stream) = connection(&listener);
-        assert!(!balancer.assign(stream, PEER));
+        let mut clients = Vec::new();
+        let mut assign = || {
+            let (client, stream) = connection(&listener);
+            clients.push(client);
+            balancer.assign(stream, PEER)
+        };
+        assert!(assign() && assign());
+        let [first, second] = [0, 1].map(|worker: usize| queues[worker].try_recv().unwrap());
+        assert!(first.guard.slot.end_wait() && second.guard.slot.end_wait());
+        assert!(!assign());
         assert_eq!(balancer.metrics.grpc.refused_total.get(), 1);
-        drop(queues[0].try_recv().unwrap());
-        let (_client, stream) = connection(&listener);
-        assert!(balancer.assign(stream, PEER), "the closed connection does not count");
+        drop(first);
+        assert!(assign(), "the closed connection does not count");
+        assert!(assign(), "the connection that is not open yet is evicted");
         assert_eq!(balancer.metrics.grpc.refused_total.get(), 1);
-        drop(clients);
+        assert_eq!(balancer.metrics.grpc.evicted.get(), 1);
     }
 }

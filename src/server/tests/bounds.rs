@@ -51,24 +51,36 @@ async fn missing_body_times_out() {
     server.stop().await;
 }
 
+/// At the maximum, a new connection replaces one that waits for its client, and is refused beside
+/// one that is in use.
 async fn a_connection_over_the_maximum_is_closed(fast_path: bool) {
+    const HALF: &[u8] = b"POST /json HTTP/1.1\r\nhost: t\r\ncontent-length: 9\r\n\r\n{";
     let mut settings = settings_over(fast_path);
     settings.grpc.max_connections = 1;
     settings.http.max_connections = 1;
     let metrics = Arc::clone(&settings.server_metrics);
     let server = serve(ByDomain, settings);
-    let ports = [(server.addresses.grpc, &metrics.grpc), (server.addresses.http, &metrics.http)];
-    for (address, port) in ports {
-        let first = TcpStream::connect(address).await.unwrap();
+    let (grpc, http_port) = (server.addresses.grpc, server.addresses.http);
+    for (address, port, begins) in
+        [(grpc, &metrics.grpc, PREFACE), (http_port, &metrics.http, HALF)]
+    {
+        let silent = TcpStream::connect(address).await.unwrap();
+        let mut used = TcpStream::connect(address).await.unwrap();
+        wait_until_closed(silent).await;
+        used.write_all(begins).await.unwrap();
+        let in_use = || port.open.get() == 1 && port.waiting.get() == 0;
+        wait_until("the connection to be in use", in_use).await;
         wait_until_closed(TcpStream::connect(address).await.unwrap()).await;
-        drop(first);
+        drop(used);
         // The server detects a close only when it reads from the connection, so the count may lag.
         wait_until("the close to be counted", || port.open.get() == 0).await;
     }
-    assert_eq!(http(server.addresses.http, "GET", "/livez", "").await.status, 200);
+    assert_eq!(http(http_port, "GET", "/livez", "").await.status, 200);
     server.try_call().await.unwrap();
     server.stop().await;
-    assert_eq!((metrics.grpc.refused_total.get(), metrics.http.refused_total.get()), (1, 1));
+    for port in [&metrics.grpc, &metrics.http] {
+        assert_eq!((port.evicted.get(), port.refused_total.get()), (1, 1));
+    }
 }
 
 async fn a_message_over_the_maximum_is_refused(fast_path: bool) {

@@ -254,9 +254,9 @@ async fn connections_per_address_are_limited(fast_path: bool) {
     let (server, metrics) =
         serving(fast_path, |settings| settings.grpc.max_connections_per_peer = Some(2));
     let connect = || Raw::connect(server.addresses.grpc, &[]);
-    let (mut first, second) = (connect().await, connect().await);
-    // The first connection got a response, so it is counted.
-    assert_eq!(first.next().await.map(|frame| frame.kind), Some(SETTINGS));
+    let (first, second) = (connect().await, connect().await);
+    let both_open = || metrics.grpc.open.get() == 2 && metrics.grpc.waiting.get() == 0;
+    wait_until("both connections to be open", both_open).await;
     let mut third = TcpStream::connect(server.addresses.grpc).await.unwrap();
     assert_eq!(third.read(&mut [0; 9]).await.unwrap_or(0), 0, "closed at once");
     assert_eq!(metrics.grpc.refused_peer.get(), 1);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::support::{Served, read_response, serve, settings};
+use super::support::{Served, in_time, read_response, serve, settings};
 use crate::server::tests::test_handlers::ByDomain;
 use crate::server::{ListenerMetrics, ServerConfig, ServerMetrics};
 
@@ -31,19 +31,26 @@ fn serve_all_listeners(
     (server, listeners, metrics)
 }
 
-/// Opens `number` silent connections to `port`.
-async fn silent(port: SocketAddr, number: usize) -> Vec<TcpStream> {
+/// Opens a connection to `port` from the address 127.0.0.`host`.
+async fn connect_from(host: u8, port: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, host], 0).into()).unwrap();
+    socket.connect(port).await.unwrap()
+}
+
+/// Opens `number` silent connections to `port` from the address 127.0.0.`host`.
+async fn silent(host: u8, port: SocketAddr, number: usize) -> Vec<TcpStream> {
     let mut open = Vec::new();
     for _ in 0..number {
-        open.push(TcpStream::connect(port).await.unwrap());
+        open.push(connect_from(host, port).await);
     }
     open
 }
 
-/// Connects, and waits until the server has closed the connection.
-async fn assert_refused(port: SocketAddr) {
-    let mut stream = TcpStream::connect(port).await.unwrap();
-    assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0, "closed without a response");
+/// Waits until the server has closed a connection without a response.
+async fn assert_closed(mut stream: TcpStream) {
+    let read = in_time("the close", stream.read(&mut [0; 1])).await;
+    assert_eq!(read.unwrap_or(0), 0);
 }
 
 /// The HTTP status of `path`, requested on an open connection. Closes the connection.
@@ -53,41 +60,53 @@ async fn status(mut stream: TcpStream, path: &str) -> u16 {
     read_response(&mut stream).await.status
 }
 
+/// The connections that a listener accepted, evicted and refused.
+fn counts(listener: &ListenerMetrics) -> [u64; 4] {
+    let ListenerMetrics { accepted, evicted, refused_total, refused_peer, .. } = listener;
+    [accepted, evicted, refused_total, refused_peer].map(|metric| metric.get())
+}
+
 #[tokio::test]
-async fn the_limit_of_an_address_affects_no_other() {
+async fn an_address_at_its_limit_affects_no_other() {
     let (server, listeners, metrics) = serve_all_listeners(|settings| {
         settings.http.max_connections_per_peer = Some(4);
     });
     for (port, path, _) in listeners {
-        let mut open = silent(port, 4).await;
-        assert_refused(port).await;
-        let other = TcpSocket::new_v4().unwrap();
-        other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-        assert_eq!(status(other.connect(port).await.unwrap(), path).await, 200, "{port} {path}");
-        assert_eq!(status(open.remove(0), path).await, 200, "its open connections are served");
+        let other = connect_from(2, port).await;
+        let mut open = silent(1, port, 8).await;
+        for newest in open.split_off(4) {
+            assert_eq!(status(newest, path).await, 200, "{port} {path}");
+        }
+        for oldest in open {
+            assert_closed(oldest).await;
+        }
+        assert_eq!(status(other, path).await, 200, "{port} {path}");
     }
     server.stop().await;
-    for (_, path, port) in listeners {
-        let port = port(&metrics);
-        let counts = (port.accepted.get(), port.refused_peer.get(), port.refused_total.get());
-        assert_eq!(counts, (6, 1, 0), "{path}");
+    for (_, path, listener) in listeners {
+        assert_eq!(counts(listener(&metrics)), [9, 4, 0, 0], "{path}");
     }
 }
 
+/// An address gets a quarter of the 64 connections.
 #[tokio::test]
 async fn metrics_listeners_accept_64_connections() {
     let (server, listeners, metrics) = serve_all_listeners(|_| {});
     for (port, path, _) in &listeners[1..] {
-        let mut open = silent(*port, 64).await;
-        assert_refused(*port).await;
-        assert_eq!(status(open.remove(0), path).await, 200, "open connections are served");
+        let mut first = silent(1, *port, 17).await;
+        assert_closed(first.remove(0)).await;
+        let mut others = Vec::new();
+        for host in 2..=4 {
+            others.extend(silent(host, *port, 16).await);
+        }
+        let fifth = connect_from(5, *port).await;
+        assert_closed(first.remove(0)).await;
+        for open in [fifth, first.remove(0), others.remove(0)] {
+            assert_eq!(status(open, path).await, 200, "{port} {path}");
+        }
     }
     server.stop().await;
-    for (_, _, port) in &listeners[1..] {
-        let port = port(&metrics);
-        assert_eq!(
-            (port.accepted.get(), port.refused_total.get(), port.refused_peer.get()),
-            (65, 1, 0)
-        );
+    for (_, path, listener) in &listeners[1..] {
+        assert_eq!(counts(listener(&metrics)), [66, 2, 0, 0], "{path}");
     }
 }

@@ -54,9 +54,11 @@ section! {
         /// Maximum number of control frames (pings, settings, resets) of one connection over the
         /// allowance of 4 per request and 100 per second. One more closes the connection.
         max_control_frames: u32 = "1000", number(10..=COUNT_MAX);
-        /// Maximum number of open gRPC connections of the process. One more is closed at once.
+        /// Maximum number of open gRPC connections of the process. One more closes the connection that
+        /// has waited longest for TLS and the first bytes of HTTP/2. If none waits, it is closed itself.
         max_connections: usize = "16384", number(1..=COUNT_MAX);
-        /// Maximum number of open gRPC connections of one client address. `off`: no limit.
+        /// Maximum number of open gRPC connections of one client address, with the same effect among
+        /// the connections of this address. `off`: no limit.
         max_connections_per_peer: Option<usize> = "off", number_or_off(1..=COUNT_MAX);
         /// Maximum number of concurrent TLS handshakes of one worker. Further handshakes wait.
         max_handshakes: usize = "32", number(1..=COUNT_MAX);
