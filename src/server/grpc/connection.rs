@@ -33,7 +33,7 @@ pub(super) struct ConnectionContext<D> {
     pub(super) dispatcher: Dispatcher<D>,
     pub(super) metrics: Arc<ServerMetrics>,
     pub(super) lifecycle: Lifecycle,
-    /// Permits for concurrent TLS handshakes on this worker.
+    /// Permits for steps of TLS handshakes in one turn of this worker.
     pub(super) handshakes: Arc<Semaphore>,
 }
 

@@ -13,6 +13,7 @@ use tokio_rustls::server::TlsStream;
 
 mod client_san;
 mod rustls_config;
+mod turns;
 
 use crate::server::metrics::ServerMetrics;
 use crate::settings::{ClientCert, GrpcSettings};
@@ -129,16 +130,19 @@ impl TlsAcceptor {
         }
     }
 
-    /// Performs the handshake. `permits` bounds the concurrent handshakes. A client takes a permit
-    /// only after it has sent its ClientHello, so silent clients hold none.
+    /// Performs the handshake. Each step of it takes one of `permits` for one turn of the worker. A
+    /// handshake that waits for its client holds none.
     pub(in crate::server) async fn accept(
         &self,
         stream: TcpStream,
-        permits: &Semaphore,
+        permits: &Arc<Semaphore>,
     ) -> io::Result<TlsStream<TcpStream>> {
+        // Without a permit: this only parses, and silent clients must not take permits.
         let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
-        let _permit = permits.acquire().await.map_err(io::Error::other)?;
-        hello.into_stream(Arc::clone(&self.0.served.current().rustls)).await
+        // `into_stream` itself computes the first flight, so it needs a permit too.
+        let handshake =
+            async { hello.into_stream(Arc::clone(&self.0.served.current().rustls)).await };
+        turns::in_turns(handshake, permits).await
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 
 use super::pki::{Authority, EVERY_KEY, Kind, Leaf};
-use super::support::{Served, request, serve, settings, wait_until};
+use super::support::{Served, in_time, request, serve, settings, wait_until};
 use crate::proto::RateLimitServiceClient;
 use crate::server::tests::test_handlers::ByDomain;
 use crate::server::{ReloadOutcome, ServerConfig, ServerMetrics, TlsAcceptor, TlsConfig};
@@ -156,24 +156,66 @@ async fn plain_text_and_silence_block_no_other_client() {
     assert_eq!((metrics.tls_failed.get(), metrics.handshake_timeout.get()), (1, 2));
 }
 
+/// Longer than any test waits.
+const LONG: Duration = Duration::from_secs(600);
+
+/// Connections whose clients are silent after their ClientHello. Each has got the first flight.
+async fn stalled(server: &Served, authority: &Authority, number: usize) -> Vec<TcpStream> {
+    let hello = authority.client_hello();
+    let mut stalled = Vec::new();
+    for _ in 0..number {
+        let mut stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
+        stream.write_all(&hello).await.unwrap();
+        in_time("the first flight", stream.read_exact(&mut [0; 5])).await.unwrap();
+        stalled.push(stream);
+    }
+    stalled
+}
+
 #[tokio::test]
 async fn a_stalled_handshake_times_out() {
     let authority = Authority::new();
     let files = authority.files(&authority.issue(Leaf::server()));
     let (server, _, metrics) = serve_with_tls(files, |settings| {
-        settings.grpc.handshake_timeout = Duration::from_millis(500);
+        settings.grpc.handshake_timeout = Duration::from_millis(300);
+    });
+    for mut stream in stalled(&server, &authority, 2).await {
+        let _ = in_time("the close", stream.read_to_end(&mut Vec::new())).await;
+    }
+    server.stop().await;
+    assert_eq!(metrics.handshake_timeout.get(), 2);
+}
+
+/// A worker with one permit serves a client beside 50 handshakes that wait for theirs.
+#[tokio::test]
+async fn stalled_handshakes_delay_no_other_client() {
+    let authority = Authority::new();
+    let files = authority.files(&authority.issue(Leaf::server()));
+    let (server, _, metrics) = serve_with_tls(files, |settings| {
+        settings.grpc.handshake_timeout = LONG;
         settings.grpc.max_handshakes = 1;
         settings.grpc.workers = NonZeroUsize::new(1);
     });
-    // A client that is silent after its ClientHello holds the only permit until the timeout.
-    let mut stalled = TcpStream::connect(server.addresses.grpc).await.unwrap();
-    stalled.write_all(&authority.client_hello()).await.unwrap();
-    let mut flight = [0; 5];
-    stalled.read_exact(&mut flight).await.unwrap();
-    // Connections that arrive meanwhile wait for the permit, or time out and retry.
-    while !call_succeeds(&server, client_config(&authority)).await {}
-    server.stop().await;
-    assert!(metrics.handshake_timeout.get() >= 1);
+    let stalled = stalled(&server, &authority, 50).await;
+    assert!(in_time("a call", call_succeeds(&server, client_config(&authority))).await);
+    assert_eq!(metrics.grpc.waiting.get(), 50, "the handshakes wait as before");
+    in_time("the stop", server.stop()).await;
+    drop(stalled);
+}
+
+#[tokio::test]
+async fn at_the_maximum_the_oldest_handshake_ends() {
+    let authority = Authority::new();
+    let files = authority.files(&authority.issue(Leaf::server()));
+    let (server, _, metrics) = serve_with_tls(files, |settings| {
+        settings.grpc.handshake_timeout = LONG;
+        settings.grpc.max_connections = 3;
+    });
+    let mut stalled = stalled(&server, &authority, 3).await;
+    assert!(in_time("a call", call_succeeds(&server, client_config(&authority))).await);
+    let _ = in_time("the close", stalled[0].read_to_end(&mut Vec::new())).await;
+    assert_eq!((metrics.grpc.evicted.get(), metrics.grpc.refused_total.get()), (1, 0));
+    in_time("the stop", server.stop()).await;
 }
 
 #[tokio::test]

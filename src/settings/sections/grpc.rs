@@ -60,8 +60,10 @@ section! {
         /// Maximum number of open gRPC connections of one client address, with the same effect among
         /// the connections of this address. `off`: no limit.
         max_connections_per_peer: Option<usize> = "off", number_or_off(1..=COUNT_MAX);
-        /// Maximum number of concurrent TLS handshakes of one worker. Further handshakes wait.
-        max_handshakes: usize = "32", number(1..=COUNT_MAX);
+        // 8: about 2 ms of cryptography with ECDSA keys, and 8 ms with RSA keys.
+        /// Maximum number of steps of TLS handshakes that a worker runs before it serves its open
+        /// connections again. Further handshakes wait. A handshake that waits for its client is no step.
+        max_handshakes: usize = "8", number(1..=COUNT_MAX);
         /// Time for a new connection to finish TLS and to send the first 24 bytes of HTTP/2.
         handshake_timeout: Duration = "10s", positive_duration();
         /// Time from the first byte of a call to the last byte of its response. Health watches and

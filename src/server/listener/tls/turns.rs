@@ -1,0 +1,77 @@
+//! Turns: the bound on the steps of TLS handshakes that a worker runs between two rounds of its other
+//! connections.
+//!
+//! A step signs or verifies, which takes up to a millisecond of CPU time. A worker is one thread, so
+//! a thousand clients that send their ClientHello at once would otherwise delay every call on it
+//! by a thousand steps.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::ready;
+
+use tokio::sync::Semaphore;
+use tokio::task::yield_now;
+
+/// Runs `handshake`, and takes one of `permits` for each step: for each time that its socket wakes
+/// it. The permit is free again after the worker's next round. A handshake that waits holds none.
+pub(super) async fn in_turns<F: Future>(handshake: F, permits: &Arc<Semaphore>) -> F::Output {
+    let mut handshake = pin!(handshake);
+    let mut permit = pin!(Arc::clone(permits).acquire_owned());
+    poll_fn(|context| {
+        let taken = ready!(permit.as_mut().poll(context));
+        permit.set(Arc::clone(permits).acquire_owned());
+        let polled = handshake.as_mut().poll(context);
+        // The runtime wakes tasks that have yielded after those with new input.
+        tokio::spawn(async move {
+            yield_now().await;
+            drop(taken);
+        });
+        polled
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+    use std::sync::Mutex;
+
+    use futures_util::FutureExt;
+
+    #[tokio::test]
+    async fn a_waiting_handshake_holds_no_permit() {
+        let permits = Arc::new(Semaphore::new(1));
+        let mut waiting: Vec<_> =
+            (0..10).map(|_| Box::pin(in_turns(pending::<()>(), &permits))).collect();
+        for handshake in &mut waiting {
+            while permits.available_permits() == 0 {
+                yield_now().await;
+            }
+            assert!(handshake.now_or_never().is_none());
+            assert_eq!(permits.available_permits(), 0, "the step took the permit");
+        }
+        assert_eq!(in_turns(async { 7 }, &permits).await, 7);
+    }
+
+    #[tokio::test]
+    async fn other_tasks_run_between_the_steps() {
+        let permits = Arc::new(Semaphore::new(2));
+        let steps = Arc::new(Mutex::new(Vec::new()));
+        for number in 0..10 {
+            let (steps, permits) = (Arc::clone(&steps), Arc::clone(&permits));
+            let step = async move { steps.lock().unwrap().push(number) };
+            tokio::spawn(async move { in_turns(step, &permits).await });
+        }
+        let mut before = 0;
+        while before < 10 {
+            yield_now().await;
+            let now = steps.lock().unwrap().len();
+            assert!(now - before <= 2, "{before} to {now}");
+            before = now;
+        }
+        let order: Vec<i32> = (0..10).collect();
+        assert_eq!(*steps.lock().unwrap(), order, "in the order of their arrival");
+    }
+}
