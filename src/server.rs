@@ -1,9 +1,10 @@
 //! The server: gRPC, HTTP, admin and metrics listeners.
 //!
 //! One worker thread per core serves gRPC. The acceptor thread accepts gRPC, HTTP and admin
-//! connections, assigns gRPC connections to the workers, and serves HTTP and admin itself. A
-//! metrics listener, if configured, has its own thread. [`bind`] binds the ports,
-//! [`BoundServer::serve`] starts the threads, and [`RunningServer::join`] waits until they have stopped.
+//! connections, assigns gRPC connections to the workers, and serves HTTP and admin itself. The
+//! JSON thread decodes and decides the requests of `/json`. A metrics listener, if configured, has
+//! its own thread. [`bind`] binds the ports, [`BoundServer::serve`] starts the threads, and
+//! [`RunningServer::join`] waits until they have stopped.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -43,6 +44,7 @@ use acceptor::Acceptor;
 use grpc::memory_budget::MemoryBudget;
 use grpc::tonic_services::health::Reporter;
 use grpc::worker::{self, WorkerConfig};
+use http::json_thread::JsonThread;
 use http::metrics_page::MetricsPages;
 use http::{admin, metrics_listener, routes};
 use lifecycle::Lifecycle;
@@ -128,11 +130,12 @@ impl BoundServer {
             config.grpc.max_connections_per_peer,
             config.server_metrics.clone(),
         );
+        let (json, json_thread) = JsonThread::start(lifecycle.clone())?;
         let acceptor = Acceptor {
             grpc: (grpc, balancer),
             http: (
                 http,
-                routes::router(decider.clone(), &config, lifecycle.clone()),
+                routes::router(decider.clone(), &config, lifecycle.clone(), json),
                 config.http.clone(),
             ),
             admin: (admin, admin_routes, config.admin_limits()),
@@ -142,7 +145,8 @@ impl BoundServer {
             shutdown,
             delay: config.drain.delay,
         };
-        let mut threads = Vec::with_capacity(queues.len() + 2);
+        let mut threads = Vec::with_capacity(queues.len() + 3);
+        threads.push(json_thread);
         if let Some(listener) = metrics {
             let limits = config.admin_limits();
             let server_metrics = config.server_metrics.clone();
@@ -169,8 +173,8 @@ impl BoundServer {
         for (index, queue) in queues.into_iter().enumerate() {
             threads.push(worker::start(index, queue, worker.clone())?);
         }
-        // The acceptor starts last: if a thread cannot start, dropping the balancer ends the
-        // others.
+        // The acceptor starts last: if a thread cannot start, dropping the balancer and the routes
+        // ends the others.
         threads.push(acceptor.start()?);
         Ok(RunningServer { threads })
     }

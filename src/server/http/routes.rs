@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -16,7 +17,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 
 use super::body::{self, ReadBody};
+use super::json_thread::JsonThread;
 use crate::descriptor::Bounds;
+use crate::grant::Grant;
 use crate::proto::Code;
 use crate::server::config::ServerConfig;
 use crate::server::lifecycle::Lifecycle;
@@ -30,17 +33,19 @@ struct HttpState<D> {
     bounds: Bounds,
     max_body_bytes: usize,
     lifecycle: Lifecycle,
+    thread: JsonThread,
 }
 
-/// The routes of the HTTP port.
+/// The routes of the HTTP port. `thread` decodes and decides the requests of `/json`.
 pub(in crate::server) fn router<D: Decide>(
     decider: Arc<D>,
     config: &ServerConfig,
     lifecycle: Lifecycle,
+    thread: JsonThread,
 ) -> Router {
     let max_body_bytes = config.http.max_body_bytes;
-    let state =
-        HttpState { decider, json: Json::new(), bounds: config.bounds, max_body_bytes, lifecycle };
+    let (json, bounds) = (Json::new(), config.bounds);
+    let state = HttpState { decider, json, bounds, max_body_bytes, lifecycle, thread };
     Router::new()
         .route("/json", any(decide::<D>).layer(DefaultBodyLimit::max(max_body_bytes)))
         .route("/healthcheck", any(live::<D>))
@@ -54,7 +59,6 @@ async fn decide<D: Decide>(
     headers: HeaderMap,
     body: ReadBody,
 ) -> Response {
-    let trace = trace_context(&*state.decider, &headers);
     let body = match body {
         Ok(body) => body,
         Err(error) => {
@@ -62,12 +66,31 @@ async fn decide<D: Decide>(
             return body::refused(&error, state.max_body_bytes, fix).into_response();
         }
     };
+    let Some((response, grant)) = state.thread.run(answer(Arc::clone(&state), headers, body)).await
+    else {
+        let reason = "internal error: the request caused a panic; see the log";
+        return (StatusCode::INTERNAL_SERVER_ERROR, reason).into_response();
+    };
+    // HTTP/1.1 has no reset: a closed connection shows only in a failed write.
+    if let Some(grant) = grant {
+        grant.delivered();
+    }
+    response
+}
+
+/// The response to `body`, and the grant that is given back unless the response is delivered.
+async fn answer<D: Decide>(
+    state: Arc<HttpState<D>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> (Response, Option<Grant>) {
+    let trace = trace_context(&*state.decider, &headers);
     let message = match state.json.read(&body) {
         Ok(message) => message,
         Err(error) => {
             state.decider.count_invalid();
             let reason = format!("the body is not a rate-limit request: {error}");
-            return (StatusCode::BAD_REQUEST, reason).into_response();
+            return ((StatusCode::BAD_REQUEST, reason).into_response(), None);
         }
     };
     match handle(&*state.decider, &state.bounds, &message, None, trace).await {
@@ -77,15 +100,9 @@ async fn decide<D: Decide>(
                 Code::Ok | Code::Unknown => StatusCode::OK,
             };
             match state.json.write(&response) {
-                Ok(text) => {
-                    // HTTP/1.1 has no reset: a closed connection shows only in a failed write.
-                    if let Some(grant) = grant {
-                        grant.delivered();
-                    }
-                    (status, [(CONTENT_TYPE, JSON)], text).into_response()
-                }
+                Ok(text) => ((status, [(CONTENT_TYPE, JSON)], text).into_response(), grant),
                 Err(error) => {
-                    (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
+                    ((StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(), None)
                 }
             }
         }
@@ -94,7 +111,7 @@ async fn decide<D: Decide>(
                 HandleError::Decode(_) | HandleError::Request(_) => StatusCode::BAD_REQUEST,
                 HandleError::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             };
-            (status, error.to_string()).into_response()
+            ((status, error.to_string()).into_response(), None)
         }
     }
 }

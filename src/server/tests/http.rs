@@ -1,7 +1,11 @@
 //! Responses of the HTTP and admin ports.
 
-use super::support::{http, serve, settings};
-use crate::server::tests::test_handlers::ByDomain;
+use std::sync::{Mutex, mpsc as std_mpsc};
+
+use tokio::sync::mpsc;
+
+use super::support::{http, in_time, serve, settings};
+use crate::server::tests::test_handlers::{ByDomain, observing};
 
 const OK: &str = r#"{"domain": "ok", "descriptors": [{"entries": [{"key": "k"}]}]}"#;
 
@@ -65,5 +69,30 @@ async fn admin_pages_have_the_content_of_the_view() {
         assert_eq!(http(server.addresses.admin, "POST", path, "").await.status, 405);
         assert_eq!(http(server.addresses.http, "GET", path, "").await.status, 404);
     }
+    server.stop().await;
+}
+
+/// A request of `/json` keeps its thread busy, and every other path responds meanwhile.
+#[tokio::test]
+async fn a_busy_json_request_delays_no_other_path() {
+    let (arrived, mut arrivals) = mpsc::unbounded_channel();
+    let (go, gate) = std_mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    let server = serve(
+        observing(move |_| {
+            let _ = arrived.send(());
+            let _ = gate.lock().unwrap().recv();
+        }),
+        settings(),
+    );
+    let at = server.addresses;
+    let busy = tokio::spawn(async move { http(at.http, "POST", "/json", OK).await });
+    in_time("the request", arrivals.recv()).await.unwrap();
+    for (port, path) in [(at.http, "/livez"), (at.http, "/readyz"), (at.admin, "/metrics")] {
+        let answer = in_time(path, http(port, "GET", path, "")).await;
+        assert_eq!(answer.status, 200, "{path}");
+    }
+    drop(go);
+    assert_eq!(busy.await.unwrap().status, 200);
     server.stop().await;
 }

@@ -59,17 +59,16 @@ async fn explain<V: AdminView>(
             return refusal(status, reason);
         }
     };
-    let (domain, descriptors) = match read(&body, &bounds) {
-        Ok(request) => request,
-        Err(reason) => return refusal(StatusCode::BAD_REQUEST, reason),
-    };
-    // The search for near misses takes a while, and this thread also accepts connections.
+    // Reading a large body and the search for near misses take a while, and this thread also accepts
+    // connections.
     let explained = tokio::task::spawn_blocking(move || {
+        let (domain, descriptors) = read(&body, &bounds)?;
         let explain = |descriptor| view.explain(&domain, descriptor);
-        descriptors.iter().map(explain).collect::<Vec<_>>()
+        Ok::<_, String>(descriptors.iter().map(explain).collect::<Vec<_>>())
     });
     match explained.await {
-        Ok(all) => Json(serde_json::json!({ "explanations": all })).into_response(),
+        Ok(Ok(all)) => Json(serde_json::json!({ "explanations": all })).into_response(),
+        Ok(Err(reason)) => refusal(StatusCode::BAD_REQUEST, reason),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }
