@@ -3,6 +3,7 @@
 
 pub(super) mod admin;
 mod body;
+mod host;
 pub(super) mod http1;
 pub(super) mod json_thread;
 pub(super) mod metrics_listener;

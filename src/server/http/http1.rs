@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1::Builder;
@@ -23,6 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
+use super::host;
 use crate::server::lifecycle::{Lifecycle, Phase};
 use crate::server::listener::accept;
 use crate::server::listener::slots::{ConnectionSlots, Slot};
@@ -39,7 +40,7 @@ pub(in crate::server) async fn serve(
     lifecycle: &Lifecycle,
 ) {
     let bound = (limits.request_timeout, Arc::clone(metrics));
-    let router = router.layer(from_fn_with_state(bound, limit_time));
+    let router = router.layer(from_fn_with_state(bound, limit_time)).layer(from_fn(host::check));
     let slots = ConnectionSlots::new(
         limits.max_connections,
         limits.max_connections_per_peer,
@@ -97,6 +98,7 @@ async fn connection(
     let connection = Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout)
+        .max_header_size(limits.max_head_bytes)
         .max_buf_size(limits.max_head_bytes)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);

@@ -266,14 +266,25 @@ async fn connections_per_address_are_limited(fast_path: bool) {
     server.stop().await;
 }
 
+/// The limit is the same for a head that arrives at once and for one that arrives in pieces.
 #[tokio::test]
-async fn a_large_head_of_http_1_is_refused_and_counted() {
-    let (server, metrics) = serving(true, |settings| settings.http.max_head_bytes = 8192);
-    let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
-    let head = format!("GET /livez HTTP/1.1\r\nhost: t\r\nx: {}\r\n\r\n", "y".repeat(10_000));
-    let _ = stream.write_all(head.as_bytes()).await;
-    assert_eq!(read_response(&mut stream).await.status, 431);
-    counted(&metrics.http_too_large).await;
+async fn the_limit_of_http_heads_is_exact() {
+    const MAX: usize = 8192;
+    let (server, metrics) = serving(true, |settings| settings.http.max_head_bytes = MAX);
+    for (bytes, status) in [(MAX, 200), (MAX + 1, 431), (MAX + 5000, 431)] {
+        for piece in [bytes, 1000] {
+            let start = "GET /livez HTTP/1.1\r\nhost: t\r\nconnection: close\r\nx: ";
+            let head = format!("{start}{}\r\n\r\n", "y".repeat(bytes - start.len() - 4));
+            let mut stream = TcpStream::connect(server.addresses.http).await.unwrap();
+            for piece in head.as_bytes().chunks(piece) {
+                // The server may respond before the end.
+                let _ = stream.write_all(piece).await;
+            }
+            let answer = read_response(&mut stream).await;
+            assert_eq!(answer.status, status, "{bytes} bytes in pieces of {piece}");
+        }
+    }
+    wait_until("the counts", || metrics.http_too_large.get() == 4).await;
     server.stop().await;
 }
 

@@ -13,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use super::refusal;
+use crate::server::http::host;
 
 /// Rejects requests of foreign web pages with 403.
 pub(super) async fn check(State(loopback): State<bool>, request: Request, next: Next) -> Response {
@@ -46,12 +47,10 @@ fn check_headers(headers: &HeaderMap, loopback: bool, reads: bool) -> Result<(),
 
 /// Whether the name or address in `host` is loopback.
 fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or(rest, |(address, _)| address),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    host::name(host).is_some_and(|name| {
+        name.eq_ignore_ascii_case("localhost")
+            || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    })
 }
 
 #[cfg(test)]
@@ -79,6 +78,9 @@ mod tests {
             ("localhost.attacker.example", false),
             ("127.0.0.1.attacker.example:6070", false),
             ("10.0.0.1:6070", false),
+            ("[::1].attacker.example", false),
+            ("[::1]attacker", false),
+            ("[::1", false),
             ("", false),
         ] {
             let headers = headers(&[("host", host)]);
