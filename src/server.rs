@@ -145,8 +145,7 @@ impl BoundServer {
             shutdown,
             delay: config.drain.delay,
         };
-        let mut threads = Vec::with_capacity(queues.len() + 3);
-        threads.push(json_thread);
+        let mut threads = vec![json_thread];
         if let Some(listener) = metrics {
             let limits = config.admin_limits();
             let server_metrics = config.server_metrics.clone();
