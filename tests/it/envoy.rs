@@ -1,5 +1,7 @@
 //! Real Envoys, the newest and the oldest supported, in front of a real weir.
 
+use std::collections::BTreeSet;
+
 use crate::support::envoy::recorder::{Call, Recorder};
 use crate::support::envoy::upstream::{self, Upstream};
 use crate::support::envoy::{self, Envoy, NEWEST, OLDEST};
@@ -118,6 +120,54 @@ fn weir_headers_reach_the_client() {
         assert_eq!(refused.status, 429);
         let wait: u64 = refused.header("retry-after").expect("when to come back").parse().unwrap();
         assert!((1..=3600).contains(&wait), "{wait} s is not within the hour");
+    });
+}
+
+/// The settings of `make run` and the first example for Envoy: only Envoy adds rate-limit headers.
+#[test]
+fn the_examples_send_each_limit_header_once() {
+    let (weir, upstream) = (Weir::example().start(), Upstream::start());
+    let envoy = Envoy::start(NEWEST, &envoy::tuned(BASIC, weir.grpc, upstream.address));
+    let answer = envoy.get("/", &[("x-user", "alice")]);
+    let names = answer.headers.iter().map(|(name, _)| name.as_str());
+    let limits: Vec<&str> = names.filter(|name| name.contains("ratelimit")).collect();
+    let different: BTreeSet<&str> = limits.iter().copied().collect();
+    assert_eq!(limits.len(), different.len(), "{limits:?}");
+    assert!(different.contains("x-ratelimit-remaining"), "{limits:?}");
+}
+
+/// The rule file in the values for Istio, with windows of a day (see [`within_an_hour`]).
+fn istio_rules() -> String {
+    let values = include_str!("../../examples/istio/weir-values.yaml");
+    let (_, rest) = values.split_once("  edge.yaml: |\n").expect("the values have the file");
+    let lines = rest.lines().map_while(|line| line.strip_prefix("    "));
+    lines.collect::<Vec<_>>().join("\n").replace("unit: minute", "unit: day")
+}
+
+/// Envoy's `:path` contains the query string, which gives a client no other counter.
+#[test]
+fn istio_rules_ignore_the_query_string() {
+    let example = BASIC.replace("domain: demo", "domain: edge");
+    let by_path = example.replace(
+        "header_name: x-user, descriptor_key: user",
+        "header_name: \":path\", descriptor_key: path",
+    );
+    assert_ne!(by_path, example, "the example sends another header");
+    within_an_hour(|| {
+        let (weir, upstream) = (Weir::start(&istio_rules()), Upstream::start());
+        let envoy = Envoy::start(NEWEST, &envoy::tuned(&by_path, weir.grpc, upstream.address));
+        for (path, remaining) in [
+            ("/reviews?x=1", "99"),
+            ("/reviews?x=2", "98"),
+            ("/reviews", "97"),
+            ("/reviews?", "96"),
+            ("/ratings?x=1", "99"),
+            ("/productpage?x=1", "9"),
+            ("/productpage?x=2", "8"),
+        ] {
+            let left = envoy.get(path, &[]).header("x-ratelimit-remaining");
+            assert_eq!(left.as_deref(), Some(remaining), "{path}");
+        }
     });
 }
 

@@ -49,6 +49,15 @@ impl Weir {
         Setup { folder, command, listeners, rules }
     }
 
+    /// The service as `make run` starts it, with free ports.
+    pub(crate) fn example() -> Setup {
+        let settings = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/weir.yaml");
+        let mut setup = Weir::setup().rules_of_settings();
+        // The settings name the rules relative to the root.
+        setup.command.current_dir(env!("CARGO_MANIFEST_DIR"));
+        setup.config(&settings.to_string_lossy())
+    }
+
     /// A new gRPC connection.
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.grpc)
