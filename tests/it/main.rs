@@ -43,4 +43,5 @@ mod support {
     pub(crate) mod wait;
     pub(crate) mod weir;
     pub(crate) mod window_edge;
+    pub(crate) mod yaml;
 }

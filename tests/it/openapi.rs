@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use weir::yaml::{Node, NodeKind, Scalar};
 
 use crate::support::http::{Response, send};
 use crate::support::weir::Weir;
+use crate::support::yaml;
 
 mod schema;
 
@@ -27,24 +27,7 @@ descriptors:
 
 fn page() -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/openapi.yaml");
-    let text = std::fs::read_to_string(path).expect("docs/openapi.yaml");
-    let parsed = weir::yaml::parse(&text);
-    assert!(parsed.faults.is_empty(), "{:?}", parsed.faults);
-    json_of(parsed.documents.first().expect("a document"))
-}
-
-fn json_of(node: &Node) -> Value {
-    match &node.kind {
-        NodeKind::Scalar(scalar) if scalar.is_null() => Value::Null,
-        NodeKind::Scalar(Scalar { text, plain: true }) => {
-            serde_json::from_str(text).unwrap_or_else(|_| text.as_ref().into())
-        }
-        NodeKind::Scalar(Scalar { text, .. }) => text.as_ref().into(),
-        NodeKind::List(items) => items.iter().map(json_of).collect(),
-        NodeKind::Map(entries) => {
-            entries.iter().map(|(name, node)| (name.text.to_string(), json_of(node))).collect()
-        }
-    }
+    yaml::json(&std::fs::read_to_string(path).expect("docs/openapi.yaml"))
 }
 
 fn paths(page: &Value) -> Vec<(String, Value)> {

@@ -7,6 +7,7 @@
 mod agreement;
 mod alerts;
 mod batching;
+mod compose;
 mod connection;
 mod counters;
 mod down;
@@ -45,4 +46,6 @@ mod support {
     pub(crate) mod vectors;
     pub(crate) mod wait;
     pub(crate) mod weir;
+    pub(crate) mod window_edge;
+    pub(crate) mod yaml;
 }

@@ -106,6 +106,12 @@ impl Setup {
         self.folder.path().join(name)
     }
 
+    /// Adds an argument of `weir serve`.
+    pub(crate) fn arg(mut self, word: &str) -> Setup {
+        self.command.arg(word);
+        self
+    }
+
     /// Sets an environment variable: a setting (`WEIR__SECTION__KEY`) or one of
     /// envoyproxy/ratelimit's.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Setup {
