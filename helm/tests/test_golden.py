@@ -140,8 +140,8 @@ def test_probes_use_paths_of_the_http_port():
     found = container()
     probes = {name: found[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert probes == {
-        "startupProbe": {"path": "/healthcheck", "port": "http"},
-        "livenessProbe": {"path": "/healthcheck", "port": "http"},
+        "startupProbe": {"path": "/livez", "port": "http"},
+        "livenessProbe": {"path": "/livez", "port": "http"},
         "readinessProbe": {"path": "/readyz", "port": "http"},
     }
 
