@@ -22,7 +22,9 @@ def test_an_alert_has_valid_promql_and_annotations(alert):
     promql_parser.parse(alert["expr"])
     assert alert["alert"].startswith("Weir")
     assert alert["labels"]["severity"] in {"critical", "warning", "info"}
-    assert set(alert["annotations"]) == {"summary", "description"}
+    assert set(alert["annotations"]) == {"summary", "description", "runbook_url"}
+    page, _, heading = alert["annotations"]["runbook_url"].partition("#")
+    assert page == "https://github.com/weir-rs/weir/blob/main/docs/alerts.md" and heading == alert["alert"].lower()
 
 
 def test_alert_names_are_unique():

@@ -1,4 +1,4 @@
-"""The pages for people: their helm commands render, and their values are accepted."""
+"""The pages for people: their helm commands render, their values are accepted, and their lists are complete."""
 
 import re
 import shlex
@@ -6,28 +6,58 @@ import shlex
 import pytest
 import yaml
 
-from chart import NEWEST, ROOT, helm
+from chart import CHART, NEWEST, ROOT, helm
 
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("helm", "istio", "envoy-gateway")]
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("helm", "istio", "envoy-gateway")] + [CHART / "README.md"]
+# Flags that `helm template` does not have.
+ONLY_WITH_A_CLUSTER = ("--install", "--create-namespace", "--reuse-values")
 
 
 def blocks(page, language):
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-def installs():
+def commands(program):
+    """Every command of the pages that begins with this word: page, words."""
     for page in PAGES:
         for block in blocks(page, "sh"):
             for line in block.splitlines():
-                if line.startswith("helm ") and " helm/weir " in line:
-                    yield pytest.param(line, id=f"{page.name}: {line[:40]}")
+                words = shlex.split(line, comments=True)
+                if words[:1] == [program]:
+                    yield page, words
 
 
-@pytest.mark.parametrize("line", list(installs()))
-def test_every_helm_install_of_a_page_renders(line):
-    words = [word for word in shlex.split(line)[2:] if word not in ("--install", "--create-namespace")]
+def renderings():
+    for page, words in commands("helm"):
+        if "helm/weir" in words:
+            yield pytest.param(words, id=f"{page.name}: {' '.join(words[:4])}")
+
+
+@pytest.mark.parametrize("words", list(renderings()))
+def test_every_helm_command_of_a_page_renders(words):
+    assert words[1] in ("install", "upgrade", "template")
+    words = [word for word in words[2:] if word not in ONLY_WITH_A_CLUSTER]
+    # An upgrade keeps the values of the first installation; these settings need no others.
     run = helm("template", *words, "--kube-version", NEWEST)
     assert run.returncode == 0, run.stderr
+
+
+def test_every_other_helm_command_is_known():
+    """Commands that need a cluster, or the chart of another project."""
+    for _, words in commands("helm"):
+        if "helm/weir" not in words:
+            assert words[1:3] in (["test", "weir"], ["uninstall", "weir"]) or "oci://" in " ".join(words), words
+
+
+def test_kubectl_and_docker_commands_name_what_exists():
+    for page, words in commands("kubectl"):
+        for flag, name in zip(words, words[1:]):
+            if flag == "-f":
+                assert list(yaml.safe_load_all((ROOT / name).read_text())), f"{page.name}: {name}"
+    images = {words[2] for _, words in commands("docker") if words[1] == "push"}
+    built = {words[words.index("-t") + 1] for _, words in commands("docker") if words[1] == "build"}
+    assert images == built == {"registry.example.com/weir:0.1.0"}
+    assert all((ROOT / words[-1] / "Dockerfile").exists() for _, words in commands("docker") if words[1] == "build")
 
 
 @pytest.mark.parametrize("block", blocks(PAGES[0], "yaml"), ids=lambda block: block.split(":")[0])
@@ -40,5 +70,22 @@ def test_the_values_of_the_page_are_accepted(block, tmp_path):
 
 def test_every_file_that_a_page_applies_exists():
     for page in PAGES:
-        for name in re.findall(r"(?:-f|apply -f) (examples/\S+)", page.read_text()):
+        for name in re.findall(r"(?:-f|apply -f) (examples/\S+|helm/\S+)", page.read_text()):
             assert list(yaml.safe_load_all((ROOT / name).read_text())), name
+
+
+def alerts():
+    groups = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"]
+    return {rule["alert"]: rule["labels"]["severity"] for group in groups for rule in group["rules"]}
+
+
+def test_the_page_lists_every_critical_alert():
+    _, section = PAGES[0].read_text().split("severity `critical` should page:\n")
+    listed = re.findall(r"`(Weir\w+)`", section.split("\n\n[")[0])
+    assert sorted(listed) == sorted(name for name, severity in alerts().items() if severity == "critical")
+
+
+def test_every_alert_has_a_section_with_its_severity():
+    page = (ROOT / "docs" / "alerts.md").read_text()
+    sections = dict(re.findall(r"^## (\w+)\n\n(\w+): ", page, re.MULTILINE))
+    assert sections == alerts()
