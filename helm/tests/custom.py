@@ -21,10 +21,11 @@ def listed(item, least=1):
 
 RELABELING = closed(action=TEXT, regex=TEXT, sourceLabels=TEXTS, targetLabel=TEXT, replacement=TEXT)
 ENDPOINT = closed(
-    {"port"}, port=TEXT, path=TEXT, interval=DURATION, scrapeTimeout=DURATION,
+    {"port"}, port=TEXT, path=TEXT, interval=DURATION, scrapeTimeout=DURATION, scheme={"enum": ["http", "https"]},
+    tlsConfig=closed(insecureSkipVerify={"type": "boolean"}, serverName=TEXT, ca={"type": "object"}),
     relabelings=listed(RELABELING), metricRelabelings=listed(RELABELING),
 )
-MONITOR = dict(jobLabel=TEXT, namespaceSelector=closed(matchNames=TEXTS), selector=SELECTOR)
+MONITOR = dict(jobLabel=TEXT, sampleLimit=NUMBER, namespaceSelector=closed(matchNames=TEXTS), selector=SELECTOR)
 ALERT = closed({"alert", "expr"}, alert=TEXT, expr=TEXT, labels=LABELS, annotations=LABELS, **{"for": DURATION})
 
 SPECS = {

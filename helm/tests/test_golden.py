@@ -80,6 +80,24 @@ def test_listeners_use_the_ports_and_admin_is_on_loopback(case):
     assert all(port["containerPort"] != 6070 for port in container(case)["ports"])
 
 
+def test_node_ports_are_fixed_only_where_set():
+    ports = {port["name"]: port for port in one("Service", "everything")["spec"]["ports"]}
+    assert {name: port.get("nodePort") for name, port in ports.items()} == {"grpc": 30081, "http": None, "metrics": None}
+    assert all("nodePort" not in port for port in one("Service")["spec"]["ports"])
+
+
+def test_a_monitor_has_its_limits_and_its_tls():
+    found = one("ServiceMonitor", "observed")
+    assert found["metadata"]["annotations"]["example.com/owner"] == "edge"
+    assert found["spec"]["sampleLimit"] == 20000
+    (endpoint,) = found["spec"]["endpoints"]
+    assert endpoint["scheme"] == "https" and endpoint["tlsConfig"] == {"insecureSkipVerify": True}
+    found = one("PodMonitor", "pod-monitor")
+    assert found["spec"]["sampleLimit"] == 5000
+    (endpoint,) = found["spec"]["podMetricsEndpoints"]
+    assert not {"scheme", "tlsConfig"} & set(endpoint) and "annotations" not in found["metadata"]
+
+
 def test_metrics_can_be_disabled():
     sets = ["metrics.enabled=false"]
     assert "metrics" not in settings("default", *sets)
@@ -325,3 +343,13 @@ def test_the_notes_name_the_risks_of_the_values(sets, words, tmp_path):
 def test_the_chart_has_the_version_of_the_crate():
     version = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == version
+
+
+def test_the_chart_names_its_image_and_pages_that_exist():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    (image,) = yaml.safe_load(chart["annotations"]["artifacthub.io/images"])
+    assert {image["image"]} == {found["image"] for found in our_containers("default")}
+    links = yaml.safe_load(chart["annotations"]["artifacthub.io/links"])
+    for url in [chart["icon"], *(link["url"] for link in links)]:
+        if "/main/" in url:
+            assert (ROOT / url.split("/main/")[1]).exists(), url

@@ -67,6 +67,7 @@ def test_derived_settings_cannot_be_set(setting):
     (["store=\"redis\"", "redis.hosts=[\"a:1\"]", "redis.topology=\"sentinel\""], "redis.sentinelPrimary"),
     (["metrics.enabled=false", "metrics.podMonitor.enabled=true"], "metrics.podMonitor.enabled"),
     (["metrics.serviceMonitor.enabled=true", "metrics.podMonitor.enabled=true"], "choose one"),
+    (["service.nodePorts.grpc=30081"], "service.nodePorts.grpc"),
 ])
 def test_values_that_contradict_one_another_are_refused(sets, words):
     assert words in refused(*sets)

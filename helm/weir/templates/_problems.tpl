@@ -54,6 +54,13 @@
 {{- if and $values.metrics.serviceMonitor.enabled $values.metrics.podMonitor.enabled -}}
 {{- $problems = append $problems "metrics.serviceMonitor and metrics.podMonitor: every sample would be counted twice; choose one" -}}
 {{- end -}}
+{{- if eq $values.service.type "ClusterIP" -}}
+{{- range $name, $port := $values.service.nodePorts -}}
+{{- if $port -}}
+{{- $problems = append $problems (printf "service.nodePorts.%s needs service.type: NodePort or LoadBalancer" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if $problems -}}
 {{- fail (printf "\n\nweir's values contradict one another:\n- %s" (join "\n- " $problems)) -}}
 {{- end -}}
