@@ -52,6 +52,33 @@ def test_the_last_stage_has_no_shell_and_runs_without_root():
     assert [rest for word, rest in steps if word == "COPY"] == ["--from=build /image/bin/ /bin/"]
 
 
+def test_the_health_check_is_a_command_of_weir():
+    """In its exec form, because the image has no shell."""
+    (check,) = [rest for word, rest in stages()[-1][1] if word == "HEALTHCHECK"]
+    program, command = json.loads(check.partition(" CMD ")[2])
+    assert program == "/bin/weir"
+    run = subprocess.run([WEIR, command, "--help"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+def test_the_labels_have_version_and_revision():
+    steps = stages()[-1][1]
+    arguments = dict(rest.split("=") for word, rest in steps if word == "ARG")
+    version = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
+    assert arguments == {"VERSION": version, "REVISION": "unknown"}
+    (labels,) = [rest for word, rest in steps if word == "LABEL"]
+    for name in arguments:
+        assert f'org.opencontainers.image.{name.lower()}="${{{name}}}"' in labels
+
+
+def test_the_binary_is_stripped():
+    """Cargo reads the variables of the profile before it builds."""
+    words = [word for word, _ in stages()[0][1]]
+    (variables,) = [rest for word, rest in stages()[0][1] if word == "ENV"]
+    assert "CARGO_PROFILE_RELEASE_STRIP=symbols" in variables.split()
+    assert words.index("ENV") < words.index("RUN")
+
+
 def test_the_builder_has_the_c_library_of_the_image():
     """distroless debian12 is bookworm; a newer builder makes a binary that does not start there."""
     base, _ = stages()[0]
