@@ -1,6 +1,6 @@
 //! Tests of the documentation: its commands parse, and its links lead to files and headings.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Parser;
 use weir::cli::Cli;
@@ -8,61 +8,24 @@ use weir::descriptor::Entry;
 use weir::limit::Algorithm;
 use weir::rules::{Found, Options, RuleSet, SourceFile, compile};
 
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
+use crate::pages::text::{files, pages, root, words};
 
-/// Every page: its path and its text.
-fn pages() -> Vec<(PathBuf, String)> {
-    let mut paths =
-        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root().join(name)).to_vec();
-    for folder in ["docs", "examples", "fuzz", "helm", "lua", "proto"] {
-        paths.extend(files(&root().join(folder), &["md"]));
-    }
-    paths.into_iter().map(read).collect()
-}
-
-/// The files below `folder` with one of the extensions `ends`, without those that cargo and fuzzing
-/// write.
-fn files(folder: &Path, ends: &[&str]) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("the folder exists") {
-        let path = entry.expect("a readable folder").path();
-        if path.is_dir() {
-            if !path.ends_with("target") && !path.ends_with("corpus") {
-                found.extend(files(&path, ends));
-            }
-        } else if path.extension().is_some_and(|end| ends.iter().any(|it| end == *it)) {
-            found.push(path);
-        }
-    }
-    found
-}
-
-fn read(path: PathBuf) -> (PathBuf, String) {
-    let text = std::fs::read_to_string(&path).expect("a file of text");
-    (path, text)
-}
-
-/// The lines of all `sh` blocks, without comments.
-fn commands(page: &str) -> Vec<&str> {
-    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let lines = blocks.flat_map(str::lines).map(|line| line.split(" #").next().unwrap_or(line));
-    lines.map(str::trim).filter(|line| !line.is_empty()).collect()
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).expect("a file of text")
 }
 
 #[test]
 fn every_weir_command_parses() {
     let mut seen = 0;
-    for (path, text) in pages() {
-        for command in commands(&text) {
-            let words: Vec<&str> = command.split_whitespace().collect();
+    for page in pages() {
+        for command in page.commands() {
+            let words = words(&command);
             if !words[0].ends_with("weir") {
                 continue;
             }
             seen += 1;
             let parsed = Cli::try_parse_from(&words);
-            assert!(parsed.is_ok(), "{}: {command}\n{parsed:?}", path.display());
+            assert!(parsed.is_ok(), "{}: {command}\n{parsed:?}", page.name);
         }
     }
     assert!(seen >= 5, "only {seen} commands were found");
@@ -71,27 +34,51 @@ fn every_weir_command_parses() {
 
 #[test]
 fn every_make_target_exists() {
-    let makefile = std::fs::read_to_string(root().join("Makefile")).expect("there is a Makefile");
+    let makefile = read(&root().join("Makefile"));
     let mut seen = 0;
-    for (path, text) in pages() {
-        for target in commands(&text).iter().filter_map(|line| line.strip_prefix("make ")) {
+    for page in pages() {
+        // In blocks and in the text around them.
+        let in_blocks = page.commands();
+        let in_text = page.text.split('`').skip(1).step_by(2);
+        let all = in_blocks.iter().map(String::as_str).chain(in_text);
+        for target in all.filter_map(|command| command.strip_prefix("make ")) {
             seen += 1;
-            let rule = format!("\n{target}:");
-            assert!(makefile.contains(&rule), "{}: make {target}", path.display());
+            let rule = format!("\n{}:", target.split(' ').next().unwrap_or_default());
+            assert!(makefile.contains(&rule), "{}: make {target}", page.name);
         }
     }
-    assert!(seen >= 5, "only {seen} targets were found");
+    assert!(seen >= 20, "only {seen} targets were found");
+}
+
+#[test]
+fn every_benchmark_exists() {
+    let manifest = read(&root().join("Cargo.toml"));
+    let commands: Vec<String> = pages().iter().flat_map(|page| page.commands()).collect();
+    let benches = commands.iter().filter_map(|line| line.strip_prefix("cargo bench --bench "));
+    let missing: Vec<&str> = benches
+        .filter(|name| !manifest.contains(&format!("[[bench]]\nname = \"{name}\"\n")))
+        .collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+/// The workflow runs the same script as everybody else.
+#[test]
+fn the_workflow_runs_all_checks() {
+    let workflow = read(&root().join(".github/workflows/ci.yml"));
+    let mut runs = workflow.lines().filter_map(|line| line.trim().strip_prefix("- run: "));
+    assert!(runs.any(|command| command == ".ci/run"), "{workflow}");
 }
 
 #[test]
 fn every_link_and_every_anchor_exists() {
-    for (path, text) in pages() {
-        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    for page in pages() {
+        let path = root().join(&page.name);
+        let targets = page.text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         for target in targets.filter(|target| !target.contains("://")) {
             let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
             let folder = path.parent().expect("a page is in a folder");
             let file = if file.is_empty() { path.clone() } else { folder.join(file) };
-            assert!(file.exists(), "{}: {target} leads nowhere", path.display());
+            assert!(file.exists(), "{}: {target} leads nowhere", page.name);
             if !anchor.is_empty() {
                 assert!(headings(&file).contains(&anchor.to_owned()), "{target}: no such heading");
             }
@@ -104,7 +91,8 @@ fn every_link_and_every_anchor_exists() {
 fn every_page_named_in_code_exists() {
     let mut seen = 0;
     for folder in ["src", "crates", "tests", "benches", "fuzz", "lua"] {
-        for (path, text) in files(&root().join(folder), &["rs", "lua"]).into_iter().map(read) {
+        for path in files(&root().join(folder), &["rs", "lua"]) {
+            let text = read(&path);
             for (start, _) in text.match_indices("docs/") {
                 let is_path = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
                 let rest = &text[start..];
@@ -122,8 +110,7 @@ fn every_page_named_in_code_exists() {
 
 #[test]
 fn every_algorithm_has_one_row_and_one_section() {
-    let read = |name| std::fs::read_to_string(root().join(name)).expect("a page is text");
-    let (readme, page) = (read("README.md"), read("docs/algorithms.md"));
+    let [readme, page] = ["README.md", "docs/algorithms.md"].map(|name| read(&root().join(name)));
     let names = Algorithm::ALL.map(Algorithm::name);
     for table in [readme.split("## Which algorithm").nth(1).expect("the section is there"), &page] {
         let rows = table.lines().skip_while(|line| !line.starts_with("| ---")).skip(1);
@@ -138,7 +125,7 @@ fn every_algorithm_has_one_row_and_one_section() {
 
 /// The rule files among the blocks of docs/rules.md, each compiled alone.
 fn rules_of_the_page() -> Vec<RuleSet> {
-    let page = std::fs::read_to_string(root().join("docs/rules.md")).expect("a page is text");
+    let page = read(&root().join("docs/rules.md"));
     let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let files = blocks.filter(|block| block.starts_with("domain:"));
     files
@@ -183,11 +170,16 @@ fn values_match_the_rules_as_documented() {
     assert!(matches!(set.find("matching", &with_port), Found::NoRule));
 }
 
-/// The anchors of a page's headings: lower case, with dashes for spaces.
+/// The anchors of a page's headings, as GitHub makes them: in lower case, with dashes for blanks and
+/// without punctuation.
 fn headings(page: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(page).expect("a page is text");
+    let text = read(page);
     let lines = text.lines().filter_map(|line| line.strip_prefix('#'));
-    lines.map(|line| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-")).collect()
+    let anchor = |line: &str| -> String {
+        let heading = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        heading.chars().filter(|&c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+    };
+    lines.map(anchor).collect()
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 mod budget;
 mod cancelled;
-mod docs;
 mod fixture;
 mod forms;
 

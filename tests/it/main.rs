@@ -4,6 +4,7 @@
 mod admin;
 mod bench;
 mod cli;
+mod clients;
 mod compat;
 mod connections;
 mod counters;
@@ -18,7 +19,7 @@ mod library;
 mod log;
 mod metrics;
 mod openapi;
-mod readme;
+mod pages;
 mod reload;
 mod rolling;
 mod secrets;

@@ -1,0 +1,215 @@
+//! The place where commands of a page run: a folder like the root of the repository, and the
+//! services that the commands call, on free ports.
+
+use std::cell::OnceCell;
+use std::fs::{create_dir_all, read_dir, read_to_string};
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::curl::Curl;
+use super::text::root;
+use crate::support::certificates::Certificates;
+use crate::support::envoy::upstream::Upstream;
+use crate::support::envoy::{self, Envoy, NEWEST};
+use crate::support::http::{Response, post};
+use crate::support::process::Process;
+use crate::support::weir::cli::{Run, run};
+use crate::support::weir::{Weir, weir, write};
+
+/// The host in the pages that have a service with TLS.
+const SECURE_HOST: &str = "weir.example.org";
+
+/// A Redis in the pages that no test has. `weir serve` starts without it.
+const REDIS: &str = "10.0.0.1:6379";
+
+/// Runs the commands of one page.
+pub(super) struct Reader {
+    folder: TempDir,
+    /// The service of `make run`.
+    weir: Weir,
+    /// The same over TLS.
+    secure: OnceCell<Weir>,
+    /// Envoy with the first example.
+    proxy: OnceCell<(Envoy, Upstream)>,
+}
+
+impl Reader {
+    /// A new folder and a new service.
+    pub(super) fn new() -> Reader {
+        let folder = TempDir::new().expect("a temporary folder");
+        fill(folder.path());
+        let (secure, proxy) = (OnceCell::new(), OnceCell::new());
+        Reader { folder, weir: Weir::example().start(), secure, proxy }
+    }
+
+    /// Runs a command to its end, or `weir serve` until it listens.
+    pub(super) fn run(&self, words: &[String]) -> Run {
+        match program(words) {
+            "weir" => self.weir(&words[1..]),
+            "curl" => self.curl(&words[1..]),
+            "grpcurl" => self.grpcurl(&words[1..]),
+            "python3" => self.python(&words[1..]),
+            other => panic!("no test runs {other}"),
+        }
+    }
+
+    fn weir(&self, args: &[String]) -> Run {
+        let mut args = args.to_vec();
+        match args[0].as_str() {
+            "serve" => return self.serve(&args),
+            "call" | "bench" | "health" => self.redirect(&mut args),
+            _ => {}
+        }
+        if args[0] == "bench" {
+            args.extend(["--warmup", "0", "--duration", "0.2"].map(str::to_owned));
+        }
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        run(self.folder.path(), &args)
+    }
+
+    /// Replaces the address of the page by that of the service here.
+    fn redirect(&self, args: &mut Vec<String>) {
+        let at = args.iter().position(|arg| arg == "--addr");
+        let shown = at.map_or("127.0.0.1:8081", |at| args[at + 1].as_str());
+        let host = shown.rsplit_once(':').map_or(shown, |(host, _)| host).to_owned();
+        let has = |name: &str| args.iter().any(|arg| arg == name);
+        let tls = has("--ca");
+        let with_name = tls && !has("--server-name");
+        let service = if tls { self.secure() } else { &self.weir };
+        let to = service.grpc.to_string();
+        match at {
+            Some(at) => args[at + 1] = to,
+            None => args.extend(["--addr".to_owned(), to]),
+        }
+        if with_name {
+            args.extend(["--server-name".to_owned(), host]);
+        }
+    }
+
+    /// Starts `weir serve` on free ports, and ends it when it listens.
+    fn serve(&self, args: &[String]) -> Run {
+        let listeners = ["--grpc-listen", "--http-listen", "--admin-listen"];
+        let mut command = weir();
+        command.current_dir(self.folder.path());
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            if listeners.contains(&arg.as_str()) {
+                args.next();
+            } else {
+                // Port 1 on loopback is reserved, and no process listens there.
+                command.arg(arg.replace(REDIS, "127.0.0.1:1"));
+            }
+        }
+        for listener in listeners {
+            command.args([listener, "127.0.0.1:0"]);
+        }
+        let process = Process::spawn("weir serve", command);
+        process.wait_for("that it listens", |line| line.contains("listening").then_some(()));
+        Run { code: Some(0), stdout: String::new(), stderr: String::new() }
+    }
+
+    fn curl(&self, args: &[String]) -> Run {
+        let curl = Curl::parse(args);
+        let to = match curl.port {
+            8080 => self.weir.http,
+            6070 => self.weir.admin,
+            10000 => self.proxy().0.ingress,
+            other => panic!("no service of `make run` listens on {other}"),
+        };
+        finished(curl.send(to))
+    }
+
+    /// Sends the JSON of `grpcurl -plaintext -d JSON ADDRESS METHOD` to `/json`, which reads the same
+    /// messages. Reflection is tested in services.rs.
+    fn grpcurl(&self, args: &[String]) -> Run {
+        let [plain, data, json, address, method] = args else { panic!("not expected: {args:?}") };
+        let fixed = [plain, data, address].map(|word| word.as_str());
+        assert_eq!(fixed, ["-plaintext", "-d", "localhost:8081"]);
+        assert_eq!(method, "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
+        finished(post(self.weir.http, "/json", json))
+    }
+
+    fn python(&self, args: &[String]) -> Run {
+        let python = root().join("target/grpc-clients/python/bin/python");
+        assert!(python.exists(), "there is no {}; run `make grpc-clients`", python.display());
+        let mut command = Command::new(python);
+        command.current_dir(self.folder.path());
+        for arg in args {
+            command.arg(arg.replace("localhost:8081", &self.weir.grpc.to_string()));
+        }
+        let output = command.output().expect("python starts");
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    fn proxy(&self) -> &(Envoy, Upstream) {
+        self.proxy.get_or_init(|| {
+            let example = include_str!("../../../examples/envoy/basic.yaml");
+            let upstream = Upstream::start();
+            let config = envoy::tuned(example, self.weir.grpc, upstream.address);
+            (Envoy::start(NEWEST, &config), upstream)
+        })
+    }
+
+    /// A service with TLS that accepts clients with and without a certificate.
+    fn secure(&self) -> &Weir {
+        self.secure.get_or_init(|| {
+            let certificates = Certificates::new();
+            let folder = self.folder.path();
+            let authority = read_to_string(certificates.path("ca.crt")).expect("a certificate");
+            write(&folder.join("ca.crt"), &authority);
+            for (name, host) in [("server", SECURE_HOST), ("envoy", "envoy")] {
+                let (cert, key) = certificates.issue(&[host]);
+                write(&folder.join(format!("{name}.crt")), &cert);
+                write(&folder.join(format!("{name}.key")), &key);
+            }
+            let path = |name: &str| folder.join(name).display().to_string();
+            Weir::example()
+                .env("WEIR__GRPC__TLS_CERT", &path("server.crt"))
+                .env("WEIR__GRPC__TLS_KEY", &path("server.key"))
+                .env("WEIR__GRPC__TLS_CLIENT_CA", &path("ca.crt"))
+                .env("WEIR__GRPC__TLS_CLIENT_CERT", "optional")
+                .start()
+        })
+    }
+}
+
+/// The name of the program of a command.
+pub(super) fn program(words: &[String]) -> &str {
+    words[0].rsplit('/').next().unwrap_or_default()
+}
+
+/// The result of a program that prints the body of a response.
+fn finished(response: Response) -> Run {
+    let passed = matches!(response.status, 200..=299 | 429);
+    let stderr = format!("status {}", response.status);
+    Run { code: Some(if passed { 0 } else { 22 }), stdout: response.body, stderr }
+}
+
+/// Links what the commands of the pages read: the examples, the protocol, and folders of rules.
+fn fill(folder: &Path) {
+    let link = |to: &Path, name: &str| symlink(to, folder.join(name)).expect("a new link");
+    let examples = root().join("examples");
+    for name in ["config", "rules"] {
+        link(&examples.join("rules"), name);
+    }
+    link(&root().join("proto"), "proto");
+    // Commands write into the folder of the samples, so it is a copy.
+    let samples = folder.join("examples/clients");
+    create_dir_all(&samples).expect("a new folder");
+    for entry in read_dir(&examples).expect("the examples").map(|entry| entry.expect("a file")) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name != "clients" {
+            link(&entry.path(), &format!("examples/{name}"));
+        }
+    }
+    let text = read_to_string(examples.join("clients/client.py")).expect("the sample");
+    // A busy machine may be slower than the deadline of the sample, which then lets requests pass.
+    let unhurried = text.replace("timeout=0.1", "timeout=30");
+    assert_ne!(text, unhurried, "the sample has another deadline");
+    write(&samples.join("client.py"), &unhurried);
+}
