@@ -3,7 +3,6 @@
 
 use std::cell::OnceCell;
 use std::fs::{create_dir_all, read_dir, read_to_string};
-use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
