@@ -40,8 +40,8 @@ pub struct Cli {
 enum Command {
     /// Run the rate-limit service.
     Serve(Flags),
-    /// Run the service as envoyproxy/ratelimit's image does: without arguments, configured by
-    /// environment variables alone.
+    /// Run the service as envoyproxy/ratelimit's image does, configured by environment variables
+    /// alone. [`ENVOY_RATELIMIT`] selects it.
     #[command(skip)]
     ServeAsEnvoyRatelimit,
     /// Read rule files, or settings and their rule files, and list all problems.
@@ -136,8 +136,13 @@ pub(crate) struct TlsArgs {
     pub(crate) server_name: Option<String>,
 }
 
-/// The name of envoyproxy/ratelimit's binary. Its image runs it without arguments.
+/// The name of envoyproxy/ratelimit's binary, which its image runs without arguments.
 const ENVOY_RATELIMIT: &str = "ratelimit";
+
+/// The first arguments that mean envoyproxy/ratelimit's binary. `command: /bin/ratelimit` of a
+/// compose file replaces the arguments of the image and keeps its entrypoint, so the process runs
+/// as `/bin/weir /bin/ratelimit`.
+const ENVOY_RATELIMIT_COMMANDS: [&str; 2] = [ENVOY_RATELIMIT, "/bin/ratelimit"];
 
 impl Cli {
     /// Parses the arguments of this process. Invalid arguments end the process with an explanation.
@@ -145,8 +150,13 @@ impl Cli {
         Cli::from_words(std::env::args_os().collect())
     }
 
-    /// Parses the name of the binary and its arguments.
-    fn from_words(words: Vec<OsString>) -> Cli {
+    /// Parses the name of the binary and its arguments. A first argument of
+    /// [`ENVOY_RATELIMIT_COMMANDS`] replaces the name of the binary.
+    fn from_words(mut words: Vec<OsString>) -> Cli {
+        let is_command = |word: &OsString| ENVOY_RATELIMIT_COMMANDS.iter().any(|it| word == it);
+        if words.get(1).is_some_and(is_command) {
+            words.remove(0);
+        }
         let name = words.first().and_then(|name| Path::new(name).file_name());
         if words.len() == 1 && name.is_some_and(|name| name == ENVOY_RATELIMIT) {
             return Cli { command: Command::ServeAsEnvoyRatelimit };
@@ -193,9 +203,17 @@ mod tests {
     #[test]
     fn the_ratelimit_name_serves_only_without_arguments() {
         let parse = |words: &[&str]| Cli::from_words(words.iter().map(OsString::from).collect());
-        for name in ["ratelimit", "/bin/ratelimit"] {
-            assert!(matches!(parse(&[name]).command, Command::ServeAsEnvoyRatelimit), "{name}");
-            assert!(matches!(parse(&[name, "check", "x"]).command, Command::Check(_)), "{name}");
+        for words in [
+            &["ratelimit"][..],
+            &["/bin/ratelimit"],
+            // ENTRYPOINT and `command` of a compose file.
+            &["/bin/weir", "/bin/ratelimit"],
+            &["/bin/weir", "ratelimit"],
+            &["/bin/ratelimit", "/bin/ratelimit"],
+        ] {
+            assert!(matches!(parse(words).command, Command::ServeAsEnvoyRatelimit), "{words:?}");
+            let check = parse(&[words, &["check", "x"]].concat());
+            assert!(matches!(check.command, Command::Check(_)), "{words:?}");
         }
         assert!(matches!(parse(&["weir", "serve"]).command, Command::Serve(_)));
         assert!(Cli::try_parse_from(["weir"]).is_err(), "weir says what it can do");

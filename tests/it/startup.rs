@@ -1,10 +1,11 @@
 //! Start and shutdown, and the errors that prevent them.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 
 use crate::support::http::get;
+use crate::support::process::Process;
 use crate::support::rls::{descriptor, request};
 use crate::support::weir::{Weir, weir, write};
 use crate::support::window_edge::within_an_hour;
@@ -171,4 +172,30 @@ fn a_closed_log_pipe_does_not_block_shutdown() {
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().expect("kill").success());
     assert!(child.wait().expect("it ends").success());
+}
+
+/// `command: /bin/ratelimit` of a compose file replaces CMD and keeps ENTRYPOINT of the image.
+#[test]
+fn command_of_a_compose_file_starts_the_service() {
+    let dockerfile = include_str!("../../Dockerfile");
+    let entrypoint = dockerfile.lines().find_map(|line| line.strip_prefix("ENTRYPOINT "));
+    let mut argv: Vec<String> =
+        serde_json::from_str(entrypoint.expect("an entrypoint")).expect("in its exec form");
+    argv.push("/bin/ratelimit".to_owned());
+    assert_eq!(argv.remove(0), "/bin/weir");
+    let root = tempfile::TempDir::new().expect("a temporary folder");
+    std::fs::create_dir(root.path().join("config")).expect("a folder in a fresh folder");
+    write(&root.path().join("config/good.yaml"), GOOD);
+    let mut command = weir();
+    command.args(argv).env("RUNTIME_ROOT", root.path()).env("LOG_FORMAT", "json");
+    command.envs([("PORT", "0"), ("GRPC_PORT", "0"), ("DEBUG_PORT", "0"), ("HOST", "127.0.0.1")]);
+    let process = Process::spawn("weir /bin/ratelimit", command);
+    let started: serde_json::Value = process.wait_for("where it listens", |line| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        (line["message"] == "listening").then_some(line)
+    });
+    assert_eq!(started["rules"], 1, "the rules are those of RUNTIME_ROOT: {started}");
+    let http: SocketAddr = started["http"].as_str().expect("a text").parse().expect("an address");
+    assert_eq!(http.ip(), Ipv4Addr::LOCALHOST, "HOST counts");
+    assert_eq!(get(http, "/healthcheck").status, 200);
 }
