@@ -208,9 +208,9 @@ impl App {
         };
         let pages =
             AdminPages { limiter, clock, rules: rules.clone(), recorder, registries, settings };
-        let serving =
-            bound.serve(Arc::new(service), Arc::new(pages), health_seen, shutdown_seen)?;
-        log_listening(&addresses, &rules);
+        let pages = Arc::new(pages);
+        let serving = bound.serve(Arc::new(service), pages.clone(), health_seen, shutdown_seen)?;
+        log_listening(&addresses, &rules, &pages.settings);
         Ok(App {
             rules,
             serving,
@@ -279,13 +279,21 @@ fn limiter(settings: &Settings, clock: SystemClock) -> Result<Limiter, StartErro
     }
 }
 
-fn log_listening(addresses: &Addresses, rules: &ActiveRules) {
+fn log_listening(addresses: &Addresses, rules: &ActiveRules, settings: &Settings) {
+    let version = env!("CARGO_PKG_VERSION");
+    let is_shared = settings.store.kind == StoreKind::Redis;
+    // `Display` masks the password.
+    let redis_url = is_shared.then(|| tracing::field::display(&settings.redis.url));
     tracing::info!(
+        version,
+        store = settings.store.kind.name(),
+        redis_url,
+        rules = rules.snapshot().rules.rules().len(),
+        paths = ?settings.rules.paths,
         grpc = %addresses.grpc,
         http = %addresses.http,
         admin = %addresses.admin,
         metrics = addresses.metrics.map(tracing::field::display),
-        rules = rules.snapshot().rules.rules().len(),
         "listening"
     );
 }

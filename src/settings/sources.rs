@@ -243,8 +243,10 @@ impl SourceTexts {
     fn finish(mut self, env: &[(String, String)]) -> Result<Loaded, Problems> {
         let layers = self.layers.into_iter();
         let config = layers.fold(Config::builder(), |builder, layer| builder.add_source(layer));
-        let written = written(config.build().and_then(|config| config.collect()));
+        let mut written = written(config.build().and_then(|config| config.collect()));
+        let unused_url = choose_store(&mut written);
         let mut warnings = envoy_ratelimit_env::warnings(env, written.contains_key("store.kind"));
+        warnings.extend(unused_url);
         warnings.extend(near_misses(env, &self.settings));
         let weak = self.weak.into_iter().filter(|(path, _)| !written.contains_key(path));
         self.problems.extend(weak.map(|(_, problem)| problem));
@@ -275,6 +277,24 @@ fn written(
         }
     }
     written
+}
+
+/// Selects the redis store if `redis.url` is set and `store.kind` is not. Returns a warning if
+/// `store.kind: memory` leaves `redis.url` unused.
+fn choose_store(written: &mut BTreeMap<String, WrittenText>) -> Option<String> {
+    let url_origin = written.get("redis.url")?.origin.clone();
+    let Some(kind) = written.get("store.kind") else {
+        let text = WrittenText { text: "redis".to_owned(), origin: url_origin };
+        written.insert("store.kind".to_owned(), text);
+        return None;
+    };
+    (kind.text == "memory").then(|| {
+        format!(
+            "redis.url ({url_origin}) has no effect with store.kind: memory ({}): each instance \
+             counts in memory for itself; delete one of the two settings",
+            kind.origin
+        )
+    })
 }
 
 /// The text of a setting in a file.

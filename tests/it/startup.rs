@@ -95,6 +95,32 @@ fn a_misspelt_field_in_the_settings_file_is_refused() {
     assert!(output.contains("heders"), "{output}");
 }
 
+/// The fields of the log line `listening`.
+fn start_line(weir: &mut Weir) -> serde_json::Value {
+    let line = weir.process().wait_for("where it listens", |line| {
+        line.contains("\"listening\"").then(|| line.to_owned())
+    });
+    serde_json::from_str(&line).expect("a line of JSON")
+}
+
+#[test]
+fn the_start_line_names_version_store_and_rules() {
+    let setup = || Weir::setup().rules("good.yaml", GOOD);
+    let mut weir = setup().start();
+    let line = start_line(&mut weir);
+    assert_eq!(line["version"], env!("CARGO_PKG_VERSION"), "{line}");
+    assert_eq!(line["store"], "memory", "{line}");
+    assert!(line.get("redis_url").is_none(), "{line}");
+    assert_eq!(line["rules"], 1, "{line}");
+    let folder = weir.rules_folder().display().to_string();
+    assert!(line["paths"].as_str().is_some_and(|paths| paths.contains(&folder)), "{line}");
+    // No process listens on port 1 of loopback. weir starts without Redis.
+    let mut weir = setup().env("WEIR__REDIS__URL", "redis://u:hunter2@127.0.0.1:1").start();
+    let line = start_line(&mut weir);
+    assert_eq!(line["store"], "redis", "{line}");
+    assert_eq!(line["redis_url"], "redis://u:***@127.0.0.1:1", "{line}");
+}
+
 #[test]
 fn a_port_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");

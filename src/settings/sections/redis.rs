@@ -10,7 +10,8 @@ use crate::settings::section::section;
 section! {
     /// The connection to Redis, with `store.kind: redis`.
     pub struct RedisSettings {
-        /// Address of Redis; [redis.md](redis.md) lists every form. Shown without its password.
+        /// Address of Redis; [redis.md](redis.md) lists every form. Without `store.kind`, it also
+        /// selects the redis store. Shown without its password.
         url: SecretUrl = "redis-cluster://127.0.0.1:7000", url("a URL", redis_url::read);
         /// Minimum connections per node, over all gRPC workers. Each worker has at least one, so
         /// values below the number of workers have no effect.

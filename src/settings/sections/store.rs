@@ -9,7 +9,7 @@ section! {
     /// The counters.
     pub struct StoreSettings {
         /// `memory`: each instance counts for itself. `redis`: all instances share their counters
-        /// ([redis.md](redis.md)).
+        /// ([redis.md](redis.md)). If only `redis.url` is set, the kind is `redis`.
         kind: StoreKind = "memory", choice([
             ("memory", StoreKind::Memory),
             ("redis", StoreKind::Redis),
@@ -36,4 +36,14 @@ pub enum StoreKind {
     Memory,
     /// Counters in Redis, shared by all instances.
     Redis,
+}
+
+impl StoreKind {
+    /// The name in settings and in the log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StoreKind::Memory => "memory",
+            StoreKind::Redis => "redis",
+        }
+    }
 }

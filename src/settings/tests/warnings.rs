@@ -1,4 +1,4 @@
-//! Tests of the warnings about variables without effect.
+//! Tests of the warnings about variables and settings without effect.
 
 use super::*;
 
@@ -28,4 +28,28 @@ fn variables_without_effect_are_listed_in_one_warning() {
     assert!(redis("store: { kind: memory }").expect("valid").warnings.is_empty());
     let memcache = run(NO_FILE, &[("BACKEND_TYPE", "memcache")], Flags::default());
     assert!(first(memcache).contains("only redis"));
+}
+
+/// An address of Redis without `store.kind` would otherwise be ignored, and each instance would allow
+/// the whole limit.
+#[test]
+fn redis_url_selects_redis_unless_memory_is_set() {
+    let url = "redis://u:hunter2@h:1";
+    let flags = Flags { redis_url: Some(url.to_owned()), ..Flags::default() };
+    let file = format!("redis: {{ url: '{url}' }}");
+    for loaded in [
+        run(&file, &[], Flags::default()),
+        run(NO_FILE, &[("WEIR__REDIS__URL", url)], Flags::default()),
+        run(NO_FILE, &[], flags.clone()),
+    ] {
+        let loaded = loaded.expect("valid");
+        assert_eq!(loaded.settings.store.kind, StoreKind::Redis);
+        assert_eq!(loaded.warnings, [""; 0]);
+    }
+    assert_eq!(Settings::default().store.kind, StoreKind::Memory);
+    let loaded = run("store: { kind: memory }", &[], flags).expect("valid");
+    assert_eq!(loaded.settings.store.kind, StoreKind::Memory);
+    let [warning] = &loaded.warnings[..] else { panic!("{:?}", loaded.warnings) };
+    assert!(warning.starts_with("redis.url (--redis-url) has no effect"), "{warning}");
+    assert!(warning.contains("weir.yaml:1:16)"), "{warning}");
 }
