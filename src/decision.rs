@@ -54,11 +54,11 @@ pub struct CurrentLimit {
 pub struct Status {
     /// The code of this descriptor alone, after shadow mode.
     pub code: Code,
-    /// The reported limit; absent if the descriptor has none.
+    /// The reported limit; absent if no counter decided.
     pub limit: Option<CurrentLimit>,
-    /// Hits that the limit still allows.
+    /// Hits that the limit still allows; 0 without a limit.
     pub remaining: u64,
-    /// See [`Decision::reset_after`]; absent if the descriptor has no limit.
+    /// See [`Decision::reset_after`]; absent if no counter decided.
     pub reset_after: Option<Micros>,
     /// Why the status has its code, for metrics and traces.
     pub reason: Reason,

@@ -210,6 +210,7 @@ impl<S: Store> Limiter<S> {
         let code = if shadowed { Code::Ok } else { folded };
         let headers = headers::all(config, code, decided, &statuses);
         let mut metadata = metadata::of(config.dynamic_metadata, request, decided, &statuses);
+        metadata::add_fallbacks(decided, &mut metadata);
         let mut grant = None;
         if code == Code::OverLimit {
             let free = rules.denied_requests(request.domain) == DeniedRequests::Free;

@@ -95,9 +95,11 @@ impl DecidedDescriptor<'_> {
             Reason::Fallback { allowed, decision, .. } => {
                 let shadow = self.resolved.rule().is_some_and(|rule| rule.shadow_mode);
                 let code = if allowed || shadow { Code::Ok } else { Code::OverLimit };
-                let limit = self.current_limit(decision.map_or(0, |decision| decision.tier));
-                let remaining = decision.map_or(0, |decision| decision.remaining);
-                status(code, limit, remaining, decision.map(|one| self.reset_after(&one)))
+                // Envoy shows a limit of a status to clients, with its remaining hits. Nothing was
+                // counted without a decision, so there is none to show.
+                let Some(decision) = decision else { return status(code, None, 0, None) };
+                let limit = self.current_limit(decision.tier);
+                status(code, limit, decision.remaining, Some(self.reset_after(&decision)))
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Dynamic metadata that the proxy stores with the request, in the format of
-//! envoyproxy/ratelimit.
+//! envoyproxy/ratelimit. `fallback` is an addition of weir.
 
 use serde_json::{Map, Value, json};
 
@@ -33,6 +33,23 @@ pub(super) fn of(
         root.insert("metadata".into(), Value::Object(merged));
     }
     Some(root)
+}
+
+/// Adds `fallback` to `metadata` if the fallback decided any descriptor: a list with the policy of
+/// each descriptor, or `none` if the fallback did not decide it. The statuses do not show it.
+pub(super) fn add_fallbacks(
+    decided: &[DecidedDescriptor<'_>],
+    metadata: &mut Option<Map<String, Value>>,
+) {
+    let policy = |one: &DecidedDescriptor<'_>| match one.reason {
+        Reason::Fallback { policy, .. } => Some(policy.name()),
+        _ => None,
+    };
+    if decided.iter().any(|one| policy(one).is_some()) {
+        let policies: Vec<Value> =
+            decided.iter().map(|one| policy(one).unwrap_or("none").into()).collect();
+        metadata.get_or_insert_default().insert("fallback".into(), policies.into());
+    }
 }
 
 impl DecidedDescriptor<'_> {

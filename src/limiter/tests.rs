@@ -191,6 +191,62 @@ fn a_full_store_falls_back() {
     }
 }
 
+/// Envoy shows a limit of a status to clients, with its remaining hits and reset.
+#[test]
+fn a_fallback_that_counts_nothing_reports_no_limit() {
+    for (on_error, code) in [(OnError::Allow, Code::Ok), (OnError::Deny, Code::OverLimit)] {
+        let headers = LimitHeaders::Both;
+        let envoy_ratelimit_headers = true;
+        let config =
+            ResponseSettings { headers, envoy_ratelimit_headers, ..ResponseSettings::default() };
+        let limiter = unreachable_limiter(config).with_on_error(on_error);
+        let verdict = decide(&limiter, &Bench::new(MIXED, ResponseSettings::default()).rules);
+        let status = &verdict.statuses[0];
+        assert_eq!(status.code, code);
+        assert_eq!((&status.limit, status.remaining, status.reset_after), (&None, 0, None));
+        let names: Vec<&str> = verdict.headers.iter().map(|(name, _)| &**name).collect();
+        let wait: &[&str] = if code == Code::OverLimit { &["retry-after"] } else { &[] };
+        assert_eq!(names, wait, "{on_error:?}");
+        let metadata = verdict.metadata.expect("the fallback is reported");
+        assert_eq!(metadata["fallback"], serde_json::json!([on_error.name(), "none"]));
+        assert_eq!(metadata.len(), 1);
+    }
+    let local = LocalCounters::new(MemoryStore::new(100), 1);
+    let limiter = unreachable_limiter(ResponseSettings::default()).with_on_error(OnError::Local);
+    let limiter = limiter.with_local(local);
+    let verdict = decide(&limiter, &Bench::new(MIXED, ResponseSettings::default()).rules);
+    let status = &verdict.statuses[0];
+    assert_eq!(status.limit.as_ref().map(|limit| limit.requests), Some(1), "it counted");
+    assert_eq!(status.reset_after, Some(Micros::from_secs(40)));
+    assert_eq!(verdict.metadata.expect("as above")["fallback"][0], "local");
+}
+
+/// A limiter over a Redis that is not reachable.
+fn unreachable_limiter(config: ResponseSettings) -> Limiter<leases::Unreachable> {
+    let backend = Backend::Redis(Modes::new(leases::Unreachable));
+    Limiter::new(backend, KeySeed::fixed([1, 2]), config)
+}
+
+/// Decides one hit of rule `r`, and a descriptor without a rule.
+fn decide(limiter: &Limiter<leases::Unreachable>, rules: &RuleSet) -> Verdict {
+    let entries = ["r", "nothing"].map(|key| [Entry { key, value: "" }]);
+    let descriptors = [0, 1].map(|index: usize| Descriptor {
+        entries: &entries[index],
+        limit: None,
+        hits_addend: None,
+        is_negative_hits: false,
+    });
+    let request = Request {
+        domain: "d",
+        descriptors: &descriptors,
+        hits_addend: 0,
+        timeout: None,
+        trace: Default::default(),
+    };
+    let verdict = limiter.check(rules, &request, NOW);
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(verdict)
+}
+
 /// The order of descriptors is total, also with limits of 0, and a bucket's share is that of its
 /// size. There are more descriptors than a sort handles by simple insertion.
 #[test]

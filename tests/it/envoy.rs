@@ -98,6 +98,22 @@ fn envoy_adds_the_limit_headers() {
     });
 }
 
+/// A fallback counts nothing, so Envoy has no remaining hits to show.
+#[test]
+fn envoy_adds_no_limit_headers_in_a_fallback() {
+    // No process listens on port 1 of loopback.
+    let weir = Weir::setup().rules("demo.yaml", RULES);
+    let weir = weir.env("WEIR__REDIS__URL", "redis://127.0.0.1:1").start();
+    let upstream = Upstream::start();
+    let envoy = Envoy::start(NEWEST, &envoy::tuned(BASIC, weir.grpc, upstream.address));
+    let passed = get_as_anna(&envoy, "/");
+    assert_eq!(passed.status, 200);
+    for name in ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"] {
+        assert_eq!(passed.header(name), None, "{name}");
+    }
+    assert!(weir.metric("weir_fallback_total", &[]) > 0, "weir decided, not Envoy");
+}
+
 /// The headers of weir reach the client through an Envoy that adds none.
 #[test]
 fn weir_headers_reach_the_client() {

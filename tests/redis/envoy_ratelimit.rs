@@ -126,11 +126,16 @@ fn ratelimit(folder: &Path) -> Command {
     command
 }
 
-/// The limit of `/`, read by a peek.
+/// The limit of `/`, read by a peek. A response of the fallback has none, so the peek is repeated.
 fn limit(client: &Client) -> u32 {
-    let peek = costing(0, descriptor(&[("PATH", "/")]));
-    let answer = client.check(request("echo-ratelimit", vec![peek]));
-    answer.statuses[0].current_limit.as_ref().map_or(0, |limit| limit.requests_per_unit)
+    let mut limit = None;
+    until("Redis answers a peek", || {
+        let peek = costing(0, descriptor(&[("PATH", "/")]));
+        let answer = client.check(request("echo-ratelimit", vec![peek]));
+        limit = answer.statuses[0].current_limit.as_ref().map(|limit| limit.requests_per_unit);
+        limit.is_some()
+    });
+    limit.unwrap_or(0)
 }
 
 /// The pod serves the sample's rules over IPv4 and IPv6, counts in the sample's Redis, names

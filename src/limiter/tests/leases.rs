@@ -262,7 +262,7 @@ fn a_settlement_counts_no_hits() {
 }
 
 /// A store that is unreachable.
-struct Unreachable;
+pub(super) struct Unreachable;
 
 impl Store for Unreachable {
     fn now(&self, _: &Key, local: Micros) -> Result<Micros, StoreError> {
