@@ -1,4 +1,4 @@
-//! The command line: `weir serve | check | explain | call | bench`.
+//! The command line: `weir serve | check | explain | call | health | bench`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,16 +11,21 @@ use clap::{Args, Parser, Subcommand};
 mod bench;
 mod call;
 mod check;
+mod client;
 mod explain;
+mod health;
 mod serve;
 
 use crate::descriptor::ParsedDescriptor;
 use crate::settings::Flags;
 use bench::BenchArgs;
+use client::ServiceArgs;
+use health::HealthArgs;
 
 /// Exit codes other than 0, which means success.
 pub mod exit {
-    /// `check` found problems, `call` got OVER_LIMIT, or some calls of `bench` were not decided.
+    /// `check` found problems, `call` got OVER_LIMIT, `health` got a status other than SERVING, or
+    /// some calls of `bench` were not decided.
     pub const NEGATIVE: u8 = 1;
     /// Rules or settings are wrong (EX_USAGE of sysexits.h).
     pub const BAD_CONFIG: u8 = 64;
@@ -50,6 +55,8 @@ enum Command {
     Explain(ExplainArgs),
     /// Send one request to a running service.
     Call(CallArgs),
+    /// Ask a running service whether it serves (exit code 0), for health checks of containers.
+    Health(HealthArgs),
     /// Put load on a running service and measure it.
     Bench(BenchArgs),
 }
@@ -94,9 +101,6 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CallArgs {
-    /// Address of the service's gRPC listener.
-    #[arg(long, default_value = "127.0.0.1:8081")]
-    pub(crate) addr: String,
     /// Namespace of the rules.
     #[arg(long)]
     pub(crate) domain: String,
@@ -109,31 +113,8 @@ pub(crate) struct CallArgs {
     /// Give the hits back instead of taking them.
     #[arg(long)]
     pub(crate) negative: bool,
-    /// Longest wait for the response, in milliseconds.
-    #[arg(long, default_value_t = 1_000, value_name = "MS")]
-    pub(crate) timeout: u64,
     #[command(flatten)]
-    pub(crate) tls: TlsArgs,
-}
-
-/// TLS of the call.
-#[derive(Debug, Args)]
-pub(crate) struct TlsArgs {
-    /// Use TLS; any of the flags below implies it.
-    #[arg(long)]
-    pub(crate) tls: bool,
-    /// Certificates of the trusted authorities [default: those of the system]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ca: Option<PathBuf>,
-    /// Certificate chain of the client, for a service that requires one.
-    #[arg(long, value_name = "FILE", requires = "key")]
-    pub(crate) cert: Option<PathBuf>,
-    /// Private key of the client's certificate.
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    pub(crate) key: Option<PathBuf>,
-    /// Name that the service's certificate must have [default: the host of --addr]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) server_name: Option<String>,
+    pub(crate) service: ServiceArgs,
 }
 
 /// The name of envoyproxy/ratelimit's binary, which its image runs without arguments.
@@ -172,6 +153,7 @@ impl Cli {
             Command::Check(args) => check::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Call(args) => call::run(&args),
+            Command::Health(args) => health::run(&args),
             Command::Bench(args) => bench::run(&args),
         };
         match code {

@@ -1,15 +1,12 @@
 //! `weir call`: sends one call to a running service and prints the response.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
-use super::{CallArgs, TlsArgs, exit, say};
+use super::{CallArgs, exit, say};
 use crate::proto::{
     Code, DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
     RateLimitServiceClient, Unit,
@@ -18,8 +15,12 @@ use crate::proto::{
 /// Sends the call and returns the exit code: 0 for OK, 1 for OVER_LIMIT, 69 without a response.
 pub(super) fn run(args: &CallArgs) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match runtime.block_on(ask(args)) {
+    let call = args.service.call(|channel| async move {
+        RateLimitServiceClient::new(channel).should_rate_limit(request(args)).await
+    });
+    match runtime.block_on(call) {
         Ok(response) => {
+            let response = response.into_inner();
             print(args, &response)?;
             let over = response.overall_code() == Code::OverLimit;
             Ok(if over { exit::NEGATIVE } else { 0 })
@@ -29,51 +30,6 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<u8> {
             Ok(exit::UNAVAILABLE)
         }
     }
-}
-
-async fn ask(args: &CallArgs) -> anyhow::Result<RateLimitResponse> {
-    let timeout = Duration::from_millis(args.timeout);
-    let tls = tls(&args.tls)?;
-    let scheme = if tls.is_some() { "https" } else { "http" };
-    let endpoint = Endpoint::from_shared(format!("{scheme}://{}", args.addr))
-        .with_context(|| format!("--addr {} is not host:port", args.addr))?;
-    let endpoint = match tls {
-        Some(tls) => endpoint.tls_config(tls).context("TLS with these files is not possible")?,
-        None => endpoint,
-    };
-    let asking = async {
-        let channel = endpoint.connect_timeout(timeout).connect().await.with_context(|| {
-            let hint = if scheme == "https" { "with TLS" } else { "without TLS (--tls)" };
-            format!("no service answers at {} {hint}; is `weir serve` running there?", args.addr)
-        })?;
-        let answer = RateLimitServiceClient::new(channel).should_rate_limit(request(args)).await;
-        answer.map_err(|status| anyhow::anyhow!("{:?}: {}", status.code(), status.message()))
-    };
-    let answer = tokio::time::timeout(timeout, asking)
-        .await
-        .with_context(|| format!("no answer from {} within {} ms", args.addr, args.timeout))?;
-    Ok(answer?.into_inner())
-}
-
-/// The TLS configuration; `None` without a flag of TLS.
-fn tls(args: &TlsArgs) -> anyhow::Result<Option<ClientTlsConfig>> {
-    let TlsArgs { tls, ca, cert, key, server_name } = args;
-    if !tls && ca.is_none() && cert.is_none() && server_name.is_none() {
-        return Ok(None);
-    }
-    let read = |path: &PathBuf| std::fs::read(path).with_context(|| path.display().to_string());
-    let mut config = ClientTlsConfig::new();
-    config = match ca {
-        Some(path) => config.ca_certificate(Certificate::from_pem(read(path)?)),
-        None => config.with_native_roots(),
-    };
-    if let (Some(cert), Some(key)) = (cert, key) {
-        config = config.identity(Identity::from_pem(read(cert)?, read(key)?));
-    }
-    if let Some(name) = server_name {
-        config = config.domain_name(name);
-    }
-    Ok(Some(config))
 }
 
 fn request(args: &CallArgs) -> RateLimitRequest {
@@ -97,24 +53,43 @@ fn request(args: &CallArgs) -> RateLimitRequest {
 fn print(args: &CallArgs, response: &RateLimitResponse) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", word(response.overall_code()))?;
-    for (descriptor, status) in args.descriptors.iter().zip(&response.statuses) {
+    let statuses = args.descriptors.iter().zip(&response.statuses);
+    for (index, (descriptor, status)) in statuses.enumerate() {
         let entries: Vec<String> =
             descriptor.0.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        writeln!(out, "  {}: {}", entries.join(","), sentence(status))?;
+        let fallback = fallback(response, index);
+        writeln!(out, "  {}: {}", entries.join(","), sentence(status, fallback))?;
     }
     for header in &response.response_headers_to_add {
         writeln!(out, "  {}: {}", header.key, header.value)?;
     }
-    if let Some(metadata) = &response.dynamic_metadata {
-        writeln!(out, "  dynamic metadata: {}", json(metadata))?;
+    let mut metadata = response.dynamic_metadata.clone().unwrap_or_default();
+    // The lines above have it.
+    metadata.fields.remove(FALLBACK);
+    if !metadata.fields.is_empty() {
+        writeln!(out, "  dynamic metadata: {}", json(&metadata))?;
     }
     Ok(())
 }
 
-fn sentence(status: &DescriptorStatus) -> String {
-    let code = word(status.code());
+/// The field of the dynamic metadata with the fallback of each descriptor.
+const FALLBACK: &str = "fallback";
+
+/// The fallback that decided the descriptor at `index`; `None` if no fallback did.
+fn fallback(response: &RateLimitResponse, index: usize) -> Option<&str> {
+    let policies = response.dynamic_metadata.as_ref()?.fields.get(FALLBACK)?;
+    let Some(Kind::ListValue(list)) = &policies.kind else { return None };
+    let Some(Kind::StringValue(policy)) = &list.values.get(index)?.kind else { return None };
+    (policy != "none").then_some(policy.as_str())
+}
+
+fn sentence(status: &DescriptorStatus, fallback: Option<&str>) -> String {
+    let code = match fallback {
+        Some(policy) => format!("{}, by the fallback ({policy})", word(status.code())),
+        None => word(status.code()).to_owned(),
+    };
     let Some(limit) = &status.current_limit else {
-        return format!("{code}, no limit");
+        return if fallback.is_some() { code } else { format!("{code}, no limit") };
     };
     let per = match limit.unit() {
         Unit::Unknown => String::new(),
@@ -160,6 +135,23 @@ fn word(code: Code) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fallback_is_named_instead_of_numbers() {
+        let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
+        let policies = [text("allow"), text("none")];
+        let list = prost_types::ListValue { values: policies.into() };
+        let fields = [(FALLBACK.to_owned(), Value { kind: Some(Kind::ListValue(list)) })];
+        let response = RateLimitResponse {
+            dynamic_metadata: Some(Struct { fields: fields.into() }),
+            ..RateLimitResponse::default()
+        };
+        let status = DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() };
+        let shown = [0, 1, 2].map(|index| sentence(&status, fallback(&response, index)));
+        assert_eq!(shown, ["OK, by the fallback (allow)", "OK, no limit", "OK, no limit"]);
+        let none = RateLimitResponse::default();
+        assert_eq!(fallback(&none, 0), None);
+    }
 
     #[test]
     fn metadata_is_shown_as_json() {

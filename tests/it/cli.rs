@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use crate::support::certificates::Certificates;
 use crate::support::weir::cli::{Run, run};
 use crate::support::weir::{Weir, write};
 use crate::support::window_edge::within_an_hour;
@@ -196,6 +197,63 @@ fn call_reports_an_unreachable_service() {
     let run = run(folder.path(), &["call", "--addr", "127.0.0.1:1", "--domain", "d", "a=b"]);
     assert_eq!(run.code, Some(69), "{run:?}");
     assert!(run.stderr.contains("127.0.0.1:1"), "{run:?}");
+}
+
+/// Connections that are refused by their port, or that no port could accept.
+#[test]
+fn call_says_what_to_do_about_a_wrong_address() {
+    let weir = Weir::start(GOOD);
+    let (folder, http) = (folder(&[]), weir.http.to_string());
+    let call = |address: &str, flags: &[&str]| {
+        let head = ["call", "--timeout", "30000", "--domain", "shop", "--addr", address];
+        run(folder.path(), &[&head[..], flags, &["user=ann"]].concat())
+    };
+    let answer = call(&http, &[]);
+    assert_eq!(answer.code, Some(69), "{answer:?}");
+    assert!(answer.stderr.contains("name the gRPC port (grpc.listen"), "{answer:?}");
+    let certificates = Certificates::new();
+    let ca = certificates.path("ca.crt").display().to_string();
+    let answer = call(&weir.grpc.to_string(), &["--ca", &ca]);
+    assert_eq!(answer.code, Some(69), "{answer:?}");
+    assert!(answer.stderr.contains("leave out the flags of TLS"), "{answer:?}");
+    let answer = call(&format!("http://{}", weir.grpc), &[]);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.stderr.contains(&format!("write {}, without http://", weir.grpc)), "{answer:?}");
+}
+
+/// Nothing was counted, so no numbers are shown.
+#[test]
+fn call_says_that_the_fallback_decided() {
+    // No process listens on port 1 of loopback.
+    let setup = Weir::setup().rules("a.yaml", GOOD).env("WEIR__REDIS__URL", "redis://127.0.0.1:1");
+    let weir = setup.start();
+    let address = weir.grpc.to_string();
+    let args = ["call", "--addr", &address, "--domain", "shop", "user=ann", "other=x"];
+    let run = run(folder(&[]).path(), &args);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let lines = "OK\n  user=ann: OK, by the fallback (allow)\n  other=x: OK, no limit\n";
+    assert_eq!(run.stdout, lines, "{run:?}");
+}
+
+#[test]
+fn health_exits_by_the_status() {
+    let health = |args: &[&str]| run(Path::new("."), &[&["health"][..], args].concat());
+    let weir = Weir::start(GOOD);
+    let address = weir.grpc.to_string();
+    for name in ["", "ratelimit"] {
+        let run = health(&["--addr", &address, "--name", name]);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(0), "SERVING\n"), "{run:?}");
+    }
+    let unready = Weir::setup()
+        .rules("bad.yaml", "domain: d\ndescriptors:\n  - ky: x\n")
+        .env("WEIR__RULES__START_WITHOUT_RULES", "true")
+        .env("WEIR__READYZ__REQUIRE_RULES", "loaded")
+        .start();
+    let run = health(&["--addr", &unready.grpc.to_string()]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(1), "NOT_SERVING\n"), "{run:?}");
+    let run = health(&["--addr", "127.0.0.1:1"]);
+    assert_eq!(run.code, Some(69), "{run:?}");
+    assert!(run.stderr.contains("is `weir serve` running there?"), "{run:?}");
 }
 
 #[test]

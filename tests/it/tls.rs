@@ -180,14 +180,16 @@ fn weir_call_uses_tls_and_reports_its_errors() {
     assert!(answered.stdout.starts_with("OK"), "{answered:?}");
     let named = call(&[&own[..], &["--server-name", "localhost"]].concat());
     assert_eq!(named.code, Some(0), "{named:?}");
-    for flags in [
-        &["--ca", "ca.crt"][..],
-        &[&own[..], &["--server-name", "other"]].concat(),
-        &["--tls"],
-        &[],
+    for (flags, advice) in [
+        (&["--ca", "ca.crt"][..], "use --cert and --key"),
+        (&[&own[..], &["--server-name", "other"]].concat(), "with --server-name"),
+        // What is wrong first depends on the authorities of the system.
+        (&["--tls"], ""),
+        (&[], "use --tls"),
     ] {
         let refused = call(flags);
         assert_eq!(refused.code, Some(69), "{flags:?}: {refused:?}");
+        assert!(refused.stderr.contains(advice), "{flags:?}: {refused:?}");
     }
     assert_eq!(call(&["--ca", "missing.crt"]).code, Some(69));
 }
