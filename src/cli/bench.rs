@@ -14,6 +14,14 @@ use super::{ParsedDescriptor, exit, say};
 /// Default number of distinct keys when a value contains `{n}`.
 const KEYS_DEFAULT: u64 = 100_000;
 
+/// `{n}` for a help text. clap replaces `{n}` by a newline, so a reset of the style separates the
+/// characters. Terminals show nothing for it, and clap removes it from other output.
+macro_rules! placeholder {
+    () => {
+        "{\u{1b}[0mn}"
+    };
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// Address of the service's gRPC listener.
@@ -22,11 +30,16 @@ pub(crate) struct BenchArgs {
     /// Namespace of the rules.
     #[arg(long)]
     domain: String,
-    /// The descriptors of each call, as key=value,key=value; {n} in a value is replaced by the key's number.
-    #[arg(required = true, value_name = "KEY=VALUE,...")]
+    // The number of the key replaces `{n}` in a value.
+    #[arg(required = true, value_name = "KEY=VALUE,...", help = concat!(
+        "The descriptors of each call, as key=value,key=value; the number of the key replaces ",
+        placeholder!(),
+        " in a value",
+    ))]
     descriptors: Vec<ParsedDescriptor>,
-    /// Distinct keys [default: 100000 if a value contains {n}, else 1].
-    #[arg(long)]
+    #[arg(long, help = concat!(
+        "Distinct keys [default: 100000 if a value contains ", placeholder!(), ", else 1]",
+    ))]
     keys: Option<u64>,
     /// Distribute calls over the keys by Zipf's law with this exponent, for example 1
     /// [default: uniform].

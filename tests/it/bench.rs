@@ -26,6 +26,16 @@ descriptors:
     rate_limit: { unit: year, requests_per_unit: 1000 }
 ";
 
+/// clap would replace the placeholder by a newline.
+#[test]
+fn the_help_shows_the_placeholder() {
+    let help = run(Path::new("."), &["bench", "--help"]);
+    assert_eq!(help.code, Some(0), "{help:?}");
+    for text in ["number of the key replaces {n} in a value", "if a value contains {n}, else 1]"] {
+        assert!(help.stdout.contains(text), "{help:?}");
+    }
+}
+
 /// A run that is long enough for some calls on any machine.
 const SHORT: [&str; 4] = ["--warmup", "0", "--duration", "0.5"];
 
