@@ -14,6 +14,7 @@ mod check;
 mod client;
 mod explain;
 mod health;
+mod rule_source;
 mod serve;
 
 use crate::descriptor::ParsedDescriptor;
@@ -63,10 +64,9 @@ enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Rule files and folders [default: those of --config]
-    #[arg(required_unless_present = "config")]
+    /// Rule files and folders [default: those of the settings]
     pub(crate) paths: Vec<PathBuf>,
-    /// Settings file to check too, together with the environment, as `weir serve` reads them.
+    /// Settings file to check too. It is read together with the environment, as by `weir serve`.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -86,9 +86,13 @@ pub(crate) struct RuleOptionArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// Rule files and folders.
-    #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
+    /// Rule files and folders [default: those of the settings]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
     pub(crate) rules: Vec<PathBuf>,
+    /// Settings file with the paths of the rules. It is read together with the environment, as by
+    /// `weir serve`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Namespace of the rules.
     #[arg(long)]
     pub(crate) domain: String,

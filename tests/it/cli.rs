@@ -114,7 +114,31 @@ fn check_reads_settings_and_the_rules_they_name() {
     let run = check(&folder, &["--config", "bad.yaml"]);
     assert_eq!(run.code, Some(1), "{run:?}");
     assert!(run.stderr.contains("rules.paths"), "{run:?}");
-    assert_eq!(check(&folder, &[]).code, Some(2), "nothing to check");
+}
+
+/// Without paths, `check` and `explain` read the rules that `weir serve` would read.
+#[test]
+fn rules_come_from_the_settings_without_paths() {
+    let settings = "rules: { paths: [a.yaml] }\n";
+    let folder = folder(&[("weir.yaml", settings), ("a.yaml", GOOD)]);
+    let explain = |args: &[&str]| {
+        let head = ["explain", "--domain", "shop", "user=ann"];
+        run(folder.path(), &[&head[..], args].concat())
+    };
+    // `weir serve` only warns about a missing folder.
+    let missing = check(&folder, &[]);
+    assert_eq!((missing.code, missing.stdout.as_str()), (Some(0), "ok: 0 rules in 0 files\n"));
+    assert!(missing.stderr.contains("warning: rules/: there is no such file"), "{missing:?}");
+    std::fs::create_dir(folder.path().join("rules")).expect("a folder in a fresh folder");
+    write(&folder.path().join("rules/b.yaml"), &GOOD.replace("per-user", "default-path"));
+    let run = check(&folder, &[]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "ok: 2 rules in 1 file\n"), "{run:?}");
+    assert!(explain(&[]).stdout.contains("default-path"), "{:?}", explain(&[]));
+    let of_file = explain(&["--config", "weir.yaml"]);
+    assert_eq!(of_file.code, Some(0), "{of_file:?}");
+    assert!(of_file.stdout.contains("per-user (a.yaml:4:5)"), "{of_file:?}");
+    write(&folder.path().join("rules/b.yaml"), "domain: d\ndescriptors: [{ ky: x }]\n");
+    assert_eq!(check(&folder, &[]).code, Some(1));
 }
 
 #[test]
