@@ -36,7 +36,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-pub use envoy_ratelimit_env::with_default_runtime_root;
+pub use envoy_ratelimit_env::{with_default_runtime_root, without_host};
 pub use otlp::{OtlpHeaders, OtlpProtocol};
 pub use problem::{Problem, Problems};
 pub use secret::{Secret, SecretUrl};

@@ -67,9 +67,10 @@ impl RuleSource {
 /// The settings as `weir serve` reads them here. `None` if they are invalid.
 fn settings(config: Option<&Path>) -> Option<Settings> {
     let flags = Flags { config: config.map(Path::to_owned), ..Flags::default() };
-    match settings::load(&flags, &settings::process_env()) {
+    let (env, warning) = settings::without_host(settings::process_env());
+    match settings::load(&flags, &env) {
         Ok(loaded) => {
-            for warning in &loaded.warnings {
+            for warning in loaded.warnings.iter().chain(&warning) {
                 say(format_args!("warning: {warning}"));
             }
             Some(loaded.settings)

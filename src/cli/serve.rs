@@ -10,16 +10,19 @@ use crate::settings::{self, Flags, LogFormat};
 
 /// Serves until SIGTERM or SIGINT. Returns 0 after an orderly stop.
 pub(super) fn run(flags: &Flags) -> anyhow::Result<u8> {
-    serve(flags, &settings::process_env())
+    let (env, warning) = settings::without_host(settings::process_env());
+    serve(flags, &env, warning)
 }
 
 /// Serves under the name of envoyproxy/ratelimit's binary. Without a setting for the folder of the
 /// rules, it is the default folder of that image.
 pub(super) fn as_envoy_ratelimit() -> anyhow::Result<u8> {
-    serve(&Flags::default(), &settings::with_default_runtime_root(settings::process_env()))
+    let env = settings::with_default_runtime_root(settings::process_env());
+    serve(&Flags::default(), &env, None)
 }
 
-fn serve(flags: &Flags, env: &[(String, String)]) -> anyhow::Result<u8> {
+/// Serves with the settings of `flags` and `env`. `warning` joins those about the settings.
+fn serve(flags: &Flags, env: &[(String, String)], warning: Option<String>) -> anyhow::Result<u8> {
     let loaded = match settings::load(flags, env) {
         Ok(loaded) => loaded,
         Err(problems) => {
@@ -28,7 +31,7 @@ fn serve(flags: &Flags, env: &[(String, String)]) -> anyhow::Result<u8> {
         }
     };
     start_log(&loaded.settings.log)?;
-    for warning in &loaded.warnings {
+    for warning in loaded.warnings.iter().chain(&warning) {
         tracing::warn!("{warning}");
     }
     match app::run(loaded.settings) {

@@ -51,6 +51,9 @@ pub(super) const SETS: [(&str, &str, Translate); 28] = [
 pub(super) const REDIS: [&str; 5] =
     ["REDIS_URL", "REDIS_TYPE", "REDIS_AUTH", "REDIS_SENTINEL_AUTH", "REDIS_TLS"];
 
+/// The variable that selects the store. Only Redis is supported.
+pub(super) const BACKEND: &str = "BACKEND_TYPE";
+
 /// Variables of TLS and their settings. They have an effect only if the first one is true.
 pub(super) const TLS: [(&str, &str); 5] = [
     ("GRPC_SERVER_USE_TLS", ""),
@@ -60,7 +63,8 @@ pub(super) const TLS: [(&str, &str); 5] = [
     ("GRPC_CLIENT_TLS_SAN", "grpc.tls_client_san"),
 ];
 
-/// Listeners: variable of the host, variable of the port, setting, default host, default port.
+/// Listeners; the first host is read under the name `ratelimit` only, see [`without_host`].
+/// Columns: variable of the host, variable of the port, setting, default host, default port.
 /// The defaults are weir's, so a port alone keeps the host of weir's default.
 pub(super) const LISTENERS: [(&str, &str, &str, &str, &str); 3] = [
     ("HOST", "PORT", "http.listen", "::", "8080"),
@@ -117,6 +121,19 @@ pub fn with_default_runtime_root(mut env: Vec<(String, String)>) -> Vec<(String,
     env
 }
 
+/// Removes `HOST` from `env`, for a process under weir's own name: shells and CI systems export the
+/// name of the machine under it. An address may be meant for weir, so it causes a warning.
+pub fn without_host(mut env: Vec<(String, String)>) -> (Vec<(String, String)>, Option<String>) {
+    let (host, _, setting, ..) = LISTENERS[0];
+    let text = get(&env, host);
+    let is_ip = text.is_some_and(|text| unbracketed(text).parse::<IpAddr>().is_ok());
+    let warning = text.filter(|text| is_ip || *text == LOCALHOST).map(|text| {
+        format!("{host}={text} has no effect under the name weir; set {setting} (host and port)")
+    });
+    env.retain(|(name, _)| name != host);
+    (env, warning)
+}
+
 /// The settings that `env` sets.
 pub(super) fn translate(env: &[(String, String)]) -> Vec<SourceValue> {
     let mut values = Vec::new();
@@ -129,6 +146,7 @@ pub(super) fn translate(env: &[(String, String)]) -> Vec<SourceValue> {
     values.extend(LISTENERS.iter().filter_map(|names| listener(env, *names)));
     values.extend(folder(env));
     values.extend(unsupported_rule_source(env));
+    values.extend(unsupported_backend(env));
     values.extend(redis(env));
     values.extend(metrics_listener(env));
     values.extend(tls(env));
@@ -138,17 +156,11 @@ pub(super) fn translate(env: &[(String, String)]) -> Vec<SourceValue> {
 /// Warnings about variables without effect. `store_is_chosen`: whether a setting selects the store.
 pub(super) fn warnings(env: &[(String, String)], store_is_chosen: bool) -> Vec<String> {
     let mut warnings = Vec::new();
-    if !store_is_chosen {
-        let backend = get(env, "BACKEND_TYPE");
-        if backend.is_some_and(|kind| !kind.eq_ignore_ascii_case("redis")) {
-            let text = "BACKEND_TYPE: only redis is supported; each instance counts in memory for \
-                        itself; set store.kind and redis.url to share counters";
-            warnings.push(text.to_owned());
-        } else if backend.is_some() && get(env, "REDIS_URL").is_none() {
-            let text = "BACKEND_TYPE=redis without REDIS_URL: each instance counts in memory for \
-                        itself; set REDIS_URL, or store.kind and redis.url";
-            warnings.push(text.to_owned());
-        }
+    // Another backend without a store is an error, see `unsupported_backend`.
+    if !store_is_chosen && get(env, BACKEND).is_some() {
+        let text = "BACKEND_TYPE=redis without REDIS_URL: each instance counts in memory for \
+                    itself; set REDIS_URL or redis.url";
+        warnings.push(text.to_owned());
     }
     let mut groups = Vec::new();
     for (reason, patterns) in WITHOUT_EFFECT {
@@ -209,8 +221,8 @@ fn listener(
     };
     let host = host.unwrap_or(host_default);
     let port = port.unwrap_or(port_default);
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let bare = if bare == "localhost" { "127.0.0.1" } else { bare };
+    let bare = unbracketed(host);
+    let bare = if bare == LOCALHOST { "127.0.0.1" } else { bare };
     let address = match (bare.parse::<IpAddr>(), port.parse::<u16>()) {
         (Ok(ip), Ok(port)) => Ok(SocketAddr::new(ip, port).to_string()),
         (Err(_), _) => {
@@ -223,6 +235,14 @@ fn listener(
         }
     };
     Some(source_value(path, origin, address))
+}
+
+/// The only name that the variables of hosts may have.
+const LOCALHOST: &str = "localhost";
+
+/// An IPv6 address without its brackets.
+fn unbracketed(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 fn folder(env: &[(String, String)]) -> Option<SourceValue> {
@@ -245,8 +265,7 @@ fn folder(env: &[(String, String)]) -> Option<SourceValue> {
 /// The settings `store.kind` and `redis.url`, from `REDIS_URL` and the other variables of Redis.
 fn redis(env: &[(String, String)]) -> Vec<SourceValue> {
     let [url, kind, auth, sentinel_auth, tls] = REDIS.map(|name| get(env, name));
-    let memcached = get(env, "BACKEND_TYPE").is_some_and(|it| !it.eq_ignore_ascii_case("redis"));
-    let Some(url) = url.filter(|_| !memcached) else { return Vec::new() };
+    let Some(url) = url.filter(|_| other_backend(env).is_none()) else { return Vec::new() };
     let kind_name = kind.unwrap_or("SINGLE");
     let kinds = [
         ("SINGLE", RedisKind::Single),
@@ -290,6 +309,21 @@ fn unsupported_rule_source(env: &[(String, String)]) -> Option<SourceValue> {
     let (name, value) = ("CONFIG_TYPE", kind.to_owned());
     let problem = Problem::Unsupported { name, value, what };
     Some(source_value("rules.paths", name.to_owned(), Err(problem)))
+}
+
+/// The backend of `BACKEND_TYPE`, if it is not Redis.
+fn other_backend(env: &[(String, String)]) -> Option<&str> {
+    get(env, BACKEND).filter(|kind| !kind.eq_ignore_ascii_case("redis"))
+}
+
+/// An error for a backend other than Redis. Counting in memory instead would multiply each limit by
+/// the number of instances.
+fn unsupported_backend(env: &[(String, String)]) -> Option<SourceValue> {
+    let value = other_backend(env)?.to_owned();
+    let what = "only redis is supported; write BACKEND_TYPE=redis and set REDIS_URL, or set \
+                store.kind (WEIR__STORE__KIND=memory lets each instance count for itself)";
+    let problem = Problem::Unsupported { name: BACKEND, value, what };
+    Some(source_value("store.kind", BACKEND.to_owned(), Err(problem)))
 }
 
 /// The settings of TLS, if it is switched on. A missing file is an error, because plain text would

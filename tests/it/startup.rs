@@ -1,7 +1,7 @@
 //! Start and shutdown, and the errors that prevent them.
 
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 
 use crate::support::http::get;
@@ -67,6 +67,29 @@ fn a_wrong_setting_exits_64_and_names_it() {
         let named = output.to_ascii_uppercase().contains(key);
         assert!(named, "{key} is not named in:\n{output}");
     }
+}
+
+/// Variables of envoyproxy/ratelimit that weir must not ignore.
+#[test]
+fn unsupported_backends_and_rule_sources_exit_64() {
+    for (name, value, fix) in [
+        ("BACKEND_TYPE", "memcache", "write BACKEND_TYPE=redis and set REDIS_URL"),
+        ("CONFIG_TYPE", "GRPC_XDS_SOTW", "write CONFIG_TYPE=FILE"),
+    ] {
+        let setup = Weir::setup().rules_of_settings().env(name, value);
+        let (status, output) = setup.start_in_vain();
+        assert_eq!(status.code(), Some(64), "{output}");
+        assert!(output.contains(&format!("{name}={value}: ")), "{output}");
+        assert!(output.contains(fix), "{output}");
+    }
+}
+
+#[test]
+fn the_name_of_the_machine_does_not_stop_the_start() {
+    let setup = Weir::setup().rules("good.yaml", GOOD).without_flag("--http-listen");
+    let setup = setup.env("HOST", "my-laptop.local").env("PORT", "0");
+    let weir = setup.start();
+    assert_eq!(weir.http.ip(), Ipv6Addr::UNSPECIFIED);
 }
 
 #[test]

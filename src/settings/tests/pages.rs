@@ -101,7 +101,7 @@ fn migration_page_lists_every_variable() {
         .chain(envoy_ratelimit_env::ALWAYS_ON)
         .chain(envoy_ratelimit_env::REDIS)
         .chain(envoy_ratelimit_env::TLS.map(|(name, _)| name))
-        .chain([envoy_ratelimit_env::PROMETHEUS_LISTENER[0]]);
+        .chain([envoy_ratelimit_env::PROMETHEUS_LISTENER[0], envoy_ratelimit_env::BACKEND]);
     for name in names {
         assert!(migration.contains(&format!("`{name}`")), "docs/migration.md lacks {name}");
     }

@@ -26,8 +26,6 @@ fn variables_without_effect_are_listed_in_one_warning() {
     let first = |loaded: Result<Loaded, Vec<String>>| loaded.expect("valid").warnings.remove(0);
     assert!(first(redis(NO_FILE)).contains("counts in memory"));
     assert!(redis("store: { kind: memory }").expect("valid").warnings.is_empty());
-    let memcache = run(NO_FILE, &[("BACKEND_TYPE", "memcache")], Flags::default());
-    assert!(first(memcache).contains("only redis"));
 }
 
 /// An address of Redis without `store.kind` would otherwise be ignored, and each instance would allow
