@@ -29,7 +29,7 @@ fn host_is_not_read_under_the_own_name() {
     assert_eq!((env, warning), (pairs(&[("PORT", "9")]), None));
     for address in ["127.0.0.1", "[::1]", "localhost"] {
         let (env, warning) = without_host(pairs(&[("HOST", address)]));
-        assert_eq!(env, []);
+        assert!(env.is_empty());
         assert!(warning.is_some_and(|text| text.contains("set http.listen")), "{address}");
     }
     assert_eq!(without_host(pairs(&[("HOST", "")])), (Vec::new(), None));
