@@ -230,7 +230,10 @@ fn recorder(
 ) -> Result<(Arc<RequestRecorder>, Option<Exporter>), StartError> {
     let started = settings.tracing.enabled.then(|| Traces::start(&settings.tracing));
     let (traces, exporter) = started.transpose()?.unzip();
-    let decisions = Decisions::new(budget, TopDenied::new(settings.metrics.top_values));
+    let mut decisions = Decisions::new(budget, TopDenied::new(settings.metrics.top_values));
+    if settings.metrics.envoy_ratelimit_names {
+        decisions = decisions.with_request_series();
+    }
     let recorder = RequestRecorder { decisions, requests: Requests::default(), traces };
     Ok((Arc::new(recorder), exporter))
 }

@@ -11,6 +11,7 @@ mod otlp;
 mod outcomes;
 mod process;
 mod reloads;
+mod request_series;
 mod requests;
 mod resource;
 mod rule_metrics;

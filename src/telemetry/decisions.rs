@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::exposition::Exposition;
 use super::fallback_log::FallbackLog;
 use super::outcomes::{DecisionOutcome, OutcomeMetrics, OutcomeSnapshot, add};
+use super::request_series::RequestSeries;
 use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
 use super::top::TopDenied;
 use crate::decision::{Reason, Verdict};
@@ -22,6 +23,8 @@ use crate::time::Micros;
 pub struct Decisions {
     budget: Arc<SeriesBudget>,
     unmatched: Sharded<UnmatchedMetrics>,
+    /// Series for the metrics of envoyproxy/ratelimit, if these are on.
+    request_series: Option<RequestSeries>,
     fallback_log: FallbackLog,
     /// The counters denied most.
     pub top: TopDenied,
@@ -44,9 +47,17 @@ impl Decisions {
         Decisions {
             budget,
             unmatched: Sharded::default(),
+            request_series: None,
             fallback_log: FallbackLog::default(),
             top,
         }
+    }
+
+    /// Adds the series of the metrics of envoyproxy/ratelimit whose names come from requests, at most
+    /// `metrics.max_series` of each kind.
+    pub fn with_request_series(self) -> Decisions {
+        let request_series = Some(RequestSeries::new(self.budget.max));
+        Decisions { request_series, ..self }
     }
 
     /// Counts one verdict, decided at `now` by `rules`, whose series are `rule_metrics`.
@@ -82,8 +93,16 @@ impl Decisions {
                 // Not one series per limit, because clients would then choose the number of series.
                 Reason::Counted { rule: None, .. } | Reason::Fallback { rule: None, .. } => {
                     self.unmatched.local().overrides.record(status);
+                    if let Some(series) = &self.request_series {
+                        series.count_override(request.domain, descriptor.entries, status);
+                    }
                 }
-                Reason::UnknownDomain => add(&self.unmatched.local().unknown_domain, 1),
+                Reason::UnknownDomain => {
+                    add(&self.unmatched.local().unknown_domain, 1);
+                    if let Some(series) = &self.request_series {
+                        series.count_unknown_domain(request.domain);
+                    }
+                }
                 Reason::NoRule => add(&self.unmatched.local().no_rule, 1),
                 Reason::Unlimited(_) => add(&self.unmatched.local().unlimited, 1),
                 Reason::Replaced(_) => add(&self.unmatched.local().replaced, 1),
@@ -166,6 +185,11 @@ impl Decisions {
         for (outcome, count) in DecisionOutcome::ALL.iter().zip(overrides.decisions) {
             family.sample(&[("outcome", outcome.name())], count);
         }
+    }
+
+    /// The series whose names come from requests, if they are on.
+    pub(super) fn request_series(&self) -> Option<&RequestSeries> {
+        self.request_series.as_ref()
     }
 
     /// Decisions on limits that the request carried.

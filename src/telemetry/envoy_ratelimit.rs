@@ -30,7 +30,13 @@ pub fn expose(
     loads: (u64, u64),
     page: &mut Exposition,
 ) {
-    rules(rule_metrics, page);
+    hits(decisions, rule_metrics, page);
+    unknown_domains(decisions, page);
+    page.counter(
+        "ratelimit_service_global_shadow_mode",
+        "Requests over their limit that passed in global shadow mode.",
+    )
+    .single(requests.shadowed());
     let fallbacks: u64 = rule_metrics.all().iter().flat_map(|one| one.snapshot().causes).sum();
     let fallbacks = fallbacks + decisions.overrides().causes.iter().sum::<u64>();
     page.counter(
@@ -49,10 +55,20 @@ pub fn expose(
     page.counter("ratelimit_service_config_load_error", "Failed loads of rules.").single(bad);
 }
 
-fn rules(rule_metrics: &RuleMetrics, page: &mut Exposition) {
+/// One counter per unknown domain. Its name has the domain, as in envoyproxy/ratelimit.
+fn unknown_domains(decisions: &Decisions, page: &mut Exposition) {
+    let series = decisions.request_series().into_iter();
+    for (domain, descriptors) in series.flat_map(|series| series.unknown_domains()) {
+        let name = format!("ratelimit_service_rate_limit_{domain}_domain_not_found");
+        page.counter(name, "Descriptors of a domain that no file defines.").single(descriptors);
+    }
+}
+
+/// The hits of rules, and of limits that requests carried.
+fn hits(decisions: &Decisions, rule_metrics: &RuleMetrics, page: &mut Exposition) {
     let mut sums: BTreeMap<Names, EnvoyRatelimitSnapshot> = BTreeMap::new();
-    let mut add = |domain: &str, stat_key: &str, snapshot: EnvoyRatelimitSnapshot| {
-        let sum = sums.entry(names(domain, stat_key)).or_default();
+    let mut add = |dotted: &str, snapshot: EnvoyRatelimitSnapshot| {
+        let sum = sums.entry(names(dotted)).or_default();
         sum.total_hits += snapshot.total_hits;
         sum.within_limit += snapshot.within_limit;
         sum.near_limit += snapshot.near_limit;
@@ -60,13 +76,17 @@ fn rules(rule_metrics: &RuleMetrics, page: &mut Exposition) {
         sum.shadow_mode += snapshot.shadow_mode;
     };
     for series in rule_metrics.all() {
-        let values = series.values();
+        let (values, domain) = (series.values(), &series.domain);
         if values.is_empty() {
-            add(&series.domain, &series.stat_key, series.snapshot().envoy_ratelimit);
+            let dotted = format!("{domain}.{}", series.stat_key);
+            add(&dotted, series.snapshot().envoy_ratelimit);
         }
         for (_, stat_key, snapshot) in values {
-            add(&series.domain, &stat_key, snapshot.envoy_ratelimit);
+            add(&format!("{domain}.{stat_key}"), snapshot.envoy_ratelimit);
         }
+    }
+    for (dotted, snapshot) in decisions.request_series().iter().flat_map(|one| one.overrides()) {
+        add(&dotted, snapshot);
     }
     type HitsField = fn(&EnvoyRatelimitSnapshot) -> u64;
     let families: [(&str, &str, HitsField); 5] = [
@@ -92,10 +112,10 @@ fn rules(rule_metrics: &RuleMetrics, page: &mut Exposition) {
     }
 }
 
-/// The labels of a stat key. A dot of the domain or of a value starts the next label, except a dot of
-/// an IPv4 address.
-fn names(domain: &str, stat_key: &str) -> Names {
-    let text = without_address_dots(&format!("{domain}.{stat_key}").replace([':', '|'], "_"));
+/// The labels of a domain and a stat key, joined by a dot. A dot of the domain or of a value starts
+/// the next label, except a dot of an IPv4 address.
+fn names(dotted: &str) -> Names {
+    let text = without_address_dots(&dotted.replace([':', '|'], "_"));
     let mut parts = text.split('.').map(str::to_owned);
     let mut next = || parts.next();
     (next().unwrap_or_default(), next().unwrap_or_default(), next())
@@ -157,10 +177,7 @@ mod tests {
             ("d", "ip_10.0.0.0/8.k", ("d", "ip_10_0_0_0/8", Some("k"))),
             ("d", "v_1.2.3", ("d", "v_1", Some("2"))),
         ] {
-            let (domain, first, second) = {
-                let (domain, first, second) = names(domain, stat_key);
-                (domain, first, second)
-            };
+            let (domain, first, second) = names(&format!("{domain}.{stat_key}"));
             assert_eq!((&*domain, &*first, second.as_deref()), expected, "{stat_key}");
         }
     }

@@ -18,7 +18,7 @@ pub struct Exposition {
 /// Samples of one name with different labels.
 #[derive(Debug)]
 pub struct Family {
-    pub(super) name: &'static str,
+    pub(super) name: Cow<'static, str>,
     pub(super) kind: FamilyKind,
     pub(super) help: &'static str,
     pub(super) samples: Vec<Sample>,
@@ -73,21 +73,30 @@ impl From<Distribution> for SampleValue {
 
 impl Exposition {
     /// Starts a family of counters. `name` ends in `_total`.
-    pub fn counter(&mut self, name: &'static str, help: &'static str) -> &mut Family {
-        self.start(name, FamilyKind::Counter, help)
+    pub fn counter(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        help: &'static str,
+    ) -> &mut Family {
+        self.start(name.into(), FamilyKind::Counter, help)
     }
 
     /// Starts a family of gauges.
     pub fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
-        self.start(name, FamilyKind::Gauge, help)
+        self.start(name.into(), FamilyKind::Gauge, help)
     }
 
     /// Starts a family of histograms. `name` ends in the unit.
     pub fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut Family {
-        self.start(name, FamilyKind::Histogram, help)
+        self.start(name.into(), FamilyKind::Histogram, help)
     }
 
-    fn start(&mut self, name: &'static str, kind: FamilyKind, help: &'static str) -> &mut Family {
+    fn start(
+        &mut self,
+        name: Cow<'static, str>,
+        kind: FamilyKind,
+        help: &'static str,
+    ) -> &mut Family {
         self.families.push(Family { name, kind, help, samples: Vec::new() });
         self.families.last_mut().expect("it was just pushed")
     }

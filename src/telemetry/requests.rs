@@ -57,10 +57,14 @@ impl Requests {
             .sample(&[("code", "cancelled")], self.sum(|metrics| &metrics.cancelled))
             .sample(&[("code", "internal")], self.sum(|metrics| &metrics.failed));
         let help = "Requests over their limit that passed because of response.shadow_mode.";
-        let shadowed = self.sum(|metrics| &metrics.shadowed);
-        page.counter("weir_shadowed_requests_total", help).single(shadowed);
+        page.counter("weir_shadowed_requests_total", help).single(self.shadowed());
         let help = "Time to decide a valid request, without reading it and writing the response.";
         page.histogram("weir_request_duration_seconds", help).single(self.durations.distribution());
+    }
+
+    /// Number of requests over their limit that passed in global shadow mode.
+    pub(super) fn shadowed(&self) -> u64 {
+        self.sum(|counts| &counts.shadowed)
     }
 
     /// Number of all requests.

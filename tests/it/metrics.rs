@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::pages::text::pages;
 use crate::support::http::get;
 use crate::support::metrics_page::Page;
-use crate::support::rls::{costing, descriptor, request};
+use crate::support::rls::{RateLimitDescriptor, RateLimitOverride, costing, descriptor, request};
 use crate::support::weir::{Setup, Weir};
 use crate::support::window_edge::within_an_hour;
 
@@ -229,6 +229,43 @@ fn unchanged_rules_keep_counting_after_a_reload() {
         }
         assert_eq!(good.sum("weir_decisions_total", &[("rule", "user")]), 3.0);
         assert_eq!(good.sum("weir_decisions_total", &[]), 3.0, "removed rules have no series");
+    });
+}
+
+/// Unknown domains, limits from requests, and requests that only global shadow mode let pass.
+#[test]
+fn envoy_ratelimit_metrics_cover_every_request() {
+    within_an_hour(|| {
+        let setup = setup().env("USE_PROMETHEUS", "true").env("PROMETHEUS_ADDR", "127.0.0.1:0");
+        let setup = setup.env("SHADOW_MODE", "true").env("WEIR__METRICS__MAX_SERIES", "2");
+        let weir = setup.start();
+        let client = weir.client();
+        for domain in ["no.such-domain", "other", "third"] {
+            let both = ["1", "2"].map(|value| descriptor(&[("a", value)]));
+            client.check(request(domain, both.to_vec()));
+        }
+        let limit = RateLimitOverride { requests_per_unit: 2, unit: 3 };
+        let entries = descriptor(&[("user", "ann"), ("plan", "b")]);
+        let sent = RateLimitDescriptor { limit: Some(limit), ..entries };
+        for _ in 0..3 {
+            client.check(request("d", vec![sent.clone()]));
+        }
+        let text = page(&weir);
+        let page = Page::read(&text);
+        page.check();
+        let not_found = |domain: &str| {
+            let name = format!("ratelimit_service_rate_limit_{domain}_domain_not_found");
+            page.value(&name, &[])
+        };
+        let found = ["no_such_domain", "other", "third"].map(not_found);
+        assert_eq!(found, [Some(2.0), Some(2.0), None], "at most metrics.max_series: {text}");
+        let labels = [("domain", "d"), ("key1", "user_ann"), ("key2", "plan_b")];
+        let names = ["total_hits", "within_limit", "near_limit", "over_limit", "shadow_mode"];
+        let hits = names.map(|name| {
+            page.value(&format!("ratelimit_service_rate_limit_{name}"), &labels).unwrap_or(-1.0)
+        });
+        assert_eq!(hits, [3.0, 2.0, 1.0, 1.0, 0.0], "{text}");
+        assert_eq!(page.value("ratelimit_service_global_shadow_mode", &[]), Some(1.0));
     });
 }
 

@@ -107,7 +107,7 @@ impl Period {
         let name = family.name.trim_end_matches("_total");
         let unit = units.iter().find(|(end, _)| name.ends_with(end)).map_or("", |(_, unit)| unit);
         Metric {
-            name: family.name.to_owned(),
+            name: family.name.to_string(),
             description: family.help.to_owned(),
             unit: unit.to_owned(),
             data: Some(data),
