@@ -52,6 +52,11 @@ impl Lifecycle {
         Lifecycle { phase, health, drain_timeout }
     }
 
+    /// Whether the process is live, also while it drains: a supervisor must not kill it then.
+    pub(super) fn is_live(&self) -> bool {
+        self.health.borrow().live
+    }
+
     /// The health to report now.
     pub(super) fn health(&self) -> Health {
         let phase = *self.phase.borrow();
@@ -146,10 +151,12 @@ mod tests {
         let (sender, health) = watch::channel(Health::default());
         let lifecycle = Lifecycle::new(health, Duration::ZERO);
         assert_eq!(lifecycle.health(), Health::default());
+        assert!(!lifecycle.is_live());
         sender.send_replace(good);
         assert_eq!(lifecycle.health(), good);
         lifecycle.advance(Phase::Draining);
         assert_eq!(lifecycle.health(), Health::default());
+        assert!(lifecycle.is_live(), "the process drains");
         lifecycle.advance(Phase::Stopping);
         lifecycle.advance(Phase::Draining);
         assert_eq!(*lifecycle.phase.borrow(), Phase::Stopping, "a phase never moves back");

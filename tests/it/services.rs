@@ -47,6 +47,7 @@ fn a_draining_instance_still_serves() {
     weir.process().terminate();
     assert_eq!(next(), ServingStatus::NotServing);
     assert_eq!(get(weir.http, "/healthcheck").status, 500);
+    assert_eq!(get(weir.http, "/livez").status, 200, "a supervisor must not kill it");
     let answer = client.check(rls::request("d", vec![rls::descriptor(&[("a", "b")])]));
     assert_eq!(answer.overall_code(), rls::Code::Ok);
 }

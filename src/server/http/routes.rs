@@ -3,7 +3,8 @@
 //! | path | response |
 //! | --- | --- |
 //! | `/json` | a request as proto3 JSON, with any method: 200 OK or 429 OVER_LIMIT with the response, 400 with the reason, 413 for a body over `http.max_body_bytes` |
-//! | `/healthcheck`, `/livez` | 200 `OK`, or 500 |
+//! | `/healthcheck` | 200 `OK`, or 500, also while the server drains |
+//! | `/livez` | 200 `OK`, also while the server drains, or 500 |
 //! | `/readyz` | 200 `OK`, or 503 |
 
 use std::sync::Arc;
@@ -49,7 +50,7 @@ pub(in crate::server) fn router<D: Decide>(
     Router::new()
         .route("/json", any(decide::<D>).layer(DefaultBodyLimit::max(max_body_bytes)))
         .route("/healthcheck", any(live::<D>))
-        .route("/livez", any(live::<D>))
+        .route("/livez", any(live_or_draining::<D>))
         .route("/readyz", any(ready::<D>))
         .with_state(Arc::new(state))
 }
@@ -119,7 +120,15 @@ async fn answer<D: Decide>(
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 async fn live<D>(State(state): State<Arc<HttpState<D>>>) -> (StatusCode, &'static str) {
-    match state.lifecycle.health().live {
+    liveness(state.lifecycle.health().live)
+}
+
+async fn live_or_draining<D>(State(state): State<Arc<HttpState<D>>>) -> (StatusCode, &'static str) {
+    liveness(state.lifecycle.is_live())
+}
+
+fn liveness(live: bool) -> (StatusCode, &'static str) {
+    match live {
         true => (StatusCode::OK, "OK"),
         false => (StatusCode::INTERNAL_SERVER_ERROR, ""),
     }
