@@ -18,6 +18,7 @@ mod rule_source;
 mod serve;
 
 use crate::descriptor::ParsedDescriptor;
+use crate::escape::one_line;
 use crate::settings::Flags;
 use bench::BenchArgs;
 use client::ServiceArgs;
@@ -165,7 +166,7 @@ impl Cli {
             // The reader of the output has closed it, such as `head`. That is not a failure.
             Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
             Err(error) => {
-                say(format_args!("weir: {error:#}"));
+                say_error(&error);
                 ExitCode::from(exit::BAD_CONFIG)
             }
         }
@@ -175,6 +176,11 @@ impl Cli {
 /// Writes a line to standard error. A closed stream is ignored.
 fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Writes an error and its causes to standard error, on one line.
+fn say_error(error: &anyhow::Error) {
+    say(format_args!("weir: {}", one_line(&format!("{error:#}"))));
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

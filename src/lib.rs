@@ -16,6 +16,7 @@
 //! Foundations:
 //!
 //! - [`bounded_file`]: bounded reads of certificate files, secret files and the settings file.
+//! - [`escape`]: texts of files and requests on one line, for messages.
 //! - [`yaml`]: YAML nodes with line and column, for rule files and settings files.
 //! - [`spelling`]: suggestions for misspelt names.
 //! - [`duration`]: durations in text form, such as `1h30m`.
@@ -76,6 +77,7 @@ pub mod cli;
 pub mod decision;
 pub mod descriptor;
 pub mod duration;
+pub mod escape;
 pub mod grant;
 pub mod histogram;
 pub mod key;

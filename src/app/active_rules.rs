@@ -12,6 +12,7 @@ use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
 use super::watch::{Timing, Watcher};
 use super::{StartError, texts};
+use crate::escape::one_line;
 use crate::rules::{Options, RuleFiles, RuleProblem, RuleSet};
 use crate::settings::Settings;
 use crate::telemetry::{Exposition, RuleMetrics, RuleReloads, SeriesBudget};
@@ -155,7 +156,8 @@ impl ActiveRules {
         let without_files = sources.without_files().to_vec();
         let missing = without_files.iter().find(|path| !last_attempt.without_files.contains(path));
         if let (Trigger::FileChange, Some(path)) = (trigger, missing) {
-            let path = path.display();
+            let path = path.display().to_string();
+            let path = one_line(&path);
             let error = format!("{path}: its rule files are gone; {MISSING_FILES_HINT}");
             tracing::error!("{error}");
             return self.reject(error);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 
-use super::{CallArgs, exit, say};
+use super::{CallArgs, exit, say_error};
 use crate::proto::{
     Code, DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
     RateLimitServiceClient, Unit,
@@ -26,7 +26,7 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<u8> {
             Ok(if over { exit::NEGATIVE } else { 0 })
         }
         Err(error) => {
-            say(format_args!("weir: {error:#}"));
+            say_error(&error);
             Ok(exit::UNAVAILABLE)
         }
     }

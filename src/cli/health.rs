@@ -9,7 +9,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use super::client::ServiceArgs;
-use super::{exit, say};
+use super::{exit, say_error};
 
 #[derive(Debug, Args)]
 pub(crate) struct HealthArgs {
@@ -35,7 +35,7 @@ pub(super) fn run(args: &HealthArgs) -> anyhow::Result<u8> {
             Ok(if status == ServingStatus::Serving { 0 } else { exit::NEGATIVE })
         }
         Err(error) => {
-            say(format_args!("weir: {error:#}"));
+            say_error(&error);
             Ok(exit::UNAVAILABLE)
         }
     }

@@ -3,6 +3,10 @@
 use std::str::FromStr;
 
 use super::Entry;
+use crate::escape::excerpt;
+
+/// Longest part of a descriptor in an error, in characters.
+const CHARS_MAX: usize = 80;
 
 /// The entries of a descriptor that was parsed from text, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,9 +29,11 @@ impl FromStr for ParsedDescriptor {
         let mut entries = Vec::new();
         for part in split_at_commas(text) {
             let Some((key, value)) = part.split_once('=') else {
+                let part = excerpt(&part, CHARS_MAX);
                 return Err(format!("`{part}` has no value; write `{part}=` for an empty one"));
             };
             if key.is_empty() {
+                let part = excerpt(&part, CHARS_MAX);
                 return Err(format!("`{part}` has no key; write key=value,key=value"));
             }
             entries.push((key.to_owned(), value.to_owned()));

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::escape::one_line;
+
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
@@ -82,11 +84,11 @@ pub enum Problem {
 pub struct Problems(pub Vec<Problem>);
 
 impl fmt::Display for Problems {
-    /// Writes one line per problem.
+    /// Writes one line per problem, with special characters of names and values escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.0.iter().enumerate() {
             let line_end = if index == 0 { "" } else { "\n" };
-            write!(f, "{line_end}{problem}")?;
+            write!(f, "{line_end}{}", one_line(&problem.to_string()))?;
         }
         Ok(())
     }

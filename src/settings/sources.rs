@@ -13,6 +13,7 @@ use super::section::Setting;
 use super::source_values::{SourceValue, SourceValues, list};
 use super::{Settings, envoy_ratelimit_env, otel};
 use crate::bounded_file;
+use crate::escape::one_line;
 use crate::spelling;
 use crate::yaml::{self, Name, Node, NodeKind, Position};
 
@@ -248,6 +249,7 @@ impl SourceTexts {
         let mut warnings = envoy_ratelimit_env::warnings(env, written.contains_key("store.kind"));
         warnings.extend(unused_url);
         warnings.extend(near_misses(env, &self.settings));
+        let warnings = warnings.iter().map(|text| one_line(text).into_owned()).collect();
         let weak = self.weak.into_iter().filter(|(path, _)| !written.contains_key(path));
         self.problems.extend(weak.map(|(_, problem)| problem));
         match Settings::parse(&written) {

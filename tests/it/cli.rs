@@ -152,6 +152,23 @@ fn check_reports_all_files_in_order_of_name() {
     assert!(!run.stderr.contains("c.yaml"), "nothing is wrong with it: {run:?}");
 }
 
+/// Names of files and of fields cannot add a line to the report, or reorder one.
+#[test]
+fn check_escapes_special_characters() {
+    let bad = "domain: d\ndescriptors:\n  - { \"k\u{202e}y\": x }\n";
+    let folder = folder(&[("a\n\u{202e}b.yaml", bad)]);
+    for path in [".", "missing\n.yaml"] {
+        let run = check(&folder, &[path]);
+        assert_ne!(run.code, Some(0), "{run:?}");
+        assert!(!run.stderr.contains('\u{202e}'), "{run:?}");
+        let starts =
+            [r"./a\n\u{202e}b.yaml:", r"weir: missing\n.yaml: no such", "1 problem", "2 problems"];
+        for line in run.stderr.lines() {
+            assert!(starts.iter().any(|start| line.starts_with(*start)), "{line:?}: {run:?}");
+        }
+    }
+}
+
 #[test]
 fn one_domain_in_two_files_needs_the_setting() {
     let other = "domain: shop\ndescriptors:\n  - key: other\n";

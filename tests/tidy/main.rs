@@ -23,6 +23,7 @@ use tree::{Source, pages, tree};
 /// Test code may name any module.
 const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("bounded_file", ""),
+    ("escape", ""),
     ("time", ""),
     ("sharded", ""),
     ("histogram", "time sharded"),
@@ -31,13 +32,13 @@ const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("spelling", ""),
     ("duration", "time"),
     ("limit", "time"),
-    ("descriptor", "limit"),
+    ("descriptor", "escape limit"),
     ("key", "time limit descriptor"),
     ("step", "time limit"),
     ("store_error", ""),
-    ("rules", "time yaml spelling duration limit descriptor key"),
+    ("rules", "escape time yaml spelling duration limit descriptor key"),
     // The settings file may hold secrets, and has the same bound as other files with secrets.
-    ("settings", "bounded_file yaml spelling duration limit descriptor rules"),
+    ("settings", "bounded_file escape yaml spelling duration limit descriptor rules"),
     ("store", "bounded_file tls time histogram key step store_error settings"),
     ("grant", ""),
     ("decision", "time limit descriptor store_error grant"),
@@ -52,13 +53,13 @@ const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("server", "bounded_file tls time limit descriptor grant decision settings telemetry proto"),
     (
         "app",
-        "bounded_file time limit descriptor key store decision rules modes limiter telemetry \
-         server settings",
+        "bounded_file escape time limit descriptor key store decision rules modes limiter \
+         telemetry server settings",
     ),
     (
         "cli",
-        "time limit descriptor key step store decision algorithm rules modes limiter telemetry \
-         proto server settings app",
+        "escape time limit descriptor key step store decision algorithm rules modes limiter \
+         telemetry proto server settings app",
     ),
     ("main", "cli"),
 ];

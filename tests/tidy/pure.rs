@@ -2,6 +2,7 @@
 
 /// Modules without side effects: no clock, no waiting, no logging.
 pub(crate) const PURE_MODULES: &[&str] = &[
+    "src/escape",
     "src/limit",
     "src/descriptor",
     "src/key",

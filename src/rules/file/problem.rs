@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
+use crate::escape::one_line;
 pub(in crate::rules) use crate::yaml::Position;
 
 /// A file with a position.
@@ -29,8 +30,8 @@ impl Location {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            0 => f.write_str(&self.file),
-            line => write!(f, "{}:{line}:{}", self.file, self.column),
+            0 => f.write_str(&one_line(&self.file)),
+            line => write!(f, "{}:{line}:{}", one_line(&self.file), self.column),
         }
     }
 }
@@ -52,9 +53,9 @@ pub struct RuleProblem {
 
 impl fmt::Display for RuleProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.location, self.what)?;
+        write!(f, "{}: {}", self.location, one_line(&self.what))?;
         if !self.hint.is_empty() {
-            write!(f, "; {}", self.hint)?;
+            write!(f, "; {}", one_line(&self.hint))?;
         }
         Ok(())
     }

@@ -103,7 +103,8 @@ fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&RuleTreeNode]) -> V
     for (index, (node, entry)) in rule.path.iter().zip(entries).enumerate() {
         let (key, value) = (shorten(entry.key), shorten(entry.value));
         if *node.key != *entry.key {
-            differs.push(format!("entry {} is `{key}`, not `{}`", index + 1, node.key));
+            let wanted = shorten(&node.key);
+            differs.push(format!("entry {} is `{key}`, not `{wanted}`", index + 1));
         } else if !node.matcher.matches(&EntryValue::new(entry.value)) {
             differs.push(match &node.matcher {
                 Matcher::Exact(wanted) => format!("value `{value}` is not `{}`", shorten(wanted)),

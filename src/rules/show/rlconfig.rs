@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use crate::duration;
+use crate::escape::one_line;
 use crate::limit::{Algorithm, Limit, Mode, Tier, Unit};
 use crate::rules::lookup::rule::{Policy, Rule};
-use crate::rules::quote::one_line;
 
 /// Writes one line per rule, in file order, in the format of envoyproxy/ratelimit. Fields that only
 /// weir has come last, and only where they are set.

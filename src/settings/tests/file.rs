@@ -21,3 +21,16 @@ fn only_small_regular_files_are_read() {
     file.set_len(1 << 40).expect("a sparse file");
     assert!(error().contains("larger than 1 MiB"), "{}", error());
 }
+
+/// A name with a newline would otherwise add a line to the log.
+#[test]
+fn special_characters_of_the_file_are_escaped() {
+    for (file, shown) in [
+        (r#"{"a\nb\u202ec": {}}"#, r"1:2: there is no setting `a\nb\u{202e}c`"),
+        (r#"grpc: {"listen\u2028": 1}"#, r"1:8: there is no setting `grpc.listen\u{2028}`"),
+    ] {
+        let lines = errors(file, &[], Flags::default());
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].starts_with(&format!("weir.yaml:{shown}")), "{lines:?}");
+    }
+}
