@@ -24,6 +24,7 @@ mod active_rules;
 mod admin_pages;
 mod background;
 mod certificates;
+mod decision_log;
 mod metrics;
 mod readiness;
 mod service;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::active_rules::ActiveRules;
+use super::decision_log;
 use crate::decision::Verdict;
 use crate::descriptor::Request;
 use crate::limiter::Limiter;
@@ -64,6 +65,7 @@ impl Decide for Service {
             let node = |call: &StoreCall| self.node_name(call);
             traces.end(span, &active.rules, &verdict, &calls, node, ended);
         }
+        decision_log::log(&active.rules, request, &verdict);
         let is_answering = || self.is_store_answering();
         let (rules, metrics) = (&active.rules, &active.metrics);
         decisions.record(rules, metrics, request, &verdict, ended, is_answering);

@@ -8,6 +8,7 @@ mod clients;
 mod compat;
 mod connections;
 mod counters;
+mod decision_log;
 mod docs;
 mod envoy;
 mod gzip;

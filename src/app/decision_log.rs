@@ -1,0 +1,62 @@
+//! The log of decisions, at the level `debug`: one line per descriptor.
+
+use crate::decision::{Code, Reason, Verdict};
+use crate::descriptor::Request;
+use crate::escape::excerpt;
+use crate::rules::{RuleSet, descriptor_selector};
+
+/// Longest text of a request in a line, in characters.
+const CHARS_MAX: usize = 200;
+
+/// Logs the decisions of `verdict`, which `rules` decided. Costs one comparison if the level is off.
+pub(super) fn log(rules: &RuleSet, request: &Request<'_>, verdict: &Verdict) {
+    if tracing::enabled!(tracing::Level::DEBUG) {
+        write(rules, request, verdict);
+    }
+}
+
+#[cold]
+fn write(rules: &RuleSet, request: &Request<'_>, verdict: &Verdict) {
+    let domain = excerpt(request.domain, CHARS_MAX);
+    for (descriptor, status) in request.descriptors.iter().zip(&verdict.statuses) {
+        let descriptor = excerpt(&descriptor_selector(descriptor.entries), CHARS_MAX);
+        let (why, index) = reason(&status.reason);
+        let rule = index.and_then(|index| rules.rules().get(index));
+        let cause = match status.reason {
+            Reason::Fallback { error, .. } => Some(error.name()),
+            _ => None,
+        };
+        tracing::debug!(
+            domain = domain.as_str(),
+            descriptor = descriptor.as_str(),
+            rule = rule.map(|rule| rule.selector()).as_deref(),
+            name = rule.and_then(|rule| rule.name.as_deref()),
+            code = word(status.code),
+            remaining = status.limit.as_ref().map(|_| status.remaining),
+            reason = why,
+            cause,
+            request = word(verdict.code),
+            "decided"
+        );
+    }
+}
+
+/// The reason in one word, and the index of the rule.
+fn reason(reason: &Reason) -> (&'static str, Option<usize>) {
+    match *reason {
+        Reason::UnknownDomain => ("unknown_domain", None),
+        Reason::NoRule => ("no_rule", None),
+        Reason::Replaced(index) => ("replaced", Some(index)),
+        Reason::Unlimited(index) => ("unlimited", Some(index)),
+        Reason::Counted { rule: None, .. } => ("override", None),
+        Reason::Counted { rule, .. } => ("counted", rule),
+        Reason::Fallback { rule, .. } => ("fallback", rule),
+    }
+}
+
+fn word(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::OverLimit => "OVER_LIMIT",
+    }
+}
