@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+mod admin_client;
 mod bench;
 mod call;
 mod check;
@@ -20,6 +21,7 @@ mod serve;
 use crate::descriptor::ParsedDescriptor;
 use crate::escape::one_line;
 use crate::settings::Flags;
+use admin_client::admin_address;
 use bench::BenchArgs;
 use client::ServiceArgs;
 use health::HealthArgs;
@@ -94,12 +96,18 @@ pub(crate) struct ExplainArgs {
     /// `weir serve`.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Address of the admin listener of a running service, such as http://127.0.0.1:6070. Its active
+    /// rules are explained, and the states of its counters are shown.
+    #[arg(long, value_name = "URL", value_parser = admin_address,
+        conflicts_with_all = ["rules", "config", "merge_domains", "allow_unknown_fields"])]
+    pub(crate) addr: Option<String>,
     /// Namespace of the rules.
     #[arg(long)]
     pub(crate) domain: String,
-    /// Descriptors, each as key=value,key=value. A comma in a value needs a backslash before it.
+    /// Descriptors, each as key=value,key=value, or names of rules. A comma in a value needs a
+    /// backslash before it. A rule's name is the one in responses, or the one in metrics.
     #[arg(required = true, value_name = "KEY=VALUE,...")]
-    pub(crate) descriptors: Vec<ParsedDescriptor>,
+    pub(crate) descriptors: Vec<String>,
     #[command(flatten)]
     pub(crate) rule_options: RuleOptionArgs,
 }

@@ -47,7 +47,7 @@ mod tests;
 
 pub use backend::Backend;
 pub use fallback::LocalCounters;
-pub use inspect::{Counter, NoCounter};
+pub use inspect::{Counter, NoCounter, find_counter};
 
 use decided::DecidedDescriptor;
 use lease_id::LeaseIds;

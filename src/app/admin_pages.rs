@@ -8,10 +8,11 @@ use super::active_rules::ActiveRules;
 use super::metrics::Registries;
 use super::service::RequestRecorder;
 use crate::descriptor::ParsedDescriptor;
-use crate::limiter::Limiter;
-use crate::rules::SourceInfo;
+use crate::limiter::{Limiter, find_counter};
+use crate::rules::{Explanation, RuleSet, SourceInfo};
 use crate::server::{AdminView, CounterError};
 use crate::settings::Settings;
+use crate::telemetry::TopDenied;
 use crate::time::{Clock, Micros, SystemClock};
 
 mod counter;
@@ -50,32 +51,59 @@ impl AdminView for AdminPages {
     }
 
     fn explain(&self, domain: &str, descriptor: &ParsedDescriptor) -> Value {
-        json!(self.rules.snapshot().rules.explain(domain, &descriptor.entries()))
+        let active = self.rules.snapshot_owned();
+        let explanation = active.rules.explain(domain, &descriptor.entries());
+        let hash = self.hash(&active.rules, domain, descriptor);
+        explained(&explanation, hash)
+    }
+
+    fn explain_rule(&self, domain: &str, name: &str) -> Option<Value> {
+        let explanation = self.rules.snapshot_owned().rules.explain_rule(domain, name)?;
+        Some(explained(&explanation, None))
     }
 
     async fn counter(
         &self,
         domain: &str,
         descriptor: &ParsedDescriptor,
-    ) -> Result<Value, CounterError> {
+    ) -> Result<String, CounterError> {
         let active = self.rules.snapshot_owned();
         let counter = counter::find(&self.limiter, &active.rules, domain, descriptor)?;
-        counter::read(&self.limiter, &counter, self.clock.now()).await
+        let hash = self.hash(&active.rules, domain, descriptor);
+        counter::read(&self.limiter, &counter, hash, self.clock.now()).await
     }
 
     async fn delete(
         &self,
         domain: &str,
         descriptor: &ParsedDescriptor,
-    ) -> Result<Value, CounterError> {
+    ) -> Result<String, CounterError> {
         let active = self.rules.snapshot_owned();
         let counter = counter::find(&self.limiter, &active.rules, domain, descriptor)?;
-        counter::delete(&self.limiter, &counter).await
+        let hash = self.hash(&active.rules, domain, descriptor);
+        counter::delete(&self.limiter, &counter, hash).await
     }
 
     fn top(&self) -> Value {
         self.recorder.decisions.top.to_json(self.clock.now())
     }
+}
+
+impl AdminPages {
+    /// The hash by which `/top` names the counter of a descriptor; `None` without a counter.
+    fn hash(&self, rules: &RuleSet, domain: &str, descriptor: &ParsedDescriptor) -> Option<String> {
+        let seed = self.recorder.decisions.top.seed();
+        let counter = find_counter(seed, rules, domain, &descriptor.entries()).ok()?;
+        Some(TopDenied::hash(counter.key))
+    }
+}
+
+/// An explanation with the hash of the counter, and with the text of `weir explain`.
+fn explained(explanation: &Explanation, hash: Option<String>) -> Value {
+    let mut shown = json!(explanation);
+    shown["counter"] = json!(hash);
+    shown["text"] = json!(explanation.to_string());
+    shown
 }
 
 fn file(info: &SourceInfo) -> Value {

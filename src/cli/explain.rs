@@ -1,18 +1,94 @@
 //! `weir explain`: shows which rule a descriptor matches, and every step of the lookup.
 
-use std::io::Write;
+use std::io::{self, Write};
 
+use serde_json::{Value, json};
+
+use super::admin_client::{self, query_value};
 use super::rule_source::RuleSource;
-use super::{ExplainArgs, exit};
+use super::{ExplainArgs, exit, say_error};
 
 /// Prints an explanation per descriptor. Returns 0 also if no rule matches, because the
 /// explanation then gives the reason.
 pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
+    if let Some(address) = &args.addr {
+        return running(address, args);
+    }
     let source = RuleSource::new(args.config.as_deref(), &args.rules, &args.rule_options)?;
     let Some(rules) = source.and_then(|source| source.read()) else { return Ok(exit::BAD_CONFIG) };
-    let mut out = std::io::stdout().lock();
-    for descriptor in &args.descriptors {
-        writeln!(out, "{}", rules.explain(&args.domain, &descriptor.entries()))?;
+    let mut out = io::stdout().lock();
+    for text in &args.descriptors {
+        let explanation = rules.explain_text(&args.domain, text).map_err(anyhow::Error::msg)?;
+        writeln!(out, "{explanation}")?;
     }
     Ok(0)
+}
+
+/// Prints what the service with this admin address says, and the states of the counters. Returns 69 if
+/// it does not answer.
+fn running(address: &str, args: &ExplainArgs) -> anyhow::Result<u8> {
+    let mut out = io::stdout().lock();
+    for text in &args.descriptors {
+        let question = json!({ "domain": args.domain, "descriptor": text });
+        let answer = match admin_client::post(address, "/explain", &question) {
+            Ok(answer) => answer,
+            Err(error) => {
+                say_error(&error);
+                return Ok(exit::UNAVAILABLE);
+            }
+        };
+        let explanation = &answer.body["explanations"][0];
+        let Some(shown) = explanation["text"].as_str() else {
+            anyhow::bail!("{}", answer.body["error"].as_str().unwrap_or("no explanation"));
+        };
+        write!(out, "{shown}")?;
+        if let Some(hash) = explanation["counter"].as_str() {
+            writeln!(out, "hash    {hash}, as at /top")?;
+            let (domain, text) = (query_value(&args.domain), query_value(text));
+            let path = format!("/counters?domain={domain}&descriptor={text}");
+            let state = admin_client::get(address, &path)?;
+            write_state(&mut out, &state.body)?;
+        }
+        writeln!(out)?;
+    }
+    Ok(0)
+}
+
+/// Prints the state of a counter, or the reason why the service does not show it.
+fn write_state(out: &mut impl Write, counter: &Value) -> io::Result<()> {
+    if let Some(error) = counter["error"].as_str() {
+        return writeln!(out, "state   not shown: {error}");
+    }
+    for tier in counter["tiers"].as_array().into_iter().flatten() {
+        let [used, requests, left, reset] =
+            ["used", "requests", "remaining", "reset_after_seconds"].map(|name| &tier[name]);
+        writeln!(out, "state   {used} used, {left} of {requests} remaining, resets in {reset} s")?;
+    }
+    match counter["denied_until"].as_str() {
+        Some(until) => writeln!(out, "        denied until {until}"),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_has_a_line_per_tier() {
+        let shown = |counter: Value| {
+            let mut out = Vec::new();
+            write_state(&mut out, &counter).expect("memory");
+            String::from_utf8(out).expect("text")
+        };
+        let tier = json!({ "used": 3, "requests": 3, "remaining": 0, "reset_after_seconds": 1.5 });
+        let full = json!({ "tiers": [tier], "denied_until": "2026-11-22T10:00:00Z" });
+        assert_eq!(
+            shown(full),
+            "state   3 used, 0 of 3 remaining, resets in 1.5 s\n        \
+             denied until 2026-11-22T10:00:00Z\n"
+        );
+        let refused = json!({ "error": "no authorization" });
+        assert_eq!(shown(refused), "state   not shown: no authorization\n");
+    }
 }

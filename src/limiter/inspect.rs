@@ -6,7 +6,7 @@
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::descriptor::{Entry, split_lease};
-use crate::key::Key;
+use crate::key::{Key, KeySeed};
 use crate::limit::Limit;
 use crate::rules::{Found, Policy, Rule, RuleSet};
 use crate::store::{Store, StoreError};
@@ -36,6 +36,36 @@ pub enum NoCounter {
     Unlimited,
 }
 
+/// The counter of a descriptor with these entries, with its key under `seed`. A `lease` entry is not
+/// part of the counter.
+///
+/// # Errors
+///
+/// [`NoCounter`] if the descriptor has no counter.
+pub fn find_counter<'r>(
+    seed: &KeySeed,
+    rules: &'r RuleSet,
+    domain: &str,
+    entries: &[Entry<'_>],
+) -> Result<Counter<'r>, NoCounter> {
+    let leased = split_lease(entries).and_then(|(_, others)| {
+        let Found::Rule(rule) = rules.find(domain, &others) else { return None };
+        rule.leases().then_some((rule, others))
+    });
+    let (rule, entries) = match &leased {
+        Some((rule, others)) => (*rule, &**others),
+        None => match rules.find(domain, entries) {
+            Found::UnknownDomain => return Err(NoCounter::UnknownDomain),
+            Found::NoRule => return Err(NoCounter::NoRule),
+            Found::Rule(rule) => (rule, entries),
+        },
+    };
+    match &rule.policy {
+        Policy::Unlimited => Err(NoCounter::Unlimited),
+        Policy::Limit(limit) => Ok(Counter { rule, limit, key: rule.key(seed, entries) }),
+    }
+}
+
 impl<S: Store> Limiter<S> {
     /// The counter of a descriptor with these entries. A `lease` entry is not part of the counter.
     ///
@@ -48,22 +78,7 @@ impl<S: Store> Limiter<S> {
         domain: &str,
         entries: &[Entry<'_>],
     ) -> Result<Counter<'r>, NoCounter> {
-        let leased = split_lease(entries).and_then(|(_, others)| {
-            let Found::Rule(rule) = rules.find(domain, &others) else { return None };
-            rule.leases().then_some((rule, others))
-        });
-        let (rule, entries) = match &leased {
-            Some((rule, others)) => (*rule, &**others),
-            None => match rules.find(domain, entries) {
-                Found::UnknownDomain => return Err(NoCounter::UnknownDomain),
-                Found::NoRule => return Err(NoCounter::NoRule),
-                Found::Rule(rule) => (rule, entries),
-            },
-        };
-        match &rule.policy {
-            Policy::Unlimited => Err(NoCounter::Unlimited),
-            Policy::Limit(limit) => Ok(Counter { rule, limit, key: rule.key(&self.seed, entries) }),
-        }
+        find_counter(&self.seed, rules, domain, entries)
     }
 
     /// The counter's state at `local` by the local clock: one decision about 0 hits per tier.

@@ -4,4 +4,5 @@ pub(super) mod explain;
 pub(super) mod near_miss;
 mod node_text;
 pub(super) mod rlconfig;
+mod rule_names;
 pub(super) mod selector;

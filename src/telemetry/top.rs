@@ -3,7 +3,6 @@
 //! Only denials are counted. Each shard has its own sketches of bounded memory, and the page sums
 //! them. A denial is not counted if the lock of its shard is taken, so no denial waits.
 
-use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 
 use hashbrown::HashMap;
@@ -77,6 +76,17 @@ impl TopDenied {
         TopDenied { shards: Sharded::default(), seed: KeySeed::random(), with_values }
     }
 
+    /// The seed of the keys that [`hash`](Self::hash) shows.
+    pub fn seed(&self) -> &KeySeed {
+        &self.seed
+    }
+
+    /// The hash by which `/top` names a counter. `key` is the counter's key under
+    /// [`seed`](Self::seed).
+    pub fn hash(key: Key) -> String {
+        format!("{:016x}", key.0[0])
+    }
+
     /// Counts `hits` that `rule` denied at `now`.
     pub(super) fn denied(
         &self,
@@ -130,7 +140,7 @@ impl TopDenied {
             let mut shown = json!({
                 "domain": &*labels.domain,
                 "rule": &*labels.rule,
-                "counter": name(one.key),
+                "counter": TopDenied::hash(one.key),
                 "denied_hits": count,
                 "at_least": count - excess.min(count),
             });
@@ -149,18 +159,11 @@ impl TopDenied {
         let help = "Denied hits of the 20 counters denied most in the last minute.";
         let family = page.gauge("weir_top_denied_hits", help);
         for TopCounter { key, estimate: Estimate { count, labels, .. } } in self.counters(now) {
-            let name = labels.values.map_or_else(|| name(key), Into::into);
+            let name = labels.values.map_or_else(|| TopDenied::hash(key), Into::into);
             let labels = [("domain", &*labels.domain), ("rule", &*labels.rule)];
             family.sample(&[labels[0], labels[1], ("counter", &name)], count);
         }
     }
-}
-
-/// A counter's name, which reveals nothing about its values.
-fn name(key: Key) -> String {
-    let mut text = String::new();
-    let _ = write!(text, "{:016x}", key.0[0]);
-    text
 }
 
 impl DeniedWindow {

@@ -11,6 +11,7 @@ mod counters;
 mod decision_log;
 mod docs;
 mod envoy;
+mod explain;
 mod gzip;
 mod headers;
 mod hostile;

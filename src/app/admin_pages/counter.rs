@@ -1,40 +1,100 @@
 //! One counter on the admin port: its identity, its state, and its deletion.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
+use super::rfc_3339;
 use crate::decision::Decision;
 use crate::descriptor::ParsedDescriptor;
 use crate::limiter::{Counter, Limiter, NoCounter};
-use crate::rules::{Rule, RuleSet};
+use crate::rules::{Location, Rule, RuleSet};
 use crate::server::CounterError;
 use crate::store::StoreError;
 use crate::time::Micros;
 
-/// The counter and the state of each of its tiers at `now`. Counts nothing.
+/// The state of a counter. JSON has the fields in this order, the most important first.
+#[derive(Serialize)]
+struct ShownCounter<'a> {
+    #[serde(flatten)]
+    identity: Identity<'a>,
+    /// Whether a tier has no room for one more hit.
+    denied: bool,
+    /// When every tier has room for one more hit; `None` if it has now, or never.
+    denied_until: Option<String>,
+    tiers: Vec<ShownTier>,
+    #[serde(flatten)]
+    place: Place<'a>,
+}
+
+/// A counter that was deleted.
+#[derive(Serialize)]
+struct DeletedCounter<'a> {
+    #[serde(flatten)]
+    identity: Identity<'a>,
+    existed: bool,
+    #[serde(flatten)]
+    place: Place<'a>,
+}
+
+/// The rule of a counter.
+#[derive(Serialize)]
+struct Identity<'a> {
+    domain: &'a str,
+    /// The selector, as in metrics.
+    rule: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+}
+
+/// Where a counter is stored, and where its rule is.
+#[derive(Serialize)]
+struct Place<'a> {
+    /// The hash by which `/top` names the counter.
+    counter: Option<String>,
+    algorithm: &'static str,
+    store: &'static str,
+    key: String,
+    location: &'a Location,
+}
+
+#[derive(Serialize)]
+struct ShownTier {
+    used: u64,
+    requests: u64,
+    remaining: u64,
+    reset_after_seconds: f64,
+    window_seconds: f64,
+}
+
+/// The counter and the state of each of its tiers at `now`, as JSON. Counts nothing. `hash` names
+/// the counter at `/top`.
 pub(super) async fn read(
     limiter: &Limiter,
     counter: &Counter<'_>,
+    hash: Option<String>,
     now: Micros,
-) -> Result<Value, CounterError> {
+) -> Result<String, CounterError> {
     let tiers = limiter.inspect(counter, now).await.map_err(store_failed)?;
-    let mut shown = identity(limiter, counter);
-    shown["algorithm"] = json!(counter.limit.algorithm.name());
-    shown["tiers"] = tiers.iter().map(|decision| tier(counter, decision)).collect();
-    Ok(shown)
+    Ok(json(&ShownCounter {
+        identity: identity(counter),
+        denied: tiers.iter().any(|tier| tier.remaining == 0),
+        denied_until: denied_until(&tiers, now).map(rfc_3339),
+        tiers: tiers.iter().map(|decision| tier(counter, decision)).collect(),
+        place: place(limiter, counter, hash),
+    }))
 }
 
 /// Deletes the counter. `existed` in the result is true if the store had one.
 pub(super) async fn delete(
     limiter: &Limiter,
     counter: &Counter<'_>,
-) -> Result<Value, CounterError> {
+    hash: Option<String>,
+) -> Result<String, CounterError> {
     let existed = limiter.delete(counter).await.map_err(store_failed)?;
     let Rule { domain, name, .. } = counter.rule;
     let (rule, name) = (counter.rule.selector(), name.as_deref());
     tracing::info!(%domain, %rule, name, existed, "counter deleted by an operator");
-    let mut shown = identity(limiter, counter);
-    shown["existed"] = json!(existed);
-    Ok(shown)
+    let (identity, place) = (identity(counter), place(limiter, counter, hash));
+    Ok(json(&DeletedCounter { identity, existed, place }))
 }
 
 /// The counter of `descriptor`.
@@ -54,35 +114,45 @@ pub(super) fn find<'r>(
     })
 }
 
-/// The counter's rule and key, and where it is stored. `rule` is the selector, as in metrics.
-fn identity(limiter: &Limiter, counter: &Counter<'_>) -> Value {
-    let Counter { rule, key, .. } = counter;
-    let (store, key) = match limiter.backend().shared_store() {
-        Some(guarded) => ("redis", guarded.store().name_of(key)),
-        None => ("memory", format!("{:016x}{:016x}", key.0[0], key.0[1])),
-    };
-    let mut shown = json!({
-        "domain": &*rule.domain,
-        "rule": rule.selector(),
-        "location": &rule.location,
-        "store": store,
-        "key": key,
-    });
-    if let Some(name) = &rule.name {
-        shown["name"] = json!(&**name);
-    }
-    shown
+fn identity<'r>(counter: &Counter<'r>) -> Identity<'r> {
+    let Counter { rule, .. } = *counter;
+    Identity { domain: &rule.domain, rule: rule.selector(), name: rule.name.as_deref() }
 }
 
-fn tier(counter: &Counter<'_>, decision: &Decision) -> Value {
+fn place<'r>(limiter: &Limiter, counter: &Counter<'r>, hash: Option<String>) -> Place<'r> {
+    let Counter { rule, limit, key } = *counter;
+    let (store, key) = match limiter.backend().shared_store() {
+        Some(guarded) => ("redis", guarded.store().name_of(&key)),
+        None => ("memory", format!("{:016x}{:016x}", key.0[0], key.0[1])),
+    };
+    let algorithm = limit.algorithm.name();
+    Place { counter: hash, algorithm, store, key, location: &rule.location }
+}
+
+fn tier(counter: &Counter<'_>, decision: &Decision) -> ShownTier {
     let window = counter.limit.tiers.get(decision.tier).map_or(0, |tier| tier.window.0);
-    json!({
-        "requests": decision.limit,
-        "window_seconds": seconds(window),
-        "used": decision.used,
-        "remaining": decision.remaining,
-        "reset_after_seconds": seconds(decision.reset_after.0),
-    })
+    ShownTier {
+        used: decision.used,
+        requests: decision.limit,
+        remaining: decision.remaining,
+        reset_after_seconds: seconds(decision.reset_after.0),
+        window_seconds: seconds(window),
+    }
+}
+
+/// When the last full tier has room for one more hit, rounded up to a second. `None` if no tier is
+/// full, or if a tier has the limit 0.
+fn denied_until(tiers: &[Decision], now: Micros) -> Option<Micros> {
+    let full = || tiers.iter().filter(|tier| tier.remaining == 0);
+    if full().any(|tier| tier.limit == 0) {
+        return None;
+    }
+    let longest = full().map(|tier| tier.reset_after).max()?;
+    Some(Micros::from_secs(now.saturating_add(longest).ceil_secs()))
+}
+
+fn json(shown: &impl Serialize) -> String {
+    serde_json::to_string(shown).expect("texts and numbers have a JSON form")
 }
 
 fn seconds(micros: u64) -> f64 {
@@ -91,4 +161,27 @@ fn seconds(micros: u64) -> f64 {
 
 fn store_failed(error: StoreError) -> CounterError {
     CounterError::Store(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_is_denied_until_its_last_tier_has_room() {
+        let now = Micros(1_000_000_500_000);
+        let tier = |limit: u64, remaining: u64, seconds: u64| Decision {
+            allowed: true,
+            tier: 0,
+            limit,
+            remaining,
+            used: limit - remaining,
+            reset_after: Micros::from_secs(seconds),
+        };
+        let until = |tiers: &[Decision]| denied_until(tiers, now).map(|at| at.0 / 1_000_000);
+        assert_eq!(until(&[tier(3, 1, 60), tier(9, 2, 600)]), None);
+        assert_eq!(until(&[tier(3, 0, 60), tier(9, 2, 600)]), Some(1_000_061), "rounded up");
+        assert_eq!(until(&[tier(3, 0, 60), tier(9, 0, 600)]), Some(1_000_601));
+        assert_eq!(until(&[tier(3, 0, 60), tier(0, 0, 600)]), None, "the limit is 0 for ever");
+    }
 }

@@ -12,6 +12,7 @@ use super::node_text::{accepts, entry_text};
 use super::rlconfig::tier_text;
 use crate::descriptor::{Entry, split_lease};
 use crate::duration;
+use crate::escape::one_line;
 use crate::limit::Mode;
 use crate::rules::file::options::DeniedRequests;
 use crate::rules::file::problem::Location;
@@ -79,6 +80,8 @@ pub enum LookupOutcome {
 /// The rule of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RuleInfo {
+    /// The rule's selector, which metrics and the log have as `rule`.
+    pub rule: String,
     /// The rule's name, or its keys joined with dots if it has none.
     pub label: String,
     /// The position in its file.
@@ -149,13 +152,16 @@ impl RuleSet {
                 accepted: accepted.map(matcher_info),
             });
         let outcome = match end {
-            End::Rule(index) => LookupOutcome::Rule(self.rule_info(&self.rules[index], entries)),
+            End::Rule(index) => {
+                LookupOutcome::Rule(self.rule_info(&self.rules[index], Some(entries)))
+            }
             miss => self.miss(domain, entries, miss, &recorder),
         };
         Explanation { domain: name, lease: None, levels: levels.collect(), outcome }
     }
 
-    fn rule_info(&self, rule: &Rule, entries: &[Entry<'_>]) -> RuleInfo {
+    /// The rule, with the counter of a descriptor with these `entries`, or with the counters of all.
+    pub(super) fn rule_info(&self, rule: &Rule, entries: Option<&[Entry<'_>]>) -> RuleInfo {
         let (policy, tiers) = match &rule.policy {
             Policy::Unlimited => ("unlimited".to_owned(), Vec::new()),
             Policy::Limit(limit) => (
@@ -169,16 +175,22 @@ impl RuleSet {
         if rule.policy == Policy::Unlimited {
             counter = vec!["none: nothing is counted".to_owned()];
         } else {
-            let path = rule.path.iter().zip(entries);
-            counter.extend(path.flat_map(|(node, entry)| parts(node, entry.value)));
+            match entries {
+                Some(entries) => {
+                    let path = rule.path.iter().zip(entries);
+                    counter.extend(path.flat_map(|(node, entry)| parts(node, entry.value)));
+                }
+                None => counter.extend(rule.path.iter().map(|node| any_part(node))),
+            }
             if self.denied_requests(&rule.domain) == DeniedRequests::Free {
                 let what =
                     "denied_requests: free: a request that another rule denies is not counted here";
                 options.push(what.to_owned());
             }
         }
-        let label = shorten(&rule.display_name);
-        RuleInfo { label, location: rule.location.clone(), policy, tiers, options, counter }
+        let (selector, label) = (rule.selector(), shorten(&rule.display_name));
+        let location = rule.location.clone();
+        RuleInfo { rule: selector, label, location, policy, tiers, options, counter }
     }
 
     /// The rules that this rule replaces in the same request, in words.
@@ -298,6 +310,23 @@ fn parts(node: &EntryMatcher, value: &str) -> Vec<String> {
     parts
 }
 
+/// The part that one level adds to the counter's key, whatever the value, in words.
+fn any_part(node: &PathNode) -> String {
+    match &node.matcher {
+        Matcher::Exact(value) => format!("{}={}", shorten(&node.key), shorten(value)),
+        _ if !node.counts_per_value() => format!("{} (one counter for all values)", accepts(node)),
+        matcher => {
+            let names: Vec<String> = matcher.count_by().iter().map(|name| shorten(name)).collect();
+            let per = match matcher {
+                Matcher::Cidr(_) => "address".to_owned(),
+                _ if names.is_empty() => "value".to_owned(),
+                _ => names.join(" and "),
+            };
+            format!("{} (a counter per {per})", accepts(node))
+        }
+    }
+}
+
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "domain {}", self.domain)?;
@@ -326,6 +355,9 @@ impl fmt::Display for LookupOutcome {
         match self {
             LookupOutcome::Rule(rule) => {
                 writeln!(f, "rule    {} ({})", rule.label, rule.location)?;
+                if rule.rule != rule.label {
+                    writeln!(f, "        {} in metrics and the log", one_line(&rule.rule))?;
+                }
                 writeln!(f, "limit   {}", rule.policy)?;
                 for tier in &rule.tiers {
                     writeln!(f, "        {tier}")?;

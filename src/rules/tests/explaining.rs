@@ -47,6 +47,7 @@ domain d
   ip=10.1.2.3
     yes: `ip` with value_cidr `10.0.0.0/8` (test.yaml:9:9)
 rule    office (test.yaml:9:9)
+        path=/a,ip=cidr:10.0.0.0/8 in metrics and the log
 limit   token_bucket
         5 per 10s with burst 9
 counter domain d, path=/a, ip=10.1.2.3 (a counter per address)",
@@ -59,6 +60,7 @@ domain d
   org=/o/7/8
     yes: `org` with value_template `/o/{org}/{id}` (test.yaml:19:5)
 rule    org (test.yaml:19:5)
+        org=template:/o/{org}/{id} in metrics and the log
 limit   fixed_window
         2 per 1d
         denied hits count too
@@ -209,4 +211,55 @@ fn text_from_a_request_cannot_add_lines() {
     let text = rules(FILE).explain("d", &entries).to_string();
     assert!(text.contains(r"user=x\ncounter none"), "{text}");
     assert_eq!(text.lines().filter(|line| line.starts_with("counter")).count(), 1);
+}
+
+/// Metrics and the log have the selector of a rule, responses have its name.
+#[test]
+fn a_rule_is_explained_by_each_of_its_names() {
+    let set = rules(FILE);
+    let explain = |text: &str| set.explain_text("d", text).map(|one| one.to_string());
+    let expected = "domain d
+rule    office (test.yaml:9:9)
+        path=/a,ip=cidr:10.0.0.0/8 in metrics and the log
+limit   token_bucket
+        5 per 10s with burst 9
+counter domain d, path=/a, `ip` with value_cidr `10.0.0.0/8` (a counter per address)
+";
+    for name in ["office", "path=/a,ip=cidr:10.0.0.0/8"] {
+        assert_eq!(explain(name).as_deref(), Ok(expected), "{name}");
+    }
+    let template = explain("org=template:/o/{org}/{id}").expect("a selector");
+    assert!(template.contains("(a counter per org)"), "{template}");
+    // A descriptor that matches is not taken for a name.
+    assert!(explain("user=office").expect("a descriptor").contains("user=office (a counter"));
+    assert!(explain("user=1,x=2").expect("a descriptor").contains("no rule: "));
+    let error = explain("offic").expect_err("no name");
+    assert!(error.ends_with("for an empty one, or the name of a rule"), "{error}");
+    let twice = rules(
+        "
+domain: d
+descriptors:
+  - { key: user, rate_limit: { unit: minute, requests_per_unit: 3 } }
+  - { key: user, value: root, rate_limit: { unlimited: true } }
+",
+    );
+    let first = twice.explain_rule("d", "user").expect("a rule").to_string();
+    assert!(first.contains("rule    user (test.yaml:4:5)\n"), "{first}");
+    assert!(!first.contains("also"), "the selector is unique: {first}");
+    assert!(twice.explain_rule("e", "user").is_none());
+}
+
+#[test]
+fn other_rules_of_one_name_are_listed() {
+    let set = rules(
+        "
+domain: d
+descriptors:
+  - { key: user, value: root, rate_limit: { unlimited: true } }
+  - { key: user, value: ann, rate_limit: { unlimited: true } }
+",
+    );
+    let text = set.explain_rule("d", "user").expect("a label").to_string();
+    assert!(text.contains("rule    user (test.yaml:4:5)\n"), "{text}");
+    assert!(text.contains("the name is also that of test.yaml:5:5\n"), "{text}");
 }

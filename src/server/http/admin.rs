@@ -36,18 +36,20 @@ pub trait AdminView: Send + Sync + 'static {
     fn top(&self) -> serde_json::Value;
     /// `/explain`: which rule matches a descriptor of `domain`, and why.
     fn explain(&self, domain: &str, descriptor: &ParsedDescriptor) -> serde_json::Value;
-    /// `GET /counters`: the state of a descriptor's counter. The call does not change it.
+    /// `/explain`: the rule of `domain` with this selector or name. `None` if there is none.
+    fn explain_rule(&self, domain: &str, name: &str) -> Option<serde_json::Value>;
+    /// `GET /counters`: the state of a descriptor's counter, as JSON. The call does not change it.
     fn counter(
         &self,
         domain: &str,
         descriptor: &ParsedDescriptor,
-    ) -> impl Future<Output = Result<serde_json::Value, CounterError>> + Send;
-    /// `DELETE /counters`: deletes a descriptor's counter.
+    ) -> impl Future<Output = Result<String, CounterError>> + Send;
+    /// `DELETE /counters`: deletes a descriptor's counter. Returns JSON.
     fn delete(
         &self,
         domain: &str,
         descriptor: &ParsedDescriptor,
-    ) -> impl Future<Output = Result<serde_json::Value, CounterError>> + Send;
+    ) -> impl Future<Output = Result<String, CounterError>> + Send;
 }
 
 /// Why a counter cannot be shown or deleted.

@@ -125,19 +125,15 @@ impl AdminView for View {
         serde_json::json!([domain, descriptor.0])
     }
 
-    async fn counter(
-        &self,
-        _: &str,
-        _: &ParsedDescriptor,
-    ) -> Result<serde_json::Value, CounterError> {
+    fn explain_rule(&self, _: &str, _: &str) -> Option<serde_json::Value> {
+        None
+    }
+
+    async fn counter(&self, _: &str, _: &ParsedDescriptor) -> Result<String, CounterError> {
         Err(CounterError::NoCounter("none".into()))
     }
 
-    async fn delete(
-        &self,
-        _: &str,
-        _: &ParsedDescriptor,
-    ) -> Result<serde_json::Value, CounterError> {
+    async fn delete(&self, _: &str, _: &ParsedDescriptor) -> Result<String, CounterError> {
         Err(CounterError::Store("down".into()))
     }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use axum::http::header::CACHE_CONTROL;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::{AdminView, CounterError, explain, refusal};
@@ -52,9 +52,12 @@ fn read(params: ParamsResult, bounds: &Bounds) -> Result<(String, ParsedDescript
     Ok((domain, descriptor))
 }
 
-fn answer(shown: Result<serde_json::Value, CounterError>) -> Response {
+fn answer(shown: Result<String, CounterError>) -> Response {
     match shown {
-        Ok(value) => ([(CACHE_CONTROL, "no-store")], Json(value)).into_response(),
+        Ok(json) => {
+            let headers = [(CACHE_CONTROL, "no-store"), (CONTENT_TYPE, "application/json")];
+            (headers, json).into_response()
+        }
         Err(CounterError::NoCounter(why)) => refusal(StatusCode::NOT_FOUND, why),
         Err(CounterError::Store(why)) => refusal(StatusCode::SERVICE_UNAVAILABLE, why),
     }

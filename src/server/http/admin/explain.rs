@@ -1,9 +1,10 @@
-//! `POST /explain`: which rule matches a descriptor, and why.
+//! `POST /explain`: which rule matches a descriptor, and why; or a rule that is named.
 
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
+use axum::http::header::ALLOW;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
@@ -42,9 +43,23 @@ struct Entry {
     value: String,
 }
 
+/// One item of a request: a text may be a descriptor, the name of a rule, or both.
+struct Question {
+    /// The error says why the text is no descriptor.
+    descriptor: Result<ParsedDescriptor, String>,
+    /// The text; `None` if the item was written as entries.
+    text: Option<String>,
+}
+
 pub(super) fn router<V: AdminView>(view: Arc<V>, bounds: Bounds) -> Router {
-    let explain = post(explain::<V>).layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
+    let explain = post(explain::<V>).get(needs_post).layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
     Router::new().route("/explain", explain).with_state((view, bounds))
+}
+
+/// The answer to a link that was opened in a browser, or to curl without a body.
+async fn needs_post() -> Response {
+    let reason = r#"use POST with the body {"domain": "D", "descriptor": "key=value,key=value"}"#;
+    ([(ALLOW, "POST")], refusal(StatusCode::METHOD_NOT_ALLOWED, reason)).into_response()
 }
 
 async fn explain<V: AdminView>(
@@ -62,9 +77,9 @@ async fn explain<V: AdminView>(
     // Reading a large body and the search for near misses take a while, and this thread also accepts
     // connections.
     let explained = tokio::task::spawn_blocking(move || {
-        let (domain, descriptors) = read(&body, &bounds)?;
-        let explain = |descriptor| view.explain(&domain, descriptor);
-        Ok::<_, String>(descriptors.iter().map(explain).collect::<Vec<_>>())
+        let (domain, questions) = read(&body, &bounds)?;
+        let explain = |question| answer(&*view, &domain, question);
+        questions.into_iter().map(explain).collect::<Result<Vec<_>, String>>()
     });
     match explained.await {
         Ok(Ok(all)) => Json(serde_json::json!({ "explanations": all })).into_response(),
@@ -73,7 +88,24 @@ async fn explain<V: AdminView>(
     }
 }
 
-fn read(body: &[u8], bounds: &Bounds) -> Result<(String, Vec<ParsedDescriptor>), String> {
+/// The explanation of the descriptor, or of the rule that the text names if no rule matches.
+fn answer<V: AdminView>(
+    view: &V,
+    domain: &str,
+    question: Question,
+) -> Result<serde_json::Value, String> {
+    let Question { descriptor, text } = question;
+    let explained = descriptor.map(|descriptor| view.explain(domain, &descriptor));
+    if explained.as_ref().is_ok_and(|shown| shown["outcome"]["kind"] == "rule") {
+        return explained;
+    }
+    match text.and_then(|name| view.explain_rule(domain, &name)) {
+        Some(rule) => Ok(rule),
+        None => explained.map_err(|error| format!("{error}, or the name of a rule")),
+    }
+}
+
+fn read(body: &[u8], bounds: &Bounds) -> Result<(String, Vec<Question>), String> {
     let request: ExplainRequest = serde_json::from_slice(body).map_err(|error| {
         format!(
             "write {{\"domain\": \"D\", \"descriptor\": \"key=value,key=value\"}}, \
@@ -81,15 +113,34 @@ fn read(body: &[u8], bounds: &Bounds) -> Result<(String, Vec<ParsedDescriptor>),
         )
     })?;
     let written = request.descriptor.into_iter().chain(request.descriptors);
-    let descriptors = written.map(|written| match written {
-        Written::Text(text) => text.parse(),
-        Written::Entries { entries } => Ok(ParsedDescriptor(
-            entries.into_iter().map(|entry| (entry.key, entry.value)).collect(),
-        )),
-    });
-    let descriptors: Vec<ParsedDescriptor> = descriptors.collect::<Result<_, String>>()?;
-    validate(&request.domain, &descriptors, bounds).map_err(|error| error.to_string())?;
-    Ok((request.domain, descriptors))
+    let questions: Vec<Question> = written.map(Question::from).collect();
+    let bounded: Vec<ParsedDescriptor> = questions.iter().map(Question::bounded).collect();
+    validate(&request.domain, &bounded, bounds).map_err(|error| error.to_string())?;
+    Ok((request.domain, questions))
+}
+
+impl From<Written> for Question {
+    fn from(written: Written) -> Question {
+        match written {
+            Written::Text(text) => Question { descriptor: text.parse(), text: Some(text) },
+            Written::Entries { entries } => {
+                let pairs = entries.into_iter().map(|entry| (entry.key, entry.value)).collect();
+                Question { descriptor: Ok(ParsedDescriptor(pairs)), text: None }
+            }
+        }
+    }
+}
+
+impl Question {
+    /// A descriptor that is within the bounds of requests if the question is.
+    fn bounded(&self) -> ParsedDescriptor {
+        match (&self.descriptor, &self.text) {
+            (Ok(descriptor), _) => descriptor.clone(),
+            (Err(_), name) => {
+                ParsedDescriptor(vec![("rule".to_owned(), name.clone().unwrap_or_default())])
+            }
+        }
+    }
 }
 
 /// Checks a domain and descriptors against the bounds of requests.
