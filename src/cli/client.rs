@@ -147,8 +147,8 @@ impl TlsArgs {
         match TLS_ADVICE.iter().find(|(part, _)| cause.contains(*part)) {
             Some((_, advice)) => advice,
             None if self.cert.is_none() => {
-                "the TLS connection broke; if the service requires a certificate of the client, use \
-                 --cert and --key"
+                "the TLS connection broke; if the service requires a certificate of the client, \
+                 use --cert and --key"
             }
             None => "the TLS connection broke; check --cert and --key, and the log of the service",
         }
