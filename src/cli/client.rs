@@ -147,8 +147,8 @@ impl TlsArgs {
         match TLS_ADVICE.iter().find(|(part, _)| cause.contains(*part)) {
             Some((_, advice)) => advice,
             None if self.cert.is_none() => {
-                "the TLS connection broke; if the service requires a certificate of the client, \
-                 use --cert and --key"
+                "the TLS connection broke; leave out the flags of TLS if the port does not use it, \
+                 or use --cert and --key if the service requires a certificate of the client"
             }
             None => "the TLS connection broke; check --cert and --key, and the log of the service",
         }
