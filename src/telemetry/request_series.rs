@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use hashbrown::HashMap;
 
-use super::stats::{EnvoyRatelimitSnapshot, Stats, StatsSnapshot, add};
+use super::outcomes::{EnvoyRatelimitSnapshot, OutcomeMetrics, OutcomeSnapshot, add};
 use crate::decision::Status;
 use crate::descriptor::Entry;
 use crate::rules::override_stat_key;
@@ -23,7 +23,7 @@ pub(super) struct RequestSeries {
     /// Descriptors by unknown domain. Names have only characters of metric names.
     unknown_domains: BoundedSeries<AtomicU64>,
     /// Decisions on limits from requests, by domain and stat key, joined by a dot.
-    overrides: BoundedSeries<Stats>,
+    overrides: BoundedSeries<OutcomeMetrics>,
 }
 
 /// Series by name, added when they are first counted.
@@ -51,8 +51,8 @@ impl RequestSeries {
     #[cold]
     pub(super) fn count_override(&self, domain: &str, entries: &[Entry<'_>], status: &Status) {
         let name = format!("{domain}.{}", override_stat_key(entries));
-        self.overrides.count(&name, |stats| {
-            stats.record(status);
+        self.overrides.count(&name, |metrics| {
+            metrics.record(status);
         });
     }
 
@@ -63,9 +63,9 @@ impl RequestSeries {
 
     /// The hits on limits from requests, by domain and stat key, joined by a dot.
     pub(super) fn overrides(&self) -> Vec<(Box<str>, EnvoyRatelimitSnapshot)> {
-        self.overrides.all(|stats| {
-            let mut snapshot = StatsSnapshot::default();
-            stats.add_to(&mut snapshot);
+        self.overrides.all(|metrics| {
+            let mut snapshot = OutcomeSnapshot::default();
+            metrics.add_to(&mut snapshot);
             snapshot.envoy_ratelimit
         })
     }
