@@ -43,9 +43,8 @@ pub(super) fn post(address: &str, path: &str, body: &Value) -> anyhow::Result<Re
 }
 
 fn send(address: &str, method: &str, path: &str, body: &str) -> anyhow::Result<Response> {
-    let failed = || {
-        format!("no admin port answers at {address}; name that of `weir serve` (admin.listen)")
-    };
+    let failed =
+        || format!("no admin port answers at {address}; name that of `weir serve` (admin.listen)");
     let response = exchange(address, method, path, body).with_context(failed)?;
     parse(&response).with_context(failed)
 }

@@ -72,7 +72,9 @@ impl ServiceArgs {
         let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.addr))
             .with_context(|| format!("--addr {} is not host:port", self.addr))?;
         let endpoint = match tls {
-            Some(tls) => endpoint.tls_config(tls).context("TLS with these files is not possible")?,
+            Some(tls) => {
+                endpoint.tls_config(tls).context("TLS with these files is not possible")?
+            }
             None => endpoint,
         };
         let calling = async {
@@ -182,16 +184,22 @@ const TLS_ADVICE: &[(&str, &str)] = &[
     ("not negotiated", "this port uses TLS, but not HTTP/2; name the gRPC port (grpc.listen)"),
 ];
 
+/// `error` and the errors that caused it.
+fn sources<'e>(
+    error: &'e (dyn Error + 'static),
+) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
 /// Whether the peer answered with a frame of HTTP/2, so that the address is right.
 fn is_http2(error: &(dyn Error + 'static)) -> bool {
-    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    let mut causes = sources(error);
     causes.any(|cause| cause.downcast_ref::<h2::Error>().is_some_and(h2::Error::is_remote))
 }
 
 /// The texts of an error and of its sources.
 fn chain(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let mut texts: Vec<String> = causes.map(|cause| cause.to_string()).collect();
+    let mut texts: Vec<String> = sources(error).map(|cause| cause.to_string()).collect();
     texts.dedup();
     texts.join(": ")
 }

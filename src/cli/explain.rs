@@ -39,7 +39,8 @@ fn running(address: &str, args: &ExplainArgs) -> anyhow::Result<u8> {
         };
         let explanation = &answer.body["explanations"][0];
         let Some(shown) = explanation["text"].as_str() else {
-            anyhow::bail!("{}", answer.body["error"].as_str().unwrap_or("no explanation"));
+            let reason = answer.body["error"].as_str().unwrap_or("no explanation");
+            anyhow::bail!("{reason} (HTTP status {})", answer.status);
         };
         write!(out, "{shown}")?;
         if let Some(hash) = explanation["counter"].as_str() {

@@ -25,9 +25,8 @@ pub(crate) struct HealthArgs {
 pub(super) fn run(args: &HealthArgs) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let request = HealthCheckRequest { service: args.name.clone() };
-    let check = args
-        .service
-        .call(|channel| async move { HealthClient::new(channel).check(request).await });
+    let check =
+        args.service.call(|channel| async move { HealthClient::new(channel).check(request).await });
     match runtime.block_on(check) {
         Ok(response) => {
             let status = response.into_inner().status();

@@ -63,8 +63,7 @@ fn trace_logs_no_lines_of_the_file_watcher() {
     let setup = Weir::setup().rules("d.yaml", RULES).env("WEIR__LOG__LEVEL", "trace");
     let mut weir = setup.start();
     write(&weir.rules_folder().join("d.yaml"), &RULES.replace("per-user", "per-client"));
-    weir.process()
-        .wait_for("the reload", |line| line.contains("rules reloaded").then_some(()));
+    weir.process().wait_for("the reload", |line| line.contains("rules reloaded").then_some(()));
     for target in ["\"target\":\"notify", "\"target\":\"mio"] {
         let output = weir.process().output();
         let line = output.lines().find(|line| line.contains(target));

@@ -311,7 +311,7 @@ fn parts(node: &EntryMatcher, value: &str) -> Vec<String> {
 }
 
 /// The part that one level adds to the counter's key, whatever the value, in words.
-fn any_part(node: &PathNode) -> String {
+fn any_part(node: &EntryMatcher) -> String {
     match &node.matcher {
         Matcher::Exact(value) => format!("{}={}", shorten(&node.key), shorten(value)),
         _ if !node.counts_per_value() => format!("{} (one counter for all values)", accepts(node)),
