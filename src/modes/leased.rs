@@ -7,8 +7,7 @@
 //! # Cost
 //!
 //! A counter with less than one request in two seconds is decided by the store, without a token
-//! pool. A busy counter costs one refill in about two seconds, as long as the limit has that much
-//! room.
+//! pool. A busy counter costs one refill in about two seconds, if the limit has that much room.
 //!
 //! # Proof
 //!
@@ -30,11 +29,10 @@
 //! **token_bucket, leaky_bucket.** The store's state is one instant `e`, at which the bucket is
 //! empty. A refill of cost `c` moves it from `s = max(e, now)` to `s + c`, and the instance owns the
 //! span `(s, s + c]` of the time axis. Spans of all instances, and of hits that the store decided,
-//! do not overlap. A hit of cost `h` at `t` uses a piece of length `h` that lies after `t`, and no
-//! other hit uses the same piece. So the hits of any interval `(a, b]` use disjoint pieces between
-//! `a` and the last `e`. The store granted a refill only if `e <= now + B * one`, where `B` is the
-//! burst and `one` the cost of a hit. So they cost at most `b + B * one - a`: the limit of the
-//! bucket.
+//! do not overlap. A hit of cost `h` at `t` uses pieces of length `h` that lie between `t` and
+//! `t + B * one`, where `B` is the burst and `one` the cost of a hit. No other hit uses the same
+//! pieces. So the hits of any interval `(a, b]` use disjoint pieces between `a` and `b + B * one`,
+//! and they cost at most `b + B * one - a`: the limit of the bucket.
 //!
 //! **Returned tokens, windows.** The return step is planned for an instant in the tokens' window,
 //! so it does not change a later window.
@@ -47,6 +45,9 @@
 //! state, less the tokens of this instance. So one instance denies what the store would deny, and
 //! several deny early by at most what the others own. No refill is in flight at the same time as a
 //! return of the same counter, so the store has the returned tokens before it denies a refill.
+//!
+//! **One instance, buckets.** Requests that wait for one refill are planned one after another, each
+//! as of its own instant: see `tokens/bucket_draw.rs`.
 //!
 //! **Lost outcomes.** Tokens of a refill without an outcome count as spent. Tokens of a return
 //! without an outcome count as returned. Neither step is repeated, so both errors lower the number
@@ -294,7 +295,7 @@ impl<S: Store> Pools<S> {
                 _ => (LocalResult::Direct(-i64::try_from(rest).unwrap_or(i64::MAX)), None),
             };
         }
-        if pool.available(now) < hits.max(1) {
+        if !pool.serves(hits.max(1), now) {
             // The pool has too few tokens, so the store must decide. That requires its clock.
             match check.store_now {
                 Err(error) => return (LocalResult::Decided(Err(error)), None),

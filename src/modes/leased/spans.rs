@@ -46,6 +46,17 @@ impl Spans {
         self.0.iter().map(|span| (span.from - span.start.max(now)).max(0)).sum()
     }
 
+    /// The end of the piece that a hit of `cost` at `now` would use; `None` if there is too little.
+    pub(super) fn end_of(&self, cost: i128, now: i128) -> Option<i128> {
+        let mut left = cost;
+        self.0.iter().find_map(|span| {
+            let from = span.from.max(now).min(span.to);
+            let used = left.min(span.to - from);
+            left -= used;
+            (left == 0).then_some(from + used)
+        })
+    }
+
     /// Uses up `cost` at `now`. The caller has checked that there is as much.
     pub(super) fn spend(&mut self, cost: i128, now: i128) {
         let mut left = cost;
@@ -105,6 +116,8 @@ mod tests {
         spans.add(130, 140);
         spans.add(200, 220);
         assert_eq!((spans.unspent(90), spans.unspent(110), spans.unspent(210)), (60, 50, 10));
+        assert_eq!((spans.end_of(20, 110), spans.end_of(35, 110)), (Some(130), Some(205)));
+        assert_eq!((spans.end_of(50, 110), spans.end_of(51, 110)), (Some(220), None));
         spans.spend(20, 110);
         assert_eq!((spans.unspent(110), spans.spent(110), spans.spent(120)), (30, 20, 10));
         assert_eq!(spans.refund(15, 120), 10, "the rest has drained");

@@ -1,6 +1,7 @@
 //! Tests of mode leased: limits hold in every scenario, and calls to the store are few.
 
 mod cost;
+mod exact;
 mod fixture;
 mod oracle;
 mod simulation;

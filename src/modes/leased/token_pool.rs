@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::counts::{LeasedCounts, add};
-use super::demand::{Demand, PERIOD, low_water, size};
+use super::demand::Demand;
 use super::operation::{Leftover, Operation, OperationKind};
 use super::policy::TokenPolicy;
 use super::tokens::Tokens;
@@ -19,6 +19,7 @@ use crate::step::{Outcome, State, Step, TierStates};
 use crate::store::StoreError;
 use crate::time::Micros;
 
+mod refill;
 mod waiting;
 
 use waiting::WaitingRequest;
@@ -148,8 +149,13 @@ impl TokenPool {
     }
 
     /// Tokens that a request at `now` can spend. None while the store may give back the last ones.
-    pub(super) fn available(&self, now: Micros) -> u64 {
+    fn available(&self, now: Micros) -> u64 {
         if self.in_flight == Some(OperationKind::Pop) { 0 } else { self.tokens.available(now) }
+    }
+
+    /// Whether a request at `now` can spend `hits` tokens.
+    pub(super) fn serves(&self, hits: u64, now: Micros) -> bool {
+        self.in_flight != Some(OperationKind::Pop) && self.tokens.serves(hits, now)
     }
 
     /// The decision of a peek at `now`: unspent tokens of this instance do not count as used.
@@ -181,7 +187,7 @@ impl TokenPool {
         ahead: bool,
         counts: &LeasedCounts,
     ) -> (Acquire, Option<Operation>) {
-        if self.waiting.is_empty() && self.available(now) >= hits {
+        if self.waiting.is_empty() && self.serves(hits, now) {
             let decision = self.spend(hits, now);
             add(&counts.spent, hits);
             let next = if ahead {
@@ -256,61 +262,6 @@ impl TokenPool {
         self.tokens.spent(now)
     }
 
-    /// A refill ahead of need, if few tokens are left.
-    fn refill_ahead(&mut self, now: Micros) -> Option<Operation> {
-        if self.in_flight.is_some() || now < self.paused_until {
-            return None;
-        }
-        let left = self.available(now.saturating_add(self.policy.lead()));
-        let want = self.want(now);
-        if left > low_water(want) {
-            return None;
-        }
-        let room = self.policy.room(self.known.as_ref(), now);
-        match size(0, want, left, room) {
-            0 => None,
-            tokens => Some(self.refill(tokens, now)),
-        }
-    }
-
-    /// The tokens wanted at `now`.
-    fn want(&self, now: Micros) -> u64 {
-        match self.policy.life_at(now) {
-            Micros::ZERO => 0,
-            life => {
-                let want = self.demand.want(life.min(PERIOD));
-                self.policy.with_drained(want, self.known.as_ref(), now)
-            }
-        }
-    }
-
-    /// A refill for the waiting requests, and for the demand that follows.
-    fn refill_for_waiting(&mut self) -> Option<Operation> {
-        if self.in_flight.is_some() {
-            return None;
-        }
-        let first = self.waiting.front()?;
-        // Tokens are drawn for the requests of one window, which the first one determines.
-        let end = self.policy.window_of(first.now);
-        let waiting = || self.waiting.iter().take_while(|one| end.is_none_or(|end| one.now < end));
-        // Their latest instant, so that the refill precedes none of them.
-        let now = waiting().map(|waiter| waiter.now).max()?;
-        let wanted = waiting().fold(0_u64, |sum, one| sum.saturating_add(one.hits));
-        let left = self.available(now);
-        let room = self.policy.room(self.known.as_ref(), now);
-        // At most the hits that fit by the last known state. The first request is always included,
-        // because other instances may have returned tokens. After two denials it is the only one.
-        let most = if first.tries + 1 < TRIES_MAX { room.saturating_add(left) } else { 0 };
-        let need = wanted.min(most).max(first.hits).saturating_sub(left);
-        let want = if first.tries == 0 { self.want(now) } else { 0 };
-        Some(self.refill(size(need, want, left, room).max(1), now))
-    }
-
-    fn refill(&mut self, tokens: u64, now: Micros) -> Operation {
-        let step = self.draw(tokens, now);
-        self.start(self.policy.clone(), step, OperationKind::Refill)
-    }
-
     /// Completes an operation: serves waiting requests in order. Returns the next operation.
     pub(super) fn complete(
         &mut self,
@@ -354,8 +305,17 @@ impl TokenPool {
         if *kind == OperationKind::Refill {
             match result {
                 Err(error) => self.fail_waiting(*error, counts),
-                Ok(outcome) if !outcome.allowed && current => self.deny_waiting(step.now, counts),
-                Ok(_) => self.count_unserved(counts),
+                Ok(outcome) if !outcome.allowed && current => {
+                    self.count_denied_refill();
+                    self.deny_waiting(step.now, counts);
+                }
+                Ok(_) => {
+                    // Tokens of a bucket do not serve a request that did not fit at its instant.
+                    if current && matches!(self.tokens, Tokens::Bucket(_)) {
+                        self.deny_waiting(step.now, counts);
+                    }
+                    self.count_unserved(counts);
+                }
             }
         }
         self.next(self.latest.max(step.now), counts)

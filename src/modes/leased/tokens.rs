@@ -10,6 +10,10 @@ use super::spans::Spans;
 use crate::step::{GcraTier, GcraTime, INTEGER_END, Outcome, Params, Step};
 use crate::time::Micros;
 
+mod bucket_draw;
+
+pub(super) use bucket_draw::BucketDraw;
+
 /// Most batches per pool. When there are more, the two oldest are merged and end at the earlier end
 /// of the two.
 const BATCHES_MAX: usize = 4;
@@ -30,6 +34,8 @@ pub(super) struct BucketTier {
     parts: u64,
     /// The cost of one hit, in parts.
     one: i128,
+    /// The length of a full bucket, in parts.
+    full: i128,
     spans: Spans,
 }
 
@@ -40,6 +46,12 @@ impl BucketTier {
 
     fn cost(&self, hits: u64) -> i128 {
         self.one * i128::from(hits)
+    }
+
+    /// Whether `hits` at `now` can use pieces that end within one full bucket.
+    fn serves(&self, hits: u64, now: Micros) -> bool {
+        let now = self.now(now);
+        self.spans.end_of(self.cost(hits), now).is_some_and(|end| end <= now + self.full)
     }
 }
 
@@ -67,6 +79,7 @@ impl Tokens {
                 let tier = |tier: &GcraTier| BucketTier {
                     parts: tier.parts,
                     one: in_parts(tier.emission_interval, tier.parts),
+                    full: in_parts(tier.latest_allowed, tier.parts),
                     spans: Spans::default(),
                 };
                 Tokens::Bucket(tiers.iter().map(tier).collect())
@@ -86,6 +99,15 @@ impl Tokens {
                 let each = tiers.iter().map(|t| hits(t.spans.unspent(t.now(now)), t.one));
                 each.min().unwrap_or(0)
             }
+        }
+    }
+
+    /// Whether a request at `now` can spend `hits` tokens. Tokens of a bucket that were drawn later
+    /// than `now` may lie too late for it, as they would in a bucket of its hits alone.
+    pub(super) fn serves(&self, hits: u64, now: Micros) -> bool {
+        match self {
+            Tokens::Windows(_) => self.available(now) >= hits,
+            Tokens::Bucket(tiers) => tiers.iter().all(|tier| tier.serves(hits, now)),
         }
     }
 

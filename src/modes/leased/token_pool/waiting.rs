@@ -2,9 +2,10 @@
 
 use tokio::sync::oneshot;
 
-use super::{LeasedCounts, TRIES_MAX, TokenPool, add};
+use super::{LeasedCounts, TRIES_MAX, TokenPool, Tokens, add};
 use crate::algorithm;
 use crate::decision::Decision;
+use crate::modes::leased::tokens::BucketDraw;
 use crate::step::Step;
 use crate::store::StoreError;
 use crate::time::Micros;
@@ -28,31 +29,45 @@ pub(super) struct WaitingRequest {
 impl TokenPool {
     /// Grants waiting requests in order, as long as there are tokens.
     pub(super) fn serve_waiting(&mut self, counts: &LeasedCounts) {
-        while let Some(first) = self.waiting.front() {
-            let (hits, now) = (first.hits, first.now);
-            if !first.result.is_closed() && self.available(now) < hits {
-                break;
-            }
-            let Some(first) = self.waiting.pop_front() else { break };
-            if first.result.is_closed() {
+        let mut blocked = false;
+        for waiter in std::mem::take(&mut self.waiting) {
+            if waiter.result.is_closed() {
                 continue;
             }
-            let decision = self.spend(hits, now);
-            if first.result.send(Ok(decision)).is_ok() {
-                add(&counts.spent, hits);
-            } else {
-                self.refund(hits, now);
+            if !blocked && self.serves(waiter.hits, waiter.now) {
+                self.grant(waiter, counts);
+                continue;
             }
+            // A request that the store would deny needs no tokens of its bucket. Every other
+            // request gets its tokens before those that follow it.
+            let bucket = matches!(self.tokens, Tokens::Bucket(_));
+            blocked = blocked || !bucket || self.fits(waiter.hits, waiter.now);
+            self.waiting.push_back(waiter);
+        }
+    }
+
+    /// Spends the tokens of a waiting request. The caller has checked that there are enough.
+    fn grant(&mut self, waiter: WaitingRequest, counts: &LeasedCounts) {
+        let decision = self.spend(waiter.hits, waiter.now);
+        if waiter.result.send(Ok(decision)).is_ok() {
+            add(&counts.spent, waiter.hits);
+        } else {
+            self.refund(waiter.hits, waiter.now);
+        }
+    }
+
+    /// Counts a denied refill. After two of them the next refill is for the first request alone, so
+    /// it counts for that one only.
+    pub(super) fn count_denied_refill(&mut self) {
+        for (position, waiter) in self.waiting.iter_mut().enumerate() {
+            waiter.tries = if position == 0 { waiter.tries + 1 } else { waiter.tries.max(1) };
         }
     }
 
     /// Denies the waiting requests that do not fit by the last known state, and those with too many
     /// denied refills.
     pub(super) fn deny_waiting(&mut self, known_at: Micros, counts: &LeasedCounts) {
-        let mut queue = std::mem::take(&mut self.waiting);
-        for (position, mut waiter) in queue.drain(..).enumerate() {
-            // The last refill is for the first request alone, so it does not count for the others.
-            waiter.tries = if position == 0 { waiter.tries + 1 } else { 1.max(waiter.tries) };
+        for waiter in std::mem::take(&mut self.waiting) {
             // The known state is of an instant, and says nothing about earlier ones.
             let at = waiter.now.max(known_at);
             if waiter.tries < TRIES_MAX && self.fits(waiter.hits, at) {
@@ -74,13 +89,16 @@ impl TokenPool {
 
     /// Whether the last known state has room for `hits` in addition to the tokens.
     fn fits(&self, hits: u64, now: Micros) -> bool {
+        if let Some(mut draw) = BucketDraw::new(&self.tokens, self.known.as_ref(), now) {
+            return draw.take_if_fits(hits, now);
+        }
         let net = hits.saturating_sub(self.available(now));
         net == 0 || self.draw(net, now).apply(&mut self.known.clone()).allowed
     }
 
     /// The store's decision on `hits`, computed from the counter's last known state.
     fn denial(&self, hits: u64, now: Micros) -> Decision {
-        let net = hits.saturating_sub(self.available(now));
+        let net = hits.saturating_sub(self.available(now)).max(1);
         let step = self.draw(net, now);
         let mut outcome = step.apply(&mut self.known.clone());
         outcome.allowed = false;
@@ -99,9 +117,12 @@ impl TokenPool {
 
     /// Fails the waiting requests that the remaining tokens do not serve.
     pub(super) fn fail_waiting(&mut self, error: StoreError, counts: &LeasedCounts) {
-        while let Some(first) = self.waiting.pop_front() {
-            let _ = first.result.send(Err(error));
-            self.serve_waiting(counts);
+        for waiter in std::mem::take(&mut self.waiting) {
+            if !waiter.result.is_closed() && self.serves(waiter.hits, waiter.now) {
+                self.grant(waiter, counts);
+            } else {
+                let _ = waiter.result.send(Err(error));
+            }
         }
     }
 }

@@ -1,0 +1,93 @@
+//! The refills of a token pool: when one is needed, how many tokens it draws, and as of which
+//! instant.
+
+use super::{Operation, OperationKind, TRIES_MAX, TokenPool};
+use crate::modes::leased::demand::{PERIOD, low_water, size};
+use crate::modes::leased::tokens::BucketDraw;
+use crate::step::Step;
+use crate::time::Micros;
+
+impl TokenPool {
+    /// A refill ahead of need, if few tokens are left.
+    pub(super) fn refill_ahead(&mut self, now: Micros) -> Option<Operation> {
+        if self.in_flight.is_some() || now < self.paused_until {
+            return None;
+        }
+        let left = self.available(now.saturating_add(self.policy.lead()));
+        let want = self.want(now);
+        if left > low_water(want) {
+            return None;
+        }
+        let room = self.policy.room(self.known.as_ref(), now);
+        match size(0, want, left, room) {
+            0 => None,
+            tokens => Some(self.refill(self.draw(tokens, now))),
+        }
+    }
+
+    /// The tokens wanted at `now`.
+    fn want(&self, now: Micros) -> u64 {
+        match self.policy.life_at(now) {
+            Micros::ZERO => 0,
+            life => {
+                let want = self.demand.want(life.min(PERIOD));
+                self.policy.with_drained(want, self.known.as_ref(), now)
+            }
+        }
+    }
+
+    /// A refill for the waiting requests, and for the demand that follows.
+    pub(super) fn refill_for_waiting(&mut self) -> Option<Operation> {
+        if self.in_flight.is_some() {
+            return None;
+        }
+        let step = self.draw_from_bucket().or_else(|| self.draw_from_window())?;
+        Some(self.refill(step))
+    }
+
+    /// The draw for the waiting requests to a window.
+    fn draw_from_window(&self) -> Option<Step> {
+        let first = self.waiting.front()?;
+        // Tokens are drawn for the requests of one window, which the first one determines.
+        let end = self.policy.window_of(first.now);
+        let waiting = || self.waiting.iter().take_while(|one| end.is_none_or(|end| one.now < end));
+        // Their latest instant, so that the refill precedes none of them.
+        let now = waiting().map(|waiter| waiter.now).max()?;
+        let wanted = waiting().fold(0_u64, |sum, one| sum.saturating_add(one.hits));
+        let left = self.available(now);
+        let room = self.policy.room(self.known.as_ref(), now);
+        // At most the hits that fit by the last known state. The first request is always included,
+        // because other instances may have returned tokens. After two denials it is the only one.
+        let most = if first.tries + 1 < TRIES_MAX { room.saturating_add(left) } else { 0 };
+        let need = wanted.min(most).max(first.hits).saturating_sub(left);
+        let want = if first.tries == 0 { self.want(now) } else { 0 };
+        Some(self.draw(size(need, want, left, room).max(1), now))
+    }
+
+    /// The draw for the waiting requests to a bucket that fit as of their own instants; `None` if
+    /// the counter is no bucket.
+    fn draw_from_bucket(&self) -> Option<Step> {
+        let first = self.waiting.front()?;
+        let mut draw = BucketDraw::new(&self.tokens, self.known.as_ref(), first.now)?;
+        // After two denials the first request is the only one.
+        if first.tries + 1 < TRIES_MAX {
+            for one in &self.waiting {
+                draw.take_if_fits(one.hits, one.now);
+            }
+        }
+        if draw.hits() == 0 {
+            // Other instances may have returned tokens, so the store decides.
+            draw.take(first.hits, first.now);
+        }
+        let left = self.available(draw.latest());
+        let need = draw.hits().saturating_sub(left).max(1);
+        let want = if first.tries == 0 { self.want(draw.latest()) } else { 0 };
+        let room = need.saturating_add(draw.room());
+        let tokens = size(need, want, left, room);
+        Some(draw.step(&self.policy, tokens, (tokens - need).min(draw.room())))
+    }
+
+    fn refill(&mut self, step: Step) -> Operation {
+        self.start(self.policy.clone(), step, OperationKind::Refill)
+    }
+}
