@@ -101,7 +101,7 @@ pub struct Outcome {
 /// One tier after a step: whether it allows the hits, and its state as the numbers that the scripts
 /// reply. Their meaning depends on the kind of state, so each kind has a method that reads them:
 ///
-/// | state | a | b | c | method |
+/// | state | first | second | third | method |
 /// | --- | --- | --- | --- | --- |
 /// | fixed_window | hits | start of their window | 0 | [`fixed_window`](TierResult::fixed_window) |
 /// | sliding_window | hits in the current window | hits in the previous window | start of the current window | [`sliding_window`](TierResult::sliding_window) |
@@ -111,34 +111,34 @@ pub struct Outcome {
 pub struct TierResult {
     /// Whether this tier alone would have allowed the hits.
     pub allowed: bool,
-    /// The first number of the state.
-    pub a: u64,
-    /// The second number of the state.
-    pub b: u64,
-    /// The third number of the state; 0 if it has two.
-    pub c: u64,
+    /// The state; the third number is 0 if it has two.
+    pub numbers: [u64; 3],
 }
 
 impl TierResult {
     /// The state of a fixed_window tier.
     pub fn fixed_window(&self) -> FixedWindow {
-        FixedWindow { start: Micros(self.b), count: self.a }
+        let [count, start, _] = self.numbers;
+        FixedWindow { start: Micros(start), count }
     }
 
     /// The state of a sliding_window tier.
     pub fn sliding_window(&self) -> SlidingWindow {
-        SlidingWindow { start: Micros(self.c), current: self.a, previous: self.b }
+        let [current, previous, start] = self.numbers;
+        SlidingWindow { start: Micros(start), current, previous }
     }
 
     /// The theoretical arrival time of a token_bucket or leaky_bucket tier.
     pub fn arrival_time(&self) -> GcraTime {
-        GcraTime { micros: self.a, part: self.b }
+        let [micros, part, _] = self.numbers;
+        GcraTime { micros, part }
     }
 
     /// The units in use of a tier of a log or of slots, and the instant at which enough of them
     /// expire, or 0.
     pub fn units(&self) -> (u64, Micros) {
-        (self.a, Micros(self.b))
+        let [used, expires, _] = self.numbers;
+        (used, Micros(expires))
     }
 }
 

@@ -253,9 +253,7 @@ fn outcome(
     let hits = step.hits.unsigned_abs();
     let results = tiers.iter().zip(fits).map(|(tier, &fits)| TierResult {
         allowed: fits,
-        a: entries.size(tier),
-        b: entries.next_expiry(tier, hits, allowed),
-        c: 0,
+        numbers: [entries.size(tier), entries.next_expiry(tier, hits, allowed), 0],
     });
     Outcome { allowed, tiers: results.collect() }
 }

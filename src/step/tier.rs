@@ -160,8 +160,7 @@ fn outcome<P: TierParams>(tiers: &[P], after: &[P::State], fits: &[bool]) -> Out
 }
 
 fn tier_result<P: TierParams>(tier: &P, state: P::State, allowed: bool) -> TierResult {
-    let [a, b, c] = tier.numbers(state);
-    TierResult { allowed, a, b, c }
+    TierResult { allowed, numbers: tier.numbers(state) }
 }
 
 /// The latest instant in any tier.

@@ -67,7 +67,7 @@ fn decide(limit: &Limit, state: &mut Option<State>, hits: i64, now: u64) -> (Ste
     let step = plan(limit, hits, Micros(now));
     let outcome = step.apply(state);
     for tier in &outcome.tiers {
-        assert!(tier.a < INTEGER_END && tier.b < INTEGER_END && tier.c < INTEGER_END, "{tier:?}");
+        assert!(tier.numbers.iter().all(|&number| number < INTEGER_END), "{tier:?}");
     }
     let decision = report(limit, &step, &outcome);
     (step, decision)

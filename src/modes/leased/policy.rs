@@ -6,7 +6,9 @@ use std::iter::zip;
 use super::demand::PERIOD;
 use crate::algorithm;
 use crate::limit::{Algorithm, Limit, Tier};
-use crate::step::{FixedWindowTier, GcraTier, Outcome, Params, SlidingWindowTier, State, Step};
+use crate::step::{
+    FixedWindowTier, GcraTier, Outcome, Params, SlidingWindowTier, State, Step, TierResult,
+};
 use crate::time::Micros;
 
 /// The shortest time in which a bucket with tokens for later requests fills. Tokens of a faster
@@ -101,8 +103,8 @@ impl TokenPolicy {
         let step = self.plan(0, now);
         let outcome = step.apply(&mut known.cloned());
         let Params::Gcra(tiers) = &step.params else { return want };
-        let drains = |(tier, seen): (&GcraTier, &crate::step::TierResult)| {
-            let time = end.saturating_sub(Micros(seen.a)).0;
+        let drains = |(tier, seen): (&GcraTier, &TierResult)| {
+            let time = end.saturating_sub(Micros(seen.arrival_time().micros)).0;
             u128::from(time) * u128::from(tier.parts) / u128::from(self.cost_of_one(tier).max(1))
         };
         let drained = zip(tiers, &outcome.tiers).map(drains).max().unwrap_or(0);
@@ -125,11 +127,13 @@ impl TokenPolicy {
         let until = match &step.params {
             Params::FixedWindow(tiers) => {
                 let window = |tier: &FixedWindowTier| tier.end.saturating_sub(tier.start);
-                zip(tiers, seen).map(|(t, s)| Micros(s.b).saturating_add(window(t))).min()
+                zip(tiers, seen)
+                    .map(|(t, s)| s.fixed_window().start.saturating_add(window(t)))
+                    .min()
             }
-            Params::SlidingWindow(tiers) => {
-                zip(tiers, seen).map(|(t, s)| Micros(s.c).saturating_add(t.window)).min()
-            }
+            Params::SlidingWindow(tiers) => zip(tiers, seen)
+                .map(|(t, s)| s.sliding_window().start.saturating_add(t.window))
+                .min(),
             _ => None,
         };
         until.unwrap_or_default()

@@ -200,7 +200,7 @@ impl Tokens {
             }
             (Tokens::Bucket(tiers), Params::Gcra(planned)) => {
                 for ((tier, planned), seen) in tiers.iter_mut().zip(planned).zip(&outcome.tiers) {
-                    let to = in_parts(GcraTime { micros: seen.a, part: seen.b }, tier.parts);
+                    let to = in_parts(seen.arrival_time(), tier.parts);
                     tier.spans.add(to - in_parts(planned.cost, tier.parts), to);
                 }
             }
@@ -245,7 +245,7 @@ impl Tokens {
     pub(super) fn popped(&mut self, step: &Step, outcome: &Outcome) {
         let (Tokens::Bucket(tiers), Params::Gcra(planned)) = (self, &step.params) else { return };
         for ((tier, planned), seen) in tiers.iter_mut().zip(planned).zip(&outcome.tiers) {
-            let left = in_parts(GcraTime { micros: seen.a, part: seen.b }, tier.parts);
+            let left = in_parts(seen.arrival_time(), tier.parts);
             let (most, cost) = (in_parts(planned.latest_denied, tier.parts), planned.cost);
             // Otherwise the store's state ends elsewhere, and the span stays charged.
             if left == most - in_parts(cost, tier.parts) {

@@ -51,10 +51,10 @@ impl DeniedState {
                 let denied = || outcome.tiers.iter().zip(tiers).filter(|(seen, _)| !seen.allowed);
                 // A denial of several hits, or of a log over its limit, waits for more than the
                 // oldest entry. Its numbers change before it fits.
-                if step.hits != 1 || denied().any(|(seen, tier)| seen.a != tier.max) {
+                if step.hits != 1 || denied().any(|(seen, tier)| seen.units().0 != tier.max) {
                     return None;
                 }
-                let ends = denied().map(|(seen, _)| Micros(seen.b)).max()?;
+                let ends = denied().map(|(seen, _)| seen.units().1).max()?;
                 (Known::Outcome(outcome.clone()), ends)
             }
             Params::Slots(_) => return None,

@@ -15,7 +15,7 @@ use crate::algorithm;
 use crate::limit::Limit;
 use crate::step::{
     FixedWindow, FixedWindowTier, GcraTier, GcraTime, INTEGER_END, Params, SlidingWindow,
-    SlidingWindowTier, State, Step, TierStates,
+    SlidingWindowTier, State, Step, TierResult, TierStates,
 };
 use crate::time::Micros;
 
@@ -49,13 +49,17 @@ fn instant(states: &[&Option<State>], now: Micros) -> Micros {
 fn cells(step: &Step, state: &Option<State>) -> Rows {
     let outcome = step.apply(&mut state.clone());
     let seen = outcome.tiers.iter().enumerate();
-    let row = |(index, seen): (usize, &crate::step::TierResult)| match &step.params {
+    let row = |(index, seen): (usize, &TierResult)| match &step.params {
         Params::Gcra(tiers) => {
             let parts = tiers.get(index).map_or(1, |tier: &GcraTier| tier.parts);
-            [i128::from(seen.a) * i128::from(parts) + i128::from(seen.b), 0]
+            let time = seen.arrival_time();
+            [i128::from(time.micros) * i128::from(parts) + i128::from(time.part), 0]
         }
-        Params::SlidingWindow(_) => [i128::from(seen.a), i128::from(seen.b)],
-        _ => [i128::from(seen.a), 0],
+        Params::SlidingWindow(_) => {
+            let window = seen.sliding_window();
+            [i128::from(window.current), i128::from(window.previous)]
+        }
+        _ => [i128::from(seen.fixed_window().count), 0],
     };
     seen.map(row).collect()
 }

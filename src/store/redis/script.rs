@@ -227,8 +227,8 @@ pub fn decode(step: &Step, reply: &[u8]) -> Result<Outcome, MalformedReply> {
                 _ => return Err(MalformedReply),
             };
             let mut numbers = numbers.chunks_exact(7);
-            let (a, b) = (number(numbers.next())?, number(numbers.next())?);
-            Ok(TierResult { allowed, a, b, c: number(numbers.next())? })
+            let mut next = || number(numbers.next());
+            Ok(TierResult { allowed, numbers: [next()?, next()?, next()?] })
         });
     let tiers: SmallVec<[TierResult; 1]> = tiers.collect::<Result<_, _>>()?;
     Ok(Outcome { allowed: tiers.iter().all(|tier| tier.allowed), tiers })
@@ -320,13 +320,13 @@ mod tests {
         let bytes = reply(&[1, 0], &[10, 20, 30, 11, 21, INTEGER_END - 1]);
         let outcome =
             decode(&sliding_window(), &bytes).expect("one byte and three numbers per tier");
-        let result = |allowed, a, b, c| TierResult { allowed, a, b, c };
-        let second = result(false, 11, 21, INTEGER_END - 1);
-        assert_eq!(outcome.tiers[..], [result(true, 10, 20, 30), second]);
+        let result = |allowed, numbers| TierResult { allowed, numbers };
+        let second = result(false, [11, 21, INTEGER_END - 1]);
+        assert_eq!(outcome.tiers[..], [result(true, [10, 20, 30]), second]);
         assert!(!outcome.allowed);
         let outcome = decode(&fixed_window(1, None), &reply(&[1], &[7, 8]))
             .expect("two numbers for a fixed window");
-        assert_eq!((outcome.allowed, outcome.tiers[0]), (true, result(true, 7, 8, 0)));
+        assert_eq!((outcome.allowed, outcome.tiers[0]), (true, result(true, [7, 8, 0])));
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn expect(walk: &[Operation]) -> Vec<Expected> {
         let in_place = is_plain(&step, state.as_ref());
         let outcome = step.apply(&mut state);
         for seen in &outcome.tiers {
-            assert!(seen.a < INTEGER_END && seen.b < INTEGER_END && seen.c < INTEGER_END);
+            assert!(seen.numbers.iter().all(|&number| number < INTEGER_END));
         }
         let counted = step.hits > 0
             && (outcome.allowed || step.count_denied)

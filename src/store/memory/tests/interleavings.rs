@@ -88,7 +88,7 @@ fn a_slot_has_one_holder_at_a_time() {
                 let held = |hits, lease| {
                     let step = plan(&limit, hits, NOW).with_lease(lease);
                     let outcome = store.apply_now(&key(0), &step).unwrap();
-                    outcome.allowed.then_some(outcome.tiers[0].a)
+                    outcome.allowed.then_some(outcome.tiers[0].units().0)
                 };
                 if let Some(after) = held(1, Lease::Open { id, until: NOW }) {
                     granted += 1;
@@ -103,7 +103,7 @@ fn a_slot_has_one_holder_at_a_time() {
         |store, granted| {
             assert!(granted >= 3);
             let peek = plan(&limit(Algorithm::Concurrency, 2), 0, NOW);
-            assert_eq!(store.apply_now(&key(0), &peek).unwrap().tiers[0].a, 0);
+            assert_eq!(store.apply_now(&key(0), &peek).unwrap().tiers[0].units().0, 0);
         },
     );
 }

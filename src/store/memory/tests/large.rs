@@ -48,9 +48,9 @@ fn a_log_that_cannot_grow_is_unchanged() {
     assert!((100..500).contains(&held), "{held} instants in 2000 bytes");
     assert_eq!(grows(held), Err(StoreError::MemoryFull));
     let peek = store.apply_now(&key(1), &log(now(held), 0, 100_000)).unwrap();
-    assert_eq!(peek.tiers[0].a, held);
+    assert_eq!(peek.tiers[0].units().0, held);
     let refund = store.apply_now(&key(1), &log(now(held), -1, 100_000)).unwrap();
-    assert_eq!(refund.tiers[0].a, held - 1);
+    assert_eq!(refund.tiers[0].units().0, held - 1);
     assert_consistent(&store);
 }
 
