@@ -6,8 +6,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+mod clock_offset;
 mod deadline;
 
+pub use clock_offset::ClockOffset;
 pub use deadline::Deadline;
 
 /// An instant in microseconds since the Unix epoch, or a duration in microseconds.

@@ -17,7 +17,7 @@ use crate::algorithm;
 use crate::decision::Decision;
 use crate::step::{Outcome, State, Step, TierStates};
 use crate::store::StoreError;
-use crate::time::Micros;
+use crate::time::{ClockOffset, Micros};
 
 mod refill;
 mod waiting;
@@ -40,8 +40,8 @@ pub(super) struct TokenPool {
     /// it.
     known: Option<State>,
     demand: Demand,
-    /// The store's clock minus the local one, in microseconds, when both were last known.
-    offset: i64,
+    /// The offset of the store's clock when it was last known.
+    offset: ClockOffset,
     /// The instant of the last request, by the local clock.
     touched: Micros,
     /// The latest instant of a request, by the store's clock.
@@ -72,7 +72,7 @@ impl TokenPool {
             leftover: SmallVec::new(),
             known: None,
             demand: Demand::new(now),
-            offset: clock_offset(now, local),
+            offset: ClockOffset::between(local, now),
             touched: local,
             latest: now,
             paused_until: Micros::ZERO,
@@ -92,7 +92,7 @@ impl TokenPool {
     pub(super) fn touch(&mut self, local: Micros, now: Option<Micros>) -> Micros {
         self.touched = self.touched.max(local);
         if let Some(now) = now {
-            self.offset = clock_offset(now, local);
+            self.offset = ClockOffset::between(local, now);
         }
         let now = now.unwrap_or_else(|| self.now(local));
         self.latest = self.latest.max(now);
@@ -101,7 +101,7 @@ impl TokenPool {
 
     /// The store's clock at `local`, estimated from the last known offset.
     pub(super) fn now(&self, local: Micros) -> Micros {
-        Micros(local.0.saturating_add_signed(self.offset))
+        self.offset.remote(local)
     }
 
     /// Time since the last request, at `local`.
@@ -291,8 +291,7 @@ impl TokenPool {
                             self.known = step.state_after(outcome);
                             self.tokens.popped(step, outcome);
                             // The next attempt, if one is needed, follows after the idle time.
-                            let local = step.now.0.saturating_add_signed(-self.offset);
-                            self.touched = self.touched.max(Micros(local));
+                            self.touched = self.touched.max(self.offset.local(step.now));
                         }
                         Err(error) if error.may_have_run() => self.tokens.drop_last(),
                         Err(_) => {}
@@ -349,8 +348,4 @@ impl TokenPool {
             }
         }
     }
-}
-
-fn clock_offset(now: Micros, local: Micros) -> i64 {
-    i64::try_from(i128::from(now.0) - i128::from(local.0)).unwrap_or(0)
 }

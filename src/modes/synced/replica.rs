@@ -6,7 +6,7 @@ use crate::decision::Decision;
 use crate::limit::Limit;
 use crate::step::{Outcome, State, Step};
 use crate::store::StoreError;
-use crate::time::Micros;
+use crate::time::{ClockOffset, Micros};
 
 /// The replica of one counter.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub(super) struct Replica {
     stored: Option<State>,
     /// The last call, while it is unknown whether it was applied.
     unconfirmed: Option<Unconfirmed>,
-    /// The store's clock minus the local one, in microseconds, when it was last known.
-    offset: i64,
+    /// The offset of the store's clock when it was last known.
+    offset: ClockOffset,
     /// The latest instant of a decision, by the store's clock.
     latest: Micros,
     /// The instant of the last request, by the local clock.
@@ -83,7 +83,7 @@ impl Replica {
             state: state.clone(),
             stored: state,
             unconfirmed: None,
-            offset: offset(step.now, local),
+            offset: ClockOffset::between(local, step.now),
             latest: step.now,
             last_used: local,
             due: Some(local.saturating_add(pause(interval))),
@@ -103,7 +103,7 @@ impl Replica {
             self.limit = limit.clone();
         }
         if let Some(now) = now {
-            self.offset = offset(now, local);
+            self.offset = ClockOffset::between(local, now);
         }
         self.interval = interval;
         self.last_used = self.last_used.max(local);
@@ -126,7 +126,7 @@ impl Replica {
 
     /// The store's clock at `local`, estimated from the last known offset.
     pub(super) fn now(&self, local: Micros) -> Micros {
-        Micros(local.0.saturating_add_signed(self.offset))
+        self.offset.remote(local)
     }
 
     /// Whether the store has all counts.
@@ -143,7 +143,7 @@ impl Replica {
 
     /// The next call of an exchange. It counts as sent, so a dropped call stays unconfirmed.
     pub(super) fn next_call(&mut self, now: Micros, local: Micros) -> SyncCall {
-        self.offset = offset(now, local);
+        self.offset = ClockOffset::between(local, now);
         let now = now.max(self.latest);
         let peek = || algorithm::plan(&self.limit, 0, now);
         if let Some(unconfirmed) = &self.unconfirmed {
@@ -212,8 +212,4 @@ impl Replica {
 /// instances receive it.
 fn pause(interval: Micros) -> Micros {
     Micros(interval.0 / 2)
-}
-
-fn offset(now: Micros, local: Micros) -> i64 {
-    i64::try_from(i128::from(now.0) - i128::from(local.0)).unwrap_or(0)
 }

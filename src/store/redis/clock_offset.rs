@@ -6,7 +6,7 @@
 //! clock synchronization, 1989). The fastest round trip has the smallest bound. Old samples are
 //! dropped, because clocks drift.
 
-use crate::time::Micros;
+use crate::time::{ClockOffset, Micros};
 
 /// Samples that are kept.
 const SAMPLES_MAX: usize = 8;
@@ -27,10 +27,10 @@ impl RttSample {
         self.received.saturating_sub(self.sent)
     }
 
-    /// The node's clock minus the local clock in microseconds, exact to half the round-trip time.
-    fn offset(&self) -> i64 {
-        let middle = self.sent.0 + self.rtt().0 / 2;
-        i64::try_from(i128::from(self.node.0) - i128::from(middle)).unwrap_or(0)
+    /// The offset of the node's clock, exact to half the round-trip time.
+    fn offset(&self) -> ClockOffset {
+        let middle = self.sent.saturating_add(Micros(self.rtt().0 / 2));
+        ClockOffset::between(middle, self.node)
     }
 }
 
@@ -43,17 +43,12 @@ pub(super) struct RttSamples {
 
 impl RttSamples {
     /// Adds a sample in place of the oldest, and returns the best estimate of the offset.
-    pub(super) fn add(&mut self, sample: RttSample) -> i64 {
+    pub(super) fn add(&mut self, sample: RttSample) -> ClockOffset {
         self.kept[self.next] = Some(sample);
         self.next = (self.next + 1) % SAMPLES_MAX;
         let fastest = self.kept.iter().flatten().min_by_key(|sample| sample.rtt());
-        fastest.map_or(0, RttSample::offset)
+        fastest.map(RttSample::offset).unwrap_or_default()
     }
-}
-
-/// `instant` plus `offset` microseconds, at least the epoch.
-pub(super) fn shift(instant: Micros, offset: i64) -> Micros {
-    Micros(instant.0.saturating_add_signed(offset))
 }
 
 #[cfg(test)]
@@ -67,29 +62,21 @@ mod tests {
     #[test]
     fn the_fastest_recent_round_trip_wins() {
         let mut samples = RttSamples::default();
-        assert_eq!(samples.add(sample(1_000_000, 100, 1_000_050)), 0);
-        assert_eq!(
-            samples.add(sample(2_000_000, 900, 2_000_900)),
-            0,
-            "a slower round trip changes nothing"
-        );
-        assert_eq!(samples.add(sample(3_000_000, 40, 3_000_027)), 7, "a faster one replaces it");
+        let mut add = |sent, length, node| samples.add(sample(sent, length, node)).micros();
+        assert_eq!(add(1_000_000, 100, 1_000_050), 0);
+        assert_eq!(add(2_000_000, 900, 2_000_900), 0, "a slower round trip changes nothing");
+        assert_eq!(add(3_000_000, 40, 3_000_027), 7, "a faster one replaces it");
         for second in 4..11 {
-            assert_eq!(samples.add(sample(second * 1_000_000, 50, second * 1_000_000)), 7);
+            assert_eq!(add(second * 1_000_000, 50, second * 1_000_000), 7);
         }
-        assert_eq!(
-            samples.add(sample(11_000_000, 50, 11_000_000)),
-            -25,
-            "after eight more it is dropped"
-        );
+        assert_eq!(add(11_000_000, 50, 11_000_000), -25, "after eight more it is dropped");
     }
 
     #[test]
-    fn an_offset_of_hours_is_applied() {
+    fn an_offset_of_hours_is_measured() {
         let mut samples = RttSamples::default();
         let hours = 7_200_000_000;
-        assert_eq!(samples.add(sample(hours * 5, 10, hours * 4 + 5)), -7_200_000_000);
-        assert_eq!(shift(Micros(hours * 5), -7_200_000_000), Micros(hours * 4));
-        assert_eq!(shift(Micros(5), -6), Micros(0), "there is nothing before the epoch");
+        let offset = samples.add(sample(hours * 5, 10, hours * 4 + 5));
+        assert_eq!(offset.remote(Micros(hours * 5)), Micros(hours * 4));
     }
 }

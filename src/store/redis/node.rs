@@ -8,12 +8,11 @@ use fred::types::config::{Config, ServerConfig};
 use tokio::sync::watch;
 
 use super::batcher::Batcher;
-use super::clock_offset;
 use super::connection::Connection;
 use super::stats::AtomicStats;
 use crate::key::Key;
 use crate::store::NodeId;
-use crate::time::Micros;
+use crate::time::{ClockOffset, Micros};
 
 /// Marks a clock offset that was never measured.
 const UNMEASURED: i64 = i64::MIN;
@@ -104,7 +103,7 @@ impl RedisNode {
     /// measurement.
     pub(super) fn now(&self, local: Micros) -> Option<Micros> {
         let offset = self.offset.load(Ordering::Relaxed);
-        (offset != UNMEASURED).then(|| clock_offset::shift(local, offset))
+        (offset != UNMEASURED).then(|| ClockOffset::from_micros(offset).remote(local))
     }
 
     /// Whether calls can be sent: the node's clock was measured, and the discovery thread's
@@ -114,9 +113,9 @@ impl RedisNode {
         measured && self.shared.get().is_some_and(|batcher| batcher.connection().is_up())
     }
 
-    /// Sets the newly measured clock offset, in microseconds.
-    pub(super) fn set_offset(&self, offset: i64) {
-        self.offset.store(offset, Ordering::Relaxed);
+    /// Sets the newly measured offset of the node's clock.
+    pub(super) fn set_offset(&self, offset: ClockOffset) {
+        self.offset.store(offset.micros(), Ordering::Relaxed);
     }
 
     /// Closes the node's connections for good.
