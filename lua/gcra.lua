@@ -86,10 +86,11 @@ local function subtract(t, s, micros, part)
   return store(s, between(parts, micros, part, S[s + 1], S[s + 2]))
 end
 
--- The latest denied time of a refund is the only state to which it applies, or LAST.
+-- The latest denied time of a refund is the only state to which it applies, or LAST without a part.
 local function refund(t, s)
   local only, only_part = T[t + LATEST_DENIED], T[t + LATEST_DENIED + 1]
-  if only ~= LAST and (S[s + 1] ~= only or S[s + 2] ~= only_part) then return false end
+  local any = only == LAST and only_part == 0
+  if not any and (S[s + 1] ~= only or S[s + 2] ~= only_part) then return false end
   return subtract(t, s, T[t + COST], T[t + COST + 1])
 end
 

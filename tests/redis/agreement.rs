@@ -1,7 +1,8 @@
 //! Agreement: the steps in Rust and in Lua have bit-for-bit equal results on a real Redis.
 //!
 //! Random walks over every algorithm: several tiers, hits below and above 0 and near 2^53, leases,
-//! reloaded rules, and time that stands still, jumps to the edges of windows, and goes backwards.
+//! reloaded rules, hits of other instances, spans that an instance draws and returns, and time that
+//! stands still, jumps to the edges of windows, and goes backwards.
 //! `WEIR_AGREEMENT_STEPS` sets the steps per algorithm, `WEIR_AGREEMENT_SEED` repeats a run.
 
 use std::hash::{BuildHasher, RandomState};
@@ -13,9 +14,11 @@ use weir::time::Micros;
 use crate::support::redis::server::Server;
 use crate::support::schedule::shared;
 use crate::support::vectors;
+use origin::Origin;
 use twin::{BatchFigures, BatchedWalks, Twin};
 use walk::{Operation, Rng};
 
+mod origin;
 mod twin;
 mod walk;
 
@@ -133,7 +136,7 @@ fn operations(
         now: Micros(now),
         hits,
         lease,
-        elsewhere: 0,
+        origin: Origin::Decided,
     };
     about.map(operation).collect()
 }
@@ -289,7 +292,7 @@ fn lua_decisions_match_the_table() {
             now: operation.now,
             hits: operation.hits,
             lease: operation.lease,
-            elsewhere: 0,
+            origin: Origin::Decided,
         });
         operations.collect()
     };

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use weir::limit::{Algorithm, FILL_MAX, HITS_END, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
-use weir::step::{FixedWindowTier, Lease, LeaseId, Params, SlidingWindowTier, Step};
+use weir::step::{Lease, LeaseId, State, Step};
 use weir::time::Micros;
+
+use super::origin::Origin;
 
 /// Every algorithm, in the order of docs/algorithms.md.
 pub(crate) const ALGORITHMS: [Algorithm; 6] = [
@@ -23,9 +25,7 @@ pub(crate) struct Operation {
     pub(crate) now: Micros,
     pub(crate) hits: i64,
     pub(crate) lease: Option<Lease>,
-    /// With 0, the step decides the hits. Otherwise another instance allowed them, in windows given
-    /// by two bits per tier.
-    pub(crate) elsewhere: u64,
+    pub(crate) origin: Origin,
 }
 
 /// One short line per operation.
@@ -37,8 +37,8 @@ impl fmt::Display for Operation {
         }
         let denied = if self.limit.count_denied { " count_denied" } else { "" };
         write!(f, "{denied} | at {} hits {}", self.now.0, self.hits)?;
-        if self.elsewhere > 0 {
-            write!(f, " passed elsewhere {:?}", self.step().params)?;
+        if !matches!(self.origin, Origin::Decided) {
+            write!(f, " {:?} {:?}", self.origin, self.step().params)?;
         }
         self.lease.map_or(Ok(()), |lease| write!(f, " {lease:?}"))
     }
@@ -48,43 +48,12 @@ impl Operation {
     /// The step of the operation.
     pub(crate) fn step(&self) -> Step {
         let mut step = weir::algorithm::plan(&self.limit, self.hits, self.now);
-        if self.elsewhere > 0 {
-            passed_elsewhere(&mut step, self.elsewhere);
-        }
+        self.origin.change(&mut step);
         match self.lease {
             Some(lease) => step.with_lease(lease),
             None => step,
         }
     }
-}
-
-/// Chooses the window of each tier: the current one, one of the two before it, or one that ended
-/// long ago.
-fn passed_elsewhere(step: &mut Step, mut windows: u64) {
-    let mut begun = |start: Micros, window: Micros| {
-        let back = windows & 3;
-        windows >>= 2;
-        let back = if back == 3 { u64::MAX } else { window.0.saturating_mul(back) };
-        start.saturating_sub(Micros(back))
-    };
-    match &mut step.params {
-        Params::FixedWindow(tiers) => {
-            for tier in tiers {
-                let window = tier.end.saturating_sub(tier.start);
-                let start = begun(tier.start, window);
-                let end = start.saturating_add(window);
-                *tier = FixedWindowTier { start, end, max: FixedWindowTier::UNLIMITED };
-            }
-        }
-        Params::SlidingWindow(tiers) => {
-            for tier in tiers {
-                let start = begun(tier.start, tier.window);
-                *tier = SlidingWindowTier { start, max: SlidingWindowTier::UNLIMITED, ..*tier };
-            }
-        }
-        _ => return,
-    }
-    step.count_denied = true;
 }
 
 /// A deterministic generator (splitmix64).
@@ -105,7 +74,7 @@ impl Rng {
     }
 
     /// A number in `0..end`, as likely between 8 and 16 as between 2^40 and 2^41.
-    fn of_any_size(&mut self, end: u64) -> u64 {
+    pub(crate) fn of_any_size(&mut self, end: u64) -> u64 {
         let shift = self.below(u64::from(end.max(1).ilog2()) + 1);
         self.below(end >> shift)
     }
@@ -143,7 +112,7 @@ pub(crate) fn walk(algorithm: Algorithm, rng: &mut Rng) -> Vec<Operation> {
     };
     let length = 20 + rng.below(80);
     let changes = rng.happens(1, 4);
-    let mut operations = Vec::new();
+    let (mut operations, mut state) = (Vec::<Operation>::new(), None::<State>);
     for _ in 0..length {
         if changes && rng.happens(1, 12) {
             limit = changed(&limit, algorithm, rng);
@@ -152,15 +121,16 @@ pub(crate) fn walk(algorithm: Algorithm, rng: &mut Rng) -> Vec<Operation> {
         let hits = hits(&limit, &profile, rng);
         let lease = rng.happens(profile.leases, 10).then(|| lease(now, &limit, rng));
         // Never with a lease: rules whose hits are counted elsewhere cannot reserve.
-        let counted_elsewhere = hits != 0 && lease.is_none() && rng.happens(1, 5);
-        let elsewhere = if counted_elsewhere { rng.roll() >> 1 } else { 0 };
-        operations.push(Operation {
-            limit: limit.clone(),
-            now: Micros(now),
-            hits,
-            lease,
-            elsewhere,
-        });
+        let origin = match rng.below(5) {
+            0 if hits != 0 && lease.is_none() => Origin::Elsewhere(rng.roll()),
+            1 if hits != 0 && lease.is_none() => {
+                Origin::span(&limit, hits, Micros(now), &state, rng)
+            }
+            _ => Origin::Decided,
+        };
+        let operation = Operation { limit: limit.clone(), now: Micros(now), hits, lease, origin };
+        operation.step().apply(&mut state);
+        operations.push(operation);
     }
     operations
 }
@@ -182,7 +152,8 @@ pub(crate) fn edge(rng: &mut Rng) -> Vec<Operation> {
     let start = 1_785_000_000_000_000 / window * window;
     let operation = |now, hits: u64| {
         let hits = hits as i64;
-        Operation { limit: limit.clone(), now: Micros(now), hits, lease: None, elsewhere: 0 }
+        let origin = Origin::Decided;
+        Operation { limit: limit.clone(), now: Micros(now), hits, lease: None, origin }
     };
     let end = start + 2 * window;
     let hits = requests - room;
