@@ -53,7 +53,6 @@
 //! without an outcome count as returned. Neither step is repeated, so both errors lower the number
 //! of hits that pass.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -75,6 +74,7 @@ mod hot_keys;
 mod in_flight;
 mod operation;
 mod policy;
+mod pool_shard;
 mod spans;
 mod token_pool;
 mod tokens;
@@ -85,10 +85,10 @@ mod tests;
 pub use counts::LeasedCounts;
 
 use counts::add;
-use hot_keys::HotKeys;
 use in_flight::InFlight;
 use operation::Operation;
 use policy::TokenPolicy;
+use pool_shard::PoolShard;
 use token_pool::{Acquire, TokenPool};
 
 /// Shards of the table, each with its own lock. A periodic run searches one shard for idle pools.
@@ -125,11 +125,6 @@ struct Pools<S> {
     counts: LeasedCounts,
 }
 
-struct PoolShard {
-    pools: HashMap<Key, TokenPool>,
-    hot_keys: HotKeys,
-}
-
 /// The result of a check without a call to the store.
 enum LocalResult {
     /// The path has decided.
@@ -143,7 +138,7 @@ enum LocalResult {
 impl<S: Store> LeasedPath<S> {
     /// A path to `store`, with this number of shards.
     pub(super) fn with_shards(store: Arc<S>, shards: usize) -> LeasedPath<S> {
-        let shard = || Mutex::new(PoolShard { pools: HashMap::new(), hot_keys: HotKeys::new() });
+        let shard = || Mutex::new(PoolShard::new());
         LeasedPath {
             inner: Arc::new(Pools {
                 store,
@@ -259,7 +254,7 @@ impl<S: Store> Pools<S> {
             return LocalResult::Direct(check.hits);
         }
         let mut shard = self.shard(check.key);
-        let Some(pool) = shard.pool(check) else {
+        let Some(pool) = shard.pool(check, self.store.timeout()) else {
             return LocalResult::Direct(check.hits);
         };
         let now = pool.touch(check.local_now, check.store_now.ok());
@@ -376,22 +371,6 @@ impl<S: Store> Pools<S> {
         });
         returns.sort_by_key(|(key, _)| *key);
         returns
-    }
-}
-
-impl PoolShard {
-    /// The counter's pool. A pool is created at the second request within two seconds, if the shard
-    /// has room and the limit supports tokens.
-    fn pool(&mut self, check: &CounterCheck<'_>) -> Option<&mut TokenPool> {
-        if !self.pools.contains_key(check.key) {
-            let full = self.pools.len() >= POOLS_MAX;
-            if check.hits <= 0 || !self.hot_keys.record(check.key, check.local_now) || full {
-                return None;
-            }
-            let (policy, now) = (TokenPolicy::for_limit(check.limit)?, check.store_now.ok()?);
-            self.pools.insert(*check.key, TokenPool::new(policy, now, check.local_now));
-        }
-        self.pools.get_mut(check.key)
     }
 }
 

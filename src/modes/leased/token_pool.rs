@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
@@ -48,6 +49,9 @@ pub(super) struct TokenPool {
     latest: Micros,
     /// The instant, by the store's clock, before which no refill is sent ahead of need.
     paused_until: Micros,
+    /// The instant, by the store's clock, before which the store may still count hits of this
+    /// instance that it decided before there was a pool.
+    direct_until: Micros,
     /// The operation in flight.
     in_flight: Option<OperationKind>,
     /// How often the counter was deleted. An operation of an earlier epoch leaves no tokens.
@@ -65,7 +69,14 @@ pub(super) enum Acquire {
 
 impl TokenPool {
     /// An empty pool for a counter with a request at `now`, which is `local` by the local clock.
-    pub(super) fn new(policy: TokenPolicy, now: Micros, local: Micros) -> TokenPool {
+    /// Earlier requests to the counter end within `timeout`.
+    pub(super) fn new(
+        policy: TokenPolicy,
+        now: Micros,
+        local: Micros,
+        timeout: Duration,
+    ) -> TokenPool {
+        let timeout = Micros(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX));
         TokenPool {
             tokens: Tokens::none(&policy),
             policy: Arc::new(policy),
@@ -76,6 +87,7 @@ impl TokenPool {
             touched: local,
             latest: now,
             paused_until: Micros::ZERO,
+            direct_until: now.saturating_add(timeout),
             in_flight: None,
             epoch: 0,
             waiting: VecDeque::new(),

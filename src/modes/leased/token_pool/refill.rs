@@ -1,7 +1,7 @@
 //! The refills of a token pool: when one is needed, how many tokens it draws, and as of which
 //! instant.
 
-use super::{Operation, OperationKind, TRIES_MAX, TokenPool};
+use super::{Operation, OperationKind, TRIES_MAX, TokenPool, Tokens};
 use crate::modes::leased::demand::{PERIOD, low_water, size};
 use crate::modes::leased::tokens::BucketDraw;
 use crate::step::Step;
@@ -27,6 +27,11 @@ impl TokenPool {
 
     /// The tokens wanted at `now`.
     fn want(&self, now: Micros) -> u64 {
+        // Tokens of a bucket that drain before hits that were counted after them are lost.
+        let bucket = matches!(self.tokens, Tokens::Bucket(_));
+        if bucket && now < self.direct_until {
+            return 0;
+        }
         match self.policy.life_at(now) {
             Micros::ZERO => 0,
             life => {

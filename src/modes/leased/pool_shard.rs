@@ -1,0 +1,43 @@
+//! One shard of the table of token pools.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::POOLS_MAX;
+use super::hot_keys::HotKeys;
+use super::policy::TokenPolicy;
+use super::token_pool::TokenPool;
+use crate::key::Key;
+use crate::modes::CounterCheck;
+
+/// The token pools of some counters, and the counters that are about to get one.
+pub(super) struct PoolShard {
+    pub(super) pools: HashMap<Key, TokenPool>,
+    hot_keys: HotKeys,
+}
+
+impl PoolShard {
+    /// A shard without pools.
+    pub(super) fn new() -> PoolShard {
+        PoolShard { pools: HashMap::new(), hot_keys: HotKeys::new() }
+    }
+
+    /// The counter's pool. A pool is created at the second request within two seconds, if the shard
+    /// has room and the limit supports tokens. The store ends calls within `timeout`.
+    pub(super) fn pool(
+        &mut self,
+        check: &CounterCheck<'_>,
+        timeout: Option<Duration>,
+    ) -> Option<&mut TokenPool> {
+        if !self.pools.contains_key(check.key) {
+            let full = self.pools.len() >= POOLS_MAX;
+            if check.hits <= 0 || !self.hot_keys.record(check.key, check.local_now) || full {
+                return None;
+            }
+            let (policy, now) = (TokenPolicy::for_limit(check.limit)?, check.store_now.ok()?);
+            let timeout = timeout.unwrap_or_default();
+            self.pools.insert(*check.key, TokenPool::new(policy, now, check.local_now, timeout));
+        }
+        self.pools.get_mut(check.key)
+    }
+}
