@@ -94,6 +94,8 @@ pub mod step;
 pub mod store;
 pub mod store_error;
 pub mod telemetry;
+#[cfg(test)]
+mod testing;
 pub mod time;
 pub mod tls;
 pub mod yaml;

@@ -24,7 +24,7 @@ use crate::time::{Micros, SystemClock};
 
 pub mod batch;
 mod batcher;
-mod clock_offset;
+pub(crate) mod clock_offset;
 mod config;
 mod connection;
 mod discovery;

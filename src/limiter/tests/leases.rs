@@ -1,12 +1,9 @@
 //! Tests of leases: slots and reservations, and how they are given back.
 
-use std::time::Duration;
-
 use super::*;
-use crate::key::Key;
 use crate::rules::DeniedRequests;
-use crate::step::{Outcome, Step};
 use crate::store::StoreError;
+use crate::testing::{FakeStore, Fate};
 
 const LEASING: &str = "
   - {key: slots, rate_limit: {algorithm: concurrency, max: 2, hold: 30s}}
@@ -261,40 +258,13 @@ fn a_settlement_counts_no_hits() {
     assert!(matches!(settled.statuses[0].reason, Reason::Counted { hits: 0, .. }));
 }
 
-/// A store that is unreachable.
-pub(super) struct Unreachable;
-
-impl Store for Unreachable {
-    fn now(&self, _: &Key, local: Micros) -> Result<Micros, StoreError> {
-        Ok(local)
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        None
-    }
-
-    async fn apply_within(
-        &self,
-        _: &Key,
-        _: &Step,
-        _: Option<Duration>,
-    ) -> Result<Outcome, StoreError> {
-        Err(StoreError::Unreachable)
-    }
-
-    fn apply_detached(&self, _: &Key, _: Step) {}
-
-    async fn delete(&self, _: &Key) -> Result<bool, StoreError> {
-        Err(StoreError::Unreachable)
-    }
-}
-
 /// Slots that the fallback grants have a lease too, so that they can be released.
 #[test]
 fn a_slot_of_the_fallback_is_released_by_its_lease() {
     let bench = Bench::new(LEASING, ResponseSettings::default());
     let config = ResponseSettings::default();
-    let backend = Backend::Redis(Modes::new(Unreachable));
+    let store = FakeStore::new().with_fate(Fate::Rejected(StoreError::Unreachable));
+    let backend = Backend::Redis(Modes::new(store));
     let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), config)
         .with_on_error(OnError::Local)
         .with_local(LocalCounters::new(MemoryStore::new(100), 1));

@@ -1,5 +1,6 @@
 //! A deterministic simulation: several instances with the real decision code, over a network with
-//! latency, reordering and loss, and a Redis with its own clock.
+//! latency, reordering and loss, and one to three Redis nodes with their own clock, which fail
+//! separately. Instances estimate that clock from round trips, as in production.
 //!
 //! A seed determines a schedule, and a schedule determines its run: one thread, virtual time, no
 //! randomness outside the seed. After each run, laws taken from `docs/modes.md` judge the history.
@@ -14,14 +15,12 @@ use std::collections::BTreeMap;
 mod history;
 mod instance;
 mod laws;
-mod network;
-mod redis;
 mod regressions;
-mod rng;
 mod rules;
 mod run;
 mod schedule;
 mod shrink;
+mod witness;
 
 use laws::Violation;
 use schedule::Schedule;

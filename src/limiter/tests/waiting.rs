@@ -1,46 +1,13 @@
 //! Tests that both drivers, inline and awaited, make the same decisions.
 
-use futures_util::future::FutureExt;
-
 use std::time::Duration;
 
+use futures_util::future::FutureExt;
+
 use super::*;
-use crate::key::Key;
-use crate::step::{Outcome, Step};
-use crate::store::StoreError;
+use crate::testing::FakeStore;
 
-/// Counters in memory whose calls complete on the second poll.
-struct Awaited(MemoryStore);
-
-impl Store for Awaited {
-    fn now(&self, _: &Key, local: Micros) -> Result<Micros, StoreError> {
-        Ok(local)
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        None
-    }
-
-    async fn apply_within(
-        &self,
-        key: &Key,
-        step: &Step,
-        _: Option<Duration>,
-    ) -> Result<Outcome, StoreError> {
-        tokio::task::yield_now().await;
-        self.0.apply_now(key, step)
-    }
-
-    fn apply_detached(&self, key: &Key, step: Step) {
-        drop(self.0.apply_now(key, &step));
-    }
-
-    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
-        Ok(self.0.delete(key))
-    }
-}
-
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_awaited_store_decides_as_an_inline_one() {
     let rules = format!(
         "{MIXED}
@@ -58,7 +25,8 @@ async fn an_awaited_store_decides_as_an_inline_one() {
         ..ResponseSettings::default()
     };
     let bench = Bench::new(&rules, config.clone());
-    let modes = Modes::without_over_limit_cache(Awaited(MemoryStore::new(1_000)));
+    let store = FakeStore::new().taking(Duration::from_millis(1), None);
+    let modes = Modes::without_over_limit_cache(store);
     let awaiting = Limiter::new(Backend::Redis(modes), KeySeed::fixed([1, 2]), config);
     let keys = ["r", "q1", "q2", "s", "u", "log", "slots", "new", "old", "none"];
     for round in 0..200_usize {

@@ -1,7 +1,5 @@
 //! Tests that the over-limit cache makes the same decisions as the plain store, with fewer calls.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
 use futures_util::FutureExt;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,92 +11,15 @@ use crate::decision::Decision;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::LeaseId;
 use crate::store::MemoryStore;
+use crate::testing::{FakeStore, Fate};
 
 mod unreported;
 
 /// The timeout of a slow store.
 const TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A store in memory that counts its calls, and can delay outcomes or fail calls.
-struct TestStore {
-    memory: MemoryStore,
-    calls: AtomicUsize,
-    /// Whether outcomes are held back. Steps are applied at once in any case.
-    held: AtomicBool,
-    released: tokio::sync::Notify,
-    fails: AtomicBool,
-    /// Whether calls fail without applying their step.
-    refuses: AtomicBool,
-    /// The duration of a call.
-    takes: Duration,
-}
-
-impl TestStore {
-    fn new() -> Arc<TestStore> {
-        TestStore::slow(Duration::ZERO)
-    }
-
-    fn slow(takes: Duration) -> Arc<TestStore> {
-        Arc::new(TestStore {
-            takes,
-            memory: MemoryStore::new(1_000),
-            calls: AtomicUsize::new(0),
-            held: AtomicBool::new(false),
-            released: tokio::sync::Notify::new(),
-            fails: AtomicBool::new(false),
-            refuses: AtomicBool::new(false),
-        })
-    }
-
-    fn calls(&self) -> usize {
-        self.calls.swap(0, Ordering::Relaxed)
-    }
-}
-
-impl Store for TestStore {
-    fn now(&self, _: &Key, local: Micros) -> Result<Micros, StoreError> {
-        Ok(local)
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        (!self.takes.is_zero()).then_some(TIMEOUT)
-    }
-
-    async fn apply_within(
-        &self,
-        key: &Key,
-        step: &Step,
-        timeout: Option<Duration>,
-    ) -> Result<Outcome, StoreError> {
-        let timeout = timeout.map_or(TIMEOUT, |timeout| timeout.min(TIMEOUT));
-        if !self.takes.is_zero() {
-            tokio::time::sleep(self.takes.min(timeout)).await;
-            if self.takes > timeout {
-                return Err(StoreError::Timeout);
-            }
-        }
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        if self.refuses.load(Ordering::Relaxed) {
-            return Err(StoreError::Unreachable);
-        }
-        let outcome = self.memory.apply_now(key, step);
-        if self.held.load(Ordering::Relaxed) {
-            self.released.notified().await;
-        }
-        if self.fails.load(Ordering::Relaxed) {
-            return Err(StoreError::Timeout);
-        }
-        outcome
-    }
-
-    fn apply_detached(&self, key: &Key, step: Step) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        drop(self.memory.apply_now(key, &step));
-    }
-
-    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
-        Ok(self.memory.delete(key))
-    }
+fn fake() -> Arc<FakeStore> {
+    Arc::new(FakeStore::new())
 }
 
 /// A key of one set, so that all keys of a test evict each other.
@@ -106,7 +27,7 @@ fn key(number: u64) -> Key {
     Key([number << 32, number])
 }
 
-fn cache(store: &Arc<TestStore>) -> OverLimitStore<TestStore> {
+fn cache(store: &Arc<FakeStore>) -> OverLimitStore<FakeStore> {
     OverLimitStore::new(store.clone(), Arc::new(OverLimitCache::new()), DENIAL_MAX)
 }
 
@@ -189,7 +110,7 @@ proptest! {
     fn decisions_equal_those_of_the_plain_store(
         mut limit in limits(), events in vec(event(), 1..120),
     ) {
-        let (plain, store) = (MemoryStore::new(1_000), TestStore::new());
+        let (plain, store) = (MemoryStore::new(1_000), fake());
         let cached = cache(&store);
         let (mut now, mut latest) = (1_785_000_000_000_000_i64, 0);
         for event in events {
@@ -220,7 +141,7 @@ proptest! {
 #[test]
 fn a_full_counter_is_called_once_in_a_second() {
     for algorithm in Algorithm::ALL {
-        let (store, limit) = (TestStore::new(), limit(algorithm, 3));
+        let (store, limit) = (fake(), limit(algorithm, 3));
         let (cached, key) = (cache(&store), key(1));
         let at = |micros: u64| algorithm::plan(&limit, 1, Micros(1_000_000_000 + micros));
         for micros in 0..3 {
@@ -247,7 +168,7 @@ fn a_full_counter_is_called_once_in_a_second() {
 
 #[test]
 fn a_key_flood_does_not_grow_the_cache() {
-    let (store, limit) = (TestStore::new(), limit(Algorithm::FixedWindow, 0));
+    let (store, limit) = (fake(), limit(Algorithm::FixedWindow, 0));
     let cached = cache(&store);
     let step = algorithm::plan(&limit, 1, Micros::SECOND);
     for number in 0..200_000 {
@@ -262,14 +183,14 @@ fn a_key_flood_does_not_grow_the_cache() {
 
 /// A full counter of one hit behind a cache.
 struct Bench {
-    store: Arc<TestStore>,
-    cached: OverLimitStore<TestStore>,
+    store: Arc<FakeStore>,
+    cached: OverLimitStore<FakeStore>,
     limit: Limit,
 }
 
 impl Bench {
     fn full() -> Bench {
-        let (store, limit) = (TestStore::new(), limit(Algorithm::TokenBucket, 1));
+        let (store, limit) = (fake(), limit(Algorithm::TokenBucket, 1));
         let bench = Bench { cached: cache(&store), store, limit };
         assert!(bench.take(0));
         bench
@@ -289,16 +210,16 @@ fn a_denial_during_a_refund_is_not_cached() {
     for detached in [true, false] {
         let bench = Bench::full();
         let (key, take, refund) = (key(1), bench.step(1, 0), bench.step(-1, 0));
-        bench.store.held.store(true, Ordering::Relaxed);
+        bench.store.set_held(true);
         let mut denial = Box::pin(bench.cached.apply(&key, &take));
         assert!((&mut denial).now_or_never().is_none(), "denied, but the outcome is held back");
-        bench.store.held.store(false, Ordering::Relaxed);
+        bench.store.set_held(false);
         if detached {
             bench.cached.apply_detached(&key, refund);
         } else {
             check(&bench.cached, &key, &bench.limit, &refund);
         }
-        bench.store.released.notify_one();
+        bench.store.release(0, 1);
         assert!(!denial.now_or_never().expect("released").expect("an outcome").allowed);
         assert!(bench.take(0), "there is room again");
     }
@@ -309,10 +230,10 @@ fn a_refund_invalidates_denials_when_it_arrives() {
     for dropped in [true, false] {
         let bench = Bench::full();
         let (key, refund) = (key(1), bench.step(-1, 0));
-        bench.store.held.store(true, Ordering::Relaxed);
+        bench.store.set_held(true);
         let mut giving = Box::pin(bench.cached.apply(&key, &refund));
         assert!((&mut giving).now_or_never().is_none());
-        bench.store.held.store(false, Ordering::Relaxed);
+        bench.store.set_held(false);
         // The store has applied the refund, so another instance's hits fill the counter again.
         let other = bench.step(1, 0);
         assert!(check_memory(&bench.store.memory, &key, &bench.limit, &other).allowed);
@@ -320,7 +241,7 @@ fn a_refund_invalidates_denials_when_it_arrives() {
         if dropped {
             drop(giving);
         } else {
-            bench.store.released.notify_one();
+            bench.store.release(0, 1);
             giving.now_or_never().expect("released").expect("an outcome");
         }
         bench.store.calls();
@@ -339,10 +260,10 @@ fn a_refund_without_outcome_suppresses_denials() {
         if detached {
             bench.cached.apply_detached(&key, refund);
         } else {
-            bench.store.fails.store(true, Ordering::Relaxed);
+            bench.store.set_fate(Fate::Lost(StoreError::Timeout));
             let result = bench.cached.apply(&key, &refund).now_or_never();
             assert_eq!(result, Some(Err(StoreError::Timeout)));
-            bench.store.fails.store(false, Ordering::Relaxed);
+            bench.store.set_fate(Fate::Applied);
         }
         assert!(bench.take(1), "there is room");
         bench.store.calls();
@@ -359,7 +280,7 @@ fn a_refund_without_outcome_suppresses_denials() {
 
 #[test]
 fn a_denial_is_cached_for_its_longest_age() {
-    let (store, limit) = (TestStore::new(), limit(Algorithm::SlidingWindow, 0));
+    let (store, limit) = (fake(), limit(Algorithm::SlidingWindow, 0));
     let (cache, age) = (Arc::new(OverLimitCache::new()), Micros::from_millis(100));
     let cached = OverLimitStore::new(store.clone(), cache, age);
     for millis in 0..1_000 {
@@ -371,7 +292,7 @@ fn a_denial_is_cached_for_its_longest_age() {
 
 #[test]
 fn a_deleted_counter_is_not_denied_from_memory() {
-    let store = TestStore::new();
+    let store = fake();
     let cache = cache(&store);
     let limit = Limit::fixed_window(1, Micros::from_secs(3600));
     let step = algorithm::plan(&limit, 1, Micros::from_secs(1_000_000));

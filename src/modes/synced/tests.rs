@@ -1,8 +1,5 @@
 //! Tests of mode synced: several instances over one store, each with a manual clock.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
 use futures_util::FutureExt;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,96 +7,29 @@ use proptest::sample::select;
 
 use super::*;
 use crate::limit::{Algorithm, Limit, Tier};
-use crate::step::{Outcome, State};
-use crate::store::MemoryStore;
+use crate::step::State;
+use crate::testing::{FakeStore, Fate};
 
 mod simulation;
 mod single;
 
 const INTERVAL: Micros = Micros::from_millis(500);
 
-/// The fate of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Applied,
-    /// The step is not applied, and the error says so.
-    Refused,
-    /// The step is not applied, and the caller gets no outcome.
-    LostBefore,
-    /// The step is applied, and the caller gets no outcome.
-    LostAfter,
-}
+/// The step is not applied, and the error says so.
+const REFUSED: Fate = Fate::Rejected(StoreError::ErrorReply);
+/// The step is not applied, and the error leaves that open.
+const LOST_BEFORE: Fate = Fate::Rejected(StoreError::ConnectionLost);
+/// The step is applied, and the caller gets no outcome.
+const LOST_AFTER: Fate = Fate::Lost(StoreError::Timeout);
 
-/// The store of several instances.
-struct Shared {
-    memory: MemoryStore,
-    calls: AtomicUsize,
-    /// The fates of the next calls. All calls after them are applied.
-    fates: Mutex<VecDeque<Fate>>,
-    unreachable: AtomicBool,
-}
-
-impl Shared {
-    fn new() -> Arc<Shared> {
-        Arc::new(Shared {
-            memory: MemoryStore::new(100_000),
-            calls: AtomicUsize::new(0),
-            fates: Mutex::default(),
-            unreachable: AtomicBool::new(false),
-        })
-    }
-
-    fn calls(&self) -> usize {
-        self.calls.swap(0, Ordering::Relaxed)
-    }
-
-    fn push_fate(&self, fate: Fate) {
-        lock(&self.fates).push_back(fate);
-    }
-}
-
-impl Store for Shared {
-    fn now(&self, _: &Key, local: Micros) -> Result<Micros, StoreError> {
-        let unreachable = self.unreachable.load(Ordering::Relaxed);
-        if unreachable { Err(StoreError::Unreachable) } else { Ok(local) }
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        None
-    }
-
-    async fn apply_within(
-        &self,
-        key: &Key,
-        step: &Step,
-        _: Option<Duration>,
-    ) -> Result<Outcome, StoreError> {
-        if self.unreachable.load(Ordering::Relaxed) {
-            return Err(StoreError::Unreachable);
-        }
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        let fate = lock(&self.fates).pop_front().unwrap_or(Fate::Applied);
-        match fate {
-            Fate::Applied => self.memory.apply_now(key, step),
-            Fate::Refused => Err(StoreError::ErrorReply),
-            Fate::LostBefore => Err(StoreError::ConnectionLost),
-            Fate::LostAfter => self.memory.apply_now(key, step).and(Err(StoreError::Timeout)),
-        }
-    }
-
-    fn apply_detached(&self, key: &Key, step: Step) {
-        drop(self.memory.apply_now(key, &step));
-    }
-
-    async fn delete(&self, _: &Key) -> Result<bool, StoreError> {
-        unreachable!("no test deletes counters")
-    }
+fn shared() -> Arc<FakeStore> {
+    Arc::new(FakeStore::new())
 }
 
 const KEY: Key = Key([7, 7]);
 
 fn hit(
-    synced: &SyncedPath<Shared>,
+    synced: &SyncedPath<FakeStore>,
     limit: &Limit,
     hits: i64,
     now: u64,
@@ -108,7 +38,7 @@ fn hit(
 }
 
 fn hit_key(
-    synced: &SyncedPath<Shared>,
+    synced: &SyncedPath<FakeStore>,
     key: &Key,
     limit: &Limit,
     hits: i64,
@@ -129,12 +59,12 @@ fn hit_key(
     synced.check(&check).now_or_never().expect("memory answers at once")
 }
 
-fn run_due(synced: &SyncedPath<Shared>, now: u64) {
+fn run_due(synced: &SyncedPath<FakeStore>, now: u64) {
     synced.run_due(Micros(now)).now_or_never().expect("memory answers at once");
 }
 
 /// The store's decision of a peek.
-fn stored(shared: &Shared, limit: &Limit, now: u64) -> Decision {
+fn stored(shared: &FakeStore, limit: &Limit, now: u64) -> Decision {
     let step = algorithm::plan(limit, 0, Micros(now));
     let outcome = shared.memory.apply_now(&KEY, &step).expect("there is room");
     algorithm::report(limit, &step, &outcome)

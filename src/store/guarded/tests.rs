@@ -1,77 +1,21 @@
 //! Tests of the guarded store with an inner store that replies on demand, on a paused clock.
 
-use std::sync::atomic::AtomicU32;
-
-use tokio::sync::Semaphore;
-
 use super::*;
 use crate::algorithm;
 use crate::limit::Limit;
+use crate::testing::{FakeStore, Fate};
 use crate::time::ManualClock;
 
 const KEY: Key = Key([1, 2]);
+/// A key of the other node.
 const OTHER: Key = Key([2, 2]);
 const TIMEOUT: Duration = Duration::from_millis(10);
 
-/// A store of two nodes, by the first half of the key. A node replies to one call per permit.
-struct OnDemand {
-    replies: [Semaphore; 2],
-    result: Result<(), StoreError>,
-    applied: AtomicU32,
-    detached: AtomicU32,
-}
+type TestStore = GuardedStore<FakeStore, ManualClock>;
 
-impl OnDemand {
-    fn replying(result: Result<(), StoreError>) -> OnDemand {
-        let replies = [Semaphore::new(0), Semaphore::new(0)];
-        OnDemand { replies, result, applied: AtomicU32::new(0), detached: AtomicU32::new(0) }
-    }
-}
-
-impl Clustered for OnDemand {
-    fn node(&self, key: &Key) -> NodeId {
-        NodeId(u32::from(key.0[0] == 2))
-    }
-
-    fn node_label(&self, node: NodeId) -> String {
-        node.0.to_string()
-    }
-}
-
-impl Store for OnDemand {
-    fn now(&self, _: &Key, local: Micros) -> Result<Micros, StoreError> {
-        Ok(local)
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        None
-    }
-
-    async fn apply_within(
-        &self,
-        key: &Key,
-        step: &Step,
-        _: Option<Duration>,
-    ) -> Result<Outcome, StoreError> {
-        self.applied.fetch_add(1, Ordering::Relaxed);
-        let replies = &self.replies[self.node(key).0 as usize];
-        replies.acquire().await.expect("never closed").forget();
-        self.result.map(|()| step.apply(&mut None))
-    }
-
-    fn apply_detached(&self, _: &Key, _: Step) {
-        self.detached.fetch_add(1, Ordering::Relaxed);
-    }
-
-    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
-        self.apply(key, &step()).await.map(|outcome| outcome.allowed)
-    }
-}
-
-type TestStore = GuardedStore<OnDemand, ManualClock>;
-
-fn store(result: Result<(), StoreError>) -> TestStore {
-    GuardedStore::new(OnDemand::replying(result), ManualClock::at(Micros::SECOND), TIMEOUT)
+/// A store whose nodes reply once per released outcome.
+fn store() -> TestStore {
+    GuardedStore::new(FakeStore::new().holding(), ManualClock::at(Micros::SECOND), TIMEOUT)
 }
 
 fn step() -> Step {
@@ -87,13 +31,9 @@ async fn apply(store: &TestStore, key: &Key, timeout: Option<Duration>) -> Resul
     result
 }
 
-fn applied(store: &TestStore) -> u32 {
-    store.store.applied.load(Ordering::Relaxed)
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_for_the_shorter_timeout() {
-    let store = store(Ok(()));
+    let store = store();
     for (timeout, waits) in [(None, 10), (Some(4), 4), (Some(40), 10)] {
         let before = tokio::time::Instant::now();
         let result = apply(&store, &KEY, timeout.map(Duration::from_millis)).await;
@@ -102,34 +42,34 @@ async fn a_call_waits_for_the_shorter_timeout() {
         // Paused time moves in whole milliseconds, and may move one too far.
         assert!((waits..=waits + 1).contains(&waited.as_millis()), "{timeout:?}: {waited:?}");
     }
-    store.store.replies[0].add_permits(1);
+    store.store.release(0, 1);
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
     assert_eq!(store.latency().distribution().count, 1, "only successful calls are measured");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_arrives_at_the_timeout_is_used() {
-    let store = Arc::new(store(Ok(())));
+    let store = Arc::new(store());
     let replying = store.clone();
     tokio::spawn(async move {
         tokio::time::sleep(TIMEOUT).await;
-        replying.store.replies[0].add_permits(1);
+        replying.store.release(0, 1);
     });
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stalled_node_is_skipped_and_the_other_serves() {
-    let store = store(Ok(()));
+    let store = store();
     for _ in 0..5 {
         assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Timeout));
     }
-    let before = applied(&store);
+    store.store.calls();
     for _ in 0..100 {
         assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::BreakerOpen));
     }
-    assert_eq!(applied(&store), before);
-    store.store.replies[1].add_permits(1);
+    assert_eq!(store.store.calls(), 0);
+    store.store.release(1, 1);
     assert_eq!(apply(&store, &OTHER, None).await, Ok(()));
     let health = store.health(NodeId(0));
     assert_eq!((health.breaker, health.opened), (BreakerState::Open, 1));
@@ -139,11 +79,11 @@ async fn a_stalled_node_is_skipped_and_the_other_serves() {
     assert_eq!((health.breaker, health.in_flight), (BreakerState::Closed, 0));
     store.apply_detached(&KEY, step());
     store.apply_detached(&OTHER, step());
-    assert_eq!(store.store.detached.load(Ordering::Relaxed), 1, "only the healthy node gets it");
+    assert_eq!(store.store.detached(), 1, "only the healthy node gets it");
 
     // After the open time one call finds that the node is back.
     store.clock.advance(Micros::from_millis(200));
-    store.store.replies[0].add_permits(2);
+    store.store.release(0, 2);
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
     let health = store.health(NodeId(0));
@@ -152,7 +92,7 @@ async fn a_stalled_node_is_skipped_and_the_other_serves() {
 
 #[tokio::test(start_paused = true)]
 async fn short_caller_deadlines_do_not_move_the_breaker() {
-    let store = store(Ok(()));
+    let store = store();
     let short = Some(TIMEOUT / 2);
     for _ in 0..50 {
         assert_eq!(apply(&store, &KEY, short).await, Err(StoreError::Timeout));
@@ -167,25 +107,25 @@ async fn short_caller_deadlines_do_not_move_the_breaker() {
     assert_eq!(store.health(NodeId(0)).breaker, BreakerState::Open);
     store.clock.advance(Micros::from_millis(200));
     assert_eq!(apply(&store, &KEY, short).await, Err(StoreError::Timeout));
-    store.store.replies[0].add_permits(1);
+    store.store.release(0, 1);
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
     assert_eq!(store.health(NodeId(0)).breaker, BreakerState::Closed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn error_replies_do_not_open_the_breaker() {
-    let store = store(Err(StoreError::ErrorReply));
-    store.store.replies[0].add_permits(100);
+    let store = store();
+    store.store.set_fate(Fate::Rejected(StoreError::ErrorReply));
     for _ in 0..100 {
         assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::ErrorReply));
         store.clock.advance(Micros::from_millis(1));
     }
-    assert_eq!(applied(&store), 100);
+    assert_eq!(store.store.calls(), 100);
 }
 
 #[tokio::test(start_paused = true)]
 async fn calls_over_the_bound_are_rejected_at_once() {
-    let store = store(Ok(()));
+    let store = store();
     let step = step();
     let mut waiting: Vec<_> =
         (0..IN_FLIGHT_MAX).map(|_| Box::pin(store.apply(&KEY, &step))).collect();
@@ -194,18 +134,19 @@ async fn calls_over_the_bound_are_rejected_at_once() {
     }
     assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Busy));
     assert_eq!(store.health(NodeId(0)).in_flight, IN_FLIGHT_MAX);
-    store.store.replies[1].add_permits(1);
+    store.store.release(1, 1);
     assert_eq!(apply(&store, &OTHER, None).await, Ok(()), "the other node has its own bound");
     drop(waiting);
     assert_eq!(store.health(NodeId(0)).in_flight, 0);
-    store.store.replies[0].add_permits(1);
+    store.store.release(0, 1);
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn delete_has_the_timeout_of_a_decision() {
-    let store = store(Ok(()));
-    assert_eq!(store.delete(&Key([1, 0])).await, Err(StoreError::Timeout));
-    store.store().replies[0].add_permits(1);
-    assert_eq!(store.delete(&Key([1, 0])).await, Ok(true));
+    let store = store();
+    store.store().memory.apply_now(&KEY, &step()).expect("there is room");
+    assert_eq!(store.delete(&KEY).await, Err(StoreError::Timeout));
+    store.store().release(0, 1);
+    assert_eq!(store.delete(&KEY).await, Ok(true));
 }

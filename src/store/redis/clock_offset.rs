@@ -13,13 +13,13 @@ const SAMPLES_MAX: usize = 8;
 
 /// One round trip of the `TIME` command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RttSample {
+pub(crate) struct RttSample {
     /// The local clock when the command was sent.
-    pub(super) sent: Micros,
+    pub(crate) sent: Micros,
     /// The local clock when the reply arrived.
-    pub(super) received: Micros,
+    pub(crate) received: Micros,
     /// The node's clock in the reply.
-    pub(super) node: Micros,
+    pub(crate) node: Micros,
 }
 
 impl RttSample {
@@ -36,14 +36,14 @@ impl RttSample {
 
 /// The last samples of one node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RttSamples {
+pub(crate) struct RttSamples {
     kept: [Option<RttSample>; SAMPLES_MAX],
     next: usize,
 }
 
 impl RttSamples {
     /// Adds a sample in place of the oldest, and returns the best estimate of the offset.
-    pub(super) fn add(&mut self, sample: RttSample) -> ClockOffset {
+    pub(crate) fn add(&mut self, sample: RttSample) -> ClockOffset {
         self.kept[self.next] = Some(sample);
         self.next = (self.next + 1) % SAMPLES_MAX;
         let fastest = self.kept.iter().flatten().min_by_key(|sample| sample.rtt());

@@ -2,13 +2,15 @@
 
 use std::fmt::Write;
 
-use super::network::{Conditions, Unknown};
-use super::redis::{Applied, Redis};
 use super::rules;
 use super::schedule::Schedule;
+use super::witness::Call;
 use crate::key::Key;
-use crate::step::{Lease, Step};
+use crate::step::{Lease, State, Step};
 use crate::store::StoreError;
+use crate::testing::link::LostCall;
+use crate::testing::network::Conditions;
+use crate::testing::redis_node::{Applied, RedisNode};
 use crate::time::Micros;
 
 /// The records of one run. All instants are by the clock of Redis.
@@ -16,14 +18,20 @@ pub(super) struct History {
     /// The key of each counter.
     pub(super) keys: Vec<Key>,
     pub(super) asked: Vec<Asked>,
+    /// What the nodes did, in order.
     pub(super) applied: Vec<Applied>,
-    pub(super) unknown: Vec<Unknown>,
+    /// What the instances sent, one instance after another.
+    pub(super) calls: Vec<Call>,
+    /// The calls without an outcome, and the detached ones that were possibly not applied.
+    pub(super) lost: Vec<LostCall>,
     pub(super) notes: Vec<(Micros, Note)>,
     /// What each instance had at its end: calls in flight, and replicas.
     pub(super) kept: Vec<(usize, u64)>,
+    /// The largest error of an instance's estimate of a node's clock.
+    pub(super) clock_error: Micros,
     pub(super) end: Micros,
-    /// Redis at the end.
-    pub(super) redis: Redis,
+    /// The nodes at the end.
+    pub(super) nodes: Vec<RedisNode>,
 }
 
 /// One descriptor of one request.
@@ -65,8 +73,10 @@ pub(super) enum Decided {
 pub(super) enum Note {
     Reload(usize),
     Delete(usize),
-    Conditions(Conditions),
-    Down(bool),
+    /// The conditions on the way to a node.
+    Conditions(usize, Conditions),
+    Down(usize, bool),
+    Stalled(usize, bool),
     Drain(usize),
     Drained(usize),
 }
@@ -94,20 +104,27 @@ impl History {
     pub(super) fn len(&self) -> usize {
         self.asked.len() + self.applied.len() + self.notes.len()
     }
+
+    /// The state of a counter at the end.
+    pub(super) fn state(&self, key: &Key) -> Option<State> {
+        self.nodes.iter().find_map(|node| node.state(key))
+    }
 }
 
 /// The schedule and its history, one event per line.
 pub(super) fn text(schedule: &Schedule, history: &History) -> String {
     let mut text = String::new();
-    let Schedule { seed, offsets, conditions, timeout, period, counters, variant, .. } = schedule;
+    let Schedule { seed, offsets, nodes, conditions, timeout, period, .. } = schedule;
+    let Schedule { counters, variant, .. } = schedule;
     let _ = writeln!(
         text,
-        "seed {seed}: {} instances, {} ms to Redis, {} ms of jitter, {} % lost, timeout {timeout} \
-         ms, job every {period} ms",
+        "seed {seed}: {} instances, {nodes} nodes, {} ms to Redis, {} ms of jitter, {} % lost, \
+         timeout {timeout} ms, job every {period} ms, clocks wrong by up to {} us",
         offsets.len(),
         conditions.latency,
         conditions.jitter,
         conditions.loses,
+        history.clock_error.0,
     );
     for (index, counter) in counters.iter().enumerate() {
         let _ = writeln!(text, "  c{index}: {}", described(*variant, counter));
@@ -132,11 +149,15 @@ pub(super) fn text(schedule: &Schedule, history: &History) -> String {
     }
     for (at, note) in &history.notes {
         let note = match note {
-            Note::Reload(variant) => format!("reload: {} rules {variant}", rules::mode(*variant)),
+            Note::Reload(variant) => format!("reload: {} rules {variant}", rules::theme(*variant)),
             Note::Delete(instance) => format!("i{instance} deletes a counter"),
-            Note::Conditions(conditions) => format!("{} ms to Redis", conditions.latency),
-            Note::Down(true) => "no connections".to_owned(),
-            Note::Down(false) => "connections again".to_owned(),
+            Note::Conditions(node, conditions) => {
+                format!("{} ms to node {node}", conditions.latency)
+            }
+            Note::Down(node, true) => format!("no connections to node {node}"),
+            Note::Down(node, false) => format!("connections to node {node} again"),
+            Note::Stalled(node, true) => format!("node {node} stalls"),
+            Note::Stalled(node, false) => format!("node {node} answers again"),
             Note::Drain(instance) => format!("i{instance} is to end"),
             Note::Drained(instance) => format!("i{instance} has ended"),
         };

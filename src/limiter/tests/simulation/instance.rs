@@ -1,4 +1,4 @@
-//! One instance: the limiter of production over a simulated connection, with its background job.
+//! One instance: the limiter of production over simulated connections, with its background jobs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
-use super::network::{InstanceStore, Link, LocalClock, Network, lock};
+use super::witness::Witness;
 use crate::decision::Verdict;
 use crate::descriptor::{Descriptor, Entry, Request};
 use crate::key::{Key, KeySeed};
@@ -15,18 +16,27 @@ use crate::limiter::{Backend, Limiter};
 use crate::modes::Modes;
 use crate::rules::RuleSet;
 use crate::settings::ResponseSettings;
-use crate::store::{GuardedStore, NodeId};
-use crate::time::{Clock, Micros};
+use crate::store::NodeId;
+use crate::testing::link::Link;
+use crate::testing::lock;
+use crate::testing::network::{LocalClock, Network};
+use crate::time::Clock;
+
+/// Clock measurements right after connecting.
+const FIRST_SAMPLES: usize = 3;
+
+/// Interval of clock measurements.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A running instance.
 pub(super) struct Instance {
-    limiter: Limiter<InstanceStore>,
+    limiter: Limiter<Witness>,
     clock: LocalClock,
-    ends: Arc<AtomicBool>,
+    ends: AtomicBool,
     background: Mutex<Option<Background>>,
 }
 
-/// The background job: its stop signal, and its end.
+/// The background job of the modes: its stop signal, and its end.
 struct Background {
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
@@ -40,35 +50,51 @@ pub(super) struct Part<'a> {
 }
 
 impl Instance {
-    /// Starts an instance.
+    /// Starts an instance whose clock is `ahead` microseconds ahead of the nodes.
     pub(super) fn start(
         network: &Arc<Network>,
         number: usize,
-        offset: i64,
+        ahead: i64,
         timeout: u64,
         period: u64,
     ) -> Arc<Instance> {
-        let clock = LocalClock::new(network, offset);
-        let ends = Arc::new(AtomicBool::new(false));
-        let link = Link::new(network, number, offset, ends.clone(), Micros::from_millis(timeout));
-        let guarded = GuardedStore::new(link, clock.clone(), Duration::from_millis(timeout));
-        let backend = Backend::Redis(Modes::small(guarded));
+        let clock = LocalClock::new(network, ahead);
+        let link = Link::new(network, number, &clock);
+        for _ in 0..FIRST_SAMPLES {
+            link.measure_at_once();
+        }
+        let timeout = Duration::from_millis(timeout);
+        let store = Witness::new(link, clock.clone(), number, timeout);
+        let backend = Backend::Redis(Modes::small(store));
         let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), ResponseSettings::default());
-        let instance = Arc::new(Instance { limiter, clock, ends, background: Mutex::default() });
+        let (ends, background) = (AtomicBool::new(false), Mutex::default());
+        let instance = Arc::new(Instance { limiter, clock, ends, background });
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(background(instance.clone(), stopped, period));
+        let task = tokio::spawn(run_modes(instance.clone(), stopped, period));
         *lock(&instance.background) = Some(Background { stop, task });
+        tokio::spawn(measure_clocks(instance.clone()));
         instance
     }
 
     /// The modes, for the laws about what an instance keeps.
-    pub(super) fn modes(&self) -> &Modes<InstanceStore> {
+    pub(super) fn modes(&self) -> &Modes<Witness> {
         self.limiter.backend().modes().expect("the counters are in Redis")
     }
 
-    /// Calls in flight, as the guard counts them.
+    /// The store of the instance.
+    pub(super) fn store(&self) -> &Witness {
+        self.modes().store()
+    }
+
+    /// The connections of the instance.
+    pub(super) fn link(&self) -> &Link {
+        self.store().guarded().store()
+    }
+
+    /// Calls in flight to all nodes, as the guard counts them.
     pub(super) fn in_flight(&self) -> usize {
-        self.modes().store().health(NodeId(0)).in_flight
+        let nodes = 0..self.link().network().nodes() as u32;
+        nodes.map(|node| self.store().guarded().health(NodeId(node)).in_flight).sum()
     }
 
     /// Checks a request.
@@ -120,7 +146,7 @@ impl Instance {
     }
 }
 
-/// The key and the limit of a counter's rule.
+/// The key of a counter's rule.
 pub(super) fn key_of(rules: &RuleSet, domain: &str, name: &str) -> Option<Key> {
     let entries = [Entry { key: name, value: "" }];
     let crate::rules::Found::Rule(rule) = rules.find(domain, &entries) else { return None };
@@ -128,7 +154,17 @@ pub(super) fn key_of(rules: &RuleSet, domain: &str, name: &str) -> Option<Key> {
 }
 
 /// The job of `src/app/background.rs`, with its shutdown.
-async fn background(instance: Arc<Instance>, stopped: oneshot::Receiver<()>, period: u64) {
+async fn run_modes(instance: Arc<Instance>, stopped: oneshot::Receiver<()>, period: u64) {
     let stop = async { drop(stopped.await) };
     instance.modes().run(&instance.clock, Duration::from_millis(period), stop).await;
+}
+
+/// The measurements of `src/store/redis/discovery.rs`.
+async fn measure_clocks(instance: Arc<Instance>) {
+    while !instance.ends.load(Ordering::Relaxed) {
+        sleep(CLOCK_INTERVAL).await;
+        for node in 0..instance.link().network().nodes() {
+            instance.link().measure(node).await;
+        }
+    }
 }

@@ -11,6 +11,8 @@ use super::schedule::{Schedule, What};
 use crate::descriptor::Entry;
 use crate::key::Key;
 use crate::rules::{Found, Policy};
+use crate::testing::link::LostCall;
+use crate::testing::network::Conditions;
 
 mod conservation;
 mod early;
@@ -66,10 +68,11 @@ struct Facts<'a> {
     same_rules: bool,
     /// The counter is never deleted.
     kept: bool,
-    /// Hits of calls whose step was possibly applied.
-    unknown_taken: i64,
-    /// The same, of calls that give back.
-    unknown_returned: i64,
+    /// The calls to this counter without an outcome.
+    lost: Vec<&'a LostCall>,
+    /// The largest error of an estimate of the clock of Redis. A request counts at an instant
+    /// that differs from its arrival by at most this.
+    error: Micros,
 }
 
 impl<'a> Facts<'a> {
@@ -79,11 +82,10 @@ impl<'a> Facts<'a> {
         let asked: Vec<&Asked> =
             history.asked.iter().filter(|asked| asked.counter == index).collect();
         let (limit, mode) = rule(&counter, schedule.variant);
-        let unknown = || history.unknown.iter().filter(|unknown| unknown.key == key);
         let failed = |asked: &Asked| matches!(asked.decided, Decided::Failed(_) | Decided::Pending);
-        let down = schedule.events.iter().any(|event| matches!(event.what, What::Down(_)));
-        let lossy = schedule.conditions.loses > 0;
-        let calm = !down && !lossy && history.unknown.is_empty();
+        let down = schedule.events.iter().any(|event| matches!(event.what, What::Down { .. }));
+        let Conditions { loses, cuts, .. } = schedule.conditions;
+        let calm = !down && loses + cuts == 0 && history.lost.is_empty();
         Facts {
             schedule,
             history,
@@ -94,8 +96,8 @@ impl<'a> Facts<'a> {
             calm: calm && !history.asked.iter().any(failed),
             same_rules: !history.notes.iter().any(|(_, note)| matches!(note, Note::Reload(_))),
             kept: !history.notes.iter().any(|(_, note)| matches!(note, Note::Delete(_))),
-            unknown_taken: unknown().map(|unknown| unknown.hits.max(0)).sum(),
-            unknown_returned: unknown().map(|unknown| (-unknown.hits).max(0)).sum(),
+            lost: history.lost.iter().filter(|lost| lost.key == key).collect(),
+            error: history.clock_error,
             asked,
         }
     }
@@ -133,12 +135,17 @@ impl<'a> Facts<'a> {
         algorithm::plan(&self.limit, hits, now).apply(&mut state.clone()).allowed
     }
 
+    /// The earliest and the latest instant at which a request that arrived at `begun` counts.
+    fn around(&self, begun: Micros) -> [Micros; 2] {
+        [begun.saturating_sub(self.error), begun.saturating_add(self.error)]
+    }
+
     /// The longest time until the other synced instances know of a hit: the interval, two periods
     /// of the job, and two calls, each as slow as any. 0 in other modes.
     fn span(&self) -> Micros {
         let Mode::Synced { interval } = self.mode else { return Micros::ZERO };
         let changes = self.schedule.events.iter().filter_map(|event| match event.what {
-            What::Conditions(conditions) => Some(conditions),
+            What::Conditions { conditions, .. } => Some(conditions),
             _ => None,
         });
         let all = changes.chain([self.schedule.conditions]);

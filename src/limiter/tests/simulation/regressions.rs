@@ -1,10 +1,11 @@
 //! Schedules that once broke a promise. They stay in the tests, independent of the random ones.
 
-use super::network::Conditions;
+use super::history::Decided;
 use super::rules::{self, Counter, Windows};
 use super::schedule::{Event, Schedule, Then, What};
 use super::{history, judge, laws, run};
 use crate::limit::{Algorithm, Limit, Mode};
+use crate::testing::network::Conditions;
 
 /// Milliseconds from one day's quarter to the instant of these schedules.
 const EPOCH: u64 = 86_400_000_000 * 20_000 + 30_000_000_000;
@@ -26,7 +27,8 @@ fn schedule(
         seed: 1,
         offsets: (0..instances as i64).map(|number| 90_000_000 * number - 45_000_123).collect(),
         epoch: EPOCH,
-        conditions: Conditions { latency, jitter: 0, loses: 0 },
+        nodes: 1,
+        conditions: Conditions { latency, ..Conditions::default() },
         timeout: 250,
         period: 10,
         counters: vec![counter],
@@ -40,10 +42,14 @@ fn counter(algorithm: Algorithm) -> Counter {
 }
 
 impl Schedule {
-    fn hit(mut self, at: u64, instance: usize, hits: u64) -> Schedule {
-        let (parts, then) = (vec![(0, hits)], Then::Nothing);
-        self.events.push(Event { at, what: What::Request { instance, parts, then } });
+    fn event(mut self, at: u64, what: What) -> Schedule {
+        self.events.push(Event { at, what });
         self
+    }
+
+    fn hit(self, at: u64, instance: usize, hits: u64) -> Schedule {
+        let (parts, then) = (vec![(0, hits)], Then::Nothing);
+        self.event(at, What::Request { instance, parts, then })
     }
 
     fn hits(self, count: u64, from: u64, gap: u64, instance: usize) -> Schedule {
@@ -73,14 +79,13 @@ fn a_settlement_elsewhere_ends_cached_denials() {
     ];
     for algorithm in algorithms {
         let counter = Counter { reserves: true, ..counter(algorithm) };
-        let mut schedule = schedule(counter, 0, |limit, _| !limit.count_denied, 2, 1);
+        let schedule = schedule(counter, 0, |limit, _| !limit.count_denied, 2, 1);
         let (limit, _) = laws::rule(&counter, schedule.variant);
         let bucket = matches!(algorithm, Algorithm::TokenBucket);
         let all = if bucket { limit.tiers[0].burst } else { limit.tiers[0].requests };
         let then = Then::Close { after: 300, instance: 0, hits: 0 };
         let what = What::Request { instance: 0, parts: vec![(0, all)], then };
-        schedule.events.push(Event { at: 0, what });
-        schedule.hit(100, 1, 1).hit(1_500, 1, 1).holds();
+        schedule.event(0, what).hit(100, 1, 1).hit(1_500, 1, 1).holds();
     }
 }
 
@@ -129,10 +134,96 @@ fn a_drain_loses_nothing_that_is_under_way() {
                 limit.tiers[0].requests >= 60 && [0, 100_000].contains(&rules::interval(mode))
             };
             let schedule = schedule(counter(Algorithm::FixedWindow), mode, fits, 1, 60);
-            let mut schedule = schedule.hits(50, 0, 10, 0);
-            schedule.events.push(Event { at, what: What::Drain { instance: 0 } });
+            let drain = What::Drain { instance: 0 };
+            let mut schedule = schedule.hits(50, 0, 10, 0).event(at, drain);
             schedule.events.sort_by_key(|event| event.at);
             schedule.holds();
         }
+    }
+}
+
+/// Requests that wait for a refill count as of their own instants, so the bucket is as full as in
+/// mode exact.
+#[test]
+fn waiting_requests_do_not_fill_a_bucket_later() {
+    let counter = Counter { windows: Windows::Seconds, ..counter(Algorithm::LeakyBucket) };
+    let fits = |limit: &Limit, _| {
+        let tier = &limit.tiers[0];
+        tier.burst == 2 && (20..100).contains(&tier.requests)
+    };
+    let schedule = schedule(counter, 1, fits, 1, 30);
+    let instants = [8, 21, 23, 47, 137, 145];
+    instants.into_iter().fold(schedule, |schedule, at| schedule.hit(at, 0, 1)).holds();
+}
+
+/// A request that the store decided before there was a token pool may count after the first refills.
+#[test]
+fn a_late_first_request_does_not_fill_a_bucket() {
+    let counter = Counter { windows: Windows::Seconds, ..counter(Algorithm::LeakyBucket) };
+    let fits = |limit: &Limit, _| limit.tiers[0].burst >= 8 && limit.tiers[0].requests <= 20;
+    let schedule = schedule(counter, 1, fits, 1, 100);
+    let (limit, _) = laws::rule(&counter, schedule.variant);
+    let (burst, one) = (limit.tiers[0].burst, 2_000 / limit.tiers[0].requests);
+    let conditions = Conditions { latency: 1, ..Conditions::default() };
+    let schedule = schedule.hit(0, 0, 1).event(1, What::Conditions { node: 0, conditions });
+    // As long as two tokens more would drain.
+    schedule.hit(2, 0, 1).hit(6, 0, 1).hits(burst, 10 + 4 * one, 0, 0).holds();
+}
+
+/// Without a connection at the end, unspent tokens stay charged, and no other hits.
+#[test]
+fn only_unspent_tokens_stay_charged_at_the_end() {
+    for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow] {
+        let fits = |limit: &Limit, _| limit.tiers[0].requests >= 20;
+        let schedule = schedule(counter(algorithm), 1, fits, 1, 1);
+        schedule.hits(3, 0, 10, 0).event(300, What::Down { node: 0, down: true }).holds();
+    }
+}
+
+/// Without a connection at the end, hits that were given back to a replica stay in Redis.
+#[test]
+fn a_replica_may_end_with_unsent_refunds() {
+    let fits = |limit: &Limit, _| limit.tiers[0].requests >= 3;
+    let schedule = schedule(counter(Algorithm::FixedWindow), 2, fits, 1, 1);
+    let then = Then::Refund { after: 300, instance: 0 };
+    let hit = What::Request { instance: 0, parts: vec![(0, 1)], then };
+    schedule
+        .event(0, hit.clone())
+        .event(0, hit)
+        .event(200, What::Down { node: 0, down: true })
+        .holds();
+}
+
+/// A node that is down does not disturb the counters of the other.
+#[test]
+fn nodes_fail_separately() {
+    for mode in [0, 1, 2] {
+        let fits = |limit: &Limit, _| limit.tiers[0].requests >= 20;
+        let first = counter(Algorithm::FixedWindow);
+        let mut schedule = schedule(first, mode, fits, 2, 3);
+        schedule.nodes = 3;
+        schedule.counters.push(counter(Algorithm::SlidingWindow));
+        schedule.counters.push(counter(Algorithm::LeakyBucket));
+        for at in 0..60 {
+            let parts = vec![(0, 1), (1, 1), (2, 1)];
+            let what = What::Request { instance: at as usize % 2, parts, then: Then::Nothing };
+            schedule = schedule.event(20 * at, what);
+        }
+        for (node, at) in [(0, 200), (1, 400), (2, 600)] {
+            let down = |down| What::Down { node, down };
+            schedule = schedule.event(at, down(true)).event(at + 300, down(false));
+        }
+        schedule.events.sort_by_key(|event| event.at);
+        let history = run::run(&schedule);
+        let failed = |asked: &&history::Asked| matches!(asked.decided, Decided::Failed(_));
+        assert!(mode > 0 || history.asked.iter().any(|asked| failed(&asked)));
+        for failed in history.asked.iter().filter(failed) {
+            let node = history.keys[failed.counter].0[1] % 3;
+            let from = EPOCH + 1_000 * (200 + 200 * node);
+            // The breaker is open for at most a second after the connections are there again.
+            let within = from..from + 1_500_000;
+            assert!(within.contains(&failed.end.0), "{failed:?} on node {node}");
+        }
+        schedule.holds();
     }
 }

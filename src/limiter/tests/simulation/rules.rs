@@ -3,15 +3,19 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::rng::Rng;
 use crate::limit::{Algorithm, Mode};
 use crate::rules::{Options, RuleSet, SourceFile};
+use crate::testing::Rng;
 
 /// Variants of each mode. They have other limits, but the same counters.
 const LIMITS: usize = 24;
 
-/// The modes of variants, in this order.
-const MODES: [&str; 3] = ["exact", "leased", "synced"];
+/// The themes of variants. The first three have one mode each, in this order. The rules of the last
+/// one have different modes.
+const THEMES: [&str; 4] = ["exact", "leased", "synced", "mixed"];
+
+/// The number of modes.
+const MODES: usize = 3;
 
 /// The `sync_interval`s of synced variants, in milliseconds.
 const INTERVALS: [u64; 4] = [10, 20, 100, 1_000];
@@ -50,32 +54,33 @@ impl Counter {
         format!("{}_{:?}{reserves}", self.algorithm.name(), self.windows).to_lowercase()
     }
 
-    /// Whether the rule may have this mode.
-    pub(super) fn supports(&self, mode: usize) -> bool {
+    /// The mode of the counter's rule in a variant: 0 exact, 1 leased, 2 synced.
+    pub(super) fn mode(&self, variant: usize) -> usize {
         let lists = [Algorithm::SlidingWindowLog, Algorithm::Concurrency];
-        mode == 0 || !(self.reserves || lists.contains(&self.algorithm))
+        if self.reserves || lists.contains(&self.algorithm) {
+            return 0;
+        }
+        match variant / LIMITS {
+            mode @ ..MODES => mode,
+            _ => (self.algorithm as usize + self.windows as usize + variant) % MODES,
+        }
     }
 }
 
-/// The number of the variant with this mode and these limits.
-pub(super) fn variant(mode: usize, limits: usize) -> usize {
-    mode * LIMITS + limits % LIMITS
+/// The number of the variant with this theme and these limits.
+pub(super) fn variant(theme: usize, limits: usize) -> usize {
+    theme * LIMITS + limits % LIMITS
 }
 
-/// The mode of a variant, as an index of its name.
-pub(super) fn mode_of(variant: usize) -> usize {
-    variant / LIMITS
-}
-
-/// The mode of a variant.
-pub(super) fn mode(variant: usize) -> &'static str {
-    MODES[mode_of(variant)]
+/// The theme of a variant.
+pub(super) fn theme(variant: usize) -> &'static str {
+    THEMES[variant / LIMITS]
 }
 
 /// The rules of a variant.
 pub(super) fn rules(variant: usize) -> Arc<RuleSet> {
     static ALL: LazyLock<Vec<Arc<RuleSet>>> = LazyLock::new(|| {
-        (0..MODES.len() * LIMITS).map(|variant| Arc::new(compiled(variant))).collect()
+        (0..THEMES.len() * LIMITS).map(|variant| Arc::new(compiled(variant))).collect()
     });
     ALL[variant].clone()
 }
@@ -140,8 +145,7 @@ fn rule(counter: &Counter, variant: usize, rng: &mut Rng) -> String {
             format!("tiers: [{{{}}}, {{{}}}]", tier(requests, "2s"), tier(requests * more, "1d"))
         }
     };
-    let mode = match mode_of(variant) {
-        mode if !counter.supports(mode) => String::new(),
+    let mode = match counter.mode(variant) {
         0 => String::new(),
         1 => ", mode: leased".to_owned(),
         _ => format!(", mode: synced, sync_interval: {interval}ms"),

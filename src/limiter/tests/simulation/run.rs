@@ -9,11 +9,14 @@ use tokio::time::{sleep, sleep_until};
 
 use super::history::{Asked, Decided, History, Kind, Note};
 use super::instance::{Instance, Part, key_of};
-use super::network::{Network, lock};
 use super::rules;
 use super::schedule::{Event, Schedule, Then, What};
+use super::witness::Call;
 use crate::decision::{Code, Reason, Verdict};
 use crate::limit::Algorithm;
+use crate::testing::lock;
+use crate::testing::network::Network;
+use crate::testing::redis_node::{Applied, RedisNode};
 use crate::time::Micros;
 
 /// Milliseconds after the last event in which the requests and calls end.
@@ -53,7 +56,8 @@ pub(super) fn run(schedule: &Schedule) -> History {
 impl World {
     fn start(schedule: Schedule) -> Arc<World> {
         let epoch = Micros(schedule.epoch);
-        let network = Network::new(schedule.seed ^ 0xa5a5, epoch, schedule.conditions);
+        let Schedule { seed, nodes, conditions, .. } = schedule;
+        let network = Network::new(seed ^ 0xa5a5, epoch, nodes, conditions);
         let instances: Vec<_> = (schedule.offsets.iter().enumerate())
             .map(|(number, &offset)| {
                 Instance::start(&network, number, offset, schedule.timeout, schedule.period)
@@ -88,13 +92,17 @@ impl World {
             What::Delete { instance, counter } => {
                 tokio::spawn(async move { world.delete(instance, counter).await });
             }
-            What::Conditions(conditions) => {
-                self.network.set_conditions(conditions);
-                self.note(Note::Conditions(conditions));
+            What::Conditions { node, conditions } => {
+                self.network.set_conditions(node, conditions);
+                self.note(Note::Conditions(node, conditions));
             }
-            What::Down(down) => {
-                self.network.set_down(down);
-                self.note(Note::Down(down));
+            What::Down { node, down } => {
+                self.network.set_down(node, down);
+                self.note(Note::Down(node, down));
+            }
+            What::Stalled { node, stalled } => {
+                self.network.set_stalled(node, stalled);
+                self.note(Note::Stalled(node, stalled));
             }
             What::Drain { instance } => {
                 tokio::spawn(async move { world.drain(instance).await });
@@ -133,7 +141,7 @@ impl World {
             Then::Close { after, instance, hits } if passed => {
                 let Some(lease) = lease else { return };
                 sleep(Duration::from_millis(after)).await;
-                // The rules may reserve for both counters under one lease.
+                // The rules may reserve for several counters under one lease.
                 let (counter, taken) = takes[0];
                 let slots = self.schedule.counters[counter].reserves;
                 let hits = if slots { hits as i64 } else { taken };
@@ -237,11 +245,29 @@ impl World {
             (instance.in_flight(), modes.synced().replicas())
         });
         let kept = kept.collect();
-        let redis = std::mem::take(&mut *lock(&self.network.redis));
-        let unknown = std::mem::take(&mut *lock(&self.network.unknown));
-        let asked = std::mem::take(&mut *lock(&self.asked));
-        let notes = std::mem::take(&mut *lock(&self.notes));
-        let end = self.network.now();
-        History { keys, asked, applied: redis.applied.clone(), unknown, notes, kept, end, redis }
+        let calls: Vec<Call> =
+            self.instances.iter().flat_map(|instance| instance.store().calls()).collect();
+        let detached = self.instances.iter().flat_map(|instance| instance.link().lost());
+        let lost = calls.iter().filter_map(Call::lost).chain(detached).collect();
+        let errors = self.instances.iter().map(|instance| instance.link().worst_estimate());
+        let clock_error = errors.max().unwrap_or_default();
+        let nodes: Vec<RedisNode> = (0..self.network.nodes())
+            .map(|node| std::mem::take(&mut *self.network.node(node)))
+            .collect();
+        let mut applied: Vec<Applied> =
+            nodes.iter().flat_map(|node| node.applied.iter().cloned()).collect();
+        applied.sort_by_key(|one| one.at);
+        History {
+            keys,
+            asked: std::mem::take(&mut *lock(&self.asked)),
+            applied,
+            calls,
+            lost,
+            notes: std::mem::take(&mut *lock(&self.notes)),
+            kept,
+            clock_error,
+            end: self.network.now(),
+            nodes,
+        }
     }
 }

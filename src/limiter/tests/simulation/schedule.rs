@@ -1,9 +1,9 @@
 //! Schedules: the instances, the network and the events of one run, all from one seed.
 
-use super::network::Conditions;
-use super::rng::Rng;
 use super::rules::{self, Counter, Windows};
 use crate::limit::Algorithm;
+use crate::testing::Rng;
+use crate::testing::network::Conditions;
 
 /// The length of a day in microseconds.
 const DAY: u64 = 86_400_000_000;
@@ -16,6 +16,9 @@ pub(super) struct Schedule {
     pub(super) offsets: Vec<i64>,
     /// The clock of Redis at the beginning, in microseconds.
     pub(super) epoch: u64,
+    /// Redis nodes. A counter has one.
+    pub(super) nodes: usize,
+    /// The conditions on the way to every node at the beginning.
     pub(super) conditions: Conditions,
     /// The store's timeout in milliseconds.
     pub(super) timeout: u64,
@@ -40,18 +43,32 @@ pub(super) struct Event {
 /// What happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// A request with one descriptor per counter and number of hits; 0 hits peek.
+    /// A request with one descriptor per counter and number of hits; 0 hits peek. A counter may
+    /// occur twice.
     Request { instance: usize, parts: Vec<(usize, u64)>, then: Then },
     /// All instances load other rules.
     Reload { variant: usize },
     /// An operator deletes a counter.
     Delete { instance: usize, counter: usize },
-    /// The network changes.
-    Conditions(Conditions),
-    /// All connections end, or are there again.
-    Down(bool),
+    /// The way to a node changes.
+    Conditions { node: usize, conditions: Conditions },
+    /// All connections to a node end, or are there again.
+    Down { node: usize, down: bool },
+    /// A node answers no call, or answers again.
+    Stalled { node: usize, stalled: bool },
     /// An instance ends in order.
     Drain { instance: usize },
+}
+
+impl What {
+    /// The node of an event on the way to a node; otherwise 0.
+    pub(super) fn node(&self) -> usize {
+        match self {
+            What::Conditions { node, .. } | What::Down { node, .. } => *node,
+            What::Stalled { node, .. } => *node,
+            _ => 0,
+        }
+    }
 }
 
 /// What follows a request that passed.
@@ -76,11 +93,14 @@ impl Schedule {
     pub(super) fn random(seed: u64) -> Schedule {
         let mut rng = Rng::new(seed);
         let instances = rng.pick(&[1, 1, 2, 2, 3]);
-        let (counters, mode) = counters(&mut rng);
+        let theme = rng.pick(&[0, 0, 1, 1, 1, 2, 2, 2, 3, 3]);
+        let variant = rules::variant(theme, rng.next() as usize);
+        let counters = counters(theme, &mut rng);
+        let nodes = rng.pick(&[1, 1, 2, 3]);
         let latency = rng.pick(&[0, 0, 1, 3, 6, 30, 60]);
         let jitter = rng.pick(&[0, 0, 1, 3, 20]);
         let loses = rng.pick(&[0, 0, 0, 5, 15]);
-        let conditions = Conditions { latency, jitter, loses };
+        let conditions = Conditions { latency, jitter, loses, cuts: 0 };
         let longest = 2 * (latency + jitter);
         let timeout = (longest + rng.pick(&[1, 1, 10, 100])).max(rng.pick(&[10, 10, 100, 250]));
         let timeout = if rng.chance(8) { rng.pick(&[2, 10, 50]) } else { timeout };
@@ -89,11 +109,12 @@ impl Schedule {
             seed,
             offsets: offsets.collect(),
             epoch: DAY * 20_000 + DAY / 4 + rng.below(DAY / 2) / 1_000 * 1_000,
+            nodes,
             conditions,
             timeout,
             period: rng.pick(&[10, 20, 50]),
             counters,
-            variant: rules::variant(mode, rng.next() as usize),
+            variant,
             events: Vec::new(),
         };
         schedule.traffic(&mut rng);
@@ -109,7 +130,7 @@ impl Schedule {
     /// The mode, and whether requests have one instance or several.
     pub(super) fn theme(&self) -> String {
         let several = if self.offsets.len() > 1 { "several" } else { "one" };
-        format!("{} {several}", rules::mode(self.variant))
+        format!("{} {several}", rules::theme(self.variant))
     }
 
     /// The last instant of an event, in milliseconds.
@@ -143,19 +164,26 @@ impl Schedule {
     fn request(&self, rng: &mut Rng, instance: usize, most: u64, follows: bool) -> What {
         let hits = |rng: &mut Rng| if rng.chance(4) { 0 } else { 1 + rng.below(most) };
         let first = rng.below(self.counters.len() as u64) as usize;
+        let closes = |index: usize| {
+            let Counter { algorithm, reserves, .. } = self.counters[index];
+            reserves || algorithm == Algorithm::Concurrency
+        };
         let mut parts = vec![(first, hits(rng))];
-        if self.counters.len() > 1 && rng.chance(60) {
-            parts.push((1 - first, hits(rng)));
+        for other in (0..self.counters.len()).filter(|&other| other != first) {
+            if rng.chance(60) {
+                parts.push((other, hits(rng)));
+            }
+        }
+        if !closes(first) && rng.chance(5) {
+            parts.push((first, hits(rng)));
         }
         let other = if rng.chance(60) { instance } else { self.any_instance(rng) };
         let after = rng.pick(&[1, 1, 30, 200, 1_000]);
-        let closes = self.counters[first].reserves
-            || self.counters[first].algorithm == Algorithm::Concurrency;
-        let then = if closes && rng.chance(95) {
+        let then = if closes(first) && rng.chance(95) {
             Then::Close { after, instance: other, hits: rng.below(2 * most + 1) }
-        } else if follows && !closes && parts.len() == 1 && rng.chance(25) {
+        } else if follows && !closes(first) && parts.len() == 1 && rng.chance(25) {
             // A synced instance can give back only what it has, so hits return where they passed.
-            let synced = rules::mode(self.variant) == "synced";
+            let synced = self.counters[first].mode(self.variant) == 2;
             Then::Refund { after, instance: if synced { instance } else { other } }
         } else {
             Then::Nothing
@@ -163,32 +191,38 @@ impl Schedule {
         What::Request { instance, parts, then }
     }
 
-    /// Reloads, deletions, outages and drains, in some schedules.
+    /// Reloads, deletions, drains, and outages of single nodes, in some schedules.
     fn disturbances(&mut self, rng: &mut Rng) {
         let length = self.length() + 1;
         let mut push = |at, what| self.events.push(Event { at, what });
         if rng.chance(15) {
             for _ in 0..=rng.below(2) {
-                let mode = rng.below(3) as usize;
-                let variant = rules::variant(mode, rng.next() as usize);
+                let theme = rng.below(4) as usize;
+                let variant = rules::variant(theme, rng.next() as usize);
                 push(rng.below(length), What::Reload { variant });
             }
         }
         let instances = self.offsets.len() as u64;
+        let any_node = |rng: &mut Rng| rng.below(self.nodes as u64) as usize;
         if rng.chance(10) {
             let (instance, counter) = (rng.below(instances) as usize, 0);
             push(rng.below(length), What::Delete { instance, counter });
         }
         if rng.chance(15) {
-            let at = rng.below(length);
-            let slow = Conditions { latency: self.conditions.latency + 40, ..self.conditions };
-            push(at, What::Conditions(slow));
-            push(at + 1 + rng.below(600), What::Conditions(self.conditions));
+            let (at, node, usual) = (rng.below(length), any_node(rng), self.conditions);
+            let slow = Conditions { latency: usual.latency + 40, ..usual };
+            push(at, What::Conditions { node, conditions: slow });
+            push(at + 1 + rng.below(600), What::Conditions { node, conditions: usual });
         }
         if rng.chance(8) {
-            let at = rng.below(length);
-            push(at, What::Down(true));
-            push(at + 1 + rng.below(1_500), What::Down(false));
+            let (at, node) = (rng.below(length), any_node(rng));
+            push(at, What::Down { node, down: true });
+            push(at + 1 + rng.below(1_500), What::Down { node, down: false });
+        }
+        if rng.chance(5) {
+            let (at, node) = (rng.below(length), any_node(rng));
+            push(at, What::Stalled { node, stalled: true });
+            push(at + 1 + rng.below(1_500), What::Stalled { node, stalled: false });
         }
         if rng.chance(30) {
             let instance = rng.below(instances) as usize;
@@ -197,31 +231,30 @@ impl Schedule {
     }
 }
 
-/// The counters of a schedule, and the mode of their rules.
-fn counters(rng: &mut Rng) -> (Vec<Counter>, usize) {
-    let mode = rng.pick(&[0, 0, 1, 1, 1, 2, 2, 2]);
+/// The counters of a schedule, each of another rule.
+fn counters(theme: usize, rng: &mut Rng) -> Vec<Counter> {
     let windows = rng.pick(&[Windows::Day, Windows::Day, Windows::Seconds, Windows::Two]);
     let free = rng.chance(20);
-    let algorithm = |rng: &mut Rng| match mode {
-        0 => rng.pick(&Algorithm::ALL),
-        _ => rng.pick(&[
+    let algorithm = |rng: &mut Rng| match theme {
+        1 | 2 => rng.pick(&[
             Algorithm::FixedWindow,
             Algorithm::SlidingWindow,
             Algorithm::TokenBucket,
             Algorithm::TokenBucket,
             Algorithm::LeakyBucket,
         ]),
+        _ => rng.pick(&Algorithm::ALL),
     };
     let first = algorithm(rng);
-    let reserves = mode == 0 && first != Algorithm::Concurrency && rng.chance(30);
+    let reserves = theme == 0 && first != Algorithm::Concurrency && rng.chance(30);
     let mut counters = vec![Counter { algorithm: first, windows, reserves, free }];
-    let second = algorithm(rng);
-    if free || rng.chance(15) {
-        // Another counter, which may be full when the first one is not.
-        let second = if second == first { Algorithm::FixedWindow } else { second };
-        if second != first {
-            counters.push(Counter { algorithm: second, windows, reserves: false, free });
+    // Further counters may be full when the first one is not.
+    while counters.len() < 3 && rng.chance(if free || theme == 3 { 60 } else { 15 }) {
+        let windows = if rng.chance(80) { windows } else { Windows::Day };
+        let other = Counter { algorithm: algorithm(rng), windows, reserves: false, free };
+        if counters.iter().all(|known| known.name() != other.name()) {
+            counters.push(other);
         }
     }
-    (counters, mode)
+    counters
 }

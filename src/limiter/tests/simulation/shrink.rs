@@ -1,9 +1,8 @@
-//! Shrinks a failing schedule: drops events, instances' offsets and faults, as long as the same
-//! law is broken.
+//! Shrinks a failing schedule: drops events, nodes and faults, as long as the same law is broken.
 
 use super::judge;
-use super::network::Conditions;
 use super::schedule::{Schedule, Then, What};
+use crate::testing::network::Conditions;
 
 /// Attempts at most, so that a failing test ends soon.
 const ATTEMPTS: usize = 3_000;
@@ -31,11 +30,16 @@ pub(super) fn shrunk(schedule: Schedule, law: &str) -> Schedule {
         }
         piece /= 2;
     }
-    let Conditions { latency, jitter, loses } = best.conditions;
+    let one_node = best.events.iter().all(|event| event.what.node() == 0);
+    let fewer = Schedule { nodes: 1, ..best.clone() };
+    if one_node && fewer != best && breaks(&fewer) {
+        best = fewer;
+    }
+    let given = best.conditions;
     for conditions in [
-        Conditions { latency, jitter: 0, loses: 0 },
-        Conditions { latency, jitter, loses: 0 },
-        Conditions { latency, jitter: 0, loses },
+        Conditions { jitter: 0, loses: 0, ..given },
+        Conditions { loses: 0, ..given },
+        Conditions { jitter: 0, ..given },
     ] {
         let simpler = Schedule { conditions, ..best.clone() };
         if simpler != best && breaks(&simpler) {

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fixture::{Cluster, Faults, Instance, Rng};
+use super::fixture::{Instance, network, within};
 use crate::key::Key;
 use crate::limit::{Algorithm, Limit, Tier};
+use crate::testing::Rng;
+use crate::testing::network::Conditions;
 use crate::time::Micros;
 
-const CALM: Faults = Faults { latency: 500, loses: 0 };
+const CALM: Conditions = within(1);
 
 fn limit(algorithm: Algorithm, requests: u64, window: u64) -> Limit {
     let tier = Tier { requests, window: Micros::from_secs(window), burst: requests };
@@ -25,12 +27,12 @@ struct Cost {
 
 /// `rate` requests per second to each of three instances, at random instants.
 async fn steady(limit: &Limit, rate: u64, seconds: u64, seed: u64) -> Cost {
-    let cluster = Cluster::new(seed, CALM);
+    let cluster = network(seed, CALM);
     let end = cluster.now().saturating_add(Micros::from_secs(seconds));
     let mut drivers = Vec::new();
     for number in 0..3 {
         let (instance, cluster) = (Instance::new(&cluster, 0), cluster.clone());
-        let (limit, mut rng) = (limit.clone(), Rng(seed ^ number));
+        let (limit, mut rng) = (limit.clone(), Rng::new(seed ^ number));
         drivers.push(tokio::spawn(async move {
             let (mut passed, mut denied) = (0, 0);
             loop {
@@ -91,7 +93,7 @@ async fn a_bucket_needs_a_call_per_token_life() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_flood_leaves_no_pools() {
-    let cluster = Cluster::new(1, CALM);
+    let cluster = network(1, CALM);
     let instance = Instance::new(&cluster, 0);
     let limit = limit(Algorithm::FixedWindow, 10, 60);
     for number in 0..2_000 {
@@ -103,7 +105,7 @@ async fn a_key_flood_leaves_no_pools() {
 
 #[tokio::test(start_paused = true)]
 async fn pools_are_bounded() {
-    let cluster = Cluster::new(1, Faults { latency: 0, loses: 0 });
+    let cluster = network(1, within(0));
     let instance = Instance::new(&cluster, 0);
     let limit = limit(Algorithm::FixedWindow, 10, 60);
     // All keys are in one shard.
@@ -122,7 +124,7 @@ async fn pools_are_bounded() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_of_one_counter_share_calls() {
-    let cluster = Cluster::new(1, CALM);
+    let cluster = network(1, CALM);
     let instance = Instance::new(&cluster, 0);
     let limit = Arc::new(limit(Algorithm::FixedWindow, 1_000, 60));
     let key = Key([3, 3]);

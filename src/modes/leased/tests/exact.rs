@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::fixture::{Cluster, Faults, Instance, Rng};
+use super::fixture::{Instance, network, within};
 use crate::algorithm;
 use crate::key::Key;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::State;
+use crate::testing::Rng;
 use crate::time::Micros;
 
 const KEY: Key = Key([9, 9]);
@@ -24,9 +25,9 @@ struct Request {
 fn limit(rng: &mut Rng) -> Limit {
     let tiers = 1 + rng.below(4) / 3;
     let tiers = (0..tiers).map(|_| {
-        let requests = [1, 3, 60][rng.below(3) as usize];
-        let micros = [1_000, 7_000, 33_333, 200_000, 4_320_000_000][rng.below(5) as usize];
-        let burst = [1, 2, 3, 5, 20][rng.below(5) as usize];
+        let requests = rng.pick(&[1, 3, 60]);
+        let micros = rng.pick(&[1_000, 7_000, 33_333, 200_000, 4_320_000_000]);
+        let burst = rng.pick(&[1, 2, 3, 5, 20]);
         Tier { requests, window: Micros(requests * micros), burst }
     });
     let algorithm = Algorithm::LeakyBucket;
@@ -45,17 +46,16 @@ async fn ask(instance: &Instance, limit: &Limit, hits: i64, all: &Mutex<Vec<Requ
 
 /// Random requests, in phases that begin with an answered request.
 async fn requests(seed: u64) -> (Limit, Vec<Request>) {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let limit = Arc::new(limit(&mut rng));
-    let latency = [0, 1_000, 6_000, 60_000][rng.below(4) as usize];
-    let cluster = Cluster::new(rng.next(), Faults { latency, loses: 0 });
-    let instance = Instance::new(&cluster, 0);
+    let network = network(rng.next(), within(rng.pick(&[0, 1, 6, 60])));
+    let instance = Instance::new(&network, 0);
     let all = Arc::new(Mutex::new(Vec::new()));
     let most = limit.tiers.iter().map(|tier| tier.burst).min().unwrap_or(1);
     for _ in 0..=rng.below(3) {
         // The store decides this one, and the next request has a token pool.
         ask(&instance, &limit, 1, &all).await;
-        let gap = [500, 3_000, 20_000, 100_000][rng.below(4) as usize];
+        let gap = rng.pick(&[500, 3_000, 20_000, 100_000]);
         let mut asking = Vec::new();
         for _ in 0..rng.below(40) {
             tokio::time::sleep(Duration::from_micros(rng.below(2 * gap))).await;
@@ -69,7 +69,7 @@ async fn requests(seed: u64) -> (Limit, Vec<Request>) {
             one.await.unwrap();
         }
         // Tokens of an idle pool are returned.
-        tokio::time::sleep(Duration::from_millis([1, 5_000][rng.below(2) as usize])).await;
+        tokio::time::sleep(Duration::from_millis(rng.pick(&[1, 5_000]))).await;
         instance.run_due().await;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

@@ -1,13 +1,17 @@
 //! Simulations of several instances with random faults. Limits are never exceeded, and early
 //! denials are due to unspent tokens of other instances only.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::fixture::{BEGIN, Cluster, Faults, Instance, Rng};
+use super::fixture::{BEGIN, Instance, network};
 use super::oracle::{Passed, broken};
 use crate::key::Key;
 use crate::limit::{Algorithm, Limit, Tier};
+use crate::step::State;
+use crate::testing::Rng;
+use crate::testing::network::{Conditions, Network};
 use crate::time::Micros;
 
 /// Every edge of a window is a multiple of it, in microseconds.
@@ -38,27 +42,26 @@ fn limit(rng: &mut Rng, algorithm: Algorithm) -> Limit {
 }
 
 /// Runs one simulation.
-fn run(seed: u64, algorithm: Algorithm) -> (Limit, History, Arc<Cluster>) {
+fn run(seed: u64, algorithm: Algorithm) -> (Limit, History, Arc<Network>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .unwrap();
     runtime.block_on(async {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let limit = limit(&mut rng, algorithm);
-        let faults = Faults {
-            latency: [0, 300, 5_000][rng.below(3) as usize],
-            loses: [0, 0, 20][rng.below(3) as usize],
-        };
-        let cluster = Cluster::new(rng.next(), faults);
+        let (jitter, cuts) = (rng.pick(&[0, 1, 5]), rng.pick(&[0, 0, 10]));
+        let conditions = Conditions { jitter, cuts, ..Conditions::default() };
+        let cluster = network(rng.next(), conditions);
         let history = Arc::new(Mutex::new(History::default()));
         let mut drivers = Vec::new();
         for _ in 0..=rng.below(4) {
             let offset = rng.below(600_000_000) as i64 - 300_000_000;
             let instance = Instance::new(&cluster, offset);
             let (cluster, history) = (cluster.clone(), history.clone());
-            let driver = drive(instance, cluster, history, limit.clone(), Rng(rng.next()));
+            let driver =
+                drive(instance, cluster, history, limit.clone(), Rng::new(rng.next()), jitter > 0);
             drivers.push(tokio::spawn(driver));
         }
         for driver in drivers {
@@ -74,10 +77,11 @@ fn run(seed: u64, algorithm: Algorithm) -> (Limit, History, Arc<Cluster>) {
 /// The traffic of one instance.
 async fn drive(
     instance: Arc<Instance>,
-    cluster: Arc<Cluster>,
+    cluster: Arc<Network>,
     history: Arc<Mutex<History>>,
     limit: Limit,
     mut rng: Rng,
+    slow: bool,
 ) {
     let gap = [1_000, 10_000, 100_000][rng.below(3) as usize];
     let mut requests = Vec::new();
@@ -103,7 +107,7 @@ async fn drive(
         let stopped = if rng.once_in(stops) { rng.below(3_000_000) } else { 0 };
         let refunds = rng.once_in(40);
         let (instance, cluster, history) = (instance.clone(), cluster.clone(), history.clone());
-        let (limit, slow) = (limit.clone(), cluster.is_slow());
+        let limit = limit.clone();
         requests.push(tokio::spawn(async move {
             let (from, local) = (cluster.now(), instance.local());
             tokio::time::sleep(Duration::from_micros(stopped)).await;
@@ -178,19 +182,32 @@ fn leaky_buckets_are_never_exceeded() {
     run_all(Algorithm::LeakyBucket);
 }
 
+/// The largest count of each fixed window.
+fn highest(cluster: &Network) -> HashMap<Micros, u64> {
+    let mut highest = HashMap::new();
+    for one in &cluster.node(0).applied {
+        if let Some(State::FixedWindow(tiers)) = &one.state {
+            let first = tiers.as_slice()[0];
+            let most = highest.entry(first.start).or_default();
+            *most = first.count.max(*most);
+        }
+    }
+    highest
+}
+
 #[test]
 fn a_denial_means_all_tokens_were_drawn() {
     for seed in seeds() {
         let (limit, history, cluster) = run(seed, Algorithm::FixedWindow);
         let [tier] = &*limit.tiers else { continue };
-        let highest = cluster.highest.lock().unwrap();
+        let highest = highest(&cluster);
         for denied in &history.denied {
             // The window that the request read, or one that had begun when its refill arrived.
             let window = |at: Micros| Micros(at.0 - at.0 % tier.window.0);
             let its = |start: Micros| window(denied.from) <= start && start <= denied.to;
             let full = highest
                 .iter()
-                .any(|(&(_, start), drawn)| its(start) && drawn + denied.hits > tier.requests);
+                .any(|(&start, drawn)| its(start) && drawn + denied.hits > tier.requests);
             let full = full || denied.hits > tier.requests;
             assert!(full, "{denied:?}\nWEIR_LEASED_SEED={seed} {limit:?}");
         }

@@ -3,14 +3,15 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::fixture::{Cluster, Faults, Instance};
+use super::fixture::{Instance, network, within};
 use crate::key::Key;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::store::StoreError;
+use crate::testing::network::{Conditions, Network};
 use crate::time::Micros;
 
 const KEY: Key = Key([5, 5]);
-const AT_ONCE: Faults = Faults { latency: 0, loses: 0 };
+const AT_ONCE: Conditions = within(0);
 
 fn limit(requests: u64, window: u64) -> Limit {
     of(Algorithm::FixedWindow, requests, window)
@@ -40,13 +41,13 @@ fn held(instance: &Instance) -> u64 {
 }
 
 /// The remaining hits that a new instance sees.
-async fn remaining(cluster: &std::sync::Arc<Cluster>, limit: &Limit) -> u64 {
+async fn remaining(cluster: &std::sync::Arc<Network>, limit: &Limit) -> u64 {
     Instance::new(cluster, 0).hit(&KEY, limit, 0).await.unwrap().remaining
 }
 
 #[tokio::test(start_paused = true)]
 async fn peeks_and_refunds_stay_local() {
-    let cluster = Cluster::new(1, AT_ONCE);
+    let cluster = network(1, AT_ONCE);
     let instance = Instance::new(&cluster, 0);
     let limit = limit(100, 60);
     for left in (60..100).rev() {
@@ -68,7 +69,7 @@ async fn peeks_and_refunds_stay_local() {
 #[tokio::test(start_paused = true)]
 async fn idle_tokens_are_returned() {
     for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::TokenBucket] {
-        let cluster = Cluster::new(1, AT_ONCE);
+        let cluster = network(1, AT_ONCE);
         let instance = Instance::new(&cluster, 0);
         let limit = of(algorithm, 40, 86_400);
         let taken = warm(&instance, &limit).await;
@@ -85,7 +86,7 @@ async fn idle_tokens_are_returned() {
 
 #[tokio::test(start_paused = true)]
 async fn close_returns_all_tokens() {
-    let cluster = Cluster::new(1, AT_ONCE);
+    let cluster = network(1, AT_ONCE);
     let instance = Instance::new(&cluster, 0);
     let limit = limit(100, 60);
     let taken = warm(&instance, &limit).await;
@@ -97,7 +98,7 @@ async fn close_returns_all_tokens() {
 
 #[tokio::test(start_paused = true)]
 async fn tokens_end_with_their_window() {
-    let cluster = Cluster::new(1, AT_ONCE);
+    let cluster = network(1, AT_ONCE);
     let instance = Instance::new(&cluster, 0);
     let limit = limit(100, 10);
     warm(&instance, &limit).await;
@@ -114,7 +115,7 @@ async fn tokens_end_with_their_window() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lower_limit_applies_at_once() {
-    let cluster = Cluster::new(1, AT_ONCE);
+    let cluster = network(1, AT_ONCE);
     let instance = Instance::new(&cluster, 0);
     let (high, low) = (limit(100, 60), limit(3, 60));
     let taken = warm(&instance, &high).await;
@@ -131,7 +132,7 @@ async fn a_lower_limit_applies_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn tokens_outlast_an_unreachable_store() {
-    let cluster = Cluster::new(1, AT_ONCE);
+    let cluster = network(1, AT_ONCE);
     let instance = Instance::new(&cluster, 300_000_000);
     let limit = limit(1_000, 60);
     for _ in 0..50 {
@@ -140,18 +141,18 @@ async fn tokens_outlast_an_unreachable_store() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     let tokens = held(&instance);
     assert!(tokens > 0);
-    cluster.unreachable.store(true, Ordering::Relaxed);
+    cluster.set_down(0, true);
     for _ in 0..tokens {
         assert!(instance.hit(&KEY, &limit, 1).await.unwrap().allowed);
     }
     assert_eq!(instance.hit(&KEY, &limit, 1).await, Err(StoreError::Unreachable));
-    cluster.unreachable.store(false, Ordering::Relaxed);
+    cluster.set_down(0, false);
     assert!(instance.hit(&KEY, &limit, 1).await.unwrap().allowed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_request_leaves_its_tokens() {
-    let cluster = Cluster::new(1, Faults { latency: 20_000, loses: 0 });
+    let cluster = network(1, within(20));
     let instance = Instance::new(&cluster, 0);
     let limit = limit(10, 60);
     for _ in 0..2 {
@@ -171,7 +172,7 @@ async fn a_cancelled_request_leaves_its_tokens() {
 
 #[tokio::test(start_paused = true)]
 async fn a_denial_reports_the_stores_state() {
-    let cluster = Cluster::new(1, AT_ONCE);
+    let cluster = network(1, AT_ONCE);
     let instance = Instance::new(&cluster, 0);
     let limit = limit(10, 60);
     for _ in 0..10 {
@@ -186,7 +187,7 @@ async fn a_denial_reports_the_stores_state() {
 #[tokio::test(start_paused = true)]
 async fn a_bucket_is_spent_to_the_last_token() {
     for burst in [1, 2, 7, 8, 100] {
-        let cluster = Cluster::new(1, AT_ONCE);
+        let cluster = network(1, AT_ONCE);
         let instance = Instance::new(&cluster, 0);
         let limit = of(Algorithm::LeakyBucket, burst, 60);
         for _ in 0..burst {
@@ -198,12 +199,11 @@ async fn a_bucket_is_spent_to_the_last_token() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_refill_is_bounded() {
-    let cluster = Cluster::new(1, AT_ONCE);
-    let instance = Instance::new(&cluster, 0);
+    let cluster = network(1, AT_ONCE);
+    let instance = Instance::with_timeout(&cluster, 0, Some(Duration::from_millis(10)));
     let limit = limit(100, 60);
-    cluster.timeout.store(10, Ordering::Relaxed);
     warm(&instance, &limit).await;
-    cluster.stalled.store(true, Ordering::Relaxed);
+    cluster.set_stalled(0, true);
     for (timeout, waits) in [(None, 10), (Some(4_000), 10), (Some(4), 4)] {
         let before = tokio::time::Instant::now();
         let timeout = timeout.map(Duration::from_millis);

@@ -13,7 +13,7 @@ fn step(limit: &Limit, hits: i64) -> Step {
 }
 
 /// The hits that the store has counted for `key`.
-fn counted(store: &TestStore, key: &Key) -> u64 {
+fn counted(store: &FakeStore, key: &Key) -> u64 {
     let limit = hour(1_000);
     check_memory(&store.memory, key, &limit, &step(&limit, 0)).used
 }
@@ -22,16 +22,16 @@ fn counted(store: &TestStore, key: &Key) -> u64 {
 fn a_failed_call_keeps_them_unreported() {
     let (old, new) = (hour(0), hour(100));
     for (limit, hits) in [(&old, 0), (&old, -1), (&new, 1)] {
-        let store = TestStore::new();
+        let store = fake();
         let (cached, key) = (cache(&store), key(1));
         for _ in 0..3 {
             assert!(!check(&cached, &key, &old, &step(&old, 1)).allowed);
         }
         assert_eq!(counted(&store, &key), 1);
-        store.refuses.store(true, Ordering::Relaxed);
+        store.set_fate(Fate::Rejected(StoreError::Unreachable));
         let refused = cached.apply(&key, &step(limit, hits)).now_or_never();
         assert_eq!(refused, Some(Err(StoreError::Unreachable)));
-        store.refuses.store(false, Ordering::Relaxed);
+        store.set_fate(Fate::Applied);
         assert!(!check(&cached, &key, &old, &step(&old, 1)).allowed);
         check(&cached, &key, limit, &step(limit, hits));
         let expected = 4_u64.saturating_add_signed(hits);
@@ -41,7 +41,7 @@ fn a_failed_call_keeps_them_unreported() {
 
 #[test]
 fn an_evicted_entry_is_reported() {
-    let (store, limit) = (TestStore::new(), hour(0));
+    let (store, limit) = (fake(), hour(0));
     let cached = cache(&store);
     for number in 1..=8 {
         for _ in 0..5 {
@@ -57,14 +57,14 @@ fn an_evicted_entry_is_reported() {
 #[test]
 fn hits_denied_during_a_refund_are_reported() {
     for dropped in [true, false] {
-        let (store, limit) = (TestStore::new(), hour(1));
+        let (store, limit) = (fake(), hour(1));
         let (cached, key) = (cache(&store), key(1));
         assert!(check(&cached, &key, &limit, &step(&limit, 1)).allowed);
         let back = step(&limit, -1);
-        store.held.store(true, Ordering::Relaxed);
+        store.set_held(true);
         let mut giving = Box::pin(cached.apply(&key, &back));
         assert!((&mut giving).now_or_never().is_none());
-        store.held.store(false, Ordering::Relaxed);
+        store.set_held(false);
         assert!(
             check_memory(&store.memory, &key, &limit, &step(&limit, 1)).allowed,
             "another instance's hit"
@@ -76,7 +76,7 @@ fn hits_denied_during_a_refund_are_reported() {
         if dropped {
             drop(giving);
         } else {
-            store.released.notify_one();
+            store.release(0, 1);
             giving.now_or_never().expect("released").expect("an outcome");
         }
         assert_eq!(counted(&store, &key), 4, "dropped: {dropped}");
@@ -94,7 +94,8 @@ async fn the_report_and_the_step_share_a_timeout() {
         (100, None, Err(StoreError::Timeout)),
     ] {
         for hits in [0, -1] {
-            let store = TestStore::slow(Duration::from_millis(takes));
+            let takes = Duration::from_millis(takes);
+            let store = Arc::new(FakeStore::new().taking(takes, Some(TIMEOUT)));
             let (cached, limit) = (cache(&store), limit(Algorithm::FixedWindow, 0));
             let step = |hits| algorithm::plan(&limit, hits, Micros::from_secs(1_000));
             for _ in 0..2 {
@@ -103,9 +104,9 @@ async fn the_report_and_the_step_share_a_timeout() {
             let before = tokio::time::Instant::now();
             let timeout = timeout.map(Duration::from_millis);
             let actual = cached.apply_within(&key(1), &step(hits), timeout).await;
-            assert_eq!(actual.map(drop), result, "{takes} ms, {timeout:?}");
+            assert_eq!(actual.map(drop), result, "{takes:?}, {timeout:?}");
             let waited = before.elapsed();
-            assert!(waited <= timeout.unwrap_or(TIMEOUT), "{takes}, {timeout:?}: {waited:?}");
+            assert!(waited <= timeout.unwrap_or(TIMEOUT), "{takes:?}, {timeout:?}: {waited:?}");
         }
     }
 }

@@ -14,7 +14,7 @@ struct Event {
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let later = prop_oneof![4 => Just(0), 6 => 1..100_000_u64, 2 => 1..2_000_000_u64];
     let hits = prop_oneof![8 => Just(1), 3 => 0..6_i64];
-    let fates = select(vec![Fate::Refused, Fate::LostAfter]);
+    let fates = select(vec![REFUSED, LOST_AFTER]);
     let fate = proptest::option::weighted(0.02, fates);
     let event = (0..3_usize, later, hits, fate).prop_map(|(instance, later, hits, fate)| Event {
         instance,
@@ -73,7 +73,7 @@ proptest! {
     fn no_early_denials_and_all_replicas_converge(
         limit in limits(), events in events(),
     ) {
-        let shared = Shared::new();
+        let shared = shared();
         let instances = [0, 1, 2].map(|_| SyncedPath::new(shared.clone()));
         let (mut passed, mut now) = (None, START);
         for event in &events {
@@ -87,7 +87,7 @@ proptest! {
             for instance in &instances {
                 run_due(instance, now);
             }
-            lock(&shared.fates).clear();
+            shared.clear_fates();
             let decision = hit(&instances[event.instance], &limit, event.hits, now).unwrap();
             if decision.allowed {
                 account(&limit, &mut passed, event.hits, now);
@@ -131,7 +131,7 @@ proptest! {
             tiers: Box::new([tier(requests, 1 << 40, requests)]),
             count_denied: false,
         };
-        let shared = Shared::new();
+        let shared = shared();
         let instances = [0, 1, 2].map(|_| SyncedPath::new(shared.clone()));
         let (mut all, mut now) = (0_u64, START);
         let mut passed: Vec<(usize, u64, u64)> = Vec::new();

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn only_the_first_request_calls_the_store() {
     for algorithm in ALGORITHMS {
-        let (shared, limit) = (Shared::new(), limit(algorithm, 10));
+        let (shared, limit) = (shared(), limit(algorithm, 10));
         let (first, second) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
         for used in 1..=4 {
             assert_eq!(hit(&first, &limit, 1, START).unwrap().used, used, "{algorithm:?}");
@@ -22,7 +22,7 @@ fn only_the_first_request_calls_the_store() {
 
 #[test]
 fn without_due_exchanges_there_are_no_calls() {
-    let (shared, limit) = (Shared::new(), limit(Algorithm::FixedWindow, 10));
+    let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 10));
     let synced = SyncedPath::new(shared.clone());
     hit(&synced, &limit, 1, START).unwrap();
     shared.calls();
@@ -35,8 +35,8 @@ fn without_due_exchanges_there_are_no_calls() {
 #[test]
 fn only_unapplied_counts_are_sent_again() {
     for algorithm in ALGORITHMS {
-        for fate in [Fate::Refused, Fate::LostBefore, Fate::LostAfter, Fate::Applied] {
-            let (shared, limit) = (Shared::new(), limit(algorithm, 1_000_000));
+        for fate in [REFUSED, LOST_BEFORE, LOST_AFTER, Fate::Applied] {
+            let (shared, limit) = (shared(), limit(algorithm, 1_000_000));
             let (one, other) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
             hit(&one, &limit, 1, START).unwrap();
             hit(&one, &limit, 5, START).unwrap();
@@ -58,11 +58,11 @@ fn only_unapplied_counts_are_sent_again() {
 
 #[test]
 fn ambiguous_counts_are_not_counted_twice() {
-    let (shared, limit) = (Shared::new(), limit(Algorithm::FixedWindow, 1_000));
+    let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 1_000));
     let (one, other) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
     hit(&one, &limit, 1, START).unwrap();
     hit(&one, &limit, 5, START).unwrap();
-    shared.push_fate(Fate::LostBefore);
+    shared.push_fate(LOST_BEFORE);
     run_due(&one, START + INTERVAL.0);
     // As many hits as are unconfirmed, so both cases look the same.
     hit(&other, &limit, 5, START).unwrap();
@@ -74,12 +74,12 @@ fn ambiguous_counts_are_not_counted_twice() {
 #[test]
 fn an_unreachable_store_is_caught_up() {
     for algorithm in ALGORITHMS {
-        let (shared, limit) = (Shared::new(), limit(algorithm, 40));
+        let (shared, limit) = (shared(), limit(algorithm, 40));
         let (one, other) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
         for synced in [&one, &other] {
             hit(synced, &limit, 1, START).unwrap();
         }
-        shared.unreachable.store(true, Ordering::Relaxed);
+        shared.set_reachable(false);
         for turn in 1..=20 {
             let now = START + turn * 250_000;
             for synced in [&one, &other] {
@@ -89,7 +89,7 @@ fn an_unreachable_store_is_caught_up() {
         }
         let new = hit_key(&one, &Key([8, 8]), &limit, 1, START);
         assert_eq!(new, Err(StoreError::Unreachable), "a new counter has no replica");
-        shared.unreachable.store(false, Ordering::Relaxed);
+        shared.set_reachable(true);
         for turn in 21..=26 {
             for synced in [&one, &other] {
                 run_due(synced, START + turn * 250_000);
@@ -105,7 +105,7 @@ fn an_unreachable_store_is_caught_up() {
 
 #[test]
 fn replicas_are_bounded_and_idle_ones_removed() {
-    let (shared, limit) = (Shared::new(), limit(Algorithm::TokenBucket, 10));
+    let (shared, limit) = (shared(), limit(Algorithm::TokenBucket, 10));
     let synced = SyncedPath::new(shared.clone());
     let key = |number: u64| Key([number.wrapping_mul(0x9e37_79b9_7f4a_7c15), number << 32]);
     for number in 0..80_000 {
@@ -126,12 +126,12 @@ fn replicas_are_bounded_and_idle_ones_removed() {
 
 #[test]
 fn close_sends_all_counts() {
-    let (shared, limit) = (Shared::new(), limit(Algorithm::FixedWindow, 100));
+    let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 100));
     let synced = SyncedPath::new(shared.clone());
     for _ in 0..5 {
         hit(&synced, &limit, 2, START).unwrap();
     }
-    shared.push_fate(Fate::LostAfter);
+    shared.push_fate(LOST_AFTER);
     run_due(&synced, START + INTERVAL.0);
     hit(&synced, &limit, 3, START + INTERVAL.0).unwrap();
     let closed = synced.close(Micros(START + INTERVAL.0)).now_or_never();
@@ -141,7 +141,7 @@ fn close_sends_all_counts() {
 
 #[test]
 fn a_dropped_exchange_is_unconfirmed() {
-    let (shared, limit) = (Shared::new(), limit(Algorithm::FixedWindow, 100));
+    let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 100));
     let synced = SyncedPath::new(shared.clone());
     hit(&synced, &limit, 1, START).unwrap();
     hit(&synced, &limit, 4, START).unwrap();
@@ -156,7 +156,7 @@ fn a_dropped_exchange_is_unconfirmed() {
 #[test]
 fn refunds_are_exchanged_and_stop_at_zero() {
     for algorithm in ALGORITHMS {
-        let (shared, limit) = (Shared::new(), limit(algorithm, 10));
+        let (shared, limit) = (shared(), limit(algorithm, 10));
         let (one, other) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
         hit(&one, &limit, 8, START).unwrap();
         hit(&other, &limit, 1, START).unwrap();
@@ -175,7 +175,7 @@ fn refunds_are_exchanged_and_stop_at_zero() {
 #[test]
 fn a_new_limit_or_mode_keeps_counts() {
     for algorithm in ALGORITHMS {
-        let shared = Shared::new();
+        let shared = shared();
         let synced = SyncedPath::new(shared.clone());
         hit(&synced, &limit(algorithm, 10), 1, START).unwrap();
         hit(&synced, &limit(algorithm, 10), 6, START).unwrap();
@@ -197,7 +197,7 @@ fn a_new_limit_or_mode_keeps_counts() {
 
 #[test]
 fn a_shorter_interval_applies_at_once() {
-    let (shared, limit) = (Shared::new(), limit(Algorithm::FixedWindow, 10));
+    let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 10));
     let synced = SyncedPath::new(shared.clone());
     let hit = |interval| {
         let local = Micros(START);

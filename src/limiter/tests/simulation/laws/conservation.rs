@@ -7,7 +7,7 @@ pub(super) fn windows(facts: &Facts<'_>) -> Option<String> {
     if !facts.counts_all() || !facts.kept {
         return None;
     }
-    let count = facts.used(&facts.history.redis.state(&facts.key), facts.history.end);
+    let count = facts.used(&facts.history.state(&facts.key), facts.history.end);
     let mut passed: i64 = facts.asked.iter().map(|asked| asked.passed() - asked.returned()).sum();
     for asked in &facts.asked {
         if let (Kind::Closes(opened), Decided::Passed) = (asked.kind, asked.decided) {
@@ -26,17 +26,18 @@ pub(super) fn windows(facts: &Facts<'_>) -> Option<String> {
     // Hits that return possibly never arrived.
     let back = |asked: &&Asked| match (asked.kind, asked.decided) {
         (Kind::Closes(_), _) | (_, Decided::Freed) => asked.hits.abs(),
-        (_, Decided::Failed(_)) => (-asked.hits).max(0),
         _ => 0,
     };
-    let back: i64 = facts.asked.iter().map(back).sum::<i64>() + facts.unknown_returned;
+    let back: i64 = facts.asked.iter().map(back).sum();
+    let back = back + failed_refunds(facts) + lost_hits(facts, -1, true);
     let opened = |asked: &&&Asked| matches!(asked.kind, Kind::Closes(_));
     let opened = facts.asked.iter().filter(opened).map(|asked| match asked.kind {
         Kind::Closes(opened) => facts.history.asked[opened].hits,
         Kind::Hits => 0,
     });
     let opened: i64 = opened.sum();
-    let most = passed + denied + facts.unknown_taken + back + opened;
+    let stays = unreturned(facts) + unsent(facts);
+    let most = passed + denied + lost_hits(facts, 1, true) + back + opened + stays;
     // Redis cannot tell hits of several instances from each other after an unknown exchange, and
     // an instance that ends while Redis is down loses what it has not sent.
     let synced = matches!(facts.mode, Mode::Synced { .. }) || !facts.same_rules;
@@ -46,12 +47,53 @@ pub(super) fn windows(facts: &Facts<'_>) -> Option<String> {
     })
 }
 
+/// Hits of calls without an outcome whose hits have this sign.
+fn lost_hits(facts: &Facts<'_>, sign: i64, may_have_run: bool) -> i64 {
+    let lost = facts.lost.iter().filter(|lost| lost.may_have_run == may_have_run);
+    lost.map(|lost| (sign * lost.step.hits).max(0)).sum()
+}
+
+/// Hits of requests that were to give them back, and got no decision.
+fn failed_refunds(facts: &Facts<'_>) -> i64 {
+    let failed = |asked: &&&Asked| matches!(asked.decided, Decided::Failed(_));
+    facts.asked.iter().filter(failed).map(|asked| (-asked.hits).max(0)).sum()
+}
+
+/// Tokens of leased counters that an instance was to return, and Redis certainly did not get. They
+/// are not sent again.
+fn unreturned(facts: &Facts<'_>) -> i64 {
+    if facts.same_rules && facts.mode != Mode::Leased {
+        return 0;
+    }
+    (lost_hits(facts, -1, false) - failed_refunds(facts)).max(0)
+}
+
+/// Hits that were given back to a replica, and that its instance has not sent before its end. Only
+/// an instance whose last call failed has such hits.
+fn unsent(facts: &Facts<'_>) -> i64 {
+    if facts.same_rules && !matches!(facts.mode, Mode::Synced { .. }) {
+        return 0;
+    }
+    let of = |instance: usize| -> i64 {
+        let calls = facts.history.calls.iter();
+        let calls =
+            || calls.clone().filter(|call| call.instance == instance && call.key == facts.key);
+        if !calls().next_back().is_some_and(|last| last.failed()) {
+            return 0;
+        }
+        let since = calls().filter_map(|call| call.gave_back()).max().unwrap_or_default();
+        let back = facts.asked.iter().filter(|asked| asked.instance == instance);
+        back.filter(|asked| asked.end >= since).map(|asked| asked.returned()).sum()
+    };
+    (0..facts.instances()).map(of).sum()
+}
+
 /// Slots that were released are free again, and all others are taken.
 pub(super) fn slots(facts: &Facts<'_>) -> Option<String> {
     if facts.limit.algorithm != Algorithm::Concurrency || !facts.kept || !facts.calm {
         return None;
     }
-    let used = facts.used(&facts.history.redis.state(&facts.key), facts.history.end);
+    let used = facts.used(&facts.history.state(&facts.key), facts.history.end);
     let taken: i64 = facts.asked.iter().map(|asked| asked.passed()).sum();
     let released = |asked: &&Asked| match (asked.kind, asked.decided) {
         (Kind::Closes(_), Decided::Passed) => asked.hits.abs(),

@@ -1,7 +1,7 @@
 //! Early denials: a request may be denied only if its hits did not fit.
 
 use super::*;
-use crate::step::{GcraTime, INTEGER_END, Params};
+use crate::step::{GcraTier, Params};
 
 /// How long a denial may outlast the state of Redis that caused it.
 const REMEMBERED: Micros = Micros::SECOND;
@@ -22,7 +22,9 @@ pub(super) fn beside_redis(facts: &Facts<'_>) -> Option<String> {
         let later = later.map(|one| one.state.clone());
         // A request is decided as of the instant at which it arrived.
         let mut seen = std::iter::once(before).chain(later);
-        let fits = seen.all(|state| facts.allows(&state, asked.hits, asked.begun));
+        let around = facts.around(asked.begun);
+        let fits =
+            seen.all(|state| around.iter().all(|&now| facts.allows(&state, asked.hits, now)));
         fits.then(|| {
             let (from, to) = (facts.ms(asked.begun), facts.ms(asked.end));
             format!(
@@ -52,11 +54,11 @@ pub(super) fn beside_hits(facts: &Facts<'_>) -> Option<String> {
         return None;
     }
     denied(facts).find_map(|asked| {
-        let state = model(facts, asked);
         let held = if leased { held_by_others(facts, asked) } else { 0 };
-        facts.allows(&state, asked.hits + held, asked.begun).then(|| {
+        let early = |now| facts.allows(&model(facts, asked, now), asked.hits + held, now);
+        facts.around(asked.begun).into_iter().all(early).then(|| {
             let (from, to) = (facts.ms(asked.begun), facts.ms(asked.end));
-            let used = facts.used(&state, asked.begun);
+            let used = facts.used(&model(facts, asked, asked.begun), asked.begun);
             format!(
                 "i{} denied {} hits at {from}..{to} ms, {used} used, {held} tokens elsewhere",
                 asked.instance, asked.hits,
@@ -72,9 +74,10 @@ fn denied<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = &'f Asked> {
     facts.asked.iter().copied().filter(denied)
 }
 
-/// A counter of all hits that passed until the end of `asked`. Hits that possibly passed count,
+/// A counter of all hits that passed until the end of `asked`, which counts at `now`. It is as full
+/// as it possibly was: hits that possibly passed count, at the instant at which they fill it most,
 /// and hits that were possibly not given back yet do not return.
-fn model(facts: &Facts<'_>, asked: &Asked) -> Option<State> {
+fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
     let bucket = matches!(facts.limit.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
     let mut steps: Vec<(Micros, i64)> = Vec::new();
     for one in &facts.asked {
@@ -86,8 +89,8 @@ fn model(facts: &Facts<'_>, asked: &Asked) -> Option<State> {
         if hits > 0 && one.begun <= asked.end {
             // A later window would hide the hits. A bucket counts them as of the
             // instant at which they arrived.
-            let at = if bucket { one.begun } else { one.begun.min(asked.begun) };
-            steps.push((at, hits));
+            let at = one.begun.saturating_add(facts.error);
+            steps.push((if bucket { at } else { at.min(now) }, hits));
         }
         // Hits that are given back reach the other synced instances as hits do. In the other modes
         // they end cached denials.
@@ -100,10 +103,15 @@ fn model(facts: &Facts<'_>, asked: &Asked) -> Option<State> {
             steps.push((one.end, -one.returned()));
         }
     }
-    let unknown = facts.history.unknown.iter();
-    for unknown in unknown.filter(|unknown| unknown.key == facts.key && unknown.hits > 0) {
-        if unknown.at <= asked.end {
-            steps.push((unknown.at.min(asked.begun), unknown.hits));
+    for lost in facts.lost.iter().filter(|lost| lost.sent <= asked.end) {
+        let hits = lost.step.hits;
+        if hits > 0 && lost.may_have_run {
+            steps.push((lost.sent.min(now), hits));
+        } else if hits < 0 && facts.mode == Mode::Leased && (lost.may_have_run || !bucket) {
+            // Tokens that left their instance, and possibly stay charged. A return in the bucket
+            // is of a span that is no whole number of hits.
+            let (at, part) = if bucket { (lost.sent, 1) } else { (lost.step.now.min(now), 0) };
+            steps.push((at, part - hits));
         }
     }
     steps.sort_by_key(|(at, _)| *at);
@@ -113,7 +121,7 @@ fn model(facts: &Facts<'_>, asked: &Asked) -> Option<State> {
         step.count_denied = true;
         if let Params::Gcra(tiers) = &mut step.params {
             for tier in tiers {
-                tier.latest_denied = GcraTime { micros: INTEGER_END - 2, part: 0 };
+                tier.latest_denied = GcraTier::ANY;
             }
         }
         step.apply(&mut state);

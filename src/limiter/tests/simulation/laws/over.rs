@@ -22,8 +22,8 @@ pub(super) fn never(facts: &Facts<'_>) -> Option<String> {
         .iter()
         .filter(|asked| asked.passed() > 0)
         .map(|asked| {
-            let hits = asked.passed().unsigned_abs();
-            Allowed { hits, from: asked.begun.0, to: asked.end.0 }
+            let ([from, _], [_, to]) = (facts.around(asked.begun), facts.around(asked.end));
+            Allowed { hits: asked.passed().unsigned_abs(), from: from.0, to: to.0 }
         })
         .collect();
     let tiers: Vec<Tier> = (facts.limit.tiers.iter())

@@ -1,4 +1,4 @@
-//! The simulated Redis: applies steps to counters one after another, and expires counters by its
+//! A simulated Redis node: applies steps to counters one after another, and expires counters by its
 //! own clock.
 
 use std::collections::HashMap;
@@ -12,9 +12,9 @@ const GRACE: Micros = Micros::SECOND;
 
 /// The counters, and everything that was done to them.
 #[derive(Default)]
-pub(super) struct Redis {
+pub(crate) struct RedisNode {
     counters: HashMap<Key, Kept>,
-    pub(super) applied: Vec<Applied>,
+    pub(crate) applied: Vec<Applied>,
 }
 
 struct Kept {
@@ -24,21 +24,21 @@ struct Kept {
 
 /// One applied step, or one deletion.
 #[derive(Clone, Debug)]
-pub(super) struct Applied {
+pub(crate) struct Applied {
     /// The instant of its arrival, by the clock of Redis.
-    pub(super) at: Micros,
-    pub(super) key: Key,
-    pub(super) instance: usize,
+    pub(crate) at: Micros,
+    pub(crate) key: Key,
+    pub(crate) instance: usize,
     /// The step; `None` for a deletion.
-    pub(super) step: Option<Step>,
-    pub(super) allowed: bool,
+    pub(crate) step: Option<Step>,
+    pub(crate) allowed: bool,
     /// The state after it.
-    pub(super) state: Option<State>,
+    pub(crate) state: Option<State>,
 }
 
-impl Redis {
+impl RedisNode {
     /// Applies `step` at `at`.
-    pub(super) fn apply(&mut self, at: Micros, instance: usize, key: Key, step: &Step) -> Outcome {
+    pub(crate) fn apply(&mut self, at: Micros, instance: usize, key: Key, step: &Step) -> Outcome {
         let kept = self.counters.entry(key).or_insert(Kept { state: None, expires: Micros::ZERO });
         if kept.expires <= at {
             kept.state = None;
@@ -54,7 +54,7 @@ impl Redis {
     }
 
     /// Deletes a counter. Returns whether it existed.
-    pub(super) fn delete(&mut self, at: Micros, instance: usize, key: Key) -> bool {
+    pub(crate) fn delete(&mut self, at: Micros, instance: usize, key: Key) -> bool {
         let existed = self.counters.remove(&key).is_some();
         let (step, allowed, state) = (None, true, None);
         self.applied.push(Applied { at, key, instance, step, allowed, state });
@@ -62,7 +62,7 @@ impl Redis {
     }
 
     /// The state of a counter.
-    pub(super) fn state(&self, key: &Key) -> Option<State> {
+    pub(crate) fn state(&self, key: &Key) -> Option<State> {
         self.counters.get(key).and_then(|kept| kept.state.clone())
     }
 }
@@ -70,7 +70,7 @@ impl Redis {
 impl Applied {
     /// The hits that the step added to the counter, negative if it gave hits back. A settlement
     /// has none.
-    pub(super) fn added(&self) -> i64 {
+    pub(crate) fn added(&self) -> i64 {
         match &self.step {
             Some(step) if matches!(step.lease, Some(Lease::Close(_))) => 0,
             Some(step) if self.allowed || step.count_denied => step.hits,

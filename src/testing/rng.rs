@@ -2,15 +2,15 @@
 
 /// A generator. Equal seeds give equal numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Rng(u64);
+pub(crate) struct Rng(u64);
 
 impl Rng {
     /// The generator of `seed`. Neighbouring seeds give unrelated numbers.
-    pub(super) fn new(seed: u64) -> Rng {
+    pub(crate) fn new(seed: u64) -> Rng {
         Rng(seed.wrapping_mul(0x2545_f491_4f6c_dd1d))
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,18 +18,23 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    /// A number below `end`; 0 if `end` is 0.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
     /// True in `percent` of 100 cases.
-    pub(super) fn chance(&mut self, percent: u64) -> bool {
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
+    /// True once in `times`; never if that is 0.
+    pub(crate) fn once_in(&mut self, times: u64) -> bool {
+        times > 0 && self.below(times) == 0
+    }
+
     /// One of `choices`.
-    pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
 }

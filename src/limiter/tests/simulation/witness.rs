@@ -1,0 +1,136 @@
+//! The store of an instance as in production, with a record of every call.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use crate::key::Key;
+use crate::step::{Outcome, Step};
+use crate::store::{GuardedStore, Store, StoreError};
+use crate::testing::link::{Link, LostCall};
+use crate::testing::lock;
+use crate::testing::network::LocalClock;
+use crate::time::Micros;
+
+/// The store of one instance: the guarded store of production over simulated connections.
+pub(super) struct Witness {
+    store: GuardedStore<Link, LocalClock>,
+    instance: usize,
+    calls: Mutex<Vec<Call>>,
+}
+
+/// One call, or one reading of a node's clock that failed.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) instance: usize,
+    pub(super) key: Key,
+    /// The step; `None` for a reading of the clock.
+    step: Option<Step>,
+    /// When it was sent, by the clock of the nodes.
+    sent: Micros,
+    /// The error; `None` if there was an outcome.
+    error: Option<StoreError>,
+}
+
+impl Witness {
+    pub(super) fn new(
+        link: Link,
+        clock: LocalClock,
+        instance: usize,
+        timeout: Duration,
+    ) -> Witness {
+        let store = GuardedStore::new(link, clock, timeout);
+        Witness { store, instance, calls: Mutex::default() }
+    }
+
+    /// The store of production.
+    pub(super) fn guarded(&self) -> &GuardedStore<Link, LocalClock> {
+        &self.store
+    }
+
+    /// The calls so far.
+    pub(super) fn calls(&self) -> Vec<Call> {
+        lock(&self.calls).clone()
+    }
+
+    /// The call, before its result. A call that is dropped has none.
+    fn begin(&self, key: &Key, step: Option<&Step>) -> Recorded<'_> {
+        let call = Call {
+            instance: self.instance,
+            key: *key,
+            step: step.cloned(),
+            sent: self.store.store().network().now(),
+            error: Some(StoreError::Timeout),
+        };
+        Recorded { witness: self, call: Some(call) }
+    }
+}
+
+/// Records a call when it ends.
+struct Recorded<'a> {
+    witness: &'a Witness,
+    call: Option<Call>,
+}
+
+impl Recorded<'_> {
+    fn end(mut self, error: Option<StoreError>) {
+        if let Some(call) = &mut self.call {
+            call.error = error;
+        }
+    }
+}
+
+impl Drop for Recorded<'_> {
+    fn drop(&mut self) {
+        lock(&self.witness.calls).extend(self.call.take());
+    }
+}
+
+impl Call {
+    /// Whether there was no outcome.
+    pub(super) fn failed(&self) -> bool {
+        self.error.is_some()
+    }
+
+    /// The instant of a call that gave hits back, and had an outcome.
+    pub(super) fn gave_back(&self) -> Option<Micros> {
+        let gives = self.step.as_ref().is_some_and(|step| step.hits < 0);
+        (gives && !self.failed()).then_some(self.sent)
+    }
+
+    /// The call as one without an outcome.
+    pub(super) fn lost(&self) -> Option<LostCall> {
+        let (step, error) = (self.step.clone()?, self.error?);
+        let may_have_run = error.may_have_run();
+        Some(LostCall { key: self.key, step, sent: self.sent, may_have_run })
+    }
+}
+
+impl Store for Witness {
+    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
+        self.store.now(key, local).inspect_err(|error| self.begin(key, None).end(Some(*error)))
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.store.timeout()
+    }
+
+    async fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        timeout: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
+        let call = self.begin(key, Some(step));
+        let result = self.store.apply_within(key, step, timeout).await;
+        call.end(result.as_ref().err().copied());
+        result
+    }
+
+    fn apply_detached(&self, key: &Key, step: Step) {
+        self.store.apply_detached(key, step);
+    }
+
+    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+        self.store.delete(key).await
+    }
+}

@@ -1,0 +1,18 @@
+//! Parts that tests of several modules share: a random number generator, a fake store, and a
+//! simulated network of Redis nodes.
+
+mod fake_store;
+pub(crate) mod link;
+pub(crate) mod network;
+pub(crate) mod redis_node;
+mod rng;
+
+pub(crate) use fake_store::{FakeStore, Fate};
+pub(crate) use rng::Rng;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks `mutex`. No panic leaves its content half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

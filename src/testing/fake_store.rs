@@ -1,0 +1,198 @@
+//! A fake store: counters in memory, whose calls can take time, and can be held back, rejected or
+//! lost.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::lock;
+use crate::key::Key;
+use crate::step::{Outcome, Step};
+use crate::store::{Clustered, MemoryStore, NodeId, Store, StoreError};
+use crate::time::Micros;
+
+/// The most counters.
+const COUNTERS_MAX: usize = 100_000;
+
+/// The fate of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The step is applied.
+    Applied,
+    /// The step is not applied, and the caller gets this error. The error may leave that open.
+    Rejected(StoreError),
+    /// The step is applied, and the caller gets this error instead of the outcome.
+    Lost(StoreError),
+}
+
+/// A store of two nodes. Node 1 has the keys whose first half is 2, and node 0 all others.
+pub(crate) struct FakeStore {
+    /// The counters.
+    pub(crate) memory: MemoryStore,
+    calls: AtomicUsize,
+    detached: AtomicUsize,
+    reachable: AtomicBool,
+    /// Whether outcomes are held back until they are released. Steps are applied at once.
+    held: AtomicBool,
+    /// The released outcomes of each node.
+    released: [Semaphore; 2],
+    /// The fates of the next calls.
+    next: Mutex<VecDeque<Fate>>,
+    /// The fate of all calls after them.
+    usual: Mutex<Fate>,
+    /// The duration of a call.
+    takes: Duration,
+    timeout: Option<Duration>,
+}
+
+impl FakeStore {
+    /// An empty store that answers at once.
+    pub(crate) fn new() -> FakeStore {
+        FakeStore {
+            memory: MemoryStore::new(COUNTERS_MAX),
+            calls: AtomicUsize::new(0),
+            detached: AtomicUsize::new(0),
+            reachable: AtomicBool::new(true),
+            held: AtomicBool::new(false),
+            released: [Semaphore::new(0), Semaphore::new(0)],
+            next: Mutex::default(),
+            usual: Mutex::new(Fate::Applied),
+            takes: Duration::ZERO,
+            timeout: None,
+        }
+    }
+
+    /// This store with calls that take this time, and a timeout.
+    pub(crate) fn taking(self, takes: Duration, timeout: Option<Duration>) -> FakeStore {
+        FakeStore { takes, timeout, ..self }
+    }
+
+    /// This store with outcomes that are held back.
+    pub(crate) fn holding(self) -> FakeStore {
+        self.set_held(true);
+        self
+    }
+
+    /// This store with a fate for every call.
+    pub(crate) fn with_fate(self, fate: Fate) -> FakeStore {
+        self.set_fate(fate);
+        self
+    }
+
+    /// The calls since the last time that this was asked, detached ones included.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.swap(0, Ordering::Relaxed)
+    }
+
+    /// All detached calls.
+    pub(crate) fn detached(&self) -> usize {
+        self.detached.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether the store has a connection.
+    pub(crate) fn set_reachable(&self, reachable: bool) {
+        self.reachable.store(reachable, Ordering::Relaxed);
+    }
+
+    /// Sets whether the outcomes of new calls are held back.
+    pub(crate) fn set_held(&self, held: bool) {
+        self.held.store(held, Ordering::Relaxed);
+    }
+
+    /// Releases this number of held outcomes of a node.
+    pub(crate) fn release(&self, node: usize, outcomes: usize) {
+        self.released[node].add_permits(outcomes);
+    }
+
+    /// Sets the fate of the next call without one.
+    pub(crate) fn push_fate(&self, fate: Fate) {
+        lock(&self.next).push_back(fate);
+    }
+
+    /// Removes the fates of the next calls.
+    pub(crate) fn clear_fates(&self) {
+        lock(&self.next).clear();
+    }
+
+    /// Sets the fate of all calls that have no other one.
+    pub(crate) fn set_fate(&self, fate: Fate) {
+        *lock(&self.usual) = fate;
+    }
+
+    fn fate(&self) -> Fate {
+        let next = lock(&self.next).pop_front();
+        next.unwrap_or_else(|| *lock(&self.usual))
+    }
+
+    /// Waits until an outcome of the key's node is released, if outcomes are held back.
+    async fn outcome_is_released(&self, key: &Key) {
+        if self.held.load(Ordering::Relaxed) {
+            let released = &self.released[self.node(key).0 as usize];
+            released.acquire().await.expect("never closed").forget();
+        }
+    }
+}
+
+impl Clustered for FakeStore {
+    fn node(&self, key: &Key) -> NodeId {
+        NodeId(u32::from(key.0[0] == 2))
+    }
+
+    fn node_label(&self, node: NodeId) -> String {
+        node.0.to_string()
+    }
+}
+
+impl Store for FakeStore {
+    fn now(&self, _: &Key, local: Micros) -> Result<Micros, StoreError> {
+        let reachable = self.reachable.load(Ordering::Relaxed);
+        if reachable { Ok(local) } else { Err(StoreError::Unreachable) }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    async fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        timeout: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
+        if !self.takes.is_zero() {
+            let timeout = timeout.into_iter().chain(self.timeout).min().unwrap_or(Duration::MAX);
+            tokio::time::sleep(self.takes.min(timeout)).await;
+            if self.takes > timeout {
+                return Err(StoreError::Timeout);
+            }
+        }
+        if !self.reachable.load(Ordering::Relaxed) {
+            return Err(StoreError::Unreachable);
+        }
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let fate = self.fate();
+        if let Fate::Rejected(error) = fate {
+            return Err(error);
+        }
+        let outcome = self.memory.apply_now(key, step);
+        self.outcome_is_released(key).await;
+        match fate {
+            Fate::Lost(error) => outcome.and(Err(error)),
+            Fate::Applied | Fate::Rejected(_) => outcome,
+        }
+    }
+
+    fn apply_detached(&self, key: &Key, step: Step) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.detached.fetch_add(1, Ordering::Relaxed);
+        drop(self.memory.apply_now(key, &step));
+    }
+
+    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+        self.outcome_is_released(key).await;
+        Ok(self.memory.delete(key))
+    }
+}

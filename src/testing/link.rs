@@ -1,0 +1,188 @@
+//! One instance's connections to the simulated nodes, and its estimates of their clocks.
+
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::lock;
+use super::network::{Fate, Journey, LocalClock, Network, travel};
+use crate::key::Key;
+use crate::step::{Outcome, Step};
+use crate::store::redis::clock_offset::{RttSample, RttSamples};
+use crate::store::{Clustered, NodeId, Store, StoreError};
+use crate::time::{Clock, ClockOffset, Micros};
+
+/// The store of one instance, beneath its breaker and timeouts.
+pub(crate) struct Link {
+    network: Arc<Network>,
+    instance: usize,
+    clock: LocalClock,
+    /// The estimate of each node's clock.
+    estimates: Box<[Mutex<Estimate>]>,
+    timeout: Option<Duration>,
+    /// Detached calls whose step was possibly not applied.
+    lost: Mutex<Vec<LostCall>>,
+}
+
+/// What an instance knows about the clock of a node.
+struct Estimate {
+    samples: RttSamples,
+    offset: ClockOffset,
+    /// The largest error of `offset` so far.
+    worst: Micros,
+}
+
+/// A call without an outcome.
+#[derive(Clone, Debug)]
+pub(crate) struct LostCall {
+    pub(crate) key: Key,
+    pub(crate) step: Step,
+    /// When it was sent, by the clock of the nodes.
+    pub(crate) sent: Micros,
+    /// Whether the step was possibly applied.
+    pub(crate) may_have_run: bool,
+}
+
+impl Link {
+    /// The connections of an instance. Its estimates are exact until the first measurement.
+    pub(crate) fn new(network: &Arc<Network>, instance: usize, clock: &LocalClock) -> Link {
+        let offset = clock.offset();
+        let estimate = |_| {
+            Mutex::new(Estimate { samples: RttSamples::default(), offset, worst: Micros::ZERO })
+        };
+        Link {
+            network: network.clone(),
+            instance,
+            clock: clock.clone(),
+            estimates: (0..network.nodes()).map(estimate).collect(),
+            timeout: None,
+            lost: Mutex::default(),
+        }
+    }
+
+    /// These connections with a timeout that callers read. It ends no call.
+    pub(crate) fn with_timeout(self, timeout: Option<Duration>) -> Link {
+        Link { timeout, ..self }
+    }
+
+    /// The network.
+    pub(crate) fn network(&self) -> &Arc<Network> {
+        &self.network
+    }
+
+    /// Detached calls whose step was possibly not applied.
+    pub(crate) fn lost(&self) -> Vec<LostCall> {
+        lock(&self.lost).clone()
+    }
+
+    /// The largest error of an estimate so far.
+    pub(crate) fn worst_estimate(&self) -> Micros {
+        let worst = self.estimates.iter().map(|estimate| lock(estimate).worst);
+        worst.max().unwrap_or_default()
+    }
+
+    /// Measures the clock of every node by a round trip that takes no time.
+    pub(crate) fn measure_at_once(&self) {
+        for node in 0..self.network.nodes() {
+            let Journey { there, back, .. } = self.network.journey(node);
+            let (there, back) = (Micros::from_millis(there), Micros::from_millis(back));
+            let sent = self.clock.now();
+            let received = sent.saturating_add(there).saturating_add(back);
+            let sample =
+                RttSample { sent, received, node: self.network.now().saturating_add(there) };
+            self.add(node, sample);
+        }
+    }
+
+    /// Measures the clock of a node, if its reply arrives.
+    pub(crate) async fn measure(&self, node: usize) {
+        let Journey { there, back, fate } = self.network.journey(node);
+        if self.network.is_down(node) || fate != Fate::Applied {
+            return;
+        }
+        let sent = self.clock.now();
+        travel(there).await;
+        let shown = self.network.now();
+        travel(back).await;
+        self.add(node, RttSample { sent, received: self.clock.now(), node: shown });
+    }
+
+    fn add(&self, node: usize, sample: RttSample) {
+        let mut estimate = lock(&self.estimates[node]);
+        estimate.offset = estimate.samples.add(sample);
+        let error = estimate.offset.micros().abs_diff(self.clock.offset().micros());
+        estimate.worst = estimate.worst.max(Micros(error));
+    }
+}
+
+impl Store for Link {
+    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
+        let node = self.network.node_of(key);
+        if self.network.is_down(node) {
+            return Err(StoreError::Unreachable);
+        }
+        Ok(lock(&self.estimates[node]).offset.remote(local))
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    async fn apply_within(
+        &self,
+        key: &Key,
+        step: &Step,
+        _: Option<Duration>,
+    ) -> Result<Outcome, StoreError> {
+        let node = self.network.node_of(key);
+        if self.network.is_down(node) {
+            return Err(StoreError::Unreachable);
+        }
+        let (key, step, instance) = (*key, step.clone(), self.instance);
+        let (_, answer) =
+            self.network.send(node, move |redis, now| redis.apply(now, instance, key, &step));
+        let Ok(result) = answer.await else { return pending().await };
+        result
+    }
+
+    fn apply_detached(&self, key: &Key, step: Step) {
+        let (node, key) = (self.network.node_of(key), *key);
+        let lost = LostCall {
+            key,
+            step: step.clone(),
+            sent: self.network.now(),
+            may_have_run: !self.network.is_down(node),
+        };
+        if !lost.may_have_run {
+            return lock(&self.lost).push(lost);
+        }
+        let instance = self.instance;
+        let (fate, _) =
+            self.network.send(node, move |redis, now| redis.apply(now, instance, key, &step));
+        if fate != Fate::Applied {
+            lock(&self.lost).push(lost);
+        }
+    }
+
+    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+        let node = self.network.node_of(key);
+        if self.network.is_down(node) {
+            return Err(StoreError::Unreachable);
+        }
+        let (key, instance) = (*key, self.instance);
+        let (_, answer) =
+            self.network.send(node, move |redis, now| redis.delete(now, instance, key));
+        let Ok(result) = answer.await else { return pending().await };
+        result
+    }
+}
+
+impl Clustered for Link {
+    fn node(&self, key: &Key) -> NodeId {
+        NodeId(self.network.node_of(key) as u32)
+    }
+
+    fn node_label(&self, node: NodeId) -> String {
+        format!("simulated {}", node.0)
+    }
+}

@@ -1,0 +1,232 @@
+//! A simulated network between instances and the nodes of a Redis Cluster, in virtual time: latency,
+//! reordering, loss of requests and of replies, refusals, and outages of single nodes.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
+
+use super::redis_node::RedisNode;
+use super::{Rng, lock};
+use crate::key::Key;
+use crate::store::StoreError;
+use crate::time::{Clock, ClockOffset, Micros};
+
+/// What the way to a node does to calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Conditions {
+    /// The shortest latency each way, in milliseconds.
+    pub(crate) latency: u64,
+    /// The most milliseconds that are added to a latency at random, so that calls overtake others.
+    pub(crate) jitter: u64,
+    /// Calls of 100 that are lost, with their connection or without.
+    pub(crate) loses: u64,
+    /// Further calls of 100 that are lost with their connection.
+    pub(crate) cuts: u64,
+}
+
+/// The fate of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Applied,
+    RequestLost,
+    ReplyLost,
+    /// The connection ends, before or after the step is applied.
+    Cut {
+        applied: bool,
+    },
+    Refused,
+}
+
+/// The latencies of one call and its fate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Journey {
+    /// Milliseconds to the node.
+    pub(super) there: u64,
+    /// Milliseconds from the node.
+    pub(super) back: u64,
+    pub(super) fate: Fate,
+}
+
+/// The network, and the nodes behind it.
+pub(crate) struct Network {
+    begin: Instant,
+    /// The clock of the nodes at the beginning.
+    epoch: Micros,
+    inner: Mutex<Inner>,
+    nodes: Box<[Mutex<RedisNode>]>,
+}
+
+struct Inner {
+    rng: Rng,
+    /// The way to each node.
+    ways: Vec<Way>,
+    calls: u64,
+}
+
+/// The way to one node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
+    conditions: Conditions,
+    /// Whether no instance has a connection.
+    down: bool,
+    /// Whether no call arrives.
+    stalled: bool,
+}
+
+impl Network {
+    /// A network to this number of nodes, with the same conditions on every way.
+    pub(crate) fn new(
+        seed: u64,
+        epoch: Micros,
+        nodes: usize,
+        conditions: Conditions,
+    ) -> Arc<Network> {
+        let ways = vec![Way { conditions, ..Way::default() }; nodes];
+        let inner = Inner { rng: Rng::new(seed), ways, calls: 0 };
+        Arc::new(Network {
+            begin: Instant::now(),
+            epoch,
+            inner: Mutex::new(inner),
+            nodes: (0..nodes).map(|_| Mutex::default()).collect(),
+        })
+    }
+
+    /// The clock of the nodes.
+    pub(crate) fn now(&self) -> Micros {
+        let elapsed = u64::try_from(self.begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.epoch.saturating_add(Micros(elapsed))
+    }
+
+    /// The instant of the virtual clock that is `millis` after the beginning.
+    pub(crate) fn at(&self, millis: u64) -> Instant {
+        self.begin + Duration::from_millis(millis)
+    }
+
+    /// The number of nodes.
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The node that has the counter `key`.
+    pub(crate) fn node_of(&self, key: &Key) -> usize {
+        (key.0[1] % self.nodes.len() as u64) as usize
+    }
+
+    /// A node.
+    pub(crate) fn node(&self, node: usize) -> MutexGuard<'_, RedisNode> {
+        lock(&self.nodes[node])
+    }
+
+    /// Sets the conditions on the way to a node.
+    pub(crate) fn set_conditions(&self, node: usize, conditions: Conditions) {
+        lock(&self.inner).ways[node].conditions = conditions;
+    }
+
+    /// Sets whether no instance has a connection to a node.
+    pub(crate) fn set_down(&self, node: usize, down: bool) {
+        lock(&self.inner).ways[node].down = down;
+    }
+
+    /// Sets whether no call arrives at a node.
+    pub(crate) fn set_stalled(&self, node: usize, stalled: bool) {
+        lock(&self.inner).ways[node].stalled = stalled;
+    }
+
+    /// Whether no instance has a connection to a node.
+    pub(super) fn is_down(&self, node: usize) -> bool {
+        lock(&self.inner).ways[node].down
+    }
+
+    /// Calls so far.
+    pub(crate) fn calls(&self) -> u64 {
+        lock(&self.inner).calls
+    }
+
+    /// The latencies and the fate of the next call to a node.
+    pub(super) fn journey(&self, node: usize) -> Journey {
+        let mut inner = lock(&self.inner);
+        let Way { conditions, stalled, .. } = inner.ways[node];
+        let Conditions { latency, jitter, loses, cuts } = conditions;
+        let rng = &mut inner.rng;
+        let fate = if stalled {
+            Fate::RequestLost
+        } else if loses > 0 && rng.chance(loses) {
+            rng.pick(&[
+                Fate::RequestLost,
+                Fate::ReplyLost,
+                Fate::Cut { applied: false },
+                Fate::Cut { applied: true },
+                Fate::Refused,
+            ])
+        } else if cuts > 0 && rng.chance(cuts) {
+            Fate::Cut { applied: rng.chance(50) }
+        } else {
+            Fate::Applied
+        };
+        let there = latency + rng.below(jitter + 1);
+        let back = latency + rng.below(jitter + 1);
+        Journey { there, back, fate }
+    }
+
+    /// Sends a call to a node. It travels on, even if its caller stops waiting.
+    pub(super) fn send<T: Send + 'static>(
+        self: &Arc<Self>,
+        node: usize,
+        call: impl FnOnce(&mut RedisNode, Micros) -> T + Send + 'static,
+    ) -> (Fate, oneshot::Receiver<Result<T, StoreError>>) {
+        let (sender, receiver) = oneshot::channel();
+        let Journey { there, back, fate } = self.journey(node);
+        lock(&self.inner).calls += 1;
+        let network = self.clone();
+        tokio::spawn(async move {
+            travel(there).await;
+            let applies =
+                !matches!(fate, Fate::RequestLost | Fate::Refused | Fate::Cut { applied: false });
+            let answer = applies.then(|| call(&mut network.node(node), network.now()));
+            travel(back).await;
+            let result = match (fate, answer) {
+                (Fate::Applied, Some(answer)) => Ok(answer),
+                (Fate::Refused, _) => Err(StoreError::ErrorReply),
+                (Fate::Cut { .. }, _) => Err(StoreError::ConnectionLost),
+                _ => return,
+            };
+            let _ = sender.send(result);
+        });
+        (fate, receiver)
+    }
+}
+
+/// Waits for the length of one way.
+pub(super) async fn travel(millis: u64) {
+    if millis > 0 {
+        sleep(Duration::from_millis(millis)).await;
+    }
+}
+
+/// The clock of one instance.
+#[derive(Clone)]
+pub(crate) struct LocalClock {
+    network: Arc<Network>,
+    /// The offset of the nodes' clocks.
+    offset: ClockOffset,
+}
+
+impl LocalClock {
+    /// A clock that is `ahead` microseconds ahead of the nodes.
+    pub(crate) fn new(network: &Arc<Network>, ahead: i64) -> LocalClock {
+        LocalClock { network: network.clone(), offset: ClockOffset::from_micros(-ahead) }
+    }
+
+    /// The offset of the nodes' clocks.
+    pub(super) fn offset(&self) -> ClockOffset {
+        self.offset
+    }
+}
+
+impl Clock for LocalClock {
+    fn now(&self) -> Micros {
+        self.offset.local(self.network.now())
+    }
+}
