@@ -47,7 +47,7 @@
 //! return of the same counter, so the store has the returned tokens before it denies a refill.
 //!
 //! **One instance, buckets.** Requests that wait for one refill are planned one after another, each
-//! as of its own instant: see `tokens/bucket_draw.rs`.
+//! as of its arrival: see `tokens/bucket_draw.rs`.
 //!
 //! **Lost outcomes.** Tokens of a refill without an outcome count as spent. Tokens of a return
 //! without an outcome count as returned. Neither step is repeated, so both errors lower the number

@@ -142,8 +142,8 @@ fn a_drain_loses_nothing_that_is_under_way() {
     }
 }
 
-/// Requests that wait for a refill count as of their own instants, so the bucket is as full as in
-/// mode exact.
+/// Requests that wait for a refill count as of their arrival, so the bucket is as full as in mode
+/// exact.
 #[test]
 fn waiting_requests_do_not_fill_a_bucket_later() {
     let counter = Counter { windows: Windows::Seconds, ..counter(Algorithm::LeakyBucket) };

@@ -69,8 +69,8 @@ impl TokenPool {
         Some(self.draw(size(need, want, left, room).max(1), now))
     }
 
-    /// The draw for the waiting requests to a bucket that fit as of their own instants; `None` if
-    /// the counter is no bucket.
+    /// The draw for the waiting requests to a bucket that fit as of their arrival; `None` if the
+    /// counter is no bucket.
     fn draw_from_bucket(&self) -> Option<Step> {
         let first = self.waiting.front()?;
         let mut draw = BucketDraw::new(&self.tokens, self.known.as_ref(), first.now)?;

@@ -1,5 +1,5 @@
-//! Draws of a bucket for waiting requests: which of them fit as of their own instants, and the step
-//! that draws their tokens. Pure.
+//! Draws of a bucket for waiting requests: which of them fit as of their arrival, and the step that
+//! draws their tokens. Pure.
 //!
 //! Mode exact decides each request as of the instant at which it arrived. Requests that wait for one
 //! refill arrived at different instants. So they are planned one after another, on the last known
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_fits_as_of_its_own_instant() {
+    fn each_request_fits_as_of_its_arrival() {
         let policy = policy();
         let tokens = Tokens::none(&policy);
         let mut draw = BucketDraw::new(&tokens, state(1_015).as_ref(), Micros(1_000))
