@@ -7,6 +7,7 @@ use crate::decision::Code;
 use crate::descriptor::{Descriptor, Entry};
 use crate::rules::{Options, SourceFile};
 use crate::settings::LimitHeaders;
+use crate::testing::fake_store::{Fate, FakeStore};
 
 mod leases;
 mod simulation;
@@ -222,13 +223,14 @@ fn a_fallback_that_counts_nothing_reports_no_limit() {
 }
 
 /// A limiter over a Redis that is not reachable.
-fn unreachable_limiter(config: ResponseSettings) -> Limiter<leases::Unreachable> {
-    let backend = Backend::Redis(Modes::new(leases::Unreachable));
+fn unreachable_limiter(config: ResponseSettings) -> Limiter<FakeStore> {
+    let store = FakeStore::new().with_fate(Fate::Rejected(StoreError::Unreachable));
+    let backend = Backend::Redis(Modes::new(store));
     Limiter::new(backend, KeySeed::fixed([1, 2]), config)
 }
 
 /// Decides one hit of rule `r`, and a descriptor without a rule.
-fn decide(limiter: &Limiter<leases::Unreachable>, rules: &RuleSet) -> Verdict {
+fn decide(limiter: &Limiter<FakeStore>, rules: &RuleSet) -> Verdict {
     let entries = ["r", "nothing"].map(|key| [Entry { key, value: "" }]);
     let descriptors = [0, 1].map(|index: usize| Descriptor {
         entries: &entries[index],
