@@ -7,7 +7,8 @@ use crate::decision::Code;
 use crate::descriptor::{Descriptor, Entry};
 use crate::rules::{Options, SourceFile};
 use crate::settings::LimitHeaders;
-use crate::testing::fake_store::{Fate, FakeStore};
+use crate::store_error::StoreError;
+use crate::testing::{FakeStore, Fate};
 
 mod leases;
 mod simulation;
