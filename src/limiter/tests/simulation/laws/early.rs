@@ -107,10 +107,22 @@ fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
         let hits = lost.step.hits;
         if hits > 0 && lost.may_have_run {
             steps.push((lost.sent.min(now), hits));
-        } else if hits < 0 && facts.mode == Mode::Leased && (lost.may_have_run || !bucket) {
-            // Tokens that left their instance, and possibly stay charged. A return in the bucket
-            // is of a span that is no whole number of hits.
-            let (at, part) = if bucket { (lost.sent, 1) } else { (lost.step.now.min(now), 0) };
+            continue;
+        }
+        // Hits that were to return, and possibly stay counted. A leased instance does not send them
+        // again, and a synced one only if they certainly did not arrive.
+        let stays = match facts.mode {
+            Mode::Exact => false,
+            Mode::Leased => lost.may_have_run || !bucket,
+            Mode::Synced { .. } => lost.may_have_run,
+        };
+        if hits < 0 && stays {
+            // A leased return in a bucket is of a span that is no whole number of hits.
+            let (at, part) = match facts.mode {
+                Mode::Leased if bucket => (lost.sent, 1),
+                Mode::Leased => (lost.step.now.min(now), 0),
+                _ => (lost.sent.min(now), 0),
+            };
             steps.push((at, part - hits));
         }
     }
