@@ -34,13 +34,14 @@ pub use grpc::worker::count as worker_count;
 pub use http::admin::{AdminView, CounterError, Token};
 pub use lifecycle::Health;
 pub use listener::tls::{TlsAcceptor, TlsConfig};
-pub use metrics::{ListenerMetrics, Metric, ServerMetrics};
+pub use metrics::{ClientMemory, ListenerMetrics, Metric, PartMetrics, ServerMetrics};
 pub use rls::handler::Decide;
 /// For integration tests and the fuzz targets, which are other crates.
 #[doc(hidden)]
 pub use rls::in_process;
 
 use acceptor::Acceptor;
+use grpc::connection_memory::most_connections;
 use grpc::memory_budget::MemoryBudget;
 use grpc::tonic_services::health::Reporter;
 use grpc::worker::{self, WorkerConfig};
@@ -124,9 +125,10 @@ impl BoundServer {
             config.bounds,
         );
         let (reporter, health_service) = Reporter::new();
+        let room = most_connections(config.grpc.max_client_memory, config.tls.is_some());
         let (balancer, queues) = LeastConnections::new(
             worker::count(&config.grpc),
-            config.grpc.max_connections,
+            config.grpc.max_connections.min(room),
             config.grpc.max_connections_per_peer,
             config.server_metrics.clone(),
         );
@@ -159,7 +161,7 @@ impl BoundServer {
             )?);
         }
         let budget = Arc::new(MemoryBudget::new(
-            config.grpc.max_buffered_bytes,
+            config.grpc.max_client_memory,
             config.server_metrics.clone(),
         ));
         let worker = WorkerConfig {

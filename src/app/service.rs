@@ -84,4 +84,8 @@ impl Decide for Service {
     fn traces(&self) -> bool {
         self.recorder.traces.is_some()
     }
+
+    fn may_wait(&self) -> bool {
+        self.limiter.backend().memory().is_none()
+    }
 }

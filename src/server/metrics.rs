@@ -14,9 +14,19 @@ impl Metric {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Adds `number`, and returns the sum.
+    pub(in crate::server) fn add_many(&self, number: u64) -> u64 {
+        self.0.fetch_add(number, Ordering::Relaxed).wrapping_add(number)
+    }
+
     /// Subtracts one, for gauges.
     pub(in crate::server) fn subtract(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.subtract_many(1);
+    }
+
+    /// Subtracts `number`, for gauges.
+    pub(in crate::server) fn subtract_many(&self, number: u64) {
+        self.0.fetch_sub(number, Ordering::Relaxed);
     }
 
     /// Sets the value.
@@ -28,6 +38,28 @@ impl Metric {
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// The bytes of a part of `grpc.max_client_memory`.
+#[derive(Debug, Default)]
+pub struct PartMetrics {
+    /// Bytes held now.
+    pub held: Metric,
+    /// The maximum.
+    pub max: Metric,
+}
+
+/// The memory that clients of the gRPC listener make the process hold, by part.
+#[derive(Debug, Default)]
+pub struct ClientMemory {
+    /// Connections, each at a fixed cost.
+    pub connections: PartMetrics,
+    /// What h2 buffers for connections in addition.
+    pub buffers: PartMetrics,
+    /// Calls that wait for their client.
+    pub waiting: PartMetrics,
+    /// Calls that wait for their decision.
+    pub deciding: PartMetrics,
 }
 
 /// Metrics of one listener.
@@ -90,8 +122,14 @@ pub struct ServerMetrics {
     /// Calls rejected because their message exceeded `grpc.max_message_bytes`, as it was sent.
     /// Messages that exceed it only after decompression are not counted.
     pub message_too_large: Metric,
-    /// Calls rejected at `grpc.max_buffered_bytes`, or because a streaming call sent too much.
-    pub buffer_full: Metric,
+    /// Calls rejected at `grpc.max_client_memory`.
+    pub memory_full: Metric,
+    /// Health watches and reflection calls rejected: too many of one connection, or too large.
+    pub staying_refused: Metric,
+    /// The memory that clients hold.
+    pub client_memory: ClientMemory,
+    /// gRPC connections closed because their buffers were the largest, and the memory was used.
+    pub memory_evicted: Metric,
     /// HTTP requests whose head or body was too slow.
     pub http_timeout: Metric,
     /// HTTP requests whose head or body was too large. A body that ends early is not counted.
@@ -180,20 +218,44 @@ impl ServerMetrics {
             ("age", &self.aged),
             ("idle", &self.idle),
             ("grace_expired", &self.grace_expired),
+            ("memory", &self.memory_evicted),
         ] {
             family.sample(&[("reason", reason)], count.get());
         }
+        self.expose_memory(page);
         let family = page.counter(
             "weir_grpc_calls_aborted_total",
             "gRPC calls rejected or reset by weir: over the call timeout (timeout), the message \
-             size (too_large) or the bytes of all calls (buffer_full).",
+             size (too_large), grpc.max_client_memory (memory), or the number or size of health \
+             watches and reflection calls (staying).",
         );
         for (reason, count) in [
             ("timeout", &self.call_timeout),
             ("too_large", &self.message_too_large),
-            ("buffer_full", &self.buffer_full),
+            ("memory", &self.memory_full),
+            ("staying", &self.staying_refused),
         ] {
             family.sample(&[("reason", reason)], count.get());
+        }
+    }
+
+    fn expose_memory(&self, page: &mut Exposition) {
+        let ClientMemory { connections, buffers, waiting, deciding } = &self.client_memory;
+        let parts = [
+            ("connections", connections),
+            ("buffers", buffers),
+            ("waiting", waiting),
+            ("deciding", deciding),
+        ];
+        let help = "Memory that clients of the gRPC listener hold, by part of grpc.max_client_memory.";
+        let family = page.gauge("weir_grpc_client_memory_bytes", help);
+        for (part, metrics) in parts {
+            family.sample(&[("part", part)], metrics.held.get());
+        }
+        let help = "Maximum of each part of grpc.max_client_memory.";
+        let family = page.gauge("weir_grpc_client_memory_max_bytes", help);
+        for (part, metrics) in parts {
+            family.sample(&[("part", part)], metrics.max.get());
         }
     }
 }
@@ -226,7 +288,10 @@ mod tests {
             grace_expired,
             call_timeout,
             message_too_large,
-            buffer_full,
+            memory_full,
+            staying_refused,
+            client_memory,
+            memory_evicted,
             http_timeout,
             http_too_large,
         } = &all_metrics;
@@ -252,10 +317,22 @@ mod tests {
             (grace_expired, ended_connection("grace_expired")),
             (call_timeout, aborted_call("timeout")),
             (message_too_large, aborted_call("too_large")),
-            (buffer_full, aborted_call("buffer_full")),
+            (memory_full, aborted_call("memory")),
+            (staying_refused, aborted_call("staying")),
+            (memory_evicted, ended_connection("memory")),
             (http_timeout, aborted_request("timeout")),
             (http_too_large, aborted_request("too_large")),
         ];
+        let ClientMemory { connections, buffers, waiting, deciding } = client_memory;
+        for (part, PartMetrics { held, max }) in [
+            ("connections", connections),
+            ("buffers", buffers),
+            ("waiting", waiting),
+            ("deciding", deciding),
+        ] {
+            all.push((held, format!("weir_grpc_client_memory_bytes{{part=\"{part}\"}}")));
+            all.push((max, format!("weir_grpc_client_memory_max_bytes{{part=\"{part}\"}}")));
+        }
         for (name, port) in [("grpc", grpc), ("http", http), ("admin", admin), ("metrics", metrics)]
         {
             let ListenerMetrics { accepted, open, waiting, evicted, refused_total, refused_peer } =

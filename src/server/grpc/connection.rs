@@ -5,18 +5,23 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::TcpStream as StdStream;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use h2::server::Builder;
+use bytes::Bytes;
+use h2::server::{Builder, Connection};
 use h2::{Ping, PingPong, Reason};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::connection_calls::{ConnectionCalls, ConnectionStats};
+use super::connection_memory::ConnectionMemory;
 use super::control_frames::ControlFrameLimiter;
-use super::dispatch::{ConnectionStats, Dispatcher};
+use super::dispatch::Dispatcher;
 use super::io::GuardedIo;
+use super::memory_budget::MemoryBudget;
 use super::read_budget::ReadBudget;
 use crate::server::lifecycle::{Lifecycle, Phase};
 use crate::server::listener::slots::Slot;
@@ -31,6 +36,7 @@ pub(super) struct ConnectionContext<D> {
     /// TLS of the port; `None` for plain text.
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) dispatcher: Dispatcher<D>,
+    pub(super) budget: Arc<MemoryBudget>,
     pub(super) metrics: Arc<ServerMetrics>,
     pub(super) lifecycle: Lifecycle,
     /// Permits for steps of TLS handshakes in one turn of this worker.
@@ -41,8 +47,11 @@ impl<D: Decide> ConnectionContext<D> {
     /// Serves one connection until it ends. TLS and the preface must finish before `open_by`. Until
     /// then the connection waits for its client, and may lose its slot.
     pub(super) async fn serve(self: Arc<Self>, stream: StdStream, slot: &Slot, open_by: Instant) {
+        let memory = ConnectionMemory::new(&self.budget, self.tls.is_some());
         let Ok(stream) = TcpStream::from_std(stream) else { return };
-        let Some(tls) = &self.tls else { return self.serve_h2(stream, slot, open_by).await };
+        let Some(tls) = &self.tls else {
+            return self.serve_h2(stream, slot, memory, open_by).await;
+        };
         let result = {
             let mut handshake = pin!(tls.accept(stream, &self.handshakes));
             tokio::select! {
@@ -55,7 +64,7 @@ impl<D: Decide> ConnectionContext<D> {
         match result {
             Ok(stream) => {
                 self.metrics.tls_accepted.add();
-                self.serve_h2(stream, slot, open_by).await;
+                self.serve_h2(stream, slot, memory, open_by).await;
             }
             Err(error) => {
                 self.metrics.tls_failed.add();
@@ -68,21 +77,22 @@ impl<D: Decide> ConnectionContext<D> {
         &self,
         stream: S,
         slot: &Slot,
+        memory: ConnectionMemory,
         open_by: Instant,
     ) {
         let ConnectionContext { settings, dispatcher, metrics, lifecycle, .. } = self;
         let control_frames = ControlFrameLimiter::new(settings.max_control_frames);
-        let (budget, counted) = (ReadBudget::default(), Arc::clone(metrics));
+        let (reads, counted) = (ReadBudget::default(), Arc::clone(metrics));
         let stream = GuardedIo::new(
             stream,
             open_by,
             settings.write_timeout,
             control_frames,
-            budget.clone(),
+            reads.clone(),
             counted,
         );
         let opened = tokio::select! {
-            opened = budget.poll_with_budget(builder(settings).handshake(stream)) => opened,
+            opened = reads.poll_with_budget(builder(settings).handshake(stream)) => opened,
             () = slot.evicted() => return,
             () = lifecycle.reached(Phase::Stopping) => return,
         };
@@ -93,32 +103,36 @@ impl<D: Decide> ConnectionContext<D> {
             Ok(connection) => connection,
             Err(error) => return count_error(metrics, &error),
         };
-        let stats = Arc::new(ConnectionStats::default());
+        let calls = ConnectionCalls::new(&dispatcher.should_rate_limit, memory);
         let pings = connection.ping_pong();
-        let mut silent = pin!(keepalive(pings, &budget, settings));
+        let mut silent = pin!(keepalive(pings, &reads, settings));
         let age = settings.max_connection_age.map(jittered);
+        let serving = dispatcher.serve_calls(&mut connection, &calls, &reads);
         let grace = tokio::select! {
-            result = budget.poll_with_budget(dispatcher.serve_calls(&mut connection, &stats)) => {
+            result = reads.poll_with_budget(serving) => {
                 return result.unwrap_or_else(|error| count_error(metrics, &error));
             }
             () = silent.as_mut() => return metrics.keepalive_timeout.add(),
+            () = calls.memory.evicted() => return evict(connection, metrics).await,
             // No grace period here: the worker's drain timeout ends calls that take longer.
             () = lifecycle.reached(Phase::Stopping) => None,
             () = sleep_opt(age) => {
                 metrics.aged.add();
                 Some(settings.max_connection_age_grace)
             }
-            () = idle(settings.max_connection_idle, &stats) => {
+            () = idle(settings.max_connection_idle, &calls.stats) => {
                 metrics.idle.add();
                 Some(settings.max_connection_age_grace)
             }
         };
         connection.graceful_shutdown();
+        let serving = dispatcher.serve_calls(&mut connection, &calls, &reads);
         tokio::select! {
-            result = budget.poll_with_budget(dispatcher.serve_calls(&mut connection, &stats)) => {
+            result = reads.poll_with_budget(serving) => {
                 result.unwrap_or_else(|error| count_error(metrics, &error));
             }
             () = silent => metrics.keepalive_timeout.add(),
+            () = calls.memory.evicted() => evict(connection, metrics).await,
             () = sleep_opt(grace) => metrics.grace_expired.add(),
         }
     }
@@ -147,15 +161,26 @@ const LOCAL_RESETS_MAX: usize = 1024;
 /// Bytes per stream that h2 may buffer until the client's window has room. A response is smaller.
 const SEND_BYTES: usize = 64 * 1024;
 
+/// Closes a connection whose buffers are the largest while `grpc.max_client_memory` is used.
+async fn evict<S>(mut connection: Connection<S, Bytes>, metrics: &ServerMetrics)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    metrics.memory_evicted.add();
+    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+    // One poll writes GOAWAY, if the client reads.
+    poll_fn(|context| Poll::Ready(drop(connection.poll_closed(context)))).await;
+}
+
 /// Pings a client that has sent nothing for the keepalive interval. Returns when a ping is not
 /// answered in time. Up to two intervals pass before the first ping.
-async fn keepalive(pings: Option<PingPong>, budget: &ReadBudget, settings: &GrpcSettings) {
+async fn keepalive(pings: Option<PingPong>, reads: &ReadBudget, settings: &GrpcSettings) {
     let (Some(mut pings), Some(interval)) = (pings, settings.keepalive_interval) else {
         return pending().await;
     };
     loop {
         sleep(interval).await;
-        if budget.read_since_last_check() {
+        if reads.read_since_last_check() {
             continue;
         }
         if pings.send_ping(Ping::opaque()).is_err() {
@@ -223,7 +248,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_without_calls_is_idle() {
-        let stats = Arc::new(ConnectionStats::default());
+        let stats = ConnectionStats::default();
         let time = Some(Duration::from_secs(60));
         stats.open.add();
         tokio::select! {

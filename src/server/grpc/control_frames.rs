@@ -2,6 +2,7 @@
 //!
 //! h2 replies to each of them and does not limit their number. Here each frame takes one from a
 //! budget, which calls and time refill. A usual client sends a few per call and a few per minute.
+//! Acknowledgements cost one too: weir sends few frames that need one, and does not match them.
 
 use std::time::Duration;
 
@@ -19,10 +20,10 @@ const PER_SECOND: u32 = 100;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
-/// The ACK flag of PING and SETTINGS frames.
-const ACK: u8 = 1;
 /// The END_STREAM flag of DATA frames.
 const END_STREAM: u8 = 1;
+/// The END_HEADERS flag of HEADERS and CONTINUATION frames.
+const END_HEADERS: u8 = 4;
 
 /// Parses the frame headers of one connection and charges its budget.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ pub(super) struct ControlFrameLimiter {
     header: [u8; HEADER_BYTES],
     have: usize,
     payload_left: usize,
+    is_in_header_block: bool,
     budget: u32,
     max: u32,
     filled_at: Option<Instant>,
@@ -38,8 +40,21 @@ pub(super) struct ControlFrameLimiter {
 impl ControlFrameLimiter {
     /// A limiter with a budget of `max` frames.
     pub(super) fn new(max: u32) -> ControlFrameLimiter {
-        let header = [0; HEADER_BYTES];
-        ControlFrameLimiter { header, have: 0, payload_left: 0, budget: max, max, filled_at: None }
+        ControlFrameLimiter {
+            header: [0; HEADER_BYTES],
+            have: 0,
+            payload_left: 0,
+            is_in_header_block: false,
+            budget: max,
+            max,
+            filled_at: None,
+        }
+    }
+
+    /// Whether the headers of a call are incomplete: the last frame of them has begun, and was not
+    /// the last of its block.
+    pub(super) fn is_in_header_block(&self) -> bool {
+        self.is_in_header_block
     }
 
     /// Counts the frames in `bytes`, which may start and end anywhere. Returns false once the
@@ -70,12 +85,13 @@ impl ControlFrameLimiter {
         let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
         self.payload_left = length;
         match kind {
-            HEADERS => self.budget = self.budget.saturating_add(PER_CALL).min(self.max),
+            HEADERS => {
+                self.is_in_header_block = flags & END_HEADERS == 0;
+                self.budget = self.budget.saturating_add(PER_CALL).min(self.max);
+            }
             // Flow-control windows and the header size bound the content of these frames.
             DATA if length > 0 || flags & END_STREAM != 0 => {}
-            CONTINUATION => {}
-            // Acknowledgements of frames that weir sent.
-            4 | 6 if flags & ACK != 0 => {}
+            CONTINUATION => self.is_in_header_block = flags & END_HEADERS == 0,
             _ => return self.spend(now()),
         }
         true
@@ -123,15 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn calls_data_and_acknowledgements_are_free() {
+    fn calls_and_data_are_free() {
         let at = Instant::now();
         let free = [
             frame(1, 4, b"head"),
             frame(0, 0, b"data"),
             frame(0, 1, &[]),
             frame(9, 0, &[]),
-            frame(4, 1, &[]),
-            frame(6, 1, &[0; 8]),
         ];
         for frame in free {
             assert_eq!(passing(&mut ControlFrameLimiter::new(3), &frame, at), 1000, "{frame:?}");
@@ -147,6 +161,27 @@ mod tests {
                 3,
                 "type {kind}"
             );
+        }
+        for kind in [4, 6] {
+            let acknowledgement = frame(kind, 1, &[0; 8]);
+            let frames = &mut ControlFrameLimiter::new(3);
+            assert_eq!(passing(frames, &acknowledgement, at), 3, "ACK of type {kind}");
+        }
+    }
+
+    #[test]
+    fn incomplete_headers_are_noticed() {
+        let at = Instant::now();
+        let mut frames = ControlFrameLimiter::new(100);
+        for (bytes, is_in) in [
+            (frame(1, 4, b"head"), false),
+            (frame(1, 0, b"head"), true),
+            (frame(9, 0, b"more"), true),
+            (frame(9, 4, b"rest"), false),
+            (frame(1, 1, b"head"), true),
+        ] {
+            assert!(frames.read(&bytes, || at));
+            assert_eq!(frames.is_in_header_block(), is_in, "{bytes:?}");
         }
     }
 

@@ -5,157 +5,264 @@
 //! so their responses leave in one write.
 //!
 //! A call that needs more than one poll becomes a task of the worker, which resets it at the
-//! timeout. Streaming methods (health watches and reflection) have no timeout.
+//! timeout. Health watches and reflection have other time limits: `staying_call.rs`.
+//!
+//! Responses are written before more is read. So h2 buffers the responses of one read at most, or
+//! of the calls that were open when the client stopped reading.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::RecvStream;
 use h2::server::{Connection, SendResponse};
-use http::Request;
+use h2::{Reason, RecvStream};
+use http::{Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::memory_budget::{BudgetedBody, MemoryBudget};
-use super::request_body::RequestBody;
-use super::response::{self, unless_reset};
+use super::call_head::{CallHead, not_grpc};
+use super::call_memory::CALL;
+use super::connection_calls::ConnectionCalls;
+use super::premature_resets::PrematureResets;
+use super::read_budget::ReadBudget;
+use super::response::{self, Queued};
 use super::should_rate_limit::{PATH, ShouldRateLimit};
-use super::tonic_services::TonicServices;
-use crate::server::metrics::{Metric, ServerMetrics};
+use super::staying_call;
+use super::status::{GrpcCode, GrpcStatus};
+use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::Decide;
+use crate::settings::GrpcSettings;
 
-/// Path prefixes of the streaming methods, whose calls may stay open.
-const STREAMING_METHODS: [&str; 2] = ["/grpc.health.v1.Health/Watch", "/grpc.reflection."];
-
-/// Capacity that a connection keeps between reads, in calls. A larger burst may be followed by an
-/// hour of silence, so its memory is freed.
+/// Calls for which a worker keeps room between reads. A larger burst may be followed by an hour of
+/// silence, so its memory is freed.
 const BATCH_CAPACITY: usize = 256;
 
-/// The services that handle the calls of one worker's connections.
-pub(super) struct Dispatcher<D> {
-    pub(super) should_rate_limit: Arc<ShouldRateLimit<D>>,
-    /// The services of all other methods, through tonic.
-    pub(super) services: TonicServices,
-    pub(super) budget: Arc<MemoryBudget>,
-    pub(super) metrics: Arc<ServerMetrics>,
-    /// Time from the first byte of a call to the last byte of its response.
-    pub(super) timeout: Duration,
+/// Largest part of an unknown path in a status message, in characters.
+const PATH_SHOWN: usize = 200;
+
+/// A call that has arrived and was not started.
+type Arrived = (Request<RecvStream>, SendResponse<Bytes>);
+
+/// How a method is served.
+enum Method {
+    ShouldRateLimit,
+    /// One request and one response, through tonic.
+    Unary(&'static str),
+    /// A call that may stay open, through tonic.
+    Staying(&'static str),
 }
 
-/// Call counts of one connection.
-#[derive(Debug, Default)]
-pub(super) struct ConnectionStats {
-    /// Calls since the connection opened.
-    pub(super) calls: Metric,
-    /// Calls that have become tasks and are still open.
-    pub(super) open: Metric,
+impl Method {
+    /// The method of a request path; `None` if it is unknown.
+    fn at(path: &str) -> Option<Method> {
+        const CHECK: &str = "/grpc.health.v1.Health/Check";
+        const WATCH: &str = "/grpc.health.v1.Health/Watch";
+        const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+        const REFLECTION_ALPHA: &str =
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+        Some(match path {
+            PATH => Method::ShouldRateLimit,
+            CHECK => Method::Unary(CHECK),
+            WATCH => Method::Staying(WATCH),
+            REFLECTION => Method::Staying(REFLECTION),
+            REFLECTION_ALPHA => Method::Staying(REFLECTION_ALPHA),
+            _ => return None,
+        })
+    }
+}
+
+/// Starts the calls of one worker's connections.
+pub(super) struct Dispatcher<D> {
+    pub(super) should_rate_limit: Arc<ShouldRateLimit<D>>,
+    metrics: Arc<ServerMetrics>,
+    /// Time from the first byte of a call to the last byte of its response.
+    timeout: Duration,
+    /// `grpc.max_header_bytes`, for the memory of incomplete headers.
+    max_header_bytes: u32,
+    /// `grpc.max_pending_resets`.
+    max_pending_resets: usize,
+    /// Room for the calls of the next read. All connections of the worker share it.
+    batch: Mutex<Vec<Arrived>>,
 }
 
 impl<D: Decide> Dispatcher<D> {
-    /// Serves the calls of `connection` until it ends.
+    pub(super) fn new(
+        should_rate_limit: Arc<ShouldRateLimit<D>>,
+        settings: &GrpcSettings,
+    ) -> Dispatcher<D> {
+        Dispatcher {
+            metrics: Arc::clone(&should_rate_limit.metrics),
+            should_rate_limit,
+            timeout: settings.call_timeout,
+            max_header_bytes: settings.max_header_bytes,
+            max_pending_resets: settings.max_pending_resets,
+            batch: Mutex::default(),
+        }
+    }
+
+    /// Serves `calls`, which arrive on `connection`, until it ends.
     pub(super) fn serve_calls<'c, S: AsyncRead + AsyncWrite + Unpin>(
         &'c self,
         connection: &'c mut Connection<S, Bytes>,
-        stats: &'c Arc<ConnectionStats>,
+        calls: &'c Arc<ConnectionCalls<D>>,
+        reads: &'c ReadBudget,
     ) -> impl Future<Output = Result<(), h2::Error>> + 'c {
         let (mut arrived, mut spare) = (Vec::new(), None);
+        let mut resets = PrematureResets::new(self.max_pending_resets);
         poll_fn(move |context| {
             loop {
+                let writes_first = calls.stats.unsent.get() > 0;
+                reads.pause(writes_first);
                 match connection.poll_accept(context) {
-                    Poll::Ready(Some(Ok(call))) => arrived.push(call),
+                    Poll::Ready(Some(Ok(call))) => {
+                        if arrived.is_empty() {
+                            arrived = self.take_batch();
+                        }
+                        arrived.push(call);
+                        continue;
+                    }
                     Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
                     Poll::Ready(None) => return Poll::Ready(Ok(())),
-                    Poll::Pending if arrived.is_empty() => return Poll::Pending,
-                    // Everything readable has been read. The next `poll_accept` writes the
-                    // responses.
-                    Poll::Pending => {
-                        for (request, respond) in arrived.drain(..) {
-                            stats.calls.add();
-                            if request.uri().path() == PATH {
-                                let call =
-                                    Arc::clone(&self.should_rate_limit).call(request, respond);
-                                self.start_call(call, &mut spare, stats, context);
-                            } else {
-                                self.spawn_other(request, respond, stats);
-                            }
-                        }
-                        arrived.shrink_to(BATCH_CAPACITY);
+                    Poll::Pending => {}
+                }
+                // Everything readable has been read. Everything queued has been written, unless the
+                // client does not read.
+                let is_stalled = reads.is_write_stalled();
+                if !is_stalled {
+                    calls.stats.unsent.set(0);
+                }
+                if arrived.is_empty() {
+                    let header_block = reads.is_in_header_block().then_some(self.max_header_bytes);
+                    calls.hold_buffers(is_stalled, header_block);
+                    if writes_first && !is_stalled {
+                        continue;
                     }
+                    return Poll::Pending;
+                }
+                calls.count_arrived(arrived.len());
+                let mut unsent = 0;
+                for (request, mut respond) in arrived.drain(..) {
+                    let started = match self.accept(request) {
+                        Err(refused) => Some(response::send_head(&mut respond, refused)),
+                        Ok((Method::ShouldRateLimit, head, body)) => {
+                            let call = Arc::clone(calls).should_rate_limit(head, body, respond);
+                            self.start_call(call, &mut spare, calls, context)
+                        }
+                        Ok((Method::Unary(path), head, body)) => {
+                            let call = Arc::clone(calls).unary(path, head, body, respond);
+                            self.spawn_call(call, calls);
+                            None
+                        }
+                        Ok((Method::Staying(path), head, body)) => {
+                            self.spawn_staying(path, head, body, respond, calls);
+                            None
+                        }
+                    };
+                    resets.record(matches!(started, Some(Err(_))));
+                    unsent += started.map_or(0, |queued| queued.unwrap_or(0));
+                }
+                calls.stats.unsent.add_many(unsent as u64);
+                self.return_batch(std::mem::take(&mut arrived));
+                if resets.are_too_many() {
+                    self.metrics.flood.add();
+                    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                    // Writes GOAWAY, if the client reads.
+                    let _ = connection.poll_accept(context);
+                    return Poll::Ready(Ok(()));
                 }
             }
         })
     }
 
-    /// Polls `call` once, and spawns a task for it if it is not done. The call's box comes from
-    /// `spare` and returns there, so a call that finishes in one poll allocates none.
-    fn start_call<C: Future<Output = ()> + Send + 'static>(
+    /// What weir needs of a call, or the response that refuses it. The headers are dropped.
+    fn accept(
+        &self,
+        request: Request<RecvStream>,
+    ) -> Result<(Method, CallHead, RecvStream), Response<()>> {
+        let (head, body) = request.into_parts();
+        if let Some(refused) = not_grpc(&head) {
+            return Err(refused);
+        }
+        let path = head.uri.path();
+        let Some(method) = Method::at(path) else {
+            let shown: String = path.chars().take(PATH_SHOWN).collect();
+            let message = format!("unknown method {shown}");
+            return Err(GrpcStatus::new(GrpcCode::Unimplemented, message).into_response());
+        };
+        let is_traced = self.should_rate_limit.handler.decider.traces();
+        Ok((method, CallHead::read(&head.headers, is_traced), body))
+    }
+
+    /// Polls `call` once, and spawns a task for it if it is not done. Returns what it has queued if
+    /// it is done. The call's box comes from `spare` and returns there, so a call that finishes in
+    /// one poll allocates none.
+    fn start_call<C: Future<Output = Queued> + Send + 'static>(
         &self,
         call: C,
         spare: &mut Option<Pin<Box<C>>>,
-        stats: &Arc<ConnectionStats>,
+        calls: &Arc<ConnectionCalls<D>>,
         context: &mut Context<'_>,
-    ) {
+    ) -> Option<Queued> {
+        // The rest of `CALL` is for the task and its timer.
+        debug_assert!(size_of::<C>() + 1024 <= CALL, "a call takes {} bytes", size_of::<C>());
         let mut call = reuse_box(spare, call);
         // A panic in a decision is caught by the handler, which responds with INTERNAL and counts
         // it. A panic that arrives here came from framing, decoding or encoding. Uncaught, it would
         // end the connection with all its calls. Caught, it resets this call alone, as in a
         // separate task.
         match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context))) {
-            Ok(Poll::Ready(())) => *spare = Some(call),
-            Ok(Poll::Pending) => self.spawn_call(call, stats),
-            Err(_) => {}
-        }
-    }
-
-    /// Serves a call of any other method in a task.
-    fn spawn_other(
-        &self,
-        request: Request<RecvStream>,
-        mut respond: SendResponse<Bytes>,
-        stats: &Arc<ConnectionStats>,
-    ) {
-        let path = request.uri().path();
-        let streaming = STREAMING_METHODS.iter().any(|method| path.starts_with(method));
-        let budgeted = if streaming { BudgetedBody::streaming } else { BudgetedBody::unary };
-        let budget = Arc::clone(&self.budget);
-        let request = request.map(|body| budgeted(RequestBody::new(body), budget));
-        let (services, metrics) = (self.services.clone(), Arc::clone(&self.metrics));
-        let call = async move {
-            let Some(answer) = unless_reset(&mut respond, services.call(request)).await else {
-                return;
-            };
-            // An error here means that the client has reset the call or closed the connection.
-            let _ = response::send(&mut respond, answer, &metrics).await;
-        };
-        if streaming {
-            let open = OpenCall::new(stats);
-            tokio::spawn(async move {
-                call.await;
-                drop(open);
-            });
-        } else {
-            self.spawn_call(call, stats);
+            Ok(Poll::Ready(queued)) => {
+                *spare = Some(call);
+                Some(queued)
+            }
+            Ok(Poll::Pending) => {
+                self.spawn_call(call, calls);
+                None
+            }
+            Err(_) => None,
         }
     }
 
     /// Spawns a task for `call`. The timeout drops the call, which resets its stream.
     fn spawn_call(
         &self,
-        call: impl Future<Output = ()> + Send + 'static,
-        stats: &Arc<ConnectionStats>,
+        call: impl Future<Output = Queued> + Send + 'static,
+        calls: &Arc<ConnectionCalls<D>>,
     ) {
-        let (metrics, open) = (Arc::clone(&self.metrics), OpenCall::new(stats));
+        let (metrics, open) = (Arc::clone(&self.metrics), OpenCall::new(calls));
         let call = tokio::time::timeout(self.timeout, call);
         tokio::spawn(async move {
-            if call.await.is_err() {
-                metrics.call_timeout.add();
+            match call.await {
+                Ok(queued) => open.finish(queued),
+                Err(_) => metrics.call_timeout.add(),
             }
-            drop(open);
         });
+    }
+
+    /// Serves a staying call in a task.
+    fn spawn_staying(
+        &self,
+        path: &'static str,
+        head: CallHead,
+        body: RecvStream,
+        respond: SendResponse<Bytes>,
+        calls: &Arc<ConnectionCalls<D>>,
+    ) {
+        let (open, limit) = (OpenCall::new(calls), self.timeout);
+        let call = staying_call::serve(Arc::clone(calls), path, head, body, respond, limit);
+        tokio::spawn(async move { open.finish(call.await) });
+    }
+
+    fn take_batch(&self) -> Vec<Arrived> {
+        std::mem::take(&mut *self.batch.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn return_batch(&self, mut batch: Vec<Arrived>) {
+        batch.shrink_to(BATCH_CAPACITY);
+        *self.batch.lock().unwrap_or_else(PoisonError::into_inner) = batch;
     }
 }
 
@@ -167,17 +274,22 @@ fn reuse_box<C>(spare: &mut Option<Pin<Box<C>>>, call: C) -> Pin<Box<C>> {
 }
 
 /// Counts an open call until it is dropped.
-struct OpenCall(Arc<ConnectionStats>);
+struct OpenCall<D>(Arc<ConnectionCalls<D>>);
 
-impl OpenCall {
-    fn new(stats: &Arc<ConnectionStats>) -> OpenCall {
-        stats.open.add();
-        OpenCall(Arc::clone(stats))
+impl<D> OpenCall<D> {
+    fn new(calls: &Arc<ConnectionCalls<D>>) -> OpenCall<D> {
+        calls.stats.open.add();
+        OpenCall(Arc::clone(calls))
+    }
+
+    /// Counts the response of the call, which h2 holds until it is written.
+    fn finish(self, queued: Queued) {
+        self.0.stats.unsent.add_many(queued.unwrap_or(0) as u64);
     }
 }
 
-impl Drop for OpenCall {
+impl<D> Drop for OpenCall<D> {
     fn drop(&mut self) {
-        self.0.open.subtract();
+        self.0.stats.open.subtract();
     }
 }

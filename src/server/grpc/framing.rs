@@ -3,12 +3,14 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::task::Poll;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body::Body;
 use prost::Message;
 
 use super::body_error::BodyError;
+use super::call_memory::CallMemory;
 use super::status::{GrpcCode, GrpcStatus};
 
 /// Bytes of flags and length before the message.
@@ -20,24 +22,39 @@ const COMPRESSED: u8 = 1;
 /// Reads the one message of a unary call, with its prefix.
 ///
 /// Stops at a prefix that tonic rejects: an unknown flag, or a length over `max` bytes. A truncated
-/// message is returned unchanged, and tonic rejects it. No message, or more than one, is an error.
-pub(super) async fn read_unary<B>(mut body: B, max: usize) -> Result<Bytes, GrpcStatus>
+/// message is returned unchanged, and tonic rejects it. No message, or more than one, is an error,
+/// and so is a budget without room for a call that waits.
+///
+/// A message that arrives in one piece is returned without a copy, and then keeps the read buffer
+/// of its connection in memory: 8 KiB, or one frame. `copies` is for a message that is kept for
+/// longer than one poll.
+pub(super) async fn read_unary<B>(
+    mut body: B,
+    max: usize,
+    copies: bool,
+    memory: &CallMemory<'_>,
+) -> Result<Bytes, GrpcStatus>
 where
-    B: Body<Data = Bytes, Error = BodyError> + Unpin,
+    B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,
 {
-    // Nearly every message arrives in one piece, which is returned without a copy.
     let (mut first, mut more) = (Bytes::new(), BytesMut::new());
     while !body.is_end_stream() {
-        let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await else {
-            break;
-        };
-        let Ok(piece) = frame?.into_data() else { break };
-        if first.is_empty() {
+        let frame = poll_fn(|context| {
+            if let Poll::Ready(frame) = Pin::new(&mut body).poll_frame(context) {
+                return Poll::Ready(Ok(frame));
+            }
+            more.extend_from_slice(&std::mem::take(&mut first));
+            match memory.wait_for_client(more.capacity()) {
+                Ok(()) => Poll::Pending,
+                Err(full) => Poll::Ready(Err(full)),
+            }
+        });
+        let Some(frame) = frame.await? else { break };
+        let Ok(piece) = frame.map_err(Into::<BodyError>::into)?.into_data() else { break };
+        if first.is_empty() && more.is_empty() {
             first = piece;
         } else {
-            if more.is_empty() {
-                more.extend_from_slice(&first);
-            }
+            more.extend_from_slice(&std::mem::take(&mut first));
             more.extend_from_slice(&piece);
         }
         let received = if more.is_empty() { &first[..] } else { &more };
@@ -50,7 +67,11 @@ where
             return Err(GrpcStatus::new(GrpcCode::Unimplemented, message));
         }
     }
-    let received = if more.is_empty() { first } else { more.freeze() };
+    let received = match (more.is_empty(), copies) {
+        (false, _) => more.freeze(),
+        (true, false) => first,
+        (true, true) => Bytes::copy_from_slice(&first),
+    };
     if received.is_empty() {
         let message = "no message in a call that takes one";
         return Err(GrpcStatus::new(GrpcCode::Unimplemented, message));
@@ -86,15 +107,34 @@ pub(super) fn framed(message: &impl Message) -> Bytes {
 mod tests {
     use super::*;
     use std::collections::VecDeque;
-    use std::task::{Context, Poll};
+    use std::sync::Arc;
+    use std::task::Context;
 
     use futures_util::FutureExt;
     use http_body::Frame;
 
-    /// A body in pieces. Its end comes with the last piece, or separately if `ends_apart`.
+    use crate::server::grpc::call_memory::CALL;
+    use crate::server::grpc::memory_budget::MemoryBudget;
+    use crate::server::metrics::ServerMetrics;
+
+    /// A body in pieces. Its end comes with the last piece, or separately if `ends_apart`. Before
+    /// each piece it is pending once.
     struct Pieces {
         left: VecDeque<Bytes>,
         ends_apart: bool,
+        has_waited: bool,
+    }
+
+    impl Pieces {
+        fn new(left: VecDeque<Bytes>, ends_apart: bool) -> Pieces {
+            Pieces { left, ends_apart, has_waited: false }
+        }
+    }
+
+    /// The output of `read`, which needs no more than `polls` polls.
+    fn finish<T>(read: impl Future<Output = T>, polls: usize) -> T {
+        let mut read = Box::pin(read);
+        (0..polls).find_map(|_| read.as_mut().now_or_never()).expect("all pieces are there")
     }
 
     impl Body for Pieces {
@@ -105,6 +145,10 @@ mod tests {
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+            self.has_waited = !self.has_waited;
+            if self.has_waited {
+                return Poll::Pending;
+            }
             Poll::Ready(self.left.pop_front().map(|piece| Ok(Frame::data(piece))))
         }
 
@@ -129,11 +173,14 @@ mod tests {
             all.push(vec![one.to_vec(), other.to_vec()]);
         }
         all.push(bytes.iter().map(|byte| vec![*byte]).collect());
+        let metrics = Arc::<ServerMetrics>::default();
+        let budget = MemoryBudget::new(1 << 20, metrics.clone());
         let read = all.into_iter().flat_map(|pieces| {
-            [true, false].map(|ends_apart| {
-                let left = pieces.iter().cloned().map(Bytes::from).collect();
-                let read = read_unary(Pieces { left, ends_apart }, max).now_or_never();
-                match read.expect("all pieces are there") {
+            [(true, false), (false, true)].map(|(ends_apart, copies)| {
+                let left: VecDeque<_> = pieces.iter().cloned().map(Bytes::from).collect();
+                let polls = left.len() + 2;
+                let (body, memory) = (Pieces::new(left, ends_apart), CallMemory::alone(&budget));
+                match finish(read_unary(body, max, copies, &memory), polls) {
                     Ok(framed) => match fast_path_message(&framed, max) {
                         Some(message) => Call::FastPath(Bytes::copy_from_slice(message)),
                         None => Call::Tonic,
@@ -143,6 +190,7 @@ mod tests {
             })
         });
         let read: Vec<_> = read.collect();
+        assert_eq!(metrics.client_memory.waiting.held.get(), 0);
         assert!(read.windows(2).all(|two| two[0] == two[1]), "{bytes:?}: {read:?}");
         read[0].clone()
     }
@@ -173,13 +221,40 @@ mod tests {
     }
 
     #[test]
+    fn an_incomplete_message_counts_until_it_is_read() {
+        let metrics = Arc::<ServerMetrics>::default();
+        let budget = MemoryBudget::new(1 << 20, metrics.clone());
+        let pieces =
+            || VecDeque::from([vec![0_u8, 0, 0, 0x20, 0], vec![7; 0x2000]].map(Bytes::from));
+        let memory = CallMemory::alone(&budget);
+        let mut read =
+            Box::pin(read_unary(Pieces::new(pieces(), false), 1 << 20, false, &memory));
+        let waiting = || usize::try_from(metrics.client_memory.waiting.held.get()).unwrap();
+        assert!(read.as_mut().now_or_never().is_none());
+        assert_eq!(waiting(), CALL, "nothing has arrived");
+        assert!(read.as_mut().now_or_never().is_none());
+        assert!(waiting() >= CALL + 5, "{} for a prefix", waiting());
+        assert_eq!(read.as_mut().now_or_never().unwrap().unwrap().len(), 5 + 0x2000);
+        drop(read);
+        drop(memory);
+        assert_eq!(waiting(), 0);
+
+        let full = MemoryBudget::new(0, metrics.clone());
+        let memory = CallMemory::alone(&full);
+        let read = read_unary(Pieces::new(pieces(), false), 1 << 20, false, &memory);
+        let refused = read.now_or_never().expect("no wait").unwrap_err();
+        assert_eq!(refused.code, GrpcCode::ResourceExhausted);
+    }
+
+    #[test]
     fn a_framed_message_is_read_back() {
         for text in ["", "abc", &"x".repeat(70_000)] {
             let framed = framed(&text.to_owned());
             assert_eq!(framed.len(), PREFIX + text.to_owned().encoded_len());
-            let left = VecDeque::from([framed]);
-            let body = Pieces { left, ends_apart: false };
-            let framed = read_unary(body, 1 << 20).now_or_never().unwrap().unwrap();
+            let budget = MemoryBudget::new(1 << 20, Arc::default());
+            let memory = CallMemory::alone(&budget);
+            let body = Pieces::new(VecDeque::from([framed]), false);
+            let framed = finish(read_unary(body, 1 << 20, false, &memory), 2).unwrap();
             let message = fast_path_message(&framed, 1 << 20).unwrap();
             assert_eq!(String::decode(message).unwrap(), text);
         }

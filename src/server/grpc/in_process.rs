@@ -9,14 +9,16 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Response};
 use http_body::Body;
 
+use super::call_head::CallHead;
+use super::call_memory::CallMemory;
 use super::framing::framed;
-use super::memory_budget::{BudgetShare, MemoryBudget};
+use super::memory_budget::MemoryBudget;
 use super::rate_limit_handler::RateLimitHandler;
 use super::request_body::ReceivedBody;
-use super::should_rate_limit::{PATH, ServedResponse, ShouldRateLimit};
+use super::should_rate_limit::{ServedResponse, ShouldRateLimit};
 use super::tonic_services::health::Reporter;
 use super::tonic_services::{TonicResponse, TonicServices};
 use crate::descriptor::Bounds;
@@ -42,7 +44,7 @@ impl<D: Decide> GrpcService<D> {
     pub fn new(decider: Arc<D>, bounds: Bounds, fast_path: bool) -> GrpcService<D> {
         let config = ServerConfig::default();
         let (max_message_bytes, metrics) = (config.grpc.max_message_bytes, config.server_metrics);
-        let budget = Arc::new(MemoryBudget::new(config.grpc.max_buffered_bytes, metrics.clone()));
+        let budget = Arc::new(MemoryBudget::new(config.grpc.max_client_memory, metrics.clone()));
         let handler = RateLimitHandler { decider, bounds, budget };
         let services = TonicServices::new(handler.clone(), max_message_bytes, Reporter::new().1);
         GrpcService(ShouldRateLimit { handler, services, max_message_bytes, fast_path, metrics })
@@ -50,12 +52,10 @@ impl<D: Decide> GrpcService<D> {
 
     /// Serves a call with `headers` and `body`, which may be a framed message or any other bytes.
     pub async fn call(&self, headers: HeaderMap, body: impl Into<Bytes>) -> Received {
-        let body =
-            ReceivedBody::new(body.into(), BudgetShare::unary(self.0.handler.budget.clone()));
-        let request = Request::post(PATH).body(()).expect("the path is valid");
-        let (mut head, ()) = request.into_parts();
-        head.headers = headers;
-        match self.0.respond(&mut head, body).await {
+        let handler = &self.0.handler;
+        let head = CallHead::read(&headers, handler.decider.traces());
+        let memory = CallMemory::alone(&handler.budget);
+        match self.0.respond(head, ReceivedBody(body.into()), &memory).await {
             Ok(ServedResponse::FastPath(RlsResponse { message, grant })) => {
                 grant.into_iter().for_each(|grant| grant.delivered());
                 Received { status: 0, message: String::new(), body: framed(&message).to_vec() }

@@ -23,7 +23,7 @@ pub(super) fn open_by(timeout: Duration) -> Instant {
 }
 
 /// A socket that fails when its client is too slow to send the preface or to read what was written.
-/// It reads no more per poll than its [`ReadBudget`] allows.
+/// It reads no more per poll than its [`ReadBudget`] allows, and nothing while a write waits.
 #[derive(Debug)]
 pub(super) struct GuardedIo<S> {
     stream: S,
@@ -73,7 +73,9 @@ impl<S> GuardedIo<S> {
         let (preface, frames) = bytes.split_at(self.preface_left.min(bytes.len()));
         self.preface_left -= preface.len();
         self.budget.spend(bytes.len());
-        if self.control_frames.read(frames, Instant::now) {
+        let is_within = self.control_frames.read(frames, Instant::now);
+        self.budget.set_in_header_block(self.control_frames.is_in_header_block());
+        if is_within {
             return Ok(());
         }
         self.metrics.flood.add();
@@ -87,9 +89,14 @@ impl<S> GuardedIo<S> {
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.stalled = None;
+            if self.stalled.take().is_some() {
+                self.budget.set_write_stalled(false);
+                // Reads were paused without a waker.
+                context.waker().wake_by_ref();
+            }
             return written;
         }
+        self.budget.set_write_stalled(true);
         let timeout = self.write_timeout;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(timeout)));
         if stalled.as_mut().poll(context).is_pending() {
@@ -107,6 +114,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for GuardedIo<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if this.budget.is_paused() {
+            // The end of the pause polls again.
+            return Poll::Pending;
+        }
         if this.budget.is_spent() {
             context.waker().wake_by_ref();
             return Poll::Pending;
@@ -151,5 +162,47 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GuardedIo<S> {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::future::poll_fn;
+
+    use futures_util::FutureExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    fn guarded(stream: DuplexStream, budget: &ReadBudget) -> GuardedIo<DuplexStream> {
+        let (open_by, hour) = (open_by(Duration::from_secs(60)), Duration::from_secs(3600));
+        let frames = ControlFrameLimiter::new(100);
+        GuardedIo::new(stream, open_by, hour, frames, budget.clone(), Arc::default())
+    }
+
+    #[tokio::test]
+    async fn reads_wait_while_the_client_does_not_read() {
+        let (mut client, server) = duplex(64);
+        let budget = ReadBudget::default();
+        let mut socket = guarded(server, &budget);
+        let reads = budget.poll_with_budget(async {
+            client.write_all(b"PRI *").await.unwrap();
+            assert_eq!(socket.read_u8().await.unwrap(), b'P');
+            assert!(socket.write_all(&[0; 100]).now_or_never().is_none(), "64 bytes fit");
+            assert!(budget.is_write_stalled());
+            assert!(socket.read_u8().now_or_never().is_none(), "four bytes are there");
+
+            client.read_exact(&mut [0; 64]).await.unwrap();
+            assert!(socket.read_u8().now_or_never().is_none(), "the write has not continued");
+            poll_fn(|context| Pin::new(&mut socket).poll_write(context, &[0; 10])).await.unwrap();
+            assert!(!budget.is_write_stalled());
+            assert_eq!(socket.read_u8().await.unwrap(), b'R');
+
+            budget.pause(true);
+            assert!(socket.read_u8().now_or_never().is_none());
+            budget.pause(false);
+            assert_eq!(socket.read_u8().await.unwrap(), b'I');
+        });
+        reads.await;
     }
 }

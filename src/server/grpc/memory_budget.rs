@@ -1,156 +1,185 @@
-//! The memory budget: a bound on the bytes that calls hold until they are decided.
+//! The memory budget: a bound on the bytes that the clients of the gRPC listener make the process
+//! hold.
 //!
-//! A message is assembled before it is decoded, and the client may send more as soon as its bytes
-//! are read. Without a budget, each stream could fill memory with a message that never ends. A
-//! request also borrows the bytes of its message, unknown fields included, until the store has
-//! decided.
+//! The budget (`grpc.max_client_memory`) has four parts. A client that fills one part takes nothing
+//! from the others:
+//!
+//! | part | share | for | when it is full |
+//! | --- | --- | --- | --- |
+//! | connections | 4/8 | a fixed cost of each connection | as at `grpc.max_connections` |
+//! | buffers | 2/8 | what h2 buffers for a connection in addition | the connection with the largest buffers is closed |
+//! | waiting | 1/8 | calls that wait for their client | a further call gets RESOURCE_EXHAUSTED |
+//! | deciding | 1/8 | calls that wait for their decision | a further call gets RESOURCE_EXHAUSTED |
+//!
+//! The sizes are estimates that are rounded up. A call that is answered in its first poll takes
+//! nothing, so it changes no counter that threads share.
 
-use std::ops::Deref;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use tokio::sync::Notify;
 
-use super::body_error::BodyError;
-use super::status::{GrpcCode, GrpcStatus};
-use crate::server::metrics::ServerMetrics;
+use crate::server::metrics::{PartMetrics, ServerMetrics};
 
-/// Bytes of each call that are not counted. Nearly all calls are smaller, so they do not touch the
-/// shared counter.
-const FREE: usize = 1024;
+/// A part of the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Connections,
+    Buffers,
+    Waiting,
+    Deciding,
+}
 
-/// Bytes that a call of a streaming method may send in total. Such calls send only a few names: the
-/// service to watch, or the symbols to look up by reflection.
-pub(super) const STREAMING_MAX: usize = 4096;
+impl Part {
+    const ALL: [Part; 4] = [Part::Connections, Part::Buffers, Part::Waiting, Part::Deciding];
 
-/// The bytes of all calls that are being received or decided, with their maximum.
+    /// The share of the part in the budget, in eighths.
+    fn eighths(self) -> u64 {
+        match self {
+            Part::Connections => 4,
+            Part::Buffers => 2,
+            Part::Waiting | Part::Deciding => 1,
+        }
+    }
+}
+
+/// The memory of all clients, with its maximum. All workers share it.
 pub(in crate::server) struct MemoryBudget {
-    max: usize,
-    held: AtomicUsize,
+    max: u64,
     metrics: Arc<ServerMetrics>,
+    /// The buffers of every open connection, by the address of the value.
+    buffers: Mutex<HashMap<usize, Arc<Buffers>>>,
+}
+
+/// What h2 buffers for one connection.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    bytes: AtomicU64,
+    is_evicted: AtomicBool,
+    evicted: Notify,
+}
+
+impl Buffers {
+    /// The size in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns when the connection must close.
+    pub(super) async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+
+    fn is_evicted(&self) -> bool {
+        self.is_evicted.load(Ordering::Relaxed)
+    }
+
+    fn evict(&self) {
+        self.is_evicted.store(true, Ordering::Relaxed);
+        self.evicted.notify_one();
+    }
 }
 
 impl MemoryBudget {
-    /// A budget of `max` bytes, in addition to the first 1024 bytes of each call.
+    /// A budget of `max` bytes.
     pub(in crate::server) fn new(max: usize, metrics: Arc<ServerMetrics>) -> MemoryBudget {
-        MemoryBudget { max, held: AtomicUsize::new(0), metrics }
-    }
-}
-
-/// One call's share of the budget: the bytes that it holds. Dropping it returns them.
-pub(super) struct BudgetShare<M: Deref<Target = MemoryBudget>> {
-    budget: M,
-    bytes: usize,
-    /// Bytes that the call may send in total; `None` if only the message size limits it.
-    max: Option<usize>,
-}
-
-impl<M: Deref<Target = MemoryBudget>> BudgetShare<M> {
-    /// An empty share for a call of a unary method.
-    pub(super) fn unary(budget: M) -> BudgetShare<M> {
-        BudgetShare { budget, bytes: 0, max: None }
-    }
-
-    /// An empty share for a call of a streaming method, which may stay open for days.
-    fn streaming(budget: M) -> BudgetShare<M> {
-        BudgetShare { budget, bytes: 0, max: Some(STREAMING_MAX) }
-    }
-
-    fn counted(&self) -> usize {
-        self.bytes.saturating_sub(FREE)
-    }
-
-    /// Adds `bytes`. Fails if the budget, or the call's own maximum, is exceeded.
-    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), GrpcStatus> {
-        let before = self.counted();
-        self.bytes += bytes;
-        let more = self.counted() - before;
-        let held = match more {
-            0 => 0,
-            more => self.budget.held.fetch_add(more, Ordering::Relaxed) + more,
-        };
-        if held <= self.budget.max && self.max.is_none_or(|max| self.bytes <= max) {
-            return Ok(());
+        let budget = MemoryBudget { max: max as u64, metrics, buffers: Mutex::default() };
+        for part in Part::ALL {
+            budget.part(part).max.set(budget.max_of(part));
         }
-        self.budget.metrics.buffer_full.add();
-        let message = match self.max {
-            Some(max) => format!("a streaming call may send at most {max} bytes"),
-            None => {
-                "the server buffers too many request bytes (grpc.max_buffered_bytes); retry".into()
-            }
-        };
-        Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message))
+        budget
     }
 
-    /// Converts a share that borrows the budget to one that owns a reference to it.
-    pub(super) fn shared(mut self, budget: Arc<MemoryBudget>) -> BudgetShare<Arc<MemoryBudget>> {
-        BudgetShare { budget, bytes: std::mem::take(&mut self.bytes), max: self.max }
+    /// The metrics of the server, for events beside the bytes.
+    pub(super) fn metrics(&self) -> &ServerMetrics {
+        &self.metrics
     }
-}
 
-impl<M: Deref<Target = MemoryBudget>> Drop for BudgetShare<M> {
-    fn drop(&mut self) {
-        match self.counted() {
-            0 => {}
-            counted => drop(self.budget.held.fetch_sub(counted, Ordering::Relaxed)),
+    /// The share of `part` in a budget of `max` bytes.
+    pub(super) fn share(max: u64, part: Part) -> u64 {
+        max * part.eighths() / 8
+    }
+
+    /// Counts `bytes` of `part`, which something else bounds.
+    pub(super) fn add(&self, part: Part, bytes: u64) {
+        self.part(part).held.add_many(bytes);
+    }
+
+    /// Takes `bytes` of `part`. Returns false, and takes nothing, if less is left.
+    pub(super) fn take(&self, part: Part, bytes: u64) -> bool {
+        let held = &self.part(part).held;
+        let fits = held.add_many(bytes) <= self.max_of(part);
+        if !fits {
+            held.subtract_many(bytes);
+        }
+        fits
+    }
+
+    /// Returns `bytes` to `part`.
+    pub(super) fn give_back(&self, part: Part, bytes: u64) {
+        self.part(part).held.subtract_many(bytes);
+    }
+
+    /// The empty buffers of a new connection.
+    pub(super) fn add_buffers(&self) -> Arc<Buffers> {
+        let buffers = Arc::<Buffers>::default();
+        self.all_buffers(|all| all.insert(key(&buffers), Arc::clone(&buffers)));
+        buffers
+    }
+
+    /// Returns the bytes of `buffers`, whose connection has ended.
+    pub(super) fn remove_buffers(&self, buffers: &Arc<Buffers>) {
+        self.all_buffers(|all| all.remove(&key(buffers)));
+        self.give_back(Part::Buffers, buffers.bytes.swap(0, Ordering::Relaxed));
+    }
+
+    /// Changes the size of `buffers`. If that exceeds the part, the connections with the largest
+    /// buffers are evicted until the rest fits.
+    pub(super) fn resize_buffers(&self, buffers: &Buffers, bytes: u64) {
+        let before = buffers.bytes.swap(bytes, Ordering::Relaxed);
+        if bytes <= before {
+            return self.give_back(Part::Buffers, before - bytes);
+        }
+        let held = self.part(Part::Buffers).held.add_many(bytes - before);
+        let over = held.saturating_sub(self.max_of(Part::Buffers));
+        if over > 0 {
+            self.all_buffers(|all| evict_largest(all, over));
+        }
+    }
+
+    fn all_buffers<T>(&self, act: impl FnOnce(&mut HashMap<usize, Arc<Buffers>>) -> T) -> T {
+        act(&mut self.buffers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn max_of(&self, part: Part) -> u64 {
+        MemoryBudget::share(self.max, part)
+    }
+
+    fn part(&self, part: Part) -> &PartMetrics {
+        let parts = &self.metrics.client_memory;
+        match part {
+            Part::Connections => &parts.connections,
+            Part::Buffers => &parts.buffers,
+            Part::Waiting => &parts.waiting,
+            Part::Deciding => &parts.deciding,
         }
     }
 }
 
-/// The body of a call. Its bytes count in the budget as they arrive.
-pub(super) struct BudgetedBody<B, M: Deref<Target = MemoryBudget>> {
-    body: B,
-    share: BudgetShare<M>,
+fn key(buffers: &Arc<Buffers>) -> usize {
+    Arc::as_ptr(buffers).addr()
 }
 
-impl<B, M: Deref<Target = MemoryBudget>> BudgetedBody<B, M> {
-    /// The body of a call of a unary method.
-    pub(super) fn unary(body: B, budget: M) -> BudgetedBody<B, M> {
-        BudgetedBody { body, share: BudgetShare::unary(budget) }
-    }
-
-    /// The body of a call of a streaming method.
-    pub(super) fn streaming(body: B, budget: M) -> BudgetedBody<B, M> {
-        BudgetedBody { body, share: BudgetShare::streaming(budget) }
-    }
-
-    /// Returns the share and drops the body.
-    pub(super) fn into_share(self) -> BudgetShare<M> {
-        self.share
-    }
-}
-
-impl<B, M> Body for BudgetedBody<B, M>
-where
-    M: Deref<Target = MemoryBudget> + Unpin,
-    B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,
-{
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
-            None => return Poll::Ready(None),
-            Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
-            Some(Ok(frame)) => frame,
-        };
-        let bytes = frame.data_ref().map_or(0, Bytes::len);
-        let grown = self.share.grow(bytes);
-        Poll::Ready(Some(grown.map(|()| frame).map_err(BodyError::Refused)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+/// Evicts the largest of `all` until `over` bytes are leaving, with those that leave already.
+fn evict_largest(all: &HashMap<usize, Arc<Buffers>>, over: u64) {
+    let leaving = all.values().filter(|one| one.is_evicted()).map(|one| one.bytes());
+    let mut over = over.saturating_sub(leaving.sum());
+    while over > 0 {
+        let staying = all.values().filter(|one| !one.is_evicted() && one.bytes() > 0);
+        let Some(largest) = staying.max_by_key(|one| one.bytes()) else { return };
+        over = over.saturating_sub(largest.bytes());
+        largest.evict();
     }
 }
 
@@ -158,33 +187,93 @@ where
 mod tests {
     use super::*;
 
-    fn budget(max: usize) -> Arc<MemoryBudget> {
-        Arc::new(MemoryBudget::new(max, Arc::default()))
+    use futures_util::FutureExt;
+    use proptest::prelude::*;
+
+    fn budget(max: usize) -> MemoryBudget {
+        MemoryBudget::new(max, Arc::default())
+    }
+
+    fn held(budget: &MemoryBudget, part: Part) -> u64 {
+        budget.part(part).held.get()
     }
 
     #[test]
-    fn calls_together_stay_within_the_budget() {
-        let all = budget(10_000);
-        let mut first = BudgetShare::unary(all.clone());
-        assert!(first.grow(FREE).is_ok());
-        assert_eq!(all.held.load(Ordering::Relaxed), 0, "small calls are not counted");
-        assert!(first.grow(8000).is_ok());
-        let mut second = BudgetShare::unary(&*all);
-        assert!(second.grow(FREE + 2000).is_ok());
-        assert!(second.grow(1).is_err());
-        let mut small = BudgetShare::unary(&*all);
-        assert!(small.grow(FREE).is_ok(), "small calls pass even when the budget is spent");
-        let second = second.shared(all.clone());
-        assert_eq!(all.held.load(Ordering::Relaxed), 10_001, "each byte is counted once");
-        drop((first, second, small));
-        assert_eq!(all.held.load(Ordering::Relaxed), 0);
-        assert_eq!(all.metrics.buffer_full.get(), 1);
+    fn the_parts_are_the_whole_budget() {
+        let budget = budget(8000);
+        let maxima = Part::ALL.map(|part| budget.part(part).max.get());
+        assert_eq!(maxima, [4000, 2000, 1000, 1000]);
     }
 
     #[test]
-    fn a_streaming_call_sends_at_most_4096_bytes() {
-        let mut call = BudgetShare::streaming(budget(usize::MAX));
-        assert!(call.grow(STREAMING_MAX).is_ok());
-        assert!(call.grow(1).is_err());
+    fn a_full_part_refuses_and_leaves_the_others() {
+        let budget = budget(8000);
+        assert!(budget.take(Part::Waiting, 1000));
+        assert!(!budget.take(Part::Waiting, 1), "the part is full");
+        assert_eq!(held(&budget, Part::Waiting), 1000, "what is refused is not held");
+        assert!(budget.take(Part::Deciding, 1000), "another part has its whole share");
+        budget.give_back(Part::Waiting, 1);
+        assert!(budget.take(Part::Waiting, 1));
+    }
+
+    #[test]
+    fn the_largest_buffers_are_evicted_until_the_rest_fits() {
+        let budget = budget(8000);
+        let all: Vec<_> = (0..4).map(|_| budget.add_buffers()).collect();
+        for (buffers, bytes) in all.iter().zip([100, 900, 600, 400]) {
+            budget.resize_buffers(buffers, bytes);
+        }
+        let evicted = || -> Vec<bool> {
+            all.iter().map(|buffers| buffers.evicted().now_or_never().is_some()).collect()
+        };
+        assert_eq!(evicted(), [false; 4], "2000 bytes fit");
+        budget.resize_buffers(&all[0], 101);
+        assert_eq!(evicted(), [false, true, false, false]);
+        // 900 bytes are leaving, so another 800 evict nothing.
+        budget.resize_buffers(&all[0], 900);
+        assert_eq!(evicted(), [false; 4]);
+        budget.resize_buffers(&all[0], 1600);
+        assert_eq!(evicted(), [true, false, false, false], "the connection that grew is the largest");
+        for buffers in &all {
+            budget.remove_buffers(buffers);
+        }
+        assert_eq!(held(&budget, Part::Buffers), 0);
+        assert!(budget.buffers.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_single_connection_over_the_part_is_evicted() {
+        let budget = budget(8000);
+        let (small, large) = (budget.add_buffers(), budget.add_buffers());
+        budget.resize_buffers(&large, 1 << 40);
+        assert!(large.evicted().now_or_never().is_some());
+        assert!(small.evicted().now_or_never().is_none(), "empty buffers are of no use");
+    }
+
+    proptest! {
+        /// Connections grow, shrink and end in any order. Those that are not evicted fit together,
+        /// and at the end nothing is held.
+        #[test]
+        fn connections_that_stay_fit_together(
+            steps in prop::collection::vec((0..6_usize, 0..1500_u64), 1..200)
+        ) {
+            let budget = budget(8000);
+            let mut all: Vec<Arc<Buffers>> = (0..6).map(|_| budget.add_buffers()).collect();
+            for (index, bytes) in steps {
+                budget.resize_buffers(&all[index], bytes);
+                let staying = all.iter().filter(|buffers| !buffers.is_evicted());
+                let sum: u64 = staying.map(|buffers| buffers.bytes()).sum();
+                prop_assert!(sum <= 2000, "{} bytes stay", sum);
+                let whole: u64 = all.iter().map(|buffers| buffers.bytes()).sum();
+                prop_assert_eq!(held(&budget, Part::Buffers), whole);
+                // An evicted connection ends, and its client connects again.
+                if all[index].is_evicted() {
+                    budget.remove_buffers(&all[index]);
+                    all[index] = budget.add_buffers();
+                }
+            }
+            all.iter().for_each(|buffers| budget.remove_buffers(buffers));
+            prop_assert_eq!(held(&budget, Part::Buffers), 0);
+        }
     }
 }

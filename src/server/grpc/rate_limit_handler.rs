@@ -1,14 +1,14 @@
 //! The decision of one `ShouldRateLimit` message, shared by the fast path and tonic.
 
+use std::pin::pin;
 use std::sync::Arc;
 
-use http::HeaderMap;
-
+use super::call_head::CallHead;
+use super::call_memory::{CallMemory, weight_of};
 use super::memory_budget::MemoryBudget;
 use super::status::GrpcStatus;
-use super::timeout;
 use crate::descriptor::Bounds;
-use crate::server::rls::handler::{Decide, RlsResponse, handle, trace_context};
+use crate::server::rls::handler::{Decide, RlsResponse, handle};
 
 /// Decides the message of a call, on the fast path and on tonic's.
 pub(in crate::server) struct RateLimitHandler<D> {
@@ -28,13 +28,17 @@ impl<D> Clone for RateLimitHandler<D> {
 }
 
 impl<D: Decide> RateLimitHandler<D> {
-    /// Decides `message`. Reads `grpc-timeout` and the caller's trace context from `headers`.
+    /// Decides `message` of the call with `head`. While the decision is pending, `memory` holds what
+    /// it needs.
     pub(super) async fn handle(
         &self,
-        headers: &HeaderMap,
+        head: &CallHead,
         message: &[u8],
+        memory: &CallMemory<'_>,
     ) -> Result<RlsResponse, GrpcStatus> {
-        let trace = trace_context(&*self.decider, headers);
-        Ok(handle(&*self.decider, &self.bounds, message, timeout::of(headers), trace).await?)
+        let (timeout, trace) = (head.timeout(), head.trace());
+        let decision = pin!(handle(&*self.decider, &self.bounds, message, timeout, trace));
+        let weight = || weight_of(message) + head.bytes();
+        Ok(memory.wait_for_decision(weight, decision).await??)
     }
 }

@@ -1,7 +1,8 @@
-//! A limit on the bytes that a worker reads from one connection before it serves the others.
+//! The limit on what a worker reads from one connection: 16 KiB before it serves the others, and
+//! nothing while responses wait for the client.
 //!
 //! Without a limit, a client that sends faster than its calls are decided would keep the worker
-//! busy.
+//! busy. A client that sends and does not read would fill memory with its responses.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,10 +16,14 @@ const BYTES: usize = 16 * 1024;
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReadBudget(Arc<State>);
 
+// The task and the socket of a connection run on one thread.
 #[derive(Debug, Default)]
 struct State {
     left: AtomicUsize,
     was_read: AtomicBool,
+    is_paused: AtomicBool,
+    is_write_stalled: AtomicBool,
+    is_in_header_block: AtomicBool,
 }
 
 impl ReadBudget {
@@ -30,6 +35,36 @@ impl ReadBudget {
             connection.as_mut().poll(context)
         })
         .await
+    }
+
+    /// Pauses reads, or continues them. Who pauses them must poll again.
+    pub(super) fn pause(&self, is_paused: bool) {
+        self.0.is_paused.store(is_paused, Ordering::Relaxed);
+    }
+
+    /// Reports whether the last write had to wait for the client. Reads pause until it has not.
+    pub(super) fn set_write_stalled(&self, is_stalled: bool) {
+        self.0.is_write_stalled.store(is_stalled, Ordering::Relaxed);
+    }
+
+    /// Whether the last write had to wait for the client.
+    pub(super) fn is_write_stalled(&self) -> bool {
+        self.0.is_write_stalled.load(Ordering::Relaxed)
+    }
+
+    /// Whether reads must wait for writes.
+    pub(super) fn is_paused(&self) -> bool {
+        self.0.is_paused.load(Ordering::Relaxed) || self.is_write_stalled()
+    }
+
+    /// Reports whether the headers of a call are incomplete.
+    pub(super) fn set_in_header_block(&self, is_in: bool) {
+        self.0.is_in_header_block.store(is_in, Ordering::Relaxed);
+    }
+
+    /// Whether the headers of a call are incomplete.
+    pub(super) fn is_in_header_block(&self) -> bool {
+        self.0.is_in_header_block.load(Ordering::Relaxed)
     }
 
     /// Whether the budget is spent: reads must wait for the next poll.

@@ -1,7 +1,6 @@
 //! The body of a call: a stream that is still arriving, or bytes that have been received.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -9,7 +8,6 @@ use h2::{Reason, RecvStream};
 use http_body::{Body, Frame, SizeHint};
 
 use super::body_error::BodyError;
-use super::memory_budget::{BudgetShare, MemoryBudget};
 
 /// The body of a call on its HTTP/2 stream. Each returned piece reopens the client's flow-control
 /// window.
@@ -59,17 +57,8 @@ fn ended_by<T>(error: h2::Error) -> Option<Result<T, h2::Error>> {
     (error.reason() != Some(Reason::NO_ERROR)).then_some(Err(error))
 }
 
-/// A body that was received completely. Its bytes count in the budget until it is dropped.
-pub(super) struct ReceivedBody {
-    bytes: Bytes,
-    _share: BudgetShare<Arc<MemoryBudget>>,
-}
-
-impl ReceivedBody {
-    pub(super) fn new(bytes: Bytes, share: BudgetShare<Arc<MemoryBudget>>) -> ReceivedBody {
-        ReceivedBody { bytes, _share: share }
-    }
-}
+/// A body that was received completely.
+pub(super) struct ReceivedBody(pub(super) Bytes);
 
 impl Body for ReceivedBody {
     type Data = Bytes;
@@ -79,15 +68,15 @@ impl Body for ReceivedBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let bytes = std::mem::take(&mut self.bytes);
+        let bytes = std::mem::take(&mut self.0);
         Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.bytes.is_empty()
+        self.0.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.len() as u64)
+        SizeHint::with_exact(self.0.len() as u64)
     }
 }

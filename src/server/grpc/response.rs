@@ -1,7 +1,7 @@
 //! Sends responses on their stream, as far as the client's flow-control window allows.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 use std::task::{Poll, ready};
 
 use bytes::Bytes;
@@ -9,11 +9,12 @@ use h2::server::SendResponse;
 use h2::{Reason, SendStream};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
-use http_body::Body as _;
+use http_body::{Body as _, Frame};
 
+use super::call_memory::CallMemory;
 use super::framing::framed;
-use super::status::GRPC;
-use super::tonic_services::TonicResponse;
+use super::status::{GRPC, GrpcStatus};
+use super::tonic_services::{ResponseBody, TonicResponse};
 use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::RlsResponse;
 
@@ -25,17 +26,34 @@ const OK: HeaderValue = HeaderValue::from_static("0");
 /// writes the status message.
 const OUT_OF_RANGE: HeaderValue = HeaderValue::from_static("11");
 
-/// The output of `call`, or `None` if the client resets the call before it is ready.
+/// Bytes of the headers and trailers of a response in h2.
+const HEADERS: usize = 1024;
+
+/// The bytes that h2 holds for a response until the connection has written them. An error means that
+/// the client has reset the call or closed the connection, or that the response failed.
+pub(super) type Queued = Result<usize, h2::Error>;
+
+/// The output of `call`, or `None` if the client resets the call before it is ready. `call` is pinned
+/// in place: by value, the future of every call would have room for it twice.
 pub(super) async fn unless_reset<T>(
     respond: &mut SendResponse<Bytes>,
-    call: impl Future<Output = T>,
+    mut call: Pin<&mut impl Future<Output = T>>,
 ) -> Option<T> {
-    let mut call = pin!(call);
     poll_fn(|context| match call.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending => respond.poll_reset(context).map(|_| None),
     })
     .await
+}
+
+/// Sends a response without a body.
+pub(super) fn send_head(respond: &mut SendResponse<Bytes>, head: Response<()>) -> Queued {
+    respond.send_response(head, true).map(|_| HEADERS)
+}
+
+/// Sends the status of a call that failed.
+pub(super) fn send_status(respond: &mut SendResponse<Bytes>, status: GrpcStatus) -> Queued {
+    send_head(respond, status.into_response())
 }
 
 /// Sends the response of a call on the fast path.
@@ -45,19 +63,24 @@ pub(super) async fn unless_reset<T>(
 pub(super) async fn send_message(
     respond: &mut SendResponse<Bytes>,
     decided: RlsResponse,
-) -> Result<(), h2::Error> {
+    memory: &CallMemory<'_>,
+) -> Queued {
     let RlsResponse { message, grant } = decided;
+    let framed = framed(&message);
+    // The client may read the response late.
+    drop(message);
+    let bytes = HEADERS + framed.len();
     let mut head = Response::new(());
     head.headers_mut().insert(CONTENT_TYPE, GRPC);
     let mut stream = respond.send_response(head, false)?;
-    data(&mut stream, framed(&message)).await?;
+    data(&mut stream, framed, 0, memory).await?;
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(GRPC_STATUS, OK);
     stream.send_trailers(trailers)?;
     if let Some(grant) = grant {
         grant.delivered();
     }
-    Ok(())
+    Ok(bytes)
 }
 
 /// Sends a response of tonic, and counts it if tonic rejected the message as too large. The grant
@@ -66,72 +89,127 @@ pub(super) async fn send(
     respond: &mut SendResponse<Bytes>,
     served: TonicResponse,
     metrics: &ServerMetrics,
-) -> Result<(), h2::Error> {
+    memory: &CallMemory<'_>,
+) -> Queued {
     let TonicResponse { response, grant } = served;
     if response.headers().get(GRPC_STATUS) == Some(&OUT_OF_RANGE) {
         metrics.message_too_large.add();
     }
-    let (head, body) = response.into_parts();
-    let is_all = body.is_end_stream();
-    let mut stream = respond.send_response(Response::from_parts(head, ()), is_all)?;
-    if !is_all {
-        send_body(&mut stream, body).await?;
+    let mut bytes = HEADERS;
+    if let Some(mut open) = OpenResponse::start(respond, response)? {
+        while let Some(frame) = open.next_frame().await? {
+            bytes += open.send_frame(frame, 0, memory).await?;
+        }
+        open.end()?;
     }
     if let Some(grant) = grant {
         grant.delivered();
     }
-    Ok(())
+    Ok(bytes)
 }
 
-/// Sends `body` to its end. An error means that the client has closed the connection or reset the
-/// call, or that the body failed.
-async fn send_body<B>(stream: &mut SendStream<Bytes>, body: B) -> Result<(), h2::Error>
-where
-    B: http_body::Body<Data = Bytes>,
-{
-    let mut body = pin!(body);
-    loop {
+/// A response of tonic whose headers were sent.
+pub(super) struct OpenResponse {
+    stream: SendStream<Bytes>,
+    body: ResponseBody,
+    has_trailers: bool,
+}
+
+impl OpenResponse {
+    /// Sends the headers of `response`; `None` if they are all.
+    pub(super) fn start(
+        respond: &mut SendResponse<Bytes>,
+        response: Response<ResponseBody>,
+    ) -> Result<Option<OpenResponse>, h2::Error> {
+        let (head, body) = response.into_parts();
+        let is_all = body.is_end_stream();
+        let stream = respond.send_response(Response::from_parts(head, ()), is_all)?;
+        Ok((!is_all).then_some(OpenResponse { stream, body, has_trailers: false }))
+    }
+
+    /// The next frame of the body; `None` at its end.
+    pub(super) async fn next_frame(&mut self) -> Result<Option<Frame<Bytes>>, h2::Error> {
+        if self.has_trailers {
+            return Ok(None);
+        }
+        let OpenResponse { stream, body, .. } = self;
         let frame = poll_fn(|context| {
             if let Poll::Ready(reason) = stream.poll_reset(context)? {
                 return Poll::Ready(Err(reason.into()));
             }
-            body.as_mut().poll_frame(context).map(Ok::<_, h2::Error>)
+            Pin::new(&mut *body).poll_frame(context).map(Ok::<_, h2::Error>)
         });
-        let frame = match frame.await? {
-            None => return stream.send_data(Bytes::new(), true),
-            Some(Ok(frame)) => frame,
+        match frame.await? {
+            None => Ok(None),
+            Some(Ok(frame)) => Ok(Some(frame)),
             Some(Err(_)) => {
                 stream.send_reset(Reason::INTERNAL_ERROR);
-                return Err(Reason::INTERNAL_ERROR.into());
-            }
-        };
-        match frame.into_data() {
-            Ok(piece) => data(stream, piece).await?,
-            Err(other) => {
-                if let Ok(trailers) = other.into_trailers() {
-                    return stream.send_trailers(trailers);
-                }
+                Err(Reason::INTERNAL_ERROR.into())
             }
         }
+    }
+
+    /// Sends `frame`, and returns its bytes. A call that must wait for the client's window holds
+    /// these, and `more`.
+    pub(super) async fn send_frame(
+        &mut self,
+        frame: Frame<Bytes>,
+        more: usize,
+        memory: &CallMemory<'_>,
+    ) -> Queued {
+        match frame.into_data() {
+            Ok(piece) => {
+                let bytes = piece.len();
+                data(&mut self.stream, piece, more, memory).await?;
+                Ok(bytes)
+            }
+            Err(other) => {
+                if let Ok(trailers) = other.into_trailers() {
+                    self.stream.send_trailers(trailers)?;
+                    self.has_trailers = true;
+                }
+                Ok(0)
+            }
+        }
+    }
+
+    /// Ends the response, unless its trailers have done so.
+    pub(super) fn end(mut self) -> Result<(), h2::Error> {
+        if self.has_trailers { Ok(()) } else { self.stream.send_data(Bytes::new(), true) }
     }
 }
 
 /// Sends `data` as the client's window allows. Sent without that check, h2 would buffer it. An
-/// error means that the client has closed the connection or reset the call.
-async fn data(stream: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2::Error> {
+/// error means that the client has closed the connection or reset the call, or that the budget has
+/// no room for a response that waits.
+async fn data(
+    stream: &mut SendStream<Bytes>,
+    mut data: Bytes,
+    more: usize,
+    memory: &CallMemory<'_>,
+) -> Result<(), h2::Error> {
     while !data.is_empty() {
         stream.reserve_capacity(data.len());
-        let room = room(stream).await?.min(data.len());
+        let room = room(stream, data.len() + more, memory).await?.min(data.len());
         stream.send_data(data.split_to(room), false)?;
     }
     Ok(())
 }
 
-/// Waits until the client's window has room, and returns the number of bytes.
-async fn room(stream: &mut SendStream<Bytes>) -> Result<usize, h2::Error> {
+/// Waits until the client's window has room, and returns the number of bytes. While it waits, the
+/// call holds `bytes`.
+async fn room(
+    stream: &mut SendStream<Bytes>,
+    bytes: usize,
+    memory: &CallMemory<'_>,
+) -> Result<usize, h2::Error> {
     let room = stream.capacity();
     if room > 0 {
         return Ok(room);
+    }
+    if memory.wait_for_client(bytes).is_err() {
+        stream.send_reset(Reason::ENHANCE_YOUR_CALM);
+        return Err(Reason::ENHANCE_YOUR_CALM.into());
     }
     poll_fn(|context| {
         if let Poll::Ready(reason) = stream.poll_reset(context)? {

@@ -15,9 +15,9 @@ pub(super) const GRPC: HeaderValue = HeaderValue::from_static("application/grpc"
 pub(in crate::server) enum GrpcCode {
     /// The message is not a valid request.
     InvalidArgument = 3,
-    /// The server buffers too many bytes.
+    /// The clients of the server hold too much memory.
     ResourceExhausted = 8,
-    /// The call does not have exactly one message.
+    /// The method is unknown, or the call does not have exactly one message.
     Unimplemented = 12,
     /// A bug in weir.
     Internal = 13,

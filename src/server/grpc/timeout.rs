@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
+
+const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// The timeout divided by this is the margin for the network and for encoding.
 const MARGIN_SHARE: u32 = 5;
@@ -12,7 +14,7 @@ const MARGIN_MAX: Duration = Duration::from_millis(5);
 
 /// The `grpc-timeout` in `headers` less the margin; `None` without a valid timeout.
 pub(super) fn of(headers: &HeaderMap) -> Option<Duration> {
-    let timeout = read(headers.get("grpc-timeout")?.to_str().ok()?)?;
+    let timeout = read(headers.get(GRPC_TIMEOUT)?.to_str().ok()?)?;
     Some(timeout - (timeout / MARGIN_SHARE).min(MARGIN_MAX))
 }
 

@@ -6,12 +6,12 @@
 //! length too large"), a truncated message, an unknown flag, encoding or method. `response.rs`
 //! counts the calls with OUT_OF_RANGE.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use http::{HeaderMap, Request, Response};
+use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
@@ -21,8 +21,10 @@ use tonic::service::Routes;
 use tonic_prost::ProstEncoder;
 
 use super::body_error::BodyError;
-use super::memory_budget::BudgetShare;
+use super::call_head::CallHead;
+use super::call_memory::CallMemory;
 use super::rate_limit_handler::RateLimitHandler;
+use super::request_body::ReceivedBody;
 use super::status::{GrpcCode, GrpcStatus};
 use crate::grant::Grant;
 use crate::proto::RateLimitResponse;
@@ -41,9 +43,16 @@ mod generated {
     include!(concat!(env!("OUT_DIR"), "/server/envoy.service.ratelimit.v3.rs"));
 }
 
+/// Largest request of health and reflection, in bytes. They have only a few names: the service to
+/// watch, or the symbols to look up.
+pub(super) const SMALL_REQUEST_MAX: usize = 4096;
+
+/// The body of a response of tonic.
+pub(super) type ResponseBody = tonic::body::Body;
+
 /// A response of tonic, and the grant that becomes final when the response is delivered.
 pub(super) struct TonicResponse {
-    pub(super) response: Response<tonic::body::Body>,
+    pub(super) response: Response<ResponseBody>,
     pub(super) grant: Option<Grant>,
 }
 
@@ -68,25 +77,28 @@ impl TonicServices {
     }
 
     /// Serves one call.
-    ///
-    /// A response is compressed if its request was, as grpc-go's servers do. tonic would compress
-    /// for every client that accepts gzip, which costs CPU time and saves nothing at 30 bytes.
-    pub(super) async fn call<B>(&self, mut request: Request<B>) -> TonicResponse
+    pub(super) async fn call<B>(&self, request: Request<B>) -> TonicResponse
     where
         B: Body<Data = Bytes, Error = BodyError> + Send + Unpin + 'static,
     {
-        if !is_compressed(request.headers()) {
-            request.headers_mut().remove("grpc-accept-encoding");
-        }
         let Ok(mut response) = self.0.call(request.map(TonicBody)).await;
         let grant = response.extensions_mut().remove::<PendingGrant>();
         TonicResponse { response, grant: grant.and_then(PendingGrant::take) }
     }
-}
 
-/// Whether the call's `grpc-encoding` is a compression.
-pub(super) fn is_compressed(headers: &HeaderMap) -> bool {
-    headers.get("grpc-encoding").is_some_and(|encoding| encoding != "identity")
+    /// Serves a call whose body was received completely. While the response is pending, `memory`
+    /// holds the body.
+    pub(super) async fn call_received(
+        &self,
+        path: &'static str,
+        head: CallHead,
+        framed: Bytes,
+        memory: &CallMemory<'_>,
+    ) -> Result<TonicResponse, GrpcStatus> {
+        let bytes = framed.len() + head.bytes();
+        let call = pin!(self.call(head.into_request(path, ReceivedBody(framed))));
+        memory.wait_for_decision(|| bytes, call).await
+    }
 }
 
 #[tonic::async_trait]
@@ -95,12 +107,13 @@ impl<D: Decide> RateLimitService for RateLimitHandler<D> {
         &self,
         request: tonic::Request<Bytes>,
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
-        let message = request.get_ref();
-        // The compressed bytes have been freed. The inflated message may be 1000 times larger.
-        let mut share = BudgetShare::unary(&*self.budget);
-        share.grow(message.len())?;
-        let RlsResponse { message, grant } =
-            self.handle(request.metadata().as_ref(), message).await?;
+        let head = request.extensions().get::<CallHead>().cloned().unwrap_or_default();
+        // A copy: tonic's message is a part of a buffer that may be twice as large.
+        let message = Bytes::copy_from_slice(request.get_ref());
+        drop(request);
+        // The compressed bytes count already. The inflated message may be 1000 times larger.
+        let memory = CallMemory::alone(&self.budget);
+        let RlsResponse { message, grant } = self.handle(&head, &message, &memory).await?;
         let mut response = tonic::Response::new(message);
         if let Some(grant) = grant {
             response.extensions_mut().insert(PendingGrant::new(grant));

@@ -75,21 +75,16 @@ async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<
     let bounds = server.bounds;
     let handler = RateLimitHandler { decider, bounds, budget: Arc::clone(&budget) };
     let max_message_bytes = server.grpc.max_message_bytes;
-    let services = TonicServices::new(handler.clone(), max_message_bytes, health);
+    let should_rate_limit = Arc::new(ShouldRateLimit {
+        services: TonicServices::new(handler.clone(), max_message_bytes, health),
+        handler,
+        max_message_bytes,
+        fast_path: server.grpc.fast_path,
+        metrics: server.server_metrics.clone(),
+    });
     let context = Arc::new(ConnectionContext {
-        dispatcher: Dispatcher {
-            should_rate_limit: Arc::new(ShouldRateLimit {
-                handler,
-                services: services.clone(),
-                max_message_bytes,
-                fast_path: server.grpc.fast_path,
-                metrics: server.server_metrics.clone(),
-            }),
-            services,
-            budget,
-            metrics: server.server_metrics.clone(),
-            timeout: server.grpc.call_timeout,
-        },
+        dispatcher: Dispatcher::new(should_rate_limit, &server.grpc),
+        budget,
         handshakes: Arc::new(Semaphore::new(server.grpc.max_handshakes)),
         metrics: server.server_metrics,
         settings: server.grpc,

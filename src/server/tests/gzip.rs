@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, mpsc};
 use tonic::Code;
 use tonic::codec::CompressionEncoding::Gzip;
 use tonic_health::pb::HealthCheckRequest;
@@ -12,7 +13,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use super::raw::stored_gzip;
 use super::support::{Served, request, serve, settings_over};
-use super::test_handlers::ByDomain;
+use super::test_handlers::{Blocking, ByDomain};
 use crate::proto::{self, RateLimitRequest, RateLimitResponse};
 use crate::server::grpc::should_rate_limit::PATH;
 
@@ -96,14 +97,21 @@ async fn a_message_inflated_over_the_maximum_is_refused(fast_path: bool) {
 }
 
 async fn inflated_bytes_count_in_the_budget(fast_path: bool) {
+    let (arrived, _arrivals) = mpsc::unbounded_channel();
+    let go = Arc::new(Semaphore::new(0));
     let mut settings = settings_over(fast_path);
-    settings.grpc.max_buffered_bytes = 4096;
+    // An eighth of it is for calls that wait for their decision.
+    settings.grpc.max_client_memory = 1 << 20;
     let metrics = Arc::clone(&settings.server_metrics);
-    let server = serve(ByDomain, settings);
-    assert_eq!(compressed(&server, large(4000)).await, Code::Ok);
-    assert_eq!(compressed(&server, large(10_000)).await, Code::ResourceExhausted);
-    assert_eq!(metrics.buffer_full.get(), 1);
-    assert_eq!(compressed(&server, large(4000)).await, Code::Ok, "what was counted is returned");
+    let server = serve(Blocking { arrived, go: Arc::clone(&go) }, settings);
+    let mut four = large(60_000);
+    four.descriptors = vec![four.descriptors.remove(0); 4];
+    let refused = compressed(&server, four).await;
+    assert_eq!((refused, metrics.memory_full.get()), (Code::ResourceExhausted, 1));
+    go.add_permits(1);
+    // This decision does not wait.
+    assert_eq!(compressed(&server, large(60_000)).await, Code::Ok);
+    assert_eq!(metrics.client_memory.deciding.held.get(), 0);
     server.stop().await;
 }
 

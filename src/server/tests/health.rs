@@ -11,21 +11,21 @@ use super::support::{Served, http, serve, settings};
 use crate::server::Health;
 use crate::server::tests::test_handlers::ByDomain;
 
-const NAMES: [&str; 2] = ["", "ratelimit"];
+const NAMES: [&str; 3] = ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"];
 
 fn check(service: &str) -> HealthCheckRequest {
     HealthCheckRequest { service: service.into() }
 }
 
 /// The next status from a watch of each service name.
-async fn watch(server: &Served) -> impl AsyncFnMut() -> [ServingStatus; 2] {
+async fn watch(server: &Served) -> impl AsyncFnMut() -> [ServingStatus; NAMES.len()] {
     let mut client = HealthClient::new(server.channel().await);
     let mut streams = Vec::new();
     for name in NAMES {
         streams.push(client.watch(check(name)).await.unwrap().into_inner());
     }
     async move || {
-        let mut statuses = [NotServing; 2];
+        let mut statuses = [NotServing; NAMES.len()];
         for (stream, status) in streams.iter_mut().zip(&mut statuses) {
             *status = stream.next().await.unwrap().unwrap().status();
         }
@@ -54,15 +54,16 @@ async fn health_follows_the_application_and_the_drain() {
 
     server.health.send_replace(Health { live: true, ready: false });
     let mut next_statuses = watch(&server).await;
-    assert_eq!(next_statuses().await, [NotServing; 2], "no rules yet");
+    assert_eq!(next_statuses().await, [NotServing; NAMES.len()], "no rules yet");
     assert_eq!(probes(&server).await, [ok(200), ok(200), unready.clone()]);
 
     server.health.send_replace(Health { live: true, ready: true });
-    assert_eq!(next_statuses().await, [Serving; 2]);
+    assert_eq!(next_statuses().await, [Serving; NAMES.len()]);
     assert_eq!(probes(&server).await, [ok(200), ok(200), ok(200)]);
 
     server.shutdown.send_replace(true);
-    assert_eq!(next_statuses().await, [NotServing; 2], "reported before the ports close");
+    let statuses = next_statuses().await;
+    assert_eq!(statuses, [NotServing; NAMES.len()], "reported before the ports close");
     assert_eq!(probes(&server).await, [dead, ok(200), unready], "a draining process is live");
 }
 
@@ -77,9 +78,13 @@ async fn a_health_watch_does_not_delay_the_drain() {
 }
 
 #[tokio::test]
-async fn an_unknown_name_is_not_found() {
+async fn known_names_are_serving_and_others_not_found() {
     let server = serve(ByDomain, settings());
     let mut client = HealthClient::new(server.channel().await);
+    for name in NAMES {
+        let answer = client.check(check(name)).await.unwrap().into_inner();
+        assert_eq!(answer.status(), Serving, "{name}");
+    }
     let status = client.check(check("other")).await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::NotFound);
     server.stop().await;

@@ -127,6 +127,45 @@ async fn each_malformed_call_has_its_status(fast_path: bool) {
     server.stop().await;
 }
 
+/// The status, the message and the body of the response to a request without a body.
+async fn refusal(
+    client: &mut SendRequest<Bytes>,
+    request: http::request::Builder,
+) -> (http::response::Parts, bool) {
+    let mut client = client.clone().ready().await.unwrap();
+    let (answer, _) = client.send_request(request.body(()).unwrap(), true).unwrap();
+    let (head, mut body) = answer.await.unwrap().into_parts();
+    (head, body.data().await.is_some())
+}
+
+async fn requests_that_are_no_calls_are_refused(fast_path: bool) {
+    let server = serve(ByDomain, settings_over(fast_path));
+    let mut client = client(&server).await;
+    let uri = |path: &str| format!("http://{}{path}", server.addresses.grpc);
+    let to = |method, path: &str| http::Request::builder().method(method).uri(uri(path));
+    let grpc = "application/grpc";
+    for (request, status) in [
+        (to(Method::GET, "/"), 405),
+        (to(Method::GET, PATH).header("content-type", grpc), 405),
+        (to(Method::POST, PATH), 415),
+        (to(Method::POST, PATH).header("content-type", "application/json"), 415),
+        (to(Method::POST, "/a.B/C").header("content-type", "text/plain"), 415),
+    ] {
+        let (head, has_body) = refusal(&mut client, request).await;
+        assert_eq!((head.status.as_u16(), has_body), (status, false));
+        assert_eq!(head.headers.contains_key("allow"), status == 405);
+    }
+    let unknown = to(Method::POST, "/a.B/C").header("content-type", grpc);
+    let (head, has_body) = refusal(&mut client, unknown).await;
+    assert_eq!((head.status.as_u16(), has_body), (200, false));
+    assert_eq!(head.headers["grpc-status"], "12");
+    assert_eq!(head.headers["grpc-message"], "unknown method /a.B/C");
+    let long = to(Method::POST, &"/x".repeat(5000)).header("content-type", grpc);
+    let (head, _) = refusal(&mut client, long).await;
+    assert!(head.headers["grpc-message"].len() < 300);
+    server.stop().await;
+}
+
 async fn frames_may_be_split_and_padded(fast_path: bool) {
     let server = serve(ByDomain, settings_over(fast_path));
     let headers = call_headers();
@@ -166,5 +205,6 @@ async fn frames_may_be_split_and_padded(fast_path: bool) {
 
 over_both_paths! {
     each_malformed_call_has_its_status,
+    requests_that_are_no_calls_are_refused,
     frames_may_be_split_and_padded,
 }

@@ -8,11 +8,13 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::raw::{
     DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, Raw, call, call_headers, frame,
+    streams,
 };
 use super::support::{Served, serve, serve_one_worker, settings_over};
 use crate::decision::Verdict;
 use crate::descriptor::Request;
 use crate::grant::Grant;
+use crate::server::grpc::should_rate_limit::PATH;
 use crate::server::tests::test_handlers::ByDomain;
 use crate::server::{Decide, ServerConfig};
 
@@ -254,6 +256,47 @@ async fn a_panic_outside_a_decision_resets_that_call_only(fast_path: bool) {
     server.stop().await;
 }
 
+/// Headers of a call that follow `indexed_first` in HPACK: five bytes.
+const INDEXED: [u8; 5] = [0x83, 0x86, 0xc0, 0xbf, 0xbe];
+
+/// The headers of a call, which store the path, the content type and `te` in the dynamic table.
+fn indexed_first() -> Vec<u8> {
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let path = [vec![0x44], text(PATH)].concat();
+    let content_type = [vec![0x5f], text("application/grpc")].concat();
+    let te = [vec![0x40], text("te"), text("trailers")].concat();
+    [vec![0x83, 0x86], path, content_type, te].concat()
+}
+
+/// After a stall of weir, a proxy has reset all calls that timed out meanwhile, and its newer calls
+/// are behind them on the connection.
+async fn calls_behind_resets_of_a_stall_are_answered(fast_path: bool) {
+    let (server, metrics) = serve_one_worker(ByDomain, fast_path, |_| {});
+    let mut proxy = Raw::connect(server.addresses.grpc, &[]).await;
+    let mut streams = streams();
+    let mut next = || streams.next().expect("a number");
+    let mut sent = frame(HEADERS, END_HEADERS | END_STREAM, next(), &indexed_first());
+    for _ in 0..1000 {
+        let stream = next();
+        sent.extend(frame(HEADERS, END_HEADERS, stream, &INDEXED));
+        sent.extend(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
+    }
+    let first = next();
+    sent.extend(call(first, "ok"));
+    for _ in 1..50 {
+        sent.extend(call(next(), "ok"));
+    }
+    assert!(proxy.send(&sent).await);
+    let mut answered = 0;
+    while answered < 50 {
+        let reply = proxy.next().await.expect("the connection stays");
+        answered += usize::from(reply.stream >= first && reply.flags & END_STREAM != 0);
+    }
+    drop(proxy);
+    server.stop().await;
+    assert_eq!(metrics.flood.get(), 0);
+}
+
 over_both_paths! {
     a_call_reset_before_it_is_whole_is_not_decided,
     a_call_sent_with_its_reset_is_undone_once,
@@ -264,4 +307,5 @@ over_both_paths! {
     calls_in_flight_are_answered_after_goaway,
     a_client_that_answers_pings_may_be_silent,
     a_panic_outside_a_decision_resets_that_call_only,
+    calls_behind_resets_of_a_stall_are_answered,
 }

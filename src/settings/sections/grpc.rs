@@ -44,18 +44,24 @@ section! {
         /// Maximum number of requests in flight on one connection. Further requests wait at the
         /// client.
         max_concurrent_streams: u32 = "1024", number(1..=COUNT_MAX);
-        /// Maximum number of request bytes that all connections together buffer. The first 1024
-        /// bytes of each request do not count. A request over this limit gets RESOURCE_EXHAUSTED.
-        max_buffered_bytes: usize = "67108864", number(1024..=1 << 40);
-        // 128: more than the requests of usual size that one read holds, fewer than a flood sends.
-        /// Requests that the client reset and h2 has not yet handed over, on one connection. One more
-        /// closes the connection.
-        max_pending_resets: usize = "128", number(1..=COUNT_MAX);
-        /// Maximum number of control frames (pings, settings, resets) of one connection over the
-        /// allowance of 4 per request and 100 per second. One more closes the connection.
+        // 512 MiB: 4096 connections, and 10 000 calls that wait for their client. The chart derives
+        // its memory limit from this.
+        /// Maximum memory, in bytes, that clients make the process hold: connections, headers,
+        /// incomplete messages, undecided requests and unread responses
+        /// ([operating.md](operating.md#memory)). A request over this limit gets RESOURCE_EXHAUSTED.
+        max_client_memory: usize = "536870912", number(1 << 22..=1 << 40);
+        // 1024, like `max_concurrent_streams`: after a stall of weir, a proxy has reset every request
+        // that timed out meanwhile.
+        /// Requests that the client reset and weir has not yet started, on one connection. One more
+        /// closes the connection, and so do 32 times as many in a row.
+        max_pending_resets: usize = "1024", number(1..=COUNT_MAX);
+        /// Maximum number of control frames (pings, settings, their acknowledgements, resets) of one
+        /// connection over the allowance of 4 per request and 100 per second. One more closes the
+        /// connection.
         max_control_frames: u32 = "1000", number(10..=COUNT_MAX);
         /// Maximum number of open gRPC connections of the process. One more closes the connection that
         /// has waited longest for TLS and the first bytes of HTTP/2. If none waits, it is closed itself.
+        /// `max_client_memory` may have room for fewer.
         max_connections: usize = "16384", number(1..=COUNT_MAX);
         /// Maximum number of open gRPC connections of one client address, with the same effect among
         /// the connections of this address. `off`: no limit.
@@ -67,7 +73,7 @@ section! {
         /// Time for a new connection to finish TLS and to send the first 24 bytes of HTTP/2.
         handshake_timeout: Duration = "10s", positive_duration();
         /// Time from the first byte of a call to the last byte of its response. Health watches and
-        /// reflection have no limit.
+        /// reflection may stay open, but their request and each response must arrive in this time.
         call_timeout: Duration = "10s", positive_duration();
         /// Longest time that a client may leave sent data unread. After it the connection is closed.
         write_timeout: Duration = "20s", positive_duration();

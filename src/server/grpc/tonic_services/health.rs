@@ -1,16 +1,16 @@
-//! gRPC health (`grpc.health.v1.Health`), reported under two service names.
+//! gRPC health (`grpc.health.v1.Health`), reported under three service names.
 
 use tonic::codec::CompressionEncoding;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{self, HealthReporter};
 
-use crate::server::grpc::memory_budget::STREAMING_MAX;
+use super::SMALL_REQUEST_MAX;
 use crate::server::lifecycle::{Lifecycle, Phase};
 
-/// The service names: the empty name of the whole server, and the name that envoyproxy/ratelimit
-/// uses.
-const NAMES: [&str; 2] = ["", "ratelimit"];
+/// The service names: the empty name of the whole server, the name that envoyproxy/ratelimit uses,
+/// and the name of the service in its protocol.
+const NAMES: [&str; 3] = ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"];
 
 /// The health service. Its status is what the [`Reporter`] last reported.
 pub(in crate::server) type HealthService = HealthServer<server::HealthService>;
@@ -28,7 +28,7 @@ impl Reporter {
         let service = HealthServer::new(service)
             .accept_compressed(CompressionEncoding::Gzip)
             .send_compressed(CompressionEncoding::Gzip)
-            .max_decoding_message_size(STREAMING_MAX);
+            .max_decoding_message_size(SMALL_REQUEST_MAX);
         (Reporter { reporter }, service)
     }
 

@@ -4,8 +4,8 @@ use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic_reflection::server::Builder;
 
+use super::SMALL_REQUEST_MAX;
 use crate::proto::DESCRIPTORS;
-use crate::server::grpc::memory_budget::STREAMING_MAX;
 
 /// Adds both versions of reflection to `routes`.
 pub(super) fn add_to(routes: Routes) -> Routes {
@@ -21,12 +21,12 @@ pub(super) fn add_to(routes: Routes) -> Routes {
         .add_service(
             v1.accept_compressed(CompressionEncoding::Gzip)
                 .send_compressed(CompressionEncoding::Gzip)
-                .max_decoding_message_size(STREAMING_MAX),
+                .max_decoding_message_size(SMALL_REQUEST_MAX),
         )
         .add_service(
             v1alpha
                 .accept_compressed(CompressionEncoding::Gzip)
                 .send_compressed(CompressionEncoding::Gzip)
-                .max_decoding_message_size(STREAMING_MAX),
+                .max_decoding_message_size(SMALL_REQUEST_MAX),
         )
 }

@@ -1,0 +1,223 @@
+//! The memory that one call holds while it waits for its client or for its decision.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+
+use super::connection_memory::ConnectionMemory;
+use super::memory_budget::{MemoryBudget, Part};
+use super::status::{GrpcCode, GrpcStatus};
+use crate::proto::wire;
+
+/// Bytes of every call that waits: its task and its timer.
+pub(super) const CALL: usize = 6144;
+
+/// Bytes of a descriptor while the store decides: the resolved rule, the step, its place in a batch
+/// and the reply.
+const DESCRIPTOR: usize = 2048;
+
+/// The number of the field `descriptors` of a `RateLimitRequest`.
+const DESCRIPTORS: u32 = 2;
+
+/// The share of one call in the budget. It is empty until the call has to wait. Dropping it returns
+/// what it holds.
+pub(super) struct CallMemory<'m> {
+    budget: &'m MemoryBudget,
+    connection: Option<&'m ConnectionMemory>,
+    waiting: AtomicU64,
+    deciding: AtomicU64,
+}
+
+impl<'m> CallMemory<'m> {
+    /// The share of a call of `connection`.
+    pub(super) fn of(connection: &'m ConnectionMemory) -> CallMemory<'m> {
+        CallMemory::new(connection.budget(), Some(connection))
+    }
+
+    /// The share of a call without a connection, or of a part of a call.
+    pub(super) fn alone(budget: &'m MemoryBudget) -> CallMemory<'m> {
+        CallMemory::new(budget, None)
+    }
+
+    fn new(budget: &'m MemoryBudget, connection: Option<&'m ConnectionMemory>) -> CallMemory<'m> {
+        let [waiting, deciding] = [0, 0].map(AtomicU64::new);
+        CallMemory { budget, connection, waiting, deciding }
+    }
+
+    /// Holds `bytes` and the task of the call while it waits for its client. Fails if the budget has
+    /// less left.
+    pub(super) fn wait_for_client(&self, bytes: usize) -> Result<(), GrpcStatus> {
+        self.hold(Part::Waiting, bytes)?;
+        self.set(Part::Deciding, 0);
+        Ok(())
+    }
+
+    /// The output of `decision`. While it is pending, the call holds the bytes that `weigh` returns.
+    /// Fails if the budget has less left.
+    pub(super) async fn wait_for_decision<T>(
+        &self,
+        weigh: impl Fn() -> usize,
+        mut decision: Pin<&mut impl Future<Output = T>>,
+    ) -> Result<T, GrpcStatus> {
+        let mut is_held = false;
+        poll_fn(|context| {
+            if let Poll::Ready(output) = decision.as_mut().poll(context) {
+                return Poll::Ready(Ok(output));
+            }
+            if !is_held {
+                if let Err(full) = self.hold(Part::Deciding, weigh()) {
+                    return Poll::Ready(Err(full));
+                }
+                self.set(Part::Waiting, 0);
+                is_held = true;
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn hold(&self, part: Part, bytes: usize) -> Result<(), GrpcStatus> {
+        if self.set(part, (CALL + bytes) as u64) {
+            return Ok(());
+        }
+        self.budget.metrics().memory_full.add();
+        let message = "the clients of this server hold too much memory (grpc.max_client_memory); \
+                       retry";
+        Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message))
+    }
+
+    /// Makes the share in `part` `bytes` large. Returns false, and changes nothing, if less is left.
+    fn set(&self, part: Part, bytes: u64) -> bool {
+        let share = if part == Part::Waiting { &self.waiting } else { &self.deciding };
+        let held = share.load(Ordering::Relaxed);
+        if bytes > held && !self.take(part, bytes - held) {
+            return false;
+        }
+        if bytes < held {
+            self.give_back(part, held - bytes);
+        }
+        share.store(bytes, Ordering::Relaxed);
+        true
+    }
+
+    fn take(&self, part: Part, bytes: u64) -> bool {
+        match self.connection {
+            Some(connection) if part == Part::Waiting => connection.take_waiting(bytes),
+            _ => self.budget.take(part, bytes),
+        }
+    }
+
+    fn give_back(&self, part: Part, bytes: u64) {
+        match self.connection {
+            Some(connection) if part == Part::Waiting => connection.give_back_waiting(bytes),
+            _ => self.budget.give_back(part, bytes),
+        }
+    }
+}
+
+impl Drop for CallMemory<'_> {
+    fn drop(&mut self) {
+        self.set(Part::Waiting, 0);
+        self.set(Part::Deciding, 0);
+    }
+}
+
+/// Bytes that a `RateLimitRequest` takes while it is decided, as far as `message` is valid.
+pub(super) fn weight_of(message: &[u8]) -> usize {
+    let (mut rest, mut descriptors) = (message, 0);
+    while let Ok(Some((number, _))) = wire::next(&mut rest) {
+        descriptors += usize::from(number == DESCRIPTORS);
+    }
+    message.len() + descriptors * DESCRIPTOR
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::future::{pending, ready};
+    use std::pin::pin;
+    use std::sync::Arc;
+
+    use futures_util::FutureExt;
+    use prost::Message;
+
+    use crate::proto::{RateLimitDescriptor, RateLimitRequest};
+    use crate::server::metrics::{ClientMemory, PartMetrics, ServerMetrics};
+
+    const MAX: usize = 64 << 10;
+
+    fn budget() -> (MemoryBudget, Arc<ServerMetrics>) {
+        let metrics = Arc::<ServerMetrics>::default();
+        (MemoryBudget::new(8 * MAX, metrics.clone()), metrics)
+    }
+
+    fn held(part: &PartMetrics) -> usize {
+        usize::try_from(part.held.get()).unwrap()
+    }
+
+    #[test]
+    fn a_waiting_call_holds_what_it_has_now() {
+        let (budget, metrics) = budget();
+        let call = CallMemory::alone(&budget);
+        let waiting = || held(&metrics.client_memory.waiting);
+        assert_eq!(waiting(), 0, "a call that has not waited");
+        call.wait_for_client(100).unwrap();
+        assert_eq!(waiting(), CALL + 100);
+        call.wait_for_client(2000).unwrap();
+        assert_eq!(waiting(), CALL + 2000);
+        call.wait_for_client(0).unwrap();
+        assert_eq!(waiting(), CALL);
+        let other = CallMemory::alone(&budget);
+        let full = other.wait_for_client(MAX - CALL).unwrap_err();
+        assert_eq!(full.code, GrpcCode::ResourceExhausted);
+        assert_eq!((waiting(), metrics.memory_full.get()), (CALL, 1));
+        drop((call, other));
+        assert_eq!(waiting(), 0);
+    }
+
+    #[test]
+    fn a_decision_holds_its_weight_while_pending() {
+        let (budget, metrics) = budget();
+        let parts = || {
+            let ClientMemory { waiting, deciding, .. } = &metrics.client_memory;
+            (held(waiting), held(deciding))
+        };
+        let call = CallMemory::alone(&budget);
+        let mut made = pin!(ready(7));
+        let made = call.wait_for_decision(|| panic!("it is not pending"), made.as_mut());
+        assert_eq!(made.now_or_never().unwrap().unwrap(), 7);
+        call.wait_for_client(10).unwrap();
+        let mut never = pin!(pending::<()>());
+        let mut undecided = Box::pin(call.wait_for_decision(|| 20, never.as_mut()));
+        for _ in 0..2 {
+            assert!(undecided.as_mut().now_or_never().is_none());
+            assert_eq!(parts(), (0, CALL + 20));
+        }
+        drop(undecided);
+        call.wait_for_client(30).unwrap();
+        assert_eq!(parts(), (CALL + 30, 0), "the response waits for its client");
+        drop(call);
+        assert_eq!(parts(), (0, 0));
+        let large = CallMemory::alone(&budget);
+        let mut never = pin!(pending::<()>());
+        let refused = large.wait_for_decision(|| MAX, never.as_mut());
+        assert!(refused.now_or_never().unwrap().is_err());
+        assert_eq!((parts(), metrics.memory_full.get()), ((0, 0), 1));
+    }
+
+    #[test]
+    fn the_weight_counts_descriptors() {
+        for descriptors in [0, 1, 256] {
+            let request = RateLimitRequest {
+                domain: "d".into(),
+                descriptors: vec![RateLimitDescriptor::default(); descriptors],
+                hits_addend: 1,
+            };
+            let message = request.encode_to_vec();
+            assert_eq!(weight_of(&message), message.len() + descriptors * DESCRIPTOR);
+        }
+        assert_eq!(weight_of(&[0xff]), 1, "an invalid message");
+    }
+}

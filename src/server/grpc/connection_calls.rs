@@ -1,0 +1,122 @@
+//! The calls of one connection: what they share, and how each is served on its stream.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
+
+use super::call_head::CallHead;
+use super::call_memory::CallMemory;
+use super::connection_memory::{Buffered, ConnectionMemory};
+use super::framing;
+use super::request_body::RequestBody;
+use super::response::{self, Queued, unless_reset};
+use super::should_rate_limit::{ServedResponse, ShouldRateLimit};
+use super::tonic_services::SMALL_REQUEST_MAX;
+use crate::server::metrics::Metric;
+use crate::server::rls::handler::Decide;
+
+/// What the task and the calls of one connection share.
+pub(super) struct ConnectionCalls<D> {
+    pub(super) service: Arc<ShouldRateLimit<D>>,
+    pub(super) memory: ConnectionMemory,
+    pub(super) stats: ConnectionStats,
+}
+
+/// Counts of one connection.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionStats {
+    /// Calls since the connection opened.
+    pub(super) calls: Metric,
+    /// Calls that have become tasks and are still open.
+    pub(super) open: Metric,
+    /// Open health watches and reflection calls.
+    pub(super) staying: Metric,
+    /// The most streams that were open at the same time.
+    pub(super) most_streams: Metric,
+    /// Bytes of responses that h2 may not have written yet.
+    pub(super) unsent: Metric,
+}
+
+impl<D: Decide> ConnectionCalls<D> {
+    pub(super) fn new(
+        service: &Arc<ShouldRateLimit<D>>,
+        memory: ConnectionMemory,
+    ) -> Arc<ConnectionCalls<D>> {
+        let (service, stats) = (Arc::clone(service), ConnectionStats::default());
+        Arc::new(ConnectionCalls { service, memory, stats })
+    }
+
+    /// Counts what h2 buffers for the connection now. `is_stalled` means that the client does not
+    /// read, and `header_block` is as in [`Buffered`].
+    pub(super) fn hold_buffers(&self, is_stalled: bool, header_block: Option<u32>) {
+        let ConnectionStats { most_streams, unsent, .. } = &self.stats;
+        let unsent = is_stalled.then(|| unsent.get());
+        self.memory.hold(Buffered { streams: most_streams.get(), unsent, header_block });
+    }
+
+    /// Counts `calls` that have arrived at the same time.
+    pub(super) fn count_arrived(&self, calls: usize) {
+        let calls = calls as u64;
+        self.stats.calls.add_many(calls);
+        let streams = calls + self.stats.open.get();
+        if streams > self.stats.most_streams.get() {
+            self.stats.most_streams.set(streams);
+        }
+    }
+
+    /// Serves a call of `ShouldRateLimit`.
+    pub(super) async fn should_rate_limit(
+        self: Arc<Self>,
+        head: CallHead,
+        body: RecvStream,
+        mut respond: SendResponse<Bytes>,
+    ) -> Queued {
+        let memory = CallMemory::of(&self.memory);
+        let served = {
+            let served = pin!(self.service.respond(head, RequestBody::new(body), &memory));
+            unless_reset(&mut respond, served).await
+        };
+        match served {
+            None => Err(Reason::CANCEL.into()),
+            Some(Ok(ServedResponse::FastPath(decided))) => {
+                response::send_message(&mut respond, decided, &memory).await
+            }
+            // Boxed, like the call in `respond`: the future of every call has room for the largest
+            // part.
+            Some(Ok(ServedResponse::Tonic(served))) => {
+                let metrics = &self.service.metrics;
+                Box::pin(response::send(&mut respond, *served, metrics, &memory)).await
+            }
+            Some(Err(status)) => response::send_status(&mut respond, status),
+        }
+    }
+
+    /// Serves a call of another method with one request and one response, through tonic.
+    pub(super) async fn unary(
+        self: Arc<Self>,
+        path: &'static str,
+        head: CallHead,
+        body: RecvStream,
+        mut respond: SendResponse<Bytes>,
+    ) -> Queued {
+        let memory = CallMemory::of(&self.memory);
+        let served = {
+            let served = pin!(async {
+                let body = RequestBody::new(body);
+                let framed = framing::read_unary(body, SMALL_REQUEST_MAX, true, &memory).await?;
+                self.service.services.call_received(path, head, framed, &memory).await
+            });
+            unless_reset(&mut respond, served).await
+        };
+        match served {
+            None => Err(Reason::CANCEL.into()),
+            Some(Ok(served)) => {
+                response::send(&mut respond, served, &self.service.metrics, &memory).await
+            }
+            Some(Err(status)) => response::send_status(&mut respond, status),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The memory that one connection holds, apart from its calls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::memory_budget::{Buffers, MemoryBudget, Part};
+
+const KIB: u64 = 1024;
+
+/// Bytes of a connection without TLS: 27 kB measured when idle, read and write buffers that were
+/// used to their end, and [`ALLOWANCE`].
+const PLAIN: u64 = 64 * KIB;
+
+/// Bytes of a TLS session: the session, one record in each direction, and the certificates.
+const TLS: u64 = 32 * KIB;
+
+/// Bytes that the calls of a connection may hold while they wait for their client, in addition to
+/// the part `waiting`. So a call that arrives in pieces is served even if other clients have filled
+/// that part.
+pub(super) const ALLOWANCE: u64 = 16 * KIB;
+
+/// Bytes of one stream in h2: its state (360), its received frames (500) and the frames of its
+/// response (940).
+const STREAM: u64 = 2 * KIB;
+
+/// The smallest number of streams for which h2 allocates.
+const STREAMS_MIN: u64 = 4;
+
+/// Bytes of a connection whose client does not read: the output of TLS.
+const STALLED: u64 = 64 * KIB;
+
+/// Bytes of the frames of an incomplete header block: h2 accepts six of 16 KiB.
+const HEADER_FRAMES: u64 = 112 * KIB;
+
+/// Bytes of parsed headers per byte of `grpc.max_header_bytes`, which counts 32 bytes for a header
+/// without text. `HeaderMap` takes up to 300 for it.
+const PER_HEADER_BYTE: u64 = 10;
+
+/// What h2 buffers for a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Buffered {
+    /// The most streams that were open at the same time. h2 keeps their memory until the connection
+    /// ends.
+    pub(super) streams: u64,
+    /// The bytes of responses that wait for the socket; `None` if no write waits.
+    pub(super) unsent: Option<u64>,
+    /// `grpc.max_header_bytes` while the headers of a call are incomplete.
+    pub(super) header_block: Option<u32>,
+}
+
+impl Buffered {
+    fn bytes(self) -> u64 {
+        let streams = match self.streams {
+            0 => 0,
+            // Vectors grow by doubling.
+            streams => streams.next_power_of_two().max(STREAMS_MIN) * STREAM,
+        };
+        let unsent = self.unsent.map_or(0, |bytes| STALLED + bytes);
+        let header_block =
+            self.header_block.map_or(0, |max| HEADER_FRAMES + PER_HEADER_BYTE * u64::from(max));
+        streams + unsent + header_block
+    }
+}
+
+/// The most connections of a listener for which a budget of `max` bytes has room.
+pub(in crate::server) fn most_connections(max: usize, tls: bool) -> usize {
+    let most = MemoryBudget::share(max as u64, Part::Connections) / cost_of(tls);
+    usize::try_from(most).unwrap_or(usize::MAX).max(1)
+}
+
+fn cost_of(tls: bool) -> u64 {
+    PLAIN + if tls { TLS } else { 0 }
+}
+
+/// The share of one connection in the budget. Dropping it returns what it holds.
+pub(super) struct ConnectionMemory {
+    budget: Arc<MemoryBudget>,
+    fixed: u64,
+    buffers: Arc<Buffers>,
+    /// Bytes of the calls that wait for their client.
+    waiting: AtomicU64,
+}
+
+impl ConnectionMemory {
+    /// The share of a new connection. [`most_connections`] bounds their number.
+    pub(super) fn new(budget: &Arc<MemoryBudget>, tls: bool) -> ConnectionMemory {
+        let fixed = cost_of(tls);
+        budget.add(Part::Connections, fixed);
+        let (buffers, waiting) = (budget.add_buffers(), AtomicU64::new(0));
+        ConnectionMemory { budget: Arc::clone(budget), fixed, buffers, waiting }
+    }
+
+    pub(super) fn budget(&self) -> &MemoryBudget {
+        &self.budget
+    }
+
+    /// Counts what h2 buffers now. If that exceeds the budget, the connection with the largest
+    /// buffers is evicted, which may be this one.
+    pub(super) fn hold(&self, buffered: Buffered) {
+        let bytes = buffered.bytes();
+        if bytes != self.buffers.bytes() {
+            self.budget.resize_buffers(&self.buffers, bytes);
+        }
+    }
+
+    /// Returns when the connection must close, because its buffers are the largest.
+    pub(super) async fn evicted(&self) {
+        self.buffers.evicted().await;
+    }
+
+    /// Takes `bytes` for calls that wait for their client. The first bytes come from the allowance
+    /// of the connection. Returns false, and takes nothing, if less is left.
+    pub(super) fn take_waiting(&self, bytes: u64) -> bool {
+        let before = self.waiting.fetch_add(bytes, Ordering::Relaxed);
+        let more = over_allowance(before + bytes) - over_allowance(before);
+        let fits = more == 0 || self.budget.take(Part::Waiting, more);
+        if !fits {
+            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    /// Returns `bytes` that [`take_waiting`](Self::take_waiting) took.
+    pub(super) fn give_back_waiting(&self, bytes: u64) {
+        let before = self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        match over_allowance(before) - over_allowance(before - bytes) {
+            0 => {}
+            less => self.budget.give_back(Part::Waiting, less),
+        }
+    }
+}
+
+impl Drop for ConnectionMemory {
+    fn drop(&mut self) {
+        self.budget.remove_buffers(&self.buffers);
+        self.budget.give_back(Part::Connections, self.fixed);
+    }
+}
+
+fn over_allowance(bytes: u64) -> u64 {
+    bytes.saturating_sub(ALLOWANCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use proptest::prelude::*;
+
+    use crate::server::metrics::{ClientMemory, ServerMetrics};
+
+    fn budget(max: u64) -> (Arc<MemoryBudget>, Arc<ServerMetrics>) {
+        let metrics = Arc::<ServerMetrics>::default();
+        (Arc::new(MemoryBudget::new(max as usize, metrics.clone())), metrics)
+    }
+
+    #[test]
+    fn buffers_are_counted_by_streams_and_stalls() {
+        let none = Buffered::default();
+        let table = [
+            (none, 0),
+            (Buffered { streams: 1, ..none }, 8 * KIB),
+            (Buffered { streams: 5, ..none }, 16 * KIB),
+            (Buffered { streams: 1024, ..none }, 2048 * KIB),
+            (Buffered { unsent: Some(0), ..none }, 64 * KIB),
+            (Buffered { unsent: Some(100), ..none }, 64 * KIB + 100),
+            (Buffered { header_block: Some(16_384), ..none }, 272 * KIB),
+            (Buffered { streams: 1, unsent: Some(1), header_block: None }, 72 * KIB + 1),
+        ];
+        for (buffered, bytes) in table {
+            assert_eq!(buffered.bytes(), bytes, "{buffered:?}");
+        }
+    }
+
+    #[test]
+    fn connections_fill_half_of_the_budget() {
+        assert_eq!(most_connections(512 << 20, false), 4096);
+        assert_eq!(most_connections(512 << 20, true), 2730);
+        assert_eq!(most_connections(0, true), 1, "a listener has one at least");
+        let (budget, metrics) = budget(8 * PLAIN);
+        let first = ConnectionMemory::new(&budget, true);
+        let second = ConnectionMemory::new(&budget, false);
+        second.hold(Buffered { streams: 1, ..Buffered::default() });
+        let ClientMemory { connections, buffers, .. } = &metrics.client_memory;
+        assert_eq!((connections.held.get(), buffers.held.get()), (2 * PLAIN + TLS, 8 * KIB));
+        drop(second);
+        assert_eq!((connections.held.get(), buffers.held.get()), (PLAIN + TLS, 0));
+        drop(first);
+        assert_eq!(connections.held.get(), 0);
+    }
+
+    #[test]
+    fn every_connection_has_its_allowance() {
+        let (budget, metrics) = budget(8 * PLAIN);
+        let greedy = ConnectionMemory::new(&budget, false);
+        let modest = ConnectionMemory::new(&budget, false);
+        assert!(greedy.take_waiting(ALLOWANCE + PLAIN), "its allowance and the whole part");
+        assert!(!greedy.take_waiting(1));
+        assert!(modest.take_waiting(ALLOWANCE));
+        assert!(!modest.take_waiting(1));
+        assert_eq!(metrics.client_memory.waiting.held.get(), PLAIN);
+        greedy.give_back_waiting(1);
+        assert!(modest.take_waiting(1));
+        modest.give_back_waiting(ALLOWANCE + 1);
+        greedy.give_back_waiting(ALLOWANCE + PLAIN - 1);
+        assert_eq!(metrics.client_memory.waiting.held.get(), 0);
+    }
+
+    proptest! {
+        /// Any order of takes and returns leaves nothing behind, and never holds over the maximum.
+        #[test]
+        fn waiting_bytes_come_back(
+            steps in prop::collection::vec((0..3_usize, 0..40_000_u64), 1..100)
+        ) {
+            let (budget, metrics) = budget(16 * PLAIN);
+            let connections: Vec<ConnectionMemory> =
+                (0..3).map(|_| ConnectionMemory::new(&budget, false)).collect();
+            let mut taken: Vec<(usize, u64)> = Vec::new();
+            for (index, bytes) in steps {
+                if connections[index].take_waiting(bytes) {
+                    taken.push((index, bytes));
+                } else if let Some((index, bytes)) = taken.pop() {
+                    connections[index].give_back_waiting(bytes);
+                }
+                prop_assert!(metrics.client_memory.waiting.held.get() <= 2 * PLAIN);
+            }
+            for (index, bytes) in taken {
+                connections[index].give_back_waiting(bytes);
+            }
+            prop_assert_eq!(metrics.client_memory.waiting.held.get(), 0);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! A limit on calls that their client resets before weir has started them.
+//!
+//! After a stall of weir, the clients have reset every call that timed out meanwhile. Such resets
+//! end with the calls that the socket holds. A flood of resets goes on.
+
+/// Premature resets, per reset that h2 may keep at a time (`grpc.max_pending_resets`), that a
+/// connection may have over the calls that it does not reset. A socket holds about 30 000 calls.
+const FACTOR: usize = 32;
+
+/// Counts the premature resets of one connection.
+#[derive(Debug)]
+pub(super) struct PrematureResets {
+    left: usize,
+    max: usize,
+}
+
+impl PrematureResets {
+    /// A limit for `max_pending` resets at a time.
+    pub(super) fn new(max_pending: usize) -> PrematureResets {
+        let max = max_pending.saturating_mul(FACTOR);
+        PrematureResets { left: max, max }
+    }
+
+    /// Counts a call. One that was not reset makes up for one that was.
+    pub(super) fn record(&mut self, is_premature: bool) {
+        let left = if is_premature { self.left.saturating_sub(1) } else { self.left.saturating_add(1) };
+        self.left = left.min(self.max);
+    }
+
+    /// Whether the connection must close.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether `times` calls, of which every `reset`th is reset, are too many resets for `max`.
+    fn too_many(max: usize, times: usize, is_reset: impl Fn(usize) -> bool) -> bool {
+        let mut resets = PrematureResets::new(max);
+        (0..times).any(|call| {
+            resets.record(is_reset(call));
+            resets.are_too_many()
+        })
+    }
+
+    #[test]
+    fn only_resets_in_a_row_are_too_many() {
+        assert!(!too_many(4, 127, |_| true));
+        assert!(too_many(4, 128, |_| true));
+        assert!(!too_many(4, 100_000, |call| call % 2 == 0));
+        assert!(too_many(4, 1000, |call| call % 4 != 0));
+        assert!(!too_many(4, 227, |call| call > 100), "earlier calls are no credit, and no debt");
+        assert!(too_many(4, 229, |call| call > 100));
+        assert!(!too_many(usize::MAX, 1000, |_| true));
+    }
+}

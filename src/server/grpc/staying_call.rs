@@ -1,0 +1,115 @@
+//! Staying calls: health watches and reflection, which stay open without a time limit.
+//!
+//! A client must get the first response, and so send its message, within `grpc.call_timeout`, and
+//! must take each response within that time. A connection may have 16 of them.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
+use tokio::time::timeout;
+
+use super::call_head::CallHead;
+use super::call_memory::CallMemory;
+use super::connection_calls::{ConnectionCalls, ConnectionStats};
+use super::request_body::RequestBody;
+use super::request_inbox::RequestInbox;
+use super::response::{self, OpenResponse, Queued, unless_reset};
+use super::status::{GrpcCode, GrpcStatus};
+use super::tonic_services::TonicResponse;
+use crate::server::rls::handler::Decide;
+
+/// The most staying calls of one connection.
+const STAYING_MAX: u64 = 16;
+
+/// Bytes of a staying call in addition to those of every call: 9 kB measured for a watch, 18 kB for
+/// reflection, and the request.
+const STAYING: usize = 24 * 1024;
+
+/// Counts a staying call of a connection until it is dropped.
+struct Staying<'c>(&'c ConnectionStats);
+
+impl Staying<'_> {
+    /// `None` if the connection has the maximum of such calls.
+    fn begin(stats: &ConnectionStats) -> Option<Staying<'_>> {
+        let counts = stats.staying.get() < STAYING_MAX;
+        counts.then(|| {
+            stats.staying.add();
+            Staying(stats)
+        })
+    }
+}
+
+impl Drop for Staying<'_> {
+    fn drop(&mut self) {
+        self.0.staying.subtract();
+    }
+}
+
+/// Serves a staying call. `limit` is `grpc.call_timeout`.
+pub(super) async fn serve<D: Decide>(
+    calls: Arc<ConnectionCalls<D>>,
+    path: &'static str,
+    head: CallHead,
+    body: RecvStream,
+    mut respond: SendResponse<Bytes>,
+    limit: Duration,
+) -> Queued {
+    let metrics = &calls.service.metrics;
+    let Some(_staying) = Staying::begin(&calls.stats) else {
+        metrics.staying_refused.add();
+        let message = format!(
+            "a connection may have {STAYING_MAX} health watches and reflection calls at a time"
+        );
+        let status = GrpcStatus::new(GrpcCode::ResourceExhausted, message);
+        return response::send_status(&mut respond, status);
+    };
+    let memory = CallMemory::of(&calls.memory);
+    if let Err(full) = memory.wait_for_client(STAYING + head.bytes()) {
+        return response::send_status(&mut respond, full);
+    }
+    let inbox = RequestInbox::default();
+    let _end = inbox.end_on_drop();
+    let request = head.into_request(path, inbox.clone());
+    let serving = async {
+        let opening = async {
+            let call = pin!(calls.service.services.call(request));
+            let answered = unless_reset(&mut respond, call).await;
+            let Some(TonicResponse { response, .. }) = answered else {
+                return Err(Reason::CANCEL.into());
+            };
+            let Some(mut open) = OpenResponse::start(&mut respond, response)? else {
+                return Ok(None);
+            };
+            let first = open.next_frame().await?;
+            Ok::<_, h2::Error>(Some((open, first)))
+        };
+        let Ok(opened) = timeout(limit, opening).await else { return timed_out(&calls) };
+        let Some((mut open, mut next)) = opened? else { return Ok(0) };
+        while let Some(frame) = next {
+            let sending = open.send_frame(frame, STAYING, &memory);
+            let Ok(sent) = timeout(limit, sending).await else { return timed_out(&calls) };
+            calls.stats.unsent.add_many(sent? as u64);
+            // A response that waited for the client's window does not count any more.
+            if memory.wait_for_client(STAYING).is_err() {
+                return Err(Reason::ENHANCE_YOUR_CALM.into());
+            }
+            next = open.next_frame().await?;
+        }
+        open.end().map(|()| 0)
+    };
+    let too_large = || metrics.staying_refused.add();
+    tokio::select! {
+        queued = serving => queued,
+        never = inbox.fill(RequestBody::new(body), too_large) => match never {},
+    }
+}
+
+/// Counts a call whose client was too slow. Its stream is reset when the call is dropped.
+fn timed_out<D>(calls: &ConnectionCalls<D>) -> Queued {
+    calls.service.metrics.call_timeout.add();
+    Err(Reason::CANCEL.into())
+}
