@@ -6,6 +6,7 @@ mod support;
 mod bounds;
 mod delivery;
 mod drain;
+mod floods;
 mod grpc;
 mod gzip;
 mod health;
