@@ -1,5 +1,7 @@
 //! Hostile input: every kind is rejected or decided within bounds, and weir keeps serving.
 
+mod client_memory;
+
 use tonic::Code as Grpc;
 
 use crate::support::http::{get, post};
