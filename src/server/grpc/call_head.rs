@@ -72,9 +72,7 @@ impl CallHead {
         let compression = self.compression.as_ref().map_or(0, |compression| {
             compression.encoding.len() + compression.accepted.as_ref().map_or(0, HeaderValue::len)
         });
-        compression
-            + trace.traceparent.map_or(0, str::len)
-            + trace.tracestate.map_or(0, str::len)
+        compression + trace.traceparent.map_or(0, str::len) + trace.tracestate.map_or(0, str::len)
     }
 
     /// A request to tonic with `body`. Its extensions have the head.
@@ -114,10 +112,8 @@ impl Compression {
 impl Trace {
     fn read(headers: &HeaderMap) -> Trace {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        Trace {
-            parent: text("traceparent").map(Box::from),
-            state: text("tracestate").map(Box::from),
-        }
+        let [parent, state] = ["traceparent", "tracestate"].map(|name| text(name).map(Box::from));
+        Trace { parent, state }
     }
 }
 
@@ -125,9 +121,13 @@ impl Trace {
 /// another content type
 /// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
 pub(super) fn not_grpc(head: &Parts) -> Option<Response<()>> {
-    let mut response = Response::new(());
+    let refused = |status| {
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        response
+    };
     if head.method != Method::POST {
-        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        let mut response = refused(StatusCode::METHOD_NOT_ALLOWED);
         response.headers_mut().insert(ALLOW, POST);
         return Some(response);
     }
@@ -136,11 +136,8 @@ pub(super) fn not_grpc(head: &Parts) -> Option<Response<()>> {
         .split_at_checked(APPLICATION_GRPC.len())
         .filter(|(kind, _)| kind.eq_ignore_ascii_case(APPLICATION_GRPC))
         .map(|(_, format)| format);
-    if matches!(format, Some([] | [b'+' | b';', ..])) {
-        return None;
-    }
-    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-    Some(response)
+    let is_grpc = matches!(format, Some([] | [b'+' | b';', ..]));
+    (!is_grpc).then(|| refused(StatusCode::UNSUPPORTED_MEDIA_TYPE))
 }
 
 #[cfg(test)]

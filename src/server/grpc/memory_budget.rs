@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_buffers_are_evicted_until_the_rest_fits() {
+    fn the_largest_buffers_are_evicted() {
         let budget = budget(8000);
         let all: Vec<_> = (0..4).map(|_| budget.add_buffers()).collect();
         for (buffers, bytes) in all.iter().zip([100, 900, 600, 400]) {
@@ -233,7 +233,7 @@ mod tests {
         budget.resize_buffers(&all[0], 900);
         assert_eq!(evicted(), [false; 4]);
         budget.resize_buffers(&all[0], 1600);
-        assert_eq!(evicted(), [true, false, false, false], "the connection that grew is the largest");
+        assert_eq!(evicted(), [true, false, false, false], "the one that grew is the largest");
         for buffers in &all {
             budget.remove_buffers(buffers);
         }

@@ -23,8 +23,10 @@ impl PrematureResets {
 
     /// Counts a call. One that was not reset makes up for one that was.
     pub(super) fn record(&mut self, is_premature: bool) {
-        let left = if is_premature { self.left.saturating_sub(1) } else { self.left.saturating_add(1) };
-        self.left = left.min(self.max);
+        self.left = match is_premature {
+            true => self.left.saturating_sub(1),
+            false => self.left.saturating_add(1).min(self.max),
+        };
     }
 
     /// Whether the connection must close.

@@ -50,8 +50,7 @@ async fn flood(server: &Served, flood: impl Fn(u32) -> Vec<u8>) -> (Option<u32>,
 }
 
 async fn rapid_resets_close_the_connection(fast_path: bool) {
-    let (server, metrics) =
-        serving(fast_path, |settings| settings.grpc.max_pending_resets = 64);
+    let (server, metrics) = serving(fast_path, |settings| settings.grpc.max_pending_resets = 64);
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
     let reset = |stream| {
         let headers = frame(HEADERS, END_HEADERS, stream, &call_headers());
