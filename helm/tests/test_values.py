@@ -1,13 +1,14 @@
 """Values: misspelt and contradictory ones are rejected by name, and all are documented."""
 
 import json
+import math
 import re
 import subprocess
 import sys
 
 import pytest
 
-from chart import CHART, ROOT, refused, render
+from chart import CHART, ROOT, container, refused, render
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 
@@ -68,9 +69,40 @@ def test_derived_settings_cannot_be_set(setting):
     (["metrics.enabled=false", "metrics.podMonitor.enabled=true"], "metrics.podMonitor.enabled"),
     (["metrics.serviceMonitor.enabled=true", "metrics.podMonitor.enabled=true"], "choose one"),
     (["service.nodePorts.grpc=30081"], "service.nodePorts.grpc"),
+    (['resources.limits={"memory":"512Mi"}'], "resources.limits.memory: 512Mi is less than the 1331Mi"),
+    (['resources.limits={"memory":"1.2Gi"}'], "1331Mi"),
+    (['resources.limits={"memory":1000000000}'], "1331Mi"),
+    (['resources.limits={"memory":"2Gi"}', "settings.grpc.max_client_memory=4294967296"], "4294967296 bytes"),
+    (['resources.limits={"memory":"2Gi"}', "settings.store.max_counters=20000000"], "20000000 counters"),
 ])
 def test_values_that_contradict_one_another_are_refused(sets, words):
     assert words in refused(*sets)
+
+
+@pytest.mark.parametrize(("sets", "limit"), [
+    ([], "1331Mi"),
+    (["settings.grpc.max_client_memory=134217728", "settings.store.max_counters=500000"], "317Mi"),
+    (['settings.grpc.max_client_memory="134217728"', "settings.store.max_counters=500000"], "317Mi"),
+    (["settings.store.max_counters=1000000000"], "153308Mi"),
+    (['resources.limits={"memory":"1331Mi"}'], "1331Mi"),
+    (['resources.limits={"memory":"1.5Gi"}'], "1.5Gi"),
+    (['resources.limits={"memory":"2G"}'], "2G"),
+    (['resources.limits={"memory":"2e9"}'], "2e9"),
+    (['resources.limits={"cpu":"2"}'], "1331Mi"),
+    (["resources.limits=null"], "1331Mi"),
+])
+def test_the_memory_limit_fits_the_settings(sets, limit):
+    assert container("default", *sets)["resources"]["limits"]["memory"] == limit
+
+
+def test_the_memory_limit_assumes_the_defaults_of_weir():
+    settings = json.loads((ROOT / "docs" / "settings.schema.json").read_text())["properties"]
+    clients = settings["grpc"]["properties"]["max_client_memory"]["default"]
+    counters = settings["store"]["properties"]["max_counters"]["default"]
+    template = (CHART / "templates" / "_memory.tpl").read_text()
+    assert f"| default {clients} |" in template and f"| default {counters} |" in template
+    needed = (64 * 2**20 + 128 * int(counters) + int(clients)) * 5 / 4
+    assert container()["resources"]["limits"]["memory"] == f"{math.ceil(needed / 2**20)}Mi"
 
 
 def test_all_contradictions_are_reported_at_once():

@@ -1,0 +1,48 @@
+{{/* The memory limit, which follows from the settings: docs/operating.md, "Memory". */}}
+
+{{/* The default is that of weir. */}}
+{{- define "weir.maxCounters" -}}
+{{- get (.Values.settings.store | default dict) "max_counters" | default 4000000 | int64 -}}
+{{- end -}}
+
+{{/* The default is that of weir. */}}
+{{- define "weir.clientMemory" -}}
+{{- get (.Values.settings.grpc | default dict) "max_client_memory" | default 536870912 | int64 -}}
+{{- end -}}
+
+{{/* Bytes: the process, 128 per counter, what clients hold, and a quarter of all that. */}}
+{{- define "weir.neededMemory" -}}
+{{- $counters := include "weir.maxCounters" . | int64 -}}
+{{- $sum := add 67108864 (mul $counters 128) (include "weir.clientMemory" . | int64) -}}
+{{- div (add (mul $sum 5) 3) 4 -}}
+{{- end -}}
+
+{{/* Bytes in whole MiB, rounded up. */}}
+{{- define "weir.mebibytes" -}}
+{{- div (add (int64 .) 1048575) 1048576 -}}
+{{- end -}}
+
+{{/* The bytes of a quantity of Kubernetes; 0 for a notation that the chart does not read. */}}
+{{- define "weir.bytes" -}}
+{{- $text := kindIs "string" . | ternary . (printf "%v" (int64 .)) -}}
+{{- $units := dict "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- $unit := regexFind "[A-Za-z]+$" $text -}}
+{{- if and (regexMatch "^[0-9]+([.][0-9]+)?[A-Za-z]*$" $text) (or (not $unit) (hasKey $units $unit)) -}}
+{{- $factor := 1 -}}
+{{- if $unit }}{{ $factor = get $units $unit }}{{ end -}}
+{{- mulf (regexFind "^[0-9.]+" $text | float64) (float64 $factor) | floor | int64 -}}
+{{- else -}}
+0
+{{- end -}}
+{{- end -}}
+
+{{/* The resources of weir, with a memory limit. */}}
+{{- define "weir.resources" -}}
+{{- $resources := deepCopy .Values.resources -}}
+{{- $limits := $resources.limits | default dict -}}
+{{- if kindIs "invalid" $limits.memory -}}
+{{- $memory := include "weir.neededMemory" . | include "weir.mebibytes" | printf "%sMi" -}}
+{{- $limits = set $limits "memory" $memory -}}
+{{- end -}}
+{{- toYaml (set $resources "limits" $limits) -}}
+{{- end -}}
