@@ -247,7 +247,7 @@ impl ServerMetrics {
             ("waiting", waiting),
             ("deciding", deciding),
         ];
-        let help = "Memory that clients of the gRPC listener hold, by part of grpc.max_client_memory.";
+        let help = "Memory that gRPC clients hold, by part of grpc.max_client_memory.";
         let family = page.gauge("weir_grpc_client_memory_bytes", help);
         for (part, metrics) in parts {
             family.sample(&[("part", part)], metrics.held.get());

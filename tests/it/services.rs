@@ -26,6 +26,8 @@ fn health_has_both_names_of_envoy_ratelimit() {
     let client = weir.client();
     assert_eq!(health(&client, ""), Ok(ServingStatus::Serving));
     assert_eq!(health(&client, "ratelimit"), Ok(ServingStatus::Serving));
+    let service = "envoy.service.ratelimit.v3.RateLimitService";
+    assert_eq!(health(&client, service), Ok(ServingStatus::Serving));
     assert_eq!(health(&client, "other"), Err(Code::NotFound));
 }
 
