@@ -85,7 +85,7 @@ pub(super) fn collector(text: &str) -> Result<SecretUrl, String> {
     let what = "is not the address of a collector; write `http://` or `https://`, a host and a \
                 port, and put a password into the headers";
     let uri = text.parse::<http::Uri>().map_err(|_| what.to_owned())?;
-    let known = matches!(uri.scheme_str(), Some("http" | "https"));
-    let bare = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
-    if known && bare { Ok(SecretUrl::new(text)) } else { Err(what.to_owned()) }
+    let known = matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some();
+    // The text before an `@` is masked. In a path or a query it would hide the host in `/settings`.
+    if known && !text.contains('@') { Ok(SecretUrl::new(text)) } else { Err(what.to_owned()) }
 }

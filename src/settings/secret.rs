@@ -70,9 +70,11 @@ impl Serialize for SecretUrl {
 /// text between the first colon of the user part and the last `@`. It also masks every query
 /// parameter with a word such as `token` in its name.
 pub(super) fn mask(text: &str) -> String {
+    // Any other text before `://` may contain a password.
+    let of_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     let (scheme, rest) = match text.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), text),
+        Some((scheme, rest)) if scheme.chars().all(of_scheme) => (format!("{scheme}://"), rest),
+        _ => (String::new(), text),
     };
     let rest = match rest.rsplit_once('@') {
         Some((credentials, host)) => match credentials.split_once(':') {
@@ -118,6 +120,8 @@ mod tests {
             }),
             ("https://h/v1/traces?api_key=hunter2", "https://h/v1/traces?api_key=***"),
             ("redis://a:p@h:1,redis://b:hunter2@h:2", "redis://a:***@h:2"),
+            ("user:hunter2@h:1,redis://h:2", "user:***@h:1,redis://h:2"),
+            ("hunter2@redis://h:1", "***@redis://h:1"),
         ];
         for (url, masked) in table {
             let secret = SecretUrl::new(url);

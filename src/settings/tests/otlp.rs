@@ -65,6 +65,7 @@ fn a_bad_opentelemetry_variable_shows_no_secret() {
         (("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317"), "write `http://` or `https://`"),
         (("OTEL_EXPORTER_OTLP_ENDPOINT", "http://u:hunter2@c"), "into the headers"),
         (("OTEL_EXPORTER_OTLP_ENDPOINT", "::no address:hunter2@"), "`http://` or `https://`"),
+        (("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318/?key=hunter2@"), "into the headers"),
         (("OTEL_EXPORTER_OTLP_HEADERS", "Bearer hunter2"), "write `name=value"),
         (("OTEL_EXPORTER_OTLP_HEADERS", "a b=hunter2"), "write `name=value"),
         (("OTEL_EXPORTER_OTLP_HEADERS", "a=hunter2%0"), "write `name=value"),
