@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use config::{Config, Environment, Source};
 
@@ -63,11 +63,24 @@ pub fn process_env() -> Vec<(String, String)> {
 /// # Errors
 /// All problems of all sources.
 pub fn load(flags: &Flags, env: &[(String, String)]) -> Result<Loaded, Problems> {
+    let read = |path: &PathBuf| (path.display().to_string(), bounded_file::read(path));
+    layer(flags.config.as_ref().map(read), flags, env)
+}
+
+/// Layers the settings of all sources. `file` is the name of the settings file, and its content or the
+/// reason why it cannot be read.
+///
+/// # Errors
+/// All problems of all sources.
+pub(super) fn layer(
+    file: Option<(String, io::Result<Vec<u8>>)>,
+    flags: &Flags,
+    env: &[(String, String)],
+) -> Result<Loaded, Problems> {
     let mut sources = SourceTexts::default();
     sources.add_other_programs(env);
-    if let Some(path) = &flags.config {
-        let file = path.display().to_string();
-        match read(path) {
+    if let Some((file, content)) = file {
+        match content.and_then(utf8) {
             Ok(text) => sources.add_file(&file, &text),
             Err(error) => {
                 sources.problems.push(Problem::Unreadable { file, reason: error.to_string() });
@@ -80,12 +93,9 @@ pub fn load(flags: &Flags, env: &[(String, String)]) -> Result<Loaded, Problems>
 }
 
 /// The text of a settings file.
-///
-/// # Errors
-/// The errors of [`bounded_file::read`], and an error for a file that is not UTF-8.
-fn read(path: &Path) -> io::Result<String> {
-    let text = String::from_utf8(bounded_file::read(path)?);
-    text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not a text in UTF-8"))
+fn utf8(content: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(content)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not a text in UTF-8"))
 }
 
 /// The texts of all sources so far, weakest first, and their problems.
