@@ -33,6 +33,9 @@ pub use grpc::in_process as grpc_in_process;
 pub use grpc::worker::count as worker_count;
 pub use http::admin::{AdminView, CounterError, Token};
 pub use lifecycle::Health;
+/// For the fuzz targets, which are another crate.
+#[doc(hidden)]
+pub use listener::tls::in_process as tls_in_process;
 pub use listener::tls::{TlsAcceptor, TlsConfig};
 pub use metrics::{ClientMemory, ListenerMetrics, Metric, PartMetrics, ServerMetrics};
 pub use rls::handler::Decide;

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::server::Acceptor;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 mod client_san;
+pub mod in_process;
 mod rustls_config;
 mod turns;
 
@@ -132,11 +133,11 @@ impl TlsAcceptor {
 
     /// Performs the handshake. Each step of it takes one of `permits` for one turn of the worker. A
     /// handshake that waits for its client holds none.
-    pub(in crate::server) async fn accept(
+    pub(in crate::server) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
-        stream: TcpStream,
+        stream: S,
         permits: &Arc<Semaphore>,
-    ) -> io::Result<TlsStream<TcpStream>> {
+    ) -> io::Result<TlsStream<S>> {
         // Without a permit: this only parses, and silent clients must not take permits.
         let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         // `into_stream` itself computes the first flight, so it needs a permit too.
