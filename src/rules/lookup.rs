@@ -1,6 +1,6 @@
 //! Finds the rule of a descriptor: the rule tree, the matchers of its nodes and their index.
 
-mod index;
+pub(super) mod index;
 pub(super) mod matcher;
 pub(super) mod rule;
 pub(super) mod small_map;

@@ -51,7 +51,15 @@ type CreateCache = Box<dyn Fn() -> Cache + Send + Sync>;
 
 impl RegexIndex {
     pub(super) fn new(regexes: &[(u32, &AnchoredRegex)]) -> RegexIndex {
-        let (literals, rest) = if regexes.len() <= UNINDEXED_REGEXES_MAX {
+        RegexIndex::with_unindexed_max(regexes, UNINDEXED_REGEXES_MAX)
+    }
+
+    /// An index that uses required texts for more than `unindexed_max` expressions.
+    pub(super) fn with_unindexed_max(
+        regexes: &[(u32, &AnchoredRegex)],
+        unindexed_max: usize,
+    ) -> RegexIndex {
+        let (literals, rest) = if regexes.len() <= unindexed_max {
             (None, regexes.iter().map(|(number, _)| *number).collect())
         } else {
             let patterns = regexes.iter().map(|(number, one)| (*number, required(&one.hir())));
