@@ -3,13 +3,14 @@
 CARGO ?= cargo
 PYTHON ?= python3
 FUZZ_RUNS ?= 1000000
+FUZZ_SECONDS ?= 0
 SOAK_PAUSE ?= 60
 
 ENVOYS := 1.40.0 1.36.4
 GRPCIO := 1.76.0
 GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golang.org/grpc@v1.76.0
 NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
-FUZZ_TARGETS := request_proto request_json rules_yaml
+FUZZ_TARGETS := request_proto request_json rules_yaml rule_regex_lookup settings_yaml tls_hello
 
 .PHONY: help build check run test test-grpc-go test-clients grpc-clients redis test-shuttle test-valkey simulation soak lint fmt fuzz deny accuracy bench modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:
@@ -91,7 +92,7 @@ lint: ## clippy, with warnings denied
 fmt: ## format the code
 	$(CARGO) fmt --all
 
-# Coverage-guided fuzzing with FUZZ_RUNS inputs per target.
+# Coverage-guided fuzzing with FUZZ_RUNS inputs per target, and at most FUZZ_SECONDS each (0: no limit).
 fuzz: $(FUZZ_TARGETS:%=fuzz-%) ## random and mutated input
 
 # Advisories, licences and sources of the dependencies, by the rules of deny.toml.
@@ -148,4 +149,4 @@ fetch-envoy-%:
 fuzz-%:
 	mkdir -p fuzz/corpus/$*
 	cd fuzz && $(CARGO) run --release --bin $* -- corpus/$* seeds/$* -dict=dict/$*.dict \
-		-runs=$(FUZZ_RUNS) -max_len=4096 -rss_limit_mb=1024 -timeout=10
+		-runs=$(FUZZ_RUNS) -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -rss_limit_mb=1024 -timeout=10

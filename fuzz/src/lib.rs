@@ -1,4 +1,7 @@
 //! The functions of the fuzz targets; `tests/random_inputs` runs the same ones without a fuzzer.
 
 pub mod files;
+pub mod regexes;
 pub mod requests;
+pub mod settings;
+pub mod tls;

@@ -11,11 +11,21 @@ mod files;
 mod good;
 mod mutate;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+#[path = "../../fuzz/src/regexes.rs"]
+mod regexes;
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 #[path = "../../fuzz/src/requests.rs"]
 mod requests;
 #[path = "../support/resident.rs"]
 mod resident;
 mod rng;
+mod seeds;
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+#[path = "../../fuzz/src/settings.rs"]
+mod settings;
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+#[path = "../../fuzz/src/tls.rs"]
+mod tls;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
