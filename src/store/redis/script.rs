@@ -8,7 +8,9 @@
 
 use smallvec::SmallVec;
 
-use crate::step::{INTEGER_END, Lease, Outcome, Params, Step, TIERS_MAX, TierResult};
+use crate::step::{
+    INTEGER_END, Lease, Outcome, Params, SLIDING_COUNT_END, Step, TIERS_MAX, TierResult,
+};
 
 /// A Lua script. Each kind of state has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -213,6 +215,7 @@ pub fn decode(step: &Step, reply: &[u8]) -> Result<Outcome, MalformedReply> {
         return Err(MalformedReply);
     }
     let (passes, numbers) = reply.split_at(tiers(step));
+    let is_sliding = matches!(step.params, Params::SlidingWindow(_));
     let number = |bytes: Option<&[u8]>| {
         let mut whole = [0; 8];
         whole[1..].copy_from_slice(bytes.unwrap_or(&[0; 7]));
@@ -228,7 +231,12 @@ pub fn decode(step: &Step, reply: &[u8]) -> Result<Outcome, MalformedReply> {
             };
             let mut numbers = numbers.chunks_exact(7);
             let mut next = || number(numbers.next());
-            Ok(TierResult { allowed, numbers: [next()?, next()?, next()?] })
+            let numbers = [next()?, next()?, next()?];
+            // Instances apply steps to this state too, and rely on the bound of its counts.
+            if is_sliding && numbers[0].max(numbers[1]) >= SLIDING_COUNT_END {
+                return Err(MalformedReply);
+            }
+            Ok(TierResult { allowed, numbers })
         });
     let tiers: SmallVec<[TierResult; 1]> = tiers.collect::<Result<_, _>>()?;
     Ok(Outcome { allowed: tiers.iter().all(|tier| tier.allowed), tiers })
@@ -342,6 +350,10 @@ mod tests {
         ];
         for reply in replies {
             assert_eq!(decode(&fixed_window(1, None), &reply), Err(MalformedReply), "{reply:?}");
+        }
+        for counts in [[SLIDING_COUNT_END, 1], [1, SLIDING_COUNT_END]] {
+            let reply = reply(&[1, 1], &[1, 1, 1, counts[0], counts[1], 1]);
+            assert_eq!(decode(&sliding_window(), &reply), Err(MalformedReply), "{counts:?}");
         }
         let none = step(1, None, Params::Log([].into_iter().collect()));
         assert_eq!(decode(&none, &[]), Err(MalformedReply), "a step without tiers has no outcome");
