@@ -94,20 +94,25 @@ local function refund(t, s)
   return subtract(t, s, T[t + COST], T[t + COST + 1])
 end
 
+-- Also returns how much earlier hits that were charged later have drained, in whole us, rounded up.
 local function settle(t, s, _, _, _, micros, part, drained)
   -- The actual cost is charged in full, because it was used even if it exceeds the limit.
   local parts, cost, cost_part = T[t + PARTS], T[t + COST], T[t + COST + 1]
   micros, part = in_parts(parts, micros, part)
   if at_most(micros, part, cost, cost_part) then
     local more, more_part = between(parts, micros, part, cost, cost_part)
-    return store(s, plus(parts, S[s + 1], S[s + 2], more, more_part))
+    return store(s, plus(parts, S[s + 1], S[s + 2], more, more_part)), 0
   end
-  -- What has drained since cannot be given back. The charge drains after everything charged before it,
-  -- so at most this much of it is left.
+  -- What has drained since cannot be given back: hits that were charged later have used it. The charge
+  -- drains after everything charged before it, so at most this much of it is left. Where an earlier charge
+  -- was given back in part, `drained` is earlier.
   local back, back_part = between(parts, cost, cost_part, micros, part)
   local left = max(0, drained - T[t + NOW])
   if not at_most(back, back_part, left, 0) then back, back_part = left, 0 end
-  return subtract(t, s, back, back_part)
+  local before, before_part = S[s + 1], S[s + 2]
+  local changed = subtract(t, s, back, back_part)
+  local sooner, sooner_part = between(parts, S[s + 1], S[s + 2], before, before_part)
+  return changed, sooner_part > 0 and sooner + 1 or sooner
 end
 
 local function latest() return 0 end

@@ -29,16 +29,32 @@ local function reservations()
   end
 
   -- Removes the newest reservation `id` that can still be settled. Returns when it was charged, its
-  -- hits, and the record, whose costs start at byte RECORD_SIZE + 1.
+  -- hits, the record, whose costs start at byte RECORD_SIZE + 1, and the index of the next newer one.
   local function take(d, id, now)
     local index = newest(d, id, d.first, d.last)
     while index and ends_of(d, index) <= now do index = newest(d, id, d.first, index) end
     if not index then return end
     local record = records(d, index, index + 1)
-    remove(d, index, index + 1)
+    local newer = index + remove(d, index, index + 1)
     call('SETRANGE', d.key, d.at, open_head(d))
     local made, _, hits = parse('>I7I7I7', record, 9)
-    return made, hits, record
+    return made, hits, record, newer
+  end
+
+  -- The reservations from `index` on drain `sooner` than their records say, per tier: a reservation
+  -- before them was given back in part. `drained` is the last number of each tier's cost.
+  local function drain_sooner(d, index, sooner)
+    local record = 'c' .. RECORD_SIZE + 14 .. 'I7' .. ('c14I7'):rep(#sooner - 1)
+    while index < d.last do
+      local to = min(index + PAGE, d.last)
+      local format = '>' .. record:rep(to - index)
+      local parts = { parse(format, records(d, index, to)) }
+      for tier = 1, #sooner do
+        for at = 2 * tier, #parts, 2 * #sooner do parts[at] = max(0, parts[at] - sooner[tier]) end
+      end
+      put(d, index, pack(format, unpack(parts)))
+      index = to
+    end
   end
 
   -- Removes reservations that cannot be settled any more, and adds one.
@@ -57,5 +73,5 @@ local function reservations()
     call('SETRANGE', d.key, d.at, open_head(d))
   end
 
-  return open_at, take, reserve, open_head
+  return open_at, take, reserve, open_head, drain_sooner
 end

@@ -63,9 +63,9 @@ local function run(key, argument, raw)
   if #raw < size or raw:byte(1) ~= kind or raw:byte(2) ~= tiers then
     raw = '' -- another kind of state or number of tiers: counts as empty
   end
-  local open, open_at, take, reserve, id, ends
+  local open, open_at, take, reserve, _, drain_sooner, id, ends
   if #raw > size or act == OPEN then
-    open_at, take, reserve = reservations()
+    open_at, take, reserve, _, drain_sooner = reservations()
     open = open_at(key, raw, size, tiers * COSTS)
   end
   local kept, over, wrote_at, taken = raw ~= '' and raw:sub(1, size - 7) or '', 0, nil, false
@@ -97,16 +97,19 @@ local function run(key, argument, raw)
     if act == GIVE_BACK then
       for i = 0, last do changed = refund(i * TIER, i * STATE, hits) or changed end
     elseif act == CLOSE and open then
-      local made, charged, record = take(open, id, now)
+      local made, charged, record, newer = take(open, id, now)
       taken = made ~= nil
+      local sooner, any = {}, false
       for i = 0, taken and last or -1 do
         local cost, part, drained = 0, 0, 0
         if COSTS > 0 then
           cost, part, drained = parse('>I7I7I7', record, RECORD_SIZE + 1 + 21 * i)
         end
         local t, s = i * TIER, i * STATE
-        changed = settle(t, s, hits, made, charged, cost, part, drained) or changed
+        local settled, by = settle(t, s, hits, made, charged, cost, part, drained)
+        changed, any, sooner[i + 1] = settled or changed, any or (COSTS > 0 and by > 0), by
       end
+      if any then drain_sooner(open, newer, sooner) end
     elseif act == OPEN and not allowed then
       act = TAKE -- a denial reserves nothing
     end

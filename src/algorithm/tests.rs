@@ -3,4 +3,5 @@
 
 mod model;
 mod properties;
+mod reservations;
 mod states;

@@ -81,8 +81,9 @@ impl TierParams for GcraTier {
         if self.cost >= charged {
             self.plus(state, self.length_between(charged, self.cost))
         } else {
-            // What has drained since cannot be given back. The charge drains after everything
-            // charged before it, so at most this much of it is left.
+            // What has drained since cannot be given back: hits that were charged later have used
+            // it. The charge drains after everything charged before it, so at most this much of
+            // it is left. Where an earlier charge was given back in part, `drained` is earlier.
             let left = charge.cost.drained.saturating_sub(self.now);
             let left = GcraTime { micros: left.0, part: 0 };
             self.minus(state, self.length_between(self.cost, charged).min(left))
@@ -91,6 +92,13 @@ impl TierParams for GcraTier {
 
     fn cost(&self, state: GcraTime) -> BucketCost {
         BucketCost { length: self.cost, drained: self.expires_at(state) }
+    }
+
+    fn drain_sooner(&self, before: GcraTime, after: GcraTime) -> Micros {
+        if after >= before {
+            return Micros::ZERO;
+        }
+        self.expires_at(self.length_between(after, before))
     }
 
     fn latest_instant(&self, _state: GcraTime) -> Micros {

@@ -149,8 +149,8 @@ fn settle(step: &Step, state: &mut Option<State>, id: LeaseId) -> Outcome {
         _ => None,
     };
     let inner = counted(state);
-    let charge = |tier| found.as_ref().map(|found| found.charge(tier));
-    let outcome = match &step.params {
+    let charge = |tier| found.as_ref().map(|(_, found)| found.charge(tier));
+    let (outcome, sooner) = match &step.params {
         Params::FixedWindow(tiers) => tier::settle(step, tiers, inner, charge),
         Params::SlidingWindow(tiers) => tier::settle(step, tiers, inner, charge),
         Params::Gcra(tiers) => tier::settle(step, tiers, inner, charge),
@@ -160,13 +160,16 @@ fn settle(step: &Step, state: &mut Option<State>, id: LeaseId) -> Outcome {
                 hits: step.hits.unsigned_abs(), // without a reservation nothing changes
                 cost: BucketCost::default(),
             });
-            entries::settle(step, tiers, inner, charged)
+            (entries::settle(step, tiers, inner, charged), SmallVec::new())
         }
     };
-    if let Some(State::Reserved(reserved)) = state
-        && reserved.open.is_empty()
-    {
-        *state = reserved.counted.take();
+    if let Some(State::Reserved(reserved)) = state {
+        if let Some((index, _)) = found {
+            reserved.drain_sooner(index, &sooner);
+        }
+        if reserved.open.is_empty() {
+            *state = reserved.counted.take();
+        }
     }
     outcome
 }
@@ -183,10 +186,24 @@ impl Reserved {
         self.open.push_back(reservation);
     }
 
-    /// Removes and returns the newest reservation `id` that can still be settled.
-    fn take(&mut self, id: LeaseId, now: Micros) -> Option<Reservation> {
+    /// Removes and returns the newest reservation `id` that can still be settled, with the index of
+    /// the next newer one.
+    fn take(&mut self, id: LeaseId, now: Micros) -> Option<(usize, Reservation)> {
         let index = self.open.iter().rposition(|open| open.id == id && now < open.until)?;
-        self.open.remove(index)
+        Some((index, self.open.remove(index)?))
+    }
+
+    /// The reservations from `index` on drain `sooner` than their records say, per tier: a
+    /// reservation before them was given back in part.
+    fn drain_sooner(&mut self, index: usize, sooner: &[Micros]) {
+        if sooner.iter().all(|sooner| *sooner == Micros::ZERO) {
+            return;
+        }
+        for later in self.open.range_mut(index..) {
+            for (cost, sooner) in later.costs.iter_mut().zip(sooner) {
+                cost.drained = cost.drained.saturating_sub(*sooner);
+            }
+        }
     }
 
     /// Heap memory in bytes, with the struct itself, without the counter's own state.

@@ -26,6 +26,11 @@ pub(super) trait TierParams {
     fn cost(&self, _state: Self::State) -> BucketCost {
         BucketCost::default()
     }
+    /// How much earlier hits that were charged later have drained, after a settlement changed the
+    /// state from `before` to `after`. In whole microseconds, rounded up.
+    fn drain_sooner(&self, _before: Self::State, _after: Self::State) -> Micros {
+        Micros::ZERO
+    }
     /// The latest instant in the state.
     fn latest_instant(&self, state: Self::State) -> Micros;
     /// The state's numbers, for [`TierResult`].
@@ -56,7 +61,8 @@ pub(super) struct Charge {
 pub(super) struct BucketCost {
     /// The duration by which the hits moved the theoretical arrival time.
     pub(super) length: GcraTime,
-    /// The instant at which the hits, and everything charged before them, have drained.
+    /// The instant at which the hits, and everything charged before them, have drained. A
+    /// settlement of hits that were charged before moves it.
     pub(super) drained: Micros,
 }
 
@@ -123,13 +129,14 @@ fn kept_one<P: TierParams>(state: &mut Option<State>) -> Option<&mut P::State> {
     }
 }
 
-/// Replaces what a reservation charged, as `charge` returns it per tier, by the step's hits.
+/// Replaces what a reservation charged, as `charge` returns it per tier, by the step's hits. Also
+/// returns [`TierParams::drain_sooner`] per tier.
 pub(super) fn settle<P: TierParams>(
     step: &Step,
     tiers: &[P],
     state: &mut Option<State>,
     charge: impl Fn(usize) -> Option<Charge>,
-) -> Outcome {
+) -> (Outcome, SmallVec<[Micros; 1]>) {
     let before = advanced(tiers, state);
     let settled = |(i, tier): (usize, &P)| match charge(i) {
         Some(charge) => tier.settle(before[i], charge, step.hits.unsigned_abs()),
@@ -137,8 +144,10 @@ pub(super) fn settle<P: TierParams>(
     };
     let after: Advanced<P> = tiers.iter().enumerate().map(settled).collect();
     write::<P>(state, &before, &after);
+    let pairs = tiers.iter().zip(before.iter().zip(&after));
+    let sooner = pairs.map(|(tier, (&before, &after))| tier.drain_sooner(before, after)).collect();
     let fits: SmallVec<[bool; 1]> = tiers.iter().map(|_| true).collect();
-    outcome(tiers, &after, &fits)
+    (outcome(tiers, &after, &fits), sooner)
 }
 
 /// Stores `after` if the step changed it. A denial, a peek and a refund of nothing leave the
