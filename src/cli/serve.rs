@@ -67,11 +67,10 @@ fn start_log(log: &settings::LogSettings) -> anyhow::Result<()> {
 /// names a library takes precedence.
 ///
 /// - h2 logs a warning per misbehaving connection, so clients would control the size of the log.
-/// - fred logs once per connection and attempt what weir logs once.
 /// - notify and mio log every file event. A log in a watched folder causes such an event with every
 ///   line, and would therefore grow without end.
 fn filter(level: &str) -> anyhow::Result<EnvFilter> {
-    Ok(EnvFilter::try_new(format!("h2=error,fred=off,notify=off,mio=off,{level}"))?)
+    Ok(EnvFilter::try_new(format!("h2=error,notify=off,mio=off,{level}"))?)
 }
 
 #[cfg(test)]

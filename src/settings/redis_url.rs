@@ -1,5 +1,5 @@
-//! Parses the URL of Redis: URLs of the client library, plain addresses, and envoyproxy/ratelimit's
-//! lists of addresses together with its other variables of Redis.
+//! Parses the URL of Redis: URLs, plain addresses, and envoyproxy/ratelimit's lists of addresses
+//! together with its other variables of Redis.
 
 use super::SecretUrl;
 
@@ -73,7 +73,7 @@ pub(super) fn list(text: &str, kind: RedisKind, env: &RedisEnv<'_>) -> Result<Se
         None => (credentials(env.auth), text),
     };
     if kind == RedisKind::Single && hosts.starts_with('/') {
-        // fred requires a host if there are credentials.
+        // The host has no meaning, but a URL with credentials has one.
         let host = if written.is_empty() { "" } else { "localhost" };
         return Ok(SecretUrl::new(format!("redis+unix://{written}{host}{hosts}")));
     }

@@ -1,14 +1,14 @@
 //! Counters in Redis: a step is one atomic script call on the node that owns its key.
 //!
-//! fred keeps the connections, one client per node and worker. weir itself decides which node owns a
-//! key. fred's cluster client serves all nodes from one task, and stops them all while it
-//! reconnects to one that failed.
+//! Each worker has its own connections to each node, and each connection has its own task, so a
+//! node that fails delays no call to another node. Whatever bytes a server sends, a connection keeps
+//! a bounded number of them (`reply.rs`). `docs/design/redis-client.md` has the reasons for this
+//! client.
 //!
 //! **Invariant:** a call that may have run is never sent again. A call is repeated only after a
 //! reply of the node that shows that it did not run.
 
 use std::future::Future;
-use std::io;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -25,21 +25,26 @@ use crate::time::{Micros, SystemClock};
 pub mod batch;
 mod batcher;
 pub(crate) mod clock_offset;
+mod command;
 mod config;
 mod connection;
 mod discovery;
 mod error;
 mod name;
 mod node;
+mod outage_log;
+mod reply;
 mod router;
 pub mod script;
+mod sentinel;
+mod session;
 mod stats;
 mod topology;
 
 pub use self::config::RedisConfigError;
 pub use stats::NodeStats;
 
-use self::config::fred_config;
+use self::config::RedisConfig;
 use name::{CounterName, hash_slot};
 use router::Router;
 
@@ -63,16 +68,17 @@ impl RedisStore {
         workers: usize,
         clock: SystemClock,
     ) -> Result<RedisStore, RedisConfigError> {
-        let fred_config = fred_config(settings)?;
+        let config = RedisConfig::new(settings)?;
         let connections = settings.pool_size.div_ceil(workers.max(1));
-        let router = Arc::new(Router::new(clock, connections, settings.max_batch_size));
+        let (batch, label) = (settings.max_batch_size, config.label());
+        let router = Arc::new(Router::new(clock, connections, batch, label));
         let (alive, dropped) = oneshot::channel::<()>();
         let discovered = router.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("weir-redis".into()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = discovery::run(discovered.clone(), fred_config) => {}
+                    () = discovery::run(discovered.clone(), config) => {}
                     _ = dropped => {}
                 }
                 discovered.topology().nodes().iter().for_each(|node| node.close());
@@ -91,10 +97,10 @@ impl RedisStore {
         String::from_utf8_lossy(CounterName::of(key).as_ref()).into_owned()
     }
 
-    /// The nodes that own counters, with their addresses.
+    /// The nodes that own counters, with their addresses. Before the first discovery, the servers of
+    /// the settings stand for them.
     pub fn nodes(&self) -> Vec<(NodeId, String)> {
-        let topology = self.router.topology();
-        topology.nodes().iter().map(|node| (node.id(), node.label().to_owned())).collect()
+        self.router.nodes()
     }
 
     /// Totals of what was sent to `node`.
@@ -103,15 +109,9 @@ impl RedisStore {
     }
 }
 
-impl From<io::Error> for RedisConfigError {
-    fn from(error: io::Error) -> RedisConfigError {
-        RedisConfigError::new(format!("could not start the Redis discovery thread: {error}"))
-    }
-}
-
 impl Clustered for RedisStore {
     fn node(&self, key: &Key) -> NodeId {
-        self.router.topology().owner(hash_slot(key)).map_or(NodeId(0), |node| node.id())
+        self.router.node_id(key)
     }
 
     fn node_label(&self, node: NodeId) -> String {

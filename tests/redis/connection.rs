@@ -169,7 +169,7 @@ fn tls_checks_the_host_name_by_default() {
             .start()
     };
     let mut strict = start("false");
-    wait_for_log(&mut strict, "NotValidForName");
+    wait_for_log(&mut strict, "certificate not valid for name");
     assert_eq!(remaining(&strict), None);
     let lax = start("true");
     ready(&lax);

@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use crate::support::certificates::Certificates;
 use crate::support::redis::cluster::Cluster;
+use crate::support::redis::hostile::{Hostile, Payload};
 use crate::support::redis::proxy::Proxy;
 use crate::support::redis::resp::{Client, Reply};
 use crate::support::redis::sentinel::{SERVICE, Watched};
 use crate::support::redis::server::Server;
 use crate::support::schedule::{exclusive, shared};
+use crate::support::wait::until;
 
 /// Longer than any reply takes.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -72,6 +74,24 @@ fn a_silent_proxy_forwards_nothing() {
     assert!(late.try_run(&["PING"]).is_err());
     let mut client = Client::tcp(proxy.address(), TIMEOUT).expect("new connections are taken");
     assert_eq!(client.run(&["PING"]).text(), "PONG");
+}
+
+#[test]
+fn a_hostile_server_relays_until_it_attacks() {
+    let _permit = shared();
+    let server = Server::listening(&[]);
+    let hostile = Hostile::to(server.address());
+    let mut client = Client::tcp(hostile.address(), TIMEOUT).expect("it listens");
+    assert_eq!(client.run(&["INCR", "key"]), Reply::Integer(1));
+    hostile.attack(Some("GET"), Payload::OtherProtocol);
+    assert_eq!(client.run(&["INCR", "key"]), Reply::Integer(2));
+    assert!(client.try_run(&["GET", "key"]).is_err());
+    assert_eq!(hostile.ended(), 0, "the client has not closed the connection");
+    drop(client);
+    until("the connection ends", || hostile.ended() == 1);
+    hostile.heal();
+    let mut client = Client::tcp(hostile.address(), TIMEOUT).expect("it listens");
+    assert_eq!(client.run(&["GET", "key"]).text(), "2");
 }
 
 #[test]

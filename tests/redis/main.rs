@@ -16,6 +16,7 @@ mod exact;
 mod faults;
 mod fixtures;
 mod flood;
+mod hostile;
 mod inputs;
 mod leased;
 mod metrics_format;
@@ -25,6 +26,7 @@ mod soak;
 mod synced;
 mod traces;
 mod transition_log;
+mod unreachable;
 
 #[allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 #[path = "../support"]

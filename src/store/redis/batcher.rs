@@ -9,14 +9,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use fred::error::Error;
 use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::batch::{ScriptCall, StepBatch, StepReply};
 use super::connection::Connection;
-use super::error::RedisError;
+use super::error::{CallError, RedisError};
 use super::name::CounterName;
 use super::script::EncodedStep;
 use crate::store::StoreError;
@@ -37,7 +36,7 @@ pub(super) type StepResult = Result<SmallVec<[u8; 32]>, BatchError>;
 #[derive(Clone, Debug)]
 pub(super) enum BatchError {
     /// The call that carried the step failed.
-    Redis(Error),
+    Redis(CallError),
     /// The step did not run, possibly because of other steps in its call. Alone it may succeed.
     RetryAlone,
     /// The reply is malformed. The step may have run.
@@ -171,8 +170,8 @@ impl Batcher {
     }
 
     /// Sends one call, and replies to the callers of its steps.
-    async fn send(&self, mut call: ScriptCall<CounterName, QueuedStep>) {
-        match self.connection.call(&mut call).await {
+    async fn send(&self, call: ScriptCall<CounterName, QueuedStep>) {
+        match self.connection.call(&call).await {
             Ok(reply) => call.split_reply(&reply, |pending, reply| {
                 // A caller that stopped waiting has closed the channel.
                 let _ = pending.reply.send(match reply {
@@ -185,7 +184,7 @@ impl Batcher {
         }
     }
 
-    async fn fail(&self, call: ScriptCall<CounterName, QueuedStep>, error: Error) {
+    async fn fail(&self, call: ScriptCall<CounterName, QueuedStep>, error: CallError) {
         let class = RedisError::classify(&error);
         let script = call.script();
         // Nothing of the call ran. A step that is sent alone may succeed: its counter may still be
@@ -218,7 +217,7 @@ impl Batcher {
 }
 
 /// The result of a step that was sent in a separate call.
-pub(super) fn single(result: Result<Bytes, Error>) -> StepResult {
+pub(super) fn single(result: Result<Bytes, CallError>) -> StepResult {
     result.map(|bytes| SmallVec::from_slice(&bytes)).map_err(BatchError::Redis)
 }
 
@@ -262,8 +261,7 @@ impl Flusher {
             }
             let mut calls = batch.into_calls();
             match calls.pop() {
-                // Boxed: the task is moved several times before it runs, and fred's calls are
-                // large.
+                // Boxed: the task is moved several times before it runs.
                 Some(call) if calls.is_empty() => Box::pin(self.batcher.send(call)).await,
                 last => {
                     let sends = calls.into_iter().chain(last).map(|call| self.batcher.send(call));

@@ -1,11 +1,16 @@
-//! Turns the settings of Redis into the configuration of its client library.
+//! Turns the settings of Redis into what its connections need: the servers and the access to them.
 
-use fred::types::config::{Config, ServerConfig};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::ClientConfig;
 
 mod credentials;
 mod tls;
+mod url;
 
-use credentials::PasswordFile;
+pub(super) use credentials::Credentials;
 
 use crate::settings::RedisSettings;
 
@@ -16,53 +21,112 @@ use crate::settings::RedisSettings;
 pub struct RedisConfigError(String);
 
 impl RedisConfigError {
-    pub(super) fn new(text: impl Into<String>) -> RedisConfigError {
+    fn new(text: impl Into<String>) -> RedisConfigError {
         RedisConfigError(text.into())
     }
 }
 
-/// The configuration of the client library fred.
-pub(super) fn fred_config(settings: &RedisSettings) -> Result<Config, RedisConfigError> {
-    let url = settings.url.reveal();
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| {
-        RedisConfigError::new("redis.url has no scheme; write one such as redis://127.0.0.1:6379")
-    })?;
-    let with_tls = scheme.starts_with("rediss");
-    // fred would load the system's certificates here, and again below.
-    let plain = if with_tls { scheme.replacen("rediss", "redis", 1) } else { scheme.to_owned() };
-    let mut config = Config::from_url(&format!("{plain}://{rest}")).map_err(|error| {
-        RedisConfigError::new(format!("redis.url cannot be read: {}", error.details()))
-    })?;
-    unbracket(&mut config.server);
-    if with_tls {
-        config.tls = Some(tls::config(settings)?);
+impl From<io::Error> for RedisConfigError {
+    fn from(error: io::Error) -> RedisConfigError {
+        RedisConfigError::new(format!("could not start the Redis discovery thread: {error}"))
     }
-    if let Some(username) = &settings.username {
-        config.username = Some(username.clone());
-    }
-    if let Some(path) = &settings.password_file {
-        let file = PasswordFile::new(path.clone(), &config);
-        file.read()?;
-        config.credential_provider = Some(std::sync::Arc::new(file));
-    }
-    // fred connects at once and reports a failed attempt. connection.rs makes the later attempts.
-    config.fail_fast = true;
-    Ok(config)
 }
 
-/// Takes the brackets off IPv6 addresses, which belong to URLs only.
-fn unbracket(server: &mut ServerConfig) {
-    let bare = |server: &mut fred::types::config::Server| {
-        let host = server.host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        server.host = host.into();
-    };
-    match server {
-        ServerConfig::Centralized { server } => bare(server),
-        ServerConfig::Clustered { hosts, .. } | ServerConfig::Sentinel { hosts, .. } => {
-            hosts.iter_mut().for_each(bare);
-        }
-        ServerConfig::Unix { .. } => {}
+/// Host and port of a server.
+pub(super) type HostPort = (String, u16);
+
+/// The servers, and the access to them.
+#[derive(Clone, Debug)]
+pub(super) struct RedisConfig {
+    pub(super) servers: Servers,
+    pub(super) access: Arc<Access>,
+}
+
+/// The servers that the URL names.
+#[derive(Clone, Debug)]
+pub(super) enum Servers {
+    /// One node.
+    Node(Target),
+    /// Nodes of a Cluster, through which the others are found.
+    Cluster(Vec<HostPort>),
+}
+
+/// How a node is found.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    /// Its address.
+    Tcp(HostPort),
+    /// Its Unix socket.
+    Unix(PathBuf),
+    /// Sentinels that name it.
+    Sentinel(Sentinels),
+}
+
+/// Sentinels, and the primary that they watch.
+#[derive(Clone, Debug)]
+pub(super) struct Sentinels {
+    pub(super) hosts: Vec<HostPort>,
+    /// The name of the primary in the sentinels.
+    pub(super) service: String,
+    pub(super) credentials: Credentials,
+}
+
+/// The access to every node.
+#[derive(Debug, Default)]
+pub(super) struct Access {
+    pub(super) credentials: Credentials,
+    /// The database to select; `None` for the default one.
+    pub(super) database: Option<u16>,
+    /// `None` without TLS. Sentinels have the same.
+    pub(super) tls: Option<Arc<ClientConfig>>,
+}
+
+/// How one node is reached.
+#[derive(Clone, Debug)]
+pub(super) struct NodeConfig {
+    pub(super) target: Target,
+    pub(super) access: Arc<Access>,
+}
+
+impl RedisConfig {
+    /// The configuration that the settings describe. The password file must be readable.
+    pub(super) fn new(settings: &RedisSettings) -> Result<RedisConfig, RedisConfigError> {
+        let url = url::parse(settings.url.reveal())
+            .map_err(|problem| RedisConfigError::new(format!("redis.url {problem}")))?;
+        let username = settings.username.clone().or(url.username);
+        let credentials = match &settings.password_file {
+            Some(path) => Credentials::from_file(username, path.clone())?,
+            None => Credentials::new(username, url.password),
+        };
+        let tls = if url.tls { Some(tls::config(settings)?) } else { None };
+        let access = Arc::new(Access { credentials, database: url.database, tls });
+        Ok(RedisConfig { servers: url.servers, access })
     }
+
+    /// The configuration of the node at `target`.
+    pub(super) fn node(&self, target: Target) -> NodeConfig {
+        NodeConfig { target, access: self.access.clone() }
+    }
+
+    /// The address of the servers, for logs and metrics.
+    pub(super) fn label(&self) -> String {
+        match &self.servers {
+            Servers::Node(Target::Tcp(address)) => label(address),
+            Servers::Node(Target::Unix(path)) => path.display().to_string(),
+            Servers::Node(Target::Sentinel(sentinels)) => {
+                format!("primary of {}", sentinels.service)
+            }
+            Servers::Cluster(seeds) => {
+                let seeds: Vec<String> = seeds.iter().map(label).collect();
+                format!("cluster at {}", seeds.join(", "))
+            }
+        }
+    }
+}
+
+/// The text of an address, for logs and metrics.
+pub(super) fn label((host, port): &HostPort) -> String {
+    format!("{host}:{port}")
 }
 
 #[cfg(test)]
@@ -70,38 +134,50 @@ mod tests {
     use super::*;
     use crate::settings::SecretUrl;
 
-    fn server(url: &str) -> Result<ServerConfig, RedisConfigError> {
+    fn config(url: &str) -> Result<RedisConfig, RedisConfigError> {
         let settings = RedisSettings { url: SecretUrl::new(url), ..RedisSettings::default() };
-        fred_config(&settings).map(|config| config.server)
+        RedisConfig::new(&settings)
     }
 
     #[test]
     fn every_form_of_url_leads_to_its_kind_of_server() {
-        let hosts = |server: ServerConfig| {
-            let mut hosts: Vec<String> =
-                server.hosts().iter().map(|host| format!("{} {}", host.host, host.port)).collect();
-            hosts.sort();
-            hosts
-        };
-        let single = server("redis://u:p@h:1/2").unwrap();
-        assert!(single.is_centralized());
-        assert_eq!(hosts(single), ["h 1"]);
-        let cluster = server("redis-cluster://a:1?node=b:2&node=c:3").unwrap();
-        assert!(cluster.is_clustered());
-        assert_eq!(hosts(cluster), ["a 1", "b 2", "c 3"]);
-        let sentinel = server("redis-sentinel://a:1?node=b:2&sentinelServiceName=main").unwrap();
-        assert!(sentinel.is_sentinel());
-        assert_eq!(hosts(sentinel), ["a 1", "b 2"]);
-        let unix = server("redis+unix:///run/redis.sock").unwrap();
-        assert_eq!(unix, ServerConfig::Unix { path: "/run/redis.sock".into() });
-        assert_eq!(hosts(server("redis://[::1]:6379").unwrap()), ["::1 6379"]);
+        let table = [
+            ("redis://u:p@h:1/2", "h:1"),
+            ("redis://h", "h:6379"),
+            ("redis://[::1]:7", "::1:7"),
+            ("redis-cluster://a:1?node=b:2&node=c:3", "cluster at a:1, b:2, c:3"),
+            ("redis-sentinel://a:1?node=b:2&sentinelServiceName=main", "primary of main"),
+            ("redis+unix:///run/redis.sock", "/run/redis.sock"),
+        ];
+        for (url, label) in table {
+            assert_eq!(config(url).unwrap().label(), label, "{url}");
+        }
+        assert_eq!(config("redis://h:1/2").unwrap().access.database, Some(2));
     }
 
     #[test]
     fn unreadable_urls_are_reported_without_password() {
-        for url in ["h:1", "redis://", "redis-sentinel://u:hunter2@h:1", "redis://u:hunter2@h:x"] {
-            let error = server(url).unwrap_err().to_string();
+        let urls = [
+            "h:1",
+            "redis://",
+            "http://u:hunter2@h:1",
+            "redis://u:hunter2@",
+            "redis://u:hunter2@h:x",
+            "redis://u:hunter2@h:1/x",
+            "redis+unix://u:hunter2@h",
+            "redis-sentinel://u:hunter2@h:1",
+            "redis-cluster://u:hunter2@h:1?node=b",
+        ];
+        for url in urls {
+            let error = config(url).unwrap_err().to_string();
             assert!(error.starts_with("redis.url") && !error.contains("hunter2"), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn no_debug_text_has_a_password() {
+        let url = "redis-sentinel://u:hunter2@h:1?sentinelServiceName=m&sentinelPassword=hunter3";
+        let shown = format!("{:?}", config(url).unwrap());
+        assert!(!shown.contains("hunter2") && !shown.contains("hunter3"), "{shown}");
     }
 }

@@ -8,15 +8,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fred::interfaces::ClientLike;
-use fred::types::config::{Config, Server, ServerConfig};
-use fred::types::{ClusterHash, CustomCommand, Value};
-
 use super::clock_offset::{RttSample, RttSamples};
-use super::connection::{self, Connection};
+use super::config::{HostPort, RedisConfig, Servers, Target, label};
+use super::connection::Connection;
+use super::error::ConnectionError;
 use super::node::RedisNode;
+use super::outage_log::OutageLog;
+use super::reply::{Reply, ReplyBound};
 use super::router::Router;
 use super::script::Script;
+use super::session::Session;
 use super::topology::{self, HashSlotRange, Topology};
 use crate::time::Micros;
 
@@ -51,42 +52,48 @@ struct KnownNode {
 }
 
 /// Known nodes by host and port.
-type KnownNodes = HashMap<(String, u16), KnownNode>;
+type KnownNodes = HashMap<HostPort, KnownNode>;
+
+/// The command that returns the owners of the hash slots.
+static CLUSTER_SLOTS: [&[u8]; 2] = [b"CLUSTER", b"SLOTS"];
+
+/// The most nodes at a time, so that no server can make weir open any number of connections. A
+/// Cluster has at most 1000 (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
+const NODES_MAX: usize = 1024;
 
 /// Keeps `router` up to date until the store is dropped.
-pub(super) async fn run(router: Arc<Router>, config: Config) {
-    match &config.server {
-        ServerConfig::Clustered { hosts, .. } => {
-            let seeds = hosts.clone();
-            run_cluster(&router, &config, &seeds).await;
-        }
-        _ => {
-            let node = router.new_node(label(&config.server), config);
-            let Some(connection) = node.connect_shared() else { return };
+pub(super) async fn run(router: Arc<Router>, config: RedisConfig) {
+    match &config.servers {
+        Servers::Cluster(seeds) => run_cluster(&router, &config, seeds).await,
+        Servers::Node(target) => {
+            let node = router.new_node(config.label(), config.node(target.clone()));
+            let Some(node) = node else { return };
+            let connection = node.connect_shared();
             router.set_topology(Topology::single(node.clone()));
             supervise_node(&router, &node, &connection).await;
         }
     }
 }
 
-/// The address of a server, for logs and metrics.
-fn label(server: &ServerConfig) -> String {
-    match server {
-        ServerConfig::Centralized { server } => format!("{}:{}", server.host, server.port),
-        ServerConfig::Unix { path } => path.display().to_string(),
-        ServerConfig::Sentinel { service_name, .. } => format!("primary of {service_name}"),
-        ServerConfig::Clustered { .. } => "cluster".to_owned(),
-    }
-}
-
-async fn run_cluster(router: &Arc<Router>, config: &Config, seeds: &[Server]) {
+async fn run_cluster(router: &Arc<Router>, config: &RedisConfig, seeds: &[HostPort]) {
     let mut known = KnownNodes::new();
+    let mut log = OutageLog::default();
     let mut round = 0;
     loop {
         round += 1;
         let began = router.now();
-        if let Some(ranges) = query_slots(config, &known, seeds, round).await {
-            refresh(router, config, &mut known, &ranges);
+        match query_slots(config, &known, seeds, round).await {
+            Ok(ranges) => {
+                if log.up() {
+                    tracing::info!(node = %config.label(), "reconnected to Redis");
+                }
+                refresh(router, config, &mut known, &ranges);
+            }
+            Err(error) => {
+                if log.down(&error.to_string(), began) {
+                    tracing::warn!(node = %config.label(), %error, "no connection to Redis");
+                }
+            }
         }
         let all_up = !known.is_empty() && known.values().all(|known| known.connection.is_up());
         let interval = if all_up { REFRESH_INTERVAL } else { REFRESH_INTERVAL_DOWN };
@@ -101,53 +108,55 @@ async fn run_cluster(router: &Arc<Router>, config: &Config, seeds: &[Server]) {
 
 /// Sends `CLUSTER SLOTS` to one node after the other until one replies, starting with another node
 /// each round so that no node's stale view stays. Seeds are queried when no known node replies.
+///
+/// # Errors
+/// The error of every node and seed.
 async fn query_slots(
-    config: &Config,
+    config: &RedisConfig,
     known: &KnownNodes,
-    seeds: &[Server],
+    seeds: &[HostPort],
     round: usize,
-) -> Option<Vec<HashSlotRange>> {
+) -> Result<Vec<HashSlotRange>, ConnectionError> {
+    let mut errors = Vec::new();
     let up: Vec<_> = known.iter().filter(|(_, known)| known.connection.is_up()).collect();
     for index in 0..up.len() {
-        let ((host, _), known) = up[(round + index) % up.len()];
-        let query = known.connection.command("CLUSTER", vec!["SLOTS".into()]);
-        if let Ok(Ok(reply)) = tokio::time::timeout(TIMEOUT, query).await
-            && let Some(ranges) = topology::hash_slot_ranges(&reply, host)
-        {
-            return Some(ranges);
+        let (address, known) = up[(round + index) % up.len()];
+        let query = known.connection.command(&CLUSTER_SLOTS, ReplyBound::TOPOLOGY);
+        let reply = async { query.await.map_err(ConnectionError::from) };
+        match read_ranges(address, reply).await {
+            Ok(ranges) => return Ok(ranges),
+            Err(error) => errors.push(error.at(&label(address)).to_string()),
         }
     }
     for seed in seeds {
-        let query = query_seed(config, seed);
-        if let Ok(Some(reply)) = tokio::time::timeout(TIMEOUT, query).await
-            && let Some(ranges) = topology::hash_slot_ranges(&reply, &seed.host)
-        {
-            return Some(ranges);
+        let reply = async {
+            let mut session = Session::open(seed, &config.access).await?;
+            session.request_within(&CLUSTER_SLOTS, ReplyBound::TOPOLOGY).await
+        };
+        match read_ranges(seed, reply).await {
+            Ok(ranges) => return Ok(ranges),
+            Err(error) => errors.push(error.at(&label(seed)).to_string()),
         }
     }
-    None
+    Err(ConnectionError::new(errors.join("; ")))
 }
 
-async fn query_seed(config: &Config, seed: &Server) -> Option<Value> {
-    let client = connection::client(config_for(config, &seed.host, seed.port))?;
-    let driver = client.connect();
-    client.wait_for_connect().await.ok()?;
-    let command = CustomCommand::new_static("CLUSTER", ClusterHash::FirstKey, false);
-    let reply = client.custom(command, vec!["SLOTS"]).await;
-    driver.abort();
-    reply.ok()
-}
-
-/// `config` for one node.
-fn config_for(config: &Config, host: &str, port: u16) -> Config {
-    let server = ServerConfig::Centralized { server: Server::new(host, port) };
-    Config { server, ..config.clone() }
+/// The owners of the hash slots in the reply from the node at `address`.
+async fn read_ranges(
+    address: &HostPort,
+    reply: impl Future<Output = Result<Reply, ConnectionError>>,
+) -> Result<Vec<HashSlotRange>, ConnectionError> {
+    let reply = tokio::time::timeout(TIMEOUT, reply).await;
+    let late = || ConnectionError::new(format!("no answer within {} s", TIMEOUT.as_secs()));
+    let reply = reply.unwrap_or_else(|_| Err(late()))?;
+    topology::hash_slot_ranges(&reply, &address.0)
+        .ok_or_else(|| ConnectionError::new("CLUSTER SLOTS names no owner of a hash slot"))
 }
 
 /// Publishes a new topology: connects to new nodes, and closes those that have left.
 fn refresh(
     router: &Arc<Router>,
-    config: &Config,
+    config: &RedisConfig,
     known: &mut KnownNodes,
     ranges: &[HashSlotRange],
 ) {
@@ -155,20 +164,30 @@ fn refresh(
         one.missing += 1;
     }
     let redirected = router.take_redirect_targets();
+    let mut ignored = 0;
     for address in ranges.iter().map(|range| &range.address).chain(&redirected) {
         if let Some(one) = known.get_mut(address) {
             one.missing = 0;
             continue;
         }
-        let (host, port) = address;
-        let node = router.new_node(format!("{host}:{port}"), config_for(config, host, *port));
-        let Some(connection) = node.connect_shared() else { continue };
+        let new_node = || {
+            router.new_node(label(address), config.node(Target::Tcp(address.clone())))
+        };
+        let has_room = known.len() + ignored < NODES_MAX;
+        let Some(node) = has_room.then(new_node).flatten() else {
+            ignored += 1;
+            continue;
+        };
+        let connection = node.connect_shared();
         tracing::info!(node = %node.label(), "Redis node joined the cluster");
         let supervised = (router.clone(), node.clone(), connection.clone());
         tokio::spawn(async move {
             supervise_node(&supervised.0, &supervised.1, &supervised.2).await;
         });
         known.insert(address.clone(), KnownNode { node, connection, missing: 0 });
+    }
+    if ignored > 0 && router.may_log_refusal() {
+        tracing::warn!(ignored, "Redis names too many nodes: some of them are ignored");
     }
     let owned: Vec<HashSlotRange> =
         ranges.iter().filter(|range| known.contains_key(&range.address)).cloned().collect();
@@ -194,7 +213,10 @@ async fn supervise_node(router: &Router, node: &RedisNode, connection: &Connecti
         }
         for script in Script::ALL {
             // A call whose script is missing loads it. Here it is loaded before the first call.
-            let _ = tokio::time::timeout(TIMEOUT, connection.load(script.source())).await;
+            let loaded = tokio::time::timeout(TIMEOUT, connection.load(script.source())).await;
+            if let Ok(Err(error)) = loaded {
+                router.log_refusal(node, &error);
+            }
         }
         router.request_refresh();
         loop {
@@ -219,8 +241,17 @@ async fn measure_clock(
     samples: &mut RttSamples,
 ) {
     let sent = router.now();
-    let query = connection.command("TIME", Vec::new());
-    let Ok(Ok(reply)) = tokio::time::timeout(TIMEOUT, query).await else { return };
+    let words: [&[u8]; 1] = [b"TIME"];
+    let query = connection.command(&words, ReplyBound::USUAL);
+    let reply = match tokio::time::timeout(TIMEOUT, query).await {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(error)) => {
+            // Without the node's clock nothing can be counted there, so the cause must be known.
+            router.log_refusal(node, &error);
+            return;
+        }
+        Err(_) => return,
+    };
     let received = router.now();
     if let Some(node_time) = parse_time(&reply) {
         node.set_offset(samples.add(RttSample { sent, received, node: node_time }));
@@ -228,11 +259,11 @@ async fn measure_clock(
 }
 
 /// Parses the reply of `TIME`: seconds and microseconds as strings.
-fn parse_time(reply: &Value) -> Option<Micros> {
-    let Value::Array(parts) = reply else { return None };
+fn parse_time(reply: &Reply) -> Option<Micros> {
+    let Reply::Array(parts) = reply else { return None };
     let [seconds, micros] = parts.as_slice() else { return None };
-    let micros = micros.as_u64().filter(|micros| *micros < 1_000_000)?;
-    Some(Micros::from_secs(seconds.as_u64()?).saturating_add(Micros(micros)))
+    let micros = micros.number().filter(|micros| *micros < 1_000_000)?;
+    Some(Micros::from_secs(seconds.number()?).saturating_add(Micros(micros)))
 }
 
 #[cfg(test)]
@@ -241,10 +272,11 @@ mod tests {
 
     #[test]
     fn time_is_parsed_to_the_microsecond() {
-        let reply = |a: &str, b: &str| Value::Array(vec![a.into(), b.into()]);
+        let text = |text: &'static str| Reply::Text(text.as_bytes().into());
+        let reply = |a, b| Reply::Array(vec![text(a), text(b)]);
         assert_eq!(parse_time(&reply("1700000000", "42")), Some(Micros(1_700_000_000_000_042)));
         assert_eq!(parse_time(&reply("1", "1000000")), None);
         assert_eq!(parse_time(&reply("x", "1")), None);
-        assert_eq!(parse_time(&Value::Null), None);
+        assert_eq!(parse_time(&Reply::Nil), None);
     }
 }

@@ -1,12 +1,88 @@
 //! Classifies the errors of calls: whether the call ran, and what can be done next.
 //!
-//! The first word of an error reply names its cause. Any other error comes from the connection, and
-//! then it is unknown whether the call ran.
+//! The first word of an error reply names its cause. After any other error it is known only whether
+//! the call was sent.
 
-use fred::error::{Error, ErrorKind};
+use bytes::Bytes;
 
 use super::name::HASH_SLOTS;
+use super::reply::{Reply, ReplyError};
 use crate::store::StoreError;
+
+/// The longest host name in a reply, in bytes: that of DNS (RFC 1035, section 2.3.4).
+pub(super) const HOST_BYTES_MAX: usize = 255;
+
+/// Characters of a text from Redis that a log line shows.
+const SHOWN_CHARS_MAX: usize = 256;
+
+/// Why a call has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CallError {
+    /// Redis replied with an error, which has this text.
+    #[error("{}", shown(.0))]
+    Reply(Bytes),
+    /// Redis replied with something else than the call expects.
+    #[error("the reply is not one of this version; check which programs use the keys of weir")]
+    Unexpected,
+    /// There was no connection. The call was not sent.
+    #[error("there is no connection")]
+    NotSent,
+    /// Too many calls wait for the connection. The call was not sent.
+    #[error("too many calls wait for the connection")]
+    Busy,
+    /// The connection was lost after the call may have been sent.
+    #[error("the connection was lost before the reply")]
+    Lost,
+}
+
+/// Why a connection could not be opened, or was lost, for the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct ConnectionError(String);
+
+impl ConnectionError {
+    /// An error with this text.
+    pub(super) fn new(text: impl Into<String>) -> ConnectionError {
+        ConnectionError(text.into())
+    }
+
+    /// This error, with the server that caused it.
+    pub(super) fn at(self, server: &str) -> ConnectionError {
+        ConnectionError(format!("{server}: {}", self.0))
+    }
+}
+
+impl From<std::io::Error> for ConnectionError {
+    fn from(error: std::io::Error) -> ConnectionError {
+        ConnectionError(error.to_string())
+    }
+}
+
+impl From<ReplyError> for ConnectionError {
+    fn from(error: ReplyError) -> ConnectionError {
+        ConnectionError(error.to_string())
+    }
+}
+
+impl From<CallError> for ConnectionError {
+    fn from(error: CallError) -> ConnectionError {
+        ConnectionError(error.to_string())
+    }
+}
+
+/// The result that a reply means: an error reply is an error.
+pub(super) fn result(reply: Reply) -> Result<Reply, CallError> {
+    match reply {
+        Reply::Error(text) => Err(CallError::Reply(text)),
+        reply => Ok(reply),
+    }
+}
+
+/// A text from Redis for the log: short, and on one line.
+pub(super) fn shown(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    text.chars().take(SHOWN_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
 
 /// The class of an error, which decides what happens next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +101,8 @@ pub(super) enum RedisError {
     OutOfMemory,
     /// The call did not run: the node is now a replica.
     ReadOnly,
+    /// The call did not run: the Cluster does not serve the hash slot.
+    ClusterDown,
     /// No repetition helps; the caller gets this error.
     Final(StoreError),
 }
@@ -42,8 +120,17 @@ pub(super) struct Redirect {
 
 impl RedisError {
     /// Classifies `error`.
-    pub(super) fn classify(error: &Error) -> RedisError {
-        let text = error.details();
+    pub(super) fn classify(error: &CallError) -> RedisError {
+        match error {
+            CallError::Reply(text) => RedisError::of_reply(&String::from_utf8_lossy(text)),
+            CallError::Unexpected => RedisError::Final(StoreError::InvalidReply),
+            CallError::NotSent => RedisError::Final(StoreError::Unreachable),
+            CallError::Busy => RedisError::Final(StoreError::Busy),
+            CallError::Lost => RedisError::Final(StoreError::ConnectionLost),
+        }
+    }
+
+    fn of_reply(text: &str) -> RedisError {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         match word {
             "NOSCRIPT" => RedisError::NoScript,
@@ -55,32 +142,12 @@ impl RedisError {
             "LOADING" => RedisError::Loading,
             "OOM" => RedisError::OutOfMemory,
             "READONLY" => RedisError::ReadOnly,
+            "CLUSTERDOWN" => RedisError::ClusterDown,
             // Raised by a running script, which may have written before: NOPERM, for example, if the
             // user may run only some of its commands.
             _ if rest.contains("user_script:") => RedisError::Final(StoreError::InvalidReply),
-            _ => RedisError::Final(final_error(error.kind(), word)),
+            _ => RedisError::Final(StoreError::ErrorReply),
         }
-    }
-}
-
-/// The store error for an error that no repetition solves.
-fn final_error(kind: &ErrorKind, word: &str) -> StoreError {
-    match kind {
-        // fred closes the connection on CLUSTERDOWN and fails every call in flight on it with this
-        // error, so such a call may have run.
-        ErrorKind::Cluster => StoreError::ConnectionLost,
-        // Also the error of calls in flight on a connection whose task is aborted, because its node
-        // has left the cluster.
-        ErrorKind::Canceled => StoreError::ConnectionLost,
-        // Rejected by fred before anything was sent.
-        ErrorKind::Backpressure | ErrorKind::Routing => StoreError::Unreachable,
-        ErrorKind::Timeout => StoreError::Timeout,
-        ErrorKind::Parse | ErrorKind::NotFound | ErrorKind::Protocol => StoreError::InvalidReply,
-        // An error reply starts with a word in capitals, such as NOPERM, NOAUTH or ERR.
-        _ if word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase()) => {
-            StoreError::ErrorReply
-        }
-        _ => StoreError::ConnectionLost,
     }
 }
 
@@ -92,7 +159,7 @@ impl Redirect {
         // Since Redis 7 a node without a known host name sends `?`.
         let host = if host == "?" { "" } else { host };
         let hash_slot: u16 = hash_slot.parse().ok()?;
-        if usize::from(hash_slot) >= HASH_SLOTS {
+        if usize::from(hash_slot) >= HASH_SLOTS || host.len() > HOST_BYTES_MAX {
             return None;
         }
         Some(Redirect { hash_slot, host: host.to_owned(), port: port.parse().ok()? })
@@ -107,63 +174,53 @@ mod tests {
     fn error_replies_differ_from_a_lost_connection() {
         let redirect =
             |hash_slot, host: &str, port| Redirect { hash_slot, host: host.into(), port };
-        let unknown = |text: &'static str| Error::new(ErrorKind::Unknown, text);
+        let reply = |text: &'static str| CallError::Reply(Bytes::from_static(text.as_bytes()));
+        let long_host = format!("MOVED 1 {}:6381", "a".repeat(256));
         let table = [
-            (unknown("NOSCRIPT No matching script."), RedisError::NoScript),
+            (reply("NOSCRIPT No matching script."), RedisError::NoScript),
             (
-                unknown("MOVED 3999 10.0.0.1:6381"),
+                reply("MOVED 3999 10.0.0.1:6381"),
                 RedisError::Moved(redirect(3999, "10.0.0.1", 6381)),
             ),
-            (unknown("MOVED 1 fe80::1:6381"), RedisError::Moved(redirect(1, "fe80::1", 6381))),
-            (unknown("ASK 16383 :7000"), RedisError::Ask(redirect(16_383, "", 7000))),
-            (unknown("ASK 5 ?:7000"), RedisError::Ask(redirect(5, "", 7000))),
-            (unknown("MOVED 16384 a:1"), RedisError::Final(StoreError::InvalidReply)),
-            (unknown("MOVED"), RedisError::Final(StoreError::InvalidReply)),
-            (unknown("TRYAGAIN Multiple keys"), RedisError::TryAgain),
-            (unknown("READONLY You can't write"), RedisError::ReadOnly),
-            (unknown("LOADING Redis is loading"), RedisError::Loading),
-            (unknown("OOM command not allowed"), RedisError::OutOfMemory),
-            (unknown("ERR unknown command"), RedisError::Final(StoreError::ErrorReply)),
+            (reply("MOVED 1 fe80::1:6381"), RedisError::Moved(redirect(1, "fe80::1", 6381))),
+            (reply("ASK 16383 :7000"), RedisError::Ask(redirect(16_383, "", 7000))),
+            (reply("ASK 5 ?:7000"), RedisError::Ask(redirect(5, "", 7000))),
+            (reply("MOVED 16384 a:1"), RedisError::Final(StoreError::InvalidReply)),
+            (reply("MOVED"), RedisError::Final(StoreError::InvalidReply)),
+            (CallError::Reply(long_host.into()), RedisError::Final(StoreError::InvalidReply)),
+            (reply("TRYAGAIN Multiple keys"), RedisError::TryAgain),
+            (reply("READONLY You can't write"), RedisError::ReadOnly),
+            (reply("LOADING Redis is loading"), RedisError::Loading),
+            (reply("OOM command not allowed"), RedisError::OutOfMemory),
+            (reply("CLUSTERDOWN Hash slot not served"), RedisError::ClusterDown),
+            (reply("ERR unknown command"), RedisError::Final(StoreError::ErrorReply)),
+            (reply(""), RedisError::Final(StoreError::ErrorReply)),
             (
-                unknown("ERR user_script:9: data string too short script: 2c, on @user_script:9."),
+                reply("ERR user_script:9: data string too short script: 2c, on @user_script:9."),
                 RedisError::Final(StoreError::InvalidReply),
             ),
             (
-                Error::new(ErrorKind::Auth, "NOAUTH Authentication required."),
+                reply("NOPERM this user has no permissions script: 2c, on @user_script:9."),
+                RedisError::Final(StoreError::InvalidReply),
+            ),
+            (
+                reply("NOPERM this user has no permissions to run the 'evalsha' command"),
                 RedisError::Final(StoreError::ErrorReply),
             ),
-            (
-                Error::new(ErrorKind::Cluster, "CLUSTERDOWN Hash slot not served"),
-                RedisError::Final(StoreError::ConnectionLost),
-            ),
-            (
-                Error::new(ErrorKind::IO, "Connection closed."),
-                RedisError::Final(StoreError::ConnectionLost),
-            ),
-            (
-                unknown("Too many failed write attempts."),
-                RedisError::Final(StoreError::ConnectionLost),
-            ),
-            (unknown(""), RedisError::Final(StoreError::ConnectionLost)),
-            (
-                Error::new(ErrorKind::Canceled, "Connection closed unexpectedly."),
-                RedisError::Final(StoreError::ConnectionLost),
-            ),
-            (
-                unknown("NOPERM this user has no permissions script: 2c, on @user_script:9."),
-                RedisError::Final(StoreError::InvalidReply),
-            ),
-            (
-                unknown("NOPERM this user has no permissions to run the 'evalsha' command"),
-                RedisError::Final(StoreError::ErrorReply),
-            ),
-            (
-                Error::new(ErrorKind::Parse, "Could not convert"),
-                RedisError::Final(StoreError::InvalidReply),
-            ),
+            (CallError::Unexpected, RedisError::Final(StoreError::InvalidReply)),
+            (CallError::NotSent, RedisError::Final(StoreError::Unreachable)),
+            (CallError::Busy, RedisError::Final(StoreError::Busy)),
+            (CallError::Lost, RedisError::Final(StoreError::ConnectionLost)),
         ];
         for (error, class) in table {
             assert_eq!(RedisError::classify(&error), class, "{error}");
         }
+    }
+
+    #[test]
+    fn a_text_for_the_log_is_short_and_on_one_line() {
+        let text = format!("ERR a\nb\x1b[0m{}", "x".repeat(1_000));
+        let shown = CallError::Reply(text.into()).to_string();
+        assert!(shown.starts_with("ERR a b [0mxxx") && shown.len() == SHOWN_CHARS_MAX, "{shown}");
     }
 }

@@ -118,11 +118,16 @@ mod tests {
 
     #[test]
     fn hash_slots_equal_those_of_a_cluster() {
+        let cluster_hash_slot = |tag: &[u8]| crc16(tag) % HASH_SLOTS as u16;
+        // The check value of the Cluster specification, and replies of `CLUSTER KEYSLOT`.
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!([&b"foo"[..], b"bar", b"hello"].map(cluster_hash_slot), [12_182, 5_061, 866]);
         let mut tags = std::collections::HashSet::new();
         for key in keys() {
-            let name = CounterName::of(&key);
-            assert_eq!(hash_slot(&key), fred::util::redis_keyslot(name.as_ref()));
-            assert!(tags.insert(name.0[6..9].to_vec()), "two ranges have one tag");
+            let name = CounterName::of(&key).0;
+            assert_eq!((name[5], name[9]), (b'{', b'}'));
+            assert_eq!(hash_slot(&key), cluster_hash_slot(&name[6..9]));
+            assert!(tags.insert(name[6..9].to_vec()), "two ranges have one tag");
         }
     }
 

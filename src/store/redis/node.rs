@@ -4,15 +4,15 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use fred::types::config::{Config, ServerConfig};
 use tokio::sync::watch;
 
 use super::batcher::Batcher;
+use super::config::{NodeConfig, Target};
 use super::connection::Connection;
 use super::stats::AtomicStats;
 use crate::key::Key;
 use crate::store::NodeId;
-use crate::time::{ClockOffset, Micros};
+use crate::time::{ClockOffset, Micros, SystemClock};
 
 /// Marks a clock offset that was never measured.
 const UNMEASURED: i64 = i64::MIN;
@@ -25,7 +25,9 @@ pub(super) struct RedisNode {
     id: NodeId,
     label: String,
     /// How to connect.
-    config: Config,
+    config: NodeConfig,
+    /// The clock of log lines.
+    clock: SystemClock,
     /// Connections per worker.
     connections: usize,
     /// The most steps per call.
@@ -56,9 +58,10 @@ impl RedisNode {
     pub(super) fn new(
         id: NodeId,
         label: String,
-        config: Config,
+        config: NodeConfig,
         (connections, steps_max): (usize, usize),
         stats: Arc<AtomicStats>,
+        clock: SystemClock,
     ) -> RedisNode {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         RedisNode {
@@ -66,6 +69,7 @@ impl RedisNode {
             id,
             label,
             config,
+            clock,
             connections: connections.max(1),
             steps_max,
             stats,
@@ -78,7 +82,10 @@ impl RedisNode {
     /// A node that does not exist.
     #[cfg(test)]
     pub(super) fn for_testing(label: &str) -> RedisNode {
-        RedisNode::new(NodeId(0), label.to_owned(), Config::default(), (1, 1), Arc::default())
+        let target = Target::Tcp((label.to_owned(), 1));
+        let config = NodeConfig { target, access: Arc::default() };
+        let clock = SystemClock::new();
+        RedisNode::new(NodeId(0), label.to_owned(), config, (1, 1), Arc::default(), clock)
     }
 
     /// The node's number, which stays the same when the node leaves and returns.
@@ -93,9 +100,9 @@ impl RedisNode {
 
     /// The node's host name; empty without one (a Unix socket, Sentinel).
     pub(super) fn host(&self) -> String {
-        match &self.config.server {
-            ServerConfig::Centralized { server } => server.host.to_string(),
-            _ => String::new(),
+        match &self.config.target {
+            Target::Tcp((host, _)) => host.clone(),
+            Target::Unix(_) | Target::Sentinel(_) => String::new(),
         }
     }
 
@@ -124,42 +131,41 @@ impl RedisNode {
     }
 
     /// Opens the discovery thread's connection, once.
-    pub(super) fn connect_shared(&self) -> Option<Arc<Connection>> {
-        let batcher = self.connect()?;
-        Some(self.shared.get_or_init(|| batcher).connection().clone())
+    pub(super) fn connect_shared(&self) -> Arc<Connection> {
+        self.shared.get_or_init(|| self.connect()).connection().clone()
     }
 
     /// The batcher for a counter's steps. It is always the same one per core and counter, so that
     /// the steps are sent together. While its connection is opening or down, returns the discovery
     /// thread's batcher, which costs a change of threads but no wait.
-    pub(super) fn batcher(&self, key: &Key) -> Option<Arc<Batcher>> {
+    pub(super) fn batcher(&self, key: &Key) -> Arc<Batcher> {
         let own = self.own_batcher(key.0[1] as usize);
-        if own.as_ref().is_some_and(|batcher| batcher.connection().is_up()) {
+        if own.connection().is_up() {
             return own;
         }
         let shared = self.shared.get().filter(|batcher| batcher.connection().is_up());
-        shared.cloned().or(own)
+        shared.cloned().unwrap_or(own)
     }
 
-    fn own_batcher(&self, number: usize) -> Option<Arc<Batcher>> {
+    fn own_batcher(&self, number: usize) -> Arc<Batcher> {
         CONNECTIONS.with_borrow_mut(|known| {
             if let Some(found) = known.iter().find(|found| found.node == self.serial) {
-                return Some(found.batchers[number % found.batchers.len()].clone());
+                return found.batchers[number % found.batchers.len()].clone();
             }
             // Nodes come and go for years: drop connections that are closed for good.
             let is_open = |batcher: &Arc<Batcher>| !batcher.connection().is_closed();
             known.retain(|old| old.batchers.iter().any(is_open));
-            let batchers: Vec<_> = (0..self.connections).map_while(|_| self.connect()).collect();
-            let own = batchers.get(number % batchers.len().max(1))?.clone();
+            let batchers: Vec<_> = (0..self.connections).map(|_| self.connect()).collect();
+            let own = batchers[number % batchers.len()].clone();
             known.push(ThreadConnections { node: self.serial, batchers });
-            Some(own)
+            own
         })
     }
 
     /// Opens a connection on the current runtime.
-    fn connect(&self) -> Option<Arc<Batcher>> {
+    fn connect(&self) -> Arc<Batcher> {
         let (closed, stats) = (self.closed.subscribe(), self.stats.clone());
-        let connection = Connection::open(&self.config, &self.label, closed, stats)?;
-        Some(Arc::new(Batcher::new(connection, self.steps_max)))
+        let connection = Connection::open(&self.config, &self.label, closed, stats, self.clock);
+        Arc::new(Batcher::new(connection, self.steps_max))
     }
 }

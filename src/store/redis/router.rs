@@ -5,17 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use bytes::Bytes;
-use fred::error::Error;
-use fred::types::Value;
-use fred::types::config::Config;
 use tokio::sync::Notify;
 
 use super::batch::ScriptCall;
 use super::batcher::{self, BatchError, Batcher};
-use super::error::{Redirect, RedisError};
+use super::config::{HostPort, NodeConfig, label};
+use super::error::{CallError, Redirect, RedisError};
 use super::name::{CounterName, hash_slot};
 use super::node::RedisNode;
+use super::reply::ReplyBound;
 use super::script::{self, EncodedStep, Script};
 use super::stats::{AtomicStats, NodeStats};
 use super::topology::Topology;
@@ -35,6 +33,13 @@ const RETRY_PAUSE: Duration = Duration::from_millis(1);
 /// Addresses from redirects that wait for discovery.
 const REDIRECT_TARGETS_MAX: usize = 64;
 
+/// Addresses of nodes since the process started. It bounds what a server can make weir store.
+const RECORDS_MAX: usize = 16_384;
+
+/// The node that stands for the servers of the settings while the owner of a counter is unknown.
+/// Without a cluster it is the only node.
+const UNKNOWN_NODE: NodeId = NodeId(0);
+
 /// State that callers and the discovery thread share: the topology, and a record of each node.
 #[derive(Debug)]
 pub(super) struct Router {
@@ -47,8 +52,8 @@ pub(super) struct Router {
     /// The most steps per call.
     steps_max: usize,
     /// Addresses that redirects named and discovery has not taken yet.
-    redirect_targets: Mutex<Vec<(String, u16)>>,
-    /// Every node that was ever discovered, by [`NodeId`].
+    redirect_targets: Mutex<Vec<HostPort>>,
+    /// The servers of the settings, and every node that was ever discovered, by [`NodeId`].
     records: Mutex<Vec<NodeRecord>>,
     /// When an error reply was last logged, by `clock` in microseconds.
     refusal_logged_at: AtomicU64,
@@ -80,8 +85,14 @@ enum SendMode {
 }
 
 impl Router {
-    /// A router without nodes. A call carries at most `batch` steps, at least one.
-    pub(super) fn new(clock: SystemClock, connections: usize, batch: usize) -> Router {
+    /// A router without nodes. `label` is the address in the settings, which stands for the nodes
+    /// until they are discovered. A call carries at most `batch` steps, at least one.
+    pub(super) fn new(
+        clock: SystemClock,
+        connections: usize,
+        batch: usize,
+        label: String,
+    ) -> Router {
         Router {
             clock,
             topology: ArcSwap::from_pointee(Topology::unknown()),
@@ -89,7 +100,7 @@ impl Router {
             connections,
             steps_max: batch.max(1),
             redirect_targets: Mutex::default(),
-            records: Mutex::default(),
+            records: Mutex::new(vec![NodeRecord { label, stats: Arc::default() }]),
             refusal_logged_at: AtomicU64::new(0),
         }
     }
@@ -99,17 +110,16 @@ impl Router {
         let (name, encoded) = (CounterName::of(key), EncodedStep::of(step));
         let mut route = Route { node: self.owner(key)?, mode: SendMode::Batched };
         for _ in 0..SENDS_MAX {
-            let batcher = route.node.batcher(key).ok_or(StoreError::Unreachable)?;
+            let batcher = route.node.batcher(key);
             let connection = batcher.connection();
             connection.ready().await?;
             let single = || ScriptCall::single(name, &encoded, ());
-            // The rare ways are boxed. fred's futures have several kilobytes, and every step would
-            // have room for them and move it.
+            // The rare ways are boxed, because every step would have room for their futures.
             let result = match route.mode {
                 SendMode::Batched => batcher.apply(self.group(key), name, encoded.clone()).await?,
-                SendMode::Single => batcher::single(Box::pin(connection.call(&mut single())).await),
+                SendMode::Single => batcher::single(Box::pin(connection.call(&single())).await),
                 SendMode::Asking => {
-                    batcher::single(Box::pin(connection.call_asking(&mut single())).await)
+                    batcher::single(Box::pin(connection.call_asking(&single())).await)
                 }
             };
             match result {
@@ -134,11 +144,11 @@ impl Router {
         let name = CounterName::of(key);
         let mut node = self.owner(key)?;
         for _ in 0..SENDS_MAX {
-            let batcher = node.batcher(key).ok_or(StoreError::Unreachable)?;
+            let batcher = node.batcher(key);
             batcher.connection().ready().await?;
-            let argument = Value::Bytes(Bytes::copy_from_slice(name.as_ref()));
-            let error = match batcher.connection().command("UNLINK", vec![argument]).await {
-                Ok(reply) => return reply.as_i64().map(|n| n > 0).ok_or(StoreError::InvalidReply),
+            let words: [&[u8]; 2] = [b"UNLINK", name.as_ref()];
+            let error = match batcher.connection().command(&words, ReplyBound::USUAL).await {
+                Ok(reply) => return reply.number().map(|n| n > 0).ok_or(StoreError::InvalidReply),
                 Err(error) => error,
             };
             match RedisError::classify(&error) {
@@ -177,7 +187,7 @@ impl Router {
     }
 
     /// Removes and returns the addresses that redirects named since the last time.
-    pub(super) fn take_redirect_targets(&self) -> Vec<(String, u16)> {
+    pub(super) fn take_redirect_targets(&self) -> Vec<HostPort> {
         let mut targets = self.redirect_targets.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *targets)
     }
@@ -188,9 +198,13 @@ impl Router {
     }
 
     /// A node at `label`. A node that returns keeps its id, and so its breaker and its metrics.
-    pub(super) fn new_node(&self, label: String, config: Config) -> Arc<RedisNode> {
+    /// Returns `None` for a new one when [`RECORDS_MAX`] is reached.
+    pub(super) fn new_node(&self, label: String, config: NodeConfig) -> Option<Arc<RedisNode>> {
         let mut records = self.records();
         let known = records.iter().position(|record| record.label == label);
+        if known.is_none() && records.len() >= RECORDS_MAX {
+            return None;
+        }
         let index = known.unwrap_or_else(|| {
             records.push(NodeRecord { label: label.clone(), stats: Arc::default() });
             records.len() - 1
@@ -198,7 +212,21 @@ impl Router {
         let stats = records[index].stats.clone();
         let id = NodeId(u32::try_from(index).unwrap_or(u32::MAX));
         let limits = (self.connections, self.steps_max);
-        Arc::new(RedisNode::new(id, label, config, limits, stats))
+        Some(Arc::new(RedisNode::new(id, label, config, limits, stats, self.clock)))
+    }
+
+    /// The nodes, with their addresses; before the first discovery, the servers of the settings.
+    pub(super) fn nodes(&self) -> Vec<(NodeId, String)> {
+        let topology = self.topology();
+        if topology.nodes().is_empty() {
+            return vec![(UNKNOWN_NODE, self.label_of(UNKNOWN_NODE))];
+        }
+        topology.nodes().iter().map(|node| (node.id(), node.label().to_owned())).collect()
+    }
+
+    /// The node that owns `key`; [`UNKNOWN_NODE`] if none is known.
+    pub(super) fn node_id(&self, key: &Key) -> NodeId {
+        self.topology().owner(hash_slot(key)).map_or(UNKNOWN_NODE, |node| node.id())
     }
 
     /// Totals of what was sent to `node`; zeros for an unknown one.
@@ -232,7 +260,7 @@ impl Router {
         &self,
         route: Route,
         key: &Key,
-        error: &Error,
+        error: &CallError,
         batcher: &Batcher,
         script: Script,
     ) -> Result<Route, StoreError> {
@@ -258,7 +286,7 @@ impl Router {
                 Ok(route)
             }
             RedisError::ReadOnly => {
-                // The primary was demoted: fred finds the new one when it reconnects.
+                // The primary was demoted. A sentinel names the new one to a new connection.
                 if self.may_log_refusal() {
                     log_error_reply(&route.node, error);
                     batcher.connection().reconnect();
@@ -266,9 +294,15 @@ impl Router {
                 self.request_refresh();
                 Err(StoreError::ErrorReply)
             }
-            RedisError::Final(StoreError::ConnectionLost) => {
+            RedisError::Final(
+                class @ (StoreError::ConnectionLost | StoreError::Unreachable),
+            ) => {
                 self.request_refresh();
-                Err(StoreError::ConnectionLost)
+                Err(class)
+            }
+            RedisError::ClusterDown => {
+                self.request_refresh();
+                Err(self.log_refusal(&route.node, error))
             }
             RedisError::OutOfMemory | RedisError::Final(_) => {
                 Err(self.log_refusal(&route.node, error))
@@ -277,7 +311,7 @@ impl Router {
     }
 
     /// The store error for `error`. Logs an error reply, because its text names the cause.
-    fn log_refusal(&self, node: &RedisNode, error: &Error) -> StoreError {
+    pub(super) fn log_refusal(&self, node: &RedisNode, error: &CallError) -> StoreError {
         let class = match RedisError::classify(error) {
             RedisError::Final(class) => class,
             _ => StoreError::ErrorReply,
@@ -291,7 +325,7 @@ impl Router {
 
     /// Whether an error reply may be logged now: at most once a second, because thousands of calls
     /// may fail with the same error.
-    fn may_log_refusal(&self) -> bool {
+    pub(super) fn may_log_refusal(&self) -> bool {
         let (now, relaxed) = (self.now().0, Ordering::Relaxed);
         let last = self.refusal_logged_at.load(relaxed);
         now.saturating_sub(last) >= Micros::SECOND.0
@@ -301,12 +335,12 @@ impl Router {
     /// The node that `redirect` from `sender` names. Discovery is given an unknown one's address.
     fn find(&self, redirect: Redirect, sender: &RedisNode) -> Option<Arc<RedisNode>> {
         let host = if redirect.host.is_empty() { sender.host() } else { redirect.host };
-        let label = format!("{host}:{}", redirect.port);
+        let address = (host, redirect.port);
+        let label = label(&address);
         let topology = self.topology();
         let found = topology.nodes().iter().find(|node| node.label() == label).cloned();
         if found.is_none() {
             let mut targets = self.redirect_targets.lock().unwrap_or_else(PoisonError::into_inner);
-            let address = (host, redirect.port);
             if targets.len() < REDIRECT_TARGETS_MAX && !targets.contains(&address) {
                 targets.push(address);
             }
@@ -330,6 +364,6 @@ impl Router {
     }
 }
 
-fn log_error_reply(node: &RedisNode, error: &Error) {
+fn log_error_reply(node: &RedisNode, error: &CallError) {
     tracing::warn!(node = %node.label(), %error, "Redis replied with an error");
 }

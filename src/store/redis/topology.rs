@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
-use fred::types::Value;
-
+use super::config::HostPort;
+use super::error::HOST_BYTES_MAX;
 use super::name::HASH_SLOTS;
 use super::node::RedisNode;
+use super::reply::Reply;
 
 /// Marks a hash slot without an owner.
 const NO_OWNER: u16 = u16::MAX;
@@ -29,7 +30,7 @@ pub(super) struct HashSlotRange {
     /// Last hash slot.
     pub(super) to: u16,
     /// Host and port of the primary.
-    pub(super) address: (String, u16),
+    pub(super) address: HostPort,
 }
 
 impl Topology {
@@ -46,7 +47,7 @@ impl Topology {
     /// A cluster. `node` returns the node at an address, the same one for the same address.
     pub(super) fn cluster(
         ranges: &[HashSlotRange],
-        mut node: impl FnMut(&(String, u16)) -> Arc<RedisNode>,
+        mut node: impl FnMut(&HostPort) -> Arc<RedisNode>,
     ) -> Topology {
         let mut nodes: Vec<Arc<RedisNode>> = Vec::new();
         let mut owners = vec![NO_OWNER; HASH_SLOTS].into_boxed_slice();
@@ -108,22 +109,23 @@ fn index_of(nodes: &mut Vec<Arc<RedisNode>>, node: Arc<RedisNode>) -> u16 {
 /// Parses the reply of `CLUSTER SLOTS` from the host `sender`: a list of
 /// `[from, to, [host, port, ...], replica...]`. An empty or unknown host means `sender`. Returns
 /// `None` if any part is malformed.
-pub(super) fn hash_slot_ranges(reply: &Value, sender: &str) -> Option<Vec<HashSlotRange>> {
-    let Value::Array(entries) = reply else { return None };
-    let hash_slot = |value: &Value| {
-        value.as_u64().and_then(|n| u16::try_from(n).ok()).filter(|n| usize::from(*n) < HASH_SLOTS)
+pub(super) fn hash_slot_ranges(reply: &Reply, sender: &str) -> Option<Vec<HashSlotRange>> {
+    let Reply::Array(entries) = reply else { return None };
+    let hash_slot = |value: &Reply| {
+        value.number().and_then(|n| u16::try_from(n).ok()).filter(|n| usize::from(*n) < HASH_SLOTS)
     };
     let ranges: Option<Vec<HashSlotRange>> = entries
         .iter()
         .map(|entry| {
-            let Value::Array(parts) = entry else { return None };
-            let [from, to, Value::Array(primary), ..] = parts.as_slice() else { return None };
+            let Reply::Array(parts) = entry else { return None };
+            let [from, to, Reply::Array(primary), ..] = parts.as_slice() else { return None };
             let [host, port, ..] = primary.as_slice() else { return None };
-            let host = host.as_string().filter(|host| !host.is_empty() && host != "?");
-            let host = host.unwrap_or_else(|| sender.to_owned());
-            let port = port.as_u64().and_then(|port| u16::try_from(port).ok())?;
+            let host = host.text().filter(|host| !host.is_empty() && *host != "?");
+            let host = host.unwrap_or(sender).to_owned();
+            let port = port.number().and_then(|port| u16::try_from(port).ok())?;
             let (from, to) = (hash_slot(from)?, hash_slot(to)?);
-            (from <= to).then_some(HashSlotRange { from, to, address: (host, port) })
+            let is_valid = from <= to && host.len() <= HOST_BYTES_MAX;
+            is_valid.then_some(HashSlotRange { from, to, address: (host, port) })
         })
         .collect();
     ranges.filter(|ranges| !ranges.is_empty())
@@ -133,31 +135,34 @@ pub(super) fn hash_slot_ranges(reply: &Value, sender: &str) -> Option<Vec<HashSl
 mod tests {
     use super::*;
 
-    fn range(from: i64, to: i64, host: Value, port: i64) -> Value {
-        let id = Value::from("07c37dfeb235213a872192d90877d0cd55635b91");
-        let primary = Value::Array(vec![host, port.into(), id.clone()]);
-        let replica = Value::Array(vec!["10.9.9.9".into(), 1.into(), id]);
-        Value::Array(vec![from.into(), to.into(), primary, replica])
+    fn text(text: &str) -> Reply {
+        Reply::Text(bytes::Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    fn range(from: i64, to: i64, host: &str, port: i64) -> Reply {
+        let id = text("07c37dfeb235213a872192d90877d0cd55635b91");
+        let primary = Reply::Array(vec![text(host), Reply::Integer(port), id.clone()]);
+        let replica = Reply::Array(vec![text("10.9.9.9"), Reply::Integer(1), id]);
+        Reply::Array(vec![Reply::Integer(from), Reply::Integer(to), primary, replica])
     }
 
     #[test]
     fn a_malformed_cluster_slots_reply_is_rejected() {
-        let reply = Value::Array(vec![
-            range(0, 5460, "10.0.0.1".into(), 7000),
-            range(5461, 16_383, "".into(), 7001),
-        ]);
+        let reply =
+            Reply::Array(vec![range(0, 5460, "10.0.0.1", 7000), range(5461, 16_383, "", 7001)]);
         let expected = vec![
             HashSlotRange { from: 0, to: 5460, address: ("10.0.0.1".into(), 7000) },
             HashSlotRange { from: 5461, to: 16_383, address: ("seed".into(), 7001) },
         ];
         assert_eq!(hash_slot_ranges(&reply, "seed"), Some(expected));
         let bad = [
-            Value::Null,
-            Value::Array(vec![]),
-            Value::Array(vec![range(0, 16_384, "a".into(), 1)]),
-            Value::Array(vec![range(9, 3, "a".into(), 1)]),
-            Value::Array(vec![range(0, 3, "a".into(), 70_000)]),
-            Value::Array(vec![range(0, 3, "a".into(), 1), Value::Null]),
+            Reply::Nil,
+            Reply::Array(vec![]),
+            Reply::Array(vec![range(0, 16_384, "a", 1)]),
+            Reply::Array(vec![range(9, 3, "a", 1)]),
+            Reply::Array(vec![range(0, 3, "a", 70_000)]),
+            Reply::Array(vec![range(0, 3, &"a".repeat(256), 1)]),
+            Reply::Array(vec![range(0, 3, "a", 1), Reply::Nil]),
         ];
         for reply in bad {
             assert_eq!(hash_slot_ranges(&reply, "seed"), None, "{reply:?}");

@@ -1,81 +1,71 @@
-//! The Redis password from a file, read for every connection, so that it can be changed while weir
-//! runs.
+//! The credentials of a server. A password in a file is read for every connection, so that it can
+//! change while weir runs.
 
-use std::path::PathBuf;
-
-use fred::error::{Error, ErrorKind};
-use fred::types::config::{Config, CredentialProvider, Server, ServerConfig};
+use std::path::{Path, PathBuf};
 
 use super::RedisConfigError;
 use crate::bounded_file;
+use crate::settings::Secret;
 
-/// A password in a file.
-pub(super) struct PasswordFile {
-    path: PathBuf,
+/// A user name and a password.
+#[derive(Clone, Debug, Default)]
+pub(in crate::store::redis) struct Credentials {
     username: Option<String>,
-    /// Sentinels have their own credentials, which come from the URL.
-    sentinels: Vec<Server>,
-    sentinel: (Option<String>, Option<String>),
+    password: Option<Password>,
 }
 
-impl PasswordFile {
-    pub(super) fn new(path: PathBuf, config: &Config) -> PasswordFile {
-        let (sentinels, sentinel) = match &config.server {
-            ServerConfig::Sentinel { hosts, username, password, .. } => {
-                (hosts.clone(), (username.clone(), password.clone()))
-            }
-            _ => (Vec::new(), (None, None)),
-        };
-        PasswordFile { path, username: config.username.clone(), sentinels, sentinel }
+#[derive(Clone, Debug)]
+enum Password {
+    Text(Secret),
+    /// The file whose first line is the password.
+    File(PathBuf),
+}
+
+impl Credentials {
+    /// Credentials with a fixed password.
+    pub(super) fn new(username: Option<String>, password: Option<String>) -> Credentials {
+        let password = password.map(|password| Password::Text(Secret::new(password)));
+        Credentials { username, password }
     }
 
-    /// Reads the password: the first line of the file.
+    /// Credentials with a password in a file.
     ///
     /// # Errors
-    ///
     /// A file that cannot be read, is not UTF-8 or has an empty first line.
-    pub(super) fn read(&self) -> Result<String, RedisConfigError> {
-        let path = self.path.display();
-        let line = bounded_file::first_line(&self.path).map_err(|error| {
-            RedisConfigError::new(format!("redis.password_file: {path}: {error}"))
-        })?;
-        if line.is_empty() {
-            return Err(RedisConfigError::new(format!(
-                "redis.password_file: {path} is empty; write the password into its first line"
-            )));
-        }
-        Ok(line)
+    pub(super) fn from_file(
+        username: Option<String>,
+        path: PathBuf,
+    ) -> Result<Credentials, RedisConfigError> {
+        read(&path)?;
+        Ok(Credentials { username, password: Some(Password::File(path)) })
     }
-}
 
-impl std::fmt::Debug for PasswordFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PasswordFile").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-/// Written without `async fn`, because the trait is declared for the macro of `async-trait`.
-impl CredentialProvider for PasswordFile {
-    fn fetch<'a, 'b, 'f>(
-        &'a self,
-        server: Option<&'b Server>,
-    ) -> std::pin::Pin<
-        Box<dyn Future<Output = Result<(Option<String>, Option<String>), Error>> + Send + 'f>,
-    >
-    where
-        'a: 'f,
-        'b: 'f,
-        Self: 'f,
-    {
-        let sentinel = server.is_some_and(|server| self.sentinels.contains(server));
-        let credentials = if sentinel {
-            Ok(self.sentinel.clone())
-        } else {
-            let read = self.read().map_err(|error| Error::new(ErrorKind::Auth, error.to_string()));
-            read.map(|password| (self.username.clone(), Some(password)))
+    /// The arguments of `AUTH`; `None` without a password.
+    ///
+    /// # Errors
+    /// A password file that cannot be read.
+    pub(in crate::store::redis) fn auth(&self) -> Result<Option<Vec<String>>, RedisConfigError> {
+        let password = match &self.password {
+            None => return Ok(None),
+            Some(Password::Text(password)) => password.reveal().to_owned(),
+            Some(Password::File(path)) => read(path)?,
         };
-        Box::pin(std::future::ready(credentials))
+        Ok(Some(self.username.iter().cloned().chain([password]).collect()))
     }
+}
+
+/// The password in the first line of the file at `path`.
+fn read(path: &Path) -> Result<String, RedisConfigError> {
+    let shown = path.display();
+    let line = bounded_file::first_line(path).map_err(|error| {
+        RedisConfigError::new(format!("redis.password_file: {shown}: {error}"))
+    })?;
+    if line.is_empty() {
+        return Err(RedisConfigError::new(format!(
+            "redis.password_file: {shown} is empty; write the password into its first line"
+        )));
+    }
+    Ok(line)
 }
 
 #[cfg(test)]
@@ -83,24 +73,29 @@ mod tests {
     use super::*;
     use std::fs;
 
-    #[tokio::test]
-    async fn the_password_is_read_for_every_connection() {
+    #[test]
+    fn the_password_is_read_for_every_connection() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("password");
-        let url = "redis-sentinel://who@s:1?sentinelServiceName=main&sentinelPassword=theirs";
-        let config = Config::from_url(url).unwrap();
-        let file = PasswordFile::new(path.clone(), &config);
-        assert!(file.read().is_err(), "the file is missing");
+        let named = || Credentials::from_file(Some("who".into()), path.clone());
+        assert!(named().is_err(), "the file is missing");
         fs::write(&path, "one\n").unwrap();
-        let node = Server::new("n", 2);
-        let name = Some("who".to_owned());
-        assert_eq!(file.fetch(Some(&node)).await, Ok((name.clone(), Some("one".into()))));
+        let named = named().unwrap();
+        let words = |words: [&str; 2]| Ok(Some(words.map(str::to_owned).to_vec()));
+        assert_eq!(named.auth(), words(["who", "one"]));
         fs::write(&path, "two\nignored").unwrap();
-        assert_eq!(file.fetch(None).await, Ok((name, Some("two".into()))));
-        let sentinel = Server::new("s", 1);
-        assert_eq!(file.fetch(Some(&sentinel)).await, Ok((None, Some("theirs".into()))));
+        assert_eq!(named.auth(), words(["who", "two"]));
         fs::write(&path, "\n").unwrap();
-        assert!(file.fetch(None).await.is_err(), "the file is empty");
-        assert!(!format!("{file:?}").contains("theirs"));
+        assert!(named.auth().is_err(), "the file is empty");
+    }
+
+    #[test]
+    fn a_fixed_password_needs_no_user() {
+        let fixed = |name: Option<&str>, password: Option<&str>| {
+            Credentials::new(name.map(str::to_owned), password.map(str::to_owned))
+        };
+        assert_eq!(fixed(None, Some("p")).auth(), Ok(Some(vec!["p".to_owned()])));
+        assert_eq!(fixed(Some("u"), None).auth(), Ok(None), "a name alone needs no AUTH");
+        assert!(!format!("{:?}", fixed(None, Some("hunter2"))).contains("hunter2"));
     }
 }

@@ -7,7 +7,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use fred::types::config::{TlsConfig, TlsConnector};
 use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -22,12 +21,12 @@ use crate::tls::{
     crypto_provider, delegate_signatures,
 };
 
-/// The configuration of fred's TLS handshakes.
-pub(super) fn config(settings: &RedisSettings) -> Result<TlsConfig, RedisConfigError> {
+/// The configuration of TLS handshakes.
+pub(super) fn config(settings: &RedisSettings) -> Result<Arc<ClientConfig>, RedisConfigError> {
     client_config(settings).map_err(|error| RedisConfigError::new(error.to_string()))
 }
 
-fn client_config(settings: &RedisSettings) -> Result<TlsConfig, TlsError> {
+fn client_config(settings: &RedisSettings) -> Result<Arc<ClientConfig>, TlsError> {
     let certificates = Arc::new(LiveCertificates::load(settings)?);
     let builder = ClientConfig::builder_with_provider(crypto_provider())
         .with_safe_default_protocol_versions()
@@ -40,7 +39,7 @@ fn client_config(settings: &RedisSettings) -> Result<TlsConfig, TlsError> {
     };
     // A resumed session would skip the exchange of certificates, and with it new files.
     config.resumption = Resumption::disabled();
-    Ok(TlsConnector::from(config).into())
+    Ok(Arc::new(config))
 }
 
 /// The certificates of one handshake.
@@ -126,7 +125,7 @@ fn build(files: TrustAndIdentity) -> Result<Certificates, TlsError> {
 /// The authorities of the system. Unparsable ones among the hundreds are skipped.
 fn system_authorities() -> RootCertStore {
     let mut store = RootCertStore::empty();
-    store.add_parsable_certificates(fred::rustls_native_certs::load_native_certs().certs);
+    store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     store
 }
 

@@ -1,0 +1,152 @@
+//! The task of one connection: connects, runs the session, and reconnects until it is closed.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::sleep;
+
+use super::ConnectionState;
+use super::pipeline::{self, Request, SessionEnd};
+use crate::store::redis::config::{HostPort, NodeConfig, Target};
+use crate::store::redis::error::{CallError, ConnectionError};
+use crate::store::redis::outage_log::OutageLog;
+use crate::store::redis::sentinel;
+use crate::store::redis::session::Session;
+use crate::time::{Clock, SystemClock};
+
+/// First and longest pause between attempts to connect, in milliseconds.
+const BACKOFF_MS: (u64, u64) = (50, 500);
+
+/// Random addition to each pause, in milliseconds, so that a fleet does not reconnect in step.
+const JITTER_MS: u64 = 50;
+
+/// A connection's task.
+pub(super) struct Driver {
+    config: NodeConfig,
+    label: String,
+    state: watch::Sender<ConnectionState>,
+    reconnect: Arc<Notify>,
+    clock: SystemClock,
+    log: OutageLog,
+    /// Sentinels that the sentinels of the URL know.
+    sentinels: Vec<HostPort>,
+}
+
+impl Driver {
+    /// A task that has not started.
+    pub(super) fn new(
+        config: NodeConfig,
+        label: &str,
+        state: watch::Sender<ConnectionState>,
+        reconnect: Arc<Notify>,
+        clock: SystemClock,
+    ) -> Driver {
+        let (log, sentinels) = (OutageLog::default(), Vec::new());
+        Driver { config, label: label.to_owned(), state, reconnect, clock, log, sentinels }
+    }
+
+    /// Runs until `closed` turns true or its sender is dropped, or every sender of requests is
+    /// dropped.
+    pub(super) async fn run(
+        mut self,
+        mut requests: mpsc::Receiver<Request>,
+        mut closed: watch::Receiver<bool>,
+    ) {
+        tokio::select! {
+            () = self.keep_open(&mut requests) => {}
+            () = until_closed(&mut closed) => {}
+        }
+        self.state.send_replace(ConnectionState::Closed);
+        refuse(&mut requests);
+    }
+
+    /// Keeps the connection open until every sender of requests is dropped.
+    async fn keep_open(&mut self, requests: &mut mpsc::Receiver<Request>) {
+        let mut pause = BACKOFF_MS.0;
+        loop {
+            let error = match self.open().await {
+                Err(error) => error,
+                Ok(session) => {
+                    self.set_up();
+                    let SessionEnd { error, answered } = self.serve(session, requests).await;
+                    let Some(error) = error else { return };
+                    // A server that only accepts connections is not asked faster and faster.
+                    if answered {
+                        pause = BACKOFF_MS.0;
+                    }
+                    error
+                }
+            };
+            self.set_down(&error);
+            refuse(requests);
+            sleep(Duration::from_millis(pause + jitter())).await;
+            pause = (2 * pause).min(BACKOFF_MS.1);
+        }
+    }
+
+    /// Connects and logs in.
+    async fn open(&mut self) -> Result<Session, ConnectionError> {
+        let access = &self.config.access;
+        match &self.config.target {
+            Target::Tcp(address) => Session::open(address, access).await,
+            Target::Unix(path) => {
+                let mut session = Session::connect_unix(path).await?;
+                session.log_in(access).await?;
+                Ok(session)
+            }
+            Target::Sentinel(sentinels) => {
+                sentinel::open_primary(sentinels, &mut self.sentinels, access).await
+            }
+        }
+    }
+
+    async fn serve(
+        &self,
+        session: Session,
+        requests: &mut mpsc::Receiver<Request>,
+    ) -> SessionEnd {
+        // A request from the time of the previous session.
+        let _ = self.reconnect.notified().now_or_never();
+        tokio::select! {
+            end = pipeline::run(session, requests) => end,
+            () = self.reconnect.notified() => {
+                let error = ConnectionError::new("the node is no longer a primary");
+                SessionEnd { error: Some(error), answered: true }
+            }
+        }
+    }
+
+    /// Publishes that the connection is up.
+    fn set_up(&mut self) {
+        self.state.send_replace(ConnectionState::Up);
+        if self.log.up() {
+            tracing::info!(node = %self.label, "reconnected to Redis");
+        }
+    }
+
+    /// Publishes that the connection is down.
+    fn set_down(&mut self, error: &ConnectionError) {
+        self.state.send_replace(ConnectionState::Down);
+        if self.log.down(&error.to_string(), self.clock.now()) {
+            tracing::warn!(node = %self.label, %error, "no connection to Redis");
+        }
+    }
+}
+
+async fn until_closed(closed: &mut watch::Receiver<bool>) {
+    let _ = closed.wait_for(|closed| *closed).await;
+}
+
+/// Ends requests that were not sent.
+fn refuse(requests: &mut mpsc::Receiver<Request>) {
+    while let Ok(request) = requests.try_recv() {
+        let _ = request.reply.send(Err(CallError::NotSent));
+    }
+}
+
+fn jitter() -> u64 {
+    RandomState::new().hash_one(0) % JITTER_MS
+}
