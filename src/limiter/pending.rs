@@ -7,6 +7,7 @@ use super::decided::DecidedDescriptor;
 use super::fallback::{self, FailedQuery};
 use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
 use super::undo::UndoGuard;
+use crate::algorithm;
 use crate::decision::{Decision, Reason};
 use crate::limit::Mode;
 use crate::modes::{CounterCheck, Modes};
@@ -136,10 +137,22 @@ impl<S: Store> Limiter<S> {
 
     #[cold]
     fn fall_back(&self, error: StoreError, pending: &mut PendingDescriptor<'_>) -> Reason {
-        // The step may have been applied. Dropping the guard then gives back what it took.
-        pending.undo = None;
+        match pending.undo.take() {
+            // The step was not applied, so there is nothing to give back.
+            Some(undo) if !error.may_have_run() => undo.disarm(),
+            // Dropping the guard gives back what the step possibly took.
+            undo => drop(undo),
+        }
         let ResolvedDescriptor::Counter(query) = &pending.resolved else { return Reason::NoRule };
         let CounterQuery { rule, limit, key, hits, .. } = query;
+        if let Some(close @ Lease::Close(_)) = pending.lease
+            && limit.counts_slots()
+        {
+            // Sent again until it arrives. Otherwise the slots would stay taken until `hold`.
+            let now = pending.store_now.unwrap_or(pending.local_now);
+            let step = algorithm::plan(limit, *hits, now).with_lease(close);
+            self.backend.apply_detached(key, Mode::Exact, step);
+        }
         let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.on_error);
         tracing::debug!(
             rule = rule.map(|rule| rule.selector()).as_deref(),

@@ -1,7 +1,8 @@
 //! Wraps a store with a timeout per call, a circuit breaker per node, and a bound on the calls in
 //! flight to each node.
 //!
-//! A stalled node does not delay calls to other nodes, and does not use up their bounds.
+//! A stalled node does not delay calls to other nodes, and does not use up their bounds. Releases of
+//! slots that fail are sent again.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -21,24 +22,39 @@ use crate::time::{Clock, Micros};
 
 mod breaker;
 mod breaker_log;
+mod releases;
 
 pub use breaker::BreakerState;
 
 use breaker::{Breaker, CallPermit, CallResult};
 use breaker_log::{BreakerLine, BreakerLog};
+use releases::{Release, ReleaseQueue};
 
 /// Steps in flight to one node. A Redis node runs about 100 000 scripts per second, so further
 /// steps would exceed the usual timeout anyway.
 const IN_FLIGHT_MAX: usize = 2048;
 
-/// A store with timeouts, circuit breakers and bounds on the calls in flight.
+/// A store with timeouts, circuit breakers and bounds on the calls in flight. Clones share all of
+/// it.
 #[derive(Debug)]
 pub struct GuardedStore<S, C> {
+    shared: Arc<Shared<S, C>>,
+}
+
+#[derive(Debug)]
+struct Shared<S, C> {
     store: S,
     clock: C,
     timeout: Duration,
     nodes: ArcSwap<Vec<Arc<NodeState>>>,
     latency: Histogram,
+    releases: ReleaseQueue,
+}
+
+impl<S, C> Clone for GuardedStore<S, C> {
+    fn clone(&self) -> GuardedStore<S, C> {
+        GuardedStore { shared: self.shared.clone() }
+    }
 }
 
 /// Breaker and counts of one node.
@@ -78,18 +94,20 @@ pub struct NodeHealth {
 impl<S: Clustered, C: Clock> GuardedStore<S, C> {
     /// Wraps `store`; each call is bounded by `timeout`.
     pub fn new(store: S, clock: C, timeout: Duration) -> GuardedStore<S, C> {
-        let nodes = ArcSwap::default();
-        GuardedStore { store, clock, timeout, nodes, latency: Histogram::default() }
+        let (nodes, latency) = (ArcSwap::default(), Histogram::default());
+        let releases = ReleaseQueue::default();
+        let shared = Shared { store, clock, timeout, nodes, latency, releases };
+        GuardedStore { shared: Arc::new(shared) }
     }
 
     /// The wrapped store.
     pub fn store(&self) -> &S {
-        &self.store
+        &self.shared.store
     }
 
     /// Duration of successful calls.
     pub fn latency(&self) -> &Histogram {
-        &self.latency
+        &self.shared.latency
     }
 
     /// Current state and totals of `node`.
@@ -115,18 +133,19 @@ impl<S: Clustered, C: Clock> GuardedStore<S, C> {
         timeout: Duration,
         call: impl FnOnce() -> F,
     ) -> Result<T, StoreError> {
-        let began = self.clock.now();
-        let id = self.store.node(key);
+        let Shared { store, clock, latency, .. } = &*self.shared;
+        let began = clock.now();
+        let id = store.node(key);
         let node = self.node_state(id);
-        let in_flight = InFlightCall::begin(&node, &self.clock, began);
+        let in_flight = InFlightCall::begin(&node, clock, began);
         let in_flight = in_flight.inspect_err(|error| node.count_error(*error))?;
         let result = with_timeout(timeout, call()).await;
-        let ended = self.clock.now();
+        let ended = clock.now();
         let error = result.as_ref().err();
-        in_flight.end(error, timeout >= self.timeout, ended);
+        in_flight.end(error, timeout >= self.shared.timeout, ended);
         call_trace::record(|| StoreCall { node: id, began, ended, error: error.copied() });
         match result {
-            Ok(_) => self.latency.record(ended.saturating_sub(began)),
+            Ok(_) => latency.record(ended.saturating_sub(began)),
             Err(error) => node.count_error(error),
         }
         result
@@ -134,29 +153,30 @@ impl<S: Clustered, C: Clock> GuardedStore<S, C> {
 
     fn node_state(&self, node: NodeId) -> Arc<NodeState> {
         let index = node.0 as usize;
-        if let Some(node) = self.nodes.load().get(index) {
+        let Shared { store, nodes, .. } = &*self.shared;
+        if let Some(node) = nodes.load().get(index) {
             return node.clone();
         }
-        self.nodes.rcu(|nodes| {
+        nodes.rcu(|nodes| {
             let missing = nodes.len() as u32..=node.0;
-            let new = missing.map(|id| Arc::new(NodeState::new(self.store.node_label(NodeId(id)))));
+            let new = missing.map(|id| Arc::new(NodeState::new(store.node_label(NodeId(id)))));
             nodes.iter().cloned().chain(new).collect::<Vec<_>>()
         });
-        self.nodes.load()[index].clone()
+        nodes.load()[index].clone()
     }
 }
 
 impl<S: Clustered, C: Clock> Store for GuardedStore<S, C> {
     fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
-        let now = self.store.now(key, local);
+        let now = self.shared.store.now(key, local);
         if let Err(error) = now {
-            self.node_state(self.store.node(key)).count_error(error);
+            self.node_state(self.shared.store.node(key)).count_error(error);
         }
         now
     }
 
     fn timeout(&self) -> Option<Duration> {
-        Some(self.timeout)
+        Some(self.shared.timeout)
     }
 
     async fn apply_within(
@@ -165,21 +185,27 @@ impl<S: Clustered, C: Clock> Store for GuardedStore<S, C> {
         step: &Step,
         timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
-        let timeout = timeout.map_or(self.timeout, |timeout| timeout.min(self.timeout));
-        self.run(key, timeout, || self.store.apply(key, step)).await
+        let own = self.shared.timeout;
+        let timeout = timeout.map_or(own, |timeout| timeout.min(own));
+        self.run(key, timeout, || self.shared.store.apply(key, step)).await
     }
 
     fn apply_detached(&self, key: &Key, step: Step) {
+        let Shared { store, clock, .. } = &*self.shared;
+        if let Some(release) = Release::of(key, &step, clock.now()) {
+            self.release(release);
+            return;
+        }
         // A call without a caller has no timeout, so such calls would accumulate on a node that
         // stalls.
-        let node = self.node_state(self.store.node(key));
+        let node = self.node_state(store.node(key));
         if node.breaker().state() == BreakerState::Closed {
-            self.store.apply_detached(key, step);
+            store.apply_detached(key, step);
         }
     }
 
     async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
-        self.run(key, self.timeout, || self.store.delete(key)).await
+        self.run(key, self.shared.timeout, || self.shared.store.delete(key)).await
     }
 }
 
@@ -235,14 +261,21 @@ impl<'a, C: Clock> InFlightCall<'a, C> {
         let result = match error {
             // The caller's own short deadline is no evidence about the node.
             Some(StoreError::Timeout) if !full_timeout => CallResult::Abandoned,
-            Some(StoreError::Timeout | StoreError::ConnectionLost | StoreError::Unreachable) => {
-                CallResult::Failed
-            }
-            // A node that replies with an error is alive and fast.
-            _ => CallResult::Answered,
+            error => call_result(error),
         };
         self.reported = true;
         self.node.report(self.permit, result, now);
+    }
+}
+
+/// What a call with the store's timeout shows about its node: it failed with `error`, or succeeded.
+fn call_result(error: Option<&StoreError>) -> CallResult {
+    match error {
+        Some(StoreError::Timeout | StoreError::ConnectionLost | StoreError::Unreachable) => {
+            CallResult::Failed
+        }
+        // A node that replies with an error is alive and fast.
+        _ => CallResult::Answered,
     }
 }
 

@@ -22,6 +22,7 @@ mod leased;
 mod metrics_format;
 mod round_trips;
 mod secured;
+mod slots;
 mod soak;
 mod synced;
 mod traces;

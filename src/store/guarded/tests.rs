@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::algorithm;
-use crate::limit::Limit;
+use crate::limit::{Algorithm, Limit, Tier};
+use crate::step::{Lease, LeaseId};
 use crate::testing::{FakeStore, Fate};
 use crate::time::ManualClock;
 
@@ -27,7 +28,7 @@ async fn apply(store: &TestStore, key: &Key, timeout: Option<Duration>) -> Resul
     let before = tokio::time::Instant::now();
     let result = store.apply_within(key, &step(), timeout).await.map(|_| ());
     let waited = u64::try_from(before.elapsed().as_micros()).unwrap();
-    store.clock.advance(Micros(waited));
+    store.shared.clock.advance(Micros(waited));
     result
 }
 
@@ -42,7 +43,7 @@ async fn a_call_waits_for_the_shorter_timeout() {
         // Paused time moves in whole milliseconds, and may move one too far.
         assert!((waits..=waits + 1).contains(&waited.as_millis()), "{timeout:?}: {waited:?}");
     }
-    store.store.release(0, 1);
+    store.shared.store.release(0, 1);
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
     assert_eq!(store.latency().distribution().count, 1, "only successful calls are measured");
 }
@@ -64,12 +65,12 @@ async fn a_stalled_node_is_skipped_and_the_other_serves() {
     for _ in 0..5 {
         assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Timeout));
     }
-    store.store.calls();
+    store.shared.store.calls();
     for _ in 0..100 {
         assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::BreakerOpen));
     }
-    assert_eq!(store.store.calls(), 0);
-    store.store.release(1, 1);
+    assert_eq!(store.shared.store.calls(), 0);
+    store.shared.store.release(1, 1);
     assert_eq!(apply(&store, &OTHER, None).await, Ok(()));
     let health = store.health(NodeId(0));
     assert_eq!((health.breaker, health.opened), (BreakerState::Open, 1));
@@ -79,11 +80,11 @@ async fn a_stalled_node_is_skipped_and_the_other_serves() {
     assert_eq!((health.breaker, health.in_flight), (BreakerState::Closed, 0));
     store.apply_detached(&KEY, step());
     store.apply_detached(&OTHER, step());
-    assert_eq!(store.store.detached(), 1, "only the healthy node gets it");
+    assert_eq!(store.shared.store.detached(), 1, "only the healthy node gets it");
 
     // After the open time one call finds that the node is back.
-    store.clock.advance(Micros::from_millis(200));
-    store.store.release(0, 2);
+    store.shared.clock.advance(Micros::from_millis(200));
+    store.shared.store.release(0, 2);
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
     let health = store.health(NodeId(0));
@@ -105,9 +106,9 @@ async fn short_caller_deadlines_do_not_move_the_breaker() {
         assert_eq!(apply(&store, &KEY, Some(TIMEOUT)).await, Err(StoreError::Timeout));
     }
     assert_eq!(store.health(NodeId(0)).breaker, BreakerState::Open);
-    store.clock.advance(Micros::from_millis(200));
+    store.shared.clock.advance(Micros::from_millis(200));
     assert_eq!(apply(&store, &KEY, short).await, Err(StoreError::Timeout));
-    store.store.release(0, 1);
+    store.shared.store.release(0, 1);
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
     assert_eq!(store.health(NodeId(0)).breaker, BreakerState::Closed);
 }
@@ -115,12 +116,12 @@ async fn short_caller_deadlines_do_not_move_the_breaker() {
 #[tokio::test(start_paused = true)]
 async fn error_replies_do_not_open_the_breaker() {
     let store = store();
-    store.store.set_fate(Fate::Rejected(StoreError::ErrorReply));
+    store.shared.store.set_fate(Fate::Rejected(StoreError::ErrorReply));
     for _ in 0..100 {
         assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::ErrorReply));
-        store.clock.advance(Micros::from_millis(1));
+        store.shared.clock.advance(Micros::from_millis(1));
     }
-    assert_eq!(store.store.calls(), 100);
+    assert_eq!(store.shared.store.calls(), 100);
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,11 +135,11 @@ async fn calls_over_the_bound_are_rejected_at_once() {
     }
     assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Busy));
     assert_eq!(store.health(NodeId(0)).in_flight, IN_FLIGHT_MAX);
-    store.store.release(1, 1);
+    store.shared.store.release(1, 1);
     assert_eq!(apply(&store, &OTHER, None).await, Ok(()), "the other node has its own bound");
     drop(waiting);
     assert_eq!(store.health(NodeId(0)).in_flight, 0);
-    store.store.release(0, 1);
+    store.shared.store.release(0, 1);
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
 }
 
@@ -149,4 +150,53 @@ async fn delete_has_the_timeout_of_a_decision() {
     assert_eq!(store.delete(&KEY).await, Err(StoreError::Timeout));
     store.store().release(0, 1);
     assert_eq!(store.delete(&KEY).await, Ok(true));
+}
+
+/// The release of a slot that is held for 30 s.
+fn release() -> Step {
+    let tier = Tier { requests: 9, window: Micros::from_secs(30), burst: 9 };
+    let tiers = Box::new([tier]);
+    let limit = Limit { algorithm: Algorithm::Concurrency, tiers, count_denied: false };
+    algorithm::plan(&limit, -1, Micros::SECOND).with_lease(Lease::Close(LeaseId::from_bits(1)))
+}
+
+/// The calls that reach the store in ten seconds.
+async fn calls_in_ten_seconds(store: &TestStore) -> usize {
+    store.shared.store.calls();
+    for _ in 0..50 {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        store.shared.clock.advance(Micros::from_millis(200));
+    }
+    store.shared.store.calls()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_repeated_until_it_is_applied() {
+    let store = store();
+    store.apply_detached(&KEY, release());
+    store.apply_detached(&OTHER, release());
+    assert_eq!(store.shared.store.calls(), 2, "both are sent at once");
+    store.shared.store.release(1, 1);
+    assert!(calls_in_ten_seconds(&store).await > 3, "the first node does not reply");
+    store.shared.store.release(0, 2);
+    calls_in_ten_seconds(&store).await;
+    assert_eq!(calls_in_ten_seconds(&store).await, 0);
+    store.apply_detached(&KEY, release());
+    assert_eq!(calls_in_ten_seconds(&store).await, 0, "the first took one outcome, this one the other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_ends_with_its_slot_or_a_refusal() {
+    let expiring = store();
+    expiring.apply_detached(&KEY, release());
+    assert!(calls_in_ten_seconds(&expiring).await > 3);
+    expiring.shared.clock.advance(Micros::from_secs(30));
+    calls_in_ten_seconds(&expiring).await;
+    assert_eq!(calls_in_ten_seconds(&expiring).await, 0, "the slot has expired");
+    let refusing = store();
+    refusing.shared.store.set_fate(Fate::Rejected(StoreError::ErrorReply));
+    refusing.apply_detached(&KEY, release());
+    assert!(calls_in_ten_seconds(&refusing).await > 10);
+    calls_in_ten_seconds(&refusing).await;
+    assert_eq!(calls_in_ten_seconds(&refusing).await, 0, "no repetition helps");
 }
