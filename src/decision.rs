@@ -85,6 +85,8 @@ pub enum Reason {
         decision: Decision,
         /// The rule is in shadow mode: a denial passes as OK.
         shadow: bool,
+        /// The shared store decided for this request. False if the decision came from memory.
+        by_store: bool,
     },
     /// The counter could not be queried, and the fallback decided.
     Fallback {

@@ -1,5 +1,7 @@
 //! Pending descriptors: prepares the query of a resolved descriptor, and interprets its result.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::time::Duration;
 
 use super::Limiter;
@@ -12,7 +14,7 @@ use crate::decision::{Decision, Reason};
 use crate::limit::Mode;
 use crate::modes::{CounterCheck, Modes};
 use crate::step::Lease;
-use crate::store::{MemoryStore, Store, StoreError};
+use crate::store::{MemoryStore, Store, StoreError, call_trace};
 use crate::time::Micros;
 
 /// One descriptor between its resolution and its decision.
@@ -28,6 +30,8 @@ pub(super) struct PendingDescriptor<'r> {
     undo: Option<UndoGuard>,
     /// The counter's decision; an error until the store has been queried.
     result: Result<Decision, StoreError>,
+    /// Whether the shared store returned an outcome to the query.
+    by_store: bool,
 }
 
 impl<'r> PendingDescriptor<'r> {
@@ -38,7 +42,8 @@ impl<'r> PendingDescriptor<'r> {
         local_now: Micros,
     ) -> PendingDescriptor<'r> {
         let (store_now, result) = (Ok(local_now), Err(StoreError::Unreachable));
-        PendingDescriptor { resolved, local_now, store_now, lease: None, undo: None, result }
+        let (lease, undo, by_store) = (None, None, false);
+        PendingDescriptor { resolved, local_now, store_now, lease, undo, result, by_store }
     }
 
     /// Queries the counter in memory.
@@ -56,7 +61,18 @@ impl<'r> PendingDescriptor<'r> {
         timeout: Option<Duration>,
     ) {
         if let Some(check) = self.check(timeout) {
-            self.result = modes.check(&check).await;
+            let (result, by_store) = {
+                let mut call = pin!(modes.check(&check));
+                let mut by_store = false;
+                let observed = poll_fn(|context| {
+                    let (polled, answered) = call_trace::observe(|| call.as_mut().poll(context));
+                    by_store |= answered;
+                    polled
+                });
+                let result = observed.await;
+                (result, by_store)
+            };
+            (self.result, self.by_store) = (result, by_store);
         }
     }
 
@@ -127,7 +143,8 @@ impl<S: Store> Limiter<S> {
                 let hits = if settles { query.hits.min(0) } else { query.hits };
                 let rule = query.rule.map(|rule| rule.index);
                 let shadow = query.rule.is_some_and(|rule| rule.shadow_mode);
-                Reason::Counted { rule, hits, decision: *decision, shadow }
+                let by_store = pending.by_store;
+                Reason::Counted { rule, hits, decision: *decision, shadow, by_store }
             }
             (ResolvedDescriptor::Counter(_), Err(error)) => self.fall_back(*error, pending),
         };

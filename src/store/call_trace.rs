@@ -1,9 +1,9 @@
-//! Call traces: records the store calls of one request, for tracing.
+//! Call traces: records the store calls of one request, for tracing and for the log of fallbacks.
 //!
 //! Calls are recorded on the thread that polls the request, so stores need no request argument. A
 //! call on behalf of several requests belongs to the request that awaited it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 
@@ -29,6 +29,16 @@ pub struct StoreCall {
 thread_local! {
     /// The calls of the request that this thread polls; `None` if it is not traced.
     static CALLS: RefCell<Option<Vec<StoreCall>>> = const { RefCell::new(None) };
+
+    /// Calls that returned an outcome to a future on this thread.
+    static OUTCOMES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Polls a future with `poll`. Also returns whether a store call returned an outcome to it.
+pub fn observe<T>(poll: impl FnOnce() -> T) -> (T, bool) {
+    let before = OUTCOMES.get();
+    let polled = poll();
+    (polled, OUTCOMES.get() != before)
 }
 
 /// Runs `request`, and returns its calls.
@@ -53,6 +63,11 @@ impl Drop for Restore {
     fn drop(&mut self) {
         CALLS.set(self.0.take());
     }
+}
+
+/// Counts a call that returned an outcome, for [`observe`].
+pub(super) fn count_outcome() {
+    OUTCOMES.set(OUTCOMES.get().wrapping_add(1));
 }
 
 /// Records a call, if the request is traced.
@@ -84,6 +99,16 @@ mod tests {
         request(3).await;
         let ((), none) = collect(async {}).await;
         assert_eq!(none, [], "untraced calls are not kept");
+    }
+
+    #[test]
+    fn only_the_observed_poll_counts_outcomes() {
+        count_outcome();
+        let twice = || (0..2).for_each(|_| count_outcome());
+        let ((), inner) = observe(|| assert!(!observe(|| ()).1));
+        assert!(!inner);
+        assert!(observe(twice).1);
+        assert!(!observe(|| ()).1);
     }
 
     #[tokio::test]

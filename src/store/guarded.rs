@@ -145,7 +145,10 @@ impl<S: Clustered, C: Clock> GuardedStore<S, C> {
         in_flight.end(error, timeout >= self.shared.timeout, ended);
         call_trace::record(|| StoreCall { node: id, began, ended, error: error.copied() });
         match result {
-            Ok(_) => latency.record(ended.saturating_sub(began)),
+            Ok(_) => {
+                latency.record(ended.saturating_sub(began));
+                call_trace::count_outcome();
+            }
             Err(error) => node.count_error(error),
         }
         result

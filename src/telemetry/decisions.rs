@@ -14,6 +14,7 @@ use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
 use super::top::TopDenied;
 use crate::decision::{Reason, Verdict};
 use crate::descriptor::{Descriptor, Request};
+use crate::limit::Mode;
 use crate::rules::{Rule, RuleSet};
 use crate::sharded::Sharded;
 use crate::store::StoreError;
@@ -61,8 +62,8 @@ impl Decisions {
     }
 
     /// Counts one verdict, decided at `now` by `rules`, whose series are `rule_metrics`.
-    /// `is_answering` returns whether the store answers. It is called at most once a second per
-    /// rule.
+    /// `is_answering` returns whether the store answers every call. It is called at most once a
+    /// second per rule.
     pub fn record(
         &self,
         rules: &RuleSet,
@@ -87,7 +88,12 @@ impl Decisions {
                     if let Reason::Fallback { error, .. } = status.reason {
                         self.fallback_log.fell_back(period, fallbacks, error, now);
                     } else if period.period.is_open() {
-                        self.fallback_log.decided(period, fallbacks, now, &is_answering);
+                        let reason = status.reason;
+                        let by_store = matches!(reason, Reason::Counted { by_store: true, .. });
+                        if by_store || counts_later(rule.mode) {
+                            let is_counted = || by_store || is_answering();
+                            self.fallback_log.decided(period, fallbacks, now, is_counted);
+                        }
                     }
                 }
                 // Not one series per limit, because clients would then choose the number of series.
@@ -197,6 +203,15 @@ impl Decisions {
         let mut overrides = OutcomeSnapshot::default();
         self.unmatched.all().for_each(|shard| shard.overrides.add_to(&mut overrides));
         overrides
+    }
+}
+
+/// Whether a decision from memory counts in the store, before it (tokens) or after it (exchanges).
+/// In mode exact, it is a denial of the over-limit cache.
+fn counts_later(mode: Mode) -> bool {
+    match mode {
+        Mode::Exact => false,
+        Mode::Leased | Mode::Synced { .. } => true,
     }
 }
 

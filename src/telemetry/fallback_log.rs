@@ -110,18 +110,18 @@ impl FallbackLog {
     }
 
     /// Records a decision by a counter while the period of the rule `of` is open. `total` returns
-    /// the rule's fallbacks. The period ends only if the store `is_answering`, because the decision
-    /// itself may have come from memory.
+    /// the rule's fallbacks. The period ends only if the decision `is_counted` by the store, because
+    /// it may have come from memory.
     #[cold]
     pub(super) fn decided(
         &self,
         of: LabelledPeriod<'_>,
         total: impl Fn() -> u64,
         now: Micros,
-        is_answering: impl Fn() -> bool,
+        is_counted: impl Fn() -> bool,
     ) {
         let LabelledPeriod { period, domain, rule } = of;
-        if let Some(ended) = period.decided(now, total, is_answering) {
+        if let Some(ended) = period.decided(now, total, is_counted) {
             let EndedPeriod { fallbacks, seconds } = ended;
             tracing::info!(
                 %domain, %rule, fallbacks, seconds,
@@ -177,7 +177,7 @@ impl FallbackPeriod {
         &self,
         now: Micros,
         total: impl Fn() -> u64,
-        is_answering: impl Fn() -> bool,
+        is_counted: impl Fn() -> bool,
     ) -> Option<EndedPeriod> {
         if self.since_last(now) < QUIET_PERIOD {
             return None;
@@ -187,7 +187,7 @@ impl FallbackPeriod {
             return None;
         }
         record.checked = now;
-        if !is_answering() {
+        if !is_counted() {
             return None;
         }
         self.is_open.store(false, Ordering::Relaxed);
@@ -237,6 +237,19 @@ mod tests {
         assert_eq!(period.decided(at(100), || 1, || false), None, "decided from memory");
         assert_eq!(period.decided(at(100), || 1, || true), None, "checked once per second");
         assert!(period.decided(at(101), || 1, || true).is_some());
+    }
+
+    /// A rule with few requests, all of which fall back.
+    #[test]
+    fn a_pause_between_fallbacks_ends_no_period() {
+        let (log, period) = (FallbackLog::default(), FallbackPeriod::default());
+        assert_eq!(period.fell_back(at(0), || 1, &log), StartLine::Rule);
+        for number in 1..100 {
+            let line = period.fell_back(at(7 * number), || number + 1, &log);
+            assert_eq!((line, period.is_open()), (StartLine::Silent, true), "{number}");
+        }
+        let ended = Some(EndedPeriod { fallbacks: 100, seconds: 693 });
+        assert_eq!(period.decided(at(700), || 100, || true), ended);
     }
 
     #[test]

@@ -172,7 +172,7 @@ fn attributes(rules: &RuleSet, status: &Status) -> impl Iterator<Item = KeyValue
         Reason::NoRule => (None, "no_rule", None),
         Reason::Replaced(rule) => (Some(rule), "replaced", None),
         Reason::Unlimited(rule) => (Some(rule), "unlimited", None),
-        Reason::Counted { rule, hits, decision, shadow } => {
+        Reason::Counted { rule, hits, decision, shadow, .. } => {
             (rule, DecisionOutcome::of(hits, &decision, shadow).name(), None)
         }
         Reason::Fallback { rule, policy, error, .. } => {
