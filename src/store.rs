@@ -64,7 +64,8 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Applies `step` without waiting for the outcome, to give hits or leases back after their
-    /// request has ended. Best effort: the step is dropped if the store is unreachable.
+    /// request has ended. Best effort: the step is dropped if the store is unreachable. Only
+    /// [`GuardedStore`] repeats it, if it releases slots.
     fn apply_detached(&self, key: &Key, step: Step);
 
     /// Deletes the counter `key`, for operators. Returns whether it existed. Takes at most the
