@@ -194,8 +194,6 @@ impl Holder {
         while let Some(command) = read_command(&mut commands) {
             let answer: &[u8] = match command[0].to_ascii_uppercase().as_slice() {
                 b"PING" => b"+PONG\r\n",
-                b"CLIENT" => b":1\r\n",
-                b"INFO" => b"$22\r\nredis_version:7.0.15\r\n\r\n",
                 b"TIME" => {
                     clock = true;
                     b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n"
