@@ -54,7 +54,7 @@ async fn a_reply_that_arrives_at_the_timeout_is_used() {
     let replying = store.clone();
     tokio::spawn(async move {
         tokio::time::sleep(TIMEOUT).await;
-        replying.store.release(0, 1);
+        replying.shared.store.release(0, 1);
     });
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
 }

@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn an_outage_is_logged_once_per_cause() {
         let mut log = OutageLog::default();
-        let at = |seconds| Micros::from_secs(1_000 + seconds);
+        let at = |seconds: u64| Micros::from_secs(1_000 + seconds);
         assert!(!log.up(), "it opens for the first time");
         assert!(log.down("refused", at(0)));
         assert!(!log.down("refused", at(900)), "the same outage");
