@@ -141,12 +141,7 @@ mod tests {
     #[test]
     fn calls_and_data_are_free() {
         let at = Instant::now();
-        let free = [
-            frame(1, 4, b"head"),
-            frame(0, 0, b"data"),
-            frame(0, 1, &[]),
-            frame(9, 0, &[]),
-        ];
+        let free = [frame(1, 4, b"head"), frame(0, 0, b"data"), frame(0, 1, &[]), frame(9, 0, &[])];
         for frame in free {
             assert_eq!(passing(&mut ControlFrameLimiter::new(3), &frame, at), 1000, "{frame:?}");
         }

@@ -227,8 +227,7 @@ mod tests {
         let pieces =
             || VecDeque::from([vec![0_u8, 0, 0, 0x20, 0], vec![7; 0x2000]].map(Bytes::from));
         let memory = CallMemory::alone(&budget);
-        let mut read =
-            Box::pin(read_unary(Pieces::new(pieces(), false), 1 << 20, false, &memory));
+        let mut read = Box::pin(read_unary(Pieces::new(pieces(), false), 1 << 20, false, &memory));
         let waiting = || usize::try_from(metrics.client_memory.waiting.held.get()).unwrap();
         assert!(read.as_mut().now_or_never().is_none());
         assert_eq!(waiting(), CALL, "nothing has arrived");

@@ -182,7 +182,11 @@ async fn a_release_is_repeated_until_it_is_applied() {
     calls_in_ten_seconds(&store).await;
     assert_eq!(calls_in_ten_seconds(&store).await, 0);
     store.apply_detached(&KEY, release());
-    assert_eq!(calls_in_ten_seconds(&store).await, 0, "the first took one outcome, this one the other");
+    assert_eq!(
+        calls_in_ten_seconds(&store).await,
+        0,
+        "the first took one outcome, this one the other"
+    );
 }
 
 #[tokio::test(start_paused = true)]

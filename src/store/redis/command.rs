@@ -38,8 +38,7 @@ mod tests {
     fn a_command_is_an_array_of_strings() {
         let long = "a".repeat(1_234);
         let words: [&[u8]; 4] = [b"SET", b"", b"a\r\nb", long.as_bytes()];
-        let expected =
-            format!("*4\r\n$3\r\nSET\r\n$0\r\n\r\n$4\r\na\r\nb\r\n$1234\r\n{long}\r\n");
+        let expected = format!("*4\r\n$3\r\nSET\r\n$0\r\n\r\n$4\r\na\r\nb\r\n$1234\r\n{long}\r\n");
         assert_eq!(encode(&words), expected.into_bytes());
     }
 }

@@ -170,9 +170,8 @@ fn refresh(
             one.missing = 0;
             continue;
         }
-        let new_node = || {
-            router.new_node(label(address), config.node(Target::Tcp(address.clone())))
-        };
+        let new_node =
+            || router.new_node(label(address), config.node(Target::Tcp(address.clone())));
         let has_room = known.len() + ignored < NODES_MAX;
         let Some(node) = has_room.then(new_node).flatten() else {
             ignored += 1;

@@ -294,9 +294,7 @@ impl Router {
                 self.request_refresh();
                 Err(StoreError::ErrorReply)
             }
-            RedisError::Final(
-                class @ (StoreError::ConnectionLost | StoreError::Unreachable),
-            ) => {
+            RedisError::Final(class @ (StoreError::ConnectionLost | StoreError::Unreachable)) => {
                 self.request_refresh();
                 Err(class)
             }

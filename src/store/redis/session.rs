@@ -124,10 +124,7 @@ impl Session {
     }
 }
 
-async fn connect(
-    (host, port): &HostPort,
-    tls: Option<&Arc<ClientConfig>>,
-) -> io::Result<Session> {
+async fn connect((host, port): &HostPort, tls: Option<&Arc<ClientConfig>>) -> io::Result<Session> {
     let stream = TcpStream::connect((host.as_str(), *port)).await?;
     stream.set_nodelay(true)?;
     let Some(tls) = tls else { return Ok(Session::over(stream)) };

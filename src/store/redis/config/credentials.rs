@@ -57,9 +57,8 @@ impl Credentials {
 /// The password in the first line of the file at `path`.
 fn read(path: &Path) -> Result<String, RedisConfigError> {
     let shown = path.display();
-    let line = bounded_file::first_line(path).map_err(|error| {
-        RedisConfigError::new(format!("redis.password_file: {shown}: {error}"))
-    })?;
+    let line = bounded_file::first_line(path)
+        .map_err(|error| RedisConfigError::new(format!("redis.password_file: {shown}: {error}")))?;
     if line.is_empty() {
         return Err(RedisConfigError::new(format!(
             "redis.password_file: {shown} is empty; write the password into its first line"

@@ -103,11 +103,7 @@ impl Driver {
         }
     }
 
-    async fn serve(
-        &self,
-        session: Session,
-        requests: &mut mpsc::Receiver<Request>,
-    ) -> SessionEnd {
+    async fn serve(&self, session: Session, requests: &mut mpsc::Receiver<Request>) -> SessionEnd {
         // A request from the time of the previous session.
         let _ = self.reconnect.notified().now_or_never();
         tokio::select! {
