@@ -169,7 +169,11 @@ where
     metrics.memory_evicted.add();
     connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
     // One poll writes GOAWAY, if the client reads.
-    poll_fn(|context| Poll::Ready(drop(connection.poll_closed(context)))).await;
+    poll_fn(|context| {
+        let _ = connection.poll_closed(context);
+        Poll::Ready(())
+    })
+    .await;
 }
 
 /// Pings a client that has sent nothing for the keepalive interval. Returns when a ping is not

@@ -31,7 +31,7 @@ pub fn first_regex(regexes: &[&str], value: &str) -> FirstRegex {
     let accepts = |number: u32| matchers[number as usize].matches(&value);
     let indexed = |unindexed_max| {
         let index = RegexIndex::with_unindexed_max(&numbered, unindexed_max);
-        index.first(value.text(), &accepts)
+        index.first(value.text(), accepts)
     };
     FirstRegex {
         by_texts: indexed(0),
