@@ -1,6 +1,6 @@
 //! A driver for tests and fuzzing: serves `ShouldRateLimit` calls without a connection.
 //!
-//! Its users are the fuzz target `request_proto` and `tests/mutation`, both by
+//! Its users are the fuzz target `request_proto` and `tests/random_inputs`, both by
 //! `fuzz/src/requests.rs`, and `src/server/tests/paths_agree.rs`. The first two are other crates, so
 //! this module is public.
 
