@@ -10,7 +10,7 @@ ENVOYS := 1.40.0 1.36.4
 GRPCIO := 1.76.0
 GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golang.org/grpc@v1.76.0
 NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
-FUZZ_TARGETS := request_proto request_json rules_yaml rule_regex_lookup settings_yaml tls_hello
+FUZZ_TARGETS := request_proto request_json rules_yaml rule_regex_lookup settings_yaml tls_hello redis_reply
 
 .PHONY: help build check run test test-grpc-go test-clients grpc-clients redis test-shuttle test-valkey simulation soak lint fmt fuzz deny accuracy bench modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:

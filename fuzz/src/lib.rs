@@ -2,6 +2,7 @@
 
 pub mod files;
 pub mod regexes;
+pub mod replies;
 pub mod requests;
 pub mod settings;
 pub mod tls;

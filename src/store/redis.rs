@@ -30,6 +30,7 @@ mod config;
 mod connection;
 mod discovery;
 mod error;
+pub mod in_process;
 mod name;
 mod node;
 mod outage_log;

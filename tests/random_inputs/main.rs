@@ -14,6 +14,9 @@ mod mutate;
 #[path = "../../fuzz/src/regexes.rs"]
 mod regexes;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+#[path = "../../fuzz/src/replies.rs"]
+mod replies;
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 #[path = "../../fuzz/src/requests.rs"]
 mod requests;
 #[path = "../support/resident.rs"]

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{regexes, settings, tls};
+use super::{regexes, replies, settings, tls};
 
 fn fuzz() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz")
@@ -44,6 +44,13 @@ fn seeds_of_tls_clients_are_answered() {
 #[test]
 fn seeds_of_regexes_find_their_value() {
     check_seeds("rule_regex_lookup", &["invalid"], regexes::lookup);
+}
+
+#[test]
+fn seeds_of_redis_servers_are_read() {
+    let rejected =
+        ["deep", "http", "incomplete", "long_array", "long_line", "long_string", "resp3"];
+    check_seeds("redis_reply", &rejected, replies::resp);
 }
 
 #[test]

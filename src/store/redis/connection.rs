@@ -189,7 +189,7 @@ fn hash(script: Script) -> &'static str {
 }
 
 /// The string that a script replies.
-fn reply_bytes(reply: Reply) -> Result<Bytes, CallError> {
+pub(super) fn reply_bytes(reply: Reply) -> Result<Bytes, CallError> {
     match reply {
         Reply::Text(bytes) => Ok(bytes),
         _ => Err(CallError::Unexpected),

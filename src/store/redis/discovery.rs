@@ -258,7 +258,7 @@ async fn measure_clock(
 }
 
 /// Parses the reply of `TIME`: seconds and microseconds as strings.
-fn parse_time(reply: &Reply) -> Option<Micros> {
+pub(super) fn parse_time(reply: &Reply) -> Option<Micros> {
     let Reply::Array(parts) = reply else { return None };
     let [seconds, micros] = parts.as_slice() else { return None };
     let micros = micros.number().filter(|micros| *micros < 1_000_000)?;

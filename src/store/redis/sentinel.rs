@@ -63,14 +63,14 @@ async fn open_named_by(
 }
 
 /// Parses the reply of `SENTINEL GET-MASTER-ADDR-BY-NAME`: host and port.
-fn primary(reply: &Reply) -> Option<HostPort> {
+pub(super) fn primary(reply: &Reply) -> Option<HostPort> {
     let Reply::Array(parts) = reply else { return None };
     let [host, port] = parts.as_slice() else { return None };
     host_port(host.text()?, port)
 }
 
 /// Parses the reply of `SENTINEL SENTINELS`: a list of fields and values per sentinel.
-fn other_sentinels(reply: &Reply) -> Vec<HostPort> {
+pub(super) fn other_sentinels(reply: &Reply) -> Vec<HostPort> {
     let Reply::Array(sentinels) = reply else { return Vec::new() };
     let address = |sentinel: &Reply| {
         let Reply::Array(fields) = sentinel else { return None };
