@@ -61,6 +61,7 @@ impl Reader {
         match args[0].as_str() {
             "serve" => return self.serve(&args),
             "call" | "bench" | "health" => self.redirect(&mut args),
+            "explain" => self.redirect_to_admin(&mut args),
             _ => {}
         }
         if args[0] == "bench" {
@@ -86,6 +87,13 @@ impl Reader {
         }
         if with_name {
             args.extend(["--server-name".to_owned(), host]);
+        }
+    }
+
+    /// Replaces the admin address of the page, if the command has one.
+    fn redirect_to_admin(&self, args: &mut [String]) {
+        if let Some(at) = args.iter().position(|arg| arg == "--addr") {
+            args[at + 1] = format!("http://{}", self.weir.admin);
         }
     }
 

@@ -61,7 +61,7 @@ fn run(seed: u64, algorithm: Algorithm) -> (Limit, History, Arc<Network>) {
             let instance = Instance::new(&cluster, offset);
             let (cluster, history) = (cluster.clone(), history.clone());
             let driver =
-                drive(instance, cluster, history, limit.clone(), Rng::new(rng.next()), jitter > 0);
+                drive(instance, cluster, history, limit.clone(), Rng::new(rng.next()), jitter);
             drivers.push(tokio::spawn(driver));
         }
         for driver in drivers {
@@ -74,15 +74,18 @@ fn run(seed: u64, algorithm: Algorithm) -> (Limit, History, Arc<Network>) {
     })
 }
 
-/// The traffic of one instance.
+/// The traffic of one instance, whose calls take at most `jitter` milliseconds each way.
 async fn drive(
     instance: Arc<Instance>,
     cluster: Arc<Network>,
     history: Arc<Mutex<History>>,
     limit: Limit,
     mut rng: Rng,
-    slow: bool,
+    jitter: u64,
 ) {
+    // The instance estimates the clock of Redis with an error of half the difference between the
+    // ways there and back. So a hit counts that much earlier or later.
+    let error = jitter * 500;
     let gap = [1_000, 10_000, 100_000][rng.below(3) as usize];
     let mut requests = Vec::new();
     for _ in 0..60 + rng.below(200) {
@@ -100,9 +103,12 @@ async fn drive(
         // to know in which window a request counted, so none is in flight at the edge of a window.
         let slides = limit.algorithm == Algorithm::SlidingWindow;
         let into = cluster.now().0 % EDGES;
-        if slides && into > EDGES - 70_000 {
-            tokio::time::sleep(Duration::from_micros(EDGES - into)).await;
-        }
+        let pause = match into {
+            _ if !slides => 0,
+            into if into > EDGES - 70_000 => EDGES - into + error,
+            into => error.saturating_sub(into),
+        };
+        tokio::time::sleep(Duration::from_micros(pause)).await;
         let stops = if slides { 0 } else { 50 };
         let stopped = if rng.once_in(stops) { rng.below(3_000_000) } else { 0 };
         let refunds = rng.once_in(40);
@@ -113,11 +119,13 @@ async fn drive(
             tokio::time::sleep(Duration::from_micros(stopped)).await;
             let result = instance.hit_as_of(&KEY, &limit, hits, local).await;
             let (to, hits) = (cluster.now(), hits.unsigned_abs());
+            let (begun, ended) = (from, to);
+            let (from, to) = (Micros(from.0 - error), Micros(to.0 + error));
             let passed = Passed { hits, from, to };
             match result {
                 Ok(decision) if decision.allowed && hits > 0 => {
                     // Only at the same instant: drained hits of a bucket would be returned twice.
-                    if refunds && from == to && !slow {
+                    if refunds && begun == ended && jitter == 0 {
                         // A lost call may have been applied.
                         let _ = instance.hit(&KEY, &limit, -(hits as i64)).await;
                         history.lock().unwrap().refunds += 1;
