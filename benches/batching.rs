@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use weir::algorithm::plan;
-use weir::key::Key;
+use weir::key::CounterKey;
 use weir::limit::{Algorithm, Limit, Tier};
 use weir::settings::{RedisSettings, SecretUrl};
-use weir::store::redis::NodeStats;
+use weir::store::redis::NodeSnapshot;
 use weir::store::{NodeId, RedisStore, Store};
 use weir::time::{Clock, Micros, SystemClock};
 
@@ -128,10 +128,10 @@ fn round(server: &Server, store: &Arc<RedisStore>, way: Way) -> Round {
     if way.counters > 1 {
         work(store, way.counters, &limit, COUNTERS as usize);
     }
-    let (before, began, sent) = (cpu(server), Instant::now(), store.node_stats(NodeId(0)));
+    let (before, began, sent) = (cpu(server), Instant::now(), store.node_snapshot(NodeId(0)));
     let passed = work(store, way.counters, &limit, DECISIONS);
     let took = began.elapsed().as_secs_f64();
-    let NodeStats { calls, steps, .. } = store.node_stats(NodeId(0));
+    let NodeSnapshot { calls, steps, .. } = store.node_snapshot(NodeId(0));
     Round {
         us: (cpu(server) - before) * 1e6 / DECISIONS as f64,
         per_second: DECISIONS as f64 / took,
@@ -179,6 +179,6 @@ fn next(left: &AtomicUsize) -> Option<usize> {
 }
 
 /// Counter number `n`, distributed like a hash.
-fn key(n: u64) -> Key {
-    Key([n.wrapping_mul(0x9e37_79b9_7f4a_7c15), n.wrapping_mul(0xbf58_476d_1ce4_e5b9)])
+fn key(n: u64) -> CounterKey {
+    CounterKey([n.wrapping_mul(0x9e37_79b9_7f4a_7c15), n.wrapping_mul(0xbf58_476d_1ce4_e5b9)])
 }

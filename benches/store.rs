@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use smallvec::smallvec;
-use weir::key::{Key, KeyBuilder, KeySeed};
-use weir::step::{FixedWindowTier, Params, Step};
+use weir::key::{CounterKey, KeyBuilder, KeySeed};
+use weir::step::{FixedWindowTier, Step, StepParams};
 use weir::store::MemoryStore;
 use weir::time::Micros;
 
 const MILLION: usize = 1_000_000;
 
-fn key(n: u64) -> Key {
+fn key(n: u64) -> CounterKey {
     KeyBuilder::start(&KeySeed::fixed([7, 7])).number(n).finish()
 }
 
@@ -26,13 +26,13 @@ fn hit() -> Step {
         hits: 1,
         count_denied: false,
         lease: None,
-        params: Params::FixedWindow(smallvec![tier]),
+        params: StepParams::FixedWindow(smallvec![tier]),
     }
 }
 
 /// The time that `threads` threads need for `steps` steps each, every thread with its own walk over
 /// `keys`.
-fn walk(store: &MemoryStore, keys: &[Key], threads: usize, steps: u64) -> Duration {
+fn walk(store: &MemoryStore, keys: &[CounterKey], threads: usize, steps: u64) -> Duration {
     let step = hit();
     let start = Instant::now();
     thread::scope(|scope| {
@@ -52,7 +52,7 @@ fn walk(store: &MemoryStore, keys: &[Key], threads: usize, steps: u64) -> Durati
 }
 
 fn decisions(criterion: &mut Criterion) {
-    let keys: Vec<Key> = (0..MILLION as u64).map(key).collect();
+    let keys: Vec<CounterKey> = (0..MILLION as u64).map(key).collect();
     let mut group = criterion.benchmark_group("store");
     for (name, counters) in [("hot_1000", 1000), ("100_000", 100_000), ("1_million", MILLION)] {
         let store = MemoryStore::new(4 * MILLION);

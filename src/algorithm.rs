@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 
 use crate::decision::Decision;
 use crate::limit::{Algorithm, HITS_END, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
-use crate::step::{INTEGER_END, Lease, Outcome, Params, SLIDING_COUNT_END, Step, TierResult};
+use crate::step::{INTEGER_END, Lease, Outcome, SLIDING_COUNT_END, Step, StepParams, TierResult};
 use crate::time::Micros;
 
 mod bucket;
@@ -48,20 +48,20 @@ pub fn plan(limit: &Limit, hits: i64, now: Micros) -> Step {
     let tiers = &limit.tiers;
     let params = match limit.algorithm {
         Algorithm::FixedWindow => {
-            Params::FixedWindow(per_tier(tiers, |t| fixed_window::plan(t, now)))
+            StepParams::FixedWindow(per_tier(tiers, |t| fixed_window::plan(t, now)))
         }
         Algorithm::SlidingWindow => {
-            Params::SlidingWindow(per_tier(tiers, |t| sliding_window::plan(t, now)))
+            StepParams::SlidingWindow(per_tier(tiers, |t| sliding_window::plan(t, now)))
         }
         Algorithm::SlidingWindowLog => {
-            Params::Log(per_tier(tiers, |t| sliding_window_log::plan(t, now)))
+            StepParams::Log(per_tier(tiers, |t| sliding_window_log::plan(t, now)))
         }
         // A slot that is not released expires as a hit leaves a log.
         Algorithm::Concurrency => {
-            Params::Slots(per_tier(tiers, |t| sliding_window_log::plan(t, now)))
+            StepParams::Slots(per_tier(tiers, |t| sliding_window_log::plan(t, now)))
         }
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            Params::Gcra(per_tier(tiers, |t| bucket::plan(t, hits, now, limit.count_denied)))
+            StepParams::Gcra(per_tier(tiers, |t| bucket::plan(t, hits, now, limit.count_denied)))
         }
     };
     let count_denied = limit.count_denied && limit.algorithm != Algorithm::Concurrency;
@@ -181,14 +181,14 @@ fn tier_usage(
     reset_on: ResetOn,
 ) -> Option<TierUsage> {
     match &step.params {
-        Params::FixedWindow(tiers) => {
+        StepParams::FixedWindow(tiers) => {
             tiers.get(index).map(|t| fixed_window::usage(t, step.now, result, reset_on))
         }
-        Params::SlidingWindow(tiers) => {
+        StepParams::SlidingWindow(tiers) => {
             tiers.get(index).map(|t| sliding_window::usage(t, step.now, result, reset_on))
         }
-        Params::Gcra(tiers) => tiers.get(index).map(|t| bucket::usage(t, result, reset_on)),
-        Params::Log(tiers) | Params::Slots(tiers) => {
+        StepParams::Gcra(tiers) => tiers.get(index).map(|t| bucket::usage(t, result, reset_on)),
+        StepParams::Log(tiers) | StepParams::Slots(tiers) => {
             tiers.get(index).map(|t| sliding_window_log::usage(t, step.now, result))
         }
     }

@@ -35,7 +35,7 @@ use active_rules::{ActiveRules, Trigger};
 use admin_pages::AdminPages;
 use background::Background;
 use certificates::CertificateWatcher;
-use metrics::Registries;
+use metrics::AllMetrics;
 use readiness::Readiness;
 use service::{RequestRecorder, Service};
 use shutdown_tasks::ShutdownTasks;
@@ -183,7 +183,7 @@ impl App {
         let addresses = bound.addresses()?;
         let limiter = Arc::new(limiter(&settings, clock)?);
         let (recorder, span_exporter) = recorder(&settings, budget)?;
-        let registries = Arc::new(Registries::new(
+        let all_metrics = Arc::new(AllMetrics::new(
             limiter.clone(),
             clock,
             rules.clone(),
@@ -195,7 +195,7 @@ impl App {
         let (background, health_seen) = Background::start(limiter.clone(), clock, readiness)?;
         let mut shutdown_tasks = ShutdownTasks::new(settings.drain.timeout);
         shutdown_tasks.add_flush(background.end());
-        let metrics_exporter = metrics_exporter(&settings, &registries, clock)?;
+        let metrics_exporter = metrics_exporter(&settings, &all_metrics, clock)?;
         for exporter in [span_exporter, metrics_exporter].into_iter().flatten() {
             shutdown_tasks.add_export(exporter.end());
         }
@@ -208,7 +208,7 @@ impl App {
             recorder: recorder.clone(),
         };
         let pages =
-            AdminPages { limiter, clock, rules: rules.clone(), recorder, registries, settings };
+            AdminPages { limiter, clock, rules: rules.clone(), recorder, all_metrics, settings };
         let pages = Arc::new(pages);
         let serving = bound.serve(Arc::new(service), pages.clone(), health_seen, shutdown_seen)?;
         log_listening(&addresses, &rules, &pages.settings);
@@ -242,14 +242,14 @@ fn recorder(
 /// The exporter of metrics; `None` unless `metrics.otlp`.
 fn metrics_exporter(
     settings: &Settings,
-    registries: &Arc<Registries>,
+    all_metrics: &Arc<AllMetrics>,
     clock: SystemClock,
 ) -> Result<Option<Exporter>, StartError> {
     if !settings.metrics.otlp {
         return Ok(None);
     }
-    let (started, registries) = (registries.started, Arc::clone(registries));
-    let page = move || (clock.now(), registries.exposition());
+    let (started, all_metrics) = (all_metrics.started, Arc::clone(all_metrics));
+    let page = move || (clock.now(), all_metrics.exposition());
     Ok(Some(telemetry::start_metrics_export(&settings.metrics, &settings.tracing, started, page)?))
 }
 

@@ -60,13 +60,13 @@ pub struct Status {
     pub remaining: u64,
     /// See [`Decision::reset_after`]; absent if no counter decided.
     pub reset_after: Option<Micros>,
-    /// Why the status has its code, for metrics and traces.
-    pub reason: Reason,
+    /// What the status is based on, for metrics and traces.
+    pub basis: Basis,
 }
 
-/// Why a status has its code.
+/// What a status is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum Basis {
     /// No file defines the request's domain.
     UnknownDomain,
     /// No rule of the domain matches the descriptor.

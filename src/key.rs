@@ -11,7 +11,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// The key of a counter. Keys are equal only if the rule and the counted values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(pub [u64; 2]);
+pub struct CounterKey(pub [u64; 2]);
 
 /// The secret seed of the hash. A process with a memory store has a random one.
 #[derive(Clone, Copy)]
@@ -48,8 +48,8 @@ impl RuleId {
     }
 }
 
-impl From<Key> for RuleId {
-    fn from(key: Key) -> RuleId {
+impl From<CounterKey> for RuleId {
+    fn from(key: CounterKey) -> RuleId {
         RuleId(key.0)
     }
 }
@@ -86,9 +86,9 @@ impl KeyBuilder {
     }
 
     /// The finished key.
-    pub fn finish(&self) -> Key {
+    pub fn finish(&self) -> CounterKey {
         let hash = self.0.finish128();
-        Key([hash.h1, hash.h2])
+        CounterKey([hash.h1, hash.h2])
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! 1. [`server`] decodes bytes into a borrowed [`Request`](descriptor::Request).
 //! 2. [`app`] reads the clock once and takes one snapshot of the [`rules`].
-//! 3. [`limiter`] finds the rule and the [`Key`](key::Key) of every descriptor.
+//! 3. [`limiter`] finds the rule and the [`CounterKey`](key::CounterKey) of every descriptor.
 //! 4. [`algorithm`] plans a [`Step`](step::Step), a [`store`] applies it to the counter, and
 //!    [`algorithm`] reports the outcome as a [`Decision`](decision::Decision).
 //! 5. [`limiter`] folds the decisions into one [`Verdict`](decision::Verdict).

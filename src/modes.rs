@@ -7,8 +7,8 @@
 //! synced -------------------->  store
 //! ```
 //!
-//! Each mode is a path. A path decides from local state if possible, and otherwise calls the next
-//! stage. The over-limit cache implements [`Store`], so a path works with and without it.
+//! Each mode decides from local state if possible, and otherwise calls the next stage. The over-limit
+//! cache implements [`Store`], so a mode works with and without it.
 //! `docs/modes.md` has the guarantee of each mode.
 
 use std::future::Future;
@@ -20,7 +20,7 @@ use futures_util::future::{Either, join, select};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::decision::Decision;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::limit::{Limit, Mode};
 use crate::step::{Lease, Step};
 use crate::store::{Store, StoreError};
@@ -31,19 +31,19 @@ mod leased;
 mod over_limit;
 mod synced;
 
-pub use leased::LeasedCounts;
-pub use synced::SyncedCounts;
+pub use leased::LeasedMetrics;
+pub use synced::SyncedMetrics;
 
-use exact::ExactPath;
-use leased::LeasedPath;
+use exact::ExactMode;
+use leased::LeasedMode;
 use over_limit::{OverLimitCache, OverLimitStore};
-use synced::SyncedPath;
+use synced::SyncedMode;
 
 /// A check of one descriptor against its counter.
 #[derive(Clone, Copy, Debug)]
 pub struct CounterCheck<'a> {
     /// The counter.
-    pub key: &'a Key,
+    pub key: &'a CounterKey,
     /// The limit of the counter.
     pub limit: &'a Limit,
     /// Hits to take (positive), to give back (negative), or 0 to peek.
@@ -69,13 +69,13 @@ impl CounterCheck<'_> {
     }
 }
 
-/// The paths of all modes over one store. The rule's mode selects the path.
+/// All modes over one store. The mode of the rule selects one.
 pub struct Modes<S> {
-    /// The path of exact rules that do not use the over-limit cache.
-    uncached: ExactPath<S>,
-    exact: ExactPath<OverLimitStore<S>>,
-    leased: LeasedPath<OverLimitStore<S>>,
-    synced: SyncedPath<S>,
+    /// The mode of exact rules that do not use the over-limit cache.
+    uncached: ExactMode<S>,
+    exact: ExactMode<OverLimitStore<S>>,
+    leased: LeasedMode<OverLimitStore<S>>,
+    synced: SyncedMode<S>,
     over_limit: Arc<OverLimitCache>,
     /// Whether exact rules use the over-limit cache.
     caches_denials: bool,
@@ -108,10 +108,10 @@ impl<S: Store> Modes<S> {
         let cached = |max_age| OverLimitStore::new(store.clone(), over_limit.clone(), max_age);
         let leased_age = if caches_denials { over_limit::DENIAL_MAX } else { Micros::ZERO };
         Modes {
-            uncached: ExactPath::new(store.clone()),
-            exact: ExactPath::new(Arc::new(cached(over_limit::DENIAL_MAX))),
-            leased: LeasedPath::with_shards(Arc::new(cached(leased_age)), shards),
-            synced: SyncedPath::new(store.clone()),
+            uncached: ExactMode::new(store.clone()),
+            exact: ExactMode::new(Arc::new(cached(over_limit::DENIAL_MAX))),
+            leased: LeasedMode::with_shards(Arc::new(cached(leased_age)), shards),
+            synced: SyncedMode::new(store.clone()),
             over_limit,
             caches_denials,
         }
@@ -122,13 +122,13 @@ impl<S: Store> Modes<S> {
         self.uncached.store()
     }
 
-    /// The path of leased rules.
-    pub fn leased(&self) -> &LeasedPath<OverLimitStore<S>> {
+    /// The mode of leased rules.
+    pub fn leased(&self) -> &LeasedMode<OverLimitStore<S>> {
         &self.leased
     }
 
-    /// The path of synced rules.
-    pub fn synced(&self) -> &SyncedPath<S> {
+    /// The mode of synced rules.
+    pub fn synced(&self) -> &SyncedMode<S> {
         &self.synced
     }
 
@@ -162,7 +162,7 @@ impl<S: Store> Modes<S> {
 
     /// Applies a step that gives back what a decision in `mode` took, without waiting for the
     /// outcome.
-    pub fn apply_detached(&self, key: &Key, mode: Mode, step: Step) {
+    pub fn apply_detached(&self, key: &CounterKey, mode: Mode, step: Step) {
         match mode {
             Mode::Exact => self.exact.apply_detached(key, step),
             Mode::Leased => self.leased.apply_detached(key, step),
@@ -207,7 +207,7 @@ impl<S: Store> Modes<S> {
     /// # Errors
     ///
     /// The store's error, if the counter may still exist.
-    pub async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+    pub async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         self.leased.delete(key);
         self.synced.delete(key);
         self.exact.store().delete(key).await

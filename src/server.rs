@@ -31,7 +31,7 @@ pub use crate::tls::{ReloadOutcome, TlsError};
 #[doc(hidden)]
 pub use grpc::in_process as grpc_in_process;
 pub use grpc::worker::count as worker_count;
-pub use http::admin::{AdminView, CounterError, Token};
+pub use http::admin::{AdminApi, CounterError, Token};
 pub use lifecycle::Health;
 /// For the fuzz targets, which are another crate.
 #[doc(hidden)]
@@ -89,7 +89,7 @@ pub fn bind(config: ServerConfig) -> io::Result<BoundServer> {
     let grpc = bind_port(config.grpc.listen)?;
     let http = bind_port(config.http.listen)?;
     let admin = bind_port(config.admin.listen)?;
-    let metrics = config.metrics.listen.map(bind_port).transpose()?;
+    let metrics = config.metrics_listener.listen.map(bind_port).transpose()?;
     Ok(BoundServer { config, grpc, http, admin, metrics })
 }
 
@@ -104,13 +104,13 @@ impl BoundServer {
         })
     }
 
-    /// Starts the threads. `decider` decides requests, `view` supplies the admin pages, and
+    /// Starts the threads. `decider` decides requests, `api` supplies the admin pages, and
     /// `health` is reported to probes. The drain starts when `shutdown` becomes true or its sender
     /// is dropped.
-    pub fn serve<D: Decide, V: AdminView>(
+    pub fn serve<D: Decide, V: AdminApi>(
         self,
         decider: Arc<D>,
-        view: Arc<V>,
+        api: Arc<V>,
         health: watch::Receiver<Health>,
         shutdown: watch::Receiver<bool>,
     ) -> io::Result<RunningServer> {
@@ -118,11 +118,11 @@ impl BoundServer {
         let lifecycle = Lifecycle::new(health, config.drain.timeout);
         let loopback = admin.local_addr()?.ip().is_loopback();
         let pages = MetricsPages::new({
-            let view = view.clone();
-            move || view.metrics()
+            let api = api.clone();
+            move || api.metrics()
         });
         let admin_routes = admin::router(
-            view,
+            api,
             pages.clone(),
             admin::Access { token: Token::from_settings(&config.admin), loopback },
             config.bounds,
@@ -156,7 +156,7 @@ impl BoundServer {
             let server_metrics = config.server_metrics.clone();
             threads.push(metrics_listener::start(
                 listener,
-                &config.metrics.path,
+                &config.metrics_listener.path,
                 pages,
                 limits,
                 server_metrics,

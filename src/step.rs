@@ -47,12 +47,12 @@ pub struct Step {
     /// The lease that the step opens or closes.
     pub lease: Option<Lease>,
     /// The algorithm's parameters, one set per tier.
-    pub params: Params,
+    pub params: StepParams,
 }
 
 /// Parameters of each tier, by kind of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Params {
+pub enum StepParams {
     /// fixed_window
     FixedWindow(SmallVec<[FixedWindowTier; 1]>),
     /// sliding_window
@@ -152,7 +152,7 @@ impl Step {
     /// Applies the step to a counter, in place.
     pub fn apply(&self, state: &mut Option<State>) -> Outcome {
         match &self.params {
-            Params::Slots(tiers) => entries::apply(self, tiers, true, state),
+            StepParams::Slots(tiers) => entries::apply(self, tiers, true, state),
             _ => reservation::apply(self, state),
         }
     }
@@ -162,16 +162,16 @@ impl Step {
     pub fn state_after(&self, outcome: &Outcome) -> Option<State> {
         let results = &outcome.tiers;
         let state = match &self.params {
-            Params::FixedWindow(_) => {
+            StepParams::FixedWindow(_) => {
                 State::FixedWindow(TierStates::from_results(results, TierResult::fixed_window))
             }
-            Params::SlidingWindow(_) => {
+            StepParams::SlidingWindow(_) => {
                 State::SlidingWindow(TierStates::from_results(results, TierResult::sliding_window))
             }
-            Params::Gcra(_) => {
+            StepParams::Gcra(_) => {
                 State::Gcra(TierStates::from_results(results, TierResult::arrival_time))
             }
-            Params::Log(_) | Params::Slots(_) => return None,
+            StepParams::Log(_) | StepParams::Slots(_) => return None,
         };
         Some(state)
     }
@@ -179,12 +179,14 @@ impl Step {
     /// The instant from which `state` affects no decision: an empty counter gives the same outcome.
     pub fn expires_at(&self, state: &State) -> Micros {
         match (&self.params, state) {
-            (Params::FixedWindow(tiers), State::FixedWindow(kept)) => tier::expires_at(tiers, kept),
-            (Params::SlidingWindow(tiers), State::SlidingWindow(kept)) => {
+            (StepParams::FixedWindow(tiers), State::FixedWindow(kept)) => {
                 tier::expires_at(tiers, kept)
             }
-            (Params::Gcra(tiers), State::Gcra(kept)) => tier::expires_at(tiers, kept),
-            (Params::Log(tiers) | Params::Slots(tiers), State::Entries(entries)) => {
+            (StepParams::SlidingWindow(tiers), State::SlidingWindow(kept)) => {
+                tier::expires_at(tiers, kept)
+            }
+            (StepParams::Gcra(tiers), State::Gcra(kept)) => tier::expires_at(tiers, kept),
+            (StepParams::Log(tiers) | StepParams::Slots(tiers), State::Entries(entries)) => {
                 entries.expires_at(tiers)
             }
             (_, State::Reserved(reserved)) => {
@@ -199,12 +201,14 @@ impl Step {
     /// for the fullest tier, 65535 when a tier is at or over its limit.
     pub fn fullness(&self, state: &State) -> u16 {
         match (&self.params, state) {
-            (Params::FixedWindow(tiers), State::FixedWindow(kept)) => tier::fullness(tiers, kept),
-            (Params::SlidingWindow(tiers), State::SlidingWindow(kept)) => {
+            (StepParams::FixedWindow(tiers), State::FixedWindow(kept)) => {
                 tier::fullness(tiers, kept)
             }
-            (Params::Gcra(tiers), State::Gcra(kept)) => tier::fullness(tiers, kept),
-            (Params::Log(tiers) | Params::Slots(tiers), State::Entries(entries)) => {
+            (StepParams::SlidingWindow(tiers), State::SlidingWindow(kept)) => {
+                tier::fullness(tiers, kept)
+            }
+            (StepParams::Gcra(tiers), State::Gcra(kept)) => tier::fullness(tiers, kept),
+            (StepParams::Log(tiers) | StepParams::Slots(tiers), State::Entries(entries)) => {
                 entries.fullness(tiers)
             }
             (_, State::Reserved(reserved)) => {

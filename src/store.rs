@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
 use crate::time::Micros;
 
@@ -32,7 +32,7 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     ///
     /// The reason why the store's clock is unknown. A call to the store would fail too.
-    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError>;
+    fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError>;
 
     /// The longest time that a call takes; `None` if it is unbounded.
     fn timeout(&self) -> Option<Duration>;
@@ -45,7 +45,7 @@ pub trait Store: Send + Sync + 'static {
     /// may have been applied.
     fn apply_within(
         &self,
-        key: &Key,
+        key: &CounterKey,
         step: &Step,
         timeout: Option<Duration>,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
@@ -57,7 +57,7 @@ pub trait Store: Send + Sync + 'static {
     /// The errors of [`apply_within`](Store::apply_within).
     fn apply(
         &self,
-        key: &Key,
+        key: &CounterKey,
         step: &Step,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
         self.apply_within(key, step, None)
@@ -66,7 +66,7 @@ pub trait Store: Send + Sync + 'static {
     /// Applies `step` without waiting for the outcome, to give hits or leases back after their
     /// request has ended. Best effort: the step is dropped if the store is unreachable. Only
     /// [`GuardedStore`] repeats it, if it releases slots.
-    fn apply_detached(&self, key: &Key, step: Step);
+    fn apply_detached(&self, key: &CounterKey, step: Step);
 
     /// Deletes the counter `key`, for operators. Returns whether it existed. Takes at most the
     /// store's own timeout.
@@ -74,16 +74,16 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     ///
     /// The reason why there is no outcome. The counter may still exist.
-    fn delete(&self, key: &Key) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    fn delete(&self, key: &CounterKey) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }
 
-/// A store of several nodes, which fail independently.
-pub trait Clustered: Store {
+/// A store whose counters are on nodes, one or several. Nodes fail independently.
+pub trait NodeAware: Store {
     /// The node that has the counter `key`.
-    fn node(&self, key: &Key) -> NodeId;
+    fn node(&self, key: &CounterKey) -> NodeId;
 
     /// The address of `node`, for the log.
-    fn node_label(&self, node: NodeId) -> String;
+    fn node_address(&self, node: NodeId) -> String;
 }
 
 /// A node of a store. Numbers start at 0 and are not reused for other nodes.

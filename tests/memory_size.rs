@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use resident::resident_kib;
 use smallvec::smallvec;
-use weir::key::Key;
-use weir::step::{EntriesTier, FixedWindowTier, Params, Step};
+use weir::key::CounterKey;
+use weir::step::{EntriesTier, FixedWindowTier, Step, StepParams};
 use weir::store::MemoryStore;
 use weir::time::Micros;
 
@@ -23,13 +23,13 @@ fn resident() -> u64 {
 }
 
 /// Key number `n`, distributed like a hash.
-fn key(n: u64) -> Key {
+fn key(n: u64) -> CounterKey {
     let mix = |n: u64| {
         let n = (n ^ (n >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let n = (n ^ (n >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         n ^ (n >> 32)
     };
-    Key([mix(2 * n + 1), mix(mix(n) ^ 0x5555)])
+    CounterKey([mix(2 * n + 1), mix(mix(n) ^ 0x5555)])
 }
 
 /// One hit of a limit of 100 per minute, in the minute that starts at 0.
@@ -40,14 +40,14 @@ fn hit() -> Step {
         hits: 1,
         count_denied: false,
         lease: None,
-        params: Params::FixedWindow(smallvec![tier]),
+        params: StepParams::FixedWindow(smallvec![tier]),
     }
 }
 
 /// One hit of a log of 100 in the last minute.
 fn logged(now: Micros) -> Step {
     let tier = EntriesTier { after: Micros::ZERO, window: Micros::from_secs(60), max: 100 };
-    Step { now, params: Params::Log(smallvec![tier]), ..hit() }
+    Step { now, params: StepParams::Log(smallvec![tier]), ..hit() }
 }
 
 fn fill(store: &MemoryStore, numbers: Range<u64>) {
@@ -64,7 +64,7 @@ fn measure(max_counters: usize, counts: &[u64]) -> MemoryStore {
     for &count in counts {
         fill(&store, filled..count);
         filled = count;
-        let held = store.stats().counters;
+        let held = store.snapshot().counters;
         assert_eq!(held, count, "all are held");
         let bytes = resident().saturating_sub(before) as f64 / held as f64;
         println!("max_counters {max_counters:>8}  held {held:>8}  {bytes:.2} bytes per counter");
@@ -83,7 +83,7 @@ fn measure_logs() -> MemoryStore {
             store.apply_now(&key(n), &logged(Micros(round))).expect("nothing is full");
         }
     }
-    let held = store.stats();
+    let held = store.snapshot();
     let counted = held.large_bytes as f64 + BYTES_PER_COUNTER_MAX * held.counters as f64;
     let share = resident().saturating_sub(before) as f64 / counted;
     println!("logs                   held {:>8}  {share:.2} of the bytes counted", held.counters);
@@ -105,7 +105,7 @@ fn a_counter_takes_at_most_64_bytes() {
     let logs = measure_logs();
     let peak = resident();
     for store in [&grown, &full, &logs] {
-        while store.stats().counters > 0 {
+        while store.snapshot().counters > 0 {
             store.sweep(Micros::from_secs(100), 100_000);
         }
     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::active_rules::ActiveRules;
-use super::metrics::Registries;
+use super::metrics::AllMetrics;
 use super::service::RequestRecorder;
 use crate::descriptor::ParsedDescriptor;
 use crate::limiter::{Limiter, find_counter};
 use crate::rules::{Explanation, RuleSet, SourceInfo};
-use crate::server::{AdminView, CounterError};
+use crate::server::{AdminApi, CounterError};
 use crate::settings::Settings;
 use crate::telemetry::TopDenied;
 use crate::time::{Clock, Micros, SystemClock};
@@ -23,13 +23,13 @@ pub(super) struct AdminPages {
     pub(super) clock: SystemClock,
     pub(super) rules: Arc<ActiveRules>,
     pub(super) recorder: Arc<RequestRecorder>,
-    pub(super) registries: Arc<Registries>,
+    pub(super) all_metrics: Arc<AllMetrics>,
     pub(super) settings: Settings,
 }
 
-impl AdminView for AdminPages {
+impl AdminApi for AdminPages {
     fn metrics(&self) -> String {
-        self.registries.exposition().to_prometheus()
+        self.all_metrics.exposition().to_prometheus()
     }
 
     fn rules(&self) -> Value {
@@ -73,7 +73,7 @@ impl AdminView for AdminPages {
         counter::read(&self.limiter, &counter, hash, self.clock.now()).await
     }
 
-    async fn delete(
+    async fn delete_counter(
         &self,
         domain: &str,
         descriptor: &ParsedDescriptor,

@@ -13,8 +13,8 @@ use crate::time::{Clock, Micros, SystemClock};
 mod modes;
 mod stores;
 
-/// Every registry of metrics.
-pub(super) struct Registries {
+/// The metrics of all parts of the process.
+pub(super) struct AllMetrics {
     pub(super) limiter: Arc<Limiter>,
     pub(super) clock: SystemClock,
     pub(super) rules: Arc<ActiveRules>,
@@ -31,7 +31,7 @@ pub(super) struct Registries {
     pub(super) envoy_ratelimit_names: bool,
 }
 
-impl Registries {
+impl AllMetrics {
     pub(super) fn new(
         limiter: Arc<Limiter>,
         clock: SystemClock,
@@ -39,8 +39,8 @@ impl Registries {
         recorder: Arc<RequestRecorder>,
         server: Arc<ServerMetrics>,
         settings: &Settings,
-    ) -> Registries {
-        Registries {
+    ) -> AllMetrics {
+        AllMetrics {
             started: rules.snapshot().loaded_at,
             limiter,
             clock,

@@ -29,8 +29,8 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// The name of the node that was called.
-    fn node_name(&self, call: &StoreCall) -> Option<String> {
+    /// The address of the node that was called.
+    fn node_address(&self, call: &StoreCall) -> Option<String> {
         let nodes = self.limiter.backend().shared_store()?.store().nodes();
         nodes.into_iter().find(|(node, _)| *node == call.node).map(|(_, name)| name)
     }
@@ -40,7 +40,7 @@ impl Service {
         self.limiter.backend().shared_store().is_none_or(|guarded| {
             let mut nodes = guarded.store().nodes().into_iter();
             guarded.store().is_reachable()
-                && nodes.all(|(node, _)| guarded.health(node).no_recent_failure)
+                && nodes.all(|(node, _)| guarded.snapshot(node).no_recent_failure)
         })
     }
 }
@@ -62,7 +62,7 @@ impl Decide for Service {
         };
         let ended = self.clock.now();
         if let Some((traces, span)) = traces.as_ref().zip(span) {
-            let node = |call: &StoreCall| self.node_name(call);
+            let node = |call: &StoreCall| self.node_address(call);
             traces.end(span, &active.rules, &verdict, &calls, node, ended);
         }
         decision_log::log(&active.rules, request, &verdict);

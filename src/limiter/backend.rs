@@ -1,6 +1,6 @@
 //! The backend of a limiter: counters in memory, or in Redis behind the consistency modes.
 
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::limit::Mode;
 use crate::modes::Modes;
 use crate::step::{Outcome, Step};
@@ -40,7 +40,7 @@ impl<S: Store> Backend<S> {
     }
 
     /// The instant for a step on `key`, by the store's clock, at `local` by the local clock.
-    pub(super) fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
+    pub(super) fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         match self {
             Backend::Memory(_) => Ok(local),
             Backend::Redis(modes) => modes.store().now(key, local),
@@ -48,7 +48,7 @@ impl<S: Store> Backend<S> {
     }
 
     /// Applies `step` to the counter in the store, without its consistency mode.
-    pub(super) async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+    pub(super) async fn apply(&self, key: &CounterKey, step: &Step) -> Result<Outcome, StoreError> {
         match self {
             Backend::Memory(store) => store.apply_now(key, step),
             Backend::Redis(modes) => modes.store().apply(key, step).await,
@@ -57,7 +57,7 @@ impl<S: Store> Backend<S> {
 
     /// Applies a step that gives back what a decision in `mode` took, without waiting for the
     /// outcome.
-    pub(super) fn apply_detached(&self, key: &Key, mode: Mode, step: Step) {
+    pub(super) fn apply_detached(&self, key: &CounterKey, mode: Mode, step: Step) {
         match self {
             // A step that gives back needs no room, so it cannot fail.
             Backend::Memory(store) => drop(store.apply_now(key, &step)),
@@ -66,7 +66,7 @@ impl<S: Store> Backend<S> {
     }
 
     /// Deletes the counter `key`, also from the modes' caches. Returns whether it existed.
-    pub(super) async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+    pub(super) async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         match self {
             Backend::Memory(store) => Ok(store.delete(key)),
             Backend::Redis(modes) => modes.delete(key).await,

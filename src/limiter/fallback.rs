@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::algorithm;
-use crate::decision::{Decision, Reason};
-use crate::key::Key;
+use crate::decision::{Basis, Decision};
+use crate::key::CounterKey;
 use crate::limit::{Limit, OnError, Tier};
 use crate::step::{Lease, LeaseId};
 use crate::store::{MemoryStore, StoreError};
@@ -20,7 +20,7 @@ pub struct LocalCounters {
 pub(super) struct FailedQuery<'a> {
     pub(super) rule: Option<usize>,
     pub(super) limit: &'a Limit,
-    pub(super) key: &'a Key,
+    pub(super) key: &'a CounterKey,
     pub(super) hits: i64,
     /// The lease that the hits open or close.
     pub(super) lease: Option<Lease>,
@@ -41,7 +41,7 @@ impl LocalCounters {
     /// Closes a lease that the fallback may have granted. An unknown lease changes nothing.
     pub(super) fn close_lease(
         &self,
-        key: &Key,
+        key: &CounterKey,
         limit: &Limit,
         hits: i64,
         id: LeaseId,
@@ -79,7 +79,7 @@ pub(super) fn decide(
     local: Option<&LocalCounters>,
     failed: FailedQuery<'_>,
     now: Micros,
-) -> Reason {
+) -> Basis {
     let decision = match (policy, local) {
         (OnError::Local, Some(local)) => local.decide(&failed, now),
         _ => None,
@@ -93,7 +93,7 @@ pub(super) fn decide(
         (OnError::Local, None) => true,
     };
     let FailedQuery { rule, hits, error, .. } = failed;
-    Reason::Fallback { rule, hits, allowed, policy, decision, error }
+    Basis::Fallback { rule, hits, allowed, policy, decision, error }
 }
 
 #[cfg(test)]
@@ -107,10 +107,10 @@ mod tests {
         let mut passed = 0;
         for _ in 0..calls {
             let error = StoreError::Timeout;
-            let key = &Key([1, 1]);
+            let key = &CounterKey([1, 1]);
             let failed = FailedQuery { rule: None, limit, key, hits, lease: None, error };
-            let reason = decide(policy, Some(&local), failed, now);
-            let Reason::Fallback { allowed, .. } = reason else { panic!("{reason:?}") };
+            let basis = decide(policy, Some(&local), failed, now);
+            let Basis::Fallback { allowed, .. } = basis else { panic!("{basis:?}") };
             passed += usize::from(allowed);
         }
         passed

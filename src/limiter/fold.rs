@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::decided::DecidedDescriptor;
-use crate::decision::{Code, CurrentLimit, Decision, Reason, Status};
+use crate::decision::{Basis, Code, CurrentLimit, Decision, Status};
 use crate::grant::{GiveBack, Grant};
 use crate::limit::{Algorithm, Limit, Tier, Unit};
 use crate::rules::Rule;
@@ -24,8 +24,8 @@ pub(super) fn grant(
     let mut give_back: Vec<GiveBack> = Vec::new();
     for one in decided {
         let Some(undo) = one.undo.take() else { continue };
-        if let (Reason::Counted { hits, .. } | Reason::Fallback { hits, .. }, Some(id)) =
-            (one.reason, undo.id())
+        if let (Basis::Counted { hits, .. } | Basis::Fallback { hits, .. }, Some(id)) =
+            (one.basis, undo.id())
         {
             first.get_or_insert((id, hits));
         }
@@ -66,9 +66,9 @@ impl DecidedDescriptor<'_> {
     /// Whether this is a quota descriptor, which denies only if all other quota descriptors do.
     pub(super) fn is_quota(&self, global_quota: bool) -> bool {
         if global_quota {
-            return !matches!(self.reason, Reason::Unlimited(_));
+            return !matches!(self.basis, Basis::Unlimited(_));
         }
-        let replaced = matches!(self.reason, Reason::Replaced(_) | Reason::Unlimited(_));
+        let replaced = matches!(self.basis, Basis::Replaced(_) | Basis::Unlimited(_));
         !replaced && self.resolved.rule().is_some_and(|rule| rule.quota_mode)
     }
 
@@ -79,20 +79,20 @@ impl DecidedDescriptor<'_> {
             limit,
             remaining,
             reset_after,
-            reason: self.reason,
+            basis: self.basis,
         };
-        match self.reason {
-            Reason::UnknownDomain | Reason::NoRule | Reason::Replaced(_) => {
+        match self.basis {
+            Basis::UnknownDomain | Basis::NoRule | Basis::Replaced(_) => {
                 status(Code::Ok, None, 0, None)
             }
-            Reason::Unlimited(_) => status(Code::Ok, None, REMAINING_UNLIMITED, None),
-            Reason::Counted { decision, shadow, .. } => {
+            Basis::Unlimited(_) => status(Code::Ok, None, REMAINING_UNLIMITED, None),
+            Basis::Counted { decision, shadow, .. } => {
                 let over = !decision.allowed && !shadow;
                 let code = if over { Code::OverLimit } else { Code::Ok };
                 let limit = self.current_limit(decision.tier);
                 status(code, limit, decision.remaining, Some(self.reset_after(&decision)))
             }
-            Reason::Fallback { allowed, decision, .. } => {
+            Basis::Fallback { allowed, decision, .. } => {
                 let shadow = self.resolved.rule().is_some_and(|rule| rule.shadow_mode);
                 let code = if allowed || shadow { Code::Ok } else { Code::OverLimit };
                 // Envoy shows a limit of a status to clients, with its remaining hits. Nothing was

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::decided::DecidedDescriptor;
-use crate::decision::{Code, Reason, Status};
+use crate::decision::{Basis, Code, Status};
 use crate::settings::{LimitHeaders, ResponseSettings};
 
 mod ietf;
@@ -43,7 +43,7 @@ fn limit_status<'d>(
     one: &'d DecidedDescriptor<'d>,
     status: &Status,
 ) -> Option<LimitStatus<'d>> {
-    let Reason::Counted { decision, .. } = &one.reason else { return None };
+    let Basis::Counted { decision, .. } = &one.basis else { return None };
     let limit = one.resolved.limit()?;
     let quota = one.is_quota(config.quota_mode);
     Some(LimitStatus { rule: one.resolved.rule(), limit, decision, code: status.code, quota })
@@ -117,13 +117,13 @@ fn decision_header(decided: &[DecidedDescriptor<'_>]) -> String {
         if !text.is_empty() {
             text.push_str(", ");
         }
-        let rule = match (one.resolved.rule(), &one.reason) {
+        let rule = match (one.resolved.rule(), &one.basis) {
             (Some(rule), _) => quotable(&rule.display_name),
-            (None, Reason::Counted { .. } | Reason::Fallback { .. }) => "override".into(),
+            (None, Basis::Counted { .. } | Basis::Fallback { .. }) => "override".into(),
             (None, _) => "none".into(),
         };
-        let (fallback, cause) = match one.reason {
-            Reason::Fallback { policy, error, .. } => (policy.name(), Some(error.name())),
+        let (fallback, cause) = match one.basis {
+            Basis::Fallback { policy, error, .. } => (policy.name(), Some(error.name())),
             _ => ("none", None),
         };
         let mode = one.resolved.rule().map_or("exact", |rule| rule.mode.name());

@@ -6,7 +6,7 @@
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::descriptor::{Entry, split_lease};
-use crate::key::{Key, KeySeed};
+use crate::key::{CounterKey, KeySeed};
 use crate::limit::Limit;
 use crate::rules::{Found, Policy, Rule, RuleSet};
 use crate::store::{Store, StoreError};
@@ -22,7 +22,7 @@ pub struct Counter<'r> {
     /// The rule's limit.
     pub limit: &'r Limit,
     /// The counter's key.
-    pub key: Key,
+    pub key: CounterKey,
 }
 
 /// Why a descriptor has no counter.

@@ -10,7 +10,7 @@ use super::fallback::{self, FailedQuery};
 use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
 use super::undo::UndoGuard;
 use crate::algorithm;
-use crate::decision::{Decision, Reason};
+use crate::decision::{Basis, Decision};
 use crate::limit::Mode;
 use crate::modes::{CounterCheck, Modes};
 use crate::step::Lease;
@@ -132,8 +132,8 @@ impl<S: Store> Limiter<S> {
         &self,
         pending: &'q mut PendingDescriptor<'_>,
     ) -> DecidedDescriptor<'q> {
-        let reason = match (&pending.resolved, &pending.result) {
-            (ResolvedDescriptor::Uncounted { reason, .. }, _) => *reason,
+        let basis = match (&pending.resolved, &pending.result) {
+            (ResolvedDescriptor::Uncounted { basis, .. }, _) => *basis,
             (ResolvedDescriptor::Counter(query), Ok(decision)) => {
                 if let Some(undo) = pending.undo.take_if(|_| !decision.allowed) {
                     undo.disarm();
@@ -144,23 +144,23 @@ impl<S: Store> Limiter<S> {
                 let rule = query.rule.map(|rule| rule.index);
                 let shadow = query.rule.is_some_and(|rule| rule.shadow_mode);
                 let by_store = pending.by_store;
-                Reason::Counted { rule, hits, decision: *decision, shadow, by_store }
+                Basis::Counted { rule, hits, decision: *decision, shadow, by_store }
             }
             (ResolvedDescriptor::Counter(_), Err(error)) => self.fall_back(*error, pending),
         };
         let undo = pending.undo.take();
-        DecidedDescriptor { resolved: &pending.resolved, reason, undo }
+        DecidedDescriptor { resolved: &pending.resolved, basis, undo }
     }
 
     #[cold]
-    fn fall_back(&self, error: StoreError, pending: &mut PendingDescriptor<'_>) -> Reason {
+    fn fall_back(&self, error: StoreError, pending: &mut PendingDescriptor<'_>) -> Basis {
         match pending.undo.take() {
             // The step was not applied, so there is nothing to give back.
             Some(undo) if !error.may_have_run() => undo.disarm(),
             // Dropping the guard gives back what the step possibly took.
             undo => drop(undo),
         }
-        let ResolvedDescriptor::Counter(query) = &pending.resolved else { return Reason::NoRule };
+        let ResolvedDescriptor::Counter(query) = &pending.resolved else { return Basis::NoRule };
         let CounterQuery { rule, limit, key, hits, .. } = query;
         if let Some(close @ Lease::Close(_)) = pending.lease
             && limit.counts_slots()
@@ -181,17 +181,17 @@ impl<S: Store> Limiter<S> {
         let index = rule.map(|rule| rule.index);
         let failed =
             FailedQuery { rule: index, limit, key, hits: *hits, lease: pending.lease, error };
-        let reason = fallback::decide(policy, self.local.as_ref(), failed, pending.local_now);
+        let basis = fallback::decide(policy, self.local.as_ref(), failed, pending.local_now);
         if let (
             Some(local),
             Some(Lease::Open { id, .. }),
-            Reason::Fallback { decision: Some(decision), .. },
-        ) = (&self.local, pending.lease, &reason)
+            Basis::Fallback { decision: Some(decision), .. },
+        ) = (&self.local, pending.lease, &basis)
             && decision.allowed
         {
             let store = local.store().clone();
             pending.undo = Some(UndoGuard::new(store, id, key, limit, *hits, pending.local_now));
         }
-        reason
+        basis
     }
 }

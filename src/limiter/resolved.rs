@@ -11,8 +11,8 @@
 
 use std::borrow::Cow;
 
-use crate::decision::Reason;
-use crate::key::Key;
+use crate::decision::Basis;
+use crate::key::CounterKey;
 use crate::limit::Limit;
 use crate::rules::Rule;
 use crate::step::LeaseId;
@@ -24,7 +24,7 @@ pub(super) enum ResolvedDescriptor<'r> {
         /// The rule that matched, if any.
         rule: Option<&'r Rule>,
         /// Why nothing is counted.
-        reason: Reason,
+        basis: Basis,
     },
     /// A counter is queried.
     Counter(CounterQuery<'r>),
@@ -37,7 +37,7 @@ pub(super) struct CounterQuery<'r> {
     /// The limit of the counter.
     pub(super) limit: Cow<'r, Limit>,
     /// The counter.
-    pub(super) key: Key,
+    pub(super) key: CounterKey,
     /// Hits to take (positive), to give back (negative), or 0 to peek.
     pub(super) hits: i64,
     /// The lease that the hits open or close.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Backend;
 use crate::algorithm;
 use crate::grant::GiveBack;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::limit::{Limit, Mode};
 use crate::step::{Lease, LeaseId, Step};
 use crate::store::{MemoryStore, Store};
@@ -17,18 +17,18 @@ use crate::time::Micros;
 /// The store that has the counter of a lease: the backend, or the local counters of the fallback.
 pub(super) trait LeaseStore: Send + Sync + 'static {
     /// Applies the step that closes the lease, without waiting for it.
-    fn undo(&self, key: &Key, step: Step);
+    fn undo(&self, key: &CounterKey, step: Step);
 }
 
 impl<S: Store> LeaseStore for Backend<S> {
-    fn undo(&self, key: &Key, step: Step) {
+    fn undo(&self, key: &CounterKey, step: Step) {
         self.apply_detached(key, Mode::Exact, step);
     }
 }
 
 /// The local counters of the fallback.
 impl LeaseStore for MemoryStore {
-    fn undo(&self, key: &Key, step: Step) {
+    fn undo(&self, key: &CounterKey, step: Step) {
         // A step that gives back needs no room, so it cannot fail.
         drop(self.apply_now(key, &step));
     }
@@ -44,7 +44,7 @@ pub(super) struct UndoGuard {
 /// The step that closes a lease.
 struct Undo {
     store: Arc<dyn LeaseStore>,
-    key: Key,
+    key: CounterKey,
     step: Step,
 }
 
@@ -59,7 +59,7 @@ impl UndoGuard {
     pub(super) fn new(
         store: Arc<dyn LeaseStore>,
         id: LeaseId,
-        key: &Key,
+        key: &CounterKey,
         limit: &Limit,
         hits: i64,
         now: Micros,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use super::CounterCheck;
 use crate::algorithm;
 use crate::decision::Decision;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::Step;
 use crate::store::{MemoryStore, Store, StoreError};
 use crate::time::Micros;
 
-/// The path of exact rules: plans a step, applies it in the store, and interprets the outcome.
-pub(super) struct ExactPath<S> {
+/// The mode of exact rules: plans a step, applies it in the store, and interprets the outcome.
+pub(super) struct ExactMode<S> {
     store: Arc<S>,
 }
 
@@ -38,10 +38,10 @@ impl CounterCheck<'_> {
     }
 }
 
-impl<S: Store> ExactPath<S> {
-    /// A path to `store`.
-    pub(super) fn new(store: Arc<S>) -> ExactPath<S> {
-        ExactPath { store }
+impl<S: Store> ExactMode<S> {
+    /// The mode over `store`.
+    pub(super) fn new(store: Arc<S>) -> ExactMode<S> {
+        ExactMode { store }
     }
 
     /// The store.
@@ -55,7 +55,7 @@ impl<S: Store> ExactPath<S> {
         Ok(algorithm::report(check.limit, &step, &outcome))
     }
 
-    pub(super) fn apply_detached(&self, key: &Key, step: Step) {
+    pub(super) fn apply_detached(&self, key: &CounterKey, step: Step) {
         self.store.apply_detached(key, step);
     }
 }

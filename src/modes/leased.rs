@@ -63,15 +63,15 @@ use tokio::sync::{Notify, oneshot};
 use super::CounterCheck;
 use crate::algorithm;
 use crate::decision::Decision;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::Step;
 use crate::store::{self, Store, StoreError};
 use crate::time::Micros;
 
-mod counts;
 mod demand;
 mod hot_keys;
 mod in_flight;
+mod metrics;
 mod operation;
 mod policy;
 mod pool_shard;
@@ -82,10 +82,10 @@ mod tokens;
 #[cfg(test)]
 mod tests;
 
-pub use counts::LeasedCounts;
+pub use metrics::LeasedMetrics;
 
-use counts::add;
 use in_flight::InFlight;
+use metrics::add;
 use operation::Operation;
 use policy::TokenPolicy;
 use pool_shard::PoolShard;
@@ -106,8 +106,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Concurrent returns when the process ends.
 const CLOSE_CONCURRENCY: usize = 256;
 
-/// The path of leased rules.
-pub struct LeasedPath<S> {
+/// The mode of leased rules.
+pub struct LeasedMode<S> {
     inner: Arc<Pools<S>>,
 }
 
@@ -122,12 +122,12 @@ struct Pools<S> {
     in_flight: AtomicUsize,
     /// Notified when an operation has ended.
     ended: Notify,
-    counts: LeasedCounts,
+    counts: LeasedMetrics,
 }
 
 /// The result of a check without a call to the store.
 enum LocalResult {
-    /// The path has decided.
+    /// The request is decided.
     Decided(Result<Decision, StoreError>),
     /// The request waits for a refill.
     Queued(oneshot::Receiver<Result<Decision, StoreError>>),
@@ -135,11 +135,11 @@ enum LocalResult {
     Direct(i64),
 }
 
-impl<S: Store> LeasedPath<S> {
-    /// A path to `store`, with this number of shards.
-    pub(super) fn with_shards(store: Arc<S>, shards: usize) -> LeasedPath<S> {
+impl<S: Store> LeasedMode<S> {
+    /// The mode over `store`, with this number of shards.
+    pub(super) fn with_shards(store: Arc<S>, shards: usize) -> LeasedMode<S> {
         let shard = || Mutex::new(PoolShard::new());
-        LeasedPath {
+        LeasedMode {
             inner: Arc::new(Pools {
                 store,
                 shards: (0..shards).map(|_| shard()).collect(),
@@ -147,20 +147,20 @@ impl<S: Store> LeasedPath<S> {
                 closed: AtomicBool::new(false),
                 in_flight: AtomicUsize::new(0),
                 ended: Notify::new(),
-                counts: LeasedCounts::default(),
+                counts: LeasedMetrics::default(),
             }),
         }
     }
 }
 
-impl<S> LeasedPath<S> {
-    /// The path's counts since the process started.
-    pub fn counts(&self) -> &LeasedCounts {
+impl<S> LeasedMode<S> {
+    /// The metrics of this mode since the process started.
+    pub fn metrics(&self) -> &LeasedMetrics {
         &self.inner.counts
     }
 
     /// Drops the unspent tokens of a counter that is being deleted.
-    pub(super) fn delete(&self, key: &Key) {
+    pub(super) fn delete(&self, key: &CounterKey) {
         self.inner.shard(key).pools.get_mut(key).map(TokenPool::delete);
     }
 
@@ -170,7 +170,7 @@ impl<S> LeasedPath<S> {
     }
 }
 
-impl<S: Store> LeasedPath<S> {
+impl<S: Store> LeasedMode<S> {
     pub(super) async fn check(&self, check: &CounterCheck<'_>) -> Result<Decision, StoreError> {
         match self.inner.decide(check) {
             LocalResult::Decided(result) => result,
@@ -186,7 +186,7 @@ impl<S: Store> LeasedPath<S> {
         }
     }
 
-    pub(super) fn apply_detached(&self, key: &Key, step: Step) {
+    pub(super) fn apply_detached(&self, key: &CounterKey, step: Step) {
         if !self.inner.try_refund(key, &step) {
             self.inner.store.apply_detached(key, step);
         }
@@ -228,7 +228,7 @@ impl<S: Store> LeasedPath<S> {
 }
 
 impl<S> Pools<S> {
-    fn shard(&self, key: &Key) -> MutexGuard<'_, PoolShard> {
+    fn shard(&self, key: &CounterKey) -> MutexGuard<'_, PoolShard> {
         lock(&self.shards[(key.0[0] % self.shards.len() as u64) as usize])
     }
 
@@ -269,7 +269,7 @@ impl<S: Store> Pools<S> {
                 }
             }
         }
-        pool.take_out(now);
+        pool.take_expired_windows(now);
         let (result, operation) = self.serve(pool, check, now);
         drop(shard);
         self.start_all(check.key, operation);
@@ -320,7 +320,7 @@ impl<S: Store> Pools<S> {
     }
 
     /// Puts the hits of a detached refund back into the pool, if all of them fit.
-    fn try_refund(&self, key: &Key, step: &Step) -> bool {
+    fn try_refund(&self, key: &CounterKey, step: &Step) -> bool {
         let mut shard = self.shard(key);
         let Some(pool) = shard.pools.get_mut(key) else { return false };
         let hits = step.hits.unsigned_abs();
@@ -332,7 +332,7 @@ impl<S: Store> Pools<S> {
     }
 
     /// Sends an operation on a separate task, so that it continues if its requests are cancelled.
-    fn start(self: &Arc<Self>, key: Key, operation: Operation) {
+    fn start(self: &Arc<Self>, key: CounterKey, operation: Operation) {
         let mut in_flight = InFlight::new(self.clone(), key, operation);
         tokio::spawn(async move {
             while let Some(operation) = in_flight.operation.clone() {
@@ -344,7 +344,7 @@ impl<S: Store> Pools<S> {
 
     /// Sends the operation that a request needs. Without a runtime there is none to send it on, and
     /// it completes as lost.
-    fn start_all(self: &Arc<Self>, key: &Key, operation: Option<Operation>) {
+    fn start_all(self: &Arc<Self>, key: &CounterKey, operation: Option<Operation>) {
         let Some(operation) = operation else { return };
         match Handle::try_current() {
             Ok(_) => self.start(*key, operation),
@@ -353,14 +353,14 @@ impl<S: Store> Pools<S> {
     }
 
     /// Removes empty pools, and starts to return the tokens of idle ones.
-    fn returns(&self, shard: &Mutex<PoolShard>, local: Micros) -> Vec<(Key, Operation)> {
+    fn returns(&self, shard: &Mutex<PoolShard>, local: Micros) -> Vec<(CounterKey, Operation)> {
         let mut returns = Vec::new();
         lock(shard).pools.retain(|key, pool| {
             if pool.is_busy() {
                 return true;
             }
             let now = pool.now(local);
-            pool.take_out(now);
+            pool.take_expired_windows(now);
             if pool.idle(local) < IDLE {
                 returns
                     .extend(pool.next_return(now, &self.counts).map(|operation| (*key, operation)));

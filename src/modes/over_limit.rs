@@ -15,7 +15,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::{Lease, Outcome, Step};
 use crate::store::{Store, StoreError};
 use crate::time::{Deadline, Micros};
@@ -58,7 +58,7 @@ impl<S: Store> OverLimitStore<S> {
     async fn take(
         &self,
         set: &CacheSet,
-        key: &Key,
+        key: &CounterKey,
         step: &Step,
         mut timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
@@ -97,7 +97,7 @@ impl<S: Store> OverLimitStore<S> {
     async fn give_back(
         &self,
         set: &CacheSet,
-        key: &Key,
+        key: &CounterKey,
         step: &Step,
         mut timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
@@ -125,7 +125,7 @@ impl<S: Store> OverLimitStore<S> {
     async fn report(
         &self,
         set: &CacheSet,
-        key: &Key,
+        key: &CounterKey,
         denied: &Step,
         timeout: Option<Duration>,
     ) -> Result<Option<Duration>, StoreError> {
@@ -148,7 +148,7 @@ impl<S: Store> OverLimitStore<S> {
 struct SuppressOnDrop<'a, S: Store> {
     store: &'a S,
     set: &'a CacheSet,
-    key: &'a Key,
+    key: &'a CounterKey,
     now: Micros,
     armed: bool,
 }
@@ -169,7 +169,7 @@ fn gives_back(step: &Step) -> bool {
 }
 
 impl<S: Store> Store for OverLimitStore<S> {
-    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
+    fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         self.store.now(key, local)
     }
 
@@ -179,7 +179,7 @@ impl<S: Store> Store for OverLimitStore<S> {
 
     async fn apply_within(
         &self,
-        key: &Key,
+        key: &CounterKey,
         step: &Step,
         timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
@@ -191,7 +191,7 @@ impl<S: Store> Store for OverLimitStore<S> {
         }
     }
 
-    fn apply_detached(&self, key: &Key, step: Step) {
+    fn apply_detached(&self, key: &CounterKey, step: Step) {
         if gives_back(&step) {
             let set = self.cache.set(key);
             if let Some(denied) = set.invalidate(key, step.now) {
@@ -204,7 +204,7 @@ impl<S: Store> Store for OverLimitStore<S> {
         self.store.apply_detached(key, step);
     }
 
-    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+    async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         let set = self.cache.set(key);
         // A deleted counter needs no report of denied hits.
         let _ = set.invalidate(key, Micros::ZERO);

@@ -24,24 +24,24 @@ use futures_util::future::join_all;
 use super::CounterCheck;
 use crate::algorithm;
 use crate::decision::Decision;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::limit::Mode;
 use crate::step::{Outcome, Step};
 use crate::store::{self, Store, StoreError};
 use crate::time::{Deadline, Micros};
 
-mod counts;
 mod delta;
-mod first_requests;
+mod metrics;
 mod replica;
+mod single_flight;
 
 #[cfg(test)]
 mod tests;
 
-pub use counts::SyncedCounts;
+pub use metrics::SyncedMetrics;
 
-use first_requests::{FirstRequests, Place};
 use replica::Replica;
+use single_flight::{Role, SingleFlight};
 
 /// Shards of the table, each with its own lock.
 const SHARDS: usize = 64;
@@ -63,37 +63,37 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 const RETRY_DELAY: Micros = Micros::SECOND;
 
 /// The time without requests after which a replica is removed, unless two intervals are shorter. A
-/// replica is only removed once the store has all its counts.
+/// replica is only removed once the store has all its hits.
 const IDLE_MAX: Micros = Micros::from_secs(10);
 
-/// The path of synced rules.
-pub struct SyncedPath<S> {
+/// The mode of synced rules.
+pub struct SyncedMode<S> {
     store: Arc<S>,
-    shards: Box<[Mutex<HashMap<Key, Replica>>]>,
+    shards: Box<[Mutex<HashMap<CounterKey, Replica>>]>,
     /// The next exchange of each replica. An entry that differs from its replica's `due` is stale.
-    due: Mutex<BinaryHeap<Reverse<(Micros, Key)>>>,
-    first: FirstRequests,
+    due: Mutex<BinaryHeap<Reverse<(Micros, CounterKey)>>>,
+    single_flight: SingleFlight,
     /// The number of the next replica. An exchange ends with the replica that it began with.
     next_number: AtomicU64,
-    counts: SyncedCounts,
+    metrics: SyncedMetrics,
 }
 
-impl<S> SyncedPath<S> {
-    /// A path to `store`.
-    pub(super) fn new(store: Arc<S>) -> SyncedPath<S> {
-        SyncedPath {
+impl<S> SyncedMode<S> {
+    /// The mode over `store`.
+    pub(super) fn new(store: Arc<S>) -> SyncedMode<S> {
+        SyncedMode {
             store,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             due: Mutex::default(),
-            first: FirstRequests::default(),
+            single_flight: SingleFlight::default(),
             next_number: AtomicU64::new(0),
-            counts: SyncedCounts::default(),
+            metrics: SyncedMetrics::default(),
         }
     }
 
-    /// The path's counts since the process started.
-    pub fn counts(&self) -> &SyncedCounts {
-        &self.counts
+    /// The metrics of this mode since the process started.
+    pub fn metrics(&self) -> &SyncedMetrics {
+        &self.metrics
     }
 
     /// Counters with a replica.
@@ -101,23 +101,23 @@ impl<S> SyncedPath<S> {
         self.shards.iter().map(|shard| lock(shard).len() as u64).sum()
     }
 
-    /// Drops the replica of a counter that is being deleted, and its counts that were not sent yet.
-    pub(super) fn delete(&self, key: &Key) {
-        self.first.delete(key);
+    /// Drops the replica of a counter that is being deleted, and its hits that were not sent yet.
+    pub(super) fn delete(&self, key: &CounterKey) {
+        self.single_flight.delete(key);
         self.shard(key).remove(key);
     }
 
-    fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Replica>> {
+    fn shard(&self, key: &CounterKey) -> MutexGuard<'_, HashMap<CounterKey, Replica>> {
         lock(&self.shards[key.0[0] as usize % SHARDS])
     }
 
-    fn schedule(&self, key: Key, at: Micros) {
+    fn schedule(&self, key: CounterKey, at: Micros) {
         lock(&self.due).push(Reverse((at, key)));
     }
 
     /// Takes the counters whose exchange is due at `local`. None is taken again before its exchange
     /// has ended.
-    fn take_due(&self, local: Micros) -> Vec<Key> {
+    fn take_due(&self, local: Micros) -> Vec<CounterKey> {
         let mut heap = lock(&self.due);
         let mut keys = Vec::new();
         while let Some(Reverse((at, _))) = heap.peek()
@@ -135,7 +135,7 @@ impl<S> SyncedPath<S> {
     }
 
     /// All counters with a replica, in a fixed order.
-    fn take_all(&self) -> Vec<Key> {
+    fn take_all(&self) -> Vec<CounterKey> {
         let mut keys = Vec::new();
         for shard in &self.shards {
             keys.extend(lock(shard).keys().copied());
@@ -158,7 +158,7 @@ fn interval(mode: Mode) -> Micros {
     }
 }
 
-impl<S: Store> SyncedPath<S> {
+impl<S: Store> SyncedMode<S> {
     /// The decision of the replica, if the counter has one.
     fn decide(&self, check: &CounterCheck<'_>) -> Option<Decision> {
         let mut shard = self.shard(check.key);
@@ -193,9 +193,9 @@ impl<S: Store> SyncedPath<S> {
         }
     }
 
-    /// Sends the counts of `key` that the store does not have, and receives those of other
+    /// Sends the hits of `key` that the store does not have, and receives those of other
     /// instances. Returns whether the exchange succeeded; `None` if no call was needed.
-    async fn exchange(&self, key: Key, local: Micros, closing: bool) -> Option<bool> {
+    async fn exchange(&self, key: CounterKey, local: Micros, closing: bool) -> Option<bool> {
         let mut failed = None;
         let mut replica_number = None;
         for call_number in 0..CALLS_MAX {
@@ -229,13 +229,13 @@ impl<S: Store> SyncedPath<S> {
                         return None;
                     }
                     let synced = replica.complete(&call, result.as_ref().map_err(|error| *error));
-                    self.counts.call(synced.overrun);
+                    self.metrics.call(synced.overrun);
                     (call.more, result.err())
                 }
                 Err(error) => (false, Some(error)),
             };
             if let Some(error) = error {
-                self.counts.failure(error);
+                self.metrics.failure(error);
             }
             failed = Some(error.is_some());
             if error.is_some() || !more {
@@ -243,7 +243,7 @@ impl<S: Store> SyncedPath<S> {
             }
         }
         let failed = failed?;
-        self.counts.exchange(failed);
+        self.metrics.exchange(failed);
         let mut shard = self.shard(&key);
         let replica =
             shard.get_mut(&key).filter(|replica| Some(replica.number) == replica_number)?;
@@ -259,7 +259,7 @@ impl<S: Store> SyncedPath<S> {
     }
 }
 
-impl<S: Store> SyncedPath<S> {
+impl<S: Store> SyncedMode<S> {
     pub(super) async fn check(&self, check: &CounterCheck<'_>) -> Result<Decision, StoreError> {
         if let Some(decision) = self.decide(check) {
             return Ok(decision);
@@ -275,9 +275,9 @@ impl<S: Store> SyncedPath<S> {
         let mut timeout = check.timeout;
         loop {
             let room = self.shard(check.key).len() < REPLICAS_MAX;
-            let turn = match self.first.begin(check.key, room) {
-                Place::Decide(turn) => turn,
-                Place::Wait(end) => {
+            let flight = match self.single_flight.begin(check.key, room) {
+                Role::Leader(flight) => flight,
+                Role::Waiter(end) => {
                     // The other request has ended, whatever its outcome.
                     let end = async {
                         let _ = end.await;
@@ -299,14 +299,14 @@ impl<S: Store> SyncedPath<S> {
             }
             let step = algorithm::plan(check.limit, check.hits, check.store_now?);
             let outcome = self.store.apply_within(check.key, &step, timeout).await?;
-            if turn.creates() {
+            if flight.creates() {
                 self.create(check, &step, &outcome);
             }
             return Ok(algorithm::report(check.limit, &step, &outcome));
         }
     }
 
-    pub(super) fn apply_detached(&self, key: &Key, step: Step) {
+    pub(super) fn apply_detached(&self, key: &CounterKey, step: Step) {
         match self.shard(key).get_mut(key) {
             Some(replica) => replica.give_back(&step),
             None => self.store.apply_detached(key, step),

@@ -1,7 +1,7 @@
 //! Tests of rules as a whole, mostly by tables.
 
 use super::*;
-use crate::key::{Key, KeySeed};
+use crate::key::{CounterKey, KeySeed};
 
 mod explaining;
 mod files;
@@ -50,7 +50,7 @@ fn found<'r>(set: &'r RuleSet, text: &str) -> Option<&'r Rule> {
 }
 
 /// The counter of `k=v,k=v` in domain `d`.
-fn counter(set: &RuleSet, text: &str) -> Option<Key> {
+fn counter(set: &RuleSet, text: &str) -> Option<CounterKey> {
     let rule = found(set, text)?;
     Some(rule.key(&KeySeed::fixed([1, 2]), &entries(text)))
 }

@@ -19,7 +19,7 @@ pub struct ServerConfig {
     /// Settings of the admin listener.
     pub admin: AdminSettings,
     /// Settings of the metrics listener: `listen` and `path`.
-    pub metrics: MetricsSettings,
+    pub metrics_listener: MetricsSettings,
     /// Delay and timeout of the drain at shutdown.
     pub drain: DrainSettings,
     /// Bounds on the size of a request.
@@ -36,7 +36,7 @@ impl From<&Settings> for ServerConfig {
             grpc: settings.grpc.clone(),
             http: settings.http.clone(),
             admin: settings.admin.clone(),
-            metrics: settings.metrics.clone(),
+            metrics_listener: settings.metrics.clone(),
             drain: settings.drain.clone(),
             bounds: settings.bounds,
             tls: None,

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 
 use super::tier::{self, BucketCost, Charge};
-use super::{Lease, LeaseId, Outcome, Params, State, Step, entries};
+use super::{Lease, LeaseId, Outcome, State, Step, StepParams, entries};
 use crate::time::Micros;
 
 /// The most open reservations per counter. One more drops the oldest, whose charge stays as if it
@@ -68,16 +68,16 @@ pub(super) fn apply(step: &Step, state: &mut Option<State>) -> Outcome {
 }
 
 /// Whether the state has the kind of `params` and as many tiers.
-fn belongs(params: &Params, state: Option<&State>) -> bool {
+fn belongs(params: &StepParams, state: Option<&State>) -> bool {
     match (params, state) {
-        (Params::FixedWindow(tiers), Some(State::FixedWindow(kept))) => {
+        (StepParams::FixedWindow(tiers), Some(State::FixedWindow(kept))) => {
             tiers.len() == kept.as_slice().len()
         }
-        (Params::SlidingWindow(tiers), Some(State::SlidingWindow(kept))) => {
+        (StepParams::SlidingWindow(tiers), Some(State::SlidingWindow(kept))) => {
             tiers.len() == kept.as_slice().len()
         }
-        (Params::Gcra(tiers), Some(State::Gcra(kept))) => tiers.len() == kept.as_slice().len(),
-        (Params::Log(_), Some(State::Entries(entries))) => entries.leases.is_none(),
+        (StepParams::Gcra(tiers), Some(State::Gcra(kept))) => tiers.len() == kept.as_slice().len(),
+        (StepParams::Log(_), Some(State::Entries(entries))) => entries.leases.is_none(),
         (_, state) => state.is_none(),
     }
 }
@@ -96,11 +96,11 @@ fn counted(state: &mut Option<State>) -> &mut Option<State> {
 
 fn count(step: &Step, state: &mut Option<State>) -> Outcome {
     match &step.params {
-        Params::FixedWindow(tiers) => tier::apply(step, tiers, state),
-        Params::SlidingWindow(tiers) => tier::apply(step, tiers, state),
-        Params::Gcra(tiers) => tier::apply(step, tiers, state),
-        Params::Log(tiers) => entries::apply(step, tiers, false, state),
-        Params::Slots(tiers) => entries::apply(step, tiers, true, state),
+        StepParams::FixedWindow(tiers) => tier::apply(step, tiers, state),
+        StepParams::SlidingWindow(tiers) => tier::apply(step, tiers, state),
+        StepParams::Gcra(tiers) => tier::apply(step, tiers, state),
+        StepParams::Log(tiers) => entries::apply(step, tiers, false, state),
+        StepParams::Slots(tiers) => entries::apply(step, tiers, true, state),
     }
 }
 
@@ -111,16 +111,16 @@ fn reserve(step: &Step, state: &mut Option<State>, id: LeaseId, until: Micros) -
         return outcome;
     }
     let latest = match &step.params {
-        Params::FixedWindow(tiers) => tier::latest_instant(tiers, inner),
-        Params::SlidingWindow(tiers) => tier::latest_instant(tiers, inner),
-        Params::Gcra(tiers) => tier::latest_instant(tiers, inner),
-        Params::Log(_) | Params::Slots(_) => match inner {
+        StepParams::FixedWindow(tiers) => tier::latest_instant(tiers, inner),
+        StepParams::SlidingWindow(tiers) => tier::latest_instant(tiers, inner),
+        StepParams::Gcra(tiers) => tier::latest_instant(tiers, inner),
+        StepParams::Log(_) | StepParams::Slots(_) => match inner {
             Some(State::Entries(entries)) => entries.latest_instant(),
             _ => Micros::ZERO,
         },
     };
     let costs = match &step.params {
-        Params::Gcra(tiers) => tier::costs(tiers, inner),
+        StepParams::Gcra(tiers) => tier::costs(tiers, inner),
         _ => SmallVec::new(),
     };
     // The instant at which the hits were charged; later than the step's if the clock was set back.
@@ -151,10 +151,10 @@ fn settle(step: &Step, state: &mut Option<State>, id: LeaseId) -> Outcome {
     let inner = counted(state);
     let charge = |tier| found.as_ref().map(|(_, found)| found.charge(tier));
     let (outcome, sooner) = match &step.params {
-        Params::FixedWindow(tiers) => tier::settle(step, tiers, inner, charge),
-        Params::SlidingWindow(tiers) => tier::settle(step, tiers, inner, charge),
-        Params::Gcra(tiers) => tier::settle(step, tiers, inner, charge),
-        Params::Log(tiers) | Params::Slots(tiers) => {
+        StepParams::FixedWindow(tiers) => tier::settle(step, tiers, inner, charge),
+        StepParams::SlidingWindow(tiers) => tier::settle(step, tiers, inner, charge),
+        StepParams::Gcra(tiers) => tier::settle(step, tiers, inner, charge),
+        StepParams::Log(tiers) | StepParams::Slots(tiers) => {
             let charged = charge(0).unwrap_or(Charge {
                 at: step.now,
                 hits: step.hits.unsigned_abs(), // without a reservation nothing changes

@@ -14,9 +14,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::call_trace::{self, StoreCall};
-use super::{Clustered, NodeId, Store, StoreError};
+use super::{NodeAware, NodeId, Store, StoreError};
 use crate::histogram::Histogram;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
 use crate::time::{Clock, Micros};
 
@@ -61,7 +61,7 @@ impl<S, C> Clone for GuardedStore<S, C> {
 #[derive(Debug)]
 struct NodeState {
     /// The node's address, for the log.
-    label: String,
+    address: String,
     in_flight: AtomicUsize,
     /// Whether the breaker is closed without a failure. Then every call passes, and success changes
     /// nothing.
@@ -77,7 +77,7 @@ struct NodeState {
 
 /// Current state and totals of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeHealth {
+pub struct GuardSnapshot {
     /// State of the circuit breaker.
     pub breaker: BreakerState,
     /// Whether the breaker is closed, and no call has failed since the last reply. An error reply is a
@@ -91,7 +91,7 @@ pub struct NodeHealth {
     pub errors: [u64; StoreError::ALL.len()],
 }
 
-impl<S: Clustered, C: Clock> GuardedStore<S, C> {
+impl<S: NodeAware, C: Clock> GuardedStore<S, C> {
     /// Wraps `store`; each call is bounded by `timeout`.
     pub fn new(store: S, clock: C, timeout: Duration) -> GuardedStore<S, C> {
         let (nodes, latency) = (ArcSwap::default(), Histogram::default());
@@ -111,13 +111,13 @@ impl<S: Clustered, C: Clock> GuardedStore<S, C> {
     }
 
     /// Current state and totals of `node`.
-    pub fn health(&self, node: NodeId) -> NodeHealth {
+    pub fn snapshot(&self, node: NodeId) -> GuardSnapshot {
         let node = self.node_state(node);
         let (breaker, no_recent_failure) = {
             let breaker = node.breaker();
             (breaker.state(), breaker.always_passes())
         };
-        NodeHealth {
+        GuardSnapshot {
             breaker,
             no_recent_failure,
             opened: node.opened.load(Ordering::Relaxed),
@@ -129,7 +129,7 @@ impl<S: Clustered, C: Clock> GuardedStore<S, C> {
     /// Runs `call` for `key` under `timeout`, the breaker and the in-flight bound of its node.
     async fn run<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
-        key: &Key,
+        key: &CounterKey,
         timeout: Duration,
         call: impl FnOnce() -> F,
     ) -> Result<T, StoreError> {
@@ -162,15 +162,15 @@ impl<S: Clustered, C: Clock> GuardedStore<S, C> {
         }
         nodes.rcu(|nodes| {
             let missing = nodes.len() as u32..=node.0;
-            let new = missing.map(|id| Arc::new(NodeState::new(store.node_label(NodeId(id)))));
+            let new = missing.map(|id| Arc::new(NodeState::new(store.node_address(NodeId(id)))));
             nodes.iter().cloned().chain(new).collect::<Vec<_>>()
         });
         nodes.load()[index].clone()
     }
 }
 
-impl<S: Clustered, C: Clock> Store for GuardedStore<S, C> {
-    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
+impl<S: NodeAware, C: Clock> Store for GuardedStore<S, C> {
+    fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         let now = self.shared.store.now(key, local);
         if let Err(error) = now {
             self.node_state(self.shared.store.node(key)).count_error(error);
@@ -184,7 +184,7 @@ impl<S: Clustered, C: Clock> Store for GuardedStore<S, C> {
 
     async fn apply_within(
         &self,
-        key: &Key,
+        key: &CounterKey,
         step: &Step,
         timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
@@ -193,7 +193,7 @@ impl<S: Clustered, C: Clock> Store for GuardedStore<S, C> {
         self.run(key, timeout, || self.shared.store.apply(key, step)).await
     }
 
-    fn apply_detached(&self, key: &Key, step: Step) {
+    fn apply_detached(&self, key: &CounterKey, step: Step) {
         let Shared { store, clock, .. } = &*self.shared;
         if let Some(release) = Release::of(key, &step, clock.now()) {
             self.release(release);
@@ -207,7 +207,7 @@ impl<S: Clustered, C: Clock> Store for GuardedStore<S, C> {
         }
     }
 
-    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+    async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         self.run(key, self.shared.timeout, || self.shared.store.delete(key)).await
     }
 }
@@ -292,9 +292,9 @@ impl<C: Clock> Drop for InFlightCall<'_, C> {
 }
 
 impl NodeState {
-    fn new(label: String) -> NodeState {
+    fn new(address: String) -> NodeState {
         NodeState {
-            label,
+            address,
             in_flight: AtomicUsize::new(0),
             always_pass: AtomicBool::new(false),
             breaker: Mutex::default(),
@@ -337,7 +337,7 @@ impl NodeState {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let line = log.line(before, after, now);
         drop((log, breaker));
-        let node = &self.label;
+        let node = &self.address;
         match line {
             Some(BreakerLine::Opened { openings }) => {
                 tracing::warn!(%node, openings, "breaker opened: the node does not answer");

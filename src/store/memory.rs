@@ -17,11 +17,11 @@
 use std::sync::PoisonError;
 
 use self::budget::Budget;
-pub use self::budget::MemoryStats;
+pub use self::budget::MemorySnapshot;
 use self::shard::{Full, MemoryShard};
 use self::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 use super::StoreError;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::{Outcome, State, Step};
 use crate::time::Micros;
 
@@ -93,7 +93,7 @@ impl MemoryStore {
     ///
     /// [`StoreError::MemoryFull`] if the step needs room and every examined counter is at its
     /// limit. The counter is then unchanged.
-    pub fn apply_now(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+    pub fn apply_now(&self, key: &CounterKey, step: &Step) -> Result<Outcome, StoreError> {
         let result = self.shard(key).apply(key, step, &self.budget);
         result.or_else(|full| self.apply_after_eviction(full, key, step))
     }
@@ -103,7 +103,7 @@ impl MemoryStore {
     fn apply_after_eviction(
         &self,
         full: Full,
-        key: &Key,
+        key: &CounterKey,
         step: &Step,
     ) -> Result<Outcome, StoreError> {
         if self.evict_elsewhere(full, key, step.now)
@@ -129,13 +129,13 @@ impl MemoryStore {
     }
 
     /// The state of the counter `key`.
-    pub fn get(&self, key: &Key) -> Option<State> {
+    pub fn get(&self, key: &CounterKey) -> Option<State> {
         let shard = self.shard(key);
         shard.find(key).and_then(|place| shard.state(place))
     }
 
     /// Deletes the counter `key`. Returns whether it existed.
-    pub fn delete(&self, key: &Key) -> bool {
+    pub fn delete(&self, key: &CounterKey) -> bool {
         let mut shard = self.shard(key);
         let Some(place) = shard.find(key) else { return false };
         shard.remove(place, &self.budget);
@@ -144,18 +144,18 @@ impl MemoryStore {
     }
 
     /// Current sizes and totals.
-    pub fn stats(&self) -> MemoryStats {
-        self.budget.stats()
+    pub fn snapshot(&self) -> MemorySnapshot {
+        self.budget.snapshot()
     }
 
     /// Evicts a counter of another shard. Returns whether one was evicted.
-    fn evict_elsewhere(&self, full: Full, except: &Key, now: Micros) -> bool {
+    fn evict_elsewhere(&self, full: Full, except: &CounterKey, now: Micros) -> bool {
         let tried = SHARDS_TRIED.min(self.shards.len());
         (0..tried).any(|_| self.next_shard().evict_one(full, except, now, &self.budget))
     }
 
     /// The shard of `key`. Its index uses other bits of the key.
-    fn shard(&self, key: &Key) -> MutexGuard<'_, MemoryShard> {
+    fn shard(&self, key: &CounterKey) -> MutexGuard<'_, MemoryShard> {
         let number = ((key.0[1] >> 32) * self.shards.len() as u64) >> 32;
         self.lock(number as usize)
     }

@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::{Clustered, NodeId, Store, StoreError, with_timeout};
-use crate::key::Key;
+use super::{NodeAware, NodeId, Store, StoreError, with_timeout};
+use crate::key::CounterKey;
 use crate::settings::RedisSettings;
 use crate::step::{Outcome, Step};
 use crate::time::{Micros, SystemClock};
@@ -31,6 +31,7 @@ mod connection;
 mod discovery;
 mod error;
 pub mod in_process;
+mod metrics;
 mod name;
 mod node;
 mod outage_log;
@@ -39,11 +40,10 @@ mod router;
 pub mod script;
 mod sentinel;
 mod session;
-mod stats;
 mod topology;
 
 pub use self::config::RedisConfigError;
-pub use stats::NodeStats;
+pub use metrics::NodeSnapshot;
 
 use self::config::RedisConfig;
 use name::{CounterName, hash_slot};
@@ -71,7 +71,7 @@ impl RedisStore {
     ) -> Result<RedisStore, RedisConfigError> {
         let config = RedisConfig::new(settings)?;
         let connections = settings.pool_size.div_ceil(workers.max(1));
-        let (batch, label) = (settings.max_batch_size, config.label());
+        let (batch, label) = (settings.max_batch_size, config.address());
         let router = Arc::new(Router::new(clock, connections, batch, label));
         let (alive, dropped) = oneshot::channel::<()>();
         let discovered = router.clone();
@@ -94,7 +94,7 @@ impl RedisStore {
     }
 
     /// The Redis key of the counter `key`.
-    pub fn name_of(&self, key: &Key) -> String {
+    pub fn name_of(&self, key: &CounterKey) -> String {
         String::from_utf8_lossy(CounterName::of(key).as_ref()).into_owned()
     }
 
@@ -105,23 +105,23 @@ impl RedisStore {
     }
 
     /// Totals of what was sent to `node`.
-    pub fn node_stats(&self, node: NodeId) -> NodeStats {
-        self.router.node_stats(node)
+    pub fn node_snapshot(&self, node: NodeId) -> NodeSnapshot {
+        self.router.node_snapshot(node)
     }
 }
 
-impl Clustered for RedisStore {
-    fn node(&self, key: &Key) -> NodeId {
+impl NodeAware for RedisStore {
+    fn node(&self, key: &CounterKey) -> NodeId {
         self.router.node_id(key)
     }
 
-    fn node_label(&self, node: NodeId) -> String {
-        self.router.label_of(node)
+    fn node_address(&self, node: NodeId) -> String {
+        self.router.address_of(node)
     }
 }
 
 impl Store for RedisStore {
-    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
+    fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         let topology = self.router.topology();
         let node = topology.owner(hash_slot(key)).ok_or(StoreError::Unreachable)?;
         node.now(local).ok_or(StoreError::Unreachable)
@@ -133,7 +133,7 @@ impl Store for RedisStore {
 
     async fn apply_within(
         &self,
-        key: &Key,
+        key: &CounterKey,
         step: &Step,
         timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
@@ -144,7 +144,7 @@ impl Store for RedisStore {
         }
     }
 
-    fn apply_detached(&self, key: &Key, step: Step) {
+    fn apply_detached(&self, key: &CounterKey, step: Step) {
         let (router, key) = (self.router.clone(), *key);
         // Without a runtime the process is ending. Hits that are not given back expire.
         let Ok(runtime) = Handle::try_current() else { return };
@@ -155,7 +155,7 @@ impl Store for RedisStore {
         }
     }
 
-    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+    async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         self.router.delete(key).await
     }
 }

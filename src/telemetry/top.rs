@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::exposition::{Exposition, cut};
 use super::rule_metrics::RuleSeries;
 use crate::descriptor::Entry;
-use crate::key::{Key, KeySeed};
+use crate::key::{CounterKey, KeySeed};
 use crate::rules::{Rule, descriptor_selector};
 use crate::sharded::Sharded;
 use crate::time::Micros;
@@ -66,7 +66,7 @@ struct CounterLabels {
 /// One counter, summed over all shards.
 #[derive(Debug)]
 struct TopCounter {
-    key: Key,
+    key: CounterKey,
     estimate: Estimate<CounterLabels>,
 }
 
@@ -83,7 +83,7 @@ impl TopDenied {
 
     /// The hash by which `/top` names a counter. `key` is the counter's key under
     /// [`seed`](Self::seed).
-    pub fn hash(key: Key) -> String {
+    pub fn hash(key: CounterKey) -> String {
         format!("{:016x}", key.0[0])
     }
 
@@ -112,7 +112,7 @@ impl TopDenied {
 
     /// The counters denied most in the minute before `now`, most first.
     fn counters(&self, now: Micros) -> Vec<TopCounter> {
-        let mut sums: HashMap<Key, Estimate<CounterLabels>> = HashMap::new();
+        let mut sums: HashMap<CounterKey, Estimate<CounterLabels>> = HashMap::new();
         for shard in self.shards.all() {
             let Ok(window) = shard.lock() else { continue };
             for slice in window.slices.iter().filter(|slice| slice.is_within(now)) {

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::lock;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
-use crate::store::{Clustered, MemoryStore, NodeId, Store, StoreError};
+use crate::store::{MemoryStore, NodeAware, NodeId, Store, StoreError};
 use crate::time::Micros;
 
 /// The most counters.
@@ -128,7 +128,7 @@ impl FakeStore {
     }
 
     /// Waits until an outcome of the key's node is released, if outcomes are held back.
-    async fn outcome_is_released(&self, key: &Key) {
+    async fn outcome_is_released(&self, key: &CounterKey) {
         if self.held.load(Ordering::Relaxed) {
             let released = &self.released[self.node(key).0 as usize];
             released.acquire().await.expect("never closed").forget();
@@ -136,18 +136,18 @@ impl FakeStore {
     }
 }
 
-impl Clustered for FakeStore {
-    fn node(&self, key: &Key) -> NodeId {
+impl NodeAware for FakeStore {
+    fn node(&self, key: &CounterKey) -> NodeId {
         NodeId(u32::from(key.0[0] == 2))
     }
 
-    fn node_label(&self, node: NodeId) -> String {
+    fn node_address(&self, node: NodeId) -> String {
         node.0.to_string()
     }
 }
 
 impl Store for FakeStore {
-    fn now(&self, _: &Key, local: Micros) -> Result<Micros, StoreError> {
+    fn now(&self, _: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         let reachable = self.reachable.load(Ordering::Relaxed);
         if reachable { Ok(local) } else { Err(StoreError::Unreachable) }
     }
@@ -158,7 +158,7 @@ impl Store for FakeStore {
 
     async fn apply_within(
         &self,
-        key: &Key,
+        key: &CounterKey,
         step: &Step,
         timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
@@ -185,13 +185,13 @@ impl Store for FakeStore {
         }
     }
 
-    fn apply_detached(&self, key: &Key, step: Step) {
+    fn apply_detached(&self, key: &CounterKey, step: Step) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.detached.fetch_add(1, Ordering::Relaxed);
         drop(self.memory.apply_now(key, &step));
     }
 
-    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+    async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         self.outcome_is_released(key).await;
         Ok(self.memory.delete(key))
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::lock;
 use super::network::{Fate, Journey, LocalClock, Network, travel};
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
 use crate::store::redis::clock_offset::{RttSample, RttSamples};
-use crate::store::{Clustered, NodeId, Store, StoreError};
+use crate::store::{NodeAware, NodeId, Store, StoreError};
 use crate::time::{Clock, ClockOffset, Micros};
 
 /// The store of one instance, beneath its breaker and timeouts.
@@ -35,7 +35,7 @@ struct Estimate {
 /// A call without an outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct LostCall {
-    pub(crate) key: Key,
+    pub(crate) key: CounterKey,
     pub(crate) step: Step,
     /// When it was sent, by the clock of the nodes.
     pub(crate) sent: Micros,
@@ -116,7 +116,7 @@ impl Link {
 }
 
 impl Store for Link {
-    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
+    fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         let node = self.network.node_of(key);
         if self.network.is_down(node) {
             return Err(StoreError::Unreachable);
@@ -130,7 +130,7 @@ impl Store for Link {
 
     async fn apply_within(
         &self,
-        key: &Key,
+        key: &CounterKey,
         step: &Step,
         _: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
@@ -145,7 +145,7 @@ impl Store for Link {
         result
     }
 
-    fn apply_detached(&self, key: &Key, step: Step) {
+    fn apply_detached(&self, key: &CounterKey, step: Step) {
         let (node, key) = (self.network.node_of(key), *key);
         let lost = LostCall {
             key,
@@ -164,7 +164,7 @@ impl Store for Link {
         }
     }
 
-    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+    async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         let node = self.network.node_of(key);
         if self.network.is_down(node) {
             return Err(StoreError::Unreachable);
@@ -177,12 +177,12 @@ impl Store for Link {
     }
 }
 
-impl Clustered for Link {
-    fn node(&self, key: &Key) -> NodeId {
+impl NodeAware for Link {
+    fn node(&self, key: &CounterKey) -> NodeId {
         NodeId(self.network.node_of(key) as u32)
     }
 
-    fn node_label(&self, node: NodeId) -> String {
+    fn node_address(&self, node: NodeId) -> String {
         format!("simulated {}", node.0)
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::redis_node::RedisNode;
 use super::{Rng, lock};
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::store::StoreError;
 use crate::time::{Clock, ClockOffset, Micros};
 
@@ -110,7 +110,7 @@ impl Network {
     }
 
     /// The node that has the counter `key`.
-    pub(crate) fn node_of(&self, key: &Key) -> usize {
+    pub(crate) fn node_of(&self, key: &CounterKey) -> usize {
         (key.0[1] % self.nodes.len() as u64) as usize
     }
 

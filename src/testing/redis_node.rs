@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::{Lease, Outcome, State, Step};
 use crate::time::Micros;
 
@@ -13,7 +13,7 @@ const GRACE: Micros = Micros::SECOND;
 /// The counters, and everything that was done to them.
 #[derive(Default)]
 pub(crate) struct RedisNode {
-    counters: HashMap<Key, Kept>,
+    counters: HashMap<CounterKey, Kept>,
     pub(crate) applied: Vec<Applied>,
 }
 
@@ -27,7 +27,7 @@ struct Kept {
 pub(crate) struct Applied {
     /// The instant of its arrival, by the clock of Redis.
     pub(crate) at: Micros,
-    pub(crate) key: Key,
+    pub(crate) key: CounterKey,
     pub(crate) instance: usize,
     /// The step; `None` for a deletion.
     pub(crate) step: Option<Step>,
@@ -38,7 +38,13 @@ pub(crate) struct Applied {
 
 impl RedisNode {
     /// Applies `step` at `at`.
-    pub(crate) fn apply(&mut self, at: Micros, instance: usize, key: Key, step: &Step) -> Outcome {
+    pub(crate) fn apply(
+        &mut self,
+        at: Micros,
+        instance: usize,
+        key: CounterKey,
+        step: &Step,
+    ) -> Outcome {
         let kept = self.counters.entry(key).or_insert(Kept { state: None, expires: Micros::ZERO });
         if kept.expires <= at {
             kept.state = None;
@@ -54,7 +60,7 @@ impl RedisNode {
     }
 
     /// Deletes a counter. Returns whether it existed.
-    pub(crate) fn delete(&mut self, at: Micros, instance: usize, key: Key) -> bool {
+    pub(crate) fn delete(&mut self, at: Micros, instance: usize, key: CounterKey) -> bool {
         let existed = self.counters.remove(&key).is_some();
         let (step, allowed, state) = (None, true, None);
         self.applied.push(Applied { at, key, instance, step, allowed, state });
@@ -62,7 +68,7 @@ impl RedisNode {
     }
 
     /// The state of a counter.
-    pub(crate) fn state(&self, key: &Key) -> Option<State> {
+    pub(crate) fn state(&self, key: &CounterKey) -> Option<State> {
         self.counters.get(key).and_then(|kept| kept.state.clone())
     }
 }

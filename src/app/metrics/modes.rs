@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::modes::{LeasedCounts, Modes, SyncedCounts};
+use crate::modes::{LeasedMetrics, Modes, SyncedMetrics};
 use crate::store::{GuardedStore, RedisStore};
 use crate::telemetry::Exposition;
 use crate::time::SystemClock;
@@ -12,20 +12,20 @@ pub(super) fn expose(modes: &Modes<GuardedStore<RedisStore, SystemClock>>, page:
     page.counter("weir_over_limit_cache_denied_total", help).single(modes.over_limit().denied());
     let help = "Counters in the over-limit cache.";
     page.gauge("weir_over_limit_cache_counters", help).single(modes.over_limit().counters());
-    expose_leased(modes.leased().counts(), page);
+    expose_leased(modes.leased().metrics(), page);
     let help = "Counters of leased rules with a local token pool.";
     page.gauge("weir_leased_counters", help).single(modes.leased().pools() as u64);
     let synced = modes.synced();
-    expose_synced(synced.counts(), synced.replicas(), page);
+    expose_synced(synced.metrics(), synced.replicas(), page);
 }
 
-fn expose_leased(counts: &LeasedCounts, page: &mut Exposition) {
+fn expose_leased(metrics: &LeasedMetrics, page: &mut Exposition) {
     let help = "Token refills of leased rules, by result.";
     let refills = page.counter("weir_leased_refills_total", help);
     for (result, count) in [
-        ("granted", &counts.refills),
-        ("denied", &counts.refills_denied),
-        ("failed", &counts.refills_failed),
+        ("granted", &metrics.refills),
+        ("denied", &metrics.refills_denied),
+        ("failed", &metrics.refills_failed),
     ] {
         refills.sample(&[("result", result)], count.load(Ordering::Relaxed));
     }
@@ -34,35 +34,35 @@ fn expose_leased(counts: &LeasedCounts, page: &mut Exposition) {
     };
     let help = "Requests of leased rules that went to Redis: on a counter without a token pool, \
                 peeks at an empty pool, and refunds of more than the pool can take.";
-    single("weir_leased_direct_requests_total", help, &counts.direct);
+    single("weir_leased_direct_requests_total", help, &metrics.direct);
     let help = "Requests of leased rules that waited for a refill.";
-    single("weir_leased_waits_total", help, &counts.waits);
+    single("weir_leased_waits_total", help, &metrics.waits);
     let help = "Requests of leased rules that were denied after a refill.";
-    single("weir_leased_denials_after_refill_total", help, &counts.denied);
+    single("weir_leased_denials_after_refill_total", help, &metrics.denied);
     let help = "Tokens (hits taken from Redis ahead) of leased rules, by what happened to them.";
     let tokens = page.counter("weir_leased_tokens_total", help);
     for (state, count) in [
-        ("drawn", &counts.drawn),
-        ("spent", &counts.spent),
-        ("returned", &counts.returned),
-        ("expired", &counts.expired),
+        ("drawn", &metrics.drawn),
+        ("spent", &metrics.spent),
+        ("returned", &metrics.returned),
+        ("expired", &metrics.expired),
     ] {
         tokens.sample(&[("state", state)], count.load(Ordering::Relaxed));
     }
 }
 
-fn expose_synced(counts: &SyncedCounts, replicas: u64, page: &mut Exposition) {
+fn expose_synced(metrics: &SyncedMetrics, replicas: u64, page: &mut Exposition) {
     let help = "Counters with a local replica, for rules with mode: synced.";
     page.gauge("weir_synced_counters", help).single(replicas);
     let help = "Completed exchanges of counts of synced rules with Redis.";
-    page.counter("weir_synced_exchanges_total", help).single(counts.exchanges());
+    page.counter("weir_synced_exchanges_total", help).single(metrics.exchanges());
     let help = "Steps of exchanges of synced rules, sent to Redis or rejected by the breaker.";
-    page.counter("weir_synced_steps_total", help).single(counts.steps());
+    page.counter("weir_synced_steps_total", help).single(metrics.steps());
     let help = "Hits over the limit of a synced rule, as found by exchanges.";
-    page.counter("weir_synced_overrun_hits_total", help).single(counts.overrun());
+    page.counter("weir_synced_overrun_hits_total", help).single(metrics.overrun());
     let help = "Failed exchanges of synced rules, by cause.";
     let family = page.counter("weir_synced_errors_total", help);
-    for (error, count) in counts.failures() {
+    for (error, count) in metrics.failures() {
         if count > 0 {
             family.sample(&[("cause", error.name())], count);
         }

@@ -1,13 +1,13 @@
 //! Metrics of the memory store and of Redis.
 
-use crate::store::guarded::{BreakerState, NodeHealth};
-use crate::store::redis::NodeStats;
+use crate::store::guarded::{BreakerState, GuardSnapshot};
+use crate::store::redis::NodeSnapshot;
 use crate::store::{GuardedStore, MemoryStore, RedisStore, StoreError};
 use crate::telemetry::Exposition;
 use crate::time::SystemClock;
 
 pub(super) fn expose_memory(counters: &MemoryStore, max: usize, page: &mut Exposition) {
-    let stats = counters.stats();
+    let stats = counters.snapshot();
     let help = "Counters in the memory of this process.";
     page.gauge("weir_memory_counters", help).single(stats.counters);
     let help = "Maximum number of counters in memory (store.max_counters).";
@@ -24,8 +24,8 @@ pub(super) fn expose_memory(counters: &MemoryStore, max: usize, page: &mut Expos
 
 pub(super) fn expose_redis(guarded: &GuardedStore<RedisStore, SystemClock>, page: &mut Exposition) {
     let names = guarded.store().nodes();
-    let nodes: Vec<(&str, NodeHealth)> =
-        names.iter().map(|(node, name)| (&**name, guarded.health(*node))).collect();
+    let nodes: Vec<(&str, GuardSnapshot)> =
+        names.iter().map(|(node, name)| (&**name, guarded.snapshot(*node))).collect();
     let help = "1 while at least one node of Redis is connected, else 0.";
     let reachable = guarded.store().is_reachable();
     page.gauge("weir_redis_reachable", help).single(u64::from(reachable));
@@ -44,9 +44,9 @@ pub(super) fn expose_redis(guarded: &GuardedStore<RedisStore, SystemClock>, page
     for (name, health) in &nodes {
         family.sample(&[("node", name)], health.opened);
     }
-    let stats: Vec<(&str, NodeStats)> =
-        names.iter().map(|(node, name)| (&**name, guarded.store().node_stats(*node))).collect();
-    let mut each = |name: &'static str, help: &'static str, of: fn(&NodeStats) -> u64| {
+    let stats: Vec<(&str, NodeSnapshot)> =
+        names.iter().map(|(node, name)| (&**name, guarded.store().node_snapshot(*node))).collect();
+    let mut each = |name: &'static str, help: &'static str, of: fn(&NodeSnapshot) -> u64| {
         let family = page.counter(name, help);
         for (node, stats) in &stats {
             family.sample(&[("node", node)], of(stats));

@@ -1,6 +1,6 @@
 //! Hot keys: a table of fixed size with the counters that had a request recently.
 
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::time::Micros;
 
 /// Slots of the table. A newer key replaces an older one in its slot.
@@ -11,7 +11,7 @@ const HOT: Micros = Micros::from_secs(2);
 
 /// The latest keys. The bits of a key select its slot.
 pub(super) struct HotKeys {
-    slots: Box<[Option<(Key, Micros)>]>,
+    slots: Box<[Option<(CounterKey, Micros)>]>,
 }
 
 impl HotKeys {
@@ -21,7 +21,7 @@ impl HotKeys {
     }
 
     /// Records a request at `now`. Returns whether the key was already hot.
-    pub(super) fn record(&mut self, key: &Key, now: Micros) -> bool {
+    pub(super) fn record(&mut self, key: &CounterKey, now: Micros) -> bool {
         let slot = &mut self.slots[(key.0[1] % SLOTS as u64) as usize];
         let before = slot.replace((*key, now));
         before.is_some_and(|(recorded, at)| recorded == *key && now.saturating_sub(at) < HOT)
@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn a_key_is_hot_for_two_seconds() {
         let mut keys = HotKeys::new();
-        let (key, same_slot) = (Key([1, 1]), Key([2, 1 + SLOTS as u64]));
+        let (key, same_slot) = (CounterKey([1, 1]), CounterKey([2, 1 + SLOTS as u64]));
         let at = Micros::from_secs;
         assert!(!keys.record(&key, at(1)));
         assert!(keys.record(&key, at(2)));

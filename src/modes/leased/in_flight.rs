@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::Pools;
 use super::operation::{Operation, OperationKind};
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::Outcome;
 use crate::store::{Store, StoreError};
 
@@ -13,13 +13,13 @@ use crate::store::{Store, StoreError};
 /// lost.
 pub(super) struct InFlight<S: Store> {
     pub(super) inner: Arc<Pools<S>>,
-    pub(super) key: Key,
+    pub(super) key: CounterKey,
     pub(super) operation: Option<Operation>,
 }
 
 impl<S: Store> InFlight<S> {
     /// The operation in flight on the counter `key`.
-    pub(super) fn new(inner: Arc<Pools<S>>, key: Key, operation: Operation) -> InFlight<S> {
+    pub(super) fn new(inner: Arc<Pools<S>>, key: CounterKey, operation: Operation) -> InFlight<S> {
         inner.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlight { inner, key, operation: Some(operation) }
     }
@@ -32,8 +32,8 @@ impl<S: Store> InFlight<S> {
         let Some(pool) = shard.pools.get_mut(&self.key) else { return };
         self.operation = pool.complete(&operation, result, &self.inner.counts);
         // A bucket's tokens that could not be returned drain.
-        let ends =
-            self.inner.closed.load(Ordering::Relaxed) && operation.kind != OperationKind::Pop;
+        let ends = self.inner.closed.load(Ordering::Relaxed)
+            && operation.kind != OperationKind::ReturnSpan;
         if ends && self.operation.is_none() {
             self.operation = pool.return_all(operation.step.now, &self.inner.counts);
         }

@@ -26,8 +26,8 @@ pub(super) enum OperationKind {
     Return,
     /// Returns the last span of a bucket. The pool keeps it until the outcome shows that it was
     /// returned.
-    Pop,
+    ReturnSpan,
 }
 
 /// Tokens of a window that left the pool, with the policy they were drawn under.
-pub(super) type Leftover = (Arc<TokenPolicy>, TokenBatch);
+pub(super) type PendingReturn = (Arc<TokenPolicy>, TokenBatch);

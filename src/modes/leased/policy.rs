@@ -7,7 +7,7 @@ use super::demand::PERIOD;
 use crate::algorithm;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::{
-    FixedWindowTier, GcraTier, Outcome, Params, SlidingWindowTier, State, Step, TierResult,
+    FixedWindowTier, GcraTier, Outcome, SlidingWindowTier, State, Step, StepParams, TierResult,
 };
 use crate::time::Micros;
 
@@ -81,8 +81,8 @@ impl TokenPolicy {
     /// The end of the window at `now` that ends first; `None` for a bucket.
     pub(super) fn window_of(&self, now: Micros) -> Option<Micros> {
         match self.plan(0, now).params {
-            Params::FixedWindow(tiers) => tiers.iter().map(|tier| tier.end).min(),
-            Params::SlidingWindow(tiers) => {
+            StepParams::FixedWindow(tiers) => tiers.iter().map(|tier| tier.end).min(),
+            StepParams::SlidingWindow(tiers) => {
                 tiers.iter().map(|tier| tier.start.saturating_add(tier.window)).min()
             }
             _ => None,
@@ -97,12 +97,12 @@ impl TokenPolicy {
 
     /// The tokens to have at `now`, if requests are going to spend `want` of them: in a bucket,
     /// tokens drain while they wait.
-    pub(super) fn with_drained(&self, want: u64, known: Option<&State>, now: Micros) -> u64 {
+    pub(super) fn with_drained(&self, want: u64, last_state: Option<&State>, now: Micros) -> u64 {
         let Some(fill) = self.fill.filter(|_| want > 1) else { return want };
         let end = now.saturating_add(fill.min(PERIOD));
         let step = self.plan(0, now);
-        let outcome = step.apply(&mut known.cloned());
-        let Params::Gcra(tiers) = &step.params else { return want };
+        let outcome = step.apply(&mut last_state.cloned());
+        let StepParams::Gcra(tiers) = &step.params else { return want };
         let drains = |(tier, seen): (&GcraTier, &TierResult)| {
             let time = end.saturating_sub(Micros(seen.arrival_time().micros)).0;
             u128::from(time) * u128::from(tier.parts) / u128::from(self.cost_of_one(tier).max(1))
@@ -125,13 +125,13 @@ impl TokenPolicy {
     pub(super) fn window_end(&self, step: &Step, outcome: &Outcome) -> Micros {
         let seen = &outcome.tiers;
         let until = match &step.params {
-            Params::FixedWindow(tiers) => {
+            StepParams::FixedWindow(tiers) => {
                 let window = |tier: &FixedWindowTier| tier.end.saturating_sub(tier.start);
                 zip(tiers, seen)
                     .map(|(t, s)| s.fixed_window().start.saturating_add(window(t)))
                     .min()
             }
-            Params::SlidingWindow(tiers) => zip(tiers, seen)
+            StepParams::SlidingWindow(tiers) => zip(tiers, seen)
                 .map(|(t, s)| s.sliding_window().start.saturating_add(t.window))
                 .min(),
             _ => None,
@@ -155,17 +155,17 @@ impl TokenPolicy {
         // An instant inside all windows that the tokens were drawn in.
         let inside = batch.until.saturating_sub(Micros(1));
         let counts = match self.plan(0, inside).params {
-            Params::FixedWindow(tiers) => {
+            StepParams::FixedWindow(tiers) => {
                 tiers.iter().any(|tier| now.is_none_or(|now| tier.end > now))
             }
-            Params::SlidingWindow(tiers) => {
+            StepParams::SlidingWindow(tiers) => {
                 let shows = |tier: &SlidingWindowTier| {
                     let edge = tier.start.saturating_add(tier.window);
                     now.is_none_or(|now| edge.saturating_add(tier.window) > now)
                 };
                 tiers.iter().any(shows)
             }
-            Params::Gcra(_) | Params::Log(_) | Params::Slots(_) => false,
+            StepParams::Gcra(_) | StepParams::Log(_) | StepParams::Slots(_) => false,
         };
         let tokens = i64::try_from(batch.tokens).unwrap_or(i64::MAX);
         counts.then(|| self.plan(-tokens, inside))
@@ -173,8 +173,8 @@ impl TokenPolicy {
 }
 
 /// The time in which the fastest tier of a bucket fills.
-fn fill(params: &Params) -> Micros {
-    let Params::Gcra(tiers) = params else { return Micros::ZERO };
+fn fill(params: &StepParams) -> Micros {
+    let StepParams::Gcra(tiers) = params else { return Micros::ZERO };
     let fill = |tier: &GcraTier| Micros(tier.latest_allowed.micros.saturating_sub(tier.now.0));
     tiers.iter().map(fill).min().unwrap_or_default()
 }

@@ -7,12 +7,12 @@ use super::POOLS_MAX;
 use super::hot_keys::HotKeys;
 use super::policy::TokenPolicy;
 use super::token_pool::TokenPool;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::modes::CounterCheck;
 
 /// The token pools of some counters, and the counters that are about to get one.
 pub(super) struct PoolShard {
-    pub(super) pools: HashMap<Key, TokenPool>,
+    pub(super) pools: HashMap<CounterKey, TokenPool>,
     hot_keys: HotKeys,
 }
 

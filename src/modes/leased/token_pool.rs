@@ -9,9 +9,9 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use super::counts::{LeasedCounts, add};
 use super::demand::Demand;
-use super::operation::{Leftover, Operation, OperationKind};
+use super::metrics::{LeasedMetrics, add};
+use super::operation::{Operation, OperationKind, PendingReturn};
 use super::policy::TokenPolicy;
 use super::tokens::Tokens;
 use crate::algorithm;
@@ -36,10 +36,10 @@ pub(super) struct TokenPool {
     policy: Arc<TokenPolicy>,
     tokens: Tokens,
     /// Tokens of windows that left the pool and are not returned yet.
-    leftover: SmallVec<[Leftover; 1]>,
+    returns: SmallVec<[PendingReturn; 1]>,
     /// The counter's state after the last operation. Unspent tokens of this instance are charged to
     /// it.
-    known: Option<State>,
+    last_state: Option<State>,
     demand: Demand,
     /// The offset of the store's clock when it was last known.
     offset: ClockOffset,
@@ -80,8 +80,8 @@ impl TokenPool {
         TokenPool {
             tokens: Tokens::none(&policy),
             policy: Arc::new(policy),
-            leftover: SmallVec::new(),
-            known: None,
+            returns: SmallVec::new(),
+            last_state: None,
             demand: Demand::new(now),
             offset: ClockOffset::between(local, now),
             touched: local,
@@ -129,51 +129,52 @@ impl TokenPool {
     /// Whether the pool has nothing, at `local`.
     pub(super) fn is_empty(&self, local: Micros) -> bool {
         let now = self.now(local);
-        !self.is_busy() && self.leftover.is_empty() && self.tokens.is_empty(now)
+        !self.is_busy() && self.returns.is_empty() && self.tokens.is_empty(now)
     }
 
     /// Replaces the policy. The tokens that were drawn under the old one are returned, or drain.
     pub(super) fn change_policy(&mut self, policy: TokenPolicy) {
-        self.retire();
+        self.take_all_windows();
         self.tokens = Tokens::none(&policy);
         self.policy = Arc::new(policy);
-        (self.known, self.paused_until) = (None, Micros::ZERO);
+        (self.last_state, self.paused_until) = (None, Micros::ZERO);
     }
 
     /// Takes all tokens of windows out, to be returned.
-    pub(super) fn retire(&mut self) {
-        self.take_out(Micros(u64::MAX));
+    pub(super) fn take_all_windows(&mut self) {
+        self.take_expired_windows(Micros(u64::MAX));
     }
 
     /// Takes out the tokens of windows that have ended at `now`.
-    pub(super) fn take_out(&mut self, now: Micros) {
+    pub(super) fn take_expired_windows(&mut self, now: Micros) {
         if let Some(Tokens::Windows(batches)) = self.tokens.take_expired(now) {
-            self.leftover.extend(batches.into_iter().map(|batch| (self.policy.clone(), batch)));
+            self.returns.extend(batches.into_iter().map(|batch| (self.policy.clone(), batch)));
         }
     }
 
     /// Drops all tokens, because their counter is being deleted.
     pub(super) fn delete(&mut self) {
         self.tokens = Tokens::none(&self.policy);
-        self.leftover.clear();
-        self.known = None;
+        self.returns.clear();
+        self.last_state = None;
         self.epoch += 1;
     }
 
     /// Tokens that a request at `now` can spend. None while the store may give back the last ones.
     fn available(&self, now: Micros) -> u64 {
-        if self.in_flight == Some(OperationKind::Pop) { 0 } else { self.tokens.available(now) }
+        let is_returning = self.in_flight == Some(OperationKind::ReturnSpan);
+        if is_returning { 0 } else { self.tokens.available(now) }
     }
 
     /// Whether a request at `now` can spend `hits` tokens.
     pub(super) fn serves(&self, hits: u64, now: Micros) -> bool {
-        self.in_flight != Some(OperationKind::Pop) && self.tokens.serves(hits, now)
+        self.in_flight != Some(OperationKind::ReturnSpan) && self.tokens.serves(hits, now)
     }
 
     /// The decision of a peek at `now`: unspent tokens of this instance do not count as used.
     pub(super) fn peek(&self, now: Micros) -> Decision {
-        let mut state = self.known.clone();
-        match &self.known {
+        let mut state = self.last_state.clone();
+        match &self.last_state {
             Some(State::Gcra(tiers)) => {
                 let tiers = self.tokens.without(tiers.as_slice(), now);
                 state = Some(State::Gcra(TierStates::from_slice(&tiers)));
@@ -197,7 +198,7 @@ impl TokenPool {
         hits: u64,
         now: Micros,
         ahead: bool,
-        counts: &LeasedCounts,
+        counts: &LeasedMetrics,
     ) -> (Acquire, Option<Operation>) {
         if self.waiting.is_empty() && self.serves(hits, now) {
             let decision = self.spend(hits, now);
@@ -218,14 +219,14 @@ impl TokenPool {
 
     /// The next operation: a return before a refill, so that no request is denied because of
     /// tokens that this instance has no use for.
-    fn next(&mut self, now: Micros, counts: &LeasedCounts) -> Option<Operation> {
+    fn next(&mut self, now: Micros, counts: &LeasedMetrics) -> Option<Operation> {
         self.next_return(now, counts).or_else(|| self.refill_for_waiting())
     }
 
     /// The next return of tokens of a window.
-    pub(super) fn next_return(&mut self, now: Micros, counts: &LeasedCounts) -> Option<Operation> {
+    pub(super) fn next_return(&mut self, now: Micros, counts: &LeasedMetrics) -> Option<Operation> {
         while self.in_flight.is_none()
-            && let Some((policy, batch)) = self.leftover.pop()
+            && let Some((policy, batch)) = self.returns.pop()
         {
             if let Some(step) = policy.return_step(&batch, Some(now)) {
                 return Some(self.start(policy, step, OperationKind::Return));
@@ -236,17 +237,17 @@ impl TokenPool {
     }
 
     /// The next return of a pool that is not used any more.
-    pub(super) fn return_all(&mut self, now: Micros, counts: &LeasedCounts) -> Option<Operation> {
-        self.retire();
-        self.next_return(now, counts).or_else(|| self.pop(now))
+    pub(super) fn return_all(&mut self, now: Micros, counts: &LeasedMetrics) -> Option<Operation> {
+        self.take_all_windows();
+        self.next_return(now, counts).or_else(|| self.return_span(now))
     }
 
-    fn pop(&mut self, now: Micros) -> Option<Operation> {
+    fn return_span(&mut self, now: Micros) -> Option<Operation> {
         if self.in_flight.is_some() {
             return None;
         }
         let step = self.tokens.pop(&self.policy, now)?;
-        Some(self.start(self.policy.clone(), step, OperationKind::Pop))
+        Some(self.start(self.policy.clone(), step, OperationKind::ReturnSpan))
     }
 
     fn start(&mut self, policy: Arc<TokenPolicy>, step: Step, kind: OperationKind) -> Operation {
@@ -279,7 +280,7 @@ impl TokenPool {
         &mut self,
         operation: &Operation,
         result: &Result<Outcome, StoreError>,
-        counts: &LeasedCounts,
+        counts: &LeasedMetrics,
     ) -> Option<Operation> {
         self.in_flight = None;
         let Operation { policy, step, kind, epoch } = operation;
@@ -295,12 +296,12 @@ impl TokenPool {
             }
             (OperationKind::Return, Ok(_)) => add(&counts.returned, hits),
             (OperationKind::Return, Err(_)) => add(&counts.expired, hits),
-            (OperationKind::Pop, result) => {
+            (OperationKind::ReturnSpan, result) => {
                 if current {
                     let before = self.tokens.available(step.now);
                     match result {
                         Ok(outcome) => {
-                            self.known = step.state_after(outcome);
+                            self.last_state = step.state_after(outcome);
                             self.tokens.popped(step, outcome);
                             // The next attempt, if one is needed, follows after the idle time.
                             self.touched = self.touched.max(self.offset.local(step.now));
@@ -337,11 +338,11 @@ impl TokenPool {
         operation: &Operation,
         outcome: &Outcome,
         current: bool,
-        counts: &LeasedCounts,
+        counts: &LeasedMetrics,
     ) {
         let Operation { policy, step, epoch, .. } = operation;
         if current {
-            self.known = step.state_after(outcome);
+            self.last_state = step.state_after(outcome);
         }
         if !outcome.allowed {
             add(&counts.refills_denied, 1);
@@ -356,7 +357,7 @@ impl TokenPool {
             let mut tokens = Tokens::none(policy);
             tokens.add(policy, step, outcome);
             if let Some(Tokens::Windows(batches)) = tokens.take_expired(Micros(u64::MAX)) {
-                self.leftover.extend(batches.into_iter().map(|batch| (policy.clone(), batch)));
+                self.returns.extend(batches.into_iter().map(|batch| (policy.clone(), batch)));
             }
         }
     }

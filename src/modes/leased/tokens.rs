@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::policy::{TokenBatch, TokenPolicy};
 use super::spans::Spans;
-use crate::step::{GcraTier, GcraTime, INTEGER_END, Outcome, Params, Step};
+use crate::step::{GcraTier, GcraTime, INTEGER_END, Outcome, Step, StepParams};
 use crate::time::Micros;
 
 mod bucket_draw;
@@ -75,7 +75,7 @@ impl Tokens {
     /// No tokens of a counter with `policy`.
     pub(super) fn none(policy: &TokenPolicy) -> Tokens {
         match policy.plan(1, Micros::ZERO).params {
-            Params::Gcra(tiers) => {
+            StepParams::Gcra(tiers) => {
                 let tier = |tier: &GcraTier| BucketTier {
                     parts: tier.parts,
                     one: in_parts(tier.emission_interval, tier.parts),
@@ -198,7 +198,7 @@ impl Tokens {
                 let until = policy.window_end(step, outcome);
                 add_batch(batches, TokenBatch { tokens, drawn: tokens, until });
             }
-            (Tokens::Bucket(tiers), Params::Gcra(planned)) => {
+            (Tokens::Bucket(tiers), StepParams::Gcra(planned)) => {
                 for ((tier, planned), seen) in tiers.iter_mut().zip(planned).zip(&outcome.tiers) {
                     let to = in_parts(seen.arrival_time(), tier.parts);
                     tier.spans.add(to - in_parts(planned.cost, tier.parts), to);
@@ -211,7 +211,7 @@ impl Tokens {
 
     /// Reduces the cost of a draw in a bucket by the unspent part of a token.
     pub(super) fn complete_part(&self, step: &mut Step) {
-        let (Tokens::Bucket(tiers), Params::Gcra(planned)) = (self, &mut step.params) else {
+        let (Tokens::Bucket(tiers), StepParams::Gcra(planned)) = (self, &mut step.params) else {
             return;
         };
         let whole = self.available(step.now);
@@ -227,7 +227,7 @@ impl Tokens {
     pub(super) fn pop(&self, policy: &TokenPolicy, now: Micros) -> Option<Step> {
         let Tokens::Bucket(tiers) = self else { return None };
         let mut step = policy.plan(-1, now);
-        let Params::Gcra(planned) = &mut step.params else { return None };
+        let StepParams::Gcra(planned) = &mut step.params else { return None };
         let mut tokens = u64::MAX;
         let mut left = false;
         for (tier, planned) in tiers.iter().zip(planned) {
@@ -243,7 +243,9 @@ impl Tokens {
 
     /// Removes the spans that `step` of [`pop`](Tokens::pop) gave back in the store.
     pub(super) fn popped(&mut self, step: &Step, outcome: &Outcome) {
-        let (Tokens::Bucket(tiers), Params::Gcra(planned)) = (self, &step.params) else { return };
+        let (Tokens::Bucket(tiers), StepParams::Gcra(planned)) = (self, &step.params) else {
+            return;
+        };
         for ((tier, planned), seen) in tiers.iter_mut().zip(planned).zip(&outcome.tiers) {
             let left = in_parts(seen.arrival_time(), tier.parts);
             let (most, cost) = (in_parts(planned.latest_denied, tier.parts), planned.cost);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::denied_state::DeniedState;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
 use crate::time::Micros;
 
@@ -43,7 +43,7 @@ pub(super) struct SetStamp(u64);
 
 #[derive(Debug)]
 struct CacheSlot {
-    key: Key,
+    key: CounterKey,
     entry: CacheEntry,
 }
 
@@ -82,12 +82,12 @@ impl OverLimitCache {
     }
 
     /// The set of `key`.
-    pub(super) fn set(&self, key: &Key) -> &CacheSet {
+    pub(super) fn set(&self, key: &CounterKey) -> &CacheSet {
         &self.sets[key.0[0] as usize % self.sets.len()]
     }
 
     /// Invalidates `key` after hits were given back past the cache, because the rule's mode changed.
-    pub(in crate::modes) fn invalidate(&self, key: &Key, now: Micros) {
+    pub(in crate::modes) fn invalidate(&self, key: &CounterKey, now: Micros) {
         let set = self.set(key);
         if !set.stamp().is_empty() {
             // Unreported hits belong to the old mode. The new one does not count denied hits.
@@ -130,7 +130,7 @@ impl CacheSet {
 
     /// Looks up `step`, which takes hits or peeks. Entries older than `max_age` are ignored. If the
     /// store must decide the step, the entry is removed once nothing is unreported.
-    pub(super) fn lookup(&self, key: &Key, step: &Step, max_age: Micros) -> Lookup {
+    pub(super) fn lookup(&self, key: &CounterKey, step: &Step, max_age: Micros) -> Lookup {
         let mut slots = self.lock();
         let Some(index) = find(&slots, key) else { return Lookup::Miss };
         let CacheEntry::Denied(state) = &mut slots[index].entry else { return Lookup::Miss };
@@ -148,7 +148,7 @@ impl CacheSet {
     }
 
     /// Takes the report of denied hits that must precede a step at `now`.
-    pub(super) fn take_unreported(&self, key: &Key, now: Micros) -> Option<Step> {
+    pub(super) fn take_unreported(&self, key: &CounterKey, now: Micros) -> Option<Step> {
         let mut slots = self.lock();
         let index = find(&slots, key)?;
         match &mut slots[index].entry {
@@ -158,7 +158,7 @@ impl CacheSet {
     }
 
     /// Takes back a report that was not applied. Returns false if its entry no longer exists.
-    pub(super) fn restore_unreported(&self, key: &Key, denied: &Step) -> bool {
+    pub(super) fn restore_unreported(&self, key: &CounterKey, denied: &Step) -> bool {
         let mut slots = self.lock();
         let Some(index) = find(&slots, key) else { return false };
         match &mut slots[index].entry {
@@ -172,10 +172,10 @@ impl CacheSet {
     pub(super) fn insert(
         &self,
         before: SetStamp,
-        key: &Key,
+        key: &CounterKey,
         step: &Step,
         outcome: &Outcome,
-    ) -> Option<(Key, Step)> {
+    ) -> Option<(CounterKey, Step)> {
         let state = DeniedState::new(step, outcome)?;
         let mut slots = self.lock();
         if self.stamp().refunds() != before.refunds() {
@@ -210,17 +210,17 @@ impl CacheSet {
 
     /// Removes `key` because hits are given back to it. Denials that are already on their way are
     /// not cached either. Returns the report of denied hits that must precede the step.
-    pub(super) fn invalidate(&self, key: &Key, now: Micros) -> Option<Step> {
+    pub(super) fn invalidate(&self, key: &CounterKey, now: Micros) -> Option<Step> {
         self.take_out(key, now, 1)
     }
 
     /// Removes `key` because the store decides a step that changes the counter. Returns the report
     /// of denied hits that must precede the step.
-    pub(super) fn remove(&self, key: &Key, now: Micros) -> Option<Step> {
+    pub(super) fn remove(&self, key: &CounterKey, now: Micros) -> Option<Step> {
         self.take_out(key, now, 0)
     }
 
-    fn take_out(&self, key: &Key, now: Micros, refunds: u64) -> Option<Step> {
+    fn take_out(&self, key: &CounterKey, now: Micros, refunds: u64) -> Option<Step> {
         let mut slots = self.lock();
         let mut report = None;
         if let Some(index) = find(&slots, key)
@@ -235,7 +235,7 @@ impl CacheSet {
 
     /// Suppresses denials of `key` because hits are given back to it at an unknown time. If an
     /// entry is evicted, returns its report of denied hits with its key.
-    pub(super) fn suppress(&self, key: &Key, now: Micros) -> Option<(Key, Step)> {
+    pub(super) fn suppress(&self, key: &CounterKey, now: Micros) -> Option<(CounterKey, Step)> {
         let mut slots = self.lock();
         let mut report = None;
         match find(&slots, key) {
@@ -266,13 +266,13 @@ impl CacheSet {
     }
 }
 
-fn find(slots: &[CacheSlot], key: &Key) -> Option<usize> {
+fn find(slots: &[CacheSlot], key: &CounterKey) -> Option<usize> {
     slots.iter().position(|slot| slot.key == *key)
 }
 
 /// Evicts the entry that ends first, if no slot is free. Returns its report of denied hits, with
 /// its key.
-fn evict(slots: &mut Vec<CacheSlot>, now: Micros) -> Option<(Key, Step)> {
+fn evict(slots: &mut Vec<CacheSlot>, now: Micros) -> Option<(CounterKey, Step)> {
     if slots.len() < SLOTS {
         return None;
     }

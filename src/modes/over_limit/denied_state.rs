@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use smallvec::smallvec;
 
-use crate::step::{FixedWindowTier, Lease, Outcome, Params, State, Step};
+use crate::step::{FixedWindowTier, Lease, Outcome, State, Step, StepParams};
 use crate::time::Micros;
 
 /// The state of a counter since it denied a step.
@@ -35,19 +35,19 @@ impl DeniedState {
     /// outcome, except in a fixed window of one tier, whose end they do not move.
     pub(super) fn new(step: &Step, outcome: &Outcome) -> Option<DeniedState> {
         let (known, ends) = match &step.params {
-            Params::FixedWindow(tiers) if step.count_denied && tiers.len() > 1 => return None,
-            Params::FixedWindow(_) => {
+            StepParams::FixedWindow(tiers) if step.count_denied && tiers.len() > 1 => return None,
+            StepParams::FixedWindow(_) => {
                 let state = step.state_after(outcome)?;
                 let ends = step.expires_at(&state);
                 (Known::State(state), ends)
             }
             _ if step.count_denied => return None,
-            Params::SlidingWindow(_) | Params::Gcra(_) => {
+            StepParams::SlidingWindow(_) | StepParams::Gcra(_) => {
                 let state = step.state_after(outcome)?;
                 let ends = step.expires_at(&state);
                 (Known::State(state), ends)
             }
-            Params::Log(tiers) => {
+            StepParams::Log(tiers) => {
                 let denied = || outcome.tiers.iter().zip(tiers).filter(|(seen, _)| !seen.allowed);
                 // A denial of several hits, or of a log over its limit, waits for more than the
                 // oldest entry. Its numbers change before it fits.
@@ -57,7 +57,7 @@ impl DeniedState {
                 let ends = denied().map(|(seen, _)| seen.units().1).max()?;
                 (Known::Outcome(outcome.clone()), ends)
             }
-            Params::Slots(_) => return None,
+            StepParams::Slots(_) => return None,
         };
         Some(DeniedState { at: step.now, limit: limit(&step.params), known, unreported: 0, ends })
     }
@@ -109,14 +109,14 @@ impl DeniedState {
         }
         let tier = FixedWindowTier { start, end: self.ends, max: 0 };
         let now = now.max(start);
-        let params = Params::FixedWindow(smallvec![tier]);
+        let params = StepParams::FixedWindow(smallvec![tier]);
         Some(Step { now, hits, count_denied: true, lease: None, params })
     }
 
     /// Restores a report from [`take_unreported`](DeniedState::take_unreported) that was not
     /// applied. Returns false if this is the state of another window.
     pub(super) fn restore_unreported(&mut self, denied: &Step) -> bool {
-        let (Known::State(state), Params::FixedWindow(tiers)) = (&self.known, &denied.params)
+        let (Known::State(state), StepParams::FixedWindow(tiers)) = (&self.known, &denied.params)
         else {
             return false;
         };
@@ -142,21 +142,21 @@ fn start(state: &State) -> Option<Micros> {
 }
 
 /// A fingerprint of a limit.
-fn limit(params: &Params) -> u64 {
+fn limit(params: &StepParams) -> u64 {
     let mut hash = DefaultHasher::new();
     std::mem::discriminant(params).hash(&mut hash);
     match params {
-        Params::FixedWindow(tiers) => {
+        StepParams::FixedWindow(tiers) => {
             for tier in tiers {
                 (tier.end.saturating_sub(tier.start), tier.max).hash(&mut hash);
             }
         }
-        Params::SlidingWindow(tiers) => {
+        StepParams::SlidingWindow(tiers) => {
             for tier in tiers {
                 (tier.window, tier.max).hash(&mut hash);
             }
         }
-        Params::Gcra(tiers) => {
+        StepParams::Gcra(tiers) => {
             for tier in tiers {
                 let full = tier.latest_allowed.micros.saturating_sub(tier.now.0);
                 (tier.parts, tier.emission_interval.micros, tier.emission_interval.part)
@@ -164,7 +164,7 @@ fn limit(params: &Params) -> u64 {
                 (full, tier.latest_allowed.part).hash(&mut hash);
             }
         }
-        Params::Log(tiers) | Params::Slots(tiers) => {
+        StepParams::Log(tiers) | StepParams::Slots(tiers) => {
             for tier in tiers {
                 (tier.window, tier.max).hash(&mut hash);
             }

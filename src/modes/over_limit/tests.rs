@@ -23,20 +23,20 @@ fn fake() -> Arc<FakeStore> {
 }
 
 /// A key of one set, so that all keys of a test evict each other.
-fn key(number: u64) -> Key {
-    Key([number << 32, number])
+fn key(number: u64) -> CounterKey {
+    CounterKey([number << 32, number])
 }
 
 fn cache(store: &Arc<FakeStore>) -> OverLimitStore<FakeStore> {
     OverLimitStore::new(store.clone(), Arc::new(OverLimitCache::new()), DENIAL_MAX)
 }
 
-fn check_memory(store: &MemoryStore, key: &Key, limit: &Limit, step: &Step) -> Decision {
+fn check_memory(store: &MemoryStore, key: &CounterKey, limit: &Limit, step: &Step) -> Decision {
     let outcome = store.apply_now(key, step).expect("there is room");
     algorithm::report(limit, step, &outcome)
 }
 
-fn check(store: &impl Store, key: &Key, limit: &Limit, step: &Step) -> Decision {
+fn check(store: &impl Store, key: &CounterKey, limit: &Limit, step: &Step) -> Decision {
     let outcome = store.apply(key, step).now_or_never().expect("memory answers at once");
     algorithm::report(limit, step, &outcome.expect("there is room"))
 }
@@ -172,7 +172,7 @@ fn a_key_flood_does_not_grow_the_cache() {
     let cached = cache(&store);
     let step = algorithm::plan(&limit, 1, Micros::SECOND);
     for number in 0..200_000 {
-        let key = Key([number, 0]);
+        let key = CounterKey([number, 0]);
         assert!(!check(&cached, &key, &limit, &step).allowed);
         if number % 3 == 0 {
             cached.apply_detached(&key, algorithm::plan(&limit, -1, Micros::SECOND));

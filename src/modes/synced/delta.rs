@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 use crate::algorithm;
 use crate::limit::Limit;
 use crate::step::{
-    FixedWindow, FixedWindowTier, GcraTier, GcraTime, INTEGER_END, Params, SlidingWindow,
-    SlidingWindowTier, State, Step, TierResult, TierStates,
+    FixedWindow, FixedWindowTier, GcraTier, GcraTime, INTEGER_END, SlidingWindow,
+    SlidingWindowTier, State, Step, StepParams, TierResult, TierStates,
 };
 use crate::time::Micros;
 
@@ -50,12 +50,12 @@ fn cells(step: &Step, state: &Option<State>) -> Rows {
     let outcome = step.apply(&mut state.clone());
     let seen = outcome.tiers.iter().enumerate();
     let row = |(index, seen): (usize, &TierResult)| match &step.params {
-        Params::Gcra(tiers) => {
+        StepParams::Gcra(tiers) => {
             let parts = tiers.get(index).map_or(1, |tier: &GcraTier| tier.parts);
             let time = seen.arrival_time();
             [i128::from(time.micros) * i128::from(parts) + i128::from(time.part), 0]
         }
-        Params::SlidingWindow(_) => {
+        StepParams::SlidingWindow(_) => {
             let window = seen.sliding_window();
             [i128::from(window.current), i128::from(window.previous)]
         }
@@ -84,7 +84,7 @@ pub(super) fn rebase(
         u64::try_from(sum(index, cell).max(0)).unwrap_or(u64::MAX).min(end - 1)
     };
     match &step.params {
-        Params::FixedWindow(tiers) => {
+        StepParams::FixedWindow(tiers) => {
             let tiers = tiers.iter().enumerate();
             let kept = tiers.map(|(i, tier)| FixedWindow {
                 start: tier.start,
@@ -92,7 +92,7 @@ pub(super) fn rebase(
             });
             Some(State::FixedWindow(TierStates::from_slice(&kept.collect::<Vec<_>>())))
         }
-        Params::SlidingWindow(tiers) => {
+        StepParams::SlidingWindow(tiers) => {
             let kept = tiers.iter().enumerate().map(|(i, tier)| SlidingWindow {
                 start: tier.start,
                 current: count(i, CURRENT, SlidingWindowTier::UNLIMITED),
@@ -100,14 +100,14 @@ pub(super) fn rebase(
             });
             Some(State::SlidingWindow(TierStates::from_slice(&kept.collect::<Vec<_>>())))
         }
-        Params::Gcra(tiers) => {
+        StepParams::Gcra(tiers) => {
             let kept = tiers.iter().enumerate().map(|(i, tier)| {
                 let empty = i128::from(tier.now.0) * i128::from(tier.parts);
                 gcra_time(sum(i, CURRENT).max(empty), tier.parts)
             });
             Some(State::Gcra(TierStates::from_slice(&kept.collect::<Vec<_>>())))
         }
-        Params::Log(_) | Params::Slots(_) => None,
+        StepParams::Log(_) | StepParams::Slots(_) => None,
     }
 }
 
@@ -155,19 +155,19 @@ pub(super) fn next_step(
     let hits = missing.iter().filter_map(amount).min()?;
     let chosen: SmallVec<[Option<usize>; 1]> = missing.iter().map(cell).collect();
     let hits = match &mut step.params {
-        Params::FixedWindow(tiers) => {
+        StepParams::FixedWindow(tiers) => {
             for (tier, cell) in tiers.iter_mut().zip(chosen) {
                 *tier = fixed_tier(*tier, cell);
             }
             hits
         }
-        Params::SlidingWindow(tiers) => {
+        StepParams::SlidingWindow(tiers) => {
             for (tier, cell) in tiers.iter_mut().zip(chosen) {
                 *tier = sliding_tier(*tier, cell);
             }
             hits
         }
-        Params::Gcra(tiers) => {
+        StepParams::Gcra(tiers) => {
             for ((tier, cell), row) in tiers.iter_mut().zip(chosen).zip(&missing) {
                 let length = cell.map_or(0, |cell| row[cell] * sign);
                 tier.cost = gcra_time(length, tier.parts);
@@ -176,7 +176,7 @@ pub(super) fn next_step(
             }
             1
         }
-        Params::Log(_) | Params::Slots(_) => return None,
+        StepParams::Log(_) | StepParams::Slots(_) => return None,
     };
     step.hits = i64::try_from(hits * sign).unwrap_or(0).clamp(1 - (1 << 52), (1 << 52) - 1);
     step.count_denied = true;
@@ -209,20 +209,20 @@ pub(super) fn excess(limit: &Limit, now: Micros, state: &Option<State>) -> u64 {
     let step = peek(limit, instant(&[state], now));
     let rows = cells(&step, state);
     let over = |(index, row): (usize, &Cells)| match &step.params {
-        Params::FixedWindow(tiers) => row[0] - i128::from(tiers[index].max),
-        Params::SlidingWindow(tiers) => {
+        StepParams::FixedWindow(tiers) => row[0] - i128::from(tiers[index].max),
+        StepParams::SlidingWindow(tiers) => {
             let tier = &tiers[index];
             let window = i128::from(tier.window.0.max(1));
             row[0] + row[1] * i128::from(tier.rest.0) / window - i128::from(tier.max)
         }
-        Params::Gcra(tiers) => {
+        StepParams::Gcra(tiers) => {
             let tier = &tiers[index];
             let parts = |time: GcraTime| {
                 i128::from(time.micros) * i128::from(tier.parts) + i128::from(time.part)
             };
             (row[0] - parts(tier.latest_allowed)) / parts(tier.emission_interval).max(1)
         }
-        Params::Log(_) | Params::Slots(_) => 0,
+        StepParams::Log(_) | StepParams::Slots(_) => 0,
     };
     let over = rows.iter().enumerate().map(over).max().unwrap_or(0);
     u64::try_from(over.max(0)).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! Replicas: one instance's copy of a counter, and the counts that it has not sent yet. Pure.
+//! Replicas: one instance's copy of a counter, and its hits that it has not sent yet. Pure.
 
 use super::delta::{covers, excess, next_step, rebase};
 use crate::algorithm;
@@ -51,7 +51,7 @@ pub(super) struct SyncCall {
     /// The store's state before and after the step, without the hits of other instances.
     before: Option<State>,
     after: Option<State>,
-    /// Whether the step sends counts; otherwise it peeks.
+    /// Whether the step sends hits; otherwise it peeks.
     sends: bool,
     /// Whether the exchange needs another call.
     pub(super) more: bool,
@@ -129,7 +129,7 @@ impl Replica {
         self.offset.remote(local)
     }
 
-    /// Whether the store has all counts.
+    /// Whether the store has all hits.
     pub(super) fn is_stored(&self, now: Micros) -> bool {
         self.unconfirmed.is_none()
             && next_step(&self.limit, now, &self.stored, &self.state).is_none()

@@ -26,10 +26,10 @@ fn shared() -> Arc<FakeStore> {
     Arc::new(FakeStore::new())
 }
 
-const KEY: Key = Key([7, 7]);
+const KEY: CounterKey = CounterKey([7, 7]);
 
 fn hit(
-    synced: &SyncedPath<FakeStore>,
+    synced: &SyncedMode<FakeStore>,
     limit: &Limit,
     hits: i64,
     now: u64,
@@ -38,8 +38,8 @@ fn hit(
 }
 
 fn hit_key(
-    synced: &SyncedPath<FakeStore>,
-    key: &Key,
+    synced: &SyncedMode<FakeStore>,
+    key: &CounterKey,
     limit: &Limit,
     hits: i64,
     now: u64,
@@ -59,7 +59,7 @@ fn hit_key(
     synced.check(&check).now_or_never().expect("memory answers at once")
 }
 
-fn run_due(synced: &SyncedPath<FakeStore>, now: u64) {
+fn run_due(synced: &SyncedMode<FakeStore>, now: u64) {
     synced.run_due(Micros(now)).now_or_never().expect("memory answers at once");
 }
 

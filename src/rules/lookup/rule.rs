@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::matcher::Matcher;
 use crate::descriptor::Entry;
-use crate::key::{Key, KeyBuilder, KeySeed, RuleId};
+use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
 use crate::limit::{Algorithm, Limit, Mode, OnError, Unit};
 use crate::rules::file::problem::Location;
 use crate::time::Micros;
@@ -88,7 +88,7 @@ impl Rule {
     }
 
     /// The key of the counter for a descriptor that `find` has matched to this rule.
-    pub fn key(&self, seed: &KeySeed, entries: &[Entry<'_>]) -> Key {
+    pub fn key(&self, seed: &KeySeed, entries: &[Entry<'_>]) -> CounterKey {
         let mut key = KeyBuilder::for_rule(seed, self.id);
         for (node, entry) in self.path.iter().zip(entries) {
             if node.counts_per_value() {
@@ -224,7 +224,7 @@ fn algorithm_number(algorithm: Algorithm) -> u64 {
 }
 
 /// The key of the counter for a limit from a request: its entries and unit, without its number.
-pub fn override_key(seed: &KeySeed, domain: &str, entries: &[Entry<'_>], unit: Unit) -> Key {
+pub fn override_key(seed: &KeySeed, domain: &str, entries: &[Entry<'_>], unit: Unit) -> CounterKey {
     let mut id = RuleId::builder();
     id.text("override").number(unit.window().0);
     let mut key = KeyBuilder::for_rule(seed, id.finish().into());

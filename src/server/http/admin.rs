@@ -23,7 +23,7 @@ pub(in crate::server) use access::Access;
 pub use token::Token;
 
 /// The content of the admin port. Each request calls one method.
-pub trait AdminView: Send + Sync + 'static {
+pub trait AdminApi: Send + Sync + 'static {
     /// `/metrics`, in Prometheus' text format.
     fn metrics(&self) -> String;
     /// `/rules`: the loaded rules by file, the load time, and the last error.
@@ -45,7 +45,7 @@ pub trait AdminView: Send + Sync + 'static {
         descriptor: &ParsedDescriptor,
     ) -> impl Future<Output = Result<String, CounterError>> + Send;
     /// `DELETE /counters`: deletes a descriptor's counter. Returns JSON.
-    fn delete(
+    fn delete_counter(
         &self,
         domain: &str,
         descriptor: &ParsedDescriptor,
@@ -73,24 +73,24 @@ const INDEX: &str = "\
 ";
 
 /// The routes of the admin port.
-pub(in crate::server) fn router<V: AdminView>(
-    view: Arc<V>,
+pub(in crate::server) fn router<V: AdminApi>(
+    api: Arc<V>,
     pages: MetricsPages,
     access: Access,
     bounds: Bounds,
 ) -> Router {
     let loopback = access.loopback;
     // A further protected path is one more `merge`.
-    let protected = Router::new().merge(counters::router(view.clone(), bounds));
+    let protected = Router::new().merge(counters::router(api.clone(), bounds));
     Router::new()
         .route("/", get(INDEX))
         .route("/metrics", get(move || pages.answer()))
-        .route("/rules", get(async |State(view): State<Arc<V>>| Json(view.rules())))
-        .route("/rlconfig", get(async |State(view): State<Arc<V>>| view.rlconfig()))
-        .route("/settings", get(async |State(view): State<Arc<V>>| Json(view.settings())))
-        .route("/top", get(async |State(view): State<Arc<V>>| Json(view.top())))
-        .with_state(view.clone())
-        .merge(explain::router(view, bounds))
+        .route("/rules", get(async |State(api): State<Arc<V>>| Json(api.rules())))
+        .route("/rlconfig", get(async |State(api): State<Arc<V>>| api.rlconfig()))
+        .route("/settings", get(async |State(api): State<Arc<V>>| Json(api.settings())))
+        .route("/top", get(async |State(api): State<Arc<V>>| Json(api.top())))
+        .with_state(api.clone())
+        .merge(explain::router(api, bounds))
         .merge(access::protect(protected, access))
         .layer(from_fn_with_state(loopback, origin::check))
 }

@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_secs(120);
 #[tokio::test]
 async fn slow_http_clients_do_not_outlast_the_drain() {
     let mut settings = settings();
-    settings.metrics.listen = Some(([127, 0, 0, 1], 0).into());
+    settings.metrics_listener.listen = Some(([127, 0, 0, 1], 0).into());
     settings.http.head_timeout = LONG;
     settings.http.request_timeout = LONG;
     settings.drain.timeout = Duration::from_millis(50);

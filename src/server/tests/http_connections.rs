@@ -18,7 +18,7 @@ fn serve_all_listeners(
     tune: impl FnOnce(&mut ServerConfig),
 ) -> (Served, [Listener; 3], Arc<ServerMetrics>) {
     let mut settings = settings();
-    settings.metrics.listen = Some(([127, 0, 0, 1], 0).into());
+    settings.metrics_listener.listen = Some(([127, 0, 0, 1], 0).into());
     tune(&mut settings);
     let metrics = Arc::clone(&settings.server_metrics);
     let server = serve(ByDomain, settings);

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::decision::{Code, CurrentLimit, Reason, Status, Verdict};
+use crate::decision::{Basis, Code, CurrentLimit, Status, Verdict};
 use crate::descriptor::{ParsedDescriptor, Request};
 use crate::limit::Unit;
 use crate::time::Micros;
 
-use crate::server::{AdminView, CounterError, Decide};
+use crate::server::{AdminApi, CounterError, Decide};
 
 /// A verdict with every field filled.
 pub(in crate::server) fn full_verdict() -> Verdict {
@@ -22,7 +22,7 @@ pub(in crate::server) fn full_verdict() -> Verdict {
         }),
         remaining: 3,
         reset_after: Some(Micros(60_000_000)),
-        reason: Reason::NoRule,
+        basis: Basis::NoRule,
     };
     let serde_json::Value::Object(metadata) = serde_json::json!({"domain": "shop", "n": 2}) else {
         unreachable!("an object");
@@ -38,7 +38,7 @@ pub(in crate::server) fn full_verdict() -> Verdict {
 }
 
 fn no_limit() -> Status {
-    Status { code: Code::Ok, limit: None, remaining: 0, reset_after: None, reason: Reason::NoRule }
+    Status { code: Code::Ok, limit: None, remaining: 0, reset_after: None, basis: Basis::NoRule }
 }
 
 fn verdict(request: &Request<'_>, code: Code) -> Verdict {
@@ -104,7 +104,7 @@ where
 /// An admin view with a short text per page.
 pub(in crate::server) struct View;
 
-impl AdminView for View {
+impl AdminApi for View {
     fn metrics(&self) -> String {
         "weir_up 1\n".into()
     }
@@ -133,7 +133,7 @@ impl AdminView for View {
         Err(CounterError::NoCounter("none".into()))
     }
 
-    async fn delete(&self, _: &str, _: &ParsedDescriptor) -> Result<String, CounterError> {
+    async fn delete_counter(&self, _: &str, _: &ParsedDescriptor) -> Result<String, CounterError> {
         Err(CounterError::Store("down".into()))
     }
 

@@ -18,9 +18,9 @@ use tokio::task::JoinHandle;
 
 use super::breaker::CallPermit;
 use super::{GuardedStore, Shared, call_result};
-use crate::key::Key;
-use crate::step::{Lease, Params, Step};
-use crate::store::{Clustered, NodeId, StoreError, with_timeout};
+use crate::key::CounterKey;
+use crate::step::{Lease, Step, StepParams};
+use crate::store::{NodeAware, NodeId, StoreError, with_timeout};
 use crate::time::{Clock, Micros};
 
 /// Pause between two attempts to send the waiting releases.
@@ -37,7 +37,7 @@ const REFUSALS_MAX: u8 = 50;
 /// A release that is sent again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Release {
-    key: Key,
+    key: CounterKey,
     step: Step,
     /// The instant from which its slots have expired, by the local clock.
     until: Micros,
@@ -60,8 +60,8 @@ struct QueueState {
 impl Release {
     /// The release that `step` on the counter `key` is, sent first at `now` by the local clock.
     /// `None` for every other step.
-    pub(super) fn of(key: &Key, step: &Step, now: Micros) -> Option<Release> {
-        let (Params::Slots(tiers), Some(Lease::Close(_))) = (&step.params, step.lease) else {
+    pub(super) fn of(key: &CounterKey, step: &Step, now: Micros) -> Option<Release> {
+        let (StepParams::Slots(tiers), Some(Lease::Close(_))) = (&step.params, step.lease) else {
             return None;
         };
         let hold = tiers.iter().map(|tier| tier.window).max()?;
@@ -76,7 +76,7 @@ impl Release {
     }
 }
 
-impl<S: Clustered, C: Clock> GuardedStore<S, C> {
+impl<S: NodeAware, C: Clock> GuardedStore<S, C> {
     /// Sends a release, and sends it again if it fails.
     pub(super) fn release(&self, release: Release) {
         // Without a runtime the process is ending. The slots expire.
@@ -189,7 +189,7 @@ mod tests {
         let limit = Limit { algorithm: Algorithm::Concurrency, tiers, count_denied: false };
         let step = algorithm::plan(&limit, -1, Micros::from_secs(100));
         let lease = Lease::Close(LeaseId::from_bits(1));
-        let key = Key([number, number]);
+        let key = CounterKey([number, number]);
         assert_eq!(Release::of(&key, &step, Micros::SECOND), None, "it has no lease");
         Release::of(&key, &step.with_lease(lease), Micros::from_secs(100)).expect("a release")
     }
@@ -200,7 +200,7 @@ mod tests {
         let lease = Lease::Close(LeaseId::from_bits(1));
         let limit = Limit::fixed_window(10, Micros::SECOND);
         let settlement = algorithm::plan(&limit, 0, Micros::SECOND).with_lease(lease);
-        assert_eq!(Release::of(&Key([1, 1]), &settlement, Micros::SECOND), None);
+        assert_eq!(Release::of(&CounterKey([1, 1]), &settlement, Micros::SECOND), None);
     }
 
     #[test]

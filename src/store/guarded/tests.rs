@@ -7,9 +7,9 @@ use crate::step::{Lease, LeaseId};
 use crate::testing::{FakeStore, Fate};
 use crate::time::ManualClock;
 
-const KEY: Key = Key([1, 2]);
+const KEY: CounterKey = CounterKey([1, 2]);
 /// A key of the other node.
-const OTHER: Key = Key([2, 2]);
+const OTHER: CounterKey = CounterKey([2, 2]);
 const TIMEOUT: Duration = Duration::from_millis(10);
 
 type TestStore = GuardedStore<FakeStore, ManualClock>;
@@ -24,7 +24,11 @@ fn step() -> Step {
 }
 
 /// Applies one step; the clock advances with tokio's time.
-async fn apply(store: &TestStore, key: &Key, timeout: Option<Duration>) -> Result<(), StoreError> {
+async fn apply(
+    store: &TestStore,
+    key: &CounterKey,
+    timeout: Option<Duration>,
+) -> Result<(), StoreError> {
     let before = tokio::time::Instant::now();
     let result = store.apply_within(key, &step(), timeout).await.map(|_| ());
     let waited = u64::try_from(before.elapsed().as_micros()).unwrap();
@@ -72,11 +76,11 @@ async fn a_stalled_node_is_skipped_and_the_other_serves() {
     assert_eq!(store.shared.store.calls(), 0);
     store.shared.store.release(1, 1);
     assert_eq!(apply(&store, &OTHER, None).await, Ok(()));
-    let health = store.health(NodeId(0));
+    let health = store.snapshot(NodeId(0));
     assert_eq!((health.breaker, health.opened), (BreakerState::Open, 1));
     let timeouts_and_open = [0, 5, 100, 0, 0, 0, 0, 0];
     assert_eq!(health.errors, timeouts_and_open, "in the order of StoreError::ALL");
-    let health = store.health(NodeId(1));
+    let health = store.snapshot(NodeId(1));
     assert_eq!((health.breaker, health.in_flight), (BreakerState::Closed, 0));
     store.apply_detached(&KEY, step());
     store.apply_detached(&OTHER, step());
@@ -87,7 +91,7 @@ async fn a_stalled_node_is_skipped_and_the_other_serves() {
     store.shared.store.release(0, 2);
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
-    let health = store.health(NodeId(0));
+    let health = store.snapshot(NodeId(0));
     assert_eq!((health.breaker, health.in_flight), (BreakerState::Closed, 0));
 }
 
@@ -98,19 +102,19 @@ async fn short_caller_deadlines_do_not_move_the_breaker() {
     for _ in 0..50 {
         assert_eq!(apply(&store, &KEY, short).await, Err(StoreError::Timeout));
     }
-    let health = store.health(NodeId(0));
+    let health = store.snapshot(NodeId(0));
     assert_eq!((health.breaker, health.opened), (BreakerState::Closed, 0));
 
     // A probe with a short deadline does not stop the next call from probing.
     for _ in 0..5 {
         assert_eq!(apply(&store, &KEY, Some(TIMEOUT)).await, Err(StoreError::Timeout));
     }
-    assert_eq!(store.health(NodeId(0)).breaker, BreakerState::Open);
+    assert_eq!(store.snapshot(NodeId(0)).breaker, BreakerState::Open);
     store.shared.clock.advance(Micros::from_millis(200));
     assert_eq!(apply(&store, &KEY, short).await, Err(StoreError::Timeout));
     store.shared.store.release(0, 1);
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
-    assert_eq!(store.health(NodeId(0)).breaker, BreakerState::Closed);
+    assert_eq!(store.snapshot(NodeId(0)).breaker, BreakerState::Closed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,11 +138,11 @@ async fn calls_over_the_bound_are_rejected_at_once() {
         assert!(futures_util::poll!(call).is_pending());
     }
     assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Busy));
-    assert_eq!(store.health(NodeId(0)).in_flight, IN_FLIGHT_MAX);
+    assert_eq!(store.snapshot(NodeId(0)).in_flight, IN_FLIGHT_MAX);
     store.shared.store.release(1, 1);
     assert_eq!(apply(&store, &OTHER, None).await, Ok(()), "the other node has its own bound");
     drop(waiting);
-    assert_eq!(store.health(NodeId(0)).in_flight, 0);
+    assert_eq!(store.snapshot(NodeId(0)).in_flight, 0);
     store.shared.store.release(0, 1);
     assert_eq!(apply(&store, &KEY, None).await, Ok(()));
 }

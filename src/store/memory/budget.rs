@@ -15,7 +15,7 @@ pub(super) struct Budget {
 
 /// Current sizes and totals of a memory store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryStats {
+pub struct MemorySnapshot {
     /// Counters held now, including expired ones that were not removed yet.
     pub counters: u64,
     /// Bytes of the states that do not fit into an entry.
@@ -82,8 +82,8 @@ impl Budget {
     }
 
     /// The totals, each read by itself.
-    pub(super) fn stats(&self) -> MemoryStats {
-        MemoryStats {
+    pub(super) fn snapshot(&self) -> MemorySnapshot {
+        MemorySnapshot {
             counters: self.counters.load(Relaxed) as u64,
             large_bytes: self.large_bytes.load(Relaxed) as u64,
             evicted: self.evicted.load(Relaxed),

@@ -1,6 +1,6 @@
 //! Packs one counter into an entry of 48 bytes, with a state of up to three words.
 
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::{FixedWindow, GcraTime, SlidingWindow, State, Step, TierStates};
 use crate::time::Micros;
 
@@ -17,7 +17,7 @@ const GRACE_SECS: u32 = 1;
 /// A counter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CounterEntry {
-    pub(super) key: Key,
+    pub(super) key: CounterKey,
     /// The packed state. For a large one, `words[0]` is its index in the shard's list.
     pub(super) words: [u64; 3],
     // The fields of EntryMeta, inlined so that the kind fits into the same word.
@@ -88,7 +88,7 @@ fn packed(state: &State) -> Option<(StateKind, [u64; 3])> {
 
 impl CounterEntry {
     /// A counter without a state yet.
-    pub(super) const fn new(key: Key) -> CounterEntry {
+    pub(super) const fn new(key: CounterKey) -> CounterEntry {
         CounterEntry {
             key,
             words: [0; 3],

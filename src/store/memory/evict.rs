@@ -6,7 +6,7 @@
 
 use super::budget::Budget;
 use super::shard::{Full, MemoryShard};
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::time::Micros;
 
 /// Entries that are compared, chosen at random.
@@ -37,7 +37,7 @@ impl MemoryShard {
     pub(super) fn evict_one(
         &mut self,
         full: Full,
-        except: &Key,
+        except: &CounterKey,
         now: Micros,
         budget: &Budget,
     ) -> bool {
@@ -57,7 +57,7 @@ impl MemoryShard {
     pub(super) fn make_room(
         &mut self,
         bytes: usize,
-        except: &Key,
+        except: &CounterKey,
         now: Micros,
         budget: &Budget,
     ) -> Result<(), Full> {
@@ -74,7 +74,7 @@ impl MemoryShard {
     }
 
     /// The place of the counter with a large state to evict.
-    fn large_victim(&mut self, except: &Key, now: Micros) -> Option<u32> {
+    fn large_victim(&mut self, except: &CounterKey, now: Micros) -> Option<u32> {
         let len = self.large_states.len();
         // Up to SAMPLE large states are all compared. Of a larger number, SAMPLE consecutive ones
         // are.

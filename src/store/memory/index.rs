@@ -9,7 +9,7 @@
 //! 5.3 to 6.7 bytes per counter; `hashbrown::HashTable` needs about 5 bytes more at worst, which
 //! would break the bound of 64 bytes. A rebuild blocks one shard only.
 
-use crate::key::Key;
+use crate::key::CounterKey;
 
 /// Exclusive upper bound of places in the slab.
 pub(super) const PLACES: u32 = (1 << PLACE_BITS) - 1;
@@ -28,7 +28,7 @@ pub(super) struct Index {
 
 impl Index {
     /// An index of `places` counters, whose keys `key_at` returns.
-    pub(super) fn build(places: u32, key_at: impl Fn(u32) -> Key) -> Index {
+    pub(super) fn build(places: u32, key_at: impl Fn(u32) -> CounterKey) -> Index {
         let cells = (places as usize + 1).saturating_mul(5).div_ceil(3).max(CELLS_MIN);
         let mut index = Index { cells: vec![EMPTY; cells].into_boxed_slice() };
         for place in 0..places {
@@ -48,7 +48,7 @@ impl Index {
     }
 
     /// The place of `key`: its tag matches, and `is_it` confirms the place.
-    pub(super) fn find(&self, key: &Key, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+    pub(super) fn find(&self, key: &CounterKey, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         if self.cells.is_empty() {
             return None;
         }
@@ -67,7 +67,7 @@ impl Index {
     }
 
     /// Adds a counter that is not in the index. The index must not be tight.
-    pub(super) fn insert(&mut self, key: &Key, place: u32) {
+    pub(super) fn insert(&mut self, key: &CounterKey, place: u32) {
         let mut at = self.home(key);
         while self.cells[at] != EMPTY {
             at = self.after(at);
@@ -76,7 +76,12 @@ impl Index {
     }
 
     /// Removes the counter at `place`. `key_at` returns the keys of the others.
-    pub(super) fn remove(&mut self, key: &Key, place: u32, key_at: impl Fn(u32) -> Key) {
+    pub(super) fn remove(
+        &mut self,
+        key: &CounterKey,
+        place: u32,
+        key_at: impl Fn(u32) -> CounterKey,
+    ) {
         let mut hole = self.cell_at(key, place);
         let mut at = hole;
         loop {
@@ -96,7 +101,7 @@ impl Index {
     }
 
     /// Updates the counter `key`, which moved in the slab.
-    pub(super) fn repoint(&mut self, key: &Key, from: u32, to: u32) {
+    pub(super) fn repoint(&mut self, key: &CounterKey, from: u32, to: u32) {
         let at = self.cell_at(key, from);
         self.cells[at] = cell_of(key, to);
     }
@@ -108,7 +113,7 @@ impl Index {
     }
 
     /// The cell of `place`, which must be indexed under `key`.
-    fn cell_at(&self, key: &Key, place: u32) -> usize {
+    fn cell_at(&self, key: &CounterKey, place: u32) -> usize {
         let wanted = cell_of(key, place);
         let mut at = self.home(key);
         while self.cells[at] != wanted {
@@ -120,7 +125,7 @@ impl Index {
 
     /// The cell where the search for `key` starts: its upper half-word scaled to the number of
     /// cells.
-    fn home(&self, key: &Key) -> usize {
+    fn home(&self, key: &CounterKey) -> usize {
         (((key.0[0] >> 32) * self.cells.len() as u64) >> 32) as usize
     }
 
@@ -134,11 +139,11 @@ impl Index {
     }
 }
 
-fn tag(key: &Key) -> u32 {
+fn tag(key: &CounterKey) -> u32 {
     (key.0[0] as u32) >> PLACE_BITS
 }
 
-fn cell_of(key: &Key, place: u32) -> u32 {
+fn cell_of(key: &CounterKey, place: u32) -> u32 {
     debug_assert!(place < PLACES);
     tag(key) << PLACE_BITS | (place + 1)
 }
@@ -156,15 +161,15 @@ mod tests {
     #[derive(Default)]
     struct IndexedKeys {
         index: Index,
-        keys: Vec<Key>,
+        keys: Vec<CounterKey>,
     }
 
     impl IndexedKeys {
-        fn find(&self, key: &Key) -> Option<u32> {
+        fn find(&self, key: &CounterKey) -> Option<u32> {
             self.index.find(key, |place| self.keys[place as usize] == *key)
         }
 
-        fn toggle(&mut self, key: Key) {
+        fn toggle(&mut self, key: CounterKey) {
             let count = self.keys.len() as u32;
             match self.find(&key) {
                 None => {
@@ -187,9 +192,10 @@ mod tests {
     }
 
     /// Keys with few homes and few tags: probe sequences are long and wrap, and tags collide.
-    fn crowded_key() -> impl Strategy<Value = Key> {
-        (0_u64..4, 0_u64..2, 0_u64..8)
-            .prop_map(|(home, tag, other)| Key([(home * 0x5555_5555) << 32 | tag << 31, other]))
+    fn crowded_key() -> impl Strategy<Value = CounterKey> {
+        (0_u64..4, 0_u64..2, 0_u64..8).prop_map(|(home, tag, other)| {
+            CounterKey([(home * 0x5555_5555) << 32 | tag << 31, other])
+        })
     }
 
     proptest! {
@@ -206,7 +212,7 @@ mod tests {
                 }
                 for home in 0..4 {
                     for (tag, other) in (0..16).map(|n| (n & 1, n >> 1)) {
-                        let key = Key([(home * 0x5555_5555) << 32 | tag << 31, other]);
+                        let key = CounterKey([(home * 0x5555_5555) << 32 | tag << 31, other]);
                         let found = keys.find(&key).map(|place| keys.keys[place as usize]);
                         prop_assert_eq!(found, model.get(&key).copied());
                     }
@@ -218,7 +224,7 @@ mod tests {
     #[test]
     fn is_neither_tight_nor_loose_after_a_build() {
         for places in 0..1000 {
-            let key = |place| Key([u64::from(place) << 40, 0]);
+            let key = |place| CounterKey([u64::from(place) << 40, 0]);
             let index = Index::build(places, key);
             assert!(!index.is_tight(places), "{places}");
             assert!(!index.is_loose(places), "{places}");

@@ -6,7 +6,7 @@ use super::index::{Index, PLACES};
 use super::large_state::{LargeState, LargeStates, bytes_of};
 use super::rng::Rng;
 use super::slab::Slab;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::{Outcome, State, Step};
 use crate::time::Micros;
 
@@ -46,7 +46,7 @@ impl MemoryShard {
     }
 
     /// The place of the counter `key`.
-    pub(super) fn find(&self, key: &Key) -> Option<u32> {
+    pub(super) fn find(&self, key: &CounterKey) -> Option<u32> {
         self.index.find(key, |place| self.slab.get(place).key == *key)
     }
 
@@ -62,7 +62,7 @@ impl MemoryShard {
     /// Applies `step` to the counter `key`. On an error the counter is unchanged.
     pub(super) fn apply(
         &mut self,
-        key: &Key,
+        key: &CounterKey,
         step: &Step,
         budget: &Budget,
     ) -> Result<Outcome, Full> {
@@ -91,7 +91,7 @@ impl MemoryShard {
     /// Adds a counter whose first state is `state`.
     fn insert(
         &mut self,
-        key: &Key,
+        key: &CounterKey,
         step: &Step,
         state: State,
         budget: &Budget,
@@ -125,7 +125,7 @@ impl MemoryShard {
     #[cold]
     fn outgrow(
         &mut self,
-        key: &Key,
+        key: &CounterKey,
         place: u32,
         step: &Step,
         state: Option<State>,
@@ -143,7 +143,12 @@ impl MemoryShard {
     }
 
     /// Applies `step` to a large state in place.
-    fn apply_large(&mut self, key: &Key, step: &Step, budget: &Budget) -> Result<Outcome, Full> {
+    fn apply_large(
+        &mut self,
+        key: &CounterKey,
+        step: &Step,
+        budget: &Budget,
+    ) -> Result<Outcome, Full> {
         let has_room = self.make_room(1, key, step.now, budget);
         let place = self.find(key).expect("make_room never evicts the counter it is for");
         let large = self.large_states.get_mut(self.slab.get(place).words[0]);

@@ -1,7 +1,7 @@
 //! The slab of a shard: its entries without gaps, in chunks that are freed when empty.
 
 use super::entry::CounterEntry;
-use crate::key::Key;
+use crate::key::CounterKey;
 
 /// Entries per chunk, 3 KiB. Small, because each shard has one partly empty chunk.
 const CHUNK: usize = 64;
@@ -69,7 +69,7 @@ impl Slab {
 
 /// A chunk that is created on the heap; an array expression would use the stack.
 fn empty_chunk() -> Box<[CounterEntry; CHUNK]> {
-    vec![CounterEntry::new(Key([0; 2])); CHUNK].try_into().expect("the length is CHUNK")
+    vec![CounterEntry::new(CounterKey([0; 2])); CHUNK].try_into().expect("the length is CHUNK")
 }
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     fn entry(id: u64) -> CounterEntry {
-        CounterEntry::new(Key([id, 0]))
+        CounterEntry::new(CounterKey([id, 0]))
     }
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
             assert_eq!(u64::from(slab.push(entry(id))), id);
         }
         slab.swap_remove(3);
-        assert_eq!(slab.get(3).key, Key([999, 0]));
+        assert_eq!(slab.get(3).key, CounterKey([999, 0]));
         slab.swap_remove(998);
         assert_eq!(slab.len(), 998);
         while slab.len() > 0 {

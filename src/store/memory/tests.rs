@@ -6,7 +6,7 @@ use super::entry::StateKind;
 use super::large_state::bytes_of;
 use super::*;
 use crate::key::{KeyBuilder, KeySeed};
-use crate::step::{EntriesTier, FixedWindowTier, Params};
+use crate::step::{EntriesTier, FixedWindowTier, StepParams};
 
 // Under the model checker a lock works only inside a checker run.
 #[cfg(not(feature = "shuttle"))]
@@ -25,11 +25,11 @@ mod sizes;
 mod threads;
 
 /// Key number `n`.
-fn key(n: u64) -> Key {
+fn key(n: u64) -> CounterKey {
     KeyBuilder::start(&KeySeed::fixed([7, 7])).number(n).finish()
 }
 
-fn step(now: Micros, hits: i64, params: Params) -> Step {
+fn step(now: Micros, hits: i64, params: StepParams) -> Step {
     Step { now, hits, count_denied: false, lease: None, params }
 }
 
@@ -38,7 +38,7 @@ fn count_per(secs: u64, now: Micros, hits: i64, max: u64) -> Step {
     let window = Micros::from_secs(secs);
     let start = Micros(now.0 - now.0 % window.0);
     let tier = FixedWindowTier { start, end: start.saturating_add(window), max };
-    step(now, hits, Params::FixedWindow(smallvec![tier]))
+    step(now, hits, StepParams::FixedWindow(smallvec![tier]))
 }
 
 /// `hits` of a limit of `max` per minute.
@@ -50,7 +50,7 @@ fn count(now: Micros, hits: i64, max: u64) -> Step {
 fn log(now: Micros, hits: i64, max: u64) -> Step {
     let window = Micros::from_secs(60);
     let after = now.saturating_sub(window).saturating_add(Micros(1));
-    step(now, hits, Params::Log(smallvec![EntriesTier { after, window, max }]))
+    step(now, hits, StepParams::Log(smallvec![EntriesTier { after, window, max }]))
 }
 
 /// Checks that slab, index, large states and totals are consistent.
@@ -74,6 +74,6 @@ fn assert_consistent(store: &MemoryStore) {
         assert_eq!(shard.large_states.len(), large_states, "every large state has an entry");
         counters += u64::from(shard.slab.len());
     }
-    let stats = store.stats();
+    let stats = store.snapshot();
     assert_eq!((stats.counters, stats.large_bytes), (counters, large_bytes));
 }

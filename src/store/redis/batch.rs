@@ -215,20 +215,20 @@ impl<K: AsRef<[u8]>, T> ScriptCall<K, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::{EntriesTier, FixedWindowTier, Lease, LeaseId, Params, Step};
+    use crate::step::{EntriesTier, FixedWindowTier, Lease, LeaseId, Step, StepParams};
     use crate::time::Micros;
 
     fn count(tiers: usize, lease: bool) -> EncodedStep {
         let tier = FixedWindowTier { start: Micros(1), end: Micros(2), max: 3 };
-        encoded(Params::FixedWindow((0..tiers).map(|_| tier).collect()), lease)
+        encoded(StepParams::FixedWindow((0..tiers).map(|_| tier).collect()), lease)
     }
 
     fn log() -> EncodedStep {
         let tier = EntriesTier { after: Micros(1), window: Micros(2), max: 3 };
-        encoded(Params::Log([tier].into_iter().collect()), true)
+        encoded(StepParams::Log([tier].into_iter().collect()), true)
     }
 
-    fn encoded(params: Params, lease: bool) -> EncodedStep {
+    fn encoded(params: StepParams, lease: bool) -> EncodedStep {
         let lease = lease.then_some(Lease::Close(LeaseId::from_bits(1)));
         EncodedStep::of(&Step { now: Micros(1), hits: 1, count_denied: false, lease, params })
     }

@@ -109,15 +109,15 @@ impl RedisConfig {
     }
 
     /// The address of the servers, for logs and metrics.
-    pub(super) fn label(&self) -> String {
+    pub(super) fn address(&self) -> String {
         match &self.servers {
-            Servers::Node(Target::Tcp(address)) => label(address),
+            Servers::Node(Target::Tcp(address)) => address_text(address),
             Servers::Node(Target::Unix(path)) => path.display().to_string(),
             Servers::Node(Target::Sentinel(sentinels)) => {
                 format!("primary of {}", sentinels.service)
             }
             Servers::Cluster(seeds) => {
-                let seeds: Vec<String> = seeds.iter().map(label).collect();
+                let seeds: Vec<String> = seeds.iter().map(address_text).collect();
                 format!("cluster at {}", seeds.join(", "))
             }
         }
@@ -125,7 +125,7 @@ impl RedisConfig {
 }
 
 /// The text of an address, for logs and metrics.
-pub(super) fn label((host, port): &HostPort) -> String {
+pub(super) fn address_text((host, port): &HostPort) -> String {
     format!("{host}:{port}")
 }
 
@@ -149,8 +149,8 @@ mod tests {
             ("redis-sentinel://a:1?node=b:2&sentinelServiceName=main", "primary of main"),
             ("redis+unix:///run/redis.sock", "/run/redis.sock"),
         ];
-        for (url, label) in table {
-            assert_eq!(config(url).unwrap().label(), label, "{url}");
+        for (url, address) in table {
+            assert_eq!(config(url).unwrap().address(), address, "{url}");
         }
         assert_eq!(config("redis://h:1/2").unwrap().access.database, Some(2));
     }

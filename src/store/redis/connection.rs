@@ -13,9 +13,9 @@ use super::batch::ScriptCall;
 use super::command::encode;
 use super::config::NodeConfig;
 use super::error::CallError;
+use super::metrics::NodeMetrics;
 use super::reply::{Reply, ReplyBound};
 use super::script::Script;
-use super::stats::AtomicStats;
 use crate::store::StoreError;
 use crate::time::SystemClock;
 
@@ -35,7 +35,7 @@ pub(super) struct Connection {
     state: watch::Receiver<ConnectionState>,
     /// Asks the task to drop the connection and to open a new one.
     reconnect: Arc<Notify>,
-    stats: Arc<AtomicStats>,
+    metrics: Arc<NodeMetrics>,
 }
 
 /// State of a connection.
@@ -54,17 +54,17 @@ impl Connection {
     /// Starts to connect, and reconnects until `closed` turns true or its sender is dropped.
     pub(super) fn open(
         config: &NodeConfig,
-        label: &str,
+        address: &str,
         closed: watch::Receiver<bool>,
-        stats: Arc<AtomicStats>,
+        metrics: Arc<NodeMetrics>,
         clock: SystemClock,
     ) -> Arc<Connection> {
         let (state_sender, state) = watch::channel(ConnectionState::Opening);
         let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
         let reconnect = Arc::new(Notify::new());
-        let driver = Driver::new(config.clone(), label, state_sender, reconnect.clone(), clock);
+        let driver = Driver::new(config.clone(), address, state_sender, reconnect.clone(), clock);
         tokio::spawn(driver.run(receiver, closed));
-        Arc::new(Connection { requests, state, reconnect, stats })
+        Arc::new(Connection { requests, state, reconnect, metrics })
     }
 
     /// Whether the connection is up.
@@ -118,7 +118,7 @@ impl Connection {
         &self,
         call: &ScriptCall<K, T>,
     ) -> Result<Bytes, CallError> {
-        self.stats.count(call.steps(), call.combined());
+        self.metrics.count(call.steps(), call.combined());
         reply_bytes(self.send(evalsha(call), 1, ReplyBound::USUAL).await?)
     }
 
@@ -127,7 +127,7 @@ impl Connection {
         &self,
         call: &ScriptCall<K, T>,
     ) -> Result<Bytes, CallError> {
-        self.stats.count(call.steps(), call.combined());
+        self.metrics.count(call.steps(), call.combined());
         let commands = [encode(&[b"ASKING"]), evalsha(call)].concat();
         reply_bytes(self.send(commands, 2, ReplyBound::USUAL).await?)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock_offset::{RttSample, RttSamples};
-use super::config::{HostPort, RedisConfig, Servers, Target, label};
+use super::config::{HostPort, RedisConfig, Servers, Target, address_text};
 use super::connection::Connection;
 use super::error::ConnectionError;
 use super::node::RedisNode;
@@ -66,7 +66,7 @@ pub(super) async fn run(router: Arc<Router>, config: RedisConfig) {
     match &config.servers {
         Servers::Cluster(seeds) => run_cluster(&router, &config, seeds).await,
         Servers::Node(target) => {
-            let node = router.new_node(config.label(), config.node(target.clone()));
+            let node = router.new_node(config.address(), config.node(target.clone()));
             let Some(node) = node else { return };
             let connection = node.connect_shared();
             router.set_topology(Topology::single(node.clone()));
@@ -85,13 +85,13 @@ async fn run_cluster(router: &Arc<Router>, config: &RedisConfig, seeds: &[HostPo
         match query_slots(config, &known, seeds, round).await {
             Ok(ranges) => {
                 if log.up() {
-                    tracing::info!(node = %config.label(), "reconnected to Redis");
+                    tracing::info!(node = %config.address(), "reconnected to Redis");
                 }
                 refresh(router, config, &mut known, &ranges);
             }
             Err(error) => {
                 if log.down(&error.to_string(), began) {
-                    tracing::warn!(node = %config.label(), %error, "no connection to Redis");
+                    tracing::warn!(node = %config.address(), %error, "no connection to Redis");
                 }
             }
         }
@@ -125,7 +125,7 @@ async fn query_slots(
         let reply = async { query.await.map_err(ConnectionError::from) };
         match read_ranges(address, reply).await {
             Ok(ranges) => return Ok(ranges),
-            Err(error) => errors.push(error.at(&label(address)).to_string()),
+            Err(error) => errors.push(error.at(&address_text(address)).to_string()),
         }
     }
     for seed in seeds {
@@ -135,7 +135,7 @@ async fn query_slots(
         };
         match read_ranges(seed, reply).await {
             Ok(ranges) => return Ok(ranges),
-            Err(error) => errors.push(error.at(&label(seed)).to_string()),
+            Err(error) => errors.push(error.at(&address_text(seed)).to_string()),
         }
     }
     Err(ConnectionError::new(errors.join("; ")))
@@ -171,14 +171,14 @@ fn refresh(
             continue;
         }
         let new_node =
-            || router.new_node(label(address), config.node(Target::Tcp(address.clone())));
+            || router.new_node(address_text(address), config.node(Target::Tcp(address.clone())));
         let has_room = known.len() + ignored < NODES_MAX;
         let Some(node) = has_room.then(new_node).flatten() else {
             ignored += 1;
             continue;
         };
         let connection = node.connect_shared();
-        tracing::info!(node = %node.label(), "Redis node joined the cluster");
+        tracing::info!(node = %node.address(), "Redis node joined the cluster");
         let supervised = (router.clone(), node.clone(), connection.clone());
         tokio::spawn(async move {
             supervise_node(&supervised.0, &supervised.1, &supervised.2).await;
@@ -196,7 +196,7 @@ fn refresh(
     known.retain(|_, one| {
         let stays = one.missing <= MISSING_MAX;
         if !stays {
-            tracing::info!(node = %one.node.label(), "Redis node left the cluster");
+            tracing::info!(node = %one.node.address(), "Redis node left the cluster");
             one.node.close();
         }
         stays

@@ -1,6 +1,6 @@
 //! The names of counters in Redis: `weir:{tag}rest`, 32 printable bytes.
 
-use crate::key::Key;
+use crate::key::CounterKey;
 
 /// Number of hash tags. Counters of one tag share a hash slot, so a Cluster lets their steps share
 /// a call. Fewer tags mean more shared calls. More tags fill the shards more evenly, and make each
@@ -66,7 +66,7 @@ pub(super) struct CounterName([u8; LENGTH]);
 
 impl CounterName {
     /// The name of the counter `key`.
-    pub(super) fn of(key: &Key) -> CounterName {
+    pub(super) fn of(key: &CounterKey) -> CounterName {
         let mut name = *b"weir:{000}0000000000000000000000";
         let bits = (u128::from(key.0[0]) << 64) | u128::from(key.0[1]);
         name[6..9].copy_from_slice(&tag(key).digits);
@@ -87,11 +87,11 @@ impl AsRef<[u8]> for CounterName {
 }
 
 /// The Cluster hash slot of the counter `key`.
-pub(super) fn hash_slot(key: &Key) -> u16 {
+pub(super) fn hash_slot(key: &CounterKey) -> u16 {
     tag(key).hash_slot
 }
 
-fn tag(key: &Key) -> Tag {
+fn tag(key: &CounterKey) -> Tag {
     TAGS[(key.0[0] >> (u64::BITS - HASH_TAGS.ilog2())) as usize]
 }
 
@@ -101,7 +101,8 @@ mod tests {
 
     #[test]
     fn a_name_contains_every_bit_of_the_key() {
-        let text = |key| String::from_utf8(CounterName::of(&Key(key)).as_ref().to_vec()).unwrap();
+        let text =
+            |key| String::from_utf8(CounterName::of(&CounterKey(key)).as_ref().to_vec()).unwrap();
         assert_eq!(&text([0, 0])[9..], "}AAAAAAAAAAAAAAAAAAAAAA");
         assert_eq!(&text([u64::MAX, u64::MAX])[9..], "}D_____________________");
         assert_eq!(&text([0xabc0_0000_0000_0000, 1])[9..], "}CrwAAAAAAAAAAAAAAAAAAB");
@@ -112,8 +113,8 @@ mod tests {
         }
     }
 
-    fn keys() -> impl Iterator<Item = Key> {
-        (0..HASH_TAGS as u64).map(|tag| Key([tag << (u64::BITS - HASH_TAGS.ilog2()), 7]))
+    fn keys() -> impl Iterator<Item = CounterKey> {
+        (0..HASH_TAGS as u64).map(|tag| CounterKey([tag << (u64::BITS - HASH_TAGS.ilog2()), 7]))
     }
 
     #[test]

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use super::batcher::Batcher;
 use super::config::{NodeConfig, Target};
 use super::connection::Connection;
-use super::stats::AtomicStats;
-use crate::key::Key;
+use super::metrics::NodeMetrics;
+use crate::key::CounterKey;
 use crate::store::NodeId;
 use crate::time::{ClockOffset, Micros, SystemClock};
 
@@ -23,7 +23,7 @@ pub(super) struct RedisNode {
     /// Unique among the nodes of all stores of this process.
     serial: u64,
     id: NodeId,
-    label: String,
+    address: String,
     /// How to connect.
     config: NodeConfig,
     /// The clock of log lines.
@@ -32,7 +32,7 @@ pub(super) struct RedisNode {
     connections: usize,
     /// The most steps per call.
     steps_max: usize,
-    stats: Arc<AtomicStats>,
+    metrics: Arc<NodeMetrics>,
     /// The node's clock minus the local clock in microseconds, or [`UNMEASURED`].
     offset: AtomicI64,
     /// The discovery thread's connection, which opens before any call is sent to this node.
@@ -57,22 +57,22 @@ impl RedisNode {
     /// A node without connections. `connections` counts per worker, `steps_max` per call.
     pub(super) fn new(
         id: NodeId,
-        label: String,
+        address: String,
         config: NodeConfig,
         (connections, steps_max): (usize, usize),
-        stats: Arc<AtomicStats>,
+        metrics: Arc<NodeMetrics>,
         clock: SystemClock,
     ) -> RedisNode {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         RedisNode {
             serial: SERIAL.fetch_add(1, Ordering::Relaxed),
             id,
-            label,
+            address,
             config,
             clock,
             connections: connections.max(1),
             steps_max,
-            stats,
+            metrics,
             offset: AtomicI64::new(UNMEASURED),
             shared: OnceLock::new(),
             closed: watch::Sender::new(false),
@@ -81,11 +81,11 @@ impl RedisNode {
 
     /// A node that does not exist.
     #[cfg(test)]
-    pub(super) fn for_testing(label: &str) -> RedisNode {
-        let target = Target::Tcp((label.to_owned(), 1));
+    pub(super) fn for_testing(address: &str) -> RedisNode {
+        let target = Target::Tcp((address.to_owned(), 1));
         let config = NodeConfig { target, access: Arc::default() };
         let clock = SystemClock::new();
-        RedisNode::new(NodeId(0), label.to_owned(), config, (1, 1), Arc::default(), clock)
+        RedisNode::new(NodeId(0), address.to_owned(), config, (1, 1), Arc::default(), clock)
     }
 
     /// The node's number, which stays the same when the node leaves and returns.
@@ -94,8 +94,8 @@ impl RedisNode {
     }
 
     /// The node's address, for logs and metrics.
-    pub(super) fn label(&self) -> &str {
-        &self.label
+    pub(super) fn address(&self) -> &str {
+        &self.address
     }
 
     /// The node's host name; empty without one (a Unix socket, Sentinel).
@@ -138,7 +138,7 @@ impl RedisNode {
     /// The batcher for a counter's steps. It is always the same one per core and counter, so that
     /// the steps are sent together. While its connection is opening or down, returns the discovery
     /// thread's batcher, which costs a change of threads but no wait.
-    pub(super) fn batcher(&self, key: &Key) -> Arc<Batcher> {
+    pub(super) fn batcher(&self, key: &CounterKey) -> Arc<Batcher> {
         let own = self.own_batcher(key.0[1] as usize);
         if own.connection().is_up() {
             return own;
@@ -164,8 +164,8 @@ impl RedisNode {
 
     /// Opens a connection on the current runtime.
     fn connect(&self) -> Arc<Batcher> {
-        let (closed, stats) = (self.closed.subscribe(), self.stats.clone());
-        let connection = Connection::open(&self.config, &self.label, closed, stats, self.clock);
+        let (closed, metrics) = (self.closed.subscribe(), self.metrics.clone());
+        let connection = Connection::open(&self.config, &self.address, closed, metrics, self.clock);
         Arc::new(Batcher::new(connection, self.steps_max))
     }
 }

@@ -9,15 +9,15 @@ use tokio::sync::Notify;
 
 use super::batch::ScriptCall;
 use super::batcher::{self, BatchError, Batcher};
-use super::config::{HostPort, NodeConfig, label};
+use super::config::{HostPort, NodeConfig, address_text};
 use super::error::{CallError, Redirect, RedisError};
+use super::metrics::{NodeMetrics, NodeSnapshot};
 use super::name::{CounterName, hash_slot};
 use super::node::RedisNode;
 use super::reply::ReplyBound;
 use super::script::{self, EncodedStep, Script};
-use super::stats::{AtomicStats, NodeStats};
 use super::topology::Topology;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
 use crate::store::{NodeId, StoreError};
 use crate::time::{Clock, Micros, SystemClock};
@@ -63,8 +63,8 @@ pub(super) struct Router {
 /// returns.
 #[derive(Debug)]
 struct NodeRecord {
-    label: String,
-    stats: Arc<AtomicStats>,
+    address: String,
+    metrics: Arc<NodeMetrics>,
 }
 
 /// Where and how a step is sent next.
@@ -85,13 +85,13 @@ enum SendMode {
 }
 
 impl Router {
-    /// A router without nodes. `label` is the address in the settings, which stands for the nodes
+    /// A router without nodes. `address` is the address in the settings, which stands for the nodes
     /// until they are discovered. A call carries at most `batch` steps, at least one.
     pub(super) fn new(
         clock: SystemClock,
         connections: usize,
         batch: usize,
-        label: String,
+        address: String,
     ) -> Router {
         Router {
             clock,
@@ -100,13 +100,13 @@ impl Router {
             connections,
             steps_max: batch.max(1),
             redirect_targets: Mutex::default(),
-            records: Mutex::new(vec![NodeRecord { label, stats: Arc::default() }]),
+            records: Mutex::new(vec![NodeRecord { address, metrics: Arc::default() }]),
             refusal_logged_at: AtomicU64::new(0),
         }
     }
 
     /// Applies `step` to the counter `key`.
-    pub(super) async fn apply(&self, key: &Key, step: &Step) -> Result<Outcome, StoreError> {
+    pub(super) async fn apply(&self, key: &CounterKey, step: &Step) -> Result<Outcome, StoreError> {
         let (name, encoded) = (CounterName::of(key), EncodedStep::of(step));
         let mut route = Route { node: self.owner(key)?, mode: SendMode::Batched };
         for _ in 0..SENDS_MAX {
@@ -140,7 +140,7 @@ impl Router {
     /// Deletes the counter `key` with `UNLINK`, and returns whether it existed. While a hash slot moves,
     /// Redis may report the key as absent; that is an error here, and the call can be repeated
     /// later.
-    pub(super) async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+    pub(super) async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         let name = CounterName::of(key);
         let mut node = self.owner(key)?;
         for _ in 0..SENDS_MAX {
@@ -197,61 +197,61 @@ impl Router {
         self.clock.now()
     }
 
-    /// A node at `label`. A node that returns keeps its id, and so its breaker and its metrics.
+    /// A node at `address`. A node that returns keeps its id, and so its breaker and its metrics.
     /// Returns `None` for a new one when [`RECORDS_MAX`] is reached.
-    pub(super) fn new_node(&self, label: String, config: NodeConfig) -> Option<Arc<RedisNode>> {
+    pub(super) fn new_node(&self, address: String, config: NodeConfig) -> Option<Arc<RedisNode>> {
         let mut records = self.records();
-        let known = records.iter().position(|record| record.label == label);
+        let known = records.iter().position(|record| record.address == address);
         if known.is_none() && records.len() >= RECORDS_MAX {
             return None;
         }
         let index = known.unwrap_or_else(|| {
-            records.push(NodeRecord { label: label.clone(), stats: Arc::default() });
+            records.push(NodeRecord { address: address.clone(), metrics: Arc::default() });
             records.len() - 1
         });
-        let stats = records[index].stats.clone();
+        let metrics = records[index].metrics.clone();
         let id = NodeId(u32::try_from(index).unwrap_or(u32::MAX));
         let limits = (self.connections, self.steps_max);
-        Some(Arc::new(RedisNode::new(id, label, config, limits, stats, self.clock)))
+        Some(Arc::new(RedisNode::new(id, address, config, limits, metrics, self.clock)))
     }
 
     /// The nodes, with their addresses; before the first discovery, the servers of the settings.
     pub(super) fn nodes(&self) -> Vec<(NodeId, String)> {
         let topology = self.topology();
         if topology.nodes().is_empty() {
-            return vec![(UNKNOWN_NODE, self.label_of(UNKNOWN_NODE))];
+            return vec![(UNKNOWN_NODE, self.address_of(UNKNOWN_NODE))];
         }
-        topology.nodes().iter().map(|node| (node.id(), node.label().to_owned())).collect()
+        topology.nodes().iter().map(|node| (node.id(), node.address().to_owned())).collect()
     }
 
     /// The node that owns `key`; [`UNKNOWN_NODE`] if none is known.
-    pub(super) fn node_id(&self, key: &Key) -> NodeId {
+    pub(super) fn node_id(&self, key: &CounterKey) -> NodeId {
         self.topology().owner(hash_slot(key)).map_or(UNKNOWN_NODE, |node| node.id())
     }
 
     /// Totals of what was sent to `node`; zeros for an unknown one.
-    pub(super) fn node_stats(&self, node: NodeId) -> NodeStats {
+    pub(super) fn node_snapshot(&self, node: NodeId) -> NodeSnapshot {
         let records = self.records();
-        records.get(node.0 as usize).map(|record| record.stats.snapshot()).unwrap_or_default()
+        records.get(node.0 as usize).map(|record| record.metrics.snapshot()).unwrap_or_default()
     }
 
     /// The address of `node`; empty for an unknown one.
-    pub(super) fn label_of(&self, node: NodeId) -> String {
+    pub(super) fn address_of(&self, node: NodeId) -> String {
         let records = self.records();
-        records.get(node.0 as usize).map(|record| record.label.clone()).unwrap_or_default()
+        records.get(node.0 as usize).map(|record| record.address.clone()).unwrap_or_default()
     }
 
     fn records(&self) -> MutexGuard<'_, Vec<NodeRecord>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn owner(&self, key: &Key) -> Result<Arc<RedisNode>, StoreError> {
+    fn owner(&self, key: &CounterKey) -> Result<Arc<RedisNode>, StoreError> {
         self.topology().owner(hash_slot(key)).cloned().ok_or(StoreError::Unreachable)
     }
 
     /// Counters of one group may share a call: all of them, but in a cluster only those of one hash
     /// slot.
-    fn group(&self, key: &Key) -> u16 {
+    fn group(&self, key: &CounterKey) -> u16 {
         if self.topology().is_cluster() { hash_slot(key) } else { 0 }
     }
 
@@ -259,7 +259,7 @@ impl Router {
     async fn next_route(
         &self,
         route: Route,
-        key: &Key,
+        key: &CounterKey,
         error: &CallError,
         batcher: &Batcher,
         script: Script,
@@ -334,9 +334,9 @@ impl Router {
     fn find(&self, redirect: Redirect, sender: &RedisNode) -> Option<Arc<RedisNode>> {
         let host = if redirect.host.is_empty() { sender.host() } else { redirect.host };
         let address = (host, redirect.port);
-        let label = label(&address);
+        let text = address_text(&address);
         let topology = self.topology();
-        let found = topology.nodes().iter().find(|node| node.label() == label).cloned();
+        let found = topology.nodes().iter().find(|node| node.address() == text).cloned();
         if found.is_none() {
             let mut targets = self.redirect_targets.lock().unwrap_or_else(PoisonError::into_inner);
             if targets.len() < REDIRECT_TARGETS_MAX && !targets.contains(&address) {
@@ -347,7 +347,7 @@ impl Router {
     }
 
     /// Requests a refresh, pauses, and routes the step by the topology that is known then.
-    async fn retry_after_refresh(&self, key: &Key) -> Result<Route, StoreError> {
+    async fn retry_after_refresh(&self, key: &CounterKey) -> Result<Route, StoreError> {
         self.request_refresh();
         tokio::time::sleep(RETRY_PAUSE).await;
         Ok(Route { node: self.owner(key)?, mode: SendMode::Batched })
@@ -363,5 +363,5 @@ impl Router {
 }
 
 fn log_error_reply(node: &RedisNode, error: &CallError) {
-    tracing::warn!(node = %node.label(), %error, "Redis replied with an error");
+    tracing::warn!(node = %node.address(), %error, "Redis replied with an error");
 }

@@ -9,7 +9,7 @@
 use smallvec::SmallVec;
 
 use crate::step::{
-    INTEGER_END, Lease, Outcome, Params, SLIDING_COUNT_END, Step, TIERS_MAX, TierResult,
+    INTEGER_END, Lease, Outcome, SLIDING_COUNT_END, Step, StepParams, TIERS_MAX, TierResult,
 };
 
 /// A Lua script. Each kind of state has one.
@@ -51,10 +51,10 @@ impl Script {
     /// The script that runs `step`.
     pub fn of(step: &Step) -> Script {
         match step.params {
-            Params::FixedWindow(_) => Script::FixedWindow,
-            Params::SlidingWindow(_) => Script::SlidingWindow,
-            Params::Gcra(_) => Script::Gcra,
-            Params::Log(_) | Params::Slots(_) => Script::Entries,
+            StepParams::FixedWindow(_) => Script::FixedWindow,
+            StepParams::SlidingWindow(_) => Script::SlidingWindow,
+            StepParams::Gcra(_) => Script::Gcra,
+            StepParams::Log(_) | StepParams::Slots(_) => Script::Entries,
         }
     }
 
@@ -141,26 +141,26 @@ impl EncodedStep {
     }
 }
 
-fn encode_tiers(params: &Params, body: &mut SmallVec<[u8; BODY]>) {
+fn encode_tiers(params: &StepParams, body: &mut SmallVec<[u8; BODY]>) {
     match params {
-        Params::FixedWindow(tiers) => {
+        StepParams::FixedWindow(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
                 push_numbers(body, &[tier.start.0, tier.end.0, tier.max]);
             }
         }
-        Params::SlidingWindow(tiers) => {
+        StepParams::SlidingWindow(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
                 push_numbers(body, &[tier.start.0, tier.window.0, tier.rest.0, tier.max]);
             }
         }
-        Params::Gcra(tiers) => {
+        StepParams::Gcra(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
                 push_numbers(body, &[tier.now.0, tier.parts, tier.cost.micros, tier.cost.part]);
                 push_numbers(body, &[tier.latest_allowed.micros, tier.latest_allowed.part]);
                 push_numbers(body, &[tier.latest_denied.micros, tier.latest_denied.part]);
             }
         }
-        Params::Log(tiers) | Params::Slots(tiers) => {
+        StepParams::Log(tiers) | StepParams::Slots(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
                 push_numbers(body, &[tier.after.0, tier.window.0, tier.max]);
             }
@@ -171,11 +171,11 @@ fn encode_tiers(params: &Params, body: &mut SmallVec<[u8; BODY]>) {
 /// The letter that identifies the kind of state in a value.
 fn letter(step: &Step) -> u8 {
     match step.params {
-        Params::FixedWindow(_) => b'c',
-        Params::SlidingWindow(_) => b'p',
-        Params::Gcra(_) => b't',
-        Params::Log(_) => b'l',
-        Params::Slots(_) => b's',
+        StepParams::FixedWindow(_) => b'c',
+        StepParams::SlidingWindow(_) => b'p',
+        StepParams::Gcra(_) => b't',
+        StepParams::Log(_) => b'l',
+        StepParams::Slots(_) => b's',
     }
 }
 
@@ -195,15 +195,15 @@ fn reply_len(step: &Step) -> usize {
 
 fn tiers(step: &Step) -> usize {
     match &step.params {
-        Params::FixedWindow(tiers) => tiers.len(),
-        Params::SlidingWindow(tiers) => tiers.len(),
-        Params::Gcra(tiers) => tiers.len(),
-        Params::Log(tiers) | Params::Slots(tiers) => tiers.len(),
+        StepParams::FixedWindow(tiers) => tiers.len(),
+        StepParams::SlidingWindow(tiers) => tiers.len(),
+        StepParams::Gcra(tiers) => tiers.len(),
+        StepParams::Log(tiers) | StepParams::Slots(tiers) => tiers.len(),
     }
 }
 
 fn numbers_per_tier(step: &Step) -> usize {
-    if matches!(step.params, Params::SlidingWindow(_)) { 3 } else { 2 }
+    if matches!(step.params, StepParams::SlidingWindow(_)) { 3 } else { 2 }
 }
 
 /// Decodes the reply to `step`, which has [`EncodedStep::reply_len`] bytes.
@@ -215,7 +215,7 @@ pub fn decode(step: &Step, reply: &[u8]) -> Result<Outcome, MalformedReply> {
         return Err(MalformedReply);
     }
     let (passes, numbers) = reply.split_at(tiers(step));
-    let is_sliding = matches!(step.params, Params::SlidingWindow(_));
+    let is_sliding = matches!(step.params, StepParams::SlidingWindow(_));
     let number = |bytes: Option<&[u8]>| {
         let mut whole = [0; 8];
         whole[1..].copy_from_slice(bytes.unwrap_or(&[0; 7]));
@@ -248,19 +248,19 @@ mod tests {
     use crate::step::{EntriesTier, FixedWindowTier, LeaseId, SlidingWindowTier};
     use crate::time::Micros;
 
-    fn step(hits: i64, lease: Option<Lease>, params: Params) -> Step {
+    fn step(hits: i64, lease: Option<Lease>, params: StepParams) -> Step {
         Step { now: Micros(0x0102_0304_0506_0708), hits, count_denied: true, lease, params }
     }
 
     fn fixed_window(hits: i64, lease: Option<Lease>) -> Step {
         let tier = FixedWindowTier { start: Micros(1), end: Micros(2), max: 3 };
-        step(hits, lease, Params::FixedWindow([tier].into_iter().collect()))
+        step(hits, lease, StepParams::FixedWindow([tier].into_iter().collect()))
     }
 
     fn sliding_window() -> Step {
         let tier =
             SlidingWindowTier { start: Micros(1), window: Micros(2), rest: Micros(3), max: 4 };
-        step(1, None, Params::SlidingWindow([tier; 2].into_iter().collect()))
+        step(1, None, StepParams::SlidingWindow([tier; 2].into_iter().collect()))
     }
 
     fn body(step: &Step) -> Vec<u8> {
@@ -290,7 +290,7 @@ mod tests {
         let close = Some(Lease::Close(LeaseId::from_bits(1)));
         let open = Some(Lease::Open { id: LeaseId::from_bits(1), until: Micros(9) });
         let tier = EntriesTier { after: Micros(1), window: Micros(1), max: 1 };
-        let log = step(1, None, Params::Log([tier].into_iter().collect()));
+        let log = step(1, None, StepParams::Log([tier].into_iter().collect()));
         let plain = [
             fixed_window(1, None),
             sliding_window(),
@@ -355,10 +355,10 @@ mod tests {
             let reply = reply(&[1, 1], &[1, 1, 1, counts[0], counts[1], 1]);
             assert_eq!(decode(&sliding_window(), &reply), Err(MalformedReply), "{counts:?}");
         }
-        let none = step(1, None, Params::Log([].into_iter().collect()));
+        let none = step(1, None, StepParams::Log([].into_iter().collect()));
         assert_eq!(decode(&none, &[]), Err(MalformedReply), "a step without tiers has no outcome");
         let tier = EntriesTier { after: Micros(1), window: Micros(1), max: 1 };
-        let many = step(1, None, Params::Slots([tier; 17].into_iter().collect()));
+        let many = step(1, None, StepParams::Slots([tier; 17].into_iter().collect()));
         assert_eq!(EncodedStep::of(&many).head[1], 16);
         let short = reply(&[1; 16], &[1; 32]);
         assert_eq!(decode(&many, &short), Err(MalformedReply), "more tiers than a script takes");

@@ -1,7 +1,7 @@
 //! Finds a primary through its sentinels
 //! (<https://redis.io/docs/latest/develop/reference/sentinel-clients/>).
 
-use super::config::{Access, HostPort, Sentinels, label};
+use super::config::{Access, HostPort, Sentinels, address_text};
 use super::error::{ConnectionError, HOST_BYTES_MAX};
 use super::reply::Reply;
 use super::session::Session;
@@ -37,7 +37,7 @@ async fn open_named_by(
     others: &mut Vec<HostPort>,
     access: &Access,
 ) -> Result<Session, ConnectionError> {
-    let at = |error: ConnectionError| error.at(&format!("sentinel {}", label(address)));
+    let at = |error: ConnectionError| error.at(&format!("sentinel {}", address_text(address)));
     let mut sentinel = Session::connect(address, access.tls.as_ref()).await.map_err(at)?;
     sentinel.authenticate(&sentinels.credentials).await.map_err(at)?;
     let service = sentinels.service.as_bytes();
@@ -50,7 +50,7 @@ async fn open_named_by(
         *others = other_sentinels(&reply);
         others.retain(|other| !sentinels.hosts.contains(other));
     }
-    let of_primary = |error: ConnectionError| error.at(&label(&primary));
+    let of_primary = |error: ConnectionError| error.at(&address_text(&primary));
     let mut session = Session::open(&primary, access).await.map_err(of_primary)?;
     // A primary that was demoted may not know it yet. Redis may refuse to say; then the first write
     // shows it.

@@ -179,7 +179,7 @@ mod tests {
         let find = |address: &(String, u16)| if address.0 == "a" { a.clone() } else { b.clone() };
         let topology = Topology::cluster(&ranges, find);
         let owner = |topology: &Topology, hash_slot| {
-            topology.owner(hash_slot).map(|node| node.label().to_owned())
+            topology.owner(hash_slot).map(|node| node.address().to_owned())
         };
         assert_eq!(owner(&topology, 99).as_deref(), Some("a"));
         assert_eq!(owner(&topology, 100).as_deref(), Some("b"));

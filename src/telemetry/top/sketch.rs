@@ -6,7 +6,7 @@
 
 use hashbrown::HashMap;
 
-use crate::key::Key;
+use crate::key::CounterKey;
 
 /// Number of entries.
 pub(super) const NAMES: usize = 128;
@@ -14,7 +14,7 @@ pub(super) const NAMES: usize = 128;
 /// Counts by name.
 #[derive(Debug)]
 pub(super) struct Sketch<T> {
-    entries: HashMap<Key, Estimate<T>>,
+    entries: HashMap<CounterKey, Estimate<T>>,
 }
 
 /// The count of one name.
@@ -36,7 +36,7 @@ impl<T> Default for Sketch<T> {
 
 impl<T> Sketch<T> {
     /// Counts `name`. `labels` is called for a new entry.
-    pub(super) fn add(&mut self, name: Key, amount: u64, labels: impl FnOnce() -> T) {
+    pub(super) fn add(&mut self, name: CounterKey, amount: u64, labels: impl FnOnce() -> T) {
         if let Some(known) = self.entries.get_mut(&name) {
             known.count = known.count.saturating_add(amount);
             return;
@@ -54,7 +54,7 @@ impl<T> Sketch<T> {
     }
 
     /// All entries.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&Key, &Estimate<T>)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (&CounterKey, &Estimate<T>)> {
         self.entries.iter()
     }
 
@@ -80,7 +80,7 @@ mod tests {
             for name in &names {
                 // There are only three even names, so they are frequent.
                 let name = if name % 2 == 0 { name % 6 } else { *name };
-                sketch.add(Key([name, 0]), 1, || name);
+                sketch.add(CounterKey([name, 0]), 1, || name);
                 *exact.entry(name).or_insert(0_u64) += 1;
             }
             prop_assert!(sketch.entries.len() <= NAMES);
@@ -92,7 +92,7 @@ mod tests {
             }
             for (name, count) in exact {
                 if count as usize > names.len() / NAMES {
-                    prop_assert!(sketch.entries.contains_key(&Key([name, 0])), "{} is lost", name);
+                    prop_assert!(sketch.entries.contains_key(&CounterKey([name, 0])), "{} is lost", name);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use weir::limit::Limit;
 use weir::step::{
-    FixedWindowTier, GcraTier, GcraTime, INTEGER_END, Params, SlidingWindowTier, State, Step,
+    FixedWindowTier, GcraTier, GcraTime, INTEGER_END, SlidingWindowTier, State, Step, StepParams,
 };
 use weir::time::Micros;
 
@@ -34,7 +34,7 @@ impl Origin {
             Origin::Decided => {}
             Origin::Elsewhere(windows) => passed_elsewhere(step, *windows),
             Origin::Span(spans) => {
-                let Params::Gcra(tiers) = &mut step.params else { return };
+                let StepParams::Gcra(tiers) = &mut step.params else { return };
                 for (tier, span) in tiers.iter_mut().zip(spans) {
                     (tier.cost, tier.latest_denied) = (span.length, span.edge);
                     if step.hits > 0 {
@@ -56,7 +56,7 @@ impl Origin {
     ) -> Origin {
         let step = weir::algorithm::plan(limit, hits, now);
         let peek = weir::algorithm::plan(limit, 0, now).apply(&mut state.clone());
-        let Params::Gcra(tiers) = &step.params else { return Origin::Decided };
+        let StepParams::Gcra(tiers) = &step.params else { return Origin::Decided };
         let span = |(tier, arrival): (&GcraTier, GcraTime)| {
             let parts = tier.parts;
             let level = GcraTime { micros: arrival.micros - tier.now.0, part: arrival.part };
@@ -99,7 +99,7 @@ fn passed_elsewhere(step: &mut Step, mut windows: u64) {
         start.saturating_sub(Micros(back))
     };
     match &mut step.params {
-        Params::FixedWindow(tiers) => {
+        StepParams::FixedWindow(tiers) => {
             for tier in tiers {
                 let window = tier.end.saturating_sub(tier.start);
                 let start = begun(tier.start, window);
@@ -107,18 +107,18 @@ fn passed_elsewhere(step: &mut Step, mut windows: u64) {
                 *tier = FixedWindowTier { start, end, max: FixedWindowTier::UNLIMITED };
             }
         }
-        Params::SlidingWindow(tiers) => {
+        StepParams::SlidingWindow(tiers) => {
             for tier in tiers {
                 let start = begun(tier.start, tier.window);
                 *tier = SlidingWindowTier { start, max: SlidingWindowTier::UNLIMITED, ..*tier };
             }
         }
-        Params::Gcra(tiers) => {
+        StepParams::Gcra(tiers) => {
             for tier in tiers {
                 tier.latest_denied = GcraTier::ANY;
             }
         }
-        Params::Log(_) | Params::Slots(_) => return,
+        StepParams::Log(_) | StepParams::Slots(_) => return,
     }
     step.count_denied = true;
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use weir::step::{INTEGER_END, Lease, Outcome, Params, State, Step};
+use weir::step::{INTEGER_END, Lease, Outcome, State, Step, StepParams};
 use weir::store::redis::batch::ScriptCall;
 use weir::store::redis::script::{self, EncodedStep, Script};
 
@@ -175,13 +175,13 @@ fn expect(walk: &[Operation]) -> Vec<Expected> {
 /// live where that is long enough.
 fn is_plain(step: &Step, state: Option<&State>) -> bool {
     match (&step.params, state) {
-        (Params::FixedWindow(tiers), Some(State::FixedWindow(kept))) => {
+        (StepParams::FixedWindow(tiers), Some(State::FixedWindow(kept))) => {
             tiers.len() == kept.as_slice().len()
         }
-        (Params::SlidingWindow(tiers), Some(State::SlidingWindow(kept))) => {
+        (StepParams::SlidingWindow(tiers), Some(State::SlidingWindow(kept))) => {
             tiers.len() == kept.as_slice().len()
         }
-        (Params::Gcra(tiers), Some(State::Gcra(kept))) => tiers.len() == kept.as_slice().len(),
+        (StepParams::Gcra(tiers), Some(State::Gcra(kept))) => tiers.len() == kept.as_slice().len(),
         _ => false,
     }
 }
@@ -190,7 +190,7 @@ fn is_plain(step: &Step, state: Option<&State>) -> bool {
 /// script has only doubles.
 fn kept_until(step: &Step, over: f64) -> f64 {
     let spare = 4e6 + ((over - step.now.0 as f64).max(0.0) / 8.0).floor();
-    over + if matches!(step.params, Params::Gcra(_)) { spare } else { 0.0 }
+    over + if matches!(step.params, StepParams::Gcra(_)) { spare } else { 0.0 }
 }
 
 fn difference(

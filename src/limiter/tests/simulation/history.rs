@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::rules;
 use super::schedule::Schedule;
 use super::witness::Call;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::{Lease, State, Step};
 use crate::store::StoreError;
 use crate::testing::link::LostCall;
@@ -16,7 +16,7 @@ use crate::time::Micros;
 /// The records of one run. All instants are by the clock of Redis.
 pub(super) struct History {
     /// The key of each counter.
-    pub(super) keys: Vec<Key>,
+    pub(super) keys: Vec<CounterKey>,
     pub(super) asked: Vec<Asked>,
     /// What the nodes did, in order.
     pub(super) applied: Vec<Applied>,
@@ -106,7 +106,7 @@ impl History {
     }
 
     /// The state of a counter at the end.
-    pub(super) fn state(&self, key: &Key) -> Option<State> {
+    pub(super) fn state(&self, key: &CounterKey) -> Option<State> {
         self.nodes.iter().find_map(|node| node.state(key))
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::witness::Witness;
 use crate::decision::Verdict;
 use crate::descriptor::{Descriptor, Entry, Request};
-use crate::key::{Key, KeySeed};
+use crate::key::{CounterKey, KeySeed};
 use crate::limiter::{Backend, Limiter};
 use crate::modes::Modes;
 use crate::rules::RuleSet;
@@ -94,7 +94,7 @@ impl Instance {
     /// Calls in flight to all nodes, as the guard counts them.
     pub(super) fn in_flight(&self) -> usize {
         let nodes = 0..self.link().network().nodes() as u32;
-        nodes.map(|node| self.store().guarded().health(NodeId(node)).in_flight).sum()
+        nodes.map(|node| self.store().guarded().snapshot(NodeId(node)).in_flight).sum()
     }
 
     /// Checks a request.
@@ -147,7 +147,7 @@ impl Instance {
 }
 
 /// The key of a counter's rule.
-pub(super) fn key_of(rules: &RuleSet, domain: &str, name: &str) -> Option<Key> {
+pub(super) fn key_of(rules: &RuleSet, domain: &str, name: &str) -> Option<CounterKey> {
     let entries = [Entry { key: name, value: "" }];
     let crate::rules::Found::Rule(rule) = rules.find(domain, &entries) else { return None };
     Some(rule.key(&KeySeed::fixed([1, 2]), &entries))

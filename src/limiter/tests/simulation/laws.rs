@@ -9,7 +9,7 @@ use super::history::{Asked, Decided, History, Kind, Note};
 use super::rules::{self, Counter, Windows};
 use super::schedule::{Schedule, What};
 use crate::descriptor::Entry;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::rules::{Found, Policy};
 use crate::testing::link::LostCall;
 use crate::testing::network::Conditions;
@@ -57,7 +57,7 @@ struct Facts<'a> {
     schedule: &'a Schedule,
     history: &'a History,
     counter: Counter,
-    key: Key,
+    key: CounterKey,
     limit: Limit,
     mode: Mode,
     /// The requests to this counter.

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
 use crate::store::{GuardedStore, Store, StoreError};
 use crate::testing::link::{Link, LostCall};
@@ -22,7 +22,7 @@ pub(super) struct Witness {
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) instance: usize,
-    pub(super) key: Key,
+    pub(super) key: CounterKey,
     /// The step; `None` for a reading of the clock.
     step: Option<Step>,
     /// When it was sent, by the clock of the nodes.
@@ -53,7 +53,7 @@ impl Witness {
     }
 
     /// The call, before its result. A call that is dropped has none.
-    fn begin(&self, key: &Key, step: Option<&Step>) -> Recorded<'_> {
+    fn begin(&self, key: &CounterKey, step: Option<&Step>) -> Recorded<'_> {
         let call = Call {
             instance: self.instance,
             key: *key,
@@ -106,7 +106,7 @@ impl Call {
 }
 
 impl Store for Witness {
-    fn now(&self, key: &Key, local: Micros) -> Result<Micros, StoreError> {
+    fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         self.store.now(key, local).inspect_err(|error| self.begin(key, None).end(Some(*error)))
     }
 
@@ -116,7 +116,7 @@ impl Store for Witness {
 
     async fn apply_within(
         &self,
-        key: &Key,
+        key: &CounterKey,
         step: &Step,
         timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
@@ -126,11 +126,11 @@ impl Store for Witness {
         result
     }
 
-    fn apply_detached(&self, key: &Key, step: Step) {
+    fn apply_detached(&self, key: &CounterKey, step: Step) {
         self.store.apply_detached(key, step);
     }
 
-    async fn delete(&self, key: &Key) -> Result<bool, StoreError> {
+    async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         self.store.delete(key).await
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fixture::{Instance, network, within};
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::testing::Rng;
 use crate::testing::network::Conditions;
@@ -41,7 +41,7 @@ async fn steady(limit: &Limit, rate: u64, seconds: u64, seed: u64) -> Cost {
                 if cluster.now() >= end {
                     break;
                 }
-                let decision = instance.hit(&Key([1, 1]), &limit, 1).await.unwrap();
+                let decision = instance.hit(&CounterKey([1, 1]), &limit, 1).await.unwrap();
                 *(if decision.allowed { &mut passed } else { &mut denied }) += 1;
             }
             (passed, denied)
@@ -97,7 +97,7 @@ async fn a_key_flood_leaves_no_pools() {
     let instance = Instance::new(&cluster, 0);
     let limit = limit(Algorithm::FixedWindow, 10, 60);
     for number in 0..2_000 {
-        instance.hit(&Key([number, number * 31]), &limit, 1).await.unwrap();
+        instance.hit(&CounterKey([number, number * 31]), &limit, 1).await.unwrap();
     }
     assert_eq!(instance.leased.pools(), 0);
     assert_eq!(cluster.calls(), 2_000);
@@ -113,7 +113,7 @@ async fn pools_are_bounded() {
     let most = super::super::POOLS_MAX as u64;
     for number in 0..most + 50 {
         for _ in 0..2 {
-            instance.hit(&Key([number * shards, number]), &limit, 1).await.unwrap();
+            instance.hit(&CounterKey([number * shards, number]), &limit, 1).await.unwrap();
         }
     }
     assert_eq!(instance.leased.pools() as u64, most);
@@ -127,7 +127,7 @@ async fn requests_of_one_counter_share_calls() {
     let cluster = network(1, CALM);
     let instance = Instance::new(&cluster, 0);
     let limit = Arc::new(limit(Algorithm::FixedWindow, 1_000, 60));
-    let key = Key([3, 3]);
+    let key = CounterKey([3, 3]);
     instance.hit(&key, &limit, 1).await.unwrap();
     let callers: Vec<_> = (0..256)
         .map(|_| {

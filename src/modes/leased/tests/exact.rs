@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::fixture::{Instance, network, within};
 use crate::algorithm;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::State;
 use crate::testing::Rng;
 use crate::time::Micros;
 
-const KEY: Key = Key([9, 9]);
+const KEY: CounterKey = CounterKey([9, 9]);
 
 /// A request, in the order of arrival.
 #[derive(Clone, Copy, Debug)]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::decision::Decision;
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::limit::{Limit, Mode};
 use crate::modes::CounterCheck;
-use crate::modes::leased::{LeasedPath, SHARDS};
+use crate::modes::leased::{LeasedMode, SHARDS};
 use crate::store::{Store, StoreError};
 use crate::testing::link::Link;
 use crate::testing::network::{Conditions, LocalClock, Network};
@@ -28,7 +28,7 @@ pub(super) fn network(seed: u64, conditions: Conditions) -> Arc<Network> {
 
 /// One instance.
 pub(super) struct Instance {
-    pub(super) leased: LeasedPath<Link>,
+    pub(super) leased: LeasedMode<Link>,
     link: Arc<Link>,
     clock: LocalClock,
 }
@@ -47,7 +47,7 @@ impl Instance {
     ) -> Arc<Instance> {
         let clock = LocalClock::new(network, ahead);
         let link = Arc::new(Link::new(network, 0, &clock).with_timeout(timeout));
-        let leased = LeasedPath::with_shards(link.clone(), SHARDS);
+        let leased = LeasedMode::with_shards(link.clone(), SHARDS);
         Arc::new(Instance { leased, link, clock })
     }
 
@@ -59,7 +59,7 @@ impl Instance {
     /// A request at the current instant.
     pub(super) async fn hit(
         &self,
-        key: &Key,
+        key: &CounterKey,
         limit: &Limit,
         hits: i64,
     ) -> Result<Decision, StoreError> {
@@ -69,7 +69,7 @@ impl Instance {
     /// A request that read its clock at `local`.
     pub(super) async fn hit_as_of(
         &self,
-        key: &Key,
+        key: &CounterKey,
         limit: &Limit,
         hits: i64,
         local: Micros,
@@ -80,7 +80,7 @@ impl Instance {
     /// A request that read its clock at `local`, from a caller that waits at most `timeout`.
     pub(super) async fn hit_within(
         &self,
-        key: &Key,
+        key: &CounterKey,
         limit: &Limit,
         hits: i64,
         local: Micros,

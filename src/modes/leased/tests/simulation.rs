@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::fixture::{BEGIN, Instance, network};
 use super::oracle::{Passed, broken};
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::State;
 use crate::testing::Rng;
@@ -17,7 +17,7 @@ use crate::time::Micros;
 /// Every edge of a window is a multiple of it, in microseconds.
 const EDGES: u64 = 250_000;
 
-const KEY: Key = Key([7, 7]);
+const KEY: CounterKey = CounterKey([7, 7]);
 
 /// The traffic of one run.
 #[derive(Default)]

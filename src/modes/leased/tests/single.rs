@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::fixture::{Instance, network, within};
-use crate::key::Key;
+use crate::key::CounterKey;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::store::StoreError;
 use crate::testing::network::{Conditions, Network};
 use crate::time::Micros;
 
-const KEY: Key = Key([5, 5]);
+const KEY: CounterKey = CounterKey([5, 5]);
 const AT_ONCE: Conditions = within(0);
 
 fn limit(requests: u64, window: u64) -> Limit {
@@ -35,7 +35,7 @@ async fn warm(instance: &Instance, limit: &Limit) -> u64 {
 
 /// Unspent tokens.
 fn held(instance: &Instance) -> u64 {
-    let counts = instance.leased.counts();
+    let counts = instance.leased.metrics();
     let read = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
     read(&counts.drawn) - read(&counts.spent) - read(&counts.returned) - read(&counts.expired)
 }
@@ -110,7 +110,7 @@ async fn tokens_end_with_their_window() {
     let decision = instance.hit(&KEY, &limit, 1).await.unwrap();
     assert!(cluster.calls() > calls, "the new window needs new tokens");
     assert_eq!(decision.remaining, 99);
-    assert!(instance.leased.counts().expired.load(Ordering::Relaxed) > 0);
+    assert!(instance.leased.metrics().expired.load(Ordering::Relaxed) > 0);
 }
 
 #[tokio::test(start_paused = true)]

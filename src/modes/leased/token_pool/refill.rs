@@ -18,7 +18,7 @@ impl TokenPool {
         if left > low_water(want) {
             return None;
         }
-        let room = self.policy.room(self.known.as_ref(), now);
+        let room = self.policy.room(self.last_state.as_ref(), now);
         match size(0, want, left, room) {
             0 => None,
             tokens => Some(self.refill(self.draw(tokens, now))),
@@ -36,7 +36,7 @@ impl TokenPool {
             Micros::ZERO => 0,
             life => {
                 let want = self.demand.want(life.min(PERIOD));
-                self.policy.with_drained(want, self.known.as_ref(), now)
+                self.policy.with_drained(want, self.last_state.as_ref(), now)
             }
         }
     }
@@ -60,7 +60,7 @@ impl TokenPool {
         let now = waiting().map(|waiter| waiter.now).max()?;
         let wanted = waiting().fold(0_u64, |sum, one| sum.saturating_add(one.hits));
         let left = self.available(now);
-        let room = self.policy.room(self.known.as_ref(), now);
+        let room = self.policy.room(self.last_state.as_ref(), now);
         // At most the hits that fit by the last known state. The first request is always included,
         // because other instances may have returned tokens. After two denials it is the only one.
         let most = if first.tries + 1 < TRIES_MAX { room.saturating_add(left) } else { 0 };
@@ -73,7 +73,7 @@ impl TokenPool {
     /// counter is no bucket.
     fn draw_from_bucket(&self) -> Option<Step> {
         let first = self.waiting.front()?;
-        let mut draw = BucketDraw::new(&self.tokens, self.known.as_ref(), first.now)?;
+        let mut draw = BucketDraw::new(&self.tokens, self.last_state.as_ref(), first.now)?;
         // After two denials the first request is the only one.
         if first.tries + 1 < TRIES_MAX {
             for one in &self.waiting {

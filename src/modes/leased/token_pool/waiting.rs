@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use super::{LeasedCounts, TRIES_MAX, TokenPool, Tokens, add};
+use super::{LeasedMetrics, TRIES_MAX, TokenPool, Tokens, add};
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::modes::leased::tokens::BucketDraw;
@@ -28,7 +28,7 @@ pub(super) struct WaitingRequest {
 
 impl TokenPool {
     /// Grants waiting requests in order, as long as there are tokens.
-    pub(super) fn serve_waiting(&mut self, counts: &LeasedCounts) {
+    pub(super) fn serve_waiting(&mut self, counts: &LeasedMetrics) {
         let mut blocked = false;
         for waiter in std::mem::take(&mut self.waiting) {
             if waiter.result.is_closed() {
@@ -47,7 +47,7 @@ impl TokenPool {
     }
 
     /// Spends the tokens of a waiting request. The caller has checked that there are enough.
-    fn grant(&mut self, waiter: WaitingRequest, counts: &LeasedCounts) {
+    fn grant(&mut self, waiter: WaitingRequest, counts: &LeasedMetrics) {
         let decision = self.spend(waiter.hits, waiter.now);
         if waiter.result.send(Ok(decision)).is_ok() {
             add(&counts.spent, waiter.hits);
@@ -66,7 +66,7 @@ impl TokenPool {
 
     /// Denies the waiting requests that do not fit by the last known state, and those with too many
     /// denied refills.
-    pub(super) fn deny_waiting(&mut self, known_at: Micros, counts: &LeasedCounts) {
+    pub(super) fn deny_waiting(&mut self, known_at: Micros, counts: &LeasedMetrics) {
         for waiter in std::mem::take(&mut self.waiting) {
             // The known state is of an instant, and says nothing about earlier ones.
             let at = waiter.now.max(known_at);
@@ -89,25 +89,25 @@ impl TokenPool {
 
     /// Whether the last known state has room for `hits` in addition to the tokens.
     fn fits(&self, hits: u64, now: Micros) -> bool {
-        if let Some(mut draw) = BucketDraw::new(&self.tokens, self.known.as_ref(), now) {
+        if let Some(mut draw) = BucketDraw::new(&self.tokens, self.last_state.as_ref(), now) {
             return draw.take_if_fits(hits, now);
         }
         let net = hits.saturating_sub(self.available(now));
-        net == 0 || self.draw(net, now).apply(&mut self.known.clone()).allowed
+        net == 0 || self.draw(net, now).apply(&mut self.last_state.clone()).allowed
     }
 
     /// The store's decision on `hits`, computed from the counter's last known state.
     fn denial(&self, hits: u64, now: Micros) -> Decision {
         let net = hits.saturating_sub(self.available(now)).max(1);
         let step = self.draw(net, now);
-        let mut outcome = step.apply(&mut self.known.clone());
+        let mut outcome = step.apply(&mut self.last_state.clone());
         outcome.allowed = false;
         algorithm::report(self.policy.limit(), &step, &outcome)
     }
 
     /// Counts a granted refill that left the first waiting request unserved. A refill for a request
     /// serves it, unless the store's outcome names a window that has long ended.
-    pub(super) fn count_unserved(&mut self, counts: &LeasedCounts) {
+    pub(super) fn count_unserved(&mut self, counts: &LeasedMetrics) {
         let Some(first) = self.waiting.front_mut() else { return };
         first.unserved += 1;
         if first.unserved > UNSERVED_MAX {
@@ -116,7 +116,7 @@ impl TokenPool {
     }
 
     /// Fails the waiting requests that the remaining tokens do not serve.
-    pub(super) fn fail_waiting(&mut self, error: StoreError, counts: &LeasedCounts) {
+    pub(super) fn fail_waiting(&mut self, error: StoreError, counts: &LeasedMetrics) {
         for waiter in std::mem::take(&mut self.waiting) {
             if !waiter.result.is_closed() && self.serves(waiter.hits, waiter.now) {
                 self.grant(waiter, counts);

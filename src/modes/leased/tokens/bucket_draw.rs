@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use super::{BucketTier, Tokens, in_parts, to_time};
 use crate::modes::leased::policy::TokenPolicy;
-use crate::step::{Params, State, Step};
+use crate::step::{State, Step, StepParams};
 use crate::time::Micros;
 
 /// An end that no span reaches, in parts.
@@ -125,7 +125,7 @@ impl BucketDraw {
         extra: u64,
     ) -> Step {
         let mut step = policy.plan(i64::try_from(tokens).unwrap_or(i64::MAX), self.at);
-        let Params::Gcra(planned) = &mut step.params else { return step };
+        let StepParams::Gcra(planned) = &mut step.params else { return step };
         for (draw, planned) in self.tiers.iter().zip(planned) {
             let parts = draw.tier.parts;
             let end = draw.end + draw.tier.cost(extra);

@@ -13,7 +13,7 @@ fn step(limit: &Limit, hits: i64) -> Step {
 }
 
 /// The hits that the store has counted for `key`.
-fn counted(store: &FakeStore, key: &Key) -> u64 {
+fn counted(store: &FakeStore, key: &CounterKey) -> u64 {
     let limit = hour(1_000);
     check_memory(&store.memory, key, &limit, &step(&limit, 0)).used
 }

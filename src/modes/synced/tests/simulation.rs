@@ -45,7 +45,7 @@ fn limits() -> impl Strategy<Value = Limit> {
 fn account(limit: &Limit, state: &mut Option<State>, hits: i64, now: u64) {
     let mut step = algorithm::plan(limit, hits, Micros(now));
     step.count_denied = true;
-    if let crate::step::Params::Gcra(tiers) = &mut step.params {
+    if let crate::step::StepParams::Gcra(tiers) = &mut step.params {
         for tier in tiers {
             tier.latest_denied =
                 crate::step::GcraTime { micros: crate::step::INTEGER_END - 2, part: 0 };
@@ -74,7 +74,7 @@ proptest! {
         limit in limits(), events in events(),
     ) {
         let shared = shared();
-        let instances = [0, 1, 2].map(|_| SyncedPath::new(shared.clone()));
+        let instances = [0, 1, 2].map(|_| SyncedMode::new(shared.clone()));
         let (mut passed, mut now) = (None, START);
         for event in &events {
             now += event.later;
@@ -132,7 +132,7 @@ proptest! {
             count_denied: false,
         };
         let shared = shared();
-        let instances = [0, 1, 2].map(|_| SyncedPath::new(shared.clone()));
+        let instances = [0, 1, 2].map(|_| SyncedMode::new(shared.clone()));
         let (mut all, mut now) = (0_u64, START);
         let mut passed: Vec<(usize, u64, u64)> = Vec::new();
         for event in events {

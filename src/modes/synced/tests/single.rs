@@ -6,7 +6,7 @@ use super::*;
 fn only_the_first_request_calls_the_store() {
     for algorithm in ALGORITHMS {
         let (shared, limit) = (shared(), limit(algorithm, 10));
-        let (first, second) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
+        let (first, second) = (SyncedMode::new(shared.clone()), SyncedMode::new(shared.clone()));
         for used in 1..=4 {
             assert_eq!(hit(&first, &limit, 1, START).unwrap().used, used, "{algorithm:?}");
         }
@@ -23,7 +23,7 @@ fn only_the_first_request_calls_the_store() {
 #[test]
 fn without_due_exchanges_there_are_no_calls() {
     let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 10));
-    let synced = SyncedPath::new(shared.clone());
+    let synced = SyncedMode::new(shared.clone());
     hit(&synced, &limit, 1, START).unwrap();
     shared.calls();
     for now in 0..INTERVAL.0 / 20_000 {
@@ -37,7 +37,7 @@ fn only_unapplied_counts_are_sent_again() {
     for algorithm in ALGORITHMS {
         for fate in [REFUSED, LOST_BEFORE, LOST_AFTER, Fate::Applied] {
             let (shared, limit) = (shared(), limit(algorithm, 1_000_000));
-            let (one, other) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
+            let (one, other) = (SyncedMode::new(shared.clone()), SyncedMode::new(shared.clone()));
             hit(&one, &limit, 1, START).unwrap();
             hit(&one, &limit, 5, START).unwrap();
             hit(&other, &limit, 1, START).unwrap();
@@ -59,7 +59,7 @@ fn only_unapplied_counts_are_sent_again() {
 #[test]
 fn ambiguous_counts_are_not_counted_twice() {
     let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 1_000));
-    let (one, other) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
+    let (one, other) = (SyncedMode::new(shared.clone()), SyncedMode::new(shared.clone()));
     hit(&one, &limit, 1, START).unwrap();
     hit(&one, &limit, 5, START).unwrap();
     shared.push_fate(LOST_BEFORE);
@@ -75,7 +75,7 @@ fn ambiguous_counts_are_not_counted_twice() {
 fn an_unreachable_store_is_caught_up() {
     for algorithm in ALGORITHMS {
         let (shared, limit) = (shared(), limit(algorithm, 40));
-        let (one, other) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
+        let (one, other) = (SyncedMode::new(shared.clone()), SyncedMode::new(shared.clone()));
         for synced in [&one, &other] {
             hit(synced, &limit, 1, START).unwrap();
         }
@@ -87,7 +87,7 @@ fn an_unreachable_store_is_caught_up() {
                 run_due(synced, now);
             }
         }
-        let new = hit_key(&one, &Key([8, 8]), &limit, 1, START);
+        let new = hit_key(&one, &CounterKey([8, 8]), &limit, 1, START);
         assert_eq!(new, Err(StoreError::Unreachable), "a new counter has no replica");
         shared.set_reachable(true);
         for turn in 21..=26 {
@@ -106,8 +106,8 @@ fn an_unreachable_store_is_caught_up() {
 #[test]
 fn replicas_are_bounded_and_idle_ones_removed() {
     let (shared, limit) = (shared(), limit(Algorithm::TokenBucket, 10));
-    let synced = SyncedPath::new(shared.clone());
-    let key = |number: u64| Key([number.wrapping_mul(0x9e37_79b9_7f4a_7c15), number << 32]);
+    let synced = SyncedMode::new(shared.clone());
+    let key = |number: u64| CounterKey([number.wrapping_mul(0x9e37_79b9_7f4a_7c15), number << 32]);
     for number in 0..80_000 {
         assert!(hit_key(&synced, &key(number), &limit, 1, START).unwrap().allowed);
     }
@@ -127,7 +127,7 @@ fn replicas_are_bounded_and_idle_ones_removed() {
 #[test]
 fn close_sends_all_counts() {
     let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 100));
-    let synced = SyncedPath::new(shared.clone());
+    let synced = SyncedMode::new(shared.clone());
     for _ in 0..5 {
         hit(&synced, &limit, 2, START).unwrap();
     }
@@ -142,7 +142,7 @@ fn close_sends_all_counts() {
 #[test]
 fn a_dropped_exchange_is_unconfirmed() {
     let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 100));
-    let synced = SyncedPath::new(shared.clone());
+    let synced = SyncedMode::new(shared.clone());
     hit(&synced, &limit, 1, START).unwrap();
     hit(&synced, &limit, 4, START).unwrap();
     // The exchange is dropped after its step was applied, before its outcome arrived.
@@ -157,7 +157,7 @@ fn a_dropped_exchange_is_unconfirmed() {
 fn refunds_are_exchanged_and_stop_at_zero() {
     for algorithm in ALGORITHMS {
         let (shared, limit) = (shared(), limit(algorithm, 10));
-        let (one, other) = (SyncedPath::new(shared.clone()), SyncedPath::new(shared.clone()));
+        let (one, other) = (SyncedMode::new(shared.clone()), SyncedMode::new(shared.clone()));
         hit(&one, &limit, 8, START).unwrap();
         hit(&other, &limit, 1, START).unwrap();
         assert_eq!(hit(&one, &limit, -3, START).unwrap().used, 5, "{algorithm:?}");
@@ -176,7 +176,7 @@ fn refunds_are_exchanged_and_stop_at_zero() {
 fn a_new_limit_or_mode_keeps_counts() {
     for algorithm in ALGORITHMS {
         let shared = shared();
-        let synced = SyncedPath::new(shared.clone());
+        let synced = SyncedMode::new(shared.clone());
         hit(&synced, &limit(algorithm, 10), 1, START).unwrap();
         hit(&synced, &limit(algorithm, 10), 6, START).unwrap();
         let lowered = hit(&synced, &limit(algorithm, 5), 1, START).unwrap();
@@ -198,7 +198,7 @@ fn a_new_limit_or_mode_keeps_counts() {
 #[test]
 fn a_shorter_interval_applies_at_once() {
     let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 10));
-    let synced = SyncedPath::new(shared.clone());
+    let synced = SyncedMode::new(shared.clone());
     let hit = |interval| {
         let local = Micros(START);
         let (mode, now) = (Mode::Synced { interval }, Ok(local));

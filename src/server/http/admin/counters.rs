@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Deserialize;
 
-use super::{AdminView, CounterError, explain, refusal};
+use super::{AdminApi, CounterError, explain, refusal};
 use crate::descriptor::{Bounds, ParsedDescriptor};
 
 /// The query that names a counter: its domain and its descriptor.
@@ -22,20 +22,20 @@ struct CounterParams {
 
 type Shared<V> = State<(Arc<V>, Bounds)>;
 
-pub(super) fn router<V: AdminView>(view: Arc<V>, bounds: Bounds) -> Router {
-    Router::new().route("/counters", get(show::<V>).delete(delete::<V>)).with_state((view, bounds))
+pub(super) fn router<V: AdminApi>(api: Arc<V>, bounds: Bounds) -> Router {
+    Router::new().route("/counters", get(show::<V>).delete(delete::<V>)).with_state((api, bounds))
 }
 
-async fn show<V: AdminView>(State((view, bounds)): Shared<V>, params: ParamsResult) -> Response {
+async fn show<V: AdminApi>(State((api, bounds)): Shared<V>, params: ParamsResult) -> Response {
     match read(params, &bounds) {
-        Ok((domain, descriptor)) => answer(view.counter(&domain, &descriptor).await),
+        Ok((domain, descriptor)) => answer(api.counter(&domain, &descriptor).await),
         Err(reason) => refusal(StatusCode::BAD_REQUEST, reason),
     }
 }
 
-async fn delete<V: AdminView>(State((view, bounds)): Shared<V>, params: ParamsResult) -> Response {
+async fn delete<V: AdminApi>(State((api, bounds)): Shared<V>, params: ParamsResult) -> Response {
     match read(params, &bounds) {
-        Ok((domain, descriptor)) => answer(view.delete(&domain, &descriptor).await),
+        Ok((domain, descriptor)) => answer(api.delete_counter(&domain, &descriptor).await),
         Err(reason) => refusal(StatusCode::BAD_REQUEST, reason),
     }
 }

@@ -10,7 +10,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use serde::Deserialize;
 
-use super::{AdminView, refusal};
+use super::{AdminApi, refusal};
 use crate::descriptor::{self, Bounds, Descriptor, ParsedDescriptor, RequestError, TraceContext};
 use crate::server::http::body::{self, ReadBody};
 
@@ -51,9 +51,9 @@ struct Question {
     text: Option<String>,
 }
 
-pub(super) fn router<V: AdminView>(view: Arc<V>, bounds: Bounds) -> Router {
+pub(super) fn router<V: AdminApi>(api: Arc<V>, bounds: Bounds) -> Router {
     let explain = post(explain::<V>).get(needs_post).layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
-    Router::new().route("/explain", explain).with_state((view, bounds))
+    Router::new().route("/explain", explain).with_state((api, bounds))
 }
 
 /// The answer to a link that was opened in a browser, or to curl without a body.
@@ -62,8 +62,8 @@ async fn needs_post() -> Response {
     ([(ALLOW, "POST")], refusal(StatusCode::METHOD_NOT_ALLOWED, reason)).into_response()
 }
 
-async fn explain<V: AdminView>(
-    State((view, bounds)): State<(Arc<V>, Bounds)>,
+async fn explain<V: AdminApi>(
+    State((api, bounds)): State<(Arc<V>, Bounds)>,
     body: ReadBody,
 ) -> Response {
     let body = match body {
@@ -78,7 +78,7 @@ async fn explain<V: AdminView>(
     // connections.
     let explained = tokio::task::spawn_blocking(move || {
         let (domain, questions) = read(&body, &bounds)?;
-        let explain = |question| answer(&*view, &domain, question);
+        let explain = |question| answer(&*api, &domain, question);
         questions.into_iter().map(explain).collect::<Result<Vec<_>, String>>()
     });
     match explained.await {
@@ -89,17 +89,17 @@ async fn explain<V: AdminView>(
 }
 
 /// The explanation of the descriptor, or of the rule that the text names if no rule matches.
-fn answer<V: AdminView>(
-    view: &V,
+fn answer<V: AdminApi>(
+    api: &V,
     domain: &str,
     question: Question,
 ) -> Result<serde_json::Value, String> {
     let Question { descriptor, text } = question;
-    let explained = descriptor.map(|descriptor| view.explain(domain, &descriptor));
+    let explained = descriptor.map(|descriptor| api.explain(domain, &descriptor));
     if explained.as_ref().is_ok_and(|shown| shown["outcome"]["kind"] == "rule") {
         return explained;
     }
-    match text.and_then(|name| view.explain_rule(domain, &name)) {
+    match text.and_then(|name| api.explain_rule(domain, &name)) {
         Some(rule) => Ok(rule),
         None => explained.map_err(|error| format!("{error}, or the name of a rule")),
     }

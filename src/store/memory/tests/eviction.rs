@@ -12,13 +12,13 @@ fn a_key_flood_resets_no_limited_client() {
     }
     for flood in 1000..30_000 {
         store.apply_now(&key(flood), &count(NOW, 1, 100)).unwrap();
-        assert!(store.stats().counters <= 1000);
+        assert!(store.snapshot().counters <= 1000);
     }
     for client in 0..300 {
         let outcome = store.apply_now(&key(client), &count(NOW, 1, 5)).unwrap();
         assert!(!outcome.allowed, "client {client} was reset");
     }
-    let stats = store.stats();
+    let stats = store.snapshot();
     assert_eq!((stats.counters, stats.evicted), (1000, 300 + 29_000 - 1000));
     assert_consistent(&store);
 }
@@ -35,13 +35,13 @@ fn a_store_full_of_limited_clients_rejects_others() {
     for client in 0..500 {
         assert!(!store.apply_now(&key(client), &count(NOW, 1, 1)).unwrap().allowed);
     }
-    let stats = store.stats();
+    let stats = store.snapshot();
     assert_eq!((stats.counters, stats.refused, stats.evicted), (500, 1, 0));
 
     // In the next minute every client has room again, so any counter may be evicted.
     let later = Micros::from_secs(1020);
     assert!(store.apply_now(&newcomer, &count(later, 1, 1)).unwrap().allowed);
-    assert_eq!(store.stats().counters, 500);
+    assert_eq!(store.snapshot().counters, 500);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn eviction_order_is_expired_emptiest_soonest() {
         assert!(store.get(&key(gone)).is_some());
         fill(newcomer, &count_per(3600, now, 5, 10));
         assert_eq!(store.get(&key(gone)), None, "newcomer {newcomer} replaces {gone}");
-        assert_eq!(store.stats().counters, 4);
+        assert_eq!(store.snapshot().counters, 4);
     }
 }
 

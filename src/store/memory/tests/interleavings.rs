@@ -42,8 +42,8 @@ fn limit(algorithm: Algorithm, requests: u64) -> Limit {
 }
 
 /// Key number `n` among the keys that, in a store of two shards, are not in the shard of key 0.
-fn other_shard_key(n: u64) -> Key {
-    let half = |key: &Key| key.0[1] >> 63;
+fn other_shard_key(n: u64) -> CounterKey {
+    let half = |key: &CounterKey| key.0[1] >> 63;
     let mut others = (1000..).map(key).filter(|other| half(other) != half(&key(0)));
     others.nth(n as usize).expect("every other key is there")
 }
@@ -70,7 +70,7 @@ fn a_limit_is_exact_beside_sweeps_and_evictions() {
             |store, admitted| {
                 assert_eq!(admitted, 5);
                 // Nine other counters were added, and two remain.
-                let stats = store.stats();
+                let stats = store.snapshot();
                 assert_eq!((stats.counters, stats.evicted + stats.reclaimed), (3, 7));
             },
         );
@@ -118,11 +118,11 @@ fn the_bound_holds_under_concurrent_eviction() {
                 // bound.
                 let params = if n % 2 == 0 { count } else { log };
                 let _ = store.apply_now(&key(10 * thread + n), &params(NOW, n as i64, 3));
-                assert!(store.stats().counters <= 3);
+                assert!(store.snapshot().counters <= 3);
             }
             0
         },
-        |store, _| assert!(store.stats().counters <= 3),
+        |store, _| assert!(store.snapshot().counters <= 3),
     );
 }
 

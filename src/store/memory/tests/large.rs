@@ -14,11 +14,11 @@ fn large_states_stay_within_their_bytes() {
         for client in 0..200 {
             let now = NOW.saturating_add(Micros::from_millis(round));
             store.apply_now(&key(client), &log(now, 3, 1000)).unwrap();
-            let bytes = store.stats().large_bytes as usize;
+            let bytes = store.snapshot().large_bytes as usize;
             assert!(bytes <= BUDGET + 1024, "{bytes} bytes");
         }
     }
-    assert!(store.stats().evicted > 0);
+    assert!(store.snapshot().evicted > 0);
     assert!(store.get(&small).is_some(), "a small state is no help and stays");
     assert_consistent(&store);
 }
@@ -29,7 +29,7 @@ fn a_limited_log_stays_when_bytes_run_out() {
     let fill = |&client: &u64| store.apply_now(&key(client), &log(NOW, 100, 100)).is_ok();
     let limited = (0..1000).take_while(fill).count() as u64;
     assert!((10..80).contains(&limited), "{limited} logs of 100 in 64 KiB");
-    assert_eq!(store.stats().evicted, 0);
+    assert_eq!(store.snapshot().evicted, 0);
     for client in 0..limited {
         let outcome = store.apply_now(&key(client), &log(NOW, 1, 100)).unwrap();
         assert!(!outcome.allowed, "client {client}");
@@ -61,9 +61,9 @@ fn a_large_state_of_another_shard_is_evicted() {
     for client in 0..1000 {
         // Twelve fit, in as many shards, so most new ones are alone in their shard.
         let answer = store.apply_now(&key(client), &log(NOW, 500, 1000));
-        assert!(answer.is_ok() || store.stats().refused > 0);
+        assert!(answer.is_ok() || store.snapshot().refused > 0);
     }
-    let stats = store.stats();
+    let stats = store.snapshot();
     assert!(stats.evicted > 50, "{stats:?}");
     assert_consistent(&store);
 }
@@ -84,5 +84,5 @@ fn a_state_moves_between_entry_and_list() {
         assert!(!store.delete(&key(client)));
         assert_consistent(&store);
     }
-    assert_eq!(store.stats(), MemoryStats::default());
+    assert_eq!(store.snapshot(), MemorySnapshot::default());
 }

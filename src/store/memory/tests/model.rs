@@ -48,16 +48,16 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 /// The parameters of key number `key` at `now`: every algorithm, with one tier and with two.
-fn params(key: u64, now: Micros, hits: i64) -> Params {
+fn params(key: u64, now: Micros, hits: i64) -> StepParams {
     let max = 4 + key;
     let tiers: &[u64] = if key % 10 < 5 { &[7] } else { &[5, 20] };
     let windows = tiers.iter().map(|&secs| Micros::from_secs(secs));
     match key % 5 {
-        0 => Params::FixedWindow(windows.map(|w| fixed_window_tier(w, now, max)).collect()),
-        1 => Params::SlidingWindow(windows.map(|w| sliding_window_tier(w, now, max)).collect()),
-        2 => Params::Gcra(windows.map(|w| gcra_tier(w, now, max, hits)).collect()),
-        3 => Params::Log(entries_tiers(windows, now, max)),
-        _ => Params::Slots(entries_tiers(windows, now, max)),
+        0 => StepParams::FixedWindow(windows.map(|w| fixed_window_tier(w, now, max)).collect()),
+        1 => StepParams::SlidingWindow(windows.map(|w| sliding_window_tier(w, now, max)).collect()),
+        2 => StepParams::Gcra(windows.map(|w| gcra_tier(w, now, max, hits)).collect()),
+        3 => StepParams::Log(entries_tiers(windows, now, max)),
+        _ => StepParams::Slots(entries_tiers(windows, now, max)),
     }
 }
 
@@ -123,6 +123,6 @@ proptest! {
             }
             assert_consistent(&store);
         }
-        prop_assert_eq!(store.stats().evicted, 0);
+        prop_assert_eq!(store.snapshot().evicted, 0);
     }
 }

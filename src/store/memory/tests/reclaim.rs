@@ -16,8 +16,8 @@ fn new_counters_alone_remove_all_expired_ones() {
     let store = MemoryStore::new(100_000);
     fill(&store, 0..20_000, NOW);
     fill(&store, 20_000..41_000, Micros::from_secs(1022));
-    assert_eq!(store.stats().reclaimed, 20_000);
-    assert_eq!(store.stats().counters, 21_000);
+    assert_eq!(store.snapshot().reclaimed, 20_000);
+    assert_eq!(store.snapshot().counters, 21_000);
     assert_consistent(&store);
 }
 
@@ -32,7 +32,7 @@ fn a_sweep_frees_expired_counters() {
     for _ in 0..60_100_usize.div_ceil(1000) * 2 {
         store.sweep(Micros::from_secs(1080), 1000);
     }
-    let stats = store.stats();
+    let stats = store.snapshot();
     assert_eq!((stats.reclaimed, stats.counters, stats.large_bytes), (60_000, 100, 0));
     for number in 0..store.shards.len() {
         let shard = store.lock(number);

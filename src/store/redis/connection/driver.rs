@@ -26,7 +26,7 @@ const JITTER_MS: u64 = 50;
 /// A connection's task.
 pub(super) struct Driver {
     config: NodeConfig,
-    label: String,
+    address: String,
     state: watch::Sender<ConnectionState>,
     reconnect: Arc<Notify>,
     clock: SystemClock,
@@ -39,13 +39,13 @@ impl Driver {
     /// A task that has not started.
     pub(super) fn new(
         config: NodeConfig,
-        label: &str,
+        address: &str,
         state: watch::Sender<ConnectionState>,
         reconnect: Arc<Notify>,
         clock: SystemClock,
     ) -> Driver {
         let (log, sentinels) = (OutageLog::default(), Vec::new());
-        Driver { config, label: label.to_owned(), state, reconnect, clock, log, sentinels }
+        Driver { config, address: address.to_owned(), state, reconnect, clock, log, sentinels }
     }
 
     /// Runs until `closed` turns true or its sender is dropped, or every sender of requests is
@@ -119,7 +119,7 @@ impl Driver {
     fn set_up(&mut self) {
         self.state.send_replace(ConnectionState::Up);
         if self.log.up() {
-            tracing::info!(node = %self.label, "reconnected to Redis");
+            tracing::info!(node = %self.address, "reconnected to Redis");
         }
     }
 
@@ -127,7 +127,7 @@ impl Driver {
     fn set_down(&mut self, error: &ConnectionError) {
         self.state.send_replace(ConnectionState::Down);
         if self.log.down(&error.to_string(), self.clock.now()) {
-            tracing::warn!(node = %self.label, %error, "no connection to Redis");
+            tracing::warn!(node = %self.address, %error, "no connection to Redis");
         }
     }
 }

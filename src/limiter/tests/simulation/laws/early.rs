@@ -1,7 +1,7 @@
 //! Early denials: a request may be denied only if its hits did not fit.
 
 use super::*;
-use crate::step::{GcraTier, Params};
+use crate::step::{GcraTier, StepParams};
 
 /// How long a denial may outlast the state of Redis that caused it.
 const REMEMBERED: Micros = Micros::SECOND;
@@ -131,7 +131,7 @@ fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
     for (at, hits) in steps {
         let mut step = algorithm::plan(&facts.limit, hits, at);
         step.count_denied = true;
-        if let Params::Gcra(tiers) = &mut step.params {
+        if let StepParams::Gcra(tiers) = &mut step.params {
             for tier in tiers {
                 tier.latest_denied = GcraTier::ANY;
             }

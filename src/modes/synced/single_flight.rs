@@ -1,4 +1,4 @@
-//! First requests: the requests to counters without a replica, which the store decides.
+//! Single flight: the requests to counters without a replica, which the store decides.
 //!
 //! One request to a counter is under way at a time, and the others wait for it. So when its outcome
 //! becomes the replica, the store has no hit of this instance that the replica lacks. If there is no
@@ -9,93 +9,93 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::key::Key;
+use crate::key::CounterKey;
 
-/// The first requests that are under way.
+/// The requests that are under way, by counter.
 #[derive(Default)]
-pub(super) struct FirstRequests(Mutex<HashMap<Key, UnderWay>>);
+pub(super) struct SingleFlight(Mutex<HashMap<CounterKey, Flights>>);
 
 /// The requests to one counter.
 #[derive(Default)]
-struct UnderWay {
-    /// Whether one of them may create the replica.
-    first: bool,
-    /// Whether the counter was deleted since the first one began.
-    void: bool,
-    /// Those that wait for the first one.
+struct Flights {
+    /// Whether one of them leads: it may create the replica, and the others wait for it.
+    has_leader: bool,
+    /// Whether the counter was deleted since the leader began.
+    invalidated: bool,
+    /// Those that wait for the leader.
     waiting: Vec<oneshot::Sender<()>>,
     /// Those that do not wait.
-    direct: usize,
+    independent: usize,
 }
 
-/// The place of a request to a counter without a replica.
-pub(super) enum Place<'a> {
+/// The role of a request to a counter without a replica.
+pub(super) enum Role<'a> {
     /// The store decides it.
-    Decide(Turn<'a>),
+    Leader(Flight<'a>),
     /// It waits for the end of another one.
-    Wait(oneshot::Receiver<()>),
+    Waiter(oneshot::Receiver<()>),
 }
 
 /// A request that the store decides. Dropping it lets the next one begin.
-pub(super) struct Turn<'a> {
-    all: &'a FirstRequests,
-    key: Key,
+pub(super) struct Flight<'a> {
+    all: &'a SingleFlight,
+    key: CounterKey,
     creates: bool,
 }
 
-impl FirstRequests {
+impl SingleFlight {
     /// Begins a request to `key`. `room` is whether there is room for a replica.
-    pub(super) fn begin(&self, key: &Key, room: bool) -> Place<'_> {
+    pub(super) fn begin(&self, key: &CounterKey, room: bool) -> Role<'_> {
         let mut all = self.lock();
         let one = all.entry(*key).or_default();
-        if one.first {
+        if one.has_leader {
             let (sender, receiver) = oneshot::channel();
             one.waiting.push(sender);
-            return Place::Wait(receiver);
+            return Role::Waiter(receiver);
         }
-        let creates = room && one.direct == 0;
+        let creates = room && one.independent == 0;
         if creates {
-            one.first = true;
+            one.has_leader = true;
         } else {
-            one.direct += 1;
+            one.independent += 1;
         }
         drop(all);
-        Place::Decide(Turn { all: self, key: *key, creates })
+        Role::Leader(Flight { all: self, key: *key, creates })
     }
 
-    /// Voids the outcome of the request under way, because its counter is being deleted.
-    pub(super) fn delete(&self, key: &Key) {
+    /// Invalidates the outcome of the request under way, because its counter is being deleted.
+    pub(super) fn delete(&self, key: &CounterKey) {
         if let Some(one) = self.lock().get_mut(key) {
-            one.void = true;
+            one.invalidated = true;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, UnderWay>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<CounterKey, Flights>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Turn<'_> {
+impl Flight<'_> {
     /// Whether the outcome may become the replica.
     pub(super) fn creates(&self) -> bool {
-        self.creates && self.all.lock().get(&self.key).is_some_and(|one| !one.void)
+        self.creates && self.all.lock().get(&self.key).is_some_and(|one| !one.invalidated)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Flight<'_> {
     fn drop(&mut self) {
         let mut all = self.all.lock();
         let Some(one) = all.get_mut(&self.key) else { return };
         if self.creates {
-            (one.first, one.void) = (false, false);
+            (one.has_leader, one.invalidated) = (false, false);
             for waiting in one.waiting.drain(..) {
                 // A cancelled request no longer waits.
                 let _ = waiting.send(());
             }
         } else {
-            one.direct -= 1;
+            one.independent -= 1;
         }
-        if !one.first && one.direct == 0 {
+        if !one.has_leader && one.independent == 0 {
             all.remove(&self.key);
         }
     }

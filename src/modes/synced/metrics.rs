@@ -1,12 +1,12 @@
-//! Counts of the synced path, for metrics.
+//! Metrics of mode synced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::store::StoreError;
 
-/// Counts of the synced path since the process started.
+/// Metrics of mode synced since the process started.
 #[derive(Debug, Default)]
-pub struct SyncedCounts {
+pub struct SyncedMetrics {
     exchanges: AtomicU64,
     failed: AtomicU64,
     calls: AtomicU64,
@@ -14,7 +14,7 @@ pub struct SyncedCounts {
     overrun: AtomicU64,
 }
 
-impl SyncedCounts {
+impl SyncedMetrics {
     pub(super) fn exchange(&self, failed: bool) {
         let count = if failed { &self.failed } else { &self.exchanges };
         count.fetch_add(1, Ordering::Relaxed);

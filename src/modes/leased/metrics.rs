@@ -1,18 +1,18 @@
-//! Counts of the leased path, for metrics.
+//! Metrics of mode leased.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of the leased path since the process started.
+/// Metrics of mode leased since the process started.
 #[derive(Debug, Default)]
-pub struct LeasedCounts {
+pub struct LeasedMetrics {
     /// Refills that the store granted.
     pub refills: AtomicU64,
     /// Refills that the store denied, because the counter had less left.
     pub refills_denied: AtomicU64,
     /// Refills without an outcome. Tokens that they may have drawn are treated as spent.
     pub refills_failed: AtomicU64,
-    /// Requests that the store decided, because their counter has too few requests for a pool or
-    /// too small a limit.
+    /// Requests that the store decided: on a counter without a token pool, peeks at an empty pool, and
+    /// refunds of more than the pool can take.
     pub direct: AtomicU64,
     /// Tokens drawn.
     pub drawn: AtomicU64,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Totals since the process started, updated by all threads.
 #[derive(Debug, Default)]
-pub(super) struct AtomicStats {
+pub(super) struct NodeMetrics {
     calls: AtomicU64,
     steps: AtomicU64,
     combined: AtomicU64,
@@ -12,7 +12,7 @@ pub(super) struct AtomicStats {
 
 /// Totals of what a [`RedisStore`](super::RedisStore) sent to one node since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeStats {
+pub struct NodeSnapshot {
     /// Script calls.
     pub calls: u64,
     /// Steps in those calls.
@@ -22,7 +22,7 @@ pub struct NodeStats {
     pub combined: u64,
 }
 
-impl AtomicStats {
+impl NodeMetrics {
     /// Counts one call.
     pub(super) fn count(&self, steps: usize, combined: usize) {
         self.calls.fetch_add(1, Ordering::Relaxed);
@@ -33,9 +33,9 @@ impl AtomicStats {
     }
 
     /// The totals, each read by itself.
-    pub(super) fn snapshot(&self) -> NodeStats {
+    pub(super) fn snapshot(&self) -> NodeSnapshot {
         let read = |total: &AtomicU64| total.load(Ordering::Relaxed);
-        NodeStats {
+        NodeSnapshot {
             calls: read(&self.calls),
             steps: read(&self.steps),
             combined: read(&self.combined),
