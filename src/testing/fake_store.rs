@@ -15,7 +15,7 @@ use crate::store::{MemoryStore, NodeAware, NodeId, Store, StoreError};
 use crate::time::Micros;
 
 /// The most counters.
-const COUNTERS_MAX: usize = 300_000;
+const COUNTERS_MAX: usize = 100_000;
 
 /// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

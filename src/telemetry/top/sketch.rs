@@ -92,7 +92,8 @@ mod tests {
             }
             for (name, count) in exact {
                 if count as usize > names.len() / NAMES {
-                    prop_assert!(sketch.entries.contains_key(&CounterKey([name, 0])), "{} is lost", name);
+                    let key = CounterKey([name, 0]);
+                    prop_assert!(sketch.entries.contains_key(&key), "{} is lost", name);
                 }
             }
         }
