@@ -6,10 +6,11 @@ use std::io::ErrorKind;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::certificates::Certificates;
 use crate::support::redis::cluster::Cluster;
+use crate::support::redis::delaying_proxy::DelayingProxy;
 use crate::support::redis::hostile::{Hostile, Payload};
 use crate::support::redis::proxy::Proxy;
 use crate::support::redis::resp::{Client, Reply};
@@ -74,6 +75,23 @@ fn a_silent_proxy_forwards_nothing() {
     assert!(late.try_run(&["PING"]).is_err());
     let mut client = Client::tcp(proxy.address(), TIMEOUT).expect("new connections are taken");
     assert_eq!(client.run(&["PING"]).text(), "PONG");
+}
+
+#[test]
+fn a_delaying_proxy_keeps_the_order() {
+    let _permit = shared();
+    let server = Server::listening(&[]);
+    let round_trip = Duration::from_millis(60);
+    let proxy = DelayingProxy::to(server.address(), round_trip);
+    let mut client = Client::tcp(proxy.address(), TIMEOUT).expect("it listens");
+    let began = Instant::now();
+    let words: [&[u8]; 2] = [b"INCR", b"key"];
+    (0..1_000).for_each(|_| client.queue(&words));
+    client.send().expect("it accepts commands");
+    for count in 1..=1_000 {
+        assert_eq!(client.read().expect("a reply"), Reply::Integer(count));
+    }
+    assert!(began.elapsed() >= round_trip, "{:?}", began.elapsed());
 }
 
 #[test]

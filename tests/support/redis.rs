@@ -4,6 +4,7 @@
 //! pipe from the test closes. Readiness is a log line or a reply, never a fixed time.
 
 pub(crate) mod cluster;
+pub(crate) mod delaying_proxy;
 pub(crate) mod hostile;
 pub(crate) mod ports;
 pub(crate) mod process;
