@@ -16,6 +16,7 @@ mod exact;
 mod faults;
 mod fixtures;
 mod flood;
+mod guarantees;
 mod hostile;
 mod inputs;
 mod leased;

@@ -30,7 +30,7 @@ const CLIENTS: usize = 8;
 const KILLS: usize = 20;
 
 /// The lease of a response that has acquired a slot in Redis.
-fn lease(answer: &RateLimitResponse) -> Option<String> {
+pub(crate) fn lease(answer: &RateLimitResponse) -> Option<String> {
     let Kind::StructValue(lease) =
         answer.dynamic_metadata.as_ref()?.fields.get("lease")?.kind.as_ref()?
     else {
