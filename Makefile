@@ -25,7 +25,7 @@ build: ## build target/release/weir
 check: ## formatting, clippy, unit tests and house rules: what a first patch needs
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(CARGO) test --locked --lib --test tidy
+	$(CARGO) test --locked --workspace --lib --test tidy
 
 run: ## build weir and serve examples/ from memory
 	$(CARGO) run --release -- serve --config examples/weir.yaml
@@ -38,7 +38,7 @@ test: $(ENVOYS:%=envoy-%) redis grpc-clients ## all tests, with real Envoys and 
 # Compressed calls of a grpc-go client, which needs Go.
 test-grpc-go: ## compressed calls of grpc-go
 	go build -C tests/it/gzip/go -o $(CURDIR)/target/grpc-clients/grpc-go .
-	$(CARGO) test --locked --test it -- --ignored grpc_go
+	$(CARGO) test --locked --workspace --test it -- --ignored grpc_go
 
 # Python with grpcio and its generator of clients, in an environment under target/.
 grpc-clients: target/grpc-clients/python
@@ -50,7 +50,7 @@ target/grpc-clients/python:
 
 # The samples of docs/clients.md in Go and Node, each built in its own folder under target/.
 test-clients: target/grpc-clients/go/client target/grpc-clients/node/node_modules ## the samples of docs/clients.md in Go and Node
-	$(CARGO) test --locked --test it -- --ignored client_samples
+	$(CARGO) test --locked --workspace --test it -- --ignored client_samples
 
 target/grpc-clients/go/client: examples/clients/client.go
 	@rm -rf $(@D) && mkdir -p $(@D)
@@ -62,9 +62,9 @@ target/grpc-clients/node/node_modules:
 	npm install --ignore-scripts --no-audit --no-fund --silent --prefix $(@D) $(NODE_PACKAGES)
 
 # The locks and atomics of the memory store under a scheduler that tries interleavings. The feature
-# compiles weir and its dependencies a second time.
+# compiles weir a second time.
 test-shuttle: ## interleavings of the memory store
-	$(CARGO) test --locked --features shuttle --lib interleavings
+	$(CARGO) test --locked --workspace --features weir/shuttle --lib interleavings
 
 # Installs redis-server with the system's package manager if it is missing.
 redis:
@@ -73,7 +73,7 @@ redis:
 # The Redis tests against Valkey: the one on the path, otherwise Debian's, kept in target/.
 test-valkey: $(ENVOYS:%=envoy-%) redis ## the Redis tests with Valkey
 	REDIS_SERVER=$$(sh tests/support/redis/find-valkey.sh) \
-		$(CARGO) test --locked --test redis
+		$(CARGO) test --locked --workspace --test redis
 
 # The deterministic simulation on many schedules; `test` runs 2000 of them. Only the crates of the workspace are
 # compiled again, with optimisation. WEIR_SIMULATION_ALL=1 lists all broken laws.
@@ -111,7 +111,7 @@ bench: redis ## measure docs/performance.md
 # schemas, without a cluster or a container engine.
 helm-test: target/helm/venv $(ENVOYS:%=envoy-%) ## the chart, the Dockerfile and the examples for Kubernetes and Compose
 	@helm/tests/install-helm.sh
-	$(CARGO) build --locked
+	$(CARGO) test --locked --workspace --no-run
 	target/helm/venv/bin/python -B -m pytest -q -p no:cacheprovider helm/tests
 
 # The generated documentation: docs/settings.md and docs/settings.schema.json from the declarations
@@ -119,7 +119,7 @@ helm-test: target/helm/venv $(ENVOYS:%=envoy-%) ## the chart, the Dockerfile and
 docs: helm-docs ## generate the pages of settings and values
 
 docs-settings:
-	WEIR_WRITE_DOCS=1 $(CARGO) test --locked --quiet --lib generated_docs_match_the_declarations
+	WEIR_WRITE_DOCS=1 $(CARGO) test --locked --workspace --quiet --lib generated_docs_match_the_declarations
 
 helm-docs: target/helm/venv docs-settings
 	@target/helm/venv/bin/python helm/pages.py
