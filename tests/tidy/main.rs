@@ -9,6 +9,7 @@ use std::path::Path;
 mod blank;
 mod cycles;
 mod log_lines;
+mod page_list;
 mod paths;
 mod prose;
 mod pure;
