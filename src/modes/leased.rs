@@ -1,57 +1,13 @@
 //! Mode leased: draws hits from the store ahead of requests, as tokens, and spends them locally.
 //!
 //! A refill is one step that takes `m` hits, each of which becomes a token. The store treats a
-//! refill like a request, so it never grants more than the limit. The proof below shows that
+//! refill like a request, so it never grants more than the limit. `docs/design/modes.md` proves that
 //! spending a token later than it was drawn does not exceed a limit either.
 //!
 //! # Cost
 //!
 //! A counter with less than one request in two seconds is decided by the store, without a token
 //! pool. A busy counter costs one refill in about two seconds, if the limit has that much room.
-//!
-//! # Proof
-//!
-//! All instants are by the store's clock. A request is decided as of the instant that it read. It
-//! may spend a token only if that instant is before the token's end. The comparison is made under
-//! the counter's lock, so a delayed thread cannot spend an ended token, however long the delay.
-//!
-//! **fixed_window.** A token belongs to the window in which the store counted it, which the
-//! outcome names. It ends with that window. In every window: spent <= drawn <= limit.
-//!
-//! **sliding_window.** As with a fixed window, spent <= drawn in every window. Let `p` and `c` be
-//! the tokens drawn in the previous and the current window. The last refill of the window was
-//! granted with `p * rest / window + c <= limit`. Since then `c` is the same and `rest` is
-//! smaller. So every spent hit would have passed a counter of the spent hits only.
-//!
-//! **Several tiers.** A refill is counted in all tiers. Its tokens end when the window of any tier
-//! ends.
-//!
-//! **token_bucket, leaky_bucket.** The store's state is one instant `e`, at which the bucket is
-//! empty. A refill of cost `c` moves it from `s = max(e, now)` to `s + c`, and the instance owns the
-//! span `(s, s + c]` of the time axis. Spans of all instances, and of hits that the store decided,
-//! do not overlap. A hit of cost `h` at `t` uses pieces of length `h` that lie between `t` and
-//! `t + B * one`, where `B` is the burst and `one` the cost of a hit. No other hit uses the same
-//! pieces. So the hits of any interval `(a, b]` use disjoint pieces between `a` and `b + B * one`,
-//! and they cost at most `b + B * one - a`: the limit of the bucket.
-//!
-//! **Returned tokens, windows.** The return step is planned for an instant in the tokens' window,
-//! so it does not change a later window.
-//!
-//! **Returned tokens, buckets.** A span is returned only while the store's state is its end, which
-//! the store compares. Then no span lies after it, and no other span moves. A span that cannot be
-//! returned drains in the store as in the pool, and can be spent until then.
-//!
-//! **Early denials.** A request is denied only if its hits do not fit in addition to the store's
-//! state, less the tokens of this instance. So one instance denies what the store would deny, and
-//! several deny early by at most what the others own. No refill is in flight at the same time as a
-//! return of the same counter, so the store has the returned tokens before it denies a refill.
-//!
-//! **One instance, buckets.** Requests that wait for one refill are planned one after another, each
-//! as of its arrival: see `tokens/bucket_draw.rs`.
-//!
-//! **Lost outcomes.** Tokens of a refill without an outcome count as spent. Tokens of a return
-//! without an outcome count as returned. Neither step is repeated, so both errors lower the number
-//! of hits that pass.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -222,7 +178,10 @@ impl<S: Store> LeasedMode<S> {
             }
         };
         if tokio::time::timeout(CLOSE_TIMEOUT, all).await.is_err() {
-            tracing::warn!("not all unspent tokens were returned to Redis; they expire there");
+            tracing::warn!(
+                "unspent tokens were not returned to Redis; they count until their window ends \
+                 or their bucket drains"
+            );
         }
     }
 }
