@@ -47,7 +47,7 @@ fn report(seed: u64, schedule: Schedule, violation: &Violation) -> String {
     let what = shown.map_or_else(|| violation.what.clone(), |shown| shown.what);
     format!(
         "law `{}`: {what}\n{}\nrepeat: WEIR_SIMULATION_SEED={seed} cargo test --workspace --lib -- \
-         simulation::promises",
+         simulation::guarantees",
         violation.law,
         history::text(&schedule, &history),
     )
@@ -87,9 +87,9 @@ fn judge_all(seeds: &Range<u64>, all: bool) -> (Broken, usize) {
     (std::mem::take(&mut *lock(&broken)), events.into_inner())
 }
 
-/// Every promise of `docs/modes.md` holds on every schedule.
+/// Every guarantee of `docs/modes.md` holds on every schedule.
 #[test]
-fn promises_hold_on_random_schedules() {
+fn guarantees_hold_on_random_schedules() {
     let first = number("WEIR_SIMULATION_FROM").unwrap_or(0);
     let seeds = match number("WEIR_SIMULATION_SEED") {
         Some(seed) => seed..seed + 1,

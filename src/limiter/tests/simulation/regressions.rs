@@ -1,4 +1,4 @@
-//! Schedules that once broke a promise. They stay in the tests, independent of the random ones.
+//! Schedules that once broke a guarantee. They stay in the tests, independent of the random ones.
 
 use super::history::Decided;
 use super::rules::{self, Counter, Windows};
