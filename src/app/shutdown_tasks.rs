@@ -69,7 +69,9 @@ impl ShutdownTasks {
 async fn run_stage(stage: &'static str, tasks: Vec<Task>, deadline: Instant) {
     match timeout_at(deadline, join_all(tasks)).await {
         Ok(_) => tracing::debug!(stage, "shutdown tasks done"),
-        Err(_) => tracing::warn!(stage, "shutdown tasks aborted at drain.timeout"),
+        Err(_) => {
+            tracing::warn!(stage, "shutdown stage aborted: its time is up; raise drain.timeout");
+        }
     }
 }
 
