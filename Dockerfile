@@ -31,7 +31,7 @@ FROM gcr.io/distroless/cc-debian12:nonroot
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="weir" \
-      org.opencontainers.image.description="A rate-limit decision service for Envoy, Istio and Envoy Gateway. It decides every valid request, also while its store fails." \
+      org.opencontainers.image.description="A rate-limit decision service for Envoy, Istio and Envoy Gateway. It keeps deciding while Redis fails." \
       org.opencontainers.image.source="https://github.com/weir-rs/weir" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \

@@ -37,7 +37,7 @@ pub mod exit {
     pub const UNAVAILABLE: u8 = 69;
 }
 
-/// A rate-limit decision service for Envoy. It decides every valid request, also while its store fails.
+/// A rate-limit decision service for Envoy. It keeps deciding while Redis fails.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 pub struct Cli {

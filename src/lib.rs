@@ -1,5 +1,4 @@
-//! weir: a rate-limit decision service for Envoy. It decides every valid request, also while its
-//! store fails.
+//! weir: a rate-limit decision service for Envoy. It keeps deciding while Redis fails.
 //!
 //! A request passes through the modules in this order:
 //!

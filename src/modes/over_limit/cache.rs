@@ -99,7 +99,7 @@ impl OverLimitCache {
         self.denied.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Requests denied without a call to the store.
+    /// Steps denied without a call to the store.
     pub fn denied(&self) -> u64 {
         self.denied.load(Ordering::Relaxed)
     }
