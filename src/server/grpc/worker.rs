@@ -85,7 +85,7 @@ async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<
     let context = Arc::new(ConnectionContext {
         dispatcher: Dispatcher::new(should_rate_limit, &server.grpc),
         budget,
-        handshakes: Arc::new(Semaphore::new(server.grpc.max_handshakes)),
+        handshake_steps: Arc::new(Semaphore::new(server.grpc.max_handshake_steps)),
         metrics: server.server_metrics,
         settings: server.grpc,
         tls: server.tls,

@@ -68,9 +68,10 @@ section! {
         /// the connections of this address. `off`: no limit.
         max_connections_per_peer: Option<usize> = "off", number_or_off(1..=COUNT_MAX);
         // 8: about 2 ms of cryptography with ECDSA keys, and 8 ms with RSA keys.
-        /// Maximum number of steps of TLS handshakes that a worker runs before it serves its open
-        /// connections again. Further handshakes wait. A handshake that waits for its client is no step.
-        max_handshakes: usize = "8", number(1..=COUNT_MAX);
+        /// Maximum number of steps of TLS handshakes per worker and round. A round also serves the open
+        /// connections of the worker. Further steps wait for the next round. A handshake that waits for
+        /// its client is no step.
+        max_handshake_steps: usize = "8", number(1..=COUNT_MAX);
         /// Time for a new connection to finish TLS and to send the first 24 bytes of HTTP/2.
         handshake_timeout: Duration = "10s", positive_duration();
         /// Time from the first byte of a call to the last byte of its response. Health watches and
