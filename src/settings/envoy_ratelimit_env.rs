@@ -40,7 +40,7 @@ pub(super) const SETS: [(&str, &str, Translate); 28] = [
     ("TRACING_SERVICE_NAME", "tracing.service_name", as_is),
     ("TRACING_SERVICE_NAMESPACE", "tracing.service_namespace", as_is),
     ("TRACING_SERVICE_INSTANCE_ID", "tracing.service_instance_id", as_is),
-    ("REDIS_POOL_SIZE", "redis.pool_size", as_is),
+    ("REDIS_POOL_SIZE", "redis.min_connections_per_node", as_is),
     ("REDIS_TLS_CACERT", "redis.tls_ca", as_is),
     ("REDIS_TLS_CLIENT_CERT", "redis.tls_cert", as_is),
     ("REDIS_TLS_CLIENT_KEY", "redis.tls_key", as_is),

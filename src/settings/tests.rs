@@ -171,7 +171,7 @@ fn every_variable_of_envoy_ratelimit_is_read() {
             "redis.url",
             "rediss-sentinel://:***@a:1?node=b:2&sentinelServiceName=m",
         ),
-        (&[("REDIS_POOL_SIZE", "9")], "redis.pool_size", "9"),
+        (&[("REDIS_POOL_SIZE", "9")], "redis.min_connections_per_node", "9"),
         (&[("REDIS_TLS_CACERT", "c")], "redis.tls_ca", "c"),
         (&[("REDIS_TLS_CLIENT_CERT", "c")], "redis.tls_cert", "c"),
         (&[("REDIS_TLS_CLIENT_KEY", "c")], "redis.tls_key", "c"),

@@ -70,7 +70,7 @@ impl RedisStore {
         clock: SystemClock,
     ) -> Result<RedisStore, RedisConfigError> {
         let config = RedisConfig::new(settings)?;
-        let connections = settings.pool_size.div_ceil(workers.max(1));
+        let connections = settings.min_connections_per_node.div_ceil(workers.max(1));
         let (batch, label) = (settings.max_batch_size, config.address());
         let router = Arc::new(Router::new(clock, connections, batch, label));
         let (alive, dropped) = oneshot::channel::<()>();

@@ -72,7 +72,7 @@ fn descriptors_are_sent_without_waiting_for_replies() {
     let _permit = shared();
     let weir = over(&format!("redis://127.0.0.1:{}", start_server_that_needs_all_steps()), RULES)
         .store_timeout("20s")
-        .env("WEIR__REDIS__POOL_SIZE", "1")
+        .env("WEIR__REDIS__MIN_CONNECTIONS_PER_NODE", "1")
         .env("WEIR__GRPC__WORKERS", "1")
         .start();
     ready(&weir);

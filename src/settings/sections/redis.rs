@@ -15,7 +15,7 @@ section! {
         url: SecretUrl = "redis-cluster://127.0.0.1:7000", url("a URL", redis_url::read);
         /// Minimum connections per node, over all gRPC workers. Each worker has at least one, so
         /// values below the number of workers have no effect.
-        pool_size: usize = "1", number(1..=1024);
+        min_connections_per_node: usize = "1", number(1..=1024);
         /// Maximum number of steps in one script call. A step is one operation on one counter,
         /// usually a decision. 1 sends each step alone.
         max_batch_size: usize = "128", number(1..=1024);
