@@ -21,7 +21,7 @@ pub use file::problem::{Location, RuleProblem};
 pub use file::source::{RuleFiles, SourceFile};
 /// For the fuzz targets, which are another crate.
 #[doc(hidden)]
-pub use lookup::index::in_process as regex_in_process;
+pub use lookup::index::fuzz_driver as regex_fuzz_driver;
 pub use lookup::rule::{NameId, Policy, Rule, override_key, override_stat_key};
 pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherInfo, RuleInfo};
 pub use show::near_miss::NearMiss;

@@ -29,19 +29,19 @@ pub use self::config::ServerConfig;
 pub use crate::tls::{ReloadOutcome, TlsError};
 /// For integration tests and the fuzz targets, which are other crates.
 #[doc(hidden)]
-pub use grpc::in_process as grpc_in_process;
+pub use grpc::fuzz_driver as grpc_fuzz_driver;
 pub use grpc::worker::count as worker_count;
 pub use http::admin::{AdminApi, CounterError, Token};
 pub use lifecycle::Health;
 /// For the fuzz targets, which are another crate.
 #[doc(hidden)]
-pub use listener::tls::in_process as tls_in_process;
+pub use listener::tls::fuzz_driver as tls_fuzz_driver;
 pub use listener::tls::{TlsAcceptor, TlsConfig};
 pub use metrics::{ClientMemory, ListenerMetrics, Metric, PartMetrics, ServerMetrics};
-pub use rls::handler::Decide;
 /// For integration tests and the fuzz targets, which are other crates.
 #[doc(hidden)]
-pub use rls::in_process;
+pub use rls::fuzz_driver;
+pub use rls::handler::Decide;
 
 use acceptor::Acceptor;
 use grpc::connection_memory::most_connections;

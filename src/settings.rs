@@ -22,7 +22,7 @@ use crate::descriptor::Bounds;
 
 mod envoy_ratelimit_env;
 mod format;
-mod in_process;
+mod fuzz_driver;
 mod otel;
 mod otlp;
 mod problem;
@@ -40,7 +40,7 @@ mod tests;
 pub use envoy_ratelimit_env::{with_default_runtime_root, without_host};
 /// For the fuzz targets, which are another crate.
 #[doc(hidden)]
-pub use in_process::load_bytes;
+pub use fuzz_driver::load_bytes;
 pub use otlp::{OtlpHeaders, OtlpProtocol};
 pub use problem::{Problem, Problems};
 pub use secret::{Secret, SecretUrl};

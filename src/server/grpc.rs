@@ -9,7 +9,7 @@ pub(super) mod connection_memory;
 mod control_frames;
 mod dispatch;
 mod framing;
-pub mod in_process;
+pub mod fuzz_driver;
 mod io;
 pub(super) mod memory_budget;
 mod premature_resets;

@@ -2,6 +2,6 @@
 
 mod decode;
 mod encode;
+pub mod fuzz_driver;
 pub(super) mod handler;
-pub mod in_process;
 pub(super) mod json;

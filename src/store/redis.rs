@@ -30,7 +30,7 @@ mod config;
 mod connection;
 mod discovery;
 mod error;
-pub mod in_process;
+pub mod fuzz_driver;
 mod metrics;
 mod name;
 mod node;

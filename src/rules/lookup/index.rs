@@ -10,7 +10,7 @@ use self::templates::TemplateTrie;
 use self::wildcards::WildcardIndex;
 use super::matcher::{EntryValue, Matcher, PatternKind};
 
-pub mod in_process;
+pub mod fuzz_driver;
 mod literals;
 mod networks;
 mod regexes;

@@ -12,7 +12,7 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 mod client_san;
-pub mod in_process;
+pub mod fuzz_driver;
 mod rustls_config;
 mod turns;
 
