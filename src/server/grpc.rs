@@ -20,7 +20,7 @@ mod request_inbox;
 mod response;
 pub(super) mod should_rate_limit;
 mod status;
-mod staying_call;
+mod streaming_call;
 mod timeout;
 pub(super) mod tonic_services;
 pub(super) mod worker;

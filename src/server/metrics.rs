@@ -125,7 +125,7 @@ pub struct ServerMetrics {
     /// Calls rejected at `grpc.max_client_memory`.
     pub memory_full: Metric,
     /// Health watches and reflection calls rejected: too many of one connection, or too large.
-    pub staying_refused: Metric,
+    pub streaming_refused: Metric,
     /// The memory that clients hold.
     pub client_memory: ClientMemory,
     /// gRPC connections closed because their buffers were the largest, and the memory was used.
@@ -227,13 +227,13 @@ impl ServerMetrics {
             "weir_grpc_calls_aborted_total",
             "gRPC calls rejected or reset by weir: over the call timeout (timeout), the message \
              size (too_large), grpc.max_client_memory (memory), or the number or size of health \
-             watches and reflection calls (staying).",
+             watches and reflection calls (streams).",
         );
         for (reason, count) in [
             ("timeout", &self.call_timeout),
             ("too_large", &self.message_too_large),
             ("memory", &self.memory_full),
-            ("staying", &self.staying_refused),
+            ("streams", &self.streaming_refused),
         ] {
             family.sample(&[("reason", reason)], count.get());
         }
@@ -289,7 +289,7 @@ mod tests {
             call_timeout,
             message_too_large,
             memory_full,
-            staying_refused,
+            streaming_refused,
             client_memory,
             memory_evicted,
             http_timeout,
@@ -318,7 +318,7 @@ mod tests {
             (call_timeout, aborted_call("timeout")),
             (message_too_large, aborted_call("too_large")),
             (memory_full, aborted_call("memory")),
-            (staying_refused, aborted_call("staying")),
+            (streaming_refused, aborted_call("streams")),
             (memory_evicted, ended_connection("memory")),
             (http_timeout, aborted_request("timeout")),
             (http_too_large, aborted_request("too_large")),

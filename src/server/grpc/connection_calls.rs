@@ -33,7 +33,7 @@ pub(super) struct ConnectionStats {
     /// Calls that have become tasks and are still open.
     pub(super) open: Metric,
     /// Open health watches and reflection calls.
-    pub(super) staying: Metric,
+    pub(super) streaming: Metric,
     /// The most streams that were open at the same time.
     pub(super) most_streams: Metric,
     /// Bytes of responses that h2 may not have written yet.

@@ -5,7 +5,7 @@
 //! so their responses leave in one write.
 //!
 //! A call that needs more than one poll becomes a task of the worker, which resets it at the
-//! timeout. Health watches and reflection have other time limits: `staying_call.rs`.
+//! timeout. Health watches and reflection have other time limits: `streaming_call.rs`.
 //!
 //! Responses are written before more is read. So h2 buffers the responses of one read at most, or
 //! of the calls that were open when the client stopped reading.
@@ -31,7 +31,7 @@ use super::read_budget::ReadBudget;
 use super::response::{self, Queued};
 use super::should_rate_limit::{PATH, ShouldRateLimit};
 use super::status::{GrpcCode, GrpcStatus};
-use super::staying_call;
+use super::streaming_call;
 use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::Decide;
 use crate::settings::GrpcSettings;
@@ -52,7 +52,7 @@ enum Method {
     /// One request and one response, through tonic.
     Unary(&'static str),
     /// A call that may stay open, through tonic.
-    Staying(&'static str),
+    Streaming(&'static str),
 }
 
 impl Method {
@@ -66,9 +66,9 @@ impl Method {
         Some(match path {
             PATH => Method::ShouldRateLimit,
             CHECK => Method::Unary(CHECK),
-            WATCH => Method::Staying(WATCH),
-            REFLECTION => Method::Staying(REFLECTION),
-            REFLECTION_ALPHA => Method::Staying(REFLECTION_ALPHA),
+            WATCH => Method::Streaming(WATCH),
+            REFLECTION => Method::Streaming(REFLECTION),
+            REFLECTION_ALPHA => Method::Streaming(REFLECTION_ALPHA),
             _ => return None,
         })
     }
@@ -156,8 +156,8 @@ impl<D: Decide> Dispatcher<D> {
                             self.spawn_call(call, calls);
                             None
                         }
-                        Ok((Method::Staying(path), head, body)) => {
-                            self.spawn_staying(path, head, body, respond, calls);
+                        Ok((Method::Streaming(path), head, body)) => {
+                            self.spawn_streaming(path, head, body, respond, calls);
                             None
                         }
                     };
@@ -242,8 +242,8 @@ impl<D: Decide> Dispatcher<D> {
         });
     }
 
-    /// Serves a staying call in a task.
-    fn spawn_staying(
+    /// Serves a streaming call in a task.
+    fn spawn_streaming(
         &self,
         path: &'static str,
         head: CallHead,
@@ -252,7 +252,7 @@ impl<D: Decide> Dispatcher<D> {
         calls: &Arc<ConnectionCalls<D>>,
     ) {
         let (open, limit) = (OpenCall::new(calls), self.timeout);
-        let call = staying_call::serve(Arc::clone(calls), path, head, body, respond, limit);
+        let call = streaming_call::serve(Arc::clone(calls), path, head, body, respond, limit);
         tokio::spawn(async move { open.finish(call.await) });
     }
 

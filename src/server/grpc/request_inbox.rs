@@ -1,4 +1,4 @@
-//! The request of a staying call, which is read as it arrives.
+//! The request of a streaming call, which is read as it arrives.
 //!
 //! tonic reads a request only while nothing of the response waits. Until then h2 would keep up to a
 //! window of data, each frame with the read buffer that it arrived in. The inbox copies the data,

@@ -218,29 +218,29 @@ async fn a_connection_that_does_not_read_is_evicted() {
     stop_empty(server, &metrics).await;
 }
 
-async fn a_large_request_of_a_staying_call_is_refused(fast_path: bool) {
+async fn a_large_request_of_a_streaming_call_is_refused(fast_path: bool) {
     let (server, metrics) = serving(ByDomain, fast_path);
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
     let watch = headers_to("/grpc.health.v1.Health/Watch");
     assert!(hostile.send(&incomplete_call(1, &watch)).await);
     assert_eq!(next_headers(&mut hostile).await.stream, 1);
-    assert_eq!(metrics.staying_refused.get(), 1);
+    assert_eq!(metrics.streaming_refused.get(), 1);
     drop(hostile);
     stop_empty(server, &metrics).await;
 }
 
-/// The paths of the staying calls.
-const STAYING_PATHS: [&str; 3] = [
+/// The paths of the streaming calls.
+const STREAMING_PATHS: [&str; 3] = [
     "/grpc.health.v1.Health/Watch",
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 ];
 
 #[tokio::test]
-async fn a_staying_call_must_send_its_message_in_time() {
+async fn a_streaming_call_must_send_its_message_in_time() {
     let (server, metrics) =
         serving_with(ByDomain, true, |settings| settings.grpc.call_timeout = SHORT);
-    for (path, timeouts) in STAYING_PATHS.into_iter().zip(1..) {
+    for (path, timeouts) in STREAMING_PATHS.into_iter().zip(1..) {
         let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
         assert!(raw.send(&frame(HEADERS, END_HEADERS, 1, &headers_to(path))).await);
         while raw.next().await.expect("the connection stays").kind != RST_STREAM {}
@@ -251,7 +251,7 @@ async fn a_staying_call_must_send_its_message_in_time() {
 
 /// A complete request to watch the health of the server: an empty message.
 fn watch(stream: u32) -> Vec<u8> {
-    let headers = headers_to(STAYING_PATHS[0]);
+    let headers = headers_to(STREAMING_PATHS[0]);
     let head = frame(HEADERS, END_HEADERS, stream, &headers);
     [head, frame(DATA, END_STREAM, stream, &[0; 5])].concat()
 }
@@ -276,7 +276,7 @@ async fn a_watch_that_is_read_may_stay() {
     assert!(raw.send(&watch(1)).await);
     while raw.next().await.expect("the connection stays").kind != DATA {}
     // The other call ends at the timeout, and was sent later.
-    assert!(raw.send(&frame(HEADERS, END_HEADERS, 3, &headers_to(STAYING_PATHS[0]))).await);
+    assert!(raw.send(&frame(HEADERS, END_HEADERS, 3, &headers_to(STREAMING_PATHS[0]))).await);
     loop {
         let reply = raw.next().await.expect("the connection stays");
         if reply.kind == RST_STREAM {
@@ -290,7 +290,7 @@ async fn a_watch_that_is_read_may_stay() {
 }
 
 #[tokio::test]
-async fn staying_calls_of_a_connection_are_limited() {
+async fn streaming_calls_of_a_connection_are_limited() {
     let (server, metrics) = serving_with(ByDomain, true, |settings| {
         settings.grpc.max_client_memory = 64 * MAX;
     });
@@ -304,7 +304,7 @@ async fn staying_calls_of_a_connection_are_limited() {
             break reply;
         }
     };
-    assert_eq!((refused.stream, metrics.staying_refused.get()), (33, 1));
+    assert_eq!((refused.stream, metrics.streaming_refused.get()), (33, 1));
     let mut other = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(other.send(&watch(1)).await);
     assert_eq!(next_headers(&mut other).await.flags & END_STREAM, 0, "another has room");
@@ -317,5 +317,5 @@ over_both_paths! {
     calls_of_headers_stay_within_the_budget,
     messages_being_decided_count_in_the_budget,
     unread_responses_count_in_the_budget,
-    a_large_request_of_a_staying_call_is_refused,
+    a_large_request_of_a_streaming_call_is_refused,
 }

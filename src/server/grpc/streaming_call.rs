@@ -1,4 +1,4 @@
-//! Staying calls: health watches and reflection, which stay open without a time limit.
+//! Streaming calls: health watches and reflection, which stay open without a time limit.
 //!
 //! A client must get the first response, and so send its message, within `grpc.call_timeout`, and
 //! must take each response within that time. A connection may have 16 of them.
@@ -22,34 +22,34 @@ use super::status::{GrpcCode, GrpcStatus};
 use super::tonic_services::TonicResponse;
 use crate::server::rls::handler::Decide;
 
-/// The most staying calls of one connection.
-const STAYING_MAX: u64 = 16;
+/// The most streaming calls of one connection.
+const STREAMING_MAX: u64 = 16;
 
-/// Bytes of a staying call in addition to those of every call: 9 kB measured for a watch, 18 kB for
+/// Bytes of a streaming call in addition to those of every call: 9 kB measured for a watch, 18 kB for
 /// reflection, and the request.
-const STAYING: usize = 24 * 1024;
+const STREAMING_CALL: usize = 24 * 1024;
 
-/// Counts a staying call of a connection until it is dropped.
-struct Staying<'c>(&'c ConnectionStats);
+/// Counts a streaming call of a connection until it is dropped.
+struct StreamingCall<'c>(&'c ConnectionStats);
 
-impl Staying<'_> {
+impl StreamingCall<'_> {
     /// `None` if the connection has the maximum of such calls.
-    fn begin(stats: &ConnectionStats) -> Option<Staying<'_>> {
-        let counts = stats.staying.get() < STAYING_MAX;
+    fn begin(stats: &ConnectionStats) -> Option<StreamingCall<'_>> {
+        let counts = stats.streaming.get() < STREAMING_MAX;
         counts.then(|| {
-            stats.staying.add();
-            Staying(stats)
+            stats.streaming.add();
+            StreamingCall(stats)
         })
     }
 }
 
-impl Drop for Staying<'_> {
+impl Drop for StreamingCall<'_> {
     fn drop(&mut self) {
-        self.0.staying.subtract();
+        self.0.streaming.subtract();
     }
 }
 
-/// Serves a staying call. `limit` is `grpc.call_timeout`.
+/// Serves a streaming call. `limit` is `grpc.call_timeout`.
 pub(super) async fn serve<D: Decide>(
     calls: Arc<ConnectionCalls<D>>,
     path: &'static str,
@@ -59,16 +59,16 @@ pub(super) async fn serve<D: Decide>(
     limit: Duration,
 ) -> Queued {
     let metrics = &calls.service.metrics;
-    let Some(_staying) = Staying::begin(&calls.stats) else {
-        metrics.staying_refused.add();
+    let Some(_counted) = StreamingCall::begin(&calls.stats) else {
+        metrics.streaming_refused.add();
         let message = format!(
-            "a connection may have {STAYING_MAX} health watches and reflection calls at a time"
+            "a connection may have {STREAMING_MAX} health watches and reflection calls at a time"
         );
         let status = GrpcStatus::new(GrpcCode::ResourceExhausted, message);
         return response::send_status(&mut respond, status);
     };
     let memory = CallMemory::of(&calls.memory);
-    if let Err(full) = memory.wait_for_client(STAYING + head.bytes()) {
+    if let Err(full) = memory.wait_for_client(STREAMING_CALL + head.bytes()) {
         return response::send_status(&mut respond, full);
     }
     let inbox = RequestInbox::default();
@@ -90,18 +90,18 @@ pub(super) async fn serve<D: Decide>(
         let Ok(opened) = timeout(limit, opening).await else { return timed_out(&calls) };
         let Some((mut open, mut next)) = opened? else { return Ok(0) };
         while let Some(frame) = next {
-            let sending = open.send_frame(frame, STAYING, &memory);
+            let sending = open.send_frame(frame, STREAMING_CALL, &memory);
             let Ok(sent) = timeout(limit, sending).await else { return timed_out(&calls) };
             calls.stats.unsent.add_many(sent? as u64);
             // A response that waited for the client's window does not count any more.
-            if memory.wait_for_client(STAYING).is_err() {
+            if memory.wait_for_client(STREAMING_CALL).is_err() {
                 return Err(Reason::ENHANCE_YOUR_CALM.into());
             }
             next = open.next_frame().await?;
         }
         open.end().map(|()| 0)
     };
-    let too_large = || metrics.staying_refused.add();
+    let too_large = || metrics.streaming_refused.add();
     tokio::select! {
         queued = serving => queued,
         never = inbox.fill(RequestBody::new(body), too_large) => match never {},
