@@ -28,7 +28,7 @@ use crate::time::{Clock, Micros};
 
 mod exact;
 mod leased;
-mod over_limit;
+mod over_limit_cache;
 mod synced;
 
 pub use leased::LeasedMetrics;
@@ -36,7 +36,7 @@ pub use synced::SyncedMetrics;
 
 use exact::ExactMode;
 use leased::LeasedMode;
-use over_limit::{OverLimitCache, OverLimitStore};
+use over_limit_cache::{OverLimitCache, OverLimitStore};
 use synced::SyncedMode;
 
 /// A check of one descriptor against its counter.
@@ -106,10 +106,10 @@ impl<S: Store> Modes<S> {
     ) -> Modes<S> {
         let (store, over_limit) = (Arc::new(store), Arc::new(over_limit));
         let cached = |max_age| OverLimitStore::new(store.clone(), over_limit.clone(), max_age);
-        let leased_age = if caches_denials { over_limit::DENIAL_MAX } else { Micros::ZERO };
+        let leased_age = if caches_denials { over_limit_cache::DENIAL_TTL } else { Micros::ZERO };
         Modes {
             uncached: ExactMode::new(store.clone()),
-            exact: ExactMode::new(Arc::new(cached(over_limit::DENIAL_MAX))),
+            exact: ExactMode::new(Arc::new(cached(over_limit_cache::DENIAL_TTL))),
             leased: LeasedMode::with_shards(Arc::new(cached(leased_age)), shards),
             synced: SyncedMode::new(store.clone()),
             over_limit,

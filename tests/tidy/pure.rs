@@ -23,5 +23,5 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/modes/leased/token_pool",
     "src/modes/synced/delta",
     "src/modes/synced/replica",
-    "src/modes/over_limit/denied_state",
+    "src/modes/over_limit_cache/denied_state",
 ];

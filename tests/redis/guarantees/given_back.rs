@@ -46,7 +46,7 @@ const ALGORITHMS: [&str; 4] =
 const STORE_TIMEOUT: &str = "20s";
 
 /// The longest time for which weir denies from memory.
-const DENIAL_MAX: Duration = Duration::from_secs(1);
+const DENIAL_TTL: Duration = Duration::from_secs(1);
 
 /// Time that a busy machine may add.
 const SLACK: Duration = Duration::from_secs(2);
@@ -65,7 +65,7 @@ fn assert_passes_soon(
     round_trip: Duration,
     what: &str,
 ) {
-    let most = DENIAL_MAX + round_trip + SLACK;
+    let most = DENIAL_TTL + round_trip + SLACK;
     while !passed(&client.check(wanted.clone())) {
         let waited = freed.elapsed();
         assert!(waited < most, "{what}, {round_trip:?}: denied {waited:?} after Redis has room");

@@ -19,7 +19,7 @@ const SLOTS: usize = 8;
 
 /// The time in which no denial is cached after hits were given back without an outcome. The step
 /// reaches the counter much sooner.
-const SUPPRESSED: Micros = Micros::SECOND;
+const SUPPRESSION_TTL: Micros = Micros::SECOND;
 
 /// Counters that are full, and the states that deny their requests.
 #[derive(Debug)]
@@ -187,7 +187,7 @@ impl CacheSet {
                 let slot = &mut slots[index];
                 match &mut slot.entry {
                     CacheEntry::Suppressed(until) => {
-                        let until = *until.get_or_insert(step.now.saturating_add(SUPPRESSED));
+                        let until = *until.get_or_insert(step.now.saturating_add(SUPPRESSION_TTL));
                         if step.now < until {
                             return None;
                         }
@@ -278,7 +278,7 @@ fn evict(slots: &mut Vec<CacheSlot>, now: Micros) -> Option<(CounterKey, Step)> 
     }
     let ends = |slot: &CacheSlot| match &slot.entry {
         CacheEntry::Denied(state) => state.ends(),
-        CacheEntry::Suppressed(until) => until.unwrap_or(now.saturating_add(SUPPRESSED)),
+        CacheEntry::Suppressed(until) => until.unwrap_or(now.saturating_add(SUPPRESSION_TTL)),
     };
     let first = (0..slots.len()).min_by_key(|&index| ends(&slots[index]))?;
     let CacheSlot { key, entry } = slots.swap_remove(first);

@@ -32,7 +32,7 @@ use cache::{CacheSet, Lookup};
 
 /// The longest time that a denial is cached. It bounds how long a request is denied although
 /// another instance has given hits back.
-pub(super) const DENIAL_MAX: Micros = Micros::SECOND;
+pub(super) const DENIAL_TTL: Micros = Micros::SECOND;
 
 /// A store behind an over-limit cache.
 pub struct OverLimitStore<S> {

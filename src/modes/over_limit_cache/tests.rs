@@ -28,7 +28,7 @@ fn key(number: u64) -> CounterKey {
 }
 
 fn cache(store: &Arc<FakeStore>) -> OverLimitStore<FakeStore> {
-    OverLimitStore::new(store.clone(), Arc::new(OverLimitCache::new()), DENIAL_MAX)
+    OverLimitStore::new(store.clone(), Arc::new(OverLimitCache::new()), DENIAL_TTL)
 }
 
 fn check_memory(store: &MemoryStore, key: &CounterKey, limit: &Limit, step: &Step) -> Decision {
