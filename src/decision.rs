@@ -60,13 +60,13 @@ pub struct Status {
     pub remaining: u64,
     /// See [`Decision::reset_after`]; absent if no counter decided.
     pub reset_after: Option<Micros>,
-    /// What the status is based on, for metrics and traces.
-    pub basis: Basis,
+    /// The reason for the status, for metrics and traces.
+    pub reason: DecisionReason,
 }
 
-/// What a status is based on.
+/// The reason for a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Basis {
+pub enum DecisionReason {
     /// No file defines the request's domain.
     UnknownDomain,
     /// No rule of the domain matches the descriptor.

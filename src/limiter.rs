@@ -19,7 +19,7 @@ use futures_util::future::{BoxFuture, join_all};
 use smallvec::SmallVec;
 
 use crate::algorithm;
-use crate::decision::{Basis, Code, Status, Verdict};
+use crate::decision::{Code, DecisionReason, Status, Verdict};
 use crate::descriptor::Request;
 use crate::key::KeySeed;
 use crate::limit::{Algorithm, Mode, OnError};
@@ -240,7 +240,7 @@ impl<S: Store> Limiter<S> {
                 }
                 continue;
             }
-            let Basis::Counted { hits: hits @ 1.., decision, .. } = status.basis else {
+            let DecisionReason::Counted { hits: hits @ 1.., decision, .. } = status.reason else {
                 continue;
             };
             // A shadow rule passes hits that its counter denied. Windows count all of them. A log

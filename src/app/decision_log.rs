@@ -1,6 +1,6 @@
 //! The log of decisions, at the level `debug`: one line per descriptor.
 
-use crate::decision::{Basis, Code, Verdict};
+use crate::decision::{Code, DecisionReason, Verdict};
 use crate::descriptor::Request;
 use crate::escape::excerpt;
 use crate::rules::{RuleSet, descriptor_selector};
@@ -20,10 +20,10 @@ fn write(rules: &RuleSet, request: &Request<'_>, verdict: &Verdict) {
     let domain = excerpt(request.domain, CHARS_MAX);
     for (descriptor, status) in request.descriptors.iter().zip(&verdict.statuses) {
         let descriptor = excerpt(&descriptor_selector(descriptor.entries), CHARS_MAX);
-        let (why, index) = reason(&status.basis);
+        let (why, index) = described(&status.reason);
         let rule = index.and_then(|index| rules.rules().get(index));
-        let cause = match status.basis {
-            Basis::Fallback { error, .. } => Some(error.name()),
+        let cause = match status.reason {
+            DecisionReason::Fallback { error, .. } => Some(error.name()),
             _ => None,
         };
         tracing::debug!(
@@ -42,15 +42,15 @@ fn write(rules: &RuleSet, request: &Request<'_>, verdict: &Verdict) {
 }
 
 /// The reason in one word, and the index of the rule.
-fn reason(basis: &Basis) -> (&'static str, Option<usize>) {
-    match *basis {
-        Basis::UnknownDomain => ("unknown_domain", None),
-        Basis::NoRule => ("no_rule", None),
-        Basis::Replaced(index) => ("replaced", Some(index)),
-        Basis::Unlimited(index) => ("unlimited", Some(index)),
-        Basis::Counted { rule: None, .. } => ("override", None),
-        Basis::Counted { rule, .. } => ("counted", rule),
-        Basis::Fallback { rule, .. } => ("fallback", rule),
+fn described(reason: &DecisionReason) -> (&'static str, Option<usize>) {
+    match *reason {
+        DecisionReason::UnknownDomain => ("unknown_domain", None),
+        DecisionReason::NoRule => ("no_rule", None),
+        DecisionReason::Replaced(index) => ("replaced", Some(index)),
+        DecisionReason::Unlimited(index) => ("unlimited", Some(index)),
+        DecisionReason::Counted { rule: None, .. } => ("override", None),
+        DecisionReason::Counted { rule, .. } => ("counted", rule),
+        DecisionReason::Fallback { rule, .. } => ("fallback", rule),
     }
 }
 

@@ -2,14 +2,14 @@
 
 use super::resolved::ResolvedDescriptor;
 use super::undo::UndoGuard;
-use crate::decision::Basis;
+use crate::decision::DecisionReason;
 
 /// One descriptor whose counter has been queried.
 pub(super) struct DecidedDescriptor<'q> {
     /// The counter of the descriptor, or the reason why it has none.
     pub(super) resolved: &'q ResolvedDescriptor<'q>,
     /// The reason for its decision.
-    pub(super) basis: Basis,
+    pub(super) reason: DecisionReason,
     /// Gives back what the descriptor took under a lease, unless it is disarmed.
     pub(super) undo: Option<UndoGuard>,
 }

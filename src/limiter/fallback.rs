@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::algorithm;
-use crate::decision::{Basis, Decision};
+use crate::decision::{Decision, DecisionReason};
 use crate::key::CounterKey;
 use crate::limit::{Limit, OnError, Tier};
 use crate::step::{Lease, LeaseId};
@@ -79,7 +79,7 @@ pub(super) fn decide(
     local: Option<&LocalCounters>,
     failed: FailedQuery<'_>,
     now: Micros,
-) -> Basis {
+) -> DecisionReason {
     let decision = match (policy, local) {
         (OnError::Local, Some(local)) => local.decide(&failed, now),
         _ => None,
@@ -93,7 +93,7 @@ pub(super) fn decide(
         (OnError::Local, None) => true,
     };
     let FailedQuery { rule, hits, error, .. } = failed;
-    Basis::Fallback { rule, hits, allowed, policy, decision, error }
+    DecisionReason::Fallback { rule, hits, allowed, policy, decision, error }
 }
 
 #[cfg(test)]
@@ -109,8 +109,8 @@ mod tests {
             let error = StoreError::Timeout;
             let key = &CounterKey([1, 1]);
             let failed = FailedQuery { rule: None, limit, key, hits, lease: None, error };
-            let basis = decide(policy, Some(&local), failed, now);
-            let Basis::Fallback { allowed, .. } = basis else { panic!("{basis:?}") };
+            let reason = decide(policy, Some(&local), failed, now);
+            let DecisionReason::Fallback { allowed, .. } = reason else { panic!("{reason:?}") };
             passed += usize::from(allowed);
         }
         passed

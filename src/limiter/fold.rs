@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::decided::DecidedDescriptor;
-use crate::decision::{Basis, Code, CurrentLimit, Decision, Status};
+use crate::decision::{Code, CurrentLimit, Decision, DecisionReason, Status};
 use crate::grant::{GiveBack, Grant};
 use crate::limit::{Algorithm, Limit, Tier, Unit};
 use crate::rules::Rule;
@@ -24,8 +24,10 @@ pub(super) fn grant(
     let mut give_back: Vec<GiveBack> = Vec::new();
     for one in decided {
         let Some(undo) = one.undo.take() else { continue };
-        if let (Basis::Counted { hits, .. } | Basis::Fallback { hits, .. }, Some(id)) =
-            (one.basis, undo.id())
+        if let (
+            DecisionReason::Counted { hits, .. } | DecisionReason::Fallback { hits, .. },
+            Some(id),
+        ) = (one.reason, undo.id())
         {
             first.get_or_insert((id, hits));
         }
@@ -66,9 +68,10 @@ impl DecidedDescriptor<'_> {
     /// Whether this is a quota descriptor, which denies only if all other quota descriptors do.
     pub(super) fn is_quota(&self, global_quota: bool) -> bool {
         if global_quota {
-            return !matches!(self.basis, Basis::Unlimited(_));
+            return !matches!(self.reason, DecisionReason::Unlimited(_));
         }
-        let replaced = matches!(self.basis, Basis::Replaced(_) | Basis::Unlimited(_));
+        let replaced =
+            matches!(self.reason, DecisionReason::Replaced(_) | DecisionReason::Unlimited(_));
         !replaced && self.resolved.rule().is_some_and(|rule| rule.quota_mode)
     }
 
@@ -79,20 +82,20 @@ impl DecidedDescriptor<'_> {
             limit,
             remaining,
             reset_after,
-            basis: self.basis,
+            reason: self.reason,
         };
-        match self.basis {
-            Basis::UnknownDomain | Basis::NoRule | Basis::Replaced(_) => {
-                status(Code::Ok, None, 0, None)
-            }
-            Basis::Unlimited(_) => status(Code::Ok, None, REMAINING_UNLIMITED, None),
-            Basis::Counted { decision, shadow, .. } => {
+        match self.reason {
+            DecisionReason::UnknownDomain
+            | DecisionReason::NoRule
+            | DecisionReason::Replaced(_) => status(Code::Ok, None, 0, None),
+            DecisionReason::Unlimited(_) => status(Code::Ok, None, REMAINING_UNLIMITED, None),
+            DecisionReason::Counted { decision, shadow, .. } => {
                 let over = !decision.allowed && !shadow;
                 let code = if over { Code::OverLimit } else { Code::Ok };
                 let limit = self.current_limit(decision.tier);
                 status(code, limit, decision.remaining, Some(self.reset_after(&decision)))
             }
-            Basis::Fallback { allowed, decision, .. } => {
+            DecisionReason::Fallback { allowed, decision, .. } => {
                 let shadow = self.resolved.rule().is_some_and(|rule| rule.shadow_mode);
                 let code = if allowed || shadow { Code::Ok } else { Code::OverLimit };
                 // Envoy shows a limit of a status to clients, with its remaining hits. Nothing was

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::decided::DecidedDescriptor;
-use crate::decision::{Basis, Code, Status};
+use crate::decision::{Code, DecisionReason, Status};
 use crate::settings::{LimitHeaders, ResponseSettings};
 
 mod ietf;
@@ -43,7 +43,7 @@ fn limit_status<'d>(
     one: &'d DecidedDescriptor<'d>,
     status: &Status,
 ) -> Option<LimitStatus<'d>> {
-    let Basis::Counted { decision, .. } = &one.basis else { return None };
+    let DecisionReason::Counted { decision, .. } = &one.reason else { return None };
     let limit = one.resolved.limit()?;
     let quota = one.is_quota(config.quota_mode);
     Some(LimitStatus { rule: one.resolved.rule(), limit, decision, code: status.code, quota })
@@ -117,13 +117,15 @@ fn decision_header(decided: &[DecidedDescriptor<'_>]) -> String {
         if !text.is_empty() {
             text.push_str(", ");
         }
-        let rule = match (one.resolved.rule(), &one.basis) {
+        let rule = match (one.resolved.rule(), &one.reason) {
             (Some(rule), _) => quotable(&rule.display_name),
-            (None, Basis::Counted { .. } | Basis::Fallback { .. }) => "override".into(),
+            (None, DecisionReason::Counted { .. } | DecisionReason::Fallback { .. }) => {
+                "override".into()
+            }
             (None, _) => "none".into(),
         };
-        let (fallback, cause) = match one.basis {
-            Basis::Fallback { policy, error, .. } => (policy.name(), Some(error.name())),
+        let (fallback, cause) = match one.reason {
+            DecisionReason::Fallback { policy, error, .. } => (policy.name(), Some(error.name())),
             _ => ("none", None),
         };
         let mode = one.resolved.rule().map_or("exact", |rule| rule.mode.name());

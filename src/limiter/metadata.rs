@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::decided::DecidedDescriptor;
-use crate::decision::{Basis, Code, Status};
+use crate::decision::{Code, DecisionReason, Status};
 use crate::descriptor::{Descriptor, Request};
 
 /// The metadata of a response; `None` unless `enabled`.
@@ -41,8 +41,8 @@ pub(super) fn add_fallbacks(
     decided: &[DecidedDescriptor<'_>],
     metadata: &mut Option<Map<String, Value>>,
 ) {
-    let policy = |one: &DecidedDescriptor<'_>| match one.basis {
-        Basis::Fallback { policy, .. } => Some(policy.name()),
+    let policy = |one: &DecidedDescriptor<'_>| match one.reason {
+        DecisionReason::Fallback { policy, .. } => Some(policy.name()),
         _ => None,
     };
     if decided.iter().any(|one| policy(one).is_some()) {
@@ -55,7 +55,8 @@ pub(super) fn add_fallbacks(
 impl DecidedDescriptor<'_> {
     /// The `metadata` of a rule that counted and passed.
     fn passed_metadata(&self, status: &Status) -> Option<&Map<String, Value>> {
-        let counted = matches!(self.basis, Basis::Counted { .. } | Basis::Fallback { .. });
+        let counted =
+            matches!(self.reason, DecisionReason::Counted { .. } | DecisionReason::Fallback { .. });
         if !counted || status.code != Code::Ok {
             return None;
         }

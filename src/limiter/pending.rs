@@ -10,7 +10,7 @@ use super::fallback::{self, FailedQuery};
 use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
 use super::undo::UndoGuard;
 use crate::algorithm;
-use crate::decision::{Basis, Decision};
+use crate::decision::{Decision, DecisionReason};
 use crate::limit::Mode;
 use crate::modes::{CounterCheck, Modes};
 use crate::step::Lease;
@@ -132,8 +132,8 @@ impl<S: Store> Limiter<S> {
         &self,
         pending: &'q mut PendingDescriptor<'_>,
     ) -> DecidedDescriptor<'q> {
-        let basis = match (&pending.resolved, &pending.result) {
-            (ResolvedDescriptor::Uncounted { basis, .. }, _) => *basis,
+        let reason = match (&pending.resolved, &pending.result) {
+            (ResolvedDescriptor::Uncounted { reason, .. }, _) => *reason,
             (ResolvedDescriptor::Counter(query), Ok(decision)) => {
                 if let Some(undo) = pending.undo.take_if(|_| !decision.allowed) {
                     undo.disarm();
@@ -144,23 +144,25 @@ impl<S: Store> Limiter<S> {
                 let rule = query.rule.map(|rule| rule.index);
                 let shadow = query.rule.is_some_and(|rule| rule.shadow_mode);
                 let by_store = pending.by_store;
-                Basis::Counted { rule, hits, decision: *decision, shadow, by_store }
+                DecisionReason::Counted { rule, hits, decision: *decision, shadow, by_store }
             }
             (ResolvedDescriptor::Counter(_), Err(error)) => self.fall_back(*error, pending),
         };
         let undo = pending.undo.take();
-        DecidedDescriptor { resolved: &pending.resolved, basis, undo }
+        DecidedDescriptor { resolved: &pending.resolved, reason, undo }
     }
 
     #[cold]
-    fn fall_back(&self, error: StoreError, pending: &mut PendingDescriptor<'_>) -> Basis {
+    fn fall_back(&self, error: StoreError, pending: &mut PendingDescriptor<'_>) -> DecisionReason {
         match pending.undo.take() {
             // The step was not applied, so there is nothing to give back.
             Some(undo) if !error.may_have_run() => undo.disarm(),
             // Dropping the guard gives back what the step possibly took.
             undo => drop(undo),
         }
-        let ResolvedDescriptor::Counter(query) = &pending.resolved else { return Basis::NoRule };
+        let ResolvedDescriptor::Counter(query) = &pending.resolved else {
+            return DecisionReason::NoRule;
+        };
         let CounterQuery { rule, limit, key, hits, .. } = query;
         if let Some(close @ Lease::Close(_)) = pending.lease
             && limit.counts_slots()
@@ -181,17 +183,17 @@ impl<S: Store> Limiter<S> {
         let index = rule.map(|rule| rule.index);
         let failed =
             FailedQuery { rule: index, limit, key, hits: *hits, lease: pending.lease, error };
-        let basis = fallback::decide(policy, self.local.as_ref(), failed, pending.local_now);
+        let reason = fallback::decide(policy, self.local.as_ref(), failed, pending.local_now);
         if let (
             Some(local),
             Some(Lease::Open { id, .. }),
-            Basis::Fallback { decision: Some(decision), .. },
-        ) = (&self.local, pending.lease, &basis)
+            DecisionReason::Fallback { decision: Some(decision), .. },
+        ) = (&self.local, pending.lease, &reason)
             && decision.allowed
         {
             let store = local.store().clone();
             pending.undo = Some(UndoGuard::new(store, id, key, limit, *hits, pending.local_now));
         }
-        basis
+        reason
     }
 }

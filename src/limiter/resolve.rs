@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::lease_id::{self, LeaseIds};
 use super::pending::PendingDescriptor;
 use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
-use crate::decision::Basis;
+use crate::decision::DecisionReason;
 use crate::descriptor::{Descriptor, Request, split_lease};
 use crate::key::KeySeed;
 use crate::rules::{self, Found, NameId, Policy, RuleSet};
@@ -44,7 +44,7 @@ pub(super) fn descriptor<'r>(
     }
     let found = rules.find(request.domain, descriptor.entries);
     if matches!(found, Found::UnknownDomain) {
-        return ResolvedDescriptor::Uncounted { rule: None, basis: Basis::UnknownDomain };
+        return ResolvedDescriptor::Uncounted { rule: None, reason: DecisionReason::UnknownDomain };
     }
     if let Some(sent) = descriptor.limit {
         let key = rules::override_key(seed, request.domain, descriptor.entries, sent.unit);
@@ -54,12 +54,12 @@ pub(super) fn descriptor<'r>(
     }
     match found {
         Found::UnknownDomain | Found::NoRule => {
-            ResolvedDescriptor::Uncounted { rule: None, basis: Basis::NoRule }
+            ResolvedDescriptor::Uncounted { rule: None, reason: DecisionReason::NoRule }
         }
         Found::Rule(rule) => match &rule.policy {
             Policy::Unlimited => {
-                let basis = Basis::Unlimited(rule.index);
-                ResolvedDescriptor::Uncounted { rule: Some(rule), basis }
+                let reason = DecisionReason::Unlimited(rule.index);
+                ResolvedDescriptor::Uncounted { rule: Some(rule), reason }
             }
             Policy::Limit(limit) => {
                 let key = rule.key(seed, descriptor.entries);
@@ -109,8 +109,8 @@ pub(super) fn drop_replaced(pending: &mut [PendingDescriptor<'_>]) {
         if let ResolvedDescriptor::Counter(CounterQuery { rule: Some(rule), .. }) = &one.resolved
             && rule.name_id.is_some_and(|name| replaced.contains(&name))
         {
-            let (rule, basis) = (Some(*rule), Basis::Replaced(rule.index));
-            one.resolved = ResolvedDescriptor::Uncounted { rule, basis };
+            let (rule, reason) = (Some(*rule), DecisionReason::Replaced(rule.index));
+            one.resolved = ResolvedDescriptor::Uncounted { rule, reason };
         }
     }
 }

@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 
-use crate::decision::Basis;
+use crate::decision::DecisionReason;
 use crate::key::CounterKey;
 use crate::limit::Limit;
 use crate::rules::Rule;
@@ -24,7 +24,7 @@ pub(super) enum ResolvedDescriptor<'r> {
         /// The rule that matched, if any.
         rule: Option<&'r Rule>,
         /// Why nothing is counted.
-        basis: Basis,
+        reason: DecisionReason,
     },
     /// A counter is queried.
     Counter(CounterQuery<'r>),

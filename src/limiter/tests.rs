@@ -184,7 +184,7 @@ fn a_full_store_falls_back() {
                 bench.hit(&[("r", &client)]);
                 bench.hit(&[("r", &client)])
             })
-            .find(|verdict| matches!(verdict.statuses[0].basis, Basis::Fallback { .. }))
+            .find(|verdict| matches!(verdict.statuses[0].reason, DecisionReason::Fallback { .. }))
             .expect("a store of one counter is full after thousands");
         assert_eq!(verdict.code, code);
         let how = header(&verdict, "x-weir-decision").unwrap();

@@ -12,7 +12,7 @@ use super::outcomes::{DecisionOutcome, OutcomeMetrics, OutcomeSnapshot, add};
 use super::request_series::RequestSeries;
 use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
 use super::top::TopDenied;
-use crate::decision::{Basis, Verdict};
+use crate::decision::{DecisionReason, Verdict};
 use crate::descriptor::{Descriptor, Request};
 use crate::limit::Mode;
 use crate::rules::{Rule, RuleSet};
@@ -74,9 +74,9 @@ impl Decisions {
         is_answering: impl Fn() -> bool,
     ) {
         for (descriptor, status) in request.descriptors.iter().zip(&verdict.statuses) {
-            match status.basis {
-                Basis::Counted { rule: Some(index), hits, .. }
-                | Basis::Fallback { rule: Some(index), hits, .. } => {
+            match status.reason {
+                DecisionReason::Counted { rule: Some(index), hits, .. }
+                | DecisionReason::Fallback { rule: Some(index), hits, .. } => {
                     let known = rules.rules().get(index).zip(rule_metrics.get(index));
                     let Some((rule, series)) = known else { continue };
                     let outcome = series.record(rule, descriptor.entries, status);
@@ -85,11 +85,12 @@ impl Decisions {
                     }
                     let period = series.fallback_period();
                     let fallbacks = || series.causes().iter().sum();
-                    if let Basis::Fallback { error, .. } = status.basis {
+                    if let DecisionReason::Fallback { error, .. } = status.reason {
                         self.fallback_log.fell_back(period, fallbacks, error, now);
                     } else if period.period.is_open() {
-                        let reason = status.basis;
-                        let by_store = matches!(reason, Basis::Counted { by_store: true, .. });
+                        let reason = status.reason;
+                        let by_store =
+                            matches!(reason, DecisionReason::Counted { by_store: true, .. });
                         if by_store || counts_later(rule.mode) {
                             let is_counted = || by_store || is_answering();
                             self.fallback_log.decided(period, fallbacks, now, is_counted);
@@ -97,21 +98,22 @@ impl Decisions {
                     }
                 }
                 // Not one series per limit, because clients would then choose the number of series.
-                Basis::Counted { rule: None, .. } | Basis::Fallback { rule: None, .. } => {
+                DecisionReason::Counted { rule: None, .. }
+                | DecisionReason::Fallback { rule: None, .. } => {
                     self.unmatched.local().overrides.record(status);
                     if let Some(series) = &self.request_series {
                         series.count_override(request.domain, descriptor.entries, status);
                     }
                 }
-                Basis::UnknownDomain => {
+                DecisionReason::UnknownDomain => {
                     add(&self.unmatched.local().unknown_domain, 1);
                     if let Some(series) = &self.request_series {
                         series.count_unknown_domain(request.domain);
                     }
                 }
-                Basis::NoRule => add(&self.unmatched.local().no_rule, 1),
-                Basis::Unlimited(_) => add(&self.unmatched.local().unlimited, 1),
-                Basis::Replaced(_) => add(&self.unmatched.local().replaced, 1),
+                DecisionReason::NoRule => add(&self.unmatched.local().no_rule, 1),
+                DecisionReason::Unlimited(_) => add(&self.unmatched.local().unlimited, 1),
+                DecisionReason::Replaced(_) => add(&self.unmatched.local().replaced, 1),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::decision::{Basis, Decision, Status};
+use crate::decision::{Decision, DecisionReason, Status};
 use crate::store::StoreError;
 
 /// The outcome of a decision. Each decision has exactly one.
@@ -114,11 +114,11 @@ pub struct EnvoyRatelimitSnapshot {
 impl OutcomeMetrics {
     /// Counts one status and returns its outcome; `None` for a status without a counter.
     pub(super) fn record(&self, status: &Status) -> Option<DecisionOutcome> {
-        match status.basis {
-            Basis::Counted { hits, decision, shadow, .. } => {
+        match status.reason {
+            DecisionReason::Counted { hits, decision, shadow, .. } => {
                 Some(self.counted(hits, &decision, shadow))
             }
-            Basis::Fallback { hits, error, .. } => {
+            DecisionReason::Fallback { hits, error, .. } => {
                 if let Some(cause) = StoreError::ALL.iter().position(|known| *known == error) {
                     add(&self.causes[cause], 1);
                 }
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_fallback_is_counted_by_its_cause() {
         let outcomes = OutcomeMetrics::default();
-        let basis = Basis::Fallback {
+        let reason = DecisionReason::Fallback {
             rule: Some(0),
             hits: 3,
             allowed: true,
@@ -274,7 +274,7 @@ mod tests {
             error: StoreError::BreakerOpen,
         };
         let code = crate::decision::Code::Ok;
-        let status = Status { code, limit: None, remaining: 0, reset_after: None, basis };
+        let status = Status { code, limit: None, remaining: 0, reset_after: None, reason };
         assert_eq!(outcomes.record(&status), Some(DecisionOutcome::Fallback));
         let mut snapshot = OutcomeSnapshot::default();
         outcomes.add_to(&mut snapshot);

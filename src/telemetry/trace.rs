@@ -18,7 +18,7 @@ use super::exposition::{Exposition, cut};
 use super::otlp::{Exporter, OtlpError};
 use super::outcomes::DecisionOutcome;
 use super::resource::resource;
-use crate::decision::{Basis, Code, Status, Verdict};
+use crate::decision::{Code, DecisionReason, Status, Verdict};
 use crate::descriptor::{Request, TraceContext};
 use crate::rules::RuleSet;
 use crate::settings::TracingSettings;
@@ -110,8 +110,8 @@ impl Traces {
             attributes(rules, status).for_each(|attribute| span.set_attribute(attribute));
         }
         let several = verdict.statuses.len() > 1;
-        let named = verdict.statuses.iter().filter_map(|status| match status.basis {
-            Basis::Fallback { .. } => Some(("fallback", status)),
+        let named = verdict.statuses.iter().filter_map(|status| match status.reason {
+            DecisionReason::Fallback { .. } => Some(("fallback", status)),
             _ if several => Some(("decision", status)),
             _ => None,
         });
@@ -150,8 +150,10 @@ impl Traces {
 /// else the first decision by a counter, else the first status.
 fn main_status(statuses: &[Status]) -> Option<&Status> {
     let denied = statuses.iter().find(|status| status.code == Code::OverLimit);
-    let fallback = || statuses.iter().find(|one| matches!(one.basis, Basis::Fallback { .. }));
-    let counted = || statuses.iter().find(|one| matches!(one.basis, Basis::Counted { .. }));
+    let fallback =
+        || statuses.iter().find(|one| matches!(one.reason, DecisionReason::Fallback { .. }));
+    let counted =
+        || statuses.iter().find(|one| matches!(one.reason, DecisionReason::Counted { .. }));
     denied.or_else(fallback).or_else(counted).or(statuses.first())
 }
 
@@ -167,15 +169,15 @@ fn code_attribute(code: Code) -> KeyValue {
 /// A status as attributes of a span or an event. `weir.outcome` has the values of
 /// `weir_decisions_total{outcome}` and of `weir_uncounted_descriptors_total{cause}`.
 fn attributes(rules: &RuleSet, status: &Status) -> impl Iterator<Item = KeyValue> + use<> {
-    let (index, outcome, fallback) = match status.basis {
-        Basis::UnknownDomain => (None, "unknown_domain", None),
-        Basis::NoRule => (None, "no_rule", None),
-        Basis::Replaced(rule) => (Some(rule), "replaced", None),
-        Basis::Unlimited(rule) => (Some(rule), "unlimited", None),
-        Basis::Counted { rule, hits, decision, shadow, .. } => {
+    let (index, outcome, fallback) = match status.reason {
+        DecisionReason::UnknownDomain => (None, "unknown_domain", None),
+        DecisionReason::NoRule => (None, "no_rule", None),
+        DecisionReason::Replaced(rule) => (Some(rule), "replaced", None),
+        DecisionReason::Unlimited(rule) => (Some(rule), "unlimited", None),
+        DecisionReason::Counted { rule, hits, decision, shadow, .. } => {
             (rule, DecisionOutcome::of(hits, &decision, shadow).name(), None)
         }
-        Basis::Fallback { rule, policy, error, .. } => {
+        DecisionReason::Fallback { rule, policy, error, .. } => {
             (rule, DecisionOutcome::Fallback.name(), Some((policy.name(), error.name())))
         }
     };

@@ -255,7 +255,7 @@ fn a_settlement_counts_no_hits() {
     let bench = Bench::new(LEASING, ResponseSettings::default());
     let (id, _) = lease(&deliver(bench.send(&[(&[("tokens", "")], 40)]))).expect("reserved");
     let settled = bench.send(&[(&[("tokens", ""), ("lease", &id)], 70)]);
-    assert!(matches!(settled.statuses[0].basis, Basis::Counted { hits: 0, .. }));
+    assert!(matches!(settled.statuses[0].reason, DecisionReason::Counted { hits: 0, .. }));
 }
 
 /// Slots that the fallback grants have a lease too, so that they can be released.

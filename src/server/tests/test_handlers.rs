@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::decision::{Basis, Code, CurrentLimit, Status, Verdict};
+use crate::decision::{Code, CurrentLimit, DecisionReason, Status, Verdict};
 use crate::descriptor::{ParsedDescriptor, Request};
 use crate::limit::Unit;
 use crate::time::Micros;
@@ -22,7 +22,7 @@ pub(in crate::server) fn full_verdict() -> Verdict {
         }),
         remaining: 3,
         reset_after: Some(Micros(60_000_000)),
-        basis: Basis::NoRule,
+        reason: DecisionReason::NoRule,
     };
     let serde_json::Value::Object(metadata) = serde_json::json!({"domain": "shop", "n": 2}) else {
         unreachable!("an object");
@@ -38,7 +38,13 @@ pub(in crate::server) fn full_verdict() -> Verdict {
 }
 
 fn no_limit() -> Status {
-    Status { code: Code::Ok, limit: None, remaining: 0, reset_after: None, basis: Basis::NoRule }
+    Status {
+        code: Code::Ok,
+        limit: None,
+        remaining: 0,
+        reset_after: None,
+        reason: DecisionReason::NoRule,
+    }
 }
 
 fn verdict(request: &Request<'_>, code: Code) -> Verdict {

@@ -12,7 +12,7 @@ use super::instance::{Instance, Part, key_of};
 use super::rules;
 use super::schedule::{Event, Schedule, Then, What};
 use super::witness::Call;
-use crate::decision::{Basis, Code, Verdict};
+use crate::decision::{Code, DecisionReason, Verdict};
 use crate::limit::Algorithm;
 use crate::testing::lock;
 use crate::testing::network::Network;
@@ -191,11 +191,13 @@ impl World {
             let slots = counter.algorithm == Algorithm::Concurrency;
             let freed = verdict.code == Code::OverLimit && (counter.free || slots);
             asked[id].end = end;
-            asked[id].decided = match status.basis {
-                Basis::Counted { decision, .. } if decision.allowed && freed => Decided::Freed,
-                Basis::Counted { decision, .. } if decision.allowed => Decided::Passed,
-                Basis::Counted { .. } => Decided::Denied,
-                Basis::Fallback { error, .. } => Decided::Failed(error),
+            asked[id].decided = match status.reason {
+                DecisionReason::Counted { decision, .. } if decision.allowed && freed => {
+                    Decided::Freed
+                }
+                DecisionReason::Counted { decision, .. } if decision.allowed => Decided::Passed,
+                DecisionReason::Counted { .. } => Decided::Denied,
+                DecisionReason::Fallback { error, .. } => Decided::Failed(error),
                 _ => Decided::Pending,
             };
         }
