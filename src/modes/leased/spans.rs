@@ -1,4 +1,4 @@
-//! Spans: the pieces of a bucket's time axis that one instance has drawn. Pure.
+//! Drawn spans: the pieces of a bucket's time axis that one instance has drawn. Pure.
 //!
 //! The state of a bucket is the instant at which it is empty. A draw moves it from `from` to `to`,
 //! and its instance owns the span between them. The span drains as time passes over it. A hit at
@@ -22,9 +22,9 @@ struct Span {
 
 /// The spans of one tier, in the order of the axis. They do not overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spans(SmallVec<[Span; 1]>);
+pub(super) struct DrawnSpans(SmallVec<[Span; 1]>);
 
-impl Spans {
+impl DrawnSpans {
     /// Adds a drawn span, which lies after all others.
     pub(super) fn add(&mut self, from: i128, to: i128) {
         match self.0.last_mut() {
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn hits_use_what_has_not_drained() {
-        let mut spans = Spans::default();
+        let mut spans = DrawnSpans::default();
         spans.add(100, 130);
         spans.add(130, 140);
         spans.add(200, 220);

@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use super::policy::{TokenBatch, TokenPolicy};
-use super::spans::Spans;
+use super::spans::DrawnSpans;
 use crate::step::{GcraTier, GcraTime, INTEGER_END, Outcome, Step, StepParams};
 use crate::time::Micros;
 
@@ -36,7 +36,7 @@ pub(super) struct BucketTier {
     one: i128,
     /// The length of a full bucket, in parts.
     full: i128,
-    spans: Spans,
+    spans: DrawnSpans,
 }
 
 impl BucketTier {
@@ -80,7 +80,7 @@ impl Tokens {
                     parts: tier.parts,
                     one: in_parts(tier.emission_interval, tier.parts),
                     full: in_parts(tier.latest_allowed, tier.parts),
-                    spans: Spans::default(),
+                    spans: DrawnSpans::default(),
                 };
                 Tokens::Bucket(tiers.iter().map(tier).collect())
             }
