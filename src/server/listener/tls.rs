@@ -13,8 +13,8 @@ use tokio_rustls::server::TlsStream;
 
 mod client_san;
 pub mod fuzz_driver;
+mod handshake_throttle;
 mod rustls_config;
-mod turns;
 
 use crate::server::metrics::ServerMetrics;
 use crate::settings::{ClientCert, GrpcSettings};
@@ -131,7 +131,7 @@ impl TlsAcceptor {
         }
     }
 
-    /// Performs the handshake. Each step of it takes one of `permits` for one turn of the worker. A
+    /// Performs the handshake. Each step of it takes one of `permits` for one round of the worker. A
     /// handshake that waits for its client holds none.
     pub(in crate::server) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
@@ -143,7 +143,7 @@ impl TlsAcceptor {
         // `into_stream` itself computes the first flight, so it needs a permit too.
         let handshake =
             async { hello.into_stream(Arc::clone(&self.0.served.current().rustls)).await };
-        turns::in_turns(handshake, permits).await
+        handshake_throttle::throttled(handshake, permits).await
     }
 }
 

@@ -1,5 +1,5 @@
-//! Turns: the bound on the steps of TLS handshakes that a worker runs between two rounds of its other
-//! connections.
+//! The throttle of TLS handshakes: the bound on the steps that a worker runs between two rounds of its
+//! other connections.
 //!
 //! A step signs or verifies, which takes up to a millisecond of CPU time. A worker is one thread, so
 //! a thousand clients that send their ClientHello at once would otherwise delay every call on it
@@ -15,7 +15,7 @@ use tokio::task::yield_now;
 
 /// Runs `handshake`, and takes one of `permits` for each step: for each time that its socket wakes
 /// it. The permit is free again after the worker's next round. A handshake that waits holds none.
-pub(super) async fn in_turns<F: Future>(handshake: F, permits: &Arc<Semaphore>) -> F::Output {
+pub(super) async fn throttled<F: Future>(handshake: F, permits: &Arc<Semaphore>) -> F::Output {
     let mut handshake = pin!(handshake);
     let mut permit = pin!(Arc::clone(permits).acquire_owned());
     poll_fn(|context| {
@@ -44,7 +44,7 @@ mod tests {
     async fn a_waiting_handshake_holds_no_permit() {
         let permits = Arc::new(Semaphore::new(1));
         let mut waiting: Vec<_> =
-            (0..10).map(|_| Box::pin(in_turns(pending::<()>(), &permits))).collect();
+            (0..10).map(|_| Box::pin(throttled(pending::<()>(), &permits))).collect();
         for handshake in &mut waiting {
             while permits.available_permits() == 0 {
                 yield_now().await;
@@ -52,7 +52,7 @@ mod tests {
             assert!(handshake.now_or_never().is_none());
             assert_eq!(permits.available_permits(), 0, "the step took the permit");
         }
-        assert_eq!(in_turns(async { 7 }, &permits).await, 7);
+        assert_eq!(throttled(async { 7 }, &permits).await, 7);
     }
 
     #[tokio::test]
@@ -62,7 +62,7 @@ mod tests {
         for number in 0..10 {
             let (steps, permits) = (Arc::clone(&steps), Arc::clone(&permits));
             let step = async move { steps.lock().unwrap().push(number) };
-            tokio::spawn(async move { in_turns(step, &permits).await });
+            tokio::spawn(async move { throttled(step, &permits).await });
         }
         let mut before = 0;
         while before < 10 {
