@@ -44,8 +44,8 @@ pub use rls::fuzz_driver;
 pub use rls::handler::Decide;
 
 use acceptor::Acceptor;
-use grpc::connection_memory::most_connections;
-use grpc::memory_budget::MemoryBudget;
+use grpc::memory::budget::MemoryBudget;
+use grpc::memory::connection::most_connections;
 use grpc::tonic_services::health::Reporter;
 use grpc::worker::{self, WorkerConfig};
 use http::json_thread::JsonThread;

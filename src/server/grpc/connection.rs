@@ -16,13 +16,13 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::abuse::control_frames::ControlFrameLimiter;
 use super::connection_calls::{ConnectionCalls, ConnectionStats};
-use super::connection_memory::ConnectionMemory;
-use super::control_frames::ControlFrameLimiter;
 use super::dispatch::Dispatcher;
 use super::io::GuardedIo;
-use super::memory_budget::MemoryBudget;
-use super::read_budget::ReadBudget;
+use super::memory::budget::MemoryBudget;
+use super::memory::connection::ConnectionMemory;
+use super::memory::read::ReadBudget;
 use crate::server::lifecycle::{Lifecycle, Phase};
 use crate::server::listener::slots::Slot;
 use crate::server::listener::tls::TlsAcceptor;

@@ -8,13 +8,13 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 
 use super::call_head::CallHead;
-use super::call_memory::CallMemory;
-use super::connection_memory::{Buffered, ConnectionMemory};
 use super::framing;
+use super::memory::call::CallMemory;
+use super::memory::connection::{Buffered, ConnectionMemory};
+use super::memory::inbox::SMALL_REQUEST_MAX;
 use super::request_body::RequestBody;
 use super::response::{self, Queued, unless_reset};
 use super::should_rate_limit::{ServedResponse, ShouldRateLimit};
-use super::tonic_services::SMALL_REQUEST_MAX;
 use crate::server::metrics::Metric;
 use crate::server::rls::handler::Decide;
 

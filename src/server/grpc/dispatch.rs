@@ -23,11 +23,11 @@ use h2::{Reason, RecvStream};
 use http::{Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::abuse::premature_resets::PrematureResets;
 use super::call_head::{CallHead, not_grpc};
-use super::call_memory::CALL;
 use super::connection_calls::ConnectionCalls;
-use super::premature_resets::PrematureResets;
-use super::read_budget::ReadBudget;
+use super::memory::call::CALL;
+use super::memory::read::ReadBudget;
 use super::response::{self, Queued};
 use super::should_rate_limit::{PATH, ShouldRateLimit};
 use super::status::{GrpcCode, GrpcStatus};

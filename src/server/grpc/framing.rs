@@ -10,7 +10,7 @@ use http_body::Body;
 use prost::Message;
 
 use super::body_error::BodyError;
-use super::call_memory::CallMemory;
+use super::memory::call::CallMemory;
 use super::status::{GrpcCode, GrpcStatus};
 
 /// Bytes of flags and length before the message.
@@ -113,8 +113,8 @@ mod tests {
     use futures_util::FutureExt;
     use http_body::Frame;
 
-    use crate::server::grpc::call_memory::CALL;
-    use crate::server::grpc::memory_budget::MemoryBudget;
+    use crate::server::grpc::memory::budget::MemoryBudget;
+    use crate::server::grpc::memory::call::CALL;
     use crate::server::metrics::ServerMetrics;
 
     /// A body in pieces. Its end comes with the last piece, or separately if `ends_apart`. Before

@@ -13,9 +13,9 @@ use http::{HeaderMap, Response};
 use http_body::Body;
 
 use super::call_head::CallHead;
-use super::call_memory::CallMemory;
 use super::framing::framed;
-use super::memory_budget::MemoryBudget;
+use super::memory::budget::MemoryBudget;
+use super::memory::call::CallMemory;
 use super::rate_limit_handler::RateLimitHandler;
 use super::request_body::ReceivedBody;
 use super::should_rate_limit::{ServedResponse, ShouldRateLimit};

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::control_frames::ControlFrameLimiter;
-use super::read_budget::ReadBudget;
+use super::abuse::control_frames::ControlFrameLimiter;
+use super::memory::read::ReadBudget;
 use crate::server::metrics::ServerMetrics;
 
 /// Bytes of the preface that opens an HTTP/2 connection (RFC 9113, section 3.4).

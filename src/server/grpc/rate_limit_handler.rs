@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use super::call_head::CallHead;
-use super::call_memory::{CallMemory, weight_of};
-use super::memory_budget::MemoryBudget;
+use super::memory::budget::MemoryBudget;
+use super::memory::call::{CallMemory, weight_of};
 use super::status::GrpcStatus;
 use crate::descriptor::Bounds;
 use crate::server::rls::handler::{Decide, RlsResponse, handle};

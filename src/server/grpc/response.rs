@@ -11,8 +11,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body::{Body as _, Frame};
 
-use super::call_memory::CallMemory;
 use super::framing::framed;
+use super::memory::call::CallMemory;
 use super::status::{GRPC, GrpcStatus};
 use super::tonic_services::{ResponseBody, TonicResponse};
 use crate::server::metrics::ServerMetrics;

@@ -12,8 +12,8 @@ use http_body::Body;
 
 use super::body_error::BodyError;
 use super::call_head::CallHead;
-use super::call_memory::CallMemory;
 use super::framing::{self, fast_path_message};
+use super::memory::call::CallMemory;
 use super::rate_limit_handler::RateLimitHandler;
 use super::status::GrpcStatus;
 use super::tonic_services::{TonicResponse, TonicServices};

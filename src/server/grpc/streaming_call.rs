@@ -13,10 +13,10 @@ use h2::{Reason, RecvStream};
 use tokio::time::timeout;
 
 use super::call_head::CallHead;
-use super::call_memory::CallMemory;
 use super::connection_calls::{ConnectionCalls, ConnectionStats};
+use super::memory::call::CallMemory;
+use super::memory::inbox::RequestInbox;
 use super::request_body::RequestBody;
-use super::request_inbox::RequestInbox;
 use super::response::{self, OpenResponse, Queued, unless_reset};
 use super::status::{GrpcCode, GrpcStatus};
 use super::tonic_services::TonicResponse;

@@ -22,7 +22,7 @@ use tonic_prost::ProstEncoder;
 
 use super::body_error::BodyError;
 use super::call_head::CallHead;
-use super::call_memory::CallMemory;
+use super::memory::call::CallMemory;
 use super::rate_limit_handler::RateLimitHandler;
 use super::request_body::ReceivedBody;
 use super::status::{GrpcCode, GrpcStatus};
@@ -42,10 +42,6 @@ use health::HealthService;
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/server/envoy.service.ratelimit.v3.rs"));
 }
-
-/// Largest request of health and reflection, in bytes. They have only a few names: the service to
-/// watch, or the symbols to look up.
-pub(super) const SMALL_REQUEST_MAX: usize = 4096;
 
 /// The body of a response of tonic.
 pub(super) type ResponseBody = tonic::body::Body;

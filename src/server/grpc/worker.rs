@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::connection::ConnectionContext;
 use super::dispatch::Dispatcher;
 use super::io::open_by;
-use super::memory_budget::MemoryBudget;
+use super::memory::budget::MemoryBudget;
 use super::rate_limit_handler::RateLimitHandler;
 use super::should_rate_limit::ShouldRateLimit;
 use super::tonic_services::TonicServices;

@@ -5,7 +5,7 @@ use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{self, HealthReporter};
 
-use super::SMALL_REQUEST_MAX;
+use crate::server::grpc::memory::inbox::SMALL_REQUEST_MAX;
 use crate::server::lifecycle::{Lifecycle, Phase};
 
 /// The service names: the empty name of the whole server, the name that envoyproxy/ratelimit uses,

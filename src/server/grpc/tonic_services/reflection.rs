@@ -4,8 +4,8 @@ use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic_reflection::server::Builder;
 
-use super::SMALL_REQUEST_MAX;
 use crate::proto::DESCRIPTORS;
+use crate::server::grpc::memory::inbox::SMALL_REQUEST_MAX;
 
 /// Adds both versions of reflection to `routes`.
 pub(super) fn add_to(routes: Routes) -> Routes {

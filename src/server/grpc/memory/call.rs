@@ -5,13 +5,13 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
-use super::connection_memory::ConnectionMemory;
-use super::memory_budget::{MemoryBudget, Part};
-use super::status::{GrpcCode, GrpcStatus};
+use super::budget::{MemoryBudget, Part};
+use super::connection::ConnectionMemory;
 use crate::proto::wire;
+use crate::server::grpc::status::{GrpcCode, GrpcStatus};
 
 /// Bytes of every call that waits: its task and its timer.
-pub(super) const CALL: usize = 6144;
+pub(in crate::server::grpc) const CALL: usize = 6144;
 
 /// Bytes of a descriptor while the store decides: the resolved rule, the step, its place in a batch
 /// and the reply.
@@ -22,7 +22,7 @@ const DESCRIPTORS: u32 = 2;
 
 /// The share of one call in the budget. It is empty until the call has to wait. Dropping it returns
 /// what it holds.
-pub(super) struct CallMemory<'m> {
+pub(in crate::server::grpc) struct CallMemory<'m> {
     budget: &'m MemoryBudget,
     connection: Option<&'m ConnectionMemory>,
     waiting: AtomicU64,
@@ -31,12 +31,12 @@ pub(super) struct CallMemory<'m> {
 
 impl<'m> CallMemory<'m> {
     /// The share of a call of `connection`.
-    pub(super) fn of(connection: &'m ConnectionMemory) -> CallMemory<'m> {
+    pub(in crate::server::grpc) fn of(connection: &'m ConnectionMemory) -> CallMemory<'m> {
         CallMemory::new(connection.budget(), Some(connection))
     }
 
     /// The share of a call without a connection, or of a part of a call.
-    pub(super) fn alone(budget: &'m MemoryBudget) -> CallMemory<'m> {
+    pub(in crate::server::grpc) fn alone(budget: &'m MemoryBudget) -> CallMemory<'m> {
         CallMemory::new(budget, None)
     }
 
@@ -47,7 +47,7 @@ impl<'m> CallMemory<'m> {
 
     /// Holds `bytes` and the task of the call while it waits for its client. Fails if the budget has
     /// less left.
-    pub(super) fn wait_for_client(&self, bytes: usize) -> Result<(), GrpcStatus> {
+    pub(in crate::server::grpc) fn wait_for_client(&self, bytes: usize) -> Result<(), GrpcStatus> {
         self.hold(Part::Waiting, bytes)?;
         self.set(Part::Deciding, 0);
         Ok(())
@@ -55,7 +55,7 @@ impl<'m> CallMemory<'m> {
 
     /// The output of `decision`. While it is pending, the call holds the bytes that `weigh` returns.
     /// Fails if the budget has less left.
-    pub(super) async fn wait_for_decision<T>(
+    pub(in crate::server::grpc) async fn wait_for_decision<T>(
         &self,
         weigh: impl Fn() -> usize,
         mut decision: Pin<&mut impl Future<Output = T>>,
@@ -124,7 +124,7 @@ impl Drop for CallMemory<'_> {
 }
 
 /// Bytes that a `RateLimitRequest` takes while it is decided, as far as `message` is valid.
-pub(super) fn weight_of(message: &[u8]) -> usize {
+pub(in crate::server::grpc) fn weight_of(message: &[u8]) -> usize {
     let (mut rest, mut descriptors) = (message, 0);
     while let Ok(Some((number, _))) = wire::next(&mut rest) {
         descriptors += usize::from(number == DESCRIPTORS);

@@ -13,16 +13,19 @@ use std::task::{Context, Poll, Waker};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame};
 
-use super::body_error::BodyError;
-use super::status::{GrpcCode, GrpcStatus};
-use super::tonic_services::SMALL_REQUEST_MAX;
+use crate::server::grpc::body_error::BodyError;
+use crate::server::grpc::status::{GrpcCode, GrpcStatus};
+
+/// Largest request of health and reflection, in bytes. They have only a few names: the service to
+/// watch, or the symbols to look up.
+pub(in crate::server::grpc) const SMALL_REQUEST_MAX: usize = 4096;
 
 /// The request of one call. Clones share it.
 #[derive(Clone, Default)]
-pub(super) struct RequestInbox(Arc<Mutex<State>>);
+pub(in crate::server::grpc) struct RequestInbox(Arc<Mutex<State>>);
 
 /// Ends the request of a call when it is dropped. tonic may read in a task that outlives the call.
-pub(super) struct EndOnDrop(RequestInbox);
+pub(in crate::server::grpc) struct EndOnDrop(RequestInbox);
 
 impl Drop for EndOnDrop {
     fn drop(&mut self) {
@@ -43,12 +46,16 @@ struct State {
 
 impl RequestInbox {
     /// A guard that ends the request when the call ends.
-    pub(super) fn end_on_drop(&self) -> EndOnDrop {
+    pub(in crate::server::grpc) fn end_on_drop(&self) -> EndOnDrop {
         EndOnDrop(self.clone())
     }
 
     /// Receives `body` to its end. `refused` is called if it is too large. Never returns.
-    pub(super) async fn fill<B>(&self, mut body: B, refused: impl Fn()) -> Infallible
+    pub(in crate::server::grpc) async fn fill<B>(
+        &self,
+        mut body: B,
+        refused: impl Fn(),
+    ) -> Infallible
     where
         B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,
     {

@@ -27,7 +27,7 @@ const END_HEADERS: u8 = 4;
 
 /// Parses the frame headers of one connection and charges its budget.
 #[derive(Debug)]
-pub(super) struct ControlFrameLimiter {
+pub(in crate::server::grpc) struct ControlFrameLimiter {
     header: [u8; HEADER_BYTES],
     have: usize,
     payload_left: usize,
@@ -39,7 +39,7 @@ pub(super) struct ControlFrameLimiter {
 
 impl ControlFrameLimiter {
     /// A limiter with a budget of `max` frames.
-    pub(super) fn new(max: u32) -> ControlFrameLimiter {
+    pub(in crate::server::grpc) fn new(max: u32) -> ControlFrameLimiter {
         ControlFrameLimiter {
             header: [0; HEADER_BYTES],
             have: 0,
@@ -53,13 +53,17 @@ impl ControlFrameLimiter {
 
     /// Whether the headers of a call are incomplete: the last frame of them has begun, and was not
     /// the last of its block.
-    pub(super) fn is_in_header_block(&self) -> bool {
+    pub(in crate::server::grpc) fn is_in_header_block(&self) -> bool {
         self.is_in_header_block
     }
 
     /// Counts the frames in `bytes`, which may start and end anywhere. Returns false once the
     /// budget is spent. Reads the clock only for frames that cost something.
-    pub(super) fn read(&mut self, mut bytes: &[u8], now: impl Fn() -> Instant) -> bool {
+    pub(in crate::server::grpc) fn read(
+        &mut self,
+        mut bytes: &[u8],
+        now: impl Fn() -> Instant,
+    ) -> bool {
         let mut within = true;
         loop {
             let skip = self.payload_left.min(bytes.len());

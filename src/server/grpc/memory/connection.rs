@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::memory_budget::{Buffers, MemoryBudget, Part};
+use super::budget::{Buffers, MemoryBudget, Part};
 
 const KIB: u64 = 1024;
 
@@ -38,14 +38,14 @@ const PER_HEADER_BYTE: u64 = 10;
 
 /// What h2 buffers for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Buffered {
+pub(in crate::server::grpc) struct Buffered {
     /// The most streams that were open at the same time. h2 keeps their memory until the connection
     /// ends.
-    pub(super) streams: u64,
+    pub(in crate::server::grpc) streams: u64,
     /// The bytes of responses that wait for the socket; `None` if no write waits.
-    pub(super) unsent: Option<u64>,
+    pub(in crate::server::grpc) unsent: Option<u64>,
     /// `grpc.max_header_bytes` while the headers of a call are incomplete.
-    pub(super) header_block: Option<u32>,
+    pub(in crate::server::grpc) header_block: Option<u32>,
 }
 
 impl Buffered {
@@ -73,7 +73,7 @@ fn cost_of(tls: bool) -> u64 {
 }
 
 /// The share of one connection in the budget. Dropping it returns what it holds.
-pub(super) struct ConnectionMemory {
+pub(in crate::server::grpc) struct ConnectionMemory {
     budget: Arc<MemoryBudget>,
     fixed: u64,
     buffers: Arc<Buffers>,
@@ -83,7 +83,7 @@ pub(super) struct ConnectionMemory {
 
 impl ConnectionMemory {
     /// The share of a new connection. [`most_connections`] bounds their number.
-    pub(super) fn new(budget: &Arc<MemoryBudget>, tls: bool) -> ConnectionMemory {
+    pub(in crate::server::grpc) fn new(budget: &Arc<MemoryBudget>, tls: bool) -> ConnectionMemory {
         let fixed = cost_of(tls);
         budget.add(Part::Connections, fixed);
         let (buffers, waiting) = (budget.add_buffers(), AtomicU64::new(0));
@@ -96,7 +96,7 @@ impl ConnectionMemory {
 
     /// Counts what h2 buffers now. If that exceeds the budget, the connection with the largest
     /// buffers is evicted, which may be this one.
-    pub(super) fn hold(&self, buffered: Buffered) {
+    pub(in crate::server::grpc) fn hold(&self, buffered: Buffered) {
         let bytes = buffered.bytes();
         if bytes != self.buffers.bytes() {
             self.budget.resize_buffers(&self.buffers, bytes);
@@ -104,7 +104,7 @@ impl ConnectionMemory {
     }
 
     /// Returns when the connection must close, because its buffers are the largest.
-    pub(super) async fn evicted(&self) {
+    pub(in crate::server::grpc) async fn evicted(&self) {
         self.buffers.evicted().await;
     }
 

@@ -9,20 +9,20 @@ const FACTOR: usize = 32;
 
 /// Counts the premature resets of one connection.
 #[derive(Debug)]
-pub(super) struct PrematureResets {
+pub(in crate::server::grpc) struct PrematureResets {
     left: usize,
     max: usize,
 }
 
 impl PrematureResets {
     /// A limit for `max_pending` resets at a time.
-    pub(super) fn new(max_pending: usize) -> PrematureResets {
+    pub(in crate::server::grpc) fn new(max_pending: usize) -> PrematureResets {
         let max = max_pending.saturating_mul(FACTOR);
         PrematureResets { left: max, max }
     }
 
     /// Counts a call. One that was not reset makes up for one that was.
-    pub(super) fn record(&mut self, is_premature: bool) {
+    pub(in crate::server::grpc) fn record(&mut self, is_premature: bool) {
         self.left = match is_premature {
             true => self.left.saturating_sub(1),
             false => self.left.saturating_add(1).min(self.max),
@@ -30,7 +30,7 @@ impl PrematureResets {
     }
 
     /// Whether the connection must close.
-    pub(super) fn are_too_many(&self) -> bool {
+    pub(in crate::server::grpc) fn are_too_many(&self) -> bool {
         self.left == 0
     }
 }
