@@ -79,7 +79,7 @@ test-valkey: $(ENVOYS:%=envoy-%) redis ## the Redis tests with Valkey
 # compiled again, with optimisation. WEIR_SIMULATION_ALL=1 lists all broken laws.
 SIMULATION_SEEDS ?= 100000
 simulation: ## random schedules of the modes in virtual time
-	CARGO_PROFILE_DEV_OPT_LEVEL=2 WEIR_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(CARGO) test --locked --workspace --lib -- --nocapture simulation::guarantees
+	CARGO_PROFILE_DEV_OPT_LEVEL=1 WEIR_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(CARGO) test --locked --workspace --lib -- --nocapture simulation::guarantees
 
 # Reloads, rotations and faults under 5 000 calls per second, on a release build, with SOAK_PAUSE
 # seconds of load between two events.
