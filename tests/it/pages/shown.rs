@@ -31,7 +31,8 @@ impl<'p> Shown<'p> {
 
     /// Compares the output of one command with the next lines of the block.
     pub(super) fn compare(&mut self, command: &str, stdout: &str) {
-        for line in stdout.lines() {
+        // A command may print an empty line at its end, which a block does not show.
+        for line in stdout.trim_end().lines() {
             let expected = self.lines.next().unwrap_or("nothing");
             let expected_today = self.today(expected);
             assert_eq!(lasting(line), lasting(&expected_today), "{command} prints\n{stdout}");
