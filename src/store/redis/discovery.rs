@@ -43,6 +43,9 @@ const FIRST_SAMPLES: usize = 3;
 /// Consecutive topologies that may lack a node before its connections are closed.
 const MISSING_MAX: u32 = 5;
 
+/// The most errors that one log line names.
+const ERRORS_SHOWN: usize = 8;
+
 /// A node that discovery is connected to.
 struct KnownNode {
     node: Arc<RedisNode>,
@@ -138,6 +141,7 @@ async fn query_slots(
             Err(error) => errors.push(error.at(&address_text(seed)).to_string()),
         }
     }
+    errors.truncate(ERRORS_SHOWN);
     Err(ConnectionError::new(errors.join("; ")))
 }
 

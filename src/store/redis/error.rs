@@ -10,10 +10,15 @@ use super::reply::{Reply, ReplyError};
 use crate::store::StoreError;
 
 /// The longest host name in a reply, in bytes: that of DNS (RFC 1035, section 2.3.4).
-pub(super) const HOST_BYTES_MAX: usize = 255;
+const HOST_BYTES_MAX: usize = 255;
 
 /// Characters of a text from Redis that a log line shows.
 const SHOWN_CHARS_MAX: usize = 256;
+
+/// Whether a host from a reply can be one: short, and fit for a line of the log.
+pub(super) fn is_host(host: &str) -> bool {
+    host.len() <= HOST_BYTES_MAX && !host.chars().any(|c| c.is_control() || c.is_whitespace())
+}
 
 /// Why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -159,7 +164,7 @@ impl Redirect {
         // Since Redis 7 a node without a known host name sends `?`.
         let host = if host == "?" { "" } else { host };
         let hash_slot: u16 = hash_slot.parse().ok()?;
-        if usize::from(hash_slot) >= HASH_SLOTS || host.len() > HOST_BYTES_MAX {
+        if usize::from(hash_slot) >= HASH_SLOTS || !is_host(host) {
             return None;
         }
         Some(Redirect { hash_slot, host: host.to_owned(), port: port.parse().ok()? })

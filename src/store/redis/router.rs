@@ -287,12 +287,9 @@ impl Router {
             }
             RedisError::ReadOnly => {
                 // The primary was demoted. A sentinel names the new one to a new connection.
-                if self.may_log_refusal() {
-                    log_error_reply(&route.node, error);
-                    batcher.connection().reconnect();
-                }
+                batcher.connection().reconnect();
                 self.request_refresh();
-                Err(StoreError::ErrorReply)
+                Err(self.log_refusal(&route.node, error))
             }
             RedisError::Final(class @ (StoreError::ConnectionLost | StoreError::Unreachable)) => {
                 self.request_refresh();

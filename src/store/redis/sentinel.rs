@@ -2,8 +2,8 @@
 //! (<https://redis.io/docs/latest/develop/reference/sentinel-clients/>).
 
 use super::config::{Access, HostPort, Sentinels, address_text};
-use super::error::{ConnectionError, HOST_BYTES_MAX};
-use super::reply::Reply;
+use super::error::{ConnectionError, is_host};
+use super::reply::{Reply, ReplyBound};
 use super::session::Session;
 
 /// Sentinels that are remembered besides those of the URL.
@@ -48,13 +48,16 @@ async fn open_named_by(
     // Without the others, the sentinels of the URL still lead to the primary.
     if let Ok(reply) = sentinel.request(&[b"SENTINEL", b"SENTINELS", service]).await {
         *others = other_sentinels(&reply);
+        // A sentinel does not name itself.
+        others.push(address.clone());
         others.retain(|other| !sentinels.hosts.contains(other));
     }
     let of_primary = |error: ConnectionError| error.at(&address_text(&primary));
     let mut session = Session::open(&primary, access).await.map_err(of_primary)?;
     // A primary that was demoted may not know it yet. Redis may refuse to say; then the first write
     // shows it.
-    if let Ok(Reply::Array(role)) = session.request(&[b"ROLE"]).await
+    let role = session.exchange(&[b"ROLE"], ReplyBound::USUAL).await.map_err(of_primary)?;
+    if let Reply::Array(role) = role
         && role.first().and_then(Reply::text) != Some("master")
     {
         return Err(of_primary(ConnectionError::new("it is not a primary yet")));
@@ -80,12 +83,12 @@ pub(super) fn other_sentinels(reply: &Reply) -> Vec<HostPort> {
         };
         host_port(value("ip")?.text()?, value("port")?)
     };
-    sentinels.iter().filter_map(address).take(OTHERS_MAX).collect()
+    sentinels.iter().filter_map(address).take(OTHERS_MAX - 1).collect()
 }
 
 fn host_port(host: &str, port: &Reply) -> Option<HostPort> {
     let port = u16::try_from(port.number()?).ok()?;
-    (!host.is_empty() && host.len() <= HOST_BYTES_MAX).then(|| (host.to_owned(), port))
+    (!host.is_empty() && is_host(host)).then(|| (host.to_owned(), port))
 }
 
 #[cfg(test)]
@@ -100,7 +103,13 @@ mod tests {
     #[test]
     fn a_sentinel_names_a_primary_or_none() {
         assert_eq!(primary(&list(&["10.0.0.1", "6379"])), Some(("10.0.0.1".into(), 6379)));
-        let bad = [Reply::Nil, list(&["a"]), list(&["a", "70000"]), list(&["", "1"])];
+        let bad = [
+            Reply::Nil,
+            list(&["a"]),
+            list(&["a", "70000"]),
+            list(&["", "1"]),
+            list(&["a\nb", "1"]),
+        ];
         for reply in bad {
             assert_eq!(primary(&reply), None, "{reply:?}");
         }
@@ -111,7 +120,7 @@ mod tests {
         let one = list(&["name", "x", "ip", "10.0.0.2", "port", "26379", "flags", "sentinel"]);
         let reply = Reply::Array(vec![one.clone(), Reply::Nil, list(&["ip"]), one.clone()]);
         assert_eq!(other_sentinels(&reply), vec![("10.0.0.2".to_owned(), 26_379); 2]);
-        assert_eq!(other_sentinels(&Reply::Array(vec![one; 100])).len(), OTHERS_MAX);
+        assert_eq!(other_sentinels(&Reply::Array(vec![one; 100])).len(), OTHERS_MAX - 1);
         assert_eq!(other_sentinels(&Reply::Nil), vec![]);
     }
 }

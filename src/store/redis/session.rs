@@ -102,8 +102,20 @@ impl Session {
         words: &[&[u8]],
         bound: ReplyBound,
     ) -> Result<Reply, ConnectionError> {
+        Ok(result(self.exchange(words, bound).await?)?)
+    }
+
+    /// Sends a command, and returns its reply, which may be an error reply.
+    ///
+    /// # Errors
+    /// The connection failed. Drop the session: a late reply would answer the next command.
+    pub(super) async fn exchange(
+        &mut self,
+        words: &[&[u8]],
+        bound: ReplyBound,
+    ) -> Result<Reply, ConnectionError> {
         let command = encode(words);
-        let reply = within(async {
+        within(async {
             self.stream.write_all(&command).await?;
             self.stream.flush().await?;
             loop {
@@ -114,8 +126,8 @@ impl Session {
                     return Err(ConnectionError::new("the server closed the connection"));
                 }
             }
-        });
-        Ok(result(reply.await?)?)
+        })
+        .await
     }
 
     /// The stream, and the reader of its replies.

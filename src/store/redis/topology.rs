@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::config::HostPort;
-use super::error::HOST_BYTES_MAX;
+use super::error::is_host;
 use super::name::HASH_SLOTS;
 use super::node::RedisNode;
 use super::reply::Reply;
@@ -124,7 +124,7 @@ pub(super) fn hash_slot_ranges(reply: &Reply, sender: &str) -> Option<Vec<HashSl
             let host = host.unwrap_or(sender).to_owned();
             let port = port.number().and_then(|port| u16::try_from(port).ok())?;
             let (from, to) = (hash_slot(from)?, hash_slot(to)?);
-            let is_valid = from <= to && host.len() <= HOST_BYTES_MAX;
+            let is_valid = from <= to && is_host(&host);
             is_valid.then_some(HashSlotRange { from, to, address: (host, port) })
         })
         .collect();

@@ -23,6 +23,10 @@ const BACKOFF_MS: (u64, u64) = (50, 500);
 /// Random addition to each pause, in milliseconds, so that a fleet does not reconnect in step.
 const JITTER_MS: u64 = 50;
 
+/// The shortest session that a request to reconnect ends. A server that stays a replica must not cause
+/// one connection after the other.
+const SESSION_MIN: Duration = Duration::from_secs(1);
+
 /// A connection's task.
 pub(super) struct Driver {
     config: NodeConfig,
@@ -106,9 +110,13 @@ impl Driver {
     async fn serve(&self, session: Session, requests: &mut mpsc::Receiver<Request>) -> SessionEnd {
         // A request from the time of the previous session.
         let _ = self.reconnect.notified().now_or_never();
+        let asked = async {
+            sleep(SESSION_MIN).await;
+            self.reconnect.notified().await;
+        };
         tokio::select! {
             end = pipeline::run(session, requests) => end,
-            () = self.reconnect.notified() => {
+            () = asked => {
                 let error = ConnectionError::new("the node is no longer a primary");
                 SessionEnd { error: Some(error), answered: true }
             }
