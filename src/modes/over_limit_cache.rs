@@ -1,8 +1,8 @@
 //! The over-limit cache: denies requests to a full counter from memory, as long as it is full.
 //!
-//! It wraps a store and implements the same trait. A denial leaves the counter unchanged, and its
-//! outcome has the counter's state. So the same state machine, applied here, denies the same
-//! requests as the store, with the same numbers.
+//! It wraps a store and implements the same trait. The outcome of a denial has the counter's state.
+//! Without `count_denied`, a denial does not change this state. So the same state machine, applied
+//! here, denies the same requests as the store, with the same numbers.
 //!
 //! Hits of other instances only make the counter fuller. Hits that are given back through this
 //! instance invalidate the entry at once. Any other instance may give hits back as well: it settles

@@ -48,13 +48,15 @@ section! {
         // its memory limit from this.
         /// Maximum memory, in bytes, that clients make the process hold: connections, headers,
         /// incomplete messages, undecided requests and unread responses
-        /// ([operating.md](operating.md#memory)). A request over this limit gets RESOURCE_EXHAUSTED.
-        /// Not counted: HPACK tables, at most 776 KiB for each open connection.
+        /// ([operating.md](operating.md#memory)). At the limit, weir rejects calls with
+        /// RESOURCE_EXHAUSTED or closes connections. Not counted: HPACK tables, at most 776 KiB for each
+        /// open connection.
         max_client_memory: usize = "536870912", number(1 << 22..=1 << 40);
         // 1024, like `max_concurrent_streams`: after a stall of weir, a proxy has reset every request
         // that timed out meanwhile.
-        /// Requests that the client reset and weir has not yet started, on one connection. One more
-        /// closes the connection, and so do 32 times as many in a row.
+        /// Maximum number of requests of one connection that the client reset and weir has not yet
+        /// started. More than this close the connection. So do 32 times this number of consecutive
+        /// resets. Each request that is not reset before weir starts it offsets one of these resets.
         max_pending_resets: usize = "1024", number(1..=COUNT_MAX);
         /// Maximum number of control frames (pings, settings, their acknowledgements, resets) of one
         /// connection over the allowance of 4 per request and 100 per second. One more closes the
