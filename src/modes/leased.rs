@@ -76,6 +76,8 @@ struct Pools<S> {
     closed: AtomicBool,
     /// Operations in flight.
     in_flight: AtomicUsize,
+    /// Whether a return of tokens failed at the end of the process.
+    return_failed: AtomicBool,
     /// Notified when an operation has ended.
     ended: Notify,
     counts: LeasedMetrics,
@@ -102,6 +104,7 @@ impl<S: Store> LeasedMode<S> {
                 next_shard: AtomicUsize::new(0),
                 closed: AtomicBool::new(false),
                 in_flight: AtomicUsize::new(0),
+                return_failed: AtomicBool::new(false),
                 ended: Notify::new(),
                 counts: LeasedMetrics::default(),
             }),
@@ -157,6 +160,17 @@ impl<S: Store> LeasedMode<S> {
     }
 
     pub(super) async fn close(&self, local: Micros) {
+        if !self.return_all(local).await {
+            tracing::warn!(
+                "unspent tokens were not returned to Redis; they count until their window ends \
+                 or their bucket drains"
+            );
+        }
+    }
+
+    /// Returns the tokens of all pools. From here on the store decides every request. The result is
+    /// false if a return failed or did not end in [`CLOSE_TIMEOUT`].
+    async fn return_all(&self, local: Micros) -> bool {
         self.inner.closed.store(true, Ordering::Relaxed);
         let mut returns = Vec::new();
         for shard in &self.inner.shards {
@@ -177,12 +191,8 @@ impl<S: Store> LeasedMode<S> {
                 self.inner.wait().await;
             }
         };
-        if tokio::time::timeout(CLOSE_TIMEOUT, all).await.is_err() {
-            tracing::warn!(
-                "unspent tokens were not returned to Redis; they count until their window ends \
-                 or their bucket drains"
-            );
-        }
+        let in_time = tokio::time::timeout(CLOSE_TIMEOUT, all).await.is_ok();
+        in_time && !self.inner.return_failed.load(Ordering::Relaxed)
     }
 }
 
@@ -198,7 +208,7 @@ impl<S> Pools<S> {
             let mut ended = std::pin::pin!(ended);
             // From here on no notification is missed.
             ended.as_mut().enable();
-            if self.in_flight.load(Ordering::Relaxed) == 0 {
+            if self.in_flight.load(Ordering::Acquire) == 0 {
                 return;
             }
             ended.await;

@@ -31,9 +31,12 @@ impl<S: Store> InFlight<S> {
         // A pool with an operation in flight is never removed.
         let Some(pool) = shard.pools.get_mut(&self.key) else { return };
         self.operation = pool.complete(&operation, result, &self.inner.counts);
+        let closed = self.inner.closed.load(Ordering::Relaxed);
+        if closed && result.is_err() && operation.kind != OperationKind::Refill {
+            self.inner.return_failed.store(true, Ordering::Relaxed);
+        }
         // A bucket's tokens that could not be returned drain.
-        let ends = self.inner.closed.load(Ordering::Relaxed)
-            && operation.kind != OperationKind::ReturnSpan;
+        let ends = closed && operation.kind != OperationKind::ReturnSpan;
         if ends && self.operation.is_none() {
             self.operation = pool.return_all(operation.step.now, &self.inner.counts);
         }
@@ -46,7 +49,8 @@ impl<S: Store> Drop for InFlight<S> {
         while self.operation.is_some() {
             self.complete(&Err(StoreError::ConnectionLost));
         }
-        self.inner.in_flight.fetch_sub(1, Ordering::Relaxed);
+        // Pairs with `Pools::wait`, after which `return_failed` is read.
+        self.inner.in_flight.fetch_sub(1, Ordering::Release);
         self.inner.ended.notify_waiters();
     }
 }

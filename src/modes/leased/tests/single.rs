@@ -97,6 +97,20 @@ async fn close_returns_all_tokens() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn close_reports_a_failed_return() {
+    for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::TokenBucket] {
+        for down in [false, true] {
+            let cluster = network(1, AT_ONCE);
+            let instance = Instance::new(&cluster, 0);
+            warm(&instance, &of(algorithm, 40, 86_400)).await;
+            cluster.set_down(0, down);
+            let returned = instance.leased.return_all(instance.local()).await;
+            assert_eq!(returned, !down, "{algorithm:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn tokens_end_with_their_window() {
     let cluster = network(1, AT_ONCE);
     let instance = Instance::new(&cluster, 0);
