@@ -24,7 +24,7 @@ use crate::store::{NodeAware, NodeId, StoreError, with_timeout};
 use crate::time::{Clock, Micros};
 
 /// Pause between two attempts to send the waiting releases.
-const PAUSE: Duration = Duration::from_millis(200);
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The most releases that wait, of all nodes. A node has at most 2048 acquires in flight when it
 /// fails. The slots of further releases expire.
@@ -113,7 +113,7 @@ impl<S: NodeAware, C: Clock> GuardedStore<S, C> {
     async fn retry_releases(&self) {
         let Shared { store, clock, releases, .. } = &*self.shared;
         loop {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
             let Some(waiting) = releases.take(clock.now()) else { return };
             let mut failed: SmallVec<[NodeId; 4]> = SmallVec::new();
             for release in waiting {
