@@ -29,7 +29,7 @@ use waiting::WaitingRequest;
 const TRIES_MAX: u8 = 3;
 
 /// The time after a denied or failed refill in which no refill is sent ahead of need.
-const PAUSE: Micros = Micros::from_millis(100);
+const PREFETCH_COOLDOWN: Micros = Micros::from_millis(100);
 
 /// The tokens of one counter on this instance.
 pub(super) struct TokenPool {
@@ -292,7 +292,7 @@ impl TokenPool {
             }
             (OperationKind::Refill, Err(_)) => {
                 add(&counts.refills_failed, 1);
-                self.paused_until = step.now.saturating_add(PAUSE);
+                self.paused_until = step.now.saturating_add(PREFETCH_COOLDOWN);
             }
             (OperationKind::Return, Ok(_)) => add(&counts.returned, hits),
             (OperationKind::Return, Err(_)) => add(&counts.expired, hits),
@@ -346,7 +346,7 @@ impl TokenPool {
         }
         if !outcome.allowed {
             add(&counts.refills_denied, 1);
-            self.paused_until = step.now.saturating_add(PAUSE);
+            self.paused_until = step.now.saturating_add(PREFETCH_COOLDOWN);
             return;
         }
         add(&counts.refills, 1);
