@@ -14,11 +14,11 @@ const FAILURES_TO_OPEN: u32 = 5;
 /// fails many calls at once and ends before the next call.
 const FAILURES_SPAN_MIN: Micros = Micros::from_millis(20);
 
-/// First open time. It doubles with each failed probe, up to [`OPEN_MAX`].
-const OPEN: Micros = Micros::from_millis(100);
+/// First open time. It doubles with each failed probe, up to [`OPEN_TIME_MAX`].
+const OPEN_TIME_MIN: Micros = Micros::from_millis(100);
 
 /// Longest open time, and so the longest wait of a recovered node for its first call.
-const OPEN_MAX: Micros = Micros::from_millis(800);
+const OPEN_TIME_MAX: Micros = Micros::from_millis(800);
 
 /// Longest wait for a probe's result, after which another call probes. The caller's deadline is far
 /// shorter, so only a lost report takes this long.
@@ -106,7 +106,10 @@ impl Breaker {
                 let failures = failures.saturating_add(1);
                 let spanned = now.saturating_sub(since) >= FAILURES_SPAN_MIN;
                 self.state = if failures >= FAILURES_TO_OPEN && spanned {
-                    TimedState::Open { until: now.saturating_add(OPEN), length: OPEN }
+                    TimedState::Open {
+                        until: now.saturating_add(OPEN_TIME_MIN),
+                        length: OPEN_TIME_MIN,
+                    }
                 } else {
                     TimedState::Closed { failures, since }
                 };
@@ -115,7 +118,7 @@ impl Breaker {
                 match result {
                     CallResult::Answered => *self = Breaker::default(),
                     CallResult::Failed => {
-                        let length = length.saturating_add(length).min(OPEN_MAX);
+                        let length = length.saturating_add(length).min(OPEN_TIME_MAX);
                         self.state = TimedState::Open { until: now.saturating_add(length), length };
                     }
                     // The probe has no result, so the next call probes.
