@@ -7,7 +7,7 @@ use crate::time::Micros;
 pub(super) const PERIOD: Micros = Micros::from_secs(2);
 
 /// The shortest interval from which a rate is computed.
-const BIN: Micros = Micros::from_millis(500);
+const RATE_INTERVAL_MIN: Micros = Micros::from_millis(500);
 
 /// The age at which a rate is discarded.
 const STALE: Micros = Micros::from_secs(4);
@@ -39,7 +39,7 @@ impl Demand {
 
     fn roll(&mut self, now: Micros) {
         let length = now.saturating_sub(self.since);
-        if length < BIN {
+        if length < RATE_INTERVAL_MIN {
             return;
         }
         let sample = u128::from(self.spent) * 1_000_000_000 / u128::from(length.0);
@@ -56,7 +56,7 @@ impl Demand {
     /// with each refill.
     pub(super) fn want(&self, span: Micros) -> u64 {
         let lasting = self.within(span.min(PERIOD));
-        let usual = u128::from(self.rate) * u128::from(BIN.0);
+        let usual = u128::from(self.rate) * u128::from(RATE_INTERVAL_MIN.0);
         if u128::from(self.spent) * 1_000_000_000 < 2 * usual {
             return lasting;
         }
