@@ -54,7 +54,7 @@ pub(super) const SHARDS: usize = 64;
 const POOLS_MAX: usize = 1_024;
 
 /// Time without a request after which the unspent tokens of a counter are returned.
-const IDLE: Micros = Micros::from_secs(4);
+const IDLE_TIMEOUT: Micros = Micros::from_secs(4);
 
 /// Longest time for returning all tokens when the process ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -330,7 +330,7 @@ impl<S: Store> Pools<S> {
             }
             let now = pool.now(local);
             pool.take_expired_windows(now);
-            if pool.idle(local) < IDLE {
+            if pool.idle(local) < IDLE_TIMEOUT {
                 returns
                     .extend(pool.next_return(now, &self.counts).map(|operation| (*key, operation)));
                 return true;
