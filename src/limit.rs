@@ -2,9 +2,9 @@
 
 use crate::time::Micros;
 
-mod rule_policy;
+mod consistency;
 
-pub use rule_policy::{Mode, OnError};
+pub use consistency::{Mode, OnError};
 
 /// End (exclusive) of the range of hits and of limits. Lua's doubles represent all integers below
 /// it exactly.

@@ -1,4 +1,5 @@
-//! The policy of a rule towards a shared store: how often it is called, and what decides without it.
+//! The consistency of a rule with a shared store: how often a decision calls the store, and what decides
+//! without it.
 
 use crate::time::Micros;
 
