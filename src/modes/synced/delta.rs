@@ -1,8 +1,8 @@
 //! Deltas: the difference between two states of a counter, and the step that applies it. Pure.
 //!
-//! A state is a row of cells per tier: a count per visible window, or the level of a bucket. Cells
-//! are compared at one instant, to which both states are advanced. Windows that are no longer visible
-//! at that instant are not compared, and need not be sent.
+//! A state is a vector of counts: per tier, a count of each visible window, or the level of a bucket.
+//! Counts are compared at one instant, to which both states are advanced. Windows that are no longer
+//! visible at that instant are not compared, and need not be sent.
 //!
 //! For a bucket the difference is a length of time: how much fuller the hits made the bucket, less
 //! the part that drained while the bucket would have been empty without them. It is computed from
@@ -19,11 +19,11 @@ use crate::step::{
 };
 use crate::time::Micros;
 
-/// The cells of one tier. A bucket uses one cell, in fractions of a microsecond.
-type Cells = [i128; 2];
+/// The counts of one tier, in cells. A bucket uses one cell: its level, in fractions of a microsecond.
+type TierCounts = [i128; 2];
 
-/// The cells of all tiers.
-type Rows = SmallVec<[Cells; 1]>;
+/// The counts of all tiers of a counter.
+type CounterVector = SmallVec<[TierCounts; 1]>;
 
 /// The cell of the current window, or of the level of a bucket.
 const CURRENT: usize = 0;
@@ -45,11 +45,11 @@ fn instant(states: &[&Option<State>], now: Micros) -> Micros {
     begun.flatten().max().unwrap_or_default().max(now)
 }
 
-/// The state, advanced to the step's instant, as cells.
-fn cells(step: &Step, state: &Option<State>) -> Rows {
+/// The counts of the state, advanced to the step's instant.
+fn counter_vector(step: &Step, state: &Option<State>) -> CounterVector {
     let outcome = step.apply(&mut state.clone());
     let seen = outcome.tiers.iter().enumerate();
-    let row = |(index, seen): (usize, &TierResult)| match &step.params {
+    let counts = |(index, seen): (usize, &TierResult)| match &step.params {
         StepParams::Gcra(tiers) => {
             let parts = tiers.get(index).map_or(1, |tier: &GcraTier| tier.parts);
             let time = seen.arrival_time();
@@ -61,12 +61,12 @@ fn cells(step: &Step, state: &Option<State>) -> Rows {
         }
         _ => [i128::from(seen.fixed_window().count), 0],
     };
-    seen.map(row).collect()
+    seen.map(counts).collect()
 }
 
 /// `state + (later - earlier)`: a known state plus the hits counted between two others. It never
 /// falls below an empty counter.
-pub(super) fn rebase(
+pub(super) fn add_delta(
     limit: &Limit,
     now: Micros,
     state: &Option<State>,
@@ -74,10 +74,10 @@ pub(super) fn rebase(
     earlier: &Option<State>,
 ) -> Option<State> {
     let step = peek(limit, instant(&[state, later, earlier], now));
-    let (state, later) = (cells(&step, state), cells(&step, later));
-    let earlier = cells(&step, earlier);
+    let (state, later) = (counter_vector(&step, state), counter_vector(&step, later));
+    let earlier = counter_vector(&step, earlier);
     let sum = |index: usize, cell: usize| {
-        let of = |rows: &Rows| rows.get(index).map_or(0, |row| row[cell]);
+        let of = |vector: &CounterVector| vector.get(index).map_or(0, |counts| counts[cell]);
         of(&state) + of(&later) - of(&earlier)
     };
     let count = |index, cell, end: u64| {
@@ -122,14 +122,14 @@ fn gcra_time(parts: i128, per_micro: u64) -> GcraTime {
 }
 
 /// Whether every cell of `state` is at least as large as that of `other`.
-pub(super) fn covers(
+pub(super) fn includes(
     limit: &Limit,
     now: Micros,
     state: &Option<State>,
     other: &Option<State>,
 ) -> bool {
     let step = peek(limit, instant(&[state, other], now));
-    let (state, other) = (cells(&step, state), cells(&step, other));
+    let (state, other) = (counter_vector(&step, state), counter_vector(&step, other));
     state.iter().zip(&other).all(|(state, other)| state[0] >= other[0] && state[1] >= other[1])
 }
 
@@ -143,15 +143,17 @@ pub(super) fn next_step(
     to: &Option<State>,
 ) -> Option<Step> {
     let mut step = peek(limit, instant(&[from, to], now));
-    let (from, to) = (cells(&step, from), cells(&step, to));
-    let missing: Rows =
+    let (from, to) = (counter_vector(&step, from), counter_vector(&step, to));
+    let missing: CounterVector =
         to.iter().zip(&from).map(|(to, from)| [to[0] - from[0], to[1] - from[1]]).collect();
     // Additions come before refunds.
     let sign =
         [1, -1].into_iter().find(|sign| missing.iter().flatten().any(|cell| cell * sign > 0))?;
     // The older window of a tier comes first, because it expires sooner.
-    let cell = |row: &Cells| [PREVIOUS, CURRENT].into_iter().find(|&cell| row[cell] * sign > 0);
-    let amount = |row: &Cells| cell(row).map(|cell| row[cell] * sign);
+    let cell = |counts: &TierCounts| {
+        [PREVIOUS, CURRENT].into_iter().find(|&cell| counts[cell] * sign > 0)
+    };
+    let amount = |counts: &TierCounts| cell(counts).map(|cell| counts[cell] * sign);
     let hits = missing.iter().filter_map(amount).min()?;
     let chosen: SmallVec<[Option<usize>; 1]> = missing.iter().map(cell).collect();
     let hits = match &mut step.params {
@@ -168,8 +170,8 @@ pub(super) fn next_step(
             hits
         }
         StepParams::Gcra(tiers) => {
-            for ((tier, cell), row) in tiers.iter_mut().zip(chosen).zip(&missing) {
-                let length = cell.map_or(0, |cell| row[cell] * sign);
+            for ((tier, cell), counts) in tiers.iter_mut().zip(chosen).zip(&missing) {
+                let length = cell.map_or(0, |cell| counts[cell] * sign);
                 tier.cost = gcra_time(length, tier.parts);
                 // The debt is unlimited, because the hits have already passed.
                 tier.latest_denied = GcraTime { micros: INTEGER_END - 2, part: 0 };
@@ -207,23 +209,23 @@ fn sliding_tier(tier: SlidingWindowTier, cell: Option<usize>) -> SlidingWindowTi
 /// Hits by which `state` is over its limit.
 pub(super) fn excess(limit: &Limit, now: Micros, state: &Option<State>) -> u64 {
     let step = peek(limit, instant(&[state], now));
-    let rows = cells(&step, state);
-    let over = |(index, row): (usize, &Cells)| match &step.params {
-        StepParams::FixedWindow(tiers) => row[0] - i128::from(tiers[index].max),
+    let vector = counter_vector(&step, state);
+    let over = |(index, counts): (usize, &TierCounts)| match &step.params {
+        StepParams::FixedWindow(tiers) => counts[0] - i128::from(tiers[index].max),
         StepParams::SlidingWindow(tiers) => {
             let tier = &tiers[index];
             let window = i128::from(tier.window.0.max(1));
-            row[0] + row[1] * i128::from(tier.rest.0) / window - i128::from(tier.max)
+            counts[0] + counts[1] * i128::from(tier.rest.0) / window - i128::from(tier.max)
         }
         StepParams::Gcra(tiers) => {
             let tier = &tiers[index];
             let parts = |time: GcraTime| {
                 i128::from(time.micros) * i128::from(tier.parts) + i128::from(time.part)
             };
-            (row[0] - parts(tier.latest_allowed)) / parts(tier.emission_interval).max(1)
+            (counts[0] - parts(tier.latest_allowed)) / parts(tier.emission_interval).max(1)
         }
         StepParams::Log(_) | StepParams::Slots(_) => 0,
     };
-    let over = rows.iter().enumerate().map(over).max().unwrap_or(0);
+    let over = vector.iter().enumerate().map(over).max().unwrap_or(0);
     u64::try_from(over.max(0)).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,6 @@
 //! Replicas: one instance's copy of a counter, and its hits that it has not sent yet. Pure.
 
-use super::delta::{covers, excess, next_step, rebase};
+use super::delta::{add_delta, excess, includes, next_step};
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::limit::Limit;
@@ -187,12 +187,12 @@ impl Replica {
         let applied = match self.unconfirmed.take() {
             // If the step was not applied, the store has less, unless others counted as much.
             Some(unconfirmed) if !call.sends => {
-                unconfirmed.gives_back || covers(&self.limit, now, &state, &call.after)
+                unconfirmed.gives_back || includes(&self.limit, now, &state, &call.after)
             }
             _ => true,
         };
         let had = if applied { &call.after } else { &call.before };
-        self.state = rebase(&self.limit, now, &state, &self.state, had);
+        self.state = add_delta(&self.limit, now, &state, &self.state, had);
         let excess = excess(&self.limit, now, &state);
         let overrun = excess.saturating_sub(self.excess);
         self.excess = excess;
