@@ -11,6 +11,7 @@ pub mod fuzz_driver;
 mod io;
 pub(super) mod memory;
 pub(super) mod rate_limit_handler;
+mod read_throttle;
 mod request_body;
 mod response;
 pub(super) mod should_rate_limit;

@@ -22,7 +22,7 @@ use super::dispatch::Dispatcher;
 use super::io::GuardedIo;
 use super::memory::budget::MemoryBudget;
 use super::memory::connection::ConnectionMemory;
-use super::memory::read::ReadBudget;
+use super::read_throttle::ReadThrottle;
 use crate::server::lifecycle::{Lifecycle, Phase};
 use crate::server::listener::slots::Slot;
 use crate::server::listener::tls::TlsAcceptor;
@@ -82,7 +82,7 @@ impl<D: Decide> ConnectionContext<D> {
     ) {
         let ConnectionContext { settings, dispatcher, metrics, lifecycle, .. } = self;
         let control_frames = ControlFrameLimiter::new(settings.max_control_frames);
-        let (reads, counted) = (ReadBudget::default(), Arc::clone(metrics));
+        let (reads, counted) = (ReadThrottle::default(), Arc::clone(metrics));
         let stream = GuardedIo::new(
             stream,
             open_by,
@@ -178,7 +178,7 @@ where
 
 /// Pings a client that has sent nothing for the keepalive interval. Returns when a ping is not
 /// answered in time. Up to two intervals pass before the first ping.
-async fn keepalive(pings: Option<PingPong>, reads: &ReadBudget, settings: &GrpcSettings) {
+async fn keepalive(pings: Option<PingPong>, reads: &ReadThrottle, settings: &GrpcSettings) {
     let (Some(mut pings), Some(interval)) = (pings, settings.keepalive_interval) else {
         return pending().await;
     };

@@ -27,7 +27,7 @@ use super::abuse::premature_resets::PrematureResets;
 use super::call_head::{CallHead, not_grpc};
 use super::connection_calls::ConnectionCalls;
 use super::memory::call::CALL;
-use super::memory::read::ReadBudget;
+use super::read_throttle::ReadThrottle;
 use super::response::{self, Queued};
 use super::should_rate_limit::{PATH, ShouldRateLimit};
 use super::status::{GrpcCode, GrpcStatus};
@@ -108,7 +108,7 @@ impl<D: Decide> Dispatcher<D> {
         &'c self,
         connection: &'c mut Connection<S, Bytes>,
         calls: &'c Arc<ConnectionCalls<D>>,
-        reads: &'c ReadBudget,
+        reads: &'c ReadThrottle,
     ) -> impl Future<Output = Result<(), h2::Error>> + 'c {
         let (mut arrived, mut spare) = (Vec::new(), None);
         let mut resets = PrematureResets::new(self.max_pending_resets);

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::abuse::control_frames::ControlFrameLimiter;
-use super::memory::read::ReadBudget;
+use super::read_throttle::ReadThrottle;
 use crate::server::metrics::ServerMetrics;
 
 /// Bytes of the preface that opens an HTTP/2 connection (RFC 9113, section 3.4).
@@ -23,7 +23,7 @@ pub(super) fn open_by(timeout: Duration) -> Instant {
 }
 
 /// A socket that fails when its client is too slow to send the preface or to read what was written.
-/// It reads no more per poll than its [`ReadBudget`] allows, and nothing while a write waits.
+/// It reads no more per poll than its [`ReadThrottle`] allows, and nothing while a write waits.
 #[derive(Debug)]
 pub(super) struct GuardedIo<S> {
     stream: S,
@@ -32,7 +32,7 @@ pub(super) struct GuardedIo<S> {
     /// The timer of the write timeout; present only while a write is pending.
     stalled: Option<Pin<Box<Sleep>>>,
     write_timeout: Duration,
-    budget: ReadBudget,
+    throttle: ReadThrottle,
     control_frames: ControlFrameLimiter,
     metrics: Arc<ServerMetrics>,
 }
@@ -44,7 +44,7 @@ impl<S> GuardedIo<S> {
         open_by: Instant,
         write_timeout: Duration,
         control_frames: ControlFrameLimiter,
-        budget: ReadBudget,
+        throttle: ReadThrottle,
         metrics: Arc<ServerMetrics>,
     ) -> GuardedIo<S> {
         GuardedIo {
@@ -53,7 +53,7 @@ impl<S> GuardedIo<S> {
             open_by: Box::pin(sleep_until(open_by)),
             stalled: None,
             write_timeout,
-            budget,
+            throttle,
             control_frames,
             metrics,
         }
@@ -72,9 +72,9 @@ impl<S> GuardedIo<S> {
     fn record_read(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (preface, frames) = bytes.split_at(self.preface_left.min(bytes.len()));
         self.preface_left -= preface.len();
-        self.budget.spend(bytes.len());
+        self.throttle.spend(bytes.len());
         let is_within = self.control_frames.read(frames, Instant::now);
-        self.budget.set_in_header_block(self.control_frames.is_in_header_block());
+        self.throttle.set_in_header_block(self.control_frames.is_in_header_block());
         if is_within {
             return Ok(());
         }
@@ -90,13 +90,13 @@ impl<S> GuardedIo<S> {
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             if self.stalled.take().is_some() {
-                self.budget.set_write_stalled(false);
+                self.throttle.set_write_stalled(false);
                 // Reads were paused without a waker.
                 context.waker().wake_by_ref();
             }
             return written;
         }
-        self.budget.set_write_stalled(true);
+        self.throttle.set_write_stalled(true);
         let timeout = self.write_timeout;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(timeout)));
         if stalled.as_mut().poll(context).is_pending() {
@@ -114,11 +114,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for GuardedIo<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.budget.is_paused() {
+        if this.throttle.is_paused() {
             // The end of the pause polls again.
             return Poll::Pending;
         }
-        if this.budget.is_spent() {
+        if this.throttle.is_spent() {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -174,33 +174,33 @@ mod tests {
     use futures_util::FutureExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-    fn guarded(stream: DuplexStream, budget: &ReadBudget) -> GuardedIo<DuplexStream> {
+    fn guarded(stream: DuplexStream, throttle: &ReadThrottle) -> GuardedIo<DuplexStream> {
         let (open_by, hour) = (open_by(Duration::from_secs(60)), Duration::from_secs(3600));
         let frames = ControlFrameLimiter::new(100);
-        GuardedIo::new(stream, open_by, hour, frames, budget.clone(), Arc::default())
+        GuardedIo::new(stream, open_by, hour, frames, throttle.clone(), Arc::default())
     }
 
     #[tokio::test]
     async fn reads_wait_while_the_client_does_not_read() {
         let (mut client, server) = duplex(64);
-        let budget = ReadBudget::default();
-        let mut socket = guarded(server, &budget);
-        let reads = budget.poll_with_budget(async {
+        let throttle = ReadThrottle::default();
+        let mut socket = guarded(server, &throttle);
+        let reads = throttle.poll_with_budget(async {
             client.write_all(b"PRI *").await.unwrap();
             assert_eq!(socket.read_u8().await.unwrap(), b'P');
             assert!(socket.write_all(&[0; 100]).now_or_never().is_none(), "64 bytes fit");
-            assert!(budget.is_write_stalled());
+            assert!(throttle.is_write_stalled());
             assert!(socket.read_u8().now_or_never().is_none(), "four bytes are there");
 
             client.read_exact(&mut [0; 64]).await.unwrap();
             assert!(socket.read_u8().now_or_never().is_none(), "the write has not continued");
             poll_fn(|context| Pin::new(&mut socket).poll_write(context, &[0; 10])).await.unwrap();
-            assert!(!budget.is_write_stalled());
+            assert!(!throttle.is_write_stalled());
             assert_eq!(socket.read_u8().await.unwrap(), b'R');
 
-            budget.pause(true);
+            throttle.pause(true);
             assert!(socket.read_u8().now_or_never().is_none());
-            budget.pause(false);
+            throttle.pause(false);
             assert_eq!(socket.read_u8().await.unwrap(), b'I');
         });
         reads.await;

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Bytes read per poll: about a hundred calls.
 const BYTES: usize = 16 * 1024;
 
-/// The read budget of one connection, shared by its task and its socket.
+/// Limits the reads of one connection. Its task and its socket share it.
 #[derive(Clone, Debug, Default)]
-pub(in crate::server::grpc) struct ReadBudget(Arc<State>);
+pub(super) struct ReadThrottle(Arc<State>);
 
 // The task and the socket of a connection run on one thread.
 #[derive(Debug, Default)]
@@ -26,12 +26,9 @@ struct State {
     is_in_header_block: AtomicBool,
 }
 
-impl ReadBudget {
+impl ReadThrottle {
     /// Runs `connection` with a full budget for each poll.
-    pub(in crate::server::grpc) async fn poll_with_budget<C: Future>(
-        &self,
-        connection: C,
-    ) -> C::Output {
+    pub(super) async fn poll_with_budget<C: Future>(&self, connection: C) -> C::Output {
         let mut connection = pin!(connection);
         poll_fn(|context| {
             self.0.left.store(BYTES, Ordering::Relaxed);
@@ -41,47 +38,47 @@ impl ReadBudget {
     }
 
     /// Pauses reads, or continues them. Who pauses them must poll again.
-    pub(in crate::server::grpc) fn pause(&self, is_paused: bool) {
+    pub(super) fn pause(&self, is_paused: bool) {
         self.0.is_paused.store(is_paused, Ordering::Relaxed);
     }
 
     /// Reports whether the last write had to wait for the client. Reads pause until it has not.
-    pub(in crate::server::grpc) fn set_write_stalled(&self, is_stalled: bool) {
+    pub(super) fn set_write_stalled(&self, is_stalled: bool) {
         self.0.is_write_stalled.store(is_stalled, Ordering::Relaxed);
     }
 
     /// Whether the last write had to wait for the client.
-    pub(in crate::server::grpc) fn is_write_stalled(&self) -> bool {
+    pub(super) fn is_write_stalled(&self) -> bool {
         self.0.is_write_stalled.load(Ordering::Relaxed)
     }
 
     /// Whether reads must wait for writes.
-    pub(in crate::server::grpc) fn is_paused(&self) -> bool {
+    pub(super) fn is_paused(&self) -> bool {
         self.0.is_paused.load(Ordering::Relaxed) || self.is_write_stalled()
     }
 
     /// Reports whether the headers of a call are incomplete.
-    pub(in crate::server::grpc) fn set_in_header_block(&self, is_in: bool) {
+    pub(super) fn set_in_header_block(&self, is_in: bool) {
         self.0.is_in_header_block.store(is_in, Ordering::Relaxed);
     }
 
     /// Whether the headers of a call are incomplete.
-    pub(in crate::server::grpc) fn is_in_header_block(&self) -> bool {
+    pub(super) fn is_in_header_block(&self) -> bool {
         self.0.is_in_header_block.load(Ordering::Relaxed)
     }
 
     /// Whether the budget is spent: reads must wait for the next poll.
-    pub(in crate::server::grpc) fn is_spent(&self) -> bool {
+    pub(super) fn is_spent(&self) -> bool {
         self.0.left.load(Ordering::Relaxed) == 0
     }
 
     /// Whether anything was read since the previous call of this method.
-    pub(in crate::server::grpc) fn read_since_last_check(&self) -> bool {
+    pub(super) fn read_since_last_check(&self) -> bool {
         self.0.was_read.swap(false, Ordering::Relaxed)
     }
 
     /// Spends `bytes` that were read.
-    pub(in crate::server::grpc) fn spend(&self, bytes: usize) {
+    pub(super) fn spend(&self, bytes: usize) {
         let left = self.0.left.load(Ordering::Relaxed).saturating_sub(bytes);
         self.0.left.store(left, Ordering::Relaxed);
         self.0.was_read.store(true, Ordering::Relaxed);
