@@ -22,24 +22,25 @@ use tokio::sync::Notify;
 
 use crate::server::metrics::{PartMetrics, ServerMetrics};
 
-/// A part of the budget.
+/// A part of the memory budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum MemoryPart {
     Connections,
     Buffers,
     Waiting,
     Deciding,
 }
 
-impl Part {
-    const ALL: [Part; 4] = [Part::Connections, Part::Buffers, Part::Waiting, Part::Deciding];
+impl MemoryPart {
+    const ALL: [MemoryPart; 4] =
+        [MemoryPart::Connections, MemoryPart::Buffers, MemoryPart::Waiting, MemoryPart::Deciding];
 
     /// The share of the part in the budget, in eighths.
     fn eighths(self) -> u64 {
         match self {
-            Part::Connections => 4,
-            Part::Buffers => 2,
-            Part::Waiting | Part::Deciding => 1,
+            MemoryPart::Connections => 4,
+            MemoryPart::Buffers => 2,
+            MemoryPart::Waiting | MemoryPart::Deciding => 1,
         }
     }
 }
@@ -85,7 +86,7 @@ impl MemoryBudget {
     /// A budget of `max` bytes.
     pub(in crate::server) fn new(max: usize, metrics: Arc<ServerMetrics>) -> MemoryBudget {
         let budget = MemoryBudget { max: max as u64, metrics, buffers: Mutex::default() };
-        for part in Part::ALL {
+        for part in MemoryPart::ALL {
             budget.part(part).max.set(budget.max_of(part));
         }
         budget
@@ -97,17 +98,17 @@ impl MemoryBudget {
     }
 
     /// The share of `part` in a budget of `max` bytes.
-    pub(super) fn share(max: u64, part: Part) -> u64 {
+    pub(super) fn share(max: u64, part: MemoryPart) -> u64 {
         max * part.eighths() / 8
     }
 
     /// Counts `bytes` of `part`, which something else bounds.
-    pub(super) fn add(&self, part: Part, bytes: u64) {
+    pub(super) fn add(&self, part: MemoryPart, bytes: u64) {
         self.part(part).held.add_many(bytes);
     }
 
     /// Takes `bytes` of `part`. Returns false, and takes nothing, if less is left.
-    pub(super) fn take(&self, part: Part, bytes: u64) -> bool {
+    pub(super) fn take(&self, part: MemoryPart, bytes: u64) -> bool {
         let held = &self.part(part).held;
         let fits = held.add_many(bytes) <= self.max_of(part);
         if !fits {
@@ -117,7 +118,7 @@ impl MemoryBudget {
     }
 
     /// Returns `bytes` to `part`.
-    pub(super) fn give_back(&self, part: Part, bytes: u64) {
+    pub(super) fn give_back(&self, part: MemoryPart, bytes: u64) {
         self.part(part).held.subtract_many(bytes);
     }
 
@@ -131,7 +132,7 @@ impl MemoryBudget {
     /// Returns the bytes of `buffers`, whose connection has ended.
     pub(super) fn remove_buffers(&self, buffers: &Arc<Buffers>) {
         self.all_buffers(|all| all.remove(&key(buffers)));
-        self.give_back(Part::Buffers, buffers.bytes.swap(0, Ordering::Relaxed));
+        self.give_back(MemoryPart::Buffers, buffers.bytes.swap(0, Ordering::Relaxed));
     }
 
     /// Changes the size of `buffers`. If that exceeds the part, the connections with the largest
@@ -139,10 +140,10 @@ impl MemoryBudget {
     pub(super) fn resize_buffers(&self, buffers: &Buffers, bytes: u64) {
         let before = buffers.bytes.swap(bytes, Ordering::Relaxed);
         if bytes <= before {
-            return self.give_back(Part::Buffers, before - bytes);
+            return self.give_back(MemoryPart::Buffers, before - bytes);
         }
-        let held = self.part(Part::Buffers).held.add_many(bytes - before);
-        let over = held.saturating_sub(self.max_of(Part::Buffers));
+        let held = self.part(MemoryPart::Buffers).held.add_many(bytes - before);
+        let over = held.saturating_sub(self.max_of(MemoryPart::Buffers));
         if over > 0 {
             self.all_buffers(|all| evict_largest(all, over));
         }
@@ -152,17 +153,17 @@ impl MemoryBudget {
         act(&mut self.buffers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn max_of(&self, part: Part) -> u64 {
+    fn max_of(&self, part: MemoryPart) -> u64 {
         MemoryBudget::share(self.max, part)
     }
 
-    fn part(&self, part: Part) -> &PartMetrics {
+    fn part(&self, part: MemoryPart) -> &PartMetrics {
         let parts = &self.metrics.client_memory;
         match part {
-            Part::Connections => &parts.connections,
-            Part::Buffers => &parts.buffers,
-            Part::Waiting => &parts.waiting,
-            Part::Deciding => &parts.deciding,
+            MemoryPart::Connections => &parts.connections,
+            MemoryPart::Buffers => &parts.buffers,
+            MemoryPart::Waiting => &parts.waiting,
+            MemoryPart::Deciding => &parts.deciding,
         }
     }
 }
@@ -194,26 +195,26 @@ mod tests {
         MemoryBudget::new(max, Arc::default())
     }
 
-    fn held(budget: &MemoryBudget, part: Part) -> u64 {
+    fn held(budget: &MemoryBudget, part: MemoryPart) -> u64 {
         budget.part(part).held.get()
     }
 
     #[test]
     fn the_parts_are_the_whole_budget() {
         let budget = budget(8000);
-        let maxima = Part::ALL.map(|part| budget.part(part).max.get());
+        let maxima = MemoryPart::ALL.map(|part| budget.part(part).max.get());
         assert_eq!(maxima, [4000, 2000, 1000, 1000]);
     }
 
     #[test]
     fn a_full_part_refuses_and_leaves_the_others() {
         let budget = budget(8000);
-        assert!(budget.take(Part::Waiting, 1000));
-        assert!(!budget.take(Part::Waiting, 1), "the part is full");
-        assert_eq!(held(&budget, Part::Waiting), 1000, "what is refused is not held");
-        assert!(budget.take(Part::Deciding, 1000), "another part has its whole share");
-        budget.give_back(Part::Waiting, 1);
-        assert!(budget.take(Part::Waiting, 1));
+        assert!(budget.take(MemoryPart::Waiting, 1000));
+        assert!(!budget.take(MemoryPart::Waiting, 1), "the part is full");
+        assert_eq!(held(&budget, MemoryPart::Waiting), 1000, "what is refused is not held");
+        assert!(budget.take(MemoryPart::Deciding, 1000), "another part has its whole share");
+        budget.give_back(MemoryPart::Waiting, 1);
+        assert!(budget.take(MemoryPart::Waiting, 1));
     }
 
     #[test]
@@ -237,7 +238,7 @@ mod tests {
         for buffers in &all {
             budget.remove_buffers(buffers);
         }
-        assert_eq!(held(&budget, Part::Buffers), 0);
+        assert_eq!(held(&budget, MemoryPart::Buffers), 0);
         assert!(budget.buffers.lock().unwrap().is_empty());
     }
 
@@ -265,7 +266,7 @@ mod tests {
                 let sum: u64 = staying.map(|buffers| buffers.bytes()).sum();
                 prop_assert!(sum <= 2000, "{} bytes stay", sum);
                 let whole: u64 = all.iter().map(|buffers| buffers.bytes()).sum();
-                prop_assert_eq!(held(&budget, Part::Buffers), whole);
+                prop_assert_eq!(held(&budget, MemoryPart::Buffers), whole);
                 // An evicted connection ends, and its client connects again.
                 if all[index].is_evicted() {
                     budget.remove_buffers(&all[index]);
@@ -273,7 +274,7 @@ mod tests {
                 }
             }
             all.iter().for_each(|buffers| budget.remove_buffers(buffers));
-            prop_assert_eq!(held(&budget, Part::Buffers), 0);
+            prop_assert_eq!(held(&budget, MemoryPart::Buffers), 0);
         }
     }
 }

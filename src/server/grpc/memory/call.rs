@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
-use super::budget::{MemoryBudget, Part};
+use super::budget::{MemoryBudget, MemoryPart};
 use super::connection::ConnectionMemory;
 use crate::proto::wire;
 use crate::server::grpc::status::{GrpcCode, GrpcStatus};
@@ -48,8 +48,8 @@ impl<'m> CallMemory<'m> {
     /// Holds `bytes` and the task of the call while it waits for its client. Fails if the budget has
     /// less left.
     pub(in crate::server::grpc) fn wait_for_client(&self, bytes: usize) -> Result<(), GrpcStatus> {
-        self.hold(Part::Waiting, bytes)?;
-        self.set(Part::Deciding, 0);
+        self.hold(MemoryPart::Waiting, bytes)?;
+        self.set(MemoryPart::Deciding, 0);
         Ok(())
     }
 
@@ -66,10 +66,10 @@ impl<'m> CallMemory<'m> {
                 return Poll::Ready(Ok(output));
             }
             if !is_held {
-                if let Err(full) = self.hold(Part::Deciding, weigh()) {
+                if let Err(full) = self.hold(MemoryPart::Deciding, weigh()) {
                     return Poll::Ready(Err(full));
                 }
-                self.set(Part::Waiting, 0);
+                self.set(MemoryPart::Waiting, 0);
                 is_held = true;
             }
             Poll::Pending
@@ -77,7 +77,7 @@ impl<'m> CallMemory<'m> {
         .await
     }
 
-    fn hold(&self, part: Part, bytes: usize) -> Result<(), GrpcStatus> {
+    fn hold(&self, part: MemoryPart, bytes: usize) -> Result<(), GrpcStatus> {
         if self.set(part, (CALL + bytes) as u64) {
             return Ok(());
         }
@@ -88,8 +88,8 @@ impl<'m> CallMemory<'m> {
     }
 
     /// Makes the share in `part` `bytes` large. Returns false, and changes nothing, if less is left.
-    fn set(&self, part: Part, bytes: u64) -> bool {
-        let share = if part == Part::Waiting { &self.waiting } else { &self.deciding };
+    fn set(&self, part: MemoryPart, bytes: u64) -> bool {
+        let share = if part == MemoryPart::Waiting { &self.waiting } else { &self.deciding };
         let held = share.load(Ordering::Relaxed);
         if bytes > held && !self.take(part, bytes - held) {
             return false;
@@ -101,16 +101,16 @@ impl<'m> CallMemory<'m> {
         true
     }
 
-    fn take(&self, part: Part, bytes: u64) -> bool {
+    fn take(&self, part: MemoryPart, bytes: u64) -> bool {
         match self.connection {
-            Some(connection) if part == Part::Waiting => connection.take_waiting(bytes),
+            Some(connection) if part == MemoryPart::Waiting => connection.take_waiting(bytes),
             _ => self.budget.take(part, bytes),
         }
     }
 
-    fn give_back(&self, part: Part, bytes: u64) {
+    fn give_back(&self, part: MemoryPart, bytes: u64) {
         match self.connection {
-            Some(connection) if part == Part::Waiting => connection.give_back_waiting(bytes),
+            Some(connection) if part == MemoryPart::Waiting => connection.give_back_waiting(bytes),
             _ => self.budget.give_back(part, bytes),
         }
     }
@@ -118,8 +118,8 @@ impl<'m> CallMemory<'m> {
 
 impl Drop for CallMemory<'_> {
     fn drop(&mut self) {
-        self.set(Part::Waiting, 0);
-        self.set(Part::Deciding, 0);
+        self.set(MemoryPart::Waiting, 0);
+        self.set(MemoryPart::Deciding, 0);
     }
 }
 

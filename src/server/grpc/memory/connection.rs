@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::budget::{Buffers, MemoryBudget, Part};
+use super::budget::{Buffers, MemoryBudget, MemoryPart};
 
 const KIB: u64 = 1024;
 
@@ -64,7 +64,7 @@ impl Buffered {
 
 /// The most connections of a listener for which a budget of `max` bytes has room.
 pub(in crate::server) fn most_connections(max: usize, tls: bool) -> usize {
-    let most = MemoryBudget::share(max as u64, Part::Connections) / cost_of(tls);
+    let most = MemoryBudget::share(max as u64, MemoryPart::Connections) / cost_of(tls);
     usize::try_from(most).unwrap_or(usize::MAX).max(1)
 }
 
@@ -85,7 +85,7 @@ impl ConnectionMemory {
     /// The share of a new connection. [`most_connections`] bounds their number.
     pub(in crate::server::grpc) fn new(budget: &Arc<MemoryBudget>, tls: bool) -> ConnectionMemory {
         let fixed = cost_of(tls);
-        budget.add(Part::Connections, fixed);
+        budget.add(MemoryPart::Connections, fixed);
         let (buffers, waiting) = (budget.add_buffers(), AtomicU64::new(0));
         ConnectionMemory { budget: Arc::clone(budget), fixed, buffers, waiting }
     }
@@ -113,7 +113,7 @@ impl ConnectionMemory {
     pub(super) fn take_waiting(&self, bytes: u64) -> bool {
         let before = self.waiting.fetch_add(bytes, Ordering::Relaxed);
         let more = over_allowance(before + bytes) - over_allowance(before);
-        let fits = more == 0 || self.budget.take(Part::Waiting, more);
+        let fits = more == 0 || self.budget.take(MemoryPart::Waiting, more);
         if !fits {
             self.waiting.fetch_sub(bytes, Ordering::Relaxed);
         }
@@ -125,7 +125,7 @@ impl ConnectionMemory {
         let before = self.waiting.fetch_sub(bytes, Ordering::Relaxed);
         match over_allowance(before) - over_allowance(before - bytes) {
             0 => {}
-            less => self.budget.give_back(Part::Waiting, less),
+            less => self.budget.give_back(MemoryPart::Waiting, less),
         }
     }
 }
@@ -133,7 +133,7 @@ impl ConnectionMemory {
 impl Drop for ConnectionMemory {
     fn drop(&mut self) {
         self.budget.remove_buffers(&self.buffers);
-        self.budget.give_back(Part::Connections, self.fixed);
+        self.budget.give_back(MemoryPart::Connections, self.fixed);
     }
 }
 
