@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::grant::Grant;
+use crate::lease_rollback::LeaseRollback;
 use crate::limit::{OnError, Unit};
 use crate::store_error::StoreError;
 use crate::time::Micros;
@@ -119,5 +119,5 @@ pub struct Verdict {
     /// Whether the request was over its limit and passed in global shadow mode.
     pub shadowed: bool,
     /// The slots or reservations that the request took under a lease, if any.
-    pub grant: Option<Grant>,
+    pub rollback: Option<LeaseRollback>,
 }

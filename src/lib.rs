@@ -34,7 +34,8 @@
 //! - [`algorithm`]: turns a limit into a step and an outcome into a decision. Decisions in a
 //!   step use no division.
 //! - [`decision`]: decisions, statuses, and verdicts.
-//! - [`grant`]: what a request took under a lease, given back unless the response is delivered.
+//! - [`lease_rollback`]: gives back what a request took under a lease, unless the response is
+//!   delivered.
 //! - [`store`]: the counters, in [`store::redis`] or in the bounded [`store::memory`].
 //! - [`store_error`]: the reasons why a store returned no outcome.
 //! - [`modes`]: how often a decision calls Redis: exact, leased, synced.
@@ -77,9 +78,9 @@ pub mod decision;
 pub mod descriptor;
 pub mod duration;
 pub mod escape;
-pub mod grant;
 pub mod histogram;
 pub mod key;
+pub mod lease_rollback;
 pub mod limit;
 pub mod limiter;
 pub mod modes;

@@ -211,14 +211,14 @@ impl<S: Store> Limiter<S> {
         let headers = headers::all(config, code, decided, &statuses);
         let mut metadata = metadata::of(config.dynamic_metadata, request, decided, &statuses);
         metadata::add_fallbacks(decided, &mut metadata);
-        let mut grant = None;
+        let mut rollback = None;
         if code == Code::OverLimit {
             let free = rules.denied_requests(request.domain) == DeniedRequests::Free;
             self.give_back(free, decided, &statuses, now);
         } else {
-            grant = fold::grant(decided, &mut metadata);
+            rollback = fold::rollback(decided, &mut metadata);
         }
-        Verdict { code, statuses, headers, metadata, shadowed, grant }
+        Verdict { code, statuses, headers, metadata, shadowed, rollback }
     }
 
     /// Gives back what a denied request took. Slots are always given back, because a denied request

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::decided::DecidedDescriptor;
 use crate::decision::{Code, CurrentLimit, Decision, DecisionReason, Status};
-use crate::grant::{GiveBack, Grant};
+use crate::lease_rollback::{GiveBack, LeaseRollback};
 use crate::limit::{Algorithm, Limit, Tier, Unit};
 use crate::rules::Rule;
 use crate::time::Micros;
@@ -12,11 +12,11 @@ use crate::time::Micros;
 /// The remaining hits of an unlimited rule: the largest number that the protocol can carry.
 const REMAINING_UNLIMITED: u64 = u32::MAX as u64;
 
-/// Moves what a request took under its lease into a grant, and adds the lease's id to `metadata`.
-pub(super) fn grant(
+/// Moves what a request took under its lease into a rollback. Adds the lease's id to `metadata`.
+pub(super) fn rollback(
     decided: &mut [DecidedDescriptor<'_>],
     metadata: &mut Option<Map<String, Value>>,
-) -> Option<Grant> {
+) -> Option<LeaseRollback> {
     if decided.iter().all(|one| one.undo.is_none()) {
         return None;
     }
@@ -33,11 +33,11 @@ pub(super) fn grant(
         }
         give_back.extend(undo.into_give_back());
     }
-    let grant = Grant::new(give_back);
+    let rollback = LeaseRollback::new(give_back);
     let (id, hits) = first?;
     let metadata = metadata.get_or_insert_default();
     metadata.insert("lease".into(), json!({ "id": id.to_string(), "n": hits }));
-    Some(grant)
+    Some(rollback)
 }
 
 /// The overall code. It is over the limit if any ordinary descriptor is over its limit, or if there

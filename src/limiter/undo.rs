@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::Backend;
 use crate::algorithm;
-use crate::grant::GiveBack;
 use crate::key::CounterKey;
+use crate::lease_rollback::GiveBack;
 use crate::limit::{Limit, Mode};
 use crate::step::{Lease, LeaseId, Step};
 use crate::store::{MemoryStore, Store};

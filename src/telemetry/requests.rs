@@ -139,7 +139,7 @@ mod tests {
             headers: Vec::new(),
             metadata: None,
             shadowed,
-            grant: None,
+            rollback: None,
         };
         requests.begin().end(&verdict(Code::Ok, true), Micros(70));
         requests.begin().end(&verdict(Code::OverLimit, false), Micros(80));

@@ -41,17 +41,21 @@ const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     // The settings file may hold secrets, and has the same bound as other files with secrets.
     ("settings", "bounded_file escape yaml spelling duration limit descriptor rules"),
     ("store", "bounded_file tls time histogram key step store_error settings"),
-    ("grant", ""),
-    ("decision", "time limit descriptor store_error grant"),
+    ("lease_rollback", ""),
+    ("decision", "time limit descriptor store_error lease_rollback"),
     ("algorithm", "time limit step decision"),
     ("modes", "time limit key step store decision algorithm"),
     (
         "limiter",
-        "time limit descriptor key step store grant decision algorithm rules settings modes",
+        "time limit descriptor key step store lease_rollback decision algorithm rules settings \
+         modes",
     ),
     ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
     ("proto", ""),
-    ("server", "bounded_file tls time limit descriptor grant decision settings telemetry proto"),
+    (
+        "server",
+        "bounded_file tls time limit descriptor lease_rollback decision settings telemetry proto",
+    ),
     (
         "app",
         "bounded_file escape time limit descriptor key store decision rules modes limiter \

@@ -55,8 +55,8 @@ fn lease(verdict: &Verdict) -> Option<(String, u64)> {
 
 /// Delivers the response, as a server does after writing it.
 fn deliver(mut verdict: Verdict) -> Verdict {
-    if let Some(grant) = verdict.grant.take() {
-        grant.delivered();
+    if let Some(rollback) = verdict.rollback.take() {
+        rollback.commit();
     }
     verdict
 }

@@ -55,6 +55,6 @@ async fn an_awaited_store_decides_as_an_inline_one() {
         assert_eq!(inline.code, awaited.code, "{round}: {request:?}");
         assert_eq!(inline.statuses, awaited.statuses, "{round}: {request:?}");
         assert_eq!(inline.headers, awaited.headers, "{round}: {request:?}");
-        assert_eq!(inline.grant.is_some(), awaited.grant.is_some(), "{round}: {request:?}");
+        assert_eq!(inline.rollback.is_some(), awaited.rollback.is_some(), "{round}: {request:?}");
     }
 }

@@ -56,14 +56,14 @@ impl<D: Decide> GrpcService<D> {
         let head = CallHead::read(&headers, handler.decider.traces());
         let memory = CallMemory::alone(&handler.budget);
         match self.0.respond(head, ReceivedBody(body.into()), &memory).await {
-            Ok(ServedResponse::FastPath(RlsResponse { message, grant })) => {
-                grant.into_iter().for_each(|grant| grant.delivered());
+            Ok(ServedResponse::FastPath(RlsResponse { message, rollback })) => {
+                rollback.into_iter().for_each(|rollback| rollback.commit());
                 Received { status: 0, message: String::new(), body: framed(&message).to_vec() }
             }
             Ok(ServedResponse::Tonic(served)) => {
-                let TonicResponse { response, grant } = *served;
+                let TonicResponse { response, rollback } = *served;
                 let received = receive(response).await;
-                grant.into_iter().for_each(|grant| grant.delivered());
+                rollback.into_iter().for_each(|rollback| rollback.commit());
                 received
             }
             Err(status) => {

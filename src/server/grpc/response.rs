@@ -58,14 +58,14 @@ pub(super) fn send_status(respond: &mut SendResponse<Bytes>, status: GrpcStatus)
 
 /// Sends the response of a call on the fast path.
 ///
-/// The grant is final once the client's window has room for the whole response. Until then the
+/// The lease is final once the client's window has room for the whole response. Until then the
 /// client may reset the call, for example after its timeout.
 pub(super) async fn send_message(
     respond: &mut SendResponse<Bytes>,
     decided: RlsResponse,
     memory: &CallMemory<'_>,
 ) -> Queued {
-    let RlsResponse { message, grant } = decided;
+    let RlsResponse { message, rollback } = decided;
     let framed = framed(&message);
     // The client may read the response late.
     drop(message);
@@ -77,13 +77,13 @@ pub(super) async fn send_message(
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(GRPC_STATUS, OK);
     stream.send_trailers(trailers)?;
-    if let Some(grant) = grant {
-        grant.delivered();
+    if let Some(rollback) = rollback {
+        rollback.commit();
     }
     Ok(bytes)
 }
 
-/// Sends a response of tonic, and counts it if tonic rejected the message as too large. The grant
+/// Sends a response of tonic, and counts it if tonic rejected the message as too large. The lease
 /// becomes final as in [`send_message`].
 pub(super) async fn send(
     respond: &mut SendResponse<Bytes>,
@@ -91,7 +91,7 @@ pub(super) async fn send(
     metrics: &ServerMetrics,
     memory: &CallMemory<'_>,
 ) -> Queued {
-    let TonicResponse { response, grant } = served;
+    let TonicResponse { response, rollback } = served;
     if response.headers().get(GRPC_STATUS) == Some(&OUT_OF_RANGE) {
         metrics.message_too_large.add();
     }
@@ -102,8 +102,8 @@ pub(super) async fn send(
         }
         open.end()?;
     }
-    if let Some(grant) = grant {
-        grant.delivered();
+    if let Some(rollback) = rollback {
+        rollback.commit();
     }
     Ok(bytes)
 }

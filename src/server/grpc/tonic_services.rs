@@ -26,7 +26,7 @@ use super::memory::call::CallMemory;
 use super::rate_limit_handler::RateLimitHandler;
 use super::request_body::ReceivedBody;
 use super::status::{GrpcCode, GrpcStatus};
-use crate::grant::Grant;
+use crate::lease_rollback::LeaseRollback;
 use crate::proto::RateLimitResponse;
 use crate::server::rls::handler::{Decide, RlsResponse};
 use generated::rate_limit_service_server::{RateLimitService, RateLimitServiceServer};
@@ -46,10 +46,10 @@ mod generated {
 /// The body of a response of tonic.
 pub(super) type ResponseBody = tonic::body::Body;
 
-/// A response of tonic, and the grant that becomes final when the response is delivered.
+/// A response of tonic, and the rollback to commit when the response is delivered.
 pub(super) struct TonicResponse {
     pub(super) response: Response<ResponseBody>,
-    pub(super) grant: Option<Grant>,
+    pub(super) rollback: Option<LeaseRollback>,
 }
 
 /// All services of the gRPC port, as tonic serves them.
@@ -78,8 +78,8 @@ impl TonicServices {
         B: Body<Data = Bytes, Error = BodyError> + Send + Unpin + 'static,
     {
         let Ok(mut response) = self.0.call(request.map(TonicBody)).await;
-        let grant = response.extensions_mut().remove::<PendingGrant>();
-        TonicResponse { response, grant: grant.and_then(PendingGrant::take) }
+        let rollback = response.extensions_mut().remove::<PendingRollback>();
+        TonicResponse { response, rollback: rollback.and_then(PendingRollback::take) }
     }
 
     /// Serves a call whose body was received completely. While the response is pending, `memory`
@@ -109,26 +109,26 @@ impl<D: Decide> RateLimitService for RateLimitHandler<D> {
         drop(request);
         // The compressed bytes count already. The inflated message may be 1000 times larger.
         let memory = CallMemory::alone(&self.budget);
-        let RlsResponse { message, grant } = self.handle(&head, &message, &memory).await?;
+        let RlsResponse { message, rollback } = self.handle(&head, &message, &memory).await?;
         let mut response = tonic::Response::new(message);
-        if let Some(grant) = grant {
-            response.extensions_mut().insert(PendingGrant::new(grant));
+        if let Some(rollback) = rollback {
+            response.extensions_mut().insert(PendingRollback::new(rollback));
         }
         Ok(response)
     }
 }
 
-/// A grant in the extensions of tonic's response, which must be `Clone`. If tonic drops the
-/// response, the grant is dropped too and gives back what it holds.
+/// A rollback in the extensions of tonic's response, which must be `Clone`. If tonic drops the
+/// response, the rollback is dropped too and gives back what the request took.
 #[derive(Clone)]
-struct PendingGrant(Arc<Mutex<Option<Grant>>>);
+struct PendingRollback(Arc<Mutex<Option<LeaseRollback>>>);
 
-impl PendingGrant {
-    fn new(grant: Grant) -> PendingGrant {
-        PendingGrant(Arc::new(Mutex::new(Some(grant))))
+impl PendingRollback {
+    fn new(rollback: LeaseRollback) -> PendingRollback {
+        PendingRollback(Arc::new(Mutex::new(Some(rollback))))
     }
 
-    fn take(self) -> Option<Grant> {
+    fn take(self) -> Option<LeaseRollback> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

@@ -20,7 +20,7 @@ use axum::routing::any;
 use super::body::{self, ReadBody};
 use super::json_thread::JsonThread;
 use crate::descriptor::Bounds;
-use crate::grant::Grant;
+use crate::lease_rollback::LeaseRollback;
 use crate::proto::Code;
 use crate::server::config::ServerConfig;
 use crate::server::lifecycle::Lifecycle;
@@ -67,24 +67,25 @@ async fn decide<D: Decide>(
             return body::refused(&error, state.max_body_bytes, fix).into_response();
         }
     };
-    let Some((response, grant)) = state.thread.run(answer(Arc::clone(&state), headers, body)).await
+    let Some((response, rollback)) =
+        state.thread.run(answer(Arc::clone(&state), headers, body)).await
     else {
         let reason = "internal error: the request caused a panic; see the log";
         return (StatusCode::INTERNAL_SERVER_ERROR, reason).into_response();
     };
     // HTTP/1.1 has no reset: a closed connection shows only in a failed write.
-    if let Some(grant) = grant {
-        grant.delivered();
+    if let Some(rollback) = rollback {
+        rollback.commit();
     }
     response
 }
 
-/// The response to `body`, and the grant that is given back unless the response is delivered.
+/// The response to `body`, and the rollback to commit when the response is delivered.
 async fn answer<D: Decide>(
     state: Arc<HttpState<D>>,
     headers: HeaderMap,
     body: Bytes,
-) -> (Response, Option<Grant>) {
+) -> (Response, Option<LeaseRollback>) {
     let trace = trace_context(&*state.decider, &headers);
     let message = match state.json.read(&body) {
         Ok(message) => message,
@@ -95,13 +96,13 @@ async fn answer<D: Decide>(
         }
     };
     match handle(&*state.decider, &state.bounds, &message, None, trace).await {
-        Ok(RlsResponse { message: response, grant }) => {
+        Ok(RlsResponse { message: response, rollback }) => {
             let status = match response.overall_code() {
                 Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
                 Code::Ok | Code::Unknown => StatusCode::OK,
             };
             match state.json.write(&response) {
-                Ok(text) => ((status, [(CONTENT_TYPE, JSON)], text).into_response(), grant),
+                Ok(text) => ((status, [(CONTENT_TYPE, JSON)], text).into_response(), rollback),
                 Err(error) => {
                     ((StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(), None)
                 }

@@ -45,10 +45,10 @@ pub async fn json(decider: &impl Decide, bounds: &Bounds, body: &[u8]) -> Result
     JSON.write(&response).map_err(|error| Refused { reason: error.to_string(), defect: true })
 }
 
-/// The message of a response. Marks its grant as delivered.
+/// The message of a response. Commits its leases.
 fn delivered(answer: RlsResponse) -> RateLimitResponse {
-    if let Some(grant) = answer.grant {
-        grant.delivered();
+    if let Some(rollback) = answer.rollback {
+        rollback.commit();
     }
     answer.message
 }

@@ -10,7 +10,7 @@ use http::HeaderMap;
 
 use crate::decision::Verdict;
 use crate::descriptor::{Bounds, Request, RequestError, TraceContext};
-use crate::grant::Grant;
+use crate::lease_rollback::LeaseRollback;
 use crate::proto::RateLimitResponse;
 
 use super::decode::{DecodeError, Message};
@@ -53,10 +53,10 @@ pub(in crate::server) enum HandleError {
     Panicked,
 }
 
-/// A response, and the grant that is given back unless the response is delivered.
+/// A response, and the rollback to commit when the response is delivered.
 pub(in crate::server) struct RlsResponse {
     pub(in crate::server) message: RateLimitResponse,
-    pub(in crate::server) grant: Option<Grant>,
+    pub(in crate::server) rollback: Option<LeaseRollback>,
 }
 
 /// The caller's trace context from `headers`; empty unless `decider` traces requests.
@@ -89,8 +89,8 @@ pub(in crate::server) async fn handle(
     request.trace = trace;
     let verdict = catch_panic(pin!(decider.decide(&request))).await;
     let mut verdict = verdict.inspect_err(|_| decider.count_panicked())?;
-    let grant = verdict.grant.take();
-    Ok(RlsResponse { message: encode::response(verdict), grant })
+    let rollback = verdict.rollback.take();
+    Ok(RlsResponse { message: encode::response(verdict), rollback })
 }
 
 /// Runs `future` and turns a panic in it into an error, so that the call gets INTERNAL and other

@@ -1,4 +1,4 @@
-//! Grants are kept once the response was delivered, and given back otherwise.
+//! Leases are kept once the response was delivered, and given back otherwise.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -12,21 +12,24 @@ use tokio::sync::mpsc;
 use super::raw::{DATA, END_STREAM, RST_STREAM, Raw, call, frame as http2, streams};
 use super::support::{request, serve, settings_over};
 use crate::decision::Verdict;
-use crate::grant::Grant;
+use crate::lease_rollback::LeaseRollback;
 use crate::proto::RateLimitResponse;
 use crate::server::Decide;
 use crate::server::tests::test_handlers::ByDomain;
 
-/// Decides by domain, and reports when its grant is given back.
-struct ReportsReturnedGrants(mpsc::UnboundedSender<()>);
+/// Decides by domain, and reports when its lease is given back.
+struct ReportsReturnedLeases(mpsc::UnboundedSender<()>);
 
-impl Decide for ReportsReturnedGrants {
+impl Decide for ReportsReturnedLeases {
     async fn decide(&self, request: &crate::descriptor::Request<'_>) -> Verdict {
         let returned = self.0.clone();
         let give_back = Box::new(move || {
             let _ = returned.send(());
         });
-        Verdict { grant: Some(Grant::new(vec![give_back])), ..ByDomain.decide(request).await }
+        Verdict {
+            rollback: Some(LeaseRollback::new(vec![give_back])),
+            ..ByDomain.decide(request).await
+        }
     }
 }
 
@@ -38,21 +41,21 @@ fn frame(message: &impl Message) -> bytes::Bytes {
     frame.into()
 }
 
-async fn a_delivered_grant_is_kept(fast_path: bool) {
+async fn a_delivered_lease_is_kept(fast_path: bool) {
     let (returned, mut returns) = mpsc::unbounded_channel();
-    let served = serve(ReportsReturnedGrants(returned), settings_over(fast_path));
+    let served = serve(ReportsReturnedLeases(returned), settings_over(fast_path));
     served.client().await.should_rate_limit(request("ok")).await.unwrap();
     served.stop().await;
-    // The server has dropped every sender, and none has reported a returned grant.
+    // The server has dropped every sender, and none has reported a returned lease.
     assert_eq!(returns.recv().await, None);
 }
 
 /// The client's window is 0, so no byte of the message can be sent. The client waits for the
 /// response headers, which means that the decision was made. It then resets the call, as a proxy
 /// does after its timeout.
-async fn a_grant_reset_before_delivery_is_given_back(fast_path: bool) {
+async fn a_lease_reset_before_delivery_is_given_back(fast_path: bool) {
     let (returned, mut returns) = mpsc::unbounded_channel();
-    let served = serve(ReportsReturnedGrants(returned), settings_over(fast_path));
+    let served = serve(ReportsReturnedLeases(returned), settings_over(fast_path));
     let stream = TcpStream::connect(served.addresses.grpc).await.unwrap();
     let (client, connection) = h2::client::Builder::new()
         .initial_window_size(0)
@@ -86,9 +89,9 @@ async fn a_grant_reset_before_delivery_is_given_back(fast_path: bool) {
 /// A SETTINGS entry: an initial window of one byte per response.
 const ONE_BYTE: (u16, u32) = (4, 1);
 
-async fn a_grant_reset_during_delivery_is_given_back(fast_path: bool) {
+async fn a_lease_reset_during_delivery_is_given_back(fast_path: bool) {
     let (returned, mut returns) = mpsc::unbounded_channel();
-    let served = serve(ReportsReturnedGrants(returned), settings_over(fast_path));
+    let served = serve(ReportsReturnedLeases(returned), settings_over(fast_path));
     let mut raw = Raw::connect(served.addresses.grpc, &[ONE_BYTE]).await;
     assert!(raw.send(&call(1, "ok")).await);
     while raw.next().await.expect("the connection stays").kind != DATA {}
@@ -139,9 +142,9 @@ async fn calls_whose_responses_stay_unread_are_reset(fast_path: bool) {
 }
 
 over_both_paths! {
-    a_delivered_grant_is_kept,
-    a_grant_reset_before_delivery_is_given_back,
-    a_grant_reset_during_delivery_is_given_back,
+    a_delivered_lease_is_kept,
+    a_lease_reset_before_delivery_is_given_back,
+    a_lease_reset_during_delivery_is_given_back,
     a_response_read_byte_by_byte_arrives,
     calls_whose_responses_stay_unread_are_reset,
 }

@@ -13,7 +13,7 @@ use super::raw::{
 use super::support::{Served, serve, serve_one_worker, settings_over};
 use crate::decision::Verdict;
 use crate::descriptor::Request;
-use crate::grant::Grant;
+use crate::lease_rollback::LeaseRollback;
 use crate::server::grpc::should_rate_limit::PATH;
 use crate::server::tests::test_handlers::ByDomain;
 use crate::server::{Decide, ServerConfig};
@@ -27,7 +27,7 @@ enum Event {
     GivenBack,
 }
 
-/// A decider that waits for a permit, returns a grant, and reports each event.
+/// A decider that waits for a permit, takes a lease, and reports each event.
 struct ReportsEvents {
     events: mpsc::UnboundedSender<Event>,
     go: Arc<Semaphore>,
@@ -51,7 +51,10 @@ impl Decide for ReportsEvents {
         dropped.0 = None;
         let _ = events.send(Event::Decided);
         let give_back = Box::new(move || drop(events.send(Event::GivenBack)));
-        Verdict { grant: Some(Grant::new(vec![give_back])), ..ByDomain.decide(request).await }
+        Verdict {
+            rollback: Some(LeaseRollback::new(vec![give_back])),
+            ..ByDomain.decide(request).await
+        }
     }
 }
 

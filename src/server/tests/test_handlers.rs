@@ -33,7 +33,7 @@ pub(in crate::server) fn full_verdict() -> Verdict {
         headers: vec![("retry-after".into(), "60".into())],
         metadata: Some(metadata),
         shadowed: false,
-        grant: None,
+        rollback: None,
     }
 }
 
@@ -54,7 +54,7 @@ fn verdict(request: &Request<'_>, code: Code) -> Verdict {
         headers: Vec::new(),
         metadata: None,
         shadowed: false,
-        grant: None,
+        rollback: None,
     }
 }
 

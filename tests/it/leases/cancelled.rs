@@ -85,7 +85,7 @@ fn a_cancelled_call_returns_its_slots_at_once() {
         answer.trailers().await.expect("the answer is whole").expect("gRPC has trailers");
         body.send_reset(h2::Reason::CANCEL);
     });
-    assert_eq!(remaining(&looks), [9, 93], "a delivered grant stays taken");
+    assert_eq!(remaining(&looks), [9, 93], "a delivered lease stays taken");
 
     let calls = looks.block_on(async {
         let mut client = connect(weir.grpc, 0).await;

@@ -311,7 +311,7 @@ impl Decide for AllowAll {
             headers: Vec::new(),
             metadata: None,
             shadowed: false,
-            grant: None,
+            rollback: None,
         }
     }
 }

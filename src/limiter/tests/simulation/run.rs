@@ -127,8 +127,8 @@ impl World {
             .metadata
             .as_ref()
             .and_then(|metadata| Some(metadata.get("lease")?["id"].as_str()?.to_owned()));
-        if let Some(grant) = verdict.grant {
-            grant.delivered();
+        if let Some(rollback) = verdict.rollback {
+            rollback.commit();
         }
         let passed = lock(&self.asked)[ids[0]].passed() > 0;
         match then {
