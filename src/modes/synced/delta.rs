@@ -150,9 +150,8 @@ pub(super) fn next_step(
     let sign =
         [1, -1].into_iter().find(|sign| missing.iter().flatten().any(|cell| cell * sign > 0))?;
     // The older window of a tier comes first, because it expires sooner.
-    let cell = |counts: &TierCounts| {
-        [PREVIOUS, CURRENT].into_iter().find(|&cell| counts[cell] * sign > 0)
-    };
+    let cell =
+        |counts: &TierCounts| [PREVIOUS, CURRENT].into_iter().find(|&cell| counts[cell] * sign > 0);
     let amount = |counts: &TierCounts| cell(counts).map(|cell| counts[cell] * sign);
     let hits = missing.iter().filter_map(amount).min()?;
     let chosen: SmallVec<[Option<usize>; 1]> = missing.iter().map(cell).collect();
