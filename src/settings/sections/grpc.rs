@@ -49,8 +49,8 @@ section! {
         /// Maximum memory, in bytes, that clients make the process hold: connections, headers,
         /// incomplete messages, undecided requests and unread responses
         /// ([operating.md](operating.md#memory)). At the limit, weir rejects calls with
-        /// RESOURCE_EXHAUSTED or closes connections. Not counted: HPACK tables, at most 776 KiB for each
-        /// open connection.
+        /// RESOURCE_EXHAUSTED or closes connections. Not counted: HPACK tables and DATA
+        /// frames, at most 2.2 MiB for each open connection.
         max_client_memory: usize = "536870912", number(1 << 22..=1 << 40);
         // 1024, like `max_concurrent_streams`: after a stall of weir, a proxy has reset every request
         // that timed out meanwhile.
