@@ -1,7 +1,8 @@
-//! A random number generator with the same numbers for the same seed on every machine and in every
-//! version.
+//! Random choices, the same for the same seed.
 
-/// SplitMix64 (<https://prng.di.unimi.it/splitmix64.c>).
+use crate::splitmix64;
+
+/// A generator of random choices.
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -10,11 +11,7 @@ impl Rng {
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        splitmix64::next(&mut self.0)
     }
 
     /// A number in `0..end`; `end` is not 0. The bias of the remainder does not matter here.

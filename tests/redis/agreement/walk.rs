@@ -7,6 +7,7 @@ use weir::step::{Lease, LeaseId, State, Step};
 use weir::time::Micros;
 
 use super::origin::Origin;
+use crate::support::splitmix64;
 
 /// Every algorithm, in the order of docs/algorithms.md.
 pub(crate) const ALGORITHMS: [Algorithm; 6] = [
@@ -56,16 +57,12 @@ impl Operation {
     }
 }
 
-/// A deterministic generator (splitmix64).
+/// A generator of random choices, the same for the same seed.
 pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
     fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        splitmix64::next(&mut self.0)
     }
 
     /// A number in `0..end`.

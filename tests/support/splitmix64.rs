@@ -1,0 +1,11 @@
+//! SplitMix64, a random number generator with the same numbers for the same seed on every machine and
+//! in every version (<https://prng.di.unimi.it/splitmix64.c>).
+
+/// The next number. The first `state` is the seed.
+pub(crate) fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
