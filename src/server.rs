@@ -49,7 +49,7 @@ use grpc::memory::connection::most_connections;
 use grpc::tonic_services::health::Reporter;
 use grpc::worker::{self, WorkerConfig};
 use http::json_thread::JsonThread;
-use http::metrics_page::MetricsPages;
+use http::page::Pages;
 use http::{admin, metrics_listener, routes};
 use lifecycle::Lifecycle;
 use listener::balance::LeastConnections;
@@ -117,13 +117,10 @@ impl BoundServer {
         let BoundServer { config, grpc, http, admin, metrics } = self;
         let lifecycle = Lifecycle::new(health, config.drain.timeout);
         let loopback = admin.local_addr()?.ip().is_loopback();
-        let pages = MetricsPages::new({
-            let api = api.clone();
-            move || api.metrics()
-        });
+        let pages = || Pages::new(config.max_pages(), config.server_metrics.clone());
         let admin_routes = admin::router(
-            api,
-            pages.clone(),
+            api.clone(),
+            pages(),
             admin::Access { token: Token::from_settings(&config.admin), loopback },
             config.bounds,
         );
@@ -157,7 +154,8 @@ impl BoundServer {
             threads.push(metrics_listener::start(
                 listener,
                 &config.metrics_listener.path,
-                pages,
+                api,
+                pages(),
                 limits,
                 server_metrics,
                 lifecycle.clone(),

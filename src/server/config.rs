@@ -50,6 +50,12 @@ impl From<&Settings> for ServerConfig {
 const ADMIN_PEER_SHARE: usize = 4;
 
 impl ServerConfig {
+    /// Maximum number of pages of the admin listener, and of the metrics listener, in memory: half of
+    /// its connections. An address has a quarter of them, so it leaves room for others.
+    pub(super) fn max_pages(&self) -> usize {
+        (self.admin.max_connections / 2).max(1)
+    }
+
     /// Connection limits of the admin listener and of the metrics listener.
     pub(super) fn admin_limits(&self) -> HttpSettings {
         let max_connections = self.admin.max_connections;

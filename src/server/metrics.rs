@@ -130,10 +130,12 @@ pub struct ServerMetrics {
     pub client_memory: ClientMemory,
     /// gRPC connections closed because their buffers were the largest, and the memory was used.
     pub memory_evicted: Metric,
-    /// HTTP requests whose head or body was too slow.
+    /// HTTP requests whose head or body was sent too slowly, or whose response was read too slowly.
     pub http_timeout: Metric,
     /// HTTP requests whose head or body was too large. A body that ends early is not counted.
     pub http_too_large: Metric,
+    /// HTTP requests refused because too many large requests and responses were open.
+    pub http_busy: Metric,
 }
 
 impl ServerMetrics {
@@ -181,11 +183,15 @@ impl ServerMetrics {
         self.expose_grpc(page);
         let family = page.counter(
             "weir_http_requests_aborted_total",
-            "HTTP requests ended by weir because their head or body was too slow or too large.",
+            "HTTP requests ended by weir because they or their responses were too slow (timeout), \
+             because they were too large (too_large), or because too many large ones were open \
+             (busy).",
         );
-        for (reason, count) in
-            [("timeout", &self.http_timeout), ("too_large", &self.http_too_large)]
-        {
+        for (reason, count) in [
+            ("timeout", &self.http_timeout),
+            ("too_large", &self.http_too_large),
+            ("busy", &self.http_busy),
+        ] {
             family.sample(&[("reason", reason)], count.get());
         }
     }
@@ -294,6 +300,7 @@ mod tests {
             memory_evicted,
             http_timeout,
             http_too_large,
+            http_busy,
         } = &all_metrics;
         let by_reason = |name: &str, reason: &str| format!("{name}{{reason=\"{reason}\"}}");
         let ended_connection = |reason| by_reason("weir_grpc_connections_ended_total", reason);
@@ -322,6 +329,7 @@ mod tests {
             (memory_evicted, ended_connection("memory")),
             (http_timeout, aborted_request("timeout")),
             (http_too_large, aborted_request("too_large")),
+            (http_busy, aborted_request("busy")),
         ];
         let ClientMemory { connections, buffers, waiting, deciding } = client_memory;
         for (part, PartMetrics { held, max }) in [

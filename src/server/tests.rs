@@ -13,6 +13,7 @@ mod health;
 mod hostile;
 mod http;
 mod http_connections;
+mod http_memory;
 mod memory_budget;
 mod paths_agree;
 mod pki;

@@ -3,14 +3,13 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 
-use super::metrics_page::MetricsPages;
+use super::page::{Page, Pages};
 use crate::descriptor::{Bounds, ParsedDescriptor};
 
 mod access;
@@ -75,22 +74,25 @@ const INDEX: &str = "\
 /// The routes of the admin port.
 pub(in crate::server) fn router<V: AdminApi>(
     api: Arc<V>,
-    pages: MetricsPages,
+    pages: Pages,
     access: Access,
     bounds: Bounds,
 ) -> Router {
     let loopback = access.loopback;
+    let page = |render: fn(&V) -> Page| {
+        let (api, pages) = (api.clone(), pages.clone());
+        get(move || pages.answer(move || render(&api)))
+    };
     // A further protected path is one more `merge`.
     let protected = Router::new().merge(counters::router(api.clone(), bounds));
     Router::new()
         .route("/", get(INDEX))
-        .route("/metrics", get(move || pages.answer()))
-        .route("/rules", get(async |State(api): State<Arc<V>>| Json(api.rules())))
-        .route("/rlconfig", get(async |State(api): State<Arc<V>>| api.rlconfig()))
-        .route("/settings", get(async |State(api): State<Arc<V>>| Json(api.settings())))
-        .route("/top", get(async |State(api): State<Arc<V>>| Json(api.top())))
-        .with_state(api.clone())
-        .merge(explain::router(api, bounds))
+        .route("/metrics", page(|api| Page::metrics(api.metrics())))
+        .route("/rules", page(|api| Page::json(StatusCode::OK, &api.rules())))
+        .route("/rlconfig", page(|api| Page::text(api.rlconfig())))
+        .route("/settings", page(|api| Page::json(StatusCode::OK, &api.settings())))
+        .route("/top", page(|api| Page::json(StatusCode::OK, &api.top())))
+        .merge(explain::router(api, pages, bounds))
         .merge(access::protect(protected, access))
         .layer(from_fn_with_state(loopback, origin::check))
 }

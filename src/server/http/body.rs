@@ -1,48 +1,149 @@
-//! Errors of request bodies: over the maximum, or not received to the end.
+//! Reads request bodies, within a maximum for each and with permits for the large ones.
 
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use axum::body::{Body, Bytes, HttpBody};
 use axum::http::StatusCode;
+use axum::response::Response;
 
-/// A request body, or why it was not read. Its maximum is the `DefaultBodyLimit` of the route.
-pub(super) type ReadBody = Result<Bytes, BytesRejection>;
+use super::permits::{self, Permit, Permits, SMALL_MAX};
 
-/// The status and the reason of a body that was not read. `max` is the maximum in bytes, and `fix`
-/// what to do about a larger body.
-pub(super) fn refused(error: &BytesRejection, max: usize, fix: &str) -> (StatusCode, String) {
-    let status = error.status();
-    let reason = if status == StatusCode::PAYLOAD_TOO_LARGE {
-        format!("the body is larger than {max} bytes; {fix}")
-    } else {
-        "the body ended early or is malformed; send it again".to_owned()
-    };
-    (status, reason)
+/// Why a body was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyError {
+    /// The body is larger than its maximum.
+    TooLarge,
+    /// The body ended early or is malformed.
+    Broken,
+    /// The body is large, and all permits are taken.
+    Busy,
+}
+
+/// The whole `body`, of at most `max` bytes. A body over [`SMALL_MAX`] has one of `permits`.
+pub(super) async fn read(
+    mut body: Body,
+    max: usize,
+    permits: &Permits,
+) -> Result<Bytes, BodyError> {
+    let (mut whole, mut permit): (Vec<u8>, Option<Permit>) = (Vec::new(), None);
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame = frame.map_err(|_| BodyError::Broken)?;
+        // Trailers are ignored.
+        let Ok(data) = frame.into_data() else { continue };
+        let bytes = whole.len() + data.len();
+        if bytes > max {
+            return Err(BodyError::TooLarge);
+        }
+        if bytes > SMALL_MAX && permit.is_none() {
+            permit = Some(permits.try_acquire().ok_or(BodyError::Busy)?);
+            // Growth by doubling could exceed the maximum.
+            whole.reserve_exact(max - whole.len());
+        }
+        // A copy: the piece, which may be one byte, keeps the whole read buffer in which it arrived.
+        whole.extend_from_slice(&data);
+    }
+    Ok(match permit {
+        Some(permit) => permit.hold(whole),
+        None => whole.into(),
+    })
+}
+
+/// The response to a body that was not read. `max` is the maximum in bytes, `fix` what to do about a
+/// larger body, and `response` writes a status and a reason.
+pub(super) fn refused(
+    error: BodyError,
+    max: usize,
+    fix: &str,
+    response: impl FnOnce(StatusCode, String) -> Response,
+) -> Response {
+    match error {
+        BodyError::TooLarge => response(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body is larger than {max} bytes; {fix}"),
+        ),
+        BodyError::Broken => response(
+            StatusCode::BAD_REQUEST,
+            "the body ended early or is malformed; send it again".to_owned(),
+        ),
+        BodyError::Busy => permits::busy(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io;
+    use std::sync::Arc;
 
-    use axum::body::Body;
-    use axum::extract::{FromRequest, Request};
+    /// The maximum of a body.
+    const MAX: usize = 2 * SMALL_MAX;
 
-    /// The maximum of a route without a `DefaultBodyLimit`.
-    const MAX: usize = 2 << 20;
-
-    async fn refused_body(body: Body) -> (StatusCode, String) {
-        let read: ReadBody = Bytes::from_request(Request::new(body), &()).await;
-        refused(&read.unwrap_err(), MAX, "send less")
+    fn permits(number: usize) -> Permits {
+        Permits::new(number, Arc::default())
     }
 
     #[tokio::test]
-    async fn a_broken_body_is_not_reported_as_too_large() {
-        let (status, reason) = refused_body(Body::from(vec![b' '; MAX + 1])).await;
-        assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
-        assert_eq!(reason, "the body is larger than 2097152 bytes; send less");
+    async fn a_body_is_read_up_to_its_maximum() {
+        let permits = permits(1);
+        for bytes in [0, 1, SMALL_MAX, SMALL_MAX + 1, MAX] {
+            let pieces = vec![b'x'; bytes];
+            let pieces = pieces.chunks(1000).map(Bytes::copy_from_slice).map(Ok::<_, io::Error>);
+            let pieces: Vec<_> = pieces.collect();
+            let body = Body::from_stream(tokio_stream::iter(pieces));
+            let whole = read(body, MAX, &permits).await.unwrap();
+            assert_eq!(whole, vec![b'x'; bytes], "{bytes}");
+        }
+        let refused = read(Body::from(vec![b' '; MAX + 1]), MAX, &permits).await;
+        assert_eq!(refused, Err(BodyError::TooLarge));
         let broken = tokio_stream::once(Err::<Bytes, _>(io::Error::other("reset")));
-        let (status, reason) = refused_body(Body::from_stream(broken)).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST);
-        assert!(reason.contains("ended early"), "{reason}");
+        let refused = read(Body::from_stream(broken), MAX, &permits).await;
+        assert_eq!(refused, Err(BodyError::Broken));
+    }
+
+    /// A piece of a body.
+    struct Piece(Arc<()>);
+
+    impl AsRef<[u8]> for Piece {
+        fn as_ref(&self) -> &[u8] {
+            assert!(Arc::strong_count(&self.0) > 1, "the test counts it");
+            b"x"
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_does_not_keep_its_pieces() {
+        let counted = Arc::new(());
+        let pieces = (0..100).map(move |_| {
+            assert_eq!(Arc::strong_count(&counted), 1, "a piece is in memory");
+            Ok::<_, io::Error>(Bytes::from_owner(Piece(Arc::clone(&counted))))
+        });
+        let body = Body::from_stream(tokio_stream::iter(pieces));
+        assert_eq!(read(body, MAX, &permits(0)).await.unwrap(), vec![b'x'; 100]);
+    }
+
+    #[tokio::test]
+    async fn a_large_body_needs_a_permit() {
+        let permits = permits(1);
+        let large = || Body::from(vec![b' '; SMALL_MAX + 1]);
+        let first = read(large(), MAX, &permits).await.unwrap();
+        assert_eq!(read(large(), MAX, &permits).await, Err(BodyError::Busy));
+        assert!(read(Body::from(vec![b' '; SMALL_MAX]), MAX, &permits).await.is_ok());
+        drop(first);
+        assert!(read(large(), MAX, &permits).await.is_ok());
+    }
+
+    #[test]
+    fn each_refusal_has_its_status() {
+        for (error, status) in
+            [(BodyError::TooLarge, 413), (BodyError::Broken, 400), (BodyError::Busy, 503)]
+        {
+            let response = refused(error, MAX, "send less", |status, reason| {
+                assert_eq!(reason.contains("16384 bytes; send less"), error == BodyError::TooLarge);
+                axum::response::IntoResponse::into_response((status, reason))
+            });
+            assert_eq!(response.status(), status);
+            assert_eq!(response.headers().contains_key("retry-after"), error == BodyError::Busy);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! An HTTP/1 server that slow, idle and hostile clients cannot exhaust.
 //!
-//! Limits apply to the request head, the request, the age of a connection, and the number of
-//! connections, in total and per address.
+//! Limits apply to the request head, the request, the progress of its response, the age of a
+//! connection, and the number of connections, in total and per address.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -19,16 +19,22 @@ use hyper::server::conn::http1::Builder;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::host;
+use super::io::ProgressIo;
 use crate::server::lifecycle::{Lifecycle, Phase};
 use crate::server::listener::accept;
 use crate::server::listener::slots::{ConnectionSlots, Slot};
 use crate::server::metrics::{ListenerMetrics, ServerMetrics};
 use crate::settings::HttpSettings;
+
+/// Bytes of a response that the kernel is asked to buffer; Linux doubles the number. A larger buffer
+/// would hide the progress of a slow client, because the kernel reports it in steps of a third.
+const SEND_BUFFER_BYTES: usize = 64 << 10;
 
 /// Serves `router` on `listener` until the server stops. Open requests then have
 /// [`HttpSettings::request_timeout`] to finish, but at most until the end of the drain.
@@ -79,7 +85,7 @@ async fn connection(
     slot: Slot,
     router: Router,
     limits: HttpSettings,
-    metrics: &ServerMetrics,
+    metrics: &Arc<ServerMetrics>,
     stopping: impl Future<Output = ()>,
 ) {
     let slot = Arc::new(slot);
@@ -95,6 +101,9 @@ async fn connection(
             response
         }
     });
+    // On error, the buffer keeps its size.
+    let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES);
+    let stream = ProgressIo::new(stream, limits.request_timeout, Arc::clone(metrics));
     let connection = Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout)

@@ -9,23 +9,26 @@ use axum::Router;
 use axum::routing::get;
 use tokio::net;
 
+use super::admin::AdminApi;
 use super::http1;
-use super::metrics_page::MetricsPages;
+use super::page::{Page, Pages};
 use crate::server::lifecycle::Lifecycle;
 use crate::server::metrics::ServerMetrics;
 use crate::server::{run_to_end, single_threaded_runtime};
 use crate::settings::HttpSettings;
 
-/// Starts the thread that serves `path` on `listener` until the server stops.
-pub(in crate::server) fn start(
+/// Starts the thread that serves the metrics of `api` at `path` until the server stops.
+pub(in crate::server) fn start<V: AdminApi>(
     listener: TcpListener,
     path: &str,
-    pages: MetricsPages,
+    api: Arc<V>,
+    pages: Pages,
     limits: HttpSettings,
     metrics: Arc<ServerMetrics>,
     lifecycle: Lifecycle,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
-    let routes = Router::new().route(path, get(move || pages.answer()));
+    let page = move || pages.answer(move || Page::metrics(api.metrics()));
+    let routes = Router::new().route(path, get(page));
     let runtime = single_threaded_runtime()?;
     thread::Builder::new().name("weir-metrics".into()).spawn(move || {
         run_to_end(runtime, async {

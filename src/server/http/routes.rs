@@ -2,7 +2,7 @@
 //!
 //! | path | response |
 //! | --- | --- |
-//! | `/json` | a request as proto3 JSON, with any method: 200 OK or 429 OVER_LIMIT with the response, 400 with the reason, 413 for a body over `http.max_body_bytes` |
+//! | `/json` | a request as proto3 JSON, with any method: 200 OK or 429 OVER_LIMIT with the response, 400 with the reason, 413 for a body over `http.max_body_bytes`, 503 if too many large requests and responses are open |
 //! | `/healthcheck` | 200 `OK`, or 500, also while the server drains |
 //! | `/livez` | 200 `OK`, also while the server drains, or 500 |
 //! | `/readyz` | 200 `OK`, or 503 |
@@ -10,15 +10,16 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::body::{Body, Bytes};
+use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 
-use super::body::{self, ReadBody};
+use super::body;
 use super::json_thread::JsonThread;
+use super::permits::{self, Permits};
 use crate::descriptor::Bounds;
 use crate::lease_rollback::LeaseRollback;
 use crate::proto::Code;
@@ -27,12 +28,16 @@ use crate::server::lifecycle::Lifecycle;
 use crate::server::rls::handler::{Decide, HandleError, RlsResponse, handle, trace_context};
 use crate::server::rls::json::Json;
 
+/// Large bodies, and large responses, of `/json` that are in memory at the same time.
+const LARGE_MAX: usize = 32;
+
 /// What the routes share.
 struct HttpState<D> {
     decider: Arc<D>,
     json: Json,
     bounds: Bounds,
     max_body_bytes: usize,
+    large: Permits,
     lifecycle: Lifecycle,
     thread: JsonThread,
 }
@@ -46,9 +51,10 @@ pub(in crate::server) fn router<D: Decide>(
 ) -> Router {
     let max_body_bytes = config.http.max_body_bytes;
     let (json, bounds) = (Json::new(), config.bounds);
-    let state = HttpState { decider, json, bounds, max_body_bytes, lifecycle, thread };
+    let large = Permits::new(LARGE_MAX, Arc::clone(&config.server_metrics));
+    let state = HttpState { decider, json, bounds, max_body_bytes, large, lifecycle, thread };
     Router::new()
-        .route("/json", any(decide::<D>).layer(DefaultBodyLimit::max(max_body_bytes)))
+        .route("/json", any(decide::<D>))
         .route("/healthcheck", any(live::<D>))
         .route("/livez", any(live_or_draining::<D>))
         .route("/readyz", any(ready::<D>))
@@ -58,13 +64,14 @@ pub(in crate::server) fn router<D: Decide>(
 async fn decide<D: Decide>(
     State(state): State<Arc<HttpState<D>>>,
     headers: HeaderMap,
-    body: ReadBody,
+    body: Body,
 ) -> Response {
-    let body = match body {
+    let body = match body::read(body, state.max_body_bytes, &state.large).await {
         Ok(body) => body,
         Err(error) => {
             let fix = "send a smaller one, or raise http.max_body_bytes";
-            return body::refused(&error, state.max_body_bytes, fix).into_response();
+            let response = |status: StatusCode, reason: String| (status, reason).into_response();
+            return body::refused(error, state.max_body_bytes, fix, response);
         }
     };
     let Some((response, rollback)) =
@@ -86,13 +93,28 @@ async fn answer<D: Decide>(
     headers: HeaderMap,
     body: Bytes,
 ) -> (Response, Option<LeaseRollback>) {
-    let trace = trace_context(&*state.decider, &headers);
-    let message = match state.json.read(&body) {
+    let (status, content_type, text, rollback) = decided(&state, &headers, &body).await;
+    // Its permit is free for the response.
+    drop(body);
+    match state.large.try_hold(text) {
+        Some(text) => ((status, [(CONTENT_TYPE, content_type)], text).into_response(), rollback),
+        // The request was counted, but its leases end with the rollback.
+        None => (permits::busy(), None),
+    }
+}
+
+/// The status, the content type and the text of a response, and the rollback.
+type Decided = (StatusCode, HeaderValue, Vec<u8>, Option<LeaseRollback>);
+
+async fn decided<D: Decide>(state: &HttpState<D>, headers: &HeaderMap, body: &[u8]) -> Decided {
+    let refused = |status, reason: String| (status, TEXT, reason.into_bytes(), None);
+    let trace = trace_context(&*state.decider, headers);
+    let message = match state.json.read(body) {
         Ok(message) => message,
         Err(error) => {
             state.decider.count_invalid();
             let reason = format!("the body is not a rate-limit request: {error}");
-            return ((StatusCode::BAD_REQUEST, reason).into_response(), None);
+            return refused(StatusCode::BAD_REQUEST, reason);
         }
     };
     match handle(&*state.decider, &state.bounds, &message, None, trace).await {
@@ -102,10 +124,8 @@ async fn answer<D: Decide>(
                 Code::Ok | Code::Unknown => StatusCode::OK,
             };
             match state.json.write(&response) {
-                Ok(text) => ((status, [(CONTENT_TYPE, JSON)], text).into_response(), rollback),
-                Err(error) => {
-                    ((StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(), None)
-                }
+                Ok(text) => (status, JSON, text, rollback),
+                Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
             }
         }
         Err(error) => {
@@ -113,12 +133,13 @@ async fn answer<D: Decide>(
                 HandleError::Decode(_) | HandleError::Request(_) => StatusCode::BAD_REQUEST,
                 HandleError::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             };
-            ((status, error.to_string()).into_response(), None)
+            refused(status, error.to_string())
         }
     }
 }
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 async fn live<D>(State(state): State<Arc<HttpState<D>>>) -> (StatusCode, &'static str) {
     liveness(state.lifecycle.health().live)

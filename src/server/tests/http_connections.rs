@@ -32,7 +32,7 @@ fn serve_all_listeners(
 }
 
 /// Opens a connection to `port` from the address 127.0.0.`host`.
-async fn connect_from(host: u8, port: SocketAddr) -> TcpStream {
+pub(super) async fn connect_from(host: u8, port: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, host], 0).into()).unwrap();
     socket.connect(port).await.unwrap()

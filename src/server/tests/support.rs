@@ -60,12 +60,21 @@ macro_rules! over_both_paths {
 }
 
 pub(super) fn serve(decider: impl Decide, settings: ServerConfig) -> Served {
+    serve_metrics(decider, settings, "weir_up 1\n".to_owned())
+}
+
+/// A server whose page of metrics is `metrics`.
+pub(super) fn serve_metrics(
+    decider: impl Decide,
+    settings: ServerConfig,
+    metrics: String,
+) -> Served {
     let bound = server::bind(settings).unwrap();
     let addresses = bound.addresses().unwrap();
     let (health, health_seen) = watch::channel(Health { live: true, ready: true });
     let (shutdown, shutdown_seen) = watch::channel(false);
-    let serving =
-        bound.serve(Arc::new(decider), Arc::new(View), health_seen, shutdown_seen).unwrap();
+    let (decider, view) = (Arc::new(decider), Arc::new(View(metrics)));
+    let serving = bound.serve(decider, view, health_seen, shutdown_seen).unwrap();
     Served { addresses, health, shutdown, serving }
 }
 

@@ -107,12 +107,12 @@ where
     }
 }
 
-/// An admin view with a short text per page.
-pub(in crate::server) struct View;
+/// An admin view with a short text per page, and with the text of `/metrics`.
+pub(in crate::server) struct View(pub(in crate::server) String);
 
 impl AdminApi for View {
     fn metrics(&self) -> String {
-        "weir_up 1\n".into()
+        self.0.clone()
     }
 
     fn rules(&self) -> serde_json::Value {

@@ -19,8 +19,8 @@ section! {
         /// every request that needs the token.
         token_file: Option<PathBuf> = "", optional(file());
         /// Maximum number of open connections of the admin listener. The metrics listener
-        /// (`metrics.listen`) has the same limit. One client address gets at most a quarter of it. Each
-        /// connection may hold a page of metrics in memory.
+        /// (`metrics.listen`) has the same limit. One client address gets at most a quarter of it. At
+        /// most half of the connections of each listener have a page in memory.
         max_connections: usize = "64", number(1..=COUNT_MAX);
     }
 }

@@ -18,7 +18,8 @@ section! {
         max_head_bytes: usize = "32768", number(8192..=1 << 20);
         /// Time for the headers of a request to arrive, and time that a connection may be idle.
         head_timeout: Duration = "30s", positive_duration();
-        /// Time from the headers of a request to the end of its response.
+        /// Time from the headers of a request to its response. Also the time in which the client must
+        /// accept 16 KiB of the response, or the rest of it.
         request_timeout: Duration = "10s", positive_duration();
         /// Lifetime of a connection, busy or idle.
         max_connection_age: Duration = "10m", positive_duration();

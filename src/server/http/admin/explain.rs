@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, State};
+use axum::body::Body;
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::ALLOW;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum::{Json, Router};
+use axum::Router;
 use serde::Deserialize;
+use serde_json::json;
 
 use super::{AdminApi, refusal};
 use crate::descriptor::{self, Bounds, Descriptor, ParsedDescriptor, RequestError, TraceContext};
-use crate::server::http::body::{self, ReadBody};
+use crate::server::http::body;
+use crate::server::http::page::{Page, Pages};
 
 /// Largest request body in bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
@@ -51,9 +54,9 @@ struct Question {
     text: Option<String>,
 }
 
-pub(super) fn router<V: AdminApi>(api: Arc<V>, bounds: Bounds) -> Router {
-    let explain = post(explain::<V>).get(needs_post).layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
-    Router::new().route("/explain", explain).with_state((api, bounds))
+pub(super) fn router<V: AdminApi>(api: Arc<V>, pages: Pages, bounds: Bounds) -> Router {
+    let explain = post(explain::<V>).get(needs_post);
+    Router::new().route("/explain", explain).with_state((api, pages, bounds))
 }
 
 /// The answer to a link that was opened in a browser, or to curl without a body.
@@ -63,29 +66,31 @@ async fn needs_post() -> Response {
 }
 
 async fn explain<V: AdminApi>(
-    State((api, bounds)): State<(Arc<V>, Bounds)>,
-    body: ReadBody,
+    State((api, pages, bounds)): State<(Arc<V>, Pages, Bounds)>,
+    body: Body,
 ) -> Response {
-    let body = match body {
+    let body = match body::read(body, BODY_BYTES_MAX, pages.permits()).await {
         Ok(body) => body,
         Err(error) => {
             let fix = "send fewer descriptors in one request";
-            let (status, reason) = body::refused(&error, BODY_BYTES_MAX, fix);
-            return refusal(status, reason);
+            return body::refused(error, BODY_BYTES_MAX, fix, refusal);
         }
     };
-    // Reading a large body and the search for near misses take a while, and this thread also accepts
-    // connections.
-    let explained = tokio::task::spawn_blocking(move || {
-        let (domain, questions) = read(&body, &bounds)?;
-        let explain = |question| answer(&*api, &domain, question);
-        questions.into_iter().map(explain).collect::<Result<Vec<_>, String>>()
+    let page = pages.answer(move || match explain_all(&*api, &body, &bounds) {
+        Ok(all) => Page::json(StatusCode::OK, &json!({ "explanations": all })),
+        Err(reason) => Page::json(StatusCode::BAD_REQUEST, &json!({ "error": reason })),
     });
-    match explained.await {
-        Ok(Ok(all)) => Json(serde_json::json!({ "explanations": all })).into_response(),
-        Ok(Err(reason)) => refusal(StatusCode::BAD_REQUEST, reason),
-        Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-    }
+    page.await
+}
+
+/// The explanations that the request in `body` asks for.
+fn explain_all<V: AdminApi>(
+    api: &V,
+    body: &[u8],
+    bounds: &Bounds,
+) -> Result<Vec<serde_json::Value>, String> {
+    let (domain, questions) = read(body, bounds)?;
+    questions.into_iter().map(|question| answer(api, &domain, question)).collect()
 }
 
 /// The explanation of the descriptor, or of the rule that the text names if no rule matches.
