@@ -69,9 +69,9 @@ def test_derived_settings_cannot_be_set(setting):
     (["metrics.enabled=false", "metrics.podMonitor.enabled=true"], "metrics.podMonitor.enabled"),
     (["metrics.serviceMonitor.enabled=true", "metrics.podMonitor.enabled=true"], "choose one"),
     (["service.nodePorts.grpc=30081"], "service.nodePorts.grpc"),
-    (['resources.limits={"memory":"512Mi"}'], "resources.limits.memory: 512Mi is less than the 1331Mi"),
-    (['resources.limits={"memory":"1.2Gi"}'], "1331Mi"),
-    (['resources.limits={"memory":1000000000}'], "1331Mi"),
+    (['resources.limits={"memory":"512Mi"}'], "resources.limits.memory: 512Mi is less than the 1641Mi"),
+    (['resources.limits={"memory":"1.2Gi"}'], "1641Mi"),
+    (['resources.limits={"memory":1000000000}'], "1641Mi"),
     (['resources.limits={"memory":"2Gi"}', "settings.grpc.max_client_memory=4294967296"], "4294967296 bytes"),
     (['resources.limits={"memory":"2Gi"}', "settings.store.max_counters=20000000"], "20000000 counters"),
 ])
@@ -80,28 +80,43 @@ def test_values_that_contradict_one_another_are_refused(sets, words):
 
 
 @pytest.mark.parametrize(("sets", "limit"), [
-    ([], "1331Mi"),
-    (["settings.grpc.max_client_memory=134217728", "settings.store.max_counters=500000"], "317Mi"),
-    (['settings.grpc.max_client_memory="134217728"', "settings.store.max_counters=500000"], "317Mi"),
-    (["settings.store.max_counters=1000000000"], "153308Mi"),
-    (['resources.limits={"memory":"1331Mi"}'], "1331Mi"),
-    (['resources.limits={"memory":"1.5Gi"}'], "1.5Gi"),
+    ([], "1641Mi"),
+    (["settings.grpc.max_client_memory=134217728", "settings.store.max_counters=500000"], "627Mi"),
+    (['settings.grpc.max_client_memory="134217728"', "settings.store.max_counters=500000"], "627Mi"),
+    ([
+        "settings.grpc.max_client_memory=134217728",
+        "settings.store.max_counters=500000",
+        "settings.http.max_connections=128",
+    ], "417Mi"),
+    (["settings.http.max_head_bytes=65536"], "1821Mi"),
+    (["settings.http.max_body_bytes=1048576"], "1701Mi"),
+    (["settings.admin.max_connections=128"], "1671Mi"),
+    (["settings.store.max_counters=1000000000"], "153618Mi"),
+    (['resources.limits={"memory":"1641Mi"}'], "1641Mi"),
+    (['resources.limits={"memory":"1.75Gi"}'], "1.75Gi"),
     (['resources.limits={"memory":"2G"}'], "2G"),
     (['resources.limits={"memory":"2e9"}'], "2e9"),
-    (['resources.limits={"cpu":"2"}'], "1331Mi"),
-    (["resources.limits=null"], "1331Mi"),
+    (['resources.limits={"cpu":"2"}'], "1641Mi"),
+    (["resources.limits=null"], "1641Mi"),
 ])
 def test_the_memory_limit_fits_the_settings(sets, limit):
     assert container("default", *sets)["resources"]["limits"]["memory"] == limit
+
+
+HTTP_LIMITS = ["max_connections", "max_head_bytes", "max_body_bytes"]
 
 
 def test_the_memory_limit_assumes_the_defaults_of_weir():
     settings = json.loads((ROOT / "docs" / "settings.schema.json").read_text())["properties"]
     clients = settings["grpc"]["properties"]["max_client_memory"]["default"]
     counters = settings["store"]["properties"]["max_counters"]["default"]
+    http = [settings["http"]["properties"][name]["default"] for name in HTTP_LIMITS]
+    admin = settings["admin"]["properties"]["max_connections"]["default"]
     template = (CHART / "templates" / "_memory.tpl").read_text()
-    assert f"| default {clients} |" in template and f"| default {counters} |" in template
-    needed = (64 * 2**20 + 128 * int(counters) + int(clients)) * 5 / 4
+    assert all(f"| default {number} |" in template for number in [clients, counters, admin, *http])
+    connections, head, body = map(int, http)
+    held = (connections + 2 * int(admin)) * (4 * head + 2**16) + 32 * (2 * body + 2**19)
+    needed = (64 * 2**20 + 128 * int(counters) + int(clients) + held) * 5 / 4
     assert container()["resources"]["limits"]["memory"] == f"{math.ceil(needed / 2**20)}Mi"
 
 

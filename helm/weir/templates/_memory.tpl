@@ -10,10 +10,22 @@
 {{- get (.Values.settings.grpc | default dict) "max_client_memory" | default 536870912 | int64 -}}
 {{- end -}}
 
+{{/* Bytes: the connections of the three HTTP listeners, and 32 large requests. The defaults are those of weir. */}}
+{{- define "weir.httpMemory" -}}
+{{- $http := .Values.settings.http | default dict -}}
+{{- $admin := .Values.settings.admin | default dict -}}
+{{- $connections := get $http "max_connections" | default 1024 | int64 -}}
+{{- $connections = get $admin "max_connections" | default 64 | int64 | mul 2 | add $connections -}}
+{{- $connection := get $http "max_head_bytes" | default 32768 | int64 | mul 4 | add 65536 -}}
+{{- $large := get $http "max_body_bytes" | default 262144 | int64 | mul 2 | add 524288 -}}
+{{- add (mul $connections $connection) (mul 32 $large) -}}
+{{- end -}}
+
 {{/* Bytes: the process, 128 per counter, what clients hold, and a quarter of all that. */}}
 {{- define "weir.neededMemory" -}}
 {{- $counters := include "weir.maxCounters" . | int64 -}}
-{{- $sum := add 67108864 (mul $counters 128) (include "weir.clientMemory" . | int64) -}}
+{{- $clients := add (include "weir.clientMemory" . | int64) (include "weir.httpMemory" . | int64) -}}
+{{- $sum := add 67108864 (mul $counters 128) $clients -}}
 {{- div (add (mul $sum 5) 3) 4 -}}
 {{- end -}}
 
