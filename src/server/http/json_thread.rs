@@ -127,7 +127,7 @@ mod tests {
             starts.try_recv().unwrap();
         }
         assert!(starts.try_recv().is_err(), "the last one waits");
-        runs.remove(0);
+        drop(runs.remove(0));
         let last = runs.pop().unwrap();
         tokio::select! {
             _ = last => panic!("it is pending"),

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::ALLOW;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum::Router;
 use serde::Deserialize;
 use serde_json::json;
 
