@@ -146,7 +146,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_response_that_makes_progress_is_not_cut() {
-        let nine = |times| Duration::from_secs(9 * times);
+        let nine = |times: u64| Duration::from_secs(9 * times);
         let sizes = [1, PROGRESS_MIN, 4 * PROGRESS_MIN, 5 * PROGRESS_MIN - 1];
         for (size, times) in sizes.into_iter().zip([0, 0, 3, 4]) {
             assert_eq!(write_to(PROGRESS_MIN, size).await, (true, nine(times), 0), "{size}");
