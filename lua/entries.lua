@@ -1,5 +1,5 @@
 -- Entries: one entry per unit in use. The state of sliding_window_log and concurrency.
--- Twin of src/step/entries.rs, and the last part of its script. All tiers read the same entries.
+-- Twin of src/step/entries.rs, and the last part of its script but result.lua. All tiers read the same entries.
 --
 -- TIER   units that were taken at this instant or later are in use, us; how long a unit is in use, us;
 --        the limit: units in use at once
@@ -14,9 +14,12 @@ local TIER = 3
 local VALUE_HEAD, VALUE_HEAD_SIZE = '>I4I4I4', 13
 -- The last byte of the first read: all of a small value.
 local FIRST_READ_END = '1023'
-local NO_LEASE = ('\0'):rep(8)
+local NO_LEASE = '\0\0\0\0\0\0\0\0'
+
+local LEAST = VALUE_HEAD_SIZE -- a shorter value is no counter
 
 local records, put, remove, newest = deque()
+local open_at, take, reserve, open_head -- created on demand
 
 -- The units of the value that starts with `raw`.
 local function units_of(key, raw, kind)
@@ -94,7 +97,7 @@ local function release(d, id, count)
 end
 
 -- Rewrites the value without removed units, and with room for `places` reservations.
-local function rewrite(d, kind, open, open_head, places)
+local function rewrite(d, kind, open, places)
   local held, opened, room = records(d, d.first, d.last), '', 0
   if places > 0 then
     local live = records(open, open.first, open.last)
@@ -114,7 +117,6 @@ local function run(key, argument, raw)
   local foreign = #raw > 0 and raw:byte(1) ~= kind
   if foreign then raw = '' end
   local d, open = units_of(key, raw, kind), nil
-  local open_at, take, reserve, open_head
   local wrote_at, longest_window -- instant of the last change, and the longest window of its tiers
 
   while true do
@@ -123,7 +125,7 @@ local function run(key, argument, raw)
     local id, ends = NO_LEASE, 0
     if act >= OPEN then id, ends, at = parse('>c8I7', argument, at) end
     if not open and (d.room > 0 or (act == OPEN and kind ~= SLOT_KIND)) then
-      open_at, take, reserve, open_head = reservations()
+      if not open_at then open_at, take, reserve, open_head = reservations() end
       open = open_at(key, d.room > 0 and raw or '', VALUE_HEAD_SIZE, 0)
     end
 
@@ -134,7 +136,7 @@ local function run(key, argument, raw)
       since[i] = first_since(d, T[t + 1])
       live, longest, most = min(live, since[i]), max(longest, T[t + 2]), max(most, T[t + 3])
       local fit = not takes or d.last - since[i] <= T[t + 3] - hits
-      passes, allowed = passes .. PASSES[fit], allowed and fit
+      passes, allowed = passes .. (fit and PASS or FAIL), allowed and fit
     end
 
     local more, latest, wrote = 0, now, false -- units to add, and the instant at which they count as taken
@@ -190,7 +192,7 @@ local function run(key, argument, raw)
       wrote_at, longest_window = now, longest
       if act == OPEN and kind ~= SLOT_KIND and allowed then
         if open.base + (open.last + 1) * open.width > d.base then
-          rewrite(d, kind, open, open_head, max(4, 2 * (open.last - open.first + 1)))
+          rewrite(d, kind, open, max(4, 2 * (open.last - open.first + 1)))
         end
         reserve(open, id, latest, ends, hits, '', now)
       end
@@ -202,7 +204,7 @@ local function run(key, argument, raw)
   if not wrote_at then return end
   local opened = open and open.last - open.first or 0
   if d.first >= PAGE and d.first > d.last - d.first then
-    rewrite(d, kind, open, open_head, 2 * opened)
+    rewrite(d, kind, open, 2 * opened)
   else
     call('SETRANGE', key, '0', head_of(d, kind))
   end
@@ -210,5 +212,3 @@ local function run(key, argument, raw)
   if d.first < d.last then over = max(over, taken_at(d, d.last - 1) + longest_window) end
   call('PEXPIRE', key, ttl(over, wrote_at))
 end
-
-return run_all(run, FIRST_READ_END, VALUE_HEAD_SIZE)

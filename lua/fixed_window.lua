@@ -1,5 +1,5 @@
 -- Fixed window: counts the hits of the current window. The state of fixed_window.
--- Twin of src/step/fixed_window.rs; followed by tier.lua, which applies the steps.
+-- Twin of src/step/fixed_window.rs; followed by fast_path.lua and tier.lua, which apply the steps.
 --
 -- TIER   start and end of the window of the step's instant, us; the limit: hits per window
 -- STATE  hits; start of their window, us. A tier replies both.
@@ -10,60 +10,7 @@ local HITS_MAX = 2 ^ 53 - 1
 -- The limit for hits that another instance already allowed: see src/step/fixed_window.rs.
 local UNLIMITED = 2 ^ 53
 
--- Parameters and states of the tiers in the current step: tier i starts at T[i * TIER + 1].
-local T, S = {}, {}
-
-local function read(t, argument, at)
-  T[t + 1], T[t + 2], T[t + 3], at = parse('>I7I7I7', argument, at)
-  return at
-end
-
-local function load(s, bytes, at) S[s + 1], S[s + 2] = parse('>I7I7', bytes, at) end
-local function packed(s) return pack('>I7I7', S[s + 1], S[s + 2]) end
-
-local function advance(t, s)
-  -- A later window than the step's stays. The clock was set back, and no count may be lost.
-  if S[s + 2] and S[s + 2] >= T[t + 1] then return end
-  S[s + 1], S[s + 2] = 0, T[t + 1]
-end
-
-local function fits(t, s, hits)
-  -- Subtracted on the right, because count + hits may be inexact in a double.
-  return S[s + 1] <= T[t + 3] - hits
-end
-
-local function charge(t, s, hits)
-  if T[t + 3] == UNLIMITED and S[s + 2] > T[t + 1] then return false end -- the window of these hits is over
-  local more = min(hits, HITS_MAX - S[s + 1])
-  S[s + 1] = S[s + 1] + more
-  return more > 0
-end
-
-local function subtract(s, hits)
-  local back = min(hits, S[s + 1])
-  S[s + 1] = S[s + 1] - back
-  return back > 0
-end
-
-local function refund(t, s, hits)
-  if S[s + 2] > T[t + 1] then return false end -- the window of these hits is over
-  return subtract(s, hits)
-end
-
-local function settle(t, s, hits, made, charged)
-  if hits >= charged then return charge(t, s, hits - charged) end
-  if made >= S[s + 2] then return subtract(s, charged - hits) end
-  return false -- the charge's window is over
-end
-
-local function latest(s) return S[s + 2] end
-
-local function expires(t, s)
-  if S[s + 1] == 0 then return S[s + 2] end
-  return S[s + 2] + (T[t + 2] - T[t + 1])
-end
-
--- The fast path: see `run_one` in tier.lua. The functions above handle all other cases.
+-- The fast path: see `run_one` in fast_path.lua.
 local function take_one(argument, raw)
   local kind, _, act, count_denied, now, hits, start, ends, limit =
     parse('>BBBBI7I7I7I7I7', argument)
@@ -79,4 +26,62 @@ local function take_one(argument, raw)
   local allowed, over = count <= limit - hits, nil
   if hits > 0 and (allowed or count_denied == 1) then count, over = count + hits, ends end
   return allowed, pack('>I7I7', count, since), over, kept_until, now
+end
+
+-- Creates the functions of all other cases on demand.
+local function states()
+  -- Parameters and states of the tiers in the current step: tier i starts at T[i * TIER + 1].
+  local T, S = {}, {}
+
+  local function read(t, argument, at)
+    T[t + 1], T[t + 2], T[t + 3], at = parse('>I7I7I7', argument, at)
+    return at
+  end
+
+  local function load(s, bytes, at) S[s + 1], S[s + 2] = parse('>I7I7', bytes, at) end
+  local function packed(s) return pack('>I7I7', S[s + 1], S[s + 2]) end
+
+  local function advance(t, s)
+    -- A later window than the step's stays. The clock was set back, and no count may be lost.
+    if S[s + 2] and S[s + 2] >= T[t + 1] then return end
+    S[s + 1], S[s + 2] = 0, T[t + 1]
+  end
+
+  local function fits(t, s, hits)
+    -- Subtracted on the right, because count + hits may be inexact in a double.
+    return S[s + 1] <= T[t + 3] - hits
+  end
+
+  local function charge(t, s, hits)
+    if T[t + 3] == UNLIMITED and S[s + 2] > T[t + 1] then return false end -- the window of these hits is over
+    local more = min(hits, HITS_MAX - S[s + 1])
+    S[s + 1] = S[s + 1] + more
+    return more > 0
+  end
+
+  local function subtract(s, hits)
+    local back = min(hits, S[s + 1])
+    S[s + 1] = S[s + 1] - back
+    return back > 0
+  end
+
+  local function refund(t, s, hits)
+    if S[s + 2] > T[t + 1] then return false end -- the window of these hits is over
+    return subtract(s, hits)
+  end
+
+  local function settle(t, s, hits, made, charged)
+    if hits >= charged then return charge(t, s, hits - charged) end
+    if made >= S[s + 2] then return subtract(s, charged - hits) end
+    return false -- the charge's window is over
+  end
+
+  local function latest(s) return S[s + 2] end
+
+  local function expires(t, s)
+    if S[s + 1] == 0 then return S[s + 2] end
+    return S[s + 2] + (T[t + 2] - T[t + 1])
+  end
+
+  return T, S, read, load, packed, advance, fits, charge, refund, settle, latest, expires
 end

@@ -1,8 +1,8 @@
 -- Protocol: how every script reads its arguments, replies, and sets the time to live of what it writes.
--- First part of every script.
+-- First part of every script and of the library.
 --
--- KEYS[i]  a counter; it may be named more than once
--- ARGV[i]  a run: the steps on KEYS[i] in order, encoded by src/store/redis/script.rs, big-endian:
+-- keys[i]  a counter; it may be named more than once
+-- runs[i]  a run: the steps on keys[i] in order, encoded by src/store/redis/script.rs, big-endian:
 --            kind           1 byte   letter of the kind of state
 --            tiers          1 byte   number of tiers
 --          then per step
@@ -13,7 +13,7 @@
 --            tiers          7 bytes  per number, see TIER in each file
 --            lease          8 bytes  its id, and 7 bytes the instant from which it cannot be settled, us;
 --                                    only for OPEN and CLOSE
--- ARGV[#KEYS + 1]  if present, every counter is named once and no value is large, so one MGET may read
+-- runs[#keys + 1]  if present, every counter is named once and no value is large, so one MGET may read
 --          all of them
 -- Returns  one string, step by step in the order of the runs: per tier 1 byte, 1 if it allows the hits
 --          and 0 if not; then per tier its numbers, 7 bytes each. A step on an unreadable value gets
@@ -22,18 +22,10 @@
 
 local TAKE, GIVE_BACK, OPEN, CLOSE = 0, 1, 2, 3
 local RUN_HEAD, HEAD = '>BBBBI7I7', '>BBI7I7'
-local PASSES = { [true] = '\1', [false] = '\0' }
-local REFUSED = '\2'
-local call, pcall, pack, parse = redis.call, redis.pcall, struct.pack, struct.unpack
-local floor, max, min, type = math.floor, math.max, math.min, type
+local PASS, FAIL, REFUSED = '\1', '\0', '\2'
 
--- The reply so far.
-local answers, answered = {}, 0
-
-local function answer(bytes)
-  answered = answered + 1
-  answers[answered] = bytes
-end
+-- What the parts use of Redis and of Lua; globals.lua sets them.
+local call, pcall, pack, parse, floor, max, min
 
 -- A value is kept this much longer than its state matters, for callers whose clocks are behind.
 local GRACE_MS = 1000
@@ -45,28 +37,4 @@ local function ttl(expires, now)
   local ms = floor((max(expires - now, 0) + 999) / 1000) + GRACE_MS
   if ms ~= last_ms then last_ms, last_text = ms, ('%.0f'):format(ms) end
   return last_text
-end
-
--- Calls `run` for every run, with its counter's value, at least up to byte `first_read_end`. A value that
--- is not empty and shorter than `least` is no counter.
-local function run_all(run, first_read_end, least)
-  -- MGET returns nothing for a counter that is missing or unreadable, and fails if weir's user may not
-  -- run it; such counters are read one by one. `unpack` takes seven times the largest call.
-  local keys, runs = KEYS, ARGV
-  local values = runs[#keys + 1] and pcall('MGET', unpack(keys)) or {}
-  for i = 1, #keys do
-    local key, raw = keys[i], values[i]
-    if not raw then raw = pcall('GETRANGE', key, '0', first_read_end) end
-    if type(raw) == 'string' and #raw > 0 and #raw < least then
-      raw = redis.error_reply('WRONGTYPE no counter of weir')
-    end
-    if type(raw) == 'string' then
-      run(key, runs[i], raw)
-    elseif #keys == 1 then
-      return raw
-    else
-      answer(REFUSED)
-    end
-  end
-  return table.concat(answers)
 end

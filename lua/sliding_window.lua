@@ -1,5 +1,5 @@
 -- Sliding window: counts the hits of the current and of the previous window. The state of sliding_window.
--- Twin of src/step/sliding_window.rs; followed by tier.lua, which applies the steps.
+-- Twin of src/step/sliding_window.rs; followed by fast_path.lua and tier.lua, which apply the steps.
 --
 -- TIER   start of the window of the step's instant, its length, the rest of it, us; the limit: hits per
 --        window, below 2^52
@@ -13,25 +13,6 @@ local COUNT_MAX = 2 ^ 52 - 1
 local UNLIMITED = 2 ^ 52
 local HALF = 2 ^ 24
 
--- Parameters and states of the tiers in the current step: tier i starts at T[i * TIER + 1].
-local T, S = {}, {}
-
-local function read(t, argument, at)
-  T[t + 1], T[t + 2], T[t + 3], T[t + 4], at = parse('>I7I7I7I7', argument, at)
-  return at
-end
-
-local function load(s, bytes, at) S[s + 1], S[s + 2], S[s + 3] = parse('>I7I7I7', bytes, at) end
-local function packed(s) return pack('>I7I7I7', S[s + 1], S[s + 2], S[s + 3]) end
-
-local function advance(t, s)
-  local start, kept = T[t + 1], S[s + 3]
-  -- A later window stays too. The clock was set back, and no count may be lost.
-  if kept and kept >= start then return end
-  local previous = kept and kept + T[t + 2] == start and S[s + 1] or 0
-  S[s + 1], S[s + 2], S[s + 3] = 0, previous, start
-end
-
 -- a * x >= b * y, exact although the products have up to 100 bits: see src/step/sliding_window.rs.
 local function covers(a, x, b, y)
   local a1, x1, b1, y1 = floor(a / HALF), floor(x / HALF), floor(b / HALF), floor(y / HALF)
@@ -41,53 +22,7 @@ local function covers(a, x, b, y)
   return a1 * x1 - b1 * y1 + floor(middle / HALF) >= 0
 end
 
-local function fits(t, s, hits)
-  -- previous * rest / window + current + hits <= max, without dividing.
-  local room = T[t + 4] - S[s + 1] - hits
-  local rest = S[s + 3] > T[t + 1] and T[t + 2] or T[t + 3]
-  return room >= 0 and covers(room, T[t + 2], S[s + 2], rest)
-end
-
-local function charge(t, s, hits)
-  if T[t + 4] == UNLIMITED and S[s + 3] > T[t + 1] then
-    if S[s + 3] > T[t + 1] + T[t + 2] then return false end -- neither window has these hits
-    local before = min(hits, COUNT_MAX - S[s + 2])
-    S[s + 2] = S[s + 2] + before
-    return before > 0
-  end
-  local more = min(hits, COUNT_MAX - S[s + 1])
-  S[s + 1] = S[s + 1] + more
-  return more > 0
-end
-
-local function refund(t, s, hits)
-  -- The newest hits first, as in every algorithm. None of a window after the step's: the hits were
-  -- taken before it (the step's window is over, or the clock was set back).
-  if S[s + 3] > T[t + 1] + T[t + 2] then return false end -- neither window has these hits
-  local current = S[s + 3] > T[t + 1] and 0 or min(hits, S[s + 1])
-  local previous = min(hits - current, S[s + 2])
-  S[s + 1], S[s + 2] = S[s + 1] - current, S[s + 2] - previous
-  return current + previous > 0
-end
-
-local function settle(t, s, hits, made, charged)
-  if hits >= charged then return charge(t, s, hits - charged) end
-  local i = made >= S[s + 3] and 1 or 2
-  if made + T[t + 2] < S[s + 3] then return false end -- neither window has the charge
-  local back = min(charged - hits, S[s + i])
-  S[s + i] = S[s + i] - back
-  return back > 0
-end
-
-local function latest(s) return S[s + 3] end
-
-local function expires(t, s)
-  local edge = S[s + 3] + T[t + 2]
-  if S[s + 1] > 0 then return edge + T[t + 2] end
-  return S[s + 2] > 0 and edge or S[s + 3]
-end
-
--- The fast path: see `run_one` in tier.lua. The functions above handle all other cases.
+-- The fast path: see `run_one` in fast_path.lua.
 local function take_one(argument, raw)
   local kind, _, act, count_denied, now, hits, start, window, rest, limit =
     parse('>BBBBI7I7I7I7I7I7', argument)
@@ -108,4 +43,74 @@ local function take_one(argument, raw)
     current, over = current + hits, start + window + window
   end
   return allowed, pack('>I7I7I7', current, previous, start), over, kept_until, now
+end
+
+-- Creates the functions of all other cases on demand.
+local function states()
+  -- Parameters and states of the tiers in the current step: tier i starts at T[i * TIER + 1].
+  local T, S = {}, {}
+
+  local function read(t, argument, at)
+    T[t + 1], T[t + 2], T[t + 3], T[t + 4], at = parse('>I7I7I7I7', argument, at)
+    return at
+  end
+
+  local function load(s, bytes, at) S[s + 1], S[s + 2], S[s + 3] = parse('>I7I7I7', bytes, at) end
+  local function packed(s) return pack('>I7I7I7', S[s + 1], S[s + 2], S[s + 3]) end
+
+  local function advance(t, s)
+    local start, kept = T[t + 1], S[s + 3]
+    -- A later window stays too. The clock was set back, and no count may be lost.
+    if kept and kept >= start then return end
+    local previous = kept and kept + T[t + 2] == start and S[s + 1] or 0
+    S[s + 1], S[s + 2], S[s + 3] = 0, previous, start
+  end
+
+  local function fits(t, s, hits)
+    -- previous * rest / window + current + hits <= max, without dividing.
+    local room = T[t + 4] - S[s + 1] - hits
+    local rest = S[s + 3] > T[t + 1] and T[t + 2] or T[t + 3]
+    return room >= 0 and covers(room, T[t + 2], S[s + 2], rest)
+  end
+
+  local function charge(t, s, hits)
+    if T[t + 4] == UNLIMITED and S[s + 3] > T[t + 1] then
+      if S[s + 3] > T[t + 1] + T[t + 2] then return false end -- neither window has these hits
+      local before = min(hits, COUNT_MAX - S[s + 2])
+      S[s + 2] = S[s + 2] + before
+      return before > 0
+    end
+    local more = min(hits, COUNT_MAX - S[s + 1])
+    S[s + 1] = S[s + 1] + more
+    return more > 0
+  end
+
+  local function refund(t, s, hits)
+    -- The newest hits first, as in every algorithm. None of a window after the step's: the hits were
+    -- taken before it (the step's window is over, or the clock was set back).
+    if S[s + 3] > T[t + 1] + T[t + 2] then return false end -- neither window has these hits
+    local current = S[s + 3] > T[t + 1] and 0 or min(hits, S[s + 1])
+    local previous = min(hits - current, S[s + 2])
+    S[s + 1], S[s + 2] = S[s + 1] - current, S[s + 2] - previous
+    return current + previous > 0
+  end
+
+  local function settle(t, s, hits, made, charged)
+    if hits >= charged then return charge(t, s, hits - charged) end
+    local i = made >= S[s + 3] and 1 or 2
+    if made + T[t + 2] < S[s + 3] then return false end -- neither window has the charge
+    local back = min(charged - hits, S[s + i])
+    S[s + i] = S[s + i] - back
+    return back > 0
+  end
+
+  local function latest(s) return S[s + 3] end
+
+  local function expires(t, s)
+    local edge = S[s + 3] + T[t + 2]
+    if S[s + 1] > 0 then return edge + T[t + 2] end
+    return S[s + 2] > 0 and edge or S[s + 3]
+  end
+
+  return T, S, read, load, packed, advance, fits, charge, refund, settle, latest, expires
 end

@@ -1,16 +1,23 @@
 //! The interface of the Lua scripts: which script runs a step, its argument, and its reply.
 //!
-//! A script takes one or more runs. `KEYS[i]` is a counter. `ARGV[i]` is the run: first the two
+//! A script, or the function that does the same, takes one or more runs. `KEYS[i]` is a counter.
+//! `ARGV[i]` is the run: first the two
 //! bytes that its steps share, then each step as [`EncodedStep::of`] encodes it. One more, empty
 //! argument allows the script to read all counters with one `MGET`. The reply is one string of
 //! [`EncodedStep::reply_len`] bytes per step, in the order of the runs. The header of each file in
 //! `lua/` describes its part.
+
+use std::sync::LazyLock;
 
 use smallvec::SmallVec;
 
 use crate::step::{
     INTEGER_END, Lease, Outcome, SLIDING_COUNT_END, Step, StepParams, TIERS_MAX, TierResult,
 };
+
+mod text;
+
+pub use text::Library;
 
 /// A Lua script. Each kind of state has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,34 +65,43 @@ impl Script {
         }
     }
 
-    /// The script's source, for `SCRIPT LOAD` on every node. Comments cost nothing: calls name the
-    /// SHA-1.
-    pub const fn source(self) -> &'static str {
-        match self {
-            Script::FixedWindow => FIXED_WINDOW,
-            Script::SlidingWindow => SLIDING_WINDOW,
-            Script::Gcra => GCRA,
-            Script::Entries => ENTRIES,
-        }
+    /// The script's source, for `SCRIPT LOAD`. Comments cost nothing: calls name the SHA-1.
+    pub fn source(self) -> &'static str {
+        &FORMS.sources[self as usize]
     }
 
     /// The SHA-1 of the source, 40 hexadecimal digits, for `EVALSHA`.
-    pub fn sha1(self) -> String {
-        sha1_smol::Sha1::from(self.source()).digest().to_string()
+    pub fn sha1(self) -> &'static str {
+        &FORMS.hashes[self as usize]
+    }
+
+    /// The function of [`library`] that does the same, for `FCALL`.
+    pub fn function(self) -> &'static str {
+        &FORMS.functions[self as usize]
     }
 }
 
-/// Concatenates the files of a script. Each file uses those before it.
-macro_rules! script {
-    ($($file:literal)+) => {
-        concat!($(include_str!(concat!("../../../lua/", $file, ".lua")), "\n"),+)
-    };
+/// The library with a function per script, for `FUNCTION LOAD`.
+pub fn library() -> &'static Library {
+    &FORMS.library
 }
 
-const FIXED_WINDOW: &str = script!("protocol" "deque" "reservation" "fixed_window" "tier");
-const SLIDING_WINDOW: &str = script!("protocol" "deque" "reservation" "sliding_window" "tier");
-const GCRA: &str = script!("protocol" "deque" "reservation" "gcra" "tier");
-const ENTRIES: &str = script!("protocol" "deque" "reservation" "entries");
+/// The forms in which nodes get the scripts, with the names for calls in the order of
+/// [`Script::ALL`].
+struct Forms {
+    sources: [String; 4],
+    hashes: [String; 4],
+    library: Library,
+    functions: [String; 4],
+}
+
+static FORMS: LazyLock<Forms> = LazyLock::new(|| {
+    let sources = Script::ALL.map(text::script);
+    let hashes = sources.each_ref().map(|it| sha1_smol::Sha1::from(it).digest().to_string());
+    let library = Library::assemble();
+    let functions = Script::ALL.map(|script| library.function(script));
+    Forms { sources, hashes, library, functions }
+});
 
 /// A step in the encoding that a script reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -368,9 +384,9 @@ mod tests {
     fn every_script_has_its_own_sha1() {
         for (index, script) in Script::ALL.into_iter().enumerate() {
             assert!(script.source().contains("return run_all(run"), "{script:?} is cut off");
-            assert_eq!(script.sha1().len(), 40);
-            let others = Script::ALL.into_iter().skip(index + 1);
-            assert!(others.into_iter().all(|other| other.sha1() != script.sha1()));
+            assert_eq!((script as usize, script.sha1().len()), (index, 40));
+            let mut others = Script::ALL.into_iter().skip(index + 1);
+            assert!(others.all(|other| other.sha1() != script.sha1()));
         }
     }
 }
