@@ -46,10 +46,10 @@ pub use problem::{Problem, Problems};
 pub use secret::{Secret, SecretUrl};
 pub use section::Setting;
 pub use sections::{
-    AdminSettings, ClientCert, ClockSettings, DrainSettings, FallbackSettings, GrpcSettings,
-    HttpSettings, LimitHeaders, LogFormat, LogSettings, MetricsSettings, ReadyzSettings,
-    RedisSettings, RequireRules, ResponseSettings, RulesSettings, StoreKind, StoreSettings,
-    TracingSettings,
+    AdminSettings, ClientCert, ClockSettings, DrainSettings, FallbackSettings, FunctionChoice,
+    GrpcSettings, HttpSettings, LimitHeaders, LogFormat, LogSettings, MetricsSettings,
+    ReadyzSettings, RedisSettings, RequireRules, ResponseSettings, RulesSettings, StoreKind,
+    StoreSettings, TracingSettings,
 };
 pub use sources::{Flags, Loaded, load, process_env};
 

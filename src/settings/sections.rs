@@ -25,7 +25,7 @@ pub use http::HttpSettings;
 pub use log::{LogFormat, LogSettings};
 pub use metrics::MetricsSettings;
 pub use readyz::{ReadyzSettings, RequireRules};
-pub use redis::RedisSettings;
+pub use redis::{FunctionChoice, RedisSettings};
 pub use response::{LimitHeaders, ResponseSettings};
 pub use rules::RulesSettings;
 pub use store::{StoreKind, StoreSettings};

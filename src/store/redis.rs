@@ -1,4 +1,5 @@
-//! Counters in Redis: a step is one atomic script call on the node that owns its key.
+//! Counters in Redis: a step is one atomic call of a script or a function on the node that owns its
+//! key.
 //!
 //! Each worker has its own connections to each node, and each connection has its own task, so a
 //! node that fails delays no call to another node. Whatever bytes a server sends, a connection keeps
@@ -30,6 +31,7 @@ mod config;
 mod connection;
 mod discovery;
 mod error;
+mod function_use;
 pub mod fuzz_driver;
 mod metrics;
 mod name;

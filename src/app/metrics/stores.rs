@@ -54,6 +54,8 @@ pub(super) fn expose_redis(guarded: &GuardedStore<RedisStore, SystemClock>, page
     };
     let help = "Script calls sent to a Redis node. A call has one or more steps.";
     each("weir_redis_calls_total", help, |one| one.calls);
+    let help = "Script calls by a function of weir's library, not by EVALSHA.";
+    each("weir_redis_function_calls_total", help, |one| one.function_calls);
     let help = "Steps sent to a Redis node. A step is one operation on one counter.";
     each("weir_redis_steps_total", help, |one| one.steps);
     let help = "Steps that shared one read and one write of their counter with others in a call.";

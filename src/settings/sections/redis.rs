@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::settings::format::{file, number, optional, secret, switch, text, url};
+use crate::settings::format::{choice, file, number, optional, secret, switch, text, url};
 use crate::settings::redis_url;
 use crate::settings::secret::{Secret, SecretUrl};
 use crate::settings::section::section;
@@ -19,6 +19,13 @@ section! {
         /// Maximum number of steps in one script call. A step is one operation on one counter,
         /// usually a decision. 1 sends each step alone.
         max_batch_size: usize = "128", number(1..=1024);
+        /// How Redis runs steps: `auto` calls functions of weir's library, which cost less, on nodes
+        /// that let it load and call them, and scripts on others; `off` (also `false`) calls scripts.
+        functions: FunctionChoice = "auto", choice([
+            ("auto", FunctionChoice::Auto),
+            ("off", FunctionChoice::Off),
+            ("false", FunctionChoice::Off),
+        ]);
         /// User of Redis's access control list, instead of the URL's.
         username: Option<String> = "", optional(text());
         /// File whose first line is the password, instead of the URL's. weir reads it for every new
@@ -39,4 +46,14 @@ section! {
         /// Accept a server certificate for another host. Its chain is still verified.
         tls_skip_hostname_check: bool = "false", switch();
     }
+}
+
+/// Whether Redis may run functions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FunctionChoice {
+    /// Where the node has them and the user may use them.
+    #[default]
+    Auto,
+    /// Nowhere.
+    Off,
 }

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::batch::{ScriptCall, StepBatch, StepReply};
 use super::connection::Connection;
 use super::error::{CallError, RedisError};
+use super::function_use::CallForm;
 use super::name::CounterName;
 use super::script::EncodedStep;
 use crate::store::StoreError;
@@ -26,7 +27,7 @@ const FLUSHERS_MAX: usize = 2;
 /// Waiting steps per connection, without those whose callers stopped waiting.
 const WAITING_MAX: usize = 4096;
 
-/// How often a step is sent again because the node lost its script.
+/// How often a step is sent again because the node lost its script or its functions.
 const SCRIPT_RELOADS_MAX: u8 = 4;
 
 /// The reply bytes of a step, or the reason why it has no reply.
@@ -171,7 +172,8 @@ impl Batcher {
 
     /// Sends one call, and replies to the callers of its steps.
     async fn send(&self, call: ScriptCall<CounterName, QueuedStep>) {
-        match self.connection.call(&call).await {
+        let form = self.connection.call_form();
+        match self.connection.call(&call, form).await {
             Ok(reply) => call.split_reply(&reply, |pending, reply| {
                 // A caller that stopped waiting has closed the channel.
                 let _ = pending.reply.send(match reply {
@@ -180,20 +182,30 @@ impl Batcher {
                     StepReply::Malformed => Err(BatchError::Reply),
                 });
             }),
-            Err(error) => self.fail(call, error).await,
+            Err(error) => self.fail(call, form, error).await,
         }
     }
 
-    async fn fail(&self, call: ScriptCall<CounterName, QueuedStep>, error: CallError) {
+    async fn fail(
+        &self,
+        call: ScriptCall<CounterName, QueuedStep>,
+        form: CallForm,
+        error: CallError,
+    ) {
         let class = RedisError::classify(&error);
         let script = call.script();
         // Nothing of the call ran. A step that is sent alone may succeed: its counter may still be
-        // on this node, or it may need no memory.
-        let retry_alone =
-            call.steps() > 1 && matches!(class, RedisError::TryAgain | RedisError::OutOfMemory);
+        // on this node, or it may write nothing. A node without writes refuses every function, but
+        // a script only at its first write.
+        let retry_alone = match class {
+            RedisError::TryAgain => call.steps() > 1,
+            RedisError::NoWrites => call.steps() > 1 || form == CallForm::Function,
+            _ => false,
+        };
+        let is_missing = matches!(class, RedisError::NoScript | RedisError::NoFunction);
         let mut again: Vec<QueuedStep> = Vec::new();
         for mut pending in call.into_items() {
-            if class == RedisError::NoScript && pending.script_reloads < SCRIPT_RELOADS_MAX {
+            if is_missing && pending.script_reloads < SCRIPT_RELOADS_MAX {
                 pending.script_reloads += 1;
                 again.push(pending);
                 continue;
@@ -205,7 +217,14 @@ impl Batcher {
         if again.is_empty() {
             return;
         }
-        match self.connection.load(script.source()).await {
+        let loaded = if class == RedisError::NoFunction {
+            // If they cannot be loaded, the steps are sent to the script.
+            self.connection.load_functions().await;
+            Ok(())
+        } else {
+            self.connection.load(script).await
+        };
+        match loaded {
             Ok(()) => self.requeue(again),
             Err(error) => {
                 for pending in again {

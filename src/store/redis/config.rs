@@ -12,7 +12,7 @@ mod url;
 
 pub(super) use credentials::Credentials;
 
-use crate::settings::RedisSettings;
+use crate::settings::{FunctionChoice, RedisSettings};
 
 /// The error for settings with which no connection is possible. The text names the setting to
 /// correct and never contains the password.
@@ -79,6 +79,8 @@ pub(super) struct Access {
     pub(super) database: Option<u16>,
     /// `None` without TLS. Sentinels have the same.
     pub(super) tls: Option<Arc<ClientConfig>>,
+    /// Whether functions may be loaded and called.
+    pub(super) functions: bool,
 }
 
 /// How one node is reached.
@@ -99,7 +101,8 @@ impl RedisConfig {
             None => Credentials::new(username, url.password),
         };
         let tls = if url.tls { Some(tls::config(settings)?) } else { None };
-        let access = Arc::new(Access { credentials, database: url.database, tls });
+        let (database, functions) = (url.database, settings.functions == FunctionChoice::Auto);
+        let access = Arc::new(Access { credentials, database, tls, functions });
         Ok(RedisConfig { servers: url.servers, access })
     }
 

@@ -4,7 +4,7 @@
 //! so that no caller waits for one that is down. `docs/design/redis-client.md` says why weir does
 //! this itself.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -13,9 +13,10 @@ use super::batch::ScriptCall;
 use super::command::encode;
 use super::config::NodeConfig;
 use super::error::CallError;
+use super::function_use::{CallForm, FunctionUse};
 use super::metrics::NodeMetrics;
 use super::reply::{Reply, ReplyBound};
-use super::script::Script;
+use super::script::{self, Script};
 use crate::store::StoreError;
 use crate::time::SystemClock;
 
@@ -31,11 +32,13 @@ const REQUESTS_MAX: usize = 4096;
 /// One connection to one node.
 #[derive(Debug)]
 pub(super) struct Connection {
+    address: String,
     requests: mpsc::Sender<Request>,
     state: watch::Receiver<ConnectionState>,
     /// Asks the task to drop the connection and to open a new one.
     reconnect: Arc<Notify>,
     metrics: Arc<NodeMetrics>,
+    functions: Arc<FunctionUse>,
 }
 
 /// State of a connection.
@@ -51,12 +54,13 @@ enum ConnectionState {
 }
 
 impl Connection {
-    /// Starts to connect, and reconnects until `closed` turns true or its sender is dropped.
+    /// Starts to connect, and reconnects until `closed` turns true or its sender is dropped. All
+    /// connections to a node share its metrics and what is known about its functions.
     pub(super) fn open(
         config: &NodeConfig,
         address: &str,
         closed: watch::Receiver<bool>,
-        metrics: Arc<NodeMetrics>,
+        (metrics, functions): (Arc<NodeMetrics>, Arc<FunctionUse>),
         clock: SystemClock,
     ) -> Arc<Connection> {
         let (state_sender, state) = watch::channel(ConnectionState::Opening);
@@ -64,7 +68,8 @@ impl Connection {
         let reconnect = Arc::new(Notify::new());
         let driver = Driver::new(config.clone(), address, state_sender, reconnect.clone(), clock);
         tokio::spawn(driver.run(receiver, closed));
-        Arc::new(Connection { requests, state, reconnect, metrics })
+        let address = address.to_owned();
+        Arc::new(Connection { address, requests, state, reconnect, metrics, functions })
     }
 
     /// Whether the connection is up.
@@ -113,13 +118,19 @@ impl Connection {
         let _ = state.wait_for(|state| *state != ConnectionState::Up).await;
     }
 
-    /// Calls a script and returns its reply.
+    /// How to call scripts now.
+    pub(super) fn call_form(&self) -> CallForm {
+        self.functions.form()
+    }
+
+    /// Calls a script, or the function that does the same, and returns its reply.
     pub(super) async fn call<K: AsRef<[u8]>, T>(
         &self,
         call: &ScriptCall<K, T>,
+        form: CallForm,
     ) -> Result<Bytes, CallError> {
-        self.metrics.count(call.steps(), call.combined());
-        reply_bytes(self.send(evalsha(call), 1, ReplyBound::USUAL).await?)
+        self.metrics.count(call.steps(), call.combined(), form);
+        reply_bytes(self.send(call_command(call, form), 1, ReplyBound::USUAL).await?)
     }
 
     /// Calls a script after `ASKING`, which a node that imports the hash slot requires.
@@ -127,8 +138,8 @@ impl Connection {
         &self,
         call: &ScriptCall<K, T>,
     ) -> Result<Bytes, CallError> {
-        self.metrics.count(call.steps(), call.combined());
-        let commands = [encode(&[b"ASKING"]), evalsha(call)].concat();
+        self.metrics.count(call.steps(), call.combined(), CallForm::Script);
+        let commands = [encode(&[b"ASKING"]), call_command(call, CallForm::Script)].concat();
         reply_bytes(self.send(commands, 2, ReplyBound::USUAL).await?)
     }
 
@@ -138,8 +149,36 @@ impl Connection {
     }
 
     /// Loads a script on the node.
-    pub(super) async fn load(&self, source: &'static str) -> Result<(), CallError> {
-        self.command(&[b"SCRIPT", b"LOAD", source.as_bytes()], ReplyBound::USUAL).await?;
+    pub(super) async fn load(&self, script: Script) -> Result<(), CallError> {
+        let words: [&[u8]; 3] = [b"SCRIPT", b"LOAD", script.source().as_bytes()];
+        self.command(&words, ReplyBound::USUAL).await?;
+        Ok(())
+    }
+
+    /// Loads the library on the node unless it is there, and records whether a function can be
+    /// called. The library of another version stays.
+    pub(super) async fn load_functions(&self) {
+        let mut ran = self.call_no_steps().await;
+        if let Err(CallError::Reply(_)) = ran {
+            let text = script::library().text.as_bytes();
+            let words: [&[u8]; 3] = [b"FUNCTION", b"LOAD", text];
+            let loaded = self.command(&words, ReplyBound::USUAL).await;
+            ran = self.call_no_steps().await;
+            // Another instance may have loaded it meanwhile. Then this command failed, but the
+            // function runs. Otherwise its error is the cause.
+            if ran.is_err()
+                && let Err(error) = loaded
+            {
+                ran = Err(error);
+            }
+        }
+        self.functions.record(&self.address, ran);
+    }
+
+    /// Calls a function without steps, which shows that functions can be called.
+    async fn call_no_steps(&self) -> Result<(), CallError> {
+        let words: [&[u8]; 3] = [b"FCALL", Script::Entries.function().as_bytes(), b"0"];
+        reply_bytes(self.command(&words, ReplyBound::USUAL).await?)?;
         Ok(())
     }
 
@@ -173,19 +212,17 @@ impl Connection {
     }
 }
 
-/// The command that calls a script.
-fn evalsha<K: AsRef<[u8]>, T>(call: &ScriptCall<K, T>) -> Vec<u8> {
+/// The command that calls a script, or the function that does the same.
+fn call_command<K: AsRef<[u8]>, T>(call: &ScriptCall<K, T>, form: CallForm) -> Vec<u8> {
     let keys = call.keys().count().to_string();
-    let head = [&b"EVALSHA"[..], hash(call.script()).as_bytes(), keys.as_bytes()];
+    let (name, script) = match form {
+        CallForm::Function => (&b"FCALL"[..], call.script().function()),
+        CallForm::Script => (&b"EVALSHA"[..], call.script().sha1()),
+    };
+    let head = [name, script.as_bytes(), keys.as_bytes()];
     let names = call.keys().map(|key| key.as_ref());
     let words: Vec<&[u8]> = head.into_iter().chain(names).chain(call.arguments()).collect();
     encode(&words)
-}
-
-/// The script's SHA-1, by which `EVALSHA` names it.
-fn hash(script: Script) -> &'static str {
-    static HASHES: LazyLock<[String; 4]> = LazyLock::new(|| Script::ALL.map(Script::sha1));
-    &HASHES[script as usize]
 }
 
 /// The string that a script replies.

@@ -1,5 +1,5 @@
-//! Discovery of the nodes: refreshes the topology, connects to each node, loads the scripts and
-//! measures the node's clock.
+//! Discovery of the nodes: refreshes the topology, connects to each node, loads the functions or the
+//! scripts, and measures the node's clock.
 //!
 //! Discovery runs on a separate thread. No call waits for it; calls use the topology that it
 //! published.
@@ -12,6 +12,7 @@ use super::clock_offset::{RttSample, RttSamples};
 use super::config::{HostPort, RedisConfig, Servers, Target, address_text};
 use super::connection::Connection;
 use super::error::ConnectionError;
+use super::function_use::CallForm;
 use super::node::RedisNode;
 use super::outage_log::OutageLog;
 use super::reply::{Reply, ReplyBound};
@@ -36,6 +37,9 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval of clock measurements. Typical clocks drift by microseconds in that time.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Interval of attempts to use functions on a node that refuses them. Its users may get the rights.
+const FUNCTIONS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Clock measurements right after connecting. The one with the fastest round trip is used.
 const FIRST_SAMPLES: usize = 3;
@@ -207,21 +211,27 @@ fn refresh(
     });
 }
 
-/// Loads the scripts and measures the clock, again after every reconnection.
+/// Loads the functions, or the scripts where there are none, and measures the clock; again after
+/// every reconnection.
 async fn supervise_node(router: &Router, node: &RedisNode, connection: &Connection) {
     while connection.up().await.is_some() {
         let mut samples = RttSamples::default();
         for _ in 0..FIRST_SAMPLES {
             measure_clock(router, node, connection, &mut samples).await;
         }
-        for script in Script::ALL {
-            // A call whose script is missing loads it. Here it is loaded before the first call.
-            let loaded = tokio::time::timeout(TIMEOUT, connection.load(script.source())).await;
-            if let Ok(Err(error)) = loaded {
-                router.log_refusal(node, &error);
+        // A call whose function or script is missing loads it. Here it is loaded before the first
+        // call. A node may have lost its functions while the connection was down.
+        load_functions(node, connection).await;
+        if node.functions().form() == CallForm::Script {
+            for script in Script::ALL {
+                let loaded = tokio::time::timeout(TIMEOUT, connection.load(script)).await;
+                if let Ok(Err(error)) = loaded {
+                    router.log_refusal(node, &error);
+                }
             }
         }
         router.request_refresh();
+        let mut asked = router.now();
         loop {
             tokio::select! {
                 () = connection.down() => {
@@ -231,9 +241,23 @@ async fn supervise_node(router: &Router, node: &RedisNode, connection: &Connecti
                 }
                 () = tokio::time::sleep(CLOCK_INTERVAL) => {
                     measure_clock(router, node, connection, &mut samples).await;
+                    let since = Duration::from_micros(router.now().saturating_sub(asked).0);
+                    let uses_scripts = node.functions().form() == CallForm::Script;
+                    if uses_scripts && since >= FUNCTIONS_INTERVAL {
+                        asked = router.now();
+                        load_functions(node, connection).await;
+                    }
                 }
             }
         }
+    }
+}
+
+/// Loads the functions on a node, if the settings allow it.
+async fn load_functions(node: &RedisNode, connection: &Connection) {
+    if node.functions().is_allowed() {
+        // Without a reply, calls use what they used before.
+        let _ = tokio::time::timeout(TIMEOUT, connection.load_functions()).await;
     }
 }
 

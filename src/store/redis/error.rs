@@ -94,6 +94,8 @@ pub(super) fn shown(text: &[u8]) -> String {
 pub(super) enum RedisError {
     /// The call did not run: the node does not have the script.
     NoScript,
+    /// The call did not run: the node does not have the function, or the user may not call it.
+    NoFunction,
     /// The call did not run: the hash slot has another owner.
     Moved(Redirect),
     /// The call did not run: the hash slot is moving, and this counter is on the other node.
@@ -102,8 +104,9 @@ pub(super) enum RedisError {
     TryAgain,
     /// The call did not run: the node is starting and still loads its data.
     Loading,
-    /// The call did not run: the node has no memory for writes.
-    OutOfMemory,
+    /// The call did not run: the node accepts no writes now, because it has no memory, cannot save
+    /// or has too few replicas. A step that writes nothing may run alone.
+    NoWrites,
     /// The call did not run: the node is now a replica.
     ReadOnly,
     /// The call did not run: the Cluster does not serve the hash slot.
@@ -145,12 +148,17 @@ impl RedisError {
                 .map_or(RedisError::Final(StoreError::InvalidReply), RedisError::Ask),
             "TRYAGAIN" => RedisError::TryAgain,
             "LOADING" => RedisError::Loading,
-            "OOM" => RedisError::OutOfMemory,
+            "OOM" => RedisError::NoWrites,
             "READONLY" => RedisError::ReadOnly,
             "CLUSTERDOWN" => RedisError::ClusterDown,
-            // Raised by a running script, which may have written before: NOPERM, for example, if the
-            // user may run only some of its commands.
-            _ if rest.contains("user_script:") => RedisError::Final(StoreError::InvalidReply),
+            // Raised by a running script or function, which may have written before: NOPERM, for
+            // example, if the user may run only some of its commands.
+            _ if rest.contains("user_script:") || rest.contains("user_function:") => {
+                RedisError::Final(StoreError::InvalidReply)
+            }
+            "ERR" if rest.starts_with("Function not found") => RedisError::NoFunction,
+            "NOPERM" if rest.contains("'fcall'") => RedisError::NoFunction,
+            "MISCONF" | "NOREPLICAS" => RedisError::NoWrites,
             _ => RedisError::Final(StoreError::ErrorReply),
         }
     }
@@ -196,7 +204,22 @@ mod tests {
             (reply("TRYAGAIN Multiple keys"), RedisError::TryAgain),
             (reply("READONLY You can't write"), RedisError::ReadOnly),
             (reply("LOADING Redis is loading"), RedisError::Loading),
-            (reply("OOM command not allowed"), RedisError::OutOfMemory),
+            (reply("OOM command not allowed"), RedisError::NoWrites),
+            (reply("MISCONF Redis is configured to save"), RedisError::NoWrites),
+            (reply("NOREPLICAS Not enough good replicas"), RedisError::NoWrites),
+            (
+                reply("MISCONF Redis is configured to save script: 2c, on @user_script:9."),
+                RedisError::Final(StoreError::InvalidReply),
+            ),
+            (reply("ERR Function not found"), RedisError::NoFunction),
+            (
+                reply("NOPERM User weir has no permissions to run the 'fcall' command"),
+                RedisError::NoFunction,
+            ),
+            (
+                reply("NOPERM no permissions script: weir_0_gcra, on @user_function:9."),
+                RedisError::Final(StoreError::InvalidReply),
+            ),
             (reply("CLUSTERDOWN Hash slot not served"), RedisError::ClusterDown),
             (reply("ERR unknown command"), RedisError::Final(StoreError::ErrorReply)),
             (reply(""), RedisError::Final(StoreError::ErrorReply)),

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use super::batcher::Batcher;
 use super::config::{NodeConfig, Target};
 use super::connection::Connection;
+use super::function_use::FunctionUse;
 use super::metrics::NodeMetrics;
 use crate::key::CounterKey;
 use crate::store::NodeId;
@@ -33,6 +34,7 @@ pub(super) struct RedisNode {
     /// The most steps per call.
     steps_max: usize,
     metrics: Arc<NodeMetrics>,
+    functions: Arc<FunctionUse>,
     /// The node's clock minus the local clock in microseconds, or [`UNMEASURED`].
     offset: AtomicI64,
     /// The discovery thread's connection, which opens before any call is sent to this node.
@@ -64,6 +66,7 @@ impl RedisNode {
         clock: SystemClock,
     ) -> RedisNode {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
+        let functions = Arc::new(FunctionUse::new(config.access.functions));
         RedisNode {
             serial: SERIAL.fetch_add(1, Ordering::Relaxed),
             id,
@@ -73,6 +76,7 @@ impl RedisNode {
             connections: connections.max(1),
             steps_max,
             metrics,
+            functions,
             offset: AtomicI64::new(UNMEASURED),
             shared: OnceLock::new(),
             closed: watch::Sender::new(false),
@@ -120,6 +124,11 @@ impl RedisNode {
         measured && self.shared.get().is_some_and(|batcher| batcher.connection().is_up())
     }
 
+    /// What is known about the functions of the node.
+    pub(super) fn functions(&self) -> &FunctionUse {
+        &self.functions
+    }
+
     /// Sets the newly measured offset of the node's clock.
     pub(super) fn set_offset(&self, offset: ClockOffset) {
         self.offset.store(offset.micros(), Ordering::Relaxed);
@@ -164,8 +173,9 @@ impl RedisNode {
 
     /// Opens a connection on the current runtime.
     fn connect(&self) -> Arc<Batcher> {
-        let (closed, metrics) = (self.closed.subscribe(), self.metrics.clone());
-        let connection = Connection::open(&self.config, &self.address, closed, metrics, self.clock);
+        let shared = (self.metrics.clone(), self.functions.clone());
+        let closed = self.closed.subscribe();
+        let connection = Connection::open(&self.config, &self.address, closed, shared, self.clock);
         Arc::new(Batcher::new(connection, self.steps_max))
     }
 }

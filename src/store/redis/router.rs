@@ -11,6 +11,7 @@ use super::batch::ScriptCall;
 use super::batcher::{self, BatchError, Batcher};
 use super::config::{HostPort, NodeConfig, address_text};
 use super::error::{CallError, Redirect, RedisError};
+use super::function_use::CallForm;
 use super::metrics::{NodeMetrics, NodeSnapshot};
 use super::name::{CounterName, hash_slot};
 use super::node::RedisNode;
@@ -78,9 +79,9 @@ struct Route {
 enum SendMode {
     /// Sent in one call with other steps for the same node.
     Batched,
-    /// Sent in a separate call.
+    /// Sent in a separate call of its script, which runs where a function may be refused.
     Single,
-    /// Sent in a separate call after `ASKING`, to the node that imports the hash slot.
+    /// Sent as a single step after `ASKING`, to the node that imports the hash slot.
     Asking,
 }
 
@@ -117,7 +118,10 @@ impl Router {
             // The rare ways are boxed, because every step would have room for their futures.
             let result = match route.mode {
                 SendMode::Batched => batcher.apply(self.group(key), name, encoded.clone()).await?,
-                SendMode::Single => batcher::single(Box::pin(connection.call(&single())).await),
+                SendMode::Single => {
+                    let call = single();
+                    batcher::single(Box::pin(connection.call(&call, CallForm::Script)).await)
+                }
                 SendMode::Asking => {
                     batcher::single(Box::pin(connection.call_asking(&single())).await)
                 }
@@ -265,10 +269,12 @@ impl Router {
         script: Script,
     ) -> Result<Route, StoreError> {
         match RedisError::classify(error) {
-            RedisError::NoScript => match batcher.connection().load(script.source()).await {
+            RedisError::NoScript => match batcher.connection().load(script).await {
                 Ok(()) => Ok(route),
                 Err(error) => Err(self.log_refusal(&route.node, &error)),
             },
+            // The batcher has loaded the functions several times.
+            RedisError::NoFunction => Ok(Route { mode: SendMode::Single, ..route }),
             RedisError::Moved(redirect) => match self.find(redirect, &route.node) {
                 Some(node) => {
                     self.set_owner(hash_slot(key), &node);
@@ -299,7 +305,7 @@ impl Router {
                 self.request_refresh();
                 Err(self.log_refusal(&route.node, error))
             }
-            RedisError::OutOfMemory | RedisError::Final(_) => {
+            RedisError::NoWrites | RedisError::Final(_) => {
                 Err(self.log_refusal(&route.node, error))
             }
         }
