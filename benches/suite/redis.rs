@@ -55,7 +55,8 @@ impl Redis {
         decide();
         loop {
             let words = words(&monitor.read()?.text());
-            if words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"EVALSHA")) {
+            let is = |name: &[u8]| words.first().is_some_and(|it| it.eq_ignore_ascii_case(name));
+            if is(b"FCALL") || is(b"EVALSHA") {
                 return Ok(words);
             }
         }

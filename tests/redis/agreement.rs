@@ -3,7 +3,8 @@
 //! Random walks over every algorithm: several tiers, hits below and above 0 and near 2^53, leases,
 //! reloaded rules, hits of other instances, spans that an instance draws and returns, and time that
 //! stands still, jumps to the edges of windows, and goes backwards.
-//! `WEIR_AGREEMENT_STEPS` sets the steps per algorithm, `WEIR_AGREEMENT_SEED` repeats a run.
+//! Steps are called by scripts, by functions, and by both in turns. `WEIR_AGREEMENT_STEPS` sets the
+//! steps per algorithm, `WEIR_AGREEMENT_SEED` repeats a run.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -15,7 +16,7 @@ use crate::support::redis::server::Server;
 use crate::support::schedule::shared;
 use crate::support::vectors;
 use origin::Origin;
-use twin::{BatchFigures, BatchedWalks, Twin};
+use twin::{BatchFigures, BatchedWalks, Form, Twin};
 use walk::{Operation, Rng};
 
 mod origin;
@@ -42,14 +43,18 @@ fn agree(algorithm: Algorithm) {
     let seed = seed();
     let (server, mut rng, mut done) = (Server::local(), Rng(seed), 0);
     let mut twin = Twin::new(server.client());
-    while done < steps {
+    for form in Form::ALL.into_iter().cycle() {
+        if done >= steps {
+            break;
+        }
+        twin.form = form;
         let walks: Vec<Vec<Operation>> =
             (0..AT_ONCE).map(|_| walk::walk(algorithm, &mut rng)).collect();
         for (walk, difference) in walks.iter().zip(twin.compare(&walks)) {
             if let Some((index, _)) = difference {
                 let (operations, what) = shrunk(&mut twin, walk[..=index].to_vec());
                 panic!(
-                    "{what}\nat the last of\n{}\nWEIR_AGREEMENT_SEED={seed}",
+                    "{what}\nby {form:?}, at the last of\n{}\nWEIR_AGREEMENT_SEED={seed}",
                     lines(&operations)
                 );
             }
@@ -98,7 +103,8 @@ fn sliding_window_weights_are_exact_in_lua() {
     let _permit = shared();
     let (server, mut rng) = (Server::local(), Rng(seed()));
     let mut twin = Twin::new(server.client());
-    for _ in 0..50 {
+    for index in 0..50 {
+        twin.form = Form::ALL[index % Form::ALL.len()];
         let walks: Vec<Vec<Operation>> = (0..100).map(|_| walk::edge(&mut rng)).collect();
         for (walk, difference) in walks.iter().zip(twin.compare(&walks)) {
             assert_eq!(difference, None, "\n{}", lines(walk));
@@ -196,8 +202,12 @@ fn the_largest_counters_are_the_same_in_lua() {
     let server = Server::local();
     let mut twin = Twin::new(server.client());
     for walk in large_walks() {
-        if let Some((index, what)) = twin.compare(std::slice::from_ref(&walk)).remove(0) {
-            panic!("{what}\nat operation {index} of {}:\n{}", walk.len(), walk[index]);
+        for form in [Form::Script, Form::Function] {
+            twin.form = form;
+            if let Some((index, what)) = twin.compare(std::slice::from_ref(&walk)).remove(0) {
+                let (length, operation) = (walk.len(), &walk[index]);
+                panic!("{what}\nby {form:?}, at operation {index} of {length}:\n{operation}");
+            }
         }
     }
 }
@@ -210,7 +220,11 @@ fn agree_together(algorithm: Algorithm) {
     let (server, mut rng) = (Server::local(), Rng(seed));
     let mut twin = Twin::new(server.client());
     let mut all = BatchFigures::default();
-    while (all.steps as u64) < steps {
+    for form in Form::ALL.into_iter().cycle() {
+        if all.steps as u64 >= steps {
+            break;
+        }
+        twin.form = form;
         let batched = BatchedWalks::new(&mut rng, |rng| walk::walk(algorithm, rng));
         match twin.run_batches(&batched) {
             Ok(BatchFigures { steps, calls, shared, at_once }) => {
@@ -220,7 +234,10 @@ fn agree_together(algorithm: Algorithm) {
                 all.shared += shared;
                 all.at_once += at_once;
             }
-            Err(what) => panic!("{what}\nin\n{}\nWEIR_AGREEMENT_SEED={seed}", batched.lines()),
+            Err(what) => {
+                let lines = batched.lines();
+                panic!("{what}\nby {form:?}, in\n{lines}\nWEIR_AGREEMENT_SEED={seed}");
+            }
         }
     }
     println!("{algorithm:?} {all:?}");
@@ -276,8 +293,12 @@ fn a_call_reads_the_maximum_of_counters() {
         let tier = Tier { requests: 2, window: Micros(1_000_000), burst: 2 };
         let limit = Limit { algorithm, tiers: [tier].into(), count_denied: false };
         let operations = operations(&limit, (0..4).map(|now| (now, 1, None)));
-        assert_eq!(twin.compare_many(&operations, COUNTERS), Ok(()), "{algorithm:?}");
-        server.client().try_run(&["FLUSHALL"]).expect("an answer");
+        for form in [Form::Script, Form::Function] {
+            twin.form = form;
+            let compared = twin.compare_many(&operations, COUNTERS);
+            assert_eq!(compared, Ok(()), "{algorithm:?} by {form:?}");
+            server.client().try_run(&["FLUSHALL"]).expect("an answer");
+        }
     }
 }
 
@@ -298,7 +319,10 @@ fn lua_decisions_match_the_table() {
     };
     // Another test checks the decisions of Rust against the table, so equality with Rust is enough.
     let walks: Vec<Vec<Operation>> = vectors::all().iter().map(walk).collect();
-    for (walk, difference) in walks.iter().zip(twin.compare(&walks)) {
-        assert_eq!(difference, None, "\n{}", lines(walk));
+    for form in Form::ALL {
+        twin.form = form;
+        for (walk, difference) in walks.iter().zip(twin.compare(&walks)) {
+            assert_eq!(difference, None, "\nby {form:?}\n{}", lines(walk));
+        }
     }
 }

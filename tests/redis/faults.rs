@@ -279,7 +279,10 @@ descriptors:
   - key: hot
     rate_limit: { requests: 500, window: 1000d }
 ";
-    let weir = over(&format!("redis://{}", server.address()), rules).store_timeout("20s").start();
+    let weir = over(&format!("redis://{}", server.address()), rules)
+        .store_timeout("20s")
+        .env("WEIR__REDIS__FUNCTIONS", "off")
+        .start();
     ready(&weir);
     let hot: MakeRequest = Arc::new(|_| request("d", vec![descriptor(&[("hot", "x")])]));
     let load = Load::start(&[weir.grpc], 16, hot);

@@ -61,21 +61,26 @@ fn a_redis_may_be_hostile_from_the_start() {
     let _permit = shared();
     let server = Server::listening(&[]);
     let table = [
-        ("redis://:secret@{}", "AUTH"),
-        ("redis://{}/1", "SELECT"),
-        ("redis://{}", "PING"),
-        ("redis://{}", "TIME"),
-        ("redis://{}", "SCRIPT"),
-        ("redis://{}", "EVALSHA"),
-        ("redis-cluster://{}", "CLUSTER"),
-        ("redis-sentinel://{}?sentinelServiceName=main", "SENTINEL"),
+        ("redis://:secret@{}", "AUTH", "off"),
+        ("redis://{}/1", "SELECT", "off"),
+        ("redis://{}", "PING", "off"),
+        ("redis://{}", "TIME", "off"),
+        ("redis://{}", "SCRIPT", "off"),
+        ("redis://{}", "EVALSHA", "off"),
+        ("redis://{}", "FUNCTION", "auto"),
+        ("redis://{}", "FCALL", "auto"),
+        ("redis-cluster://{}", "CLUSTER", "off"),
+        ("redis-sentinel://{}?sentinelServiceName=main", "SENTINEL", "off"),
     ];
-    for (url, command) in table {
+    for (url, command, functions) in table {
         for payload in [Payload::NestedArrays, Payload::LongString] {
             let hostile = Hostile::to(server.address());
             hostile.attack(Some(command), payload);
             let url = url.replace("{}", &hostile.address().to_string());
-            let mut weir = over(&url, RULES).store_timeout("5s").start();
+            let mut weir = over(&url, RULES)
+                .store_timeout("5s")
+                .env("WEIR__REDIS__FUNCTIONS", functions)
+                .start();
             until("weir closes the connections", || {
                 is_counted(&weir);
                 hostile.ended() >= ATTACKS

@@ -16,6 +16,7 @@ mod exact;
 mod faults;
 mod fixtures;
 mod flood;
+mod functions;
 mod guarantees;
 mod hostile;
 mod inputs;

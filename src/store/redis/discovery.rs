@@ -215,13 +215,14 @@ fn refresh(
 /// every reconnection.
 async fn supervise_node(router: &Router, node: &RedisNode, connection: &Connection) {
     while connection.up().await.is_some() {
+        // A call whose function or script is missing loads it. Here it is loaded before the first
+        // call, which needs the node's clock. A node may have lost its functions while the connection
+        // was down.
+        load_functions(node, connection).await;
         let mut samples = RttSamples::default();
         for _ in 0..FIRST_SAMPLES {
             measure_clock(router, node, connection, &mut samples).await;
         }
-        // A call whose function or script is missing loads it. Here it is loaded before the first
-        // call. A node may have lost its functions while the connection was down.
-        load_functions(node, connection).await;
         if node.functions().form() == CallForm::Script {
             for script in Script::ALL {
                 let loaded = tokio::time::timeout(TIMEOUT, connection.load(script)).await;

@@ -4,7 +4,7 @@ use std::io;
 
 use weir::step::{INTEGER_END, Lease, Outcome, State, Step, StepParams};
 use weir::store::redis::batch::ScriptCall;
-use weir::store::redis::script::{self, EncodedStep, Script};
+use weir::store::redis::script::{self, EncodedStep, Library, Script};
 
 use crate::agreement::walk::Operation;
 use crate::support::redis::resp::{Client, Reply};
@@ -46,21 +46,53 @@ impl Life {
     }
 }
 
-/// A connection on which the scripts are loaded.
+/// How steps are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// By scripts.
+    Script,
+    /// By functions of the library, whose locals stay from call to call.
+    Function,
+    /// By both in turns, on the same counters.
+    InTurns,
+}
+
+impl Form {
+    pub(crate) const ALL: [Form; 3] = [Form::Script, Form::Function, Form::InTurns];
+
+    /// The first words of call number `index`. Only a script can be called so that it must not write.
+    fn words(self, index: usize, script: Script, reads_only: bool) -> [&'static [u8]; 2] {
+        let is_function = match self {
+            Form::Script => false,
+            Form::Function => true,
+            Form::InTurns => index.is_multiple_of(2),
+        };
+        match (is_function, reads_only) {
+            (true, _) => [b"FCALL", script.function().as_bytes()],
+            (false, true) => [b"EVALSHA_RO", script.sha1().as_bytes()],
+            (false, false) => [b"EVALSHA", script.sha1().as_bytes()],
+        }
+    }
+}
+
+/// A connection to a server on which the scripts and the library are loaded.
 pub(crate) struct Twin {
     client: Client,
-    names: Vec<(Script, String)>,
+    /// How the next steps are called.
+    pub(crate) form: Form,
 }
 
 impl Twin {
-    /// Loads the scripts.
+    /// Loads the scripts and the library.
     pub(crate) fn new(mut client: Client) -> Twin {
-        let names = Script::ALL.map(|script| {
+        for script in Script::ALL {
             let loaded = client.try_run(&["SCRIPT", "LOAD", script.source()]).expect("an answer");
             assert_eq!(loaded.text(), script.sha1(), "{script:?} has another name");
-            (script, script.sha1())
-        });
-        Twin { client, names: names.into() }
+        }
+        let Library { name, text } = script::library();
+        let loaded = client.try_run(&["FUNCTION", "LOAD", text]).expect("an answer");
+        assert_eq!(loaded.text(), *name, "the library has another name");
+        Twin { client, form: Form::Script }
     }
 
     /// The first difference between Rust and Lua for each walk: the index of the operation, and
@@ -84,13 +116,10 @@ impl Twin {
         self.client.queue(&[b"MULTI"]);
         self.client.queue(&[b"DEL", &key]);
         self.client.queue(&[b"TIME"]);
-        for (operation, expected) in walk.iter().zip(expected) {
+        for (index, (operation, expected)) in walk.iter().zip(expected).enumerate() {
             let step = operation.step();
-            let script = Script::of(&step);
-            let (_, name) = self.names.iter().find(|(s, _)| *s == script).expect("all are loaded");
-            let argument = argument(&step);
-            let call: &[u8] = if expected.reads_only { b"EVALSHA_RO" } else { b"EVALSHA" };
-            self.client.queue(&[call, name.as_bytes(), b"1", &key, &argument]);
+            let [call, name] = self.form.words(index, Script::of(&step), expected.reads_only);
+            self.client.queue(&[call, name, b"1", &key, &argument(&step)]);
             self.client.queue(&[b"PTTL", &key]);
         }
         self.client.queue(&[b"TIME"]);

@@ -112,12 +112,16 @@ impl Server {
         Ok(client)
     }
 
-    /// Script calls (EVALSHA) since the last `CONFIG RESETSTAT`.
+    /// Script calls (EVALSHA, FCALL) since the last `CONFIG RESETSTAT`.
     pub(crate) fn script_calls(&self) -> u64 {
         let stats = self.client().run(&["INFO", "commandstats"]).text();
-        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-        let calls = line.map(|line| line.split(',').next().expect("a number"));
-        calls.map_or(0, |calls| calls.parse().expect("a number"))
+        let calls = |command: &str| -> u64 {
+            let prefix = format!("cmdstat_{command}:calls=");
+            let line = stats.lines().find_map(|line| line.strip_prefix(prefix.as_str()));
+            let calls = line.map(|line| line.split(',').next().expect("a number"));
+            calls.map_or(0, |calls| calls.parse().expect("a number"))
+        };
+        calls("evalsha") + calls("fcall")
     }
 
     /// Kills the server (SIGKILL).

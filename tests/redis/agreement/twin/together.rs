@@ -120,15 +120,15 @@ impl Twin {
         self.client.queue(&[b"MULTI"]);
         (0..COUNTERS).for_each(|counter| self.client.queue(&[b"DEL", key(counter).as_bytes()]));
         self.client.queue(&[b"TIME"]);
-        for call in &calls {
+        for (index, call) in calls.iter().enumerate() {
             figures.steps += call.steps();
             figures.shared += call.combined();
             let reads_only =
                 call.items().all(|&(counter, index)| expected[counter][index].reads_only);
-            let (name, count) = (call.script().sha1(), call.keys().count().to_string());
+            let count = call.keys().count().to_string();
             figures.at_once += call.arguments().count() - call.keys().count();
-            let way: &[u8] = if reads_only { b"EVALSHA_RO" } else { b"EVALSHA" };
-            let mut command = vec![way, name.as_bytes(), count.as_bytes()];
+            let [way, name] = self.form.words(index, call.script(), reads_only);
+            let mut command = vec![way, name, count.as_bytes()];
             command.extend(call.keys().map(|key| key.as_bytes()));
             command.extend(call.arguments());
             self.client.queue(&command);
@@ -181,7 +181,7 @@ impl Twin {
         count: usize,
     ) -> Result<(), String> {
         let mut state = None;
-        for operation in operations {
+        for (index, operation) in operations.iter().enumerate() {
             let (message, right) =
                 (EncodedStep::of(&operation.step()), operation.step().apply(&mut state));
             let mut batch = StepBatch::new(count);
@@ -189,8 +189,9 @@ impl Twin {
                 batch.add(0, &format!("many:{counter}"), &message, ()).expect("there is room");
             }
             let call = batch.into_calls().remove(0);
-            let (name, keys) = (call.script().sha1(), count.to_string());
-            let mut command: Vec<&[u8]> = vec![b"EVALSHA", name.as_bytes(), keys.as_bytes()];
+            let keys = count.to_string();
+            let [way, name] = self.form.words(index, call.script(), false);
+            let mut command = vec![way, name, keys.as_bytes()];
             command.extend(call.keys().map(|key| key.as_bytes()));
             command.extend(call.arguments());
             self.client.queue(&command);
