@@ -12,7 +12,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use super::batch::ScriptCall;
 use super::command::encode;
 use super::config::NodeConfig;
-use super::error::CallError;
+use super::error::{CallError, is_function_missing};
 use super::function_use::{CallForm, FunctionUse};
 use super::metrics::NodeMetrics;
 use super::reply::{Reply, ReplyBound};
@@ -159,17 +159,17 @@ impl Connection {
     /// called. The library of another version stays.
     pub(super) async fn load_functions(&self) {
         let mut ran = self.call_no_steps().await;
-        if let Err(CallError::Reply(_)) = ran {
+        if ran.as_ref().is_err_and(is_function_missing) {
             let text = script::library().text.as_bytes();
             let words: [&[u8]; 3] = [b"FUNCTION", b"LOAD", text];
             let loaded = self.command(&words, ReplyBound::USUAL).await;
             ran = self.call_no_steps().await;
             // Another instance may have loaded it meanwhile. Then this command failed, but the
-            // function runs. Otherwise its error is the cause.
-            if ran.is_err()
-                && let Err(error) = loaded
+            // function runs. If the function is still missing, the failure is the cause.
+            if let Err(cause) = loaded
+                && ran.is_err()
             {
-                ran = Err(error);
+                ran = Err(cause);
             }
         }
         self.functions.record(&self.address, ran);

@@ -89,6 +89,11 @@ pub(super) fn shown(text: &[u8]) -> String {
     text.chars().take(SHOWN_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// Whether a node replied that it does not have the called function.
+pub(super) fn is_function_missing(error: &CallError) -> bool {
+    matches!(error, CallError::Reply(text) if text.starts_with(b"ERR Function not found"))
+}
+
 /// The class of an error, which decides what happens next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RedisError {
@@ -130,6 +135,7 @@ impl RedisError {
     /// Classifies `error`.
     pub(super) fn classify(error: &CallError) -> RedisError {
         match error {
+            _ if is_function_missing(error) => RedisError::NoFunction,
             CallError::Reply(text) => RedisError::of_reply(&String::from_utf8_lossy(text)),
             CallError::Unexpected => RedisError::Final(StoreError::InvalidReply),
             CallError::NotSent => RedisError::Final(StoreError::Unreachable),
@@ -156,7 +162,6 @@ impl RedisError {
             _ if rest.contains("user_script:") || rest.contains("user_function:") => {
                 RedisError::Final(StoreError::InvalidReply)
             }
-            "ERR" if rest.starts_with("Function not found") => RedisError::NoFunction,
             "NOPERM" if rest.contains("'fcall'") => RedisError::NoFunction,
             "MISCONF" | "NOREPLICAS" => RedisError::NoWrites,
             _ => RedisError::Final(StoreError::ErrorReply),
