@@ -16,6 +16,7 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/store/redis/command",
     "src/store/redis/outage_log",
     "src/store/redis/reply",
+    "src/store/redis/script",
     "src/limiter/fold",
     "src/limiter/headers",
     "src/modes/leased/policy",
