@@ -111,7 +111,7 @@ fn libraries_of_two_versions_stay_side_by_side() {
     ready(&weir);
     assert_eq!(remaining(&weir, 2), Some(498));
     assert!(calls(&weir).0 > 0, "functions are used");
-    let found = ["weir_*", &library().name].map(|pattern| libraries(&server, pattern));
+    let found = ["weir_*", library().name.as_str()].map(|pattern| libraries(&server, pattern));
     assert_eq!(found, [2, 1]);
 }
 
