@@ -1,7 +1,7 @@
 //! The acceptor thread: accepts gRPC, HTTP and admin connections, and serves HTTP and admin.
 
 use std::io;
-use std::net::{IpAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use super::http::http1;
 use super::lifecycle::{Lifecycle, Phase, StopOnExit};
 use super::listener::accept;
 use super::listener::balance::LeastConnections;
+use super::listener::client_address::ClientAddress;
 use super::metrics::ServerMetrics;
 use super::{run_to_end, single_threaded_runtime};
 use crate::settings::HttpSettings;
@@ -66,7 +67,7 @@ impl Acceptor {
 /// Accepts connections and assigns them to workers until the server stops. Dropping the balancer
 /// then closes the queues.
 async fn assign(listener: net::TcpListener, balancer: LeastConnections, lifecycle: &Lifecycle) {
-    let take = |stream: net::TcpStream, peer: IpAddr| {
+    let take = |stream: net::TcpStream, peer: ClientAddress| {
         // Deregisters the socket from this runtime. The worker registers it with its own.
         let assigned = stream.into_std().is_ok_and(|stream| balancer.assign(stream, peer));
         if !assigned {

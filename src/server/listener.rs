@@ -1,7 +1,8 @@
-//! Listeners: binding, the accept loop, connection slots, assignment to workers, TLS.
+//! Listeners: binding, the accept loop, client addresses, connection slots, assignment to workers, TLS.
 
 pub(super) mod accept;
 pub(super) mod balance;
 pub(super) mod bind;
+pub(super) mod client_address;
 pub(super) mod slots;
 pub(super) mod tls;

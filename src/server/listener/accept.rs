@@ -1,10 +1,11 @@
 //! The accept loop. It continues after every error.
 
 use std::io;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+
+use super::client_address::ClientAddress;
 
 /// The pause after the first failed accept. It doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -13,7 +14,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Passes every connection on `listener` to `take`. Never returns: drop the future to stop it.
 pub(in crate::server) async fn accept(
     listener: TcpListener,
-    mut take: impl FnMut(TcpStream, IpAddr),
+    mut take: impl FnMut(TcpStream, ClientAddress),
 ) {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -23,7 +24,7 @@ pub(in crate::server) async fn accept(
                 // Responses are small and must not wait for more data. An error here means that the
                 // connection is closed.
                 let _ = stream.set_nodelay(true);
-                take(stream, peer.ip());
+                take(stream, peer.ip().into());
             }
             Err(error) if concerns_one_connection(&error) => {}
             // The process is out of file descriptors or memory. An immediate retry would spin, and

@@ -4,12 +4,13 @@
 //! hashing can leave some workers with several of them and others idle for hours. Counting avoids
 //! that.
 
-use std::net::{IpAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::mpsc;
 
+use super::client_address::ClientAddress;
 use super::slots::{ConnectionSlots, Slot};
 use crate::server::metrics::ServerMetrics;
 
@@ -79,7 +80,7 @@ impl LeastConnections {
 
     /// Sends `stream` to the worker with the fewest open connections whose queue has room. Returns
     /// false if no queue has room or no slot is free; the connection is then closed.
-    pub(in crate::server) fn assign(&self, stream: TcpStream, peer: IpAddr) -> bool {
+    pub(in crate::server) fn assign(&self, stream: TcpStream, peer: ClientAddress) -> bool {
         let listener = &self.metrics.grpc;
         listener.accepted.add();
         let mut order: Vec<(usize, &Worker)> =
@@ -107,9 +108,11 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{Ipv4Addr, TcpListener};
+    use std::net::{IpAddr, Ipv4Addr, TcpListener};
 
-    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    fn peer() -> ClientAddress {
+        IpAddr::V4(Ipv4Addr::LOCALHOST).into()
+    }
 
     fn balancer(workers: usize, max: usize) -> (LeastConnections, Vec<mpsc::Receiver<Accepted>>) {
         LeastConnections::new(workers, max, None, Arc::default())
@@ -133,7 +136,7 @@ mod tests {
         let mut assign = || {
             let (client, stream) = connection(&listener);
             clients.push(client);
-            balancer.assign(stream, PEER)
+            balancer.assign(stream, peer())
         };
         for _ in 0..7 {
             assert!(assign());
@@ -156,11 +159,11 @@ mod tests {
         let (balancer, mut queues) = balancer(2, 100);
         drop(queues.remove(0));
         let (_client, stream) = connection(&listener);
-        assert!(balancer.assign(stream, PEER));
+        assert!(balancer.assign(stream, peer()));
         assert_eq!(opens(&balancer), [0, 1]);
         drop(queues);
         let (_client, stream) = connection(&listener);
-        assert!(!balancer.assign(stream, PEER), "no worker is left");
+        assert!(!balancer.assign(stream, peer()), "no worker is left");
         assert_eq!(opens(&balancer), [0, 0]);
     }
 
@@ -172,7 +175,7 @@ mod tests {
         let mut assign = || {
             let (client, stream) = connection(&listener);
             clients.push(client);
-            balancer.assign(stream, PEER)
+            balancer.assign(stream, peer())
         };
         assert!(assign() && assign());
         let [first, second] = [0, 1].map(|worker: usize| queues[worker].try_recv().unwrap());

@@ -7,11 +7,11 @@
 //! not keep other clients out. If no connection waits, the new one is refused.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::client_address::ClientAddress;
 use crate::server::metrics::{ListenerMetrics, ServerMetrics};
 
 /// The slots of one listener. Clones share them.
@@ -47,11 +47,9 @@ impl ConnectionSlots {
 
     /// A slot for a new connection of `peer`; `None` if no slot is free and none can be freed. The
     /// connection waits for its client.
-    pub(in crate::server) fn try_acquire(&self, peer: IpAddr) -> Option<Slot> {
+    pub(in crate::server) fn try_acquire(&self, peer: ClientAddress) -> Option<Slot> {
         let listener = self.0.listener();
-        // A dual-stack socket reports an IPv4 client as `::ffff:a.b.c.d`. Both forms are one
-        // client.
-        let admitted = self.0.change(|table| table.admit(peer.to_canonical()));
+        let admitted = self.0.change(|table| table.admit(peer));
         let Admitted { id, evict, evicted } = match admitted {
             Ok(admitted) => admitted,
             Err(Refusal::Total) => {
@@ -122,14 +120,14 @@ struct Table {
     /// The waiting connections, by the event at which their wait began.
     waiting: BTreeMap<u64, u64>,
     /// One entry for each address with a connection.
-    peers: HashMap<IpAddr, Peer>,
+    peers: HashMap<ClientAddress, Peer>,
     /// The number of events so far. It orders the waits and numbers the connections.
     events: u64,
 }
 
 #[derive(Debug)]
 struct Connection {
-    peer: IpAddr,
+    peer: ClientAddress,
     /// The event at which the wait began; `None` while it does not wait.
     waits_since: Option<u64>,
     evict: Arc<Notify>,
@@ -158,7 +156,7 @@ enum Refusal {
 }
 
 impl Table {
-    fn admit(&mut self, peer: IpAddr) -> Result<Admitted, Refusal> {
+    fn admit(&mut self, peer: ClientAddress) -> Result<Admitted, Refusal> {
         let at_limit = |peer: &Peer| self.max_per_peer.is_some_and(|max| peer.open >= max);
         let longest = match self.peers.get(&peer) {
             Some(peer) if at_limit(peer) => Some(peer.waiting.first().ok_or(Refusal::Peer)?),
@@ -217,14 +215,16 @@ impl Table {
 mod tests {
     use super::*;
 
+    use std::net::IpAddr;
+
     fn slots(max: usize, max_per_peer: Option<usize>) -> (ConnectionSlots, Arc<ServerMetrics>) {
         let metrics = Arc::new(ServerMetrics::default());
         let of_listener: fn(&ServerMetrics) -> &ListenerMetrics = |metrics| &metrics.admin;
         (ConnectionSlots::new(max, max_per_peer, Arc::clone(&metrics), of_listener), metrics)
     }
 
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
+    fn ip(text: &str) -> ClientAddress {
+        text.parse::<IpAddr>().unwrap().into()
     }
 
     /// Whether the connection must close. Returns true once per eviction.
