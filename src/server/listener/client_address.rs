@@ -13,9 +13,7 @@ pub(in crate::server) struct ClientAddress(IpAddr);
 impl From<IpAddr> for ClientAddress {
     fn from(address: IpAddr) -> ClientAddress {
         ClientAddress(match address.to_canonical() {
-            IpAddr::V6(address) => {
-                IpAddr::V6(Ipv6Addr::from((u128::from(address) >> 64) << 64))
-            }
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from((u128::from(address) >> 64) << 64)),
             v4 @ IpAddr::V4(_) => v4,
         })
     }

@@ -5,14 +5,23 @@
 //! gRPC listener, a request on the other listeners. At a limit, the connection that has waited
 //! longest is evicted, and the new one gets its slot. So clients that connect and stay silent do
 //! not keep other clients out. If no connection waits, the new one is refused.
+//!
+//! An address with more than half of all slots gives way to others: a new connection of another
+//! address gets the slot of its connection that has waited longest, else of the one that has been
+//! without a call for longest. So one address that fills all slots keeps no other out, however busy
+//! its connections are. One proxy fleet behind one address keeps half of the slots, and has all of
+//! them as long as no other client needs one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
 use super::client_address::ClientAddress;
-use crate::server::metrics::{ListenerMetrics, ServerMetrics};
+use crate::server::metrics::{ListenerMetrics, Metric, ServerMetrics};
+
+mod table;
+
+use table::{Admitted, Refusal, Table};
 
 /// The slots of one listener. Clones share them.
 #[derive(Clone, Debug)]
@@ -29,6 +38,8 @@ struct Shared {
 #[derive(Debug)]
 pub(in crate::server) struct Slot {
     id: u64,
+    address: ClientAddress,
+    calls: Arc<Metric>,
     evict: Arc<Notify>,
     shared: Arc<Shared>,
 }
@@ -41,7 +52,7 @@ impl ConnectionSlots {
         metrics: Arc<ServerMetrics>,
         of_listener: fn(&ServerMetrics) -> &ListenerMetrics,
     ) -> ConnectionSlots {
-        let table = Mutex::new(Table { max, max_per_peer, ..Table::default() });
+        let table = Mutex::new(Table::new(max, max_per_peer));
         ConnectionSlots(Arc::new(Shared { table, metrics, of_listener }))
     }
 
@@ -50,7 +61,7 @@ impl ConnectionSlots {
     pub(in crate::server) fn try_acquire(&self, peer: ClientAddress) -> Option<Slot> {
         let listener = self.0.listener();
         let admitted = self.0.change(|table| table.admit(peer));
-        let Admitted { id, evict, evicted } = match admitted {
+        let Admitted { id, calls, evict, evicted } = match admitted {
             Ok(admitted) => admitted,
             Err(Refusal::Total) => {
                 listener.refused_total.add();
@@ -66,11 +77,22 @@ impl ConnectionSlots {
             evicted.notify_one();
         }
         listener.open.add();
-        Some(Slot { id, evict, shared: Arc::clone(&self.0) })
+        Some(Slot { id, address: peer, calls, evict, shared: Arc::clone(&self.0) })
     }
 }
 
 impl Slot {
+    /// The address of the client.
+    pub(in crate::server) fn address(&self) -> ClientAddress {
+        self.address
+    }
+
+    /// The calls of the connection so far, which its owner counts. A connection whose calls have
+    /// not changed is evicted before others.
+    pub(in crate::server) fn calls(&self) -> &Arc<Metric> {
+        &self.calls
+    }
+
     /// Returns when another connection has got the slot. This connection must then close.
     pub(in crate::server) async fn evicted(&self) {
         self.evict.notified().await;
@@ -107,107 +129,6 @@ impl Shared {
         let changed = change(&mut table);
         self.listener().waiting.set(table.waiting.len() as u64);
         changed
-    }
-}
-
-/// The connections that have a slot.
-#[derive(Debug, Default)]
-struct Table {
-    max: usize,
-    /// The limit per address; `None` for no limit.
-    max_per_peer: Option<usize>,
-    connections: HashMap<u64, Connection>,
-    /// The waiting connections, by the event at which their wait began.
-    waiting: BTreeMap<u64, u64>,
-    /// One entry for each address with a connection.
-    peers: HashMap<ClientAddress, Peer>,
-    /// The number of events so far. It orders the waits and numbers the connections.
-    events: u64,
-}
-
-#[derive(Debug)]
-struct Connection {
-    peer: ClientAddress,
-    /// The event at which the wait began; `None` while it does not wait.
-    waits_since: Option<u64>,
-    evict: Arc<Notify>,
-}
-
-/// The connections of one address.
-#[derive(Debug, Default)]
-struct Peer {
-    open: usize,
-    /// The events at which the waits began.
-    waiting: BTreeSet<u64>,
-}
-
-/// The slot of a new connection, and the connection that had it before.
-struct Admitted {
-    id: u64,
-    evict: Arc<Notify>,
-    evicted: Option<Arc<Notify>>,
-}
-
-/// The limit that a new connection exceeds.
-#[derive(Debug, PartialEq, Eq)]
-enum Refusal {
-    Total,
-    Peer,
-}
-
-impl Table {
-    fn admit(&mut self, peer: ClientAddress) -> Result<Admitted, Refusal> {
-        let at_limit = |peer: &Peer| self.max_per_peer.is_some_and(|max| peer.open >= max);
-        let longest = match self.peers.get(&peer) {
-            Some(peer) if at_limit(peer) => Some(peer.waiting.first().ok_or(Refusal::Peer)?),
-            _ if self.connections.len() >= self.max => {
-                Some(self.waiting.keys().next().ok_or(Refusal::Total)?)
-            }
-            _ => None,
-        };
-        let victim = longest.and_then(|since| self.waiting.get(since)).copied();
-        let evicted = victim.and_then(|id| self.remove(id)).map(|connection| connection.evict);
-
-        let (id, evict) = (self.next_event(), Arc::new(Notify::new()));
-        let connection = Connection { peer, waits_since: None, evict: Arc::clone(&evict) };
-        self.connections.insert(id, connection);
-        self.peers.entry(peer).or_default().open += 1;
-        self.set_waiting(id, true);
-        Ok(Admitted { id, evict, evicted })
-    }
-
-    /// Records whether a connection waits. Returns false if it has no slot any more.
-    fn set_waiting(&mut self, id: u64, waits: bool) -> bool {
-        let now = self.next_event();
-        let Some(connection) = self.connections.get_mut(&id) else { return false };
-        let peer = self.peers.entry(connection.peer).or_default();
-        if let Some(since) = connection.waits_since.take() {
-            self.waiting.remove(&since);
-            peer.waiting.remove(&since);
-        }
-        if waits {
-            connection.waits_since = Some(now);
-            self.waiting.insert(now, id);
-            peer.waiting.insert(now);
-        }
-        true
-    }
-
-    fn remove(&mut self, id: u64) -> Option<Connection> {
-        self.set_waiting(id, false);
-        let connection = self.connections.remove(&id)?;
-        if let Some(peer) = self.peers.get_mut(&connection.peer) {
-            peer.open -= 1;
-            if peer.open == 0 {
-                self.peers.remove(&connection.peer);
-            }
-        }
-        Some(connection)
-    }
-
-    fn next_event(&mut self) -> u64 {
-        self.events += 1;
-        self.events
     }
 }
 
@@ -279,7 +200,49 @@ mod tests {
         assert!(second.end_wait() && third.end_wait());
         assert!(slots.try_acquire(ip("10.0.0.1")).is_none());
         assert_eq!((metrics.admin.refused_peer.get(), metrics.admin.evicted.get()), (1, 1));
-        assert!(slots.try_acquire(ip("10.0.0.2")).is_some() && is_evicted(&other));
+        // The address at its limit has more than half of all slots.
+        assert!(slots.try_acquire(ip("10.0.0.2")).is_some() && is_evicted(&second));
+        assert!(!is_evicted(&other));
+    }
+
+    #[test]
+    fn an_address_with_most_slots_gives_way() {
+        let (slots, metrics) = slots(8, None);
+        let take = |address: &str| slots.try_acquire(ip(address));
+        // Addresses of one /64 are one client.
+        let flood: Vec<Slot> =
+            (1..=8).map(|host| take(&format!("2001:db8::{host}")).unwrap()).collect();
+        assert!(flood[..7].iter().all(Slot::end_wait));
+        flood[0].calls().add();
+        let evicted = || -> Vec<usize> { (0..8).filter(|one| is_evicted(&flood[*one])).collect() };
+        let honest = |number: usize| -> Vec<Slot> {
+            let taken: Vec<Slot> = (0..number).map(|_| take("10.0.0.1").unwrap()).collect();
+            assert!(taken.iter().all(Slot::end_wait));
+            taken
+        };
+        let first = honest(1);
+        assert_eq!(evicted(), [7], "the one that waits");
+        let more = honest(2);
+        assert_eq!(evicted(), [1, 2], "the first has had a call");
+        flood.iter().for_each(|slot| slot.calls().add());
+        let last = honest(1);
+        assert_eq!(evicted(), [3], "all have had calls, so the oldest");
+        assert!(take("10.0.0.1").is_none(), "neither has more than half");
+        assert!(take("2001:db8::1").is_none());
+        assert!(!first.iter().chain(&more).chain(&last).any(is_evicted));
+        let counts = (metrics.admin.evicted.get(), metrics.admin.refused_total.get());
+        assert_eq!(counts, (4, 2));
+    }
+
+    #[test]
+    fn an_address_with_most_slots_refuses_its_own() {
+        let (slots, _) = slots(4, None);
+        let take = |address: &str| slots.try_acquire(ip(address));
+        let _honest = take("10.0.0.2").unwrap();
+        let flood: Vec<Slot> = (0..3).map(|_| take("10.0.0.1").unwrap()).collect();
+        assert!(flood.iter().all(Slot::end_wait));
+        assert!(take("10.0.0.1").is_none(), "the connection of the other address waits");
+        assert!(take("10.0.0.3").is_some());
     }
 
     #[test]
