@@ -47,7 +47,7 @@ impl<D: Decide> ConnectionContext<D> {
     /// Serves one connection until it ends. TLS and the preface must finish before `open_by`. Until
     /// then the connection waits for its client, and may lose its slot.
     pub(super) async fn serve(self: Arc<Self>, stream: StdStream, slot: &Slot, open_by: Instant) {
-        let memory = ConnectionMemory::new(&self.budget, self.tls.is_some());
+        let memory = ConnectionMemory::new(&self.budget, self.tls.is_some(), slot.address());
         let Ok(stream) = TcpStream::from_std(stream) else { return };
         let Some(tls) = &self.tls else {
             return self.serve_h2(stream, slot, memory, open_by).await;
@@ -103,7 +103,7 @@ impl<D: Decide> ConnectionContext<D> {
             Ok(connection) => connection,
             Err(error) => return count_error(metrics, &error),
         };
-        let calls = ConnectionCalls::new(&dispatcher.should_rate_limit, memory);
+        let calls = ConnectionCalls::new(&dispatcher.should_rate_limit, memory, slot.calls());
         let pings = connection.ping_pong();
         let mut silent = pin!(keepalive(pings, &reads, settings));
         let age = settings.max_connection_age.map(jittered);
@@ -114,6 +114,7 @@ impl<D: Decide> ConnectionContext<D> {
             }
             () = silent.as_mut() => return metrics.keepalive_timeout.add(),
             () = calls.memory.evicted() => return evict(connection, metrics).await,
+            () = slot.evicted() => return close(connection, Reason::NO_ERROR).await,
             // No grace period here: the worker's drain timeout ends calls that take longer.
             () = lifecycle.reached(Phase::Stopping) => None,
             () = sleep_opt(age) => {
@@ -133,6 +134,7 @@ impl<D: Decide> ConnectionContext<D> {
             }
             () = silent => metrics.keepalive_timeout.add(),
             () = calls.memory.evicted() => evict(connection, metrics).await,
+            () = slot.evicted() => close(connection, Reason::NO_ERROR).await,
             () = sleep_opt(grace) => metrics.grace_expired.add(),
         }
     }
@@ -161,13 +163,22 @@ const LOCAL_RESETS_MAX: usize = 1024;
 /// Bytes per stream that h2 may buffer until the client's window has room. A response is smaller.
 const SEND_BYTES: usize = 64 * 1024;
 
-/// Closes a connection whose buffers are the largest while `grpc.max_client_memory` is used.
-async fn evict<S>(mut connection: Connection<S, Bytes>, metrics: &ServerMetrics)
+/// Closes a connection of the address that buffers most while `grpc.max_client_memory` is used.
+async fn evict<S>(connection: Connection<S, Bytes>, metrics: &ServerMetrics)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     metrics.memory_evicted.add();
-    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+    close(connection, Reason::ENHANCE_YOUR_CALM).await;
+}
+
+/// Closes a connection, and its calls with it. GOAWAY names the last call that has begun, so the
+/// client may repeat later ones elsewhere.
+async fn close<S>(mut connection: Connection<S, Bytes>, reason: Reason)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    connection.abrupt_shutdown(reason);
     // One poll writes GOAWAY, if the client reads.
     poll_fn(|context| {
         let _ = connection.poll_closed(context);

@@ -28,8 +28,8 @@ pub(super) struct ConnectionCalls<D> {
 /// Counts of one connection.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionStats {
-    /// Calls since the connection opened.
-    pub(super) calls: Metric,
+    /// Calls since the connection opened. Its slot reads them.
+    pub(super) calls: Arc<Metric>,
     /// Calls that have become tasks and are still open.
     pub(super) open: Metric,
     /// Open health watches and reflection calls.
@@ -41,20 +41,23 @@ pub(super) struct ConnectionStats {
 }
 
 impl<D: Decide> ConnectionCalls<D> {
+    /// The calls of a new connection, which are counted in `calls`.
     pub(super) fn new(
         service: &Arc<ShouldRateLimit<D>>,
         memory: ConnectionMemory,
+        calls: &Arc<Metric>,
     ) -> Arc<ConnectionCalls<D>> {
-        let (service, stats) = (Arc::clone(service), ConnectionStats::default());
-        Arc::new(ConnectionCalls { service, memory, stats })
+        let stats = ConnectionStats { calls: Arc::clone(calls), ..ConnectionStats::default() };
+        Arc::new(ConnectionCalls { service: Arc::clone(service), memory, stats })
     }
 
     /// Counts what h2 buffers for the connection now. `is_stalled` means that the client does not
     /// read, and `header_block` is as in [`Buffered`].
     pub(super) fn hold_buffers(&self, is_stalled: bool, header_block: Option<u32>) {
-        let ConnectionStats { most_streams, unsent, .. } = &self.stats;
+        let ConnectionStats { open, most_streams, unsent, .. } = &self.stats;
         let unsent = is_stalled.then(|| unsent.get());
-        self.memory.hold(Buffered { streams: most_streams.get(), unsent, header_block });
+        let buffered = Buffered { streams: most_streams.get(), unsent, header_block };
+        self.memory.hold(buffered, open.get());
     }
 
     /// Counts `calls` that have arrived at the same time.

@@ -22,6 +22,7 @@ use tonic_prost::ProstEncoder;
 
 use super::body_error::BodyError;
 use super::call_head::CallHead;
+use super::memory::address::AddressMemory;
 use super::memory::call::CallMemory;
 use super::rate_limit_handler::RateLimitHandler;
 use super::request_body::ReceivedBody;
@@ -92,7 +93,9 @@ impl TonicServices {
         memory: &CallMemory<'_>,
     ) -> Result<TonicResponse, GrpcStatus> {
         let bytes = framed.len() + head.bytes();
-        let call = pin!(self.call(head.into_request(path, ReceivedBody(framed))));
+        let mut request = head.into_request(path, ReceivedBody(framed));
+        request.extensions_mut().insert(Arc::clone(memory.address()));
+        let call = pin!(self.call(request));
         memory.wait_for_decision(|| bytes, call).await
     }
 }
@@ -104,11 +107,13 @@ impl<D: Decide> RateLimitService for RateLimitHandler<D> {
         request: tonic::Request<Bytes>,
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
         let head = request.extensions().get::<CallHead>().cloned().unwrap_or_default();
+        let address = request.extensions().get::<Arc<AddressMemory>>();
+        let address = Arc::clone(address.unwrap_or(self.budget.no_address()));
         // A copy: tonic's message is a part of a buffer that may be twice as large.
         let message = Bytes::copy_from_slice(request.get_ref());
         drop(request);
         // The compressed bytes count already. The inflated message may be 1000 times larger.
-        let memory = CallMemory::alone(&self.budget);
+        let memory = CallMemory::of_address(&self.budget, &address);
         let RlsResponse { message, rollback } = self.handle(&head, &message, &memory).await?;
         let mut response = tonic::Response::new(message);
         if let Some(rollback) = rollback {

@@ -7,19 +7,26 @@
 //! | part | share | for | when it is full |
 //! | --- | --- | --- | --- |
 //! | connections | 4/8 | a fixed cost of each connection | as at `grpc.max_connections` |
-//! | buffers | 2/8 | what h2 buffers for a connection in addition | the connection with the largest buffers is closed |
+//! | buffers | 2/8 | what h2 buffers for a connection in addition | a connection of the address that holds most is closed |
 //! | waiting | 1/8 | calls that wait for their client | a further call gets RESOURCE_EXHAUSTED |
-//! | deciding | 1/8 | calls that wait for their decision | a further call gets RESOURCE_EXHAUSTED |
+//! | deciding | 1/8 | calls that wait for their decision | a further call is decided by the fallback, or gets RESOURCE_EXHAUSTED |
+//!
+//! No client address takes a part from the others. Of the last two parts, an address may hold as
+//! much as is left: half of the part if it is alone, a third beside another address that takes what
+//! it can. A fixed share would be full after a few addresses, and this rule always leaves something
+//! to the next one. The first two parts may be held by one address as long as no other needs them,
+//! because a connection can be closed later. A fleet of proxies behind one address counts as one
+//! client, and so do all clients on loopback.
 //!
 //! The sizes are estimates that are rounded up. A call that is answered in its first poll takes
 //! nothing, so it changes no counter that threads share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::Notify;
-
+use super::address::{AddressMemory, AddressTable, CallPart};
+use super::buffers::{Buffers, evict_largest};
+use crate::server::listener::client_address::ClientAddress;
 use crate::server::metrics::{PartMetrics, ServerMetrics};
 
 /// A part of the memory budget.
@@ -45,47 +52,36 @@ impl MemoryPart {
     }
 }
 
+impl From<CallPart> for MemoryPart {
+    fn from(part: CallPart) -> MemoryPart {
+        match part {
+            CallPart::Waiting => MemoryPart::Waiting,
+            CallPart::Deciding => MemoryPart::Deciding,
+        }
+    }
+}
+
 /// The memory of all clients, with its maximum. All workers share it.
 pub(in crate::server) struct MemoryBudget {
     max: u64,
     metrics: Arc<ServerMetrics>,
     /// The buffers of every open connection, by the address of the value.
     buffers: Mutex<HashMap<usize, Arc<Buffers>>>,
-}
-
-/// What h2 buffers for one connection.
-#[derive(Debug, Default)]
-pub(super) struct Buffers {
-    bytes: AtomicU64,
-    is_evicted: AtomicBool,
-    evicted: Notify,
-}
-
-impl Buffers {
-    /// The size in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Returns when the connection must close.
-    pub(super) async fn evicted(&self) {
-        self.evicted.notified().await;
-    }
-
-    fn is_evicted(&self) -> bool {
-        self.is_evicted.load(Ordering::Relaxed)
-    }
-
-    fn evict(&self) {
-        self.is_evicted.store(true, Ordering::Relaxed);
-        self.evicted.notify_one();
-    }
+    addresses: AddressTable,
+    /// The address of calls without a connection.
+    no_address: Arc<AddressMemory>,
 }
 
 impl MemoryBudget {
     /// A budget of `max` bytes.
     pub(in crate::server) fn new(max: usize, metrics: Arc<ServerMetrics>) -> MemoryBudget {
-        let budget = MemoryBudget { max: max as u64, metrics, buffers: Mutex::default() };
+        let budget = MemoryBudget {
+            max: max as u64,
+            metrics,
+            buffers: Mutex::default(),
+            addresses: AddressTable::default(),
+            no_address: Arc::default(),
+        };
         for part in MemoryPart::ALL {
             budget.part(part).max.set(budget.max_of(part));
         }
@@ -107,24 +103,37 @@ impl MemoryBudget {
         self.part(part).held.add_many(bytes);
     }
 
-    /// Takes `bytes` of `part`. Returns false, and takes nothing, if less is left.
-    pub(super) fn take(&self, part: MemoryPart, bytes: u64) -> bool {
-        let held = &self.part(part).held;
-        let fits = held.add_many(bytes) <= self.max_of(part);
+    /// Returns `bytes` that [`add`](Self::add) counted.
+    pub(super) fn subtract(&self, part: MemoryPart, bytes: u64) {
+        self.part(part).held.subtract_many(bytes);
+    }
+
+    /// Takes `bytes` of `part` for a call of `address`. Returns false, and takes nothing, if the
+    /// address would then hold more of the part than is left.
+    pub(super) fn take(&self, part: CallPart, bytes: u64, address: &AddressMemory) -> bool {
+        let part_held = self.part(part.into()).held.add_many(bytes);
+        let address_held = address.held(part).add_many(bytes);
+        let fits = part_held.saturating_add(address_held) <= self.max_of(part.into());
         if !fits {
-            held.subtract_many(bytes);
+            self.give_back(part, bytes, address);
         }
         fits
     }
 
-    /// Returns `bytes` to `part`.
-    pub(super) fn give_back(&self, part: MemoryPart, bytes: u64) {
-        self.part(part).held.subtract_many(bytes);
+    /// Returns `bytes` that [`take`](Self::take) took.
+    pub(super) fn give_back(&self, part: CallPart, bytes: u64, address: &AddressMemory) {
+        address.held(part).subtract_many(bytes);
+        self.part(part.into()).held.subtract_many(bytes);
     }
 
-    /// The empty buffers of a new connection.
-    pub(super) fn add_buffers(&self) -> Arc<Buffers> {
-        let buffers = Arc::<Buffers>::default();
+    /// The address of calls without a connection.
+    pub(in crate::server::grpc) fn no_address(&self) -> &Arc<AddressMemory> {
+        &self.no_address
+    }
+
+    /// The empty buffers of a new connection of `address`.
+    pub(super) fn add_buffers(&self, address: ClientAddress) -> Arc<Buffers> {
+        let buffers = Arc::new(Buffers::new(address, self.addresses.add(address)));
         self.all_buffers(|all| all.insert(key(&buffers), Arc::clone(&buffers)));
         buffers
     }
@@ -132,15 +141,17 @@ impl MemoryBudget {
     /// Returns the bytes of `buffers`, whose connection has ended.
     pub(super) fn remove_buffers(&self, buffers: &Arc<Buffers>) {
         self.all_buffers(|all| all.remove(&key(buffers)));
-        self.give_back(MemoryPart::Buffers, buffers.bytes.swap(0, Ordering::Relaxed));
+        self.addresses.remove(buffers.address());
+        self.subtract(MemoryPart::Buffers, buffers.set_bytes(0));
     }
 
-    /// Changes the size of `buffers`. If that exceeds the part, the connections with the largest
-    /// buffers are evicted until the rest fits.
+    /// Changes the size of `buffers`. If that exceeds the part, connections are evicted until the
+    /// rest fits: of the address that holds most, the one with the most bytes that no open stream
+    /// needs.
     pub(super) fn resize_buffers(&self, buffers: &Buffers, bytes: u64) {
-        let before = buffers.bytes.swap(bytes, Ordering::Relaxed);
+        let before = buffers.set_bytes(bytes);
         if bytes <= before {
-            return self.give_back(MemoryPart::Buffers, before - bytes);
+            return self.subtract(MemoryPart::Buffers, before - bytes);
         }
         let held = self.part(MemoryPart::Buffers).held.add_many(bytes - before);
         let over = held.saturating_sub(self.max_of(MemoryPart::Buffers));
@@ -172,21 +183,11 @@ fn key(buffers: &Arc<Buffers>) -> usize {
     Arc::as_ptr(buffers).addr()
 }
 
-/// Evicts the largest of `all` until `over` bytes are leaving, with those that leave already.
-fn evict_largest(all: &HashMap<usize, Arc<Buffers>>, over: u64) {
-    let leaving = all.values().filter(|one| one.is_evicted()).map(|one| one.bytes());
-    let mut over = over.saturating_sub(leaving.sum());
-    while over > 0 {
-        let staying = all.values().filter(|one| !one.is_evicted() && one.bytes() > 0);
-        let Some(largest) = staying.max_by_key(|one| one.bytes()) else { return };
-        over = over.saturating_sub(largest.bytes());
-        largest.evict();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use std::net::IpAddr;
 
     use futures_util::FutureExt;
     use proptest::prelude::*;
@@ -199,6 +200,10 @@ mod tests {
         budget.part(part).held.get()
     }
 
+    fn address(last: u8) -> ClientAddress {
+        IpAddr::from([10, 0, 0, last]).into()
+    }
+
     #[test]
     fn the_parts_are_the_whole_budget() {
         let budget = budget(8000);
@@ -207,20 +212,60 @@ mod tests {
     }
 
     #[test]
-    fn a_full_part_refuses_and_leaves_the_others() {
+    fn an_address_holds_as_much_as_is_left() {
         let budget = budget(8000);
-        assert!(budget.take(MemoryPart::Waiting, 1000));
-        assert!(!budget.take(MemoryPart::Waiting, 1), "the part is full");
-        assert_eq!(held(&budget, MemoryPart::Waiting), 1000, "what is refused is not held");
-        assert!(budget.take(MemoryPart::Deciding, 1000), "another part has its whole share");
-        budget.give_back(MemoryPart::Waiting, 1);
-        assert!(budget.take(MemoryPart::Waiting, 1));
+        let address = AddressMemory::default();
+        let take = |part, bytes| budget.take(part, bytes, &address);
+        assert!(take(CallPart::Waiting, 500) && !take(CallPart::Waiting, 1), "half of the part");
+        assert_eq!(held(&budget, MemoryPart::Waiting), 500, "what is refused is not held");
+        assert!(take(CallPart::Deciding, 500), "another part has its whole share");
+        budget.give_back(CallPart::Waiting, 1, &address);
+        assert!(take(CallPart::Waiting, 1));
+    }
+
+    #[test]
+    fn no_address_takes_a_part_from_the_others() {
+        let budget = budget(8000);
+        let floods: Vec<AddressMemory> = (0..4).map(|_| AddressMemory::default()).collect();
+        // Calls end and begin again, so the shares become equal.
+        for flood in floods.iter().cycle().take(1000) {
+            let held = flood.held(CallPart::Deciding).get();
+            budget.give_back(CallPart::Deciding, held.min(10), flood);
+            while budget.take(CallPart::Deciding, 1, flood) {}
+        }
+        let held = floods.iter().map(|flood| flood.held(CallPart::Deciding).get());
+        assert_eq!(held.collect::<Vec<_>>(), [200; 4], "a fifth each");
+        let honest = AddressMemory::default();
+        assert!(budget.take(CallPart::Deciding, 100, &honest), "a fifth is left");
+    }
+
+    #[test]
+    fn the_address_that_holds_most_is_evicted() {
+        let budget = budget(8000);
+        let add = |from: u8, bytes: u64, in_use: u64| {
+            let buffers = budget.add_buffers(address(from));
+            buffers.set_in_use(in_use);
+            budget.resize_buffers(&buffers, bytes);
+            buffers
+        };
+        let honest = add(1, 800, 0);
+        let flood = [(300, 0), (300, 290), (400, 400), (200, 0)].map(|(b, used)| add(2, b, used));
+        let evicted = |all: &[&Arc<Buffers>]| -> Vec<bool> {
+            all.iter().map(|buffers| buffers.evicted().now_or_never().is_some()).collect()
+        };
+        let all: Vec<_> = flood.iter().chain([&honest]).collect();
+        assert_eq!(evicted(&all), [false; 5], "2000 bytes fit");
+        budget.resize_buffers(&flood[3], 201);
+        assert_eq!(evicted(&all), [true, false, false, false, false], "no call needs its bytes");
+        budget.resize_buffers(&honest, 1101);
+        let second = [false, false, false, false, true];
+        assert_eq!(evicted(&all), second, "its address holds most now");
     }
 
     #[test]
     fn the_largest_buffers_are_evicted() {
         let budget = budget(8000);
-        let all: Vec<_> = (0..4).map(|_| budget.add_buffers()).collect();
+        let all: Vec<_> = (0..4).map(|_| budget.add_buffers(address(1))).collect();
         for (buffers, bytes) in all.iter().zip([100, 900, 600, 400]) {
             budget.resize_buffers(buffers, bytes);
         }
@@ -245,7 +290,7 @@ mod tests {
     #[test]
     fn a_single_connection_over_the_part_is_evicted() {
         let budget = budget(8000);
-        let (small, large) = (budget.add_buffers(), budget.add_buffers());
+        let [small, large] = [1, 1].map(|last| budget.add_buffers(address(last)));
         budget.resize_buffers(&large, 1 << 40);
         assert!(large.evicted().now_or_never().is_some());
         assert!(small.evicted().now_or_never().is_none(), "empty buffers are of no use");
@@ -259,7 +304,9 @@ mod tests {
             steps in prop::collection::vec((0..6_usize, 0..1500_u64), 1..200)
         ) {
             let budget = budget(8000);
-            let mut all: Vec<Arc<Buffers>> = (0..6).map(|_| budget.add_buffers()).collect();
+            let of = |index: usize| address(u8::try_from(index / 2).unwrap());
+            let mut all: Vec<Arc<Buffers>> =
+                (0..6).map(|index| budget.add_buffers(of(index))).collect();
             for (index, bytes) in steps {
                 budget.resize_buffers(&all[index], bytes);
                 let staying = all.iter().filter(|buffers| !buffers.is_evicted());
@@ -270,7 +317,7 @@ mod tests {
                 // An evicted connection ends, and its client connects again.
                 if all[index].is_evicted() {
                     budget.remove_buffers(&all[index]);
-                    all[index] = budget.add_buffers();
+                    all[index] = budget.add_buffers(of(index));
                 }
             }
             all.iter().for_each(|buffers| budget.remove_buffers(buffers));

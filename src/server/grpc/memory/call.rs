@@ -2,10 +2,12 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 
-use super::budget::{MemoryBudget, MemoryPart};
+use super::address::{AddressMemory, CallPart};
+use super::budget::MemoryBudget;
 use super::connection::ConnectionMemory;
 use crate::proto::wire;
 use crate::server::grpc::status::{GrpcCode, GrpcStatus};
@@ -24,37 +26,60 @@ const DESCRIPTORS: u32 = 2;
 /// what it holds.
 pub(in crate::server::grpc) struct CallMemory<'m> {
     budget: &'m MemoryBudget,
+    address: &'m Arc<AddressMemory>,
     connection: Option<&'m ConnectionMemory>,
     waiting: AtomicU64,
     deciding: AtomicU64,
+    must_decide: AtomicBool,
 }
 
 impl<'m> CallMemory<'m> {
     /// The share of a call of `connection`.
     pub(in crate::server::grpc) fn of(connection: &'m ConnectionMemory) -> CallMemory<'m> {
-        CallMemory::new(connection.budget(), Some(connection))
+        let mut call = CallMemory::of_address(connection.budget(), connection.calls_of_address());
+        call.connection = Some(connection);
+        call
     }
 
-    /// The share of a call without a connection, or of a part of a call.
+    /// The share of a call without a connection.
     pub(in crate::server::grpc) fn alone(budget: &'m MemoryBudget) -> CallMemory<'m> {
-        CallMemory::new(budget, None)
+        CallMemory::of_address(budget, budget.no_address())
     }
 
-    fn new(budget: &'m MemoryBudget, connection: Option<&'m ConnectionMemory>) -> CallMemory<'m> {
+    /// The share of a part of a call of `address`.
+    pub(in crate::server::grpc) fn of_address(
+        budget: &'m MemoryBudget,
+        address: &'m Arc<AddressMemory>,
+    ) -> CallMemory<'m> {
         let [waiting, deciding] = [0, 0].map(AtomicU64::new);
-        CallMemory { budget, connection, waiting, deciding }
+        let must_decide = AtomicBool::new(false);
+        CallMemory { budget, address, connection: None, waiting, deciding, must_decide }
+    }
+
+    /// What the calls of all connections of the address hold.
+    pub(in crate::server::grpc) fn address(&self) -> &Arc<AddressMemory> {
+        self.address
+    }
+
+    /// Becomes true when there is no room for a pending decision: it must then be made without the
+    /// store, or the call is refused.
+    pub(in crate::server::grpc) fn must_decide(&self) -> &AtomicBool {
+        &self.must_decide
     }
 
     /// Holds `bytes` and the task of the call while it waits for its client. Fails if the budget has
     /// less left.
     pub(in crate::server::grpc) fn wait_for_client(&self, bytes: usize) -> Result<(), GrpcStatus> {
-        self.hold(MemoryPart::Waiting, bytes)?;
-        self.set(MemoryPart::Deciding, 0);
+        if !self.set(CallPart::Waiting, (CALL + bytes) as u64) {
+            return Err(self.full());
+        }
+        self.set(CallPart::Deciding, 0);
         Ok(())
     }
 
     /// The output of `decision`. While it is pending, the call holds the bytes that `weigh` returns.
-    /// Fails if the budget has less left.
+    /// If the budget has less left, the decision is polled once more with
+    /// [`must_decide`](Self::must_decide) set. Fails if it is pending then.
     pub(in crate::server::grpc) async fn wait_for_decision<T>(
         &self,
         weigh: impl Fn() -> usize,
@@ -66,10 +91,14 @@ impl<'m> CallMemory<'m> {
                 return Poll::Ready(Ok(output));
             }
             if !is_held {
-                if let Err(full) = self.hold(MemoryPart::Deciding, weigh()) {
-                    return Poll::Ready(Err(full));
+                if !self.set(CallPart::Deciding, (CALL + weigh()) as u64) {
+                    self.must_decide.store(true, Ordering::Relaxed);
+                    return match decision.as_mut().poll(context) {
+                        Poll::Ready(output) => Poll::Ready(Ok(output)),
+                        Poll::Pending => Poll::Ready(Err(self.full())),
+                    };
                 }
-                self.set(MemoryPart::Waiting, 0);
+                self.set(CallPart::Waiting, 0);
                 is_held = true;
             }
             Poll::Pending
@@ -77,19 +106,20 @@ impl<'m> CallMemory<'m> {
         .await
     }
 
-    fn hold(&self, part: MemoryPart, bytes: usize) -> Result<(), GrpcStatus> {
-        if self.set(part, (CALL + bytes) as u64) {
-            return Ok(());
-        }
+    /// The status of a call that is refused.
+    fn full(&self) -> GrpcStatus {
         self.budget.metrics().memory_full.add();
         let message = "the clients of this server hold too much memory (grpc.max_client_memory); \
                        retry";
-        Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message))
+        GrpcStatus::new(GrpcCode::ResourceExhausted, message)
     }
 
     /// Makes the share in `part` `bytes` large. Returns false, and changes nothing, if less is left.
-    fn set(&self, part: MemoryPart, bytes: u64) -> bool {
-        let share = if part == MemoryPart::Waiting { &self.waiting } else { &self.deciding };
+    fn set(&self, part: CallPart, bytes: u64) -> bool {
+        let share = match part {
+            CallPart::Waiting => &self.waiting,
+            CallPart::Deciding => &self.deciding,
+        };
         let held = share.load(Ordering::Relaxed);
         if bytes > held && !self.take(part, bytes - held) {
             return false;
@@ -101,25 +131,25 @@ impl<'m> CallMemory<'m> {
         true
     }
 
-    fn take(&self, part: MemoryPart, bytes: u64) -> bool {
+    fn take(&self, part: CallPart, bytes: u64) -> bool {
         match self.connection {
-            Some(connection) if part == MemoryPart::Waiting => connection.take_waiting(bytes),
-            _ => self.budget.take(part, bytes),
+            Some(connection) if part == CallPart::Waiting => connection.take_waiting(bytes),
+            _ => self.budget.take(part, bytes, self.address),
         }
     }
 
-    fn give_back(&self, part: MemoryPart, bytes: u64) {
+    fn give_back(&self, part: CallPart, bytes: u64) {
         match self.connection {
-            Some(connection) if part == MemoryPart::Waiting => connection.give_back_waiting(bytes),
-            _ => self.budget.give_back(part, bytes),
+            Some(connection) if part == CallPart::Waiting => connection.give_back_waiting(bytes),
+            _ => self.budget.give_back(part, bytes, self.address),
         }
     }
 }
 
 impl Drop for CallMemory<'_> {
     fn drop(&mut self) {
-        self.set(MemoryPart::Waiting, 0);
-        self.set(MemoryPart::Deciding, 0);
+        self.set(CallPart::Waiting, 0);
+        self.set(CallPart::Deciding, 0);
     }
 }
 
@@ -205,6 +235,20 @@ mod tests {
         let refused = large.wait_for_decision(|| MAX, never.as_mut());
         assert!(refused.now_or_never().unwrap().is_err());
         assert_eq!((parts(), metrics.memory_full.get()), ((0, 0), 1));
+    }
+
+    #[test]
+    fn a_decision_without_room_is_made_at_once() {
+        let (budget, metrics) = budget();
+        let call = CallMemory::alone(&budget);
+        let mut decision = pin!(poll_fn(|_| match call.must_decide().load(Ordering::Relaxed) {
+            true => Poll::Ready(7),
+            false => Poll::Pending,
+        }));
+        let made = call.wait_for_decision(|| MAX, decision.as_mut());
+        assert_eq!(made.now_or_never().unwrap().unwrap(), 7);
+        assert_eq!(metrics.memory_full.get(), 0, "the call is not refused");
+        assert_eq!(held(&metrics.client_memory.deciding), 0);
     }
 
     #[test]

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::budget::{Buffers, MemoryBudget, MemoryPart};
+use super::address::{AddressMemory, CallPart};
+use super::budget::{MemoryBudget, MemoryPart};
+use super::buffers::Buffers;
+use crate::server::listener::client_address::ClientAddress;
 
 const KIB: u64 = 1024;
 
@@ -50,15 +53,19 @@ pub(in crate::server::grpc) struct Buffered {
 
 impl Buffered {
     fn bytes(self) -> u64 {
-        let streams = match self.streams {
-            0 => 0,
-            // Vectors grow by doubling.
-            streams => streams.next_power_of_two().max(STREAMS_MIN) * STREAM,
-        };
+        let streams = bytes_of_streams(self.streams);
         let unsent = self.unsent.map_or(0, |bytes| STALLED + bytes);
         let header_block =
             self.header_block.map_or(0, |max| HEADER_FRAMES + PER_HEADER_BYTE * u64::from(max));
         streams + unsent + header_block
+    }
+}
+
+fn bytes_of_streams(streams: u64) -> u64 {
+    match streams {
+        0 => 0,
+        // Vectors grow by doubling.
+        streams => streams.next_power_of_two().max(STREAMS_MIN) * STREAM,
     }
 }
 
@@ -82,11 +89,15 @@ pub(in crate::server::grpc) struct ConnectionMemory {
 }
 
 impl ConnectionMemory {
-    /// The share of a new connection. [`most_connections`] bounds their number.
-    pub(in crate::server::grpc) fn new(budget: &Arc<MemoryBudget>, tls: bool) -> ConnectionMemory {
+    /// The share of a new connection of `address`. [`most_connections`] bounds their number.
+    pub(in crate::server::grpc) fn new(
+        budget: &Arc<MemoryBudget>,
+        tls: bool,
+        address: ClientAddress,
+    ) -> ConnectionMemory {
         let fixed = cost_of(tls);
         budget.add(MemoryPart::Connections, fixed);
-        let (buffers, waiting) = (budget.add_buffers(), AtomicU64::new(0));
+        let (buffers, waiting) = (budget.add_buffers(address), AtomicU64::new(0));
         ConnectionMemory { budget: Arc::clone(budget), fixed, buffers, waiting }
     }
 
@@ -94,16 +105,22 @@ impl ConnectionMemory {
         &self.budget
     }
 
-    /// Counts what h2 buffers now. If that exceeds the budget, the connection with the largest
-    /// buffers is evicted, which may be this one.
-    pub(in crate::server::grpc) fn hold(&self, buffered: Buffered) {
+    /// What the calls of all connections of the address hold.
+    pub(super) fn calls_of_address(&self) -> &Arc<AddressMemory> {
+        self.buffers.calls_of_address()
+    }
+
+    /// Counts what h2 buffers now, while `open` streams are open. If that exceeds the budget, a
+    /// connection of the address that holds most is evicted, which may be this one.
+    pub(in crate::server::grpc) fn hold(&self, buffered: Buffered, open: u64) {
         let bytes = buffered.bytes();
+        self.buffers.set_in_use(bytes_of_streams(open));
         if bytes != self.buffers.bytes() {
             self.budget.resize_buffers(&self.buffers, bytes);
         }
     }
 
-    /// Returns when the connection must close, because its buffers are the largest.
+    /// Returns when the connection must close, because its address holds most.
     pub(in crate::server::grpc) async fn evicted(&self) {
         self.buffers.evicted().await;
     }
@@ -113,7 +130,7 @@ impl ConnectionMemory {
     pub(super) fn take_waiting(&self, bytes: u64) -> bool {
         let before = self.waiting.fetch_add(bytes, Ordering::Relaxed);
         let more = over_allowance(before + bytes) - over_allowance(before);
-        let fits = more == 0 || self.budget.take(MemoryPart::Waiting, more);
+        let fits = more == 0 || self.budget.take(CallPart::Waiting, more, self.calls_of_address());
         if !fits {
             self.waiting.fetch_sub(bytes, Ordering::Relaxed);
         }
@@ -125,7 +142,7 @@ impl ConnectionMemory {
         let before = self.waiting.fetch_sub(bytes, Ordering::Relaxed);
         match over_allowance(before) - over_allowance(before - bytes) {
             0 => {}
-            less => self.budget.give_back(MemoryPart::Waiting, less),
+            less => self.budget.give_back(CallPart::Waiting, less, self.calls_of_address()),
         }
     }
 }
@@ -133,7 +150,7 @@ impl ConnectionMemory {
 impl Drop for ConnectionMemory {
     fn drop(&mut self) {
         self.budget.remove_buffers(&self.buffers);
-        self.budget.give_back(MemoryPart::Connections, self.fixed);
+        self.budget.subtract(MemoryPart::Connections, self.fixed);
     }
 }
 
@@ -145,6 +162,8 @@ fn over_allowance(bytes: u64) -> u64 {
 mod tests {
     use super::*;
 
+    use std::net::IpAddr;
+
     use proptest::prelude::*;
 
     use crate::server::metrics::{ClientMemory, ServerMetrics};
@@ -152,6 +171,11 @@ mod tests {
     fn budget(max: u64) -> (Arc<MemoryBudget>, Arc<ServerMetrics>) {
         let metrics = Arc::<ServerMetrics>::default();
         (Arc::new(MemoryBudget::new(max as usize, metrics.clone())), metrics)
+    }
+
+    /// A connection from the address 10.0.0.`host`.
+    fn connection(budget: &Arc<MemoryBudget>, tls: bool, host: u8) -> ConnectionMemory {
+        ConnectionMemory::new(budget, tls, IpAddr::from([10, 0, 0, host]).into())
     }
 
     #[test]
@@ -178,9 +202,9 @@ mod tests {
         assert_eq!(most_connections(512 << 20, true), 2730);
         assert_eq!(most_connections(0, true), 1, "a listener has one at least");
         let (budget, metrics) = budget(8 * PLAIN);
-        let first = ConnectionMemory::new(&budget, true);
-        let second = ConnectionMemory::new(&budget, false);
-        second.hold(Buffered { streams: 1, ..Buffered::default() });
+        let first = connection(&budget, true, 1);
+        let second = connection(&budget, false, 1);
+        second.hold(Buffered { streams: 1, ..Buffered::default() }, 0);
         let ClientMemory { connections, buffers, .. } = &metrics.client_memory;
         assert_eq!((connections.held.get(), buffers.held.get()), (2 * PLAIN + TLS, 8 * KIB));
         drop(second);
@@ -192,17 +216,20 @@ mod tests {
     #[test]
     fn every_connection_has_its_allowance() {
         let (budget, metrics) = budget(8 * PLAIN);
-        let greedy = ConnectionMemory::new(&budget, false);
-        let modest = ConnectionMemory::new(&budget, false);
-        assert!(greedy.take_waiting(ALLOWANCE + PLAIN), "its allowance and the whole part");
+        let [greedy, modest] = [1, 1].map(|host| connection(&budget, false, host));
+        let other = connection(&budget, false, 2);
+        let half = PLAIN / 2;
+        assert!(greedy.take_waiting(ALLOWANCE + half), "its allowance and half of the part");
         assert!(!greedy.take_waiting(1));
         assert!(modest.take_waiting(ALLOWANCE));
-        assert!(!modest.take_waiting(1));
-        assert_eq!(metrics.client_memory.waiting.held.get(), PLAIN);
+        assert!(!modest.take_waiting(1), "both connections are of one address");
+        assert!(other.take_waiting(ALLOWANCE + half / 2), "another has half of the rest");
+        assert_eq!(metrics.client_memory.waiting.held.get(), half + half / 2);
+        other.give_back_waiting(ALLOWANCE + half / 2);
         greedy.give_back_waiting(1);
         assert!(modest.take_waiting(1));
         modest.give_back_waiting(ALLOWANCE + 1);
-        greedy.give_back_waiting(ALLOWANCE + PLAIN - 1);
+        greedy.give_back_waiting(ALLOWANCE + half - 1);
         assert_eq!(metrics.client_memory.waiting.held.get(), 0);
     }
 
@@ -214,7 +241,7 @@ mod tests {
         ) {
             let (budget, metrics) = budget(16 * PLAIN);
             let connections: Vec<ConnectionMemory> =
-                (0..3).map(|_| ConnectionMemory::new(&budget, false)).collect();
+                [1, 1, 2].map(|host| connection(&budget, false, host)).into();
             let mut taken: Vec<(usize, u64)> = Vec::new();
             for (index, bytes) in steps {
                 if connections[index].take_waiting(bytes) {
