@@ -4,6 +4,7 @@
 
 use smallvec::SmallVec;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::limit::{HITS_END, Override};
@@ -58,6 +59,8 @@ pub struct Request<'a> {
     pub timeout: Option<Duration>,
     /// The caller's trace context.
     pub trace: TraceContext<'a>,
+    /// Becomes true when the call may not wait for the store any longer. `None`: it may always.
+    pub must_decide: Option<&'a AtomicBool>,
 }
 
 /// The trace context of a caller.
@@ -160,6 +163,11 @@ pub enum RequestError {
 }
 
 impl Request<'_> {
+    /// Whether the call must be decided now, without waiting for the store.
+    pub fn must_decide(&self) -> bool {
+        self.must_decide.is_some_and(|must_decide| must_decide.load(Ordering::Relaxed))
+    }
+
     /// Checks the request against `bounds`, in one pass over the entries and without allocation.
     ///
     /// # Errors
@@ -243,6 +251,7 @@ mod tests {
                 hits_addend: 0,
                 timeout: None,
                 trace: TraceContext::default(),
+                must_decide: None,
             }
             .validate(&bounds)
         };

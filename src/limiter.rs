@@ -13,7 +13,10 @@
 //!
 //! A check never fails. If the store returns an error, the rule's `on_error` decides.
 
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 
 use futures_util::future::{BoxFuture, join_all};
 use smallvec::SmallVec;
@@ -136,7 +139,8 @@ impl<S: Store> Limiter<S> {
         self.finish(rules, request, &mut pending, now)
     }
 
-    /// The driver for counters in Redis, which awaits the replies.
+    /// The driver for counters in Redis, which awaits the replies. The fallback decides for those that
+    /// are missing when the request must be decided.
     async fn check_redis(
         &self,
         modes: &Modes<S>,
@@ -146,13 +150,13 @@ impl<S: Store> Limiter<S> {
     ) -> Verdict {
         let mut pending = Pending::new();
         self.begin(&mut pending, rules, request, now);
+        let timeout = request.timeout;
         if let [descriptor] = &mut *pending {
             // One descriptor needs no list of futures.
-            descriptor.query_redis(modes, request.timeout).await;
+            until_due(request, pin!(descriptor.query_redis(modes, timeout))).await;
         } else {
-            let timeout = request.timeout;
             let all = pending.iter_mut().map(|one| one.query_redis(modes, timeout));
-            join_all(all).await;
+            until_due(request, pin!(join_all(all))).await;
         }
         self.finish(rules, request, &mut pending, now)
     }
@@ -260,4 +264,13 @@ impl<S: Store> Limiter<S> {
             }
         }
     }
+}
+
+/// Awaits `queries`, as long as `request` may wait.
+async fn until_due<T>(request: &Request<'_>, mut queries: Pin<&mut impl Future<Output = T>>) {
+    poll_fn(|context| match queries.as_mut().poll(context) {
+        Poll::Pending if !request.must_decide() => Poll::Pending,
+        _ => Poll::Ready(()),
+    })
+    .await;
 }

@@ -29,11 +29,18 @@ pub enum StoreError {
     /// The reply is not an outcome. The step may have been applied.
     #[error("the reply of the store is invalid; check for other versions or programs on its keys")]
     InvalidReply,
+    /// The call may not wait for the store any longer. The step may have been applied, or may be
+    /// later.
+    #[error(
+        "the calls that wait for the store hold too much memory; see grpc.max_client_memory, or \
+         look for the client that sends them"
+    )]
+    NoRoom,
 }
 
 impl StoreError {
     /// Every error, in the order in which metrics count them.
-    pub const ALL: [StoreError; 8] = [
+    pub const ALL: [StoreError; 9] = [
         StoreError::MemoryFull,
         StoreError::Timeout,
         StoreError::BreakerOpen,
@@ -42,12 +49,19 @@ impl StoreError {
         StoreError::ConnectionLost,
         StoreError::ErrorReply,
         StoreError::InvalidReply,
+        StoreError::NoRoom,
     ];
 
     /// Whether the step may have been applied, or may still be applied later. If false, it was not
     /// and never will be.
     pub const fn may_have_run(self) -> bool {
-        matches!(self, StoreError::Timeout | StoreError::ConnectionLost | StoreError::InvalidReply)
+        matches!(
+            self,
+            StoreError::Timeout
+                | StoreError::ConnectionLost
+                | StoreError::InvalidReply
+                | StoreError::NoRoom
+        )
     }
 
     /// The name of the error in metric labels and headers.
@@ -61,6 +75,7 @@ impl StoreError {
             StoreError::ConnectionLost => "connection_lost",
             StoreError::ErrorReply => "error_reply",
             StoreError::InvalidReply => "invalid_reply",
+            StoreError::NoRoom => "no_room",
         }
     }
 }

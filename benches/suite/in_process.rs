@@ -62,6 +62,7 @@ impl InProcessLoad {
             hits_addend: 0,
             timeout: None,
             trace: TraceContext::default(),
+            must_decide: None,
         };
         let now = self.clock.now();
         let verdict = self.limiter.check(&self.rules, black_box(&request), now).now_or_never();

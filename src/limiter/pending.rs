@@ -28,7 +28,8 @@ pub(super) struct PendingDescriptor<'r> {
     /// A guard that is armed before the store is queried, so that a dropped call gives back what it
     /// may have taken.
     undo: Option<UndoGuard>,
-    /// The counter's decision; an error until the store has been queried.
+    /// The counter's decision. Until the store has returned it, [`StoreError::NoRoom`]: the request
+    /// had to be decided before.
     result: Result<Decision, StoreError>,
     /// Whether the shared store returned an outcome to the query.
     by_store: bool,
@@ -41,7 +42,7 @@ impl<'r> PendingDescriptor<'r> {
         resolved: ResolvedDescriptor<'r>,
         local_now: Micros,
     ) -> PendingDescriptor<'r> {
-        let (store_now, result) = (Ok(local_now), Err(StoreError::Unreachable));
+        let (store_now, result) = (Ok(local_now), Err(StoreError::NoRoom));
         let (lease, undo, by_store) = (None, None, false);
         PendingDescriptor { resolved, local_now, store_now, lease, undo, result, by_store }
     }

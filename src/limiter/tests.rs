@@ -56,6 +56,7 @@ impl Bench {
             hits_addend: 0,
             timeout: None,
             trace: Default::default(),
+            must_decide: None,
         };
         self.check(&request)
     }
@@ -245,6 +246,7 @@ fn decide(limiter: &Limiter<FakeStore>, rules: &RuleSet) -> Verdict {
         hits_addend: 0,
         timeout: None,
         trace: Default::default(),
+        must_decide: None,
     };
     let verdict = limiter.check(rules, &request, NOW);
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(verdict)
@@ -284,6 +286,7 @@ fn any_mix_of_descriptors_has_an_order() {
         hits_addend: 0,
         timeout: None,
         trace: Default::default(),
+        must_decide: None,
     };
     let verdict = bench.check(&request);
     assert_eq!(header(&verdict, "x-ratelimit-remaining"), Some("0"));
@@ -302,6 +305,7 @@ fn any_mix_of_descriptors_has_an_order() {
             hits_addend: 0,
             timeout: None,
             trace: Default::default(),
+            must_decide: None,
         });
     };
     spend("b", 700);

@@ -4,6 +4,7 @@
 mod support;
 
 mod bounds;
+mod client_addresses;
 mod delivery;
 mod drain;
 mod floods;

@@ -38,6 +38,7 @@ impl Bench {
             hits_addend: 0,
             timeout: None,
             trace: Default::default(),
+            must_decide: None,
         })
     }
 
@@ -272,8 +273,14 @@ fn a_slot_of_the_fallback_is_released_by_its_lease() {
     let send = |entries: &[Entry<'_>], hits: i64| {
         let hits_addend = Some(hits.unsigned_abs());
         let one = Descriptor { entries, limit: None, hits_addend, is_negative_hits: hits < 0 };
-        let (hits_addend, timeout, trace) = (0, None, Default::default());
-        let request = Request { domain: "d", descriptors: &[one], hits_addend, timeout, trace };
+        let request = Request {
+            domain: "d",
+            descriptors: &[one],
+            hits_addend: 0,
+            timeout: None,
+            trace: Default::default(),
+            must_decide: None,
+        };
         runtime.block_on(limiter.check(&bench.rules, &request, NOW))
     };
     let slots = Entry { key: "slots", value: "" };

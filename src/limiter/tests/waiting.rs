@@ -1,5 +1,7 @@
-//! Tests that both drivers, inline and awaited, make the same decisions.
+//! Tests that both drivers, inline and awaited, make the same decisions, and of decisions that may not
+//! wait any longer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::FutureExt;
@@ -47,6 +49,7 @@ async fn an_awaited_store_decides_as_an_inline_one() {
             hits_addend: 0,
             timeout: None,
             trace: Default::default(),
+            must_decide: None,
         };
         let now = NOW.saturating_add(Micros::from_millis(500 * round as u64));
         let inline = bench.limiter.check(&bench.rules, &request, now).now_or_never();
@@ -56,5 +59,50 @@ async fn an_awaited_store_decides_as_an_inline_one() {
         assert_eq!(inline.statuses, awaited.statuses, "{round}: {request:?}");
         assert_eq!(inline.headers, awaited.headers, "{round}: {request:?}");
         assert_eq!(inline.rollback.is_some(), awaited.rollback.is_some(), "{round}: {request:?}");
+    }
+}
+
+/// The store has decided neither descriptor, and each gets the fallback of its rule.
+#[test]
+fn a_request_that_must_decide_gets_the_fallback() {
+    let rules = "
+  - {key: allow, rate_limit: {unit: minute, requests_per_unit: 1, on_error: allow}}
+  - {key: deny, rate_limit: {unit: minute, requests_per_unit: 1, on_error: deny}}
+";
+    let bench = Bench::new(rules, ResponseSettings::default());
+    let modes = Modes::without_over_limit_cache(FakeStore::new().holding());
+    let seed = KeySeed::fixed([1, 2]);
+    let limiter = Limiter::new(Backend::Redis(modes), seed, ResponseSettings::default());
+    for (keys, codes) in [
+        (vec!["allow"], vec![Code::Ok]),
+        (vec!["deny"], vec![Code::OverLimit]),
+        (vec!["deny", "allow"], vec![Code::OverLimit, Code::Ok]),
+    ] {
+        let entries: Vec<_> = keys.iter().map(|&key| [Entry { key, value: "" }]).collect();
+        let descriptor = |entries| Descriptor {
+            entries,
+            limit: None,
+            hits_addend: None,
+            is_negative_hits: false,
+        };
+        let descriptors: Vec<_> = entries.iter().map(|one| descriptor(&one[..])).collect();
+        let must_decide = AtomicBool::new(false);
+        let request = Request {
+            domain: "d",
+            descriptors: &descriptors,
+            hits_addend: 0,
+            timeout: None,
+            trace: Default::default(),
+            must_decide: Some(&must_decide),
+        };
+        let mut check = Box::pin(limiter.check(&bench.rules, &request, NOW));
+        assert!(check.as_mut().now_or_never().is_none(), "the store has not answered");
+        must_decide.store(true, Ordering::Relaxed);
+        let verdict = check.now_or_never().expect("no wait");
+        for (status, code) in verdict.statuses.iter().zip(codes) {
+            assert_eq!(status.code, code, "{keys:?}");
+            let DecisionReason::Fallback { error, .. } = status.reason else { panic!("{keys:?}") };
+            assert_eq!(error, StoreError::NoRoom);
+        }
     }
 }

@@ -37,7 +37,9 @@ impl<D: Decide> RateLimitHandler<D> {
         memory: &CallMemory<'_>,
     ) -> Result<RlsResponse, GrpcStatus> {
         let (timeout, trace) = (head.timeout(), head.trace());
-        let decision = pin!(handle(&*self.decider, &self.bounds, message, timeout, trace));
+        let must_decide = Some(memory.must_decide());
+        let decision =
+            pin!(handle(&*self.decider, &self.bounds, message, timeout, trace, must_decide));
         let weight = || weight_of(message) + head.bytes();
         Ok(memory.wait_for_decision(weight, decision).await??)
     }

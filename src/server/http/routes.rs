@@ -117,7 +117,7 @@ async fn decided<D: Decide>(state: &HttpState<D>, headers: &HeaderMap, body: &[u
             return refused(StatusCode::BAD_REQUEST, reason);
         }
     };
-    match handle(&*state.decider, &state.bounds, &message, None, trace).await {
+    match handle(&*state.decider, &state.bounds, &message, None, trace, None).await {
         Ok(RlsResponse { message: response, rollback }) => {
             let status = match response.overall_code() {
                 Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,

@@ -137,7 +137,8 @@ impl<'m> Message<'m> {
     ) -> Result<Request<'r>, RequestError> {
         let Message { domain, hits_addend, .. } = *self;
         let trace = TraceContext::default();
-        let request = Request { domain, descriptors, hits_addend, timeout: None, trace };
+        let (timeout, must_decide) = (None, None);
+        let request = Request { domain, descriptors, hits_addend, timeout, trace, must_decide };
         request.validate(bounds)?;
         Ok(request)
     }

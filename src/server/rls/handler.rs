@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
+use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ use super::encode;
 
 /// A decider of requests, such as the limiter.
 pub trait Decide: Send + Sync + 'static {
-    /// The verdict on a valid request. The future is dropped when the caller resets the call.
+    /// The verdict on a valid request. The future is dropped when the caller resets the call. It is
+    /// polled once more when [`Request::must_decide`] becomes true, and dropped if it is pending then.
     fn decide(&self, request: &Request<'_>) -> impl Future<Output = Verdict> + Send;
 
     /// Counts a request that was rejected as invalid.
@@ -72,13 +74,15 @@ pub(in crate::server) fn trace_context<'h>(
 }
 
 /// Decides the request in `bytes`, which is untrusted input. `timeout` is the time that the caller
-/// waits, and `caller` is its trace context.
+/// waits, and `trace` is its trace context. The decider must not wait for its store after `must_decide`
+/// has become true.
 pub(in crate::server) async fn handle(
     decider: &impl Decide,
     bounds: &Bounds,
     bytes: &[u8],
     timeout: Option<Duration>,
     trace: TraceContext<'_>,
+    must_decide: Option<&AtomicBool>,
 ) -> Result<RlsResponse, HandleError> {
     let refuse = |_: &HandleError| decider.count_invalid();
     let message = Message::read(bytes).map_err(HandleError::from).inspect_err(refuse)?;
@@ -87,6 +91,7 @@ pub(in crate::server) async fn handle(
     let mut request = request.inspect_err(refuse)?;
     request.timeout = timeout;
     request.trace = trace;
+    request.must_decide = must_decide;
     let verdict = catch_panic(pin!(decider.decide(&request))).await;
     let mut verdict = verdict.inspect_err(|_| decider.count_panicked())?;
     let rollback = verdict.rollback.take();
@@ -153,8 +158,8 @@ mod tests {
         ];
         for (bytes, count) in table {
             let decider = Counting::default();
-            let answer =
-                handle(&decider, &Bounds::default(), &bytes, None, TraceContext::default()).await;
+            let (bounds, trace) = (Bounds::default(), TraceContext::default());
+            let answer = handle(&decider, &bounds, &bytes, None, trace, None).await;
             assert_eq!((answer.is_err(), decider.0.into_inner()), (count == 1, count), "{bytes:?}");
         }
     }

@@ -18,18 +18,19 @@ use super::support::{Served, in_time, request, serve_one_worker, wait_until};
 use crate::server::tests::test_handlers::{Blocking, ByDomain};
 use crate::server::{Decide, PartMetrics, ServerConfig, ServerMetrics};
 
-/// The budget. It has room for 8 connections, and for 128 KiB of waiting and of undecided calls.
+/// The budget. It has room for 8 connections, and for 128 KiB of waiting and of undecided calls, of
+/// which one address may have half.
 const MAX: usize = 1 << 20;
 const PIECE: usize = 16 << 10;
 const SHORT: Duration = Duration::from_millis(50);
 const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// A server with one worker and a budget of [`MAX`] bytes, and its metrics.
-fn serving(decider: impl Decide, fast_path: bool) -> (Served, Arc<ServerMetrics>) {
+pub(super) fn serving(decider: impl Decide, fast_path: bool) -> (Served, Arc<ServerMetrics>) {
     serving_with(decider, fast_path, |_| {})
 }
 
-fn serving_with(
+pub(super) fn serving_with(
     decider: impl Decide,
     fast_path: bool,
     tune: impl FnOnce(&mut ServerConfig),
@@ -45,7 +46,7 @@ fn is_within(part: &PartMetrics) -> bool {
 }
 
 /// Waits until clients that are gone hold nothing, and stops the server.
-async fn stop_empty(server: Served, metrics: &ServerMetrics) {
+pub(super) async fn stop_empty(server: Served, metrics: &ServerMetrics) {
     let memory = &metrics.client_memory;
     let parts = [&memory.connections, &memory.buffers, &memory.waiting, &memory.deciding];
     wait_until("all memory to come back", || parts.iter().all(|part| part.held.get() == 0)).await;
@@ -84,8 +85,8 @@ async fn incomplete_messages_stay_within_the_budget(fast_path: bool) {
     for stream in streams().take(8) {
         assert!(hostile.send(&incomplete_call(stream, &call_headers())).await);
     }
-    // 128 KiB and the allowance of the connection are room for six calls of 22 KiB.
-    assert_eq!(next_headers(&mut hostile).await.stream, 13);
+    // Half of 128 KiB and the allowance of the connection are room for three calls of 22 KiB.
+    assert_eq!(next_headers(&mut hostile).await.stream, 7);
     assert!(is_within(&metrics.client_memory.waiting));
     server.try_call().await.unwrap();
     drop(hostile);
@@ -115,7 +116,7 @@ async fn calls_of_headers_stay_within_the_budget(fast_path: bool) {
 }
 
 /// A call of a small request with a large unknown field.
-fn call_with_unknown_field(stream: u32) -> Vec<u8> {
+pub(super) fn call_with_unknown_field(stream: u32) -> Vec<u8> {
     let mut message = request("ok").encode_to_vec();
     encode_key(100, WireType::LengthDelimited, &mut message);
     encode_varint(PIECE as u64 - 100, &mut message);
@@ -138,7 +139,7 @@ async fn messages_being_decided_count_in_the_budget(fast_path: bool) {
     for _ in 0..CALLS {
         arrivals.recv().await.unwrap();
     }
-    // 128 KiB are room for less than six calls of 24 KiB.
+    // Half of 128 KiB is room for less than three calls of 24 KiB.
     wait_until("a refusal", || metrics.memory_full.get() >= 2).await;
     assert!(is_within(&metrics.client_memory.deciding));
     go.add_permits(1);
@@ -250,7 +251,7 @@ async fn a_streaming_call_must_send_its_message_in_time() {
 }
 
 /// A complete request to watch the health of the server: an empty message.
-fn watch(stream: u32) -> Vec<u8> {
+pub(super) fn watch(stream: u32) -> Vec<u8> {
     let headers = headers_to(STREAMING_PATHS[0]);
     let head = frame(HEADERS, END_HEADERS, stream, &headers);
     [head, frame(DATA, END_STREAM, stream, &[0; 5])].concat()

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::support::request;
 
@@ -102,6 +102,13 @@ impl Raw {
     /// Connects, and sends `settings`: pairs of a 16-bit identifier and a 32-bit value.
     pub(super) async fn connect(to: SocketAddr, settings: &[(u16, u32)]) -> Raw {
         Raw::over(TcpStream::connect(to).await.unwrap(), settings).await
+    }
+
+    /// Connects from the address 127.0.0.`host`.
+    pub(super) async fn connect_from(host: u8, to: SocketAddr) -> Raw {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, host], 0).into()).unwrap();
+        Raw::over(socket.connect(to).await.unwrap(), &[]).await
     }
 
     pub(super) async fn over(stream: TcpStream, settings: &[(u16, u32)]) -> Raw {

@@ -78,7 +78,7 @@ async fn a_stalled_node_is_skipped_and_the_other_serves() {
     assert_eq!(apply(&store, &OTHER, None).await, Ok(()));
     let health = store.snapshot(NodeId(0));
     assert_eq!((health.breaker, health.opened), (BreakerState::Open, 1));
-    let timeouts_and_open = [0, 5, 100, 0, 0, 0, 0, 0];
+    let timeouts_and_open = [0, 5, 100, 0, 0, 0, 0, 0, 0];
     assert_eq!(health.errors, timeouts_and_open, "in the order of StoreError::ALL");
     let health = store.snapshot(NodeId(1));
     assert_eq!((health.breaker, health.in_flight), (BreakerState::Closed, 0));

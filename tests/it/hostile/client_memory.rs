@@ -21,7 +21,8 @@ descriptors:
     rate_limit: { unit: hour, requests_per_unit: 1000000 }
 ";
 
-/// `grpc.max_client_memory` in the tests: room for about 700 calls that wait for their client.
+/// `grpc.max_client_memory` in the tests: room for about 700 calls that wait for their
+/// client, of which one address may have half.
 const BUDGET_MIB: u64 = 32;
 
 /// Maximum growth in KiB: the budget, and as much for what is not counted: the attacks would take

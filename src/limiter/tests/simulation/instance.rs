@@ -122,6 +122,7 @@ impl Instance {
             hits_addend: 0,
             timeout: None,
             trace: Default::default(),
+            must_decide: None,
         };
         self.limiter.check(rules, &request, self.clock.now()).await
     }

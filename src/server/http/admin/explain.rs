@@ -157,8 +157,14 @@ pub(super) fn validate(
     let entries: Vec<_> = descriptors.iter().map(ParsedDescriptor::entries).collect();
     let descriptors: Vec<_> = entries.iter().map(|entries| bare_descriptor(entries)).collect();
     let (hits_addend, timeout, trace) = (0, None, TraceContext::default());
-    let request =
-        descriptor::Request { domain, descriptors: &descriptors, hits_addend, timeout, trace };
+    let request = descriptor::Request {
+        domain,
+        descriptors: &descriptors,
+        hits_addend,
+        timeout,
+        trace,
+        must_decide: None,
+    };
     request.validate(bounds)
 }
 
