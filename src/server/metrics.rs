@@ -72,7 +72,8 @@ pub struct ListenerMetrics {
     /// Open connections that wait for their client: for TLS and the preface (gRPC), or for a
     /// request.
     pub waiting: Metric,
-    /// Waiting connections closed for a new one, because a maximum was reached.
+    /// Connections closed for a new one, because a maximum was reached: waiting ones, or those of an
+    /// address with more than half of all.
     pub evicted: Metric,
     /// Connections closed at once because the listener had its maximum of open connections.
     pub refused_total: Metric,
@@ -122,13 +123,13 @@ pub struct ServerMetrics {
     /// Calls rejected because their message exceeded `grpc.max_message_bytes`, as it was sent.
     /// Messages that exceed it only after decompression are not counted.
     pub message_too_large: Metric,
-    /// Calls rejected at `grpc.max_client_memory`.
+    /// Calls rejected at `grpc.max_client_memory`. Those that the fallback decides are not counted.
     pub memory_full: Metric,
     /// Health watches and reflection calls rejected: too many of one connection, or too large.
     pub streaming_refused: Metric,
     /// The memory that clients hold.
     pub client_memory: ClientMemory,
-    /// gRPC connections closed because their buffers were the largest, and the memory was used.
+    /// gRPC connections closed because their address buffered most, and the memory was used.
     pub memory_evicted: Metric,
     /// HTTP requests whose head or body was sent too slowly, or whose response was read too slowly.
     pub http_timeout: Metric,
@@ -165,7 +166,7 @@ impl ServerMetrics {
         for (listener, port) in ports {
             family.sample(&[("listener", listener)], port.accepted.get());
         }
-        let help = "Waiting connections closed for a new one at a maximum of open connections.";
+        let help = "Connections closed for a new one at a maximum of open connections.";
         let family = page.counter("weir_connections_evicted_total", help);
         for (listener, port) in ports {
             family.sample(&[("listener", listener)], port.evicted.get());
@@ -173,7 +174,7 @@ impl ServerMetrics {
         let family = page.counter(
             "weir_connections_refused_total",
             "Connections closed at once: over the maximum of the listener (total) or of one client \
-             address (peer), and no connection waited.",
+             address (peer), and no other connection could be closed.",
         );
         for (listener, port) in ports {
             for (reason, count) in [("total", &port.refused_total), ("peer", &port.refused_peer)] {

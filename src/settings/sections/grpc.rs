@@ -48,7 +48,8 @@ section! {
         // its memory limit from this.
         /// Maximum memory, in bytes, that clients make the process hold: connections, headers,
         /// incomplete messages, undecided requests and unread responses
-        /// ([operating.md](operating.md#memory)). At the limit, weir rejects calls with
+        /// ([operating.md](operating.md#memory)). One client address gets at most half of the memory of
+        /// waiting calls. At the limit, weir decides calls by `on_error`, rejects them with
         /// RESOURCE_EXHAUSTED or closes connections. Not counted: HPACK tables and DATA
         /// frames, at most 2.2 MiB for each open connection.
         max_client_memory: usize = "536870912", number(1 << 22..=1 << 40);
@@ -64,10 +65,12 @@ section! {
         max_control_frames: u32 = "1000", number(10..=COUNT_MAX);
         /// Maximum number of open gRPC connections of the process. One more closes the connection that
         /// has waited longest for TLS and the first bytes of HTTP/2. If none waits, it is closed itself.
+        /// If one client address has more than half, a connection of that address is closed for others.
         /// `max_client_memory` may have room for fewer.
         max_connections: usize = "16384", number(1..=COUNT_MAX);
-        /// Maximum number of open gRPC connections of one client address, with the same effect among
-        /// the connections of this address. `off`: no limit.
+        /// Maximum number of open gRPC connections of one client address. One more closes the waiting
+        /// connection of this address, or itself. An IPv6 client counts by the first 64 bits of its
+        /// address. `off`: no limit.
         max_connections_per_peer: Option<usize> = "off", number_or_off(1..=COUNT_MAX);
         // 8: about 2 ms of cryptography with ECDSA keys, and 8 ms with RSA keys.
         /// Maximum number of steps of TLS handshakes per worker and round. A round also serves the open

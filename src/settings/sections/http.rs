@@ -24,11 +24,12 @@ section! {
         /// Lifetime of a connection, busy or idle.
         max_connection_age: Duration = "10m", positive_duration();
         /// Maximum number of open connections of the HTTP listener. One more closes the connection that
-        /// has waited longest for a request. If none waits, it is closed itself.
+        /// has waited longest for a request. If none waits, it is closed itself. If one client address
+        /// has more than half, a connection of that address is closed for others.
         max_connections: usize = "1024", number(1..=COUNT_MAX);
         // Health probes and a client that opens all the connections it can have different addresses.
-        /// Maximum number of open connections of one client address to one listener, with the same
-        /// effect among the connections of this address. `off`: no limit.
+        /// Maximum number of open connections of one client address to one listener. One more closes the
+        /// waiting connection of this address, or itself. `off`: no limit.
         max_connections_per_peer: Option<usize> = "256", number_or_off(1..=COUNT_MAX);
     }
 }
