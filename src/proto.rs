@@ -5,7 +5,7 @@
 
 pub(crate) mod wire;
 
-pub use generated::envoy;
+pub use generated::{envoy, grpc};
 
 pub use envoy::config::core::v3::HeaderValue;
 pub use envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;

@@ -4,12 +4,12 @@
 use std::io::Write;
 
 use clap::Args;
-use tonic_health::pb::HealthCheckRequest;
-use tonic_health::pb::health_check_response::ServingStatus;
-use tonic_health::pb::health_client::HealthClient;
 
 use super::client::ServiceArgs;
 use super::{exit, say_error};
+use crate::proto::grpc::health::v1::HealthCheckRequest;
+use crate::proto::grpc::health::v1::health_check_response::ServingStatus;
+use crate::proto::grpc::health::v1::health_client::HealthClient;
 
 #[derive(Debug, Args)]
 pub(crate) struct HealthArgs {

@@ -51,8 +51,6 @@ impl Acceptor {
         let http = net::TcpListener::from_std(http)?;
         let admin = net::TcpListener::from_std(admin)?;
         let (lifecycle, metrics) = (&self.lifecycle, &self.metrics);
-        // This runs before the first connection, so that no probe reads "serving" too early.
-        self.reporter.start().await;
         tokio::join!(
             lifecycle.drain(self.shutdown, self.delay),
             self.reporter.follow(lifecycle),

@@ -1,10 +1,15 @@
 //! Health and reflection on the gRPC port, called by their standard clients.
 
+use std::collections::HashMap;
+
+use http::uri::PathAndQuery;
 use tokio_stream::StreamExt;
 use tonic::Code;
-use tonic_health::pb::HealthCheckRequest;
+use tonic::client::Grpc;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+use tonic_prost::ProstCodec;
 use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
@@ -29,6 +34,31 @@ fn health_has_both_names_of_envoy_ratelimit() {
     let service = "envoy.service.ratelimit.v3.RateLimitService";
     assert_eq!(health(&client, service), Ok(ServingStatus::Serving));
     assert_eq!(health(&client, "other"), Err(Code::NotFound));
+}
+
+/// `HealthListResponse` of the protocol, which `tonic_health` does not define.
+#[derive(Clone, PartialEq, prost::Message)]
+struct ListResponse {
+    #[prost(map = "string, message", tag = "1")]
+    statuses: HashMap<String, HealthCheckResponse>,
+}
+
+#[test]
+fn health_lists_all_names() {
+    let weir = Weir::setup().start();
+    let client = weir.client();
+    let mut grpc = Grpc::new(client.channel());
+    let listed = client.block_on(async {
+        grpc.ready().await.expect("a connection");
+        let path = PathAndQuery::from_static("/grpc.health.v1.Health/List");
+        let codec = ProstCodec::<(), ListResponse>::default();
+        grpc.unary(tonic::Request::new(()), path, codec).await
+    });
+    let listed: ListResponse = listed.expect("a response").into_inner();
+    let serving = |name: &str| (name.to_owned(), ServingStatus::Serving);
+    let statuses = listed.statuses.into_iter().map(|(name, response)| (name, response.status()));
+    let expected = ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"].map(serving);
+    assert_eq!(statuses.collect::<HashMap<_, _>>(), HashMap::from(expected));
 }
 
 /// The health check must fail before the shutdown, so that load balancers remove the instance.

@@ -97,7 +97,11 @@ const WORDS: &[(&str, Where, &str)] = &[
     ("dbg!", Where::Only(&[]), "left over"),
     ("todo!", Where::Only(&[]), "unfinished"),
     ("saphyr_parser::", Where::Only(&["src/yaml"]), "one file parses YAML"),
-    ("crate::proto", Where::Only(&["src/server", "src/cli/call", "src/proto"]), "edge only"),
+    (
+        "crate::proto",
+        Where::Only(&["src/server", "src/cli/call", "src/cli/health", "src/proto"]),
+        "edge only",
+    ),
     ("tonic::", Where::Only(USES_GRPC), "edge only; one adapter of the server uses tonic"),
     ("tonic::codegen", Where::Only(&[]), "tonic hides it: it is for generated code"),
     ("opentelemetry", Where::Only(&["src/telemetry"]), "one folder sends to collectors"),

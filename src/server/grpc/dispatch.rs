@@ -59,6 +59,7 @@ impl Method {
     /// The method of a request path; `None` if it is unknown.
     fn at(path: &str) -> Option<Method> {
         const CHECK: &str = "/grpc.health.v1.Health/Check";
+        const LIST: &str = "/grpc.health.v1.Health/List";
         const WATCH: &str = "/grpc.health.v1.Health/Watch";
         const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
         const REFLECTION_ALPHA: &str =
@@ -66,6 +67,7 @@ impl Method {
         Some(match path {
             PATH => Method::ShouldRateLimit,
             CHECK => Method::Unary(CHECK),
+            LIST => Method::Unary(LIST),
             WATCH => Method::Streaming(WATCH),
             REFLECTION => Method::Streaming(REFLECTION),
             REFLECTION_ALPHA => Method::Streaming(REFLECTION_ALPHA),

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tokio_stream::StreamExt;
 use tonic_health::pb::HealthCheckRequest;
-use tonic_health::pb::health_check_response::ServingStatus::{self, NotServing, Serving};
+use tonic_health::pb::health_check_response::ServingStatus::{
+    self, NotServing, Serving, ServiceUnknown,
+};
 use tonic_health::pb::health_client::HealthClient;
 
 use super::support::{Served, http, serve, settings};
@@ -88,6 +90,19 @@ async fn known_names_are_serving_and_others_not_found() {
     let status = client.check(check("other")).await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::NotFound);
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_watch_of_an_unknown_name_stays_open() {
+    let mut config = settings();
+    // Long enough for all checks. The end of the test does not wait for it.
+    config.drain.delay = Duration::from_secs(3600);
+    let server = serve(ByDomain, config);
+    let mut client = HealthClient::new(server.channel().await);
+    let mut stream = client.watch(check("other")).await.unwrap().into_inner();
+    assert_eq!(stream.next().await.unwrap().unwrap().status(), ServiceUnknown);
+    server.shutdown.send_replace(true);
+    assert_eq!(stream.next().await.unwrap().unwrap().status(), ServiceUnknown);
 }
 
 /// Lists the services by one version of reflection. Both versions have the same messages.

@@ -9,12 +9,8 @@ use crate::server::grpc::memory::inbox::SMALL_REQUEST_MAX;
 
 /// Adds both versions of reflection to `routes`.
 pub(super) fn add_to(routes: Routes) -> Routes {
-    let builder = || {
-        Builder::configure()
-            .register_encoded_file_descriptor_set(DESCRIPTORS)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-    };
-    const WHY: &str = "the descriptor sets come from the build";
+    let builder = || Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
+    const WHY: &str = "the descriptor set comes from the build";
     let v1 = builder().build_v1().expect(WHY);
     let v1alpha = builder().build_v1alpha().expect(WHY);
     routes
