@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use self::limit_reader::LimitReader;
-use self::node::{EntryMatcherCompiler, RegexBudget};
+use self::node::EntryMatcherCompiler;
+use self::regex_budget::{LevelStates, RegexBudget};
 use super::file::model::{Document, RawDescriptor, RawRateLimit};
 use super::file::options::{DeniedRequests, Options};
 use super::file::problem::{Location, Position, Report, RuleProblem};
@@ -20,6 +21,7 @@ use crate::yaml;
 mod limit_reader;
 mod mode;
 mod node;
+pub(super) mod regex_budget;
 
 /// Most levels of rules below a domain. They are read and matched recursively.
 const LEVELS_MAX: usize = 32;
@@ -208,6 +210,7 @@ impl Compiler {
         descriptors: Vec<(usize, RawDescriptor)>,
     ) -> Level {
         let mut seen: HashMap<(Arc<str>, DuplicateKey), Location> = HashMap::new();
+        let mut states = LevelStates::default();
         let mut nodes = Vec::with_capacity(descriptors.len());
         for (file, mut descriptor) in descriptors {
             let location = descriptor.at.in_file(&files[file].path);
@@ -220,6 +223,9 @@ impl Compiler {
             let mut compiler =
                 EntryMatcherCompiler { location: &location, report: &mut self.report };
             let spec = Arc::new(compiler.spec(&descriptor, &mut self.regexes));
+            if let Err((what, hint)) = states.add(&spec) {
+                self.report.error(location.clone(), what, hint);
+            }
             let same = (Arc::clone(&spec.key), spec.matcher.duplicate_key());
             if spec.key.is_empty() {
                 // The missing key is reported already. Two such descriptors are no duplicates.

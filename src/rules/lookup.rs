@@ -3,5 +3,6 @@
 pub(super) mod index;
 pub(super) mod matcher;
 pub(super) mod rule;
+pub(super) mod search_steps;
 pub(super) mod small_map;
 pub(super) mod tree;

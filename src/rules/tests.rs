@@ -8,6 +8,7 @@ mod files;
 mod folders;
 mod matching;
 mod random;
+mod regex_steps;
 mod selectors;
 mod stats;
 mod yaml_forms;

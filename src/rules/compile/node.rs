@@ -2,25 +2,13 @@
 
 use std::sync::Arc;
 
+use super::regex_budget::RegexBudget;
 use crate::rules::file::model::RawDescriptor;
 use crate::rules::file::problem::{Location, Position, Report};
 use crate::rules::file::reader::{Field, Text};
 use crate::rules::lookup::matcher::{Matcher, MatcherError};
 use crate::rules::lookup::rule::EntryMatcher;
 use crate::rules::quote::shorten;
-
-/// Most regular expressions in one rule set.
-const REGEXES_MAX: usize = 20_000;
-/// Most bytes of all compiled regular expressions in one rule set. This also bounds the time:
-/// 10,000 expressions of 1.1 KB compile in about a second.
-const REGEX_BYTES_MAX: usize = 128 << 20;
-
-/// The regular expressions that were compiled so far, and their bytes.
-#[derive(Debug, Default)]
-pub(super) struct RegexBudget {
-    count: usize,
-    bytes: usize,
-}
 
 /// Reads one descriptor of a file.
 pub(super) struct EntryMatcherCompiler<'a> {
@@ -144,26 +132,5 @@ impl EntryMatcherCompiler<'_> {
 
     fn error(&mut self, at: Position, what: impl Into<String>, hint: impl Into<String>) {
         self.report.error(at.in_file(&self.location.file), what, hint);
-    }
-}
-
-impl RegexBudget {
-    /// Compiles one expression, or fails when the budget is spent.
-    fn compile(&mut self, text: &Arc<str>, count_by: &[Arc<str>]) -> Result<Matcher, MatcherError> {
-        self.count += 1;
-        if self.count > REGEXES_MAX {
-            let hint = "use `value_template` or wildcards where they can say the same";
-            return Err((format!("there are already {REGEXES_MAX} regular expressions"), hint));
-        }
-        if self.bytes > REGEX_BYTES_MAX {
-            let hint = "write `[0-9]` for `\\d` and `[0-9A-Za-z_]` for `\\w`, which are smaller";
-            let mib = REGEX_BYTES_MAX >> 20;
-            return Err((format!("the others already take {mib} MiB when compiled"), hint));
-        }
-        let matcher = Matcher::regex(Arc::clone(text), count_by)?;
-        if let Matcher::Regex(regex) = &matcher {
-            self.bytes += regex.compiled_bytes();
-        }
-        Ok(matcher)
     }
 }

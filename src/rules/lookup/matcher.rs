@@ -19,6 +19,8 @@ mod template;
 mod wildcard;
 
 pub(super) use anchored_regex::AnchoredRegex;
+#[cfg(test)]
+pub(in crate::rules) use anchored_regex::STATES_MAX;
 pub(super) use pattern_kind::PatternKind;
 use template::PathSegments;
 pub(super) use template::{Segment, Template};

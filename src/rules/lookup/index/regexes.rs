@@ -7,7 +7,11 @@
 //!
 //! The remaining cost: 10,000 expressions without a distinguishing text, such as `(?i)` or classes
 //! only, are 40 groups and 40 passes, 2 to 6 us. If the DFA of a group needs too many states for a
-//! value, the expressions of that group are tried one by one, at most 256 of them, 0.2 us each.
+//! value, the expressions of that group are tried one by one, at most 256 of them, 0.2 us each for
+//! short ones.
+//!
+//! The bound: a lookup searches each expression at most twice, in its group and alone. A search takes
+//! at most one step per state and byte of the value. `compile/regex_budget.rs` bounds the states.
 
 use std::fmt;
 
@@ -19,6 +23,7 @@ use regex_syntax::hir::{Hir, HirKind, Look};
 
 use super::literals::{LiteralIndex, Required, Side};
 use crate::rules::lookup::matcher::AnchoredRegex;
+use crate::rules::lookup::search_steps;
 
 /// The most expressions without an index of required texts. They are one group.
 const UNINDEXED_REGEXES_MAX: usize = 64;
@@ -43,6 +48,8 @@ pub(super) struct RegexIndex {
 struct Group {
     /// The numbers of the expressions, in rising order.
     numbers: Box<[u32]>,
+    /// The states of all expressions.
+    states: usize,
     /// `None` when the expressions are too large to be joined.
     dfa: Option<(DFA, Pool<Cache, CreateCache>)>,
 }
@@ -103,11 +110,13 @@ impl Group {
         }
         let numbers = regexes.iter().map(|(number, _)| *number).collect();
         let hirs: Vec<Hir> = regexes.iter().map(|(_, regex)| regex.hir()).collect();
-        Some(Group { numbers, dfa: dfa(&hirs) })
+        let states = regexes.iter().map(|(_, regex)| regex.states()).sum();
+        Some(Group { numbers, states, dfa: dfa(&hirs) })
     }
 
     fn first(&self, value: &str, accepts: impl Fn(u32) -> bool) -> Option<u32> {
         if let Some((dfa, caches)) = &self.dfa {
+            search_steps::record(self.states, value);
             let input = Input::new(value).anchored(Anchored::Yes);
             // Leftmost-first search prefers the first pattern, and every match ends at the end of
             // the value, so the match is the first in the file.

@@ -20,6 +20,7 @@ use regex_syntax::hir::Hir;
 use smallvec::{SmallVec, smallvec};
 
 use super::MatcherError;
+use crate::rules::lookup::search_steps;
 
 /// A regular expression that must match from the first character to the last.
 #[derive(Clone)]
@@ -33,6 +34,9 @@ pub(in crate::rules) struct AnchoredRegex {
 
 /// Largest compiled form, in bytes: room for any sensible expression, none for `(a{1000}){1000}`.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
+/// Most states of the compiled form. A search takes at most one step per state and byte of the
+/// value, so counted repetitions like `(a?){1500}a{1500}` would take milliseconds per value.
+pub(in crate::rules) const STATES_MAX: usize = 4096;
 
 const SYNTAX_HINT: &str =
     "the syntax is that of docs.rs/regex; it has no look-around and no back-references";
@@ -63,6 +67,10 @@ impl AnchoredRegex {
             || ("it is too large when compiled".to_owned(), "repeat less, or split the rule");
         let nfa =
             Compiler::new().configure(config).build_from_hir(&hir).map_err(|_| too_large())?;
+        if nfa.states().len() > STATES_MAX {
+            let what = format!("it needs more than {STATES_MAX} steps per byte of a value");
+            return Err((what, "repeat less, write `[0-9]` for `\\d`, or use `value_template`"));
+        }
         let mut groups = Vec::with_capacity(count_by.len());
         for wanted in count_by {
             match nfa.group_info().to_index(PatternID::ZERO, wanted) {
@@ -95,6 +103,11 @@ impl AnchoredRegex {
         self.nfa().memory_usage()
     }
 
+    /// States of the compiled form. A search takes at most one step per state and byte.
+    pub(in crate::rules) fn states(&self) -> usize {
+        self.nfa().states().len()
+    }
+
     pub(super) fn matches(&self, value: &str) -> bool {
         self.search(value, &mut [])
     }
@@ -118,6 +131,7 @@ impl AnchoredRegex {
     }
 
     fn search(&self, value: &str, capture_slots: &mut [Option<NonMaxUsize>]) -> bool {
+        search_steps::record(self.states(), value);
         let input = Input::new(value).anchored(Anchored::Yes);
         let mut cache = CACHE.take().unwrap_or_else(|| self.backtracker.create_cache());
         cache.reset(&self.backtracker);
@@ -224,7 +238,15 @@ mod tests {
 
     #[test]
     fn invalid_patterns_are_rejected_in_one_line() {
-        for bad in ["(", "a)|(b", "(?=a)", r"\1", "(a{1000}){1000}", "(?x) a # comment"] {
+        for bad in [
+            "(",
+            "a)|(b",
+            "(?=a)",
+            r"\1",
+            "(a{1000}){1000}",
+            "(a?){1500}a{1500}",
+            "(?x) a # comment",
+        ] {
             let (why, hint) = AnchoredRegex::new(bad.into(), &[]).expect_err(bad);
             assert!(!why.is_empty() && !why.contains('\n') && !hint.is_empty(), "{bad}: {why}");
         }
