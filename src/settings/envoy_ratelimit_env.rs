@@ -153,15 +153,8 @@ pub(super) fn translate(env: &[(String, String)]) -> Vec<SourceValue> {
     values
 }
 
-/// Warnings about variables without effect. `store_is_chosen`: whether a setting selects the store.
-pub(super) fn warnings(env: &[(String, String)], store_is_chosen: bool) -> Vec<String> {
-    let mut warnings = Vec::new();
-    // Another backend without a store is an error, see `unsupported_backend`.
-    if !store_is_chosen && get(env, BACKEND).is_some() {
-        let text = "BACKEND_TYPE=redis without REDIS_URL: each instance counts in memory for \
-                    itself; set REDIS_URL or redis.url";
-        warnings.push(text.to_owned());
-    }
+/// A warning about variables without effect, if there are any.
+pub(super) fn warning(env: &[(String, String)]) -> Option<String> {
     let mut groups = Vec::new();
     for (reason, patterns) in WITHOUT_EFFECT {
         let mut names: Vec<&str> = env
@@ -176,10 +169,7 @@ pub(super) fn warnings(env: &[(String, String)], store_is_chosen: bool) -> Vec<S
             groups.push(format!("{} ({reason})", names.join(", ")));
         }
     }
-    if !groups.is_empty() {
-        warnings.push(format!("these variables have no effect: {}", groups.join("; ")));
-    }
-    warnings
+    (!groups.is_empty()).then(|| format!("these variables have no effect: {}", groups.join("; ")))
 }
 
 /// Whether `value` is empty or false. Other values would switch on something that weir lacks.
@@ -316,12 +306,22 @@ fn other_backend(env: &[(String, String)]) -> Option<&str> {
     get(env, BACKEND).filter(|kind| !kind.eq_ignore_ascii_case("redis"))
 }
 
-/// An error for a backend other than Redis. Counting in memory instead would multiply each limit by
-/// the number of instances.
+/// An error for a backend other than Redis, and for Redis without an address: envoyproxy/ratelimit
+/// would wait for a Unix socket, without opening a port. Counting in memory instead would multiply
+/// each limit by the number of instances.
 fn unsupported_backend(env: &[(String, String)]) -> Option<SourceValue> {
-    let value = other_backend(env)?.to_owned();
-    let what = "only redis is supported; write BACKEND_TYPE=redis and set REDIS_URL, or set \
-                store.kind (WEIR__STORE__KIND=memory lets each instance count for itself)";
+    let value = get(env, BACKEND)?.to_owned();
+    let [url, ..] = REDIS;
+    let what = if other_backend(env).is_some() {
+        "only redis is supported; write BACKEND_TYPE=redis and set REDIS_URL, or set store.kind \
+         (WEIR__STORE__KIND=memory lets each instance count for itself)"
+    } else if get(env, url).is_none() {
+        "the address of Redis is missing; set REDIS_URL or redis.url \
+         (/var/run/nutcracker/ratelimit.sock is the default of envoyproxy/ratelimit), or set \
+         store.kind (WEIR__STORE__KIND=memory lets each instance count for itself)"
+    } else {
+        return None;
+    };
     let problem = Problem::Unsupported { name: BACKEND, value, what };
     Some(source_value("store.kind", BACKEND.to_owned(), Err(problem)))
 }

@@ -256,7 +256,7 @@ impl SourceTexts {
         let config = layers.fold(Config::builder(), |builder, layer| builder.add_source(layer));
         let mut written = written(config.build().and_then(|config| config.collect()));
         let unused_url = choose_store(&mut written);
-        let mut warnings = envoy_ratelimit_env::warnings(env, written.contains_key("store.kind"));
+        let mut warnings: Vec<String> = envoy_ratelimit_env::warning(env).into_iter().collect();
         warnings.extend(unused_url);
         warnings.extend(near_misses(env, &self.settings));
         let warnings = warnings.iter().map(|text| one_line(text).into_owned()).collect();

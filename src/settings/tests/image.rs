@@ -52,3 +52,18 @@ fn other_backends_than_redis_are_refused() {
         }
     }
 }
+
+/// envoyproxy/ratelimit would wait for its default socket, without opening a port.
+#[test]
+fn redis_backend_needs_an_address() {
+    for env in [&[("BACKEND_TYPE", "redis")][..], &[("BACKEND_TYPE", "REDIS"), ("REDIS_URL", "")]] {
+        let lines = errors(NO_FILE, env, Flags::default());
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let start = format!("BACKEND_TYPE={}: the address of Redis is missing; set", env[0].1);
+        assert!(lines[0].starts_with(&start), "{lines:?}");
+        for file in ["store: { kind: memory }", "redis: { url: 'redis://h:1' }"] {
+            let loaded = run(file, env, Flags::default()).expect("valid");
+            assert_eq!(loaded.warnings, [""; 0], "{file}");
+        }
+    }
+}

@@ -22,10 +22,6 @@ fn variables_without_effect_are_listed_in_one_warning() {
     assert_eq!(warnings, expected);
     let always = envoy_ratelimit_env::ALWAYS_ON.map(|name| (name, "true"));
     assert!(run(NO_FILE, &always, Flags::default()).expect("valid").warnings.is_empty());
-    let redis = |file| run(file, &[("BACKEND_TYPE", "redis")], Flags::default());
-    let first = |loaded: Result<Loaded, Vec<String>>| loaded.expect("valid").warnings.remove(0);
-    assert!(first(redis(NO_FILE)).contains("counts in memory"));
-    assert!(redis("store: { kind: memory }").expect("valid").warnings.is_empty());
 }
 
 /// An address of Redis without `store.kind` would otherwise be ignored, and each instance would allow
