@@ -5,6 +5,7 @@
 
 mod compose;
 mod curl;
+mod grpcurl;
 mod reader;
 mod shown;
 pub(crate) mod text;

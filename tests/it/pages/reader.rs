@@ -10,11 +10,12 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::curl::Curl;
+use super::grpcurl;
 use super::text::root;
 use crate::support::certificates::Certificates;
 use crate::support::envoy::upstream::Upstream;
 use crate::support::envoy::{self, Envoy, NEWEST};
-use crate::support::http::{Response, post};
+use crate::support::http::Response;
 use crate::support::process::Process;
 use crate::support::weir::cli::{Run, run};
 use crate::support::weir::{Weir, weir, write};
@@ -50,7 +51,7 @@ impl Reader {
         match program(words) {
             "weir" => self.weir(&words[1..]),
             "curl" => self.curl(&words[1..]),
-            "grpcurl" => self.grpcurl(&words[1..]),
+            "grpcurl" => grpcurl::run(&words[1..], &self.weir.client()),
             "python3" => self.python(&words[1..]),
             other => panic!("no test runs {other}"),
         }
@@ -128,16 +129,6 @@ impl Reader {
             other => panic!("no service of `make run` listens on {other}"),
         };
         finished(curl.send(to))
-    }
-
-    /// Sends the JSON of `grpcurl -plaintext -d JSON ADDRESS METHOD` to `/json`, which reads the same
-    /// messages. Reflection is tested in services.rs.
-    fn grpcurl(&self, args: &[String]) -> Run {
-        let [plain, data, json, address, method] = args else { panic!("not expected: {args:?}") };
-        let fixed = [plain, data, address].map(|word| word.as_str());
-        assert_eq!(fixed, ["-plaintext", "-d", "localhost:8081"]);
-        assert_eq!(method, "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
-        finished(post(self.weir.http, "/json", json))
     }
 
     fn python(&self, args: &[String]) -> Run {
