@@ -8,16 +8,17 @@ SOAK_PAUSE ?= 60
 
 ENVOYS := 1.40.0 1.36.4
 GRPCIO := 1.76.0
+H2SPEC := v2.6.0+incompatible
 GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golang.org/grpc@v1.76.0
 NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 FUZZ_TARGETS := request_proto request_json rules_yaml rule_regex_lookup settings_yaml tls_hello redis_reply
 
-.PHONY: help build check run test test-grpc-go test-clients grpc-clients redis test-shuttle test-valkey simulation soak lint fmt fuzz deny accuracy bench modes helm-test helm-docs docs docs-settings
+.PHONY: help build check run test test-grpc-go test-clients grpc-clients redis test-shuttle test-valkey simulation soak h2spec memory-attacks lint fmt fuzz deny accuracy bench modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:
 
 # The first target, so `make` alone prints this list: every target with a comment after `##`.
 help: ## list these targets
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 build: ## build target/release/weir
 	$(CARGO) build --locked --release --bin weir
@@ -85,6 +86,19 @@ simulation: ## random schedules of the modes in virtual time
 # seconds of load between two events.
 soak: $(ENVOYS:%=envoy-%) redis ## reloads, rotations and faults under load
 	WEIR_SOAK_STRICT=1 WEIR_SOAK_PAUSE=$(SOAK_PAUSE) $(CARGO) test --locked --release --test redis soak:: -- --nocapture
+
+# Conformance with HTTP/2: h2spec against the gRPC port of a debug build, or of the binary WEIR.
+h2spec: target/h2spec/h2spec ## conformance of the gRPC port with HTTP/2
+	$(if $(WEIR),,$(CARGO) build --locked --bin weir)
+	PYTHONPATH=tests/support $(PYTHON) -B tests/h2spec/run.py $< $(or $(WEIR),target/debug/weir)
+
+target/h2spec/h2spec:
+	GOBIN=$(CURDIR)/$(@D) go install github.com/summerwind/h2spec/cmd/h2spec@$(H2SPEC)
+
+# Hostile clients against a release build, or the binary WEIR, in memory cgroups of 256 and 512 MiB.
+memory-attacks: ## memory and other clients under attack
+	$(if $(WEIR),,$(CARGO) build --locked --release --bin weir)
+	PYTHONPATH=tests/support $(PYTHON) -B tests/memory_attacks/run.py $(or $(WEIR),target/release/weir)
 
 lint: ## clippy, with warnings denied
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
