@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(outcomes.record(&status), Some(DecisionOutcome::Fallback));
         let mut snapshot = OutcomeSnapshot::default();
         outcomes.add_to(&mut snapshot);
-        assert_eq!(snapshot.causes, [0, 0, 1, 0, 0, 0, 0, 0]);
+        assert_eq!(snapshot.causes, [0, 0, 1, 0, 0, 0, 0, 0, 0]);
         assert_eq!(snapshot.envoy_ratelimit.total_hits, 3);
     }
 }

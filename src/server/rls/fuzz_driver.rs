@@ -32,7 +32,7 @@ pub async fn protobuf(
     bounds: &Bounds,
     message: &[u8],
 ) -> Result<Vec<u8>, Refused> {
-    Ok(delivered(handle(decider, bounds, message, None, TraceContext::default()).await?)
+    Ok(delivered(handle(decider, bounds, message, None, TraceContext::default(), None).await?)
         .encode_to_vec())
 }
 
@@ -41,7 +41,7 @@ pub async fn json(decider: &impl Decide, bounds: &Bounds, body: &[u8]) -> Result
     let unread = |error: serde_json::Error| Refused { reason: error.to_string(), defect: false };
     let message = JSON.read(body).map_err(unread)?;
     let response =
-        delivered(handle(decider, bounds, &message, None, TraceContext::default()).await?);
+        delivered(handle(decider, bounds, &message, None, TraceContext::default(), None).await?);
     JSON.write(&response).map_err(|error| Refused { reason: error.to_string(), defect: true })
 }
 

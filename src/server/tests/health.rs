@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_stream::StreamExt;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus::{
-    self, NotServing, Serving, ServiceUnknown,
+    self, NotServing, ServiceUnknown, Serving,
 };
 use tonic_health::pb::health_client::HealthClient;
 
