@@ -104,6 +104,8 @@ pub struct ServerMetrics {
     pub tls_expiry: Metric,
     /// Connections that did not finish TLS and the HTTP/2 preface in time.
     pub handshake_timeout: Metric,
+    /// Connections closed because the headers of a call were incomplete for `grpc.call_timeout`.
+    pub headers_timeout: Metric,
     /// Connections closed because the client did not read for `grpc.write_timeout`.
     pub write_timeout: Metric,
     /// Connections closed because the client did not answer a ping in time.
@@ -218,6 +220,7 @@ impl ServerMetrics {
         );
         for (reason, count) in [
             ("handshake_timeout", &self.handshake_timeout),
+            ("headers_timeout", &self.headers_timeout),
             ("write_timeout", &self.write_timeout),
             ("keepalive_timeout", &self.keepalive_timeout),
             ("flood", &self.flood),
@@ -286,6 +289,7 @@ mod tests {
             tls_reload_failed,
             tls_expiry,
             handshake_timeout,
+            headers_timeout,
             write_timeout,
             keepalive_timeout,
             flood,
@@ -316,6 +320,7 @@ mod tests {
             (tls_reload_failed, reloads("failed")),
             (tls_expiry, "weir_grpc_tls_certificate_expiry_timestamp_seconds".to_owned()),
             (handshake_timeout, ended_connection("handshake_timeout")),
+            (headers_timeout, ended_connection("headers_timeout")),
             (write_timeout, ended_connection("write_timeout")),
             (keepalive_timeout, ended_connection("keepalive_timeout")),
             (flood, ended_connection("flood")),

@@ -1,4 +1,6 @@
-//! Abuse of HTTP/2: limits on frames and resets that make work and bring no decisions.
+//! Abuse of HTTP/2: limits on frames and resets that make work and bring no decisions, and a bound on
+//! the input that headers keep in memory.
 
 pub(super) mod control_frames;
+mod header_table;
 pub(super) mod premature_resets;

@@ -12,6 +12,7 @@ use super::framing;
 use super::memory::call::CallMemory;
 use super::memory::connection::{Buffered, ConnectionMemory};
 use super::memory::inbox::SMALL_REQUEST_MAX;
+use super::read_throttle::ReadThrottle;
 use super::request_body::RequestBody;
 use super::response::{self, Queued, unless_reset};
 use super::should_rate_limit::{ServedResponse, ShouldRateLimit};
@@ -51,12 +52,17 @@ impl<D: Decide> ConnectionCalls<D> {
         Arc::new(ConnectionCalls { service: Arc::clone(service), memory, stats })
     }
 
-    /// Counts what h2 buffers for the connection now. `is_stalled` means that the client does not
-    /// read, and `header_block` is as in [`Buffered`].
-    pub(super) fn hold_buffers(&self, is_stalled: bool, header_block: Option<u32>) {
+    /// Counts what h2 buffers for the connection after `reads`. `max_header_bytes` is
+    /// `grpc.max_header_bytes`.
+    pub(super) fn hold_buffers(&self, reads: &ReadThrottle, max_header_bytes: u32) {
         let ConnectionStats { open, most_streams, unsent, .. } = &self.stats;
-        let unsent = is_stalled.then(|| unsent.get());
-        let buffered = Buffered { streams: most_streams.get(), unsent, header_block };
+        let buffered = Buffered {
+            streams: most_streams.get(),
+            frames: reads.most_call_frames(),
+            input: reads.kept_bytes(),
+            unsent: reads.is_write_stalled().then(|| unsent.get()),
+            header_block: reads.is_in_header_block().then_some(max_header_bytes),
+        };
         self.memory.hold(buffered, open.get());
     }
 

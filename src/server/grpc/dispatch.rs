@@ -137,8 +137,7 @@ impl<D: Decide> Dispatcher<D> {
                     calls.stats.unsent.set(0);
                 }
                 if arrived.is_empty() {
-                    let header_block = reads.is_in_header_block().then_some(self.max_header_bytes);
-                    calls.hold_buffers(is_stalled, header_block);
+                    calls.hold_buffers(reads, self.max_header_bytes);
                     if writes_first && !is_stalled {
                         continue;
                     }

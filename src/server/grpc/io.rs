@@ -1,5 +1,5 @@
-//! The socket of a gRPC connection with its limits: time to open, time to write, bytes per poll,
-//! control frames.
+//! The socket of a gRPC connection with its limits: time to open, time to write, time for headers,
+//! bytes per poll, control frames.
 
 use std::io;
 use std::pin::Pin;
@@ -22,7 +22,8 @@ pub(super) fn open_by(timeout: Duration) -> Instant {
     Instant::now() + timeout
 }
 
-/// A socket that fails when its client is too slow to send the preface or to read what was written.
+/// A socket that fails when its client is too slow to send the preface, to complete the headers of a
+/// call, or to read what was written.
 /// It reads no more per poll than its [`ReadThrottle`] allows, and nothing while a write waits.
 #[derive(Debug)]
 pub(super) struct GuardedIo<S> {
@@ -32,6 +33,9 @@ pub(super) struct GuardedIo<S> {
     /// The timer of the write timeout; present only while a write is pending.
     stalled: Option<Pin<Box<Sleep>>>,
     write_timeout: Duration,
+    /// The stream with incomplete headers of several frames, and the time by which they must end.
+    headers_by: Option<(u32, Pin<Box<Sleep>>)>,
+    call_timeout: Duration,
     throttle: ReadThrottle,
     control_frames: ControlFrameLimiter,
     metrics: Arc<ServerMetrics>,
@@ -42,7 +46,7 @@ impl<S> GuardedIo<S> {
     pub(super) fn new(
         stream: S,
         open_by: Instant,
-        write_timeout: Duration,
+        [write_timeout, call_timeout]: [Duration; 2],
         control_frames: ControlFrameLimiter,
         throttle: ReadThrottle,
         metrics: Arc<ServerMetrics>,
@@ -53,6 +57,8 @@ impl<S> GuardedIo<S> {
             open_by: Box::pin(sleep_until(open_by)),
             stalled: None,
             write_timeout,
+            headers_by: None,
+            call_timeout,
             throttle,
             control_frames,
             metrics,
@@ -68,13 +74,25 @@ impl<S> GuardedIo<S> {
         Poll::Pending
     }
 
+    /// Whether the headers of a call have been incomplete for the call timeout.
+    fn are_headers_late(&mut self, context: &mut Context<'_>) -> bool {
+        let by = self.headers_by.as_mut();
+        by.is_some_and(|(_, by)| by.as_mut().poll(context).is_ready())
+    }
+
     /// Charges the bytes of one read to the budgets.
     fn record_read(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (preface, frames) = bytes.split_at(self.preface_left.min(bytes.len()));
         self.preface_left -= preface.len();
         self.throttle.spend(bytes.len());
         let is_within = self.control_frames.read(frames, Instant::now);
-        self.throttle.set_in_header_block(self.control_frames.is_in_header_block());
+        let incomplete = self.control_frames.incomplete_headers();
+        let call_frames = self.control_frames.take_call_frames();
+        self.throttle.report(call_frames, incomplete.is_some(), self.control_frames.kept_bytes());
+        self.headers_by = incomplete.map(|stream| match self.headers_by.take() {
+            Some((of, by)) if of == stream => (of, by),
+            _ => (stream, Box::pin(sleep(self.call_timeout))),
+        });
         if is_within {
             return Ok(());
         }
@@ -121,6 +139,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for GuardedIo<S> {
         if this.throttle.is_spent() {
             context.waker().wake_by_ref();
             return Poll::Pending;
+        }
+        if this.are_headers_late(context) {
+            this.metrics.headers_timeout.add();
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let before = buffer.filled().len();
         match Pin::new(&mut this.stream).poll_read(context, buffer) {
@@ -177,7 +199,7 @@ mod tests {
     fn guarded(stream: DuplexStream, throttle: &ReadThrottle) -> GuardedIo<DuplexStream> {
         let (open_by, hour) = (open_by(Duration::from_secs(60)), Duration::from_secs(3600));
         let frames = ControlFrameLimiter::new(100);
-        GuardedIo::new(stream, open_by, hour, frames, throttle.clone(), Arc::default())
+        GuardedIo::new(stream, open_by, [hour; 2], frames, throttle.clone(), Arc::default())
     }
 
     #[tokio::test]

@@ -3,11 +3,13 @@
 //!
 //! Without a limit, a client that sends faster than its calls are decided would keep the worker
 //! busy. A client that sends and does not read would fill memory with its responses.
+//!
+//! The socket also reports here what h2 keeps of the frames that were read.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes read per poll: about a hundred calls.
 const BYTES: usize = 16 * 1024;
@@ -24,6 +26,11 @@ struct State {
     is_paused: AtomicBool,
     is_write_stalled: AtomicBool,
     is_in_header_block: AtomicBool,
+    /// Bytes of input that h2 keeps.
+    kept_bytes: AtomicU64,
+    /// Frames that h2 may not have given to their calls, and the most of them at a time.
+    call_frames: AtomicU64,
+    most_call_frames: AtomicU64,
 }
 
 impl ReadThrottle {
@@ -32,6 +39,11 @@ impl ReadThrottle {
         let mut connection = pin!(connection);
         poll_fn(|context| {
             self.0.left.store(BYTES, Ordering::Relaxed);
+            // h2 has parsed all that was read, unless a write stopped it. Calls have read their
+            // frames: each call was polled since then.
+            if !self.is_write_stalled() {
+                self.0.call_frames.store(0, Ordering::Relaxed);
+            }
             connection.as_mut().poll(context)
         })
         .await
@@ -57,9 +69,24 @@ impl ReadThrottle {
         self.0.is_paused.load(Ordering::Relaxed) || self.is_write_stalled()
     }
 
-    /// Reports whether the headers of a call are incomplete.
-    pub(super) fn set_in_header_block(&self, is_in: bool) {
-        self.0.is_in_header_block.store(is_in, Ordering::Relaxed);
+    /// Reports what was read: `call_frames` more HEADERS and DATA frames, whether the headers of a
+    /// call are incomplete, and the bytes of all input so far that h2 keeps.
+    pub(super) fn report(&self, call_frames: u64, is_in_header_block: bool, kept_bytes: u64) {
+        let frames = self.0.call_frames.load(Ordering::Relaxed) + call_frames;
+        self.0.call_frames.store(frames, Ordering::Relaxed);
+        self.0.most_call_frames.fetch_max(frames, Ordering::Relaxed);
+        self.0.is_in_header_block.store(is_in_header_block, Ordering::Relaxed);
+        self.0.kept_bytes.store(kept_bytes, Ordering::Relaxed);
+    }
+
+    /// The most HEADERS and DATA frames that h2 has held at a time.
+    pub(super) fn most_call_frames(&self) -> u64 {
+        self.0.most_call_frames.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of input that h2 keeps.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.0.kept_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether the headers of a call are incomplete.
@@ -82,5 +109,31 @@ impl ReadThrottle {
         let left = self.0.left.load(Ordering::Relaxed).saturating_sub(bytes);
         self.0.left.store(left, Ordering::Relaxed);
         self.0.was_read.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use futures_util::FutureExt;
+
+    /// Polls a connection that reads `frames`. Returns the most frames so far.
+    fn poll_with(throttle: &ReadThrottle, frames: u64) -> u64 {
+        let connection = async { throttle.report(frames, false, 0) };
+        throttle.poll_with_budget(connection).now_or_never().expect("it is ready");
+        throttle.most_call_frames()
+    }
+
+    #[test]
+    fn frames_of_one_poll_count_together() {
+        let throttle = ReadThrottle::default();
+        assert_eq!(poll_with(&throttle, 3), 3);
+        assert_eq!(poll_with(&throttle, 2), 3);
+        assert_eq!(poll_with(&throttle, 4), 4);
+        throttle.set_write_stalled(true);
+        assert_eq!(poll_with(&throttle, 5), 9, "h2 may not have parsed the four before");
+        throttle.set_write_stalled(false);
+        assert_eq!(poll_with(&throttle, 6), 9);
     }
 }

@@ -3,10 +3,14 @@
 //! h2 replies to each of them and does not limit their number. Here each frame takes one from a
 //! budget, which calls and time refill. A usual client sends a few per call and a few per minute.
 //! Acknowledgements cost one too: weir sends few frames that need one, and does not match them.
+//!
+//! The other frames carry calls. They are counted here too, because h2 keeps memory for them.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use super::header_table::HeaderTable;
 
 /// Size of a frame header: length (24 bits), type, flags, stream (RFC 9113, section 4.1).
 const HEADER_BYTES: usize = 9;
@@ -19,6 +23,7 @@ const PER_SECOND: u32 = 100;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const PUSH_PROMISE: u8 = 5;
 const CONTINUATION: u8 = 9;
 /// The END_STREAM flag of DATA frames.
 const END_STREAM: u8 = 1;
@@ -31,7 +36,12 @@ pub(in crate::server::grpc) struct ControlFrameLimiter {
     header: [u8; HEADER_BYTES],
     have: usize,
     payload_left: usize,
-    is_in_header_block: bool,
+    /// The stream of a header block whose END_HEADERS has not arrived.
+    open_block: Option<u32>,
+    /// The stream of the CONTINUATION frame that ends a header block, if this is the last frame.
+    last_of_block: Option<u32>,
+    call_frames: u64,
+    table: HeaderTable,
     budget: u32,
     max: u32,
     filled_at: Option<Instant>,
@@ -44,21 +54,35 @@ impl ControlFrameLimiter {
             header: [0; HEADER_BYTES],
             have: 0,
             payload_left: 0,
-            is_in_header_block: false,
+            open_block: None,
+            last_of_block: None,
+            call_frames: 0,
+            table: HeaderTable::default(),
             budget: max,
             max,
             filled_at: None,
         }
     }
 
-    /// Whether the headers of a call are incomplete: the last frame of them has begun, and was not
-    /// the last of its block.
-    pub(in crate::server::grpc) fn is_in_header_block(&self) -> bool {
-        self.is_in_header_block
+    /// The stream whose headers are incomplete, if they have more than one frame.
+    pub(in crate::server::grpc) fn incomplete_headers(&self) -> Option<u32> {
+        let arriving = self.last_of_block.filter(|_| self.payload_left > 0);
+        self.open_block.or(arriving)
+    }
+
+    /// The most bytes of input that h2 keeps, as [`HeaderTable::kept_bytes`].
+    pub(in crate::server::grpc) fn kept_bytes(&self) -> u64 {
+        self.table.kept_bytes()
+    }
+
+    /// The HEADERS and DATA frames since the last call of this method. h2 has a slot for each of
+    /// them until its call has read it.
+    pub(in crate::server::grpc) fn take_call_frames(&mut self) -> u64 {
+        std::mem::take(&mut self.call_frames)
     }
 
     /// Counts the frames in `bytes`, which may start and end anywhere. Returns false once the
-    /// budget is spent. Reads the clock only for frames that cost something.
+    /// budget is spent, and for a push. Reads the clock only for frames that cost something.
     pub(in crate::server::grpc) fn read(
         &mut self,
         mut bytes: &[u8],
@@ -66,9 +90,10 @@ impl ControlFrameLimiter {
     ) -> bool {
         let mut within = true;
         loop {
-            let skip = self.payload_left.min(bytes.len());
-            self.payload_left -= skip;
-            bytes = &bytes[skip..];
+            let (payload, rest) = bytes.split_at(self.payload_left.min(bytes.len()));
+            self.payload_left -= payload.len();
+            self.table.read(payload);
+            bytes = rest;
             if bytes.is_empty() {
                 return within;
             }
@@ -85,17 +110,28 @@ impl ControlFrameLimiter {
 
     /// Charges the frame whose header is complete.
     fn count(&mut self, now: impl Fn() -> Instant) -> bool {
-        let [a, b, c, kind, flags, ..] = self.header;
+        let [a, b, c, kind, flags, stream @ ..] = self.header;
         let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+        let (bytes, stream) = (HEADER_BYTES + length, u32::from_be_bytes(stream) & 0x7fff_ffff);
         self.payload_left = length;
+        self.last_of_block = None;
+        self.table.begin_frame(bytes);
         match kind {
             HEADERS => {
-                self.is_in_header_block = flags & END_HEADERS == 0;
+                self.table.begin_headers(bytes, length, flags, stream);
+                self.open_block = (flags & END_HEADERS == 0).then_some(stream);
+                self.call_frames += 1;
                 self.budget = self.budget.saturating_add(PER_CALL).min(self.max);
             }
+            CONTINUATION => {
+                self.table.begin_continuation(bytes, length);
+                self.open_block = (flags & END_HEADERS == 0).then_some(stream);
+                self.last_of_block = Some(stream);
+            }
             // Flow-control windows and the header size bound the content of these frames.
-            DATA if length > 0 || flags & END_STREAM != 0 => {}
-            CONTINUATION => self.is_in_header_block = flags & END_HEADERS == 0,
+            DATA if length > 0 || flags & END_STREAM != 0 => self.call_frames += 1,
+            // No client may push (RFC 9113, section 8.4), and h2 would store what it pushes.
+            PUSH_PROMISE => return false,
             _ => return self.spend(now()),
         }
         true
@@ -154,7 +190,7 @@ mod tests {
     #[test]
     fn every_other_frame_type_costs_one() {
         let at = Instant::now();
-        for kind in [2, 3, 4, 5, 6, 7, 8, 10, 255] {
+        for kind in [2, 3, 4, 6, 7, 8, 10, 255] {
             assert_eq!(
                 passing(&mut ControlFrameLimiter::new(3), &frame(kind, 0, &[]), at),
                 3,
@@ -169,18 +205,54 @@ mod tests {
     }
 
     #[test]
+    fn a_push_is_refused() {
+        let at = Instant::now();
+        assert_eq!(passing(&mut ControlFrameLimiter::new(3), &frame(5, 4, &[0; 4]), at), 0);
+    }
+
+    #[test]
     fn incomplete_headers_are_noticed() {
         let at = Instant::now();
         let mut frames = ControlFrameLimiter::new(100);
-        for (bytes, is_in) in [
-            (frame(1, 4, b"head"), false),
-            (frame(1, 0, b"head"), true),
-            (frame(9, 0, b"more"), true),
-            (frame(9, 4, b"rest"), false),
-            (frame(1, 1, b"head"), true),
+        let last = frame(9, 4, b"rest");
+        for (bytes, incomplete) in [
+            (&frame(1, 4, b"head")[..], None),
+            (&frame(1, 0, b"head")[..], Some(1)),
+            (&frame(9, 0, b"more")[..], Some(1)),
+            (&last[..12], Some(1)),
+            (&last[12..], None),
+            (&frame(1, 1, b"head")[..], Some(1)),
+        ] {
+            assert!(frames.read(bytes, || at));
+            assert_eq!(frames.incomplete_headers(), incomplete, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn frames_with_a_slot_in_h2_are_counted() {
+        let at = Instant::now();
+        let mut frames = ControlFrameLimiter::new(100);
+        for (bytes, count) in [
+            (frame(1, 4, b"head"), 1),
+            (frame(0, 0, b"data"), 1),
+            (frame(0, 1, &[]), 1),
+            (frame(0, 0, &[]), 0),
+            (frame(9, 4, b"rest"), 0),
+            (frame(6, 0, &[0; 8]), 0),
         ] {
             assert!(frames.read(&bytes, || at));
-            assert_eq!(frames.is_in_header_block(), is_in, "{bytes:?}");
+            assert_eq!(frames.take_call_frames(), count, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn stored_headers_keep_their_buffer() {
+        let at = Instant::now();
+        let stored = frame(1, 4, &[0x44, 1, b'/']);
+        for cut in 1..=stored.len() {
+            let mut frames = ControlFrameLimiter::new(100);
+            assert!(stored.chunks(cut).all(|part| frames.read(part, || at)));
+            assert_eq!(frames.kept_bytes(), 8192, "cut by {cut}");
         }
     }
 

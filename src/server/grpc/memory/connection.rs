@@ -22,22 +22,26 @@ const TLS: u64 = 32 * KIB;
 /// that part.
 pub(super) const ALLOWANCE: u64 = 16 * KIB;
 
-/// Bytes of one stream in h2: its state (360), its received frames (500) and the frames of its
-/// response (940).
-const STREAM: u64 = 2 * KIB;
+/// Bytes of one stream in h2: its state (360) and the frames of its response (940).
+const STREAM: u64 = 1536;
 
-/// The smallest number of streams for which h2 allocates.
-const STREAMS_MIN: u64 = 4;
+/// Bytes of a frame that h2 has received and a call has not read.
+const FRAME: u64 = 320;
+
+/// The smallest number of streams, or of frames, for which h2 allocates.
+const SLOTS_MIN: u64 = 4;
 
 /// Bytes of a connection whose client does not read: the output of TLS.
 const STALLED: u64 = 64 * KIB;
 
-/// Bytes of the frames of an incomplete header block: h2 accepts six of 16 KiB.
-const HEADER_FRAMES: u64 = 112 * KIB;
+/// Bytes of the frames of an incomplete header block: h2 accepts six of 16 KiB, and their buffer may
+/// be four times as large.
+const HEADER_FRAMES: u64 = 384 * KIB;
 
-/// Bytes of parsed headers per byte of `grpc.max_header_bytes`, which counts 32 bytes for a header
-/// without text. `HeaderMap` takes up to 300 for it.
-const PER_HEADER_BYTE: u64 = 10;
+/// Bytes of an incomplete header block per byte of `grpc.max_header_bytes`. 10 are for parsed headers:
+/// the setting counts 32 bytes for a header without text, and `HeaderMap` takes up to 300. 5 are for
+/// the further frames that h2 accepts if the setting is large.
+const PER_HEADER_BYTE: u64 = 15;
 
 /// What h2 buffers for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +49,11 @@ pub(in crate::server::grpc) struct Buffered {
     /// The most streams that were open at the same time. h2 keeps their memory until the connection
     /// ends.
     pub(in crate::server::grpc) streams: u64,
+    /// The most received frames that calls had not read at the same time. h2 keeps their slots until
+    /// the connection ends.
+    pub(in crate::server::grpc) frames: u64,
+    /// The bytes of input that h2 keeps for its HPACK table, and after large frames.
+    pub(in crate::server::grpc) input: u64,
     /// The bytes of responses that wait for the socket; `None` if no write waits.
     pub(in crate::server::grpc) unsent: Option<u64>,
     /// `grpc.max_header_bytes` while the headers of a call are incomplete.
@@ -53,19 +62,23 @@ pub(in crate::server::grpc) struct Buffered {
 
 impl Buffered {
     fn bytes(self) -> u64 {
-        let streams = bytes_of_streams(self.streams);
+        let received = bytes_of_streams(self.streams) + slots(self.frames) * FRAME + self.input;
         let unsent = self.unsent.map_or(0, |bytes| STALLED + bytes);
         let header_block =
             self.header_block.map_or(0, |max| HEADER_FRAMES + PER_HEADER_BYTE * u64::from(max));
-        streams + unsent + header_block
+        received + unsent + header_block
     }
 }
 
 fn bytes_of_streams(streams: u64) -> u64 {
-    match streams {
+    slots(streams) * STREAM
+}
+
+/// The slots that h2 has after `used` were in use: its vectors grow by doubling.
+fn slots(used: u64) -> u64 {
+    match used {
         0 => 0,
-        // Vectors grow by doubling.
-        streams => streams.next_power_of_two().max(STREAMS_MIN) * STREAM,
+        used => used.next_power_of_two().max(SLOTS_MIN),
     }
 }
 
@@ -183,13 +196,16 @@ mod tests {
         let none = Buffered::default();
         let table = [
             (none, 0),
-            (Buffered { streams: 1, ..none }, 8 * KIB),
-            (Buffered { streams: 5, ..none }, 16 * KIB),
-            (Buffered { streams: 1024, ..none }, 2048 * KIB),
+            (Buffered { streams: 1, ..none }, 6 * KIB),
+            (Buffered { streams: 5, ..none }, 12 * KIB),
+            (Buffered { streams: 1024, ..none }, 1536 * KIB),
+            (Buffered { frames: 1, ..none }, 1280),
+            (Buffered { frames: 1025, ..none }, 640 * KIB),
+            (Buffered { input: 100, ..none }, 100),
             (Buffered { unsent: Some(0), ..none }, 64 * KIB),
             (Buffered { unsent: Some(100), ..none }, 64 * KIB + 100),
-            (Buffered { header_block: Some(16_384), ..none }, 272 * KIB),
-            (Buffered { streams: 1, unsent: Some(1), header_block: None }, 72 * KIB + 1),
+            (Buffered { header_block: Some(16_384), ..none }, 624 * KIB),
+            (Buffered { streams: 1, input: 2, unsent: Some(1), ..none }, 70 * KIB + 3),
         ];
         for (buffered, bytes) in table {
             assert_eq!(buffered.bytes(), bytes, "{buffered:?}");
@@ -206,7 +222,7 @@ mod tests {
         let second = connection(&budget, false, 1);
         second.hold(Buffered { streams: 1, ..Buffered::default() }, 0);
         let ClientMemory { connections, buffers, .. } = &metrics.client_memory;
-        assert_eq!((connections.held.get(), buffers.held.get()), (2 * PLAIN + TLS, 8 * KIB));
+        assert_eq!((connections.held.get(), buffers.held.get()), (2 * PLAIN + TLS, 6 * KIB));
         drop(second);
         assert_eq!((connections.held.get(), buffers.held.get()), (PLAIN + TLS, 0));
         drop(first);
