@@ -15,6 +15,7 @@ mod hostile;
 mod http;
 mod http_connections;
 mod http_memory;
+mod kept_input;
 mod memory_budget;
 mod paths_agree;
 mod pki;

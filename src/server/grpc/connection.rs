@@ -86,7 +86,8 @@ impl<D: Decide> ConnectionContext<D> {
         let stream = GuardedIo::new(
             stream,
             open_by,
-            [settings.write_timeout, settings.call_timeout],
+            settings.write_timeout,
+            settings.call_timeout,
             control_frames,
             reads.clone(),
             counted,

@@ -23,8 +23,8 @@ pub(super) fn open_by(timeout: Duration) -> Instant {
 }
 
 /// A socket that fails when its client is too slow to send the preface, to complete the headers of a
-/// call, or to read what was written.
-/// It reads no more per poll than its [`ReadThrottle`] allows, and nothing while a write waits.
+/// call, or to read what was written. It reads no more per poll than its [`ReadThrottle`] allows, and
+/// nothing while a write waits.
 #[derive(Debug)]
 pub(super) struct GuardedIo<S> {
     stream: S,
@@ -46,7 +46,8 @@ impl<S> GuardedIo<S> {
     pub(super) fn new(
         stream: S,
         open_by: Instant,
-        [write_timeout, call_timeout]: [Duration; 2],
+        write_timeout: Duration,
+        call_timeout: Duration,
         control_frames: ControlFrameLimiter,
         throttle: ReadThrottle,
         metrics: Arc<ServerMetrics>,
@@ -199,7 +200,7 @@ mod tests {
     fn guarded(stream: DuplexStream, throttle: &ReadThrottle) -> GuardedIo<DuplexStream> {
         let (open_by, hour) = (open_by(Duration::from_secs(60)), Duration::from_secs(3600));
         let frames = ControlFrameLimiter::new(100);
-        GuardedIo::new(stream, open_by, [hour; 2], frames, throttle.clone(), Arc::default())
+        GuardedIo::new(stream, open_by, hour, hour, frames, throttle.clone(), Arc::default())
     }
 
     #[tokio::test]

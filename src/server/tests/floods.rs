@@ -12,6 +12,7 @@ use crate::server::ServerMetrics;
 use crate::server::tests::test_handlers::ByDomain;
 
 const PRIORITY: u8 = 2;
+const PUSH_PROMISE: u8 = 5;
 const WINDOW_UPDATE: u8 = 8;
 const ACK: u8 = 1;
 const PADDED: u8 = 8;
@@ -89,6 +90,7 @@ const ENDING: &[Attack] = &[
         frame(SETTINGS, 0, 0, &window)
     }),
     ("acknowledged settings", |_| frame(SETTINGS, ACK, 0, &[])),
+    ("pushes", |index| frame(PUSH_PROMISE, END_HEADERS, stream(index), &[0, 0, 0, 2])),
     ("priorities", |index| frame(PRIORITY, 0, stream(index), &[0, 0, 0, 0, 1])),
     ("window updates", |_| window_update(0, 1)),
     ("unknown frames", |_| frame(99, 0, 0, b"?")),

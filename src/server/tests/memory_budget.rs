@@ -191,7 +191,7 @@ async fn connections_over_the_budget_are_refused() {
     stop_empty(server, &metrics).await;
 }
 
-/// Each of five clients sends calls and does not read. Its connection then counts 72 KiB or more, and
+/// Each of five clients sends calls and does not read. Its connection then counts 70 KiB or more, and
 /// the buffers of all may have 256 KiB.
 #[tokio::test]
 async fn a_connection_that_does_not_read_is_evicted() {

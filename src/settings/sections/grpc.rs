@@ -50,8 +50,7 @@ section! {
         /// incomplete messages, undecided requests and unread responses
         /// ([operating.md](operating.md#memory)). One client address gets at most half of the memory of
         /// waiting calls. At the limit, weir decides calls by `on_error`, rejects them with
-        /// RESOURCE_EXHAUSTED or closes connections. Not counted: HPACK tables and DATA
-        /// frames, at most 2.2 MiB for each open connection.
+        /// RESOURCE_EXHAUSTED or closes connections.
         max_client_memory: usize = "536870912", number(1 << 22..=1 << 40);
         // 1024, like `max_concurrent_streams`: after a stall of weir, a proxy has reset every request
         // that timed out meanwhile.
@@ -81,6 +80,7 @@ section! {
         handshake_timeout: Duration = "10s", positive_duration();
         /// Time from the first byte of a call to the last byte of its response. Health watches and
         /// reflection may stay open, but their request and each response must arrive in this time.
+        /// If the headers of a call are incomplete after it, the connection is closed.
         call_timeout: Duration = "10s", positive_duration();
         /// Longest time that a client may leave sent data unread. After it the connection is closed.
         write_timeout: Duration = "20s", positive_duration();

@@ -1,0 +1,79 @@
+//! Input that h2 keeps for a connection: buffers of stored headers, slots of frames, and headers that
+//! are incomplete. It counts in the memory budget or ends in time.
+
+use std::time::Duration;
+
+use super::memory_budget::{serving, stop_empty};
+use super::raw::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, Raw, call_headers,
+    frame, streams,
+};
+use super::support::{in_time, request, serve_one_worker};
+use crate::server::tests::test_handlers::ByDomain;
+
+/// The buffers of all connections may have 256 KiB. Each stored path counts a read buffer of 8 KiB.
+#[tokio::test]
+async fn stored_paths_count_as_buffers() {
+    let (server, metrics) = serving(ByDomain, true);
+    let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
+    let stores_path = [0x83, 0x86, 0x44, 2, b'/', b'x'];
+    let call = |stream| frame(HEADERS, END_HEADERS | END_STREAM, stream, &stores_path);
+    let calls: Vec<u8> = streams().take(60).flat_map(call).collect();
+    assert!(hostile.send(&calls).await);
+    let reason = in_time("GOAWAY", hostile.goaway_reason()).await;
+    assert_eq!(reason, Some(ENHANCE_YOUR_CALM));
+    assert_eq!(metrics.memory_evicted.get(), 1);
+    server.try_call().await.unwrap();
+    stop_empty(server, &metrics).await;
+}
+
+/// A thousand frames of one byte take 320 KiB.
+#[tokio::test]
+async fn slots_of_frames_count_as_buffers() {
+    let (server, metrics) = serving(ByDomain, true);
+    let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
+    let head = frame(HEADERS, END_HEADERS, 1, &call_headers());
+    let prefix = frame(DATA, 0, 1, &[0, 0, 0x0f, 0x42, 0x40]);
+    assert!(hostile.send(&[head, prefix].concat()).await);
+    let pieces = frame(DATA, 0, 1, b"x").repeat(1500);
+    assert!(hostile.send(&pieces).await);
+    in_time("the end of the connection", hostile.closed()).await;
+    assert_eq!(metrics.memory_evicted.get(), 1);
+    server.try_call().await.unwrap();
+    stop_empty(server, &metrics).await;
+}
+
+#[tokio::test]
+async fn incomplete_headers_end_in_time() {
+    let (server, metrics) = serve_one_worker(ByDomain, true, |settings| {
+        settings.grpc.call_timeout = Duration::from_millis(50);
+    });
+    let begun = frame(HEADERS, 0, 1, &call_headers());
+    let rest = frame(CONTINUATION, END_HEADERS, 1, &[0, 1, b'x', 1, b'y']);
+    let cut = rest.len() - 1;
+    for (sent, ended) in [begun.clone(), [&begun[..], &rest[..cut]].concat()].iter().zip(1..) {
+        let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
+        assert!(hostile.send(sent).await);
+        in_time("the end of the connection", hostile.closed()).await;
+        assert_eq!(metrics.headers_timeout.get(), ended);
+    }
+    stop_empty(server, &metrics).await;
+}
+
+/// A client of h2, with headers that change with each call.
+#[tokio::test]
+async fn honest_headers_count_little() {
+    let (server, metrics) = serve_one_worker(ByDomain, true, |_| {});
+    let mut client = server.client().await;
+    for call in 0..1000 {
+        let mut request = tonic::Request::new(request("ok"));
+        let (trace, id) = (format!("00-{call:032x}-{call:016x}-01"), format!("{call:036x}"));
+        request.metadata_mut().insert("traceparent", trace.parse().unwrap());
+        request.metadata_mut().insert("x-request-id", id.parse().unwrap());
+        client.should_rate_limit(request).await.unwrap();
+    }
+    let held = metrics.client_memory.buffers.held.get();
+    assert!(held <= 32 * 1024, "{held} bytes");
+    drop(client);
+    stop_empty(server, &metrics).await;
+}
