@@ -110,7 +110,7 @@ pub struct ServerMetrics {
     pub write_timeout: Metric,
     /// Connections closed because the client did not answer a ping in time.
     pub keepalive_timeout: Metric,
-    /// Connections closed for too many resets, control frames or CONTINUATION frames.
+    /// Connections closed for too many resets, control frames or CONTINUATION frames, or for a push.
     pub flood: Metric,
     /// Connections closed for another violation of HTTP/2.
     pub protocol_error: Metric,

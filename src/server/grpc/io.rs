@@ -98,7 +98,7 @@ impl<S> GuardedIo<S> {
             return Ok(());
         }
         self.metrics.flood.add();
-        Err(io::Error::other("too many control frames: over grpc.max_control_frames"))
+        Err(io::Error::other("a push, or more control frames than grpc.max_control_frames"))
     }
 
     /// The result of a write, or an error once it has been pending for the write timeout.

@@ -73,8 +73,7 @@ fn names_are_found_in_the_table() {
 #[test]
 fn padding_and_priority_are_no_headers() {
     let (path, none): ([u8; 3], [u8; 0]) = (STORED_PATH, []);
-    let payload =
-        |before: &[u8], after: &[u8]| -> Vec<u8> { [before, &path[..], after].concat() };
+    let payload = |before: &[u8], after: &[u8]| -> Vec<u8> { [before, &path[..], after].concat() };
     assert_eq!(kept_by(PADDED, &payload(&[3], &path)), READ_BUFFER);
     assert_eq!(kept_by(PADDED, &payload(&[200], &none)), 0, "more than there is");
     assert_eq!(kept_by(WITH_PRIORITY, &payload(&[0, 0, 0, 9, 16], &none)), READ_BUFFER);
