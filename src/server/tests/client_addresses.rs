@@ -79,17 +79,21 @@ async fn buffers_are_left_for_other_addresses(fast_path: bool) {
     let buffers = &metrics.client_memory.buffers.held;
     let mut honest = Raw::connect_from(HONEST, server.addresses.grpc).await;
     assert!(honest.send(&calls(32)).await);
-    wait_until("the streams to count", || buffers.get() == 64 << 10).await;
+    // 1.5 KiB for each stream, and 320 bytes for each frame that was read at the same time.
+    wait_until("the streams to count", || buffers.get() >= 48 << 10).await;
     let mut flood = Vec::new();
-    for _ in 0..7 {
+    while metrics.memory_evicted.get() == 0 {
+        assert!(flood.len() < 64, "the flood fills the part");
+        let before = buffers.get();
         let mut raw = Raw::connect_from(FLOOD, server.addresses.grpc).await;
         assert!(raw.send(&calls(16)).await);
         flood.push(raw);
+        let is_counted =
+            || buffers.get() >= before + (24 << 10) || metrics.memory_evicted.get() > 0;
+        wait_until("the streams of the flood to count", is_counted).await;
     }
-    wait_until("an eviction", || metrics.memory_evicted.get() > 0).await;
     let next = 2 * 32 + 1;
     assert!(honest.send(&call(next, "ok")).await && gets_message(&mut honest, next).await);
-    assert_eq!(metrics.memory_evicted.get(), 1);
     drop((flood, honest));
     stop_empty(server, &metrics).await;
 }
