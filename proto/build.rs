@@ -1,9 +1,13 @@
 //! The build script: turns `proto/*.proto` into Rust, without a `protoc` on the machine.
 //!
-//! It writes four files to `OUT_DIR`: `protos.rs` (messages and clients, the packages as nested
-//! modules), `server/envoy.service.ratelimit.v3.rs` and `server/grpc.health.v1.rs` (the traits that
-//! a server implements), and `descriptors.bin` (the encoded descriptor set, for reflection and for
-//! JSON).
+//! It writes to `OUT_DIR`, with the packages as nested modules:
+//!
+//! - `protos.rs`: messages and clients of rate-limit services and of gRPC health;
+//! - `server/envoy.service.ratelimit.v3.rs` and `server/grpc.health.v1.rs`: the traits that a server
+//!   implements;
+//! - `descriptors.bin`: the encoded descriptor set of these services, for reflection and JSON;
+//! - `xds/protos.rs`: messages and client of xDS servers. weir serves no xDS, so these are not in
+//!   `descriptors.bin`.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -13,6 +17,8 @@ use tonic_prost_build::configure;
 const ROOT: &str = "proto";
 const RATE_LIMIT: &str = "envoy/service/ratelimit/v3/rls.proto";
 const HEALTH: &str = "grpc/health/v1/health.proto";
+const XDS: &[&str] =
+    &["ratelimit/config/ratelimit/v3/rls_conf.proto"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed={ROOT}");
@@ -39,6 +45,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .extern_path(".grpc", "crate::proto::grpc")
         .out_dir(&server)
         .compile_fds(compiler(&[HEALTH])?.file_descriptor_set())?;
+    let xds = out.join("xds");
+    fs::create_dir_all(&xds)?;
+    configure()
+        .build_server(false)
+        .out_dir(xds)
+        .include_file("protos.rs")
+        .compile_fds(compiler(XDS)?.file_descriptor_set())?;
     Ok(())
 }
 

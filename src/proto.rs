@@ -1,11 +1,13 @@
 //! The generated messages of the protocol, one module per package of `proto/`.
 //!
-//! Only the server and the client use these messages. All other code works on borrowed
-//! [`Request`](crate::descriptor::Request)s and on [`Verdict`](crate::decision::Verdict)s.
+//! Only the server, the client and the reader of rules by xDS use these messages. All other code
+//! works on borrowed [`Request`](crate::descriptor::Request)s, on
+//! [`Verdict`](crate::decision::Verdict)s and on [`RuleSet`](crate::rules::RuleSet)s.
 
 pub(crate) mod wire;
 
 pub use generated::{envoy, grpc};
+pub use xds::ratelimit;
 
 pub use envoy::config::core::v3::HeaderValue;
 pub use envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
@@ -20,6 +22,12 @@ pub use envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 
 /// The encoded descriptor set of all messages and their imports.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// The messages of xDS, and the client of its servers.
+#[allow(missing_docs, clippy::all)]
+pub mod xds {
+    include!(concat!(env!("OUT_DIR"), "/xds/protos.rs"));
+}
 
 #[allow(missing_docs, clippy::all)]
 mod generated {

