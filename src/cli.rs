@@ -85,6 +85,10 @@ pub(crate) struct RuleOptionArgs {
     /// Warn about unknown fields instead of rejecting the file.
     #[arg(long)]
     pub(crate) allow_unknown_fields: bool,
+    /// Overlay file, or folder of them, which changes limits of the rules; may be repeated [default:
+    /// those of the settings, if these are read]
+    #[arg(long = "overlay", value_name = "PATH")]
+    pub(crate) overlays: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -99,7 +103,8 @@ pub(crate) struct ExplainArgs {
     /// Address of the admin listener of a running service, such as http://127.0.0.1:6070. Its active
     /// rules are explained, and the states of its counters are shown.
     #[arg(long, value_name = "URL", value_parser = admin_address,
-        conflicts_with_all = ["rules", "config", "merge_domains", "allow_unknown_fields"])]
+        conflicts_with_all =
+            ["rules", "config", "merge_domains", "allow_unknown_fields", "overlays"])]
     pub(crate) addr: Option<String>,
     /// Namespace of the rules.
     #[arg(long)]

@@ -10,8 +10,10 @@ use crate::descriptor::Entry;
 mod compile;
 mod file;
 mod lookup;
+mod overlay;
 mod quote;
 mod show;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod xds;
@@ -27,7 +29,8 @@ pub use lookup::rule::{NameId, Policy, Rule, override_key, override_stat_key};
 pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherInfo, RuleInfo};
 pub use show::near_miss::NearMiss;
 pub use show::selector::descriptor_selector;
-pub use xds::XdsResource;
+pub use sources::RuleSources;
+pub use xds::{XdsResource, XdsRules};
 
 /// All domains of all rule files, compiled.
 #[derive(Debug, Default)]
@@ -46,15 +49,17 @@ struct Domain {
     denied_requests: DeniedRequests,
 }
 
-/// One document of a rule file.
+/// One document of a rule file, or one resource by xDS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceInfo {
-    /// The file as the user named it.
+    /// The file as the user named it, or `xds:` with the name of the resource.
     pub path: Arc<str>,
     /// The domain that the document defines or extends.
     pub domain: Arc<str>,
     /// The number of its limits.
     pub rules: usize,
+    /// The version of the response that sent a resource by xDS; `None` for a file.
+    pub version: Option<Arc<str>>,
 }
 
 /// The result of a lookup.

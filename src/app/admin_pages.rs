@@ -38,7 +38,9 @@ impl AdminApi for AdminPages {
         json!({
             "loaded_at": rfc_3339(active.loaded_at),
             "files": files,
+            "warnings": active.warnings,
             "last_error": self.rules.last_error().as_deref(),
+            "xds_error": self.rules.xds_error().as_deref(),
         })
     }
 
@@ -107,8 +109,8 @@ fn explained(explanation: &Explanation, hash: Option<String>) -> Value {
 }
 
 fn file(info: &SourceInfo) -> Value {
-    let SourceInfo { path, domain, rules } = info;
-    json!({ "path": &**path, "domain": &**domain, "rules": rules })
+    let SourceInfo { path, domain, rules, version } = info;
+    json!({ "path": &**path, "domain": &**domain, "rules": rules, "version": version.as_deref() })
 }
 
 /// An instant in RFC 3339 format, in UTC.

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use super::{RuleOptionArgs, say};
-use crate::rules::{self, Options, RuleSet, UnknownFields};
+use crate::rules::{Options, RuleSet, RuleSources, UnknownFields};
 use crate::settings::{self, Flags, Settings};
 
-/// Paths of rule files, and how they are read.
+/// Paths of rule files and overlays, and how they are read.
 pub(super) struct RuleSource {
     paths: Vec<PathBuf>,
+    overlay_paths: Vec<PathBuf>,
     options: Options,
 }
 
@@ -19,26 +20,33 @@ impl RuleSource {
     ///
     /// # Errors
     ///
-    /// A path of `paths` that does not exist. `weir serve` may wait for a missing folder, and a
+    /// A path of `paths` or of the flags that does not exist. `weir serve` may wait for a missing folder, and a
     /// missing folder of the settings is a warning here too.
     pub(super) fn new(
         config: Option<&Path>,
         paths: &[PathBuf],
         flags: &RuleOptionArgs,
     ) -> anyhow::Result<Option<RuleSource>> {
-        let mut source = RuleSource { paths: paths.to_vec(), options: Options::default() };
+        let mut source = RuleSource {
+            paths: paths.to_vec(),
+            overlay_paths: flags.overlays.clone(),
+            options: Options::default(),
+        };
         if config.is_some() || paths.is_empty() {
             let Some(settings) = settings(config) else { return Ok(None) };
             source.options = settings.rules.options();
             if paths.is_empty() {
                 source.paths = settings.rules.paths;
             }
+            if flags.overlays.is_empty() {
+                source.overlay_paths = settings.rules.overlay_paths;
+            }
         }
         source.options.merge_domains |= flags.merge_domains;
         if flags.allow_unknown_fields {
             source.options.unknown_fields = UnknownFields::Warn;
         }
-        for path in paths {
+        for path in paths.iter().chain(&flags.overlays) {
             anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
         }
         Ok(Some(source))
@@ -46,7 +54,7 @@ impl RuleSource {
 
     /// Reads the rules, and writes their problems to standard error. `None` if they cannot be used.
     pub(super) fn read(&self) -> Option<RuleSet> {
-        match rules::load(&self.paths, &self.options) {
+        match RuleSources::read(&self.paths, &self.overlay_paths).compile(&self.options) {
             Ok((rules, warnings)) => {
                 for warning in warnings {
                     say(format_args!("warning: {warning}"));

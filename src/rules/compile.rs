@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use self::limit_reader::LimitReader;
+use self::domain_draft::{DomainDraft, domain_drafts};
+use self::limit_reader::{LimitFields, LimitReader};
 use self::node::EntryMatcherCompiler;
 use self::regex_budget::{LevelStates, RegexBudget};
 use super::file::model::{Document, RawDescriptor, RawRateLimit};
@@ -18,13 +19,14 @@ use super::{Domain, RuleSet, SourceInfo};
 use crate::spelling::nearest;
 use crate::yaml;
 
+mod domain_draft;
 mod limit_reader;
 mod mode;
 mod node;
 pub(super) mod regex_budget;
 
 /// Most levels of rules below a domain. They are read and matched recursively.
-const LEVELS_MAX: usize = 32;
+pub(super) const LEVELS_MAX: usize = 32;
 
 /// Compiles files into a rule set with warnings, or returns every error of every file.
 pub fn compile(
@@ -50,10 +52,46 @@ fn compile_with(
     options: &Options,
     mut report: Report,
 ) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
+    let documents = documents(files, options, &mut report);
+    compile_documents(documents, options, report)
+}
+
+/// The documents of all files.
+pub(super) fn documents(
+    files: &[SourceFile],
+    options: &Options,
+    report: &mut Report,
+) -> Vec<Document> {
     let mut documents = Vec::new();
     for file in files {
-        read(file, options, &mut report, &mut documents);
+        read(file, options, report, &mut documents);
     }
+    documents
+}
+
+/// The problems of the fields of a limit, whatever the rule is. `rate_limit` may lack fields.
+pub(super) fn field_problems(raw: &RawRateLimit, file: &Arc<str>) -> Vec<RuleProblem> {
+    let mut report = Report::default();
+    let mut limits = LimitReader { file, report: &mut report };
+    limits.algorithm(raw.algorithm.as_ref());
+    limits.mode(raw, None);
+    limits.on_error(raw);
+    report.into_parts().0
+}
+
+/// The problems of the limit of a rule.
+pub(super) fn limit_problems(raw: &RawRateLimit, file: &Arc<str>) -> Vec<RuleProblem> {
+    let mut report = Report::default();
+    LimitReader { file, report: &mut report }.limit(raw);
+    report.into_parts().0
+}
+
+/// Compiles documents into a rule set with warnings, or returns every error of every file.
+pub(super) fn compile_documents(
+    documents: Vec<Document>,
+    options: &Options,
+    report: Report,
+) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
     let mut compiler = Compiler { report, ..Compiler::default() };
     let mut set =
         RuleSet { default_denied_requests: options.denied_requests, ..RuleSet::default() };
@@ -103,47 +141,6 @@ fn read(file: &SourceFile, options: &Options, report: &mut Report, documents: &m
     }
 }
 
-/// The documents of one domain.
-struct DomainDraft {
-    name: Arc<str>,
-    /// Where the domain is named first.
-    location: Location,
-    documents: Vec<Document>,
-}
-
-/// Groups documents by domain, in order of first appearance. A document without a domain is a group
-/// by itself, so that its other problems are found too.
-fn domain_drafts(
-    documents: Vec<Document>,
-    options: &Options,
-    report: &mut Report,
-) -> Vec<DomainDraft> {
-    let mut drafts: Vec<DomainDraft> = Vec::new();
-    let mut by_name: HashMap<Arc<str>, usize> = HashMap::new();
-    for document in documents {
-        let written = document.domain.clone().and_then(|domain| Some((domain.at, domain.value?)));
-        let Some((at, name)) = written.filter(|(_, name)| !name.is_empty()) else {
-            let location = document.at.in_file(&document.file);
-            drafts.push(DomainDraft { name: Arc::from(""), location, documents: vec![document] });
-            continue;
-        };
-        if let Some(index) = by_name.get(&name) {
-            let draft = &mut drafts[*index];
-            if !options.merge_domains {
-                let what = format!("domain `{name}` is already defined at {}", draft.location);
-                let hint = "join the two, or allow it with `rules.merge_domains: true`";
-                report.error(at.in_file(&document.file), what, hint);
-            }
-            draft.documents.push(document);
-            continue;
-        }
-        by_name.insert(Arc::clone(&name), drafts.len());
-        let location = at.in_file(&document.file);
-        drafts.push(DomainDraft { name, location, documents: vec![document] });
-    }
-    drafts
-}
-
 /// Builds the trees of all domains.
 #[derive(Default)]
 struct Compiler {
@@ -171,8 +168,8 @@ impl Compiler {
         let denied_requests = self.denied_requests(&draft.documents);
         let mut descriptors = Vec::new();
         for document in draft.documents {
-            let path = Arc::clone(&document.file);
-            files.push(SourceInfo { path, domain: Arc::clone(&draft.name), rules: 0 });
+            let (path, version) = (Arc::clone(&document.file), document.version);
+            files.push(SourceInfo { path, domain: Arc::clone(&draft.name), rules: 0, version });
             let file = files.len() - 1;
             descriptors.extend(document.descriptors.into_iter().map(|item| (file, item)));
         }
@@ -213,7 +210,7 @@ impl Compiler {
         let mut states = LevelStates::default();
         let mut nodes = Vec::with_capacity(descriptors.len());
         for (file, mut descriptor) in descriptors {
-            let location = descriptor.at.in_file(&files[file].path);
+            let location = descriptor.location(&files[file].path);
             if self.path.len() >= LEVELS_MAX {
                 let what = format!("rules nested more than {LEVELS_MAX} levels deep");
                 self.report.error(location, what, "flatten the rules");
@@ -259,10 +256,7 @@ impl Compiler {
             return None;
         };
         let mut limits = LimitReader { file: &location.file, report: &mut self.report };
-        let mut policy = limits.policy(raw);
-        let mode = limits.mode(raw, policy.as_mut());
-        let reserve = limits.reserve(raw, policy.as_ref());
-        let on_error = limits.on_error(raw);
+        let LimitFields { policy, mode, reserve, on_error } = limits.limit(raw);
         let name = raw.name.as_ref().and_then(|name| name.value.clone());
         let name = name.filter(|name| !name.is_empty());
         self.defined.extend(name.clone());
@@ -292,6 +286,7 @@ impl Compiler {
             quota_mode: is_on(descriptor.quota_mode.as_ref()),
             metadata: metadata.map(Arc::new),
             location: location.clone(),
+            overlays: descriptor.overlays.clone().into(),
             detailed_metric: is_on(descriptor.detailed_metric.as_ref()),
             written_stat_key: rule::written_stat_key(&self.path),
             path: self.path.clone().into(),

@@ -199,6 +199,17 @@ pub(super) fn paths() -> Format<Vec<PathBuf>> {
     Format { is_list: true, ..Format::new("files and folders", texts, scalar::paths, as_json) }
 }
 
+/// Like [`paths`]; an empty list or text means no path.
+pub(super) fn optional_paths() -> Format<Vec<PathBuf>> {
+    let Format { parse, accepts, schema, .. } = paths();
+    let parse = move |text: &str| match text {
+        "" | "[]" => Ok(Vec::new()),
+        _ => parse(text),
+    };
+    let format = Format::new(format!("{accepts}, or none"), schema, parse, as_json);
+    Format { is_list: true, ..format }
+}
+
 /// A text that is never shown.
 pub(super) fn secret() -> Format<Secret> {
     let format = Format::new("a text", any_scalar(), |text| Ok(Secret::new(text)), as_json);

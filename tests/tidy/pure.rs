@@ -11,6 +11,8 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/decision",
     "src/rules/compile",
     "src/rules/lookup",
+    "src/rules/overlay",
+    "src/rules/xds",
     "src/store/guarded/breaker",
     "src/store/guarded/breaker_log",
     "src/store/redis/command",

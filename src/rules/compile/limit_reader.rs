@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::limit::{Algorithm, Limit, LimitError, OnError, Tier, Unit, WINDOW_MAX};
+use crate::limit::{Algorithm, Limit, LimitError, Mode, OnError, Tier, Unit, WINDOW_MAX};
 use crate::rules::file::model::{self, RawRateLimit};
 use crate::rules::file::problem::{Position, Report};
 use crate::rules::file::reader::{Field, Text};
@@ -17,9 +17,28 @@ pub(super) struct LimitReader<'a> {
     pub(super) report: &'a mut Report,
 }
 
+/// The fields of a `rate_limit` that decide.
+pub(super) struct LimitFields {
+    /// `None` after a reported error.
+    pub(super) policy: Option<Policy>,
+    pub(super) mode: Mode,
+    /// The time in which a reservation must be settled; `None` without `reserve`.
+    pub(super) reserve: Option<Micros>,
+    /// The fallback of the rule when the store fails.
+    pub(super) on_error: Option<OnError>,
+}
+
 impl LimitReader<'_> {
+    /// Reads and checks all fields.
+    pub(super) fn limit(&mut self, raw: &RawRateLimit) -> LimitFields {
+        let mut policy = self.policy(raw);
+        let mode = self.mode(raw, policy.as_mut());
+        let reserve = self.reserve(raw, policy.as_ref());
+        LimitFields { policy, mode, reserve, on_error: self.on_error(raw) }
+    }
+
     /// The policy of the rule; `None` after a reported error.
-    pub(super) fn policy(&mut self, raw: &RawRateLimit) -> Option<Policy> {
+    fn policy(&mut self, raw: &RawRateLimit) -> Option<Policy> {
         if raw.unlimited.as_ref().is_some_and(|flag| flag.value == Some(true)) {
             self.unlimited(raw);
             return Some(Policy::Unlimited);
@@ -41,7 +60,7 @@ impl LimitReader<'_> {
     }
 
     /// The time in which a reservation must be settled; `None` without `reserve`.
-    pub(super) fn reserve(
+    fn reserve(
         &mut self,
         raw: &RawRateLimit,
         policy: Option<&Policy>,
@@ -118,7 +137,7 @@ impl LimitReader<'_> {
         }
     }
 
-    fn algorithm(&mut self, written: Option<&Text>) -> Option<Algorithm> {
+    pub(super) fn algorithm(&mut self, written: Option<&Text>) -> Option<Algorithm> {
         let Some(text) = written else { return Some(Algorithm::FixedWindow) };
         let name = text.value.as_deref()?;
         let found = Algorithm::from_name(name);

@@ -18,17 +18,23 @@ pub(super) enum MapKind {
     Replaces,
     /// The map under `reserve`.
     Reserve,
+    /// The top of an overlay file.
+    OverlayFile,
+    /// An item of `overlays`.
+    Overlay,
 }
 
 impl MapKind {
     /// All maps. A misplaced field is suggested for the first one that has it.
-    const ALL: [MapKind; 6] = [
+    const ALL: [MapKind; 8] = [
         MapKind::Descriptor,
         MapKind::RateLimit,
         MapKind::Tier,
         MapKind::File,
         MapKind::Replaces,
         MapKind::Reserve,
+        MapKind::OverlayFile,
+        MapKind::Overlay,
     ];
 
     /// Every field of this map.
@@ -77,6 +83,8 @@ impl MapKind {
             }
             MapKind::Replaces => &["name"],
             MapKind::Reserve => &["hold"],
+            MapKind::OverlayFile => &["overlays"],
+            MapKind::Overlay => &["domain", "rule", "rate_limit"],
         }
     }
 
@@ -88,6 +96,8 @@ impl MapKind {
             MapKind::Tier => "in an item of `tiers`",
             MapKind::Replaces => "in an item of `replaces`",
             MapKind::Reserve => "inside `reserve`",
+            MapKind::OverlayFile => "at the top of an overlay file",
+            MapKind::Overlay => "in an item of `overlays` of an overlay file",
         }
     }
 }

@@ -6,17 +6,19 @@ use serde_json::{Map, Value};
 
 use super::fields::MapKind;
 use super::options::DeniedRequests;
-use super::problem::Position;
+use super::problem::{Location, Position};
 use super::reader::{Field, FieldReader, Text};
 use super::scalar;
 use crate::rules::quote::shorten;
 use crate::time::Micros;
 use crate::yaml::{Name, Node};
 
-/// One document of a file.
+/// One document of a file, or one resource by xDS.
 #[derive(Debug)]
 pub(in crate::rules) struct Document {
     pub(in crate::rules) file: Arc<str>,
+    /// The version of a resource by xDS; `None` for a file.
+    pub(in crate::rules) version: Option<Arc<str>>,
     pub(in crate::rules) at: Position,
     pub(in crate::rules) domain: Option<Text>,
     pub(in crate::rules) denied_requests: Option<Field<DeniedRequests>>,
@@ -27,6 +29,10 @@ pub(in crate::rules) struct Document {
 #[derive(Debug, Default)]
 pub(in crate::rules) struct RawDescriptor {
     pub(in crate::rules) at: Position,
+    /// The resource that sent the descriptor by xDS; `None` for a file.
+    pub(in crate::rules) origin: Option<Location>,
+    /// The overlays that changed `rate_limit`.
+    pub(in crate::rules) overlays: Vec<Location>,
     pub(in crate::rules) key: Option<Text>,
     pub(in crate::rules) value: Option<Text>,
     pub(in crate::rules) value_template: Option<Text>,
@@ -44,7 +50,7 @@ pub(in crate::rules) struct RawDescriptor {
 }
 
 /// The map under `rate_limit`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::rules) struct RawRateLimit {
     pub(in crate::rules) at: Position,
     pub(in crate::rules) algorithm: Option<Text>,
@@ -65,7 +71,7 @@ pub(in crate::rules) struct RawRateLimit {
 }
 
 /// An item of `tiers`, or the same fields directly under `rate_limit`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::rules) struct RawTier {
     pub(in crate::rules) at: Position,
     pub(in crate::rules) unit: Option<Text>,
@@ -77,10 +83,17 @@ pub(in crate::rules) struct RawTier {
 }
 
 /// The map under `reserve`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::rules) struct RawReserve {
     pub(in crate::rules) at: Position,
     pub(in crate::rules) hold: Option<Field<Micros>>,
+}
+
+impl RawDescriptor {
+    /// The position in `file`, or the resource.
+    pub(in crate::rules) fn location(&self, file: &Arc<str>) -> Location {
+        self.origin.clone().unwrap_or_else(|| self.at.in_file(file))
+    }
 }
 
 impl FieldReader<'_> {
@@ -94,6 +107,7 @@ impl FieldReader<'_> {
             self.rule_map(node, "a rule file", "write `domain: NAME` and `descriptors:`")?;
         let mut document = Document {
             file: Arc::clone(self.file),
+            version: None,
             at,
             domain: None,
             denied_requests: None,
@@ -144,7 +158,7 @@ impl FieldReader<'_> {
         Some(descriptor)
     }
 
-    fn rate_limit(&mut self, node: Node) -> Option<RawRateLimit> {
+    pub(super) fn rate_limit(&mut self, node: Node) -> Option<RawRateLimit> {
         if node.is_null() {
             return None;
         }

@@ -8,36 +8,49 @@ use serde::{Serialize, Serializer};
 use crate::escape::one_line;
 pub(in crate::rules) use crate::yaml::Position;
 
-/// A file with a position.
+/// A file with a position, or a resource by xDS.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Location {
-    /// The file as the user named it.
+    /// The file as the user named it, or `xds:` with the name of the resource.
     #[serde(serialize_with = "text")]
     pub file: Arc<str>,
     /// Line number from 1; 0 when the whole file or folder is meant.
     pub line: usize,
     /// Column number from 1, in characters; 0 when the whole file or folder is meant.
     pub column: usize,
+    /// The version of the xDS response that sent this part of a resource.
+    #[serde(serialize_with = "optional_text", skip_serializing_if = "Option::is_none")]
+    pub version: Option<Arc<str>>,
 }
 
 impl Location {
-    /// A file or folder as a whole.
+    /// A file, a folder or a resource as a whole.
     pub fn whole(file: &Arc<str>) -> Location {
-        Location { file: Arc::clone(file), line: 0, column: 0 }
+        Location { file: Arc::clone(file), line: 0, column: 0, version: None }
     }
 }
 
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => f.write_str(&one_line(&self.file)),
-            line => write!(f, "{}:{line}:{}", one_line(&self.file), self.column),
+        match (self.line, &self.version) {
+            (0, None) => f.write_str(&one_line(&self.file)),
+            (0, Some(version)) => {
+                write!(f, "{} version {}", one_line(&self.file), one_line(version))
+            }
+            (line, _) => write!(f, "{}:{line}:{}", one_line(&self.file), self.column),
         }
     }
 }
 
 fn text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(text)
+}
+
+fn optional_text<S: Serializer>(
+    text: &Option<Arc<str>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_some(&text.as_deref())
 }
 
 /// An error or a warning about a rule file.
@@ -63,7 +76,11 @@ impl fmt::Display for RuleProblem {
 
 impl Position {
     pub(in crate::rules) fn in_file(self, file: &Arc<str>) -> Location {
-        Location { file: Arc::clone(file), line: self.line as usize, column: self.column as usize }
+        Location {
+            line: self.line as usize,
+            column: self.column as usize,
+            ..Location::whole(file)
+        }
     }
 }
 
@@ -71,7 +88,7 @@ impl Position {
 const PROBLEMS_MAX: usize = 1_000;
 
 /// Collects every problem of a load.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::rules) struct Report {
     errors: Vec<RuleProblem>,
     warnings: Vec<RuleProblem>,
@@ -105,27 +122,34 @@ impl Report {
         }
     }
 
+    /// Adds the errors of another report.
+    pub(in crate::rules) fn add_errors(&mut self, other: &Report) {
+        for RuleProblem { location, what, hint } in &other.errors {
+            self.error(location.clone(), what, hint);
+        }
+        self.unlisted += other.unlisted;
+    }
+
     /// All errors and warnings so far.
     pub(super) fn problems(&self) -> impl Iterator<Item = &RuleProblem> {
         self.errors.iter().chain(&self.warnings)
     }
 
     /// Returns the warnings, or every error in the order of files and lines.
-    pub(in crate::rules) fn finish(mut self) -> Result<Vec<RuleProblem>, Vec<RuleProblem>> {
+    pub(in crate::rules) fn finish(self) -> Result<Vec<RuleProblem>, Vec<RuleProblem>> {
+        let (errors, warnings) = self.into_parts();
+        if errors.is_empty() { Ok(warnings) } else { Err(errors) }
+    }
+
+    /// The errors and the warnings, each in the order of files and lines.
+    pub(in crate::rules) fn into_parts(mut self) -> (Vec<RuleProblem>, Vec<RuleProblem>) {
         self.warnings.sort();
-        if self.errors.is_empty() {
-            return Ok(self.warnings);
-        }
         self.errors.sort();
-        if self.unlisted > 0 {
-            let last = self.errors.last().expect("there is at least one error").location.clone();
+        let last = self.errors.last().filter(|_| self.unlisted > 0);
+        if let Some(location) = last.map(|last| Location::whole(&last.location.file)) {
             let what = format!("{} more errors are not listed", self.unlisted);
-            self.errors.push(RuleProblem {
-                location: Location::whole(&last.file),
-                what,
-                hint: String::new(),
-            });
+            self.errors.push(RuleProblem { location, what, hint: String::new() });
         }
-        Err(self.errors)
+        (self.errors, self.warnings)
     }
 }

@@ -30,7 +30,7 @@ pub struct SourceFile {
 }
 
 /// All rule files as read at one moment, not compiled.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleFiles {
     pub(in crate::rules) files: Vec<SourceFile>,
     pub(in crate::rules) report: Report,

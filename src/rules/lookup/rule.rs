@@ -60,6 +60,8 @@ pub struct Rule {
     pub metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
     /// The rule's location in the rule files.
     pub location: Location,
+    /// The overlays that changed the limit.
+    pub overlays: Box<[Location]>,
     /// The nodes from the root to the rule, one per entry of a descriptor.
     pub(in crate::rules) path: Box<[Arc<EntryMatcher>]>,
     /// The stat key shows every key and value.

@@ -171,6 +171,7 @@ impl RuleSet {
         };
         let mut options = flags(rule);
         options.extend(self.replaced(rule));
+        options.extend(rule.overlays.iter().map(|at| format!("changed by the overlay at {at}")));
         let mut counter = vec![format!("domain {}", shorten(&rule.domain))];
         if rule.policy == Policy::Unlimited {
             counter = vec!["none: nothing is counted".to_owned()];

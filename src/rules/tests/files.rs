@@ -70,8 +70,12 @@ fn a_file_is_listed_with_its_domain_and_rules() {
         "domain: a\ndescriptors: [{{ key: x, {limit}, descriptors: [{{ key: y, {limit} }}] }}]\n\
          ---\ndomain: b\n"
     );
-    let info =
-        |domain: &str, rules| SourceInfo { path: "test.yaml".into(), domain: domain.into(), rules };
+    let info = |domain: &str, rules| SourceInfo {
+        path: "test.yaml".into(),
+        domain: domain.into(),
+        rules,
+        version: None,
+    };
     assert_eq!(rules(&text).files(), [info("a", 2), info("b", 0)]);
 }
 

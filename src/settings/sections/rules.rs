@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::rules::{self, DeniedRequests, UnknownFields};
-use crate::settings::format::{choice, paths, switch};
+use crate::settings::format::{choice, optional_paths, paths, switch};
 use crate::settings::section::section;
 
 section! {
@@ -12,6 +12,9 @@ section! {
         /// Files, and folders of `*.yaml` and `*.yml`, relative to the working directory. A list in
         /// the file; separated by commas in a variable.
         paths: Vec<PathBuf> = "rules/", paths();
+        /// Overlay files, and folders of them, which change limits of rules
+        /// ([overlays.md](overlays.md)). A list in the file; separated by commas in a variable.
+        overlay_paths: Vec<PathBuf> = "[]", optional_paths();
         /// Allow several files to define one domain.
         merge_domains: bool = "false", switch();
         /// Result of an unknown or misplaced field in a rule file: `error` refuses the file, `warn`

@@ -1,0 +1,66 @@
+//! Everything that rules are compiled from: rule files, overlays, and resources by xDS.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+
+use super::compile;
+use super::file::options::Options;
+use super::file::problem::RuleProblem;
+use super::file::source::RuleFiles;
+use super::overlay::Overlays;
+use super::xds::XdsRules;
+use super::RuleSet;
+
+/// The sources of rules, read but not compiled.
+#[derive(Clone, Debug, Default)]
+pub struct RuleSources {
+    /// The rule files.
+    pub files: RuleFiles,
+    /// The overlay files.
+    pub overlays: RuleFiles,
+    /// The rules by xDS.
+    pub xds: XdsRules,
+}
+
+impl RuleSources {
+    /// Reads rule files and overlay files; without rules by xDS.
+    pub fn read(paths: &[PathBuf], overlay_paths: &[PathBuf]) -> RuleSources {
+        let (files, overlays) = (RuleFiles::read(paths), RuleFiles::read(overlay_paths));
+        RuleSources { files, overlays, xds: XdsRules::default() }
+    }
+
+    /// A hash of the names, the texts and the read errors of all files, read once.
+    pub fn digest_of(paths: &[PathBuf], overlay_paths: &[PathBuf]) -> u64 {
+        let (files, overlays) = (RuleFiles::read_once(paths), RuleFiles::read_once(overlay_paths));
+        RuleSources { files, overlays, xds: XdsRules::default() }.digest()
+    }
+
+    /// A hash of the names, the texts and the read errors of all files. Rules by xDS have no part in
+    /// it.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.files.digest(), self.overlays.digest()).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// The paths without a file: missing files, and folders without `*.yaml` and `*.yml`.
+    pub fn without_files(&self) -> Vec<PathBuf> {
+        [self.files.without_files(), self.overlays.without_files()].concat()
+    }
+
+    /// Compiles all sources into one rule set with warnings, or returns every error.
+    ///
+    /// # Errors
+    /// The errors of rule files and overlays. Rules by xDS cause none, except for a domain that a file
+    /// defines too, which is an error of the file.
+    pub fn compile(
+        &self,
+        options: &Options,
+    ) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
+        let mut report = self.files.report.clone();
+        let mut documents = compile::documents(&self.files.files, options, &mut report);
+        documents.extend(self.xds.documents(&mut report));
+        Overlays::read(&self.overlays, options, &mut report).apply(&mut documents, &mut report);
+        compile::compile_documents(documents, options, report)
+    }
+}

@@ -1,0 +1,121 @@
+//! Turns the active rules by xDS into documents, which are compiled like those of files.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::node::{XdsLimit, XdsNode};
+use super::{DomainRules, XdsRules};
+use crate::rules::file::model::{Document, RawDescriptor, RawRateLimit, RawTier};
+use crate::rules::file::problem::{Location, Position, Report};
+use crate::rules::file::reader::{Field, Text};
+use crate::rules::quote::shorten;
+
+/// Resources have no lines.
+const AT: Position = Position { line: 0, column: 0 };
+
+impl XdsRules {
+    /// A document per resource, and the warnings of the last response.
+    pub(in crate::rules) fn documents(&self, report: &mut Report) -> Vec<Document> {
+        for warning in &self.warnings {
+            report.warn(warning.location.clone(), &warning.what, &warning.hint);
+        }
+        let mut documents = Vec::new();
+        for (domain, rules) in &self.domains {
+            documents.extend(of_domain(domain, rules, report));
+        }
+        documents
+    }
+}
+
+/// The documents of one domain. Each node belongs to the document of its resource.
+fn of_domain(domain: &Arc<str>, rules: &DomainRules, report: &mut Report) -> Vec<Document> {
+    let mut names = HashSet::new();
+    collect_names(&rules.nodes, &mut names);
+    let document = |resource: &Arc<Location>| Document {
+        file: Arc::clone(&resource.file),
+        version: resource.version.clone(),
+        at: AT,
+        domain: Some(text(domain)),
+        denied_requests: None,
+        descriptors: Vec::new(),
+    };
+    let mut documents: Vec<Document> = rules.resources.iter().map(document).collect();
+    for node in &rules.nodes {
+        let descriptor = descriptor(node, &names, report);
+        // A node of an earlier version may come from a resource that has gone.
+        let own = documents.iter().position(|document| document.file == node.origin.file);
+        if let Some(document) = documents.get_mut(own.unwrap_or(0)) {
+            document.descriptors.push(descriptor);
+        }
+    }
+    documents
+}
+
+fn collect_names<'n>(nodes: &'n [XdsNode], names: &mut HashSet<&'n str>) {
+    for node in nodes {
+        names.extend(node.limit.as_ref().and_then(|limit| limit.name.as_deref()));
+        collect_names(&node.children, names);
+    }
+}
+
+fn descriptor(node: &XdsNode, names: &HashSet<&str>, report: &mut Report) -> RawDescriptor {
+    let below = node.children.iter().map(|child| descriptor(child, names, report)).collect();
+    let mut raw = RawDescriptor {
+        origin: Some((*node.origin).clone()),
+        key: Some(text(&node.key)),
+        value: (!node.value.is_empty()).then(|| text(&node.value)),
+        descriptors: below,
+        ..RawDescriptor::default()
+    };
+    // Flags without a limit do nothing. Envoy Gateway sets shadow_mode on every node of a rule.
+    let Some(limit) = node.limit.as_deref() else { return raw };
+    raw.shadow_mode = flag(limit.shadow_mode);
+    raw.quota_mode = flag(limit.quota_mode);
+    raw.detailed_metric = flag(limit.detailed_metric);
+    raw.metadata = limit.metadata.clone().map(field);
+    raw.rate_limit = Some(rate_limit(limit, node, names, report));
+    raw
+}
+
+fn rate_limit(
+    limit: &XdsLimit,
+    node: &XdsNode,
+    names: &HashSet<&str>,
+    report: &mut Report,
+) -> RawRateLimit {
+    let mut replaces = Vec::new();
+    for name in &limit.replaces {
+        if names.contains(&**name) {
+            replaces.push(text(name));
+            continue;
+        }
+        // envoyproxy/ratelimit accepts this too. The rule may be in a part that was left out.
+        let what = format!("no rule of the domain is called `{}`", shorten(name));
+        report.warn(Location::whole(&node.origin.file), what, "this item of `replaces` is ignored");
+    }
+    let tier = RawTier {
+        unit: limit.unit.map(|unit| text(&unit.name().into())),
+        requests_per_unit: limit.unit.map(|_| field(u64::from(limit.requests))),
+        ..RawTier::default()
+    };
+    RawRateLimit {
+        unlimited: flag(limit.unit.is_none()),
+        tier,
+        name: limit.name.as_ref().map(text),
+        replaces,
+        ..RawRateLimit::default()
+    }
+}
+
+fn field<T>(value: T) -> Field<T> {
+    Field { at: AT, value: Some(value) }
+}
+
+fn text(text: &Arc<str>) -> Text {
+    field(Arc::clone(text))
+}
+
+/// A flag that is set; false is the default of all flags.
+fn flag(is_set: bool) -> Option<Field<bool>> {
+    is_set.then(|| field(true))
+}
