@@ -16,7 +16,7 @@ use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
 use super::watch::{Timing, Watcher};
 use super::{StartError, texts};
-use crate::escape::one_line;
+use crate::escape::{excerpt, one_line};
 use crate::rules::{Options, RuleProblem, RuleSet, RuleSources, XdsResource};
 use crate::settings::Settings;
 use crate::telemetry::{Exposition, RuleMetrics, RuleReloads, SeriesBudget};
@@ -29,6 +29,9 @@ const MISSING_FILES_HINT: &str = "the active rules stay; to remove them, leave a
 /// Most bytes of the reasons against one xDS response. They travel in a message, and in the log of
 /// the control plane.
 const REASONS_BYTES_MAX: usize = 4 << 10;
+
+/// Longest reason against an xDS response, in characters: the name of a resource may be long.
+const REASON_CHARS_MAX: usize = 1_000;
 
 /// Why rules are reloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,7 +228,7 @@ impl ActiveRules {
             }
         }
         self.record_xds(&problems);
-        bounded(texts(&problems))
+        bounded(&texts(&problems))
     }
 
     /// Records the reasons against a response by xDS. Repeated reasons are logged once.
@@ -266,7 +269,9 @@ impl ActiveRules {
 }
 
 /// The first lines of at most [`REASONS_BYTES_MAX`] in all, and the number of the others.
-fn bounded(mut lines: Vec<String>) -> Vec<String> {
+fn bounded(lines: &[String]) -> Vec<String> {
+    let short = |line: &String| excerpt(line, REASON_CHARS_MAX);
+    let mut lines: Vec<String> = lines.iter().map(short).collect();
     let mut bytes = 0;
     let fits = lines.iter().take_while(|line| {
         bytes += line.len() + 1;

@@ -7,6 +7,7 @@ mod explaining;
 mod files;
 mod folders;
 mod matching;
+mod overlays;
 mod random;
 mod regex_steps;
 mod selectors;

@@ -77,28 +77,25 @@ pub(super) fn problems(descriptor: &RateLimitDescriptor) -> Vec<String> {
     problems
 }
 
-/// Orders descriptors with a valid limit by how much their limits allow, the strictest first. The
-/// lower rate is stricter, then the smaller number of requests. A limit that denies is stricter than
-/// one in shadow mode or quota mode. Descriptors are equal in this order only if they are equal.
+/// Orders descriptors with a valid limit by how much their limits allow, the strictest first.
+/// Unlimited is the loosest, then a limit in shadow mode, which denies nothing, then one in quota mode.
+/// Of the others the lower rate is stricter, then the smaller number of requests. Descriptors are equal
+/// in this order only if they are equal.
 pub(super) fn by_strictness(one: &RateLimitDescriptor, other: &RateLimitDescriptor) -> Ordering {
-    let order = |descriptor: &RateLimitDescriptor| {
-        let policy = descriptor.rate_limit.as_ref();
-        let window = policy.and_then(unit).map(|unit| u128::from(unit.window().0));
-        let requests = policy.map_or(0, |policy| u128::from(policy.requests_per_unit));
-        (window, requests)
+    let policy = |of: &RateLimitDescriptor| of.rate_limit.clone().unwrap_or_default();
+    let (one_policy, other_policy) = (policy(one), policy(other));
+    let flags = |policy: &RateLimitPolicy, of: &RateLimitDescriptor| {
+        (policy.unlimited, of.shadow_mode, of.quota_mode)
     };
-    let by_rate = match (order(one), order(other)) {
-        ((None, _), (None, _)) => Ordering::Equal,
-        ((None, _), (Some(_), _)) => Ordering::Greater,
-        ((Some(_), _), (None, _)) => Ordering::Less,
-        ((Some(window), requests), (Some(other_window), other_requests)) => {
-            let rates = (requests * other_window).cmp(&(other_requests * window));
-            rates.then(requests.cmp(&other_requests))
-        }
+    let rate = |policy: &RateLimitPolicy, window_of: &RateLimitPolicy| {
+        let window = unit(window_of).map_or(0, |unit| unit.window().0);
+        u128::from(policy.requests_per_unit) * u128::from(window)
     };
-    by_rate
-        .then(one.shadow_mode.cmp(&other.shadow_mode))
-        .then(one.quota_mode.cmp(&other.quota_mode))
+    flags(&one_policy, one)
+        .cmp(&flags(&other_policy, other))
+        // Crosswise, because a / b < c / d if a * d < c * b.
+        .then(rate(&one_policy, &other_policy).cmp(&rate(&other_policy, &one_policy)))
+        .then(one_policy.requests_per_unit.cmp(&other_policy.requests_per_unit))
         .then_with(|| one.encode_to_vec().cmp(&other.encode_to_vec()))
 }
 
