@@ -22,6 +22,9 @@ use crate::settings::Settings;
 use crate::telemetry::{Exposition, RuleMetrics, RuleReloads, SeriesBudget};
 use crate::time::{Clock, Micros, SystemClock};
 
+#[cfg(test)]
+mod tests;
+
 /// The fix in the error about missing rule files.
 const MISSING_FILES_HINT: &str = "the active rules stay; to remove them, leave a file with \
                                   `domain: NAME` alone, or send SIGHUP";

@@ -89,7 +89,10 @@ impl Overlays {
         }
         for ((overlay, is_xds), Misfit { what, count }) in run.misfits {
             let location = self.0[overlay].location.clone();
-            let more = if count > 1 { format!(", and {} more rules", count - 1) } else { "".into() };
+            let more = match count - 1 {
+                0 => String::new(),
+                more => format!(", and {more} more rules"),
+            };
             let what = format!("the overlay does not fit {what}{more}");
             if is_xds {
                 report.warn(location, what, "these rules stay without overlays");

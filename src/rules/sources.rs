@@ -3,13 +3,13 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
+use super::RuleSet;
 use super::compile;
 use super::file::options::Options;
 use super::file::problem::RuleProblem;
 use super::file::source::RuleFiles;
 use super::overlay::Overlays;
 use super::xds::XdsRules;
-use super::RuleSet;
 
 /// The sources of rules, read but not compiled.
 #[derive(Clone, Debug, Default)]

@@ -26,7 +26,9 @@ descriptors:
 ";
 
 fn files(name: &str, text: &str) -> RuleFiles {
-    RuleFiles { files: vec![file(name, text)], ..RuleFiles::default() }
+    let mut files = RuleFiles::default();
+    files.files.push(file(name, text));
+    files
 }
 
 /// [`RULES`] with an overlay file.
@@ -177,17 +179,17 @@ fn problems_of_overlays_name_their_place() {
             ],
         ),
         (
-            &item("shop", "user,,path", "{ on_error: deny }"),
+            item("shop", "user,,path", "{ on_error: deny }").as_str(),
             vec!["o.yaml:3:11: `rule` has a level without a key; write `key=value,key=value`, one \
                   item per level; `*` is any text"],
         ),
         (
-            &item("shop", "", "{ on_error: deny }"),
+            item("shop", "", "{ on_error: deny }").as_str(),
             vec!["o.yaml:3:11: `rule` is empty; write the rule as `key=value,key=value`; `*` is \
                   any text, `**` any levels"],
         ),
         (
-            &item("shop", "user", "{ unit: day, name: x, mode: lease }"),
+            item("shop", "user", "{ unit: day, name: x, mode: lease }").as_str(),
             vec![
                 "o.yaml:4:25: an overlay cannot set `unit`; write `tiers: [{ requests: 100, \
                  window: 1m }]`",
@@ -196,7 +198,7 @@ fn problems_of_overlays_name_their_place() {
             ],
         ),
         (
-            &item("shop", "**", "{ burst: 3 }"),
+            item("shop", "**", "{ burst: 3 }").as_str(),
             vec!["o.yaml:2:5: the overlay does not fit the limit of `user` at r.yaml:3:5: `burst` \
                   applies only to buckets, and 2 more rules; select fewer rules, or correct the \
                   overlay"],
