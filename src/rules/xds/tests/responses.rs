@@ -35,7 +35,10 @@ fn reasons_contain_the_words_of_envoy_ratelimit() {
             vec![of_domain("a", limited(named("one", &["one"])))],
             "xds:a: a.k_v: replaces should not contain name of same descriptor",
         ),
-        (vec![of_domain("a", vec![node("", "v", vec![])])], "xds:a: a._v: descriptor has empty key"),
+        (
+            vec![of_domain("a", vec![node("", "v", vec![])])],
+            "xds:a: a._v: descriptor has empty key",
+        ),
         (vec![config("x", "", vec![])], "xds:x: config file cannot have empty domain"),
         (
             vec![config("a1", "a", vec![]), config("a2", "a", vec![])],
@@ -193,8 +196,8 @@ fn resources_of_one_domain_can_be_merged() {
     assert_eq!(sources, [("xds:r1", 2), ("xds:r2", 1)]);
     assert_eq!(
         warnings,
-        ["xds:r1: a.k: duplicate descriptor composite key 'a.k'; the 2 descriptors are merged, with \
-          the strictest limit"]
+        ["xds:r1: a.k: duplicate descriptor composite key 'a.k'; the 2 descriptors are merged, \
+          with the strictest limit"]
     );
 }
 
