@@ -75,13 +75,16 @@ fn resources(config: &str) -> Vec<RateLimitConfig> {
 
 /// The limit of what Envoy sends for a request that matches a chain: requests per microseconds. A
 /// key without a value has one of the request.
-fn limit_of(set: &RuleSet, domain: &str, chain: &[(String, String)]) -> Option<(u64, u64)> {
-    let entry = |(key, value): &'_ (String, String)| -> (String, String) {
-        let value = if value.is_empty() { "any" } else { value };
-        (key.clone(), value.to_owned())
+fn limit_of<'c>(
+    set: &RuleSet,
+    domain: &str,
+    chain: &'c [(String, String)],
+) -> Option<(u64, u64)> {
+    let entry = |(key, value): &'c (String, String)| {
+        let value = if value.is_empty() { "any" } else { value.as_str() };
+        Entry { key, value }
     };
-    let sent: Vec<(String, String)> = chain.iter().map(entry).collect();
-    let entries: Vec<Entry<'_>> = sent.iter().map(|(key, value)| Entry { key, value }).collect();
+    let entries: Vec<Entry<'c>> = chain.iter().map(entry).collect();
     match set.find(domain, &entries) {
         Found::Rule(rule) => match &rule.policy {
             Policy::Limit(limit) => Some((limit.tiers[0].requests, limit.tiers[0].window.0)),
