@@ -57,7 +57,10 @@ fn rules_shows_what_is_loaded_and_from_where() {
     let path = page["files"][0]["path"].as_str().expect("a path");
     assert!(path.ends_with("rules.yaml"), "{path}");
     assert!(page["loaded_at"].is_string(), "{page}");
-    assert!(page["last_error"].is_null(), "{page}");
+    for nothing in [&page["last_error"], &page["xds_error"], &page["files"][0]["version"]] {
+        assert!(nothing.is_null(), "{page}");
+    }
+    assert_eq!(page["warnings"], serde_json::json!([]));
 }
 
 #[test]

@@ -77,6 +77,34 @@ fn a_swapped_config_map_is_loaded() {
     assert_eq!(weir.metric("weir_rules_reloads_total", &[r#"result="failed""#]), 0);
 }
 
+/// Overlays are watched like rule files, also outside the folder of the rules.
+#[test]
+fn a_changed_overlay_is_loaded() {
+    let overlay = |rule: &str, requests: u64| {
+        let limit = format!("{{ tiers: [{{ requests: {requests}, window: 1h }}] }}");
+        format!("overlays:\n  - {{ domain: d, rule: {rule}, rate_limit: {limit} }}\n")
+    };
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("overlays.yaml");
+    write(&path, &overlay("a", 5));
+    let weir = Weir::setup()
+        .rules("rules.yaml", &rules("a", 1))
+        .env("WEIR__RULES__OVERLAY_PATHS", path.to_str().expect("a plain path"))
+        .start();
+    let client = weir.client();
+    assert_eq!(limits(&client, &["a"]), [5]);
+    write(&path, &overlay("a", 6));
+    until_limit(&client, 6);
+    write(&path, "overlays: [");
+    until("an error", || last_error(&weir).is_some_and(|error| error.contains("overlays.yaml:")));
+    assert_eq!(limits(&client, &["a"]), [6], "the overlay before stays");
+    write(&path, &overlay("b", 7));
+    until_limit(&client, 1);
+    let page = get(weir.admin, "/rules").json();
+    let warning = page["warnings"][0].as_str().expect("a warning");
+    assert!(warning.contains("overlays.yaml:2:5: the overlay matches no limit"), "{warning}");
+}
+
 /// The layouts of envoyproxy/ratelimit are watched whatever its watch settings say.
 #[test]
 fn envoy_ratelimit_layouts_are_watched() {
