@@ -21,7 +21,9 @@
 //! - [`duration`]: durations in text form, such as `1h30m`.
 //! - [`time`]: instants in microseconds, and the only trait that reads a clock.
 //! - [`sharded`], [`histogram`]: metrics as atomics, in one shard per core and at most 8 shards.
-//! - [`tls`]: certificate files, their reload and name checks, for the server and the Redis client.
+//! - `outage_log`: bounds the log lines about a connection that fails and recovers.
+//! - [`tls`]: certificate files, their reload and name checks, for the server and the clients of Redis
+//!   and xDS.
 //!
 //! The path of a request:
 //!
@@ -44,8 +46,9 @@
 //! The process around it:
 //!
 //! - [`telemetry`]: metrics for Prometheus and OTLP, traces, and the log of fallbacks.
-//! - [`proto`]: the generated messages, for the server and `weir call` only.
+//! - [`proto`]: the generated messages, for the server, `weir call` and the xDS client only.
 //! - [`server`]: gRPC on one runtime per worker, HTTP, admin, health, drain.
+//! - [`xds`]: the client of a server that sends the rules.
 //! - [`settings`]: every setting, from the file, the environment and flags.
 //! - [`app`]: builds these parts, runs them, and stops them in order.
 //! - [`cli`]: the command line.
@@ -84,6 +87,7 @@ pub mod lease_rollback;
 pub mod limit;
 pub mod limiter;
 pub mod modes;
+mod outage_log;
 pub mod proto;
 pub mod rules;
 pub mod server;
@@ -98,4 +102,5 @@ pub mod telemetry;
 mod testing;
 pub mod time;
 pub mod tls;
+pub mod xds;
 pub mod yaml;

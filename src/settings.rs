@@ -49,7 +49,7 @@ pub use sections::{
     AdminSettings, ClientCert, ClockSettings, DrainSettings, FallbackSettings, FunctionChoice,
     GrpcSettings, HttpSettings, LimitHeaders, LogFormat, LogSettings, MetricsSettings,
     ReadyzSettings, RedisSettings, RequireRules, ResponseSettings, RulesSettings, StoreKind,
-    StoreSettings, TracingSettings,
+    StoreSettings, TracingSettings, XdsSettings,
 };
 pub use sources::{Flags, Loaded, load, process_env};
 
@@ -65,6 +65,8 @@ settings! {
     admin: AdminSettings,
     /// The source of rules.
     rules: RulesSettings,
+    /// The server that sends rules by xDS.
+    xds = "rules.xds": XdsSettings,
     /// The content of responses.
     response: ResponseSettings,
     /// The counters.
@@ -101,7 +103,20 @@ impl Settings {
         let mut reader = Reader::new(written);
         let settings = Settings::read(&mut reader);
         reader.problems.extend(settings.shared_addresses());
+        reader.problems.extend(settings.no_rules(written));
         if reader.problems.is_empty() { Ok(settings) } else { Err(Problems(reader.problems)) }
+    }
+
+    /// A problem if neither files nor a server has rules.
+    fn no_rules(&self, written: &BTreeMap<String, WrittenText>) -> Option<Problem> {
+        let server = written.get("rules.xds.server");
+        if !self.rules.paths.is_empty() || server.is_some_and(|server| !server.text.is_empty()) {
+            return None;
+        }
+        let WrittenText { text, origin } = written.get("rules.paths")?.clone();
+        let what = "has no path; write files or folders, such as `[rules/]`, or set rules.xds.server";
+        let (key, what) = ("rules.paths".to_owned(), what.to_owned());
+        Some(Problem::BadValue { origin, key, value: text, what })
     }
 
     /// One problem per pair of listeners with the same address.

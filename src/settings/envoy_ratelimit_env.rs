@@ -12,6 +12,8 @@ use super::redis_url::{RedisEnv, RedisKind};
 use super::source_values::{SourceValue, list};
 use super::{redis_url, scalar, secret};
 
+pub(super) mod xds;
+
 /// A function that translates a value of envoyproxy/ratelimit into the text of a setting.
 type Translate = fn(&str) -> Result<String, String>;
 
@@ -72,6 +74,9 @@ pub(super) const LISTENERS: [(&str, &str, &str, &str, &str); 3] = [
     ("DEBUG_HOST", "DEBUG_PORT", "admin.listen", "127.0.0.1", "6070"),
 ];
 
+/// The variable that selects the source of rules: files, or a server ([`xds`]).
+pub(super) const RULE_SOURCE: &str = "CONFIG_TYPE";
+
 /// The three variables that form the folder of the rules, and their defaults.
 pub(super) const FOLDER: [(&str, &str); 3] = [
     ("RUNTIME_ROOT", "/srv/runtime_data/current"),
@@ -95,7 +100,9 @@ pub(super) const WITHOUT_EFFECT: [(&str, &[&str]); 8] = [
           "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "REDIS_STARTUP_*", "CACHE_KEY_PREFIX",
           "EXPIRATION_JITTER_MAX_SECONDS", "LOCAL_CACHE_SIZE_IN_BYTES"]),
     ("memcached is not supported", &["MEMCACHE_*"]),
-    ("rules come from files", &["CONFIG_GRPC_XDS_*", "XDS_CLIENT_*"]),
+    ("weir connects again by its own schedule; see docs/xds.md",
+        &["CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", "XDS_CLIENT_BACKOFF_RANDOM_FACTOR",
+          "XDS_CLIENT_BACKOFF_JITTER"]),
     ("metrics are on the admin listener, for Prometheus",
         &["USE_STATSD", "STATSD_*", "USE_DOG_STATSD", "USE_DOG_STATSD_MOGRIFIERS",
           "DOG_STATSD_MOGRIFIER_*", "PROMETHEUS_MAPPER_YAML",
@@ -144,8 +151,7 @@ pub(super) fn translate(env: &[(String, String)]) -> Vec<SourceValue> {
         }
     }
     values.extend(LISTENERS.iter().filter_map(|names| listener(env, *names)));
-    values.extend(folder(env));
-    values.extend(unsupported_rule_source(env));
+    values.extend(rule_source(env));
     values.extend(unsupported_backend(env));
     values.extend(redis(env));
     values.extend(metrics_listener(env));
@@ -290,15 +296,19 @@ fn metrics_listener(env: &[(String, String)]) -> Option<SourceValue> {
     Some(source_value("metrics.listen", name.to_owned(), address))
 }
 
-/// An error if rules should come by xDS, because without rules every request would pass.
-fn unsupported_rule_source(env: &[(String, String)]) -> Option<SourceValue> {
-    let kind = get(env, "CONFIG_TYPE").filter(|kind| *kind != "FILE")?;
-    let what = "rules by xDS are not supported; write CONFIG_TYPE=FILE and keep the rules in files \
-                ($RUNTIME_ROOT/$RUNTIME_SUBDIRECTORY/config, or rules.paths); with Envoy Gateway, \
-                run weir beside it: docs/envoy-gateway.md";
-    let (name, value) = ("CONFIG_TYPE", kind.to_owned());
-    let problem = Problem::Unsupported { name, value, what };
-    Some(source_value("rules.paths", name.to_owned(), Err(problem)))
+/// The settings of the rules' source: the folder, or the server. Another source is an error, because
+/// without rules every request would pass.
+fn rule_source(env: &[(String, String)]) -> Vec<SourceValue> {
+    match get(env, RULE_SOURCE) {
+        None | Some("FILE") => folder(env).into_iter().collect(),
+        Some(xds::KIND) => xds::translate(env),
+        Some(other) => {
+            let what = "this is not a source of rules; write FILE or GRPC_XDS_SOTW, or set \
+                        rules.paths";
+            let problem = Problem::Unsupported { name: RULE_SOURCE, value: other.to_owned(), what };
+            vec![source_value("rules.paths", RULE_SOURCE.to_owned(), Err(problem))]
+        }
+    }
 }
 
 /// The backend of `BACKEND_TYPE`, if it is not Redis.

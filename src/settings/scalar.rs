@@ -111,12 +111,36 @@ pub(super) fn recommended<T: PartialEq>(choices: &[(&str, T)]) -> String {
     names.join(" or ")
 }
 
-/// A list of paths: as JSON, or separated by commas.
+/// A host and a port to connect to.
+pub(super) fn host_and_port(text: &str) -> Result<String, String> {
+    match text.parse::<http::uri::Authority>() {
+        Ok(address)
+            if address.port_u16().is_some()
+                && !address.host().is_empty()
+                && !text.contains('@') =>
+        {
+            Ok(text.to_owned())
+        }
+        _ => Err("is not a host and a port; write one such as `envoy-gateway:18001`".to_owned()),
+    }
+}
+
+/// Names and values: `name=value,name=value`.
+pub(super) fn node_metadata(text: &str) -> Result<String, String> {
+    let mut parts = text.split(',').filter(|part| !part.is_empty());
+    if parts.all(|part| part.contains('=')) {
+        Ok(text.to_owned())
+    } else {
+        Err("are not names and values; write `name=value,name=value`".to_owned())
+    }
+}
+
+/// A list of paths: as JSON, or separated by commas. `[]` is valid: the rules may come from a server.
 pub(super) fn paths(text: &str) -> Result<Vec<PathBuf>, String> {
     let items: Vec<String> = serde_json::from_str(text)
         .unwrap_or_else(|_| text.split(',').map(|item| item.trim().to_owned()).collect());
-    if items.is_empty() || items.iter().any(String::is_empty) {
-        let what = "has no path, or an empty one; write files or folders, such as `[rules/]`";
+    if items.iter().any(String::is_empty) {
+        let what = "has an empty path; write files or folders, such as `[rules/]`";
         return Err(what.to_owned());
     }
     Ok(items.into_iter().map(PathBuf::from).collect())

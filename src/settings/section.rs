@@ -32,7 +32,7 @@ use super::reader::Reader;
 /// A setting: its name and texts, for the documentation and for messages.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// `section.name`.
+    /// `section.name`; the section may be a path.
     pub path: String,
     /// The default, as `weir.yaml` writes it.
     pub default: &'static str,
@@ -139,9 +139,24 @@ macro_rules! section {
     };
 }
 
-/// Declares [`Settings`](super::Settings): one line per section of `weir.yaml`.
+/// Adds a section to the settings that `/settings` shows. Its path is a name, or `outer.inner` for a
+/// section inside another one, which was added before.
+pub(super) fn add_section(settings: &mut Map<String, Json>, path: &str, section: Map<String, Json>) {
+    let Some((outer, inner)) = path.split_once('.') else {
+        settings.insert(path.to_owned(), section.into());
+        return;
+    };
+    if let Some(Json::Object(outer)) = settings.get_mut(outer) {
+        outer.insert(inner.to_owned(), section.into());
+    }
+}
+
+/// Declares [`Settings`](super::Settings): one line per section of `weir.yaml`. A section inside
+/// another one has its path after `=`, and a later line than the outer one.
 macro_rules! settings {
-    ($( $(#[$doc:meta])* $section:ident: $type:ty, )+) => {
+    (@path $section:ident) => { stringify!($section) };
+    (@path $section:ident $path:literal) => { $path };
+    ($( $(#[$doc:meta])* $section:ident $(= $path:literal)?: $type:ty, )+) => {
         /// Everything an operator can set. The variable of a setting is `WEIR__SECTION__NAME`.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Settings {
@@ -152,26 +167,40 @@ macro_rules! settings {
             /// Every setting, in the order of the declarations.
             pub fn all() -> Vec<Setting> {
                 let mut all = Vec::new();
-                $( all.extend(<$type as SettingsSection>::settings(stringify!($section))); )+
+                $(
+                    let path = settings!(@path $section $($path)?);
+                    all.extend(<$type as SettingsSection>::settings(path));
+                )+
                 all
             }
 
-            /// The name and the doc text of every section.
+            /// The path and the doc text of every section.
             pub fn sections() -> Vec<(&'static str, &'static str)> {
-                vec![$( (stringify!($section), <$type as SettingsSection>::DOC), )+]
+                vec![$(
+                    (settings!(@path $section $($path)?), <$type as SettingsSection>::DOC),
+                )+]
             }
 
             /// Reads every setting; problems stay in `reader`.
             fn read(reader: &mut Reader<'_>) -> Settings {
-                Settings { $( $section: SettingsSection::read(stringify!($section), reader), )+ }
+                Settings {
+                    $( $section: SettingsSection::read(
+                        settings!(@path $section $($path)?),
+                        reader,
+                    ), )+
+                }
             }
 
             /// The settings in the shape of `weir.yaml`, secrets masked: the content of `/settings`.
             pub fn to_json(&self) -> serde_json::Value {
                 let mut settings = serde_json::Map::new();
                 $(
-                    let section = self.$section.to_json();
-                    settings.insert(stringify!($section).to_owned(), section.into());
+                    let path = settings!(@path $section $($path)?);
+                    $crate::settings::section::add_section(
+                        &mut settings,
+                        path,
+                        self.$section.to_json(),
+                    );
                 )+
                 settings.into()
             }

@@ -15,6 +15,7 @@ mod response;
 mod rules;
 mod store;
 mod tracing;
+mod xds;
 
 pub use admin::AdminSettings;
 pub use clock::ClockSettings;
@@ -30,3 +31,4 @@ pub use response::{LimitHeaders, ResponseSettings};
 pub use rules::RulesSettings;
 pub use store::{StoreKind, StoreSettings};
 pub use tracing::TracingSettings;
+pub use xds::XdsSettings;

@@ -256,6 +256,7 @@ impl SourceTexts {
         let config = layers.fold(Config::builder(), |builder, layer| builder.add_source(layer));
         let mut written = written(config.build().and_then(|config| config.collect()));
         let unused_url = choose_store(&mut written);
+        choose_rule_sources(&mut written);
         let mut warnings: Vec<String> = envoy_ratelimit_env::warning(env).into_iter().collect();
         warnings.extend(unused_url);
         warnings.extend(near_misses(env, &self.settings));
@@ -282,13 +283,22 @@ fn written(
     let sections = layered.expect("only paths of settings get here, and their values are texts");
     let mut written = BTreeMap::new();
     for (section, settings) in sections {
-        for (name, value) in settings.into_table().expect("a section holds settings") {
-            let origin = value.origin().unwrap_or_default().to_owned();
-            let text = value.into_string().expect("sources hold texts");
-            written.insert(format!("{section}.{name}"), WrittenText { text, origin });
-        }
+        add_written(section, settings, &mut written);
     }
     written
+}
+
+/// Adds the texts at and below `path`.
+fn add_written(path: String, value: config::Value, written: &mut BTreeMap<String, WrittenText>) {
+    if matches!(value.kind, config::ValueKind::Table(_)) {
+        for (name, below) in value.into_table().expect("it is a table") {
+            add_written(format!("{path}.{name}"), below, written);
+        }
+        return;
+    }
+    let origin = value.origin().unwrap_or_default().to_owned();
+    let text = value.into_string().expect("sources hold texts");
+    written.insert(path, WrittenText { text, origin });
 }
 
 /// Selects the redis store if `redis.url` is set and `store.kind` is not. Returns a warning if
@@ -307,6 +317,17 @@ fn choose_store(written: &mut BTreeMap<String, WrittenText>) -> Option<String> {
             kind.origin
         )
     })
+}
+
+/// Reads no rule files if `rules.xds.server` is set and `rules.paths` is not.
+fn choose_rule_sources(written: &mut BTreeMap<String, WrittenText>) {
+    let server = written.get("rules.xds.server").filter(|server| !server.text.is_empty());
+    if let Some(WrittenText { origin, .. }) = server.cloned()
+        && !written.contains_key("rules.paths")
+    {
+        let text = WrittenText { text: list(&[]), origin };
+        written.insert("rules.paths".to_owned(), text);
+    }
 }
 
 /// The text of a setting in a file.

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use super::*;
 
+mod envoy_gateway;
 mod every_setting;
 mod file;
 mod image;
@@ -42,14 +43,19 @@ fn shown(settings: &Settings) -> BTreeMap<String, String> {
         serde_json::Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let json = settings.to_json();
-    let sections = json.as_object().expect("sections").iter();
-    sections
-        .flat_map(|(section, settings)| {
-            let settings = settings.as_object().expect("settings").iter();
-            settings.map(move |(name, value)| (format!("{section}.{name}"), text(value)))
-        })
-        .collect()
+    let mut shown = BTreeMap::new();
+    let mut sections = vec![(String::new(), settings.to_json())];
+    while let Some((path, section)) = sections.pop() {
+        for (name, value) in section.as_object().expect("a section") {
+            let path = format!("{path}{name}");
+            if value.is_object() {
+                sections.push((format!("{path}."), value.clone()));
+            } else {
+                shown.insert(path, text(value));
+            }
+        }
+    }
+    shown
 }
 
 fn value_of(loaded: Result<Loaded, Vec<String>>, path: &str) -> String {
@@ -204,11 +210,11 @@ fn every_variable_of_envoy_ratelimit_is_read() {
 
 #[test]
 fn bad_foreign_variables_count_only_if_not_overridden() {
-    let env = [("GRPC_PORT", "tcp://10.0.0.7:8081"), ("CONFIG_TYPE", "GRPC_XDS_SOTW")];
+    let env = [("GRPC_PORT", "tcp://10.0.0.7:8081"), ("CONFIG_TYPE", "ETCD")];
     let lines = errors(NO_FILE, &env, Flags::default());
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].starts_with("GRPC_PORT: grpc.listen: \"tcp://10.0.0.7:8081\" is not a port"));
-    assert!(lines[1].starts_with("CONFIG_TYPE=GRPC_XDS_SOTW: rules by xDS are not"));
+    assert!(lines[1].starts_with("CONFIG_TYPE=ETCD: this is not a source of rules"));
     let file = "grpc: { listen: ':8081' }\nrules: { paths: [r] }";
     assert!(run(file, &env, Flags::default()).is_ok());
 }

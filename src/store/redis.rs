@@ -36,7 +36,6 @@ pub mod fuzz_driver;
 mod metrics;
 mod name;
 mod node;
-mod outage_log;
 mod reply;
 mod router;
 pub mod script;

@@ -75,7 +75,7 @@ fn unsupported_backends_and_rule_sources_exit_64() {
     for (name, value, fix) in [
         ("BACKEND_TYPE", "memcache", "write BACKEND_TYPE=redis and set REDIS_URL"),
         ("BACKEND_TYPE", "redis", "set REDIS_URL or redis.url"),
-        ("CONFIG_TYPE", "GRPC_XDS_SOTW", "write CONFIG_TYPE=FILE"),
+        ("CONFIG_TYPE", "ETCD", "write FILE or GRPC_XDS_SOTW"),
     ] {
         let setup = Weir::setup().rules_of_settings().env(name, value);
         let (status, output) = setup.start_in_vain();

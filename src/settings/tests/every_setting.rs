@@ -54,8 +54,10 @@ fn every_setting_has_a_key_a_variable_and_is_shown() {
     assert_eq!(settings.len(), defaults.len(), "every setting is shown, each under its own name");
     for setting in settings {
         let (path, text) = (&setting.path, sample(&setting, &defaults));
-        let (section, name) = path.split_once('.').expect("a section and a name");
-        let file = format!("{section}:\n  {name}: {text}\n");
+        let names = path.split('.').enumerate();
+        let lines: Vec<String> =
+            names.map(|(depth, name)| format!("{}{name}:", "  ".repeat(depth))).collect();
+        let file = format!("{} {text}\n", lines.join("\n"));
         assert_eq!(value_of(run(&file, &[], Flags::default()), path), text, "{file}");
         let (variable, in_env) = in_env(&setting, &text);
         let loaded = run(NO_FILE, &[(&variable, &in_env)], Flags::default());

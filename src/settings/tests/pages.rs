@@ -32,7 +32,7 @@ fn tables() -> String {
         write!(page, "\n## {section}\n\n{doc}\n\n").expect("memory");
         page.push_str("| setting | default | values | meaning |\n| --- | --- | --- | --- |\n");
         for setting in Settings::all() {
-            if setting.path.starts_with(&format!("{section}.")) {
+            if setting.path.rsplit_once('.').is_some_and(|(of, _)| of == section) {
                 let (path, accepts, doc) = (setting.path, setting.accepts, setting.doc);
                 let default = match setting.default {
                     "" => String::new(),
@@ -51,7 +51,7 @@ fn schema() -> String {
     for (section, doc) in Settings::sections() {
         let mut properties = Map::new();
         for setting in Settings::all() {
-            if let Some(name) = setting.path.strip_prefix(&format!("{section}.")) {
+            if let Some((_, name)) = setting.path.rsplit_once('.').filter(|(of, _)| *of == section) {
                 let mut schema = setting.schema;
                 schema["description"] = setting.doc.into();
                 schema["default"] = setting.default.into();
@@ -64,7 +64,13 @@ fn schema() -> String {
             "additionalProperties": false,
             "properties": properties,
         });
-        sections.insert(section.to_owned(), closed);
+        match section.split_once('.') {
+            None => sections.insert(section.to_owned(), closed),
+            Some((outer, inner)) => {
+                let properties = sections[outer]["properties"].as_object_mut();
+                properties.expect("the outer section comes first").insert(inner.to_owned(), closed)
+            }
+        };
     }
     let whole: Value = json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -101,7 +107,10 @@ fn migration_page_lists_every_variable() {
         .chain(envoy_ratelimit_env::ALWAYS_ON)
         .chain(envoy_ratelimit_env::REDIS)
         .chain(envoy_ratelimit_env::TLS.map(|(name, _)| name))
-        .chain([envoy_ratelimit_env::PROMETHEUS_LISTENER[0], envoy_ratelimit_env::BACKEND]);
+        .chain(envoy_ratelimit_env::xds::SETS.map(|(name, ..)| name))
+        .chain(envoy_ratelimit_env::xds::TLS.map(|(name, _)| name))
+        .chain([envoy_ratelimit_env::PROMETHEUS_LISTENER[0], envoy_ratelimit_env::BACKEND])
+        .chain([envoy_ratelimit_env::RULE_SOURCE]);
     for name in names {
         assert!(migration.contains(&format!("`{name}`")), "docs/migration.md lacks {name}");
     }

@@ -14,12 +14,12 @@ use super::connection::Connection;
 use super::error::ConnectionError;
 use super::function_use::CallForm;
 use super::node::RedisNode;
-use super::outage_log::OutageLog;
 use super::reply::{Reply, ReplyBound};
 use super::router::Router;
 use super::script::Script;
 use super::session::Session;
 use super::topology::{self, HashSlotRange, Topology};
+use crate::outage_log::OutageLog;
 use crate::time::Micros;
 
 /// Interval of topology refreshes while all nodes are up. A call that is redirected because a hash

@@ -10,9 +10,9 @@ use tokio::time::sleep;
 
 use super::ConnectionState;
 use super::pipeline::{self, Request, SessionEnd};
+use crate::outage_log::OutageLog;
 use crate::store::redis::config::{HostPort, NodeConfig, Target};
 use crate::store::redis::error::{CallError, ConnectionError};
-use crate::store::redis::outage_log::OutageLog;
 use crate::store::redis::sentinel;
 use crate::store::redis::session::Session;
 use crate::time::{Clock, SystemClock};

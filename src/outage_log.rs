@@ -1,4 +1,5 @@
-//! Bounds the log lines about one connection: one when it fails, one when it works again.
+//! Bounds the log lines about one connection: one when it fails, one when it works again. The clients
+//! of Redis and of xDS share it.
 //!
 //! An outage that repeats is logged once a minute. Another cause is logged sooner, because the first
 //! one may hide it: a server may refuse connections and then the password.
@@ -13,7 +14,7 @@ const PAUSE_OF_CAUSES: Micros = Micros::from_secs(5);
 
 /// What was logged about one connection.
 #[derive(Debug, Default)]
-pub(super) struct OutageLog {
+pub(crate) struct OutageLog {
     /// The instant and the cause of the last line that it failed.
     last: Option<(Micros, String)>,
     /// Whether that line is the last one.
@@ -22,7 +23,7 @@ pub(super) struct OutageLog {
 
 impl OutageLog {
     /// Whether to log at `now` that the connection failed because of `cause`.
-    pub(super) fn down(&mut self, cause: &str, now: Micros) -> bool {
+    pub(crate) fn down(&mut self, cause: &str, now: Micros) -> bool {
         let is_due = self.last.as_ref().is_none_or(|(at, logged)| {
             let is_same = logged == cause;
             let pause = if is_same { PAUSE } else { PAUSE_OF_CAUSES };
@@ -37,7 +38,7 @@ impl OutageLog {
     }
 
     /// Whether to log that the connection works again.
-    pub(super) fn up(&mut self) -> bool {
+    pub(crate) fn up(&mut self) -> bool {
         std::mem::take(&mut self.is_down)
     }
 }

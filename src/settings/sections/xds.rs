@@ -1,0 +1,57 @@
+//! Declares the settings `rules.xds.*`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::settings::format::{
+    checked, duration_or_off, file, masked, number, optional, positive_duration, switch, text,
+};
+use crate::settings::otlp::OtlpHeaders;
+use crate::settings::scalar::{host_and_port, node_metadata};
+use crate::settings::section::section;
+
+section! {
+    /// A server that sends rules by xDS ([xds.md](xds.md)).
+    pub struct XdsSettings {
+        /// Address of the server. Setting it switches rules by xDS on. Rules of files are then read
+        /// only if `rules.paths` is set.
+        server: Option<String> = "", optional(checked("host and port", host_and_port));
+        /// Name under which the server knows this client. A server may stay silent for another
+        /// name. Envoy Gateway requires `envoy-ratelimit`.
+        node_id: String = "default", text();
+        /// Metadata of the client, as texts: `name=value,name=value`.
+        node_metadata: String = "", checked("names and values", node_metadata);
+        /// Headers of each stream, such as a token: `name=value,name=value`. Values are never
+        /// shown.
+        headers: OtlpHeaders = "", masked("headers", OtlpHeaders::parse);
+        /// Connect by TLS.
+        tls: bool = "false", switch();
+        /// Certificates of authorities to trust besides those of the system, PEM. weir reads the
+        /// file for every new connection.
+        tls_ca: Option<PathBuf> = "", optional(file());
+        /// Certificate chain of the client, PEM, for servers that require one. weir reads the file
+        /// for every new connection.
+        tls_cert: Option<PathBuf> = "", optional(file());
+        /// Private key of `tls_cert`, PEM: PKCS#8, PKCS#1 or SEC1.
+        tls_key: Option<PathBuf> = "", optional(file());
+        /// Name that the server's certificate must have. Empty: the host of `rules.xds.server`.
+        tls_server_name: Option<String> = "", optional(text());
+        /// Timeout of a connection attempt, with name resolution and TLS.
+        connect_timeout: Duration = "10s", positive_duration();
+        // Servers in Go close a connection with more than two pings in five minutes.
+        /// Interval of the HTTP/2 pings that find a server that hangs. `off`: no pings. Servers may
+        /// close connections with many pings, and the operating system finds a broken network
+        /// earlier.
+        keepalive_interval: Option<Duration> = "6m", duration_or_off();
+        /// First pause before a new attempt after a stream has ended. It doubles with each failed
+        /// attempt. The actual pause is between half of it and all of it, at random.
+        backoff_initial: Duration = "500ms", positive_duration();
+        /// Longest pause before a new attempt.
+        backoff_max: Duration = "10s", positive_duration();
+        /// Largest response of the server, in bytes, and largest `rules.xds.cache_file`.
+        max_message_bytes: usize = "67108864", number(1024..=1 << 30);
+        /// File to which weir writes each accepted response, for a start while the server is
+        /// unreachable. Its folder must exist. Empty: none.
+        cache_file: Option<PathBuf> = "", optional(file());
+    }
+}
