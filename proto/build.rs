@@ -18,7 +18,7 @@ const ROOT: &str = "proto";
 const RATE_LIMIT: &str = "envoy/service/ratelimit/v3/rls.proto";
 const HEALTH: &str = "grpc/health/v1/health.proto";
 const XDS: &[&str] =
-    &["ratelimit/config/ratelimit/v3/rls_conf.proto"];
+    &["envoy/service/discovery/v3/ads.proto", "ratelimit/config/ratelimit/v3/rls_conf.proto"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed={ROOT}");

@@ -1,10 +1,10 @@
-//! Reads files of at most 1 MiB: certificates, keys, passwords and tokens.
+//! Reads files up to a bound, 1 MiB for certificates, keys, passwords and tokens.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Largest accepted file in bytes. It bounds the memory of a load.
+/// Largest file in bytes that [`read`] accepts. It bounds the memory of a load.
 pub const BYTES_MAX: u64 = 1 << 20;
 
 /// The content of a file.
@@ -13,15 +13,28 @@ pub const BYTES_MAX: u64 = 1 << 20;
 ///
 /// I/O errors, a path that is no regular file, or a file larger than [`BYTES_MAX`] bytes.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_up_to(path, BYTES_MAX)
+}
+
+/// The content of a file of at most `bytes_max` bytes.
+///
+/// # Errors
+///
+/// I/O errors, a path that is no regular file, or a larger file.
+pub fn read_up_to(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     // Checked before opening, because opening a named pipe blocks until there is a writer.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
     // One byte over the limit, to detect a longer file.
-    File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 MiB"));
+    File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        let what = match bytes_max {
+            BYTES_MAX => "it is larger than 1 MiB".to_owned(),
+            _ => format!("it is larger than {bytes_max} bytes"),
+        };
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
     }
     Ok(bytes)
 }
@@ -56,6 +69,10 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         assert!(read(&pipe).unwrap_err().to_string().contains("regular file"));
         assert!(read(Path::new("/dev/zero")).is_err());
+        fs::write(&path, "text").unwrap();
+        assert_eq!(read_up_to(&path, 4).unwrap(), b"text");
+        let error = read_up_to(&path, 3).unwrap_err();
+        assert_eq!(error.to_string(), "it is larger than 3 bytes");
     }
 
     #[test]

@@ -141,7 +141,11 @@ macro_rules! section {
 
 /// Adds a section to the settings that `/settings` shows. Its path is a name, or `outer.inner` for a
 /// section inside another one, which was added before.
-pub(super) fn add_section(settings: &mut Map<String, Json>, path: &str, section: Map<String, Json>) {
+pub(super) fn add_section(
+    settings: &mut Map<String, Json>,
+    path: &str,
+    section: Map<String, Json>,
+) {
     let Some((outer, inner)) = path.split_once('.') else {
         settings.insert(path.to_owned(), section.into());
         return;

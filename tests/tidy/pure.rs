@@ -27,4 +27,6 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/modes/synced/delta",
     "src/modes/synced/replica",
     "src/modes/over_limit_cache/denied_state",
+    "src/xds/backoff",
+    "src/xds/session",
 ];

@@ -51,7 +51,8 @@ fn schema() -> String {
     for (section, doc) in Settings::sections() {
         let mut properties = Map::new();
         for setting in Settings::all() {
-            if let Some((_, name)) = setting.path.rsplit_once('.').filter(|(of, _)| *of == section) {
+            let in_section = setting.path.rsplit_once('.').filter(|(of, _)| *of == section);
+            if let Some((_, name)) = in_section {
                 let mut schema = setting.schema;
                 schema["description"] = setting.doc.into();
                 schema["default"] = setting.default.into();

@@ -1,0 +1,291 @@
+//! One stream: connects to the server, and answers its responses until one side ends it.
+
+use std::future::pending;
+use std::pin::Pin;
+use std::time::Duration;
+
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use prost_types::value::Kind;
+use prost_types::{Struct, Value};
+use tokio::sync::mpsc;
+use tokio::time::{Sleep, sleep, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+use tonic::metadata::MetadataMap;
+use tonic::transport::{Channel, Endpoint};
+
+use super::cause;
+use super::updates::{Updates, summary};
+use crate::escape::one_line;
+use crate::proto::xds::envoy::config::core::v3::Node;
+use crate::proto::xds::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
+use crate::proto::xds::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse};
+use crate::proto::xds::google::rpc;
+use crate::settings::XdsSettings;
+use crate::time::SystemClock;
+use crate::tls::TlsError;
+use crate::xds::TYPE_URL;
+use crate::xds::connector::Connector;
+use crate::xds::credentials::Credentials;
+use crate::xds::session::{Next, Request, Session};
+use crate::xds::status::{StreamEnd, XdsStatus};
+
+/// Longest wait for the reply to a ping. Shorter intervals of pings shorten it.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The code of a rejection: INVALID_ARGUMENT. Servers read the text only.
+const REJECTED: i32 = 3;
+
+/// The server, and what every stream to it needs.
+pub(super) struct Server {
+    host: String,
+    port: u16,
+    endpoint: Endpoint,
+    credentials: Option<Credentials>,
+    node: Node,
+    headers: HeaderMap,
+    connect_timeout: Duration,
+    message_bytes_max: usize,
+}
+
+/// The end of a stream.
+pub(super) struct Ended {
+    pub(super) reason: StreamEnd,
+    /// The reason for the log, on one line.
+    pub(super) error: String,
+    /// Whether the server sent a response.
+    pub(super) delivered: bool,
+}
+
+impl Server {
+    /// The server of the settings; `None` without one.
+    ///
+    /// # Errors
+    /// Settings that do not fit together, and files of TLS that cannot be used.
+    pub(super) fn new(
+        settings: &XdsSettings,
+        clock: SystemClock,
+    ) -> Result<Option<Server>, TlsError> {
+        let Some(address) = &settings.server else { return Ok(None) };
+        let bad = |what: String| TlsError::new(format!("rules.xds.server: {address:?}: {what}"));
+        let authority: Authority =
+            address.parse().map_err(|error| bad(format!("it is not an address: {error}")))?;
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        let port = authority.port_u16().ok_or_else(|| bad("it has no port".to_owned()))?;
+        let credentials = Credentials::load(settings, &host, clock)?;
+        // The connector does TLS itself. tonic accepts no other scheme then.
+        let endpoint = Endpoint::from_shared(format!("http://{address}"));
+        let endpoint = endpoint.map_err(|error| bad(cause(&error)))?;
+        let scheme = if credentials.is_some() { "https" } else { "http" };
+        let origin: Result<Uri, _> = format!("{scheme}://{address}").parse();
+        let origin = origin.map_err(|error| bad(error.to_string()))?;
+        let mut endpoint = endpoint
+            .origin(origin)
+            .user_agent(concat!("weir/", env!("CARGO_PKG_VERSION")))
+            .map_err(|error| bad(cause(&error)))?;
+        if let Some(interval) = settings.keepalive_interval {
+            endpoint = endpoint
+                .http2_keep_alive_interval(interval)
+                .keep_alive_timeout(interval.min(PING_TIMEOUT))
+                .keep_alive_while_idle(true);
+        }
+        Ok(Some(Server {
+            host,
+            port,
+            endpoint,
+            credentials,
+            node: node(settings),
+            headers: headers(settings)?,
+            connect_timeout: settings.connect_timeout,
+            message_bytes_max: settings.max_message_bytes,
+        }))
+    }
+
+    async fn connect(&self) -> Result<Channel, String> {
+        let tls = self.credentials.as_ref().map(Credentials::connector);
+        let connector = Connector { host: self.host.clone(), port: self.port, tls };
+        let connected = self.endpoint.connect_with_connector(connector);
+        match timeout(self.connect_timeout, connected).await {
+            Ok(Ok(channel)) => Ok(channel),
+            Ok(Err(error)) => Err(cause(&error)),
+            Err(_) => Err(format!("no connection within {:?}", self.connect_timeout)),
+        }
+    }
+
+    /// The message of a request.
+    fn request(&self, request: Request) -> DiscoveryRequest {
+        let detail = |message| rpc::Status { code: REJECTED, message };
+        DiscoveryRequest {
+            version_info: request.version,
+            node: Some(self.node.clone()),
+            resource_names: Vec::new(),
+            type_url: TYPE_URL.to_owned(),
+            response_nonce: request.nonce,
+            error_detail: request.error.map(detail),
+        }
+    }
+}
+
+/// The node of the settings.
+fn node(settings: &XdsSettings) -> Node {
+    let parts = settings.node_metadata.split(',').filter_map(|part| part.split_once('='));
+    let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
+    let fields = parts.map(|(name, value)| (name.to_owned(), text(value))).collect();
+    Node { id: settings.node_id.clone(), metadata: Some(Struct { fields }) }
+}
+
+/// The headers of the settings.
+fn headers(settings: &XdsSettings) -> Result<HeaderMap, TlsError> {
+    let bad = || TlsError::new("rules.xds.headers: a name or a value is not valid in HTTP");
+    let mut headers = HeaderMap::new();
+    for (name, value) in settings.headers.reveal() {
+        let name = HeaderName::try_from(name).map_err(|_| bad())?;
+        let mut value = HeaderValue::try_from(value).map_err(|_| bad())?;
+        value.set_sensitive(true);
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+/// Opens a stream and serves it until it ends. Calls `on_response` for each response.
+pub(super) async fn run(
+    server: &Server,
+    session: &mut Session,
+    updates: &mut Updates,
+    status: &XdsStatus,
+    on_response: &mut dyn FnMut(),
+) -> Ended {
+    let channel = match server.connect().await {
+        Ok(channel) => channel,
+        Err(error) => {
+            let error = one_line(&error).into_owned();
+            return Ended { reason: StreamEnd::Unreachable, error, delivered: false };
+        }
+    };
+    status.set_connected(true);
+    let mut delivered = false;
+    let mut on_response = || {
+        delivered = true;
+        on_response();
+    };
+    let served = serve(server, channel, session, updates, &mut on_response).await;
+    let (reason, error) = match served {
+        Ok(()) => (StreamEnd::Closed, "the server ended the stream".to_owned()),
+        Err(status) => (StreamEnd::Failed, failure(&status)),
+    };
+    Ended { reason, error, delivered }
+}
+
+/// The reason of a failed stream, on one line.
+fn failure(status: &Status) -> String {
+    // A status of the server has no source. The others report a broken connection.
+    let text = match std::error::Error::source(status) {
+        Some(source) => cause(source),
+        None => format!("{:?}: {}", status.code(), status.message()),
+    };
+    let shortened: String = text.chars().take(500).collect();
+    one_line(&shortened).into_owned()
+}
+
+/// A response whose answer is held.
+struct Held {
+    response: DiscoveryResponse,
+    time: Pin<Box<Sleep>>,
+}
+
+/// Waits for the end of a hold; for ever without one.
+async fn end_of(held: &mut Option<Held>) {
+    match held {
+        Some(held) => held.time.as_mut().await,
+        None => pending().await,
+    }
+}
+
+/// Serves an open connection until the server ends the stream.
+async fn serve(
+    server: &Server,
+    channel: Channel,
+    session: &mut Session,
+    updates: &mut Updates,
+    on_response: &mut dyn FnMut(),
+) -> tonic::Result<()> {
+    let (requests, outgoing) = mpsc::channel(1);
+    // The channel is empty, so the request has room.
+    let _ = requests.try_send(server.request(session.opened()));
+    let mut call = tonic::Request::new(ReceiverStream::new(outgoing));
+    *call.metadata_mut() = MetadataMap::from_headers(server.headers.clone());
+    let mut client = AggregatedDiscoveryServiceClient::new(channel)
+        .max_decoding_message_size(server.message_bytes_max);
+    // A server without rules does not even send headers. The pings notice if it hangs.
+    let mut responses = client.stream_aggregated_resources(call).await?.into_inner();
+    let mut held: Option<Held> = None;
+    loop {
+        let received = tokio::select! {
+            received = responses.message() => Some(received?),
+            () = end_of(&mut held) => None,
+        };
+        let (next, response) = match received {
+            Some(None) => return Ok(()),
+            Some(Some(response)) => {
+                on_response();
+                held = None;
+                (session.received(summary(&response)), response)
+            }
+            None => match held.take() {
+                Some(held) => (Next::Apply, held.response),
+                None => continue,
+            },
+        };
+        let answer = match next {
+            Next::Hold(time) => {
+                held = Some(Held { response, time: Box::pin(sleep(time)) });
+                continue;
+            }
+            Next::Answer(request) => {
+                updates.confirmed(&response);
+                Some(request)
+            }
+            Next::Apply => updates.apply(response, session).await,
+        };
+        if let Some(answer) = answer
+            && requests.send(server.request(answer)).await.is_err()
+        {
+            // The stream has ended; the next response says how.
+            continue;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_has_an_id_and_texts() {
+        let settings = XdsSettings {
+            node_id: "envoy-ratelimit".to_owned(),
+            node_metadata: "a=b=c,d=".to_owned(),
+            ..XdsSettings::default()
+        };
+        let Node { id, metadata } = node(&settings);
+        assert_eq!(id, "envoy-ratelimit");
+        let mut fields: Vec<_> = metadata.unwrap_or_default().fields.into_iter().collect();
+        fields.sort_by(|a, b| a.0.cmp(&b.0));
+        let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
+        assert_eq!(fields, [("a".to_owned(), text("b=c")), ("d".to_owned(), text(""))]);
+    }
+
+    #[test]
+    fn addresses_have_a_host_and_a_port() {
+        for (address, host, port) in
+            [("envoy-gateway:18001", "envoy-gateway", 18_001), ("[::1]:2", "::1", 2)]
+        {
+            let server = Some(address.to_owned());
+            let settings = XdsSettings { server, ..XdsSettings::default() };
+            let server = Server::new(&settings, SystemClock::new()).unwrap().unwrap();
+            assert_eq!((server.host.as_str(), server.port), (host, port));
+        }
+        assert!(Server::new(&XdsSettings::default(), SystemClock::new()).unwrap().is_none());
+    }
+}

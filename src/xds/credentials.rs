@@ -1,0 +1,162 @@
+//! TLS to the server: the trusted authorities, and weir's certificate. Both are read for every
+//! connection, so files can be replaced while weir runs.
+
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::TlsConnector;
+
+use crate::settings::XdsSettings;
+use crate::time::{Clock, SystemClock};
+use crate::tls::{
+    CertFiles, PemFile, ReloadOutcome, Reloadable, TlsError, TrustAndIdentity, crypto_provider,
+};
+
+/// The configuration of TLS connections.
+#[derive(Debug)]
+pub(super) struct Credentials {
+    files: Reloadable<ClientConfig>,
+    server_name: ServerName<'static>,
+    clock: SystemClock,
+}
+
+impl Credentials {
+    /// The configuration for a server at `host`; `None` without `rules.xds.tls`.
+    ///
+    /// # Errors
+    /// Settings that need others, invalid files, and a name that is none.
+    pub(super) fn load(
+        settings: &XdsSettings,
+        host: &str,
+        clock: SystemClock,
+    ) -> Result<Option<Credentials>, TlsError> {
+        let XdsSettings { tls, tls_ca, tls_cert, tls_key, tls_server_name, .. } = settings;
+        let file = |setting, path: &std::path::PathBuf| PemFile::new(setting, path);
+        let identity = match (tls_cert, tls_key) {
+            (Some(cert), Some(key)) => {
+                Some((file("rules.xds.tls_cert", cert), file("rules.xds.tls_key", key)))
+            }
+            (None, None) => None,
+            _ => {
+                let text = "rules.xds.tls_cert and rules.xds.tls_key go together; set both or none";
+                return Err(TlsError::new(text));
+            }
+        };
+        let authorities = tls_ca.as_ref().map(|path| file("rules.xds.tls_ca", path));
+        if !tls {
+            let is_used =
+                authorities.is_some() || identity.is_some() || tls_server_name.is_some();
+            let text = "files and names of TLS have an effect only with rules.xds.tls; set it to \
+                        `true`";
+            return if is_used { Err(TlsError::new(text)) } else { Ok(None) };
+        }
+        let name = tls_server_name.as_deref().unwrap_or(host).to_owned();
+        let server_name = ServerName::try_from(name.clone()).map_err(|_| {
+            TlsError::new(format!("rules.xds.tls_server_name: {name:?} is not a name of a server"))
+        })?;
+        let build = move |files| build(files, clock);
+        let files = Reloadable::load(CertFiles { authorities, identity }, build)?;
+        Ok(Some(Credentials { files, server_name, clock }))
+    }
+
+    /// Reads the files again. Returns the configuration of the new files, or of the last valid ones.
+    pub(super) fn connector(&self) -> (TlsConnector, ServerName<'static>) {
+        match self.files.reload() {
+            ReloadOutcome::Unchanged => {}
+            ReloadOutcome::Reloaded(_) => {
+                tracing::info!("certificates for xDS reloaded: new connections use them");
+            }
+            ReloadOutcome::Failed(error) => {
+                tracing::error!(%error, "certificates for xDS not reloaded: old ones stay");
+            }
+        }
+        (TlsConnector::from(self.files.current()), self.server_name.clone())
+    }
+}
+
+fn build(files: TrustAndIdentity, clock: SystemClock) -> Result<ClientConfig, TlsError> {
+    let TrustAndIdentity { authorities, identity } = files;
+    let mut roots = RootCertStore::empty();
+    // Unparsable ones among the hundreds of the system are skipped.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots.roots.extend(authorities.into_iter().flat_map(|own| own.roots));
+    if roots.is_empty() {
+        let text =
+            "rules.xds.tls_ca: the system has no certificate authorities; set it to a file of them";
+        return Err(TlsError::new(text));
+    }
+    if let Some(warning) =
+        identity.as_ref().and_then(|own| own.warning(clock.now().0 / 1_000_000))
+    {
+        tracing::warn!("{warning}");
+    }
+    let builder = ClientConfig::builder_with_provider(crypto_provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::new(format!("TLS to the xDS server: {error}")))?
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own.key))),
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::tests::pair;
+    use std::fs;
+
+    #[test]
+    fn each_connection_reads_the_files_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
+        let [(first, first_key), (second, second_key)] = [pair(), pair()];
+        write("crt", &first);
+        write("key", &first_key);
+        let settings = XdsSettings {
+            tls: true,
+            tls_ca: Some(path("crt")),
+            tls_cert: Some(path("crt")),
+            tls_key: Some(path("key")),
+            ..XdsSettings::default()
+        };
+        let credentials =
+            Credentials::load(&settings, "envoy-gateway", SystemClock::new()).unwrap().unwrap();
+        let shown = || {
+            let (connector, name) = credentials.connector();
+            assert_eq!(name.to_str(), "envoy-gateway");
+            let own = connector.config().client_auth_cert_resolver.resolve(&[], &[]);
+            own.unwrap().cert[0].to_vec()
+        };
+        let before = shown();
+        write("crt", &second);
+        assert_eq!(shown(), before, "the key does not match yet");
+        write("key", &second_key);
+        assert_ne!(shown(), before);
+    }
+
+    #[test]
+    fn incomplete_settings_are_errors() {
+        let load = |settings: XdsSettings| {
+            Credentials::load(&settings, "h", SystemClock::new()).map(|found| found.is_some())
+        };
+        let text = |settings| load(settings).unwrap_err().to_string();
+        let default = XdsSettings::default;
+        assert_eq!(load(default()), Ok(false));
+        let some = || Some("missing".into());
+        let cert = XdsSettings { tls: true, tls_cert: some(), ..default() };
+        assert!(text(cert).contains("go together"));
+        let off = XdsSettings { tls_ca: some(), ..default() };
+        assert!(text(off).contains("only with rules.xds.tls"));
+        let missing = XdsSettings { tls: true, tls_ca: some(), ..default() };
+        assert!(text(missing).starts_with("rules.xds.tls_ca: missing: "));
+        let name = Some("a b".to_owned());
+        let bad = XdsSettings { tls: true, tls_server_name: name, ..default() };
+        assert!(text(bad).contains("is not a name of a server"));
+    }
+}

@@ -1,0 +1,292 @@
+//! The protocol of one client: which request follows which response. Pure; it has no clock and no
+//! network.
+//!
+//! Each stream starts with an empty version and an empty nonce. A server that starts again may count
+//! its versions from the same number, so a version of an earlier stream means nothing.
+//!
+//! A server answers a rejection (NACK) with the same content at once. The answer to rejected content
+//! that comes again is therefore held, for [`HOLDS`]. A server sends no other content before it has the
+//! answer, so that the holds must stay short.
+
+use std::time::Duration;
+
+/// How long the answer to rejected content is held when it comes again for the first time, the second
+/// time, and so on. The last one repeats.
+const HOLDS: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(5),
+];
+
+/// Rejections in a row after which each answer is held for the first of [`HOLDS`], also if the content
+/// differs each time.
+const REJECTIONS_WITHOUT_HOLD: u32 = 5;
+
+/// Most lines of one rejection. The rest is counted.
+const ERROR_LINES_MAX: usize = 20;
+
+/// Most bytes of each of these lines.
+const ERROR_LINE_BYTES_MAX: usize = 500;
+
+/// A response, without its resources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Response {
+    pub(super) version: String,
+    pub(super) nonce: String,
+    /// A hash of the resources, which does not depend on their order.
+    pub(super) content: u64,
+}
+
+/// What a request says. Its other fields are the same in every request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Request {
+    /// The version of the last accepted response of this stream.
+    pub(super) version: String,
+    /// The nonce of the answered response.
+    pub(super) nonce: String,
+    /// Why the response is rejected; `None` accepts it.
+    pub(super) error: Option<String>,
+}
+
+/// What follows a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Apply the resources now.
+    Apply,
+    /// Apply the resources after this time, unless another response comes before.
+    Hold(Duration),
+    /// Nothing changes. Send this request.
+    Answer(Request),
+}
+
+/// The state of a client.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    /// The version and the content of the last accepted response of this stream.
+    accepted: Option<(String, u64)>,
+    /// The response that is to be answered.
+    open: Option<Response>,
+    /// The last rejected content, if nothing was accepted after it. Other streams count too.
+    rejected: Option<u64>,
+    /// How often that content has come again.
+    repeated: usize,
+    /// Rejections since the last accepted response.
+    rejections: u32,
+}
+
+impl Session {
+    /// A new stream has opened: its first request.
+    pub(super) fn opened(&mut self) -> Request {
+        self.accepted = None;
+        self.open = None;
+        Request::default()
+    }
+
+    /// A response has come. It replaces one that was not answered.
+    pub(super) fn received(&mut self, response: Response) -> Next {
+        let is_active = self.accepted.as_ref().is_some_and(|(version, content)| {
+            *version == response.version && *content == response.content
+        });
+        if is_active && self.rejected.is_none() {
+            let (version, nonce) = (response.version, response.nonce);
+            return Next::Answer(Request { version, nonce, error: None });
+        }
+        let is_repeated = self.rejected == Some(response.content);
+        self.repeated = if is_repeated { self.repeated + 1 } else { 0 };
+        self.open = Some(response);
+        match self.repeated {
+            0 if self.rejections < REJECTIONS_WITHOUT_HOLD => Next::Apply,
+            times => {
+                let index = times.saturating_sub(1).min(HOLDS.len() - 1);
+                Next::Hold(HOLDS[index])
+            }
+        }
+    }
+
+    /// Whether the response to be answered has content that was rejected before.
+    pub(super) fn is_repeated(&self) -> bool {
+        self.repeated > 0
+    }
+
+    /// The resources were applied; `reasons` are those against them, none if they are accepted. Returns
+    /// the answer; `None` without a response to be answered.
+    pub(super) fn applied(&mut self, reasons: &[String]) -> Option<Request> {
+        let Response { version, nonce, content } = self.open.take()?;
+        if reasons.is_empty() {
+            self.accepted = Some((version.clone(), content));
+            self.rejected = None;
+            (self.repeated, self.rejections) = (0, 0);
+            return Some(Request { version, nonce, error: None });
+        }
+        self.rejected = Some(content);
+        self.rejections = self.rejections.saturating_add(1);
+        let version = self.accepted.as_ref().map(|(version, _)| version.clone());
+        let error = Some(error_text(reasons));
+        Some(Request { version: version.unwrap_or_default(), nonce, error })
+    }
+}
+
+/// The text of a rejection: one line per reason, bounded.
+fn error_text(reasons: &[String]) -> String {
+    let shortened = |reason: &String| {
+        let mut ends = (0..=reason.len().min(ERROR_LINE_BYTES_MAX)).rev();
+        let end = ends.find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
+        reason[..end].to_owned()
+    };
+    let mut lines: Vec<String> = reasons.iter().take(ERROR_LINES_MAX).map(shortened).collect();
+    if let Some(more) = reasons.len().checked_sub(ERROR_LINES_MAX).filter(|more| *more > 0) {
+        lines.push(format!("and {more} more"));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(version: &str, nonce: &str, content: u64) -> Response {
+        Response { version: version.to_owned(), nonce: nonce.to_owned(), content }
+    }
+
+    fn request(version: &str, nonce: &str, error: Option<&str>) -> Request {
+        let error = error.map(str::to_owned);
+        Request { version: version.to_owned(), nonce: nonce.to_owned(), error }
+    }
+
+    /// The answers to responses of (version, content, accepted), with the nonces 1, 2, ...
+    fn answers(session: &mut Session, responses: &[(&str, u64, bool)]) -> Vec<Request> {
+        let answer = |(index, (version, content, accepted)): (usize, &(&str, u64, bool))| {
+            let nonce = (index + 1).to_string();
+            if let Next::Answer(request) = session.received(response(version, &nonce, *content)) {
+                return request;
+            }
+            let reasons = if *accepted { Vec::new() } else { vec!["bad".to_owned()] };
+            session.applied(&reasons).expect("an answer to the response")
+        };
+        responses.iter().enumerate().map(answer).collect()
+    }
+
+    #[test]
+    fn each_response_is_accepted_or_rejected() {
+        let bad = Some("bad");
+        let table: [(&[(&str, u64, bool)], Vec<Request>); 5] = [
+            (&[("1", 1, true)], vec![request("1", "1", None)]),
+            // The version is not compared: the content counts.
+            (
+                &[("1", 1, true), ("1", 2, true)],
+                vec![request("1", "1", None), request("1", "2", None)],
+            ),
+            (&[("1", 1, false)], vec![request("", "1", bad)]),
+            (
+                &[("1", 1, true), ("2", 2, false), ("3", 3, true)],
+                vec![request("1", "1", None), request("1", "2", bad), request("3", "3", None)],
+            ),
+            (
+                &[("1", 1, true), ("1", 1, true), ("2", 1, true)],
+                vec![request("1", "1", None), request("1", "2", None), request("2", "3", None)],
+            ),
+        ];
+        for (responses, expected) in table {
+            let mut session = Session::default();
+            assert_eq!(session.opened(), Request::default());
+            assert_eq!(answers(&mut session, responses), expected, "{responses:?}");
+            assert_eq!(session.applied(&[]), None, "each response has one answer");
+        }
+    }
+
+    #[test]
+    fn a_new_stream_has_no_version_and_no_nonce() {
+        let mut session = Session::default();
+        session.opened();
+        answers(&mut session, &[("7", 1, true)]);
+        session.received(response("8", "2", 2));
+        assert_eq!(session.opened(), request("", "", None));
+        assert_eq!(session.applied(&[]), None, "no answer to a response of the last stream");
+        // A version of the stream before means nothing.
+        let bad = Some("bad");
+        assert_eq!(answers(&mut session, &[("1", 3, false)]), [request("", "1", bad)]);
+        // Equal content is applied again, because its version may be another one.
+        session.opened();
+        assert_eq!(session.received(response("7", "1", 1)), Next::Apply);
+    }
+
+    #[test]
+    fn repeated_rejected_content_is_held() {
+        let mut session = Session::default();
+        session.opened();
+        let mut holds = Vec::new();
+        for nonce in 0..7 {
+            let next = session.received(response("1", &nonce.to_string(), 1));
+            holds.push(match next {
+                Next::Hold(time) => time.as_secs(),
+                _ => 0,
+            });
+            assert_eq!(session.is_repeated(), nonce > 0);
+            session.applied(&["bad".to_owned()]);
+            if nonce == 4 {
+                session.opened();
+            }
+        }
+        assert_eq!(holds, [0, 1, 2, 4, 5, 5, 5], "also on the next stream");
+        // After many rejections other content waits too. Accepted content ends the holds.
+        assert_eq!(session.received(response("1", "8", 2)), Next::Hold(HOLDS[0]));
+        session.applied(&[]);
+        assert_eq!(session.received(response("2", "9", 1)), Next::Apply);
+    }
+
+    #[test]
+    fn changing_rejected_content_is_held_after_a_while() {
+        let mut session = Session::default();
+        session.opened();
+        let mut content = 0;
+        let mut reject = || {
+            content += 1;
+            let next = session.received(response("1", "1", content));
+            session.applied(&["bad".to_owned()]);
+            next
+        };
+        for _ in 0..REJECTIONS_WITHOUT_HOLD {
+            assert_eq!(reject(), Next::Apply);
+        }
+        for _ in 0..3 {
+            assert_eq!(reject(), Next::Hold(HOLDS[0]));
+        }
+    }
+
+    /// The content before is active again, but its rejection must be forgotten.
+    #[test]
+    fn accepted_content_after_a_rejection_is_applied() {
+        let mut session = Session::default();
+        session.opened();
+        answers(&mut session, &[("1", 1, true), ("2", 2, false)]);
+        assert_eq!(session.received(response("1", "3", 1)), Next::Apply);
+        assert_eq!(session.applied(&[]), Some(request("1", "3", None)));
+        assert_eq!(
+            session.received(response("1", "4", 1)),
+            Next::Answer(request("1", "4", None)),
+            "an equal response changes nothing"
+        );
+    }
+
+    #[test]
+    fn a_response_replaces_one_that_is_held() {
+        let mut session = Session::default();
+        session.opened();
+        answers(&mut session, &[("1", 1, false)]);
+        assert_eq!(session.received(response("1", "2", 1)), Next::Hold(HOLDS[0]));
+        assert_eq!(session.received(response("2", "3", 2)), Next::Apply);
+        assert_eq!(session.applied(&[]), Some(request("2", "3", None)));
+    }
+
+    #[test]
+    fn the_text_of_a_rejection_is_bounded() {
+        let reason = |index: usize| format!("{index}{}", "\u{e4}".repeat(600));
+        let reasons: Vec<String> = (0..30).map(reason).collect();
+        let text = error_text(&reasons);
+        assert_eq!(text.lines().count(), ERROR_LINES_MAX + 1);
+        assert!(text.ends_with("\nand 10 more"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= ERROR_LINE_BYTES_MAX), "{text}");
+        assert_eq!(error_text(&["a".to_owned(), "b".to_owned()]), "a\nb");
+    }
+}
