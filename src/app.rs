@@ -12,6 +12,7 @@ use tokio::sync::{self, oneshot};
 use crate::key::KeySeed;
 use crate::limiter::{Backend, Limiter, LocalCounters};
 use crate::modes::Modes;
+use crate::rules::XdsResource;
 use crate::server::{self, Addresses, RunningServer, ServerConfig};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{GuardedStore, MemoryStore, RedisStore};
@@ -19,6 +20,7 @@ use crate::telemetry::{
     self, Decisions, Exporter, OtlpError, Requests, SeriesBudget, TopDenied, Traces,
 };
 use crate::time::{Clock, SystemClock};
+use crate::xds::{self, XdsError};
 
 mod active_rules;
 mod admin_pages;
@@ -48,6 +50,8 @@ pub struct App {
     shutdown: sync::watch::Sender<bool>,
     shutdown_tasks: ShutdownTasks,
     _certificates: Option<CertificateWatcher>,
+    /// `None` unless a server sends rules.
+    _xds: Option<xds::Client>,
     /// `None` if `rules.watch` is off.
     _watcher: Option<Watcher>,
 }
@@ -70,6 +74,15 @@ impl From<io::Error> for StartError {
 impl From<OtlpError> for StartError {
     fn from(error: OtlpError) -> StartError {
         StartError::Config(vec![error.to_string()])
+    }
+}
+
+impl From<XdsError> for StartError {
+    fn from(error: XdsError) -> StartError {
+        match error {
+            XdsError::Settings(error) => StartError::Config(vec![error.to_string()]),
+            XdsError::Io(error) => StartError::Io(error),
+        }
     }
 }
 
@@ -183,15 +196,18 @@ impl App {
         let addresses = bound.addresses()?;
         let limiter = Arc::new(limiter(&settings, clock)?);
         let (recorder, span_exporter) = recorder(&settings, budget)?;
+        let xds = xds_client(&settings, &rules, clock)?;
+        let xds_status = || xds.as_ref().map(|client| client.status().clone());
         let all_metrics = Arc::new(AllMetrics::new(
             limiter.clone(),
             clock,
             rules.clone(),
             recorder.clone(),
             server_metrics,
+            xds_status(),
             &settings,
         ));
-        let readiness = Readiness::new(limiter.clone(), rules.clone(), settings.readyz.clone());
+        let readiness = Readiness::new(limiter.clone(), rules.clone(), xds_status(), &settings);
         let (background, health_seen) = Background::start(limiter.clone(), clock, readiness)?;
         let mut shutdown_tasks = ShutdownTasks::new(settings.drain.timeout);
         shutdown_tasks.add_flush(background.end());
@@ -218,6 +234,7 @@ impl App {
             shutdown,
             shutdown_tasks,
             _certificates: certificates,
+            _xds: xds,
             _watcher: watcher,
         })
     }
@@ -251,6 +268,23 @@ fn metrics_exporter(
     let (started, all_metrics) = (all_metrics.started, Arc::clone(all_metrics));
     let page = move || (clock.now(), all_metrics.exposition());
     Ok(Some(telemetry::start_metrics_export(&settings.metrics, &settings.tracing, started, page)?))
+}
+
+/// The client of the server that sends rules; `None` without `rules.xds.server`.
+fn xds_client(
+    settings: &Settings,
+    rules: &Arc<ActiveRules>,
+    clock: SystemClock,
+) -> Result<Option<xds::Client>, XdsError> {
+    let rules = Arc::clone(rules);
+    let apply = move |version: &str, resources: &[xds::Resource<'_>]| {
+        let resources: Vec<XdsResource<'_>> = resources
+            .iter()
+            .map(|xds::Resource { type_url, value }| XdsResource { type_url, value })
+            .collect();
+        rules.apply_xds(version, &resources)
+    };
+    xds::start(&settings.xds, Arc::new(apply), clock)
 }
 
 /// The limiter over the configured store. Redis may still be unreachable.

@@ -36,7 +36,8 @@ pub struct Resource<'a> {
 }
 
 /// Applies the resources of a whole response, which has this version. Returns the reasons against
-/// them, one line each; empty if they are accepted. It may block for seconds.
+/// them, one line each; empty if they are accepted. It logs them, and bounds their length. It may block
+/// for seconds.
 pub type Apply = Arc<dyn Fn(&str, &[Resource<'_>]) -> Vec<String> + Send + Sync>;
 
 /// Why the client cannot start.

@@ -9,9 +9,11 @@ use crate::server::ServerMetrics;
 use crate::settings::Settings;
 use crate::telemetry::{self, Exposition};
 use crate::time::{Clock, Micros, SystemClock};
+use crate::xds::XdsStatus;
 
 mod modes;
 mod stores;
+mod xds;
 
 /// The metrics of all parts of the process.
 pub(super) struct AllMetrics {
@@ -20,6 +22,8 @@ pub(super) struct AllMetrics {
     pub(super) rules: Arc<ActiveRules>,
     pub(super) recorder: Arc<RequestRecorder>,
     pub(super) server: Arc<ServerMetrics>,
+    /// The client of the server that sends rules, if there is one.
+    pub(super) xds: Option<Arc<XdsStatus>>,
     /// When the process started.
     pub(super) started: Micros,
     /// `store.max_counters`.
@@ -38,6 +42,7 @@ impl AllMetrics {
         rules: Arc<ActiveRules>,
         recorder: Arc<RequestRecorder>,
         server: Arc<ServerMetrics>,
+        xds: Option<Arc<XdsStatus>>,
         settings: &Settings,
     ) -> AllMetrics {
         AllMetrics {
@@ -47,6 +52,7 @@ impl AllMetrics {
             rules,
             recorder,
             server,
+            xds,
             max_counters: settings.store.max_counters,
             top: settings.metrics.top,
             envoy_ratelimit_names: settings.metrics.envoy_ratelimit_names,
@@ -61,6 +67,9 @@ impl AllMetrics {
         requests.expose(&mut page);
         decisions.expose(&active.metrics, &mut page);
         self.rules.expose(&mut page);
+        if let Some(status) = &self.xds {
+            xds::expose(status, self.clock.now(), &mut page);
+        }
         if let Some(counters) = self.limiter.memory() {
             stores::expose_memory(counters, self.max_counters, &mut page);
         }

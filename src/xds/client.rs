@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::backoff::Backoff;
 use super::cache::Cache;
 use super::session::Session;
-use super::status::{FirstRules, StreamEnd, XdsStatus};
+use super::status::{FirstRules, XdsStatus};
 use super::{Apply, XdsError};
 use crate::outage_log::OutageLog;
 use crate::settings::XdsSettings;
@@ -56,7 +56,7 @@ pub fn start(
     let status = Arc::new(XdsStatus::default());
     let cache = settings.cache_file.as_ref();
     let cache = cache.map(|path| Cache::new(path, settings.max_message_bytes));
-    let mut updates = Updates::new(apply, cache, status.clone(), clock);
+    let updates = Updates::new(apply, cache, status.clone(), clock);
     updates.apply_cache();
     let worker = Worker {
         server,

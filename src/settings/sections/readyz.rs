@@ -9,7 +9,8 @@ section! {
         /// `/readyz` fails while the store is unreachable.
         require_store: bool = "false", switch();
         /// `loaded`: `/readyz` fails while no domain is defined. `current`: it also fails while the
-        /// rule files have errors, although older rules are active. `off` (also `false`): ready
+        /// rule files have errors or the last rules by xDS were rejected, although older rules are
+        /// active. `off` (also `false`): ready
         /// without rules.
         require_rules: RequireRules = "off", choice([
             ("off", RequireRules::Off),
@@ -27,7 +28,7 @@ pub enum RequireRules {
     Off,
     /// The active rules define at least one domain.
     Loaded,
-    /// [`RequireRules::Loaded`], and the files on disk are the active rules: a failed reload fails
-    /// readiness.
+    /// [`RequireRules::Loaded`], and the files on disk and the last rules by xDS are the active rules: a
+    /// failed reload or update fails readiness.
     Current,
 }

@@ -10,7 +10,7 @@ section! {
     /// The source of rules, and how they are read.
     pub struct RulesSettings {
         /// Files, and folders of `*.yaml` and `*.yml`, relative to the working directory. A list in
-        /// the file; separated by commas in a variable.
+        /// the file; separated by commas in a variable. With `rules.xds.server` the default is none.
         paths: Vec<PathBuf> = "rules/", paths();
         /// Overlay files, and folders of them, which change limits of rules
         /// ([overlays.md](overlays.md)). A list in the file; separated by commas in a variable.
@@ -24,6 +24,7 @@ section! {
             ("warn", UnknownFields::Warn),
         ]);
         /// Start even if the rules cannot be loaded. Every request passes until a reload succeeds.
+        /// With `rules.xds.server`, `false` means that `/readyz` fails until the server has sent rules.
         start_without_rules: bool = "false", switch();
         /// Reload the rules when the files change. SIGHUP reloads them in any case
         /// ([reloading.md](reloading.md)).

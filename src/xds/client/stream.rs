@@ -69,9 +69,9 @@ impl Server {
     ) -> Result<Option<Server>, TlsError> {
         let Some(address) = &settings.server else { return Ok(None) };
         let bad = |what: String| TlsError::new(format!("rules.xds.server: {address:?}: {what}"));
-        let authority: Authority =
-            address.parse().map_err(|error| bad(format!("it is not an address: {error}")))?;
-        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        let authority = address.parse::<Authority>();
+        let authority = authority.map_err(|error| bad(error.to_string()))?;
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = authority.port_u16().ok_or_else(|| bad("it has no port".to_owned()))?;
         let credentials = Credentials::load(settings, &host, clock)?;
         // The connector does TLS itself. tonic accepts no other scheme then.
@@ -248,11 +248,9 @@ async fn serve(
             }
             Next::Apply => updates.apply(response, session).await,
         };
-        if let Some(answer) = answer
-            && requests.send(server.request(answer)).await.is_err()
-        {
-            // The stream has ended; the next response says how.
-            continue;
+        if let Some(answer) = answer {
+            // An error means that the stream has ended. The next response says how.
+            let _ = requests.send(server.request(answer)).await;
         }
     }
 }

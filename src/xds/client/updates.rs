@@ -7,16 +7,12 @@ use std::sync::Arc;
 use prost::Message;
 use tokio::task::spawn_blocking;
 
-use crate::escape::one_line;
 use crate::proto::xds::envoy::service::discovery::v3::DiscoveryResponse;
 use crate::time::{Clock, Micros, SystemClock};
 use crate::xds::cache::Cache;
 use crate::xds::session::{Request, Response, Session};
 use crate::xds::status::XdsStatus;
 use crate::xds::{Apply, Resource};
-
-/// Most log lines of one rejection.
-const LINES_MAX: usize = 20;
 
 /// Shortest time between two log lines about accepted updates.
 const PAUSE: Micros = Micros::SECOND;
@@ -45,7 +41,7 @@ impl Updates {
     }
 
     /// Applies the response in the cache, if there is one. Blocks.
-    pub(super) fn apply_cache(&mut self) {
+    pub(super) fn apply_cache(&self) {
         let Some(cache) = &self.cache else { return };
         let path = cache.path().display();
         let decoded = cache.read().and_then(|found| {
@@ -59,8 +55,8 @@ impl Updates {
                 let reasons = applied(&self.apply, &response);
                 let version = response.version_info.as_str();
                 self.status.cache_applied(version, written, reasons.is_empty());
-                tracing::info!(version, %path, "rules of the xDS cache are active");
-                log_reasons(version, &reasons);
+                let rejected = reasons.len();
+                tracing::info!(version, %path, rejected, "rules of the xDS cache are active");
             }
             Err(error) => tracing::error!(%path, %error, "xDS cache not read"),
         }
@@ -92,7 +88,8 @@ impl Updates {
         if !reasons.is_empty() {
             self.status.rejected(is_new);
             if is_new {
-                log_reasons(&version, &reasons);
+                let reasons = reasons.len();
+                tracing::error!(version, reasons, "rules by xDS rejected: valid parts are active");
             }
         } else {
             self.status.accepted(&version, true, now);
@@ -143,15 +140,6 @@ fn applied(apply: &Apply, response: &DiscoveryResponse) -> Vec<String> {
     apply(&response.version_info, &resources)
 }
 
-fn log_reasons(version: &str, reasons: &[String]) {
-    for reason in reasons.iter().take(LINES_MAX) {
-        tracing::error!(version, "rules by xDS rejected: {}", one_line(reason));
-    }
-    if let Some(more) = reasons.len().checked_sub(LINES_MAX).filter(|more| *more > 0) {
-        tracing::error!(version, "rules by xDS rejected: {more} more reasons");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,9 +161,9 @@ mod tests {
     fn application() -> (Apply, Arc<Mutex<Vec<String>>>) {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let records = seen.clone();
-        let apply: Apply = Arc::new(move |version, resources| {
-            let values: Vec<_> =
-                resources.iter().map(|one| String::from_utf8_lossy(one.value).into_owned()).collect();
+        let apply: Apply = Arc::new(move |version: &str, resources: &[Resource<'_>]| {
+            let text = |one: &Resource<'_>| String::from_utf8_lossy(one.value).into_owned();
+            let values: Vec<String> = resources.iter().map(text).collect();
             records.lock().unwrap().push(format!("{version} {}", values.join("+")));
             values.iter().filter(|value| *value == "bad").cloned().collect()
         });
@@ -186,8 +174,9 @@ mod tests {
     fn the_order_of_resources_does_not_matter() {
         let content = |values: &[&str]| summary(&response("1", values)).content;
         assert_eq!(content(&["a", "b", "c"]), content(&["c", "a", "b"]));
-        for other in [&["a", "b"][..], &["a", "b", "b"], &["a", "b", "d"], &["a", "b", "c", ""], &[]]
-        {
+        let others: [&[&str]; 5] =
+            [&["a", "b"], &["a", "b", "b"], &["a", "b", "d"], &["a", "b", "c", ""], &[]];
+        for other in others {
             assert_ne!(content(&["a", "b", "c"]), content(other), "{other:?}");
         }
     }
@@ -228,7 +217,8 @@ mod tests {
     #[tokio::test]
     async fn a_panic_rejects_the_update() {
         let status = Arc::new(XdsStatus::default());
-        let apply: Apply = Arc::new(|_, _| panic!("a defect"));
+        let apply: Apply =
+            Arc::new(|_: &str, _: &[Resource<'_>]| -> Vec<String> { panic!("a defect") });
         let mut updates = Updates::new(apply, None, status.clone(), SystemClock::new());
         let mut session = Session::default();
         let response = response("1", &["a"]);
