@@ -280,7 +280,7 @@ fn xds_client(
     let apply = move |version: &str, resources: &[xds::Resource<'_>]| {
         let resources: Vec<XdsResource<'_>> = resources
             .iter()
-            .map(|xds::Resource { type_url, value }| XdsResource { type_url, value })
+            .map(|one| XdsResource { type_url: one.type_url, value: one.value })
             .collect();
         rules.apply_xds(version, &resources)
     };

@@ -122,7 +122,12 @@ fn alerts_and_dashboard_use_existing_metrics() {
     let _permit = shared();
     let mut redis = Server::listening(&[]);
     let url = format!("redis://{}", redis.address());
-    let weir = over(&url, RULES).env("WEIR__METRICS__TOP", "true").start();
+    let weir = over(&url, RULES)
+        .env("WEIR__METRICS__TOP", "true")
+        // No server listens on port 1 of loopback.
+        .env("WEIR__RULES__XDS__SERVER", "127.0.0.1:1")
+        .env("WEIR__RULES__START_WITHOUT_RULES", "true")
+        .start();
     ready(&weir);
     let client = weir.client();
     let check = |user, hits| {
