@@ -29,10 +29,12 @@ mod services;
 mod startup;
 mod tls;
 mod traces;
+mod xds;
 
 #[allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 #[path = "../support"]
 mod support {
+    pub(crate) mod ads;
     pub(crate) mod certificates;
     pub(crate) mod collector;
     pub(crate) mod envoy;

@@ -1,0 +1,235 @@
+//! Rules by xDS: a scripted server sends them to the real binary.
+
+use std::time::Duration;
+
+use crate::support::ads::{Ads, NODE, TYPE_URL, limited, rules};
+use crate::support::http::get;
+use crate::support::rls::{Client, costing, descriptor, request};
+use crate::support::wait::until;
+use crate::support::weir::{Setup, Weir, write};
+
+mod answers;
+mod faults;
+mod tls;
+
+/// The unit of an hour.
+const HOUR: i32 = 3;
+
+/// A weir whose rules come from the server at `address`.
+fn setup(address: &str) -> Setup {
+    Weir::setup()
+        .rules_of_settings()
+        .env("WEIR__RULES__XDS__SERVER", address)
+        .env("WEIR__RULES__XDS__NODE_ID", NODE)
+        .env("WEIR__RULES__XDS__BACKOFF_INITIAL", "100ms")
+        .env("WEIR__RULES__XDS__BACKOFF_MAX", "200ms")
+}
+
+fn of(ads: &Ads) -> Setup {
+    setup(&ads.address.to_string())
+}
+
+/// The active limit of a key of domain `a`; 0 without one.
+fn limit(client: &Client, key: &str) -> u32 {
+    let answer = client.check(request("a", vec![costing(0, descriptor(&[(key, "x")]))]));
+    answer.statuses[0].current_limit.as_ref().map_or(0, |limit| limit.requests_per_unit)
+}
+
+fn until_limit(client: &Client, limit_wanted: u32) {
+    until(&format!("a limit of {limit_wanted}"), || limit(client, "k") == limit_wanted);
+}
+
+/// A domain `a` with one limit for key `k`.
+fn one_limit(requests: u32) -> Vec<envoy_types::pb::google::protobuf::Any> {
+    vec![rules("a", vec![limited("k", HOUR, requests)])]
+}
+
+fn is_ready(weir: &Weir) -> bool {
+    get(weir.http, "/readyz").status == 200
+}
+
+#[test]
+fn each_request_has_the_node_and_the_type() {
+    let ads = Ads::start();
+    ads.set("1", one_limit(5));
+    let weir = of(&ads)
+        .env("WEIR__RULES__XDS__NODE_METADATA", "zone=a,empty=")
+        .env("WEIR__RULES__XDS__HEADERS", "x-token=hunter2")
+        .start();
+    until_limit(&weir.client(), 5);
+    ads.set("2", one_limit(6));
+    for (index, (version, nonce)) in [("", ""), ("1", "1"), ("2", "2")].into_iter().enumerate() {
+        let seen = ads.next_request();
+        let request = &seen.request;
+        assert_eq!(request.version_info, version, "request {index}");
+        assert_eq!(request.response_nonce, nonce, "request {index}");
+        assert_eq!(request.type_url, TYPE_URL);
+        assert!(request.resource_names.is_empty() && request.error_detail.is_none());
+        let node = request.node.as_ref().expect("a node");
+        assert_eq!(node.id, NODE);
+        let metadata = &node.metadata.as_ref().expect("metadata").fields;
+        assert_eq!(metadata.len(), 2, "{metadata:?}");
+        assert_eq!(seen.token.as_deref(), Some("hunter2"));
+    }
+    until_limit(&weir.client(), 6);
+    assert!(!get(weir.admin, "/settings").body.contains("hunter2"));
+}
+
+/// The server restarts with changed rules and counts its versions from 1 again.
+#[test]
+fn rules_follow_a_restarted_server() {
+    let ads = Ads::start();
+    ads.set("1", one_limit(5));
+    let mut weir = of(&ads).start();
+    let client = weir.client();
+    until_limit(&client, 5);
+    let address = ads.address;
+    drop(ads);
+    until("the lost server is noticed", || weir.metric("weir_xds_connected", &[]) == 0);
+    weir.process().wait_for("that it has no server", |line| {
+        line.contains("no stream from the xDS server").then_some(())
+    });
+    assert_eq!(limit(&client, "k"), 5, "the rules stay");
+    assert!(is_ready(&weir));
+    let ads = Ads::again_at(address);
+    ads.set("1", one_limit(7));
+    until_limit(&client, 7);
+    let first = ads.next_request().request;
+    assert_eq!((first.version_info.as_str(), first.response_nonce.as_str()), ("", ""));
+    assert_eq!(weir.metric("weir_xds_connected", &[]), 1);
+    weir.process().wait_for("that rules come again", |line| {
+        line.contains("xDS server sends rules again").then_some(())
+    });
+}
+
+/// A server without rules for this node sends nothing. weir waits, and is not ready.
+#[test]
+fn a_silent_server_shows_in_readiness_and_metrics() {
+    let ads = Ads::start();
+    ads.set("1", one_limit(5));
+    let weir = of(&ads).env("WEIR__RULES__XDS__NODE_ID", "unknown").start();
+    assert_eq!(ads.next_request().request.node.expect("a node").id, "unknown");
+    until("the connection is open", || weir.metric("weir_xds_connected", &[]) == 1);
+    assert!(!is_ready(&weir));
+    assert_eq!(get(weir.http, "/livez").status, 200);
+    assert_eq!(weir.metric("weir_xds_updates_total", &[]), 0);
+}
+
+#[test]
+fn readiness_waits_for_the_first_rules() {
+    let ads = Ads::start();
+    for (force, before) in [("false", false), ("true", true)] {
+        let weir = of(&ads).env("FORCE_START_WITHOUT_INITIAL_CONFIG", force).start();
+        assert_eq!(is_ready(&weir), before, "without rules, {force}");
+        ads.set("1", Vec::new());
+        until("ready with an empty list", || is_ready(&weir));
+    }
+    // An empty list is a configuration without domains.
+    let name = "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED";
+    let weir = of(&ads).env(name, "true").start();
+    until("the list has come", || weir.metric("weir_xds_updates_total", &[]) == 1);
+    assert!(!is_ready(&weir));
+    ads.set("2", one_limit(5));
+    until("ready with a domain", || is_ready(&weir));
+    ads.set("3", Vec::new());
+    until("not ready without domains again", || !is_ready(&weir));
+}
+
+#[test]
+fn the_cache_serves_until_the_server_answers() {
+    let folder = tempfile::TempDir::new().expect("a temporary folder");
+    let cache = folder.path().join("rules");
+    let cached = |ads: &Ads| of(ads).env("WEIR__RULES__XDS__CACHE_FILE", &cache.to_string_lossy());
+    let ads = Ads::start();
+    ads.set("7", one_limit(5));
+    let weir = cached(&ads).start();
+    until_limit(&weir.client(), 5);
+    drop(weir);
+    let address = ads.address;
+    drop(ads);
+
+    let weir = setup(&address.to_string())
+        .env("WEIR__RULES__XDS__CACHE_FILE", &cache.to_string_lossy())
+        .start();
+    let client = weir.client();
+    assert_eq!(limit(&client, "k"), 5, "active from the start");
+    assert!(is_ready(&weir));
+    assert_eq!(weir.metric("weir_xds_rules_from_cache", &[]), 1);
+    assert_eq!(weir.metric("weir_xds_version_info", &[r#"version="7""#]), 1);
+    let ads = Ads::again_at(address);
+    ads.set("1", one_limit(6));
+    until_limit(&client, 6);
+    until("the cache is replaced", || weir.metric("weir_xds_rules_from_cache", &[]) == 0);
+    drop((weir, ads));
+
+    // A damaged cache is no cache.
+    write(&cache, "weir-xds-cache 1 0 0\n");
+    let ads = Ads::start();
+    let mut weir = cached(&ads).start();
+    weir.process().wait_for("the damage", |line| line.contains("xDS cache not read").then_some(()));
+    assert!(!is_ready(&weir));
+}
+
+/// Rules of files and of a server are active at the same time.
+#[test]
+fn a_server_adds_to_rule_files() {
+    let ads = Ads::start();
+    let file = "domain: f\ndescriptors: [{ key: k, rate_limit: { unit: hour, \
+                requests_per_unit: 3 } }]\n";
+    let setup = Weir::setup().rules("f.yaml", file);
+    let weir = setup
+        .env("WEIR__RULES__XDS__SERVER", &ads.address.to_string())
+        .env("WEIR__RULES__XDS__NODE_ID", NODE)
+        .start();
+    let client = weir.client();
+    ads.set("1", one_limit(5));
+    until_limit(&client, 5);
+    assert_eq!(client.remaining("f", &[("k", "x")]), 3);
+    ads.set("2", Vec::new());
+    until_limit(&client, 0);
+    assert_eq!(client.remaining("f", &[("k", "x")]), 3);
+}
+
+#[test]
+fn sigterm_ends_a_process_with_an_open_stream() {
+    let ads = Ads::start();
+    ads.set("1", one_limit(5));
+    let mut weir = of(&ads).env("WEIR__DRAIN__DELAY", "0s").start();
+    until_limit(&weir.client(), 5);
+    weir.process().terminate();
+    assert!(weir.process().wait_for_exit().success());
+}
+
+/// 5,000 resources are a message of more than 4 MiB, the default limit of gRPC.
+#[test]
+fn a_large_response_is_accepted() {
+    const RESOURCES: usize = 5_000;
+    let ads = Ads::start();
+    let long = "x".repeat(900);
+    let resources = (0..RESOURCES).map(|index| {
+        let route = format!("{long}/{index}");
+        let descriptors = vec![limited(&route, HOUR, 5), limited("k", HOUR, 5)];
+        rules(&format!("d{index}"), descriptors)
+    });
+    ads.set("1", resources.chain(one_limit(5)).collect());
+    let weir = of(&ads).start();
+    until_limit(&weir.client(), 5);
+    assert_eq!(weir.metric("weir_rules", &[]), 2 * RESOURCES as u64 + 1);
+    assert!(ads.answer().error_detail.is_none());
+
+    // A smaller limit ends each stream. The next ones are not opened in a tight loop.
+    let ads = Ads::start();
+    let weir = of(&ads)
+        .env("WEIR__RULES__XDS__MAX_MESSAGE_BYTES", "100000")
+        .env("WEIR__RULES__XDS__BACKOFF_MAX", "10s")
+        .start();
+    ads.set("1", one_limit(5));
+    let client = weir.client();
+    until_limit(&client, 5);
+    ads.set("2", vec![rules(&long.repeat(200), vec![limited("k", HOUR, 6)])]);
+    until("the stream fails", || {
+        weir.metric("weir_xds_stream_ends_total", &[r#"reason="failed""#]) > 1
+    });
+    assert_eq!(limit(&client, "k"), 5);
+    assert!(ads.during(Duration::from_secs(2)).len() < 12);
+}

@@ -1,0 +1,96 @@
+//! TLS to the server, and certificates that change.
+
+use super::{of, one_limit, until_limit};
+use crate::support::ads::Ads;
+use crate::support::certificates::Certificates;
+use crate::support::wait::until;
+use crate::support::weir::{Setup, Weir, write};
+
+fn secured(ads: &Ads, certificates: &Certificates) -> Setup {
+    let path = |name: &str| certificates.path(name).display().to_string();
+    of(ads)
+        .env("WEIR__RULES__XDS__TLS", "true")
+        .env("WEIR__RULES__XDS__TLS_CA", &path("ca.crt"))
+        .env("WEIR__RULES__XDS__TLS_CERT", &path("client.crt"))
+        .env("WEIR__RULES__XDS__TLS_KEY", &path("client.key"))
+}
+
+#[test]
+fn a_new_client_certificate_is_used() {
+    let certificates = Certificates::new();
+    let ads = Ads::with_tls(&certificates);
+    ads.set("1", one_limit(5));
+    let mut weir = secured(&ads, &certificates).start();
+    let client = weir.client();
+    until_limit(&client, 5);
+    let first = ads.next_request().certificate.expect("a certificate");
+    let (cert, key) = certificates.issue(&["weir"]);
+    write(&certificates.path("client.crt"), &cert);
+    write(&certificates.path("client.key"), &key);
+    ads.set("2", one_limit(6));
+    until_limit(&client, 6);
+    ads.end_streams(None);
+    let second = loop {
+        let seen = ads.next_request();
+        if seen.stream > 0 {
+            break seen.certificate.expect("a certificate");
+        }
+    };
+    assert_ne!(first, second);
+    weir.process().wait_for("the new files", |line| {
+        line.contains("certificates for xDS reloaded").then_some(())
+    });
+    assert_eq!(weir.metric("weir_xds_stream_ends_total", &[r#"reason="closed""#]), 1);
+}
+
+/// The certificate of the test server has the names `localhost` and 127.0.0.1.
+#[test]
+fn the_name_of_the_server_is_verified() {
+    let certificates = Certificates::new();
+    let ads = Ads::with_tls(&certificates);
+    ads.set("1", one_limit(5));
+    let name = "WEIR__RULES__XDS__TLS_SERVER_NAME";
+    let weir = secured(&ads, &certificates).env(name, "localhost").start();
+    until_limit(&weir.client(), 5);
+    let unverified = |setup: Setup| {
+        let weir: Weir = setup.start();
+        until("the server is refused", || {
+            weir.metric("weir_xds_stream_ends_total", &[r#"reason="unreachable""#]) > 1
+        });
+        assert_eq!(weir.metric("weir_xds_updates_total", &[]), 0);
+    };
+    unverified(secured(&ads, &certificates).env(name, "other"));
+    // Another authority.
+    let other = Certificates::new();
+    let ca = other.path("ca.crt").display().to_string();
+    unverified(secured(&ads, &certificates).env("WEIR__RULES__XDS__TLS_CA", &ca));
+}
+
+#[test]
+fn a_client_without_a_certificate_gets_nothing() {
+    let certificates = Certificates::new();
+    let ads = Ads::with_tls(&certificates);
+    ads.set("1", one_limit(5));
+    let ca = certificates.path("ca.crt").display().to_string();
+    let weir = of(&ads)
+        .env("WEIR__RULES__XDS__TLS", "true")
+        .env("WEIR__RULES__XDS__TLS_CA", &ca)
+        .start();
+    until("the stream is refused", || {
+        weir.metric("weir_xds_stream_ends_total", &[]) > 1
+    });
+    assert_eq!(weir.metric("weir_xds_updates_total", &[]), 0);
+}
+
+#[test]
+fn wrong_settings_of_tls_end_the_start() {
+    let ads = Ads::start();
+    for (name, value, part) in [
+        ("WEIR__RULES__XDS__TLS_CA", "ca.crt", "only with rules.xds.tls"),
+        ("WEIR__RULES__XDS__TLS_CERT", "client.crt", "go together"),
+    ] {
+        let (status, output) = of(&ads).env(name, value).start_in_vain();
+        assert_eq!(status.code(), Some(64), "{output}");
+        assert!(output.contains(part), "{output}");
+    }
+}
