@@ -153,8 +153,8 @@ impl Ads {
     pub(crate) fn during(&self, time: Duration) -> Vec<Seen> {
         let end = Instant::now() + time;
         let mut seen = Vec::new();
-        while let Ok(one) = self.requests.recv_timeout(end.saturating_duration_since(Instant::now()))
-        {
+        let left = || end.saturating_duration_since(Instant::now());
+        while let Ok(one) = self.requests.recv_timeout(left()) {
             seen.push(one);
         }
         seen

@@ -10,13 +10,13 @@ const VERSION_MAX: usize = 64;
 pub(super) fn expose(status: &XdsStatus, now: Micros, page: &mut Exposition) {
     let help = "1 while a connection to the xDS server is open, else 0.";
     page.gauge("weir_xds_connected", help).single(u64::from(status.is_connected()));
-    let help = "1 if the last response of the xDS server was accepted, or none has come. 0 if it was \
-                rejected.";
+    let help = "1 if the last response of the xDS server was accepted, or none has come. 0 if it \
+                was rejected.";
     page.gauge("weir_xds_last_update_successful", help)
         .single(u64::from(status.is_last_accepted()));
     let updated = status.updated();
-    let help = "When the xDS server last sent accepted rules, in seconds since the epoch. With rules of \
-                the cache, when the cache was written.";
+    let help = "When the xDS server last sent accepted rules, in seconds since the epoch. With \
+                rules of the cache, when the cache was written.";
     let family = page.gauge("weir_xds_last_update_timestamp_seconds", help);
     if let Some(at) = updated {
         family.single(at.0 as f64 / 1e6);
@@ -26,7 +26,7 @@ pub(super) fn expose(status: &XdsStatus, now: Micros, page: &mut Exposition) {
     if let Some(at) = updated {
         family.single(now.saturating_sub(at).0 as f64 / 1e6);
     }
-    let help = "1 while the rules of the xDS cache are active, because the server has sent none yet.";
+    let help = "1 while the rules of the xDS cache are active: the server has sent none yet.";
     page.gauge("weir_xds_rules_from_cache", help).single(u64::from(status.is_from_cache()));
     let help = "1, with the version of the last accepted rules of the xDS server.";
     let family = page.gauge("weir_xds_version_info", help);
