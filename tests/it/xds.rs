@@ -9,6 +9,7 @@ use crate::support::wait::until;
 use crate::support::weir::{Setup, Weir, write};
 
 mod answers;
+mod envoy_gateway;
 mod faults;
 mod tls;
 
