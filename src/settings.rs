@@ -114,7 +114,8 @@ impl Settings {
             return None;
         }
         let WrittenText { text, origin } = written.get("rules.paths")?.clone();
-        let what = "has no path; write files or folders, such as `[rules/]`, or set rules.xds.server";
+        let what =
+            "has no path; write files or folders, such as `[rules/]`, or set rules.xds.server";
         let (key, what) = ("rules.paths".to_owned(), what.to_owned());
         Some(Problem::BadValue { origin, key, value: text, what })
     }

@@ -19,7 +19,6 @@ use crate::tls::{
 pub(super) struct Credentials {
     files: Reloadable<ClientConfig>,
     server_name: ServerName<'static>,
-    clock: SystemClock,
 }
 
 impl Credentials {
@@ -46,8 +45,7 @@ impl Credentials {
         };
         let authorities = tls_ca.as_ref().map(|path| file("rules.xds.tls_ca", path));
         if !tls {
-            let is_used =
-                authorities.is_some() || identity.is_some() || tls_server_name.is_some();
+            let is_used = authorities.is_some() || identity.is_some() || tls_server_name.is_some();
             let text = "files and names of TLS have an effect only with rules.xds.tls; set it to \
                         `true`";
             return if is_used { Err(TlsError::new(text)) } else { Ok(None) };
@@ -58,7 +56,7 @@ impl Credentials {
         })?;
         let build = move |files| build(files, clock);
         let files = Reloadable::load(CertFiles { authorities, identity }, build)?;
-        Ok(Some(Credentials { files, server_name, clock }))
+        Ok(Some(Credentials { files, server_name }))
     }
 
     /// Reads the files again. Returns the configuration of the new files, or of the last valid ones.
@@ -87,8 +85,7 @@ fn build(files: TrustAndIdentity, clock: SystemClock) -> Result<ClientConfig, Tl
             "rules.xds.tls_ca: the system has no certificate authorities; set it to a file of them";
         return Err(TlsError::new(text));
     }
-    if let Some(warning) =
-        identity.as_ref().and_then(|own| own.warning(clock.now().0 / 1_000_000))
+    if let Some(warning) = identity.as_ref().and_then(|own| own.warning(clock.now().0 / 1_000_000))
     {
         tracing::warn!("{warning}");
     }

@@ -125,6 +125,9 @@ impl Session {
 mod tests {
     use super::*;
 
+    /// Version, content, and whether it is accepted.
+    type Responses<'a> = &'a [(&'a str, u64, bool)];
+
     fn response(version: &str, nonce: &str, content: u64) -> Response {
         Response { version: version.to_owned(), nonce: nonce.to_owned(), content }
     }
@@ -135,7 +138,7 @@ mod tests {
     }
 
     /// The answers to responses of (version, content, accepted), with the nonces 1, 2, ...
-    fn answers(session: &mut Session, responses: &[(&str, u64, bool)]) -> Vec<Request> {
+    fn answers(session: &mut Session, responses: Responses<'_>) -> Vec<Request> {
         let answer = |(index, (version, content, accepted)): (usize, &(&str, u64, bool))| {
             let nonce = (index + 1).to_string();
             if let Next::Answer(request) = session.received(response(version, &nonce, *content)) {
@@ -150,7 +153,7 @@ mod tests {
     #[test]
     fn each_response_is_accepted_or_rejected() {
         let bad = Some("bad");
-        let table: [(&[(&str, u64, bool)], Vec<Request>); 5] = [
+        let table: [(Responses<'_>, Vec<Request>); 5] = [
             (&[("1", 1, true)], vec![request("1", "1", None)]),
             // The version is not compared: the content counts.
             (

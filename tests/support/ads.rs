@@ -271,11 +271,7 @@ pub(crate) fn rules(domain: &str, descriptors: Vec<RateLimitDescriptor>) -> Any 
 }
 
 /// A resource with a name and the rules of one domain.
-pub(crate) fn named_rules(
-    name: &str,
-    domain: &str,
-    descriptors: Vec<RateLimitDescriptor>,
-) -> Any {
+pub(crate) fn named_rules(name: &str, domain: &str, descriptors: Vec<RateLimitDescriptor>) -> Any {
     let (name, domain) = (name.to_owned(), domain.to_owned());
     let config = config::RateLimitConfig { name, domain, descriptors };
     Any { type_url: TYPE_URL.to_owned(), value: config.encode_to_vec() }

@@ -112,7 +112,11 @@ const WORDS: &[(&str, Where, &str)] = &[
         ]),
         "edge only",
     ),
-    ("tonic::", Where::Only(USES_GRPC), "edge only; one adapter of the server and one of xDS use tonic"),
+    (
+        "tonic::",
+        Where::Only(USES_GRPC),
+        "edge only; one adapter of the server and one of xDS use tonic",
+    ),
     ("tonic::codegen", Where::Only(&[]), "tonic hides it: it is for generated code"),
     ("opentelemetry", Where::Only(&["src/telemetry"]), "one folder sends to collectors"),
     ("weir_bench::", Where::Only(&["src/cli/bench"]), "only one command puts load on a service"),

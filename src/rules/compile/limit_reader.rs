@@ -60,11 +60,7 @@ impl LimitReader<'_> {
     }
 
     /// The time in which a reservation must be settled; `None` without `reserve`.
-    fn reserve(
-        &mut self,
-        raw: &RawRateLimit,
-        policy: Option<&Policy>,
-    ) -> Option<Micros> {
+    fn reserve(&mut self, raw: &RawRateLimit, policy: Option<&Policy>) -> Option<Micros> {
         let reserve = raw.reserve.as_ref()?;
         match policy {
             Some(Policy::Limit(Limit { algorithm: Algorithm::Concurrency, .. })) => {

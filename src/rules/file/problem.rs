@@ -46,10 +46,7 @@ fn text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error
     serializer.serialize_str(text)
 }
 
-fn optional_text<S: Serializer>(
-    text: &Option<Arc<str>>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+fn optional_text<S: Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_some(&text.as_deref())
 }
 
@@ -76,11 +73,7 @@ impl fmt::Display for RuleProblem {
 
 impl Position {
     pub(in crate::rules) fn in_file(self, file: &Arc<str>) -> Location {
-        Location {
-            line: self.line as usize,
-            column: self.column as usize,
-            ..Location::whole(file)
-        }
+        Location { line: self.line as usize, column: self.column as usize, ..Location::whole(file) }
     }
 }
 

@@ -92,8 +92,10 @@ fn overlays_without_a_limit_are_warnings() {
         assert_eq!(changed(&set), Vec::<String>::new(), "{domain} {rule}");
         assert_eq!(
             texts(&warnings),
-            ["o.yaml:2:5: the overlay matches no limit; write `rule` as metrics and `weir explain` \
-              show it; `*` is any text, `**` any levels"],
+            [
+                "o.yaml:2:5: the overlay matches no limit; write `rule` as metrics and `weir explain` \
+              show it; `*` is any text, `**` any levels"
+            ],
             "{domain} {rule}"
         );
     }
@@ -158,14 +160,13 @@ overlays:
 #[test]
 fn problems_of_overlays_name_their_place() {
     for (text, expected) in [
-        (
-            "overlay: []\n",
-            vec!["o.yaml:1:1: unknown field `overlay`; did you mean `overlays`?"],
-        ),
+        ("overlay: []\n", vec!["o.yaml:1:1: unknown field `overlay`; did you mean `overlays`?"]),
         (
             "- 1\n",
-            vec!["o.yaml:1:1: an overlay file must be a map, not a list; write `overlays:` and \
-                  items below it"],
+            vec![
+                "o.yaml:1:1: an overlay file must be a map, not a list; write `overlays:` and \
+                  items below it",
+            ],
         ),
         (
             "overlays: [{ mode: leased }]\n",
@@ -180,13 +181,17 @@ fn problems_of_overlays_name_their_place() {
         ),
         (
             item("shop", "user,,path", "{ on_error: deny }").as_str(),
-            vec!["o.yaml:3:11: `rule` has a level without a key; write `key=value,key=value`, one \
-                  item per level; `*` is any text"],
+            vec![
+                "o.yaml:3:11: `rule` has a level without a key; write `key=value,key=value`, one \
+                  item per level; `*` is any text",
+            ],
         ),
         (
             item("shop", "", "{ on_error: deny }").as_str(),
-            vec!["o.yaml:3:11: `rule` is empty; write the rule as `key=value,key=value`; `*` is \
-                  any text, `**` any levels"],
+            vec![
+                "o.yaml:3:11: `rule` is empty; write the rule as `key=value,key=value`; `*` is \
+                  any text, `**` any levels",
+            ],
         ),
         (
             item("shop", "user", "{ unit: day, name: x, mode: lease }").as_str(),
@@ -199,9 +204,11 @@ fn problems_of_overlays_name_their_place() {
         ),
         (
             item("shop", "**", "{ burst: 3 }").as_str(),
-            vec!["o.yaml:2:5: the overlay does not fit the limit of `user` at r.yaml:3:5: `burst` \
+            vec![
+                "o.yaml:2:5: the overlay does not fit the limit of `user` at r.yaml:3:5: `burst` \
                   applies only to buckets, and 2 more rules; select fewer rules, or correct the \
-                  overlay"],
+                  overlay",
+            ],
         ),
     ] {
         let problems = overlaid(text).expect_err(text);

@@ -71,9 +71,11 @@ impl<'m> Merger<'m> {
                 self.error(&origin, &what);
                 is_valid = false;
             }
-            below.extend(children.into_iter().map(|descriptor| {
-                Received { origin: Arc::clone(&origin), descriptor }
-            }));
+            below.extend(
+                children
+                    .into_iter()
+                    .map(|descriptor| Received { origin: Arc::clone(&origin), descriptor }),
+            );
             own.push((origin, descriptor));
         }
         // The domain is the first part of the path.
@@ -148,11 +150,8 @@ fn grouped(received: Vec<Received>) -> Vec<(Entry, Vec<Received>)> {
 
 fn entry(descriptor: &RateLimitDescriptor) -> Entry {
     let key: Arc<str> = descriptor.key.as_str().into();
-    let value = if *key == *descriptor.value {
-        Arc::clone(&key)
-    } else {
-        descriptor.value.as_str().into()
-    };
+    let value =
+        if *key == *descriptor.value { Arc::clone(&key) } else { descriptor.value.as_str().into() };
     (key, value)
 }
 

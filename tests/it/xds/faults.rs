@@ -60,9 +60,8 @@ fn a_server_that_hangs_is_left() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it listens");
     thread::spawn(move || listener.incoming().collect::<Vec<_>>());
-    let weir = setup(&address.to_string())
-        .env("WEIR__RULES__XDS__KEEPALIVE_INTERVAL", "200ms")
-        .start();
+    let weir =
+        setup(&address.to_string()).env("WEIR__RULES__XDS__KEEPALIVE_INTERVAL", "200ms").start();
     until("pings find it", || {
         weir.metric("weir_xds_stream_ends_total", &[r#"reason="failed""#]) > 1
     });

@@ -72,13 +72,9 @@ fn a_client_without_a_certificate_gets_nothing() {
     let ads = Ads::with_tls(&certificates);
     ads.set("1", one_limit(5));
     let ca = certificates.path("ca.crt").display().to_string();
-    let weir = of(&ads)
-        .env("WEIR__RULES__XDS__TLS", "true")
-        .env("WEIR__RULES__XDS__TLS_CA", &ca)
-        .start();
-    until("the stream is refused", || {
-        weir.metric("weir_xds_stream_ends_total", &[]) > 1
-    });
+    let weir =
+        of(&ads).env("WEIR__RULES__XDS__TLS", "true").env("WEIR__RULES__XDS__TLS_CA", &ca).start();
+    until("the stream is refused", || weir.metric("weir_xds_stream_ends_total", &[]) > 1);
     assert_eq!(weir.metric("weir_xds_updates_total", &[]), 0);
 }
 

@@ -75,11 +75,7 @@ fn resources(config: &str) -> Vec<RateLimitConfig> {
 
 /// The limit of what Envoy sends for a request that matches a chain: requests per microseconds. A
 /// key without a value has one of the request.
-fn limit_of<'c>(
-    set: &RuleSet,
-    domain: &str,
-    chain: &'c [(String, String)],
-) -> Option<(u64, u64)> {
+fn limit_of<'c>(set: &RuleSet, domain: &str, chain: &'c [(String, String)]) -> Option<(u64, u64)> {
     let entry = |(key, value): &'c (String, String)| {
         let value = if value.is_empty() { "any" } else { value.as_str() };
         Entry { key, value }

@@ -18,8 +18,7 @@ fn embedded(field: u32, content: &[u8]) -> Vec<u8> {
 fn update_bytes(before: &XdsRules, values: &[Vec<u8>]) -> (XdsRules, Vec<String>) {
     let resources: Vec<XdsResource<'_>> =
         values.iter().map(|value| XdsResource { type_url: TYPE_URL, value }).collect();
-    let (rules, errors) =
-        before.update("2", &resources, &RuleSet::default(), &Options::default());
+    let (rules, errors) = before.update("2", &resources, &RuleSet::default(), &Options::default());
     (rules, errors.iter().map(ToString::to_string).collect())
 }
 

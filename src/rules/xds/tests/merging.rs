@@ -37,8 +37,10 @@ fn the_strictest_limit_of_siblings_wins() {
             let (_, warnings) = rule_set(&rules, &Options::default());
             assert_eq!(
                 warnings,
-                ["xds:a: a.k_v: duplicate descriptor composite key 'a.k_v'; the 2 descriptors are \
-                  merged, with the strictest limit"]
+                [
+                    "xds:a: a.k_v: duplicate descriptor composite key 'a.k_v'; the 2 descriptors are \
+                  merged, with the strictest limit"
+                ]
             );
         }
     }
@@ -145,8 +147,7 @@ fn metadata_becomes_json_within_bounds() {
     ];
     let fields = fields.map(|(name, value)| (name.to_owned(), value)).into();
     let metadata = Some(Struct { fields });
-    let (rule, warnings) =
-        only_rule(RateLimitDescriptor { metadata, ..leaf("k", "", 1, Day) });
+    let (rule, warnings) = only_rule(RateLimitDescriptor { metadata, ..leaf("k", "", 1, Day) });
     let mut shown = json!(*rule.metadata.expect("it has metadata"));
     let mut depth = 0;
     let mut inner = shown["deep"].take();

@@ -59,8 +59,7 @@ fn another_type_and_undecodable_bytes_are_reasons() {
     let update = |type_url, value: &[u8]| {
         let resource = XdsResource { type_url, value };
         let before = XdsRules::default();
-        let (_, errors) =
-            before.update("1", &[resource], &RuleSet::default(), &Options::default());
+        let (_, errors) = before.update("1", &[resource], &RuleSet::default(), &Options::default());
         errors.iter().map(ToString::to_string).collect::<String>()
     };
     let errors = update("type.googleapis.com/envoy.config.cluster.v3.Cluster", b"");
@@ -128,14 +127,11 @@ fn an_error_above_keeps_everything_below() {
 
 #[test]
 fn unreadable_resources_keep_absent_domains() {
-    let before =
-        accepted(&[of_domain("a", vec![leaf("k", "", 1, Day)]), of_domain("b", vec![])]);
+    let before = accepted(&[of_domain("a", vec![leaf("k", "", 1, Day)]), of_domain("b", vec![])]);
     let of_b = of_domain("b", vec![leaf("k", "", 2, Day)]).encode_to_vec();
     for (type_url, value) in [(TYPE_URL, &b"\xff\xff"[..]), ("other", &b""[..])] {
-        let resources = [
-            XdsResource { type_url, value },
-            XdsResource { type_url: TYPE_URL, value: &of_b },
-        ];
+        let resources =
+            [XdsResource { type_url, value }, XdsResource { type_url: TYPE_URL, value: &of_b }];
         let (rules, errors) =
             before.update("2", &resources, &RuleSet::default(), &Options::default());
         assert_eq!((limits(&rules).len(), errors.len()), (2, 1), "{errors:#?}");
