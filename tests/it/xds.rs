@@ -84,6 +84,7 @@ fn rules_follow_a_restarted_server() {
     let mut weir = of(&ads).start();
     let client = weir.client();
     until_limit(&client, 5);
+    until("the instance is ready", || is_ready(&weir));
     let address = ads.address;
     drop(ads);
     until("the lost server is noticed", || weir.metric("weir_xds_connected", &[]) == 0);
