@@ -39,8 +39,8 @@ pub(super) struct ConnectionContext<D> {
     pub(super) budget: Arc<MemoryBudget>,
     pub(super) metrics: Arc<ServerMetrics>,
     pub(super) lifecycle: Lifecycle,
-    /// Permits for steps of TLS handshakes in one round of this worker.
-    pub(super) handshake_steps: Arc<Semaphore>,
+    /// Permits for the TLS handshakes that continue in one round of this worker.
+    pub(super) handshake_permits: Arc<Semaphore>,
 }
 
 impl<D: Decide> ConnectionContext<D> {
@@ -53,7 +53,7 @@ impl<D: Decide> ConnectionContext<D> {
             return self.serve_h2(stream, slot, memory, open_by).await;
         };
         let result = {
-            let mut handshake = pin!(tls.accept(stream, &self.handshake_steps));
+            let mut handshake = pin!(tls.accept(stream, &self.handshake_permits));
             tokio::select! {
                 result = handshake.as_mut() => result,
                 () = slot.evicted() => return,

@@ -85,7 +85,7 @@ async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<
     let context = Arc::new(ConnectionContext {
         dispatcher: Dispatcher::new(should_rate_limit, &server.grpc),
         budget,
-        handshake_steps: Arc::new(Semaphore::new(server.grpc.max_handshake_steps)),
+        handshake_permits: Arc::new(Semaphore::new(server.grpc.max_handshakes_per_round)),
         metrics: server.server_metrics,
         settings: server.grpc,
         tls: server.tls,

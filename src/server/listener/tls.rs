@@ -131,7 +131,7 @@ impl TlsAcceptor {
         }
     }
 
-    /// Performs the handshake. Each step of it takes one of `permits` for one round of the worker. A
+    /// Performs the handshake. Each poll of it takes one of `permits` for one round of the worker. A
     /// handshake that waits for its client holds none.
     pub(in crate::server) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,

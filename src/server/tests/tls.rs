@@ -134,7 +134,7 @@ async fn plain_text_and_silence_block_no_other_client() {
     let files = authority.files(&authority.issue(Leaf::server()));
     let (server, _, metrics) = serve_with_tls(files, |settings| {
         settings.grpc.handshake_timeout = Duration::from_millis(300);
-        settings.grpc.max_handshake_steps = 1;
+        settings.grpc.max_handshakes_per_round = 1;
         settings.grpc.workers = NonZeroUsize::new(1);
     });
     let connect = || TcpStream::connect(server.addresses.grpc);
@@ -193,7 +193,7 @@ async fn stalled_handshakes_delay_no_other_client() {
     let files = authority.files(&authority.issue(Leaf::server()));
     let (server, _, metrics) = serve_with_tls(files, |settings| {
         settings.grpc.handshake_timeout = LONG;
-        settings.grpc.max_handshake_steps = 1;
+        settings.grpc.max_handshakes_per_round = 1;
         settings.grpc.workers = NonZeroUsize::new(1);
     });
     let stalled = stalled(&server, &authority, 50).await;

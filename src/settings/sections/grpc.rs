@@ -72,10 +72,10 @@ section! {
         /// address. `off`: no limit.
         max_connections_per_peer: Option<usize> = "off", number_or_off(1..=COUNT_MAX);
         // 8: about 2 ms of cryptography with ECDSA keys, and 8 ms with RSA keys.
-        /// Maximum number of steps of TLS handshakes per worker and round. A round also serves the open
-        /// connections of the worker. Further steps wait for the next round. A handshake that waits for
-        /// its client is no step.
-        max_handshake_steps: usize = "8", number(1..=COUNT_MAX);
+        /// Maximum number of TLS handshakes that a worker continues in one round. A round also serves the
+        /// open connections of the worker. Further handshakes wait for the next round. A handshake that
+        /// waits for its client does not count.
+        max_handshakes_per_round: usize = "8", number(1..=COUNT_MAX);
         /// Time for a new connection to finish TLS and to send the first 24 bytes of HTTP/2.
         handshake_timeout: Duration = "10s", positive_duration();
         /// Time from the first byte of a call to the last byte of its response. Health watches and
