@@ -174,7 +174,7 @@ impl<S: Store> Modes<S> {
     }
 
     /// Runs the periodic work that is due at `local` by the local clock: exchanges counts, and
-    /// returns idle tokens.
+    /// returns idle credits.
     pub async fn run_due(&self, local: Micros) {
         self.leased.run_due(local);
         self.synced.run_due(local).await;
@@ -195,7 +195,7 @@ impl<S: Store> Modes<S> {
         self.close(clock.now()).await;
     }
 
-    /// Sends the counts and unspent tokens that the store does not have yet, before the process
+    /// Sends the counts and unspent credits that the store does not have yet, before the process
     /// ends.
     pub async fn close(&self, local: Micros) {
         join(self.leased.close(local), self.synced.close(local)).await;

@@ -83,7 +83,7 @@ impl Background {
     }
 
     /// Stops the jobs. Then the consistency modes send their pending counts to the store, and return
-    /// their unspent tokens.
+    /// their unspent credits.
     pub(super) async fn end(self) {
         drop(self.stop);
         let _ = self.done.await;
@@ -104,8 +104,8 @@ async fn sweep(limiter: Arc<Limiter>, clock: SystemClock) {
     }
 }
 
-/// Exchanges counts with the store and returns idle tokens, each when it is due. When `stopped`
-/// completes, it sends all remaining counts and tokens.
+/// Exchanges counts with the store and returns idle credits, each when it is due. When `stopped`
+/// completes, it sends all remaining counts and credits.
 async fn run_modes(limiter: Arc<Limiter>, clock: SystemClock, stopped: oneshot::Receiver<()>) {
     let Some(modes) = limiter.backend().modes() else { return };
     modes.run(&clock, MODES_PERIOD, async { drop(stopped.await) }).await;

@@ -1,6 +1,6 @@
 //! Shutdown tasks: the work between the last response and the exit, in two stages.
 //!
-//! 1. The flush writes the counts and tokens of the consistency modes to the store.
+//! 1. The flush writes the counts and credits of the consistency modes to the store.
 //! 2. The export sends the last spans and metrics, which include the results of the flush.
 //!
 //! Both stages run whenever the server has ended, also when it failed.

@@ -39,8 +39,8 @@ pub enum Mode {
     /// exceeded.
     #[default]
     Exact,
-    /// An instance draws hits ahead as tokens, many per call. The limit is never exceeded. Requests
-    /// may be denied early, by at most the unspent tokens of other instances.
+    /// An instance draws hits ahead as credits, many per call. The limit is never exceeded. Requests
+    /// may be denied early, by at most the unspent credits of other instances.
     Leased,
     /// Instances exchange counts at intervals. Requests are not denied early. The limit may be
     /// exceeded by at most the hits that the other instances allow in about one interval.

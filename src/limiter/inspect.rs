@@ -1,7 +1,7 @@
 //! Inspection: shows operators the state of a counter, and deletes it on request.
 //!
 //! Inspection queries the store, without the consistency modes. For leased rules the store counts
-//! tokens that no request has spent yet. For synced rules it lacks hits that are not exchanged yet.
+//! credits that no request has spent yet. For synced rules it lacks hits that are not exchanged yet.
 
 use crate::algorithm;
 use crate::decision::Decision;

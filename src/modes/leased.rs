@@ -1,12 +1,12 @@
-//! Mode leased: draws hits from the store ahead of requests, as tokens, and spends them locally.
+//! Mode leased: draws hits from the store ahead of requests, as credits, and spends them locally.
 //!
-//! A refill is one step that takes `m` hits, each of which becomes a token. The store treats a
+//! A refill is one step that takes `m` hits, each of which becomes a credit. The store treats a
 //! refill like a request, so it never grants more than the limit. `docs/design/modes.md` proves that
-//! spending a token later than it was drawn does not exceed a limit either.
+//! spending a credit later than it was drawn does not exceed a limit either.
 //!
 //! # Cost
 //!
-//! A counter with less than one request in two seconds is decided by the store, without a token
+//! A counter with less than one request in two seconds is decided by the store, without a credit
 //! pool. A busy counter costs one refill in about two seconds, if the limit has that much room.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,6 +24,8 @@ use crate::step::Step;
 use crate::store::{self, Store, StoreError};
 use crate::time::Micros;
 
+mod credit_pool;
+mod credits;
 mod demand;
 mod hot_keys;
 mod in_flight;
@@ -32,31 +34,29 @@ mod operation;
 mod policy;
 mod pool_shard;
 mod spans;
-mod token_pool;
-mod tokens;
 
 #[cfg(test)]
 mod tests;
 
 pub use metrics::LeasedMetrics;
 
+use credit_pool::{Acquire, CreditPool};
 use in_flight::InFlight;
 use metrics::add;
 use operation::Operation;
-use policy::TokenPolicy;
+use policy::CreditPolicy;
 use pool_shard::PoolShard;
-use token_pool::{Acquire, TokenPool};
 
 /// Shards of the table, each with its own lock. A periodic run searches one shard for idle pools.
 pub(super) const SHARDS: usize = 64;
 
-/// Most token pools per shard. The store decides further counters.
+/// Most credit pools per shard. The store decides further counters.
 const POOLS_MAX: usize = 1_024;
 
-/// Time without a request after which the unspent tokens of a counter are returned.
+/// Time without a request after which the unspent credits of a counter are returned.
 const IDLE_TIMEOUT: Micros = Micros::from_secs(4);
 
-/// Longest time for returning all tokens when the process ends.
+/// Longest time for returning all credits when the process ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Concurrent returns when the process ends.
@@ -76,7 +76,7 @@ struct Pools<S> {
     closed: AtomicBool,
     /// Operations in flight.
     in_flight: AtomicUsize,
-    /// Whether a return of tokens failed at the end of the process.
+    /// Whether a return of credits failed at the end of the process.
     return_failed: AtomicBool,
     /// Notified when an operation has ended.
     ended: Notify,
@@ -118,12 +118,12 @@ impl<S> LeasedMode<S> {
         &self.inner.counts
     }
 
-    /// Drops the unspent tokens of a counter that is being deleted.
+    /// Drops the unspent credits of a counter that is being deleted.
     pub(super) fn delete(&self, key: &CounterKey) {
-        self.inner.shard(key).pools.get_mut(key).map(TokenPool::delete);
+        self.inner.shard(key).pools.get_mut(key).map(CreditPool::delete);
     }
 
-    /// Counters with a token pool, which may be empty.
+    /// Counters with a credit pool, which may be empty.
     pub fn pools(&self) -> usize {
         self.inner.shards.iter().map(|shard| lock(shard).pools.len()).sum()
     }
@@ -162,13 +162,13 @@ impl<S: Store> LeasedMode<S> {
     pub(super) async fn close(&self, local: Micros) {
         if !self.return_all(local).await {
             tracing::warn!(
-                "unspent tokens were not returned to Redis; they count until their window ends \
+                "unspent credits were not returned to Redis; they count until their window ends \
                  or their bucket drains"
             );
         }
     }
 
-    /// Returns the tokens of all pools. From here on the store decides every request. The result is
+    /// Returns the credits of all pools. From here on the store decides every request. The result is
     /// false if a return failed or did not end in [`CLOSE_TIMEOUT`].
     async fn return_all(&self, local: Micros) -> bool {
         self.inner.closed.store(true, Ordering::Relaxed);
@@ -217,7 +217,7 @@ impl<S> Pools<S> {
 }
 
 impl<S: Store> Pools<S> {
-    /// Decides from the counter's token pool, if it has enough tokens.
+    /// Decides from the counter's credit pool, if it has enough credits.
     fn decide(self: &Arc<Self>, check: &CounterCheck<'_>) -> LocalResult {
         if check.lease.is_some() || self.closed.load(Ordering::Relaxed) {
             return LocalResult::Direct(check.hits);
@@ -228,7 +228,7 @@ impl<S: Store> Pools<S> {
         };
         let now = pool.touch(check.local_now, check.store_now.ok());
         if pool.policy().limit() != check.limit {
-            match TokenPolicy::for_limit(check.limit) {
+            match CreditPolicy::for_limit(check.limit) {
                 Some(policy) => pool.change_policy(policy),
                 None => {
                     let operation = pool.return_all(now, &self.counts);
@@ -247,7 +247,7 @@ impl<S: Store> Pools<S> {
 
     fn serve(
         &self,
-        pool: &mut TokenPool,
+        pool: &mut CreditPool,
         check: &CounterCheck<'_>,
         now: Micros,
     ) -> (LocalResult, Option<Operation>) {
@@ -260,7 +260,7 @@ impl<S: Store> Pools<S> {
             };
         }
         if !pool.serves(hits.max(1), now) {
-            // The pool has too few tokens, so the store must decide. That requires its clock.
+            // The pool has too few credits, so the store must decide. That requires its clock.
             match check.store_now {
                 Err(error) => return (LocalResult::Decided(Err(error)), None),
                 Ok(_) if hits == 0 || Handle::try_current().is_err() => {
@@ -321,7 +321,7 @@ impl<S: Store> Pools<S> {
         }
     }
 
-    /// Removes empty pools, and starts to return the tokens of idle ones.
+    /// Removes empty pools, and starts to return the credits of idle ones.
     fn returns(&self, shard: &Mutex<PoolShard>, local: Micros) -> Vec<(CounterKey, Operation)> {
         let mut returns = Vec::new();
         lock(shard).pools.retain(|key, pool| {

@@ -208,7 +208,7 @@ impl Decisions {
     }
 }
 
-/// Whether a decision from memory counts in the store, before it (tokens) or after it (exchanges).
+/// Whether a decision from memory counts in the store, before it (credits) or after it (exchanges).
 /// In mode exact, it is a denial of the over-limit cache.
 fn counts_later(mode: Mode) -> bool {
     match mode {

@@ -158,7 +158,7 @@ fn a_lowered_leased_limit_holds_in_its_window() {
     let client = weirs[0].client();
     until("the limit is reached", || client.remaining("d", &[("k", "x")]) == 0);
     let early = traffic.passed();
-    // The others use up their tokens. After that each of them only denies.
+    // The others use up their credits. After that each of them only denies.
     let denied = |weir: &Weir| {
         Metrics::scrape(weir.admin).sum("weir_requests_total", &[r#"code="over_limit""#])
     };
@@ -170,7 +170,7 @@ fn a_lowered_leased_limit_holds_in_its_window() {
     eprintln!(
         "{reloaded} passed before the reload, {early} until the limit, {passed} of {LOWER} in all"
     );
-    // Tokens are lost if the reply that granted them was lost.
+    // Credits are lost if the reply that granted them was lost.
     assert!(passed > reloaded && passed <= LOWER as usize, "{passed}");
 }
 

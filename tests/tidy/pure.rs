@@ -23,7 +23,7 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/limiter/headers",
     "src/modes/leased/policy",
     "src/modes/leased/demand",
-    "src/modes/leased/token_pool",
+    "src/modes/leased/credit_pool",
     "src/modes/synced/delta",
     "src/modes/synced/replica",
     "src/modes/over_limit_cache/denied_state",

@@ -1,4 +1,4 @@
-//! Metrics of the consistency modes: over-limit cache, leased tokens, synced replicas.
+//! Metrics of the consistency modes: over-limit cache, leased credits, synced replicas.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,14 +13,14 @@ pub(super) fn expose(modes: &Modes<GuardedStore<RedisStore, SystemClock>>, page:
     let help = "Counters in the over-limit cache.";
     page.gauge("weir_over_limit_cache_counters", help).single(modes.over_limit().counters());
     expose_leased(modes.leased().metrics(), page);
-    let help = "Counters of leased rules with a local token pool.";
+    let help = "Counters of leased rules with a local credit pool.";
     page.gauge("weir_leased_counters", help).single(modes.leased().pools() as u64);
     let synced = modes.synced();
     expose_synced(synced.metrics(), synced.replicas(), page);
 }
 
 fn expose_leased(metrics: &LeasedMetrics, page: &mut Exposition) {
-    let help = "Token refills of leased rules, by result.";
+    let help = "Credit refills of leased rules, by result.";
     let refills = page.counter("weir_leased_refills_total", help);
     for (result, count) in [
         ("granted", &metrics.refills),
@@ -32,22 +32,22 @@ fn expose_leased(metrics: &LeasedMetrics, page: &mut Exposition) {
     let mut single = |name: &'static str, help: &'static str, count: &AtomicU64| {
         page.counter(name, help).single(count.load(Ordering::Relaxed));
     };
-    let help = "Requests of leased rules that went to Redis: on a counter without a token pool, \
+    let help = "Requests of leased rules that went to Redis: on a counter without a credit pool, \
                 peeks at an empty pool, and refunds of more than the pool can take.";
     single("weir_leased_direct_requests_total", help, &metrics.direct);
     let help = "Requests of leased rules that waited for a refill.";
     single("weir_leased_waits_total", help, &metrics.waits);
     let help = "Requests of leased rules that were denied after a refill.";
     single("weir_leased_denials_after_refill_total", help, &metrics.denied);
-    let help = "Tokens (hits taken from Redis ahead) of leased rules, by what happened to them.";
-    let tokens = page.counter("weir_leased_tokens_total", help);
+    let help = "Credits (hits taken from Redis ahead) of leased rules, by what happened to them.";
+    let credits = page.counter("weir_leased_credits_total", help);
     for (state, count) in [
         ("drawn", &metrics.drawn),
         ("spent", &metrics.spent),
         ("returned", &metrics.returned),
         ("expired", &metrics.expired),
     ] {
-        tokens.sample(&[("state", state)], count.load(Ordering::Relaxed));
+        credits.sample(&[("state", state)], count.load(Ordering::Relaxed));
     }
 }
 

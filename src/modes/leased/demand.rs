@@ -1,9 +1,9 @@
-//! Demand: the rate at which an instance spends tokens of a counter. It determines the size of
+//! Demand: the rate at which an instance spends credits of a counter. It determines the size of
 //! refills. Pure.
 
 use crate::time::Micros;
 
-/// The time that the tokens of a refill should last.
+/// The time that the credits of a refill should last.
 pub(super) const PERIOD: Micros = Micros::from_secs(2);
 
 /// The shortest interval from which a rate is computed.
@@ -12,13 +12,13 @@ const RATE_INTERVAL_MIN: Micros = Micros::from_millis(500);
 /// The age at which a rate is discarded.
 const STALE: Micros = Micros::from_secs(4);
 
-/// The share of the wanted tokens at which the next refill starts, as a shift: an eighth.
+/// The share of the wanted credits at which the next refill starts, as a shift: an eighth.
 const LOW_SHIFT: u32 = 3;
 
 /// The recent demand for one counter on this instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
-    /// Tokens per 1000 s.
+    /// Credits per 1000 s.
     rate: u64,
     /// Start of the interval in which `spent` is counted.
     since: Micros,
@@ -31,10 +31,10 @@ impl Demand {
         Demand { rate: 0, since: now, spent: 0 }
     }
 
-    /// Records `tokens` spent at `now`.
-    pub(super) fn spent(&mut self, tokens: u64, now: Micros) {
+    /// Records `credits` spent at `now`.
+    pub(super) fn spent(&mut self, credits: u64, now: Micros) {
         self.roll(now);
-        self.spent = self.spent.saturating_add(tokens);
+        self.spent = self.spent.saturating_add(credits);
     }
 
     fn roll(&mut self, now: Micros) {
@@ -49,10 +49,10 @@ impl Demand {
         (self.since, self.spent) = (now, 0);
     }
 
-    /// Tokens wanted for the next `span`, or for [`PERIOD`] if that is shorter.
+    /// Credits wanted for the next `span`, or for [`PERIOD`] if that is shorter.
     ///
     /// For a new counter the rate is unknown, and for one that is suddenly more than twice as busy
-    /// it is too low. Both want twice the tokens spent in this interval, so the drawn tokens triple
+    /// it is too low. Both want twice the credits spent in this interval, so the drawn credits triple
     /// with each refill.
     pub(super) fn want(&self, span: Micros) -> u64 {
         let lasting = self.within(span.min(PERIOD));
@@ -63,14 +63,14 @@ impl Demand {
         lasting.max(self.spent.saturating_mul(2))
     }
 
-    /// Tokens spent in `span` at the current rate, rounded up.
+    /// Credits spent in `span` at the current rate, rounded up.
     fn within(&self, span: Micros) -> u64 {
-        let tokens = u128::from(self.rate) * u128::from(span.0);
-        u64::try_from(tokens.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
+        let credits = u128::from(self.rate) * u128::from(span.0);
+        u64::try_from(credits.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
     }
 }
 
-/// The remaining tokens at which the next refill starts, if `want` were wanted.
+/// The remaining credits at which the next refill starts, if `want` were wanted.
 pub(super) fn low_water(want: u64) -> u64 {
     match want {
         0 | 1 => 0,
@@ -78,9 +78,9 @@ pub(super) fn low_water(want: u64) -> u64 {
     }
 }
 
-/// The size of a refill: the `need` of waiting requests, plus the tokens that `left` lacks to
+/// The size of a refill: the `need` of waiting requests, plus the credits that `left` lacks to
 /// reach `want`. The second part leaves half of the counter's `room` to other instances, whose
-/// number is unknown. Each of them takes half of the rest, so the last tokens are drawn one by one.
+/// number is unknown. Each of them takes half of the rest, so the last credits are drawn one by one.
 pub(super) fn size(need: u64, want: u64, left: u64, room: u64) -> u64 {
     let stock = need.saturating_add(want.saturating_sub(left));
     need.max(stock.min(room >> 1))
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refill_starts_before_the_last_token() {
+    fn a_refill_starts_before_the_last_credit() {
         for (want, low) in [(0, 0), (1, 0), (2, 1), (15, 1), (16, 2), (800, 100)] {
             assert_eq!(low_water(want), low, "{want}");
         }

@@ -35,7 +35,7 @@ impl<S: Store> InFlight<S> {
         if closed && result.is_err() && operation.kind != OperationKind::Refill {
             self.inner.return_failed.store(true, Ordering::Relaxed);
         }
-        // A bucket's tokens that could not be returned drain.
+        // A bucket's credits that could not be returned drain.
         let ends = closed && operation.kind != OperationKind::ReturnSpan;
         if ends && self.operation.is_none() {
             self.operation = pool.return_all(operation.step.now, &self.inner.counts);

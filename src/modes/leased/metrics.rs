@@ -9,22 +9,22 @@ pub struct LeasedMetrics {
     pub refills: AtomicU64,
     /// Refills that the store denied, because the counter had less left.
     pub refills_denied: AtomicU64,
-    /// Refills without an outcome. Tokens that they may have drawn are treated as spent.
+    /// Refills without an outcome. Credits that they may have drawn are treated as spent.
     pub refills_failed: AtomicU64,
-    /// Requests that the store decided: on a counter without a token pool, peeks at an empty pool, and
+    /// Requests that the store decided: on a counter without a credit pool, peeks at an empty pool, and
     /// refunds of more than the pool can take.
     pub direct: AtomicU64,
-    /// Tokens drawn.
+    /// Credits drawn.
     pub drawn: AtomicU64,
-    /// Tokens spent by requests.
+    /// Credits spent by requests.
     pub spent: AtomicU64,
-    /// Tokens returned to the store.
+    /// Credits returned to the store.
     pub returned: AtomicU64,
-    /// Tokens that expired unspent and could not be returned.
+    /// Credits that expired unspent and could not be returned.
     pub expired: AtomicU64,
     /// Requests that waited for a refill.
     pub waits: AtomicU64,
-    /// Requests that were denied after a refill. Other instances may have had unspent tokens.
+    /// Requests that were denied after a refill. Other instances may have had unspent credits.
     pub denied: AtomicU64,
 }
 

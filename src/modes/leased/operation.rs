@@ -1,17 +1,17 @@
-//! Operations of a token pool on its counter: refills and returns. A pool has one in flight at a
+//! Operations of a credit pool on its counter: refills and returns. A pool has one in flight at a
 //! time.
 
 use std::sync::Arc;
 
-use super::policy::{TokenBatch, TokenPolicy};
+use super::policy::{CreditBatch, CreditPolicy};
 use crate::step::Step;
 
-/// A step that draws or returns tokens.
+/// A step that draws or returns credits.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     /// The policy under which the step was planned.
-    pub(super) policy: Arc<TokenPolicy>,
-    /// The pool's epoch when it was planned, see `TokenPool::delete`.
+    pub(super) policy: Arc<CreditPolicy>,
+    /// The pool's epoch when it was planned, see `CreditPool::delete`.
     pub(super) epoch: u64,
     pub(super) step: Step,
     pub(super) kind: OperationKind,
@@ -20,14 +20,14 @@ pub(super) struct Operation {
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OperationKind {
-    /// Draws tokens, ahead of need or for waiting requests.
+    /// Draws credits, ahead of need or for waiting requests.
     Refill,
-    /// Returns the tokens of a window, which have left the pool.
+    /// Returns the credits of a window, which have left the pool.
     Return,
     /// Returns the last span of a bucket. The pool keeps it until the outcome shows that it was
     /// returned.
     ReturnSpan,
 }
 
-/// Tokens of a window that left the pool, with the policy they were drawn under.
-pub(super) type PendingReturn = (Arc<TokenPolicy>, TokenBatch);
+/// Credits of a window that left the pool, with the policy they were drawn under.
+pub(super) type PendingReturn = (Arc<CreditPolicy>, CreditBatch);

@@ -1,4 +1,4 @@
-//! Token policies: which limits support tokens, when tokens end, and how they are returned. Pure.
+//! Credit policies: which limits support credits, when credits end, and how they are returned. Pure.
 //! The proof is in the parent module.
 
 use std::iter::zip;
@@ -11,39 +11,39 @@ use crate::step::{
 };
 use crate::time::Micros;
 
-/// The shortest time in which a bucket with tokens for later requests fills. Tokens of a faster
+/// The shortest time in which a bucket with credits for later requests fills. Credits of a faster
 /// one would drain before they are spent.
 const FILL_MIN: Micros = Micros::from_millis(80);
 
-/// The share of a bucket, or of the period, in which its tokens should be replaced early, as a
+/// The share of a bucket, or of the period, in which its credits should be replaced early, as a
 /// shift: an eighth.
 const LEAD_SHIFT: u32 = 3;
 
-/// The most tokens that a bucket draws in place of those that drain, per token that is spent.
+/// The most credits that a bucket draws in place of those that drain, per credit that is spent.
 const DRAINED_MAX: u64 = 8;
 
-/// The tokens of one refill of a window.
+/// The credits of one refill of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TokenBatch {
-    /// Unspent tokens.
-    pub(super) tokens: u64,
-    /// Drawn tokens.
+pub(super) struct CreditBatch {
+    /// Unspent credits.
+    pub(super) credits: u64,
+    /// Drawn credits.
     pub(super) drawn: u64,
-    /// The instant at which the tokens expire.
+    /// The instant at which the credits expire.
     pub(super) until: Micros,
 }
 
-/// The token policy of one limit.
+/// The credit policy of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TokenPolicy {
+pub(super) struct CreditPolicy {
     limit: Limit,
     /// The time in which the fastest tier of a bucket fills; `None` for windows.
     fill: Option<Micros>,
 }
 
-impl TokenPolicy {
-    /// The policy of `limit`; `None` if it does not support tokens.
-    pub(super) fn for_limit(limit: &Limit) -> Option<TokenPolicy> {
+impl CreditPolicy {
+    /// The policy of `limit`; `None` if it does not support credits.
+    pub(super) fn for_limit(limit: &Limit) -> Option<CreditPolicy> {
         let fill = match limit.algorithm {
             Algorithm::FixedWindow | Algorithm::SlidingWindow => None,
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
@@ -57,7 +57,7 @@ impl TokenPolicy {
         if limit.count_denied {
             return None;
         }
-        Some(TokenPolicy { limit: limit.clone(), fill })
+        Some(CreditPolicy { limit: limit.clone(), fill })
     }
 
     /// The limit.
@@ -70,7 +70,7 @@ impl TokenPolicy {
         algorithm::plan(&self.limit, hits, now)
     }
 
-    /// The time for which tokens drawn at `now` are useful.
+    /// The time for which credits drawn at `now` are useful.
     pub(super) fn life_at(&self, now: Micros) -> Micros {
         if let Some(fill) = self.fill {
             return if fill < FILL_MIN { Micros::ZERO } else { Micros(fill.0 >> 1) };
@@ -89,14 +89,14 @@ impl TokenPolicy {
         }
     }
 
-    /// The time before the end of tokens at which they should be replaced. 0 for windows, whose
-    /// tokens cannot be replaced early.
+    /// The time before the end of credits at which they should be replaced. 0 for windows, whose
+    /// credits cannot be replaced early.
     pub(super) fn lead(&self) -> Micros {
         Micros(self.fill.unwrap_or_default().min(PERIOD).0 >> LEAD_SHIFT)
     }
 
-    /// The tokens to have at `now`, if requests are going to spend `want` of them: in a bucket,
-    /// tokens drain while they wait.
+    /// The credits to have at `now`, if requests are going to spend `want` of them: in a bucket,
+    /// credits drain while they wait.
     pub(super) fn with_drained(&self, want: u64, last_state: Option<&State>, now: Micros) -> u64 {
         let Some(fill) = self.fill.filter(|_| want > 1) else { return want };
         let end = now.saturating_add(fill.min(PERIOD));
@@ -147,12 +147,12 @@ impl TokenPolicy {
         tiers.iter().map(|tier| tier.remaining).min().unwrap_or_default()
     }
 
-    /// The step that returns the tokens of a window to it; `None` if it counts no more at `now`.
-    pub(super) fn return_step(&self, batch: &TokenBatch, now: Option<Micros>) -> Option<Step> {
-        if batch.tokens == 0 {
+    /// The step that returns the credits of a window to it; `None` if it counts no more at `now`.
+    pub(super) fn return_step(&self, batch: &CreditBatch, now: Option<Micros>) -> Option<Step> {
+        if batch.credits == 0 {
             return None;
         }
-        // An instant inside all windows that the tokens were drawn in.
+        // An instant inside all windows that the credits were drawn in.
         let inside = batch.until.saturating_sub(Micros(1));
         let counts = match self.plan(0, inside).params {
             StepParams::FixedWindow(tiers) => {
@@ -167,8 +167,8 @@ impl TokenPolicy {
             }
             StepParams::Gcra(_) | StepParams::Log(_) | StepParams::Slots(_) => false,
         };
-        let tokens = i64::try_from(batch.tokens).unwrap_or(i64::MAX);
-        counts.then(|| self.plan(-tokens, inside))
+        let credits = i64::try_from(batch.credits).unwrap_or(i64::MAX);
+        counts.then(|| self.plan(-credits, inside))
     }
 }
 

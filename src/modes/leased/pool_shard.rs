@@ -1,18 +1,18 @@
-//! One shard of the table of token pools.
+//! One shard of the table of credit pools.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use super::POOLS_MAX;
+use super::credit_pool::CreditPool;
 use super::hot_keys::HotKeys;
-use super::policy::TokenPolicy;
-use super::token_pool::TokenPool;
+use super::policy::CreditPolicy;
 use crate::key::CounterKey;
 use crate::modes::CounterCheck;
 
-/// The token pools of some counters, and the counters that are about to get one.
+/// The credit pools of some counters, and the counters that are about to get one.
 pub(super) struct PoolShard {
-    pub(super) pools: HashMap<CounterKey, TokenPool>,
+    pub(super) pools: HashMap<CounterKey, CreditPool>,
     hot_keys: HotKeys,
 }
 
@@ -23,20 +23,20 @@ impl PoolShard {
     }
 
     /// The counter's pool. A pool is created at the second request within two seconds, if the shard
-    /// has room and the limit supports tokens. The store ends calls within `timeout`.
+    /// has room and the limit supports credits. The store ends calls within `timeout`.
     pub(super) fn pool(
         &mut self,
         check: &CounterCheck<'_>,
         timeout: Option<Duration>,
-    ) -> Option<&mut TokenPool> {
+    ) -> Option<&mut CreditPool> {
         if !self.pools.contains_key(check.key) {
             let full = self.pools.len() >= POOLS_MAX;
             if check.hits <= 0 || !self.hot_keys.record(check.key, check.local_now) || full {
                 return None;
             }
-            let (policy, now) = (TokenPolicy::for_limit(check.limit)?, check.store_now.ok()?);
+            let (policy, now) = (CreditPolicy::for_limit(check.limit)?, check.store_now.ok()?);
             let timeout = timeout.unwrap_or_default();
-            self.pools.insert(*check.key, TokenPool::new(policy, now, check.local_now, timeout));
+            self.pools.insert(*check.key, CreditPool::new(policy, now, check.local_now, timeout));
         }
         self.pools.get_mut(check.key)
     }

@@ -271,7 +271,7 @@ fn flags(rule: &Rule) -> Vec<String> {
     }
     match rule.mode {
         Mode::Exact => {}
-        Mode::Leased => flags.push("leased: tokens are drawn from the store in advance".to_owned()),
+        Mode::Leased => flags.push("leased: credits are drawn from the store ahead".to_owned()),
         Mode::Synced { interval } => {
             flags.push(format!(
                 "synced with the other instances within {}",

@@ -1,7 +1,7 @@
 //! Leased buckets of a single instance, beside exact ones that get the same requests.
 //!
 //! One instance allows exactly what `exact` allows, at any rate (docs/modes.md, leased). Calls that
-//! are slower than the tokens expire must not lose tokens that a later burst needs.
+//! are slower than the credits expire must not lose credits that a later burst needs.
 
 use std::thread;
 use std::time::Duration;
@@ -28,7 +28,7 @@ descriptors:
     rate_limit: { algorithm: token_bucket, requests: 100, window: 1d, mode: leased }
 ";
 
-/// No tokens are drawn ahead in the first store timeout, so it is much shorter than the slow calls.
+/// No credits are drawn ahead in the first store timeout, so it is much shorter than the slow calls.
 /// It is long enough for a busy machine.
 const STORE_TIMEOUT: &str = "2s";
 
@@ -64,8 +64,8 @@ fn one_leased_instance_allows_what_exact_allows() {
         }
     });
     for (round_trip, weir, _) in &instances {
-        let spent = weir.metric("weir_leased_tokens_total", &[r#"state="spent""#]);
-        assert!(spent > 0, "{round_trip:?}: no request was decided by a token");
+        let spent = weir.metric("weir_leased_credits_total", &[r#"state="spent""#]);
+        assert!(spent > 0, "{round_trip:?}: no request was decided by a credit");
     }
 }
 

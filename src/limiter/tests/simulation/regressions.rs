@@ -89,7 +89,7 @@ fn a_settlement_elsewhere_ends_cached_denials() {
     }
 }
 
-/// One instance spends a leased bucket to the last token, at a rate at which tokens stay unspent.
+/// One instance spends a leased bucket to the last credit, at a rate at which credits stay unspent.
 #[test]
 fn one_leased_instance_passes_what_exact_passes() {
     for algorithm in [Algorithm::TokenBucket, Algorithm::LeakyBucket] {
@@ -125,7 +125,7 @@ fn synced_hits_are_sent_once_when_answers_cross() {
     }
 }
 
-/// A drain sends the hits of exchanges and returns the tokens of refills that are under way.
+/// A drain sends the hits of exchanges and returns the credits of refills that are under way.
 #[test]
 fn a_drain_loses_nothing_that_is_under_way() {
     for mode in [1, 2] {
@@ -156,7 +156,7 @@ fn waiting_requests_do_not_fill_a_bucket_later() {
     instants.into_iter().fold(schedule, |schedule, at| schedule.hit(at, 0, 1)).holds();
 }
 
-/// A request that the store decided before there was a token pool may count after the first refills.
+/// A request that the store decided before there was a credit pool may count after the first refills.
 #[test]
 fn a_late_first_request_does_not_fill_a_bucket() {
     let counter = Counter { windows: Windows::Seconds, ..counter(Algorithm::LeakyBucket) };
@@ -166,13 +166,13 @@ fn a_late_first_request_does_not_fill_a_bucket() {
     let (burst, one) = (limit.tiers[0].burst, 2_000 / limit.tiers[0].requests);
     let conditions = Conditions { latency: 1, ..Conditions::default() };
     let schedule = schedule.hit(0, 0, 1).event(1, What::Conditions { node: 0, conditions });
-    // As long as two tokens more would drain.
+    // As long as two more hits take to drain.
     schedule.hit(2, 0, 1).hit(6, 0, 1).hits(burst, 10 + 4 * one, 0, 0).holds();
 }
 
-/// Without a connection at the end, unspent tokens stay charged, and no other hits.
+/// Without a connection at the end, unspent credits stay charged, and no other hits.
 #[test]
-fn only_unspent_tokens_stay_charged_at_the_end() {
+fn only_unspent_credits_stay_charged_at_the_end() {
     for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow] {
         let fits = |limit: &Limit, _| limit.tiers[0].requests >= 20;
         let schedule = schedule(counter(algorithm), 1, fits, 1, 1);

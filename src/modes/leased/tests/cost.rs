@@ -84,7 +84,7 @@ async fn a_full_window_is_used_to_the_last_hit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bucket_needs_a_call_per_token_life() {
+async fn a_bucket_needs_a_call_per_credit_life() {
     let cost = steady(&limit(Algorithm::TokenBucket, 6_000, 60), 13, 60, 1).await;
     println!("token_bucket of 6000 per minute, 13/s to each of 3 instances for 60 s: {cost:?}");
     assert_eq!(cost.denied, 0);

@@ -53,7 +53,7 @@ async fn requests(seed: u64) -> (Limit, Vec<Request>) {
     let all = Arc::new(Mutex::new(Vec::new()));
     let most = limit.tiers.iter().map(|tier| tier.burst).min().unwrap_or(1);
     for _ in 0..=rng.below(3) {
-        // The store decides this one, and the next request has a token pool.
+        // The store decides this one, and the next request has a credit pool.
         ask(&instance, &limit, 1, &all).await;
         let gap = rng.pick(&[500, 3_000, 20_000, 100_000]);
         let mut asking = Vec::new();
@@ -68,7 +68,7 @@ async fn requests(seed: u64) -> (Limit, Vec<Request>) {
         for one in asking {
             one.await.unwrap();
         }
-        // Tokens of an idle pool are returned.
+        // Credits of an idle pool are returned.
         tokio::time::sleep(Duration::from_millis(rng.pick(&[1, 5_000]))).await;
         instance.run_due().await;
         tokio::time::sleep(Duration::from_secs(1)).await;

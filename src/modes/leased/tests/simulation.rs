@@ -1,5 +1,5 @@
 //! Simulations of several instances with random faults. Limits are never exceeded, and early
-//! denials are due to unspent tokens of other instances only.
+//! denials are due to unspent credits of other instances only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -205,7 +205,7 @@ fn highest(cluster: &Network) -> HashMap<Micros, u64> {
 }
 
 #[test]
-fn a_denial_means_all_tokens_were_drawn() {
+fn a_denial_means_all_credits_were_drawn() {
     for seed in seeds() {
         let (limit, history, cluster) = run(seed, Algorithm::FixedWindow);
         let [tier] = &*limit.tiers else { continue };

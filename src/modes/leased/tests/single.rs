@@ -22,7 +22,7 @@ fn of(algorithm: Algorithm, requests: u64, window: u64) -> Limit {
     Limit { algorithm, tiers: Box::new([tier]), count_denied: false }
 }
 
-/// Takes hits until the instance has unspent tokens. Returns the number of hits.
+/// Takes hits until the instance has unspent credits. Returns the number of hits.
 async fn warm(instance: &Instance, limit: &Limit) -> u64 {
     for taken in 1..10 {
         assert!(instance.hit(&KEY, limit, 1).await.unwrap().allowed);
@@ -30,10 +30,10 @@ async fn warm(instance: &Instance, limit: &Limit) -> u64 {
             return taken;
         }
     }
-    panic!("no tokens were drawn ahead");
+    panic!("no credits were drawn ahead");
 }
 
-/// Unspent tokens.
+/// Unspent credits.
 fn held(instance: &Instance) -> u64 {
     let counts = instance.leased.metrics();
     let read = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
@@ -67,7 +67,7 @@ async fn peeks_and_refunds_stay_local() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_tokens_are_returned() {
+async fn idle_credits_are_returned() {
     for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::TokenBucket] {
         let cluster = network(1, AT_ONCE);
         let instance = Instance::new(&cluster, 0);
@@ -85,7 +85,7 @@ async fn idle_tokens_are_returned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn close_returns_all_tokens() {
+async fn close_returns_all_credits() {
     let cluster = network(1, AT_ONCE);
     let instance = Instance::new(&cluster, 0);
     let limit = limit(100, 60);
@@ -111,18 +111,18 @@ async fn close_reports_a_failed_return() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_end_with_their_window() {
+async fn credits_end_with_their_window() {
     let cluster = network(1, AT_ONCE);
     let instance = Instance::new(&cluster, 0);
     let limit = limit(100, 10);
     warm(&instance, &limit).await;
     let (old, calls) = (instance.local(), cluster.calls());
     tokio::time::advance(Duration::from_secs(10)).await;
-    // The request read an instant of the old window, so it spends the old tokens.
+    // The request read an instant of the old window, so it spends the old credits.
     assert!(instance.hit_as_of(&KEY, &limit, 1, old).await.unwrap().allowed);
     assert_eq!(cluster.calls(), calls);
     let decision = instance.hit(&KEY, &limit, 1).await.unwrap();
-    assert!(cluster.calls() > calls, "the new window needs new tokens");
+    assert!(cluster.calls() > calls, "the new window needs new credits");
     assert_eq!(decision.remaining, 99);
     assert!(instance.leased.metrics().expired.load(Ordering::Relaxed) > 0);
 }
@@ -145,7 +145,7 @@ async fn a_lower_limit_applies_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_outlast_an_unreachable_store() {
+async fn credits_outlast_an_unreachable_store() {
     let cluster = network(1, AT_ONCE);
     let instance = Instance::new(&cluster, 300_000_000);
     let limit = limit(1_000, 60);
@@ -153,10 +153,10 @@ async fn tokens_outlast_an_unreachable_store() {
         assert!(instance.hit(&KEY, &limit, 1).await.unwrap().allowed);
     }
     tokio::time::sleep(Duration::from_millis(1)).await;
-    let tokens = held(&instance);
-    assert!(tokens > 0);
+    let credits = held(&instance);
+    assert!(credits > 0);
     cluster.set_down(0, true);
-    for _ in 0..tokens {
+    for _ in 0..credits {
         assert!(instance.hit(&KEY, &limit, 1).await.unwrap().allowed);
     }
     assert_eq!(instance.hit(&KEY, &limit, 1).await, Err(StoreError::Unreachable));
@@ -165,7 +165,7 @@ async fn tokens_outlast_an_unreachable_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_request_leaves_its_tokens() {
+async fn a_cancelled_request_leaves_its_credits() {
     let cluster = network(1, within(20));
     let instance = Instance::new(&cluster, 0);
     let limit = limit(10, 60);
@@ -199,7 +199,7 @@ async fn a_denial_reports_the_stores_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bucket_is_spent_to_the_last_token() {
+async fn a_bucket_is_spent_to_the_last_credit() {
     for burst in [1, 2, 7, 8, 100] {
         let cluster = network(1, AT_ONCE);
         let instance = Instance::new(&cluster, 0);

@@ -59,7 +59,7 @@ fn failed_refunds(facts: &Facts<'_>) -> i64 {
     facts.asked.iter().filter(failed).map(|asked| (-asked.hits).max(0)).sum()
 }
 
-/// Tokens of leased counters that an instance was to return, and Redis certainly did not get. They
+/// Credits of leased counters that an instance was to return, and Redis certainly did not get. They
 /// are not sent again.
 fn unreturned(facts: &Facts<'_>) -> i64 {
     if facts.same_rules && facts.mode != Mode::Leased {

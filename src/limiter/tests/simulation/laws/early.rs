@@ -38,7 +38,7 @@ pub(super) fn beside_redis(facts: &Facts<'_>) -> Option<String> {
 }
 
 /// A denial of a leased or synced counter: the hits did not fit in addition to all hits that
-/// passed, and to the tokens that other instances had.
+/// passed, and to the credits that other instances had.
 pub(super) fn beside_hits(facts: &Facts<'_>) -> Option<String> {
     let leased = facts.mode == Mode::Leased;
     let all_counted = facts.counts_all();
@@ -60,7 +60,7 @@ pub(super) fn beside_hits(facts: &Facts<'_>) -> Option<String> {
             let (from, to) = (facts.ms(asked.begun), facts.ms(asked.end));
             let used = facts.used(&model(facts, asked, asked.begun), asked.begun);
             format!(
-                "i{} denied {} hits at {from}..{to} ms, {used} used, {held} tokens elsewhere",
+                "i{} denied {} hits at {from}..{to} ms, {used} used, {held} credits elsewhere",
                 asked.instance, asked.hits,
             )
         })
@@ -141,7 +141,7 @@ fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
     state
 }
 
-/// The most tokens that the other instances had drawn and not spent, at any instant at which the
+/// The most credits that the other instances had drawn and not spent, at any instant at which the
 /// denial of `asked` was possibly made.
 fn held_by_others(facts: &Facts<'_>, asked: &Asked) -> i64 {
     let since = asked.begun.saturating_sub(REMEMBERED);

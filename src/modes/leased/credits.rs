@@ -1,11 +1,11 @@
-//! Tokens: the hits that one instance has drawn from a counter and not spent. Pure.
+//! Credits: the hits that one instance has drawn from a counter and not spent. Pure.
 //!
-//! Tokens of windows are numbers, and end with their window. Tokens of a bucket are spans of its
+//! Credits of windows are numbers, and end with their window. Credits of a bucket are spans of its
 //! time axis, and end as it drains.
 
 use smallvec::SmallVec;
 
-use super::policy::{TokenBatch, TokenPolicy};
+use super::policy::{CreditBatch, CreditPolicy};
 use super::spans::DrawnSpans;
 use crate::step::{GcraTier, GcraTime, INTEGER_END, Outcome, Step, StepParams};
 use crate::time::Micros;
@@ -18,16 +18,16 @@ pub(super) use bucket_draw::BucketDraw;
 /// of the two.
 const BATCHES_MAX: usize = 4;
 
-/// Tokens of one counter.
+/// Credits of one counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Tokens {
+pub(super) enum Credits {
     /// Of windows, one batch per refill, oldest first.
-    Windows(SmallVec<[TokenBatch; 2]>),
+    Windows(SmallVec<[CreditBatch; 2]>),
     /// Of a bucket, per tier.
     Bucket(SmallVec<[BucketTier; 1]>),
 }
 
-/// The tokens of one tier of a bucket.
+/// The credits of one tier of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BucketTier {
     /// Parts per microsecond.
@@ -71,9 +71,9 @@ fn hits(length: i128, one: i128) -> u64 {
     u64::try_from(length / one.max(1)).unwrap_or(u64::MAX)
 }
 
-impl Tokens {
-    /// No tokens of a counter with `policy`.
-    pub(super) fn none(policy: &TokenPolicy) -> Tokens {
+impl Credits {
+    /// No credits of a counter with `policy`.
+    pub(super) fn none(policy: &CreditPolicy) -> Credits {
         match policy.plan(1, Micros::ZERO).params {
             StepParams::Gcra(tiers) => {
                 let tier = |tier: &GcraTier| BucketTier {
@@ -82,60 +82,60 @@ impl Tokens {
                     full: in_parts(tier.latest_allowed, tier.parts),
                     spans: DrawnSpans::default(),
                 };
-                Tokens::Bucket(tiers.iter().map(tier).collect())
+                Credits::Bucket(tiers.iter().map(tier).collect())
             }
-            _ => Tokens::Windows(SmallVec::new()),
+            _ => Credits::Windows(SmallVec::new()),
         }
     }
 
-    /// Tokens that a request at `now` can spend.
+    /// Credits that a request at `now` can spend.
     pub(super) fn available(&self, now: Micros) -> u64 {
         match self {
-            Tokens::Windows(batches) => {
+            Credits::Windows(batches) => {
                 let live = batches.iter().filter(|batch| now < batch.until);
-                live.fold(0, |sum, batch| sum.saturating_add(batch.tokens))
+                live.fold(0, |sum, batch| sum.saturating_add(batch.credits))
             }
-            Tokens::Bucket(tiers) => {
+            Credits::Bucket(tiers) => {
                 let each = tiers.iter().map(|t| hits(t.spans.unspent(t.now(now)), t.one));
                 each.min().unwrap_or(0)
             }
         }
     }
 
-    /// Whether a request at `now` can spend `hits` tokens. Tokens of a bucket that were drawn later
+    /// Whether a request at `now` can spend `hits` credits. Credits of a bucket that were drawn later
     /// than `now` may lie too late for it, as they would in a bucket of its hits alone.
     pub(super) fn serves(&self, hits: u64, now: Micros) -> bool {
         match self {
-            Tokens::Windows(_) => self.available(now) >= hits,
-            Tokens::Bucket(tiers) => tiers.iter().all(|tier| tier.serves(hits, now)),
+            Credits::Windows(_) => self.available(now) >= hits,
+            Credits::Bucket(tiers) => tiers.iter().all(|tier| tier.serves(hits, now)),
         }
     }
 
-    /// Spent tokens that can be given back at `now`.
+    /// Spent credits that can be given back at `now`.
     pub(super) fn spent(&self, now: Micros) -> u64 {
         match self {
-            Tokens::Windows(batches) => {
+            Credits::Windows(batches) => {
                 let live = batches.iter().filter(|batch| now < batch.until);
-                live.fold(0, |sum, batch| sum.saturating_add(batch.drawn - batch.tokens))
+                live.fold(0, |sum, batch| sum.saturating_add(batch.drawn - batch.credits))
             }
-            Tokens::Bucket(tiers) => {
+            Credits::Bucket(tiers) => {
                 let each = tiers.iter().map(|t| hits(t.spans.spent(t.now(now)), t.one));
                 each.min().unwrap_or(0)
             }
         }
     }
 
-    /// Spends `hits` tokens at `now`, oldest first. The caller has checked that there are enough.
+    /// Spends `hits` credits at `now`, oldest first. The caller has checked that there are enough.
     pub(super) fn spend(&mut self, hits: u64, now: Micros) {
         match self {
-            Tokens::Windows(batches) => {
+            Credits::Windows(batches) => {
                 let mut left = hits;
                 for batch in batches.iter_mut().filter(|batch| now < batch.until) {
-                    let taken = left.min(batch.tokens);
-                    (batch.tokens, left) = (batch.tokens - taken, left - taken);
+                    let taken = left.min(batch.credits);
+                    (batch.credits, left) = (batch.credits - taken, left - taken);
                 }
             }
-            Tokens::Bucket(tiers) => {
+            Credits::Bucket(tiers) => {
                 for tier in tiers {
                     let (cost, now) = (tier.cost(hits), tier.now(now));
                     tier.spans.spend(cost, now);
@@ -144,19 +144,19 @@ impl Tokens {
         }
     }
 
-    /// Turns up to `hits` spent tokens into unspent ones. Returns their number.
+    /// Turns up to `hits` spent credits into unspent ones. Returns their number.
     pub(super) fn refund(&mut self, hits: u64, now: Micros) -> u64 {
         let most = hits.min(self.spent(now));
         match self {
-            Tokens::Windows(batches) => {
+            Credits::Windows(batches) => {
                 let mut left = most;
-                // The newest tokens live longest.
+                // The newest credits live longest.
                 for batch in batches.iter_mut().rev().filter(|batch| now < batch.until) {
-                    let back = left.min(batch.drawn - batch.tokens);
-                    (batch.tokens, left) = (batch.tokens + back, left - back);
+                    let back = left.min(batch.drawn - batch.credits);
+                    (batch.credits, left) = (batch.credits + back, left - back);
                 }
             }
-            Tokens::Bucket(tiers) => {
+            Credits::Bucket(tiers) => {
                 for tier in tiers {
                     let (cost, now) = (tier.cost(most), tier.now(now));
                     tier.spans.refund(cost, now);
@@ -168,7 +168,7 @@ impl Tokens {
 
     /// Moves the spans of a bucket, because the store gives back `hits` that were drawn before.
     pub(super) fn shift(&mut self, hits: u64) {
-        if let Tokens::Bucket(tiers) = self {
+        if let Credits::Bucket(tiers) = self {
             for tier in tiers {
                 let cost = tier.cost(hits);
                 tier.spans.shift(cost);
@@ -176,42 +176,42 @@ impl Tokens {
         }
     }
 
-    /// Takes out the tokens of windows that have ended at `now`. Those of a bucket drain, in the
+    /// Takes out the credits of windows that have ended at `now`. Those of a bucket drain, in the
     /// store as here.
-    pub(super) fn take_expired(&mut self, now: Micros) -> Option<Tokens> {
-        let Tokens::Windows(batches) = self else { return None };
+    pub(super) fn take_expired(&mut self, now: Micros) -> Option<Credits> {
+        let Credits::Windows(batches) = self else { return None };
         let mut expired = SmallVec::new();
         batches.retain(|batch| {
-            if batch.until <= now && batch.tokens > 0 {
+            if batch.until <= now && batch.credits > 0 {
                 expired.push(*batch);
             }
             batch.until > now
         });
-        (!expired.is_empty()).then_some(Tokens::Windows(expired))
+        (!expired.is_empty()).then_some(Credits::Windows(expired))
     }
 
-    /// Adds the tokens that `step` drew, whose `outcome` allowed it. Returns their number.
-    pub(super) fn add(&mut self, policy: &TokenPolicy, step: &Step, outcome: &Outcome) -> u64 {
-        let tokens = step.hits.unsigned_abs();
+    /// Adds the credits that `step` drew, whose `outcome` allowed it. Returns their number.
+    pub(super) fn add(&mut self, policy: &CreditPolicy, step: &Step, outcome: &Outcome) -> u64 {
+        let credits = step.hits.unsigned_abs();
         match (&mut *self, &step.params) {
-            (Tokens::Windows(batches), _) => {
+            (Credits::Windows(batches), _) => {
                 let until = policy.window_end(step, outcome);
-                add_batch(batches, TokenBatch { tokens, drawn: tokens, until });
+                add_batch(batches, CreditBatch { credits, drawn: credits, until });
             }
-            (Tokens::Bucket(tiers), StepParams::Gcra(planned)) => {
+            (Credits::Bucket(tiers), StepParams::Gcra(planned)) => {
                 for ((tier, planned), seen) in tiers.iter_mut().zip(planned).zip(&outcome.tiers) {
                     let to = in_parts(seen.arrival_time(), tier.parts);
                     tier.spans.add(to - in_parts(planned.cost, tier.parts), to);
                 }
             }
-            (Tokens::Bucket(_), _) => {}
+            (Credits::Bucket(_), _) => {}
         }
-        tokens
+        credits
     }
 
-    /// Reduces the cost of a draw in a bucket by the unspent part of a token.
+    /// Reduces the cost of a draw in a bucket by the unspent part of a credit.
     pub(super) fn complete_part(&self, step: &mut Step) {
-        let (Tokens::Bucket(tiers), StepParams::Gcra(planned)) = (self, &mut step.params) else {
+        let (Credits::Bucket(tiers), StepParams::Gcra(planned)) = (self, &mut step.params) else {
             return;
         };
         let whole = self.available(step.now);
@@ -224,26 +224,26 @@ impl Tokens {
 
     /// The step that gives back the last unspent span of a bucket, if the store's state still ends
     /// with it; `None` if nothing is left at `now`.
-    pub(super) fn pop(&self, policy: &TokenPolicy, now: Micros) -> Option<Step> {
-        let Tokens::Bucket(tiers) = self else { return None };
+    pub(super) fn pop(&self, policy: &CreditPolicy, now: Micros) -> Option<Step> {
+        let Credits::Bucket(tiers) = self else { return None };
         let mut step = policy.plan(-1, now);
         let StepParams::Gcra(planned) = &mut step.params else { return None };
-        let mut tokens = u64::MAX;
+        let mut credits = u64::MAX;
         let mut left = false;
         for (tier, planned) in tiers.iter().zip(planned) {
             let (from, to) = tier.spans.last(tier.now(now)).unwrap_or_default();
             planned.cost = to_time(to - from, tier.parts);
             planned.latest_denied = to_time(to, tier.parts);
             left |= to > from;
-            tokens = tokens.min(hits(to - from, tier.one));
+            credits = credits.min(hits(to - from, tier.one));
         }
-        step.hits = -i64::try_from(tokens.max(1)).unwrap_or(i64::MAX);
+        step.hits = -i64::try_from(credits.max(1)).unwrap_or(i64::MAX);
         left.then_some(step)
     }
 
-    /// Removes the spans that `step` of [`pop`](Tokens::pop) gave back in the store.
+    /// Removes the spans that `step` of [`pop`](Credits::pop) gave back in the store.
     pub(super) fn popped(&mut self, step: &Step, outcome: &Outcome) {
-        let (Tokens::Bucket(tiers), StepParams::Gcra(planned)) = (self, &step.params) else {
+        let (Credits::Bucket(tiers), StepParams::Gcra(planned)) = (self, &step.params) else {
             return;
         };
         for ((tier, planned), seen) in tiers.iter_mut().zip(planned).zip(&outcome.tiers) {
@@ -258,14 +258,14 @@ impl Tokens {
 
     /// Drops the last span of a bucket, which the store possibly gave back.
     pub(super) fn drop_last(&mut self) {
-        if let Tokens::Bucket(tiers) = self {
+        if let Credits::Bucket(tiers) = self {
             tiers.iter_mut().for_each(|tier| tier.spans.drop_last());
         }
     }
 
-    /// `state` of a bucket without the unspent tokens.
+    /// `state` of a bucket without the unspent credits.
     pub(super) fn without(&self, state: &[GcraTime], now: Micros) -> Vec<GcraTime> {
-        let Tokens::Bucket(tiers) = self else { return state.to_vec() };
+        let Credits::Bucket(tiers) = self else { return state.to_vec() };
         let less = |(tier, state): (&BucketTier, &GcraTime)| {
             let unspent = tier.spans.unspent(tier.now(now));
             let empty = tier.now(now);
@@ -277,15 +277,15 @@ impl Tokens {
     /// Whether nothing is unspent at `now`.
     pub(super) fn is_empty(&self, now: Micros) -> bool {
         match self {
-            Tokens::Windows(batches) => batches.iter().all(|batch| batch.tokens == 0),
-            Tokens::Bucket(tiers) => {
+            Credits::Windows(batches) => batches.iter().all(|batch| batch.credits == 0),
+            Credits::Bucket(tiers) => {
                 tiers.iter().all(|tier| tier.spans.unspent(tier.now(now)) == 0)
             }
         }
     }
 }
 
-fn add_batch(batches: &mut SmallVec<[TokenBatch; 2]>, batch: TokenBatch) {
+fn add_batch(batches: &mut SmallVec<[CreditBatch; 2]>, batch: CreditBatch) {
     if let Some(held) = batches.iter_mut().find(|held| held.until == batch.until) {
         return held.merge(&batch);
     }
@@ -296,10 +296,10 @@ fn add_batch(batches: &mut SmallVec<[TokenBatch; 2]>, batch: TokenBatch) {
     }
 }
 
-impl TokenBatch {
+impl CreditBatch {
     /// Merges `other` into this batch, which then ends at the earlier end of the two.
-    fn merge(&mut self, other: &TokenBatch) {
-        self.tokens = self.tokens.saturating_add(other.tokens);
+    fn merge(&mut self, other: &CreditBatch) {
+        self.credits = self.credits.saturating_add(other.credits);
         self.drawn = self.drawn.saturating_add(other.drawn);
         self.until = self.until.min(other.until);
     }

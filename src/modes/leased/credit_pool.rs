@@ -1,4 +1,4 @@
-//! Token pools: the unspent tokens of one counter, the requests that wait for more, and the next
+//! Credit pools: the unspent credits of one counter, the requests that wait for more, and the next
 //! operation on the counter. No I/O: the parent module holds the lock, calls the store, and reports
 //! the outcomes.
 
@@ -9,11 +9,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
+use super::credits::Credits;
 use super::demand::Demand;
 use super::metrics::{LeasedMetrics, add};
 use super::operation::{Operation, OperationKind, PendingReturn};
-use super::policy::TokenPolicy;
-use super::tokens::Tokens;
+use super::policy::CreditPolicy;
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::step::{Outcome, State, Step, TierStates};
@@ -31,13 +31,13 @@ const TRIES_MAX: u8 = 3;
 /// The time after a denied or failed refill in which no refill is sent ahead of need.
 const PREFETCH_COOLDOWN: Micros = Micros::from_millis(100);
 
-/// The tokens of one counter on this instance.
-pub(super) struct TokenPool {
-    policy: Arc<TokenPolicy>,
-    tokens: Tokens,
-    /// Tokens of windows that left the pool and are not returned yet.
+/// The credits of one counter on this instance.
+pub(super) struct CreditPool {
+    policy: Arc<CreditPolicy>,
+    credits: Credits,
+    /// Credits of windows that left the pool and are not returned yet.
     returns: SmallVec<[PendingReturn; 1]>,
-    /// The counter's state after the last operation. Unspent tokens of this instance are charged to
+    /// The counter's state after the last operation. Unspent credits of this instance are charged to
     /// it.
     last_state: Option<State>,
     demand: Demand,
@@ -54,31 +54,31 @@ pub(super) struct TokenPool {
     direct_until: Micros,
     /// The operation in flight.
     in_flight: Option<OperationKind>,
-    /// How often the counter was deleted. An operation of an earlier epoch leaves no tokens.
+    /// How often the counter was deleted. An operation of an earlier epoch leaves no credits.
     epoch: u64,
     waiting: VecDeque<WaitingRequest>,
 }
 
-/// The result of acquiring tokens for a request.
+/// The result of acquiring credits for a request.
 pub(super) enum Acquire {
-    /// The tokens are spent.
+    /// The credits are spent.
     Granted(Decision),
     /// The request waits for a refill.
     Queued(oneshot::Receiver<Result<Decision, StoreError>>),
 }
 
-impl TokenPool {
+impl CreditPool {
     /// An empty pool for a counter with a request at `now`, which is `local` by the local clock.
     /// Earlier requests to the counter end within `timeout`.
     pub(super) fn new(
-        policy: TokenPolicy,
+        policy: CreditPolicy,
         now: Micros,
         local: Micros,
         timeout: Duration,
-    ) -> TokenPool {
+    ) -> CreditPool {
         let timeout = Micros(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX));
-        TokenPool {
-            tokens: Tokens::none(&policy),
+        CreditPool {
+            credits: Credits::none(&policy),
             policy: Arc::new(policy),
             returns: SmallVec::new(),
             last_state: None,
@@ -94,8 +94,8 @@ impl TokenPool {
         }
     }
 
-    /// The policy that the tokens were drawn under.
-    pub(super) fn policy(&self) -> &TokenPolicy {
+    /// The policy that the credits were drawn under.
+    pub(super) fn policy(&self) -> &CreditPolicy {
         &self.policy
     }
 
@@ -129,58 +129,58 @@ impl TokenPool {
     /// Whether the pool has nothing, at `local`.
     pub(super) fn is_empty(&self, local: Micros) -> bool {
         let now = self.now(local);
-        !self.is_busy() && self.returns.is_empty() && self.tokens.is_empty(now)
+        !self.is_busy() && self.returns.is_empty() && self.credits.is_empty(now)
     }
 
-    /// Replaces the policy. The tokens that were drawn under the old one are returned, or drain.
-    pub(super) fn change_policy(&mut self, policy: TokenPolicy) {
+    /// Replaces the policy. The credits that were drawn under the old one are returned, or drain.
+    pub(super) fn change_policy(&mut self, policy: CreditPolicy) {
         self.take_all_windows();
-        self.tokens = Tokens::none(&policy);
+        self.credits = Credits::none(&policy);
         self.policy = Arc::new(policy);
         (self.last_state, self.paused_until) = (None, Micros::ZERO);
     }
 
-    /// Takes all tokens of windows out, to be returned.
+    /// Takes all credits of windows out, to be returned.
     pub(super) fn take_all_windows(&mut self) {
         self.take_expired_windows(Micros(u64::MAX));
     }
 
-    /// Takes out the tokens of windows that have ended at `now`.
+    /// Takes out the credits of windows that have ended at `now`.
     pub(super) fn take_expired_windows(&mut self, now: Micros) {
-        if let Some(Tokens::Windows(batches)) = self.tokens.take_expired(now) {
+        if let Some(Credits::Windows(batches)) = self.credits.take_expired(now) {
             self.returns.extend(batches.into_iter().map(|batch| (self.policy.clone(), batch)));
         }
     }
 
-    /// Drops all tokens, because their counter is being deleted.
+    /// Drops all credits, because their counter is being deleted.
     pub(super) fn delete(&mut self) {
-        self.tokens = Tokens::none(&self.policy);
+        self.credits = Credits::none(&self.policy);
         self.returns.clear();
         self.last_state = None;
         self.epoch += 1;
     }
 
-    /// Tokens that a request at `now` can spend. None while the store may give back the last ones.
+    /// Credits that a request at `now` can spend. None while the store may give back the last ones.
     fn available(&self, now: Micros) -> u64 {
         let is_returning = self.in_flight == Some(OperationKind::ReturnSpan);
-        if is_returning { 0 } else { self.tokens.available(now) }
+        if is_returning { 0 } else { self.credits.available(now) }
     }
 
-    /// Whether a request at `now` can spend `hits` tokens.
+    /// Whether a request at `now` can spend `hits` credits.
     pub(super) fn serves(&self, hits: u64, now: Micros) -> bool {
-        self.in_flight != Some(OperationKind::ReturnSpan) && self.tokens.serves(hits, now)
+        self.in_flight != Some(OperationKind::ReturnSpan) && self.credits.serves(hits, now)
     }
 
-    /// The decision of a peek at `now`: unspent tokens of this instance do not count as used.
+    /// The decision of a peek at `now`: unspent credits of this instance do not count as used.
     pub(super) fn peek(&self, now: Micros) -> Decision {
         let mut state = self.last_state.clone();
         match &self.last_state {
             Some(State::Gcra(tiers)) => {
-                let tiers = self.tokens.without(tiers.as_slice(), now);
+                let tiers = self.credits.without(tiers.as_slice(), now);
                 state = Some(State::Gcra(TierStates::from_slice(&tiers)));
             }
             _ => {
-                let unspent = i64::try_from(self.tokens.available(now)).unwrap_or(i64::MAX);
+                let unspent = i64::try_from(self.credits.available(now)).unwrap_or(i64::MAX);
                 self.policy.plan(-unspent, now).apply(&mut state);
             }
         }
@@ -190,9 +190,9 @@ impl TokenPool {
         algorithm::report(self.policy.limit(), &step, &outcome)
     }
 
-    /// Spends `hits` tokens for a request at `now`, or queues the request. Also returns the
+    /// Spends `hits` credits for a request at `now`, or queues the request. Also returns the
     /// operation that the request needs, or with `ahead` the one that is needed soon. The caller
-    /// sends it, and passes its outcome to [`complete`](TokenPool::complete).
+    /// sends it, and passes its outcome to [`complete`](CreditPool::complete).
     pub(super) fn acquire(
         &mut self,
         hits: u64,
@@ -218,12 +218,12 @@ impl TokenPool {
     }
 
     /// The next operation: a return before a refill, so that no request is denied because of
-    /// tokens that this instance has no use for.
+    /// credits that this instance has no use for.
     fn next(&mut self, now: Micros, counts: &LeasedMetrics) -> Option<Operation> {
         self.next_return(now, counts).or_else(|| self.refill_for_waiting())
     }
 
-    /// The next return of tokens of a window.
+    /// The next return of credits of a window.
     pub(super) fn next_return(&mut self, now: Micros, counts: &LeasedMetrics) -> Option<Operation> {
         while self.in_flight.is_none()
             && let Some((policy, batch)) = self.returns.pop()
@@ -231,7 +231,7 @@ impl TokenPool {
             if let Some(step) = policy.return_step(&batch, Some(now)) {
                 return Some(self.start(policy, step, OperationKind::Return));
             }
-            add(&counts.expired, batch.tokens);
+            add(&counts.expired, batch.credits);
         }
         None
     }
@@ -246,33 +246,33 @@ impl TokenPool {
         if self.in_flight.is_some() {
             return None;
         }
-        let step = self.tokens.pop(&self.policy, now)?;
+        let step = self.credits.pop(&self.policy, now)?;
         Some(self.start(self.policy.clone(), step, OperationKind::ReturnSpan))
     }
 
-    fn start(&mut self, policy: Arc<TokenPolicy>, step: Step, kind: OperationKind) -> Operation {
+    fn start(&mut self, policy: Arc<CreditPolicy>, step: Step, kind: OperationKind) -> Operation {
         self.in_flight = Some(kind);
         Operation { policy, epoch: self.epoch, step, kind }
     }
 
-    /// Spends `hits` tokens that are valid at `now`. The caller has checked that there are enough.
+    /// Spends `hits` credits that are valid at `now`. The caller has checked that there are enough.
     fn spend(&mut self, hits: u64, now: Micros) -> Decision {
         self.demand.spent(hits, now);
-        self.tokens.spend(hits, now);
+        self.credits.spend(hits, now);
         self.peek(now)
     }
 
-    /// Turns up to `hits` spent tokens that are valid at `now` into unspent ones. Returns their
+    /// Turns up to `hits` spent credits that are valid at `now` into unspent ones. Returns their
     /// number. The store gives back the others.
     pub(super) fn refund(&mut self, hits: u64, now: Micros) -> u64 {
-        let back = self.tokens.refund(hits, now);
-        self.tokens.shift(hits - back);
+        let back = self.credits.refund(hits, now);
+        self.credits.shift(hits - back);
         back
     }
 
-    /// Spent tokens that are still valid at `now`.
+    /// Spent credits that are still valid at `now`.
     pub(super) fn spent(&self, now: Micros) -> u64 {
-        self.tokens.spent(now)
+        self.credits.spent(now)
     }
 
     /// Completes an operation: serves waiting requests in order. Returns the next operation.
@@ -298,18 +298,18 @@ impl TokenPool {
             (OperationKind::Return, Err(_)) => add(&counts.expired, hits),
             (OperationKind::ReturnSpan, result) => {
                 if current {
-                    let before = self.tokens.available(step.now);
+                    let before = self.credits.available(step.now);
                     match result {
                         Ok(outcome) => {
                             self.last_state = step.state_after(outcome);
-                            self.tokens.popped(step, outcome);
+                            self.credits.popped(step, outcome);
                             // The next attempt, if one is needed, follows after the idle time.
                             self.touched = self.touched.max(self.offset.local(step.now));
                         }
-                        Err(error) if error.may_have_run() => self.tokens.drop_last(),
+                        Err(error) if error.may_have_run() => self.credits.drop_last(),
                         Err(_) => {}
                     }
-                    add(&counts.returned, before - self.tokens.available(step.now));
+                    add(&counts.returned, before - self.credits.available(step.now));
                 }
             }
         }
@@ -322,8 +322,8 @@ impl TokenPool {
                     self.deny_waiting(step.now, counts);
                 }
                 Ok(_) => {
-                    // Tokens of a bucket do not serve a request that did not fit at its instant.
-                    if current && matches!(self.tokens, Tokens::Bucket(_)) {
+                    // Credits of a bucket do not serve a request that did not fit at its instant.
+                    if current && matches!(self.credits, Credits::Bucket(_)) {
                         self.deny_waiting(step.now, counts);
                     }
                     self.count_unserved(counts);
@@ -352,11 +352,11 @@ impl TokenPool {
         add(&counts.refills, 1);
         add(&counts.drawn, step.hits.unsigned_abs());
         if current {
-            self.tokens.add(policy, step, outcome);
+            self.credits.add(policy, step, outcome);
         } else if *epoch == self.epoch {
-            let mut tokens = Tokens::none(policy);
-            tokens.add(policy, step, outcome);
-            if let Some(Tokens::Windows(batches)) = tokens.take_expired(Micros(u64::MAX)) {
+            let mut credits = Credits::none(policy);
+            credits.add(policy, step, outcome);
+            if let Some(Credits::Windows(batches)) = credits.take_expired(Micros(u64::MAX)) {
                 self.returns.extend(batches.into_iter().map(|batch| (policy.clone(), batch)));
             }
         }

@@ -1,14 +1,14 @@
-//! The refills of a token pool: when one is needed, how many tokens it draws, and as of which
+//! The refills of a credit pool: when one is needed, how many credits it draws, and as of which
 //! instant.
 
-use super::{Operation, OperationKind, TRIES_MAX, TokenPool, Tokens};
+use super::{CreditPool, Credits, Operation, OperationKind, TRIES_MAX};
+use crate::modes::leased::credits::BucketDraw;
 use crate::modes::leased::demand::{PERIOD, low_water, size};
-use crate::modes::leased::tokens::BucketDraw;
 use crate::step::Step;
 use crate::time::Micros;
 
-impl TokenPool {
-    /// A refill ahead of need, if few tokens are left.
+impl CreditPool {
+    /// A refill ahead of need, if few credits are left.
     pub(super) fn refill_ahead(&mut self, now: Micros) -> Option<Operation> {
         if self.in_flight.is_some() || now < self.paused_until {
             return None;
@@ -21,14 +21,14 @@ impl TokenPool {
         let room = self.policy.room(self.last_state.as_ref(), now);
         match size(0, want, left, room) {
             0 => None,
-            tokens => Some(self.refill(self.draw(tokens, now))),
+            credits => Some(self.refill(self.draw(credits, now))),
         }
     }
 
-    /// The tokens wanted at `now`.
+    /// The credits wanted at `now`.
     fn want(&self, now: Micros) -> u64 {
-        // Tokens of a bucket that drain before hits that were counted after them are lost.
-        let bucket = matches!(self.tokens, Tokens::Bucket(_));
+        // Credits of a bucket that drain before hits that were counted after them are lost.
+        let bucket = matches!(self.credits, Credits::Bucket(_));
         if bucket && now < self.direct_until {
             return 0;
         }
@@ -53,7 +53,7 @@ impl TokenPool {
     /// The draw for the waiting requests to a window.
     fn draw_from_window(&self) -> Option<Step> {
         let first = self.waiting.front()?;
-        // Tokens are drawn for the requests of one window, which the first one determines.
+        // Credits are drawn for the requests of one window, which the first one determines.
         let end = self.policy.window_of(first.now);
         let waiting = || self.waiting.iter().take_while(|one| end.is_none_or(|end| one.now < end));
         // Their latest instant, so that the refill precedes none of them.
@@ -62,7 +62,7 @@ impl TokenPool {
         let left = self.available(now);
         let room = self.policy.room(self.last_state.as_ref(), now);
         // At most the hits that fit by the last known state. The first request is always included,
-        // because other instances may have returned tokens. After two denials it is the only one.
+        // because other instances may have returned credits. After two denials it is the only one.
         let most = if first.tries + 1 < TRIES_MAX { room.saturating_add(left) } else { 0 };
         let need = wanted.min(most).max(first.hits).saturating_sub(left);
         let want = if first.tries == 0 { self.want(now) } else { 0 };
@@ -73,7 +73,7 @@ impl TokenPool {
     /// counter is no bucket.
     fn draw_from_bucket(&self) -> Option<Step> {
         let first = self.waiting.front()?;
-        let mut draw = BucketDraw::new(&self.tokens, self.last_state.as_ref(), first.now)?;
+        let mut draw = BucketDraw::new(&self.credits, self.last_state.as_ref(), first.now)?;
         // After two denials the first request is the only one.
         if first.tries + 1 < TRIES_MAX {
             for one in &self.waiting {
@@ -81,15 +81,15 @@ impl TokenPool {
             }
         }
         if draw.hits() == 0 {
-            // Other instances may have returned tokens, so the store decides.
+            // Other instances may have returned credits, so the store decides.
             draw.take(first.hits, first.now);
         }
         let left = self.available(draw.latest());
         let need = draw.hits().saturating_sub(left).max(1);
         let want = if first.tries == 0 { self.want(draw.latest()) } else { 0 };
         let room = need.saturating_add(draw.room());
-        let tokens = size(need, want, left, room);
-        Some(draw.step(&self.policy, tokens, (tokens - need).min(draw.room())))
+        let credits = size(need, want, left, room);
+        Some(draw.step(&self.policy, credits, (credits - need).min(draw.room())))
     }
 
     fn refill(&mut self, step: Step) -> Operation {

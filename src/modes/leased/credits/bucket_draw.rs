@@ -1,5 +1,5 @@
 //! Draws of a bucket for waiting requests: which of them fit as of their arrival, and the step that
-//! draws their tokens. Pure.
+//! draws their credits. Pure.
 //!
 //! Mode exact decides each request as of the instant at which it arrived. Requests that wait for one
 //! refill arrived at different instants. So they are planned one after another, on the last known
@@ -17,8 +17,8 @@
 
 use smallvec::SmallVec;
 
-use super::{BucketTier, Tokens, in_parts, to_time};
-use crate::modes::leased::policy::TokenPolicy;
+use super::{BucketTier, Credits, in_parts, to_time};
+use crate::modes::leased::policy::CreditPolicy;
 use crate::step::{State, Step, StepParams};
 use crate::time::Micros;
 
@@ -49,14 +49,14 @@ struct TierDraw {
 }
 
 impl BucketDraw {
-    /// A draw as of `at` of nothing, on the last known state of the store. `None` if `tokens` are
+    /// A draw as of `at` of nothing, on the last known state of the store. `None` if `credits` are
     /// those of windows.
     pub(in crate::modes::leased) fn new(
-        tokens: &Tokens,
+        credits: &Credits,
         known: Option<&State>,
         at: Micros,
     ) -> Option<BucketDraw> {
-        let Tokens::Bucket(tiers) = tokens else { return None };
+        let Credits::Bucket(tiers) = credits else { return None };
         let known = match known {
             Some(State::Gcra(tiers)) => tiers.as_slice(),
             _ => &[],
@@ -108,7 +108,7 @@ impl BucketDraw {
         self.latest
     }
 
-    /// Tokens that fit at the latest instant in addition.
+    /// Credits that fit at the latest instant in addition.
     pub(in crate::modes::leased) fn room(&self) -> u64 {
         let room = self.tiers.iter().map(|draw| {
             let end = draw.tier.now(self.latest) + draw.tier.full;
@@ -117,14 +117,14 @@ impl BucketDraw {
         room.min().unwrap_or(0)
     }
 
-    /// The step that draws `tokens`, of which `extra` are for later requests.
+    /// The step that draws `credits`, of which `extra` are for later requests.
     pub(in crate::modes::leased) fn step(
         &self,
-        policy: &TokenPolicy,
-        tokens: u64,
+        policy: &CreditPolicy,
+        credits: u64,
         extra: u64,
     ) -> Step {
-        let mut step = policy.plan(i64::try_from(tokens).unwrap_or(i64::MAX), self.at);
+        let mut step = policy.plan(i64::try_from(credits).unwrap_or(i64::MAX), self.at);
         let StepParams::Gcra(planned) = &mut step.params else { return step };
         for (draw, planned) in self.tiers.iter().zip(planned) {
             let parts = draw.tier.parts;
@@ -145,11 +145,11 @@ mod tests {
     use crate::step::{GcraTime, TierStates};
 
     /// A bucket of 2 hits, in which one hit takes 10 us.
-    fn policy() -> TokenPolicy {
+    fn policy() -> CreditPolicy {
         let tier = Tier { requests: 100, window: Micros(1_000), burst: 2 };
         let algorithm = Algorithm::LeakyBucket;
         let limit = Limit { algorithm, tiers: Box::new([tier]), count_denied: false };
-        TokenPolicy::for_limit(&limit).expect("buckets have tokens")
+        CreditPolicy::for_limit(&limit).expect("buckets have credits")
     }
 
     fn state(micros: u64) -> Option<State> {
@@ -166,9 +166,9 @@ mod tests {
     #[test]
     fn each_request_fits_as_of_its_arrival() {
         let policy = policy();
-        let tokens = Tokens::none(&policy);
-        let mut draw = BucketDraw::new(&tokens, state(1_015).as_ref(), Micros(1_000))
-            .expect("tokens of a bucket");
+        let credits = Credits::none(&policy);
+        let mut draw = BucketDraw::new(&credits, state(1_015).as_ref(), Micros(1_000))
+            .expect("credits of a bucket");
         // The state allows no hit before 1005, and a second one from 1015.
         let at = [1_000, 1_006, 1_008, 1_050];
         let taken = at.map(|at| draw.take_if_fits(1, Micros(at)));
@@ -186,12 +186,12 @@ mod tests {
     #[test]
     fn unspent_spans_are_used_first() {
         let policy = policy();
-        let mut tokens = Tokens::none(&policy);
+        let mut credits = Credits::none(&policy);
         let drawn = policy.plan(1, Micros(1_000));
         let outcome = drawn.apply(&mut None);
-        tokens.add(&policy, &drawn, &outcome);
-        let mut draw = BucketDraw::new(&tokens, state(1_010).as_ref(), Micros(1_004))
-            .expect("tokens of a bucket");
+        credits.add(&policy, &drawn, &outcome);
+        let mut draw = BucketDraw::new(&credits, state(1_010).as_ref(), Micros(1_004))
+            .expect("credits of a bucket");
         assert!(draw.take_if_fits(1, Micros(1_004)));
         let step = draw.step(&policy, 1, 0);
         assert_eq!(applied(&step, 1_010), Some(1_014), "6 of 10 us are unspent");
@@ -202,9 +202,9 @@ mod tests {
     #[test]
     fn a_request_that_does_not_fit_is_left_to_the_store() {
         let policy = policy();
-        let tokens = Tokens::none(&policy);
-        let mut draw = BucketDraw::new(&tokens, state(1_015).as_ref(), Micros(1_000))
-            .expect("tokens of a bucket");
+        let credits = Credits::none(&policy);
+        let mut draw = BucketDraw::new(&credits, state(1_015).as_ref(), Micros(1_000))
+            .expect("credits of a bucket");
         draw.take(1, Micros(1_000));
         let step = draw.step(&policy, 1, 0);
         assert_eq!((applied(&step, 1_015), draw.room()), (None, 0));
@@ -214,8 +214,8 @@ mod tests {
     #[test]
     fn windows_have_no_draw_of_a_bucket() {
         let window = Limit::fixed_window(10, Micros::SECOND);
-        let policy = TokenPolicy::for_limit(&Limit { count_denied: false, ..window });
-        let tokens = Tokens::none(&policy.expect("windows have tokens"));
-        assert!(BucketDraw::new(&tokens, None, Micros::SECOND).is_none());
+        let policy = CreditPolicy::for_limit(&Limit { count_denied: false, ..window });
+        let credits = Credits::none(&policy.expect("windows have credits"));
+        assert!(BucketDraw::new(&credits, None, Micros::SECOND).is_none());
     }
 }

@@ -2,10 +2,10 @@
 
 use tokio::sync::oneshot;
 
-use super::{LeasedMetrics, TRIES_MAX, TokenPool, Tokens, add};
+use super::{CreditPool, Credits, LeasedMetrics, TRIES_MAX, add};
 use crate::algorithm;
 use crate::decision::Decision;
-use crate::modes::leased::tokens::BucketDraw;
+use crate::modes::leased::credits::BucketDraw;
 use crate::step::Step;
 use crate::store::StoreError;
 use crate::time::Micros;
@@ -26,8 +26,8 @@ pub(super) struct WaitingRequest {
     pub(super) result: oneshot::Sender<Result<Decision, StoreError>>,
 }
 
-impl TokenPool {
-    /// Grants waiting requests in order, as long as there are tokens.
+impl CreditPool {
+    /// Grants waiting requests in order, as long as there are credits.
     pub(super) fn serve_waiting(&mut self, counts: &LeasedMetrics) {
         let mut blocked = false;
         for waiter in std::mem::take(&mut self.waiting) {
@@ -38,15 +38,15 @@ impl TokenPool {
                 self.grant(waiter, counts);
                 continue;
             }
-            // A request that the store would deny needs no tokens of its bucket. Every other
-            // request gets its tokens before those that follow it.
-            let bucket = matches!(self.tokens, Tokens::Bucket(_));
+            // A request that the store would deny needs no credits of its bucket. Every other
+            // request gets its credits before those that follow it.
+            let bucket = matches!(self.credits, Credits::Bucket(_));
             blocked = blocked || !bucket || self.fits(waiter.hits, waiter.now);
             self.waiting.push_back(waiter);
         }
     }
 
-    /// Spends the tokens of a waiting request. The caller has checked that there are enough.
+    /// Spends the credits of a waiting request. The caller has checked that there are enough.
     fn grant(&mut self, waiter: WaitingRequest, counts: &LeasedMetrics) {
         let decision = self.spend(waiter.hits, waiter.now);
         if waiter.result.send(Ok(decision)).is_ok() {
@@ -80,16 +80,16 @@ impl TokenPool {
         }
     }
 
-    /// The step that draws `tokens`, less the unspent part of one.
-    pub(super) fn draw(&self, tokens: u64, now: Micros) -> Step {
-        let mut step = self.policy.plan(i64::try_from(tokens).unwrap_or(i64::MAX), now);
-        self.tokens.complete_part(&mut step);
+    /// The step that draws `credits`, less the unspent part of one.
+    pub(super) fn draw(&self, credits: u64, now: Micros) -> Step {
+        let mut step = self.policy.plan(i64::try_from(credits).unwrap_or(i64::MAX), now);
+        self.credits.complete_part(&mut step);
         step
     }
 
-    /// Whether the last known state has room for `hits` in addition to the tokens.
+    /// Whether the last known state has room for `hits` in addition to the credits.
     fn fits(&self, hits: u64, now: Micros) -> bool {
-        if let Some(mut draw) = BucketDraw::new(&self.tokens, self.last_state.as_ref(), now) {
+        if let Some(mut draw) = BucketDraw::new(&self.credits, self.last_state.as_ref(), now) {
             return draw.take_if_fits(hits, now);
         }
         let net = hits.saturating_sub(self.available(now));
@@ -115,7 +115,7 @@ impl TokenPool {
         }
     }
 
-    /// Fails the waiting requests that the remaining tokens do not serve.
+    /// Fails the waiting requests that the remaining credits do not serve.
     pub(super) fn fail_waiting(&mut self, error: StoreError, counts: &LeasedMetrics) {
         for waiter in std::mem::take(&mut self.waiting) {
             if !waiter.result.is_closed() && self.serves(waiter.hits, waiter.now) {
