@@ -82,17 +82,17 @@ impl Descriptor<'_> {
     }
 }
 
-/// Bounds of a request (`bounds.*`, where the defaults are). A request over a bound is rejected, never
+/// Bounds of a request (`request.*`, where the defaults are). A request over a bound is rejected, never
 /// truncated. Envoy sends far less: one descriptor per configured rate limit, and values from headers
 /// of at most 60 KiB in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct RequestBounds {
     /// The most descriptors of one request.
-    pub descriptors: usize,
+    pub max_descriptors: usize,
     /// The most entries of one descriptor.
-    pub entries: usize,
+    pub max_entries: usize,
     /// The most bytes of the domain, of one key, or of one value.
-    pub text_bytes: usize,
+    pub max_text_bytes: usize,
 }
 
 /// Why a request is invalid. Servers return `INVALID_ARGUMENT` with this text.
@@ -104,9 +104,10 @@ pub enum RequestError {
     /// There are no descriptors.
     #[error("descriptors must not be empty; send at least one")]
     NoDescriptors,
-    /// More descriptors than [`Bounds::descriptors`].
+    /// More descriptors than [`RequestBounds::max_descriptors`].
     #[error(
-        "{sent} descriptors in a request, more than {max}; send fewer, or raise bounds.descriptors"
+        "{sent} descriptors in a request, more than {max}; send fewer, or raise \
+         request.max_descriptors"
     )]
     TooManyDescriptors {
         /// The number in the request.
@@ -114,9 +115,10 @@ pub enum RequestError {
         /// The bound.
         max: usize,
     },
-    /// More entries than [`Bounds::entries`].
+    /// More entries than [`RequestBounds::max_entries`].
     #[error(
-        "descriptor {index}: {sent} entries, more than {max}; send fewer, or raise bounds.entries"
+        "descriptor {index}: {sent} entries, more than {max}; send fewer, or raise \
+         request.max_entries"
     )]
     TooManyEntries {
         /// Position of the descriptor in the request, from 0.
@@ -126,8 +128,10 @@ pub enum RequestError {
         /// The bound.
         max: usize,
     },
-    /// A domain, key or value over [`Bounds::text_bytes`].
-    #[error("{what} is {sent} bytes long, more than {max}; shorten it, or raise bounds.text_bytes")]
+    /// A domain, key or value over [`RequestBounds::max_text_bytes`].
+    #[error(
+        "{what} is {sent} bytes long, more than {max}; shorten it, or raise request.max_text_bytes"
+    )]
     TooLong {
         /// The text that is too long.
         what: &'static str,
@@ -173,7 +177,7 @@ impl Request<'_> {
     /// # Errors
     ///
     /// The first problem that is found.
-    pub fn validate(&self, bounds: &Bounds) -> Result<(), RequestError> {
+    pub fn validate(&self, bounds: &RequestBounds) -> Result<(), RequestError> {
         if self.domain.is_empty() {
             return Err(RequestError::EmptyDomain);
         }
@@ -181,8 +185,8 @@ impl Request<'_> {
         if self.descriptors.is_empty() {
             return Err(RequestError::NoDescriptors);
         }
-        if self.descriptors.len() > bounds.descriptors {
-            let (sent, max) = (self.descriptors.len(), bounds.descriptors);
+        if self.descriptors.len() > bounds.max_descriptors {
+            let (sent, max) = (self.descriptors.len(), bounds.max_descriptors);
             return Err(RequestError::TooManyDescriptors { sent, max });
         }
         for (index, descriptor) in self.descriptors.iter().enumerate() {
@@ -193,9 +197,9 @@ impl Request<'_> {
 }
 
 impl Descriptor<'_> {
-    fn validate(&self, index: usize, bounds: &Bounds) -> Result<(), RequestError> {
-        if self.entries.len() > bounds.entries {
-            let (sent, max) = (self.entries.len(), bounds.entries);
+    fn validate(&self, index: usize, bounds: &RequestBounds) -> Result<(), RequestError> {
+        if self.entries.len() > bounds.max_entries {
+            let (sent, max) = (self.entries.len(), bounds.max_entries);
             return Err(RequestError::TooManyEntries { index, sent, max });
         }
         for entry in self.entries {
@@ -212,9 +216,13 @@ impl Descriptor<'_> {
     }
 }
 
-fn check_length(what: &'static str, text: &str, bounds: &Bounds) -> Result<(), RequestError> {
-    if text.len() > bounds.text_bytes {
-        return Err(RequestError::TooLong { what, sent: text.len(), max: bounds.text_bytes });
+fn check_length(
+    what: &'static str,
+    text: &str,
+    bounds: &RequestBounds,
+) -> Result<(), RequestError> {
+    if text.len() > bounds.max_text_bytes {
+        return Err(RequestError::TooLong { what, sent: text.len(), max: bounds.max_text_bytes });
     }
     Ok(())
 }
@@ -243,7 +251,7 @@ mod tests {
 
     #[test]
     fn every_bound_accepts_its_last_value() {
-        let bounds = Bounds { descriptors: 2, entries: 1, text_bytes: 3 };
+        let bounds = RequestBounds { max_descriptors: 2, max_entries: 1, max_text_bytes: 3 };
         let check = |domain: &str, descriptors: &[Descriptor<'_>]| {
             Request {
                 domain,

@@ -18,7 +18,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::descriptor::Bounds;
+use crate::descriptor::RequestBounds;
 
 mod envoy_ratelimit_env;
 mod format;
@@ -74,7 +74,7 @@ settings! {
     /// The connection to Redis.
     redis: RedisSettings,
     /// The largest request.
-    bounds: Bounds,
+    request: RequestBounds,
     /// Decisions while the store fails.
     fallback: FallbackSettings,
     /// The conditions of readiness.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use weir::decision::Verdict;
-use weir::descriptor::{Bounds, Request};
+use weir::descriptor::{Request, RequestBounds};
 use weir::key::KeySeed;
 use weir::limiter::{Backend, Limiter};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
@@ -24,7 +24,7 @@ const COUNTERS: usize = 1000;
 /// A service without a network.
 pub struct Service {
     decider: Arc<Decider>,
-    bounds: Bounds,
+    bounds: RequestBounds,
     direct: GrpcService<Decider>,
     tonic: GrpcService<Decider>,
 }
@@ -56,7 +56,7 @@ impl Default for Service {
         let backend = Backend::Memory(MemoryStore::new(COUNTERS));
         let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), config);
         let decider = Arc::new(Decider { rules, limiter, clock });
-        let bounds = Bounds::default();
+        let bounds = RequestBounds::default();
         let [direct, tonic] =
             [true, false].map(|fast_path| GrpcService::new(decider.clone(), bounds, fast_path));
         Service { decider, bounds, direct, tonic }

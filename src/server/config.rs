@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::listener::tls::TlsAcceptor;
 use super::metrics::ServerMetrics;
-use crate::descriptor::Bounds;
+use crate::descriptor::RequestBounds;
 use crate::settings::{
     AdminSettings, DrainSettings, GrpcSettings, HttpSettings, MetricsSettings, Settings,
 };
@@ -23,7 +23,7 @@ pub struct ServerConfig {
     /// Delay and timeout of the drain at shutdown.
     pub drain: DrainSettings,
     /// Bounds on the size of a request.
-    pub bounds: Bounds,
+    pub bounds: RequestBounds,
     /// TLS of the gRPC listener; `None` for plain text.
     pub tls: Option<TlsAcceptor>,
     /// The metrics of the listeners and their connections.
@@ -38,7 +38,7 @@ impl From<&Settings> for ServerConfig {
             admin: settings.admin.clone(),
             metrics_listener: settings.metrics.clone(),
             drain: settings.drain.clone(),
-            bounds: settings.bounds,
+            bounds: settings.request,
             tls: None,
             server_metrics: Arc::default(),
         }

@@ -3,7 +3,7 @@
 #[macro_use]
 mod support;
 
-mod bounds;
+mod connection_limits;
 mod client_addresses;
 mod delivery;
 mod drain;

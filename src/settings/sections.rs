@@ -1,7 +1,6 @@
 //! The sections of `weir.yaml`: one declaration per setting.
 
 mod admin;
-mod bounds;
 mod clock;
 mod drain;
 mod fallback;
@@ -11,6 +10,7 @@ mod log;
 mod metrics;
 mod readyz;
 mod redis;
+mod request;
 mod response;
 mod rules;
 mod store;

@@ -21,7 +21,7 @@ use super::request_body::ReceivedBody;
 use super::should_rate_limit::{ServedResponse, ShouldRateLimit};
 use super::tonic_services::health::Reporter;
 use super::tonic_services::{TonicResponse, TonicServices};
-use crate::descriptor::Bounds;
+use crate::descriptor::RequestBounds;
 use crate::server::config::ServerConfig;
 use crate::server::rls::handler::{Decide, RlsResponse};
 
@@ -41,7 +41,7 @@ pub struct Received {
 
 impl<D: Decide> GrpcService<D> {
     /// A service with default settings, except for `fast_path` and `bounds`.
-    pub fn new(decider: Arc<D>, bounds: Bounds, fast_path: bool) -> GrpcService<D> {
+    pub fn new(decider: Arc<D>, bounds: RequestBounds, fast_path: bool) -> GrpcService<D> {
         let config = ServerConfig::default();
         let (max_message_bytes, metrics) = (config.grpc.max_message_bytes, config.server_metrics);
         let budget = Arc::new(MemoryBudget::new(config.grpc.max_client_memory, metrics.clone()));

@@ -7,13 +7,13 @@ use super::call_head::CallHead;
 use super::memory::budget::MemoryBudget;
 use super::memory::call::{CallMemory, weight_of};
 use super::status::GrpcStatus;
-use crate::descriptor::Bounds;
+use crate::descriptor::RequestBounds;
 use crate::server::rls::handler::{Decide, RlsResponse, handle};
 
 /// Decides the message of a call, on the fast path and on tonic's.
 pub(in crate::server) struct RateLimitHandler<D> {
     pub(in crate::server) decider: Arc<D>,
-    pub(in crate::server) bounds: Bounds,
+    pub(in crate::server) bounds: RequestBounds,
     pub(in crate::server) budget: Arc<MemoryBudget>,
 }
 

@@ -10,7 +10,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 
 use super::page::{Page, Pages};
-use crate::descriptor::{Bounds, ParsedDescriptor};
+use crate::descriptor::{ParsedDescriptor, RequestBounds};
 
 mod access;
 mod counters;
@@ -76,7 +76,7 @@ pub(in crate::server) fn router<V: AdminApi>(
     api: Arc<V>,
     pages: Pages,
     access: Access,
-    bounds: Bounds,
+    bounds: RequestBounds,
 ) -> Router {
     let loopback = access.loopback;
     let page = |render: fn(&V) -> Page| {

@@ -20,7 +20,7 @@ use axum::routing::any;
 use super::body;
 use super::json_thread::JsonThread;
 use super::permits::{self, Permits};
-use crate::descriptor::Bounds;
+use crate::descriptor::RequestBounds;
 use crate::lease_rollback::LeaseRollback;
 use crate::proto::Code;
 use crate::server::config::ServerConfig;
@@ -35,7 +35,7 @@ const LARGE_MAX: usize = 32;
 struct HttpState<D> {
     decider: Arc<D>,
     json: Json,
-    bounds: Bounds,
+    bounds: RequestBounds,
     max_body_bytes: usize,
     large: Permits,
     lifecycle: Lifecycle,

@@ -9,7 +9,7 @@ use std::str::{Utf8Error, from_utf8};
 
 use smallvec::SmallVec;
 
-use crate::descriptor::{Bounds, Descriptor, Entry, Request, RequestError, TraceContext};
+use crate::descriptor::{Descriptor, Entry, Request, RequestBounds, RequestError, TraceContext};
 use crate::limit::{Override, Unit};
 use crate::proto::wire::{self, Malformed, Value};
 
@@ -133,7 +133,7 @@ impl<'m> Message<'m> {
     pub(super) fn request<'r>(
         &'r self,
         descriptors: &'r [Descriptor<'r>],
-        bounds: &Bounds,
+        bounds: &RequestBounds,
     ) -> Result<Request<'r>, RequestError> {
         let Message { domain, hits_addend, .. } = *self;
         let trace = TraceContext::default();
@@ -236,7 +236,7 @@ mod tests {
         let bytes = message.encode_to_vec();
         let message = Message::read(&bytes).unwrap();
         let descriptors = message.descriptors().unwrap();
-        let request = message.request(&descriptors, &Bounds::default()).unwrap();
+        let request = message.request(&descriptors, &RequestBounds::default()).unwrap();
         assert_eq!((request.domain, request.hits_addend), ("shop", 4));
         let [first, second, third] = request.descriptors else { panic!("three descriptors") };
         assert_eq!(first.entries, [Entry { key: "a", value: "1" }, Entry { key: "b", value: "" }]);

@@ -10,7 +10,7 @@ use prost::Message;
 
 use super::handler::{Decide, HandleError, RlsResponse, handle};
 use super::json::Json;
-use crate::descriptor::{Bounds, TraceContext};
+use crate::descriptor::{RequestBounds, TraceContext};
 use crate::proto::RateLimitResponse;
 
 /// The JSON codec. It is built once, because reading the descriptors takes longer than most
@@ -29,7 +29,7 @@ pub struct Refused {
 /// Decides a protobuf message as the gRPC port does once the message has arrived.
 pub async fn protobuf(
     decider: &impl Decide,
-    bounds: &Bounds,
+    bounds: &RequestBounds,
     message: &[u8],
 ) -> Result<Vec<u8>, Refused> {
     Ok(delivered(handle(decider, bounds, message, None, TraceContext::default(), None).await?)
@@ -37,7 +37,11 @@ pub async fn protobuf(
 }
 
 /// Decides a request as `/json` does.
-pub async fn json(decider: &impl Decide, bounds: &Bounds, body: &[u8]) -> Result<Vec<u8>, Refused> {
+pub async fn json(
+    decider: &impl Decide,
+    bounds: &RequestBounds,
+    body: &[u8],
+) -> Result<Vec<u8>, Refused> {
     let unread = |error: serde_json::Error| Refused { reason: error.to_string(), defect: false };
     let message = JSON.read(body).map_err(unread)?;
     let response =

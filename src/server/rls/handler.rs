@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use crate::decision::Verdict;
-use crate::descriptor::{Bounds, Request, RequestError, TraceContext};
+use crate::descriptor::{Request, RequestBounds, RequestError, TraceContext};
 use crate::lease_rollback::LeaseRollback;
 use crate::proto::RateLimitResponse;
 
@@ -78,7 +78,7 @@ pub(in crate::server) fn trace_context<'h>(
 /// has become true.
 pub(in crate::server) async fn handle(
     decider: &impl Decide,
-    bounds: &Bounds,
+    bounds: &RequestBounds,
     bytes: &[u8],
     timeout: Option<Duration>,
     trace: TraceContext<'_>,
@@ -158,7 +158,7 @@ mod tests {
         ];
         for (bytes, count) in table {
             let decider = Counting::default();
-            let (bounds, trace) = (Bounds::default(), TraceContext::default());
+            let (bounds, trace) = (RequestBounds::default(), TraceContext::default());
             let answer = handle(&decider, &bounds, &bytes, None, trace, None).await;
             assert_eq!((answer.is_err(), decider.0.into_inner()), (count == 1, count), "{bytes:?}");
         }

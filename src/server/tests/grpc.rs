@@ -59,7 +59,7 @@ async fn an_invalid_request_is_refused_with_its_reason(fast_path: bool) {
         (with(RateLimitDescriptor { limit: Some(unit(0)), ..one() }), "limit.unit 0 is not"),
         (with(RateLimitDescriptor { limit: Some(unit(-8)), ..one() }), "limit.unit -8 is not"),
         (with(RateLimitDescriptor { hits_addend: Some(1 << 63), ..one() }), "below 2^53"),
-        (RateLimitRequest { descriptors: vec![one(); 10_000], ..good() }, "bounds.descriptors"),
+        (RateLimitRequest { descriptors: vec![one(); 10_000], ..good() }, "max_descriptors"),
         (with(entry("k", "v".repeat(1 << 20))), "1048576 bytes long"),
         (with(entry("", "v".into())), "empty key"),
         (

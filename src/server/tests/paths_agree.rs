@@ -10,13 +10,13 @@ use prost::Message;
 
 use super::raw::stored_gzip;
 use super::test_handlers::ByDomain;
-use crate::descriptor::Bounds;
+use crate::descriptor::RequestBounds;
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
 use crate::server::grpc_fuzz_driver::{GrpcService, Received};
 
 /// Two services: one with the fast path, and one that sends every call to tonic.
 static PATHS: LazyLock<[GrpcService<ByDomain>; 2]> = LazyLock::new(|| {
-    [true, false].map(|fast| GrpcService::new(Arc::new(ByDomain), Bounds::default(), fast))
+    [true, false].map(|fast| GrpcService::new(Arc::new(ByDomain), RequestBounds::default(), fast))
 });
 
 /// A call before it is sent.

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use prost::Message;
 use prost_types::value::Kind;
 use weir::decision::{Code, Verdict};
-use weir::descriptor::{Bounds, Request};
+use weir::descriptor::{Request, RequestBounds};
 use weir::proto as ours;
 use weir::server::{Decide, fuzz_driver};
 
@@ -318,7 +318,7 @@ impl Decide for AllowAll {
 
 /// The server's response to a message, or the reason why it rejects it.
 fn served(message: &[u8]) -> Result<Vec<u8>, String> {
-    let bounds = Bounds::default();
+    let bounds = RequestBounds::default();
     let call = fuzz_driver::protobuf(&AllowAll, &bounds, message);
     match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(response)) => Ok(response),

@@ -11,7 +11,7 @@ use axum::routing::get;
 use serde::Deserialize;
 
 use super::{AdminApi, CounterError, explain, refusal};
-use crate::descriptor::{Bounds, ParsedDescriptor};
+use crate::descriptor::{ParsedDescriptor, RequestBounds};
 
 /// The query that names a counter: its domain and its descriptor.
 #[derive(Deserialize)]
@@ -20,9 +20,9 @@ struct CounterParams {
     descriptor: String,
 }
 
-type Shared<V> = State<(Arc<V>, Bounds)>;
+type Shared<V> = State<(Arc<V>, RequestBounds)>;
 
-pub(super) fn router<V: AdminApi>(api: Arc<V>, bounds: Bounds) -> Router {
+pub(super) fn router<V: AdminApi>(api: Arc<V>, bounds: RequestBounds) -> Router {
     Router::new().route("/counters", get(show::<V>).delete(delete::<V>)).with_state((api, bounds))
 }
 
@@ -42,7 +42,10 @@ async fn delete<V: AdminApi>(State((api, bounds)): Shared<V>, params: ParamsResu
 
 type ParamsResult = Result<Query<CounterParams>, axum::extract::rejection::QueryRejection>;
 
-fn read(params: ParamsResult, bounds: &Bounds) -> Result<(String, ParsedDescriptor), String> {
+fn read(
+    params: ParamsResult,
+    bounds: &RequestBounds,
+) -> Result<(String, ParsedDescriptor), String> {
     let Query(CounterParams { domain, descriptor }) = params.map_err(|error| {
         format!("write ?domain=D&descriptor=key=value,key=value: {}", error.body_text())
     })?;

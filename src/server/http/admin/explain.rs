@@ -13,7 +13,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{AdminApi, refusal};
-use crate::descriptor::{self, Bounds, Descriptor, ParsedDescriptor, RequestError, TraceContext};
+use crate::descriptor::{
+    self, Descriptor, ParsedDescriptor, RequestBounds, RequestError, TraceContext,
+};
 use crate::server::http::body;
 use crate::server::http::page::{Page, Pages};
 
@@ -54,7 +56,7 @@ struct Question {
     text: Option<String>,
 }
 
-pub(super) fn router<V: AdminApi>(api: Arc<V>, pages: Pages, bounds: Bounds) -> Router {
+pub(super) fn router<V: AdminApi>(api: Arc<V>, pages: Pages, bounds: RequestBounds) -> Router {
     let explain = post(explain::<V>).get(needs_post);
     Router::new().route("/explain", explain).with_state((api, pages, bounds))
 }
@@ -66,7 +68,7 @@ async fn needs_post() -> Response {
 }
 
 async fn explain<V: AdminApi>(
-    State((api, pages, bounds)): State<(Arc<V>, Pages, Bounds)>,
+    State((api, pages, bounds)): State<(Arc<V>, Pages, RequestBounds)>,
     body: Body,
 ) -> Response {
     let body = match body::read(body, BODY_BYTES_MAX, pages.permits()).await {
@@ -87,7 +89,7 @@ async fn explain<V: AdminApi>(
 fn explain_all<V: AdminApi>(
     api: &V,
     body: &[u8],
-    bounds: &Bounds,
+    bounds: &RequestBounds,
 ) -> Result<Vec<serde_json::Value>, String> {
     let (domain, questions) = read(body, bounds)?;
     questions.into_iter().map(|question| answer(api, &domain, question)).collect()
@@ -110,7 +112,7 @@ fn answer<V: AdminApi>(
     }
 }
 
-fn read(body: &[u8], bounds: &Bounds) -> Result<(String, Vec<Question>), String> {
+fn read(body: &[u8], bounds: &RequestBounds) -> Result<(String, Vec<Question>), String> {
     let request: ExplainRequest = serde_json::from_slice(body).map_err(|error| {
         format!(
             "write {{\"domain\": \"D\", \"descriptor\": \"key=value,key=value\"}}, \
@@ -152,7 +154,7 @@ impl Question {
 pub(super) fn validate(
     domain: &str,
     descriptors: &[ParsedDescriptor],
-    bounds: &Bounds,
+    bounds: &RequestBounds,
 ) -> Result<(), RequestError> {
     let entries: Vec<_> = descriptors.iter().map(ParsedDescriptor::entries).collect();
     let descriptors: Vec<_> = entries.iter().map(|entries| bare_descriptor(entries)).collect();
