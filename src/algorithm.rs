@@ -14,7 +14,7 @@
 //!   that support it
 //! - `rules/lookup/rule.rs`, `rules/show/rlconfig.rs`: its number in identities, and its text
 //! - `limiter.rs`, `limiter/fold.rs`: refunds of denied requests, and the unit of the status
-//! - `modes/leased/policy.rs`: whether an instance may draw credits
+//! - `modes/leased/leased_limit.rs`: whether an instance may draw credits
 //!
 //! Last come its definition in `docs/algorithms.md` and its rows in `tests/data/vectors.txt`.
 

@@ -29,9 +29,9 @@ mod credits;
 mod demand;
 mod hot_keys;
 mod in_flight;
+mod leased_limit;
 mod metrics;
 mod operation;
-mod policy;
 mod pool_shard;
 mod spans;
 
@@ -42,9 +42,9 @@ pub use metrics::LeasedMetrics;
 
 use credit_pool::{Acquire, CreditPool};
 use in_flight::InFlight;
+use leased_limit::LeasedLimit;
 use metrics::add;
 use operation::Operation;
-use policy::CreditPolicy;
 use pool_shard::PoolShard;
 
 /// Shards of the table, each with its own lock. A periodic run searches one shard for idle pools.
@@ -227,9 +227,9 @@ impl<S: Store> Pools<S> {
             return LocalResult::Direct(check.hits);
         };
         let now = pool.touch(check.local_now, check.store_now.ok());
-        if pool.policy().limit() != check.limit {
-            match CreditPolicy::for_limit(check.limit) {
-                Some(policy) => pool.change_policy(policy),
+        if pool.limit().as_limit() != check.limit {
+            match LeasedLimit::of(check.limit) {
+                Some(limit) => pool.change_limit(limit),
                 None => {
                     let operation = pool.return_all(now, &self.counts);
                     drop(shard);
@@ -293,7 +293,7 @@ impl<S: Store> Pools<S> {
         let mut shard = self.shard(key);
         let Some(pool) = shard.pools.get_mut(key) else { return false };
         let hits = step.hits.unsigned_abs();
-        let same_limit = algorithm::plan(pool.policy().limit(), step.hits, step.now) == *step;
+        let same_limit = algorithm::plan(pool.limit().as_limit(), step.hits, step.now) == *step;
         if step.hits >= 0 || !same_limit {
             return false;
         }

@@ -21,7 +21,7 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/store/redis/script",
     "src/limiter/fold",
     "src/limiter/headers",
-    "src/modes/leased/policy",
+    "src/modes/leased/leased_limit",
     "src/modes/leased/demand",
     "src/modes/leased/credit_pool",
     "src/modes/synced/delta",

@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 
 use super::credits::Credits;
 use super::demand::Demand;
+use super::leased_limit::LeasedLimit;
 use super::metrics::{LeasedMetrics, add};
 use super::operation::{Operation, OperationKind, PendingReturn};
-use super::policy::CreditPolicy;
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::step::{Outcome, State, Step, TierStates};
@@ -33,7 +33,7 @@ const PREFETCH_COOLDOWN: Micros = Micros::from_millis(100);
 
 /// The credits of one counter on this instance.
 pub(super) struct CreditPool {
-    policy: Arc<CreditPolicy>,
+    limit: Arc<LeasedLimit>,
     credits: Credits,
     /// Credits of windows that left the pool and are not returned yet.
     returns: SmallVec<[PendingReturn; 1]>,
@@ -71,15 +71,15 @@ impl CreditPool {
     /// An empty pool for a counter with a request at `now`, which is `local` by the local clock.
     /// Earlier requests to the counter end within `timeout`.
     pub(super) fn new(
-        policy: CreditPolicy,
+        limit: LeasedLimit,
         now: Micros,
         local: Micros,
         timeout: Duration,
     ) -> CreditPool {
         let timeout = Micros(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX));
         CreditPool {
-            credits: Credits::none(&policy),
-            policy: Arc::new(policy),
+            credits: Credits::none(&limit),
+            limit: Arc::new(limit),
             returns: SmallVec::new(),
             last_state: None,
             demand: Demand::new(now),
@@ -94,9 +94,9 @@ impl CreditPool {
         }
     }
 
-    /// The policy that the credits were drawn under.
-    pub(super) fn policy(&self) -> &CreditPolicy {
-        &self.policy
+    /// The limit that the credits were drawn under.
+    pub(super) fn limit(&self) -> &LeasedLimit {
+        &self.limit
     }
 
     /// Records a request at `local` by the local clock. Returns its instant by the store's clock,
@@ -132,11 +132,11 @@ impl CreditPool {
         !self.is_busy() && self.returns.is_empty() && self.credits.is_empty(now)
     }
 
-    /// Replaces the policy. The credits that were drawn under the old one are returned, or drain.
-    pub(super) fn change_policy(&mut self, policy: CreditPolicy) {
+    /// Replaces the limit. The credits that were drawn under the old one are returned, or drain.
+    pub(super) fn change_limit(&mut self, limit: LeasedLimit) {
         self.take_all_windows();
-        self.credits = Credits::none(&policy);
-        self.policy = Arc::new(policy);
+        self.credits = Credits::none(&limit);
+        self.limit = Arc::new(limit);
         (self.last_state, self.paused_until) = (None, Micros::ZERO);
     }
 
@@ -148,13 +148,13 @@ impl CreditPool {
     /// Takes out the credits of windows that have ended at `now`.
     pub(super) fn take_expired_windows(&mut self, now: Micros) {
         if let Some(Credits::Windows(batches)) = self.credits.take_expired(now) {
-            self.returns.extend(batches.into_iter().map(|batch| (self.policy.clone(), batch)));
+            self.returns.extend(batches.into_iter().map(|batch| (self.limit.clone(), batch)));
         }
     }
 
     /// Drops all credits, because their counter is being deleted.
     pub(super) fn delete(&mut self) {
-        self.credits = Credits::none(&self.policy);
+        self.credits = Credits::none(&self.limit);
         self.returns.clear();
         self.last_state = None;
         self.epoch += 1;
@@ -181,13 +181,13 @@ impl CreditPool {
             }
             _ => {
                 let unspent = i64::try_from(self.credits.available(now)).unwrap_or(i64::MAX);
-                self.policy.plan(-unspent, now).apply(&mut state);
+                self.limit.plan(-unspent, now).apply(&mut state);
             }
         }
-        let step = self.policy.plan(0, now);
+        let step = self.limit.plan(0, now);
         let mut outcome = step.apply(&mut state);
         outcome.allowed = true;
-        algorithm::report(self.policy.limit(), &step, &outcome)
+        algorithm::report(self.limit.as_limit(), &step, &outcome)
     }
 
     /// Spends `hits` credits for a request at `now`, or queues the request. Also returns the
@@ -226,10 +226,10 @@ impl CreditPool {
     /// The next return of credits of a window.
     pub(super) fn next_return(&mut self, now: Micros, counts: &LeasedMetrics) -> Option<Operation> {
         while self.in_flight.is_none()
-            && let Some((policy, batch)) = self.returns.pop()
+            && let Some((limit, batch)) = self.returns.pop()
         {
-            if let Some(step) = policy.return_step(&batch, Some(now)) {
-                return Some(self.start(policy, step, OperationKind::Return));
+            if let Some(step) = limit.return_step(&batch, Some(now)) {
+                return Some(self.start(limit, step, OperationKind::Return));
             }
             add(&counts.expired, batch.credits);
         }
@@ -246,13 +246,13 @@ impl CreditPool {
         if self.in_flight.is_some() {
             return None;
         }
-        let step = self.credits.pop(&self.policy, now)?;
-        Some(self.start(self.policy.clone(), step, OperationKind::ReturnSpan))
+        let step = self.credits.pop(&self.limit, now)?;
+        Some(self.start(self.limit.clone(), step, OperationKind::ReturnSpan))
     }
 
-    fn start(&mut self, policy: Arc<CreditPolicy>, step: Step, kind: OperationKind) -> Operation {
+    fn start(&mut self, limit: Arc<LeasedLimit>, step: Step, kind: OperationKind) -> Operation {
         self.in_flight = Some(kind);
-        Operation { policy, epoch: self.epoch, step, kind }
+        Operation { limit, epoch: self.epoch, step, kind }
     }
 
     /// Spends `hits` credits that are valid at `now`. The caller has checked that there are enough.
@@ -283,8 +283,8 @@ impl CreditPool {
         counts: &LeasedMetrics,
     ) -> Option<Operation> {
         self.in_flight = None;
-        let Operation { policy, step, kind, epoch } = operation;
-        let current = Arc::ptr_eq(policy, &self.policy) && *epoch == self.epoch;
+        let Operation { limit, step, kind, epoch } = operation;
+        let current = Arc::ptr_eq(limit, &self.limit) && *epoch == self.epoch;
         let hits = step.hits.unsigned_abs();
         match (kind, result) {
             (OperationKind::Refill, Ok(outcome)) => {
@@ -340,7 +340,7 @@ impl CreditPool {
         current: bool,
         counts: &LeasedMetrics,
     ) {
-        let Operation { policy, step, epoch, .. } = operation;
+        let Operation { limit, step, epoch, .. } = operation;
         if current {
             self.last_state = step.state_after(outcome);
         }
@@ -352,12 +352,12 @@ impl CreditPool {
         add(&counts.refills, 1);
         add(&counts.drawn, step.hits.unsigned_abs());
         if current {
-            self.credits.add(policy, step, outcome);
+            self.credits.add(limit, step, outcome);
         } else if *epoch == self.epoch {
-            let mut credits = Credits::none(policy);
-            credits.add(policy, step, outcome);
+            let mut credits = Credits::none(limit);
+            credits.add(limit, step, outcome);
             if let Some(Credits::Windows(batches)) = credits.take_expired(Micros(u64::MAX)) {
-                self.returns.extend(batches.into_iter().map(|batch| (policy.clone(), batch)));
+                self.returns.extend(batches.into_iter().map(|batch| (limit.clone(), batch)));
             }
         }
     }

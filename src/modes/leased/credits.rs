@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 
-use super::policy::{CreditBatch, CreditPolicy};
+use super::leased_limit::{CreditBatch, LeasedLimit};
 use super::spans::DrawnSpans;
 use crate::step::{GcraTier, GcraTime, INTEGER_END, Outcome, Step, StepParams};
 use crate::time::Micros;
@@ -72,9 +72,9 @@ fn hits(length: i128, one: i128) -> u64 {
 }
 
 impl Credits {
-    /// No credits of a counter with `policy`.
-    pub(super) fn none(policy: &CreditPolicy) -> Credits {
-        match policy.plan(1, Micros::ZERO).params {
+    /// No credits of a counter with `limit`.
+    pub(super) fn none(limit: &LeasedLimit) -> Credits {
+        match limit.plan(1, Micros::ZERO).params {
             StepParams::Gcra(tiers) => {
                 let tier = |tier: &GcraTier| BucketTier {
                     parts: tier.parts,
@@ -191,11 +191,11 @@ impl Credits {
     }
 
     /// Adds the credits that `step` drew, whose `outcome` allowed it. Returns their number.
-    pub(super) fn add(&mut self, policy: &CreditPolicy, step: &Step, outcome: &Outcome) -> u64 {
+    pub(super) fn add(&mut self, limit: &LeasedLimit, step: &Step, outcome: &Outcome) -> u64 {
         let credits = step.hits.unsigned_abs();
         match (&mut *self, &step.params) {
             (Credits::Windows(batches), _) => {
-                let until = policy.window_end(step, outcome);
+                let until = limit.window_end(step, outcome);
                 add_batch(batches, CreditBatch { credits, drawn: credits, until });
             }
             (Credits::Bucket(tiers), StepParams::Gcra(planned)) => {
@@ -224,9 +224,9 @@ impl Credits {
 
     /// The step that gives back the last unspent span of a bucket, if the store's state still ends
     /// with it; `None` if nothing is left at `now`.
-    pub(super) fn pop(&self, policy: &CreditPolicy, now: Micros) -> Option<Step> {
+    pub(super) fn pop(&self, limit: &LeasedLimit, now: Micros) -> Option<Step> {
         let Credits::Bucket(tiers) = self else { return None };
-        let mut step = policy.plan(-1, now);
+        let mut step = limit.plan(-1, now);
         let StepParams::Gcra(planned) = &mut step.params else { return None };
         let mut credits = u64::MAX;
         let mut left = false;

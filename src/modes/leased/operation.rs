@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use super::policy::{CreditBatch, CreditPolicy};
+use super::leased_limit::{CreditBatch, LeasedLimit};
 use crate::step::Step;
 
 /// A step that draws or returns credits.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
-    /// The policy under which the step was planned.
-    pub(super) policy: Arc<CreditPolicy>,
+    /// The limit under which the step was planned.
+    pub(super) limit: Arc<LeasedLimit>,
     /// The pool's epoch when it was planned, see `CreditPool::delete`.
     pub(super) epoch: u64,
     pub(super) step: Step,
@@ -29,5 +29,5 @@ pub(super) enum OperationKind {
     ReturnSpan,
 }
 
-/// Credits of a window that left the pool, with the policy they were drawn under.
-pub(super) type PendingReturn = (Arc<CreditPolicy>, CreditBatch);
+/// Credits of a window that left the pool, with the limit they were drawn under.
+pub(super) type PendingReturn = (Arc<LeasedLimit>, CreditBatch);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::POOLS_MAX;
 use super::credit_pool::CreditPool;
 use super::hot_keys::HotKeys;
-use super::policy::CreditPolicy;
+use super::leased_limit::LeasedLimit;
 use crate::key::CounterKey;
 use crate::modes::CounterCheck;
 
@@ -34,9 +34,9 @@ impl PoolShard {
             if check.hits <= 0 || !self.hot_keys.record(check.key, check.local_now) || full {
                 return None;
             }
-            let (policy, now) = (CreditPolicy::for_limit(check.limit)?, check.store_now.ok()?);
+            let (limit, now) = (LeasedLimit::of(check.limit)?, check.store_now.ok()?);
             let timeout = timeout.unwrap_or_default();
-            self.pools.insert(*check.key, CreditPool::new(policy, now, check.local_now, timeout));
+            self.pools.insert(*check.key, CreditPool::new(limit, now, check.local_now, timeout));
         }
         self.pools.get_mut(check.key)
     }

@@ -13,12 +13,12 @@ impl CreditPool {
         if self.in_flight.is_some() || now < self.paused_until {
             return None;
         }
-        let left = self.available(now.saturating_add(self.policy.lead()));
+        let left = self.available(now.saturating_add(self.limit.lead()));
         let want = self.want(now);
         if left > low_water(want) {
             return None;
         }
-        let room = self.policy.room(self.last_state.as_ref(), now);
+        let room = self.limit.room(self.last_state.as_ref(), now);
         match size(0, want, left, room) {
             0 => None,
             credits => Some(self.refill(self.draw(credits, now))),
@@ -32,11 +32,11 @@ impl CreditPool {
         if bucket && now < self.direct_until {
             return 0;
         }
-        match self.policy.life_at(now) {
+        match self.limit.life_at(now) {
             Micros::ZERO => 0,
             life => {
                 let want = self.demand.want(life.min(PERIOD));
-                self.policy.with_drained(want, self.last_state.as_ref(), now)
+                self.limit.with_drained(want, self.last_state.as_ref(), now)
             }
         }
     }
@@ -54,13 +54,13 @@ impl CreditPool {
     fn draw_from_window(&self) -> Option<Step> {
         let first = self.waiting.front()?;
         // Credits are drawn for the requests of one window, which the first one determines.
-        let end = self.policy.window_of(first.now);
+        let end = self.limit.window_of(first.now);
         let waiting = || self.waiting.iter().take_while(|one| end.is_none_or(|end| one.now < end));
         // Their latest instant, so that the refill precedes none of them.
         let now = waiting().map(|waiter| waiter.now).max()?;
         let wanted = waiting().fold(0_u64, |sum, one| sum.saturating_add(one.hits));
         let left = self.available(now);
-        let room = self.policy.room(self.last_state.as_ref(), now);
+        let room = self.limit.room(self.last_state.as_ref(), now);
         // At most the hits that fit by the last known state. The first request is always included,
         // because other instances may have returned credits. After two denials it is the only one.
         let most = if first.tries + 1 < TRIES_MAX { room.saturating_add(left) } else { 0 };
@@ -89,10 +89,10 @@ impl CreditPool {
         let want = if first.tries == 0 { self.want(draw.latest()) } else { 0 };
         let room = need.saturating_add(draw.room());
         let credits = size(need, want, left, room);
-        Some(draw.step(&self.policy, credits, (credits - need).min(draw.room())))
+        Some(draw.step(&self.limit, credits, (credits - need).min(draw.room())))
     }
 
     fn refill(&mut self, step: Step) -> Operation {
-        self.start(self.policy.clone(), step, OperationKind::Refill)
+        self.start(self.limit.clone(), step, OperationKind::Refill)
     }
 }

@@ -11,7 +11,7 @@ use crate::store::StoreError;
 use crate::time::Micros;
 
 /// Granted refills that may leave the first waiting request unserved, before it fails with
-/// [`StoreError::InvalidReply`]. A few are legitimate: their request was cancelled, or the policy changed.
+/// [`StoreError::InvalidReply`]. A few are legitimate: their request was cancelled, or the limit changed.
 const UNSERVED_MAX: u8 = 8;
 
 /// A request that waits for a refill.
@@ -82,7 +82,7 @@ impl CreditPool {
 
     /// The step that draws `credits`, less the unspent part of one.
     pub(super) fn draw(&self, credits: u64, now: Micros) -> Step {
-        let mut step = self.policy.plan(i64::try_from(credits).unwrap_or(i64::MAX), now);
+        let mut step = self.limit.plan(i64::try_from(credits).unwrap_or(i64::MAX), now);
         self.credits.complete_part(&mut step);
         step
     }
@@ -102,7 +102,7 @@ impl CreditPool {
         let step = self.draw(net, now);
         let mut outcome = step.apply(&mut self.last_state.clone());
         outcome.allowed = false;
-        algorithm::report(self.policy.limit(), &step, &outcome)
+        algorithm::report(self.limit.as_limit(), &step, &outcome)
     }
 
     /// Counts a granted refill that left the first waiting request unserved. A refill for a request

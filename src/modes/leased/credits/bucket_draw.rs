@@ -18,7 +18,7 @@
 use smallvec::SmallVec;
 
 use super::{BucketTier, Credits, in_parts, to_time};
-use crate::modes::leased::policy::CreditPolicy;
+use crate::modes::leased::leased_limit::LeasedLimit;
 use crate::step::{State, Step, StepParams};
 use crate::time::Micros;
 
@@ -120,11 +120,11 @@ impl BucketDraw {
     /// The step that draws `credits`, of which `extra` are for later requests.
     pub(in crate::modes::leased) fn step(
         &self,
-        policy: &CreditPolicy,
+        limit: &LeasedLimit,
         credits: u64,
         extra: u64,
     ) -> Step {
-        let mut step = policy.plan(i64::try_from(credits).unwrap_or(i64::MAX), self.at);
+        let mut step = limit.plan(i64::try_from(credits).unwrap_or(i64::MAX), self.at);
         let StepParams::Gcra(planned) = &mut step.params else { return step };
         for (draw, planned) in self.tiers.iter().zip(planned) {
             let parts = draw.tier.parts;
@@ -145,11 +145,11 @@ mod tests {
     use crate::step::{GcraTime, TierStates};
 
     /// A bucket of 2 hits, in which one hit takes 10 us.
-    fn policy() -> CreditPolicy {
+    fn limit() -> LeasedLimit {
         let tier = Tier { requests: 100, window: Micros(1_000), burst: 2 };
         let algorithm = Algorithm::LeakyBucket;
         let limit = Limit { algorithm, tiers: Box::new([tier]), count_denied: false };
-        CreditPolicy::for_limit(&limit).expect("buckets have credits")
+        LeasedLimit::of(&limit).expect("buckets have credits")
     }
 
     fn state(micros: u64) -> Option<State> {
@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn each_request_fits_as_of_its_arrival() {
-        let policy = policy();
-        let credits = Credits::none(&policy);
+        let limit = limit();
+        let credits = Credits::none(&limit);
         let mut draw = BucketDraw::new(&credits, state(1_015).as_ref(), Micros(1_000))
             .expect("credits of a bucket");
         // The state allows no hit before 1005, and a second one from 1015.
@@ -175,9 +175,9 @@ mod tests {
         assert_eq!(taken, [false, true, false, true]);
         assert_eq!((draw.hits(), draw.latest(), draw.room()), (2, Micros(1_050), 1));
         // The bucket is empty from 1025 to 1050.
-        let step = draw.step(&policy, 2, 0);
+        let step = draw.step(&limit, 2, 0);
         assert_eq!(applied(&step, 1_015), Some(1_060));
-        assert_eq!(applied(&draw.step(&policy, 3, 1), 1_015), Some(1_070));
+        assert_eq!(applied(&draw.step(&limit, 3, 1), 1_015), Some(1_070));
         // The second request fits if its piece ends until 1026.
         assert_eq!(applied(&step, 1_016), Some(1_061));
         assert_eq!(applied(&step, 1_017), None);
@@ -185,15 +185,15 @@ mod tests {
 
     #[test]
     fn unspent_spans_are_used_first() {
-        let policy = policy();
-        let mut credits = Credits::none(&policy);
-        let drawn = policy.plan(1, Micros(1_000));
+        let limit = limit();
+        let mut credits = Credits::none(&limit);
+        let drawn = limit.plan(1, Micros(1_000));
         let outcome = drawn.apply(&mut None);
-        credits.add(&policy, &drawn, &outcome);
+        credits.add(&limit, &drawn, &outcome);
         let mut draw = BucketDraw::new(&credits, state(1_010).as_ref(), Micros(1_004))
             .expect("credits of a bucket");
         assert!(draw.take_if_fits(1, Micros(1_004)));
-        let step = draw.step(&policy, 1, 0);
+        let step = draw.step(&limit, 1, 0);
         assert_eq!(applied(&step, 1_010), Some(1_014), "6 of 10 us are unspent");
         assert_eq!(applied(&step, 1_020), Some(1_024), "the limit at 1004 is 1024");
         assert_eq!(applied(&step, 1_021), None);
@@ -201,12 +201,12 @@ mod tests {
 
     #[test]
     fn a_request_that_does_not_fit_is_left_to_the_store() {
-        let policy = policy();
-        let credits = Credits::none(&policy);
+        let limit = limit();
+        let credits = Credits::none(&limit);
         let mut draw = BucketDraw::new(&credits, state(1_015).as_ref(), Micros(1_000))
             .expect("credits of a bucket");
         draw.take(1, Micros(1_000));
-        let step = draw.step(&policy, 1, 0);
+        let step = draw.step(&limit, 1, 0);
         assert_eq!((applied(&step, 1_015), draw.room()), (None, 0));
         assert_eq!(applied(&step, 1_010), Some(1_020), "hits were given back");
     }
@@ -214,8 +214,8 @@ mod tests {
     #[test]
     fn windows_have_no_draw_of_a_bucket() {
         let window = Limit::fixed_window(10, Micros::SECOND);
-        let policy = CreditPolicy::for_limit(&Limit { count_denied: false, ..window });
-        let credits = Credits::none(&policy.expect("windows have credits"));
+        let limit = LeasedLimit::of(&Limit { count_denied: false, ..window });
+        let credits = Credits::none(&limit.expect("windows have credits"));
         assert!(BucketDraw::new(&credits, None, Micros::SECOND).is_none());
     }
 }

@@ -1,5 +1,5 @@
-//! Credit policies: which limits support credits, when credits end, and how they are returned. Pure.
-//! The proof is in the parent module.
+//! Leased limits: which limits support credits, when credits end, and how they are returned. Pure.
+//! The proof is in `docs/design/modes.md`.
 
 use std::iter::zip;
 
@@ -33,17 +33,17 @@ pub(super) struct CreditBatch {
     pub(super) until: Micros,
 }
 
-/// The credit policy of one limit.
+/// A limit whose hits an instance can draw ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CreditPolicy {
+pub(super) struct LeasedLimit {
     limit: Limit,
     /// The time in which the fastest tier of a bucket fills; `None` for windows.
     fill: Option<Micros>,
 }
 
-impl CreditPolicy {
-    /// The policy of `limit`; `None` if it does not support credits.
-    pub(super) fn for_limit(limit: &Limit) -> Option<CreditPolicy> {
+impl LeasedLimit {
+    /// The leased form of `limit`; `None` if it does not support credits.
+    pub(super) fn of(limit: &Limit) -> Option<LeasedLimit> {
         let fill = match limit.algorithm {
             Algorithm::FixedWindow | Algorithm::SlidingWindow => None,
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
@@ -57,11 +57,11 @@ impl CreditPolicy {
         if limit.count_denied {
             return None;
         }
-        Some(CreditPolicy { limit: limit.clone(), fill })
+        Some(LeasedLimit { limit: limit.clone(), fill })
     }
 
-    /// The limit.
-    pub(super) fn limit(&self) -> &Limit {
+    /// The limit of the rule.
+    pub(super) fn as_limit(&self) -> &Limit {
         &self.limit
     }
 
