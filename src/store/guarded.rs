@@ -46,7 +46,7 @@ struct Shared<S, C> {
     store: S,
     clock: C,
     timeout: Duration,
-    nodes: ArcSwap<Vec<Arc<NodeState>>>,
+    nodes: ArcSwap<Vec<Arc<GuardedNode>>>,
     latency: Histogram,
     releases: ReleaseQueue,
 }
@@ -59,7 +59,7 @@ impl<S, C> Clone for GuardedStore<S, C> {
 
 /// Breaker and counts of one node.
 #[derive(Debug)]
-struct NodeState {
+struct GuardedNode {
     /// The node's address, for the log.
     address: String,
     in_flight: AtomicUsize,
@@ -112,7 +112,7 @@ impl<S: NodeAware, C: Clock> GuardedStore<S, C> {
 
     /// Current state and totals of `node`.
     pub fn snapshot(&self, node: NodeId) -> GuardSnapshot {
-        let node = self.node_state(node);
+        let node = self.guarded_node(node);
         let (breaker, no_recent_failure) = {
             let breaker = node.breaker();
             (breaker.state(), breaker.always_passes())
@@ -136,7 +136,7 @@ impl<S: NodeAware, C: Clock> GuardedStore<S, C> {
         let Shared { store, clock, latency, .. } = &*self.shared;
         let began = clock.now();
         let id = store.node(key);
-        let node = self.node_state(id);
+        let node = self.guarded_node(id);
         let in_flight = InFlightCall::begin(&node, clock, began);
         let in_flight = in_flight.inspect_err(|error| node.count_error(*error))?;
         let result = with_timeout(timeout, call()).await;
@@ -154,7 +154,7 @@ impl<S: NodeAware, C: Clock> GuardedStore<S, C> {
         result
     }
 
-    fn node_state(&self, node: NodeId) -> Arc<NodeState> {
+    fn guarded_node(&self, node: NodeId) -> Arc<GuardedNode> {
         let index = node.0 as usize;
         let Shared { store, nodes, .. } = &*self.shared;
         if let Some(node) = nodes.load().get(index) {
@@ -162,7 +162,7 @@ impl<S: NodeAware, C: Clock> GuardedStore<S, C> {
         }
         nodes.rcu(|nodes| {
             let missing = nodes.len() as u32..=node.0;
-            let new = missing.map(|id| Arc::new(NodeState::new(store.node_address(NodeId(id)))));
+            let new = missing.map(|id| Arc::new(GuardedNode::new(store.node_address(NodeId(id)))));
             nodes.iter().cloned().chain(new).collect::<Vec<_>>()
         });
         nodes.load()[index].clone()
@@ -173,7 +173,7 @@ impl<S: NodeAware, C: Clock> Store for GuardedStore<S, C> {
     fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         let now = self.shared.store.now(key, local);
         if let Err(error) = now {
-            self.node_state(self.shared.store.node(key)).count_error(error);
+            self.guarded_node(self.shared.store.node(key)).count_error(error);
         }
         now
     }
@@ -201,7 +201,7 @@ impl<S: NodeAware, C: Clock> Store for GuardedStore<S, C> {
         }
         // A call without a caller has no timeout, so such calls would accumulate on a node that
         // stalls.
-        let node = self.node_state(store.node(key));
+        let node = self.guarded_node(store.node(key));
         if node.breaker().state() == BreakerState::Closed {
             store.apply_detached(key, step);
         }
@@ -235,7 +235,7 @@ pub(crate) async fn with_timeout<T>(
 
 /// A call in flight. Dropping it ends the count, and reports an unfinished call as abandoned.
 struct InFlightCall<'a, C: Clock> {
-    node: &'a NodeState,
+    node: &'a GuardedNode,
     clock: &'a C,
     permit: CallPermit,
     reported: bool,
@@ -243,7 +243,7 @@ struct InFlightCall<'a, C: Clock> {
 
 impl<'a, C: Clock> InFlightCall<'a, C> {
     fn begin(
-        node: &'a NodeState,
+        node: &'a GuardedNode,
         clock: &'a C,
         now: Micros,
     ) -> Result<InFlightCall<'a, C>, StoreError> {
@@ -291,9 +291,9 @@ impl<C: Clock> Drop for InFlightCall<'_, C> {
     }
 }
 
-impl NodeState {
-    fn new(address: String) -> NodeState {
-        NodeState {
+impl GuardedNode {
+    fn new(address: String) -> GuardedNode {
+        GuardedNode {
             address,
             in_flight: AtomicUsize::new(0),
             always_pass: AtomicBool::new(false),

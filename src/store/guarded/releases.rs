@@ -99,7 +99,7 @@ impl<S: NodeAware, C: Clock> GuardedStore<S, C> {
     /// steps, which are about callers that wait.
     async fn send_release(&self, release: &Release) -> Result<(), StoreError> {
         let Shared { store, clock, timeout, .. } = &*self.shared;
-        let node = self.node_state(store.node(&release.key));
+        let node = self.guarded_node(store.node(&release.key));
         let permit = node.admit(clock.now());
         if permit == CallPermit::Reject {
             return Err(StoreError::BreakerOpen);
