@@ -26,7 +26,7 @@ pub use file::source::{RuleFiles, SourceFile};
 #[doc(hidden)]
 pub use lookup::index::fuzz_driver as regex_fuzz_driver;
 pub use lookup::rule::{NameId, Policy, Rule, override_key, override_stat_key};
-pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherInfo, RuleInfo};
+pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherSummary, RuleSummary};
 pub use show::near_miss::NearMiss;
 pub use show::selector::descriptor_selector;
 pub use sources::RuleSources;
@@ -37,7 +37,7 @@ pub use xds::{XdsResource, XdsRules};
 pub struct RuleSet {
     rules: Vec<Rule>,
     domains: SmallMap<Domain>,
-    files: Vec<SourceInfo>,
+    files: Vec<RuleDocument>,
     default_denied_requests: DeniedRequests,
 }
 
@@ -51,7 +51,7 @@ struct Domain {
 
 /// One document of a rule file, or one resource by xDS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceInfo {
+pub struct RuleDocument {
     /// The file as the user named it, or `xds:` with the name of the resource.
     pub path: Arc<str>,
     /// The domain that the document defines or extends.
@@ -89,7 +89,7 @@ impl RuleSet {
     }
 
     /// The documents that were read, in reading order.
-    pub fn files(&self) -> &[SourceInfo] {
+    pub fn files(&self) -> &[RuleDocument] {
         &self.files
     }
 

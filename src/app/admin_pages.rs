@@ -9,7 +9,7 @@ use super::metrics::AllMetrics;
 use super::service::RequestRecorder;
 use crate::descriptor::ParsedDescriptor;
 use crate::limiter::{Limiter, find_counter};
-use crate::rules::{Explanation, RuleSet, SourceInfo};
+use crate::rules::{Explanation, RuleDocument, RuleSet};
 use crate::server::{AdminApi, CounterError};
 use crate::settings::Settings;
 use crate::telemetry::TopDenied;
@@ -108,8 +108,8 @@ fn explained(explanation: &Explanation, hash: Option<String>) -> Value {
     shown
 }
 
-fn file(info: &SourceInfo) -> Value {
-    let SourceInfo { path, domain, rules, version } = info;
+fn file(document: &RuleDocument) -> Value {
+    let RuleDocument { path, domain, rules, version } = document;
     json!({ "path": &**path, "domain": &**domain, "rules": rules, "version": version.as_deref() })
 }
 

@@ -15,7 +15,7 @@ use super::file::source::{RuleFiles, SourceFile};
 use super::lookup::matcher::{DuplicateKey, Matcher};
 use super::lookup::rule::{self, EntryMatcher, NameId, Policy, Rule};
 use super::lookup::tree::{Level, RuleTreeNode};
-use super::{Domain, RuleSet, SourceInfo};
+use super::{Domain, RuleDocument, RuleSet};
 use crate::spelling::nearest;
 use crate::yaml;
 
@@ -161,7 +161,7 @@ impl Compiler {
         &mut self,
         draft: DomainDraft,
         options: &Options,
-        files: &mut Vec<SourceInfo>,
+        files: &mut Vec<RuleDocument>,
     ) -> Domain {
         self.domain = Arc::clone(&draft.name);
         self.defined.clear();
@@ -169,7 +169,7 @@ impl Compiler {
         let mut descriptors = Vec::new();
         for document in draft.documents {
             let (path, version) = (Arc::clone(&document.file), document.version);
-            files.push(SourceInfo { path, domain: Arc::clone(&draft.name), rules: 0, version });
+            files.push(RuleDocument { path, domain: Arc::clone(&draft.name), rules: 0, version });
             let file = files.len() - 1;
             descriptors.extend(document.descriptors.into_iter().map(|item| (file, item)));
         }
@@ -203,7 +203,7 @@ impl Compiler {
 
     fn level(
         &mut self,
-        files: &mut Vec<SourceInfo>,
+        files: &mut Vec<RuleDocument>,
         descriptors: Vec<(usize, RawDescriptor)>,
     ) -> Level {
         let mut seen: HashMap<(Arc<str>, DuplicateKey), Location> = HashMap::new();

@@ -21,7 +21,7 @@ use self::node::XdsNode;
 use super::file::options::Options;
 use super::file::problem::{Location, Report, RuleProblem};
 use super::quote::shorten;
-use super::{RuleSet, SourceInfo};
+use super::{RuleSet, RuleDocument};
 use crate::proto::ratelimit::config::ratelimit::v3::RateLimitConfig;
 
 mod decode;
@@ -135,7 +135,7 @@ impl Update<'_> {
         active: &RuleSet,
     ) -> (BTreeMap<Arc<str>, Vec<Claim<'r>>>, bool) {
         let version: Arc<str> = version.into();
-        let of_files: HashMap<&str, &SourceInfo> = active
+        let of_files: HashMap<&str, &RuleDocument> = active
             .files()
             .iter()
             .filter(|source| source.version.is_none())

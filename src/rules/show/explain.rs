@@ -43,14 +43,14 @@ pub struct LevelTrace {
     /// The entry as `key=value`.
     pub entry: String,
     /// Patterns that do not accept the value and precede the node that does, most specific first.
-    pub rejected: Vec<MatcherInfo>,
+    pub rejected: Vec<MatcherSummary>,
     /// The node that accepted the value.
-    pub accepted: Option<MatcherInfo>,
+    pub accepted: Option<MatcherSummary>,
 }
 
 /// What a node of the rule tree accepts, and where a file has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct MatcherInfo {
+pub struct MatcherSummary {
     /// The key and the values that it accepts.
     pub accepts: String,
     /// The position in its file.
@@ -62,7 +62,7 @@ pub struct MatcherInfo {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum LookupOutcome {
     /// The rule of the descriptor.
-    Rule(RuleInfo),
+    Rule(RuleSummary),
     /// No rule limits the descriptor.
     NoRule {
         /// Where the lookup stopped.
@@ -79,7 +79,7 @@ pub enum LookupOutcome {
 
 /// The rule of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RuleInfo {
+pub struct RuleSummary {
     /// The rule's selector, which metrics and the log have as `rule`.
     pub rule: String,
     /// The rule's name, or its keys joined with dots if it has none.
@@ -148,12 +148,12 @@ impl RuleSet {
         let levels =
             recorder.levels.iter().zip(entries).map(|((rejected, accepted), entry)| LevelTrace {
                 entry: entry_text(entry),
-                rejected: rejected.iter().map(|node| matcher_info(node)).collect(),
-                accepted: accepted.map(matcher_info),
+                rejected: rejected.iter().map(|node| matcher_summary(node)).collect(),
+                accepted: accepted.map(matcher_summary),
             });
         let outcome = match end {
             End::Rule(index) => {
-                LookupOutcome::Rule(self.rule_info(&self.rules[index], Some(entries)))
+                LookupOutcome::Rule(self.rule_summary(&self.rules[index], Some(entries)))
             }
             miss => self.miss(domain, entries, miss, &recorder),
         };
@@ -161,7 +161,7 @@ impl RuleSet {
     }
 
     /// The rule, with the counter of a descriptor with these `entries`, or with the counters of all.
-    pub(super) fn rule_info(&self, rule: &Rule, entries: Option<&[Entry<'_>]>) -> RuleInfo {
+    pub(super) fn rule_summary(&self, rule: &Rule, entries: Option<&[Entry<'_>]>) -> RuleSummary {
         let (policy, tiers) = match &rule.policy {
             Policy::Unlimited => ("unlimited".to_owned(), Vec::new()),
             Policy::Limit(limit) => (
@@ -191,7 +191,7 @@ impl RuleSet {
         }
         let (selector, label) = (rule.selector(), shorten(&rule.display_name));
         let location = rule.location.clone();
-        RuleInfo { rule: selector, label, location, policy, tiers, options, counter }
+        RuleSummary { rule: selector, label, location, policy, tiers, options, counter }
     }
 
     /// The rules that this rule replaces in the same request, in words.
@@ -248,8 +248,8 @@ impl RuleSet {
     }
 }
 
-fn matcher_info(node: &RuleTreeNode) -> MatcherInfo {
-    MatcherInfo { accepts: accepts(&node.spec), location: node.location.clone() }
+fn matcher_summary(node: &RuleTreeNode) -> MatcherSummary {
+    MatcherSummary { accepts: accepts(&node.spec), location: node.location.clone() }
 }
 
 /// Flags of a rule and its limit, in words.

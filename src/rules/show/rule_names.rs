@@ -33,11 +33,11 @@ impl RuleSet {
         let named = || of_domain().filter(move |rule| *rule.display_name == *name);
         let selected = of_domain().find(|rule| rule.selector() == name);
         let rule = selected.or_else(|| named().next())?;
-        let mut info = self.rule_info(rule, None);
+        let mut summary = self.rule_summary(rule, None);
         if selected.is_none() {
-            info.options.extend(others(named().skip(1)));
+            summary.options.extend(others(named().skip(1)));
         }
-        let outcome = LookupOutcome::Rule(info);
+        let outcome = LookupOutcome::Rule(summary);
         Some(Explanation { domain: shorten(domain), lease: None, levels: Vec::new(), outcome })
     }
 }

@@ -70,13 +70,13 @@ fn a_file_is_listed_with_its_domain_and_rules() {
         "domain: a\ndescriptors: [{{ key: x, {limit}, descriptors: [{{ key: y, {limit} }}] }}]\n\
          ---\ndomain: b\n"
     );
-    let info = |domain: &str, rules| SourceInfo {
+    let info = |domain: &str, rules| RuleDocument {
         path: "test.yaml".into(),
         domain: domain.into(),
         rules,
         version: None,
     };
-    assert_eq!(rules(&text).files(), [info("a", 2), info("b", 0)]);
+    assert_eq!(rules(&text).files(), [document("a", 2), document("b", 0)]);
 }
 
 #[test]

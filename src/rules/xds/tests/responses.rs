@@ -203,7 +203,7 @@ fn sources_and_rules_show_their_version() {
         &accepted(&[of_domain("default/eg/http", vec![leaf("k", "", 1, Day)])]),
         &Options::default(),
     );
-    let info = SourceInfo {
+    let info = RuleDocument {
         path: "xds:default/eg/http".into(),
         domain: "default/eg/http".into(),
         rules: 1,
