@@ -12,9 +12,16 @@ mod deadline;
 pub use clock_offset::ClockOffset;
 pub use deadline::Deadline;
 
-/// An instant in microseconds since the Unix epoch, or a duration in microseconds.
+/// Microseconds. A value has one of three meanings:
 ///
-/// Instants are below 2^53 until the year 2255, so a Lua number represents them exactly.
+/// - An instant by the local clock ([`Clock`]). Where there is a second clock, its name is `local` or
+///   `local_now`.
+/// - An instant by the clock of a store, such as a Redis node's. Where there are both clocks, its name
+///   is `now` or `store_now`. Only instants by one clock are compared; [`ClockOffset`] converts them.
+/// - A duration, such as `window`, `interval` or `length`.
+///
+/// Instants count from the Unix epoch. They are below 2^53 until the year 2255, so a
+/// Lua number represents them exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Micros(pub u64);
 
