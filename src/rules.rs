@@ -8,10 +8,10 @@ use self::lookup::tree::{self, Level};
 use crate::descriptor::Entry;
 
 mod compile;
+mod excerpt;
 mod file;
 mod lookup;
 mod overlay;
-mod quote;
 mod show;
 mod sources;
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::file::problem::{Location, Report};
 use super::file::raw_overlay::RawOverlay;
 use super::file::reader::{FieldReader, Text};
 use super::file::source::{RuleFiles, SourceFile};
-use super::quote::shorten;
+use super::excerpt::shorten;
 use crate::yaml;
 
 mod pattern;

@@ -20,7 +20,7 @@ use self::merge::{Merger, Received};
 use self::node::XdsNode;
 use super::file::options::Options;
 use super::file::problem::{Location, Report, RuleProblem};
-use super::quote::shorten;
+use super::excerpt::shorten;
 use super::{RuleSet, RuleDocument};
 use crate::proto::ratelimit::config::ratelimit::v3::RateLimitConfig;
 

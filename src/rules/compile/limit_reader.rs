@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::limit::{Algorithm, Limit, LimitError, Mode, OnError, Tier, Unit, WINDOW_MAX};
+use crate::rules::excerpt::shorten;
 use crate::rules::file::model::{self, RawRateLimit};
 use crate::rules::file::problem::{Position, Report};
 use crate::rules::file::reader::{Field, Text};
 use crate::rules::lookup::rule::Policy;
-use crate::rules::quote::shorten;
 use crate::spelling::nearest;
 use crate::time::Micros;
 

@@ -2,11 +2,11 @@
 
 use super::limit_reader::LimitReader;
 use crate::limit::{Algorithm, Limit, Mode};
+use crate::rules::excerpt::shorten;
 use crate::rules::file::model::RawRateLimit;
 use crate::rules::file::problem::Position;
 use crate::rules::file::reader::Field;
 use crate::rules::lookup::rule::Policy;
-use crate::rules::quote::shorten;
 use crate::spelling::nearest;
 use crate::time::Micros;
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::regex_budget::RegexBudget;
+use crate::rules::excerpt::shorten;
 use crate::rules::file::model::RawDescriptor;
 use crate::rules::file::problem::{Location, Position, Report};
 use crate::rules::file::reader::{Field, Text};
 use crate::rules::lookup::matcher::{Matcher, MatcherError};
 use crate::rules::lookup::rule::EntryMatcher;
-use crate::rules::quote::shorten;
 
 /// Reads one descriptor of a file.
 pub(super) struct EntryMatcherCompiler<'a> {

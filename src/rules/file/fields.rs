@@ -1,6 +1,6 @@
 //! The fields of each map in a rule file, and suggestions for unknown names.
 
-use crate::rules::quote::shorten;
+use crate::rules::excerpt::shorten;
 use crate::spelling::nearest;
 
 /// A kind of map in a rule file.

@@ -9,7 +9,7 @@ use super::options::DeniedRequests;
 use super::problem::{Location, Position};
 use super::reader::{Field, FieldReader, Text};
 use super::scalar;
-use crate::rules::quote::shorten;
+use crate::rules::excerpt::shorten;
 use crate::time::Micros;
 use crate::yaml::{Name, Node};
 

@@ -7,7 +7,7 @@ use super::options::UnknownFields;
 use super::problem::{Location, Position, Report};
 use super::scalar;
 use crate::duration::{self, DurationError, Style};
-use crate::rules::quote::shorten;
+use crate::rules::excerpt::shorten;
 use crate::time::Micros;
 use crate::yaml::{Name, Node, NodeKind, Scalar};
 

@@ -14,12 +14,12 @@ use crate::descriptor::{Entry, split_lease};
 use crate::duration;
 use crate::escape::one_line;
 use crate::limit::Mode;
+use crate::rules::excerpt::shorten;
 use crate::rules::file::options::DeniedRequests;
 use crate::rules::file::problem::Location;
 use crate::rules::lookup::matcher::{CounterPart, Matcher};
 use crate::rules::lookup::rule::{EntryMatcher, Policy, Rule};
 use crate::rules::lookup::tree::{self, End, Level, RuleTreeNode, Visitor};
-use crate::rules::quote::shorten;
 use crate::rules::{Domain, Found, RuleSet};
 use crate::spelling::nearest;
 

@@ -4,11 +4,11 @@ use serde::Serialize;
 
 use super::node_text::{accepts, entry_text};
 use crate::descriptor::Entry;
+use crate::rules::excerpt::shorten;
 use crate::rules::file::problem::Location;
 use crate::rules::lookup::matcher::{EntryValue, Matcher};
 use crate::rules::lookup::rule::{EntryMatcher, Rule};
 use crate::rules::lookup::tree::{Level, RuleTreeNode};
-use crate::rules::quote::shorten;
 use crate::spelling;
 
 /// Most near misses of one explanation.

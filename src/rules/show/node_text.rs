@@ -1,9 +1,9 @@
 //! Writes entries and nodes of the tree as text for explanations.
 
 use crate::descriptor::Entry;
+use crate::rules::excerpt::shorten;
 use crate::rules::lookup::matcher::Matcher;
 use crate::rules::lookup::rule::EntryMatcher;
-use crate::rules::quote::shorten;
 
 /// The entry as `key=value`.
 pub(super) fn entry_text(entry: &Entry<'_>) -> String {

@@ -4,8 +4,8 @@
 use super::explain::{Explanation, LookupOutcome};
 use crate::descriptor::ParsedDescriptor;
 use crate::rules::RuleSet;
+use crate::rules::excerpt::shorten;
 use crate::rules::lookup::rule::Rule;
-use crate::rules::quote::shorten;
 
 impl RuleSet {
     /// Explains a descriptor or a rule, each as text. A text that is both, such as `path=/login`, means

@@ -6,7 +6,7 @@ use super::XdsResource;
 use crate::escape::excerpt;
 use crate::proto::ratelimit::config::ratelimit::v3::RateLimitConfig;
 use crate::proto::wire::{self, Malformed, Value};
-use crate::rules::quote::shorten;
+use crate::rules::excerpt::shorten;
 
 /// The type of all resources.
 const TYPE: &str = "ratelimit.config.ratelimit.v3.RateLimitConfig";

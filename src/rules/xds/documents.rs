@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::node::{XdsLimit, XdsNode};
 use super::{DomainRules, XdsRules};
+use crate::rules::excerpt::shorten;
 use crate::rules::file::model::{Document, RawDescriptor, RawRateLimit, RawTier};
 use crate::rules::file::problem::{Location, Position, Report};
 use crate::rules::file::reader::{Field, Text};
-use crate::rules::quote::shorten;
 
 /// Resources have no lines.
 const AT: Position = Position { line: 0, column: 0 };

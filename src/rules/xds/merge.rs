@@ -12,8 +12,8 @@ use super::node::{self, XdsLimit, XdsNode};
 use crate::escape::excerpt;
 use crate::proto::ratelimit::config::ratelimit::v3::RateLimitDescriptor;
 use crate::rules::compile::LEVELS_MAX;
+use crate::rules::excerpt::shorten;
 use crate::rules::file::problem::{Location, Report};
-use crate::rules::quote::shorten;
 
 /// Longest path of a descriptor in a message, in characters.
 const PATH_CHARS_MAX: usize = 600;

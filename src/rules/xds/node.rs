@@ -11,8 +11,8 @@ use crate::limit::Unit;
 use crate::proto::ratelimit::config::ratelimit::v3::{
     RateLimitDescriptor, RateLimitPolicy, RateLimitUnit,
 };
+use crate::rules::excerpt::shorten;
 use crate::rules::file::problem::Location;
-use crate::rules::quote::shorten;
 
 /// A descriptor, merged with its equal siblings.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Formats texts from files and requests for messages: short and on one line.
+//! Excerpts of texts from files and requests, for messages: short and on one line.
 
 use crate::escape::excerpt;
 
