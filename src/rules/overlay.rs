@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use self::pattern::{PatternItem, TextPattern};
 use super::compile::{field_problems, limit_problems};
+use super::excerpt::shorten;
 use super::file::model::{Document, RawDescriptor, RawRateLimit, RawTier};
 use super::file::options::Options;
 use super::file::problem::{Location, Report};
 use super::file::raw_overlay::RawOverlay;
 use super::file::reader::{FieldReader, Text};
 use super::file::source::{RuleFiles, SourceFile};
-use super::excerpt::shorten;
 use crate::yaml;
 
 mod pattern;

@@ -18,10 +18,10 @@ use std::sync::Arc;
 
 use self::merge::{Merger, Received};
 use self::node::XdsNode;
+use super::excerpt::shorten;
 use super::file::options::Options;
 use super::file::problem::{Location, Report, RuleProblem};
-use super::excerpt::shorten;
-use super::{RuleSet, RuleDocument};
+use super::{RuleDocument, RuleSet};
 use crate::proto::ratelimit::config::ratelimit::v3::RateLimitConfig;
 
 mod decode;

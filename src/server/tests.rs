@@ -3,8 +3,8 @@
 #[macro_use]
 mod support;
 
-mod connection_limits;
 mod client_addresses;
+mod connection_limits;
 mod delivery;
 mod drain;
 mod floods;

@@ -70,7 +70,7 @@ fn a_file_is_listed_with_its_domain_and_rules() {
         "domain: a\ndescriptors: [{{ key: x, {limit}, descriptors: [{{ key: y, {limit} }}] }}]\n\
          ---\ndomain: b\n"
     );
-    let info = |domain: &str, rules| RuleDocument {
+    let document = |domain: &str, rules| RuleDocument {
         path: "test.yaml".into(),
         domain: domain.into(),
         rules,

@@ -92,10 +92,8 @@ fn overlays_without_a_limit_are_warnings() {
         assert_eq!(changed(&set), Vec::<String>::new(), "{domain} {rule}");
         assert_eq!(
             texts(&warnings),
-            [
-                "o.yaml:2:5: the overlay matches no limit; write `rule` as metrics and `weir \
-                 explain` show it; `*` is any text, `**` any levels"
-            ],
+            ["o.yaml:2:5: the overlay matches no limit; write `rule` as metrics and `weir \
+                 explain` show it; `*` is any text, `**` any levels"],
             "{domain} {rule}"
         );
     }

@@ -37,10 +37,8 @@ fn the_strictest_limit_of_siblings_wins() {
             let (_, warnings) = rule_set(&rules, &Options::default());
             assert_eq!(
                 warnings,
-                [
-                    "xds:a: a.k_v: duplicate descriptor composite key 'a.k_v'; the 2 descriptors \
-                     are merged, with the strictest limit"
-                ]
+                ["xds:a: a.k_v: duplicate descriptor composite key 'a.k_v'; the 2 descriptors \
+                     are merged, with the strictest limit"]
             );
         }
     }
