@@ -292,7 +292,8 @@ fn sighup_reloads_when_watching_is_off() {
     };
     let watcher = "weir-rules".to_owned();
     let mut watching = Weir::start(&rules("a", 1));
-    assert!(threads(&mut watching).contains(&watcher));
+    // A thread names itself after its start.
+    until("the watcher has its name", || threads(&mut watching).contains(&watcher));
 
     let setup = Weir::setup().rules("a.yaml", &rules("a", 1));
     let mut weir = setup.env("WEIR__RULES__WATCH", "false").start();
