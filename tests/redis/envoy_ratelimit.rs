@@ -1,6 +1,6 @@
 //! The sample deployments of Istio and Envoy for envoyproxy/ratelimit, with only the image changed.
 
-use std::fs::{create_dir_all, read_to_string, remove_dir_all, rename};
+use std::fs::{create_dir_all, remove_dir_all, rename};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -187,20 +187,4 @@ fn istio_sample_runs_with_only_the_image_changed() {
 #[test]
 fn envoy_sample_runs_with_only_the_image_changed() {
     serves(&ENVOY);
-}
-
-/// weir does not support rules by xDS, which Envoy Gateway uses, and reports that at start.
-#[test]
-fn envoy_gateway_deployment_is_refused_with_a_hint() {
-    let redis = Server::listening(&[]);
-    let env = [&ENVOY[..], &[("CONFIG_TYPE", "GRPC_XDS_SOTW")]].concat();
-    let mut pod = Pod::start(&env, &redis, &rules(1));
-    let status = pod.process.wait_for_exit();
-    let output = pod.process.output();
-    assert_eq!(status.code(), Some(64), "{output}");
-    for word in ["CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_TYPE=FILE", "docs/envoy-gateway.md"] {
-        assert!(output.contains(word), "no {word} in:\n{output}");
-    }
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/envoy-gateway.md");
-    assert!(read_to_string(page).is_ok(), "the named page exists");
 }
