@@ -19,6 +19,27 @@ fn take(client: &Client, user: &str) -> i32 {
     client.check(request("d", vec![descriptor(&[("user", user)])])).overall_code
 }
 
+/// While a slot moves, its counter is deleted on the node that has it.
+#[test]
+fn a_counter_of_a_moving_slot_is_deleted() {
+    let _permit = shared();
+    let cluster = Cluster::start();
+    let weir = over(&cluster_url(&cluster), RULES).store_timeout("20s").start();
+    ready(&weir);
+    let client = weir.client();
+    let path = "/counters?domain=d&descriptor=user=ann";
+    assert_eq!([take(&client, "ann"), take(&client, "ann")], [1, 1]);
+    let shown = get(weir.admin, path).json();
+    let key = shown["key"].as_str().expect("a name");
+    let from = cluster.owner(0, key);
+    cluster.move_slot(cluster.slot(key), from, (from + 1) % 3, || {
+        let emptied = send(weir.admin, "DELETE", path, &[], b"").json();
+        assert_eq!(emptied["existed"], true, "{emptied}");
+    });
+    assert_eq!(get(weir.admin, path).json()["tiers"][0]["used"], 0);
+    assert_eq!([take(&client, "ann"), take(&client, "ann")], [1, 1]);
+}
+
 /// A counter of one instance is shown and deleted through another.
 #[test]
 fn any_instance_shows_and_deletes_a_counter() {

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::batch::{ScriptCall, StepBatch, StepReply};
 use super::connection::Connection;
-use super::error::{CallError, RedisError};
+use super::error::{CallError, NextAction};
 use super::function_use::CallForm;
 use super::name::CounterName;
 use super::script::EncodedStep;
@@ -36,7 +36,7 @@ pub(super) type StepResult = Result<SmallVec<[u8; 32]>, BatchError>;
 /// Why a step has no reply.
 #[derive(Clone, Debug)]
 pub(super) enum BatchError {
-    /// The call that carried the step failed.
+    /// The call that carried the step failed, and [`NextAction::SendAlone`] does not follow.
     Redis(CallError),
     /// The step did not run, possibly because of other steps in its call. Alone it may succeed.
     RetryAlone,
@@ -192,32 +192,27 @@ impl Batcher {
         form: CallForm,
         error: CallError,
     ) {
-        let class = RedisError::classify(&error);
+        let is_alone = call.steps() == 1 && form == CallForm::Script;
+        let action = NextAction::after(&error, is_alone);
         let script = call.script();
-        // Nothing of the call ran. A step that is sent alone may succeed: its counter may still be
-        // on this node, or it may write nothing. A node without writes refuses every function, but
-        // a script only at its first write.
-        let retry_alone = match class {
-            RedisError::TryAgain => call.steps() > 1,
-            RedisError::NoWrites => call.steps() > 1 || form == CallForm::Function,
-            _ => false,
-        };
-        let is_missing = matches!(class, RedisError::NoScript | RedisError::NoFunction);
+        let loads = matches!(action, NextAction::LoadScript | NextAction::LoadFunctions);
         let mut again: Vec<QueuedStep> = Vec::new();
         for mut pending in call.into_items() {
-            if is_missing && pending.script_reloads < SCRIPT_RELOADS_MAX {
+            if loads && pending.script_reloads < SCRIPT_RELOADS_MAX {
                 pending.script_reloads += 1;
                 again.push(pending);
                 continue;
             }
-            let failure =
-                if retry_alone { BatchError::RetryAlone } else { BatchError::Redis(error.clone()) };
+            let failure = match action {
+                NextAction::SendAlone => BatchError::RetryAlone,
+                _ => BatchError::Redis(error.clone()),
+            };
             let _ = pending.reply.send(Err(failure));
         }
         if again.is_empty() {
             return;
         }
-        let loaded = if class == RedisError::NoFunction {
+        let loaded = if action == NextAction::LoadFunctions {
             // If they cannot be loaded, the steps are sent to the script.
             self.connection.load_functions().await;
             Ok(())

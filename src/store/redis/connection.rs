@@ -139,7 +139,7 @@ impl Connection {
         call: &ScriptCall<K, T>,
     ) -> Result<Bytes, CallError> {
         self.metrics.count(call.steps(), call.combined(), CallForm::Script);
-        let commands = [encode(&[b"ASKING"]), call_command(call, CallForm::Script)].concat();
+        let commands = after_asking(call_command(call, CallForm::Script));
         reply_bytes(self.send(commands, 2, ReplyBound::USUAL).await?)
     }
 
@@ -191,6 +191,15 @@ impl Connection {
         self.send(encode(words), 1, bound).await
     }
 
+    /// Sends a command after `ASKING`, which a node that imports the hash slot requires.
+    pub(super) async fn command_asking(
+        &self,
+        words: &[&[u8]],
+        bound: ReplyBound,
+    ) -> Result<Reply, CallError> {
+        self.send(after_asking(encode(words)), 2, bound).await
+    }
+
     /// Sends commands, and waits for the last of their `replies`. Sends nothing while the connection
     /// is down, because the commands would run long after their caller left.
     async fn send(
@@ -210,6 +219,11 @@ impl Connection {
         })?;
         receiver.await.unwrap_or(Err(CallError::Lost))
     }
+}
+
+/// `command` after `ASKING`: two commands.
+fn after_asking(command: Vec<u8>) -> Vec<u8> {
+    [encode(&[b"ASKING"]), command].concat()
 }
 
 /// The command that calls a script, or the function that does the same.

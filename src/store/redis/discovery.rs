@@ -193,7 +193,7 @@ fn refresh(
         });
         known.insert(address.clone(), KnownNode { node, connection, missing: 0 });
     }
-    if ignored > 0 && router.may_log_refusal() {
+    if ignored > 0 && router.may_log_error_reply() {
         tracing::warn!(ignored, "Redis names too many nodes: some of them are ignored");
     }
     let owned: Vec<HashSlotRange> =
@@ -227,7 +227,7 @@ async fn supervise_node(router: &Router, node: &RedisNode, connection: &Connecti
             for script in Script::ALL {
                 let loaded = tokio::time::timeout(TIMEOUT, connection.load(script)).await;
                 if let Ok(Err(error)) = loaded {
-                    router.log_refusal(node, &error);
+                    router.log_and_classify(node, &error);
                 }
             }
         }
@@ -275,7 +275,7 @@ async fn measure_clock(
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => {
             // Without the node's clock nothing can be counted there, so the cause must be known.
-            router.log_refusal(node, &error);
+            router.log_and_classify(node, &error);
             return;
         }
         Err(_) => return,

@@ -1,4 +1,4 @@
-//! Classifies the errors of calls: whether the call ran, and what can be done next.
+//! Errors of calls, and what follows each of them.
 //!
 //! The first word of an error reply names its cause. After any other error it is known only whether
 //! the call was sent.
@@ -94,30 +94,31 @@ pub(super) fn is_function_missing(error: &CallError) -> bool {
     matches!(error, CallError::Reply(text) if text.starts_with(b"ERR Function not found"))
 }
 
-/// The class of an error, which decides what happens next.
+/// What follows an error of a call. A call is sent again only after a reply that shows that it did
+/// not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum RedisError {
-    /// The call did not run: the node does not have the script.
-    NoScript,
-    /// The call did not run: the node does not have the function, or the user may not call it.
-    NoFunction,
-    /// The call did not run: the hash slot has another owner.
-    Moved(Redirect),
-    /// The call did not run: the hash slot is moving, and this counter is on the other node.
-    Ask(Redirect),
-    /// The call did not run: the hash slot is moving, and the call's counters are on both nodes.
-    TryAgain,
-    /// The call did not run: the node is starting and still loads its data.
-    Loading,
-    /// The call did not run: the node accepts no writes now, because it has no memory, cannot save
-    /// or has too few replicas. A step that writes nothing may run alone.
-    NoWrites,
-    /// The call did not run: the node is now a replica.
-    ReadOnly,
-    /// The call did not run: the Cluster does not serve the hash slot.
-    ClusterDown,
-    /// No repetition helps; the caller gets this error.
-    Final(StoreError),
+pub(super) enum NextAction {
+    /// Load the script, and send the call again: the node does not have it.
+    LoadScript,
+    /// Load the functions, and send the call again: the node does not have them, or the user may
+    /// not call them.
+    LoadFunctions,
+    /// Send each step in a separate call of its script.
+    SendAlone,
+    /// Send the call to the new owner of the hash slot.
+    SendToOwner(Redirect),
+    /// Send the call after `ASKING`: the hash slot is moving, and this counter is on the other
+    /// node.
+    SendAsking(Redirect),
+    /// Send the call again after a pause: the node cannot serve it yet.
+    SendLater,
+    /// Give up. No repetition helps.
+    Fail(StoreError),
+    /// Give up, and refresh the topology: the node may have gone or lost its hash slot.
+    FailAndRefresh(StoreError),
+    /// Give up, reconnect, and refresh the topology: the node is now a replica. A sentinel names
+    /// the new primary to a new connection.
+    FailAndReconnect(StoreError),
 }
 
 /// The address in a `MOVED` or `ASK` reply.
@@ -131,41 +132,49 @@ pub(super) struct Redirect {
     pub(super) port: u16,
 }
 
-impl RedisError {
-    /// Classifies `error`.
-    pub(super) fn classify(error: &CallError) -> RedisError {
+impl NextAction {
+    /// What follows `error`. `is_alone`: the call had one step, in a script. Then no other step can
+    /// have caused the error.
+    pub(super) fn after(error: &CallError, is_alone: bool) -> NextAction {
         match error {
-            _ if is_function_missing(error) => RedisError::NoFunction,
-            CallError::Reply(text) => RedisError::of_reply(&String::from_utf8_lossy(text)),
-            CallError::Unexpected => RedisError::Final(StoreError::InvalidReply),
-            CallError::NotSent => RedisError::Final(StoreError::Unreachable),
-            CallError::Busy => RedisError::Final(StoreError::Busy),
-            CallError::Lost => RedisError::Final(StoreError::ConnectionLost),
+            _ if is_function_missing(error) => NextAction::LoadFunctions,
+            CallError::Reply(text) => {
+                NextAction::after_reply(&String::from_utf8_lossy(text), is_alone)
+            }
+            CallError::Unexpected => NextAction::Fail(StoreError::InvalidReply),
+            CallError::NotSent => NextAction::FailAndRefresh(StoreError::Unreachable),
+            CallError::Busy => NextAction::Fail(StoreError::Busy),
+            CallError::Lost => NextAction::FailAndRefresh(StoreError::ConnectionLost),
         }
     }
 
-    fn of_reply(text: &str) -> RedisError {
+    fn after_reply(text: &str, is_alone: bool) -> NextAction {
+        let malformed = NextAction::Fail(StoreError::InvalidReply);
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         match word {
-            "NOSCRIPT" => RedisError::NoScript,
-            "MOVED" => Redirect::parse(rest)
-                .map_or(RedisError::Final(StoreError::InvalidReply), RedisError::Moved),
-            "ASK" => Redirect::parse(rest)
-                .map_or(RedisError::Final(StoreError::InvalidReply), RedisError::Ask),
-            "TRYAGAIN" => RedisError::TryAgain,
-            "LOADING" => RedisError::Loading,
-            "OOM" => RedisError::NoWrites,
-            "READONLY" => RedisError::ReadOnly,
-            "CLUSTERDOWN" => RedisError::ClusterDown,
+            "NOSCRIPT" => NextAction::LoadScript,
+            "MOVED" => Redirect::parse(rest).map_or(malformed, NextAction::SendToOwner),
+            "ASK" => Redirect::parse(rest).map_or(malformed, NextAction::SendAsking),
+            // The hash slot is moving, and the call's counters are on both nodes.
+            "TRYAGAIN" if !is_alone => NextAction::SendAlone,
+            "TRYAGAIN" | "LOADING" => NextAction::SendLater,
+            "OOM" => NextAction::after_refused_writes(is_alone),
+            "READONLY" => NextAction::FailAndReconnect(StoreError::ErrorReply),
+            "CLUSTERDOWN" => NextAction::FailAndRefresh(StoreError::ErrorReply),
             // Raised by a running script or function, which may have written before: NOPERM, for
             // example, if the user may run only some of its commands.
-            _ if rest.contains("user_script:") || rest.contains("user_function:") => {
-                RedisError::Final(StoreError::InvalidReply)
-            }
-            "NOPERM" if rest.contains("'fcall'") => RedisError::NoFunction,
-            "MISCONF" | "NOREPLICAS" => RedisError::NoWrites,
-            _ => RedisError::Final(StoreError::ErrorReply),
+            _ if rest.contains("user_script:") || rest.contains("user_function:") => malformed,
+            "NOPERM" if rest.contains("'fcall'") => NextAction::LoadFunctions,
+            "MISCONF" | "NOREPLICAS" => NextAction::after_refused_writes(is_alone),
+            _ => NextAction::Fail(StoreError::ErrorReply),
         }
+    }
+
+    /// The node accepts no writes now: it has no memory, cannot save or has too few replicas. It
+    /// then refuses every function, but a script only at its first write. So a step that writes
+    /// nothing may run alone.
+    fn after_refused_writes(is_alone: bool) -> NextAction {
+        if is_alone { NextAction::Fail(StoreError::ErrorReply) } else { NextAction::SendAlone }
     }
 }
 
@@ -188,65 +197,89 @@ impl Redirect {
 mod tests {
     use super::*;
 
+    fn reply(text: &'static str) -> CallError {
+        CallError::Reply(Bytes::from_static(text.as_bytes()))
+    }
+
     #[test]
-    fn error_replies_differ_from_a_lost_connection() {
+    fn each_error_has_its_next_action() {
         let redirect =
             |hash_slot, host: &str, port| Redirect { hash_slot, host: host.into(), port };
-        let reply = |text: &'static str| CallError::Reply(Bytes::from_static(text.as_bytes()));
         let long_host = format!("MOVED 1 {}:6381", "a".repeat(256));
+        let malformed = NextAction::Fail(StoreError::InvalidReply);
+        let refused = NextAction::Fail(StoreError::ErrorReply);
         let table = [
-            (reply("NOSCRIPT No matching script."), RedisError::NoScript),
+            (reply("NOSCRIPT No matching script."), NextAction::LoadScript),
             (
                 reply("MOVED 3999 10.0.0.1:6381"),
-                RedisError::Moved(redirect(3999, "10.0.0.1", 6381)),
+                NextAction::SendToOwner(redirect(3999, "10.0.0.1", 6381)),
             ),
-            (reply("MOVED 1 fe80::1:6381"), RedisError::Moved(redirect(1, "fe80::1", 6381))),
-            (reply("ASK 16383 :7000"), RedisError::Ask(redirect(16_383, "", 7000))),
-            (reply("ASK 5 ?:7000"), RedisError::Ask(redirect(5, "", 7000))),
-            (reply("MOVED 16384 a:1"), RedisError::Final(StoreError::InvalidReply)),
-            (reply("MOVED"), RedisError::Final(StoreError::InvalidReply)),
-            (CallError::Reply(long_host.into()), RedisError::Final(StoreError::InvalidReply)),
-            (reply("TRYAGAIN Multiple keys"), RedisError::TryAgain),
-            (reply("READONLY You can't write"), RedisError::ReadOnly),
-            (reply("LOADING Redis is loading"), RedisError::Loading),
-            (reply("OOM command not allowed"), RedisError::NoWrites),
-            (reply("MISCONF Redis is configured to save"), RedisError::NoWrites),
-            (reply("NOREPLICAS Not enough good replicas"), RedisError::NoWrites),
+            (reply("MOVED 1 fe80::1:6381"), NextAction::SendToOwner(redirect(1, "fe80::1", 6381))),
+            (reply("ASK 16383 :7000"), NextAction::SendAsking(redirect(16_383, "", 7000))),
+            (reply("ASK 5 ?:7000"), NextAction::SendAsking(redirect(5, "", 7000))),
+            (reply("MOVED 16384 a:1"), malformed.clone()),
+            (reply("MOVED"), malformed.clone()),
+            (CallError::Reply(long_host.into()), malformed.clone()),
+            (reply("TRYAGAIN Multiple keys"), NextAction::SendLater),
+            (
+                reply("READONLY You can't write"),
+                NextAction::FailAndReconnect(StoreError::ErrorReply),
+            ),
+            (reply("LOADING Redis is loading"), NextAction::SendLater),
+            (reply("OOM command not allowed"), refused.clone()),
+            (reply("MISCONF Redis is configured to save"), refused.clone()),
+            (reply("NOREPLICAS Not enough good replicas"), refused.clone()),
             (
                 reply("MISCONF Redis is configured to save script: 2c, on @user_script:9."),
-                RedisError::Final(StoreError::InvalidReply),
+                malformed.clone(),
             ),
-            (reply("ERR Function not found"), RedisError::NoFunction),
+            (reply("ERR Function not found"), NextAction::LoadFunctions),
             (
                 reply("NOPERM User weir has no permissions to run the 'fcall' command"),
-                RedisError::NoFunction,
+                NextAction::LoadFunctions,
             ),
             (
                 reply("NOPERM no permissions script: weir_0_gcra, on @user_function:9."),
-                RedisError::Final(StoreError::InvalidReply),
+                malformed.clone(),
             ),
-            (reply("CLUSTERDOWN Hash slot not served"), RedisError::ClusterDown),
-            (reply("ERR unknown command"), RedisError::Final(StoreError::ErrorReply)),
-            (reply(""), RedisError::Final(StoreError::ErrorReply)),
+            (
+                reply("CLUSTERDOWN Hash slot not served"),
+                NextAction::FailAndRefresh(StoreError::ErrorReply),
+            ),
+            (reply("ERR unknown command"), refused.clone()),
+            (reply(""), refused.clone()),
             (
                 reply("ERR user_script:9: data string too short script: 2c, on @user_script:9."),
-                RedisError::Final(StoreError::InvalidReply),
+                malformed.clone(),
             ),
             (
                 reply("NOPERM this user has no permissions script: 2c, on @user_script:9."),
-                RedisError::Final(StoreError::InvalidReply),
+                malformed.clone(),
             ),
-            (
-                reply("NOPERM this user has no permissions to run the 'evalsha' command"),
-                RedisError::Final(StoreError::ErrorReply),
-            ),
-            (CallError::Unexpected, RedisError::Final(StoreError::InvalidReply)),
-            (CallError::NotSent, RedisError::Final(StoreError::Unreachable)),
-            (CallError::Busy, RedisError::Final(StoreError::Busy)),
-            (CallError::Lost, RedisError::Final(StoreError::ConnectionLost)),
+            (reply("NOPERM this user has no permissions to run the 'evalsha' command"), refused),
+            (CallError::Unexpected, malformed),
+            (CallError::NotSent, NextAction::FailAndRefresh(StoreError::Unreachable)),
+            (CallError::Busy, NextAction::Fail(StoreError::Busy)),
+            (CallError::Lost, NextAction::FailAndRefresh(StoreError::ConnectionLost)),
         ];
-        for (error, class) in table {
-            assert_eq!(RedisError::classify(&error), class, "{error}");
+        for (error, action) in table {
+            assert_eq!(NextAction::after(&error, true), action, "{error}");
+        }
+    }
+
+    #[test]
+    fn steps_that_share_a_call_may_succeed_alone() {
+        let table = [
+            ("TRYAGAIN Multiple keys", true),
+            ("OOM command not allowed", true),
+            ("MISCONF Redis is configured to save", true),
+            ("NOREPLICAS Not enough good replicas", true),
+            ("LOADING Redis is loading", false),
+            ("MISCONF Redis is configured to save script: 2c, on @user_script:9.", false),
+        ];
+        for (text, is_sent_alone) in table {
+            let action = NextAction::after(&reply(text), false);
+            assert_eq!(action == NextAction::SendAlone, is_sent_alone, "{text}");
         }
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::clock_offset::{RttSample, RttSamples};
 use super::connection::reply_bytes;
 use super::discovery::parse_time;
-use super::error::{RedisError, result};
+use super::error::{NextAction, result};
 use super::reply::{Reply, ReplyBound, ReplyError, ReplyReader};
 use super::sentinel::{other_sentinels, primary};
 use super::topology::hash_slot_ranges;
@@ -120,10 +120,13 @@ fn encode(reply: &Reply, bytes: &mut Vec<u8>) {
 impl Meaning {
     fn of(reply: &Reply) -> Meaning {
         let called = result(reply.clone()).and_then(reply_bytes);
-        let redirect = called.as_ref().err().and_then(|error| match RedisError::classify(error) {
-            RedisError::Moved(to) | RedisError::Ask(to) => Some((to.hash_slot, (to.host, to.port))),
+        let action = called.as_ref().err().map(|error| NextAction::after(error, true));
+        let redirect = match action {
+            Some(NextAction::SendToOwner(to) | NextAction::SendAsking(to)) => {
+                Some((to.hash_slot, (to.host, to.port)))
+            }
             _ => None,
-        });
+        };
         let ranges = hash_slot_ranges(reply, "sender").unwrap_or_default();
         Meaning {
             error: called.as_ref().err().map(ToString::to_string),

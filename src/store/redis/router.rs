@@ -8,9 +8,10 @@ use arc_swap::{ArcSwap, Guard};
 use tokio::sync::Notify;
 
 use super::batch::ScriptCall;
-use super::batcher::{self, BatchError, Batcher};
+use super::batcher::{self, BatchError};
 use super::config::{HostPort, NodeConfig, address_text};
-use super::error::{CallError, Redirect, RedisError};
+use super::connection::Connection;
+use super::error::{CallError, NextAction, Redirect};
 use super::function_use::CallForm;
 use super::metrics::{NodeMetrics, NodeSnapshot};
 use super::name::{CounterName, hash_slot};
@@ -23,11 +24,11 @@ use crate::step::{Outcome, Step};
 use crate::store::{NodeId, StoreError};
 use crate::time::{Clock, Micros, SystemClock};
 
-/// The most times that one step may be sent. A hash slot may move during redirection, and the new
+/// The most times that one command may be sent. A hash slot may move during redirection, and the new
 /// owner may lack the script or a connection. The timeout usually ends the call earlier.
 const SENDS_MAX: usize = 16;
 
-/// Pause before a step is sent again to a node that cannot serve it yet, or whose redirect names a
+/// Pause before a command is sent again to a node that cannot serve it yet, or whose redirect names a
 /// node that discovery has not connected to.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
@@ -57,7 +58,7 @@ pub(super) struct Router {
     /// The servers of the settings, and every node that was ever discovered, by [`NodeId`].
     records: Mutex<Vec<NodeRecord>>,
     /// When an error reply was last logged, by `clock` in microseconds.
-    refusal_logged_at: AtomicU64,
+    error_reply_logged_at: AtomicU64,
 }
 
 /// The data of a node that outlive its departure from the topology, so that they continue when it
@@ -68,20 +69,20 @@ struct NodeRecord {
     metrics: Arc<NodeMetrics>,
 }
 
-/// Where and how a step is sent next.
+/// Where and how a command is sent next.
 struct Route {
     node: Arc<RedisNode>,
     mode: SendMode,
 }
 
-/// How a step is sent.
+/// How a command is sent.
 #[derive(Clone, Copy)]
 enum SendMode {
-    /// Sent in one call with other steps for the same node.
+    /// Sent in one call with other steps for the same node, if it is a step.
     Batched,
     /// Sent in a separate call of its script, which runs where a function may be refused.
     Single,
-    /// Sent as a single step after `ASKING`, to the node that imports the hash slot.
+    /// Sent in a separate call after `ASKING`, to the node that imports the hash slot.
     Asking,
 }
 
@@ -102,14 +103,14 @@ impl Router {
             steps_max: batch.max(1),
             redirect_targets: Mutex::default(),
             records: Mutex::new(vec![NodeRecord { address, metrics: Arc::default() }]),
-            refusal_logged_at: AtomicU64::new(0),
+            error_reply_logged_at: AtomicU64::new(0),
         }
     }
 
     /// Applies `step` to the counter `key`.
     pub(super) async fn apply(&self, key: &CounterKey, step: &Step) -> Result<Outcome, StoreError> {
         let (name, encoded) = (CounterName::of(key), EncodedStep::of(step));
-        let mut route = Route { node: self.owner(key)?, mode: SendMode::Batched };
+        let mut route = self.route_to_owner(key)?;
         for _ in 0..SENDS_MAX {
             let batcher = route.node.batcher(key);
             let connection = batcher.connection();
@@ -133,7 +134,8 @@ impl Router {
                 Err(BatchError::Reply) => return Err(StoreError::InvalidReply),
                 Err(BatchError::RetryAlone) => route.mode = SendMode::Single,
                 Err(BatchError::Redis(error)) => {
-                    let next = self.next_route(route, key, &error, &batcher, encoded.script);
+                    let script = Some(encoded.script);
+                    let next = self.next_route(route, key, &error, connection, script);
                     route = Box::pin(next).await?;
                 }
             }
@@ -141,30 +143,24 @@ impl Router {
         Err(StoreError::ErrorReply)
     }
 
-    /// Deletes the counter `key` with `UNLINK`, and returns whether it existed. While a hash slot moves,
-    /// Redis may report the key as absent; that is an error here, and the call can be repeated
-    /// later.
+    /// Deletes the counter `key` with `UNLINK`, and returns whether it existed.
     pub(super) async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         let name = CounterName::of(key);
-        let mut node = self.owner(key)?;
+        let words: [&[u8]; 2] = [b"UNLINK", name.as_ref()];
+        let mut route = self.route_to_owner(key)?;
         for _ in 0..SENDS_MAX {
-            let batcher = node.batcher(key);
-            batcher.connection().ready().await?;
-            let words: [&[u8]; 2] = [b"UNLINK", name.as_ref()];
-            let error = match batcher.connection().command(&words, ReplyBound::USUAL).await {
-                Ok(reply) => return reply.number().map(|n| n > 0).ok_or(StoreError::InvalidReply),
-                Err(error) => error,
+            let batcher = route.node.batcher(key);
+            let connection = batcher.connection();
+            connection.ready().await?;
+            let result = match route.mode {
+                SendMode::Batched | SendMode::Single => {
+                    connection.command(&words, ReplyBound::USUAL).await
+                }
+                SendMode::Asking => connection.command_asking(&words, ReplyBound::USUAL).await,
             };
-            match RedisError::classify(&error) {
-                RedisError::Moved(redirect) => match self.find(redirect, &node) {
-                    Some(owner) => {
-                        self.set_owner(hash_slot(key), &owner);
-                        node = owner;
-                    }
-                    None => node = self.retry_after_refresh(key).await?.node,
-                },
-                RedisError::Final(_) => return Err(self.log_refusal(&node, &error)),
-                _ => return Err(StoreError::ErrorReply),
+            match result {
+                Ok(reply) => return reply.number().map(|n| n > 0).ok_or(StoreError::InvalidReply),
+                Err(error) => route = self.next_route(route, key, &error, connection, None).await?,
             }
         }
         Err(StoreError::ErrorReply)
@@ -249,8 +245,11 @@ impl Router {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn owner(&self, key: &CounterKey) -> Result<Arc<RedisNode>, StoreError> {
-        self.topology().owner(hash_slot(key)).cloned().ok_or(StoreError::Unreachable)
+    /// The route of the first attempt: to the node that owns `key`.
+    fn route_to_owner(&self, key: &CounterKey) -> Result<Route, StoreError> {
+        let owner = self.topology().owner(hash_slot(key)).cloned();
+        let node = owner.ok_or(StoreError::Unreachable)?;
+        Ok(Route { node, mode: SendMode::Batched })
     }
 
     /// Counters of one group may share a call: all of them, but in a cluster only those of one hash
@@ -259,23 +258,31 @@ impl Router {
         if self.topology().is_cluster() { hash_slot(key) } else { 0 }
     }
 
-    /// Where to send a step again after a reply that shows that it did not run.
+    /// Does what follows `error`, and returns where to send the command again. `script` is the one
+    /// that the command calls.
     async fn next_route(
         &self,
         route: Route,
         key: &CounterKey,
         error: &CallError,
-        batcher: &Batcher,
-        script: Script,
+        connection: &Connection,
+        script: Option<Script>,
     ) -> Result<Route, StoreError> {
-        match RedisError::classify(error) {
-            RedisError::NoScript => match batcher.connection().load(script).await {
-                Ok(()) => Ok(route),
-                Err(error) => Err(self.log_refusal(&route.node, &error)),
-            },
+        let fail = |error: &CallError| Err(self.log_and_classify(&route.node, error));
+        // The batcher passes no error of a call with other steps.
+        match NextAction::after(error, true) {
+            NextAction::LoadScript => {
+                let Some(script) = script else { return fail(error) };
+                match connection.load(script).await {
+                    Ok(()) => Ok(route),
+                    Err(error) => fail(&error),
+                }
+            }
             // The batcher has loaded the functions several times.
-            RedisError::NoFunction => Ok(Route { mode: SendMode::Single, ..route }),
-            RedisError::Moved(redirect) => match self.find(redirect, &route.node) {
+            NextAction::LoadFunctions | NextAction::SendAlone => {
+                Ok(Route { mode: SendMode::Single, ..route })
+            }
+            NextAction::SendToOwner(redirect) => match self.find(redirect, &route.node) {
                 Some(node) => {
                     self.set_owner(hash_slot(key), &node);
                     self.request_refresh();
@@ -283,42 +290,37 @@ impl Router {
                 }
                 None => self.retry_after_refresh(key).await,
             },
-            RedisError::Ask(redirect) => match self.find(redirect, &route.node) {
+            NextAction::SendAsking(redirect) => match self.find(redirect, &route.node) {
                 Some(node) => Ok(Route { node, mode: SendMode::Asking }),
                 None => self.retry_after_refresh(key).await,
             },
-            RedisError::TryAgain | RedisError::Loading => {
+            NextAction::SendLater => {
                 tokio::time::sleep(RETRY_PAUSE).await;
                 Ok(route)
             }
-            RedisError::ReadOnly => {
-                // The primary was demoted. A sentinel names the new one to a new connection.
-                batcher.connection().reconnect();
+            NextAction::FailAndReconnect(_) => {
+                connection.reconnect();
                 self.request_refresh();
-                Err(self.log_refusal(&route.node, error))
+                fail(error)
             }
-            RedisError::Final(class @ (StoreError::ConnectionLost | StoreError::Unreachable)) => {
+            NextAction::FailAndRefresh(_) => {
                 self.request_refresh();
-                Err(class)
+                fail(error)
             }
-            RedisError::ClusterDown => {
-                self.request_refresh();
-                Err(self.log_refusal(&route.node, error))
-            }
-            RedisError::NoWrites | RedisError::Final(_) => {
-                Err(self.log_refusal(&route.node, error))
-            }
+            NextAction::Fail(_) => fail(error),
         }
     }
 
     /// The store error for `error`. Logs an error reply, because its text names the cause.
-    pub(super) fn log_refusal(&self, node: &RedisNode, error: &CallError) -> StoreError {
-        let class = match RedisError::classify(error) {
-            RedisError::Final(class) => class,
+    pub(super) fn log_and_classify(&self, node: &RedisNode, error: &CallError) -> StoreError {
+        let class = match NextAction::after(error, true) {
+            NextAction::Fail(class)
+            | NextAction::FailAndRefresh(class)
+            | NextAction::FailAndReconnect(class) => class,
             _ => StoreError::ErrorReply,
         };
         let is_reply = matches!(class, StoreError::ErrorReply | StoreError::InvalidReply);
-        if is_reply && self.may_log_refusal() {
+        if is_reply && self.may_log_error_reply() {
             log_error_reply(node, error);
         }
         class
@@ -326,11 +328,12 @@ impl Router {
 
     /// Whether an error reply may be logged now: at most once a second, because thousands of calls
     /// may fail with the same error.
-    pub(super) fn may_log_refusal(&self) -> bool {
+    pub(super) fn may_log_error_reply(&self) -> bool {
         let (now, relaxed) = (self.now().0, Ordering::Relaxed);
-        let last = self.refusal_logged_at.load(relaxed);
+        let logged_at = &self.error_reply_logged_at;
+        let last = logged_at.load(relaxed);
         now.saturating_sub(last) >= Micros::SECOND.0
-            && self.refusal_logged_at.compare_exchange(last, now, relaxed, relaxed).is_ok()
+            && logged_at.compare_exchange(last, now, relaxed, relaxed).is_ok()
     }
 
     /// The node that `redirect` from `sender` names. Discovery is given an unknown one's address.
@@ -349,11 +352,11 @@ impl Router {
         found
     }
 
-    /// Requests a refresh, pauses, and routes the step by the topology that is known then.
+    /// Requests a refresh, pauses, and routes by the topology that is known then.
     async fn retry_after_refresh(&self, key: &CounterKey) -> Result<Route, StoreError> {
         self.request_refresh();
         tokio::time::sleep(RETRY_PAUSE).await;
-        Ok(Route { node: self.owner(key)?, mode: SendMode::Batched })
+        self.route_to_owner(key)
     }
 
     /// Records that `node` owns `hash_slot`.
