@@ -153,7 +153,10 @@ impl Step {
     pub fn apply(&self, state: &mut Option<State>) -> Outcome {
         match &self.params {
             StepParams::Slots(tiers) => entries::apply(self, tiers, true, state),
-            _ => reservation::apply(self, state),
+            StepParams::FixedWindow(_)
+            | StepParams::SlidingWindow(_)
+            | StepParams::Gcra(_)
+            | StepParams::Log(_) => reservation::apply(self, state),
         }
     }
 
@@ -179,21 +182,16 @@ impl Step {
     /// The instant from which `state` affects no decision: an empty counter gives the same outcome.
     pub fn expires_at(&self, state: &State) -> Micros {
         match (&self.params, state) {
-            (StepParams::FixedWindow(tiers), State::FixedWindow(kept)) => {
-                tier::expires_at(tiers, kept)
-            }
-            (StepParams::SlidingWindow(tiers), State::SlidingWindow(kept)) => {
-                tier::expires_at(tiers, kept)
-            }
-            (StepParams::Gcra(tiers), State::Gcra(kept)) => tier::expires_at(tiers, kept),
-            (StepParams::Log(tiers) | StepParams::Slots(tiers), State::Entries(entries)) => {
-                entries.expires_at(tiers)
-            }
             (_, State::Reserved(reserved)) => {
                 let counted = reserved.counted.as_ref();
                 counted.map_or(Micros::ZERO, |state| self.expires_at(state)).max(reserved.until)
             }
-            _ => Micros::ZERO,
+            (StepParams::FixedWindow(tiers), _) => tier::expires_at(tiers, state),
+            (StepParams::SlidingWindow(tiers), _) => tier::expires_at(tiers, state),
+            (StepParams::Gcra(tiers), _) => tier::expires_at(tiers, state),
+            (StepParams::Log(tiers) | StepParams::Slots(tiers), _) => {
+                entries::expires_at(tiers, state)
+            }
         }
     }
 
@@ -201,20 +199,15 @@ impl Step {
     /// for the fullest tier, 65535 when a tier is at or over its limit.
     pub fn fullness(&self, state: &State) -> u16 {
         match (&self.params, state) {
-            (StepParams::FixedWindow(tiers), State::FixedWindow(kept)) => {
-                tier::fullness(tiers, kept)
-            }
-            (StepParams::SlidingWindow(tiers), State::SlidingWindow(kept)) => {
-                tier::fullness(tiers, kept)
-            }
-            (StepParams::Gcra(tiers), State::Gcra(kept)) => tier::fullness(tiers, kept),
-            (StepParams::Log(tiers) | StepParams::Slots(tiers), State::Entries(entries)) => {
-                entries.fullness(tiers)
-            }
             (_, State::Reserved(reserved)) => {
                 reserved.counted.as_ref().map_or(0, |state| self.fullness(state))
             }
-            _ => 0,
+            (StepParams::FixedWindow(tiers), _) => tier::fullness(tiers, state),
+            (StepParams::SlidingWindow(tiers), _) => tier::fullness(tiers, state),
+            (StepParams::Gcra(tiers), _) => tier::fullness(tiers, state),
+            (StepParams::Log(tiers) | StepParams::Slots(tiers), _) => {
+                entries::fullness(tiers, state)
+            }
         }
     }
 }

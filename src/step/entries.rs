@@ -89,6 +89,19 @@ pub(super) fn settle(
     outcome(step, tiers, entries_of(state, false).unwrap_or(&none), true, &fits)
 }
 
+/// The instant from which no unit is in use.
+pub(super) fn expires_at(tiers: &[EntriesTier], state: &State) -> Micros {
+    let State::Entries(entries) = state else { return Micros::ZERO };
+    let longest = tiers.iter().map(|tier| tier.window).max().unwrap_or_default();
+    entries.instants.back().map_or(Micros::ZERO, |&at| Micros(at).saturating_add(longest))
+}
+
+/// The share of the fullest tier.
+pub(super) fn fullness(tiers: &[EntriesTier], state: &State) -> u16 {
+    let State::Entries(entries) = state else { return 0 };
+    tiers.iter().map(|tier| share(entries.size(tier), tier.max)).max().unwrap_or_default()
+}
+
 /// The entries of `state`, if they are of this kind.
 fn entries_of(state: &Option<State>, with_leases: bool) -> Option<&Entries> {
     match state {
@@ -218,17 +231,6 @@ impl Entries {
             return 0;
         }
         self.instants[self.instants.len() - to_len(size - wait) - 1] + tier.window.0
-    }
-
-    /// The instant from which no unit is in use.
-    pub(super) fn expires_at(&self, tiers: &[EntriesTier]) -> Micros {
-        let longest = tiers.iter().map(|tier| tier.window).max().unwrap_or_default();
-        self.instants.back().map_or(Micros::ZERO, |&at| Micros(at).saturating_add(longest))
-    }
-
-    /// The share of the fullest tier.
-    pub(super) fn fullness(&self, tiers: &[EntriesTier]) -> u16 {
-        tiers.iter().map(|tier| share(self.size(tier), tier.max)).max().unwrap_or_default()
     }
 
     /// The instant at which the newest unit was taken.

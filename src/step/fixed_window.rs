@@ -87,6 +87,13 @@ impl TierParams for FixedWindowTier {
         share(state.count, self.max)
     }
 
+    fn tiers(state: &State) -> Option<&TierStates<FixedWindow>> {
+        match state {
+            State::FixedWindow(tiers) => Some(tiers),
+            _ => None,
+        }
+    }
+
     fn tiers_mut(state: &mut State) -> Option<&mut TierStates<FixedWindow>> {
         match state {
             State::FixedWindow(tiers) => Some(tiers),

@@ -123,6 +123,13 @@ impl TierParams for GcraTier {
         share(state.micros - self.now.0, self.latest_allowed.micros - self.now.0).min(u16::MAX - 1)
     }
 
+    fn tiers(state: &State) -> Option<&TierStates<GcraTime>> {
+        match state {
+            State::Gcra(tiers) => Some(tiers),
+            _ => None,
+        }
+    }
+
     fn tiers_mut(state: &mut State) -> Option<&mut TierStates<GcraTime>> {
         match state {
             State::Gcra(tiers) => Some(tiers),

@@ -50,7 +50,7 @@ impl Reservation {
 /// Applies a step to any algorithm except concurrency, with its lease.
 pub(super) fn apply(step: &Step, state: &mut Option<State>) -> Outcome {
     if let Some(State::Reserved(reserved)) = state
-        && !belongs(&step.params, reserved.counted.as_ref())
+        && reserved.counted.as_ref().is_some_and(|counted| !belongs(&step.params, counted))
     {
         // The state counts as empty, and so do the charges of its reservations.
         let mut fresh = None;
@@ -68,17 +68,15 @@ pub(super) fn apply(step: &Step, state: &mut Option<State>) -> Outcome {
 }
 
 /// Whether the state has the kind of `params` and as many tiers.
-fn belongs(params: &StepParams, state: Option<&State>) -> bool {
-    match (params, state) {
-        (StepParams::FixedWindow(tiers), Some(State::FixedWindow(kept))) => {
-            tiers.len() == kept.as_slice().len()
+fn belongs(params: &StepParams, state: &State) -> bool {
+    match params {
+        StepParams::FixedWindow(tiers) => tier::kept(tiers, state).is_some(),
+        StepParams::SlidingWindow(tiers) => tier::kept(tiers, state).is_some(),
+        StepParams::Gcra(tiers) => tier::kept(tiers, state).is_some(),
+        StepParams::Log(_) => {
+            matches!(state, State::Entries(entries) if entries.leases.is_none())
         }
-        (StepParams::SlidingWindow(tiers), Some(State::SlidingWindow(kept))) => {
-            tiers.len() == kept.as_slice().len()
-        }
-        (StepParams::Gcra(tiers), Some(State::Gcra(kept))) => tiers.len() == kept.as_slice().len(),
-        (StepParams::Log(_), Some(State::Entries(entries))) => entries.leases.is_none(),
-        (_, state) => state.is_none(),
+        StepParams::Slots(_) => false,
     }
 }
 
@@ -110,6 +108,7 @@ fn reserve(step: &Step, state: &mut Option<State>, id: LeaseId, until: Micros) -
     if !outcome.allowed {
         return outcome;
     }
+    let inner = inner.as_ref();
     let latest = match &step.params {
         StepParams::FixedWindow(tiers) => tier::latest_instant(tiers, inner),
         StepParams::SlidingWindow(tiers) => tier::latest_instant(tiers, inner),
@@ -121,7 +120,10 @@ fn reserve(step: &Step, state: &mut Option<State>, id: LeaseId, until: Micros) -
     };
     let costs = match &step.params {
         StepParams::Gcra(tiers) => tier::costs(tiers, inner),
-        _ => SmallVec::new(),
+        StepParams::FixedWindow(_)
+        | StepParams::SlidingWindow(_)
+        | StepParams::Log(_)
+        | StepParams::Slots(_) => SmallVec::new(),
     };
     // The instant at which the hits were charged; later than the step's if the clock was set back.
     let at = step.now.max(latest);

@@ -121,6 +121,13 @@ impl TierParams for SlidingWindowTier {
         share(state.current.saturating_add(self.weighted_previous(state)), self.max)
     }
 
+    fn tiers(state: &State) -> Option<&TierStates<SlidingWindow>> {
+        match state {
+            State::SlidingWindow(tiers) => Some(tiers),
+            _ => None,
+        }
+    }
+
     fn tiers_mut(state: &mut State) -> Option<&mut TierStates<SlidingWindow>> {
         match state {
             State::SlidingWindow(tiers) => Some(tiers),

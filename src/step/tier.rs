@@ -40,6 +40,8 @@ pub(super) trait TierParams {
     /// The used share of the limit: see [`share`].
     fn fullness(&self, state: Self::State) -> u16;
     /// The tiers of `state`, if it is of this kind.
+    fn tiers(state: &State) -> Option<&TierStates<Self::State>>;
+    /// The tiers of `state` to be changed, if it is of this kind.
     fn tiers_mut(state: &mut State) -> Option<&mut TierStates<Self::State>>;
     /// The state of a counter with these tiers.
     fn into_state(tiers: TierStates<Self::State>) -> State;
@@ -80,13 +82,18 @@ pub(super) fn share(used: u64, max: u64) -> u16 {
     }
 }
 
+/// The states of `tiers`. `None` for a state of another kind or number of tiers, which is from an
+/// older version of the rule and counts as empty.
+pub(super) fn kept<'a, P: TierParams>(tiers: &[P], state: &'a State) -> Option<&'a [P::State]> {
+    let kept = P::tiers(state)?.as_slice();
+    (kept.len() == tiers.len()).then_some(kept)
+}
+
 /// The tiers before a step, advanced to its instant.
 type Advanced<P> = SmallVec<[<P as TierParams>::State; 1]>;
 
-fn advanced<P: TierParams>(tiers: &[P], state: &mut Option<State>) -> Advanced<P> {
-    // A state of another kind or number of tiers is from an older version of the rule: ignored.
-    let kept = state.as_mut().and_then(P::tiers_mut).map(|kept| kept.as_slice());
-    let kept = kept.filter(|kept| kept.len() == tiers.len());
+fn advanced<P: TierParams>(tiers: &[P], state: Option<&State>) -> Advanced<P> {
+    let kept = state.and_then(|state| kept(tiers, state));
     tiers.iter().enumerate().map(|(i, tier)| tier.advance(kept.map(|kept| kept[i]))).collect()
 }
 
@@ -112,7 +119,7 @@ pub(super) fn apply<P: TierParams>(step: &Step, tiers: &[P], state: &mut Option<
         }
         return Outcome { allowed, tiers: SmallVec::from_buf([tier_result(tier, after, allowed)]) };
     }
-    let before = advanced(tiers, state);
+    let before = advanced(tiers, state.as_ref());
     let pairs = || tiers.iter().zip(&before);
     let fits: SmallVec<[bool; 1]> = pairs().map(|(tier, &now)| fits(tier, now)).collect();
     let allowed = fits.iter().all(|&fits| fits);
@@ -137,7 +144,7 @@ pub(super) fn settle<P: TierParams>(
     state: &mut Option<State>,
     charge: impl Fn(usize) -> Option<Charge>,
 ) -> (Outcome, SmallVec<[Micros; 1]>) {
-    let before = advanced(tiers, state);
+    let before = advanced(tiers, state.as_ref());
     let settled = |(i, tier): (usize, &P)| match charge(i) {
         Some(charge) => tier.settle(before[i], charge, step.hits.unsigned_abs()),
         None => before[i],
@@ -173,7 +180,7 @@ fn tier_result<P: TierParams>(tier: &P, state: P::State, allowed: bool) -> TierR
 }
 
 /// The latest instant in any tier.
-pub(super) fn latest_instant<P: TierParams>(tiers: &[P], state: &mut Option<State>) -> Micros {
+pub(super) fn latest_instant<P: TierParams>(tiers: &[P], state: Option<&State>) -> Micros {
     let advanced = advanced(tiers, state);
     tiers.iter().zip(advanced).map(|(tier, now)| tier.latest_instant(now)).max().unwrap_or_default()
 }
@@ -181,27 +188,21 @@ pub(super) fn latest_instant<P: TierParams>(tiers: &[P], state: &mut Option<Stat
 /// The cost in every tier of the step's hits, which were just charged to `state`.
 pub(super) fn costs<P: TierParams>(
     tiers: &[P],
-    state: &mut Option<State>,
+    state: Option<&State>,
 ) -> SmallVec<[BucketCost; 1]> {
     let advanced = advanced(tiers, state);
     tiers.iter().zip(advanced).map(|(tier, now)| tier.cost(now)).collect()
 }
 
 /// The instant from which all tiers count as empty.
-pub(super) fn expires_at<P: TierParams>(tiers: &[P], kept: &TierStates<P::State>) -> Micros {
-    let kept = kept.as_slice();
-    if kept.len() != tiers.len() {
-        return Micros::ZERO;
-    }
+pub(super) fn expires_at<P: TierParams>(tiers: &[P], state: &State) -> Micros {
+    let kept = kept(tiers, state).unwrap_or_default();
     tiers.iter().zip(kept).map(|(tier, &kept)| tier.expires_at(kept)).max().unwrap_or_default()
 }
 
 /// The share of the fullest tier.
-pub(super) fn fullness<P: TierParams>(tiers: &[P], kept: &TierStates<P::State>) -> u16 {
-    let kept = kept.as_slice();
-    if kept.len() != tiers.len() {
-        return 0;
-    }
+pub(super) fn fullness<P: TierParams>(tiers: &[P], state: &State) -> u16 {
+    let kept = kept(tiers, state).unwrap_or_default();
     let share = |(tier, &kept): (&P, &P::State)| tier.fullness(tier.advance(Some(kept)));
     tiers.iter().zip(kept).map(share).max().unwrap_or_default()
 }

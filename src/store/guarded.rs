@@ -278,7 +278,14 @@ fn call_result(error: Option<&StoreError>) -> CallResult {
             CallResult::Failed
         }
         // A node that replies with an error is alive and fast.
-        _ => CallResult::Answered,
+        None | Some(StoreError::ErrorReply | StoreError::InvalidReply) => CallResult::Answered,
+        // The call did not reach the node, which may be healthy.
+        Some(
+            StoreError::MemoryFull
+            | StoreError::BreakerOpen
+            | StoreError::Busy
+            | StoreError::NoRoom,
+        ) => CallResult::Abandoned,
     }
 }
 

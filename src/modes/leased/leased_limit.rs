@@ -85,7 +85,7 @@ impl LeasedLimit {
             StepParams::SlidingWindow(tiers) => {
                 tiers.iter().map(|tier| tier.start.saturating_add(tier.window)).min()
             }
-            _ => None,
+            StepParams::Gcra(_) | StepParams::Log(_) | StepParams::Slots(_) => None,
         }
     }
 
@@ -134,7 +134,7 @@ impl LeasedLimit {
             StepParams::SlidingWindow(tiers) => zip(tiers, seen)
                 .map(|(t, s)| s.sliding_window().start.saturating_add(t.window))
                 .min(),
-            _ => None,
+            StepParams::Gcra(_) | StepParams::Log(_) | StepParams::Slots(_) => None,
         };
         until.unwrap_or_default()
     }

@@ -40,7 +40,7 @@ fn instant(states: &[&Option<State>], now: Micros) -> Micros {
     let begun = states.iter().filter_map(|state| state.as_ref()).map(|state| match state {
         State::FixedWindow(tiers) => tiers.as_slice().iter().map(|count| count.start).max(),
         State::SlidingWindow(tiers) => tiers.as_slice().iter().map(|pair| pair.start).max(),
-        _ => None,
+        State::Gcra(_) | State::Entries(_) | State::Reserved(_) => None,
     });
     begun.flatten().max().unwrap_or_default().max(now)
 }
@@ -59,7 +59,8 @@ fn counter_vector(step: &Step, state: &Option<State>) -> CounterVector {
             let window = seen.sliding_window();
             [i128::from(window.current), i128::from(window.previous)]
         }
-        _ => [i128::from(seen.fixed_window().count), 0],
+        StepParams::FixedWindow(_) => [i128::from(seen.fixed_window().count), 0],
+        StepParams::Log(_) | StepParams::Slots(_) => [i128::from(seen.units().0), 0],
     };
     seen.map(counts).collect()
 }

@@ -60,7 +60,8 @@ pub(super) enum CallResult {
     Answered,
     /// The node did not reply within the store's timeout, or the connection failed.
     Failed,
-    /// The caller stopped waiting before the store's timeout, so the node may be healthy.
+    /// The call was not sent, or the caller stopped waiting before the store's timeout. So the node
+    /// may be healthy.
     Abandoned,
 }
 
