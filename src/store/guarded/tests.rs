@@ -129,6 +129,18 @@ async fn error_replies_do_not_open_the_breaker() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_is_not_sent_clears_no_failure() {
+    let store = store();
+    for _ in 0..4 {
+        assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Timeout));
+    }
+    store.shared.store.push_fate(Fate::Rejected(StoreError::Busy));
+    assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Busy));
+    assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Timeout));
+    assert_eq!(store.snapshot(NodeId(0)).breaker, BreakerState::Open);
+}
+
+#[tokio::test(start_paused = true)]
 async fn calls_over_the_bound_are_rejected_at_once() {
     let store = store();
     let step = step();
