@@ -40,7 +40,7 @@ impl Service {
         self.limiter.backend().shared_store().is_none_or(|guarded| {
             let mut nodes = guarded.store().nodes().into_iter();
             guarded.store().is_reachable()
-                && nodes.all(|(node, _)| guarded.snapshot(node).no_recent_failure)
+                && nodes.all(|(node, _)| guarded.snapshot(node).has_no_failure)
         })
     }
 }

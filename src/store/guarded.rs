@@ -63,9 +63,8 @@ struct GuardedNode {
     /// The node's address, for the log.
     address: String,
     in_flight: AtomicUsize,
-    /// Whether the breaker is closed without a failure. Then every call passes, and success changes
-    /// nothing.
-    always_pass: AtomicBool,
+    /// [`Breaker::has_no_failure`], to be read without the lock.
+    has_no_failure: AtomicBool,
     breaker: Mutex<Breaker>,
     /// Locked only while `breaker` is.
     log: Mutex<BreakerLog>,
@@ -80,9 +79,9 @@ struct GuardedNode {
 pub struct GuardSnapshot {
     /// State of the circuit breaker.
     pub breaker: BreakerState,
-    /// Whether the breaker is closed, and no call has failed since the last reply. An error reply is a
-    /// reply. An abandoned call changes nothing. True before the first call.
-    pub no_recent_failure: bool,
+    /// Whether the breaker is closed, and the last completed call got a reply, also an error reply.
+    /// True before the first call.
+    pub has_no_failure: bool,
     /// How often the breaker opened after it had been closed.
     pub opened: u64,
     /// Calls in flight.
@@ -113,13 +112,10 @@ impl<S: NodeAware, C: Clock> GuardedStore<S, C> {
     /// Current state and totals of `node`.
     pub fn snapshot(&self, node: NodeId) -> GuardSnapshot {
         let node = self.guarded_node(node);
-        let (breaker, no_recent_failure) = {
-            let breaker = node.breaker();
-            (breaker.state(), breaker.always_passes())
-        };
+        let breaker = *node.breaker();
         GuardSnapshot {
-            breaker,
-            no_recent_failure,
+            breaker: breaker.state(),
+            has_no_failure: breaker.has_no_failure(),
             opened: node.opened.load(Ordering::Relaxed),
             in_flight: node.in_flight.load(Ordering::Relaxed),
             errors: node.errors.each_ref().map(|count| count.load(Ordering::Relaxed)),
@@ -303,7 +299,7 @@ impl GuardedNode {
         GuardedNode {
             address,
             in_flight: AtomicUsize::new(0),
-            always_pass: AtomicBool::new(false),
+            has_no_failure: AtomicBool::new(true),
             breaker: Mutex::default(),
             log: Mutex::default(),
             opened: AtomicU64::new(0),
@@ -322,7 +318,7 @@ impl GuardedNode {
     }
 
     fn admit(&self, now: Micros) -> CallPermit {
-        if self.always_pass.load(Ordering::Relaxed) {
+        if self.has_no_failure.load(Ordering::Relaxed) {
             return CallPermit::Pass;
         }
         self.breaker().admit(now)
@@ -330,14 +326,14 @@ impl GuardedNode {
 
     fn report(&self, permit: CallPermit, result: CallResult, now: Micros) {
         // The usual case takes no lock, because all workers report to the same nodes.
-        if result != CallResult::Failed && self.always_pass.load(Ordering::Relaxed) {
+        if result != CallResult::Failed && self.has_no_failure.load(Ordering::Relaxed) {
             return;
         }
         let mut breaker = self.breaker();
         let before = breaker.state();
         breaker.report(permit, result, now);
         let after = breaker.state();
-        self.always_pass.store(breaker.always_passes(), Ordering::Relaxed);
+        self.has_no_failure.store(breaker.has_no_failure(), Ordering::Relaxed);
         if before == BreakerState::Closed && after == BreakerState::Open {
             self.opened.fetch_add(1, Ordering::Relaxed);
         }

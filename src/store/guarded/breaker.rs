@@ -136,7 +136,7 @@ impl Breaker {
 
     /// Whether the breaker is closed without a failure: every call passes, and a success changes
     /// nothing.
-    pub(super) fn always_passes(&self) -> bool {
+    pub(super) fn has_no_failure(&self) -> bool {
         matches!(self.state, TimedState::Closed { failures: 0, .. })
     }
 
@@ -258,7 +258,7 @@ mod tests {
                 }
                 now = now.saturating_add(Micros(10 * MS));
             }
-            prop_assert!(breaker.always_passes());
+            prop_assert!(breaker.has_no_failure());
         }
 
         #[test]
