@@ -2,14 +2,16 @@
 -- Twin of src/step/gcra.rs; followed by fast_path.lua and tier.lua, which apply the steps.
 --
 -- TIER   the step's instant, us; parts per us; then durations and instants of two numbers each, whole us
---        and parts of one: the cost of the hits, the latest arrival time within the limit, the latest
---        that denied hits can cause, or for a refund the only one to which it applies
+--        and parts of one: the cost of the hits, the latest arrival time within the limit, and the latest
+--        that denied hits can cause. A refund has instead of the last the only arrival time to which it
+--        applies, or NO_TIME for every one
 -- STATE  theoretical arrival time, whole us and parts of one. A tier replies both.
 
 local TIER, STATE, COSTS, SPARE = 8, 2, 3, 1
 local VALUE_SIZE = 9 + 7 * STATE -- one tier, without reservations
 local NOW, PARTS, COST, LATEST_ALLOWED, LATEST_DENIED = 1, 2, 3, 5, 7
-local LAST = 2 ^ 53 - 2
+local REFUND_ONLY_AT = LATEST_DENIED
+local LAST, NO_TIME = 2 ^ 53 - 2, 2 ^ 53
 
 -- a <= b
 local function at_most(a, a_part, b, b_part)
@@ -111,11 +113,9 @@ local function states()
     return store(s, between(parts, micros, part, S[s + 1], S[s + 2]))
   end
 
-  -- The latest denied time of a refund is the only state to which it applies, or LAST without a part.
   local function refund(t, s)
-    local only, only_part = T[t + LATEST_DENIED], T[t + LATEST_DENIED + 1]
-    local any = only == LAST and only_part == 0
-    if not any and (S[s + 1] ~= only or S[s + 2] ~= only_part) then return false end
+    local only, only_part = T[t + REFUND_ONLY_AT], T[t + REFUND_ONLY_AT + 1]
+    if only ~= NO_TIME and (S[s + 1] ~= only or S[s + 2] ~= only_part) then return false end
     return subtract(t, s, T[t + COST], T[t + COST + 1])
   end
 

@@ -23,12 +23,17 @@ pub(super) fn plan(tier: &Tier, signed: i64, now: Micros, count_denied: bool) ->
     let burst = if rate == 0 { 0 } else { tier.burst.min(HITS_END - 1) };
     let full = length(burst, tier, parts).min(GcraTime { micros: FILL_MAX.0, part: 0 });
     let latest_allowed = GcraTime { micros: now.0 + full.micros, part: full.part };
-    let latest_denied = match count_denied {
-        _ if signed < 0 => GcraTier::ANY,
-        true => sum(latest_allowed, full, parts),
-        false => latest_allowed,
-    };
-    GcraTier { now, parts, cost, emission_interval, latest_allowed, latest_denied }
+    let latest_denied =
+        if count_denied { sum(latest_allowed, full, parts) } else { latest_allowed };
+    GcraTier {
+        now,
+        parts,
+        cost,
+        emission_interval,
+        latest_allowed,
+        latest_denied,
+        refund_only_at: None,
+    }
 }
 
 /// `hits * window / requests`, exactly.

@@ -40,15 +40,14 @@ pub struct GcraTier {
     pub latest_allowed: GcraTime,
     /// The latest arrival time that denied hits can cause. Their debt is at most one full bucket;
     /// otherwise a flood of them would block the counter for years.
-    ///
-    /// For a refund, the only arrival time to which it applies, or [`GcraTier::ANY`].
     pub latest_denied: GcraTime,
+    /// The only arrival time to which a refund applies; `None` for every one.
+    pub refund_only_at: Option<GcraTime>,
 }
 
-impl GcraTier {
-    /// The value of `latest_denied` for a refund that applies to every state. It is the last instant
-    /// that is exact in a double.
-    pub const ANY: GcraTime = GcraTime { micros: INTEGER_END - 2, part: 0 };
+impl GcraTime {
+    /// The last instant that is exact in a double, with any part.
+    pub const LAST: GcraTime = GcraTime { micros: INTEGER_END - 2, part: 0 };
 }
 
 impl TierParams for GcraTier {
@@ -69,7 +68,7 @@ impl TierParams for GcraTier {
 
     fn refund(&self, state: GcraTime, _hits: u64) -> GcraTime {
         // What an instance drew last may be returned only while no other hit was charged after it.
-        if self.latest_denied != GcraTier::ANY && self.latest_denied != state {
+        if self.refund_only_at.is_some_and(|only| only != state) {
             return state;
         }
         self.minus(state, self.cost)
@@ -149,11 +148,11 @@ impl GcraTier {
         if kept.part < self.parts { kept } else { GcraTime { micros: kept.micros + 1, part: 0 } }
     }
 
-    /// `a + b`, at most the last instant that is exact in a double.
+    /// `a + b`, at most [`GcraTime::LAST`].
     fn plus(&self, a: GcraTime, b: GcraTime) -> GcraTime {
-        let last = INTEGER_END - 2;
+        let last = GcraTime::LAST.micros;
         if a.micros > last - b.micros.min(last) {
-            return GcraTime { micros: last, part: 0 };
+            return GcraTime::LAST;
         }
         let micros = a.micros + b.micros;
         // a.part + b.part may be inexact in a double, so a.part is compared with what b.part lacks

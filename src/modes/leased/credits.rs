@@ -233,7 +233,7 @@ impl Credits {
         for (tier, planned) in tiers.iter().zip(planned) {
             let (from, to) = tier.spans.last(tier.now(now)).unwrap_or_default();
             planned.cost = to_time(to - from, tier.parts);
-            planned.latest_denied = to_time(to, tier.parts);
+            planned.refund_only_at = Some(to_time(to, tier.parts));
             left |= to > from;
             credits = credits.min(hits(to - from, tier.one));
         }
@@ -247,10 +247,10 @@ impl Credits {
             return;
         };
         for ((tier, planned), seen) in tiers.iter_mut().zip(planned).zip(&outcome.tiers) {
-            let left = in_parts(seen.arrival_time(), tier.parts);
-            let (most, cost) = (in_parts(planned.latest_denied, tier.parts), planned.cost);
+            let parts = |time| in_parts(time, tier.parts);
+            let left = planned.refund_only_at.map(|end| parts(end) - parts(planned.cost));
             // Otherwise the store's state ends elsewhere, and the span stays charged.
-            if left == most - in_parts(cost, tier.parts) {
+            if left == Some(parts(seen.arrival_time())) {
                 tier.spans.drop_last();
             }
         }

@@ -116,8 +116,8 @@ pub(super) fn add_delta(
 fn gcra_time(parts: i128, per_micro: u64) -> GcraTime {
     let per_micro = i128::from(per_micro.max(1));
     let micros = u64::try_from(parts / per_micro).unwrap_or(u64::MAX);
-    if micros >= INTEGER_END - 2 {
-        return GcraTime { micros: INTEGER_END - 2, part: 0 };
+    if micros >= GcraTime::LAST.micros {
+        return GcraTime::LAST;
     }
     GcraTime { micros, part: (parts % per_micro) as u64 }
 }
@@ -174,7 +174,7 @@ pub(super) fn next_step(
                 let length = cell.map_or(0, |cell| counts[cell] * sign);
                 tier.cost = gcra_time(length, tier.parts);
                 // The debt is unlimited, because the hits have already passed.
-                tier.latest_denied = GcraTime { micros: INTEGER_END - 2, part: 0 };
+                tier.latest_denied = GcraTime::LAST;
             }
             1
         }

@@ -24,7 +24,14 @@ pub(crate) enum Origin {
 pub(crate) struct Span {
     length: GcraTime,
     /// The latest arrival time that a draw may cause, or the only one to which a return applies.
+    /// The last instant limits neither.
     edge: GcraTime,
+}
+
+impl Span {
+    fn edge_of_return(&self) -> Option<GcraTime> {
+        (self.edge != GcraTime::LAST).then_some(self.edge)
+    }
 }
 
 impl Origin {
@@ -36,9 +43,11 @@ impl Origin {
             Origin::Span(spans) => {
                 let StepParams::Gcra(tiers) = &mut step.params else { return };
                 for (tier, span) in tiers.iter_mut().zip(spans) {
-                    (tier.cost, tier.latest_denied) = (span.length, span.edge);
+                    tier.cost = span.length;
                     if step.hits > 0 {
-                        tier.latest_allowed = span.edge;
+                        (tier.latest_allowed, tier.latest_denied) = (span.edge, span.edge);
+                    } else {
+                        tier.refund_only_at = span.edge_of_return();
                     }
                 }
             }
@@ -69,7 +78,7 @@ impl Origin {
             };
             let near = if hits > 0 { sum(arrival, length, parts) } else { arrival };
             let edge = match rng.below(8) {
-                0 => GcraTier::ANY,
+                0 => GcraTime::LAST,
                 1 => GcraTime { part: near.part.saturating_sub(1), ..near },
                 2 => GcraTime { part: (near.part + 1).min(parts - 1), ..near },
                 3 => GcraTime { micros: rng.of_any_size(1 << 52), part: rng.below(parts) },
@@ -115,7 +124,7 @@ fn passed_elsewhere(step: &mut Step, mut windows: u64) {
         }
         StepParams::Gcra(tiers) => {
             for tier in tiers {
-                tier.latest_denied = GcraTier::ANY;
+                tier.latest_denied = GcraTime::LAST;
             }
         }
         StepParams::Log(_) | StepParams::Slots(_) => return,

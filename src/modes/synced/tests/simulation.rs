@@ -47,8 +47,7 @@ fn account(limit: &Limit, state: &mut Option<State>, hits: i64, now: u64) {
     step.count_denied = true;
     if let crate::step::StepParams::Gcra(tiers) = &mut step.params {
         for tier in tiers {
-            tier.latest_denied =
-                crate::step::GcraTime { micros: crate::step::INTEGER_END - 2, part: 0 };
+            tier.latest_denied = crate::step::GcraTime::LAST;
         }
     }
     step.apply(state);

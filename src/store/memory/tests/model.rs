@@ -82,6 +82,7 @@ fn gcra_tier(window: Micros, now: Micros, max: u64, hits: i64) -> GcraTier {
         emission_interval: length(1),
         latest_allowed: after(length(max)),
         latest_denied: after(length(2 * max)),
+        refund_only_at: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Early denials: a request may be denied only if its hits did not fit.
 
 use super::*;
-use crate::step::{GcraTier, StepParams};
+use crate::step::{GcraTime, StepParams};
 
 /// How long a denial may outlast the state of Redis that caused it.
 const REMEMBERED: Micros = Micros::SECOND;
@@ -133,7 +133,7 @@ fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
         step.count_denied = true;
         if let StepParams::Gcra(tiers) = &mut step.params {
             for tier in tiers {
-                tier.latest_denied = GcraTier::ANY;
+                tier.latest_denied = GcraTime::LAST;
             }
         }
         step.apply(&mut state);
