@@ -24,7 +24,7 @@ pub(super) fn plan(tier: &Tier, signed: i64, now: Micros, count_denied: bool) ->
     let full = length(burst, tier, parts).min(GcraTime { micros: FILL_MAX.0, part: 0 });
     let latest_allowed = GcraTime { micros: now.0 + full.micros, part: full.part };
     let latest_denied =
-        if count_denied { sum(latest_allowed, full, parts) } else { latest_allowed };
+        if count_denied { latest_allowed.plus(full, parts) } else { latest_allowed };
     GcraTier {
         now,
         parts,
@@ -55,15 +55,10 @@ fn length(hits: u64, tier: &Tier, parts: u64) -> GcraTime {
     }
 }
 
-fn sum(a: GcraTime, b: GcraTime, parts: u64) -> GcraTime {
-    let part = a.part + b.part;
-    GcraTime { micros: a.micros + b.micros + part / parts, part: part % parts }
-}
-
 /// The usage of one tier, computed in parts of a microsecond.
 pub(super) fn usage(tier: &GcraTier, result: &TierResult, reset_on: ResetOn) -> TierUsage {
     let parts = u128::from(tier.parts);
-    let in_parts = |length: GcraTime| u128::from(length.micros) * parts + u128::from(length.part);
+    let in_parts = |time: GcraTime| time.to_parts(tier.parts).unsigned_abs();
     let interval = in_parts(tier.emission_interval).max(1);
     let now = u128::from(tier.now.0) * parts;
     let arrival = in_parts(result.arrival_time()).max(now);

@@ -16,7 +16,7 @@ use super::{INTEGER_END, State, TierStates};
 use crate::time::Micros;
 
 /// An instant or a duration, exact to a fraction of a microsecond. As the state of one tier, the
-/// theoretical arrival time.
+/// theoretical arrival time. Its methods take the tier's parts per microsecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GcraTime {
     /// Whole microseconds.
@@ -48,6 +48,51 @@ pub struct GcraTier {
 impl GcraTime {
     /// The last instant that is exact in a double, with any part.
     pub const LAST: GcraTime = GcraTime { micros: INTEGER_END - 2, part: 0 };
+
+    /// `self + other`, at most [`GcraTime::LAST`].
+    pub fn plus(self, other: GcraTime, parts: u64) -> GcraTime {
+        let last = GcraTime::LAST.micros;
+        if self.micros > last - other.micros.min(last) {
+            return GcraTime::LAST;
+        }
+        let micros = self.micros + other.micros;
+        // The sum of the parts may be inexact in a double, so `self.part` is compared with what
+        // `other.part` lacks of a whole microsecond.
+        let missing = parts - other.part;
+        if self.part >= missing {
+            GcraTime { micros: micros + 1, part: self.part - missing }
+        } else {
+            GcraTime { micros, part: self.part + other.part }
+        }
+    }
+
+    /// `self - earlier`, where `earlier` is not larger.
+    fn since(self, earlier: GcraTime, parts: u64) -> GcraTime {
+        if self.part >= earlier.part {
+            GcraTime { micros: self.micros - earlier.micros, part: self.part - earlier.part }
+        } else {
+            GcraTime {
+                micros: self.micros - earlier.micros - 1,
+                part: self.part + (parts - earlier.part),
+            }
+        }
+    }
+
+    /// This time as a number of parts. Steps do not use it, because it may exceed a double.
+    pub fn to_parts(self, parts: u64) -> i128 {
+        i128::from(self.micros) * i128::from(parts) + i128::from(self.part)
+    }
+
+    /// The time of `count` parts, at least 0 and at most [`GcraTime::LAST`].
+    pub fn from_parts(count: i128, parts: u64) -> GcraTime {
+        let (count, parts) = (count.max(0), i128::from(parts.max(1)));
+        match u64::try_from(count / parts) {
+            Ok(micros) if micros < GcraTime::LAST.micros => {
+                GcraTime { micros, part: (count % parts) as u64 }
+            }
+            _ => GcraTime::LAST,
+        }
+    }
 }
 
 impl TierParams for GcraTier {
@@ -59,11 +104,11 @@ impl TierParams for GcraTier {
     }
 
     fn fits(&self, state: GcraTime, _hits: u64) -> bool {
-        self.plus(state, self.cost) <= self.latest_allowed
+        state.plus(self.cost, self.parts) <= self.latest_allowed
     }
 
     fn charge(&self, state: GcraTime, _hits: u64) -> GcraTime {
-        self.plus(state, self.cost).min(self.latest_denied.max(state))
+        state.plus(self.cost, self.parts).min(self.latest_denied.max(state))
     }
 
     fn refund(&self, state: GcraTime, _hits: u64) -> GcraTime {
@@ -78,14 +123,14 @@ impl TierParams for GcraTier {
         // The actual cost is charged in full, because it was used even if it exceeds the limit.
         let charged = self.in_parts(charge.cost.length);
         if self.cost >= charged {
-            self.plus(state, self.length_between(charged, self.cost))
+            state.plus(self.cost.since(charged, self.parts), self.parts)
         } else {
             // What has drained since cannot be given back: hits that were charged later have used
             // it. The charge drains after everything charged before it, so at most this much of
             // it is left. Where an earlier charge was given back in part, `drained` is earlier.
             let left = charge.cost.drained.saturating_sub(self.now);
             let left = GcraTime { micros: left.0, part: 0 };
-            self.minus(state, self.length_between(self.cost, charged).min(left))
+            self.minus(state, charged.since(self.cost, self.parts).min(left))
         }
     }
 
@@ -97,7 +142,7 @@ impl TierParams for GcraTier {
         if after >= before {
             return Micros::ZERO;
         }
-        self.expires_at(self.length_between(after, before))
+        self.expires_at(before.since(after, self.parts))
     }
 
     fn latest_instant(&self, _state: GcraTime) -> Micros {
@@ -116,7 +161,7 @@ impl TierParams for GcraTier {
         if self.latest_allowed == (GcraTime { micros: self.now.0, part: 0 }) {
             return 0; // nothing ever passes, so an eviction loses nothing
         }
-        if self.plus(state, self.emission_interval) > self.latest_allowed {
+        if state.plus(self.emission_interval, self.parts) > self.latest_allowed {
             return u16::MAX;
         }
         share(state.micros - self.now.0, self.latest_allowed.micros - self.now.0).min(u16::MAX - 1)
@@ -148,38 +193,9 @@ impl GcraTier {
         if kept.part < self.parts { kept } else { GcraTime { micros: kept.micros + 1, part: 0 } }
     }
 
-    /// `a + b`, at most [`GcraTime::LAST`].
-    fn plus(&self, a: GcraTime, b: GcraTime) -> GcraTime {
-        let last = GcraTime::LAST.micros;
-        if a.micros > last - b.micros.min(last) {
-            return GcraTime::LAST;
-        }
-        let micros = a.micros + b.micros;
-        // a.part + b.part may be inexact in a double, so a.part is compared with what b.part lacks
-        // of a whole microsecond.
-        let missing = self.parts - b.part;
-        if a.part >= missing {
-            GcraTime { micros: micros + 1, part: a.part - missing }
-        } else {
-            GcraTime { micros, part: a.part + b.part }
-        }
-    }
-
     /// `a - b`, at least the step's instant, at which the bucket is empty.
     fn minus(&self, a: GcraTime, b: GcraTime) -> GcraTime {
         let empty = GcraTime { micros: self.now.0, part: 0 };
-        if a <= self.plus(empty, b) { empty } else { self.length_between(b, a) }
-    }
-
-    /// `to - from`, where `from` is not larger.
-    fn length_between(&self, from: GcraTime, to: GcraTime) -> GcraTime {
-        if to.part >= from.part {
-            GcraTime { micros: to.micros - from.micros, part: to.part - from.part }
-        } else {
-            GcraTime {
-                micros: to.micros - from.micros - 1,
-                part: to.part + (self.parts - from.part),
-            }
-        }
+        if a <= empty.plus(b, self.parts) { empty } else { a.since(b, self.parts) }
     }
 }

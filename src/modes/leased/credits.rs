@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::leased_limit::{CreditBatch, LeasedLimit};
 use super::spans::DrawnSpans;
-use crate::step::{GcraTier, GcraTime, INTEGER_END, Outcome, Step, StepParams};
+use crate::step::{GcraTier, GcraTime, Outcome, Step, StepParams};
 use crate::time::Micros;
 
 mod bucket_draw;
@@ -55,18 +55,6 @@ impl BucketTier {
     }
 }
 
-/// A time of a bucket in parts.
-fn in_parts(time: GcraTime, parts: u64) -> i128 {
-    i128::from(time.micros) * i128::from(parts) + i128::from(time.part)
-}
-
-/// A length in parts as a time of a bucket.
-fn to_time(length: i128, parts: u64) -> GcraTime {
-    let parts = i128::from(parts.max(1));
-    let micros = u64::try_from(length / parts).unwrap_or(0).min(INTEGER_END - 2);
-    GcraTime { micros, part: (length % parts).max(0) as u64 }
-}
-
 fn hits(length: i128, one: i128) -> u64 {
     u64::try_from(length / one.max(1)).unwrap_or(u64::MAX)
 }
@@ -78,8 +66,8 @@ impl Credits {
             StepParams::Gcra(tiers) => {
                 let tier = |tier: &GcraTier| BucketTier {
                     parts: tier.parts,
-                    one: in_parts(tier.emission_interval, tier.parts),
-                    full: in_parts(tier.latest_allowed, tier.parts),
+                    one: tier.emission_interval.to_parts(tier.parts),
+                    full: tier.latest_allowed.to_parts(tier.parts),
                     spans: DrawnSpans::default(),
                 };
                 Credits::Bucket(tiers.iter().map(tier).collect())
@@ -200,8 +188,8 @@ impl Credits {
             }
             (Credits::Bucket(tiers), StepParams::Gcra(planned)) => {
                 for ((tier, planned), seen) in tiers.iter_mut().zip(planned).zip(&outcome.tiers) {
-                    let to = in_parts(seen.arrival_time(), tier.parts);
-                    tier.spans.add(to - in_parts(planned.cost, tier.parts), to);
+                    let to = seen.arrival_time().to_parts(tier.parts);
+                    tier.spans.add(to - planned.cost.to_parts(tier.parts), to);
                 }
             }
             (Credits::Bucket(_), _) => {}
@@ -217,8 +205,8 @@ impl Credits {
         let whole = self.available(step.now);
         for (tier, planned) in tiers.iter().zip(planned) {
             let over = tier.spans.unspent(tier.now(step.now)) - tier.cost(whole);
-            let cost = in_parts(planned.cost, tier.parts) - over.max(0);
-            planned.cost = to_time(cost.max(0), tier.parts);
+            let cost = planned.cost.to_parts(tier.parts) - over.max(0);
+            planned.cost = GcraTime::from_parts(cost, tier.parts);
         }
     }
 
@@ -232,8 +220,8 @@ impl Credits {
         let mut left = false;
         for (tier, planned) in tiers.iter().zip(planned) {
             let (from, to) = tier.spans.last(tier.now(now)).unwrap_or_default();
-            planned.cost = to_time(to - from, tier.parts);
-            planned.refund_only_at = Some(to_time(to, tier.parts));
+            planned.cost = GcraTime::from_parts(to - from, tier.parts);
+            planned.refund_only_at = Some(GcraTime::from_parts(to, tier.parts));
             left |= to > from;
             credits = credits.min(hits(to - from, tier.one));
         }
@@ -247,7 +235,7 @@ impl Credits {
             return;
         };
         for ((tier, planned), seen) in tiers.iter_mut().zip(planned).zip(&outcome.tiers) {
-            let parts = |time| in_parts(time, tier.parts);
+            let parts = |time: GcraTime| time.to_parts(tier.parts);
             let left = planned.refund_only_at.map(|end| parts(end) - parts(planned.cost));
             // Otherwise the store's state ends elsewhere, and the span stays charged.
             if left == Some(parts(seen.arrival_time())) {
@@ -269,7 +257,7 @@ impl Credits {
         let less = |(tier, state): (&BucketTier, &GcraTime)| {
             let unspent = tier.spans.unspent(tier.now(now));
             let empty = tier.now(now);
-            to_time((in_parts(*state, tier.parts) - unspent).max(empty), tier.parts)
+            GcraTime::from_parts((state.to_parts(tier.parts) - unspent).max(empty), tier.parts)
         };
         tiers.iter().zip(state).map(less).collect()
     }

@@ -105,19 +105,12 @@ impl LeasedLimit {
         let StepParams::Gcra(tiers) = &step.params else { return want };
         let drains = |(tier, seen): (&GcraTier, &TierResult)| {
             let time = end.saturating_sub(Micros(seen.arrival_time().micros)).0;
-            u128::from(time) * u128::from(tier.parts) / u128::from(self.cost_of_one(tier).max(1))
+            let one = tier.emission_interval.to_parts(tier.parts).max(1);
+            i128::from(time) * i128::from(tier.parts) / one
         };
         let drained = zip(tiers, &outcome.tiers).map(drains).max().unwrap_or(0);
         let drained = u64::try_from(drained).unwrap_or(u64::MAX);
         want.max(drained.min(want.saturating_mul(DRAINED_MAX)))
-    }
-
-    /// The cost of one hit in parts.
-    fn cost_of_one(&self, tier: &GcraTier) -> u64 {
-        tier.emission_interval
-            .micros
-            .saturating_mul(tier.parts)
-            .saturating_add(tier.emission_interval.part)
     }
 
     /// The end of the window in which the store counted the hits of `step`. It may be a later one

@@ -52,8 +52,7 @@ fn counter_vector(step: &Step, state: &Option<State>) -> CounterVector {
     let counts = |(index, seen): (usize, &TierResult)| match &step.params {
         StepParams::Gcra(tiers) => {
             let parts = tiers.get(index).map_or(1, |tier: &GcraTier| tier.parts);
-            let time = seen.arrival_time();
-            [i128::from(time.micros) * i128::from(parts) + i128::from(time.part), 0]
+            [seen.arrival_time().to_parts(parts), 0]
         }
         StepParams::SlidingWindow(_) => {
             let window = seen.sliding_window();
@@ -104,22 +103,12 @@ pub(super) fn add_delta(
         StepParams::Gcra(tiers) => {
             let kept = tiers.iter().enumerate().map(|(i, tier)| {
                 let empty = i128::from(tier.now.0) * i128::from(tier.parts);
-                gcra_time(sum(i, CURRENT).max(empty), tier.parts)
+                GcraTime::from_parts(sum(i, CURRENT).max(empty), tier.parts)
             });
             Some(State::Gcra(TierStates::from_slice(&kept.collect::<Vec<_>>())))
         }
         StepParams::Log(_) | StepParams::Slots(_) => None,
     }
-}
-
-/// `parts` (fractions of a microsecond) as an instant or a length of a bucket.
-fn gcra_time(parts: i128, per_micro: u64) -> GcraTime {
-    let per_micro = i128::from(per_micro.max(1));
-    let micros = u64::try_from(parts / per_micro).unwrap_or(u64::MAX);
-    if micros >= GcraTime::LAST.micros {
-        return GcraTime::LAST;
-    }
-    GcraTime { micros, part: (parts % per_micro) as u64 }
 }
 
 /// Whether every cell of `state` is at least as large as that of `other`.
@@ -172,7 +161,7 @@ pub(super) fn next_step(
         StepParams::Gcra(tiers) => {
             for ((tier, cell), counts) in tiers.iter_mut().zip(chosen).zip(&missing) {
                 let length = cell.map_or(0, |cell| counts[cell] * sign);
-                tier.cost = gcra_time(length, tier.parts);
+                tier.cost = GcraTime::from_parts(length, tier.parts);
                 // The debt is unlimited, because the hits have already passed.
                 tier.latest_denied = GcraTime::LAST;
             }
@@ -219,10 +208,8 @@ pub(super) fn excess(limit: &Limit, now: Micros, state: &Option<State>) -> u64 {
         }
         StepParams::Gcra(tiers) => {
             let tier = &tiers[index];
-            let parts = |time: GcraTime| {
-                i128::from(time.micros) * i128::from(tier.parts) + i128::from(time.part)
-            };
-            (counts[0] - parts(tier.latest_allowed)) / parts(tier.emission_interval).max(1)
+            let over = counts[0] - tier.latest_allowed.to_parts(tier.parts);
+            over / tier.emission_interval.to_parts(tier.parts).max(1)
         }
         StepParams::Log(_) | StepParams::Slots(_) => 0,
     };

@@ -17,9 +17,9 @@
 
 use smallvec::SmallVec;
 
-use super::{BucketTier, Credits, in_parts, to_time};
+use super::{BucketTier, Credits};
 use crate::modes::leased::leased_limit::LeasedLimit;
-use crate::step::{State, Step, StepParams};
+use crate::step::{GcraTime, State, Step, StepParams};
 use crate::time::Micros;
 
 /// An end that no span reaches, in parts.
@@ -62,7 +62,7 @@ impl BucketDraw {
             _ => &[],
         };
         let draw = |(index, tier): (usize, &BucketTier)| {
-            let known = known.get(index).map_or(0, |known| in_parts(*known, tier.parts));
+            let known = known.get(index).map_or(0, |known| known.to_parts(tier.parts));
             let start = known.max(tier.now(at));
             let mut tier = tier.clone();
             tier.spans.add(start, NEVER);
@@ -130,8 +130,8 @@ impl BucketDraw {
             let parts = draw.tier.parts;
             let end = draw.end + draw.tier.cost(extra);
             let most = draw.tier.now(self.latest) + draw.tier.full;
-            planned.cost = to_time(end - draw.start, parts);
-            planned.latest_allowed = to_time(most.min(end + draw.slack), parts);
+            planned.cost = GcraTime::from_parts(end - draw.start, parts);
+            planned.latest_allowed = GcraTime::from_parts(most.min(end + draw.slack), parts);
             planned.latest_denied = planned.latest_allowed;
         }
         step
@@ -142,7 +142,7 @@ impl BucketDraw {
 mod tests {
     use super::*;
     use crate::limit::{Algorithm, Limit, Tier};
-    use crate::step::{GcraTime, TierStates};
+    use crate::step::TierStates;
 
     /// A bucket of 2 hits, in which one hit takes 10 us.
     fn limit() -> LeasedLimit {
