@@ -5,14 +5,14 @@
 
 use crate::algorithm;
 use crate::decision::Decision;
-use crate::descriptor::{Entry, split_lease};
+use crate::descriptor::Entry;
 use crate::key::{CounterKey, KeySeed};
 use crate::limit::Limit;
 use crate::rules::{Found, Policy, Rule, RuleSet};
 use crate::store::{Store, StoreError};
 use crate::time::Micros;
 
-use super::{Limiter, LocalCounters};
+use super::{Limiter, LocalCounters, resolve};
 
 /// The counter that a descriptor resolves to.
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +48,9 @@ pub fn find_counter<'r>(
     domain: &str,
     entries: &[Entry<'_>],
 ) -> Result<Counter<'r>, NoCounter> {
-    let leased = split_lease(entries).and_then(|(_, others)| {
-        let Found::Rule(rule) = rules.find(domain, &others) else { return None };
-        rule.leases().then_some((rule, others))
-    });
+    let leased = resolve::rule_with_leases(rules, domain, entries);
     let (rule, entries) = match &leased {
-        Some((rule, others)) => (*rule, &**others),
+        Some((rule, _, others)) => (*rule, &**others),
         None => match rules.find(domain, entries) {
             Found::UnknownDomain => return Err(NoCounter::UnknownDomain),
             Found::NoRule => return Err(NoCounter::NoRule),

@@ -8,9 +8,9 @@ use super::lease_id::{self, LeaseIds};
 use super::pending::PendingDescriptor;
 use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
 use crate::decision::DecisionReason;
-use crate::descriptor::{Descriptor, Request, split_lease};
+use crate::descriptor::{Descriptor, Entry, Request, split_lease};
 use crate::key::KeySeed;
-use crate::rules::{self, Found, NameId, Policy, RuleSet};
+use crate::rules::{self, Found, NameId, Policy, Rule, RuleSet};
 
 /// Assigns one lease id to all leases that the request opens, because the response carries only
 /// one.
@@ -71,20 +71,28 @@ pub(super) fn descriptor<'r>(
     }
 }
 
-/// Resolves a descriptor that closes a lease: it has a `lease` entry, and its other entries match
-/// a rule with leases. Under other rules `lease` is a key like any other.
+/// The rule of a descriptor that closes a lease, the id of the lease, and the other entries. Such a
+/// descriptor has a `lease` entry, and its other entries match a rule with leases. Under other rules
+/// `lease` is a key like any other.
+pub(super) fn rule_with_leases<'r, 'e>(
+    rules: &'r RuleSet,
+    domain: &str,
+    entries: &[Entry<'e>],
+) -> Option<(&'r Rule, &'e str, SmallVec<[Entry<'e>; 8]>)> {
+    let (id, others) = split_lease(entries)?;
+    let Found::Rule(rule) = rules.find(domain, &others) else { return None };
+    rule.leases().then_some((rule, id, others))
+}
+
+/// Resolves a descriptor that closes a lease.
 fn closing_lease<'r>(
     rules: &'r RuleSet,
     request: &Request<'_>,
     descriptor: &Descriptor<'_>,
     seed: &KeySeed,
 ) -> Option<ResolvedDescriptor<'r>> {
-    let (id, entries) = split_lease(descriptor.entries)?;
-    let Found::Rule(rule) = rules.find(request.domain, &entries) else { return None };
+    let (rule, id, entries) = rule_with_leases(rules, request.domain, descriptor.entries)?;
     let Policy::Limit(limit) = &rule.policy else { return None };
-    if !rule.leases() {
-        return None;
-    }
     let hits = descriptor.hits(request.hits_addend);
     Some(ResolvedDescriptor::Counter(CounterQuery {
         rule: Some(rule),
