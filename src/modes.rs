@@ -22,7 +22,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::decision::Decision;
 use crate::key::CounterKey;
 use crate::limit::{Limit, Mode};
-use crate::step::{Lease, Step};
+use crate::step::{self, Lease, Step};
 use crate::store::{Store, StoreError};
 use crate::time::{Clock, Micros};
 
@@ -65,7 +65,7 @@ pub struct CounterCheck<'a> {
 impl CounterCheck<'_> {
     /// Whether hits or a lease are given back, so that a full counter may have room.
     fn gives_back(&self) -> bool {
-        self.hits < 0 || matches!(self.lease, Some(Lease::Close(_)))
+        step::gives_back(self.hits, self.lease)
     }
 }
 

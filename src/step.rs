@@ -26,7 +26,7 @@ mod tier;
 pub use entries::{Entries, EntriesTier};
 pub use fixed_window::{FixedWindow, FixedWindowTier};
 pub use gcra::{GcraTier, GcraTime};
-pub use lease::{Lease, LeaseId, ParseLeaseIdError};
+pub use lease::{Lease, LeaseId, ParseLeaseIdError, gives_back};
 pub use reservation::{RESERVATIONS_MAX, Reserved};
 pub use sliding_window::{SLIDING_COUNT_END, SlidingWindow, SlidingWindowTier};
 
@@ -147,6 +147,11 @@ impl Step {
     pub fn with_lease(mut self, lease: Lease) -> Step {
         self.lease = Some(lease);
         self
+    }
+
+    /// Whether the step gives hits or a lease back, so that a full counter may have room.
+    pub fn gives_back(&self) -> bool {
+        gives_back(self.hits, self.lease)
     }
 
     /// Applies the step to a counter, in place.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::key::CounterKey;
-use crate::step::{Lease, Outcome, Step};
+use crate::step::{Outcome, Step};
 use crate::store::{Store, StoreError};
 use crate::time::{Deadline, Micros};
 
@@ -163,11 +163,6 @@ impl<S: Store> Drop for SuppressOnDrop<'_, S> {
     }
 }
 
-/// Whether the step gives hits or a lease back, so that a full counter may have room.
-fn gives_back(step: &Step) -> bool {
-    step.hits < 0 || matches!(step.lease, Some(Lease::Close(_)))
-}
-
 impl<S: Store> Store for OverLimitStore<S> {
     fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         self.store.now(key, local)
@@ -184,7 +179,7 @@ impl<S: Store> Store for OverLimitStore<S> {
         timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
         let set = self.cache.set(key);
-        if gives_back(step) {
+        if step.gives_back() {
             self.give_back(set, key, step, timeout).await
         } else {
             self.take(set, key, step, timeout).await
@@ -192,7 +187,7 @@ impl<S: Store> Store for OverLimitStore<S> {
     }
 
     fn apply_detached(&self, key: &CounterKey, step: Step) {
-        if gives_back(&step) {
+        if step.gives_back() {
             let set = self.cache.set(key);
             if let Some(denied) = set.invalidate(key, step.now) {
                 self.store.apply_detached(key, denied);

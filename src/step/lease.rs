@@ -86,6 +86,11 @@ impl Lease {
     }
 }
 
+/// Whether `hits`, or `lease`, are given back.
+pub fn gives_back(hits: i64, lease: Option<Lease>) -> bool {
+    hits < 0 || matches!(lease, Some(Lease::Close(_)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

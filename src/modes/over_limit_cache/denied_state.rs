@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use smallvec::smallvec;
 
-use crate::step::{FixedWindowTier, Lease, Outcome, State, Step, StepParams};
+use crate::step::{FixedWindowTier, Outcome, State, Step, StepParams};
 use crate::time::Micros;
 
 /// The state of a counter since it denied a step.
@@ -65,7 +65,7 @@ impl DeniedState {
     /// The counter's outcome of `step`, if that is a denial. `None` if the store must decide, or if
     /// this state is older than `max_age`.
     pub(super) fn deny(&mut self, step: &Step, max_age: Micros) -> Option<Outcome> {
-        let takes = step.hits > 0 && !matches!(step.lease, Some(Lease::Close(_)));
+        let takes = step.hits != 0 && !step.gives_back();
         // After the clock was set back, the state may be of a later window than the step.
         if !takes || step.now < self.at || limit(&step.params) != self.limit {
             return None;

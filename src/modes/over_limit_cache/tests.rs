@@ -9,7 +9,7 @@ use super::*;
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::limit::{Algorithm, Limit, Tier};
-use crate::step::LeaseId;
+use crate::step::{Lease, LeaseId};
 use crate::store::MemoryStore;
 use crate::testing::{FakeStore, Fate};
 
