@@ -1,7 +1,10 @@
 //! Stores of counters. A store applies steps to keys, and has no access to rules or limits.
 
 use std::future::Future;
+use std::task::{Context, Waker};
 use std::time::Duration;
+
+use tokio::runtime::Handle;
 
 use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
@@ -75,6 +78,16 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// The reason why there is no outcome. The counter may still exist.
     fn delete(&self, key: &CounterKey) -> impl Future<Output = Result<bool, StoreError>> + Send;
+}
+
+/// Runs a call to a store without a caller. The first poll queues its step, before any later step of
+/// the same caller. Without a runtime the process is ending, and the call is dropped.
+fn detach(call: impl Future<Output = ()> + Send + 'static) {
+    let Ok(runtime) = Handle::try_current() else { return };
+    let mut call = Box::pin(call);
+    if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+        runtime.spawn(call);
+    }
 }
 
 /// A store whose counters are on nodes, one or several. Nodes fail independently.

@@ -9,15 +9,12 @@
 //! **Invariant:** a call that may have run is never sent again. A call is repeated only after a
 //! reply of the node that shows that it did not run.
 
-use std::future::Future;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::{NodeAware, NodeId, Store, StoreError, with_timeout};
+use super::{NodeAware, NodeId, Store, StoreError, detach, with_timeout};
 use crate::key::CounterKey;
 use crate::settings::RedisSettings;
 use crate::step::{Outcome, Step};
@@ -147,13 +144,8 @@ impl Store for RedisStore {
 
     fn apply_detached(&self, key: &CounterKey, step: Step) {
         let (router, key) = (self.router.clone(), *key);
-        // Without a runtime the process is ending. Hits that are not given back expire.
-        let Ok(runtime) = Handle::try_current() else { return };
-        let mut call = Box::pin(async move { router.apply(&key, &step).await });
-        // The first poll queues the step, before any later step of the same caller.
-        if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            runtime.spawn(call);
-        }
+        // Hits that are not given back expire.
+        detach(async move { drop(router.apply(&key, &step).await) });
     }
 
     async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {

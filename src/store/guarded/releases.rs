@@ -9,18 +9,16 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::breaker::CallPermit;
 use super::{GuardedStore, Shared, call_result};
 use crate::key::CounterKey;
 use crate::step::{Lease, Step, StepParams};
-use crate::store::{NodeAware, NodeId, StoreError, with_timeout};
+use crate::store::{NodeAware, NodeId, StoreError, detach, with_timeout};
 use crate::time::{Clock, Micros};
 
 /// Pause between two attempts to send the waiting releases.
@@ -79,20 +77,15 @@ impl Release {
 impl<S: NodeAware, C: Clock> GuardedStore<S, C> {
     /// Sends a release, and sends it again if it fails.
     pub(super) fn release(&self, release: Release) {
-        // Without a runtime the process is ending. The slots expire.
-        let Ok(runtime) = Handle::try_current() else { return };
         let store = self.clone();
-        let mut call = Box::pin(async move {
+        // Slots that are not released expire.
+        detach(async move {
             if store.send_release(&release).await.is_err() {
                 let retrying = store.clone();
                 let retry = || tokio::spawn(async move { retrying.retry_releases().await });
                 store.shared.releases.push(release, retry);
             }
         });
-        // The first poll queues the step, before any later step of the same caller.
-        if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            runtime.spawn(call);
-        }
     }
 
     /// Sends a release once, if the breaker of its node lets it pass. It is not in the metrics of
