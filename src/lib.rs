@@ -18,6 +18,7 @@
 //! - [`escape`]: texts of files and requests on one line, for messages.
 //! - [`yaml`]: YAML nodes with line and column, for rule files and settings files.
 //! - [`spelling`]: suggestions for misspelt names.
+//! - [`splitmix64`]: random numbers that are the same for the same seed.
 //! - [`duration`]: durations in text form, such as `1h30m`.
 //! - [`time`]: instants in microseconds, and the only trait that reads a clock.
 //! - [`sharded`], [`histogram`]: metrics as atomics, in one shard per core and at most 8 shards.
@@ -94,6 +95,7 @@ pub mod server;
 pub mod settings;
 pub mod sharded;
 pub mod spelling;
+pub mod splitmix64;
 pub mod step;
 pub mod store;
 pub mod store_error;

@@ -3,6 +3,8 @@
 //! Every source has its own generator, seeded by its number, so that the traffic does not depend on
 //! the number of threads.
 
+use weir::splitmix64;
+
 /// The distribution of requests over sources and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Traffic {
@@ -136,18 +138,14 @@ impl Iterator for Source {
     }
 }
 
-/// A splitmix64 generator (Steele, Lea, Flood: <https://doi.org/10.1145/2660193.2660195>).
+/// A generator of random numbers.
 struct Random(u64);
 
 impl Random {
     /// Uniform over 0..1, without either end.
     fn share(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        ((z >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+        let number = splitmix64::next(&mut self.0);
+        ((number >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
     }
 
     /// Exponentially distributed around `mean`, rounded down.

@@ -1,4 +1,6 @@
-//! The random number generator SplitMix64.
+//! Random choices, the same for the same seed.
+
+use crate::splitmix64;
 
 /// A generator. Equal seeds give equal numbers.
 #[derive(Clone, Debug)]
@@ -11,11 +13,7 @@ impl Rng {
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        splitmix64::next(&mut self.0)
     }
 
     /// A number below `end`; 0 if `end` is 0.

@@ -26,8 +26,6 @@ mod seeds;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 #[path = "../../fuzz/src/settings.rs"]
 mod settings;
-#[path = "../support/splitmix64.rs"]
-mod splitmix64;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 #[path = "../../fuzz/src/tls.rs"]
 mod tls;

@@ -1,6 +1,6 @@
 //! Random choices, the same for the same seed.
 
-use crate::splitmix64;
+use weir::splitmix64;
 
 /// A generator of random choices.
 pub(crate) struct Rng(u64);

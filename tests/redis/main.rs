@@ -47,7 +47,6 @@ mod support {
     pub(crate) mod rls;
     pub(crate) mod schedule;
     pub(crate) mod secret;
-    pub(crate) mod splitmix64;
     pub(crate) mod traffic;
     pub(crate) mod vectors;
     pub(crate) mod wait;

@@ -27,6 +27,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("escape", ""),
     ("time", ""),
     ("sharded", ""),
+    ("splitmix64", ""),
     ("histogram", "time sharded"),
     ("outage_log", "time"),
     ("tls", "bounded_file"),
@@ -42,7 +43,10 @@ const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("rules", "escape time yaml spelling duration limit descriptor key proto"),
     // The settings file may hold secrets, and has the same bound as other files with secrets.
     ("settings", "bounded_file escape yaml spelling duration limit descriptor rules"),
-    ("store", "bounded_file outage_log tls time histogram key step store_error settings"),
+    (
+        "store",
+        "bounded_file splitmix64 outage_log tls time histogram key step store_error settings",
+    ),
     ("lease_rollback", ""),
     ("decision", "time limit descriptor store_error lease_rollback"),
     ("algorithm", "time limit step decision"),

@@ -5,8 +5,9 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A splitmix64 generator (Steele, Lea, Flood: <https://doi.org/10.1145/2660193.2660195>). Its numbers
-/// never leave the store.
+use crate::splitmix64;
+
+/// A generator. Its numbers never leave the store.
 pub(super) struct Rng(u64);
 
 impl Rng {
@@ -17,11 +18,6 @@ impl Rng {
 
     /// A number below `end`; 0 if `end` is 0.
     pub(super) fn below(&mut self, end: u32) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        (((z >> 32) * u64::from(end)) >> 32) as u32
+        (((splitmix64::next(&mut self.0) >> 32) * u64::from(end)) >> 32) as u32
     }
 }

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use weir::limit::{Algorithm, FILL_MAX, HITS_END, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
+use weir::splitmix64;
 use weir::step::{Lease, LeaseId, State, Step};
 use weir::time::Micros;
 
 use super::origin::Origin;
-use crate::support::splitmix64;
 
 /// Every algorithm, in the order of docs/algorithms.md.
 pub(crate) const ALGORITHMS: [Algorithm; 6] = [
