@@ -21,6 +21,7 @@
 //! - [`splitmix64`]: random numbers that are the same for the same seed.
 //! - [`duration`]: durations in text form, such as `1h30m`.
 //! - [`time`]: instants in microseconds, and the only trait that reads a clock.
+//! - [`atomic_count`]: a count that threads share.
 //! - [`sharded`], [`histogram`]: metrics as atomics, in one shard per core and at most 8 shards.
 //! - `outage_log`: bounds the log lines about a connection that fails and recovers.
 //! - [`tls`]: certificate files, their reload and name checks, for the server and the clients of Redis
@@ -76,6 +77,7 @@
 
 pub mod algorithm;
 pub mod app;
+pub mod atomic_count;
 pub mod bounded_file;
 pub mod cli;
 pub mod decision;

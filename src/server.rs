@@ -37,7 +37,7 @@ pub use lifecycle::Health;
 #[doc(hidden)]
 pub use listener::tls::fuzz_driver as tls_fuzz_driver;
 pub use listener::tls::{TlsAcceptor, TlsConfig};
-pub use metrics::{ClientMemory, ListenerMetrics, Metric, PartMetrics, ServerMetrics};
+pub use metrics::{ClientMemory, ListenerMetrics, PartMemory, ServerMetrics};
 /// For integration tests and the fuzz targets, which are other crates.
 #[doc(hidden)]
 pub use rls::fuzz_driver;

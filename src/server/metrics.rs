@@ -1,84 +1,48 @@
-//! Metrics of the listeners, their connections and their calls, as plain atomics.
+//! Metrics of the listeners, their connections and their calls, as atomic counts.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use crate::atomic_count::AtomicCount;
 use crate::telemetry::Exposition;
-
-/// A counter or a gauge.
-#[derive(Debug, Default)]
-pub struct Metric(AtomicU64);
-
-impl Metric {
-    /// Adds one.
-    pub(in crate::server) fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Adds `number`, and returns the sum.
-    pub(in crate::server) fn add_many(&self, number: u64) -> u64 {
-        self.0.fetch_add(number, Ordering::Relaxed).wrapping_add(number)
-    }
-
-    /// Subtracts one, for gauges.
-    pub(in crate::server) fn subtract(&self) {
-        self.subtract_many(1);
-    }
-
-    /// Subtracts `number`, for gauges.
-    pub(in crate::server) fn subtract_many(&self, number: u64) {
-        self.0.fetch_sub(number, Ordering::Relaxed);
-    }
-
-    /// Sets the value.
-    pub(in crate::server) fn set(&self, number: u64) {
-        self.0.store(number, Ordering::Relaxed);
-    }
-
-    /// The value.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// The bytes of a part of `grpc.max_client_memory`.
 #[derive(Debug, Default)]
-pub struct PartMetrics {
+pub struct PartMemory {
     /// Bytes held now.
-    pub held: Metric,
+    pub held: AtomicCount,
     /// The maximum.
-    pub max: Metric,
+    pub max: AtomicCount,
 }
 
-/// The memory that clients of the gRPC listener make the process hold, by part.
+/// The memory that clients of the gRPC listener make the process hold, by part. The memory budget
+/// decides by these counts.
 #[derive(Debug, Default)]
 pub struct ClientMemory {
     /// Connections, each at a fixed cost.
-    pub connections: PartMetrics,
+    pub connections: PartMemory,
     /// What h2 buffers for connections in addition.
-    pub buffers: PartMetrics,
+    pub buffers: PartMemory,
     /// Calls that wait for their client.
-    pub waiting: PartMetrics,
+    pub waiting: PartMemory,
     /// Calls that wait for their decision.
-    pub deciding: PartMetrics,
+    pub deciding: PartMemory,
 }
 
 /// Metrics of one listener.
 #[derive(Debug, Default)]
 pub struct ListenerMetrics {
     /// Connections accepted.
-    pub accepted: Metric,
+    pub accepted: AtomicCount,
     /// Connections open now.
-    pub open: Metric,
+    pub open: AtomicCount,
     /// Open connections that wait for their client: for TLS and the preface (gRPC), or for a
     /// request.
-    pub waiting: Metric,
+    pub waiting: AtomicCount,
     /// Connections closed for a new one, because a maximum was reached: waiting ones, or those of an
     /// address with more than half of all.
-    pub evicted: Metric,
+    pub evicted: AtomicCount,
     /// Connections closed at once because the listener had its maximum of open connections.
-    pub refused_total: Metric,
+    pub refused_total: AtomicCount,
     /// Connections closed at once because the client address had its maximum of open connections.
-    pub refused_peer: Metric,
+    pub refused_peer: AtomicCount,
 }
 
 /// Metrics of all listeners and their connections.
@@ -93,52 +57,52 @@ pub struct ServerMetrics {
     /// Metrics of the metrics listener.
     pub metrics: ListenerMetrics,
     /// TLS handshakes that succeeded.
-    pub tls_accepted: Metric,
+    pub tls_accepted: AtomicCount,
     /// TLS handshakes that failed: no TLS, an untrusted certificate, no common version.
-    pub tls_failed: Metric,
+    pub tls_failed: AtomicCount,
     /// Reloads of TLS files that succeeded.
-    pub tls_reloaded: Metric,
+    pub tls_reloaded: AtomicCount,
     /// Reloads of TLS files that failed.
-    pub tls_reload_failed: Metric,
+    pub tls_reload_failed: AtomicCount,
     /// Expiry of the active certificate, in seconds since 1970; 0 without TLS.
-    pub tls_expiry: Metric,
+    pub tls_expiry: AtomicCount,
     /// Connections that did not finish TLS and the HTTP/2 preface in time.
-    pub handshake_timeout: Metric,
+    pub handshake_timeout: AtomicCount,
     /// Connections closed because the headers of a call were incomplete for `grpc.call_timeout`.
-    pub headers_timeout: Metric,
+    pub headers_timeout: AtomicCount,
     /// Connections closed because the client did not read for `grpc.write_timeout`.
-    pub write_timeout: Metric,
+    pub write_timeout: AtomicCount,
     /// Connections closed because the client did not answer a ping in time.
-    pub keepalive_timeout: Metric,
+    pub keepalive_timeout: AtomicCount,
     /// Connections closed for too many resets, control frames or CONTINUATION frames, or for a push.
-    pub flood: Metric,
+    pub flood: AtomicCount,
     /// Connections closed for another violation of HTTP/2.
-    pub protocol_error: Metric,
+    pub protocol_error: AtomicCount,
     /// Connections that got GOAWAY because of their age.
-    pub aged: Metric,
+    pub aged: AtomicCount,
     /// Connections that got GOAWAY because they were idle.
-    pub idle: Metric,
+    pub idle: AtomicCount,
     /// Connections closed at the end of their grace period.
-    pub grace_expired: Metric,
+    pub grace_expired: AtomicCount,
     /// Calls that were reset at `grpc.call_timeout`.
-    pub call_timeout: Metric,
+    pub call_timeout: AtomicCount,
     /// Calls rejected because their message exceeded `grpc.max_message_bytes`, as it was sent.
     /// Messages that exceed it only after decompression are not counted.
-    pub message_too_large: Metric,
+    pub message_too_large: AtomicCount,
     /// Calls rejected at `grpc.max_client_memory`. Those that the fallback decides are not counted.
-    pub memory_full: Metric,
+    pub memory_full: AtomicCount,
     /// Health watches and reflection calls rejected: too many of one connection, or too large.
-    pub streaming_refused: Metric,
+    pub streaming_refused: AtomicCount,
     /// The memory that clients hold.
     pub client_memory: ClientMemory,
     /// gRPC connections closed because their address buffered most, and the memory was used.
-    pub memory_evicted: Metric,
+    pub memory_evicted: AtomicCount,
     /// HTTP requests whose head or body was sent too slowly, or whose response was read too slowly.
-    pub http_timeout: Metric,
+    pub http_timeout: AtomicCount,
     /// HTTP requests whose head or body was too large. A body that ends early is not counted.
-    pub http_too_large: Metric,
+    pub http_too_large: AtomicCount,
     /// HTTP requests refused because too many large requests and responses were open.
-    pub http_busy: Metric,
+    pub http_busy: AtomicCount,
 }
 
 impl ServerMetrics {
@@ -338,7 +302,7 @@ mod tests {
             (http_busy, aborted_request("busy")),
         ];
         let ClientMemory { connections, buffers, waiting, deciding } = client_memory;
-        for (part, PartMetrics { held, max }) in [
+        for (part, PartMemory { held, max }) in [
             ("connections", connections),
             ("buffers", buffers),
             ("waiting", waiting),

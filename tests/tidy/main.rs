@@ -26,6 +26,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("bounded_file", ""),
     ("escape", ""),
     ("time", ""),
+    ("atomic_count", ""),
     ("sharded", ""),
     ("splitmix64", ""),
     ("histogram", "time sharded"),
@@ -59,7 +60,8 @@ const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
     (
         "server",
-        "bounded_file tls time limit descriptor lease_rollback decision settings telemetry proto",
+        "bounded_file atomic_count tls time limit descriptor lease_rollback decision settings \
+         telemetry proto",
     ),
     ("xds", "bounded_file escape outage_log tls time settings proto"),
     (

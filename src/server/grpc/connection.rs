@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::abuse::control_frames::ControlFrameLimiter;
-use super::connection_calls::{ConnectionCalls, ConnectionStats};
+use super::connection_calls::{ConnectionCalls, ConnectionCounts};
 use super::dispatch::Dispatcher;
 use super::io::GuardedIo;
 use super::memory::budget::MemoryBudget;
@@ -122,7 +122,7 @@ impl<D: Decide> ConnectionContext<D> {
                 metrics.aged.add();
                 Some(settings.max_connection_age_grace)
             }
-            () = idle(settings.max_connection_idle, &calls.stats) => {
+            () = idle(settings.max_connection_idle, &calls.counts) => {
                 metrics.idle.add();
                 Some(settings.max_connection_age_grace)
             }
@@ -229,11 +229,11 @@ async fn sleep_opt(time: Option<Duration>) {
 }
 
 /// Returns after a period of `time` without new or open calls. Detection may take twice as long.
-async fn idle(time: Option<Duration>, stats: &ConnectionStats) {
+async fn idle(time: Option<Duration>, counts: &ConnectionCounts) {
     loop {
-        let before = stats.calls.get();
+        let before = counts.calls.get();
         sleep_opt(time).await;
-        if stats.calls.get() == before && stats.open.get() == 0 {
+        if counts.calls.get() == before && counts.open.get() == 0 {
             return;
         }
     }
@@ -264,19 +264,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_without_calls_is_idle() {
-        let stats = ConnectionStats::default();
+        let counts = ConnectionCounts::default();
         let time = Some(Duration::from_secs(60));
-        stats.open.add();
+        counts.open.add();
         tokio::select! {
-            () = idle(time, &stats) => panic!("a call is open"),
+            () = idle(time, &counts) => panic!("a call is open"),
             () = sleep(Duration::from_secs(3600)) => {}
         }
-        stats.open.subtract();
+        counts.open.subtract();
         let began = Instant::now();
-        idle(time, &stats).await;
+        idle(time, &counts).await;
         assert_eq!(began.elapsed(), Duration::from_secs(60));
         tokio::select! {
-            () = idle(None, &stats) => panic!("idle connections are kept without a limit"),
+            () = idle(None, &counts) => panic!("idle connections are kept without a limit"),
             () = sleep(Duration::from_secs(3600)) => {}
         }
     }

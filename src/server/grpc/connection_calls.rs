@@ -16,29 +16,29 @@ use super::read_throttle::ReadThrottle;
 use super::request_body::RequestBody;
 use super::response::{self, Queued, unless_reset};
 use super::should_rate_limit::{ServedResponse, ShouldRateLimit};
-use crate::server::metrics::Metric;
+use crate::atomic_count::AtomicCount;
 use crate::server::rls::handler::Decide;
 
 /// What the task and the calls of one connection share.
 pub(super) struct ConnectionCalls<D> {
     pub(super) service: Arc<ShouldRateLimit<D>>,
     pub(super) memory: ConnectionMemory,
-    pub(super) stats: ConnectionStats,
+    pub(super) counts: ConnectionCounts,
 }
 
 /// Counts of one connection.
 #[derive(Debug, Default)]
-pub(super) struct ConnectionStats {
+pub(super) struct ConnectionCounts {
     /// Calls since the connection opened. Its slot reads them.
-    pub(super) calls: Arc<Metric>,
+    pub(super) calls: Arc<AtomicCount>,
     /// Calls that have become tasks and are still open.
-    pub(super) open: Metric,
+    pub(super) open: AtomicCount,
     /// Open health watches and reflection calls.
-    pub(super) streaming: Metric,
+    pub(super) streaming: AtomicCount,
     /// The most streams that were open at the same time.
-    pub(super) most_streams: Metric,
+    pub(super) most_streams: AtomicCount,
     /// Bytes of responses that h2 may not have written yet.
-    pub(super) unsent: Metric,
+    pub(super) unsent: AtomicCount,
 }
 
 impl<D: Decide> ConnectionCalls<D> {
@@ -46,16 +46,16 @@ impl<D: Decide> ConnectionCalls<D> {
     pub(super) fn new(
         service: &Arc<ShouldRateLimit<D>>,
         memory: ConnectionMemory,
-        calls: &Arc<Metric>,
+        calls: &Arc<AtomicCount>,
     ) -> Arc<ConnectionCalls<D>> {
-        let stats = ConnectionStats { calls: Arc::clone(calls), ..ConnectionStats::default() };
-        Arc::new(ConnectionCalls { service: Arc::clone(service), memory, stats })
+        let counts = ConnectionCounts { calls: Arc::clone(calls), ..ConnectionCounts::default() };
+        Arc::new(ConnectionCalls { service: Arc::clone(service), memory, counts })
     }
 
     /// Counts what h2 buffers for the connection after `reads`. `max_header_bytes` is
     /// `grpc.max_header_bytes`.
     pub(super) fn hold_buffers(&self, reads: &ReadThrottle, max_header_bytes: u32) {
-        let ConnectionStats { open, most_streams, unsent, .. } = &self.stats;
+        let ConnectionCounts { open, most_streams, unsent, .. } = &self.counts;
         let buffered = Buffered {
             streams: most_streams.get(),
             frames: reads.most_call_frames(),
@@ -69,10 +69,10 @@ impl<D: Decide> ConnectionCalls<D> {
     /// Counts `calls` that have arrived at the same time.
     pub(super) fn count_arrived(&self, calls: usize) {
         let calls = calls as u64;
-        self.stats.calls.add_many(calls);
-        let streams = calls + self.stats.open.get();
-        if streams > self.stats.most_streams.get() {
-            self.stats.most_streams.set(streams);
+        self.counts.calls.add_many(calls);
+        let streams = calls + self.counts.open.get();
+        if streams > self.counts.most_streams.get() {
+            self.counts.most_streams.set(streams);
         }
     }
 

@@ -116,7 +116,7 @@ impl<D: Decide> Dispatcher<D> {
         let mut resets = PrematureResets::new(self.max_pending_resets);
         poll_fn(move |context| {
             loop {
-                let writes_first = calls.stats.unsent.get() > 0;
+                let writes_first = calls.counts.unsent.get() > 0;
                 reads.pause(writes_first);
                 match connection.poll_accept(context) {
                     Poll::Ready(Some(Ok(call))) => {
@@ -134,7 +134,7 @@ impl<D: Decide> Dispatcher<D> {
                 // client does not read.
                 let is_stalled = reads.is_write_stalled();
                 if !is_stalled {
-                    calls.stats.unsent.set(0);
+                    calls.counts.unsent.set(0);
                 }
                 if arrived.is_empty() {
                     calls.hold_buffers(reads, self.max_header_bytes);
@@ -165,7 +165,7 @@ impl<D: Decide> Dispatcher<D> {
                     resets.record(matches!(started, Some(Err(_))));
                     unsent += started.map_or(0, |queued| queued.unwrap_or(0));
                 }
-                calls.stats.unsent.add_many(unsent as u64);
+                calls.counts.unsent.add_many(unsent as u64);
                 self.return_batch(std::mem::take(&mut arrived));
                 if resets.are_too_many() {
                     self.metrics.flood.add();
@@ -279,18 +279,18 @@ struct OpenCall<D>(Arc<ConnectionCalls<D>>);
 
 impl<D> OpenCall<D> {
     fn new(calls: &Arc<ConnectionCalls<D>>) -> OpenCall<D> {
-        calls.stats.open.add();
+        calls.counts.open.add();
         OpenCall(Arc::clone(calls))
     }
 
     /// Counts the response of the call, which h2 holds until it is written.
     fn finish(self, queued: Queued) {
-        self.0.stats.unsent.add_many(queued.unwrap_or(0) as u64);
+        self.0.counts.unsent.add_many(queued.unwrap_or(0) as u64);
     }
 }
 
 impl<D> Drop for OpenCall<D> {
     fn drop(&mut self) {
-        self.0.stats.open.subtract();
+        self.0.counts.open.subtract();
     }
 }

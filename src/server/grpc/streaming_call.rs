@@ -13,7 +13,7 @@ use h2::{Reason, RecvStream};
 use tokio::time::timeout;
 
 use super::call_head::CallHead;
-use super::connection_calls::{ConnectionCalls, ConnectionStats};
+use super::connection_calls::{ConnectionCalls, ConnectionCounts};
 use super::memory::call::CallMemory;
 use super::memory::inbox::RequestInbox;
 use super::request_body::RequestBody;
@@ -30,15 +30,15 @@ const STREAMING_MAX: u64 = 16;
 const STREAMING_CALL: usize = 24 * 1024;
 
 /// Counts a streaming call of a connection until it is dropped.
-struct StreamingCall<'c>(&'c ConnectionStats);
+struct StreamingCall<'c>(&'c ConnectionCounts);
 
 impl StreamingCall<'_> {
     /// `None` if the connection has the maximum of such calls.
-    fn begin(stats: &ConnectionStats) -> Option<StreamingCall<'_>> {
-        let counts = stats.streaming.get() < STREAMING_MAX;
-        counts.then(|| {
-            stats.streaming.add();
-            StreamingCall(stats)
+    fn begin(counts: &ConnectionCounts) -> Option<StreamingCall<'_>> {
+        let has_room = counts.streaming.get() < STREAMING_MAX;
+        has_room.then(|| {
+            counts.streaming.add();
+            StreamingCall(counts)
         })
     }
 }
@@ -59,7 +59,7 @@ pub(super) async fn serve<D: Decide>(
     limit: Duration,
 ) -> Queued {
     let metrics = &calls.service.metrics;
-    let Some(_counted) = StreamingCall::begin(&calls.stats) else {
+    let Some(_counted) = StreamingCall::begin(&calls.counts) else {
         metrics.streaming_refused.add();
         let message = format!(
             "a connection may have {STREAMING_MAX} health watches and reflection calls at a time"
@@ -92,7 +92,7 @@ pub(super) async fn serve<D: Decide>(
         while let Some(frame) = next {
             let sending = open.send_frame(frame, STREAMING_CALL, &memory);
             let Ok(sent) = timeout(limit, sending).await else { return timed_out(&calls) };
-            calls.stats.unsent.add_many(sent? as u64);
+            calls.counts.unsent.add_many(sent? as u64);
             // A response that waited for the client's window does not count any more.
             if memory.wait_for_client(STREAMING_CALL).is_err() {
                 return Err(Reason::ENHANCE_YOUR_CALM.into());

@@ -17,7 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::client_address::ClientAddress;
-use crate::server::metrics::{ListenerMetrics, Metric, ServerMetrics};
+use crate::atomic_count::AtomicCount;
+use crate::server::metrics::{ListenerMetrics, ServerMetrics};
 
 mod table;
 
@@ -39,7 +40,7 @@ struct Shared {
 pub(in crate::server) struct Slot {
     id: u64,
     address: ClientAddress,
-    calls: Arc<Metric>,
+    calls: Arc<AtomicCount>,
     evict: Arc<Notify>,
     shared: Arc<Shared>,
 }
@@ -89,7 +90,7 @@ impl Slot {
 
     /// The calls of the connection so far, which its owner counts. A connection whose calls have
     /// not changed is evicted before others.
-    pub(in crate::server) fn calls(&self) -> &Arc<Metric> {
+    pub(in crate::server) fn calls(&self) -> &Arc<AtomicCount> {
         &self.calls
     }
 

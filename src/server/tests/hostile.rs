@@ -12,8 +12,9 @@ use super::raw::{
     Raw, SETTINGS, call, call_headers, frame, streams,
 };
 use super::support::{Served, in_time, read_response, request, serve_one_worker, wait_until};
+use crate::atomic_count::AtomicCount;
 use crate::server::tests::test_handlers::{ByDomain, observing};
-use crate::server::{Metric, ServerConfig, ServerMetrics};
+use crate::server::{ServerConfig, ServerMetrics};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -23,7 +24,7 @@ fn serving(fast_path: bool, tune: impl FnOnce(&mut ServerConfig)) -> (Served, Ar
 }
 
 /// Waits until `counter` is one. The server may count after it has responded.
-async fn counted(counter: &Metric) {
+async fn counted(counter: &AtomicCount) {
     wait_until("the count", || counter.get() > 0).await;
     assert_eq!(counter.get(), 1);
 }

@@ -16,7 +16,7 @@ use super::raw::{
 };
 use super::support::{Served, in_time, request, serve_one_worker, wait_until};
 use crate::server::tests::test_handlers::{Blocking, ByDomain};
-use crate::server::{Decide, PartMetrics, ServerConfig, ServerMetrics};
+use crate::server::{Decide, PartMemory, ServerConfig, ServerMetrics};
 
 /// The budget. It has room for 8 connections, and for 128 KiB of waiting and of undecided calls, of
 /// which one address may have half.
@@ -41,7 +41,7 @@ pub(super) fn serving_with(
     })
 }
 
-fn is_within(part: &PartMetrics) -> bool {
+fn is_within(part: &PartMemory) -> bool {
     part.held.get() <= part.max.get()
 }
 

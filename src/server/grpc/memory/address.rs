@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::atomic_count::AtomicCount;
 use crate::server::listener::client_address::ClientAddress;
-use crate::server::metrics::Metric;
 
 /// Bytes that the calls of one client address hold, in the parts of the budget that refuse calls.
 #[derive(Debug, Default)]
 pub(in crate::server::grpc) struct AddressMemory {
-    waiting: Metric,
-    deciding: Metric,
+    waiting: AtomicCount,
+    deciding: AtomicCount,
 }
 
 /// A part of the budget that calls hold.
@@ -22,7 +22,7 @@ pub(super) enum CallPart {
 
 impl AddressMemory {
     /// What the calls hold of `part`.
-    pub(super) fn held(&self, part: CallPart) -> &Metric {
+    pub(super) fn held(&self, part: CallPart) -> &AtomicCount {
         match part {
             CallPart::Waiting => &self.waiting,
             CallPart::Deciding => &self.deciding,

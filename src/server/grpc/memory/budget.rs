@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::address::{AddressMemory, AddressTable, CallPart};
 use super::buffers::{Buffers, evict_largest};
 use crate::server::listener::client_address::ClientAddress;
-use crate::server::metrics::{PartMetrics, ServerMetrics};
+use crate::server::metrics::{PartMemory, ServerMetrics};
 
 /// A part of the memory budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +168,7 @@ impl MemoryBudget {
         MemoryBudget::share(self.max, part)
     }
 
-    fn part(&self, part: MemoryPart) -> &PartMetrics {
+    fn part(&self, part: MemoryPart) -> &PartMemory {
         let parts = &self.metrics.client_memory;
         match part {
             MemoryPart::Connections => &parts.connections,

@@ -174,7 +174,7 @@ mod tests {
     use prost::Message;
 
     use crate::proto::{RateLimitDescriptor, RateLimitRequest};
-    use crate::server::metrics::{ClientMemory, PartMetrics, ServerMetrics};
+    use crate::server::metrics::{ClientMemory, PartMemory, ServerMetrics};
 
     const MAX: usize = 64 << 10;
 
@@ -183,7 +183,7 @@ mod tests {
         (MemoryBudget::new(8 * MAX, metrics.clone()), metrics)
     }
 
-    fn held(part: &PartMetrics) -> usize {
+    fn held(part: &PartMemory) -> usize {
         usize::try_from(part.held.get()).unwrap()
     }
 

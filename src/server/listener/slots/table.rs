@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use crate::atomic_count::AtomicCount;
 use crate::server::listener::client_address::ClientAddress;
-use crate::server::metrics::Metric;
 
 /// The connections that have a slot.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub(super) struct Connection {
     peer: ClientAddress,
     /// The event at which the connection began or ended its wait, or was last seen with new calls.
     since: u64,
-    calls: Arc<Metric>,
+    calls: Arc<AtomicCount>,
     /// The number of calls when the connection was last considered for eviction.
     calls_seen: u64,
     evict: Arc<Notify>,
@@ -53,7 +53,7 @@ impl Peer {
 /// The slot of a new connection, and the connection that had it before.
 pub(super) struct Admitted {
     pub(super) id: u64,
-    pub(super) calls: Arc<Metric>,
+    pub(super) calls: Arc<AtomicCount>,
     pub(super) evict: Arc<Notify>,
     pub(super) evicted: Option<Arc<Notify>>,
 }
