@@ -13,7 +13,7 @@ use crate::key::KeySeed;
 use crate::limiter::{Backend, Limiter, LocalCounters};
 use crate::modes::Modes;
 use crate::rules::XdsResource;
-use crate::server::{self, Addresses, RunningServer, ServerConfig};
+use crate::server::{self, Addresses, RunningServer, ServerConfig, ServerMetrics};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{GuardedStore, MemoryStore, RedisStore};
 use crate::telemetry::{
@@ -188,11 +188,10 @@ impl App {
         let rules = Arc::new(ActiveRules::load(&settings, budget.clone(), clock)?);
         let mut config = ServerConfig::from(&settings);
         config.drain.timeout = shutdown_tasks::in_flight_timeout(settings.drain.timeout);
-        let server_metrics = Arc::clone(&config.server_metrics);
+        let server_metrics = Arc::<ServerMetrics>::default();
         let certificates = CertificateWatcher::load(&settings, &server_metrics, clock)?;
         let (tls, certificates) = certificates.unzip();
-        config.tls = tls;
-        let bound = server::bind(config)?;
+        let bound = server::bind(config, tls, server_metrics.clone())?;
         let addresses = bound.addresses()?;
         let limiter = Arc::new(limiter(&settings, clock)?);
         let (recorder, span_exporter) = recorder(&settings, budget)?;

@@ -59,6 +59,8 @@ use listener::bind::bind as bind_port;
 #[derive(Debug)]
 pub struct BoundServer {
     config: ServerConfig,
+    tls: Option<TlsAcceptor>,
+    server_metrics: Arc<ServerMetrics>,
     grpc: TcpListener,
     http: TcpListener,
     admin: TcpListener,
@@ -84,13 +86,18 @@ pub struct RunningServer {
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// Binds the ports. The error names the address that failed.
-pub fn bind(config: ServerConfig) -> io::Result<BoundServer> {
+/// Binds the ports. `tls` is that of the gRPC listener; `None` for plain text. The server counts in
+/// `server_metrics`. The error names the address that failed.
+pub fn bind(
+    config: ServerConfig,
+    tls: Option<TlsAcceptor>,
+    server_metrics: Arc<ServerMetrics>,
+) -> io::Result<BoundServer> {
     let grpc = bind_port(config.grpc.listen)?;
     let http = bind_port(config.http.listen)?;
     let admin = bind_port(config.admin.listen)?;
     let metrics = config.metrics_listener.listen.map(bind_port).transpose()?;
-    Ok(BoundServer { config, grpc, http, admin, metrics })
+    Ok(BoundServer { config, tls, server_metrics, grpc, http, admin, metrics })
 }
 
 impl BoundServer {
@@ -114,10 +121,10 @@ impl BoundServer {
         health: watch::Receiver<Health>,
         shutdown: watch::Receiver<bool>,
     ) -> io::Result<RunningServer> {
-        let BoundServer { config, grpc, http, admin, metrics } = self;
+        let BoundServer { config, tls, server_metrics, grpc, http, admin, metrics } = self;
         let lifecycle = Lifecycle::new(health, config.drain.timeout);
         let loopback = admin.local_addr()?.ip().is_loopback();
-        let pages = || Pages::new(config.max_pages(), config.server_metrics.clone());
+        let pages = || Pages::new(config.max_pages(), server_metrics.clone());
         let admin_routes = admin::router(
             api.clone(),
             pages(),
@@ -125,24 +132,24 @@ impl BoundServer {
             config.bounds,
         );
         let (reporter, health_service) = Reporter::new();
-        let room = most_connections(config.grpc.max_client_memory, config.tls.is_some());
+        let room = most_connections(config.grpc.max_client_memory, tls.is_some());
         let (balancer, queues) = LeastConnections::new(
             worker::count(&config.grpc),
             config.grpc.max_connections.min(room),
             config.grpc.max_connections_per_peer,
-            config.server_metrics.clone(),
+            server_metrics.clone(),
         );
         let (json, json_thread) = JsonThread::start(lifecycle.clone())?;
         let acceptor = Acceptor {
             grpc: (grpc, balancer),
             http: (
                 http,
-                routes::router(decider.clone(), &config, lifecycle.clone(), json),
+                routes::router(decider.clone(), &config, &server_metrics, lifecycle.clone(), json),
                 config.http.clone(),
             ),
             admin: (admin, admin_routes, config.admin_limits()),
             reporter,
-            metrics: config.server_metrics.clone(),
+            metrics: server_metrics.clone(),
             lifecycle: lifecycle.clone(),
             shutdown,
             delay: config.drain.delay,
@@ -150,26 +157,25 @@ impl BoundServer {
         let mut threads = vec![json_thread];
         if let Some(listener) = metrics {
             let limits = config.admin_limits();
-            let server_metrics = config.server_metrics.clone();
             threads.push(metrics_listener::start(
                 listener,
                 &config.metrics_listener.path,
                 api,
                 pages(),
                 limits,
-                server_metrics,
+                server_metrics.clone(),
                 lifecycle.clone(),
             )?);
         }
-        let budget = Arc::new(MemoryBudget::new(
-            config.grpc.max_client_memory,
-            config.server_metrics.clone(),
-        ));
+        let max_client_memory = config.grpc.max_client_memory;
+        let budget = Arc::new(MemoryBudget::new(max_client_memory, server_metrics.clone()));
         let worker = WorkerConfig {
             decider: decider.clone(),
             health: health_service,
             budget,
             server: config,
+            tls,
+            metrics: server_metrics,
             lifecycle,
         };
         for (index, queue) in queues.into_iter().enumerate() {

@@ -1,9 +1,5 @@
-//! The configuration of the server: its settings, the loaded TLS files and the metrics.
+//! The configuration of the server.
 
-use std::sync::Arc;
-
-use super::listener::tls::TlsAcceptor;
-use super::metrics::ServerMetrics;
 use crate::descriptor::RequestBounds;
 use crate::settings::{
     AdminSettings, DrainSettings, GrpcSettings, HttpSettings, MetricsSettings, Settings,
@@ -24,10 +20,6 @@ pub struct ServerConfig {
     pub drain: DrainSettings,
     /// Bounds on the size of a request.
     pub bounds: RequestBounds,
-    /// TLS of the gRPC listener; `None` for plain text.
-    pub tls: Option<TlsAcceptor>,
-    /// The metrics of the listeners and their connections.
-    pub server_metrics: Arc<ServerMetrics>,
 }
 
 impl From<&Settings> for ServerConfig {
@@ -39,8 +31,6 @@ impl From<&Settings> for ServerConfig {
             metrics_listener: settings.metrics.clone(),
             drain: settings.drain.clone(),
             bounds: settings.request,
-            tls: None,
-            server_metrics: Arc::default(),
         }
     }
 }

@@ -23,6 +23,7 @@ use super::tonic_services::health::Reporter;
 use super::tonic_services::{TonicResponse, TonicServices};
 use crate::descriptor::RequestBounds;
 use crate::server::config::ServerConfig;
+use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::{Decide, RlsResponse};
 
 /// The rate-limit service of the gRPC port.
@@ -43,7 +44,8 @@ impl<D: Decide> GrpcService<D> {
     /// A service with default settings, except for `fast_path` and `bounds`.
     pub fn new(decider: Arc<D>, bounds: RequestBounds, fast_path: bool) -> GrpcService<D> {
         let config = ServerConfig::default();
-        let (max_message_bytes, metrics) = (config.grpc.max_message_bytes, config.server_metrics);
+        let max_message_bytes = config.grpc.max_message_bytes;
+        let metrics = Arc::<ServerMetrics>::default();
         let budget = Arc::new(MemoryBudget::new(config.grpc.max_client_memory, metrics.clone()));
         let handler = RateLimitHandler { decider, bounds, budget };
         let services = TonicServices::new(handler.clone(), max_message_bytes, Reporter::new().1);

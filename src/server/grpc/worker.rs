@@ -21,6 +21,8 @@ use super::tonic_services::health::HealthService;
 use crate::server::config::ServerConfig;
 use crate::server::lifecycle::{Lifecycle, StopOnExit};
 use crate::server::listener::balance::Accepted;
+use crate::server::listener::tls::TlsAcceptor;
+use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::Decide;
 use crate::server::single_threaded_runtime;
 use crate::settings::GrpcSettings;
@@ -31,6 +33,8 @@ pub(in crate::server) struct WorkerConfig<D> {
     pub(in crate::server) health: HealthService,
     pub(in crate::server) budget: Arc<MemoryBudget>,
     pub(in crate::server) server: ServerConfig,
+    pub(in crate::server) tls: Option<TlsAcceptor>,
+    pub(in crate::server) metrics: Arc<ServerMetrics>,
     pub(in crate::server) lifecycle: Lifecycle,
 }
 
@@ -41,6 +45,8 @@ impl<D> Clone for WorkerConfig<D> {
             health: self.health.clone(),
             budget: Arc::clone(&self.budget),
             server: self.server.clone(),
+            tls: self.tls.clone(),
+            metrics: Arc::clone(&self.metrics),
             lifecycle: self.lifecycle.clone(),
         }
     }
@@ -70,7 +76,7 @@ pub(in crate::server) fn start<D: Decide>(
 }
 
 async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<D>) {
-    let WorkerConfig { decider, health, budget, server, lifecycle } = config;
+    let WorkerConfig { decider, health, budget, server, tls, metrics, lifecycle } = config;
     let timeout = server.drain.timeout;
     let bounds = server.bounds;
     let handler = RateLimitHandler { decider, bounds, budget: Arc::clone(&budget) };
@@ -80,15 +86,15 @@ async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<
         handler,
         max_message_bytes,
         fast_path: server.grpc.fast_path,
-        metrics: server.server_metrics.clone(),
+        metrics: metrics.clone(),
     });
     let context = Arc::new(ConnectionContext {
         dispatcher: Dispatcher::new(should_rate_limit, &server.grpc),
         budget,
         handshake_permits: Arc::new(Semaphore::new(server.grpc.max_handshakes_per_round)),
-        metrics: server.server_metrics,
+        metrics,
         settings: server.grpc,
-        tls: server.tls,
+        tls,
         lifecycle: lifecycle.clone(),
     });
     tokio::select! {

@@ -25,6 +25,7 @@ use crate::lease_rollback::LeaseRollback;
 use crate::proto::Code;
 use crate::server::config::ServerConfig;
 use crate::server::lifecycle::Lifecycle;
+use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::{Decide, HandleError, RlsResponse, handle, trace_context};
 use crate::server::rls::json::Json;
 
@@ -46,12 +47,13 @@ struct HttpState<D> {
 pub(in crate::server) fn router<D: Decide>(
     decider: Arc<D>,
     config: &ServerConfig,
+    metrics: &Arc<ServerMetrics>,
     lifecycle: Lifecycle,
     thread: JsonThread,
 ) -> Router {
     let max_body_bytes = config.http.max_body_bytes;
     let (json, bounds) = (Json::new(), config.bounds);
-    let large = Permits::new(LARGE_MAX, Arc::clone(&config.server_metrics));
+    let large = Permits::new(LARGE_MAX, Arc::clone(metrics));
     let state = HttpState { decider, json, bounds, max_body_bytes, large, lifecycle, thread };
     Router::new()
         .route("/json", any(decide::<D>))

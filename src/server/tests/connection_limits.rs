@@ -58,8 +58,8 @@ async fn a_connection_over_the_maximum_is_closed(fast_path: bool) {
     let mut settings = settings_over(fast_path);
     settings.grpc.max_connections = 1;
     settings.http.max_connections = 1;
-    let metrics = Arc::clone(&settings.server_metrics);
     let server = serve(ByDomain, settings);
+    let metrics = Arc::clone(&server.metrics);
     let (grpc, http_port) = (server.addresses.grpc, server.addresses.http);
     for (address, port, begins) in
         [(grpc, &metrics.grpc, PREFACE), (http_port, &metrics.http, HALF)]
@@ -86,8 +86,8 @@ async fn a_connection_over_the_maximum_is_closed(fast_path: bool) {
 async fn a_message_over_the_maximum_is_refused(fast_path: bool) {
     let mut small = settings_over(fast_path);
     small.grpc.max_message_bytes = 1000;
-    let metrics = Arc::clone(&small.server_metrics);
     let server = serve(ByDomain, small);
+    let metrics = Arc::clone(&server.metrics);
     let mut client = server.client().await;
     let mut large = request("ok");
     large.descriptors[0].entries[0].value = "v".repeat(1000);
@@ -106,8 +106,8 @@ async fn an_old_connection_gets_goaway(fast_path: bool) {
     let mut short_lived = settings_over(fast_path);
     // Longer than SHORT: even on a busy machine, the preface must arrive before the age is reached.
     short_lived.grpc.max_connection_age = Some(10 * SHORT);
-    let metrics = Arc::clone(&short_lived.server_metrics);
     let server = serve(ByDomain, short_lived);
+    let metrics = Arc::clone(&server.metrics);
     let mut stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
     stream.write_all(PREFACE).await.unwrap();
     let mut reply = Vec::new();
@@ -124,8 +124,8 @@ async fn an_old_connection_is_closed_after_its_grace(fast_path: bool) {
     // Longer than SHORT: the age must end an open connection, not one without a preface.
     short_lived.grpc.max_connection_age = Some(10 * SHORT);
     short_lived.grpc.max_connection_age_grace = SHORT;
-    let metrics = Arc::clone(&short_lived.server_metrics);
     let server = serve(ByDomain, short_lived);
+    let metrics = Arc::clone(&server.metrics);
     let mut stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
     stream.write_all(PREFACE).await.unwrap();
     wait_until_closed(stream).await;

@@ -125,8 +125,8 @@ async fn a_response_read_byte_by_byte_arrives(fast_path: bool) {
 async fn calls_whose_responses_stay_unread_are_reset(fast_path: bool) {
     let mut settings = settings_over(fast_path);
     settings.grpc.call_timeout = Duration::from_millis(50);
-    let metrics = Arc::clone(&settings.server_metrics);
     let served = serve(ByDomain, settings);
+    let metrics = Arc::clone(&served.metrics);
     let mut raw = Raw::connect(served.addresses.grpc, &[ONE_BYTE]).await;
     for stream in streams().take(10) {
         assert!(raw.send(&call(stream, "full")).await);

@@ -20,8 +20,8 @@ async fn slow_http_clients_do_not_outlast_the_drain() {
     settings.http.head_timeout = LONG;
     settings.http.request_timeout = LONG;
     settings.drain.timeout = Duration::from_millis(50);
-    let metrics = Arc::clone(&settings.server_metrics);
     let server = serve(ByDomain, settings);
+    let metrics = Arc::clone(&server.metrics);
     let at = server.addresses;
     let half_body = |path: &str| {
         format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{{")

@@ -102,8 +102,8 @@ async fn inflated_bytes_count_in_the_budget(fast_path: bool) {
     let mut settings = settings_over(fast_path);
     // An eighth of it is for calls that wait for their decision.
     settings.grpc.max_client_memory = 1 << 20;
-    let metrics = Arc::clone(&settings.server_metrics);
     let server = serve(Blocking { arrived, go: Arc::clone(&go) }, settings);
+    let metrics = Arc::clone(&server.metrics);
     let mut four = large(60_000);
     four.descriptors = vec![four.descriptors.remove(0); 4];
     let refused = compressed(&server, four).await;

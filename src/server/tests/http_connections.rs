@@ -20,8 +20,8 @@ fn serve_all_listeners(
     let mut settings = settings();
     settings.metrics_listener.listen = Some(([127, 0, 0, 1], 0).into());
     tune(&mut settings);
-    let metrics = Arc::clone(&settings.server_metrics);
     let server = serve(ByDomain, settings);
+    let metrics = Arc::clone(&server.metrics);
     let at = server.addresses;
     let listeners: [Listener; 3] = [
         (at.http, "/healthcheck", |metrics| &metrics.http),

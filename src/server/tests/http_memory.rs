@@ -34,8 +34,8 @@ async fn half_sent(to: SocketAddr, sent: usize) -> TcpStream {
 async fn unfinished_bodies_are_bounded_in_sum() {
     let mut settings = settings();
     settings.http.request_timeout = Duration::from_secs(120);
-    let metrics = Arc::clone(&settings.server_metrics);
     let server = serve(ByDomain, settings);
+    let metrics = Arc::clone(&server.metrics);
     let port = server.addresses.http;
     let mut open = Vec::new();
     for _ in 0..LARGE_MAX + 8 {
@@ -64,8 +64,9 @@ fn serve_one_page(request_timeout: Duration) -> (Served, Arc<ServerMetrics>) {
     let mut settings = settings();
     settings.admin.max_connections = 2;
     settings.http.request_timeout = request_timeout;
-    let metrics = Arc::clone(&settings.server_metrics);
-    (serve_metrics(ByDomain, settings, "x".repeat(32 << 20)), metrics)
+    let served = serve_metrics(ByDomain, settings, "x".repeat(32 << 20));
+    let metrics = Arc::clone(&served.metrics);
+    (served, metrics)
 }
 
 /// Requests the metrics, and reads the first byte of the response.

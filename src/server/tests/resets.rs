@@ -205,8 +205,8 @@ async fn a_client_that_answers_pings_may_be_silent(fast_path: bool) {
     let mut settings = settings_over(fast_path);
     settings.grpc.keepalive_interval = Some(Duration::from_millis(20));
     settings.grpc.keepalive_timeout = Duration::from_secs(20);
-    let metrics = Arc::clone(&settings.server_metrics);
     let server = serve(ByDomain, settings);
+    let metrics = Arc::clone(&server.metrics);
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     let mut pings = 0;
     while pings < 5 {

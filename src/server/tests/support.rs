@@ -12,15 +12,21 @@ use tonic::transport::Channel;
 
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
 use crate::server::tests::test_handlers::View;
-use crate::server::{self, Addresses, Decide, Health, RunningServer, ServerConfig, ServerMetrics};
+use crate::server::{
+    self, Addresses, Decide, Health, RunningServer, ServerConfig, ServerMetrics, TlsAcceptor,
+};
 use crate::settings::Settings;
 
 /// The longest wait for an event. No test that passes reaches it, also on a busy machine.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// The page of metrics of a server under test.
+const METRICS_PAGE: &str = "weir_up 1\n";
+
 /// A server under test. Dropping it stops it.
 pub(super) struct Served {
     pub(super) addresses: Addresses,
+    pub(super) metrics: Arc<ServerMetrics>,
     pub(super) health: watch::Sender<Health>,
     pub(super) shutdown: watch::Sender<bool>,
     pub(super) serving: RunningServer,
@@ -60,7 +66,7 @@ macro_rules! over_both_paths {
 }
 
 pub(super) fn serve(decider: impl Decide, settings: ServerConfig) -> Served {
-    serve_metrics(decider, settings, "weir_up 1\n".to_owned())
+    serve_metrics(decider, settings, METRICS_PAGE.to_owned())
 }
 
 /// A server whose page of metrics is `metrics`.
@@ -69,13 +75,33 @@ pub(super) fn serve_metrics(
     settings: ServerConfig,
     metrics: String,
 ) -> Served {
-    let bound = server::bind(settings).unwrap();
+    serve_all(decider, settings, None, Arc::default(), metrics)
+}
+
+/// A server with TLS on its gRPC port, which counts in `metrics`.
+pub(super) fn serve_tls(
+    decider: impl Decide,
+    settings: ServerConfig,
+    tls: TlsAcceptor,
+    metrics: Arc<ServerMetrics>,
+) -> Served {
+    serve_all(decider, settings, Some(tls), metrics, METRICS_PAGE.to_owned())
+}
+
+fn serve_all(
+    decider: impl Decide,
+    settings: ServerConfig,
+    tls: Option<TlsAcceptor>,
+    metrics: Arc<ServerMetrics>,
+    page: String,
+) -> Served {
+    let bound = server::bind(settings, tls, metrics.clone()).unwrap();
     let addresses = bound.addresses().unwrap();
     let (health, health_seen) = watch::channel(Health { live: true, ready: true });
     let (shutdown, shutdown_seen) = watch::channel(false);
-    let (decider, view) = (Arc::new(decider), Arc::new(View(metrics)));
+    let (decider, view) = (Arc::new(decider), Arc::new(View(page)));
     let serving = bound.serve(decider, view, health_seen, shutdown_seen).unwrap();
-    Served { addresses, health, shutdown, serving }
+    Served { addresses, metrics, health, shutdown, serving }
 }
 
 /// A server with one worker and with the settings that `tune` changes, and its metrics.
@@ -87,8 +113,9 @@ pub(super) fn serve_one_worker(
     let mut settings = settings_over(fast_path);
     settings.grpc.workers = NonZeroUsize::new(1);
     tune(&mut settings);
-    let metrics = Arc::clone(&settings.server_metrics);
-    (serve(decider, settings), metrics)
+    let served = serve(decider, settings);
+    let metrics = Arc::clone(&served.metrics);
+    (served, metrics)
 }
 
 impl Served {

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 
 use super::pki::{Authority, EVERY_KEY, Kind, Leaf};
-use super::support::{Served, in_time, request, serve, settings, wait_until};
+use super::support::{Served, in_time, request, serve_tls, settings, wait_until};
 use crate::proto::RateLimitServiceClient;
 use crate::server::tests::test_handlers::ByDomain;
 use crate::server::{ReloadOutcome, ServerConfig, ServerMetrics, TlsAcceptor, TlsConfig};
@@ -24,11 +24,10 @@ fn serve_with_tls(
     tune: impl FnOnce(&mut ServerConfig),
 ) -> (Served, TlsAcceptor, Arc<ServerMetrics>) {
     let mut settings = settings();
-    let metrics = Arc::clone(&settings.server_metrics);
-    let (tls, _) = TlsAcceptor::load(files, NOW, Arc::clone(&metrics)).unwrap();
-    settings.tls = Some(tls.clone());
     tune(&mut settings);
-    (serve(ByDomain, settings), tls, metrics)
+    let metrics = Arc::<ServerMetrics>::default();
+    let (tls, _) = TlsAcceptor::load(files, NOW, metrics.clone()).unwrap();
+    (serve_tls(ByDomain, settings, tls.clone(), metrics.clone()), tls, metrics)
 }
 
 fn client_config(authority: &Authority) -> ClientTlsConfig {
