@@ -1,5 +1,6 @@
 //! Tests that the over-limit cache makes the same decisions as the plain store, with fewer calls.
 
+use crate::step::gives_back;
 use futures_util::FutureExt;
 use proptest::collection::vec;
 use proptest::prelude::*;

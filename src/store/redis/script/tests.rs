@@ -14,8 +14,7 @@ fn fixed_window(hits: i64, lease: Option<Lease>) -> Step {
 }
 
 fn sliding_window() -> Step {
-    let tier =
-        SlidingWindowTier { start: Micros(1), window: Micros(2), rest: Micros(3), max: 4 };
+    let tier = SlidingWindowTier { start: Micros(1), window: Micros(2), rest: Micros(3), max: 4 };
     step(1, None, StepParams::SlidingWindow([tier; 2].into_iter().collect()))
 }
 
@@ -47,12 +46,8 @@ fn plain_steps_take_hits_without_a_lease() {
     let open = Some(Lease::Open { id: LeaseId::from_bits(1), until: Micros(9) });
     let tier = EntriesTier { after: Micros(1), window: Micros(1), max: 1 };
     let log = step(1, None, StepParams::Log([tier].into_iter().collect()));
-    let plain = [
-        fixed_window(1, None),
-        sliding_window(),
-        fixed_window(0, None),
-        fixed_window(-1, None),
-    ];
+    let plain =
+        [fixed_window(1, None), sliding_window(), fixed_window(0, None), fixed_window(-1, None)];
     let others = [fixed_window(1, open), fixed_window(1, close), fixed_window(0, open), log];
     let are_plain = |steps: [Step; 4]| steps.map(|step| EncodedStep::of(&step).plain);
     assert_eq!(are_plain(plain), [true, true, false, false]);
@@ -105,8 +100,7 @@ fn reply(passes: &[u8], numbers: &[u64]) -> Vec<u8> {
 #[test]
 fn a_reply_is_decoded_per_tier_and_all_must_allow() {
     let bytes = reply(&[1, 0], &[10, 20, 30, 11, 21, INTEGER_END - 1]);
-    let outcome =
-        decode(&sliding_window(), &bytes).expect("one byte and three numbers per tier");
+    let outcome = decode(&sliding_window(), &bytes).expect("one byte and three numbers per tier");
     let result = |allowed, numbers| TierResult { allowed, numbers };
     let second = result(false, [11, 21, INTEGER_END - 1]);
     assert_eq!(outcome.tiers[..], [result(true, [10, 20, 30]), second]);
