@@ -7,6 +7,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::Context;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 /// Longest wait for a connection, and for each part of a response.
@@ -14,6 +15,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Largest response in bytes.
 const RESPONSE_BYTES_MAX: u64 = 16 << 20;
+
+/// All ASCII characters except the unreserved ones of RFC 3986, section 2.3.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The status and the JSON of a response.
 pub(super) struct Response {
@@ -86,16 +90,9 @@ fn parse(response: &[u8]) -> Option<Response> {
     Some(Response { status, body })
 }
 
-/// `text` as a value in the query of a URL: all but unreserved characters as percent and two digits
-/// (RFC 3986, section 2.1).
+/// `text` as a value in the query of a URL.
 pub(super) fn query_value(text: &str) -> String {
-    let byte = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-            char::from(byte).to_string()
-        }
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(byte).collect()
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use percent_encoding::percent_decode_str;
 use serde::{Serialize, Serializer};
 
 use super::secret::SecretUrl;
@@ -65,19 +66,11 @@ impl Serialize for OtlpHeaders {
     }
 }
 
-/// `text` with its percent-encoding (`%20`) decoded.
+/// `text` with its percent-encoding (`%20`) decoded; `None` for a `%` without two hexadecimal digits.
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(rest.next()?).to_digit(16);
-        bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
-    }
-    String::from_utf8(bytes).ok()
+    let has_digits = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    let decoded = percent_decode_str(text).decode_utf8().ok()?;
+    text.split('%').skip(1).all(has_digits).then(|| decoded.into_owned())
 }
 
 /// The address of a collector.

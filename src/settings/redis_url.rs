@@ -1,7 +1,12 @@
 //! Parses the URL of Redis: URLs, plain addresses, and envoyproxy/ratelimit's lists of addresses
 //! together with its other variables of Redis.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
+
 use super::SecretUrl;
+
+/// All ASCII characters except the unreserved ones of RFC 3986, section 2.3.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Accepted schemes of a URL.
 const SCHEMES: [&str; 8] = [
@@ -135,18 +140,8 @@ fn sentinel_credentials(auth: Option<&str>) -> Vec<String> {
     }
 }
 
-/// Percent-encodes all but letters, digits, `-`, `.`, `_` and `~` (RFC 3986, section 2.3).
-fn escape(text: &str) -> String {
-    use std::fmt::Write;
-    let mut escaped = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
+fn escape(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, RESERVED)
 }
 
 #[cfg(test)]

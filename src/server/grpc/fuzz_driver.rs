@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body::Body;
+use percent_encoding::percent_decode_str;
 
 use super::call_head::CallHead;
 use super::framing::framed;
@@ -92,22 +93,6 @@ where
     }
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let status = text("grpc-status").and_then(|number| number.parse().ok()).unwrap_or(2);
-    let message = percent_decoded(text("grpc-message").unwrap_or_default());
-    Received { status, message, body: bytes }
-}
-
-/// Decodes a `grpc-message`.
-fn percent_decoded(encoded: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::new(), encoded.as_bytes());
-    while let [first, after @ ..] = rest {
-        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        let decoded = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        let (byte, remaining) = match (first, decoded) {
-            (b'%', Some(byte)) => (byte, &after[2..]),
-            _ => (*first, after),
-        };
-        bytes.push(byte);
-        rest = remaining;
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    let message = percent_decode_str(text("grpc-message").unwrap_or_default());
+    Received { status, message: message.decode_utf8_lossy().into_owned(), body: bytes }
 }

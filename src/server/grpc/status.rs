@@ -1,14 +1,16 @@
 //! The status of a gRPC call that failed: its code and its message.
 
-use std::fmt::Write;
-
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::server::rls::handler::HandleError;
 
 /// The content type of every response.
 pub(super) const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+
+/// The ASCII characters that a `grpc-message` encodes.
+const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// The gRPC status codes that weir itself sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,14 +54,7 @@ impl GrpcStatus {
 /// Encodes `text` as a `grpc-message`: printable ASCII except `%` unchanged, every other byte as
 /// `%XX` (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
 fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
-            _ => write!(encoded, "%{byte:02X}").expect("a string takes every text"),
-        }
-    }
-    encoded
+    utf8_percent_encode(text, ENCODED).to_string()
 }
 
 impl From<HandleError> for GrpcStatus {

@@ -1,5 +1,7 @@
 //! Parses the URL of Redis: `scheme://user:password@host:port/database?node=host:port`.
 
+use percent_encoding::percent_decode_str;
+
 use super::{Credentials, HostPort, Sentinels, Servers, Target};
 
 /// The port of Redis, where the URL has none.
@@ -120,23 +122,9 @@ fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
 /// Decodes percent-encoded bytes; `None` for an empty text. A percent sign without two hexadecimal
 /// digits stays.
 fn decode(text: &str) -> Result<Option<String>, &'static str> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let digit = |at: usize| after.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-        rest = match (byte, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push((high * 16 + low) as u8);
-                &after[2..]
-            }
-            _ => {
-                bytes.push(byte);
-                after
-            }
-        };
-    }
-    let text = String::from_utf8(bytes).map_err(|_| "has escaped bytes that are not UTF-8")?;
-    Ok(Some(text).filter(|text| !text.is_empty()))
+    let text = percent_decode_str(text).decode_utf8();
+    let text = text.map_err(|_| "has escaped bytes that are not UTF-8")?;
+    Ok(Some(text.into_owned()).filter(|text| !text.is_empty()))
 }
 
 #[cfg(test)]
