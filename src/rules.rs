@@ -22,8 +22,7 @@ pub use compile::compile;
 pub use file::options::{DeniedRequests, Options, UnknownFields};
 pub use file::problem::{Location, RuleProblem};
 pub use file::source::{RuleFiles, SourceFile};
-/// For the fuzz targets, which are another crate.
-#[doc(hidden)]
+#[cfg(feature = "fuzz")]
 pub use lookup::index::fuzz_driver as regex_fuzz_driver;
 pub use lookup::rule::{NameId, Policy, Rule, override_key, override_stat_key};
 pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherSummary, RuleSummary};

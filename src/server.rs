@@ -27,19 +27,16 @@ mod tests;
 
 pub use self::config::ServerConfig;
 pub use crate::tls::{ReloadOutcome, TlsError};
-/// For integration tests and the fuzz targets, which are other crates.
-#[doc(hidden)]
+#[cfg(feature = "fuzz")]
 pub use grpc::fuzz_driver as grpc_fuzz_driver;
 pub use grpc::worker::count as worker_count;
 pub use http::admin::{AdminApi, CounterError, Token};
 pub use lifecycle::Health;
-/// For the fuzz targets, which are another crate.
-#[doc(hidden)]
+#[cfg(feature = "fuzz")]
 pub use listener::tls::fuzz_driver as tls_fuzz_driver;
 pub use listener::tls::{TlsAcceptor, TlsConfig};
 pub use metrics::{ClientMemory, ListenerMetrics, PartMemory, ServerMetrics};
-/// For integration tests and the fuzz targets, which are other crates.
-#[doc(hidden)]
+#[cfg(feature = "fuzz")]
 pub use rls::fuzz_driver;
 pub use rls::handler::Decide;
 

@@ -22,6 +22,7 @@ use crate::descriptor::RequestBounds;
 
 mod envoy_ratelimit_env;
 mod format;
+#[cfg(feature = "fuzz")]
 mod fuzz_driver;
 mod otel;
 mod otlp;
@@ -38,8 +39,7 @@ mod sources;
 mod tests;
 
 pub use envoy_ratelimit_env::{with_default_runtime_root, without_host};
-/// For the fuzz targets, which are another crate.
-#[doc(hidden)]
+#[cfg(feature = "fuzz")]
 pub use fuzz_driver::load_bytes;
 pub use otlp::{OtlpHeaders, OtlpProtocol};
 pub use problem::{Problem, Problems};

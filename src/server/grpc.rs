@@ -7,6 +7,7 @@ mod connection;
 mod connection_calls;
 mod dispatch;
 mod framing;
+#[cfg(feature = "fuzz")]
 pub mod fuzz_driver;
 mod io;
 pub(super) mod memory;

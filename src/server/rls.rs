@@ -2,6 +2,7 @@
 
 mod decode;
 mod encode;
+#[cfg(feature = "fuzz")]
 pub mod fuzz_driver;
 pub(super) mod handler;
 pub(super) mod json;

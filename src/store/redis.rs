@@ -29,6 +29,7 @@ mod connection;
 mod discovery;
 mod error;
 mod function_use;
+#[cfg(feature = "fuzz")]
 pub mod fuzz_driver;
 mod metrics;
 mod name;

@@ -104,6 +104,7 @@ const WORDS: &[(&str, Where, &str)] = &[
     ("println!", Where::Only(&["src/cli", "src/main"]), "only the command line prints"),
     ("eprintln!", Where::Only(&["src/cli", "src/main"]), "only the command line prints"),
     ("dbg!", Where::Only(&[]), "left over"),
+    ("doc(hidden)", Where::Only(&[]), "what is public for tests alone needs the feature `fuzz`"),
     ("todo!", Where::Only(&[]), "unfinished"),
     ("saphyr_parser::", Where::Only(&["src/yaml"]), "one file parses YAML"),
     (

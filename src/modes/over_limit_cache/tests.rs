@@ -1,6 +1,5 @@
 //! Tests that the over-limit cache makes the same decisions as the plain store, with fewer calls.
 
-use crate::step::gives_back;
 use futures_util::FutureExt;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +9,7 @@ use super::*;
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::limit::{Algorithm, Limit, Tier};
-use crate::step::{Lease, LeaseId};
+use crate::step::{Lease, LeaseId, gives_back};
 use crate::store::MemoryStore;
 use crate::testing::{FakeStore, Fate};
 

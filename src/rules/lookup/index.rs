@@ -10,6 +10,7 @@ use self::templates::TemplateTrie;
 use self::wildcards::WildcardIndex;
 use super::matcher::{EntryValue, Matcher, PatternKind};
 
+#[cfg(feature = "fuzz")]
 pub mod fuzz_driver;
 mod literals;
 mod networks;

@@ -2,7 +2,7 @@
 //!
 //! Its users are the fuzz target `request_proto` and `tests/random_inputs`, both by
 //! `fuzz/src/requests.rs`, and `src/server/tests/paths_agree.rs`. The first two are other crates, so
-//! this module is public.
+//! this module is public, with the feature `fuzz` alone.
 
 use std::future::poll_fn;
 use std::pin::pin;

@@ -12,6 +12,7 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 mod client_san;
+#[cfg(feature = "fuzz")]
 pub mod fuzz_driver;
 mod handshake_throttle;
 mod rustls_config;

@@ -2,7 +2,7 @@
 //!
 //! Its users are the fuzz targets `request_proto` and `request_json` and `tests/random_inputs`, all by
 //! `fuzz/src/requests.rs`, and `tests/it/library/wire.rs`. They are other crates, so this module is
-//! public.
+//! public, with the feature `fuzz` alone.
 
 use std::sync::LazyLock;
 

@@ -1,7 +1,8 @@
 //! A driver for fuzzing: finds the first regular expression that accepts a value in three ways.
 //!
 //! Its users are the fuzz target `rule_regex_lookup` and `tests/random_inputs`, both by
-//! `fuzz/src/regexes.rs`. They are other crates, so this module is public.
+//! `fuzz/src/regexes.rs`. They are other crates, so this module is public, with the feature
+//! `fuzz` alone.
 
 use super::regexes::RegexIndex;
 use crate::rules::lookup::matcher::{EntryValue, Matcher};

@@ -42,6 +42,7 @@ impl<'m> CallMemory<'m> {
     }
 
     /// The share of a call without a connection.
+    #[cfg(any(test, feature = "fuzz"))]
     pub(in crate::server::grpc) fn alone(budget: &'m MemoryBudget) -> CallMemory<'m> {
         CallMemory::of_address(budget, budget.no_address())
     }
