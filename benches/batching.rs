@@ -13,7 +13,7 @@ use std::time::Instant;
 use weir::algorithm::plan;
 use weir::key::CounterKey;
 use weir::limit::{Algorithm, Limit, Tier};
-use weir::settings::{RedisSettings, SecretUrl};
+use weir::settings::{RedisSettings, RedisUrl};
 use weir::store::redis::NodeSnapshot;
 use weir::store::{NodeId, RedisStore, Store};
 use weir::time::{Clock, Micros, SystemClock};
@@ -56,7 +56,7 @@ struct Round {
 fn main() {
     let server = Server::local();
     let store = |batch| {
-        let url = SecretUrl::new(format!("redis+unix://{}", server.socket().display()));
+        let url = RedisUrl::parse(&server.socket().display().to_string()).expect("a path");
         let settings = RedisSettings { url, max_batch_size: batch, ..RedisSettings::default() };
         let started = RedisStore::start(&settings, 1, SystemClock::default());
         Arc::new(started.expect("settings that work"))

@@ -28,6 +28,7 @@ mod otel;
 mod otlp;
 mod problem;
 mod reader;
+mod redis_address;
 mod redis_url;
 mod scalar;
 mod secret;
@@ -43,6 +44,7 @@ pub use envoy_ratelimit_env::{with_default_runtime_root, without_host};
 pub use fuzz_driver::load_bytes;
 pub use otlp::{OtlpHeaders, OtlpProtocol};
 pub use problem::{Problem, Problems};
+pub use redis_url::{RedisServers, RedisUrl};
 pub use secret::{Secret, SecretUrl};
 pub use section::Setting;
 pub use sections::{

@@ -8,9 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use super::problem::Problem;
-use super::redis_url::{RedisEnv, RedisKind};
+use super::redis_address::{RedisEnv, RedisKind};
 use super::source_values::{SourceValue, list};
-use super::{redis_url, scalar, secret};
+use super::{redis_address, scalar, secret};
 
 pub(super) mod xds;
 
@@ -276,9 +276,8 @@ fn redis(env: &[(String, String)]) -> Vec<SourceValue> {
         };
         let tls = scalar::switch(tls.unwrap_or("false"))
             .map_err(|what| bad("REDIS_TLS", "redis.url", tls.unwrap_or_default(), what))?;
-        let url = redis_url::list(url, *kind, &RedisEnv { auth, sentinel_auth, tls })
-            .map_err(|what| bad("REDIS_URL", "redis.url", url, what))?;
-        Ok(url.reveal().to_owned())
+        redis_address::list(url, *kind, &RedisEnv { auth, sentinel_auth, tls })
+            .map_err(|what| bad("REDIS_URL", "redis.url", url, what))
     };
     vec![
         source_value("store.kind", "REDIS_URL".to_owned(), Ok("redis".to_owned())),

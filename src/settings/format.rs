@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::scalar;
-use super::secret::{Secret, SecretUrl};
+use super::secret::Secret;
 
 /// Upper bound for counts.
 pub(super) const COUNT_MAX: u64 = 1_000_000;
@@ -217,10 +217,10 @@ pub(super) fn secret() -> Format<Secret> {
 }
 
 /// A URL whose password is never shown.
-pub(super) fn url(
+pub(super) fn url<T: Serialize + 'static>(
     accepts: &str,
-    parse: impl Fn(&str) -> Result<SecretUrl, String> + 'static,
-) -> Format<SecretUrl> {
+    parse: impl Fn(&str) -> Result<T, String> + 'static,
+) -> Format<T> {
     Format::new(accepts, json!({ "type": "string" }), parse, as_json)
 }
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use crate::settings::format::{choice, file, number, optional, secret, switch, text, url};
-use crate::settings::redis_url;
-use crate::settings::secret::{Secret, SecretUrl};
+use crate::settings::redis_url::RedisUrl;
+use crate::settings::secret::Secret;
 use crate::settings::section::section;
 
 section! {
@@ -12,7 +12,7 @@ section! {
     pub struct RedisSettings {
         /// Address of Redis; [redis.md](redis.md) lists every form. Without `store.kind`, it also
         /// selects the redis store. Shown without its password.
-        url: SecretUrl = "redis-cluster://127.0.0.1:7000", url("a URL", redis_url::read);
+        url: RedisUrl = "redis-cluster://127.0.0.1:7000", url("a URL", RedisUrl::parse);
         /// Minimum connections per node, over all gRPC workers. Each worker has at least one, so
         /// values below the number of workers have no effect.
         min_connections_per_node: usize = "1", number(1..=1024);

@@ -6,7 +6,7 @@ use super::*;
 fn settings_never_show_a_password() {
     let env = [("WEIR__REDIS__URL", "redis://user:hunter2@h:1")];
     let settings = run(NO_FILE, &env, Flags::default()).expect("valid").settings;
-    assert_eq!(settings.redis.url.reveal(), env[0].1);
+    assert_eq!(settings.redis.url.password, Some(Secret::new("hunter2")));
     assert!(!settings.to_json().to_string().contains("hunter2"));
     assert!(!format!("{settings:?}").contains("hunter2"));
     let wrong =

@@ -23,9 +23,8 @@ enum Password {
 
 impl Credentials {
     /// Credentials with a fixed password.
-    pub(super) fn new(username: Option<String>, password: Option<String>) -> Credentials {
-        let password = password.map(|password| Password::Text(Secret::new(password)));
-        Credentials { username, password }
+    pub(super) fn new(username: Option<String>, password: Option<Secret>) -> Credentials {
+        Credentials { username, password: password.map(Password::Text) }
     }
 
     /// Credentials with a password in a file.
@@ -91,7 +90,7 @@ mod tests {
     #[test]
     fn a_fixed_password_needs_no_user() {
         let fixed = |name: Option<&str>, password: Option<&str>| {
-            Credentials::new(name.map(str::to_owned), password.map(str::to_owned))
+            Credentials::new(name.map(str::to_owned), password.map(Secret::new))
         };
         assert_eq!(fixed(None, Some("p")).auth(), Ok(Some(vec!["p".to_owned()])));
         assert_eq!(fixed(Some("u"), None).auth(), Ok(None), "a name alone needs no AUTH");
