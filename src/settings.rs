@@ -13,13 +13,15 @@
 //! (`HOST`, `PORT`, `LOG_LEVEL`). A shell or a platform may set them for other reasons.
 //!
 //! Every setting is declared once, in [`sections`]. The head of `section.rs` lists what the
-//! declaration generates. `sources` collects texts by name, and `reader` parses them. All problems
-//! are reported at once.
+//! declaration generates. `sources` collects texts by name, `reader` parses them, and `combinations`
+//! checks them against each other. All problems are reported at once. The files that settings name are
+//! read by their users; `app::check_files` lists the problems of all of them.
 
 use std::collections::BTreeMap;
 
 use crate::descriptor::RequestBounds;
 
+mod combinations;
 mod envoy_ratelimit_env;
 mod format;
 #[cfg(feature = "fuzz")]
@@ -104,42 +106,8 @@ impl Settings {
     fn parse(written: &BTreeMap<String, WrittenText>) -> Result<Settings, Problems> {
         let mut reader = Reader::new(written);
         let settings = Settings::read(&mut reader);
-        reader.problems.extend(settings.shared_addresses());
-        reader.problems.extend(settings.no_rules(written));
+        reader.problems.extend(combinations::problems(&settings, written));
         if reader.problems.is_empty() { Ok(settings) } else { Err(Problems(reader.problems)) }
-    }
-
-    /// A problem if neither files nor a server has rules.
-    fn no_rules(&self, written: &BTreeMap<String, WrittenText>) -> Option<Problem> {
-        let server = written.get("rules.xds.server");
-        if !self.rules.paths.is_empty() || server.is_some_and(|server| !server.text.is_empty()) {
-            return None;
-        }
-        let WrittenText { text, origin } = written.get("rules.paths")?.clone();
-        let what =
-            "has no path; write files or folders, such as `[rules/]`, or set rules.xds.server";
-        let (key, what) = ("rules.paths".to_owned(), what.to_owned());
-        Some(Problem::BadValue { origin, key, value: text, what })
-    }
-
-    /// One problem per pair of listeners with the same address.
-    fn shared_addresses(&self) -> Vec<Problem> {
-        let mut listeners = vec![
-            ("grpc.listen", self.grpc.listen),
-            ("http.listen", self.http.listen),
-            ("admin.listen", self.admin.listen),
-        ];
-        listeners.extend(self.metrics.listen.map(|address| ("metrics.listen", address)));
-        let mut problems = Vec::new();
-        for (index, (second, address)) in listeners.iter().enumerate() {
-            for (first, earlier) in &listeners[..index] {
-                if earlier == address && address.port() != 0 {
-                    let value = address.to_string();
-                    problems.push(Problem::SameAddress { first, second, value });
-                }
-            }
-        }
-        problems
     }
 
     /// Settings for tests: loopback listeners on free ports, one gRPC worker, few counters, no drain

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use weir::server::tls_fuzz_driver::{Handshake, TlsPort};
 use weir::server::{ServerMetrics, TlsAcceptor, TlsConfig};
+use weir::tls::SanName;
 
 /// More bytes than the server needs for its flight, also after a HelloRetryRequest.
 const SENT_MAX: usize = 16 * 1024;
@@ -30,7 +31,7 @@ impl Port {
             key: folder.join("server.pem"),
             client_ca: Some(folder.join("client_ca.pem")),
             client_optional: false,
-            client_san: vec![NAME.to_owned()],
+            client_san: vec![SanName::Uri(NAME.to_owned())],
         };
         let loaded = TlsAcceptor::load(config, 0, Arc::new(ServerMetrics::default()));
         let (acceptor, _) = loaded.unwrap_or_else(|error| panic!("{error}"));

@@ -23,8 +23,7 @@ impl CertificateWatcher {
         clock: SystemClock,
     ) -> Result<Option<(TlsAcceptor, CertificateWatcher)>, StartError> {
         let bad = |error: String| StartError::Config(vec![error]);
-        let files = TlsConfig::from_settings(&settings.grpc);
-        let Some(files) = files.map_err(|error| bad(error.to_string()))? else { return Ok(None) };
+        let Some(files) = TlsConfig::from_settings(&settings.grpc) else { return Ok(None) };
         let paths = files.paths();
         let known = watch::contents(&paths);
         let now = move || clock.now().0 / 1_000_000;

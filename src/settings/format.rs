@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 
 use super::scalar;
 use super::secret::Secret;
+use crate::tls::SanName;
 
 /// Upper bound for counts.
 pub(super) const COUNT_MAX: u64 = 1_000_000;
@@ -186,6 +187,15 @@ pub(super) fn optional<T: 'static>(format: Format<T>) -> Format<Option<T>> {
     let show = move |value: &Option<T>| value.as_ref().map_or_else(|| "".into(), &show);
     let accepts = format!("{accepts}, or empty");
     Format { is_secret, is_list, ..Format::new(accepts, schema, parse, show) }
+}
+
+/// Subject alternative names, separated by commas. An empty text means any name.
+pub(super) fn san_names() -> Format<Vec<SanName>> {
+    let show = |names: &Vec<SanName>| {
+        let texts: Vec<&str> = names.iter().map(SanName::text).collect();
+        texts.join(",").into()
+    };
+    Format::new("a text", any_scalar(), scalar::san_names, show)
 }
 
 /// A path of a file.

@@ -5,6 +5,7 @@ use std::fmt;
 use percent_encoding::percent_decode_str;
 use serde::{Serialize, Serializer};
 
+use super::scalar::is_server_name;
 use super::secret::SecretUrl;
 
 /// The protocol of an export.
@@ -78,7 +79,11 @@ pub(super) fn collector(text: &str) -> Result<SecretUrl, String> {
     let what = "is not the address of a collector; write `http://` or `https://`, a host and a \
                 port, and put a password into the headers";
     let uri = text.parse::<http::Uri>().map_err(|_| what.to_owned())?;
-    let known = matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some();
+    let known = match (uri.scheme_str(), uri.host()) {
+        (Some("http"), Some(_)) => true,
+        (Some("https"), Some(host)) => is_server_name(host),
+        _ => false,
+    };
     // The text before an `@` is masked. In a path or a query it would hide the host in `/settings`.
     if known && !text.contains('@') { Ok(SecretUrl::new(text)) } else { Err(what.to_owned()) }
 }

@@ -67,6 +67,9 @@ pub enum Problem {
         /// The address of both.
         value: String,
     },
+    /// Other settings that are each valid, but not together. The text names them and the fix.
+    #[error("{0}")]
+    Combination(String),
     /// A variable of envoyproxy/ratelimit that weir does not support and must not ignore.
     #[error("{name}={value}: {what}")]
     Unsupported {

@@ -8,7 +8,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
+
 use crate::duration::{self, Style};
+use crate::tls::SanName;
 
 /// The longest duration of a setting. It is far below the overflow of instants.
 const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -125,6 +128,24 @@ pub(super) fn host_and_port(text: &str) -> Result<String, String> {
     }
 }
 
+/// Whether a certificate of a server can have the name `host`: a DNS name or an IP address, IPv6 with or
+/// without brackets.
+pub(super) fn is_server_name(host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    ServerName::try_from(bare.unwrap_or(host)).is_ok()
+}
+
+/// Subject alternative names, separated by commas.
+pub(super) fn san_names(text: &str) -> Result<Vec<SanName>, String> {
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let names: Option<Vec<SanName>> = names.map(SanName::parse).collect();
+    names.ok_or_else(|| {
+        "has a part that is neither a DNS name nor a URI; write names such as `envoy.example` or \
+         `spiffe://cluster.local/ns/a/sa/b`"
+            .to_owned()
+    })
+}
+
 /// Names and values: `name=value,name=value`.
 pub(super) fn node_metadata(text: &str) -> Result<String, String> {
     let mut parts = text.split(',').filter(|part| !part.is_empty());
@@ -179,8 +200,13 @@ pub(super) fn log_level(text: &str) -> Result<String, String> {
             .iter()
             .any(|name| name.eq_ignore_ascii_case(level))
     };
+    // Other characters have a meaning in the filter of the log.
+    let is_module = |module: &str| {
+        let is_plain = |c: char| c.is_alphanumeric() || "_-:".contains(c);
+        !module.is_empty() && module.chars().all(is_plain)
+    };
     let fits = |part: &str| match part.split_once('=') {
-        Some((module, level)) => !module.is_empty() && is_level(level),
+        Some((module, level)) => is_module(module.trim()) && is_level(level),
         None => is_level(part),
     };
     if text.split(',').all(fits) {
@@ -268,9 +294,23 @@ mod tests {
         for level in ["info", "WARN", "warn,weir::rules=debug", "h2=off"] {
             assert_eq!(log_level(level).as_deref(), Ok(level));
         }
-        for level in ["", "loud", "weir", "=info", "info,"] {
+        for level in ["", "loud", "weir", "=info", "info,", "a[b=info", "[a]=info", "*=info"] {
             assert!(log_level(level).is_err(), "{level:?} was read as a level");
         }
         assert!(header_name("X-Left").is_ok() && header_name("X Left").is_err());
+    }
+
+    #[test]
+    fn names_of_certificates_are_dns_names_ips_or_uris() {
+        for name in ["h", "a_b.example", "127.0.0.1", "::1", "[::1]"] {
+            assert!(is_server_name(name), "{name}");
+        }
+        for name in ["", "a b", "-a", "a..b", "[::1", "a:1"] {
+            assert!(!is_server_name(name), "{name}");
+        }
+        let names = san_names(" a.example ,,spiffe://c/a").expect("names");
+        assert_eq!(names, [SanName::Dns("a.example".into()), SanName::Uri("spiffe://c/a".into())]);
+        assert_eq!(san_names(""), Ok(Vec::new()));
+        assert!(san_names("a.example,*.example").is_err());
     }
 }

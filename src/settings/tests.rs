@@ -5,6 +5,7 @@ use std::io::Write;
 
 use super::*;
 
+mod combinations;
 mod envoy_gateway;
 mod every_setting;
 mod file;

@@ -26,6 +26,13 @@ impl SanName {
         DnsName::try_from(text).ok().map(|_| SanName::Dns(text.to_owned()))
     }
 
+    /// The name as configured.
+    pub fn text(&self) -> &str {
+        match self {
+            SanName::Dns(text) | SanName::Uri(text) => text,
+        }
+    }
+
     /// Whether `certificate`, in DER, has one of `names`.
     pub fn any_in(names: &[SanName], certificate: &[u8]) -> bool {
         let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };

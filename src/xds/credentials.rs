@@ -25,35 +25,25 @@ impl Credentials {
     /// The configuration for a server at `host`; `None` without `rules.xds.tls`.
     ///
     /// # Errors
-    /// Settings that need others, invalid files, and a name that is none.
+    /// Invalid files, and a name that is none.
     pub(super) fn load(
         settings: &XdsSettings,
         host: &str,
         clock: SystemClock,
     ) -> Result<Option<Credentials>, TlsError> {
         let XdsSettings { tls, tls_ca, tls_cert, tls_key, tls_server_name, .. } = settings;
-        let file = |setting, path: &std::path::PathBuf| PemFile::new(setting, path);
-        let identity = match (tls_cert, tls_key) {
-            (Some(cert), Some(key)) => {
-                Some((file("rules.xds.tls_cert", cert), file("rules.xds.tls_key", key)))
-            }
-            (None, None) => None,
-            _ => {
-                let text = "rules.xds.tls_cert and rules.xds.tls_key go together; set both or none";
-                return Err(TlsError::new(text));
-            }
-        };
-        let authorities = tls_ca.as_ref().map(|path| file("rules.xds.tls_ca", path));
         if !tls {
-            let is_used = authorities.is_some() || identity.is_some() || tls_server_name.is_some();
-            let text = "files and names of TLS have an effect only with rules.xds.tls; set it to \
-                        `true`";
-            return if is_used { Err(TlsError::new(text)) } else { Ok(None) };
+            return Ok(None);
         }
+        // The settings have both or none.
+        let identity = tls_cert.as_ref().zip(tls_key.as_ref()).map(|(cert, key)| {
+            (PemFile::new("rules.xds.tls_cert", cert), PemFile::new("rules.xds.tls_key", key))
+        });
+        let authorities = tls_ca.as_ref().map(|path| PemFile::new("rules.xds.tls_ca", path));
         let name = tls_server_name.as_deref().unwrap_or(host).to_owned();
-        let server_name = ServerName::try_from(name.clone()).map_err(|_| {
-            TlsError::new(format!("rules.xds.tls_server_name: {name:?} is not a name of a server"))
-        })?;
+        let server_name = ServerName::try_from(name);
+        let server_name = server_name
+            .map_err(|error| TlsError::new(format!("rules.xds.tls_server_name: {error}")))?;
         let build = move |files| build(files, clock);
         let files = Reloadable::load(CertFiles { authorities, identity }, build)?;
         Ok(Some(Credentials { files, server_name }))
@@ -138,22 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn incomplete_settings_are_errors() {
+    fn missing_files_are_errors() {
         let load = |settings: XdsSettings| {
             Credentials::load(&settings, "h", SystemClock::new()).map(|found| found.is_some())
         };
-        let text = |settings| load(settings).unwrap_err().to_string();
         let default = XdsSettings::default;
         assert_eq!(load(default()), Ok(false));
-        let some = || Some("missing".into());
-        let cert = XdsSettings { tls: true, tls_cert: some(), ..default() };
-        assert!(text(cert).contains("go together"));
-        let off = XdsSettings { tls_ca: some(), ..default() };
-        assert!(text(off).contains("only with rules.xds.tls"));
-        let missing = XdsSettings { tls: true, tls_ca: some(), ..default() };
-        assert!(text(missing).starts_with("rules.xds.tls_ca: missing: "));
-        let name = Some("a b".to_owned());
-        let bad = XdsSettings { tls: true, tls_server_name: name, ..default() };
-        assert!(text(bad).contains("is not a name of a server"));
+        let missing = XdsSettings { tls: true, tls_ca: Some("missing".into()), ..default() };
+        let error = load(missing).unwrap_err().to_string();
+        assert!(error.starts_with("rules.xds.tls_ca: missing: "), "{error}");
     }
 }

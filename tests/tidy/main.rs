@@ -42,8 +42,9 @@ const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("store_error", ""),
     ("proto", ""),
     ("rules", "escape time yaml spelling duration limit descriptor key proto"),
-    // The settings file may hold secrets, and has the same bound as other files with secrets.
-    ("settings", "bounded_file escape yaml spelling duration limit descriptor rules"),
+    // The settings file may hold secrets, and has the same bound as other files with secrets. Names of
+    // certificates are parsed once.
+    ("settings", "bounded_file escape tls yaml spelling duration limit descriptor rules"),
     (
         "store",
         "bounded_file splitmix64 outage_log tls time histogram key step store_error settings",

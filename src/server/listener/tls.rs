@@ -19,7 +19,7 @@ mod rustls_config;
 
 use crate::server::metrics::ServerMetrics;
 use crate::settings::{ClientCert, GrpcSettings};
-use crate::tls::{CertFiles, PemFile, ReloadOutcome, Reloadable, TlsError};
+use crate::tls::{CertFiles, PemFile, ReloadOutcome, Reloadable, SanName, TlsError};
 use rustls_config::ServedConfig;
 
 /// The settings of TLS: `grpc.tls_*`.
@@ -33,40 +33,21 @@ pub struct TlsConfig {
     pub client_ca: Option<PathBuf>,
     /// Whether clients without a certificate are accepted too. Needs `client_ca`.
     pub client_optional: bool,
-    /// Accepted names of client certificates: DNS names, or URIs such as `spiffe://..`. A
-    /// certificate must have one of them; an empty list accepts any name. Needs `client_ca`.
-    pub client_san: Vec<String>,
+    /// Accepted names of client certificates. A certificate must have one of them; an empty list
+    /// accepts any name. Needs `client_ca`.
+    pub client_san: Vec<SanName>,
 }
 
 impl TlsConfig {
-    /// The TLS settings in `settings`; `None` for plain text.
-    ///
-    /// # Errors
-    ///
-    /// A setting that needs another one. A forgotten setting must neither result in plain text nor
-    /// admit every client.
-    pub fn from_settings(settings: &GrpcSettings) -> Result<Option<TlsConfig>, TlsError> {
-        let error = |text: &str| Err(TlsError::new(text));
-        let names = settings.tls_client_san.split(',').map(str::trim);
-        let client_san: Vec<String> =
-            names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        if settings.tls_client_ca.is_none() && !client_san.is_empty() {
-            return error("grpc.tls_client_san needs grpc.tls_client_ca; set both or none");
-        }
-        match (&settings.tls_cert, &settings.tls_key) {
-            (Some(cert), Some(key)) => Ok(Some(TlsConfig {
-                cert: cert.clone(),
-                key: key.clone(),
-                client_ca: settings.tls_client_ca.clone(),
-                client_optional: settings.tls_client_cert == ClientCert::Optional,
-                client_san,
-            })),
-            (None, None) if settings.tls_client_ca.is_none() => Ok(None),
-            (None, None) => {
-                error("grpc.tls_client_ca needs grpc.tls_cert and grpc.tls_key; set them")
-            }
-            _ => error("grpc.tls_cert and grpc.tls_key go together; set both or none"),
-        }
+    /// The TLS settings in `settings`, which were checked; `None` for plain text.
+    pub fn from_settings(settings: &GrpcSettings) -> Option<TlsConfig> {
+        Some(TlsConfig {
+            cert: settings.tls_cert.clone()?,
+            key: settings.tls_key.clone()?,
+            client_ca: settings.tls_client_ca.clone(),
+            client_optional: settings.tls_client_cert == ClientCert::Optional,
+            client_san: settings.tls_client_san.clone(),
+        })
     }
 
     /// The paths of the files, for a file watcher.
@@ -100,7 +81,7 @@ impl TlsAcceptor {
     ///
     /// # Errors
     ///
-    /// Invalid files, and names that are neither DNS names nor URIs.
+    /// Invalid files.
     pub fn load(
         config: TlsConfig,
         now: u64,

@@ -15,6 +15,7 @@ use super::support::{Served, in_time, request, serve_tls, settings, wait_until};
 use crate::proto::RateLimitServiceClient;
 use crate::server::tests::test_handlers::ByDomain;
 use crate::server::{ReloadOutcome, ServerConfig, ServerMetrics, TlsAcceptor, TlsConfig};
+use crate::tls::SanName;
 
 const NOW: u64 = 1_800_000_000;
 
@@ -96,7 +97,8 @@ async fn clients_need_a_trusted_certificate_and_name() {
     let (authority, other_authority) = (Authority::new(), Authority::new());
     let mut files = authority.files(&authority.issue(Leaf::server()));
     files.client_ca = Some(authority.path("ca.crt"));
-    files.client_san = vec!["envoy.gateway".into(), "spiffe://cluster/envoy".into()];
+    let names = ["envoy.gateway", "spiffe://cluster/envoy"];
+    files.client_san = names.map(|name| SanName::parse(name).unwrap()).to_vec();
     let (server, _, metrics) = serve_with_tls(files.clone(), |_| {});
     let good = [&["envoy.gateway"], &["*.gateway"], &["spiffe://cluster/envoy"]];
     for names in good {

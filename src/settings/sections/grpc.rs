@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use crate::settings::format::{
     COUNT_MAX, address, choice, duration, duration_or_off, file, number, number_or_off, optional,
-    positive_duration, switch, text, threads,
+    positive_duration, san_names, switch, threads,
 };
 use crate::settings::section::section;
+use crate::tls::SanName;
 
 section! {
     /// The gRPC listener that proxies call.
@@ -33,7 +34,7 @@ section! {
         /// With `tls_client_ca`: accepted subject alternative names, separated by commas. A client
         /// certificate must have one of them. Each is a DNS name, or a URI such as
         /// `spiffe://cluster.local/ns/gw/sa/envoy`. Empty: any name.
-        tls_client_san: String = "", text();
+        tls_client_san: Vec<SanName> = "", san_names();
         /// Whether plain, uncompressed `ShouldRateLimit` calls take a shorter path than other calls
         /// ([grpc-server.md](design/grpc-server.md)). `false`: tonic serves every call.
         fast_path: bool = "true", switch();

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::uri::Authority;
+
 use crate::settings::format::{
     checked, duration_or_off, file, masked, number, optional, positive_duration, switch, text,
 };
@@ -53,5 +55,14 @@ section! {
         /// File to which weir writes each accepted response, for a start while the server is
         /// unreachable. Its folder must exist. Empty: none.
         cache_file: Option<PathBuf> = "", optional(file());
+    }
+}
+
+impl XdsSettings {
+    /// Host and port of `server`, an IPv6 address without its brackets. `None` without a server.
+    pub fn host_and_port(&self) -> Option<(String, u16)> {
+        let authority: Authority = self.server.as_ref()?.parse().ok()?;
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        Some((host.to_owned(), authority.port_u16()?))
     }
 }

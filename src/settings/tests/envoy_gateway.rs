@@ -76,7 +76,12 @@ fn the_environment_of_envoy_gateway_is_valid() {
 
 #[test]
 fn every_xds_variable_is_read() {
-    let server = [("CONFIG_TYPE", "GRPC_XDS_SOTW"), ("CONFIG_GRPC_XDS_SERVER_USE_TLS", "true")];
+    let server = [
+        ("CONFIG_TYPE", "GRPC_XDS_SOTW"),
+        ("CONFIG_GRPC_XDS_SERVER_USE_TLS", "true"),
+        ("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "c"),
+        ("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", "k"),
+    ];
     let table = [
         ("CONFIG_TYPE", "GRPC_XDS_SOTW", "rules.xds.server", "localhost:18000"),
         ("CONFIG_GRPC_XDS_SERVER_URL", "h:1", "rules.xds.server", "h:1"),
@@ -89,8 +94,8 @@ fn every_xds_variable_is_read() {
             "A=hidden,c=hidden"
         }),
         ("CONFIG_GRPC_XDS_SERVER_USE_TLS", "true", "rules.xds.tls", "true"),
-        ("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "c", "rules.xds.tls_cert", "c"),
-        ("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", "k", "rules.xds.tls_key", "k"),
+        ("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "x", "rules.xds.tls_cert", "x"),
+        ("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", "x", "rules.xds.tls_key", "x"),
         ("CONFIG_GRPC_XDS_SERVER_TLS_CACERT", "a", "rules.xds.tls_ca", "a"),
         ("CONFIG_GRPC_XDS_SERVER_TLS_SAN", "s", "rules.xds.tls_server_name", "s"),
         ("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "1s", "rules.xds.backoff_initial", "1s"),

@@ -21,6 +21,15 @@ const SAMPLES: [&str; 14] = [
     r#"["sample","other"]"#,
 ];
 
+/// The value of the settings that another one needs.
+const NEEDED_SAMPLE: &str = "sample";
+
+/// The settings without which `path` is a problem.
+fn needed(path: &str) -> impl Iterator<Item = &'static str> {
+    let of_tls = ["grpc.tls_cert", "grpc.tls_key", "grpc.tls_client_ca"];
+    of_tls.into_iter().filter(move |needed| path.starts_with("grpc.tls_") && *needed != path)
+}
+
 /// A text with another value than the default, as the setting is shown.
 fn sample(setting: &Setting, defaults: &BTreeMap<String, String>) -> String {
     let path = &setting.path;
@@ -32,17 +41,23 @@ fn sample(setting: &Setting, defaults: &BTreeMap<String, String>) -> String {
         .chain(choices.map(str::to_owned))
         .chain(SAMPLES.map(str::to_owned));
     let is_sample = |text: &String| {
-        let written = WrittenText { text: text.clone(), origin: String::new() };
-        let settings = Settings::parse(&BTreeMap::from([(path.clone(), written)]));
+        let written = |text: &str| WrittenText { text: text.to_owned(), origin: String::new() };
+        let needed = needed(path).map(|needed| (needed.to_owned(), written(NEEDED_SAMPLE)));
+        let all: BTreeMap<_, _> = needed.chain([(path.clone(), written(text))]).collect();
+        let settings = Settings::parse(&all);
         *text != defaults[path] && settings.is_ok_and(|settings| shown(&settings)[path] == *text)
     };
     let found = candidates.find(is_sample);
     found.unwrap_or_else(|| panic!("no sample of {path} is shown as written: add one to SAMPLES"))
 }
 
+fn variable(path: &str) -> String {
+    format!("WEIR__{}", path.replace('.', "__")).to_uppercase()
+}
+
 /// The variable of a setting, and the text in it for a sample.
 fn in_env(setting: &Setting, sample: &str) -> (String, String) {
-    let variable = format!("WEIR__{}", setting.path.replace('.', "__")).to_uppercase();
+    let variable = variable(&setting.path);
     let syntax: &[char] = if setting.is_list { &['[', ']', '"'] } else { &[] };
     (variable, sample.replace(syntax, ""))
 }
@@ -58,9 +73,13 @@ fn every_setting_has_a_key_a_variable_and_is_shown() {
         let lines: Vec<String> =
             names.map(|(depth, name)| format!("{}{name}:", "  ".repeat(depth))).collect();
         let file = format!("{} {text}\n", lines.join("\n"));
-        assert_eq!(value_of(run(&file, &[], Flags::default()), path), text, "{file}");
+        let needed: Vec<String> = needed(path).map(variable).collect();
+        let mut env: Vec<(&str, &str)> =
+            needed.iter().map(|variable| (variable.as_str(), NEEDED_SAMPLE)).collect();
+        assert_eq!(value_of(run(&file, &env, Flags::default()), path), text, "{file}");
         let (variable, in_env) = in_env(&setting, &text);
-        let loaded = run(NO_FILE, &[(&variable, &in_env)], Flags::default());
+        env.push((&variable, &in_env));
+        let loaded = run(NO_FILE, &env, Flags::default());
         assert_eq!(value_of(loaded, path), text, "{variable}={in_env}");
     }
 }

@@ -63,6 +63,7 @@ fn a_bad_opentelemetry_variable_shows_no_secret() {
         (("OTEL_EXPORTER_OTLP_TIMEOUT", "10s"), "of milliseconds"),
         (("OTEL_BSP_MAX_QUEUE_SIZE", "0"), "whole number from 1"),
         (("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317"), "write `http://` or `https://`"),
+        (("OTEL_EXPORTER_OTLP_ENDPOINT", "https://a..b:4317"), "write `http://` or `https://`"),
         (("OTEL_EXPORTER_OTLP_ENDPOINT", "http://u:hunter2@c"), "into the headers"),
         (("OTEL_EXPORTER_OTLP_ENDPOINT", "::no address:hunter2@"), "`http://` or `https://`"),
         (("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318/?key=hunter2@"), "into the headers"),

@@ -4,7 +4,6 @@ use std::future::pending;
 use std::pin::Pin;
 use std::time::Duration;
 
-use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
@@ -62,17 +61,14 @@ impl Server {
     /// The server of the settings; `None` without one.
     ///
     /// # Errors
-    /// Settings that do not fit together, and files of TLS that cannot be used.
+    /// Files of TLS that cannot be used.
     pub(super) fn new(
         settings: &XdsSettings,
         clock: SystemClock,
     ) -> Result<Option<Server>, TlsError> {
-        let Some(address) = &settings.server else { return Ok(None) };
+        let parts = settings.server.as_ref().zip(settings.host_and_port());
+        let Some((address, (host, port))) = parts else { return Ok(None) };
         let bad = |what: String| TlsError::new(format!("rules.xds.server: {address:?}: {what}"));
-        let authority = address.parse::<Authority>();
-        let authority = authority.map_err(|error| bad(error.to_string()))?;
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        let port = authority.port_u16().ok_or_else(|| bad("it has no port".to_owned()))?;
         let credentials = Credentials::load(settings, &host, clock)?;
         // The connector does TLS itself. tonic accepts no other scheme then.
         let endpoint = Endpoint::from_shared(format!("http://{address}"));

@@ -6,7 +6,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DistinguishedName, Error};
 
-use crate::tls::{SanName, TlsError, delegate_signatures};
+use crate::tls::{SanName, delegate_signatures};
 
 /// A verifier that runs rustls' checks, then compares the certificate's subject alternative names
 /// (SANs).
@@ -19,27 +19,14 @@ pub(super) struct SanVerifier {
 impl SanVerifier {
     /// Wraps `inner` so that only certificates with one of `names` pass. Returns `inner` itself if
     /// `names` is empty.
-    ///
-    /// # Errors
-    ///
-    /// A name that is neither a DNS name nor a URI.
     pub(super) fn wrap(
         inner: Arc<dyn ClientCertVerifier>,
-        names: &[String],
-    ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+        names: &[SanName],
+    ) -> Arc<dyn ClientCertVerifier> {
         if names.is_empty() {
-            return Ok(inner);
+            return inner;
         }
-        let parse = |text: &String| {
-            SanName::parse(text).ok_or_else(|| {
-                TlsError::new(format!(
-                    "grpc.tls_client_san: \"{text}\" is neither a DNS name nor a URI; write a name \
-                     such as envoy.example or spiffe://cluster.local/ns/a/sa/b"
-                ))
-            })
-        };
-        let names = names.iter().map(parse).collect::<Result<_, _>>()?;
-        Ok(Arc::new(SanVerifier { inner, names }))
+        Arc::new(SanVerifier { inner, names: names.to_vec() })
     }
 
     fn inner(&self) -> &dyn ClientCertVerifier {

@@ -32,7 +32,7 @@ pub(super) fn build(config: &TlsConfig, files: TrustAndIdentity) -> Result<Serve
                 if config.client_optional { verifier.allow_unauthenticated() } else { verifier };
             let error = |error| PemFile::new("grpc.tls_client_ca", path).error(error);
             let verifier = verifier.build().map_err(error)?;
-            builder.with_client_cert_verifier(SanVerifier::wrap(verifier, &config.client_san)?)
+            builder.with_client_cert_verifier(SanVerifier::wrap(verifier, &config.client_san))
         }
         _ => builder.with_no_client_auth(),
     };
