@@ -27,11 +27,14 @@ mod admin_pages;
 mod background;
 mod certificates;
 mod decision_log;
+mod files;
 mod metrics;
 mod readiness;
 mod service;
 mod shutdown_tasks;
 mod watch;
+
+pub use files::check_files;
 
 use active_rules::{ActiveRules, Trigger};
 use admin_pages::AdminPages;

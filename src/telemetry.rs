@@ -21,7 +21,7 @@ mod trace;
 pub use decisions::Decisions;
 pub use envoy_ratelimit::expose as expose_envoy_ratelimit;
 pub use exposition::{Exposition, Family, FamilyKind, Sample, SampleValue};
-pub use otlp::{Exporter, OtlpError, start_metrics_export};
+pub use otlp::{Exporter, OtlpError, check_collectors, start_metrics_export};
 pub use outcomes::{DecisionOutcome, EnvoyRatelimitSnapshot, OutcomeSnapshot};
 pub use process::expose as expose_process;
 pub use reloads::RuleReloads;

@@ -20,7 +20,7 @@ mod credentials;
 mod session;
 mod status;
 
-pub use client::{Client, start};
+pub use client::{Client, check_files, start};
 pub use status::{FirstRules, StreamEnd, XdsStatus};
 
 /// The type of the resources that weir requests.
@@ -43,7 +43,7 @@ pub type Apply = Arc<dyn Fn(&str, &[Resource<'_>]) -> Vec<String> + Send + Sync>
 /// Why the client cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum XdsError {
-    /// Settings that do not fit together, or files of TLS that cannot be used.
+    /// Files of TLS that cannot be used.
     #[error("{0}")]
     Settings(#[from] TlsError),
     /// An error of the operating system.

@@ -1,13 +1,15 @@
 """Every object of every values file in ci/ is valid for Kubernetes, and its settings are valid for weir."""
 
 import subprocess
+from pathlib import Path
 
 import jsonschema
 import kubernetes_validate
 import pytest
+import yaml
 
 import custom
-from chart import CASES, CHART, NEWEST, OLDEST, WEIR, every, helm, one, render
+from chart import CASES, CHART, NEWEST, OLDEST, ROOT, WEIR, every, helm, one, render
 
 
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
@@ -37,8 +39,15 @@ def test_helm_lint_finds_nothing(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_weir_check_accepts_the_settings_and_the_rules(case, tmp_path):
-    """The same command as in the init container, by the real binary."""
-    (tmp_path / "weir.yaml").write_text(one("ConfigMap", case)["data"]["weir.yaml"])
+    """The same command as in the init container, by the real binary, with files in the place of the mounts."""
+    settings = one("ConfigMap", case)["data"]["weir.yaml"].replace("/etc/weir/", f"{tmp_path}/")
+    (tmp_path / "weir.yaml").write_text(settings)
+    for section in yaml.safe_load(settings).values():
+        for value in section.values():
+            if isinstance(value, str) and value.startswith(f"{tmp_path}/"):
+                Path(value).parent.mkdir(exist_ok=True)
+                # A certificate and its key. The first line serves as a password.
+                Path(value).write_bytes((ROOT / "fuzz" / "tls" / "server.pem").read_bytes())
     rules = tmp_path / "rules"
     rules.mkdir()
     for found in every("ConfigMap", case):

@@ -11,6 +11,8 @@ pub(super) struct RuleSource {
     paths: Vec<PathBuf>,
     overlay_paths: Vec<PathBuf>,
     options: Options,
+    /// The settings, if they were read.
+    pub(super) settings: Option<Settings>,
 }
 
 impl RuleSource {
@@ -31,16 +33,18 @@ impl RuleSource {
             paths: paths.to_vec(),
             overlay_paths: flags.overlays.clone(),
             options: Options::default(),
+            settings: None,
         };
         if config.is_some() || paths.is_empty() {
             let Some(settings) = settings(config) else { return Ok(None) };
             source.options = settings.rules.options();
             if paths.is_empty() {
-                source.paths = settings.rules.paths;
+                source.paths.clone_from(&settings.rules.paths);
             }
             if flags.overlays.is_empty() {
-                source.overlay_paths = settings.rules.overlay_paths;
+                source.overlay_paths.clone_from(&settings.rules.overlay_paths);
             }
+            source.settings = Some(settings);
         }
         source.options.merge_domains |= flags.merge_domains;
         if flags.allow_unknown_fields {

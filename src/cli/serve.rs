@@ -30,23 +30,31 @@ fn serve(flags: &Flags, env: &[(String, String)], warning: Option<String>) -> an
             return Ok(exit::BAD_CONFIG);
         }
     };
+    // Lists them all. The log does not run yet, so a warning about a certificate is not logged twice.
+    let problems = app::check_files(&loaded.settings);
+    if !problems.is_empty() {
+        return Ok(list(&problems));
+    }
     start_log(&loaded.settings.log)?;
     for warning in loaded.warnings.iter().chain(&warning) {
         tracing::warn!("{warning}");
     }
     match app::run(loaded.settings) {
         Ok(()) => Ok(0),
-        Err(StartError::Config(problems)) => {
-            for problem in problems {
-                say(format_args!("{problem}"));
-            }
-            Ok(exit::BAD_CONFIG)
-        }
+        Err(StartError::Config(problems)) => Ok(list(&problems)),
         Err(StartError::Io(error)) => {
             say(format_args!("weir: {error}"));
             Ok(exit::UNAVAILABLE)
         }
     }
+}
+
+/// Lists problems of settings or rules. Returns the exit code.
+fn list(problems: &[String]) -> u8 {
+    for problem in problems {
+        say(format_args!("{problem}"));
+    }
+    exit::BAD_CONFIG
 }
 
 fn start_log(log: &settings::LogSettings) -> anyhow::Result<()> {

@@ -62,7 +62,7 @@ impl RedisStore {
     /// `clock` reads the local instants that callers pass to [`Store::now`].
     ///
     /// # Errors
-    /// Invalid settings, or a discovery thread that cannot be started.
+    /// A file of the settings that cannot be used, or a discovery thread that cannot be started.
     pub fn start(
         settings: &RedisSettings,
         workers: usize,
@@ -85,6 +85,14 @@ impl RedisStore {
             });
         })?;
         Ok(RedisStore { router, _discovery: alive })
+    }
+
+    /// Loads the files that `settings` name, as [`RedisStore::start`] does: the password and certificates.
+    ///
+    /// # Errors
+    /// A file that cannot be read or used.
+    pub fn check_files(settings: &RedisSettings) -> Result<(), RedisConfigError> {
+        RedisConfig::new(settings).map(drop)
     }
 
     /// Whether at least one node has an open connection.

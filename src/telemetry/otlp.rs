@@ -12,6 +12,7 @@ use hyper_rustls::HttpsConnectorBuilder;
 use opentelemetry_http::HttpClient;
 use opentelemetry_http::hyper::HyperClient;
 use prost::Message;
+use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 use tonic::client::Grpc;
 use tonic::metadata::MetadataMap;
@@ -237,6 +238,26 @@ impl CollectorClient {
             Err(_) => Err(ExportError("unreachable, or the connection was closed".to_owned())),
         }
     }
+}
+
+/// Creates the clients that the exports of spans and metrics would use, and drops them.
+///
+/// # Errors
+/// An invalid address of a collector, or a system without certificate authorities where they are needed.
+pub fn check_collectors(
+    tracing: &TracingSettings,
+    metrics: &MetricsSettings,
+) -> Result<(), OtlpError> {
+    let spans = tracing.enabled.then(|| (Destination::from(tracing), Signal::Traces));
+    let metrics = metrics.otlp.then(|| (Destination::from(metrics), Signal::Metrics));
+    for (to, signal) in spans.into_iter().chain(metrics) {
+        // A client can only be created on a runtime.
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| signal.error(error))?;
+        let _entered = runtime.enter();
+        CollectorClient::new(&to, signal)?;
+    }
+    Ok(())
 }
 
 fn grpc(uri: Uri, signal: Signal) -> Result<Transport, OtlpError> {

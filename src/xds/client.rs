@@ -18,6 +18,7 @@ use super::{Apply, XdsError};
 use crate::outage_log::OutageLog;
 use crate::settings::XdsSettings;
 use crate::time::{Clock, SystemClock};
+use crate::tls::TlsError;
 
 mod stream;
 mod updates;
@@ -46,7 +47,7 @@ impl Client {
 /// `apply` is called by one thread at a time.
 ///
 /// # Errors
-/// Settings that do not fit together, invalid files of TLS, or no thread.
+/// Invalid files of TLS, or no thread.
 pub fn start(
     settings: &XdsSettings,
     apply: Apply,
@@ -80,6 +81,14 @@ pub fn start(
         runtime.shutdown_background();
     })?;
     Ok(Some(Client { status, _stop: stop }))
+}
+
+/// Loads the files of TLS that `settings` name, as [`start`] does.
+///
+/// # Errors
+/// Files that cannot be read or used.
+pub fn check_files(settings: &XdsSettings, clock: SystemClock) -> Result<(), TlsError> {
+    Server::new(settings, clock).map(drop)
 }
 
 /// The state of the thread.

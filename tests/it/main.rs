@@ -3,6 +3,7 @@
 
 mod admin;
 mod bench;
+mod check_and_serve;
 mod cli;
 mod clients;
 mod compat;

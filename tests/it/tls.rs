@@ -193,27 +193,3 @@ fn weir_call_uses_tls_and_reports_its_errors() {
     }
     assert_eq!(call(&["--ca", "missing.crt"]).code, Some(69));
 }
-
-#[test]
-fn incomplete_or_bad_tls_settings_end_the_start() {
-    let certificates = Certificates::new();
-    let path = |name: &str| certificates.path(name).display().to_string();
-    let table = [
-        (vec![("TLS_CERT", path("server.crt"))], "go together"),
-        (vec![("TLS_CLIENT_CA", path("ca.crt"))], "needs grpc.tls_cert and grpc.tls_key"),
-        (vec![("TLS_CLIENT_SAN", "a".to_owned())], "needs grpc.tls_client_ca"),
-        (
-            vec![("TLS_CERT", path("server.crt")), ("TLS_KEY", path("client.key"))],
-            "does not work with",
-        ),
-        (vec![("TLS_CERT", path("missing")), ("TLS_KEY", path("server.key"))], "No such file"),
-    ];
-    for (settings, what) in table {
-        let setup = settings.iter().fold(Weir::setup(), |setup, (name, value)| {
-            setup.env(&format!("WEIR__GRPC__{name}"), value)
-        });
-        let (status, output) = setup.start_in_vain();
-        assert_eq!(status.code(), Some(64), "{output}");
-        assert!(output.contains(what), "{what}: {output}");
-    }
-}

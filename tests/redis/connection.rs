@@ -148,11 +148,6 @@ fn tls_uses_the_configured_ca_and_certificate() {
     let mut nameless = over_tls(&url, &[("WEIR__REDIS__TLS_CA", &ca)]).start();
     wait_for_log(&mut nameless, "no connection to Redis");
     assert_eq!(remaining(&nameless), None);
-
-    let half = over_tls(&url, &[("WEIR__REDIS__TLS_CERT", &cert)]);
-    let (status, output) = half.start_in_vain();
-    assert_eq!(status.code(), Some(64));
-    assert!(output.contains("redis.tls_cert and redis.tls_key go together"), "{output}");
 }
 
 #[test]

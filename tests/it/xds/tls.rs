@@ -77,16 +77,3 @@ fn a_client_without_a_certificate_gets_nothing() {
     until("the stream is refused", || weir.metric("weir_xds_stream_ends_total", &[]) > 1);
     assert_eq!(weir.metric("weir_xds_updates_total", &[]), 0);
 }
-
-#[test]
-fn wrong_settings_of_tls_end_the_start() {
-    let ads = Ads::start();
-    for (name, value, part) in [
-        ("WEIR__RULES__XDS__TLS_CA", "ca.crt", "only with rules.xds.tls"),
-        ("WEIR__RULES__XDS__TLS_CERT", "client.crt", "go together"),
-    ] {
-        let (status, output) = of(&ads).env(name, value).start_in_vain();
-        assert_eq!(status.code(), Some(64), "{output}");
-        assert!(output.contains(part), "{output}");
-    }
-}
