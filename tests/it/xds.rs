@@ -11,6 +11,7 @@ use crate::support::weir::{Setup, Weir, write};
 mod answers;
 mod envoy_gateway;
 mod faults;
+mod gateway_routes;
 mod tls;
 
 /// The unit of an hour.

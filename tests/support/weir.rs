@@ -1,6 +1,7 @@
 //! The real binary, listening on free ports.
 
 pub(crate) mod cli;
+mod image;
 pub(crate) mod metrics;
 
 use std::net::SocketAddr;
@@ -166,7 +167,12 @@ const FAST_PATH: &str = "WEIR__GRPC__FAST_PATH";
 
 /// The binary with an empty environment, so that a developer's environment has no influence.
 pub(crate) fn weir() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    program(Path::new(env!("CARGO_BIN_EXE_weir")))
+}
+
+/// The same under another path.
+fn program(path: &Path) -> Command {
+    let mut command = Command::new(path);
     command.env_clear();
     if let Some(fast_path) = std::env::var_os(FAST_PATH) {
         command.env(FAST_PATH, fast_path);

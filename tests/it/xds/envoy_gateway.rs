@@ -1,17 +1,27 @@
-//! The environment that Envoy Gateway sets, with addresses of loopback, and no Redis.
+//! The service as Envoy Gateway deploys it: its environment, its probes, and its user, who may write
+//! nothing. Addresses and paths are those of the test, and there is no Redis.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use super::one_limit;
 use crate::support::ads::{Ads, NODE};
 use crate::support::certificates::{Certificates, trusting};
-use crate::support::http::get;
+use crate::support::http::{get, post};
 use crate::support::rls::{Client, descriptor, request};
 use crate::support::wait::until;
-use crate::support::weir::Weir;
+use crate::support::weir::{Setup, Weir};
 
-#[test]
-fn the_environment_of_envoy_gateway_works() {
-    let certificates = Certificates::new();
-    let ads = Ads::with_tls(&certificates);
+/// The user and the group of the container.
+const USER: u32 = 65534;
+
+/// A request of `/json` for the rule of [`one_limit`].
+const CALL: &str = r#"{"domain":"a","descriptors":[{"entries":[{"key":"k","value":"x"}]}]}"#;
+
+/// The deployment: the binary as `ratelimit`, without arguments. One secret has the certificate of the
+/// service for both, the calls of Envoy and the server of rules.
+pub(super) fn deployment(ads: &Ads, certificates: &Certificates) -> Setup {
     let path = |name: &str| certificates.path(name).display().to_string();
     let url = format!("localhost:{}", ads.address.port());
     let env = [
@@ -25,8 +35,8 @@ fn the_environment_of_envoy_gateway_works() {
         ("CONFIG_GRPC_XDS_SERVER_URL", url),
         ("CONFIG_GRPC_XDS_NODE_ID", NODE.to_owned()),
         ("GRPC_SERVER_USE_TLS", "true".to_owned()),
-        ("GRPC_SERVER_TLS_CERT", path("server.crt")),
-        ("GRPC_SERVER_TLS_KEY", path("server.key")),
+        ("GRPC_SERVER_TLS_CERT", path("client.crt")),
+        ("GRPC_SERVER_TLS_KEY", path("client.key")),
         ("GRPC_SERVER_TLS_CA_CERT", path("ca.crt")),
         ("CONFIG_GRPC_XDS_SERVER_USE_TLS", "true".to_owned()),
         ("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", path("client.crt")),
@@ -34,24 +44,36 @@ fn the_environment_of_envoy_gateway_works() {
         ("CONFIG_GRPC_XDS_SERVER_TLS_CACERT", path("ca.crt")),
         ("FORCE_START_WITHOUT_INITIAL_CONFIG", "true".to_owned()),
         ("REDIS_SOCKET_TYPE", "tcp".to_owned()),
+        // No process listens on port 1 of loopback.
         ("REDIS_URL", "localhost:1".to_owned()),
         ("USE_PROMETHEUS", "true".to_owned()),
         ("PROMETHEUS_ADDR", "127.0.0.1:0".to_owned()),
         ("PROMETHEUS_MAPPER_YAML", "/etc/statsd-exporter/conf.yaml".to_owned()),
     ];
-    let setup = Weir::setup().rules_of_settings();
-    let setup = env.iter().fold(setup, |setup, (name, value)| setup.env(name, value));
-    let weir = setup.start();
+    let setup = env.iter().fold(Weir::image(), |setup, (name, value)| setup.env(name, value));
+    setup.as_user(USER)
+}
+
+#[test]
+fn the_environment_of_envoy_gateway_works() {
+    let certificates = Certificates::new();
+    let ads = Ads::with_tls(&certificates);
+    let mut weir = deployment(&ads, &certificates).start();
+    assert_eq!(get(weir.http, "/healthcheck").status, 200, "before the first policy exists");
     assert_eq!(get(weir.http, "/readyz").status, 200, "before the first policy exists");
     ads.set("1", one_limit(5));
     assert!(ads.answer().error_detail.is_none());
     assert_eq!(weir.metric("weir_rules", &[]), 1);
-    let client = Client::over_tls(weir.grpc, trusting(&certificates)).expect("a connection");
+    // The name in the certificate of the service.
+    let tls = trusting(&certificates).domain_name("weir");
+    let client = Client::over_tls(weir.grpc, tls).expect("a connection");
     let calls = || client.try_check(request("a", vec![descriptor(&[("k", "x")])])).is_ok();
     until("calls are answered", calls);
-    // All three probes of Envoy Gateway ask for this path. Redis must not restart the pod.
-    assert_eq!(get(weir.http, "/healthcheck").status, 200);
-    let page = get(weir.admin, "/metrics").body;
+    let metrics: SocketAddr = weir.process().wait_for("where its metrics are", |line| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        line["metrics"].as_str()?.parse().ok()
+    });
+    let page = get(metrics, "/metrics").body;
     for name in [
         "ratelimit_service_rate_limit_total_hits{domain=\"a\",key1=\"k\"",
         "ratelimit_service_rate_limit_within_limit{",
@@ -66,4 +88,54 @@ fn the_environment_of_envoy_gateway_works() {
     ] {
         assert!(page.contains(name), "{name} is missing in:\n{page}");
     }
+}
+
+/// Envoy Gateway probes `/healthcheck` for liveness too. So a pod must not fail it because Redis is away,
+/// even where readiness requires Redis.
+#[test]
+fn liveness_does_not_depend_on_redis() {
+    let certificates = Certificates::new();
+    let ads = Ads::with_tls(&certificates);
+    ads.set("1", one_limit(5));
+    for (required, ready) in [("false", 200), ("true", 503)] {
+        let setup = deployment(&ads, &certificates);
+        let weir = setup.env("WEIR__READYZ__REQUIRE_STORE", required).start();
+        until("the fallback decides", || {
+            assert_eq!(post(weir.http, "/json", CALL).status, 200);
+            weir.metric("weir_fallback_total", &[]) > 0
+        });
+        assert_eq!(get(weir.http, "/readyz").status, ready, "require_store: {required}");
+        assert_eq!(get(weir.http, "/healthcheck").status, 200, "require_store: {required}");
+    }
+}
+
+/// The root file system of the pod is read-only, and no other volume can be written.
+#[test]
+fn the_deployment_writes_no_file() {
+    let certificates = Certificates::of_envoy_gateway();
+    let ads = Ads::with_tls(&certificates);
+    let mut weir = deployment(&ads, &certificates).start();
+    ads.set("1", one_limit(5));
+    assert!(ads.answer().error_detail.is_none());
+    assert_eq!(post(weir.http, "/json", CALL).status, 200);
+    assert_eq!(written_files(weir.process().pid()), [] as [PathBuf; 0]);
+    let lines = weir.process().output();
+    assert!(!lines.contains("\"level\":\"ERROR\""), "{lines}");
+}
+
+/// The regular files that a process has open for writing.
+fn written_files(pid: u32) -> Vec<PathBuf> {
+    let folder = format!("/proc/{pid}");
+    let open = fs::read_dir(Path::new(&folder).join("fd")).expect("the process runs");
+    let is_written = |link: &PathBuf| {
+        let number = link.file_name().expect("the number of the file").to_string_lossy();
+        let info = fs::read_to_string(format!("{folder}/fdinfo/{number}")).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+        // The access mode: 1 is for writing, 2 for both.
+        let is_file = fs::metadata(link).is_ok_and(|found| found.is_file());
+        is_file && flags.is_some_and(|flags| flags & 0b11 != 0)
+    };
+    let links = open.filter_map(|entry| Some(entry.ok()?.path()));
+    links.filter(is_written).filter_map(|link| fs::read_link(link).ok()).collect()
 }
