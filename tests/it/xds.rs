@@ -8,6 +8,7 @@ use crate::support::rls::{Client, costing, descriptor, request};
 use crate::support::wait::until;
 use crate::support::weir::{Setup, Weir, write};
 
+mod ai_gateway;
 mod answers;
 mod envoy_gateway;
 mod faults;

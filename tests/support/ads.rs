@@ -25,7 +25,7 @@ use super::wait::TIMEOUT;
 pub(crate) use config::{RateLimitDescriptor, RateLimitPolicy};
 pub(crate) use discovery::{DiscoveryRequest, DiscoveryResponse};
 
-/// The node that gets rules. Others get nothing, as from Envoy Gateway.
+/// The node of Envoy Gateway, which gets rules. Others get nothing, as from Envoy Gateway.
 pub(crate) const NODE: &str = "envoy-ratelimit";
 
 /// The type of rules.
@@ -55,6 +55,8 @@ pub(crate) struct Seen {
 
 #[derive(Clone)]
 struct Service {
+    /// The node that gets rules.
+    node: &'static str,
     snapshot: watch::Sender<Option<DiscoveryResponse>>,
     /// Changes when all streams must end, with this status.
     end: watch::Sender<Option<Status>>,
@@ -67,12 +69,18 @@ struct Service {
 impl Ads {
     /// A server in plain text, without rules.
     pub(crate) fn start() -> Ads {
-        Ads::start_at(listener(), None, false)
+        Ads::for_node(NODE)
+    }
+
+    /// A server in plain text that knows only this node.
+    pub(crate) fn for_node(node: &'static str) -> Ads {
+        Ads::start_at(listener(), None, Service::new(node))
     }
 
     /// A server that sends rejected content again at once, as Envoy Gateway does.
     pub(crate) fn resending() -> Ads {
-        Ads::start_at(listener(), None, true)
+        let (service, requests) = Service::new(NODE);
+        Ads::start_at(listener(), None, (Service { resends: true, ..service }, requests))
     }
 
     /// A server with TLS that requires client certificates.
@@ -81,24 +89,21 @@ impl Ads {
         let tls = ServerTlsConfig::new()
             .identity(Identity::from_pem(read("server.crt"), read("server.key")))
             .client_ca_root(Certificate::from_pem(read("ca.crt")));
-        Ads::start_at(listener(), Some(tls), false)
+        Ads::start_at(listener(), Some(tls), Service::new(NODE))
     }
 
     /// A server in plain text at the address of one that has stopped.
     pub(crate) fn again_at(address: SocketAddr) -> Ads {
-        Ads::start_at(TcpListener::bind(address).expect("the port is free again"), None, false)
+        let listener = TcpListener::bind(address).expect("the port is free again");
+        Ads::start_at(listener, None, Service::new(NODE))
     }
 
-    fn start_at(listener: TcpListener, tls: Option<ServerTlsConfig>, resends: bool) -> Ads {
+    fn start_at(
+        listener: TcpListener,
+        tls: Option<ServerTlsConfig>,
+        (service, requests): (Service, Receiver<Seen>),
+    ) -> Ads {
         let address = listener.local_addr().expect("it listens");
-        let (seen, requests) = channel();
-        let service = Service {
-            snapshot: watch::Sender::new(None),
-            end: watch::Sender::new(None),
-            resends,
-            streams: Arc::default(),
-            seen,
-        };
         let (stop, stopped) = oneshot::channel::<()>();
         let served = service.clone();
         let thread = thread::spawn(move || {
@@ -209,6 +214,20 @@ impl AggregatedDiscoveryService for Service {
 }
 
 impl Service {
+    /// A service without rules, and the requests that it gets.
+    fn new(node: &'static str) -> (Service, Receiver<Seen>) {
+        let (seen, requests) = channel();
+        let service = Service {
+            node,
+            snapshot: watch::Sender::new(None),
+            end: watch::Sender::new(None),
+            resends: false,
+            streams: Arc::default(),
+            seen,
+        };
+        (service, requests)
+    }
+
     /// Serves one stream to its end.
     async fn serve(
         self,
@@ -223,7 +242,7 @@ impl Service {
             tokio::select! {
                 request = requests.message() => {
                     let Ok(Some(request)) = request else { return };
-                    let is_known = request.node.as_ref().is_some_and(|node| node.id == NODE);
+                    let is_known = request.node.as_ref().is_some_and(|node| node.id == self.node);
                     let (answered, rejected) =
                         (request.response_nonce.clone(), request.error_detail.is_some());
                     let _ = self.seen.send(seen(request));
