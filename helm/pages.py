@@ -21,6 +21,7 @@ MARK = "<!-- values: made by `make helm-docs` -->\n"
 # Settings that the chart derives from other values, and settings for tests. `*` is the rest of a name.
 DERIVED = [
     "grpc.listen", "grpc.tls_*", "http.listen", "admin.listen", "admin.token*", "metrics.listen", "metrics.path", "rules.paths",
+    "rules.overlay_paths",
     "store.kind", "redis.url", "redis.username", "redis.password_file", "redis.key_secret",
     "redis.tls_*", "clock.*",
     # Secrets: by `extraEnv`.

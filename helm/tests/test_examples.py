@@ -125,6 +125,35 @@ def test_envoy_accepts_the_patches_for_envoy_gateway(version, tmp_path):
     assert_rules_limit(rules, config["domain"], descriptor_keys(limits), tmp_path)
 
 
+def test_the_values_for_the_deployment_of_envoy_gateway_fit(tmp_path):
+    """Their variables are settings, and their volume is the ConfigMap with the overlays."""
+    (values,) = documents("envoy-gateway/ratelimit-values.yaml")
+    deployment = values["config"]["envoyGateway"]["provider"]["kubernetes"]["rateLimitDeployment"]
+    container, (volume,) = deployment["container"], deployment["pod"]["volumes"]
+    env, (mount,) = {it["name"]: it["value"] for it in container["env"]}, container["volumeMounts"]
+    assert env["WEIR__RULES__OVERLAY_PATHS"] == mount["mountPath"] and mount["name"] == volume["name"]
+    assert env["WEIR__FALLBACK__INSTANCES"] == str(deployment["replicas"])
+    (overlays,) = documents("envoy-gateway/overlays.yaml")
+    assert volume["configMap"]["name"] == overlays["metadata"]["name"]
+    (tmp_path / "overlays.yaml").write_text(overlays["data"]["overlays.yaml"])
+    command = [WEIR, "check", "--config", EXAMPLES / "weir.yaml", EXAMPLES / "rules", "--overlay", tmp_path / "overlays.yaml"]
+    run = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+
+
+def test_the_chart_runs_the_service_of_envoy_ai_gateway():
+    """Under the name, the port and the node that its controller knows."""
+    values = EXAMPLES / "envoy-gateway" / "ai-gateway-values.yaml"
+    run = helm("template", "envoy-ai-gateway-ratelimit", CHART, "-n", "envoy-gateway-system", "--kube-version", "1.37", "-f", values)
+    assert run.returncode == 0, run.stderr
+    objects = {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(run.stdout) if o}
+    service = objects["Service", "envoy-ai-gateway-ratelimit"]
+    assert 8081 in [port["port"] for port in service["spec"]["ports"]]
+    assert service["metadata"]["namespace"] == "envoy-gateway-system"
+    settings = yaml.safe_load(objects["ConfigMap", "envoy-ai-gateway-ratelimit"]["data"]["weir.yaml"])
+    assert settings["rules"]["xds"]["node_id"] == "envoy-ai-gateway-ratelimit" and "paths" not in settings["rules"]
+
+
 def add(document, operation):
     """RFC 6902's `add`."""
     *path, last = operation["path"].removeprefix("/").split("/")

@@ -188,6 +188,23 @@ def test_rules_are_mounted_as_a_folder():
     assert settings()["rules"]["paths"] == [mounts["rules"]] == ["/etc/weir/rules"]
 
 
+def test_overlays_are_mounted_as_a_folder():
+    mounts = {mount["name"]: mount["mountPath"] for mount in container("xds")["volumeMounts"]}
+    assert settings("xds")["rules"]["overlay_paths"] == [mounts["overlays"]] == ["/etc/weir/overlays"]
+    volumes = {volume["name"]: volume for volume in pod("xds")["spec"]["volumes"]}
+    files = one("ConfigMap", "xds", suffix="-overlays")
+    assert volumes["overlays"]["configMap"]["name"] == files["metadata"]["name"]
+    assert yaml.safe_load(files["data"]["limits.yaml"])["overlays"][0]["rule"] == "**"
+    assert "overlays" not in str(settings()) + str(pod())
+
+
+def test_rules_of_a_server_need_no_rule_files():
+    assert "paths" not in settings("xds")["rules"]
+    assert settings("xds")["rules"]["xds"]["node_id"] == "envoy-ratelimit"
+    for sets in ('rules={"a.yaml":"domain: a"}', 'existingRulesConfigMap="b"'):
+        assert settings("xds", sets)["rules"]["paths"] == ["/etc/weir/rules"]
+
+
 def test_rules_are_templates_only_if_enabled():
     text = 'domain: "{{ .Release.Name }}"\n# {{ braces }}\n'
     data = one("ConfigMap", "default", "rules=" + json.dumps({"a.yaml": text}), suffix="-rules")["data"]

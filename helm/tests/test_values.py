@@ -44,7 +44,7 @@ def test_a_value_of_another_kind_is_refused_by_name(value, place):
 
 
 @pytest.mark.parametrize("setting", [
-    "grpc.listen", "http.listen", "admin.listen", "rules.paths", "store.kind", "redis.url",
+    "grpc.listen", "http.listen", "admin.listen", "rules.paths", "rules.overlay_paths", "store.kind", "redis.url",
     "redis.password_file", "clock.offset",
 ])
 def test_derived_settings_cannot_be_set(setting):

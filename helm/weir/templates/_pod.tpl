@@ -30,6 +30,9 @@ securityContext:
 {{- define "weir.volumeMounts" -}}
 - { name: settings, mountPath: /etc/weir/settings, readOnly: true }
 - { name: rules, mountPath: /etc/weir/rules, readOnly: true }
+{{- if .Values.overlays }}
+- { name: overlays, mountPath: /etc/weir/overlays, readOnly: true }
+{{- end }}
 {{- if .Values.tls.enabled }}
 - { name: tls, mountPath: /etc/weir/tls, readOnly: true }
 {{- if .Values.tls.clientCA.existingSecret }}
@@ -61,6 +64,10 @@ securityContext:
   configMap: { name: {{ include "weir.fullname" . }} }
 - name: rules
   configMap: { name: {{ include "weir.rulesConfigMap" . | quote }} }
+{{- if .Values.overlays }}
+- name: overlays
+  configMap: { name: {{ include "weir.fullname" . }}-overlays }
+{{- end }}
 {{- if .Values.tls.enabled }}
 - name: tls
   secret: { secretName: {{ include "weir.tlsSecret" . | quote }}, defaultMode: 0440 }

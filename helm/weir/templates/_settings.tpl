@@ -41,8 +41,15 @@ admin:
 metrics:
   listen: "[::]:9090"
 {{- end }}
+{{- if or (include "weir.hasRuleFiles" .) .Values.overlays }}
 rules:
+  {{- if include "weir.hasRuleFiles" . }}
   paths: [/etc/weir/rules]
+  {{- end }}
+  {{- if .Values.overlays }}
+  overlay_paths: [/etc/weir/overlays]
+  {{- end }}
+{{- end }}
 store:
   kind: {{ .Values.store }}
 {{- if eq .Values.store "redis" }}
@@ -73,6 +80,14 @@ redis:
 fallback:
   instances: {{ include "weir.instances" . }}
 {{- end }}
+{{- end -}}
+
+{{/* Not empty if weir reads rule files: always, except when a server sends the rules and the values have none. */}}
+{{- define "weir.hasRuleFiles" -}}
+{{- $server := ((.Values.settings.rules | default dict).xds | default dict).server -}}
+{{- if or .Values.rules .Values.existingRulesConfigMap (not $server) -}}
+true
+{{- end -}}
 {{- end -}}
 
 {{/* The URL of one node, of a Cluster or of Sentinels. It never contains a password. */}}

@@ -12,10 +12,11 @@ use crate::support::ads::{Ads, RateLimitDescriptor, limited, node, rules};
 use crate::support::certificates::Certificates;
 use crate::support::envoy::upstream::Upstream;
 use crate::support::envoy::{self, Envoy, NEWEST};
-use crate::support::http;
+use crate::support::http::{self, get, post};
 use crate::support::wait::until;
-use crate::support::weir::Weir;
+use crate::support::weir::{Setup, Weir};
 use crate::support::window_edge::within_an_hour;
+use crate::support::yaml;
 
 /// One host per case.
 const CONFIG: &str = include_str!("../data/envoy_gateway.yaml");
@@ -118,9 +119,17 @@ struct Gateway {
 impl Gateway {
     /// Starts all of it with these rules.
     fn start(resources: Vec<Any>) -> Gateway {
+        Gateway::configured(resources, |setup, _| setup)
+    }
+
+    /// The same with more variables.
+    fn configured(
+        resources: Vec<Any>,
+        configure: impl FnOnce(Setup, &Certificates) -> Setup,
+    ) -> Gateway {
         let certificates = Certificates::of_envoy_gateway();
         let ads = Ads::with_tls(&certificates);
-        let setup = deployment(&ads, &certificates);
+        let setup = configure(deployment(&ads, &certificates), &certificates);
         let weir = setup.env("WEIR__STORE__KIND", "memory").start();
         let upstream = Upstream::start();
         let path = |name: &str| certificates.path(name).display().to_string();
@@ -305,4 +314,43 @@ fn two_rules_with_one_network_both_limit() {
         gateway.check(&case("another route", "plain GET /", &[], &[200], "3, 3;w=3600"));
         assert_eq!(gateway.weir.metric("weir_xds_nacks_total", &[]), 0);
     });
+}
+
+/// Envoy presents its certificate, so the service can require it.
+#[test]
+fn certificates_of_envoy_can_be_verified() {
+    let gateway = Gateway::configured(all_rules(3, Vec::new()), |setup, certificates| {
+        let authority = certificates.path("ca.crt").display().to_string();
+        setup.env("GRPC_CLIENT_TLS_CACERT", &authority)
+    });
+    gateway.check(&case("with a certificate", "plain GET /", &[], &[200], "3, 3;w=3600"));
+}
+
+/// The overlays of docs/envoy-gateway.md change the limits that they name.
+#[test]
+fn the_example_overlays_fit_the_rules() {
+    let manifest = yaml::json(include_str!("../../../examples/envoy-gateway/overlays.yaml"));
+    let overlays = manifest["data"]["overlays.yaml"].as_str().expect("a file");
+    let ads = Ads::start();
+    let setup = super::of(&ads).file("overlays.yaml", overlays);
+    let path = setup.path("overlays.yaml").display().to_string();
+    let weir = setup.env("WEIR__RULES__OVERLAY_PATHS", &path).start();
+    ads.set("1", all_rules(3, Vec::new()));
+    assert!(ads.answer().error_detail.is_none());
+    let rules = get(weir.admin, "/rules").json();
+    assert_eq!(rules["warnings"], serde_json::json!([]), "an overlay matches nothing");
+    let of_route = |host: &str, rest: &str| format!("{0}={0},{rest}", route(host));
+    for (domain, descriptor, words) in [
+        ("default/eg/http", of_route("plain", "rule-0-match--1=rule-0-match--1"), "token_bucket"),
+        ("default/eg/http", of_route("cost", "rule-0-match-0=ann"), "sliding_window"),
+        ("default/eg/http", of_route("query", "rule-0-match-0=ann"), "on error: local"),
+        ("default/team", "default/team/rule/0=default/team/rule/0,rule-0-match-0=ann".to_owned(), {
+            "2 per 1s"
+        }),
+    ] {
+        let body = serde_json::json!({ "domain": domain, "descriptor": descriptor });
+        let answer = post(weir.admin, "/explain", body.to_string());
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert!(answer.body.contains(words), "{words}: {}", answer.body);
+    }
 }
