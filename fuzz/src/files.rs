@@ -14,7 +14,7 @@ pub fn yaml(bytes: &[u8]) -> bool {
             for warning in warnings {
                 assert!(!warning.to_string().is_empty());
             }
-            ask(&rules);
+            look_up(&rules);
             true
         }
         Err(problems) => {
@@ -28,7 +28,7 @@ pub fn yaml(bytes: &[u8]) -> bool {
 }
 
 /// Looks some descriptors up in every domain.
-fn ask(rules: &RuleSet) {
+pub(crate) fn look_up(rules: &RuleSet) {
     let seed = KeySeed::fixed([1, 2]);
     let deep = [Entry { key: "user", value: "ann" }; 32];
     let paths: [&[Entry<'_>]; 5] = [

@@ -4,5 +4,6 @@ pub mod files;
 pub mod regexes;
 pub mod replies;
 pub mod requests;
+pub mod responses;
 pub mod settings;
 pub mod tls;

@@ -21,6 +21,9 @@ mod replies;
 mod requests;
 #[path = "../support/resident.rs"]
 mod resident;
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+#[path = "../../fuzz/src/responses.rs"]
+mod responses;
 mod rng;
 mod seeds;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{regexes, replies, settings, tls};
+use super::{regexes, replies, responses, settings, tls};
 
 fn fuzz() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz")
@@ -51,6 +51,11 @@ fn seeds_of_redis_servers_are_read() {
     let rejected =
         ["deep", "http", "incomplete", "long_array", "long_line", "long_string", "resp3"];
     check_seeds("redis_reply", &rejected, replies::resp);
+}
+
+#[test]
+fn seeds_of_xds_servers_are_applied() {
+    check_seeds("xds_response", &["errors", "not_protobuf"], responses::xds);
 }
 
 #[test]
