@@ -13,7 +13,7 @@ GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golan
 NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 FUZZ_TARGETS := request_proto request_json rules_yaml rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
-.PHONY: help build check run test test-grpc-go test-clients grpc-clients redis test-shuttle test-valkey simulation soak h2spec memory-attacks lint fmt fuzz deny accuracy bench modes helm-test helm-docs docs docs-settings
+.PHONY: help build check run test test-grpc-go test-clients grpc-clients redis test-shuttle test-valkey simulation soak h2spec memory-attacks lint fmt fuzz deny accuracy bench bench-xds modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:
 
 # The first target, so `make` alone prints this list: every target with a comment after `##`.
@@ -120,6 +120,10 @@ accuracy: ## how far sliding_window is from an exact log
 # Measures all figures of docs/performance.md and writes it. BENCH has options, for example '--rounds 1 --millions 1'.
 bench: redis ## measure docs/performance.md
 	$(CARGO) bench --locked --bench suite -- $(BENCH)
+
+# 10 000 resources with 100 000 rules by xDS: time until they are active, memory, and decisions meanwhile.
+bench-xds: ## large responses by xDS, under load
+	$(CARGO) bench --locked --bench xds
 
 # The chart and the Dockerfile: renders every values file of helm/weir/ci and validates it by Kubernetes'
 # schemas, without a cluster or a container engine.
