@@ -1,9 +1,7 @@
 //! The service as Envoy Gateway deploys it: its environment, its probes, and its user, who may write
 //! nothing. Addresses and paths are those of the test, and there is no Redis.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 
 use super::one_limit;
 use crate::support::ads::{Ads, NODE};
@@ -109,7 +107,8 @@ fn liveness_does_not_depend_on_redis() {
     }
 }
 
-/// The root file system of the pod is read-only, and no other volume can be written.
+/// The root file system of the pod is read-only, and no other volume can be written. A write to a file
+/// would end the process ([`Weir::image`]).
 #[test]
 fn the_deployment_writes_no_file() {
     let certificates = Certificates::of_envoy_gateway();
@@ -118,24 +117,5 @@ fn the_deployment_writes_no_file() {
     ads.set("1", one_limit(5));
     assert!(ads.answer().error_detail.is_none());
     assert_eq!(post(weir.http, "/json", CALL).status, 200);
-    assert_eq!(written_files(weir.process().pid()), [] as [PathBuf; 0]);
-    let lines = weir.process().output();
-    assert!(!lines.contains("\"level\":\"ERROR\""), "{lines}");
-}
-
-/// The regular files that a process has open for writing.
-fn written_files(pid: u32) -> Vec<PathBuf> {
-    let folder = format!("/proc/{pid}");
-    let open = fs::read_dir(Path::new(&folder).join("fd")).expect("the process runs");
-    let is_written = |link: &PathBuf| {
-        let number = link.file_name().expect("the number of the file").to_string_lossy();
-        let info = fs::read_to_string(format!("{folder}/fdinfo/{number}")).unwrap_or_default();
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-        // The access mode: 1 is for writing, 2 for both.
-        let is_file = fs::metadata(link).is_ok_and(|found| found.is_file());
-        is_file && flags.is_some_and(|flags| flags & 0b11 != 0)
-    };
-    let links = open.filter_map(|entry| Some(entry.ok()?.path()));
-    links.filter(is_written).filter_map(|link| fs::read_link(link).ok()).collect()
+    assert!(weir.process().is_alive(), "it writes to a file");
 }

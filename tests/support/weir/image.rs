@@ -1,5 +1,5 @@
 //! The process as an image runs it: under the name of envoyproxy/ratelimit's binary, without
-//! arguments, and as a user who may write nothing.
+//! arguments, and as a user who may not write anything.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -15,12 +15,14 @@ const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
 impl Weir {
     /// The process under the name `ratelimit`, without arguments. Only its ports and the form of its
-    /// log are set.
+    /// log are set. A write to a file ends it, by SIGXFSZ.
     pub(crate) fn image() -> Setup {
         let folder = TempDir::new().expect("a temporary folder");
         let path = folder.path().join("ratelimit");
         symlink(WEIR, &path).expect("a new link");
-        let mut command = program(&path);
+        // Only a shell can set the limit here, because the standard library cannot.
+        let mut command = program(Path::new("/bin/sh"));
+        command.args(["-c", "ulimit -f 0 && exec \"$0\""]).arg(&path);
         // Fixed ports would collide on one machine.
         command.envs([("PORT", "0"), ("GRPC_PORT", "0"), ("DEBUG_PORT", "0")]);
         command.envs([("HOST", "127.0.0.1"), ("GRPC_HOST", "127.0.0.1"), ("LOG_FORMAT", "json")]);
