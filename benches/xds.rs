@@ -118,12 +118,9 @@ fn main() -> anyhow::Result<()> {
     println!("                 longest {:>8.0} ms", millis(*longest));
     println!("  from a start of weir   {:>8.0} ms", millis(cold));
     println!("resident memory:");
-    for (what, kib) in [
-        ("one resource", small),
-        ("after the first", large),
-        ("at the end", last),
-        ("peak", peak),
-    ] {
+    for (what, kib) in
+        [("one resource", small), ("after the first", large), ("at the end", last), ("peak", peak)]
+    {
         println!("  {what:<22} {:>8.1} MiB", kib as f64 / 1024.0);
     }
     Ok(())

@@ -22,9 +22,8 @@ pub fn xds(bytes: &[u8]) -> bool {
 
 fn applied(response: &DiscoveryResponse, options: &Options) -> bool {
     let resources = response.resources.iter();
-    let mut resources: Vec<XdsResource<'_>> = resources
-        .map(|one| XdsResource { type_url: &one.type_url, value: &one.value })
-        .collect();
+    let mut resources: Vec<XdsResource<'_>> =
+        resources.map(|one| XdsResource { type_url: &one.type_url, value: &one.value }).collect();
     let version = &response.version_info;
     let update = |before: &XdsRules, resources: &[XdsResource<'_>]| {
         before.update(version, resources, &compiled(before, options), options)

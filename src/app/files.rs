@@ -16,8 +16,8 @@ use crate::xds;
 pub fn check_files(settings: &Settings) -> Vec<String> {
     let grpc = TlsConfig::from_settings(&settings.grpc);
     let grpc = grpc.map(|config| TlsAcceptor::load(config, 0, Arc::default()).map(drop));
-    let redis = (settings.store.kind == StoreKind::Redis)
-        .then(|| RedisStore::check_files(&settings.redis));
+    let redis =
+        (settings.store.kind == StoreKind::Redis).then(|| RedisStore::check_files(&settings.redis));
     let collectors = telemetry::check_collectors(&settings.tracing, &settings.metrics);
     let problems = [
         grpc.and_then(problem),

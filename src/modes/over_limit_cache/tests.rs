@@ -9,7 +9,7 @@ use super::*;
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::limit::{Algorithm, Limit, Tier};
-use crate::step::{Lease, LeaseId, gives_back};
+use crate::step::{Lease, LeaseId};
 use crate::store::MemoryStore;
 use crate::testing::{FakeStore, Fate};
 
@@ -126,7 +126,7 @@ proptest! {
                 let (id, until) = (LeaseId::from_bits(id), Micros(now as u64 + 20_000_000));
                 if opens { Lease::Open { id, until } } else { Lease::Close(id) }
             });
-            if event.detached && gives_back(&step) {
+            if event.detached && step.gives_back() {
                 drop(plain.apply_now(&key, &step));
                 cached.apply_detached(&key, step);
                 continue;

@@ -49,7 +49,7 @@ pub(super) fn deployment(ads: &Ads, certificates: &Certificates) -> Setup {
         ("PROMETHEUS_MAPPER_YAML", "/etc/statsd-exporter/conf.yaml".to_owned()),
     ];
     let setup = env.iter().fold(Weir::image(), |setup, (name, value)| setup.env(name, value));
-    setup.as_user(USER)
+    setup.of_user(USER)
 }
 
 #[test]

@@ -344,9 +344,11 @@ fn the_example_overlays_fit_the_rules() {
         ("default/eg/http", of_route("plain", "rule-0-match--1=rule-0-match--1"), "token_bucket"),
         ("default/eg/http", of_route("cost", "rule-0-match-0=ann"), "sliding_window"),
         ("default/eg/http", of_route("query", "rule-0-match-0=ann"), "on error: local"),
-        ("default/team", "default/team/rule/0=default/team/rule/0,rule-0-match-0=ann".to_owned(), {
-            "2 per 1s"
-        }),
+        (
+            "default/team",
+            "default/team/rule/0=default/team/rule/0,rule-0-match-0=ann".to_owned(),
+            { "2 per 1s" },
+        ),
     ] {
         let body = serde_json::json!({ "domain": domain, "descriptor": descriptor });
         let answer = post(weir.admin, "/explain", body.to_string());

@@ -33,7 +33,7 @@ impl Weir {
 impl Setup {
     /// Runs the process as this user and group, in a folder that it cannot write to. Only root can
     /// change the user: without root the process has the user of the tests, and the output says so.
-    pub(crate) fn as_user(mut self, id: u32) -> Setup {
+    pub(crate) fn of_user(mut self, id: u32) -> Setup {
         let set = |path: &Path, mode| {
             fs::set_permissions(path, Permissions::from_mode(mode)).expect("the folder is ours");
         };

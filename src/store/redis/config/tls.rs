@@ -60,9 +60,10 @@ struct LiveCertificates {
 impl LiveCertificates {
     fn load(settings: &RedisSettings) -> Result<LiveCertificates, TlsError> {
         // The settings have both or none.
-        let identity = settings.tls_cert.as_ref().zip(settings.tls_key.as_ref()).map(|(cert, key)| {
-            (PemFile::new("redis.tls_cert", cert), PemFile::new("redis.tls_key", key))
-        });
+        let identity =
+            settings.tls_cert.as_ref().zip(settings.tls_key.as_ref()).map(|(cert, key)| {
+                (PemFile::new("redis.tls_cert", cert), PemFile::new("redis.tls_key", key))
+            });
         let authorities = settings.tls_ca.as_ref().map(|path| PemFile::new("redis.tls_ca", path));
         let files = Reloadable::load(CertFiles { authorities, identity }, build)?;
         let live = LiveCertificates {
