@@ -128,9 +128,8 @@ local function states()
       local more, more_part = between(parts, micros, part, cost, cost_part)
       return store(s, plus(parts, S[s + 1], S[s + 2], more, more_part)), 0
     end
-    -- What has drained since cannot be given back: hits that were charged later have used it. The charge
-    -- drains after everything charged before it, so at most this much of it is left. Where an earlier charge
-    -- was given back in part, `drained` is earlier.
+    -- Only the part that has not drained can be given back, because later hits have used the rest. The
+    -- charge has drained at `drained` at the latest, so `drained - now` bounds that part.
     local back, back_part = between(parts, cost, cost_part, micros, part)
     local left = max(0, drained - T[t + NOW])
     if not at_most(back, back_part, left, 0) then back, back_part = left, 0 end

@@ -1,4 +1,4 @@
-//! Reads files up to a bound, 1 MiB for certificates, keys, passwords and tokens.
+//! Reads files up to a bound: 1 MiB for certificates, keys, passwords, tokens and settings files.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

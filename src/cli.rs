@@ -109,8 +109,8 @@ pub(crate) struct ExplainArgs {
     /// Namespace of the rules.
     #[arg(long)]
     pub(crate) domain: String,
-    /// Descriptors, each as key=value,key=value, or names of rules. A comma in a value needs a
-    /// backslash before it. A rule's name is the one in responses, or the one in metrics.
+    /// Descriptors, each as key=value,key=value, or rules. A comma in a value needs a backslash
+    /// before it. A rule is given by its name in responses, or by its selector in metrics.
     #[arg(required = true, value_name = "KEY=VALUE,...")]
     pub(crate) descriptors: Vec<String>,
     #[command(flatten)]

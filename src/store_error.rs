@@ -7,7 +7,10 @@ pub enum StoreError {
     #[error("the memory store is full of counters at their limit; raise store.max_counters")]
     MemoryFull,
     /// No outcome within the timeout. The step may have been applied, or may be later.
-    #[error("the store did not reply in time; see store.timeout, or the caller's timeout")]
+    #[error(
+        "the store did not reply in time; check its latency, or raise store.timeout or the \
+         timeout of the caller"
+    )]
     Timeout,
     /// The breaker is open. The step was not sent.
     #[error(
@@ -32,8 +35,8 @@ pub enum StoreError {
     /// The call may not wait for the store any longer. The step may have been applied, or may be
     /// later.
     #[error(
-        "the calls that wait for the store hold too much memory; see grpc.max_client_memory, or \
-         look for the client that sends them"
+        "the calls that wait for the store hold too much memory; raise grpc.max_client_memory, or \
+         find the client that sends them"
     )]
     NoRoom,
 }

@@ -1,11 +1,11 @@
 //! The client of a server that sends rules by xDS (docs/xds.md).
 //!
-//! `session` decides what each request says, and `backoff` when to connect again; both are pure.
+//! `session` decides what each request contains, and `backoff` when to connect again; both are pure.
 //! `client` connects and passes responses on, in a thread with its own runtime. `cache` keeps the last
 //! accepted response on disk. [`XdsStatus`] shows all of it to metrics and readiness.
 //!
-//! The rules themselves are not known here: a function that the application supplies applies the
-//! resources of a response, and returns the reasons against them.
+//! This module does not know the rules. A function of the application applies the resources of a
+//! response, and returns the reasons against them.
 
 use std::io;
 use std::sync::Arc;

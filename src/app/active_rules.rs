@@ -2,7 +2,8 @@
 //!
 //! A reload replaces all rules of files at once. Invalid files and overlays change nothing; their error
 //! is shown until a reload succeeds. A missing file does not remove its rules, because an unmounted
-//! volume looks the same. To remove all rules, keep a file with `domain: NAME` alone, or send SIGHUP.
+//! volume looks the same. To remove all rules, keep a file that contains only `domain: NAME`, or send
+//! SIGHUP.
 //!
 //! A response by xDS replaces all rules by xDS, except for its invalid parts. Files and xDS each keep
 //! the rules of the other.
@@ -26,11 +27,11 @@ use crate::time::{Clock, Micros, SystemClock};
 mod tests;
 
 /// The fix in the error about missing rule files.
-const MISSING_FILES_HINT: &str = "the active rules stay; to remove them, leave a file with \
-                                  `domain: NAME` alone, or send SIGHUP";
+const MISSING_FILES_HINT: &str = "the active rules stay; to remove all rules, keep a file that \
+                                  contains only `domain: NAME`, or send SIGHUP";
 
-/// Most bytes of the reasons against one xDS response. They travel in a message, and in the log of
-/// the control plane.
+/// Most bytes of the reasons against one xDS response. weir sends them in one message, and the control
+/// plane logs them.
 const REASONS_BYTES_MAX: usize = 4 << 10;
 
 /// Longest reason against an xDS response, in characters: the name of a resource may be long.
@@ -271,7 +272,7 @@ impl ActiveRules {
     }
 }
 
-/// The first lines of at most [`REASONS_BYTES_MAX`] in all, and the number of the others.
+/// The first of `lines`, up to [`REASONS_BYTES_MAX`] in all, and the number of the others.
 fn bounded(lines: &[String]) -> Vec<String> {
     let short = |line: &String| excerpt(line, REASON_CHARS_MAX);
     let mut lines: Vec<String> = lines.iter().map(short).collect();

@@ -58,7 +58,7 @@ impl Readiness {
     fn has_first_rules(&self) -> bool {
         self.awaited().is_none_or(|status| match status.first_rules() {
             FirstRules::Missing => false,
-            // Its valid parts are better than no instance.
+            // An instance with the valid parts is better than none.
             FirstRules::Rejected => !self.rules.snapshot().rules.domains().is_empty(),
             FirstRules::Accepted => true,
         })

@@ -90,9 +90,11 @@ fn x_ratelimit(limits: &[LimitStatus<'_>], list: &mut List) {
     list.push(("x-ratelimit-reset".into(), reset.to_string()));
 }
 
-/// Adds the three headers of envoyproxy/ratelimit. As there, they report the last descriptor over
-/// its limit that is no quota descriptor, unless a later one has fewer remaining hits. Without such
-/// a descriptor they report the one with the fewest remaining hits, the first among equals.
+/// Adds the three headers of envoyproxy/ratelimit. As there, they report one descriptor:
+///
+/// 1. the last one over its limit that is no quota descriptor;
+/// 2. instead of it, a later one with fewer remaining hits;
+/// 3. if none is over its limit, the one with the fewest remaining hits, the first among equals.
 fn envoy_ratelimit(names: [&String; 3], limits: &[LimitStatus<'_>], list: &mut List) {
     let mut chosen: Option<&LimitStatus<'_>> = None;
     for status in limits {

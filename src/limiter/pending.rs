@@ -28,8 +28,8 @@ pub(super) struct PendingDescriptor<'r> {
     /// A guard that is armed before the store is queried, so that a dropped call gives back what it
     /// may have taken.
     undo: Option<UndoGuard>,
-    /// The counter's decision. Until the store has returned it, [`StoreError::NoRoom`]: the request
-    /// had to be decided before.
+    /// The counter's decision. [`StoreError::NoRoom`] if the request had to be decided before the
+    /// store returned it.
     result: Result<Decision, StoreError>,
     /// Whether the shared store returned an outcome to the query.
     by_store: bool,

@@ -69,7 +69,7 @@ pub(super) fn documents(
     documents
 }
 
-/// The problems of the fields of a limit, whatever the rule is. `rate_limit` may lack fields.
+/// The problems of the fields of a limit that do not depend on the rule. Fields may be missing.
 pub(super) fn field_problems(raw: &RawRateLimit, file: &Arc<str>) -> Vec<RuleProblem> {
     let mut report = Report::default();
     let mut limits = LimitReader { file, report: &mut report };

@@ -145,7 +145,7 @@ struct Cursor {
     item: usize,
 }
 
-/// Adds the position `item`, and those behind it that `**` reaches without a level.
+/// Adds the position `item`, and the later ones that `**` reaches without a level.
 fn advance(overlay: &Overlay, index: usize, mut item: usize, cursors: &mut Vec<Cursor>) {
     cursors.push(Cursor { overlay: index, item });
     while let Some(PatternItem::AnyLevels) = overlay.rule.get(item) {
@@ -158,9 +158,9 @@ fn advance(overlay: &Overlay, index: usize, mut item: usize, cursors: &mut Vec<C
 #[derive(Default)]
 struct Run<'o> {
     overlays: &'o [Overlay],
-    /// Whether an overlay matches a limit, by index.
+    /// For each overlay, whether it matches a limit.
     is_used: Vec<bool>,
-    /// By the last overlay of a rule, and whether the rule is by xDS.
+    /// By the last overlay of the rule, and by whether the rule is by xDS.
     misfits: BTreeMap<(usize, bool), Misfit>,
 }
 

@@ -35,8 +35,7 @@ impl RuleSources {
         RuleSources { files, overlays, xds: XdsRules::default() }.digest()
     }
 
-    /// A hash of the names, the texts and the read errors of all files. Rules by xDS have no part in
-    /// it.
+    /// A hash of the names, the texts and the read errors of all files, without rules by xDS.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.files.digest(), self.overlays.digest()).hash(&mut hasher);

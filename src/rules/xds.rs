@@ -7,8 +7,8 @@
 //!   the domain. Without one, it is left out.
 //! - A resource without a domain, or with a domain that another source defines, keeps what this name
 //!   had sent before.
-//! - The name of an undecodable resource is unknown. Therefore every active domain stays that the
-//!   response does not contain.
+//! - The name of an undecodable resource is unknown. So every active domain that the response does
+//!   not contain stays.
 //!
 //! Every such error is a reason against the response. The texts contain those of
 //! envoyproxy/ratelimit, because operators search for them.

@@ -41,7 +41,7 @@ const ADMIN_PEER_SHARE: usize = 4;
 
 impl ServerConfig {
     /// Maximum number of pages of the admin listener, and of the metrics listener, in memory: half of
-    /// its connections. An address has a quarter of them, so it leaves room for others.
+    /// its connections. An address has at most a quarter of them, so it leaves room for others.
     pub(super) fn max_pages(&self) -> usize {
         (self.admin.max_connections / 2).max(1)
     }

@@ -125,9 +125,9 @@ impl TierParams for GcraTier {
         if self.cost >= charged {
             state.plus(self.cost.since(charged, self.parts), self.parts)
         } else {
-            // What has drained since cannot be given back: hits that were charged later have used
-            // it. The charge drains after everything charged before it, so at most this much of
-            // it is left. Where an earlier charge was given back in part, `drained` is earlier.
+            // Only the part that has not drained can be given back, because later hits have used
+            // the rest. The charge has drained at `drained` at the latest, so `drained - now`
+            // bounds that part.
             let left = charge.cost.drained.saturating_sub(self.now);
             let left = GcraTime { micros: left.0, part: 0 };
             self.minus(state, charged.since(self.cost, self.parts).min(left))

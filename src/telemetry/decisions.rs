@@ -61,8 +61,8 @@ impl Decisions {
         Decisions { request_series, ..self }
     }
 
-    /// Counts one verdict, decided at `now` by `rules`, whose series are `rule_metrics`.
-    /// `is_answering` returns whether the store answers every call. It is called at most once a
+    /// Counts one verdict of `rules`, decided at `now`, in the series `rule_metrics` of these rules.
+    /// `is_answering` returns whether every node of the store replies. It is called at most once a
     /// second per rule.
     pub fn record(
         &self,

@@ -19,7 +19,7 @@ impl Backoff {
     }
 
     /// The next pause: between half of its upper bound and all of it. All values of `random` must be
-    /// equally likely. Different clients then do not connect in step.
+    /// equally likely, so that clients do not connect at the same time.
     pub(super) fn pause(&mut self, random: u64) -> Duration {
         let bound = self.next;
         self.next = bound.saturating_mul(2).min(self.max);

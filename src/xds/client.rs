@@ -103,7 +103,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Runs one stream after the other, for ever.
+    /// Runs one stream after the other, without end.
     async fn run(mut self) {
         let mut silence_logged = false;
         loop {

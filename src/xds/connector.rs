@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
-/// Silence on a connection after which the operating system probes the other end. Servers do not
-/// notice it, unlike pings of HTTP/2.
+/// Silence on a connection after which the operating system probes the other end. Unlike pings of
+/// HTTP/2, the probes do not reach the server's program.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 
 /// Time between two probes. Linux gives up after nine.

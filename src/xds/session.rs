@@ -4,9 +4,9 @@
 //! Each stream starts with an empty version and an empty nonce. A server that starts again may count
 //! its versions from the same number, so a version of an earlier stream means nothing.
 //!
-//! A server answers a rejection (NACK) with the same content at once. The answer to rejected content
-//! that comes again is therefore held, for [`HOLDS`]. A server sends no other content before it has the
-//! answer, so that the holds must stay short.
+//! A server answers a rejection (NACK) with the same content at once. So the answer to rejected content
+//! that comes again is held, for [`HOLDS`]. A server sends no other content before it has the answer, so
+//! the holds are short.
 
 use std::time::Duration;
 
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// The content before is active again, but its rejection must be forgotten.
+    /// The content before is active again, so the rejection in between must not count.
     #[test]
     fn accepted_content_after_a_rejection_is_applied() {
         let mut session = Session::default();

@@ -17,7 +17,7 @@ pub(super) struct LimitReader<'a> {
     pub(super) report: &'a mut Report,
 }
 
-/// The fields of a `rate_limit` that decide.
+/// The fields of a `rate_limit` that affect decisions.
 pub(super) struct LimitFields {
     /// `None` after a reported error.
     pub(super) policy: Option<Policy>,
@@ -159,9 +159,9 @@ impl LimitReader<'_> {
                 self.error(at, what, "write `max` (slots) and `hold` (how long one is kept)");
             }
         }
-        let hint = "write `max: 50`, say: how many may hold a slot at the same time";
+        let hint = "write for example `max: 50`, the slots that may be held at the same time";
         let max = self.required(raw.max.as_ref(), "max", raw.at, hint);
-        let hint = "write `hold: 30s`, say: a slot that is not released is free after that time";
+        let hint = "write for example `hold: 30s`, after which an unreleased slot is free";
         let hold = self.required(raw.hold.as_ref(), "hold", raw.at, hint);
         let (requests, window) = (max?.value?, hold?.value?);
         Some(Tier { requests, window, burst: requests })
@@ -209,7 +209,7 @@ impl LimitReader<'_> {
     /// `requests_per_unit` per `unit_multiplier` times `unit`.
     fn named_window(&mut self, raw: &model::RawTier) -> Option<(u64, Micros)> {
         let unit = self.unit(raw);
-        let hint = "write `requests_per_unit: 100`, say; an explicit 0 blocks every request";
+        let hint = "write for example `requests_per_unit: 100`; an explicit 0 blocks every request";
         let requests =
             self.required(raw.requests_per_unit.as_ref(), "requests_per_unit", raw.at, hint);
         let requests = requests.and_then(|field| {
@@ -247,10 +247,10 @@ impl LimitReader<'_> {
 
     /// `requests` per `window`.
     fn free_window(&mut self, raw: &model::RawTier) -> Option<(u64, Micros)> {
-        let hint = "write `requests: 100`, say; an explicit 0 blocks every request";
+        let hint = "write for example `requests: 100`; an explicit 0 blocks every request";
         let requests = self.required(raw.requests.as_ref(), "requests", raw.at, hint);
-        let window =
-            self.required(raw.window.as_ref(), "window", raw.at, "write `window: 10s`, say");
+        let hint = "write for example `window: 10s`";
+        let window = self.required(raw.window.as_ref(), "window", raw.at, hint);
         Some((requests?.value?, window?.value?))
     }
 

@@ -106,7 +106,7 @@ impl MapKind {
 pub(super) fn unknown_field(here: MapKind, name: &str) -> (String, String) {
     let mut maps = MapKind::ALL.iter().filter(|map| map.fields().contains(&name));
     if let Some(map) = maps.next() {
-        let what = format!("`{name}` does not belong here and would do nothing");
+        let what = format!("`{name}` has no effect here");
         return (what, format!("it belongs {}", map.location()));
     }
     let what = format!("unknown field `{}`", shorten(name));

@@ -81,7 +81,7 @@ impl FieldReader<'_> {
                 true => scalar::integer(&scalar.text),
                 false => Err("it must be a number without quotes"),
             };
-            number.map_err(|why| self.bad(name, at, &scalar.text, why, "write 10, say")).ok()
+            number.map_err(|why| self.bad(name, at, &scalar.text, why, "write for example 10")).ok()
         });
         Some(Field { at, value })
     }

@@ -173,8 +173,7 @@ fn problems_of_overlays_name_their_place() {
                 "o.yaml:1:12: `rate_limit` is missing; write the fields to change below it",
                 "o.yaml:1:12: `rule` is missing; write the rule as `key=value,key=value`; `*` is \
                  any text, `**` any levels",
-                "o.yaml:1:14: `mode` does not belong here and would do nothing; it belongs inside \
-                 `rate_limit`",
+                "o.yaml:1:14: `mode` has no effect here; it belongs inside `rate_limit`",
             ],
         ),
         (

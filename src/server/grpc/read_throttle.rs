@@ -28,7 +28,7 @@ struct State {
     is_in_header_block: AtomicBool,
     /// Bytes of input that h2 keeps.
     kept_bytes: AtomicU64,
-    /// Frames that h2 may not have given to their calls, and the most of them at a time.
+    /// Frames that calls may not have read yet, and the largest number of them at a time.
     call_frames: AtomicU64,
     most_call_frames: AtomicU64,
 }

@@ -2,8 +2,8 @@
 //!
 //! The thread that accepts connections also responds to probes, and a flood of large bodies must not
 //! delay it: a body takes milliseconds to decode, and a regular expression of a rule may take longer.
-//! One thread decodes one body at a time. The number of decoded bodies is bounded: a decision may wait
-//! for the store.
+//! One thread decodes one body at a time. The number of decoded bodies is bounded, because a decision
+//! may wait for the store.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -6,11 +6,11 @@
 //! longest is evicted, and the new one gets its slot. So clients that connect and stay silent do
 //! not keep other clients out. If no connection waits, the new one is refused.
 //!
-//! An address with more than half of all slots gives way to others: a new connection of another
-//! address gets the slot of its connection that has waited longest, else of the one that has been
-//! without a call for longest. So one address that fills all slots keeps no other out, however busy
-//! its connections are. One proxy fleet behind one address keeps half of the slots, and has all of
-//! them as long as no other client needs one.
+//! An address with more than half of all slots makes room for others. A new connection of another
+//! address gets the slot of its connection that has waited longest. If none waits, it gets the slot of
+//! the one that has been without a call for longest. So an address that fills all slots keeps no other
+//! out, however busy its connections are. A fleet of proxies behind one address keeps half of the
+//! slots, and has all of them as long as no other client needs one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -50,38 +50,40 @@ section! {
         /// Maximum memory, in bytes, that clients make the process hold: connections, headers,
         /// incomplete messages, undecided requests and unread responses
         /// ([operating.md](operating.md#memory)). One client address gets at most half of the memory of
-        /// waiting calls. At the limit, weir decides calls by `on_error`, rejects them with
-        /// RESOURCE_EXHAUSTED or closes connections.
+        /// waiting calls. At a limit, weir decides a call by `on_error`, rejects it with
+        /// RESOURCE_EXHAUSTED, or closes a connection.
         max_client_memory: usize = "536870912", number(1 << 22..=1 << 40);
         // 1024, like `max_concurrent_streams`: after a stall of weir, a proxy has reset every request
         // that timed out meanwhile.
-        /// Maximum number of requests of one connection that the client reset and weir has not yet
-        /// started. More than this close the connection. So do 32 times this number of consecutive
-        /// resets. Each request that is not reset before weir starts it offsets one of these resets.
+        /// Maximum number of requests of one connection that the client has reset and weir has not yet
+        /// started. At one more, weir closes the connection. It also closes the connection after 32
+        /// times this number of resets in a row that precede the start of their request. A request
+        /// that weir starts before any reset offsets one of these resets.
         max_pending_resets: usize = "1024", number(1..=COUNT_MAX);
         /// Maximum number of control frames (pings, settings, their acknowledgements, resets) of one
-        /// connection over the allowance of 4 per request and 100 per second. One more closes the
-        /// connection.
+        /// connection over the allowance of 4 per request and 100 per second. At one more, weir closes
+        /// the connection.
         max_control_frames: u32 = "1000", number(10..=COUNT_MAX);
-        /// Maximum number of open gRPC connections of the process. One more closes the connection that
-        /// has waited longest for TLS and the first bytes of HTTP/2. If none waits, it is closed itself.
-        /// If one client address has more than half, a connection of that address is closed for others.
-        /// `max_client_memory` may have room for fewer.
+        /// Maximum number of open gRPC connections of the process. At the maximum, weir closes the
+        /// connection that has waited longest for its TLS handshake or HTTP/2 preface. If none waits,
+        /// weir closes the new connection. An address with more than half of the connections
+        /// [makes room for others](operating.md#client-addresses). `max_client_memory` may have room
+        /// for fewer connections.
         max_connections: usize = "16384", number(1..=COUNT_MAX);
-        /// Maximum number of open gRPC connections of one client address. One more closes the waiting
-        /// connection of this address, or itself. An IPv6 client counts by the first 64 bits of its
-        /// address. `off`: no limit.
+        /// Maximum number of open gRPC connections of one client address. At the maximum, weir closes
+        /// the connection of this address that has waited longest. If none waits, weir closes the new
+        /// connection. An IPv6 client counts by the first 64 bits of its address. `off`: no limit.
         max_connections_per_peer: Option<usize> = "off", number_or_off(1..=COUNT_MAX);
         // 8: about 2 ms of cryptography with ECDSA keys, and 8 ms with RSA keys.
-        /// Maximum number of TLS handshakes that a worker continues in one round. A round also serves the
-        /// open connections of the worker. Further handshakes wait for the next round. A handshake that
-        /// waits for its client does not count.
+        /// Maximum number of TLS handshakes that a worker continues in one round. Further handshakes
+        /// wait for the next round. In each round, the worker also serves its open connections. A
+        /// handshake that waits for its client does not count.
         max_handshakes_per_round: usize = "8", number(1..=COUNT_MAX);
         /// Time for a new connection to finish TLS and to send the first 24 bytes of HTTP/2.
         handshake_timeout: Duration = "10s", positive_duration();
         /// Time from the first byte of a call to the last byte of its response. Health watches and
         /// reflection may stay open, but their request and each response must arrive in this time.
-        /// If the headers of a call are incomplete after it, the connection is closed.
+        /// If the headers of a call are incomplete after this time, weir closes the connection.
         call_timeout: Duration = "10s", positive_duration();
         /// Longest time that a client may leave sent data unread. After it the connection is closed.
         write_timeout: Duration = "20s", positive_duration();

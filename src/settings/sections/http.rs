@@ -18,18 +18,20 @@ section! {
         max_head_bytes: usize = "32768", number(8192..=1 << 20);
         /// Time for the headers of a request to arrive, and time that a connection may be idle.
         head_timeout: Duration = "30s", positive_duration();
-        /// Time from the headers of a request to its response. Also the time in which the client must
+        /// Time from the headers of a request to its response. In each such time, the client must also
         /// accept 16 KiB of the response, or the rest of it.
         request_timeout: Duration = "10s", positive_duration();
         /// Lifetime of a connection, busy or idle.
         max_connection_age: Duration = "10m", positive_duration();
-        /// Maximum number of open connections of the HTTP listener. One more closes the connection that
-        /// has waited longest for a request. If none waits, it is closed itself. If one client address
-        /// has more than half, a connection of that address is closed for others.
+        /// Maximum number of open connections of the HTTP listener. At the maximum, weir closes the
+        /// connection that has waited longest for a request. If none waits, weir closes the new
+        /// connection. An address with more than half of the connections
+        /// [makes room for others](operating.md#client-addresses).
         max_connections: usize = "1024", number(1..=COUNT_MAX);
         // Health probes and a client that opens all the connections it can have different addresses.
-        /// Maximum number of open connections of one client address to one listener. One more closes the
-        /// waiting connection of this address, or itself. `off`: no limit.
+        /// Maximum number of open connections of one client address to one listener. At the maximum,
+        /// weir closes the connection of this address that has waited longest. If none waits, weir
+        /// closes the new connection. `off`: no limit.
         max_connections_per_peer: Option<usize> = "256", number_or_off(1..=COUNT_MAX);
     }
 }

@@ -10,8 +10,7 @@ section! {
         require_store: bool = "false", switch();
         /// `loaded`: `/readyz` fails while no domain is defined. `current`: it also fails while the
         /// rule files have errors or the last rules by xDS were rejected, although older rules are
-        /// active. `off` (also `false`): ready
-        /// without rules.
+        /// active. `off` (also `false`): `/readyz` does not depend on the rules.
         require_rules: RequireRules = "off", choice([
             ("off", RequireRules::Off),
             ("loaded", RequireRules::Loaded),
@@ -28,7 +27,7 @@ pub enum RequireRules {
     Off,
     /// The active rules define at least one domain.
     Loaded,
-    /// [`RequireRules::Loaded`], and the files on disk and the last rules by xDS are the active rules: a
-    /// failed reload or update fails readiness.
+    /// [`RequireRules::Loaded`], and the last reload of the files and the last update by xDS have
+    /// succeeded.
     Current,
 }

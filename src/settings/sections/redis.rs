@@ -19,8 +19,9 @@ section! {
         /// Maximum number of steps in one script call. A step is one operation on one counter,
         /// usually a decision. 1 sends each step alone.
         max_batch_size: usize = "128", number(1..=1024);
-        /// How Redis runs steps: `auto` calls functions of weir's library, which cost less, on nodes
-        /// that let it load and call them, and scripts on others; `off` (also `false`) calls scripts.
+        /// How Redis runs steps. `auto`: by functions of weir's library, which cost less, on nodes
+        /// where weir may load and call them, and by scripts on the others. `off` (also `false`): by
+        /// scripts.
         functions: FunctionChoice = "auto", choice([
             ("auto", FunctionChoice::Auto),
             ("off", FunctionChoice::Off),

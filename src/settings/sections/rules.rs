@@ -10,9 +10,10 @@ section! {
     /// The source of rules, and how they are read.
     pub struct RulesSettings {
         /// Files, and folders of `*.yaml` and `*.yml`, relative to the working directory. A list in
-        /// the file; separated by commas in a variable. With `rules.xds.server` the default is none.
+        /// the file; separated by commas in a variable. With `rules.xds.server`, the default is no
+        /// path.
         paths: Vec<PathBuf> = "rules/", paths();
-        /// Overlay files, and folders of them, which change limits of rules
+        /// Overlay files, and folders of them. Overlays change the limits of rules
         /// ([overlays.md](overlays.md)). A list in the file; separated by commas in a variable.
         overlay_paths: Vec<PathBuf> = "[]", optional_paths();
         /// Allow several files to define one domain.

@@ -18,13 +18,13 @@ section! {
         /// Address of the server. Setting it switches rules by xDS on. Rules of files are then read
         /// only if `rules.paths` is set.
         server: Option<String> = "", optional(checked("host and port", host_and_port));
-        /// Name under which the server knows this client. A server may stay silent for another
-        /// name. Envoy Gateway requires `envoy-ratelimit`.
+        /// Name under which the server knows this client. A server may send nothing to a client
+        /// with another name. Envoy Gateway requires `envoy-ratelimit`.
         node_id: String = "default", text();
-        /// Metadata of the client, as texts: `name=value,name=value`.
+        /// Metadata of the client, all values as texts: `name=value,name=value`.
         node_metadata: String = "", checked("names and values", node_metadata);
-        /// Headers of each stream, such as a token: `name=value,name=value`. Values are never
-        /// shown.
+        /// Headers of each stream, such as a token: `name=value,name=value`. weir never shows the
+        /// values.
         headers: OtlpHeaders = "", masked("headers", OtlpHeaders::parse);
         /// Connect by TLS.
         tls: bool = "false", switch();
@@ -41,19 +41,18 @@ section! {
         /// Timeout of a connection attempt, with name resolution and TLS.
         connect_timeout: Duration = "10s", positive_duration();
         // Servers in Go close a connection with more than two pings in five minutes.
-        /// Interval of the HTTP/2 pings that find a server that hangs. `off`: no pings. Servers may
-        /// close connections with many pings, and the operating system finds a broken network
-        /// earlier.
+        /// Interval of the HTTP/2 pings that detect a server that hangs. `off`: no pings. Servers may
+        /// close connections with many pings. The operating system detects a broken network earlier.
         keepalive_interval: Option<Duration> = "6m", duration_or_off();
-        /// First pause before a new attempt after a stream has ended. It doubles with each failed
-        /// attempt. The actual pause is between half of it and all of it, at random.
+        /// First pause after the end of a stream, before weir connects again. It doubles with each
+        /// failed attempt. The actual pause is random, between half of this time and all of it.
         backoff_initial: Duration = "500ms", positive_duration();
-        /// Longest pause before a new attempt.
+        /// Longest pause before weir connects again.
         backoff_max: Duration = "10s", positive_duration();
         /// Largest response of the server, in bytes, and largest `rules.xds.cache_file`.
         max_message_bytes: usize = "67108864", number(1024..=1 << 30);
-        /// File to which weir writes each accepted response, for a start while the server is
-        /// unreachable. Its folder must exist. Empty: none.
+        /// File to which weir writes each accepted response. After a start, its rules are active until
+        /// the server has sent some. Its folder must exist. Empty: no file.
         cache_file: Option<PathBuf> = "", optional(file());
     }
 }

@@ -213,7 +213,7 @@ async fn serve(
     *call.metadata_mut() = MetadataMap::from_headers(server.headers.clone());
     let mut client = AggregatedDiscoveryServiceClient::new(channel)
         .max_decoding_message_size(server.message_bytes_max);
-    // A server without rules does not even send headers. The pings notice if it hangs.
+    // A server without rules does not even send headers. The pings detect a server that hangs.
     let mut responses = client.stream_aggregated_resources(call).await?.into_inner();
     let mut held: Option<Held> = None;
     loop {
@@ -245,7 +245,7 @@ async fn serve(
             Next::Apply => updates.apply(response, session).await,
         };
         if let Some(answer) = answer {
-            // An error means that the stream has ended. The next response says how.
+            // An error means that the stream has ended. The next read returns the reason.
             let _ = requests.send(server.request(answer)).await;
         }
     }

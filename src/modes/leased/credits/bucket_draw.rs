@@ -5,15 +5,24 @@
 //! refill arrived at different instants. So they are planned one after another, on the last known
 //! state of the store. A request that does not fit at its own instant is left out.
 //!
-//! The bucket may be empty for a while between two of these requests. The drawn span includes that
-//! time, because one step moves the store's state only once. The span then begins at the known
-//! state, or at the first request if that is later. The included time drains before the second of
-//! the two requests. So the store's state less the unspent spans of a single instance is the state of
-//! mode exact after every request.
+//! An example, in microseconds: a bucket holds two hits, and each takes 10 to drain. So the piece of a
+//! request may end 20 after the request. The last known state of the store is 1015.
 //!
-//! The store's state may be later than it was known, because other instances draw too. Then the span
-//! begins later, and so does the piece of every request. The store denies the step if the piece of any
-//! request would end more than one full bucket after the request.
+//! | request at | piece, if it fits |
+//! | --- | --- |
+//! | 1000 | it would end at 1025, which is after 1020 |
+//! | 1006 | 1015 to 1025 |
+//! | 1008 | it would end at 1035, which is after 1028 |
+//! | 1050 | 1050 to 1060 |
+//!
+//! One step can move the store's state only once, so it draws the span from 1015 to 1060. That span
+//! includes the time from 1025 to 1050, in which the bucket is empty. This time has drained when the
+//! last request arrives. So the store's state, less the unspent spans of a single instance, is the
+//! state of mode exact after every request.
+//!
+//! Other instances draw too, so the store's state may be later than known. The span and all its pieces
+//! then begin later. If the state is 1016, the piece of the request at 1006 ends at 1026, as late as it
+//! may. If the state is 1017, the store denies the step.
 
 use smallvec::SmallVec;
 

@@ -1,4 +1,4 @@
-//! A bound on the input that h2 keeps in memory because of its HPACK table and of large frames.
+//! A bound on the input that h2 keeps in memory for its HPACK table and for large frames.
 //!
 //! h2 stores a path, authority, scheme or protocol as a slice of the buffer in which it arrived. One
 //! such entry keeps a whole buffer. h2 copies the values of all other entries.
@@ -63,7 +63,7 @@ struct KeptBuffer {
 }
 
 impl HeaderTable {
-    /// Begins a frame of `bytes` bytes, with its header, that has no part of a header block.
+    /// Begins a frame without a part of a header block. With its header it has `bytes` bytes.
     pub(super) fn begin_frame(&mut self, bytes: usize) {
         self.largest_frame = self.largest_frame.max(bytes as u64);
         self.payload = HeaderPayload::default();
@@ -296,7 +296,7 @@ impl Field {
         byte & 0x80 == 0
     }
 
-    /// Reads a text that continues with `byte` and `rest`. Returns what is behind it.
+    /// Reads a text that continues with `byte` and `rest`. Returns the bytes after the text.
     fn read_text<'b>(&mut self, byte: u8, rest: &'b [u8]) -> &'b [u8] {
         if self.is_name && self.text_left == self.number {
             // A colon, whose Huffman code has 7 bits.

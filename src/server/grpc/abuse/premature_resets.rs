@@ -1,10 +1,11 @@
 //! A limit on calls that their client resets before weir has started them.
 //!
-//! After a stall of weir, the clients have reset every call that timed out meanwhile. Such resets
-//! end with the calls that the socket holds. A flood of resets goes on.
+//! A connection may have `FACTOR * max_pending_resets` such resets in a row. Each call in between that
+//! its client does not reset permits one more. A stall of weir causes fewer: the clients reset every
+//! call that timed out meanwhile, and a socket holds about 30 000 calls. A flood of resets continues.
 
-/// Premature resets, per reset that h2 may keep at a time (`grpc.max_pending_resets`), that a
-/// connection may have over the calls that it does not reset. A socket holds about 30 000 calls.
+/// Premature resets that a connection may have in a row, per unit of `grpc.max_pending_resets`. By
+/// default they are 32 768.
 const FACTOR: usize = 32;
 
 /// Counts the premature resets of one connection.
@@ -21,7 +22,7 @@ impl PrematureResets {
         PrematureResets { left: max, max }
     }
 
-    /// Counts a call. One that was not reset makes up for one that was.
+    /// Counts a call. One that was not reset offsets one that was.
     pub(in crate::server::grpc) fn record(&mut self, is_premature: bool) {
         self.left = match is_premature {
             true => self.left.saturating_sub(1),

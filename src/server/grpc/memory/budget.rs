@@ -13,9 +13,9 @@
 //!
 //! No client address takes a part from the others. Of the last two parts, an address may hold as
 //! much as is left: half of the part if it is alone, a third beside another address that takes what
-//! it can. A fixed share would be full after a few addresses, and this rule always leaves something
-//! to the next one. The first two parts may be held by one address as long as no other needs them,
-//! because a connection can be closed later. A fleet of proxies behind one address counts as one
+//! it can. With a fixed share, a few addresses could fill a part. This rule leaves a share to the next
+//! address. One address may hold the first two parts as long as no other address needs them, because
+//! a connection can be closed later. A fleet of proxies behind one address counts as one
 //! client, and so do all clients on loopback.
 //!
 //! The sizes are estimates that are rounded up. A call that is answered in its first poll takes

@@ -76,9 +76,9 @@ impl Buffers {
     }
 }
 
-/// Evicts connections of `all` until `over` bytes are leaving, with those that leave already. Each is
-/// of the address that holds most; of its connections, the one with the most bytes that no open
-/// stream needs.
+/// Evicts connections of `all` until evicted ones have `over` bytes, including those that were evicted
+/// before and are still open. Selects the address that holds most, and of its connections the one with
+/// the most bytes that no open stream needs.
 pub(super) fn evict_largest(all: &HashMap<usize, Arc<Buffers>>, over: u64) {
     let leaving = all.values().filter(|one| one.is_evicted()).map(|one| one.bytes());
     let mut over = over.saturating_sub(leaving.sum());

@@ -1,5 +1,4 @@
-//! The table of the connections that have a slot, which selects the one that makes room for a new
-//! one.
+//! The table of the connections that have a slot. It selects the one that makes room for a new one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
