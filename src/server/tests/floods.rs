@@ -1,5 +1,6 @@
 //! Attacks on HTTP/2: each is a flood of frames that costs the client little. Most end the
-//! connection. Other clients are served during each, and nothing is held after it.
+//! connection. During each, other clients are served, and the memory of clients is bounded. After it,
+//! nothing is held.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use super::raw::{
     call_headers, frame, headers_to,
 };
 use super::support::{Served, serve_one_worker, wait_until};
-use crate::server::ServerMetrics;
 use crate::server::tests::test_handlers::ByDomain;
+use crate::server::{PartMetrics, ServerConfig, ServerMetrics};
 
 const PRIORITY: u8 = 2;
 const PUSH_PROMISE: u8 = 5;
@@ -113,7 +114,10 @@ const ENDING: &[Attack] = &[
     ("streams over the limit", head),
 ];
 
-/// Attacks whose effect is bounded without the end of the connection.
+/// A budget that these attacks fill: one address gets 256 KiB of waiting calls, which is room for 42.
+const SMALL_BUDGET: usize = 4 << 20;
+
+/// Attacks that need not end the connection. What they hold is bounded.
 const BOUNDED: &[Attack] = &[
     ("one byte at a time", |index| {
         let prefix = frame(DATA, 0, 1, &[0, 0, 0x0f, 0x42, 0x40]);
@@ -139,12 +143,20 @@ const BOUNDED: &[Attack] = &[
 ];
 
 /// Sends `attack` until the connection is closed, `sends` times at most. Returns whether it was
-/// closed.
-async fn ends(server: &Served, attack: fn(u32) -> Vec<u8>, sends: u32) -> bool {
+/// closed. Meanwhile another client is served, and the held memory stays within its maximum.
+async fn ends(
+    server: &Served,
+    metrics: &ServerMetrics,
+    (name, attack): Attack,
+    sends: u32,
+) -> bool {
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
     for index in 0..sends {
         if index == 50 {
-            server.try_call().await.unwrap();
+            another_client_is_served(server, name).await;
+        }
+        if index % 50 == 0 {
+            memory_is_bounded(metrics, name).await;
         }
         let mut replies = [0; 4096];
         // Replies are read, or the server would stop reading until its writes succeed.
@@ -156,42 +168,64 @@ async fn ends(server: &Served, attack: fn(u32) -> Vec<u8>, sends: u32) -> bool {
     false
 }
 
-fn serving(fast_path: bool) -> (Served, Arc<ServerMetrics>) {
+/// A server with the settings that `tune` changes, and its metrics.
+fn serving(fast_path: bool, tune: impl FnOnce(&mut ServerConfig)) -> (Served, Arc<ServerMetrics>) {
     serve_one_worker(ByDomain, fast_path, |settings| {
         settings.grpc.max_control_frames = 500;
         settings.grpc.max_pending_resets = 200;
+        tune(settings);
     })
 }
 
 async fn floods_of_frames_end_the_connection(fast_path: bool) {
-    let (server, metrics) = serving(fast_path);
+    let (server, metrics) = serving(fast_path, |_| {});
     let closed = || metrics.flood.get() + metrics.protocol_error.get();
-    for (name, attack) in ENDING {
-        let before = closed();
-        assert!(ends(&server, *attack, 100_000).await, "{name}");
-        wait_until("the count", || closed() > before).await;
+    for &attack in ENDING {
+        let (name, before) = (attack.0, closed());
+        assert!(ends(&server, &metrics, attack, 100_000).await, "{name}");
+        wait_until(&format!("the count of {name}"), || closed() > before).await;
         assert_eq!(closed(), before + 1, "{name}");
-        server.try_call().await.unwrap();
+        another_client_is_served(&server, name).await;
+        nothing_is_held(&metrics, name).await;
     }
-    nothing_is_held(&metrics).await;
     server.stop().await;
 }
 
 async fn other_floods_are_bounded(fast_path: bool) {
-    let (server, metrics) = serving(fast_path);
-    for (_, attack) in BOUNDED {
-        ends(&server, *attack, 3000).await;
-        server.try_call().await.unwrap();
+    let (server, metrics) =
+        serving(fast_path, |settings| settings.grpc.max_client_memory = SMALL_BUDGET);
+    for &attack in BOUNDED {
+        let (name, _) = attack;
+        ends(&server, &metrics, attack, 3000).await;
+        another_client_is_served(&server, name).await;
+        nothing_is_held(&metrics, name).await;
     }
-    nothing_is_held(&metrics).await;
     server.stop().await;
 }
 
+async fn another_client_is_served(server: &Served, attack: &str) {
+    if let Err(error) = server.try_call().await {
+        panic!("{attack}: {error}");
+    }
+}
+
+/// Waits until no part of the memory exceeds its maximum. A call that is refused counts for an
+/// instant, and a connection that is evicted until it has closed.
+async fn memory_is_bounded(metrics: &ServerMetrics, attack: &str) {
+    let is_bounded = |part: &&PartMetrics| part.held.get() <= part.max.get();
+    let what = format!("{attack}: memory within its maximum");
+    wait_until(&what, || parts(metrics).iter().all(is_bounded)).await;
+}
+
 /// Waits until all memory of clients that are gone was returned.
-async fn nothing_is_held(metrics: &ServerMetrics) {
+async fn nothing_is_held(metrics: &ServerMetrics, attack: &str) {
+    let what = format!("{attack}: all memory to come back");
+    wait_until(&what, || parts(metrics).iter().all(|part| part.held.get() == 0)).await;
+}
+
+fn parts(metrics: &ServerMetrics) -> [&PartMetrics; 4] {
     let memory = &metrics.client_memory;
-    let parts = [&memory.connections, &memory.buffers, &memory.waiting, &memory.deciding];
-    wait_until("all memory to come back", || parts.iter().all(|part| part.held.get() == 0)).await;
+    [&memory.connections, &memory.buffers, &memory.waiting, &memory.deciding]
 }
 
 over_both_paths! {
