@@ -10,6 +10,7 @@ mod blank;
 mod cycles;
 mod log_lines;
 mod page_list;
+mod page_width;
 mod paths;
 mod prose;
 mod pure;
