@@ -10,7 +10,7 @@ use super::raw::{
 };
 use super::support::{Served, serve_one_worker, wait_until};
 use crate::server::tests::test_handlers::ByDomain;
-use crate::server::{PartMetrics, ServerConfig, ServerMetrics};
+use crate::server::{PartMemory, ServerConfig, ServerMetrics};
 
 const PRIORITY: u8 = 2;
 const PUSH_PROMISE: u8 = 5;
@@ -212,7 +212,7 @@ async fn another_client_is_served(server: &Served, attack: &str) {
 /// Waits until no part of the memory exceeds its maximum. A call that is refused counts for an
 /// instant, and a connection that is evicted until it has closed.
 async fn memory_is_bounded(metrics: &ServerMetrics, attack: &str) {
-    let is_bounded = |part: &&PartMetrics| part.held.get() <= part.max.get();
+    let is_bounded = |part: &&PartMemory| part.held.get() <= part.max.get();
     let what = format!("{attack}: memory within its maximum");
     wait_until(&what, || parts(metrics).iter().all(is_bounded)).await;
 }
@@ -223,7 +223,7 @@ async fn nothing_is_held(metrics: &ServerMetrics, attack: &str) {
     wait_until(&what, || parts(metrics).iter().all(|part| part.held.get() == 0)).await;
 }
 
-fn parts(metrics: &ServerMetrics) -> [&PartMetrics; 4] {
+fn parts(metrics: &ServerMetrics) -> [&PartMemory; 4] {
     let memory = &metrics.client_memory;
     [&memory.connections, &memory.buffers, &memory.waiting, &memory.deciding]
 }
