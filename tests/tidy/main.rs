@@ -8,6 +8,7 @@ use std::path::Path;
 
 mod blank;
 mod cycles;
+mod dependencies;
 mod log_lines;
 mod page_list;
 mod page_width;
@@ -17,67 +18,10 @@ mod pure;
 mod tree;
 mod violations;
 
+use dependencies::ALLOWED_DEPENDENCIES;
 use paths::paths;
 use pure::PURE_MODULES;
 use tree::{Source, pages, tree};
-
-/// The permitted dependencies: a module of `src/`, and the modules of rows above that it may name.
-/// Test code may name any module.
-const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
-    ("bounded_file", ""),
-    ("escape", ""),
-    ("time", ""),
-    ("atomic_count", ""),
-    ("sharded", ""),
-    ("splitmix64", ""),
-    ("histogram", "time sharded"),
-    ("outage_log", "time"),
-    ("tls", "bounded_file"),
-    ("yaml", ""),
-    ("spelling", ""),
-    ("duration", "time"),
-    ("limit", "time"),
-    ("descriptor", "escape limit"),
-    ("key", "time limit descriptor"),
-    ("step", "time limit"),
-    ("store_error", ""),
-    ("proto", ""),
-    ("rules", "escape time yaml spelling duration limit descriptor key proto"),
-    // The settings file may hold secrets, and has the same bound as other files with secrets. Names of
-    // certificates are parsed once.
-    ("settings", "bounded_file escape tls yaml spelling duration limit descriptor rules"),
-    (
-        "store",
-        "bounded_file splitmix64 outage_log tls time histogram key step store_error settings",
-    ),
-    ("lease_rollback", ""),
-    ("decision", "time limit descriptor store_error lease_rollback"),
-    ("algorithm", "time limit step decision"),
-    ("modes", "time limit key step store decision algorithm"),
-    (
-        "limiter",
-        "time limit descriptor key step store lease_rollback decision algorithm rules settings \
-         modes",
-    ),
-    ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
-    (
-        "server",
-        "bounded_file atomic_count tls time limit descriptor lease_rollback decision settings \
-         telemetry proto",
-    ),
-    ("xds", "bounded_file escape outage_log tls time settings proto"),
-    (
-        "app",
-        "bounded_file escape time limit descriptor key store decision rules modes limiter \
-         telemetry server settings xds",
-    ),
-    (
-        "cli",
-        "escape time limit descriptor key step store decision algorithm rules modes limiter \
-         telemetry proto server settings app",
-    ),
-    ("main", "cli"),
-];
 
 /// The modules in which a word may or may not occur, with everything below them.
 enum Where {

@@ -42,10 +42,11 @@ fn wide_lines(page: &Source) -> Vec<String> {
 
 #[test]
 fn wide_lines_of_prose_are_found() {
-    let found =
-        |text: &str| wide_lines(&Source { path: "docs/x.md".to_owned(), text: text.to_owned() });
+    let found = |text: &str| {
+        wide_lines(&Source { path: "docs/README.md".to_owned(), text: text.to_owned() })
+    };
     let wide = "a ".repeat(56);
-    assert_eq!(found(&format!("a\n{wide}")), ["docs/x.md:2: 112 columns, at most 110"]);
+    assert_eq!(found(&format!("a\n{wide}")), ["docs/README.md:2: 112 columns, at most 110"]);
     assert_eq!(found(&format!("```sh\n{wide}\n```\n{wide}")).len(), 1, "after the code");
     for text in [
         "\u{b5}".repeat(110),
